@@ -1,0 +1,103 @@
+package tidemark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Code says what kind of failure an Error is. Each adapter has exactly one table from Code to its status
+// or close code.
+type Code string
+
+// The codes. They are also the `code` values on the wire, except where an adapter's table says otherwise.
+const (
+	// NotFound: the chat, session or device does not exist.
+	NotFound Code = "NOT_FOUND"
+	// NotMember: the user is not a member of the chat (ADR-008 Appendix F).
+	NotMember Code = "NOT_A_MEMBER"
+	// Invalid: the input is malformed; Detail says what and how to mend it.
+	Invalid Code = "INVALID"
+	// TooLarge: the input exceeds a size limit; Detail names the limit.
+	TooLarge Code = "TOO_LARGE"
+	// InvalidSequence: a sequence is 0, or above the chat's head (ADR-008 Appendix F.2).
+	InvalidSequence Code = "INVALID_SEQUENCE"
+	// Conflict: the id is taken by something else.
+	Conflict Code = "CONFLICT"
+	// Unauthenticated: no, or no valid, credentials.
+	Unauthenticated Code = "UNAUTHENTICATED"
+	// Denied: the caller is known, and may not.
+	Denied Code = "DENIED"
+	// Exhausted: a limit on rate or number is reached; try again later.
+	Exhausted Code = "RATE_LIMITED"
+	// Gone: the session has ended or was never here.
+	Gone Code = "SESSION_GONE"
+	// Replaced: a newer connection owns the session.
+	Replaced Code = "REPLACED"
+	// Unavailable: storage or registry cannot be reached, or the server is stopping; nothing was lost, try again.
+	Unavailable Code = "UNAVAILABLE"
+	// Internal: a bug.
+	Internal Code = "INTERNAL"
+)
+
+// Error is the one error type that crosses a package border of Tidemark.
+type Error struct {
+	Code Code
+	// Detail is one sentence that a person can act on. It holds no secret and no message text.
+	Detail string
+	// Err is the cause, for logs; it never reaches a client.
+	Err error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: %s: %v", e.Code, e.Detail, e.Err)
+	}
+	return fmt.Sprintf("%s: %s", e.Code, e.Detail)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an Error with a formatted detail.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Wrap makes an Error around a cause. A nil cause gives a nil error.
+func Wrap(code Code, err error, detail string) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Code: code, Detail: detail, Err: err}
+}
+
+// CodeOf returns the code of err: that of the first Error in its chain; Unavailable for a context that
+// was cancelled or ran out of time; "" for nil; otherwise Internal.
+func CodeOf(err error) Code {
+	var e *Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &e):
+		return e.Code
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return Unavailable
+	default:
+		return Internal
+	}
+}
+
+// DetailOf returns what a client may be told of err.
+func DetailOf(err error) string {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e.Detail
+	case CodeOf(err) == Unavailable:
+		return "the request ran out of time; try again"
+	default:
+		return "the server failed to handle the request; quote the request_id when you report it"
+	}
+}

@@ -1,0 +1,100 @@
+package tidemark
+
+// Interval is a range of sequences, both ends included. To 0 means open: without end.
+type Interval struct{ From, To Sequence }
+
+// Intervals are the ranges of a chat that one user may see, because he was a member when they were sent (or
+// joined a chat that shows its full history). They ascend, are disjoint and none is empty; the last one is
+// open exactly if he is a member now.
+type Intervals []Interval
+
+// GapReason says why a range is not shown.
+type GapReason string
+
+// GapNotMember: the messages were sent while the user was not a member.
+const GapNotMember GapReason = "not_a_member"
+
+// Gap is a range of a chat, both ends included, that the user may not see. A client counts it as received.
+type Gap struct {
+	ChatID   ChatID
+	From, To Sequence
+	Reason   GapReason
+}
+
+// Open reports whether the user is a member now.
+func (iv Intervals) Open() bool { return len(iv) > 0 && iv[len(iv)-1].To == 0 }
+
+// Contains reports whether the user may see the message at sequence.
+func (iv Intervals) Contains(sequence Sequence) bool {
+	for _, i := range iv {
+		if sequence >= i.From && (i.To == 0 || sequence <= i.To) {
+			return true
+		}
+	}
+	return false
+}
+
+// Joined returns the intervals after the user joins a chat whose head is head. A first join shows everything
+// or what follows, as the history mode says; a user who returns sees what follows, besides what he saw before.
+// It returns iv unchanged if he is a member already.
+func (iv Intervals) Joined(head Sequence, history HistoryMode, returning bool) Intervals {
+	if iv.Open() {
+		return iv
+	}
+	from := head + 1
+	if !returning && history == HistoryFull {
+		from = 1
+	}
+	joined := append(Intervals(nil), iv...)
+	if n := len(joined); n > 0 && joined[n-1].To+1 == from {
+		joined[n-1].To = 0
+		return joined
+	}
+	return append(joined, Interval{From: from})
+}
+
+// Left returns the intervals after the user left a chat whose head is head: the open one ends there, and
+// disappears if nothing was sent in it.
+func (iv Intervals) Left(head Sequence) Intervals {
+	if !iv.Open() {
+		return iv
+	}
+	left := append(Intervals(nil), iv...)
+	last := &left[len(left)-1]
+	if last.From > head {
+		return left[:len(left)-1]
+	}
+	last.To = head
+	return left
+}
+
+// Visible cuts [from, to] into what comes first: a gap that ends before the next visible message, or a range that may be
+// shown. It returns the end of that piece, and whether it may be shown. from must be at least 1 and at most to.
+func (iv Intervals) Visible(from, to Sequence) (end Sequence, visible bool) {
+	for _, i := range iv {
+		switch {
+		case i.To != 0 && i.To < from:
+			continue
+		case i.From > from:
+			return min(to, i.From-1), false
+		case i.To == 0:
+			return to, true
+		default:
+			return min(to, i.To), true
+		}
+	}
+	return to, false
+}
+
+// Gaps returns the ranges of [from, to] that the user may not see, ascending.
+func (iv Intervals) Gaps(chat ChatID, from, to Sequence) []Gap {
+	var gaps []Gap
+	for from <= to && from > 0 {
+		end, visible := iv.Visible(from, to)
+		if !visible {
+			gaps = append(gaps, Gap{ChatID: chat, From: from, To: end, Reason: GapNotMember})
+		}
+		from = end + 1
+	}
+	return gaps
+}

@@ -1,0 +1,200 @@
+package tidemark
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// The payload encoders. Each appends one JSON value without a newline to b and returns the result. They use no
+// reflection and allocate only what append needs; the tests compare them with encoding/json.
+
+// TimeLayout is how times are written: RFC 3339 in UTC with milliseconds.
+const TimeLayout = "2006-01-02T15:04:05.000Z"
+
+// AppendJSON appends the message as it is on the wire.
+func (m *Message) AppendJSON(b []byte) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = AppendString(b, string(m.ChatID))
+	b = append(b, `,"sequence":`...)
+	b = strconv.AppendUint(b, uint64(m.Sequence), 10)
+	b = append(b, `,"message_id":`...)
+	b = AppendString(b, string(m.MessageID))
+	b = append(b, `,"sender_id":`...)
+	b = AppendString(b, string(m.SenderID))
+	b = append(b, `,"client_message_id":`...)
+	b = AppendString(b, m.ClientMessageID)
+	b = append(b, `,"content":`...)
+	b = AppendString(b, m.Content)
+	b = append(b, `,"content_type":`...)
+	b = AppendString(b, m.ContentType)
+	b = append(b, `,"attachment":`...)
+	b = appendCompact(b, m.Attachment)
+	b = append(b, `,"created_at":`...)
+	b = AppendTime(b, m.CreatedAt)
+	return append(b, '}')
+}
+
+// AppendJSON appends the gap.
+func (g Gap) AppendJSON(b []byte) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = AppendString(b, string(g.ChatID))
+	b = append(b, `,"from":`...)
+	b = strconv.AppendUint(b, uint64(g.From), 10)
+	b = append(b, `,"to":`...)
+	b = strconv.AppendUint(b, uint64(g.To), 10)
+	b = append(b, `,"reason":`...)
+	b = AppendString(b, string(g.Reason))
+	return append(b, '}')
+}
+
+// AppendJSON appends the status update: of a member, or of all of them.
+func (u StatusUpdate) AppendJSON(b []byte) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = AppendString(b, string(u.ChatID))
+	if u.UserID == "" {
+		b = append(b, `,"all_acked_sequence":`...)
+		b = strconv.AppendUint(b, uint64(u.Acked), 10)
+		b = append(b, `,"all_read_sequence":`...)
+	} else {
+		b = append(b, `,"user_id":`...)
+		b = AppendString(b, string(u.UserID))
+		b = append(b, `,"last_acked_sequence":`...)
+		b = strconv.AppendUint(b, uint64(u.Acked), 10)
+		b = append(b, `,"last_read_sequence":`...)
+	}
+	b = strconv.AppendUint(b, uint64(u.Read), 10)
+	return append(b, '}')
+}
+
+// AppendJSON appends the membership change.
+func (c MembershipChange) AppendJSON(b []byte) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = AppendString(b, string(c.ChatID))
+	b = append(b, `,"user_id":`...)
+	b = AppendString(b, string(c.UserID))
+	b = append(b, `,"change":`...)
+	b = AppendString(b, string(c.Change))
+	return append(b, '}')
+}
+
+// AppendJSON appends the payload of the first event of a connection.
+func (o Open) AppendJSON(b []byte) []byte {
+	b = append(b, `{"session":`...)
+	b = AppendString(b, string(o.Session))
+	b = append(b, `,"resumed":`...)
+	b = strconv.AppendBool(b, o.Resumed)
+	b = append(b, `,"position":`...)
+	b = strconv.AppendUint(b, o.Position, 10)
+	b = append(b, `,"heartbeat_seconds":`...)
+	b = strconv.AppendInt(b, int64(o.Heartbeat/time.Second), 10)
+	b = append(b, `,"resume_seconds":`...)
+	b = strconv.AppendInt(b, int64(o.Resume/time.Second), 10)
+	return append(b, '}')
+}
+
+// AppendJSON appends the reset.
+func (r Reset) AppendJSON(b []byte) []byte {
+	b = append(b, `{"reason":`...)
+	b = AppendString(b, string(r.Reason))
+	if r.ChatID != "" {
+		b = append(b, `,"chat_id":`...)
+		b = AppendString(b, string(r.ChatID))
+	}
+	return append(b, '}')
+}
+
+// AppendJSON appends the typing notice.
+func (t Typing) AppendJSON(b []byte) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = AppendString(b, string(t.ChatID))
+	b = append(b, `,"user_id":`...)
+	b = AppendString(b, string(t.UserID))
+	return append(b, '}')
+}
+
+// AppendJSON appends the payload of an error event.
+func (p Problem) AppendJSON(b []byte) []byte {
+	b = append(b, `{"code":`...)
+	b = AppendString(b, string(p.Code))
+	b = append(b, `,"detail":`...)
+	b = AppendString(b, p.Detail)
+	if p.RequestID != "" {
+		b = append(b, `,"request_id":`...)
+		b = AppendString(b, p.RequestID)
+	}
+	return append(b, '}')
+}
+
+// AppendTime appends a time as a JSON string, in UTC with milliseconds; the zero time as null.
+func AppendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, "null"...)
+	}
+	b = append(b, '"')
+	b = t.UTC().AppendFormat(b, TimeLayout)
+	return append(b, '"')
+}
+
+const hexDigits = "0123456789abcdef"
+
+// AppendString appends s as a JSON string. It escapes what JSON demands, and U+2028 and U+2029, which end a line
+// for some readers; an invalid byte becomes U+FFFD.
+func AppendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if c >= 0x20 && c != '"' && c != '\\' {
+				i++
+				continue
+			}
+			b = append(b, s[start:i]...)
+			switch c {
+			case '"', '\\':
+				b = append(b, '\\', c)
+			case '\n':
+				b = append(b, '\\', 'n')
+			case '\r':
+				b = append(b, '\\', 'r')
+			case '\t':
+				b = append(b, '\\', 't')
+			default:
+				b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+			}
+			i++
+			start = i
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b = append(b, s[start:i]...)
+			b = append(b, `\ufffd`...)
+			start = i + size
+		case r == 0x2028 || r == 0x2029:
+			b = append(b, s[start:i]...)
+			b = append(b, `\u202`...)
+			b = append(b, hexDigits[r&0xf])
+			start = i + size
+		}
+		i += size
+	}
+	b = append(b, s[start:]...)
+	return append(b, '"')
+}
+
+// appendCompact appends raw JSON without the line breaks between its tokens, which would break an SSE frame; nil as
+// null. Inside a string JSON allows no raw line break, so every one found is white space.
+func appendCompact(b, raw []byte) []byte {
+	if raw == nil {
+		return append(b, "null"...)
+	}
+	for _, c := range raw {
+		if c != '\n' && c != '\r' {
+			b = append(b, c)
+		}
+	}
+	return b
+}

@@ -1,0 +1,108 @@
+package tidemark
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// Draft is what a sender submits, and what the server adds before it is stored.
+type Draft struct {
+	ChatID   ChatID
+	SenderID UserID
+	// ClientMessageID is the sender's idempotency key: one key of one sender in one chat yields one message,
+	// however often it is sent, for at least 7 days. It is an id.
+	ClientMessageID string
+	// Content is UTF-8 of 1 to MaxContent bytes; it may be empty beside an attachment.
+	Content string
+	// ContentType is a media type, "text/plain" unless the sender says otherwise.
+	ContentType string
+	// Attachment is a JSON object of at most MaxAttachment bytes, stored as it is, or nil.
+	Attachment json.RawMessage
+
+	// MessageID and CreatedAt are given by the server. A resend returns those of the first send.
+	MessageID MessageID
+	// CreatedAt is in UTC with millisecond precision; it is for display only, and orders nothing.
+	CreatedAt time.Time
+}
+
+// Message is a message as it is stored. It never changes.
+type Message struct {
+	ChatID          ChatID
+	Sequence        Sequence
+	MessageID       MessageID
+	SenderID        UserID
+	ClientMessageID string
+	Content         string
+	ContentType     string
+	Attachment      json.RawMessage
+	CreatedAt       time.Time
+
+	// MembersVersion is the chat's membership version in the step that stored the message. Whoever decides
+	// from a cached roster who may see the message needs one at least as new. It is not on the wire.
+	MembersVersion uint64
+}
+
+// DefaultContentType is the content type of a message whose sender names none.
+const DefaultContentType = "text/plain"
+
+// Check returns nil if the draft can be stored, else an Invalid or TooLarge error that says what is wrong.
+func (d *Draft) Check() error {
+	if err := CheckID("chat_id", d.ChatID); err != nil {
+		return err
+	}
+	if err := CheckID("sender_id", d.SenderID); err != nil {
+		return err
+	}
+	if err := CheckID("client_message_id", d.ClientMessageID); err != nil {
+		return err
+	}
+	if len(d.Content) > MaxContent {
+		return Errorf(TooLarge, "content is %d bytes long, at most %d are allowed", len(d.Content), MaxContent)
+	}
+	if d.Content == "" && d.Attachment == nil {
+		return Errorf(Invalid, "content is empty; a message needs content or an attachment")
+	}
+	if err := checkText("content", d.Content); err != nil {
+		return err
+	}
+	if len(d.ContentType) > MaxContentType {
+		return Errorf(TooLarge, "content_type is %d bytes long, at most %d are allowed", len(d.ContentType), MaxContentType)
+	}
+	if d.ContentType == "" {
+		return Errorf(Invalid, "content_type is empty; leave it out for %s", DefaultContentType)
+	}
+	if err := checkText("content_type", d.ContentType); err != nil {
+		return err
+	}
+	return checkAttachment(d.Attachment)
+}
+
+func checkAttachment(raw json.RawMessage) error {
+	if raw == nil {
+		return nil
+	}
+	if len(raw) > MaxAttachment {
+		return Errorf(TooLarge, "attachment is %d bytes long, at most %d are allowed", len(raw), MaxAttachment)
+	}
+	trimmed := bytes.TrimLeft(raw, " \t\r\n")
+	if len(trimmed) == 0 || trimmed[0] != '{' || !json.Valid(raw) {
+		return Errorf(Invalid, "attachment must be a JSON object")
+	}
+	return checkText("attachment", string(raw))
+}
+
+// SameAs reports whether the stored message is what the draft would have stored: equal content, content
+// type and attachment (byte for byte). A resend that is not the same is a Conflict.
+func (m *Message) SameAs(d *Draft) bool {
+	return m.Content == d.Content && m.ContentType == d.ContentType && bytes.Equal(m.Attachment, d.Attachment)
+}
+
+// Message returns the stored form of the draft at its place in the chat.
+func (d *Draft) Message(sequence Sequence, membersVersion uint64) Message {
+	return Message{
+		ChatID: d.ChatID, Sequence: sequence, MessageID: d.MessageID, SenderID: d.SenderID,
+		ClientMessageID: d.ClientMessageID, Content: d.Content, ContentType: d.ContentType,
+		Attachment: d.Attachment, CreatedAt: d.CreatedAt, MembersVersion: membersVersion,
+	}
+}
