@@ -1,0 +1,83 @@
+# What one does with Tidemark. `make help` lists it.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS   += --no-builtin-rules
+.DEFAULT_GOAL := help
+
+VERSION  ?= $(shell git describe --tags --dirty 2>/dev/null || echo dev)
+LISTEN   ?= 127.0.0.1:8080
+STORE    ?= sqlite:
+LINT     := go tool -modfile=tools/go.mod golangci-lint
+# The suites in test/ run the real binary and a browser; everything else is a package's own tests.
+PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
+
+# How often the suites repeat themselves. `make soak` raises the counts; any of them can be set by hand.
+export TIDEMARK_RESUME_RUNS ?= 1000
+export TIDEMARK_KILL_RUNS   ?= 20
+export TIDEMARK_FAULT_RUNS  ?= 100
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build bin/tidemark, without cgo
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tidemark ./cmd/tidemark
+
+.PHONY: run
+run: build ## serve on http://127.0.0.1:8080 for development, with data in ./tidemark.db
+	exec bin/tidemark serve --dev --listen $(LISTEN) --store $(STORE)
+
+.PHONY: fmt
+fmt: ## format the Go code
+	gofmt -w .
+
+.PHONY: lint
+lint: ## run the linter, pinned in tools/go.mod
+	$(LINT) run
+
+.PHONY: check
+check: ## format check, lint, build, and the packages' own tests: under a minute once warm
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(LINT) run
+	$(MAKE) --no-print-directory build
+	go test -short $(PACKAGES)
+	go test -run '^TestArrows' ./test
+
+.PHONY: test
+test: check race suites ## everything: check, the race detector, and the suites in test/ with Chromium
+
+.PHONY: race
+race: ## the packages' own tests under the race detector
+	@scripts/need gcc gcc libc6-dev
+	CGO_ENABLED=1 go test -race -timeout 10m $(PACKAGES)
+
+.PHONY: suites
+suites: build browser-deps ## the suites in test/: the real binary, killed, resumed, and seen by a browser
+	@scripts/need curl curl ca-certificates
+	go test -count=1 -timeout 20m ./test/...
+
+.PHONY: soak
+soak: ## the suites with long counts: hours
+	$(MAKE) --no-print-directory browser-deps
+	TIDEMARK_RESUME_RUNS=20000 TIDEMARK_KILL_RUNS=1000 TIDEMARK_FAULT_RUNS=10000 go test -count=1 -timeout 24h ./test/...
+
+.PHONY: bench
+bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p2p --duration 10s")
+	scripts/bench $(ARGS)
+
+.PHONY: browser-deps
+browser-deps: ## Chromium (by apt) and playwright-core (by npm), for the end-to-end suite
+	@$(if $(CHROMIUM),,scripts/need chromium chromium)
+	@if [ -f test/browser/package-lock.json ]; then $(MAKE) --no-print-directory test/browser/node_modules/.package-lock.json; fi
+
+# npm writes this file last, so that it is older than the lock file whenever something has to be installed.
+test/browser/node_modules/.package-lock.json: test/browser/package-lock.json
+	cd test/browser && npm ci --no-audit --no-fund
+	@touch $@
+
+.PHONY: clean
+clean: ## remove what was built; data (tidemark.db) stays
+	rm -rf bin .build test/browser/node_modules
