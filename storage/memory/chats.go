@@ -1,0 +1,161 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// chat is a chat with all that belongs to it alone.
+type chat struct {
+	tidemark.Chat
+	// messages holds message n at index n−1; it only grows.
+	messages []tidemark.Message
+	// keys holds the sequence that each idempotency key yielded.
+	keys map[sendKey]tidemark.Sequence
+	// members holds everyone who was ever a member, former members too: only so a user who returns can be told
+	// from a new one, even if nothing was sent while he was a member.
+	members map[tidemark.UserID]tidemark.Member
+	// roster is the roster of the current version, nil until someone asks for it.
+	roster *tidemark.Roster
+}
+
+// CreateChat implements storage.Chats.
+func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
+	if err := s.enter(ctx); err != nil {
+		return tidemark.Chat{}, false, err
+	}
+	defer s.mu.Unlock()
+	if new.Type == tidemark.Direct {
+		if existing := s.direct[directKey(new)]; existing != nil {
+			return existing.Chat, false, nil
+		}
+	}
+	if s.chats[new.ID] != nil {
+		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "the chat id %s is taken", new.ID)
+	}
+	c := &chat{
+		Chat: tidemark.Chat{
+			ID: new.ID, Type: new.Type, Name: new.Name, History: new.History, CreatedAt: stored(new.CreatedAt),
+			MemberCount: len(new.Members), MembersVersion: 1, Large: len(new.Members) > tidemark.PendingFanoutLimit,
+		},
+		keys:    map[sendKey]tidemark.Sequence{},
+		members: map[tidemark.UserID]tidemark.Member{},
+	}
+	for _, user := range new.Members {
+		role := tidemark.Ordinary
+		if user == new.Creator {
+			role = tidemark.Owner
+		}
+		c.members[user] = tidemark.Member{
+			UserID: user, Role: role, Intervals: tidemark.Intervals{{From: 1}}, JoinedAt: c.CreatedAt,
+		}
+		s.link(user, c)
+	}
+	s.chats[c.ID] = c
+	if new.Type == tidemark.Direct {
+		s.direct[directKey(new)] = c
+	}
+	return c.Chat, true, nil
+}
+
+func directKey(new storage.NewChat) string {
+	return tidemark.DirectKey(new.Members[0], new.Members[1])
+}
+
+// Chat implements storage.Chats.
+func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (tidemark.Chat, error) {
+	if err := s.enter(ctx); err != nil {
+		return tidemark.Chat{}, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.find(id)
+	if err != nil {
+		return tidemark.Chat{}, err
+	}
+	return c.Chat, nil
+}
+
+// RenameChat implements storage.Chats.
+func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string) (tidemark.Chat, error) {
+	if err := s.enter(ctx); err != nil {
+		return tidemark.Chat{}, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.find(id)
+	if err != nil {
+		return tidemark.Chat{}, err
+	}
+	c.Name = name
+	return c.Chat, nil
+}
+
+// ChatsOf implements storage.Chats.
+func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.ChatsPage) ([]storage.Conversation, bool, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, false, err
+	}
+	defer s.mu.Unlock()
+	position := func(c *chat) storage.ChatsPage { return storage.ChatsPage{Activity: c.activity(), ChatID: c.ID} }
+	var chats []*chat
+	for _, c := range s.memberOf[user] {
+		if p.ChatID == "" || later(p, position(c)) < 0 {
+			chats = append(chats, c)
+		}
+	}
+	slices.SortFunc(chats, func(a, b *chat) int { return later(position(a), position(b)) })
+	chats, more := page(chats, p.Limit)
+	conversations := make([]storage.Conversation, len(chats))
+	for i, c := range chats {
+		conversations[i] = s.conversation(user, c)
+	}
+	return conversations, more, nil
+}
+
+// later orders chats as a list shows them: the latest activity first, equal times by id.
+func later(a, b storage.ChatsPage) int {
+	return cmp.Or(b.Activity.Compare(a.Activity), cmp.Compare(a.ChatID, b.ChatID))
+}
+
+func (c *chat) activity() time.Time {
+	if c.Head == 0 {
+		return c.CreatedAt
+	}
+	return c.messages[c.Head-1].CreatedAt
+}
+
+func (s *Store) conversation(user tidemark.UserID, c *chat) storage.Conversation {
+	intervals := c.members[user].Intervals
+	v := storage.Conversation{Chat: c.Chat, State: s.state(user, c.ID), Activity: c.activity()}
+	if c.Head > 0 && intervals.Contains(c.Head) {
+		v.Last = &c.messages[c.Head-1]
+	}
+	scanned := 0
+	for n := v.State.Read + 1; n <= c.Head; n++ {
+		if !intervals.Contains(n) {
+			continue
+		}
+		scanned++
+		if scanned > storage.UnreadScan || c.messages[n-1].SenderID != user {
+			v.Unread++
+		}
+	}
+	return v
+}
+
+// Heads implements storage.Chats.
+func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
+	if err := s.enterBatch(ctx, len(chats)); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	heads := make([]tidemark.Sequence, len(chats))
+	for i, id := range chats {
+		heads[i] = s.head(id)
+	}
+	return heads, nil
+}

@@ -1,0 +1,126 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Advance implements storage.Deliveries. The items take effect in the order given.
+func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+	if err := s.enterBatch(ctx, len(advances)); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	results := make([]storage.Advanced, len(advances))
+	for i, a := range advances {
+		c, err := s.find(a.Chat)
+		if err == nil {
+			err = a.Bounded(c.Head)
+		}
+		if err != nil {
+			results[i] = storage.Advanced{Err: err}
+			continue
+		}
+		results[i] = s.advance(a.User, a.Chat, a.Raise, a.Now)
+	}
+	return results, nil
+}
+
+// advance applies a raise that is within the head. The mutex is held.
+func (s *Store) advance(user tidemark.UserID, id tidemark.ChatID, raise tidemark.Raise, now time.Time) storage.Advanced {
+	state, moved := raise.Apply(s.state(user, id), stored(now))
+	if moved {
+		s.states[storage.StateKey{User: user, Chat: id}] = state
+	}
+	return storage.Advanced{State: state, Moved: moved}
+}
+
+// state returns the delivery state, with watermarks 0 if there is none. The mutex is held.
+func (s *Store) state(user tidemark.UserID, id tidemark.ChatID) tidemark.DeliveryState {
+	if state, found := s.states[storage.StateKey{User: user, Chat: id}]; found {
+		return state
+	}
+	return tidemark.DeliveryState{UserID: user, ChatID: id}
+}
+
+// States implements storage.Deliveries.
+func (s *Store) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+	if err := s.enterBatch(ctx, len(keys)); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	states := make([]tidemark.DeliveryState, len(keys))
+	for i, key := range keys {
+		states[i] = s.state(key.User, key.Chat)
+	}
+	return states, nil
+}
+
+// StatesOf implements storage.Deliveries.
+func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, false, err
+	}
+	defer s.mu.Unlock()
+	var states []tidemark.DeliveryState
+	for _, id := range slices.Sorted(maps.Keys(s.memberOf[user])) {
+		if state, found := s.states[storage.StateKey{User: user, Chat: id}]; found && id > after {
+			states = append(states, state)
+		}
+	}
+	states, more := page(states, limit)
+	return states, more, nil
+}
+
+// StatesIn implements storage.Deliveries.
+func (s *Store) StatesIn(ctx context.Context, id tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, false, err
+	}
+	defer s.mu.Unlock()
+	c := s.chats[id]
+	if c == nil {
+		return nil, false, nil
+	}
+	members := c.current().Members
+	members = members[sort.Search(len(members), func(i int) bool { return members[i].UserID > after }):]
+	members, more := page(members, limit)
+	states := make([]tidemark.DeliveryState, len(members))
+	for i, m := range members {
+		states[i] = s.state(m.UserID, id)
+	}
+	return states, more, nil
+}
+
+// Summary implements storage.Deliveries.
+func (s *Store) Summary(ctx context.Context, id tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+	if err := s.enter(ctx); err != nil {
+		return storage.Summary{}, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.find(id)
+	if err != nil {
+		return storage.Summary{}, err
+	}
+	summary := storage.Summary{Members: c.MemberCount}
+	for i, m := range c.current().Members {
+		boundary := s.state(m.UserID, id).Exposed()
+		if boundary.Acked >= sequence {
+			summary.Delivered++
+		}
+		if boundary.Read >= sequence {
+			summary.Read++
+		}
+		if i == 0 {
+			summary.Least = boundary
+		}
+		summary.Least = summary.Least.Least(boundary)
+	}
+	return summary, nil
+}

@@ -1,0 +1,132 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// AddMembers implements storage.Members.
+func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+	if err := s.enterBatch(ctx, len(users)); err != nil {
+		return storage.Added{}, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.find(id)
+	if err != nil {
+		return storage.Added{}, err
+	}
+	if c.Type == tidemark.Direct {
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
+	}
+	// Everything is checked before anything changes.
+	joined := map[tidemark.UserID]tidemark.Member{}
+	for _, user := range users {
+		former, returning := c.members[user]
+		if former.Intervals.Open() {
+			continue
+		}
+		intervals := former.Intervals.Joined(c.Head, c.History, returning)
+		if len(intervals) > tidemark.MaxIntervals {
+			return storage.Added{}, tidemark.Errorf(tidemark.Exhausted, "user %s has joined chat %s too often", user, id)
+		}
+		joined[user] = tidemark.Member{UserID: user, Role: tidemark.Ordinary, Intervals: intervals, JoinedAt: stored(now)}
+	}
+	if c.MemberCount+len(joined) > tidemark.MaxMembers {
+		return storage.Added{}, tidemark.Errorf(tidemark.Exhausted, "chat %s would have more than %d members", id, tidemark.MaxMembers)
+	}
+
+	added := storage.Added{Head: c.Head}
+	for _, user := range slices.Sorted(maps.Keys(joined)) {
+		_, returning := c.members[user]
+		if !returning && c.History == tidemark.HistorySinceJoin {
+			s.advance(user, id, tidemark.Raise{Acked: c.Head, Read: c.Head}, now)
+		}
+		c.members[user] = joined[user]
+		s.link(user, c)
+		added.States = append(added.States, s.state(user, id))
+	}
+	if len(joined) > 0 {
+		c.MemberCount += len(joined)
+		c.Large = c.Large || c.MemberCount > tidemark.PendingFanoutLimit
+		c.MembersVersion++
+		c.roster = nil
+	}
+	added.Version = c.MembersVersion
+	return added, nil
+}
+
+// RemoveMember implements storage.Members.
+func (s *Store) RemoveMember(ctx context.Context, id tidemark.ChatID, user tidemark.UserID, _ time.Time) (storage.Removed, error) {
+	if err := s.enter(ctx); err != nil {
+		return storage.Removed{}, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.find(id)
+	if err != nil {
+		return storage.Removed{}, err
+	}
+	member := c.members[user]
+	switch {
+	case !member.Intervals.Open():
+		return storage.Removed{}, notMember(user, id)
+	case c.Type == tidemark.Direct:
+		return storage.Removed{}, tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
+	}
+	member.Intervals = member.Intervals.Left(c.Head)
+	c.members[user] = member
+	delete(s.memberOf[user], id)
+	c.MemberCount--
+	c.MembersVersion++
+	c.roster = nil
+	return storage.Removed{Version: c.MembersVersion, Head: c.Head}, nil
+}
+
+// Rosters implements storage.Members.
+func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	if err := s.enterBatch(ctx, len(chats)); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	rosters := make([]*tidemark.Roster, len(chats))
+	for i, id := range chats {
+		if c := s.chats[id]; c != nil {
+			rosters[i] = c.current()
+		}
+	}
+	return rosters, nil
+}
+
+// current returns the roster of this version. The mutex is held.
+func (c *chat) current() *tidemark.Roster {
+	if c.roster != nil {
+		return c.roster
+	}
+	r := &tidemark.Roster{
+		ChatID: c.ID, Type: c.Type, History: c.History, Large: c.Large, Version: c.MembersVersion,
+		Members: make([]tidemark.Member, 0, c.MemberCount),
+	}
+	for _, user := range slices.Sorted(maps.Keys(c.members)) {
+		if m := c.members[user]; m.Intervals.Open() {
+			r.Members = append(r.Members, m)
+		}
+	}
+	c.roster = r
+	return r
+}
+
+// link notes that the user is a member of the chat now. The mutex is held.
+func (s *Store) link(user tidemark.UserID, c *chat) {
+	if s.memberOf[user] == nil {
+		s.memberOf[user] = map[tidemark.ChatID]*chat{}
+	}
+	s.memberOf[user][c.ID] = c
+}
+
+func notMember(user tidemark.UserID, id tidemark.ChatID) error {
+	return tidemark.Errorf(tidemark.NotMember, "user %s is not a member of chat %s", user, id)
+}

@@ -1,0 +1,82 @@
+package memory
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// sendKey is the idempotency key of a message, within its chat.
+type sendKey struct {
+	sender          tidemark.UserID
+	clientMessageID string
+}
+
+// Append implements storage.Messages.
+func (s *Store) Append(ctx context.Context, draft tidemark.Draft) (storage.Appended, error) {
+	if err := s.enter(ctx); err != nil {
+		return storage.Appended{}, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.find(draft.ChatID)
+	if err != nil {
+		return storage.Appended{}, err
+	}
+	key := sendKey{draft.SenderID, draft.ClientMessageID}
+	if sequence, known := c.keys[key]; known {
+		first := c.messages[sequence-1]
+		if !first.SameAs(&draft) {
+			return storage.Appended{}, tidemark.Errorf(tidemark.Conflict,
+				"client_message_id %s was used for another message of this chat", draft.ClientMessageID)
+		}
+		return storage.Appended{Message: first, Duplicate: true, Version: c.MembersVersion}, nil
+	}
+	if !c.members[draft.SenderID].Intervals.Open() {
+		return storage.Appended{}, notMember(draft.SenderID, draft.ChatID)
+	}
+	draft.CreatedAt = stored(draft.CreatedAt)
+	c.Head++
+	message := draft.Message(c.Head, c.MembersVersion)
+	c.messages = append(c.messages, message)
+	c.keys[key] = message.Sequence
+	return storage.Appended{Message: message, Version: c.MembersVersion}, nil
+}
+
+// Range implements storage.Messages. The result is a window on the chat's messages, which never change.
+func (s *Store) Range(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	c := s.chats[r.Chat]
+	if c == nil {
+		return nil, nil
+	}
+	// The page lies within first..last, and holds at most from..to of it.
+	first, last := r.After+1, c.Head
+	if r.Before != 0 {
+		last = min(last, r.Before-1)
+	}
+	if first > last {
+		return nil, nil
+	}
+	if r.Before != 0 {
+		from, size := last+1, 0
+		for from > first && int(last+1-from) < r.Limit && !reached(size, r.MaxBytes) {
+			from--
+			size += weight(&c.messages[from-1])
+		}
+		return c.messages[from-1 : last : last], nil
+	}
+	to, size := first-1, 0
+	for to < last && int(to+1-first) < r.Limit && !reached(size, r.MaxBytes) {
+		to++
+		size += weight(&c.messages[to-1])
+	}
+	return c.messages[first-1 : to : to], nil
+}
+
+func reached(size, most int) bool { return most != 0 && size >= most }
+
+func weight(m *tidemark.Message) int { return len(m.Content) + len(m.Attachment) }

@@ -1,0 +1,90 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Mark implements storage.Pending.
+func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
+	if err := s.enterBatch(ctx, len(rows)); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	written := make([]bool, len(rows))
+	for i, row := range rows {
+		first, stands := s.pending[row.UserID][row.ChatID]
+		if stands && first <= row.FirstUndelivered {
+			continue
+		}
+		if s.pending[row.UserID] == nil {
+			s.pending[row.UserID] = map[tidemark.ChatID]tidemark.Sequence{}
+		}
+		s.pending[row.UserID][row.ChatID] = row.FirstUndelivered
+		written[i] = true
+	}
+	return written, nil
+}
+
+// Clear implements storage.Pending.
+func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
+	if err := s.enterBatch(ctx, len(items)); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	cleared := make([]bool, len(items))
+	for i, item := range items {
+		rows := s.pending[item.User]
+		first, stands := rows[item.Chat]
+		if !stands || first > item.Through {
+			continue
+		}
+		cleared[i] = true
+		if item.Through >= s.head(item.Chat) {
+			delete(rows, item.Chat)
+		} else {
+			rows[item.Chat] = item.Through + 1
+		}
+	}
+	return cleared, nil
+}
+
+// PendingOf implements storage.Pending.
+func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.PendingDelivery, bool, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, false, err
+	}
+	defer s.mu.Unlock()
+	var rows []tidemark.PendingDelivery
+	for _, id := range slices.Sorted(maps.Keys(s.pending[user])) {
+		if id > after {
+			rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: id, FirstUndelivered: s.pending[user][id]})
+		}
+	}
+	rows, more := page(rows, limit)
+	return rows, more, nil
+}
+
+// Behind implements storage.Pending.
+func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, "", false, err
+	}
+	defer s.mu.Unlock()
+	var lags []storage.Lag
+	for _, id := range slices.Sorted(maps.Keys(s.memberOf[user])) {
+		c, acked := s.memberOf[user][id], s.state(user, id).Acked
+		if id > q.After && c.Head > acked && (c.Large || !q.LargeOnly) {
+			lags = append(lags, storage.Lag{Chat: id, Head: c.Head, Acked: acked})
+		}
+	}
+	lags, more := page(lags, q.Limit)
+	if !more {
+		return lags, "", false, nil
+	}
+	return lags, lags[len(lags)-1].Chat, true, nil
+}
