@@ -3,6 +3,7 @@
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 MAKEFLAGS   += --no-builtin-rules
 .DEFAULT_GOAL := help
 
@@ -44,7 +45,7 @@ check: ## format check, lint, build, and the packages' own tests: under a minute
 	$(LINT) run
 	$(MAKE) --no-print-directory build
 	go test -short $(PACKAGES)
-	go test -run '^TestArrows' ./test
+	go test -count=1 -run '^TestArrows' ./test
 
 .PHONY: test
 test: check race suites ## everything: check, the race detector, and the suites in test/ with Chromium

@@ -1,0 +1,219 @@
+// Package test holds what concerns several parts of the project at once, or the real binary.
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tidemark-im/tidemark"
+
+// arrow says what the packages at a place may import, besides the standard library: packages of this module, by
+// their path in it, and modules of others. A path that ends in /... means everything below it as well.
+type arrow struct {
+	place  string
+	own    []string
+	others []string
+}
+
+// arrows is ARCHITECTURE.md's diagram as a table. The first place that fits a package binds it. The linter holds most of it too (depguard);
+// this test sees what the linter's globs may miss: packages that nobody has written a rule for.
+func arrows() []arrow {
+	adapter := []string{"", "server", "transports/internal/..."}
+	return []arrow{
+		{place: ""},
+		{place: "storage", own: []string{""}},
+		{place: "storage/storagetest", own: []string{"", "storage"}, others: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
+		{place: "storage/memory", own: []string{"", "storage"}},
+		{place: "storage/sqlite", own: []string{"", "storage", "migrations"}, others: []string{"modernc.org/sqlite", "github.com/golang-migrate/migrate/v4"}},
+		{place: "migrations"},
+
+		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/push"}, others: []string{"github.com/gofrs/uuid/v5", "golang.org/x/time"}},
+		{place: "server/registry", own: []string{""}},
+		{place: "server/registry/registrytest", own: []string{"", "server/registry"}, others: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
+		{place: "server/registry/memory", own: []string{"", "server/registry"}},
+		{place: "server/bus", own: []string{"", "server/registry"}},
+		{place: "server/bus/bustest", own: []string{"", "server/registry", "server/bus"}, others: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
+		{place: "server/bus/local", own: []string{"", "server/registry", "server/bus"}},
+
+		{
+			place:  "transports",
+			own:    []string{"", "server", "transports/...", "web/app"},
+			others: []string{"github.com/labstack/echo/v4", "github.com/prometheus/client_golang"},
+		},
+		{
+			place:  "transports/internal/...",
+			own:    adapter,
+			others: []string{"github.com/golang-jwt/jwt/v5", "github.com/labstack/echo/v4", "golang.org/x/time"},
+		},
+		{place: "transports/websocket", own: adapter, others: []string{"github.com/labstack/echo/v4", "github.com/gorilla/websocket"}},
+		{place: "transports/sse", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
+		{place: "transports/longpoll", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
+		{place: "transports/rest", own: adapter, others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"}},
+		{place: "web/app"},
+
+		{place: "bench", own: []string{""}, others: []string{"github.com/coder/websocket", "github.com/r3labs/sse/v2", "github.com/gofrs/uuid/v5"}},
+		{
+			place: "cmd/tidemark",
+			own:   []string{"", "bench", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/..."},
+			others: []string{
+				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5", "github.com/golang-jwt/jwt/v5",
+				"github.com/prometheus/client_golang", "gopkg.in/yaml.v3",
+			},
+		},
+	}
+}
+
+// exempt are the places that may import anything: suites of adapters, and what runs the real binary.
+func exempt(path string) bool {
+	return within("transports/transporttest/...", path) || within("test/...", path)
+}
+
+func TestArrows_hold(t *testing.T) {
+	for _, pkg := range packages(t) {
+		path := pkg.path()
+		if exempt(path) {
+			continue
+		}
+		i := slices.IndexFunc(arrows(), func(a arrow) bool { return within(a.place, path) })
+		if i < 0 {
+			t.Errorf("%s has no arrow: say in test/arrows_test.go and .golangci.yml what it may import", pkg.ImportPath)
+			continue
+		}
+		rule := arrows()[i]
+		for _, imported := range pkg.Imports {
+			if !rule.allows(imported) {
+				t.Errorf("%s imports %s, which its arrow does not allow", pkg.ImportPath, imported)
+			}
+		}
+	}
+}
+
+func TestArrows_core_knows_no_transport(t *testing.T) {
+	for _, pkg := range packages(t) {
+		if pkg.path() != "server" {
+			continue
+		}
+		for _, imported := range pkg.Imports {
+			if imported == "net/http" || strings.HasPrefix(imported, "net/http/") {
+				t.Errorf("%s imports %s: the core knows no transport", pkg.ImportPath, imported)
+			}
+		}
+		return
+	}
+	t.Error("there is no package server")
+}
+
+// TestArrows_drivers_in_leaves_named_after_them binds the whole module, cmd/ included.
+func TestArrows_drivers_in_leaves_named_after_them(t *testing.T) {
+	leaves := map[string]string{
+		"modernc.org/sqlite":           "sqlite",
+		"github.com/gorilla/websocket": "websocket",
+		"github.com/jackc/pgx/v5":      "postgres",
+		"github.com/redis/go-redis/v9": "redis",
+		"github.com/aws/aws-sdk-go-v2": "dynamodb",
+	}
+	for _, pkg := range packages(t) {
+		path := pkg.path()
+		if exempt(path) {
+			continue
+		}
+		for _, imported := range pkg.Imports {
+			for driver, leaf := range leaves {
+				if below(driver, imported) && !slices.Contains(strings.Split(path, "/"), leaf) {
+					t.Errorf("%s imports %s, which belongs in a package called %s", pkg.ImportPath, imported, leaf)
+				}
+			}
+		}
+	}
+}
+
+func TestArrows_rules(t *testing.T) {
+	rule := arrow{place: "storage/x", own: []string{"", "storage", "web/..."}, others: []string{"example.org/driver"}}
+	for _, tc := range []struct {
+		imported string
+		want     bool
+	}{
+		{"context", true},
+		{"encoding/json", true},
+		{module, true},
+		{module + "/storage", true},
+		{module + "/storage/memory", false},
+		{module + "/web/app", true},
+		{module + "/website", false},
+		{"example.org/driver", true},
+		{"example.org/driver/sub", true},
+		{"example.org/driverless", false},
+	} {
+		if got := rule.allows(tc.imported); got != tc.want {
+			t.Errorf("allows(%q) = %v, want %v", tc.imported, got, tc.want)
+		}
+	}
+}
+
+func (a arrow) allows(imported string) bool {
+	if imported == module || strings.HasPrefix(imported, module+"/") {
+		path := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
+		return slices.ContainsFunc(a.own, func(place string) bool { return within(place, path) })
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return true // only the standard library has no dot there
+	}
+	return slices.ContainsFunc(a.others, func(other string) bool { return below(other, imported) })
+}
+
+// within reports whether a package's path in the module is the place, or below it if the place ends in /... .
+func within(place, path string) bool {
+	if parent, ok := strings.CutSuffix(place, "/..."); ok {
+		return below(parent, path)
+	}
+	return place == path
+}
+
+func below(parent, path string) bool {
+	return path == parent || strings.HasPrefix(path, parent+"/")
+}
+
+// goPackage is what `go list -json` tells. Imports are those of the files that are not tests.
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+// path is the package's place in the module; "" at its top.
+func (p goPackage) path() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var all []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var pkg goPackage
+		err := decoder.Decode(&pkg)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("reading the answer of go list: %v", err)
+		}
+		all = append(all, pkg)
+	}
+	if len(all) < 5 {
+		t.Fatalf("go list names %d packages; the module has more", len(all))
+	}
+	return all
+}
