@@ -1,0 +1,196 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// readmeAddress is where the README's commands expect the server.
+const readmeAddress = "127.0.0.1:8080"
+
+// TestReadme_commands_lead_to_a_blue_tick runs what the README tells a newcomer to type, against a server of its own.
+func TestReadme_commands_lead_to_a_blue_tick(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := shellBlocks(string(readme))
+	address := serveDev(t)
+	output := runBlocks(t, blocks, address)
+
+	for _, step := range []struct {
+		rule  string
+		block string // a word of the block whose output is looked at
+		want  []string
+	}{
+		{"the chat has an id", "CHAT=", []string{`the chat is [A-Za-z0-9_.:-]+\n`}},
+		{"a confirmed send has its number", "Tea at five?", []string{`"sequence": ?1\b`}},
+		{"bob received it, and nobody acknowledged", "cat bob.sse", []string{
+			`(?m)^event: ?open$`, `(?m)^event: ?message$`, `Tea at five\?`, `"all_delivered": ?false`,
+		}},
+		{"an acknowledgement is the second tick", `"last_acked_sequence": 1`, []string{`"last_acked_sequence": ?1\b`, `"all_delivered": ?true`}},
+		{"alice was told of both, and of the reading last", "status_update alice.sse", []string{
+			`(?s)"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?0\b.*"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?1\b`,
+		}},
+	} {
+		got, ok := outputOf(blocks, output, step.block)
+		if !ok {
+			t.Errorf("%s: no sh block of the README holds %q", step.rule, step.block)
+			continue
+		}
+		for _, want := range step.want {
+			if !regexp.MustCompile(want).MatchString(got) {
+				t.Errorf("%s: got\n%s\nwant a match of %s", step.rule, got, want)
+			}
+		}
+	}
+}
+
+// shellBlocks returns the ```sh blocks in order, but for those that call make: they start what this test starts itself.
+func shellBlocks(markdown string) []string {
+	var blocks []string
+	for _, match := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(markdown, -1) {
+		if !strings.HasPrefix(match[1], "make ") {
+			blocks = append(blocks, match[1])
+		}
+	}
+	return blocks
+}
+
+// runBlocks runs the blocks as one script, as a reader has one terminal, and returns what each of them printed.
+func runBlocks(t *testing.T, blocks []string, address string) []string {
+	t.Helper()
+	const mark = "=== end of block ===\n"
+	script := strings.ReplaceAll(strings.Join(blocks, "printf '"+strings.TrimSpace(mark)+`\n'`+"\n"), readmeAddress, address)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-u", "-o", "pipefail", "-c", script)
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "NO_PROXY=*", "no_proxy=*")
+	// The script leaves curl in the background if it fails half-way: end its whole process group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		t.Fatalf("the README's commands: %v\nstdout:\n%s\nstderr:\n%s", err, stdout.String(), stderr.String())
+	}
+	return strings.Split(stdout.String(), mark)
+}
+
+// outputOf returns what the first block that holds the text printed.
+func outputOf(blocks, output []string, text string) (string, bool) {
+	for i, block := range blocks {
+		if strings.Contains(block, text) {
+			return output[i], true
+		}
+	}
+	return "", false
+}
+
+// serveDev builds the program, serves in development mode with an empty database on a free port until the test ends, and returns
+// the address. The environment is the caller's without TIDEMARK_ variables.
+func serveDev(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "tidemark")
+	build := exec.Command("go", "build", "-o", binary, module+"/cmd/tidemark")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+
+	address := freeAddress(t)
+	serve := exec.Command(binary, "serve", "--dev", "--listen", address, "--store", "sqlite:"+filepath.Join(dir, "tidemark.db"))
+	serve.Dir = dir
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "TIDEMARK_") {
+			serve.Env = append(serve.Env, variable)
+		}
+	}
+	var log bytes.Buffer
+	serve.Stdout, serve.Stderr = &log, &log
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- serve.Wait() }()
+	t.Cleanup(func() {
+		_ = serve.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("serve ended with %v after SIGTERM", err)
+			}
+		case <-time.After(20 * time.Second):
+			_ = serve.Process.Kill()
+			<-ended
+			t.Error("serve did not end within 20 s of SIGTERM")
+		}
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", log.String())
+		}
+	})
+
+	if err := waitReady(t.Context(), "http://"+address+"/readyz", ended); err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// waitReady asks until the server answers 200, for at most 20 s.
+func waitReady(ctx context.Context, url string, ended chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = fmt.Errorf("%s answered %s", url, response.Status)
+		}
+		select {
+		case exit := <-ended:
+			ended <- exit // the cleanup waits for it too
+			return fmt.Errorf("serve ended before it was ready: %w", exit)
+		case <-ctx.Done():
+			return fmt.Errorf("the server is not ready: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// freeAddress returns an address of the loopback interface where nothing listens at this moment.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
