@@ -1,0 +1,140 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Member is a connection that a Group can end. Neither method blocks.
+type Member interface {
+	// Stop ends the connection as the transport says goodbye when the server stops.
+	Stop()
+	// Abort drops the connection at once.
+	Abort()
+}
+
+// Group is the connections of one adapter and all their goroutines. http.Server.Shutdown does not see connections that
+// were taken over, so the adapter ends them itself. The zero value is ready.
+type Group struct {
+	mu       sync.Mutex
+	stopping bool
+	members  map[Member]struct{}
+
+	// running counts the members and their goroutines. It is raised from zero only under mu, while not stopping.
+	running sync.WaitGroup
+}
+
+// Add admits a connection, or reports false once the group is stopping. Remove must follow.
+func (g *Group) Add(m Member) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopping {
+		return false
+	}
+	if g.members == nil {
+		g.members = make(map[Member]struct{})
+	}
+	g.members[m] = struct{}{}
+	g.running.Add(1)
+	return true
+}
+
+// Remove takes a connection out, as the last thing that it does.
+func (g *Group) Remove(m Member) {
+	g.mu.Lock()
+	delete(g.members, m)
+	g.mu.Unlock()
+	g.running.Done()
+}
+
+// Go runs f on a goroutine that Shutdown waits for. It may be called only for a connection that was added and not removed.
+func (g *Group) Go(f func()) { g.running.Go(f) }
+
+// Len returns the number of connections.
+func (g *Group) Len() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.members)
+}
+
+// Shutdown refuses further connections, stops the present ones and waits for all goroutines. When ctx ends first it
+// aborts them, still waits, and returns the error of ctx.
+func (g *Group) Shutdown(ctx context.Context) error {
+	g.mu.Lock()
+	g.stopping = true
+	g.mu.Unlock()
+	for _, m := range g.snapshot() {
+		m.Stop()
+	}
+	done := make(chan struct{})
+	go func() {
+		g.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	for _, m := range g.snapshot() {
+		m.Abort()
+	}
+	<-done
+	return context.Cause(ctx)
+}
+
+func (g *Group) snapshot() []Member {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make([]Member, 0, len(g.members))
+	for m := range g.members {
+		all = append(all, m)
+	}
+	return all
+}
+
+// Heart calls a function again and again for one connection, each time on a short-lived goroutine of its group; between
+// two beats it costs a timer and no stack. The zero value is ready.
+type Heart struct {
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+}
+
+// Start makes the first beat after d; beat returns the time until the next one, 0 for no further one. It may be called
+// once, for a connection of g that has not been removed.
+func (h *Heart) Start(g *Group, d time.Duration, beat func() time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return
+	}
+	h.timer = time.AfterFunc(d, func() {
+		h.mu.Lock()
+		if h.stopped {
+			h.mu.Unlock()
+			return
+		}
+		g.running.Add(1) // the connection is still counted: Stop precedes Remove
+		h.mu.Unlock()
+		defer g.running.Done()
+		if next := beat(); next > 0 {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if !h.stopped {
+				h.timer.Reset(next)
+			}
+		}
+	})
+}
+
+// Stop ends the beats; one that is under way goes on. It must be called before the connection is removed from its group.
+func (h *Heart) Stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = true
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}

@@ -1,0 +1,47 @@
+package stream
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// TakeOver takes the connection of an HTTP/1 request over from net/http. ok is false if it cannot be: the request came by HTTP/2, or a test's
+// recorder answers it. Then nothing has happened, and the handler answers in the usual way. Afterwards w is of no
+// use but for its Header, which middleware may have filled.
+//
+// Bytes that the client sent behind the request are dropped: on these routes a client sends nothing more.
+func TakeOver(w http.ResponseWriter, r *http.Request) (conn net.Conn, ok bool) {
+	if r.ProtoMajor != 1 {
+		return nil, false
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	return conn, err == nil
+}
+
+// AppendHead appends the head of the answer to an HTTP/1 request whose connection was taken over, up to and with the empty line:
+// the status, the date, `Connection: close`, and the fields of h.
+func AppendHead(b []byte, r *http.Request, status int, h http.Header) []byte {
+	b = append(b, "HTTP/1."...)
+	b = append(b, '0'+byte(min(r.ProtoMinor, 1)), ' ')
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(status)...)
+	b = append(b, "\r\nDate: "...)
+	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
+	b = append(b, "\r\nConnection: close\r\n"...)
+	for name, values := range h {
+		for _, v := range values {
+			b = append(b, name...)
+			b = append(b, ": "...)
+			b = append(b, oneLine.Replace(v)...)
+			b = append(b, "\r\n"...)
+		}
+	}
+	return append(b, "\r\n"...)
+}
+
+// oneLine keeps a value from adding lines to a head.
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")

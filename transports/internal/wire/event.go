@@ -1,0 +1,54 @@
+package wire
+
+import (
+	"strconv"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// AppendFrame appends the event as a WebSocket text frame's content and as an element of a long-poll answer:
+// {"id":N,"type":T,"payload":{…}}, without the id if it is 0. The payload's bytes are the shared ones.
+func AppendFrame(b []byte, ev tidemark.Event) []byte {
+	b = append(b, '{')
+	if ev.ID != 0 {
+		b = append(b, `"id":`...)
+		b = strconv.AppendUint(b, ev.ID, 10)
+		b = append(b, ',')
+	}
+	b = append(b, `"type":"`...)
+	b = append(b, ev.Type...)
+	b = append(b, `","payload":`...)
+	b = append(b, ev.Payload...)
+	return append(b, '}')
+}
+
+// AppendSSE appends the event as a block of an event stream: an `id:` line with the position, unless the event is ephemeral, the
+// `event:` and `data:` lines and an empty line. Payloads hold no line break, so nothing can forge a line.
+func AppendSSE(b []byte, session tidemark.SessionID, ev tidemark.Event) []byte {
+	if ev.ID != 0 {
+		b = append(b, "id: "...)
+		b = AppendPosition(b, session, ev.ID)
+		b = append(b, '\n')
+	}
+	b = append(b, "event: "...)
+	b = append(b, ev.Type...)
+	b = append(b, "\ndata: "...)
+	b = append(b, ev.Payload...)
+	return append(b, '\n', '\n')
+}
+
+// AppendPoll appends a long-poll answer. more says that the next poll will have events at once.
+func AppendPoll(b []byte, session tidemark.SessionID, events []tidemark.Event, more bool) []byte {
+	b = append(b, `{"session":`...)
+	b = tidemark.AppendString(b, string(session))
+	b = append(b, `,"events":[`...)
+	for i, ev := range events {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendFrame(b, ev)
+	}
+	b = append(b, `],"more":`...)
+	b = strconv.AppendBool(b, more)
+	return append(b, '}')
+}

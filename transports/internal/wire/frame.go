@@ -1,0 +1,155 @@
+package wire
+
+import (
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+// FrameType is the type of a frame that a WebSocket client sends.
+type FrameType string
+
+// The frames of a client, and which fields of Frame each sets.
+const (
+	// FrameSend is `send_message`: Send. Answered by send_message_ack.
+	FrameSend FrameType = "send_message"
+	// FrameAck is `ack`: Acks. Never answered.
+	FrameAck FrameType = "ack"
+	// FrameRead is `read`: Acks. Never answered.
+	FrameRead FrameType = "read"
+	// FrameSync is `sync_request`: Sync. Answered by sync_response.
+	FrameSync FrameType = "sync_request"
+	// FrameTyping is `typing`: Typing. Not answered.
+	FrameTyping FrameType = "typing"
+	// FramePing is `ping`. Answered by pong.
+	FramePing FrameType = "ping"
+)
+
+// Silent reports whether frames of the type never cause a frame, whatever is wrong with them (wire.md, "WebSocket").
+func (t FrameType) Silent() bool { return t == FrameAck || t == FrameRead }
+
+// maxRequestID is the greatest length of a request_id in bytes.
+const maxRequestID = 128
+
+// Frame is one frame of a client. Only the fields of its type are set.
+type Frame struct {
+	Type FrameType
+	// RequestID is repeated beside the type of whatever answers the frame; "" if the client gave none.
+	RequestID string
+
+	Send server.SendRequest
+	// Acks are the good ones of the frame.
+	Acks []server.Ack
+	// Refused is how many acknowledgements of the frame were malformed and left out.
+	Refused int
+	Sync    server.SyncRequest
+	Typing  tidemark.ChatID
+}
+
+// DecodeFrame reads a frame. With an error, Type and RequestID are set as far as they could be read, so that the
+// answer can repeat them: nothing is to be answered if Type.Silent. An unknown type is Invalid.
+func DecodeFrame(raw []byte) (Frame, error) {
+	if err := check(raw); err != nil {
+		return Frame{}, err
+	}
+	var f Frame
+	var wrong error
+	payload := value("{}")
+	// A field that is wrong does not end the reading: whether the frame may be answered stands in its type.
+	err := eachField(raw, "a frame", func(key string, v value) error {
+		var err error
+		switch key {
+		case "type":
+			err = v.text(key, (*string)(&f.Type))
+		case "request_id":
+			err = v.requestID(&f.RequestID)
+		case "payload":
+			payload = v
+		}
+		if wrong == nil {
+			wrong = err
+		}
+		return nil
+	})
+	if err == nil {
+		err = wrong
+	}
+	if err == nil {
+		err = f.decode(payload)
+	}
+	if err != nil {
+		return Frame{Type: f.Type, RequestID: f.RequestID}, err
+	}
+	return f, nil
+}
+
+func (f *Frame) decode(payload value) (err error) {
+	switch f.Type {
+	case FrameSend:
+		f.Send, err = decodeSend(payload, "payload", "")
+	case FrameAck, FrameRead:
+		var items []AckItem
+		items, err = decodeAckFrame(payload)
+		for _, item := range items {
+			if item.Err != nil {
+				f.Refused++
+				continue
+			}
+			f.Acks = append(f.Acks, item.Ack)
+		}
+	case FrameSync:
+		f.Sync, err = decodeSync(payload, "payload")
+	case FrameTyping:
+		f.Typing, err = decodeTyping(payload)
+	case FramePing:
+	case "":
+		err = tidemark.Errorf(tidemark.Invalid, "type is missing")
+	default:
+		err = tidemark.Errorf(tidemark.Invalid, "type %.40q is unknown; send_message, ack, read, sync_request, typing and ping are known", f.Type)
+	}
+	return err
+}
+
+func (v value) requestID(to *string) error {
+	var s string
+	if err := v.text("request_id", &s); err != nil {
+		return err
+	}
+	if len(s) > maxRequestID {
+		return tidemark.Errorf(tidemark.Invalid, "request_id is %d bytes long, at most %d are allowed", len(s), maxRequestID)
+	}
+	*to = s
+	return nil
+}
+
+// decodeAckFrame reads the payload of `ack` and `read`: one chat, or a list of them.
+func decodeAckFrame(payload value) ([]AckItem, error) {
+	list := false
+	err := eachField(payload, "payload", func(key string, _ value) error {
+		list = list || key == "chats"
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if list {
+		return decodeAcks(payload, "payload")
+	}
+	item, err := decodeAck(payload, "payload")
+	if err != nil {
+		return nil, err
+	}
+	return []AckItem{item}, nil
+}
+
+func decodeTyping(payload value) (chat tidemark.ChatID, err error) {
+	err = eachField(payload, "payload", func(key string, v value) error {
+		if key == "chat_id" {
+			return id(v, "chat_id", &chat)
+		}
+		return nil
+	})
+	if err == nil && chat == "" {
+		err = tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
+	}
+	return chat, err
+}

@@ -1,0 +1,66 @@
+package wire
+
+import (
+	"strconv"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+// The frames that answer a client's frame. They have no id: they belong to the connection, not to the session.
+
+// AppendSendAck appends the `send_message_ack` frame of a message that is stored.
+func AppendSendAck(b []byte, requestID string, sent server.Sent) []byte {
+	m := &sent.Message
+	b = appendReply(b, "send_message_ack", requestID)
+	b = append(b, `{"chat_id":`...)
+	b = tidemark.AppendString(b, string(m.ChatID))
+	b = append(b, `,"client_message_id":`...)
+	b = tidemark.AppendString(b, m.ClientMessageID)
+	b = append(b, `,"message_id":`...)
+	b = tidemark.AppendString(b, string(m.MessageID))
+	b = append(b, `,"sequence":`...)
+	b = strconv.AppendUint(b, uint64(m.Sequence), 10)
+	b = append(b, `,"created_at":`...)
+	b = tidemark.AppendTime(b, m.CreatedAt)
+	b = append(b, `,"duplicate":`...)
+	b = strconv.AppendBool(b, sent.Duplicate)
+	return append(b, '}', '}')
+}
+
+// AppendSyncReply appends the `sync_response` frame.
+func AppendSyncReply(b []byte, requestID string, r server.SyncResponse) []byte {
+	b = appendReply(b, "sync_response", requestID)
+	b = AppendSync(b, r)
+	return append(b, '}')
+}
+
+// AppendPong appends the `pong` frame.
+func AppendPong(b []byte, requestID string) []byte {
+	b = appendReply(b, "pong", requestID)
+	return append(b, `{}}`...)
+}
+
+// AppendError appends the `error` frame of an error, with nothing of its cause.
+func AppendError(b []byte, requestID string, err error) []byte {
+	b = appendReply(b, string(tidemark.EventError), requestID)
+	b = ErrorEvent(requestID, err).AppendJSON(b)
+	return append(b, '}')
+}
+
+// ErrorEvent returns what a client may be told of an error, as the payload of an `error` event.
+func ErrorEvent(requestID string, err error) tidemark.Problem {
+	return tidemark.Problem{Code: tidemark.CodeOf(err), Detail: tidemark.DetailOf(err), RequestID: requestID}
+}
+
+// appendReply appends a frame up to its payload.
+func appendReply(b []byte, frameType, requestID string) []byte {
+	b = append(b, `{"type":"`...)
+	b = append(b, frameType...)
+	b = append(b, '"')
+	if requestID != "" {
+		b = append(b, `,"request_id":`...)
+		b = tidemark.AppendString(b, requestID)
+	}
+	return append(b, `,"payload":`...)
+}

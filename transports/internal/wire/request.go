@@ -1,0 +1,290 @@
+package wire
+
+import (
+	"fmt"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+const body = "the body"
+
+// DecodeSend reads the body of POST /chats/{chat}/messages. A chat_id in it is ignored.
+func DecodeSend(raw []byte, chat tidemark.ChatID) (server.SendRequest, error) {
+	if err := check(raw); err != nil {
+		return server.SendRequest{}, err
+	}
+	return decodeSend(raw, body, chat)
+}
+
+// decodeSend reads a message to be sent: to chat, or, if that is "", to the chat_id that it names.
+func decodeSend(v value, name string, chat tidemark.ChatID) (server.SendRequest, error) {
+	r := server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ContentType: tidemark.DefaultContentType}}
+	d := &r.Draft
+	err := eachField(v, name, func(key string, v value) error {
+		switch key {
+		case "chat_id":
+			if chat == "" {
+				return id(v, key, &d.ChatID)
+			}
+		case "client_message_id":
+			return id(v, key, &d.ClientMessageID)
+		case "content":
+			return v.text(key, &d.Content)
+		case "content_type":
+			return v.text(key, &d.ContentType)
+		case "attachment":
+			return v.object(key, (*[]byte)(&d.Attachment))
+		case "seen_sequence":
+			return v.sequence(key, 1, &r.Seen)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return server.SendRequest{}, err
+	case d.ChatID == "":
+		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
+	case d.ClientMessageID == "":
+		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "client_message_id is missing; give each message a new one, and the same again when you repeat it")
+	}
+	return r, nil
+}
+
+// AckItem is one acknowledgement of a list, or what is wrong with it.
+type AckItem struct {
+	// Ack has the chat in any case.
+	server.Ack
+	// Err, if not nil, is Invalid or InvalidSequence.
+	Err error
+}
+
+// DecodeAcks reads the body of POST /acks. An item with a bad sequence fails alone; one without a
+// valid chat_id, to which no answer could refer, fails the whole.
+func DecodeAcks(raw []byte) ([]AckItem, error) {
+	if err := check(raw); err != nil {
+		return nil, err
+	}
+	return decodeAcks(raw, body)
+}
+
+func decodeAcks(v value, name string) ([]AckItem, error) {
+	var items []AckItem
+	present := false
+	err := eachField(v, name, func(key string, v value) error {
+		if key != "chats" {
+			return nil
+		}
+		present, items = true, nil
+		return eachElement(v, key, func(i int, v value) error {
+			item, err := decodeAck(v, fmt.Sprintf("chats[%d]", i))
+			if err != nil {
+				return err
+			}
+			items = append(items, item)
+			return nil
+		})
+	})
+	if err == nil && !present {
+		err = tidemark.Errorf(tidemark.Invalid, "chats is missing")
+	}
+	return items, err
+}
+
+// decodeAck reads one acknowledgement. The error is that of its form or its chat_id; errors of the sequences are
+// in the item.
+func decodeAck(v value, name string) (AckItem, error) {
+	var item AckItem
+	err := eachField(v, name, func(key string, v value) error {
+		var err error
+		switch key {
+		case "chat_id":
+			return id(v, key, &item.Chat)
+		case "last_acked_sequence":
+			err = v.sequence(key, 1, &item.Acked)
+		case "last_read_sequence":
+			err = v.sequence(key, 1, &item.Read)
+		}
+		if item.Err == nil {
+			item.Err = err
+		}
+		return nil
+	})
+	switch {
+	case err != nil && tidemark.CodeOf(err) == tidemark.Invalid && name != "payload":
+		return item, within("in "+name+": ", err)
+	case err != nil:
+		return item, err
+	case item.Chat == "":
+		return item, tidemark.Errorf(tidemark.Invalid, "chat_id is missing in %s", name)
+	case item.Err == nil && item.Acked == 0 && item.Read == 0:
+		item.Err = tidemark.Errorf(tidemark.Invalid, "last_acked_sequence or last_read_sequence is needed")
+	}
+	return item, nil
+}
+
+// DecodeState reads the body of PATCH /chats/{chat}/delivery-state. One bad field refuses all of it.
+func DecodeState(raw []byte, chat tidemark.ChatID) (server.Ack, error) {
+	ack := server.Ack{Chat: chat}
+	if err := check(raw); err != nil {
+		return ack, err
+	}
+	err := eachField(raw, body, func(key string, v value) error {
+		switch key {
+		case "last_acked_sequence":
+			return v.sequence(key, 1, &ack.Acked)
+		case "last_read_sequence":
+			return v.sequence(key, 1, &ack.Read)
+		}
+		return nil
+	})
+	if err == nil && ack.Acked == 0 && ack.Read == 0 {
+		err = tidemark.Errorf(tidemark.Invalid, "last_acked_sequence or last_read_sequence is needed")
+	}
+	return ack, err
+}
+
+// DecodeSync reads the body of POST /sync. An empty list, or none, asks for everything that the user has not acknowledged.
+func DecodeSync(raw []byte) (server.SyncRequest, error) {
+	if err := check(raw); err != nil {
+		return server.SyncRequest{}, err
+	}
+	return decodeSync(raw, body)
+}
+
+func decodeSync(v value, name string) (server.SyncRequest, error) {
+	r := server.SyncRequest{Limit: DefaultLimit}
+	err := eachField(v, name, func(key string, v value) error {
+		switch key {
+		case "chats":
+			r.Cursors = nil
+			return eachElement(v, key, func(i int, v value) error {
+				c, err := decodeCursor(v, i)
+				r.Cursors = append(r.Cursors, c)
+				return err
+			})
+		case "session":
+			return v.text(key, (*string)(&r.Session))
+		case "limit":
+			return v.limit(key, &r.Limit)
+		case "statuses":
+			return v.truth(key, &r.Statuses)
+		}
+		return nil
+	})
+	if err != nil {
+		return server.SyncRequest{}, err
+	}
+	return r, nil
+}
+
+func decodeCursor(v value, i int) (server.Cursor, error) {
+	var c server.Cursor
+	name := fmt.Sprintf("chats[%d]", i)
+	stated := false
+	err := eachField(v, name, func(key string, v value) error {
+		var err error
+		switch key {
+		case "chat_id":
+			err = id(v, key, &c.Chat)
+		case "last_acked_sequence":
+			stated = true
+			err = v.sequence(key, 0, &c.Acked)
+		}
+		if err != nil {
+			return within("in "+name+": ", err)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return c, err
+	case c.Chat == "":
+		return c, tidemark.Errorf(tidemark.Invalid, "chat_id is missing in %s", name)
+	case !stated:
+		return c, tidemark.Errorf(tidemark.Invalid, "last_acked_sequence is missing in %s; give 0 if the device has nothing of the chat", name)
+	}
+	return c, nil
+}
+
+// DecodeCreateChat reads the body of POST /chats.
+func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
+	var r server.CreateChatRequest
+	if err := check(raw); err != nil {
+		return r, err
+	}
+	err := eachField(raw, body, func(key string, v value) error {
+		switch key {
+		case "type":
+			return choice(v, key, &r.Type, tidemark.Direct, tidemark.Group)
+		case "member_ids":
+			return ids(v, key, &r.MemberIDs)
+		case "name":
+			return v.text(key, &r.Name)
+		case "chat_id":
+			return id(v, key, &r.ChatID)
+		case "history":
+			return choice(v, key, &r.History, tidemark.HistoryFull, tidemark.HistorySinceJoin)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return server.CreateChatRequest{}, err
+	case r.Type == "":
+		return r, tidemark.Errorf(tidemark.Invalid, "type is missing; direct and group are possible")
+	case r.MemberIDs == nil:
+		return r, tidemark.Errorf(tidemark.Invalid, "member_ids is missing")
+	}
+	return r, nil
+}
+
+// choice reads a string that must be one of two.
+func choice[T ~string](v value, field string, to *T, a, b T) error {
+	var s string
+	if err := v.text(field, &s); err != nil {
+		return err
+	}
+	if T(s) != a && T(s) != b {
+		return tidemark.Errorf(tidemark.Invalid, "%s must be %q or %q", field, string(a), string(b))
+	}
+	*to = T(s)
+	return nil
+}
+
+// DecodeRename reads the body of PATCH /chats/{chat}.
+func DecodeRename(raw []byte) (name string, err error) {
+	if err := check(raw); err != nil {
+		return "", err
+	}
+	present := false
+	err = eachField(raw, body, func(key string, v value) error {
+		if key != "name" {
+			return nil
+		}
+		present = true
+		return v.text(key, &name)
+	})
+	if err == nil && !present {
+		err = tidemark.Errorf(tidemark.Invalid, "name is missing; it is all that can be changed")
+	}
+	return name, err
+}
+
+// DecodeUsers reads the body of POST /chats/{chat}/members.
+func DecodeUsers(raw []byte) ([]tidemark.UserID, error) {
+	if err := check(raw); err != nil {
+		return nil, err
+	}
+	var users []tidemark.UserID
+	err := eachField(raw, body, func(key string, v value) error {
+		if key == "user_ids" {
+			return ids(v, key, &users)
+		}
+		return nil
+	})
+	if err == nil && len(users) == 0 {
+		err = tidemark.Errorf(tidemark.Invalid, "user_ids must name at least one user")
+	}
+	return users, err
+}

@@ -1,0 +1,271 @@
+package wire
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+// The answers of REST.
+
+// AppendChat appends a chat as one of its members sees it.
+func AppendChat(b []byte, c *server.ChatView) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = tidemark.AppendString(b, string(c.ID))
+	b = append(b, `,"type":`...)
+	b = tidemark.AppendString(b, string(c.Type))
+	b = append(b, `,"name":`...)
+	b = tidemark.AppendString(b, c.Name)
+	b = append(b, `,"history":`...)
+	b = tidemark.AppendString(b, string(c.History))
+	b = append(b, `,"created_at":`...)
+	b = tidemark.AppendTime(b, c.CreatedAt)
+	b = append(b, `,"member_count":`...)
+	b = strconv.AppendInt(b, int64(c.MemberCount), 10)
+	b = append(b, `,"head_sequence":`...)
+	b = strconv.AppendUint(b, uint64(c.Head), 10)
+	b = appendWatermarks(b, c.State.Acked, c.State.Read)
+	b = append(b, `,"unread_count":`...)
+	b = strconv.AppendInt(b, c.Unread, 10)
+	b = append(b, `,"last_message":`...)
+	if c.Last == nil {
+		b = append(b, "null"...)
+	} else {
+		b = c.Last.AppendJSON(b)
+	}
+	return append(b, '}')
+}
+
+// AppendChats appends a page of chats.
+func AppendChats(b []byte, p server.ChatPage) []byte {
+	b = append(b, `{"chats":[`...)
+	for i := range p.Chats {
+		b = comma(b, i)
+		b = AppendChat(b, &p.Chats[i])
+	}
+	return appendPage(b, p.NextCursor)
+}
+
+// AppendMembers appends a page of members.
+func AppendMembers(b []byte, p server.MemberPage) []byte {
+	b = append(b, `{"members":[`...)
+	for i, m := range p.Members {
+		b = comma(b, i)
+		b = append(b, `{"user_id":`...)
+		b = tidemark.AppendString(b, string(m.UserID))
+		b = append(b, `,"role":`...)
+		b = tidemark.AppendString(b, string(m.Role))
+		b = append(b, `,"joined_at":`...)
+		b = tidemark.AppendTime(b, m.JoinedAt)
+		b = append(b, '}')
+	}
+	return appendPage(b, p.NextCursor)
+}
+
+// AppendHistory appends a page of messages. Its next_cursor is the after_sequence, or before_sequence, of the next page, written as a string
+// as in every list.
+func AppendHistory(b []byte, h server.History) []byte {
+	b = append(b, `{"messages":`...)
+	b = appendMessages(b, h.Messages)
+	b = append(b, `,"gaps":`...)
+	b = appendGaps(b, h.Gaps)
+	b = append(b, `,"pagination":{"has_more":`...)
+	b = strconv.AppendBool(b, h.HasMore)
+	b = append(b, `,"next_cursor":`...)
+	if h.HasMore {
+		b = append(b, '"')
+		b = strconv.AppendUint(b, uint64(h.Next), 10)
+		b = append(b, '"')
+	} else {
+		b = append(b, "null"...)
+	}
+	return append(b, '}', '}')
+}
+
+// AppendState appends the caller's own, raw delivery state (ADR-008 Appendix F.2).
+func AppendState(b []byte, s tidemark.DeliveryState) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = tidemark.AppendString(b, string(s.ChatID))
+	b = append(b, `,"user_id":`...)
+	b = tidemark.AppendString(b, string(s.UserID))
+	b = appendWatermarks(b, s.Acked, s.Read)
+	b = append(b, `,"updated_at":`...)
+	b = tidemark.AppendTime(b, s.UpdatedAt)
+	return append(b, '}')
+}
+
+// AppendStates appends a page of the caller's delivery states.
+func AppendStates(b []byte, p server.StatePage) []byte {
+	b = append(b, `{"states":[`...)
+	for i, s := range p.States {
+		b = comma(b, i)
+		b = AppendState(b, s)
+	}
+	return appendPage(b, p.NextCursor)
+}
+
+// AppendAckResult appends one entry of the answer of POST /acks: the state, or the chat with a code and a detail.
+func AppendAckResult(b []byte, chat tidemark.ChatID, r server.AckResult) []byte {
+	if r.Err == nil {
+		return AppendState(b, r.State)
+	}
+	b = append(b, `{"chat_id":`...)
+	b = tidemark.AppendString(b, string(chat))
+	b = appendRefusal(b, r.Err)
+	return append(b, '}')
+}
+
+// AppendAckResults appends the answer of POST /acks, in the order of the request. The slices are equally long.
+func AppendAckResults(b []byte, acks []AckItem, results []server.AckResult) []byte {
+	b = append(b, `{"states":[`...)
+	for i := range results {
+		b = comma(b, i)
+		b = AppendAckResult(b, acks[i].Chat, results[i])
+	}
+	return append(b, ']', '}')
+}
+
+// AppendSync appends the answer of POST /sync, which is also the payload of `sync_response`.
+func AppendSync(b []byte, r server.SyncResponse) []byte {
+	b = append(b, `{"chats":[`...)
+	for i := range r.Chats {
+		b = comma(b, i)
+		b = appendSyncChat(b, &r.Chats[i])
+	}
+	b = append(b, `],"statuses":[`...)
+	for i, u := range r.Statuses {
+		b = comma(b, i)
+		b = u.AppendJSON(b)
+	}
+	b = append(b, `],"has_more":`...)
+	b = strconv.AppendBool(b, r.HasMore)
+	return append(b, '}')
+}
+
+func appendSyncChat(b []byte, c *server.SyncChat) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = tidemark.AppendString(b, string(c.Chat))
+	b = append(b, `,"head_sequence":`...)
+	b = strconv.AppendUint(b, uint64(c.Head), 10)
+	b = append(b, `,"messages":`...)
+	b = appendMessages(b, c.Messages)
+	b = append(b, `,"gaps":`...)
+	b = appendGaps(b, c.Gaps)
+	b = append(b, `,"has_more":`...)
+	b = strconv.AppendBool(b, c.HasMore)
+	if c.Reset != "" {
+		b = append(b, `,"reset":`...)
+		b = tidemark.Reset{Reason: c.Reset, ChatID: c.Chat}.AppendJSON(b)
+	}
+	if c.Err != nil {
+		b = appendRefusal(b, c.Err)
+	}
+	return append(b, '}')
+}
+
+// AppendDeliveryStatus appends what others see of the members' watermarks (ADR-008 Appendix F.1). The display name is the user id:
+// Tidemark keeps no profiles.
+func AppendDeliveryStatus(b []byte, d server.DeliveryStatus) []byte {
+	s := d.Summary
+	b = append(b, `{"chat_id":`...)
+	b = tidemark.AppendString(b, string(d.Chat.ID))
+	b = append(b, `,"chat_type":`...)
+	b = tidemark.AppendString(b, string(d.Chat.Type))
+	b = append(b, `,"member_count":`...)
+	b = strconv.AppendInt(b, int64(s.Members), 10)
+	b = append(b, `,"delivery_summary":{"sequence":`...)
+	b = strconv.AppendUint(b, uint64(d.Sequence), 10)
+	b = append(b, `,"delivered_count":`...)
+	b = strconv.AppendInt(b, int64(s.Delivered), 10)
+	b = append(b, `,"pending_count":`...)
+	b = strconv.AppendInt(b, int64(s.Members-s.Delivered), 10)
+	b = append(b, `,"all_delivered":`...)
+	b = strconv.AppendBool(b, s.Delivered == s.Members)
+	b = append(b, `,"read_count":`...)
+	b = strconv.AppendInt(b, int64(s.Read), 10)
+	b = append(b, `,"all_read":`...)
+	b = strconv.AppendBool(b, s.Read == s.Members)
+	b = append(b, `},"members":[`...)
+	for i, m := range d.Members {
+		b = comma(b, i)
+		b = appendMemberStatus(b, m)
+	}
+	return appendPage(b, d.NextCursor)
+}
+
+func appendMemberStatus(b []byte, s tidemark.DeliveryState) []byte {
+	exposed := s.Exposed()
+	b = append(b, `{"user_id":`...)
+	b = tidemark.AppendString(b, string(s.UserID))
+	b = append(b, `,"display_name":`...)
+	b = tidemark.AppendString(b, string(s.UserID))
+	b = appendWatermarks(b, exposed.Acked, exposed.Read)
+	b = append(b, `,"updated_at":`...)
+	b = tidemark.AppendTime(b, s.UpdatedAt)
+	return append(b, '}')
+}
+
+// AppendTicket appends the answer of POST /tickets.
+func AppendTicket(b []byte, ticket string, expires time.Time) []byte {
+	b = append(b, `{"ticket":`...)
+	b = tidemark.AppendString(b, ticket)
+	b = append(b, `,"expires_at":`...)
+	b = tidemark.AppendTime(b, expires)
+	return append(b, '}')
+}
+
+func appendWatermarks(b []byte, acked, read tidemark.Watermark) []byte {
+	b = append(b, `,"last_acked_sequence":`...)
+	b = strconv.AppendUint(b, uint64(acked), 10)
+	b = append(b, `,"last_read_sequence":`...)
+	return strconv.AppendUint(b, uint64(read), 10)
+}
+
+func appendMessages(b []byte, messages []tidemark.Message) []byte {
+	b = append(b, '[')
+	for i := range messages {
+		b = comma(b, i)
+		b = messages[i].AppendJSON(b)
+	}
+	return append(b, ']')
+}
+
+func appendGaps(b []byte, gaps []tidemark.Gap) []byte {
+	b = append(b, '[')
+	for i, g := range gaps {
+		b = comma(b, i)
+		b = g.AppendJSON(b)
+	}
+	return append(b, ']')
+}
+
+// appendRefusal appends the code and the detail of an error to an object that has a field already.
+func appendRefusal(b []byte, err error) []byte {
+	b = append(b, `,"code":`...)
+	b = tidemark.AppendString(b, string(tidemark.CodeOf(err)))
+	b = append(b, `,"detail":`...)
+	return tidemark.AppendString(b, tidemark.DetailOf(err))
+}
+
+// appendPage ends an array and its object with the pagination.
+func appendPage(b []byte, next string) []byte {
+	b = append(b, `],"pagination":{"has_more":`...)
+	b = strconv.AppendBool(b, next != "")
+	b = append(b, `,"next_cursor":`...)
+	if next == "" {
+		b = append(b, "null"...)
+	} else {
+		b = tidemark.AppendString(b, next)
+	}
+	return append(b, '}', '}')
+}
+
+// comma appends the comma before every element but the first.
+func comma(b []byte, i int) []byte {
+	if i == 0 {
+		return b
+	}
+	return append(b, ',')
+}

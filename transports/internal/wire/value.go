@@ -1,0 +1,204 @@
+package wire
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// value is one JSON value of a text that has passed check, without the white space around it.
+type value []byte
+
+// The reasons for which a JSON string cannot be a text; they complete the sentence "field …".
+var (
+	errSurrogate = errors.New(`holds half of a surrogate pair (\ud800 to \udfff), which is no character`)
+	errNUL       = errors.New("holds the character U+0000, which is not allowed")
+)
+
+// text reads a string.
+func (v value) text(field string, to *string) error {
+	if v[0] != '"' {
+		return tidemark.Errorf(tidemark.Invalid, "%s must be a string", field)
+	}
+	s, err := unquote(v)
+	if err != nil {
+		return tidemark.Errorf(tidemark.Invalid, "%s %s", field, err)
+	}
+	*to = s
+	return nil
+}
+
+// id reads a string that must be a valid id.
+func id[T ~string](v value, field string, to *T) error {
+	var s string
+	if err := v.text(field, &s); err != nil {
+		return err
+	}
+	*to = T(s)
+	return tidemark.CheckID(field, s)
+}
+
+// ids reads an array of ids.
+func ids[T ~string](v value, field string, to *[]T) error {
+	list := []T{}
+	err := eachElement(v, field, func(i int, v value) error {
+		var one T
+		if err := id(v, field, &one); err != nil {
+			return err
+		}
+		list = append(list, one)
+		return nil
+	})
+	*to = list
+	return err
+}
+
+// truth reads a boolean.
+func (v value) truth(field string, to *bool) error {
+	switch string(v) {
+	case "true":
+		*to = true
+	case "false":
+		*to = false
+	default:
+		return tidemark.Errorf(tidemark.Invalid, "%s must be true or false", field)
+	}
+	return nil
+}
+
+// integer reports whether v is a number without fraction and exponent.
+func (v value) integer() bool {
+	for i, c := range v {
+		if (c < '0' || c > '9') && (c != '-' || i > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// sequence reads a sequence of at least least, which is 0 or 1. What is no integer is Invalid; what is an integer but can be no
+// sequence is InvalidSequence (wire.md, "Sequences in bodies").
+func (v value) sequence(field string, least tidemark.Sequence, to *tidemark.Sequence) error {
+	if !v.integer() {
+		return tidemark.Errorf(tidemark.Invalid, "%s must be an integer, written without quotes, fraction and exponent", field)
+	}
+	return sequence(string(v), field, least, to)
+}
+
+func sequence(digits, field string, least tidemark.Sequence, to *tidemark.Sequence) error {
+	if digits == "-0" {
+		digits = "0"
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || tidemark.Sequence(n) < least || tidemark.Sequence(n) > tidemark.MaxSequence {
+		return tidemark.Errorf(tidemark.InvalidSequence, "%s must be from %d to %d", field, least, tidemark.MaxSequence)
+	}
+	*to = tidemark.Sequence(n)
+	return nil
+}
+
+// limit reads the size of a page.
+func (v value) limit(field string, to *int) error {
+	if !v.integer() {
+		return tidemark.Errorf(tidemark.Invalid, "%s must be an integer of at least 1", field)
+	}
+	n, err := ParseLimit(string(v))
+	*to = n
+	return err
+}
+
+// unquote returns the text of a JSON string. encoding/json replaces the halves of surrogate pairs by U+FFFD without a
+// word, which would store something else than was sent; here they are an error, and so is U+0000.
+func unquote(v []byte) (string, error) {
+	quoted := string(v[1 : len(v)-1])
+	if strings.IndexByte(quoted, '\\') < 0 {
+		return quoted, nil
+	}
+	b := make([]byte, 0, len(quoted))
+	for i := 0; i < len(quoted); {
+		if quoted[i] != '\\' {
+			b = append(b, quoted[i])
+			i++
+			continue
+		}
+		switch c := quoted[i+1]; c {
+		case 'b':
+			b = append(b, '\b')
+		case 'f':
+			b = append(b, '\f')
+		case 'n':
+			b = append(b, '\n')
+		case 'r':
+			b = append(b, '\r')
+		case 't':
+			b = append(b, '\t')
+		case 'u':
+			r, size, err := escaped(quoted[i:])
+			if err != nil {
+				return "", err
+			}
+			b = utf8.AppendRune(b, r)
+			i += size
+			continue
+		default: // the quote, the slash and the backslash
+			b = append(b, c)
+		}
+		i += 2
+	}
+	return string(b), nil
+}
+
+// escaped returns the character that an escape \uXXXX, or a pair of them, at the beginning of s stands for, and its length.
+func escaped(s string) (r rune, size int, err error) {
+	r = hexRune(s[2:6])
+	if r == 0 {
+		return 0, 0, errNUL
+	}
+	if !utf16.IsSurrogate(r) {
+		return r, 6, nil
+	}
+	if len(s) < 12 || s[6] != '\\' || s[7] != 'u' {
+		return 0, 0, errSurrogate
+	}
+	if r = utf16.DecodeRune(r, hexRune(s[8:12])); r == utf8.RuneError {
+		return 0, 0, errSurrogate
+	}
+	return r, 12, nil
+}
+
+func hexRune(digits string) rune {
+	n, err := strconv.ParseUint(digits, 16, 16)
+	if err != nil {
+		return utf8.RuneError
+	}
+	return rune(n)
+}
+
+// object reads a JSON object as it is written, after a look at every text in it.
+func (v value) object(field string, to *[]byte) error {
+	if v[0] != '{' {
+		return tidemark.Errorf(tidemark.Invalid, "%s must be a JSON object", field)
+	}
+	for i := 0; i < len(v); i++ {
+		if v[i] != '"' {
+			continue
+		}
+		end := skipString(v, i)
+		if _, err := unquote(v[i:end]); err != nil {
+			return tidemark.Errorf(tidemark.Invalid, "%s %s", field, err)
+		}
+		i = end - 1
+	}
+	// A copy, so that a small attachment does not keep the whole body alive.
+	*to = append([]byte(nil), v...)
+	return nil
+}
+
+// within adds the path of the enclosing element to an error whose detail begins with a field.
+func within(path string, err error) error {
+	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: path + tidemark.DetailOf(err)}
+}
