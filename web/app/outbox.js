@@ -1,0 +1,136 @@
+// What was written and is not confirmed yet. It survives a reload, keeps the order within a chat, and every attempt
+// carries the same client_message_id, so that a message sent twice is stored once.
+
+import { pauseBefore } from './stream.js';
+
+// After that the message shows ✗ and waits for the user: ten attempts are a bit over a minute.
+const ATTEMPTS = 10;
+
+export class Outbox {
+  #items = [];
+  #paused = true;
+  #timer = null;
+  #running = false;
+
+  /**
+   * @param onStored called with each confirmed message; it must store it, which takes it out of the database's outbox.
+   * @param onChange called with a chat id when what is shown of it has changed.
+   */
+  constructor({ api, store, onStored, onChange }) {
+    this.api = api;
+    this.store = store;
+    this.onStored = onStored;
+    this.onChange = onChange;
+  }
+
+  async load() {
+    this.#items = await this.store.outbox();
+  }
+
+  of(chat) {
+    return this.#items.filter((i) => i.chat_id === chat);
+  }
+
+  /** Queues a message. `seen` is the highest sequence that was on the screen when it was written. */
+  async add(chat, content, seen) {
+    const item = {
+      client_message_id: newID(),
+      chat_id: chat,
+      content,
+      seen,
+      at: this.#nextTime(),
+      state: 'sending',
+      attempts: 0,
+      problem: '',
+    };
+    this.#items.push(item);
+    this.onChange(chat);
+    await this.store.putOutbox(item);
+    this.#run();
+  }
+
+  async retry(id) {
+    const item = this.#items.find((i) => i.client_message_id === id);
+    if (!item) return;
+    await this.#update(item, { state: 'sending', attempts: 0, problem: '' });
+    this.#run();
+  }
+
+  async discard(id) {
+    const item = this.#items.find((i) => i.client_message_id === id);
+    if (!item) return;
+    this.#remove(item);
+    await this.store.dropOutbox(id);
+  }
+
+  /** The stream has shown one of ours: it is stored, whatever became of the answer. */
+  confirmed(id) {
+    const item = this.#items.find((i) => i.client_message_id === id);
+    if (item) this.#remove(item);
+  }
+
+  resume() {
+    this.#paused = false;
+    this.#run();
+  }
+
+  pause() {
+    this.#paused = true;
+    clearTimeout(this.#timer);
+  }
+
+  async #run() {
+    if (this.#running) return;
+    clearTimeout(this.#timer);
+    this.#running = true;
+    let item;
+    while (!this.#paused && (item = this.#items.find((i) => i.state === 'sending'))) {
+      if (await this.#send(item)) continue;
+      this.#timer = setTimeout(() => this.#run(), pauseBefore(item.attempts));
+      break;
+    }
+    this.#running = false;
+  }
+
+  // Returns whether the item is done with, one way or the other.
+  async #send(item) {
+    try {
+      const message = await this.api.send(item.chat_id, {
+        client_message_id: item.client_message_id,
+        content: item.content,
+        ...(item.seen > 0 ? { seen_sequence: item.seen } : {}),
+      });
+      await this.onStored(message);
+      this.#remove(item);
+      return true;
+    } catch (error) {
+      const attempts = item.attempts + 1;
+      const failed = error.final || attempts >= ATTEMPTS;
+      await this.#update(item, { attempts, state: failed ? 'failed' : 'sending', problem: failed ? error.message : '' });
+      return failed;
+    }
+  }
+
+  async #update(item, change) {
+    if (!this.#items.includes(item)) return; // The stream confirmed it meanwhile.
+    Object.assign(item, change);
+    this.onChange(item.chat_id);
+    await this.store.putOutbox(item);
+  }
+
+  #remove(item) {
+    this.#items = this.#items.filter((i) => i !== item);
+    this.onChange(item.chat_id);
+  }
+
+  // Two messages of one millisecond keep their order.
+  #nextTime() {
+    return Math.max(Date.now(), (this.#items.at(-1)?.at ?? 0) + 1);
+  }
+}
+
+// Time first, so that keys that are new lie together in the server's index. crypto.randomUUID would need HTTPS.
+function newID() {
+  const random = crypto.getRandomValues(new Uint8Array(10));
+  return `${Date.now().toString(16).padStart(12, '0')}-${Array.from(random, (b) => b.toString(16).padStart(2, '0')).join('')}`;
+}
