@@ -11,7 +11,7 @@ type Intervals []Interval
 // GapReason says why a range is not shown.
 type GapReason string
 
-// GapNotMember: the messages were sent while the user was not a member.
+// GapNotMember means that the messages were sent while the user was not a member.
 const GapNotMember GapReason = "not_a_member"
 
 // Gap is a range of a chat, both ends included, that the user may not see. A client counts it as received.

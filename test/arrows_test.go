@@ -31,7 +31,7 @@ func arrows() []arrow {
 		{place: "storage", own: []string{""}},
 		{place: "storage/storagetest", own: []string{"", "storage"}, others: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
 		{place: "storage/memory", own: []string{"", "storage"}},
-		{place: "storage/sqlite", own: []string{"", "storage", "migrations"}, others: []string{"modernc.org/sqlite", "github.com/golang-migrate/migrate/v4"}},
+		{place: "storage/sqlite", own: []string{"", "storage", "migrations"}, others: []string{"modernc.org/sqlite", "modernc.org/libc", "github.com/golang-migrate/migrate/v4"}},
 		{place: "migrations"},
 
 		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/push"}, others: []string{"github.com/gofrs/uuid/v5", "golang.org/x/time"}},
@@ -44,7 +44,7 @@ func arrows() []arrow {
 
 		{
 			place:  "transports",
-			own:    []string{"", "server", "transports/...", "web/app"},
+			own:    []string{"", "server", "transports/...", "web"},
 			others: []string{"github.com/labstack/echo/v4", "github.com/prometheus/client_golang"},
 		},
 		{
@@ -56,12 +56,12 @@ func arrows() []arrow {
 		{place: "transports/sse", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{place: "transports/longpoll", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{place: "transports/rest", own: adapter, others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"}},
-		{place: "web/app"},
+		{place: "web"},
 
 		{place: "bench", own: []string{""}, others: []string{"github.com/coder/websocket", "github.com/r3labs/sse/v2", "github.com/gofrs/uuid/v5"}},
 		{
 			place: "cmd/tidemark",
-			own:   []string{"", "bench", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/..."},
+			own:   []string{"", "bench", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/...", "web"},
 			others: []string{
 				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5", "github.com/golang-jwt/jwt/v5",
 				"github.com/prometheus/client_golang", "gopkg.in/yaml.v3",
