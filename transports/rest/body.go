@@ -1,0 +1,61 @@
+package rest
+
+import (
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// bodyTimeout is how long a client may take to send a body. The server has no read timeout of its own, which would cut streams.
+const bodyTimeout = 30 * time.Second
+
+// readBody reads the JSON body of a request. alsoText accepts the text/plain that navigator.sendBeacon says of a string.
+func readBody(c echo.Context, alsoText bool) ([]byte, error) {
+	r := c.Request()
+	if err := checkType(r.Header, alsoText); err != nil {
+		return nil, err
+	}
+	tooLarge := tidemark.Errorf(tidemark.TooLarge, "the body is larger than %d bytes", wire.MaxBody)
+	if r.ContentLength > wire.MaxBody {
+		return nil, tooLarge
+	}
+	deadline := http.NewResponseController(c.Response())
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // a test's recorder has none
+	b, err := io.ReadAll(io.LimitReader(r.Body, wire.MaxBody+1))
+	_ = deadline.SetReadDeadline(time.Time{})
+	switch {
+	case err != nil:
+		return nil, &tidemark.Error{Code: tidemark.Invalid, Detail: "the body could not be read to its end", Err: err}
+	case len(b) > wire.MaxBody:
+		return nil, tooLarge
+	}
+	return b, nil
+}
+
+// checkType refuses bodies that say of themselves that they are something else than JSON in UTF-8.
+func checkType(h http.Header, alsoText bool) error {
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return tidemark.Errorf(problem.UnsupportedMediaType, "the body must not be compressed")
+	}
+	contentType := h.Get("Content-Type")
+	if contentType == "" {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(contentType)
+	charset := params["charset"]
+	switch {
+	case err != nil || media != "application/json" && !(alsoText && media == "text/plain"):
+		return tidemark.Errorf(problem.UnsupportedMediaType, "the Content-Type must be application/json")
+	case charset != "" && !strings.EqualFold(charset, "utf-8"):
+		return tidemark.Errorf(problem.UnsupportedMediaType, "the body must be in UTF-8")
+	}
+	return nil
+}

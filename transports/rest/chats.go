@@ -1,0 +1,131 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// ListChats lists the caller's chats.
+func (h *Handler) ListChats(c echo.Context, params ListChatsParams) error {
+	limit, cursor, err := pageOf(params.Limit, params.Cursor)
+	if err != nil {
+		return err
+	}
+	page, err := h.server.Chats(c.Request().Context(), caller(c).User, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendChats(nil, page))
+}
+
+// CreateChat creates a chat, or finds the direct chat that exists.
+func (h *Handler) CreateChat(c echo.Context) error {
+	raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	req, err := wire.DecodeCreateChat(raw)
+	if err != nil {
+		return err
+	}
+	chat, created, err := h.server.CreateChat(c.Request().Context(), caller(c), req)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return answer(c, status, wire.AppendChat(nil, &chat))
+}
+
+// GetChat shows one chat.
+func (h *Handler) GetChat(c echo.Context, id ChatId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	view, err := h.server.Chat(c.Request().Context(), caller(c), chat)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendChat(nil, &view))
+}
+
+// RenameChat renames a chat.
+func (h *Handler) RenameChat(c echo.Context, id ChatId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	name, err := wire.DecodeRename(raw)
+	if err != nil {
+		return err
+	}
+	view, err := h.server.RenameChat(c.Request().Context(), caller(c), chat, name)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendChat(nil, &view))
+}
+
+// ListMembers lists the members of a chat.
+func (h *Handler) ListMembers(c echo.Context, id ChatId, params ListMembersParams) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := pageOf(params.Limit, params.Cursor)
+	if err != nil {
+		return err
+	}
+	page, err := h.server.Members(c.Request().Context(), caller(c), chat, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendMembers(nil, page))
+}
+
+// AddMembers adds members to a group.
+func (h *Handler) AddMembers(c echo.Context, id ChatId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	users, err := wire.DecodeUsers(raw)
+	if err != nil {
+		return err
+	}
+	page, err := h.server.AddMembers(c.Request().Context(), caller(c), chat, users)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendMembers(nil, page))
+}
+
+// RemoveMember removes a member, or lets the caller leave.
+func (h *Handler) RemoveMember(c echo.Context, id ChatId, userID UserId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	if err := tidemark.CheckID("user_id", userID); err != nil {
+		return err
+	}
+	if err := h.server.RemoveMember(c.Request().Context(), caller(c), chat, tidemark.UserID(userID)); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}

@@ -1,0 +1,92 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// SendMessage stores a message: 201, or 200 if it was stored before.
+func (h *Handler) SendMessage(c echo.Context, id ChatId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	req, err := wire.DecodeSend(raw, chat)
+	if err != nil {
+		return err
+	}
+	user := caller(c).User
+	if err := h.limit.Take(user); err != nil {
+		return err
+	}
+	sent, err := h.server.Send(c.Request().Context(), user, req)
+	if err != nil {
+		return err
+	}
+	status := http.StatusCreated
+	if sent.Duplicate {
+		status = http.StatusOK
+	}
+	return answer(c, status, sent.Message.AppendJSON(nil))
+}
+
+// ListMessages shows a page of a chat.
+func (h *Handler) ListMessages(c echo.Context, id ChatId, params ListMessagesParams) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	req := server.HistoryRequest{Chat: chat}
+	if req.Limit, err = limitOf(params.Limit); err != nil {
+		return err
+	}
+	if req.After, err = position("after_sequence", params.AfterSequence); err != nil {
+		return err
+	}
+	if req.Before, err = position("before_sequence", params.BeforeSequence); err != nil {
+		return err
+	}
+	if req.After != nil && req.Before != nil {
+		return tidemark.Errorf(tidemark.Invalid, "after_sequence and before_sequence exclude each other; give one of them")
+	}
+	history, err := h.server.History(c.Request().Context(), caller(c).User, req)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendHistory(nil, history))
+}
+
+// position reads an exclusive position of a query; 0 is one.
+func position(field string, s *string) (*tidemark.Sequence, error) {
+	if s == nil {
+		return nil, nil
+	}
+	n, err := wire.ParseSequence(*s, field, 0, tidemark.Invalid)
+	return &n, err
+}
+
+// Sync returns what is new after the cursors of a device.
+func (h *Handler) Sync(c echo.Context) error {
+	raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	req, err := wire.DecodeSync(raw)
+	if err != nil {
+		return err
+	}
+	res, err := h.server.Sync(c.Request().Context(), caller(c).User, req)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendSync(nil, res))
+}
