@@ -1,0 +1,180 @@
+// The page at `/`, as two people use it.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { caughtUp, comeIn, messages, openChat, openWindow, rest, shows, until, write } from './browser.mjs';
+
+let alice, bob;
+
+before(async () => {
+  [alice, bob] = await Promise.all([openWindow(), openWindow()]);
+});
+
+after(async () => {
+  await Promise.all([alice?.close(), bob?.close()]);
+});
+
+// Every test has its own two users, so that none sees the chats of another.
+let pairs = 0;
+async function pair() {
+  const n = ++pairs;
+  const names = [`alice${n}-${process.pid}`, `bob${n}-${process.pid}`];
+  await Promise.all([alice.newTab(), bob.newTab()]);
+  await rest(names[0], 'POST', '/chats', { type: 'direct', member_ids: [names[1]] });
+  await comeIn(alice.page, names[0]);
+  await comeIn(bob.page, names[1]);
+  return names;
+}
+
+function noErrors() {
+  assert.deepEqual([...alice.errors, ...bob.errors], []);
+}
+
+test('ticks move from sent to delivered to read, live', async () => {
+  const [a, b] = await pair();
+  await openChat(alice.page, b);
+  await bob.page.getByTestId('online-switch').click();
+  await bob.page.locator('#connection[data-state="offline"]').waitFor();
+
+  await write(alice.page, 'hello');
+  await shows(alice.page, [{ text: 'hello', tick: 'sent' }]);
+
+  await bob.page.getByTestId('online-switch').click();
+  await shows(alice.page, [{ text: 'hello', tick: 'delivered' }]);
+  await bob.page.locator('[data-testid="unread"]', { hasText: '1' }).waitFor();
+
+  await openChat(bob.page, a);
+  await shows(alice.page, [{ text: 'hello', tick: 'read' }]);
+  await bob.page.getByTestId('unread').waitFor({ state: 'detached' });
+  await shows(bob.page, [{ text: 'hello', tick: null }]);
+  noErrors();
+});
+
+test('fifty messages while offline arrive in order, and every tick is right', async () => {
+  const [a, b] = await pair();
+  await openChat(alice.page, b);
+  await openChat(bob.page, a);
+  await bob.page.getByTestId('online-switch').click();
+  await bob.page.locator('#connection[data-state="offline"]').waitFor();
+
+  const texts = Array.from({ length: 50 }, (_, i) => `message ${i + 1}`);
+  for (const text of texts) await write(alice.page, text);
+  await shows(alice.page, texts.map((text) => ({ text, tick: 'sent' })));
+  assert.deepEqual(await messages(bob.page), []);
+
+  await bob.page.getByTestId('online-switch').click();
+  await caughtUp(bob.page);
+  await shows(bob.page, texts.map((text) => ({ text, tick: null })));
+  await shows(alice.page, texts.map((text) => ({ text, tick: 'read' })));
+  noErrors();
+});
+
+test('a message written offline survives a reload and is stored once', async () => {
+  const [, b] = await pair();
+  await openChat(alice.page, b);
+  await alice.page.getByTestId('online-switch').click();
+  await alice.page.locator('#connection[data-state="offline"]').waitFor();
+  await write(alice.page, 'written in the tunnel');
+  await shows(alice.page, [{ text: 'written in the tunnel', tick: 'sending' }]);
+
+  await alice.page.reload();
+  await caughtUp(alice.page);
+  await openChat(alice.page, b);
+  await shows(alice.page, [{ text: 'written in the tunnel', tick: 'delivered' }]);
+  noErrors();
+});
+
+test('a send that is refused shows ✗ and is retried under the same id', async () => {
+  const [a, b] = await pair();
+  await openChat(alice.page, b);
+  const ids = [];
+  let refuse = true;
+  await alice.page.route('**/api/v1/chats/*/messages', async (route) => {
+    if (route.request().method() !== 'POST') return route.continue();
+    ids.push(route.request().postDataJSON().client_message_id);
+    if (!refuse) return route.continue();
+    return route.fulfill({ status: 400, contentType: 'application/problem+json', body: '{"code":"INVALID","detail":"not today"}' });
+  });
+  await write(alice.page, 'try me');
+  await shows(alice.page, [{ text: 'try me', tick: 'failed' }]);
+
+  refuse = false;
+  await alice.page.getByTestId('retry').click();
+  await shows(alice.page, [{ text: 'try me', tick: 'delivered' }]);
+  await alice.page.unroute('**/api/v1/chats/*/messages');
+  assert.equal(ids.length, 2);
+  assert.equal(ids[0], ids[1]);
+  await openChat(bob.page, a);
+  await shows(bob.page, [{ text: 'try me', tick: null }]);
+  noErrors();
+});
+
+test('a chat that is open in a hidden window is delivered, not read', async () => {
+  const [a, b] = await pair();
+  await openChat(alice.page, b);
+  await openChat(bob.page, a);
+  const visibility = (state) => bob.page.evaluate((value) => {
+    Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => value });
+    document.dispatchEvent(new Event('visibilitychange'));
+  }, state);
+  await visibility('hidden');
+  await write(alice.page, 'are you there?');
+  await shows(alice.page, [{ text: 'are you there?', tick: 'delivered' }]);
+  await visibility('visible');
+  await shows(alice.page, [{ text: 'are you there?', tick: 'read' }]);
+  noErrors();
+});
+
+test('in a group ✓✓ waits for every other member', async () => {
+  const [a, b] = await pair();
+  const absent = `${b}-absent`;
+  await alice.page.getByTestId('new-chat').click();
+  await alice.page.getByTestId('people').fill(`${b} ${absent}`);
+  await alice.page.getByTestId('group-name').fill('Harbour');
+  await alice.page.getByTestId('create').click();
+  await alice.page.locator('[data-testid="chat-name"]', { hasText: 'Harbour' }).waitFor();
+  await write(alice.page, 'all aboard');
+  await openChat(bob.page, 'Harbour');
+  await shows(bob.page, [{ text: 'all aboard', tick: null }]);
+  const tick = alice.page.getByTestId('tick');
+  await until('one of two has read it', async () => (await tick.getAttribute('title')) === 'Sent: reached 1 of 2, read by 1',
+    () => tick.getAttribute('title'));
+  assert.deepEqual(await messages(alice.page), [{ text: 'all aboard', tick: 'sent' }]);
+
+  const [chat] = (await rest(absent, 'GET', '/chats')).chats;
+  await rest(absent, 'POST', '/acks', { chats: [{ chat_id: chat.chat_id, last_acked_sequence: 1 }] });
+  await shows(alice.page, [{ text: 'all aboard', tick: 'delivered' }]);
+  await rest(absent, 'POST', '/acks', { chats: [{ chat_id: chat.chat_id, last_read_sequence: 1 }] });
+  await shows(alice.page, [{ text: 'all aboard', tick: 'read' }]);
+  assert.equal(a.length > 0, true);
+  noErrors();
+});
+
+test('older messages come page by page, without a hole', async () => {
+  const [a, b] = await pair();
+  const chat = (await rest(a, 'GET', '/chats')).chats[0].chat_id;
+  for (let i = 1; i <= 120; i++) {
+    await rest(b, 'POST', `/chats/${chat}/messages`, { client_message_id: `old-${i}`, content: `old ${i}` });
+  }
+  await openChat(alice.page, b);
+  const texts = Array.from({ length: 120 }, (_, i) => ({ text: `old ${i + 1}` }));
+  await until('the newest page', async () => (await messages(alice.page)).at(-1)?.text === 'old 120');
+  await until('all pages', async () => {
+    const older = alice.page.getByTestId('older');
+    if (await older.isVisible()) await older.click();
+    return (await messages(alice.page)).length === 120;
+  }, async () => (await messages(alice.page)).length);
+  await shows(alice.page, texts);
+  noErrors();
+});
+
+test('what a message holds is shown as text', async () => {
+  const [a, b] = await pair();
+  await openChat(alice.page, b);
+  await openChat(bob.page, a);
+  const nasty = '<img src=x onerror="document.title=1"><script>document.title=2</script>&amp;';
+  await write(alice.page, nasty);
+  await shows(bob.page, [{ text: nasty }]);
+  assert.equal(await bob.page.locator('.log img, .log script').count(), 0);
+  noErrors();
+});

@@ -1,0 +1,124 @@
+// Chromium, and the few things every test here does with the page.
+
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { chromium } from 'playwright-core';
+
+const FLAGS = [
+  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+  '--disable-background-networking', '--disable-component-update', '--disable-sync',
+];
+
+/** How long anything may take that is a matter of milliseconds on an idle machine. */
+export const DEADLINE_MS = 20_000;
+
+/** The server under test; it runs with --dev. */
+export const BASE = required('TIDEMARK_TEST_URL');
+
+function required(name) {
+  const value = process.env[name];
+  if (!value) throw new Error(`${name} is not set: start these tests with go test ./test -run TestChromium`);
+  return value;
+}
+
+/**
+ * A window of its own: a Chromium process with a new, empty profile, so that two windows share nothing but the server.
+ * Whatever the page reports as an error (a refused script, an exception) is kept in `errors`.
+ */
+export async function openWindow(options = {}) {
+  const profile = await mkdtemp(path.join(tmpdir(), 'tidemark-chromium-'));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: required('TIDEMARK_TEST_CHROMIUM'),
+    args: FLAGS,
+    viewport: { width: 1200, height: 800 },
+    ...options,
+  });
+  context.setDefaultTimeout(DEADLINE_MS);
+  const window = {
+    page: null,
+    errors: [],
+    /** Replaces the tab by a new one: it has forgotten who its user was. */
+    async newTab() {
+      const old = context.pages();
+      window.page = await context.newPage();
+      for (const page of old) await page.close();
+      window.errors.length = 0;
+      window.page.on('pageerror', (error) => window.errors.push(String(error)));
+      window.page.on('console', (message) => {
+        // A stream that is cut or a request that is refused is an error to the console, and what these tests do.
+        if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) window.errors.push(message.text());
+      });
+    },
+    async close() {
+      await context.close();
+      await rm(profile, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+  await window.newTab();
+  return window;
+}
+
+/** Polls until `check` returns something true; fails with what was last seen. */
+export async function until(what, check, seen = () => '') {
+  const end = Date.now() + DEADLINE_MS;
+  for (;;) {
+    const result = await check();
+    if (result) return result;
+    if (Date.now() > end) throw new Error(`not within ${DEADLINE_MS} ms: ${what} ${JSON.stringify(await seen())}`);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+}
+
+/** One REST call as a user; throws on an answer >= 400. */
+export async function rest(user, method, route, body) {
+  const response = await fetch(`${BASE}/api/v1${route}`, {
+    method,
+    headers: { Authorization: `Bearer dev:${user}`, 'Content-Type': 'application/json' },
+    body: body && JSON.stringify(body),
+  });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(`${method} ${route}: ${response.status} ${JSON.stringify(answer)}`);
+  return answer;
+}
+
+/** Opens the app and comes in as `user`. */
+export async function comeIn(page, user, base = BASE) {
+  await page.goto(base);
+  await page.getByTestId('user').fill(user);
+  await page.getByTestId('login').click();
+  await caughtUp(page);
+}
+
+/** Waits until the page has a stream and everything that was pending. */
+export function caughtUp(page) {
+  return page.locator('#connection[data-state="live"][data-caught-up="true"]').waitFor();
+}
+
+export async function openChat(page, name) {
+  await page.locator(`[data-testid="chat"][data-name="${name}"]`).click();
+  await page.getByTestId('text').waitFor();
+}
+
+export async function write(page, text) {
+  await page.getByTestId('text').fill(text);
+  await page.getByTestId('send').click();
+}
+
+/** What the log shows: the text and tick of each message, unsent ones last. */
+export function messages(page) {
+  return page.locator('.log .message').evaluateAll((items) =>
+    items.map((item) => ({
+      text: item.querySelector('.content').textContent,
+      tick: item.querySelector('.tick')?.dataset.tick ?? null,
+    })));
+}
+
+/** Waits until the log shows exactly these messages, and for each the tick given (undefined: any). */
+export function shows(page, expected) {
+  return until(`the log shows ${JSON.stringify(expected).slice(0, 300)}`, async () => {
+    const got = await messages(page);
+    return got.length === expected.length
+      && expected.every((e, i) => e.text === got[i].text && (e.tick === undefined || e.tick === got[i].tick));
+  }, () => messages(page));
+}
