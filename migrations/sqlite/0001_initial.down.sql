@@ -1,0 +1,5 @@
+DROP TABLE pending_deliveries;
+DROP TABLE delivery_state;
+DROP TABLE messages;
+DROP TABLE members;
+DROP TABLE chats;

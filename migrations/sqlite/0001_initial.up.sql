@@ -1,0 +1,69 @@
+-- Times are milliseconds since 1970 in UTC. Booleans are 0 or 1. storage/sqlite/README.md says which statement uses what.
+
+-- A chat and its counter. The integer key stands for the id in the big tables, whose rows it makes smaller: an id has up
+-- to 128 bytes.
+CREATE TABLE chats (
+    key             INTEGER PRIMARY KEY,
+    id              TEXT    NOT NULL UNIQUE,
+    type            TEXT    NOT NULL,
+    history         TEXT    NOT NULL,
+    name            TEXT    NOT NULL,
+    direct_key      TEXT,                        -- of a direct chat: tidemark.DirectKey of its pair
+    created_at      INTEGER NOT NULL,
+    activity_at     INTEGER NOT NULL,            -- of the last message, or of the creation
+    head            INTEGER NOT NULL DEFAULT 0,  -- the messages of the chat are exactly 1..head
+    member_count    INTEGER NOT NULL,
+    members_version INTEGER NOT NULL DEFAULT 1,
+    large           INTEGER NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX chats_by_pair ON chats (direct_key) WHERE direct_key IS NOT NULL;
+
+-- Who may see what. The row of a former member stays, because it says what he may see.
+CREATE TABLE members (
+    chat      INTEGER NOT NULL,
+    user_id   TEXT    NOT NULL,
+    chat_id   TEXT    NOT NULL,  -- the id of the chat, for the order of a user's chats
+    current   INTEGER NOT NULL,
+    role      TEXT    NOT NULL,
+    joined_at INTEGER NOT NULL,
+    intervals TEXT    NOT NULL,  -- "1-5,9-": the sequences that he may see, both ends included
+    PRIMARY KEY (chat, user_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX members_of_user ON members (user_id, chat_id) WHERE current = 1;
+
+-- The small columns come first, so that a reader of them need not follow a long content to its overflow pages.
+CREATE TABLE messages (
+    chat              INTEGER NOT NULL,
+    sequence          INTEGER NOT NULL,
+    sender_id         TEXT    NOT NULL,
+    client_message_id TEXT    NOT NULL,
+    message_id        TEXT    NOT NULL,
+    created_at        INTEGER NOT NULL,
+    members_version   INTEGER NOT NULL,  -- of the chat, in the step that stored the message
+    content_type      TEXT    NOT NULL,
+    attachment        TEXT,
+    content           TEXT    NOT NULL,
+    PRIMARY KEY (chat, sequence)
+) STRICT, WITHOUT ROWID;
+
+-- The idempotency keys, kept as long as their messages. Led by the client's id: clients that number their sends with
+-- time-ordered ids (UUIDv7) write to the end of the index.
+CREATE UNIQUE INDEX messages_by_key ON messages (client_message_id, sender_id, chat);
+
+CREATE TABLE delivery_state (
+    chat                INTEGER NOT NULL,
+    user_id             TEXT    NOT NULL,
+    last_acked_sequence INTEGER NOT NULL,
+    last_read_sequence  INTEGER NOT NULL,
+    updated_at          INTEGER NOT NULL,
+    PRIMARY KEY (chat, user_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pending_deliveries (
+    user_id               TEXT    NOT NULL,
+    chat_id               TEXT    NOT NULL,
+    first_undelivered_seq INTEGER NOT NULL,  -- inclusive
+    PRIMARY KEY (user_id, chat_id)
+) STRICT, WITHOUT ROWID;

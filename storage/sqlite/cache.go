@@ -1,0 +1,111 @@
+package sqlite
+
+import "github.com/tidemark-im/tidemark"
+
+const (
+	// maxChats is how many chats the writer remembers before it starts anew.
+	maxChats = 20_000
+	// maxSenders is how many members of a chat it remembers.
+	maxSenders = 1_000
+)
+
+// A chat is what the writer knows of a row of chats, as the running transaction sees it.
+type chat struct {
+	key      int64
+	id       tidemark.ChatID
+	kind     tidemark.ChatType
+	history  tidemark.HistoryMode
+	head     tidemark.Sequence
+	activity int64
+	members  int
+	version  uint64
+	large    bool
+	// moved reports that head and activity are not in the database yet.
+	moved bool
+	// senders are current members. Whoever is not in it may be one.
+	senders map[tidemark.UserID]struct{}
+}
+
+// chat returns a chat, nil if there is none.
+func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
+	if c := w.chats[id]; c != nil {
+		return c, nil
+	}
+	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count, members_version, large FROM chats WHERE id = ?`)
+	if err != nil {
+		return nil, err
+	}
+	s.string(1, string(id))
+	c := &chat{id: id}
+	found, err := s.one(func(row *stmt) {
+		c.key = row.integerAt(0)
+		c.kind, c.history = tidemark.ChatType(row.stringAt(1)), tidemark.HistoryMode(row.stringAt(2))
+		c.head, c.activity = tidemark.Sequence(row.integerAt(3)), row.integerAt(4)
+		c.members, c.version, c.large = int(row.integerAt(5)), uint64(row.integerAt(6)), row.integerAt(7) != 0
+	})
+	if err != nil || !found {
+		return nil, err
+	}
+	w.chats[id] = c
+	return c, nil
+}
+
+// forget drops a chat whose row is about to change by other means than flush.
+func (w *writer) forget(c *chat) error {
+	err := w.flush()
+	delete(w.chats, c.id)
+	return err
+}
+
+// moveHead gives out the next sequence.
+func (w *writer) moveHead(c *chat, now int64) {
+	c.head, c.activity = c.head+1, now
+	if !c.moved {
+		c.moved = true
+		w.moved = append(w.moved, c)
+	}
+}
+
+// flush writes the heads that moved: once a chat and commit, however many messages it got.
+func (w *writer) flush() error {
+	if len(w.moved) == 0 {
+		return nil
+	}
+	s, err := w.c.prepared(`UPDATE chats SET head = ?, activity_at = ? WHERE key = ?`)
+	if err != nil {
+		return err
+	}
+	for _, c := range w.moved {
+		s.integer(1, int64(c.head))
+		s.integer(2, c.activity)
+		s.integer(3, c.key)
+		if err := s.run(); err != nil {
+			return err
+		}
+		c.moved = false
+	}
+	w.moved = w.moved[:0]
+	return nil
+}
+
+// isMember reports whether the user is a current member.
+func (w *writer) isMember(c *chat, user tidemark.UserID) (bool, error) {
+	if _, ok := c.senders[user]; ok {
+		return true, nil
+	}
+	s, err := w.c.prepared(`SELECT current FROM members WHERE chat = ? AND user_id = ?`)
+	if err != nil {
+		return false, err
+	}
+	s.integer(1, c.key)
+	s.string(2, string(user))
+	current := false
+	if _, err := s.one(func(row *stmt) { current = row.integerAt(0) != 0 }); err != nil || !current {
+		return false, err
+	}
+	if c.senders == nil || len(c.senders) >= maxSenders {
+		c.senders = make(map[tidemark.UserID]struct{})
+	}
+	c.senders[user] = struct{}{}
+	return true, nil
+}

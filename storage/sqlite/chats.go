@@ -1,0 +1,315 @@
+package sqlite
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// chatColumns are what scanChat reads.
+const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count, c.members_version, c.large`
+
+// chatWidth is the number of chatColumns.
+const chatWidth = 9
+
+func scanChat(row *stmt) tidemark.Chat {
+	return tidemark.Chat{
+		ID: tidemark.ChatID(row.stringAt(0)), Type: tidemark.ChatType(row.stringAt(1)), Name: row.stringAt(2),
+		History: tidemark.HistoryMode(row.stringAt(3)), CreatedAt: timeOf(row.integerAt(4)),
+		Head: tidemark.Sequence(row.integerAt(5)), MemberCount: int(row.integerAt(6)),
+		MembersVersion: uint64(row.integerAt(7)), Large: row.integerAt(8) != 0,
+	}
+}
+
+// timeOf returns the time of a column.
+func timeOf(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
+
+// flag returns the column of a boolean.
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// CreateChat implements storage.Chats.
+func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
+	var chat tidemark.Chat
+	var created bool
+	err := s.change(ctx, func(w *writer) (err error) {
+		chat, created, err = w.createChat(new)
+		return err
+	})
+	if err != nil {
+		return tidemark.Chat{}, false, err
+	}
+	return chat, created, nil
+}
+
+func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
+	if err := w.flush(); err != nil {
+		return tidemark.Chat{}, false, err
+	}
+	pair := ""
+	if new.Type == tidemark.Direct {
+		pair = tidemark.DirectKey(new.Members[0], new.Members[1])
+		chat, found, err := oneChat(w.c, `SELECT `+chatColumns+` FROM chats AS c WHERE c.direct_key = ?`, pair)
+		if err != nil || found {
+			return chat, false, err
+		}
+	}
+	if taken, err := w.chat(new.ID); err != nil {
+		return tidemark.Chat{}, false, err
+	} else if taken != nil {
+		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
+	}
+	chat := tidemark.Chat{
+		ID: new.ID, Type: new.Type, Name: new.Name, History: new.History, CreatedAt: timeOf(new.CreatedAt.UnixMilli()),
+		MemberCount: len(new.Members), MembersVersion: 1, Large: len(new.Members) > tidemark.PendingFanoutLimit,
+	}
+	if err := w.insertChat(chat, pair); err != nil {
+		return tidemark.Chat{}, false, err
+	}
+	row, err := w.chat(new.ID)
+	if err != nil {
+		return tidemark.Chat{}, false, err
+	}
+	for _, user := range new.Members {
+		m := tidemark.Member{UserID: user, Role: tidemark.Ordinary, JoinedAt: chat.CreatedAt, Intervals: tidemark.Intervals{{From: 1}}}
+		if user == new.Creator {
+			m.Role = tidemark.Owner
+		}
+		if err := w.putMember(row, m); err != nil {
+			return tidemark.Chat{}, false, err
+		}
+	}
+	return chat, true, nil
+}
+
+// insertChat stores a new chat. pair is "" for a group.
+func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
+	q, err := w.c.prepared(`INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at, member_count, large)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)`)
+	if err != nil {
+		return err
+	}
+	q.string(1, string(chat.ID))
+	q.string(2, string(chat.Type))
+	q.string(3, string(chat.History))
+	q.string(4, chat.Name)
+	if q.null(5); pair != "" {
+		q.string(5, pair)
+	}
+	q.integer(6, chat.CreatedAt.UnixMilli())
+	q.integer(7, int64(chat.MemberCount))
+	q.integer(8, flag(chat.Large))
+	return q.run()
+}
+
+// oneChat runs a statement with one text parameter that finds at most one chat.
+func oneChat(c *conn, text, parameter string) (chat tidemark.Chat, found bool, err error) {
+	q, err := c.prepared(text)
+	if err != nil {
+		return chat, false, err
+	}
+	q.string(1, parameter)
+	found, err = q.one(func(row *stmt) { chat = scanChat(row) })
+	return chat, found, err
+}
+
+func noChat(id tidemark.ChatID) error {
+	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)
+}
+
+const chatByID = `SELECT ` + chatColumns + ` FROM chats AS c WHERE c.id = ?`
+
+// Chat implements storage.Chats.
+func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (tidemark.Chat, error) {
+	var chat tidemark.Chat
+	err := s.read(ctx, func(c *conn) error {
+		var found bool
+		var err error
+		chat, found, err = oneChat(c, chatByID, string(id))
+		if err == nil && !found {
+			err = noChat(id)
+		}
+		return err
+	})
+	return chat, err
+}
+
+// RenameChat implements storage.Chats.
+func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string) (tidemark.Chat, error) {
+	var chat tidemark.Chat
+	err := s.change(ctx, func(w *writer) error {
+		row, err := w.chat(id)
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			return noChat(id)
+		}
+		if err := w.flush(); err != nil {
+			return err
+		}
+		q, err := w.c.prepared(`UPDATE chats SET name = ? WHERE key = ?`)
+		if err != nil {
+			return err
+		}
+		q.string(1, name)
+		q.integer(2, row.key)
+		if err := q.run(); err != nil {
+			return err
+		}
+		chat, _, err = oneChat(w.c, chatByID, string(id))
+		return err
+	})
+	if err != nil {
+		return tidemark.Chat{}, err
+	}
+	return chat, nil
+}
+
+// Heads implements storage.Chats.
+func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
+	if err := checkBatch(len(chats)); err != nil || len(chats) == 0 {
+		return nil, err
+	}
+	heads := make([]tidemark.Sequence, 0, len(chats))
+	err := s.read(ctx, func(c *conn) error {
+		q, err := c.prepared(`SELECT c.head FROM json_each(?) AS j LEFT JOIN chats AS c ON c.id = j.value`)
+		if err != nil {
+			return err
+		}
+		q.string(1, jsonArray(chats))
+		return q.each(func(row *stmt) bool {
+			heads = append(heads, tidemark.Sequence(row.integerAt(0)))
+			return true
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return heads, nil
+}
+
+// jsonArray returns the ids as a JSON array, a parameter of json_each.
+func jsonArray[T ~string](ids []T) string {
+	b := []byte{'['}
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = tidemark.AppendString(b, string(id))
+	}
+	return string(append(b, ']'))
+}
+
+// conversationsByActivity lists a user's chats. It looks at all of them: their order changes with every message.
+const conversationsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.key, m.intervals, d.last_acked_sequence, d.last_read_sequence, d.updated_at
+	FROM members AS m
+	CROSS JOIN chats AS c ON c.key = m.chat
+	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
+	WHERE m.user_id = ?1 AND m.current = 1 AND (c.activity_at < ?2 OR (c.activity_at = ?2 AND c.id > ?3))
+	ORDER BY c.activity_at DESC, c.id LIMIT ?4`
+
+// ChatsOf implements storage.Chats.
+func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) ([]storage.Conversation, bool, error) {
+	var list []storage.Conversation
+	more := false
+	err := s.snapshot(ctx, func(c *conn) error {
+		var keys []int64
+		var visible []tidemark.Intervals
+		q, err := c.prepared(conversationsByActivity)
+		if err != nil {
+			return err
+		}
+		activity := int64(math.MaxInt64)
+		if page.ChatID != "" {
+			activity = page.Activity.UnixMilli()
+		}
+		q.string(1, string(user))
+		q.integer(2, activity)
+		q.string(3, string(page.ChatID))
+		q.integer(4, int64(page.Limit)+1)
+		var bad error
+		err = q.each(func(row *stmt) bool {
+			if more = len(list) == page.Limit; more {
+				return false
+			}
+			conversation := storage.Conversation{Chat: scanChat(row), Activity: timeOf(row.integerAt(chatWidth))}
+			conversation.State = scanState(row, chatWidth+3, user, conversation.Chat.ID)
+			var intervals tidemark.Intervals
+			if intervals, bad = parseIntervals(row.stringAt(chatWidth + 2)); bad != nil {
+				return false
+			}
+			list, keys, visible = append(list, conversation), append(keys, row.integerAt(chatWidth+1)), append(visible, intervals)
+			return true
+		})
+		if err == nil {
+			err = bad
+		}
+		for i := 0; err == nil && i < len(list); i++ {
+			err = look(c, keys[i], visible[i], &list[i])
+		}
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return list, more, nil
+}
+
+// look fills in what needs messages: the last one, and how many are unread.
+func look(c *conn, key int64, visible tidemark.Intervals, conversation *storage.Conversation) error {
+	head := conversation.Chat.Head
+	if head > 0 && visible.Contains(head) {
+		q, err := c.prepared(`SELECT ` + messageColumns + ` FROM messages WHERE chat = ? AND sequence = ?`)
+		if err != nil {
+			return err
+		}
+		q.integer(1, key)
+		q.integer(2, int64(head))
+		if _, err := q.one(func(row *stmt) {
+			last := scanMessage(row, conversation.Chat.ID)
+			conversation.Last = &last
+		}); err != nil {
+			return err
+		}
+	}
+	budget := int64(storage.UnreadScan)
+	for from := conversation.State.Read + 1; from <= head; {
+		end, shown := visible.Visible(from, head)
+		if shown {
+			looked := min(int64(end-from)+1, budget)
+			own, err := ownMessages(c, key, conversation.State.UserID, from, from+tidemark.Sequence(looked))
+			if err != nil {
+				return err
+			}
+			conversation.Unread += int64(end-from) + 1 - own
+			budget -= looked
+		}
+		from = end + 1
+	}
+	return nil
+}
+
+// ownMessages counts the messages of a sender in [from, before).
+func ownMessages(c *conn, key int64, sender tidemark.UserID, from, before tidemark.Sequence) (n int64, err error) {
+	if from == before {
+		return 0, nil
+	}
+	q, err := c.prepared(`SELECT count(*) FROM messages WHERE chat = ? AND sequence >= ? AND sequence < ? AND sender_id = ?`)
+	if err != nil {
+		return 0, err
+	}
+	q.integer(1, key)
+	q.integer(2, int64(from))
+	q.integer(3, int64(before))
+	q.string(4, string(sender))
+	_, err = q.one(func(row *stmt) { n = row.integerAt(0) })
+	return n, err
+}

@@ -1,0 +1,227 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// scanState reads last_acked_sequence, last_read_sequence and updated_at from column i on; all NULL where there is no row.
+func scanState(row *stmt, i int, user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
+	state := tidemark.DeliveryState{UserID: user, ChatID: chat}
+	if row.nullAt(i) {
+		return state
+	}
+	state.Acked, state.Read = tidemark.Sequence(row.integerAt(i)), tidemark.Sequence(row.integerAt(i+1))
+	state.UpdatedAt = timeOf(row.integerAt(i + 2))
+	return state
+}
+
+// state returns the delivery state of a user and whether it is stored.
+func (w *writer) state(c *chat, user tidemark.UserID) (state tidemark.DeliveryState, stored bool, err error) {
+	state = tidemark.DeliveryState{UserID: user, ChatID: c.id}
+	q, err := w.c.prepared(`SELECT last_acked_sequence, last_read_sequence, updated_at FROM delivery_state WHERE chat = ? AND user_id = ?`)
+	if err != nil {
+		return state, false, err
+	}
+	q.integer(1, c.key)
+	q.string(2, string(user))
+	stored, err = q.one(func(row *stmt) { state = scanState(row, 0, user, c.id) })
+	return state, stored, err
+}
+
+// putState stores a delivery state that has moved. stored says whether it has a row.
+func (w *writer) putState(c *chat, state tidemark.DeliveryState, stored bool) error {
+	text := `INSERT INTO delivery_state (last_acked_sequence, last_read_sequence, updated_at, chat, user_id) VALUES (?, ?, ?, ?, ?)`
+	if stored {
+		text = `UPDATE delivery_state SET last_acked_sequence = ?, last_read_sequence = ?, updated_at = ? WHERE chat = ? AND user_id = ?`
+	}
+	q, err := w.c.prepared(text)
+	if err != nil {
+		return err
+	}
+	q.integer(1, int64(state.Acked))
+	q.integer(2, int64(state.Read))
+	q.integer(3, state.UpdatedAt.UnixMilli())
+	q.integer(4, c.key)
+	q.string(5, string(state.UserID))
+	return q.run()
+}
+
+// Advance implements storage.Deliveries. A batch in which nothing moves writes nothing, and its commit costs no fsync.
+func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+	if err := checkBatch(len(advances)); err != nil || len(advances) == 0 {
+		return nil, err
+	}
+	results := make([]storage.Advanced, len(advances))
+	err := s.change(ctx, func(w *writer) error {
+		for i := range advances {
+			var err error
+			if results[i], err = w.advance(&advances[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// advance returns errors of the contract in Advanced.Err, and others as its own.
+func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
+	c, err := w.chat(a.Chat)
+	if err != nil {
+		return storage.Advanced{}, err
+	}
+	if c == nil {
+		return storage.Advanced{Err: noChat(a.Chat)}, nil
+	}
+	if err := a.Raise.Bounded(c.head); err != nil {
+		return storage.Advanced{Err: err}, nil
+	}
+	state, stored, err := w.state(c, a.User)
+	if err != nil {
+		return storage.Advanced{}, err
+	}
+	state, moved := a.Raise.Apply(state, timeOf(a.Now.UnixMilli()))
+	if moved {
+		err = w.putState(c, state, stored)
+	}
+	return storage.Advanced{State: state, Moved: moved}, err
+}
+
+const statesOfPairs = `SELECT d.last_acked_sequence, d.last_read_sequence, d.updated_at FROM json_each(?) AS j
+	LEFT JOIN chats AS c ON c.id = j.value ->> 1
+	LEFT JOIN delivery_state AS d ON d.chat = c.key AND d.user_id = j.value ->> 0`
+
+// States implements storage.Deliveries.
+func (s *Store) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+	if err := checkBatch(len(keys)); err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	b := []byte{'['}
+	for i, key := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(tidemark.AppendString(append(b, '['), string(key.User)), ',')
+		b = append(tidemark.AppendString(b, string(key.Chat)), ']')
+	}
+	b = append(b, ']')
+	states := make([]tidemark.DeliveryState, 0, len(keys))
+	err := s.read(ctx, func(c *conn) error {
+		q, err := c.prepared(statesOfPairs)
+		if err != nil {
+			return err
+		}
+		q.string(1, string(b))
+		return q.each(func(row *stmt) bool {
+			key := keys[len(states)]
+			states = append(states, scanState(row, 0, key.User, key.Chat))
+			return true
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return states, nil
+}
+
+const statesOfUser = `SELECT m.chat_id, d.last_acked_sequence, d.last_read_sequence, d.updated_at FROM members AS m
+	CROSS JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
+	WHERE m.user_id = ? AND m.chat_id > ? AND m.current = 1 ORDER BY m.chat_id LIMIT ?`
+
+// StatesOf implements storage.Deliveries.
+func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	return page(ctx, s, statesOfUser, limit, func(q *stmt) {
+		q.string(1, string(user))
+		q.string(2, string(after))
+		q.integer(3, int64(limit)+1)
+	}, func(row *stmt) tidemark.DeliveryState {
+		return scanState(row, 1, user, tidemark.ChatID(row.stringAt(0)))
+	})
+}
+
+const statesInChat = `SELECT m.user_id, d.last_acked_sequence, d.last_read_sequence, d.updated_at FROM members AS m
+	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
+	WHERE m.chat = (SELECT key FROM chats WHERE id = ?) AND m.user_id > ? AND m.current = 1 ORDER BY m.user_id LIMIT ?`
+
+// StatesIn implements storage.Deliveries.
+func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	return page(ctx, s, statesInChat, limit, func(q *stmt) {
+		q.string(1, string(chat))
+		q.string(2, string(after))
+		q.integer(3, int64(limit)+1)
+	}, func(row *stmt) tidemark.DeliveryState {
+		return scanState(row, 1, tidemark.UserID(row.stringAt(0)), chat)
+	})
+}
+
+// page reads at most limit rows of a statement, and reports whether there are more.
+func page[T any](ctx context.Context, s *Store, text string, limit int, bind func(*stmt), scan func(*stmt) T) (rows []T, more bool, err error) {
+	err = s.read(ctx, func(c *conn) error {
+		q, err := c.prepared(text)
+		if err != nil {
+			return err
+		}
+		bind(q)
+		return q.each(func(row *stmt) bool {
+			if more = len(rows) == limit; more {
+				return false
+			}
+			rows = append(rows, scan(row))
+			return true
+		})
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return rows, more, nil
+}
+
+// summary has one row, also for a chat without members.
+const summary = `SELECT c.key, count(m.user_id),
+		coalesce(sum(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0)) >= ?2), 0),
+		coalesce(sum(coalesce(d.last_read_sequence, 0) >= ?2), 0),
+		coalesce(min(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0))), 0),
+		coalesce(min(coalesce(d.last_read_sequence, 0)), 0)
+	FROM chats AS c
+	LEFT JOIN members AS m ON m.chat = c.key AND m.current = 1
+	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
+	WHERE c.id = ?1`
+
+// Summary implements storage.Deliveries.
+func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+	var result storage.Summary
+	err := s.read(ctx, func(c *conn) error {
+		q, err := c.prepared(summary)
+		if err != nil {
+			return err
+		}
+		q.string(1, string(chat))
+		q.integer(2, int64(sequence))
+		known := false
+		_, err = q.one(func(row *stmt) {
+			known = !row.nullAt(0)
+			result = storage.Summary{
+				Members: int(row.integerAt(1)), Delivered: int(row.integerAt(2)), Read: int(row.integerAt(3)),
+				Least: tidemark.Boundary{Acked: tidemark.Sequence(row.integerAt(4)), Read: tidemark.Sequence(row.integerAt(5))},
+			}
+		})
+		// A chat without members is one row with a NULL member: it does not count, but sum counts it.
+		if result.Members == 0 {
+			result = storage.Summary{}
+		}
+		if err == nil && !known {
+			err = noChat(chat)
+		}
+		return err
+	})
+	if err != nil {
+		return storage.Summary{}, err
+	}
+	return result, nil
+}

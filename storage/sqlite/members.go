@@ -1,0 +1,257 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// putMember stores a current member of a chat, or replaces the row of a former one.
+func (w *writer) putMember(c *chat, m tidemark.Member) error {
+	q, err := w.c.prepared(`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (chat, user_id) DO UPDATE SET current = excluded.current, role = excluded.role,
+			joined_at = excluded.joined_at, intervals = excluded.intervals`)
+	if err != nil {
+		return err
+	}
+	q.integer(1, c.key)
+	q.string(2, string(m.UserID))
+	q.string(3, string(c.id))
+	q.integer(4, flag(m.Intervals.Open()))
+	q.string(5, string(m.Role))
+	q.integer(6, m.JoinedAt.UnixMilli())
+	q.string(7, formatIntervals(m.Intervals))
+	return q.run()
+}
+
+// member returns the membership of a user, present or past, and whether he has one.
+func (w *writer) member(c *chat, user tidemark.UserID) (m tidemark.Member, found bool, err error) {
+	q, err := w.c.prepared(`SELECT user_id, role, joined_at, intervals FROM members WHERE chat = ? AND user_id = ?`)
+	if err != nil {
+		return m, false, err
+	}
+	q.integer(1, c.key)
+	q.string(2, string(user))
+	var bad error
+	found, err = q.one(func(row *stmt) { m, bad = scanMember(row) })
+	if err == nil {
+		err = bad
+	}
+	return m, found, err
+}
+
+func scanMember(row *stmt) (tidemark.Member, error) {
+	intervals, err := parseIntervals(row.stringAt(3))
+	return tidemark.Member{
+		UserID: tidemark.UserID(row.stringAt(0)), Role: tidemark.Role(row.stringAt(1)),
+		JoinedAt: timeOf(row.integerAt(2)), Intervals: intervals,
+	}, err
+}
+
+// existing returns a chat or NotFound.
+func (w *writer) existing(id tidemark.ChatID) (*chat, error) {
+	c, err := w.chat(id)
+	if err == nil && c == nil {
+		err = noChat(id)
+	}
+	return c, err
+}
+
+// changeable returns Denied for a direct chat.
+func (c *chat) changeable() error {
+	if c.kind == tidemark.Direct {
+		return tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", c.id)
+	}
+	return nil
+}
+
+// AddMembers implements storage.Members.
+func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+	if err := checkBatch(len(users)); err != nil {
+		return storage.Added{}, err
+	}
+	users = slices.Clone(users)
+	slices.Sort(users)
+	users = slices.Compact(users)
+	var added storage.Added
+	err := s.change(ctx, func(w *writer) (err error) {
+		added, err = w.addMembers(chat, users, timeOf(now.UnixMilli()))
+		return err
+	})
+	if err != nil {
+		return storage.Added{}, err
+	}
+	return added, nil
+}
+
+// addMembers decides about all the users before it writes anything. They are sorted.
+func (w *writer) addMembers(id tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+	c, err := w.existing(id)
+	if err != nil {
+		return storage.Added{}, err
+	}
+	if err := c.changeable(); err != nil {
+		return storage.Added{}, err
+	}
+	var joining []tidemark.Member
+	var first []bool
+	for _, user := range users {
+		m, returning, err := w.member(c, user)
+		if err != nil {
+			return storage.Added{}, err
+		}
+		if m.Intervals.Open() {
+			continue
+		}
+		m.UserID, m.Role, m.JoinedAt = user, tidemark.Ordinary, now
+		m.Intervals = m.Intervals.Joined(c.head, c.history, returning)
+		if len(m.Intervals) > tidemark.MaxIntervals {
+			return storage.Added{}, tidemark.Errorf(tidemark.Exhausted, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
+		}
+		joining, first = append(joining, m), append(first, !returning)
+	}
+	if c.members+len(joining) > tidemark.MaxMembers {
+		return storage.Added{}, tidemark.Errorf(tidemark.Exhausted, "the chat would have %d members, at most %d are allowed", c.members+len(joining), tidemark.MaxMembers)
+	}
+	added := storage.Added{Version: c.version, Head: c.head}
+	if len(joining) == 0 {
+		return added, nil
+	}
+	for i, m := range joining {
+		if err := w.putMember(c, m); err != nil {
+			return storage.Added{}, err
+		}
+		state, err := w.join(c, m.UserID, first[i], now)
+		if err != nil {
+			return storage.Added{}, err
+		}
+		added.States = append(added.States, state)
+	}
+	added.Version++
+	return added, w.setMembership(c, c.members+len(joining))
+}
+
+// join returns the delivery state of a user who was just added. On the first join of a chat that hides its past it starts at the head.
+func (w *writer) join(c *chat, user tidemark.UserID, first bool, now time.Time) (tidemark.DeliveryState, error) {
+	state, stored, err := w.state(c, user)
+	if err != nil || !first || c.history != tidemark.HistorySinceJoin {
+		return state, err
+	}
+	state, moved := tidemark.Raise{Acked: c.head, Read: c.head}.Apply(state, now)
+	if !moved {
+		return state, nil
+	}
+	return state, w.putState(c, state, stored)
+}
+
+// setMembership writes the new number of members and the next version, and makes the writer forget the chat.
+func (w *writer) setMembership(c *chat, members int) error {
+	if err := w.forget(c); err != nil {
+		return err
+	}
+	q, err := w.c.prepared(`UPDATE chats SET member_count = ?1, members_version = ?2, large = large OR ?1 > ?3 WHERE key = ?4`)
+	if err != nil {
+		return err
+	}
+	q.integer(1, int64(members))
+	q.integer(2, int64(c.version)+1)
+	q.integer(3, tidemark.PendingFanoutLimit)
+	q.integer(4, c.key)
+	return q.run()
+}
+
+// RemoveMember implements storage.Members.
+func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time) (storage.Removed, error) {
+	var removed storage.Removed
+	err := s.change(ctx, func(w *writer) error {
+		c, err := w.existing(chat)
+		if err != nil {
+			return err
+		}
+		m, _, err := w.member(c, user)
+		if err != nil {
+			return err
+		}
+		if !m.Intervals.Open() {
+			return notMember(chat, user)
+		}
+		if err := c.changeable(); err != nil {
+			return err
+		}
+		m.Intervals = m.Intervals.Left(c.head)
+		if err := w.putMember(c, m); err != nil {
+			return err
+		}
+		removed = storage.Removed{Version: c.version + 1, Head: c.head}
+		return w.setMembership(c, c.members-1)
+	})
+	if err != nil {
+		return storage.Removed{}, err
+	}
+	return removed, nil
+}
+
+func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
+	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
+}
+
+const rosterMembers = `SELECT user_id, role, joined_at, intervals FROM members WHERE chat = ? AND current = 1 ORDER BY user_id`
+
+// Rosters implements storage.Members.
+func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	if err := checkBatch(len(chats)); err != nil || len(chats) == 0 {
+		return nil, err
+	}
+	rosters := make([]*tidemark.Roster, len(chats))
+	err := s.snapshot(ctx, func(c *conn) error {
+		for i, id := range chats {
+			var err error
+			if rosters[i], err = roster(c, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rosters, nil
+}
+
+// roster reads a chat and its members in the snapshot of the caller; nil if there is no chat.
+func roster(c *conn, id tidemark.ChatID) (*tidemark.Roster, error) {
+	q, err := c.prepared(`SELECT key, type, history, large, members_version, member_count FROM chats WHERE id = ?`)
+	if err != nil {
+		return nil, err
+	}
+	r := &tidemark.Roster{ChatID: id}
+	var key int64
+	q.string(1, string(id))
+	found, err := q.one(func(row *stmt) {
+		key = row.integerAt(0)
+		r.Type, r.History = tidemark.ChatType(row.stringAt(1)), tidemark.HistoryMode(row.stringAt(2))
+		r.Large, r.Version = row.integerAt(3) != 0, uint64(row.integerAt(4))
+		r.Members = make([]tidemark.Member, 0, row.integerAt(5))
+	})
+	if err != nil || !found {
+		return nil, err
+	}
+	if q, err = c.prepared(rosterMembers); err != nil {
+		return nil, err
+	}
+	var bad error
+	q.integer(1, key)
+	err = q.each(func(row *stmt) bool {
+		var m tidemark.Member
+		m, bad = scanMember(row)
+		r.Members = append(r.Members, m)
+		return bad == nil
+	})
+	if err == nil {
+		err = bad
+	}
+	return r, err
+}

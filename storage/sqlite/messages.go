@@ -1,0 +1,164 @@
+package sqlite
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// messageColumns are what scanMessage reads.
+const messageColumns = `sequence, sender_id, client_message_id, message_id, created_at, members_version, content_type, attachment, content`
+
+func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
+	m := tidemark.Message{
+		ChatID: chat, Sequence: tidemark.Sequence(row.integerAt(0)), SenderID: tidemark.UserID(row.stringAt(1)),
+		ClientMessageID: row.stringAt(2), MessageID: tidemark.MessageID(row.stringAt(3)), CreatedAt: timeOf(row.integerAt(4)),
+		MembersVersion: uint64(row.integerAt(5)), ContentType: contentTypeAt(row, 6), Content: row.stringAt(8),
+	}
+	if !row.nullAt(7) {
+		m.Attachment = row.bytesAt(7)
+	}
+	return m
+}
+
+// contentTypeAt spares the copy of the usual one.
+func contentTypeAt(row *stmt, i int) string {
+	if b := row.bytes(i); string(b) != tidemark.DefaultContentType {
+		return string(b)
+	}
+	return tidemark.DefaultContentType
+}
+
+// Append implements storage.Messages.
+func (s *Store) Append(ctx context.Context, draft tidemark.Draft) (storage.Appended, error) {
+	var appended storage.Appended
+	err := s.change(ctx, func(w *writer) (err error) {
+		appended, err = w.append(&draft)
+		return err
+	})
+	if err != nil {
+		return storage.Appended{}, err
+	}
+	return appended, nil
+}
+
+// append stores the draft, or finds the message of its key. The unique index looks the key up in the statement that stores
+// the message; a sender who is no member stores nothing, and has it looked up first.
+func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
+	c, err := w.chat(d.ChatID)
+	if err != nil {
+		return storage.Appended{}, err
+	}
+	if c == nil {
+		return storage.Appended{}, noChat(d.ChatID)
+	}
+	member, err := w.isMember(c, d.SenderID)
+	if err != nil {
+		return storage.Appended{}, err
+	}
+	if member {
+		stored, err := w.insert(c, d)
+		if err != nil {
+			return storage.Appended{}, err
+		}
+		if stored {
+			w.moveHead(c, d.CreatedAt.UnixMilli())
+			return storage.Appended{Message: d.Message(c.head, c.version), Version: c.version}, nil
+		}
+	}
+	message, found, err := w.byKey(c, d)
+	switch {
+	case err != nil:
+		return storage.Appended{}, err
+	case !found:
+		return storage.Appended{}, notMember(d.ChatID, d.SenderID)
+	case !message.SameAs(d):
+		return storage.Appended{}, tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", d.ClientMessageID)
+	}
+	return storage.Appended{Message: message, Duplicate: true, Version: c.version}, nil
+}
+
+// insert stores the draft as the next message, unless its key is known.
+func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
+	q, err := w.c.prepared(`INSERT INTO messages (chat, ` + messageColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (client_message_id, sender_id, chat) DO NOTHING`)
+	if err != nil {
+		return false, err
+	}
+	q.integer(1, c.key)
+	q.integer(2, int64(c.head)+1)
+	q.string(3, string(d.SenderID))
+	q.string(4, d.ClientMessageID)
+	q.string(5, string(d.MessageID))
+	q.integer(6, d.CreatedAt.UnixMilli())
+	q.integer(7, int64(c.version))
+	q.string(8, d.ContentType)
+	if q.null(9); d.Attachment != nil {
+		q.string(9, string(d.Attachment))
+	}
+	q.string(10, d.Content)
+	if err := q.run(); err != nil {
+		return false, err
+	}
+	return w.c.changes() > 0, nil
+}
+
+// byKey returns the message with the idempotency key of the draft.
+func (w *writer) byKey(c *chat, d *tidemark.Draft) (m tidemark.Message, found bool, err error) {
+	q, err := w.c.prepared(`SELECT ` + messageColumns + ` FROM messages WHERE client_message_id = ? AND sender_id = ? AND chat = ?`)
+	if err != nil {
+		return m, false, err
+	}
+	q.string(1, d.ClientMessageID)
+	q.string(2, string(d.SenderID))
+	q.integer(3, c.key)
+	found, err = q.one(func(row *stmt) { m = scanMessage(row, c.id) })
+	return m, found, err
+}
+
+const (
+	rangeUp   = `SELECT ` + messageColumns + ` FROM messages WHERE chat = (SELECT key FROM chats WHERE id = ?) AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?`
+	rangeDown = `SELECT ` + messageColumns + ` FROM messages WHERE chat = (SELECT key FROM chats WHERE id = ?) AND sequence > ? AND sequence < ? ORDER BY sequence DESC LIMIT ?`
+)
+
+// Range implements storage.Messages.
+func (s *Store) Range(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
+	text, before := rangeUp, int64(math.MaxInt64)
+	if r.Before != 0 {
+		text, before = rangeDown, int64(r.Before)
+	}
+	var messages []tidemark.Message
+	err := s.read(ctx, func(c *conn) error {
+		q, err := c.prepared(text)
+		if err != nil {
+			return err
+		}
+		q.string(1, string(r.Chat))
+		q.integer(2, int64(r.After))
+		q.integer(3, before)
+		q.integer(4, int64(r.Limit))
+		size := 0
+		return q.each(func(row *stmt) bool {
+			m := scanMessage(row, r.Chat)
+			if n := len(messages); n > 0 && !adjacent(messages[n-1].Sequence, m.Sequence) {
+				return false
+			}
+			messages = append(messages, m)
+			size += len(m.Content) + len(m.Attachment)
+			return r.MaxBytes == 0 || size < r.MaxBytes
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.Before != 0 {
+		slices.Reverse(messages)
+	}
+	return messages, nil
+}
+
+// adjacent reports whether one sequence follows the other. Where it does not, a row is missing that must exist.
+func adjacent(a, b tidemark.Sequence) bool { return a+1 == b || b+1 == a }

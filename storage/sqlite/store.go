@@ -1,0 +1,249 @@
+// Package sqlite is the embedded store: one file, no server, every write durable when it returns.
+//
+// One goroutine writes. It takes whatever queued while the previous commit ran, does all of it in one transaction, and
+// answers when the commit is on disk: a lone write pays one fsync, a thousand concurrent ones share a few. Reads run
+// beside it on a pool of connections; each sees every commit that was answered before it began. README.md has the
+// schema, the statements of each method, and the limits.
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/golang-migrate/migrate/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Config says where the database is. Everything but Path has a working default.
+type Config struct {
+	// Path of the database file; any characters. It is created, its directory is not. Files beside it: PATH-wal,
+	// PATH-shm and PATH-lock.
+	Path string
+	// Readers is the number of connections that read, 4 by default.
+	Readers int
+	// CacheBytes is the page cache of the writer in bytes, 64 MiB by default. The readers share as much again.
+	CacheBytes int
+}
+
+const (
+	defaultReaders = 4
+	defaultCache   = 64 << 20
+	// busyMilliseconds is how long a statement waits for another program's lock, such as that of a backup tool.
+	busyMilliseconds = 5_000
+)
+
+// Store implements storage.Store.
+type Store struct {
+	lock    *os.File
+	writer  *writer
+	queue   chan *job
+	stopped chan struct{} // closed when the writer has ended
+	readers chan *conn
+	pool    int // how many readers there are
+	// failed is closed when the store has failed for good.
+	failed chan struct{}
+
+	mu      sync.Mutex
+	calls   int           // under way
+	closed  bool          // refuse new calls
+	idle    chan struct{} // made by Close, closed when calls gets to 0
+	failure error         // why failed is closed
+	// troubled is the error of the latest commit, nil if it succeeded.
+	troubled error
+	release  sync.Once
+}
+
+var _ storage.Store = (*Store)(nil)
+
+// Open opens the database, creates it if it is missing, and brings its schema up to date. It starts the goroutine that
+// writes, which Close ends and waits for.
+//
+// Errors: Conflict (another Store, here or in another process, has it open; or its schema is newer than this program),
+// Unavailable (the file or its directory cannot be used), Invalid (no path).
+func Open(ctx context.Context, config Config) (*Store, error) {
+	if config.Readers <= 0 {
+		config.Readers = defaultReaders
+	}
+	if config.CacheBytes <= 0 {
+		config.CacheBytes = defaultCache
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the time to open the database is over")
+	}
+	path, err := resolve(config.Path)
+	if err != nil {
+		return nil, err
+	}
+	held, err := lock(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		lock: held, pool: config.Readers, readers: make(chan *conn, config.Readers),
+		queue: make(chan *job, queueLength), stopped: make(chan struct{}), failed: make(chan struct{}),
+	}
+	if err := s.connect(path, config); err != nil {
+		s.disconnect()
+		return nil, public(err)
+	}
+	go s.write()
+	return s, nil
+}
+
+func (s *Store) connect(path string, config Config) error {
+	err := withMigrations(path, func(m *migrate.Migrate, schema Schema) error { return up(m, schema, path) })
+	if err != nil {
+		return err
+	}
+	c, err := open(path, false)
+	if err != nil {
+		return err
+	}
+	s.writer = newWriter(c)
+	if err := configure(c, config.CacheBytes); err != nil {
+		return err
+	}
+	c.watchLog()
+	for range config.Readers {
+		c, err := open(path, true)
+		if err != nil {
+			return err
+		}
+		s.readers <- c
+		if err := configure(c, config.CacheBytes/config.Readers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// configure sets what is not stored in the file. The write-ahead log is (withMigrations).
+func configure(c *conn, cacheBytes int) error {
+	c.busyTimeout(busyMilliseconds)
+	for _, pragma := range []string{"PRAGMA synchronous = FULL", fmt.Sprintf("PRAGMA cache_size = -%d", cacheBytes>>10), "PRAGMA temp_store = MEMORY"} {
+		if err := c.pragma(pragma); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disconnect closes what connect opened. No call is under way.
+func (s *Store) disconnect() {
+	for {
+		select {
+		case c := <-s.readers:
+			c.close()
+			continue
+		default:
+		}
+		break
+	}
+	if s.writer != nil {
+		s.writer.c.close()
+	}
+	s.lock.Close()
+}
+
+// Close implements storage.Store. It also moves the write-ahead log into the database file.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+		if s.calls == 0 {
+			close(s.idle)
+		}
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	<-idle
+	s.release.Do(func() {
+		close(s.queue)
+		<-s.stopped
+		s.disconnect()
+	})
+	return nil
+}
+
+// Failed is closed when the disk failed in a commit, so that nobody knows what the files hold. Every later call gets Unavailable. The process
+// must end, and its successor recovers what is on disk (delivery.md §2).
+func (s *Store) Failed() <-chan struct{} { return s.failed }
+
+// Check implements storage.Store. After a commit that failed it tries a small one.
+func (s *Store) Check(ctx context.Context) error {
+	s.mu.Lock()
+	troubled := s.troubled
+	s.mu.Unlock()
+	if troubled != nil {
+		return s.change(ctx, func(w *writer) error { return w.c.exec("PRAGMA user_version = 0") })
+	}
+	return s.read(ctx, func(c *conn) error { return c.exec("SELECT 1 FROM chats LIMIT 1") })
+}
+
+// enter begins a call; leave ends it.
+func (s *Store) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil {
+		return tidemark.Wrap(tidemark.Unavailable, s.failure, "the disk of the database failed; the server has to be started again")
+	}
+	if s.closed {
+		return tidemark.Errorf(tidemark.Unavailable, "the database is closed")
+	}
+	s.calls++
+	return nil
+}
+
+func (s *Store) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls--
+	if s.calls == 0 && s.idle != nil {
+		close(s.idle)
+	}
+}
+
+// read runs do on a reader. Each statement sees every commit that was answered before it began.
+func (s *Store) read(ctx context.Context, do func(*conn) error) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	select {
+	case c := <-s.readers:
+		defer func() { s.readers <- c }()
+		return public(do(c))
+	case <-ctx.Done():
+		return tidemark.Wrap(tidemark.Unavailable, ctx.Err(), "the call ran out of time while it waited for a connection to the database")
+	}
+}
+
+// snapshot is read for several statements that see one state of the database.
+func (s *Store) snapshot(ctx context.Context, do func(*conn) error) error {
+	return s.read(ctx, func(c *conn) error {
+		if err := c.exec("BEGIN"); err != nil {
+			return err
+		}
+		err := do(c)
+		if e := c.exec("ROLLBACK"); err == nil {
+			err = e
+		}
+		return err
+	})
+}
+
+// checkBatch returns an Invalid error if a slice argument is too long.
+func checkBatch(n int) error {
+	if n > storage.MaxBatch {
+		return tidemark.Errorf(tidemark.Invalid, "%d items are too many for one call, at most %d are allowed", n, storage.MaxBatch)
+	}
+	return nil
+}

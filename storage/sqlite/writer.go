@@ -1,0 +1,215 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+const (
+	// queueLength is how many writes wait beside those in the running commit. A further caller waits to enter.
+	queueLength = 4096
+	// maxJobs is how many writes share a commit.
+	maxJobs = 512
+	// checkpointFrames is the length of the log in pages (16 MiB) at which it is copied into the database file.
+	checkpointFrames = 4096
+	// restartFrames is the length (128 MiB) from which the writer waits restartMilliseconds for the readers to let go of the log, so that it starts anew.
+	restartFrames       = 8 * checkpointFrames
+	restartMilliseconds = 100
+)
+
+// A job is one write that waits for a commit.
+type job struct {
+	// apply does the work inside the transaction. It checks by reading before it writes anything: an error of the
+	// contract means that it wrote nothing. It runs again if the first transaction is rolled back.
+	apply func(*writer) error
+	err   error
+	done  chan struct{}
+}
+
+// change runs apply in the next commit and returns when that is durable. If ctx ends before, it returns Unavailable, and
+// apply may still happen: then its caller must not look at what apply set.
+func (s *Store) change(ctx context.Context, apply func(*writer) error) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	j := &job{apply: apply, done: make(chan struct{})}
+	select {
+	case s.queue <- j:
+	case <-ctx.Done():
+		return tidemark.Wrap(tidemark.Unavailable, ctx.Err(), "the call ran out of time before the database took it")
+	}
+	select {
+	case <-j.done:
+		return public(j.err)
+	case <-ctx.Done():
+		return tidemark.Wrap(tidemark.Unavailable, ctx.Err(), "the call ran out of time; it may still be stored")
+	}
+}
+
+// write is the goroutine that commits, until the queue is closed.
+func (s *Store) write() {
+	defer close(s.stopped)
+	batch := make([]*job, 0, maxJobs)
+	for first := range s.queue {
+		// Those who were answered just now come back with their next write: let them, or the commit would hold the first of them only.
+		runtime.Gosched()
+		batch = s.gather(append(batch[:0], first))
+		s.commit(batch)
+		for _, j := range batch {
+			close(j.done)
+		}
+		clear(batch)
+		if err := s.writer.checkpoint(); err != nil {
+			s.fail(err)
+		}
+	}
+}
+
+// gather adds what is in the queue now.
+func (s *Store) gather(batch []*job) []*job {
+	for len(batch) < maxJobs {
+		select {
+		case j, open := <-s.queue:
+			if !open {
+				return batch
+			}
+			batch = append(batch, j)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// commit runs the batch in one transaction. If an item turns out to be impossible in the middle, each runs in its own.
+func (s *Store) commit(batch []*job) {
+	err := s.attempt(batch)
+	if err == nil || len(batch) == 1 || !itemsFault(err) {
+		return
+	}
+	for i := range batch {
+		s.attempt(batch[i : i+1])
+	}
+}
+
+func (s *Store) attempt(batch []*job) error {
+	select {
+	case <-s.failed:
+		for _, j := range batch {
+			j.err = tidemark.Errorf(tidemark.Unavailable, "the disk of the database failed; the server has to be started again")
+		}
+		return nil
+	default:
+	}
+	err, committing := s.writer.transaction(batch)
+	if err != nil {
+		for _, j := range batch {
+			j.err = err
+		}
+		if committing && unknownOutcome(err) {
+			s.fail(err)
+		}
+	}
+	s.mu.Lock()
+	s.troubled = nil
+	if !itemsFault(err) {
+		s.troubled = err
+	}
+	s.mu.Unlock()
+	return err
+}
+
+// fail ends the store for good.
+func (s *Store) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		s.failure = err
+		close(s.failed)
+	}
+}
+
+// A writer is the connection that writes, and what it knows of the chats. Only the goroutine of Store.write uses it.
+type writer struct {
+	c *conn
+	// chats is a cache of rows, with what the running transaction changed in them. A rollback empties it.
+	chats map[tidemark.ChatID]*chat
+	// moved are the chats whose head is not written yet.
+	moved []*chat
+	// commits counts the transactions that wrote something, each of which cost an fsync.
+	commits atomic.Int64
+	// checkpointAt is the length of the log in pages at which the next checkpoint is due.
+	checkpointAt int64
+}
+
+func newWriter(c *conn) *writer {
+	return &writer{c: c, chats: make(map[tidemark.ChatID]*chat)}
+}
+
+// transaction runs the batch and commits. After an error nothing of it is in the database, unless committing reports that the commit
+// itself failed and unknownOutcome says so. Errors of the contract stay with their job.
+func (w *writer) transaction(batch []*job) (err error, committing bool) {
+	defer func() {
+		if err != nil {
+			w.rollback()
+		}
+	}()
+	if len(w.chats) > maxChats {
+		clear(w.chats)
+	}
+	if err := w.c.exec("BEGIN IMMEDIATE"); err != nil {
+		return err, false
+	}
+	for _, j := range batch {
+		j.err = j.apply(w)
+		var f *failure
+		if errors.As(j.err, &f) {
+			return j.err, false
+		}
+	}
+	if err := w.flush(); err != nil {
+		return err, false
+	}
+	err = w.c.exec("COMMIT")
+	w.commits.Store(w.c.log().commits)
+	return err, true
+}
+
+func (w *writer) rollback() {
+	clear(w.chats)
+	w.moved = w.moved[:0]
+	if w.c.inTransaction() {
+		// A failure leaves the transaction open, and the next BEGIN reports it.
+		_ = w.c.exec("ROLLBACK")
+	}
+}
+
+// checkpoint copies the log into the database file once it is long. A full disk or a lock only puts it off.
+func (w *writer) checkpoint() error {
+	frames := w.c.log().frames
+	if frames < checkpointFrames {
+		w.checkpointAt = checkpointFrames
+	}
+	if frames < w.checkpointAt {
+		return nil
+	}
+	// While a reader holds on to the log it does not start anew. Then the next try comes after as many pages again.
+	w.checkpointAt = frames + checkpointFrames
+	mode := int32(lib.SQLITE_CHECKPOINT_PASSIVE)
+	if frames >= restartFrames {
+		mode = lib.SQLITE_CHECKPOINT_RESTART
+		w.c.busyTimeout(restartMilliseconds)
+		defer w.c.busyTimeout(busyMilliseconds)
+	}
+	if err := w.c.checkpoint(mode); unknownOutcome(err) {
+		return err
+	}
+	return nil
+}
