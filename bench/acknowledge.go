@@ -1,0 +1,137 @@
+package bench
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark/bench/internal/client"
+)
+
+// acknowledger tells the server what one device has: per chat the contiguous prefix, once `every` messages came or
+// `interval` has passed since the first of them, whatever is first (ADR-008 §2.1).
+type acknowledger struct {
+	every    int
+	interval time.Duration
+	// write sends one batch of acknowledgements: {"chats":[...]}.
+	write func(body []byte) error
+	// first and full wake run: the first message after a flush, and the one that fills the batch.
+	first, full chan struct{}
+
+	mu      sync.Mutex
+	pending map[string]uint64 // chat to prefix, not yet written
+	count   int
+	writing bool
+	written int64
+}
+
+func newAcknowledger(every int, interval time.Duration, write func([]byte) error) *acknowledger {
+	return &acknowledger{
+		every: every, interval: interval, write: write,
+		first: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		pending: make(map[string]uint64),
+	}
+}
+
+// received notes one more message of a chat, whose contiguous prefix is now through.
+func (a *acknowledger) received(chat []byte, through uint64) {
+	a.mu.Lock()
+	a.pending[string(chat)] = through
+	a.count++
+	count := a.count
+	a.mu.Unlock()
+	if count == 1 {
+		signal(a.first)
+	}
+	if count == a.every {
+		signal(a.full)
+	}
+}
+
+// idle reports whether everything received has been written.
+func (a *acknowledger) idle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count == 0 && !a.writing
+}
+
+// settle writes what is pending now, without waiting for a threshold, as a client does that has caught up.
+func (a *acknowledger) settle() error {
+	if a.idle() {
+		return nil
+	}
+	return a.flush()
+}
+
+// run writes until ctx ends or a write fails.
+func (a *acknowledger) run(ctx context.Context) error {
+	timer := time.NewTimer(a.interval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.first:
+		}
+		timer.Reset(a.interval)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.full:
+		case <-timer.C:
+		}
+		if err := a.flush(); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+func (a *acknowledger) flush() error {
+	select {
+	case <-a.full:
+	default:
+	}
+	a.mu.Lock()
+	body := append([]byte(nil), `{"chats":[`...)
+	first := true
+	for chat, through := range a.pending {
+		if !first {
+			body = append(body, ',')
+		}
+		first = false
+		body = append(body, `{"chat_id":`...)
+		body = client.AppendQuoted(body, chat)
+		body = append(body, `,"last_acked_sequence":`...)
+		body = strconv.AppendUint(body, through, 10)
+		body = append(body, '}')
+	}
+	body = append(body, "]}"...)
+	clear(a.pending)
+	a.count, a.writing = 0, true
+	a.mu.Unlock()
+
+	var err error
+	if !first {
+		err = a.write(body)
+	}
+
+	a.mu.Lock()
+	a.writing = false
+	a.written++
+	a.mu.Unlock()
+	return err
+}
+
+func (a *acknowledger) writes() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.written
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark/bench/internal/client"
+	"github.com/tidemark-im/tidemark/bench/internal/measure"
+)
+
+// Catchup is the mode catchup: users who were offline while messages were stored for them connect and receive them all. What is
+// measured is from the first connection to the last acknowledgement.
+type Catchup struct {
+	Clients int  `default:"50" help:"Number of users."`
+	Chats   int  `default:"20" help:"Chats with something new, per user."`
+	Missed  int  `default:"50" help:"Missed messages per chat."`
+	AtOnce  int  `default:"0" help:"How many users catch up at a time; 0 is all of them at once."`
+	Visit   bool `default:"true" negatable:"" help:"Each user connects by WebSocket once and leaves properly before the messages are sent, as a user of yesterday."`
+
+	clients []*returning
+	took    measure.Histogram
+	start   time.Duration
+	seconds time.Duration
+	stored  atomic.Int64
+}
+
+// returning is one user who comes back.
+type returning struct {
+	listener *listener
+	chats    []string
+	digests  []uint64
+}
+
+func (c *Catchup) describe() (name, settings string) {
+	atOnce := "all at once"
+	if c.AtOnce > 0 {
+		atOnce = fmt.Sprintf("%d at a time", c.AtOnce)
+	}
+	return "catchup", fmt.Sprintf("%d clients %s, each %d chats × %d missed", c.Clients, atOnce, c.Chats, c.Missed)
+}
+
+func (c *Catchup) prepare(r *run) error {
+	if c.Clients < 1 || c.Chats < 1 || c.Missed < 1 || c.AtOnce < 0 {
+		return fmt.Errorf("clients, chats and missed must be at least 1, at-once not negative")
+	}
+	c.clients = make([]*returning, c.Clients)
+	for i := range c.clients {
+		client := &returning{digests: make([]uint64, c.Chats)}
+		for k := range c.Chats {
+			client.chats = append(client.chats, r.name("c", i*c.Chats+k))
+		}
+		c.clients[i] = client
+	}
+	if err := parallel(r.ctx, c.Clients, setupLimit, func(i int) error { return c.create(r, i) }); err != nil {
+		return err
+	}
+	if err := parallel(r.ctx, c.Clients*c.Chats, setupLimit, func(i int) error { return c.store(r, i) }); err != nil {
+		return err
+	}
+	for i, client := range c.clients {
+		client.listener = newListener(r, r.name("r", i))
+		client.listener.delivered = nil
+		client.listener.acknowledge()
+	}
+	return nil
+}
+
+// create makes the chats of one client, and has him visit.
+func (c *Catchup) create(r *run, i int) error {
+	user, feeder := r.name("r", i), r.name("f", i)
+	conn := r.as(feeder)
+	defer conn.Close()
+	for _, chat := range c.clients[i].chats {
+		if err := r.createChat(conn, "group", chat, []string{feeder, user}); err != nil {
+			return err
+		}
+	}
+	if !c.Visit {
+		return nil
+	}
+	s, err := client.DialSocket(r.ctx, r.endpoint(user), client.Position{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for {
+		e, err := s.Next()
+		if err != nil {
+			return fmt.Errorf("first visit of %s: %w", user, err)
+		}
+		if string(e.Kind) == "caught_up" {
+			return nil
+		}
+	}
+}
+
+// store sends the missed messages of one chat.
+func (c *Catchup) store(r *run, i int) error {
+	user, k := c.clients[i/c.Chats], i%c.Chats
+	feeder := r.name("f", i/c.Chats)
+	conn := r.as(feeder)
+	defer conn.Close()
+	path := "/api/v1/chats/" + user.chats[k] + "/messages"
+	for n := range c.Missed {
+		id := fmt.Sprintf("%s-%d-%d", feeder, k, n+1)
+		body := client.AppendSend(nil, "", id, client.AppendContent(nil, r.now(), id, r.load.Size))
+		if _, err := conn.Do(r.ctx, "POST", path, body, client.AnswerTimeout); err != nil {
+			return fmt.Errorf("store what is missed: %w", err)
+		}
+		user.digests[k] += client.DigestOf(id)
+		c.stored.Add(1)
+	}
+	return nil
+}
+
+func (c *Catchup) apply(r *run) error {
+	c.start = r.now()
+	limit := c.AtOnce
+	if limit == 0 {
+		limit = c.Clients
+	}
+	err := parallel(r.ctx, c.Clients, limit, func(i int) error { return c.receive(r, c.clients[i]) })
+	c.seconds = r.now() - c.start
+	return err
+}
+
+// receive connects one client and returns when he has everything and has acknowledged it.
+func (c *Catchup) receive(r *run, client *returning) error {
+	start := r.now()
+	all := make(chan struct{})
+	l := client.listener
+	l.expected, l.all = int64(c.Chats*c.Missed), all
+	if err := l.start(); err != nil {
+		return err
+	}
+	late := time.NewTimer(r.load.Drain)
+	defer late.Stop()
+	select {
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	case <-late.C:
+		return fmt.Errorf("%s has %d of %d messages %v after connecting", l.endpoint.User, l.fresh.Load(), l.expected, r.load.Drain)
+	case <-all:
+	}
+	c.took.Add(r.now() - start)
+	return l.acks.settle()
+}
+
+func (c *Catchup) verify(r *run, report *Report) {
+	var delivered int64
+	for _, client := range c.clients {
+		for k, chat := range client.chats {
+			client.listener.check.finish(chat, uint64(c.Missed), client.digests[k])
+		}
+		report.take(client.listener.check)
+		delivered += client.listener.fresh.Load()
+	}
+	report.Delivered = delivered
+	report.add("clients caught up", float64(c.took.Count()), "")
+	report.add("all caught up and acknowledged after", c.seconds.Seconds(), "s")
+	report.add("delivered", float64(delivered), "messages")
+	report.add("delivered per second", float64(delivered)/c.seconds.Seconds(), "/s")
+	report.perOperation("client", int64(c.Clients))
+	report.perOperation("delivery", delivered)
+	report.latency("connect → has everything", &c.took)
+}

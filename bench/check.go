@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"fmt"
+	"sort"
+)
+
+// checker verifies what one user receives: per chat strictly in order, nothing lost, nothing doubled. After a
+// resumed connection the server may send again what it cannot know to have arrived: then a run of sequences from the
+// past is allowed once, in order. It belongs to one goroutine.
+type checker struct {
+	user  string
+	chats map[string]*progress
+	// problems are the first maxProblems that were found; found counts all.
+	problems []string
+	found    int
+}
+
+// maxProblems bounds what one checker tells: the first ones say what is wrong, the rest only repeat it.
+const maxProblems = 5
+
+// progress is one chat of one recipient.
+type progress struct {
+	// next is the lowest sequence above everything received.
+	next uint64
+	// missing are the sequences below next that have not arrived.
+	missing map[uint64]struct{}
+	// replay is the sequence that a re-send may continue with; 0 when none is allowed; anywhere just after a resume.
+	replay   uint64
+	anywhere bool
+	// digest is the sum of the digests of the contents received: it tells whether exactly the messages that were sent are here,
+	// whatever their order.
+	digest uint64
+	count  uint64
+}
+
+func newChecker(user string) *checker {
+	return &checker{user: user, chats: make(map[string]*progress)}
+}
+
+// observe takes one message. It returns the contiguous prefix of the chat, which is what a client may acknowledge, and
+// whether the message is new.
+func (c *checker) observe(chat []byte, sequence, digest uint64) (prefix uint64, fresh bool) {
+	p := c.chat(chat)
+	fresh = c.place(p, string0(chat), sequence)
+	if fresh {
+		p.digest += digest
+		p.count++
+	}
+	return p.prefix(), fresh
+}
+
+// gap takes a range that the user may not see; it counts as received.
+func (c *checker) gap(chat []byte, from, to uint64) (prefix uint64) {
+	p := c.chat(chat)
+	for sequence := from; sequence <= to; sequence++ {
+		c.place(p, string0(chat), sequence)
+	}
+	return p.prefix()
+}
+
+// resumed says that the connection was lost and another one continues.
+func (c *checker) resumed() {
+	for _, p := range c.chats {
+		p.replay, p.anywhere = 0, true
+	}
+}
+
+// string0 defers the conversion to where a sentence is formed.
+type string0 []byte
+
+func (c *checker) place(p *progress, chat string0, sequence uint64) bool {
+	switch {
+	case sequence == p.next:
+		p.next++
+		p.replay, p.anywhere = 0, false
+		return true
+	case sequence > p.next:
+		c.problem("%s got %d of chat %s before %d", c.user, sequence, chat, p.next)
+		for s := p.next; s < sequence; s++ {
+			p.missing[s] = struct{}{}
+		}
+		p.next = sequence + 1
+		return true
+	}
+	if _, ok := p.missing[sequence]; ok {
+		delete(p.missing, sequence)
+		return true
+	}
+	if p.anywhere || sequence == p.replay {
+		p.replay, p.anywhere = sequence+1, false
+		return false
+	}
+	c.problem("%s got %d of chat %s twice", c.user, sequence, chat)
+	return false
+}
+
+// finish compares with what must have arrived: the messages 1..head of a chat, and their digest.
+func (c *checker) finish(chat string, head, digest uint64) {
+	p := c.chat([]byte(chat))
+	if len(p.missing) > 0 || p.next <= head {
+		c.problem("%s never got %s of chat %s, whose head is %d", c.user, lost(p, head), chat, head)
+		return
+	}
+	if p.next != head+1 {
+		c.problem("%s got messages of chat %s up to %d, but its head is %d", c.user, chat, p.next-1, head)
+		return
+	}
+	if p.digest != digest {
+		c.problem("%s got %d messages of chat %s that are not the ones that were sent", c.user, p.count, chat)
+	}
+}
+
+func (c *checker) problem(format string, args ...any) {
+	c.found++
+	if len(c.problems) < maxProblems {
+		c.problems = append(c.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *checker) chat(chat []byte) *progress {
+	p, ok := c.chats[string(chat)]
+	if !ok {
+		p = &progress{next: 1, missing: make(map[uint64]struct{})}
+		c.chats[string(chat)] = p
+	}
+	return p
+}
+
+// prefix is the highest sequence with nothing missing below.
+func (p *progress) prefix() uint64 {
+	least := p.next
+	for s := range p.missing {
+		least = min(least, s)
+	}
+	return least - 1
+}
+
+func lost(p *progress, head uint64) string {
+	var missing []uint64
+	for s := range p.missing {
+		missing = append(missing, s)
+	}
+	sort.Slice(missing, func(i, j int) bool { return missing[i] < missing[j] })
+	total := uint64(len(missing))
+	if p.next <= head {
+		missing = append(missing, p.next)
+		total += head + 1 - p.next
+	}
+	if total == 1 {
+		return fmt.Sprintf("message %d", missing[0])
+	}
+	return fmt.Sprintf("%d messages, the first of them %d,", total, missing[0])
+}

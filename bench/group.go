@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tidemark-im/tidemark/bench/internal/client"
+)
+
+// Group is the mode group: one chat whose members are all online. What is measured is the fan-out: the cost of each
+// delivery, all members' devices counted, those of the senders too.
+type Group struct {
+	Members     int `default:"100" help:"Members of the chat, all of them online."`
+	Senders     int `default:"1" help:"How many of the members send."`
+	Outstanding int `default:"8" help:"Sends without a confirmation yet, per sender."`
+
+	chat      string
+	listeners []*listener
+	senders   []*sender
+	start     time.Duration
+}
+
+func (g *Group) describe() (name, settings string) {
+	return "group", fmt.Sprintf("%d members online, %d sending × %d outstanding", g.Members, g.Senders, g.Outstanding)
+}
+
+func (g *Group) prepare(r *run) error {
+	if g.Senders < 1 || g.Outstanding < 1 || g.Members < 2 || g.Senders > g.Members {
+		return fmt.Errorf("a group needs at least two members, one sender and one outstanding send, and no more senders than members")
+	}
+	g.chat = r.name("g", 0)
+	members := make([]string, g.Members)
+	for i := range members {
+		members[i] = r.name("m", i)
+	}
+	conn := r.as(members[0])
+	defer conn.Close()
+	if err := r.createChat(conn, "group", g.chat, members); err != nil {
+		return err
+	}
+	g.listeners = make([]*listener, g.Members)
+	for i, user := range members {
+		g.listeners[i] = newListener(r, user)
+	}
+	for _, l := range g.listeners[:g.Senders] {
+		s := newSender(l, g.chat, g.Outstanding)
+		if r.load.Transport != client.REST {
+			s.ticks = newTicks(l.endpoint.User, g.Members-1, &r.ticked)
+			l.ticks = s.ticks
+		}
+		g.senders = append(g.senders, s)
+	}
+	return parallel(r.ctx, g.Members, setupLimit, func(i int) error {
+		g.listeners[i].acknowledge()
+		return g.listeners[i].start()
+	})
+}
+
+func (g *Group) apply(r *run) error {
+	g.start = r.now()
+	r.send(g.senders)
+	return r.await(func() string {
+		for _, s := range g.senders {
+			if _, waiting, _ := s.state(); waiting > 0 {
+				return fmt.Sprintf("%d sends of %s are not confirmed", waiting, s.listener.endpoint.User)
+			}
+		}
+		sent, _ := g.sent()
+		for _, l := range g.listeners {
+			if l.fresh.Load() < int64(sent) {
+				return fmt.Sprintf("%s has %d of %d messages", l.endpoint.User, l.fresh.Load(), sent)
+			}
+			if !l.acks.idle() {
+				return fmt.Sprintf("%s has not acknowledged everything", l.endpoint.User)
+			}
+		}
+		for _, s := range g.senders {
+			if s.ticks != nil && s.ticks.open() > 0 {
+				return fmt.Sprintf("the ticks of %d messages of %s have not come", s.ticks.open(), s.listener.endpoint.User)
+			}
+		}
+		return ""
+	})
+}
+
+// sent returns the number and the digest of what was sent.
+func (g *Group) sent() (messages, digest uint64) {
+	for _, s := range g.senders {
+		numbered, _, d := s.state()
+		messages += numbered
+		digest += d
+	}
+	return messages, digest
+}
+
+func (g *Group) verify(r *run, report *Report) {
+	head, digest := g.sent()
+	var sent, delivered, acks int64
+	for _, l := range g.listeners {
+		l.check.finish(g.chat, head, digest)
+		report.take(l.check)
+		delivered += l.fresh.Load()
+		acks += l.acks.writes()
+	}
+	for _, s := range g.senders {
+		sent += s.confirmed.Load()
+	}
+	report.rates(sent, delivered, time.Duration(r.lastDelivery.Load())-g.start)
+	report.add("acknowledgements written", float64(acks), "")
+	report.perOperation("message", sent)
+	report.perOperation("delivery", delivered)
+	report.latency("send → recipient", &r.delivered)
+	report.latency("send → confirmed", &r.confirmed)
+	report.latency("send → tick of all", &r.ticked)
+}

@@ -1,0 +1,244 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+// answerTimeout is the longest that the load generator waits for the answer of a request, or for room to write.
+const AnswerTimeout = 30 * time.Second
+
+// Target is the server under load.
+type Target struct {
+	secure bool
+	host   string // with port, as it goes into the Host header
+	path   string // before /api/v1, "" as a rule
+}
+
+// ParseTarget reads the base URL of a server.
+func ParseTarget(raw string) (Target, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return Target{}, fmt.Errorf("the server's URL is %q; it must look like http://127.0.0.1:8080", raw)
+	}
+	t := Target{secure: u.Scheme == "https", host: u.Host, path: u.Path}
+	for len(t.path) > 0 && t.path[len(t.path)-1] == '/' {
+		t.path = t.path[:len(t.path)-1]
+	}
+	return t, nil
+}
+
+func (t Target) address() string {
+	if _, _, err := net.SplitHostPort(t.host); err == nil {
+		return t.host
+	}
+	if t.secure {
+		return net.JoinHostPort(t.host, "443")
+	}
+	return net.JoinHostPort(t.host, "80")
+}
+
+// dial opens a connection and adds the bytes it will receive to received.
+func (t Target) dial(ctx context.Context, received *atomic.Int64) (net.Conn, error) {
+	d := net.Dialer{Timeout: AnswerTimeout}
+	nc, err := d.DialContext(ctx, "tcp", t.address())
+	if err != nil {
+		return nil, err
+	}
+	counted := &countingConn{Conn: nc, received: received}
+	if !t.secure {
+		return counted, nil
+	}
+	host, _, _ := net.SplitHostPort(t.address())
+	return tls.Client(counted, &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}), nil
+}
+
+// countingConn counts what it reads.
+type countingConn struct {
+	net.Conn
+	received *atomic.Int64
+}
+
+// Read implements net.Conn.
+func (c *countingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+// Conn is one keep-alive HTTP/1.1 connection of one user. It belongs to one goroutine, except for close.
+type Conn struct {
+	target   Target
+	token    string
+	received *atomic.Int64
+	buffer   int // size of the read buffer
+
+	nc     net.Conn
+	br     *bufio.Reader
+	out    []byte
+	body   []byte
+	closed atomic.Bool
+	// stop ends a read that waits, when the run is over.
+	stop func() bool
+}
+
+// NewConn returns a connection that dials when it is first used.
+func NewConn(t Target, token string, received *atomic.Int64, buffer int) *Conn {
+	return &Conn{target: t, token: token, received: received, buffer: buffer}
+}
+
+// Refused is an answer of 400 or above.
+type Refused struct {
+	Call   string
+	Status int
+	Body   string
+}
+
+// Error implements error.
+func (r *Refused) Error() string {
+	return fmt.Sprintf("%s was answered by %d %s", r.Call, r.Status, r.Body)
+}
+
+// Do performs a request and returns the body, which is valid until the next call. A connection that the server has closed
+// between two requests is opened again and the request repeated: every call of the load generator may be repeated.
+func (c *Conn) Do(ctx context.Context, method, path string, body []byte, timeout time.Duration) ([]byte, error) {
+	fresh := c.nc == nil
+	status, answer, err := c.try(ctx, method, path, body, timeout)
+	if err != nil && !fresh && ctx.Err() == nil && !c.closed.Load() && (errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || isReset(err)) {
+		status, answer, err = c.try(ctx, method, path, body, timeout)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if status >= 400 {
+		return nil, &Refused{Call: method + " " + path, Status: status, Body: Shorten(answer)}
+	}
+	return answer, nil
+}
+
+func (c *Conn) try(ctx context.Context, method, path string, body []byte, timeout time.Duration) (int, []byte, error) {
+	response, err := c.request(ctx, method, path, "application/json", body, timeout)
+	if err != nil {
+		return 0, nil, err
+	}
+	c.body, err = readAll(response.Body, c.body[:0])
+	if err != nil {
+		c.drop()
+		return 0, nil, err
+	}
+	if response.Close {
+		c.drop()
+	}
+	return response.StatusCode, c.body, nil
+}
+
+// request writes a request and reads the head of its response.
+func (c *Conn) request(ctx context.Context, method, path, accept string, body []byte, timeout time.Duration) (*http.Response, error) {
+	if err := c.open(ctx); err != nil {
+		return nil, err
+	}
+	b := append(c.out[:0], method...)
+	b = append(b, ' ')
+	b = append(b, c.target.path...)
+	b = append(b, path...)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, c.target.host...)
+	b = append(b, "\r\nAccept: "...)
+	b = append(b, accept...)
+	if c.token != "" {
+		b = append(b, "\r\nAuthorization: Bearer "...)
+		b = append(b, c.token...)
+	}
+	if body != nil {
+		b = fmt.Appendf(b, "\r\nContent-Type: application/json\r\nContent-Length: %d", len(body))
+	}
+	b = append(b, "\r\n\r\n"...)
+	b = append(b, body...)
+	c.out = b
+	if err := c.nc.SetDeadline(time.Now().Add(timeout)); err != nil {
+		c.drop()
+		return nil, err
+	}
+	if _, err := c.nc.Write(b); err != nil {
+		c.drop()
+		return nil, err
+	}
+	response, err := http.ReadResponse(c.br, nil)
+	if err != nil {
+		c.drop()
+		return nil, err
+	}
+	return response, nil
+}
+
+func (c *Conn) open(ctx context.Context) error {
+	if c.nc != nil {
+		return nil
+	}
+	nc, err := c.target.dial(ctx, c.received)
+	if err != nil {
+		return err
+	}
+	c.nc = nc
+	c.stop = context.AfterFunc(ctx, func() { _ = nc.Close() })
+	if c.br == nil {
+		c.br = bufio.NewReaderSize(nc, c.buffer)
+	} else {
+		c.br.Reset(nc)
+	}
+	return nil
+}
+
+func (c *Conn) drop() {
+	if c.nc == nil {
+		return
+	}
+	c.stop()
+	_ = c.nc.Close()
+	c.nc = nil
+}
+
+// Close ends the connection. The owner calls it, after its last request.
+func (c *Conn) Close() {
+	c.closed.Store(true)
+	c.drop()
+}
+
+func readAll(r io.Reader, b []byte) ([]byte, error) {
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+}
+
+func isReset(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op)
+}
+
+// Shorten returns the beginning of what a server sent, for a sentence about it.
+func Shorten(b []byte) string {
+	const most = 300
+	if len(b) > most {
+		b = b[:most]
+	}
+	return string(b)
+}

@@ -1,0 +1,89 @@
+package client
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+)
+
+// A message of the load is text of a fixed size that tells when it was sent and which one it is:
+//
+//	<nanoseconds since the run began> <client message id> xxxx…
+//
+// so that a recipient can measure and check without asking anybody.
+
+// Message is what the load looks at of a message event. The slices are valid as long as the event.
+type Message struct {
+	Chat     []byte
+	Sequence uint64
+	Content  []byte
+}
+
+// ParseMessage reads the payload of a message event, or a message of REST.
+func ParseMessage(raw []byte) Message {
+	var m Message
+	o := NewObject(raw)
+	for {
+		key, value, ok := o.Next()
+		if !ok {
+			return m
+		}
+		switch string(key) {
+		case "chat_id":
+			m.Chat = Text(value)
+		case "sequence":
+			m.Sequence = Number(value)
+		case "content":
+			m.Content = Text(value)
+		}
+	}
+}
+
+// AppendContent appends the content of a message of the load, of size bytes or what its head needs.
+func AppendContent(b []byte, sent time.Duration, id string, size int) []byte {
+	start := len(b)
+	b = strconv.AppendInt(b, int64(sent), 10)
+	b = append(b, ' ')
+	b = append(b, id...)
+	b = append(b, ' ')
+	for len(b)-start < size {
+		b = append(b, 'x')
+	}
+	return b
+}
+
+// ReadContent returns when a message was sent and the digest of which one it is; ok is false if it is none of the load.
+func ReadContent(content []byte) (sent time.Duration, digest uint64, ok bool) {
+	at, rest, found := bytes.Cut(content, []byte(" "))
+	id, _, complete := bytes.Cut(rest, []byte(" "))
+	if !found || !complete {
+		return 0, 0, false
+	}
+	return time.Duration(Number(at)), DigestOf(id), true
+}
+
+// DigestOf is FNV-1a with a final mix. Sums of it tell sets of messages apart.
+func DigestOf[T ~string | ~[]byte](id T) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(id) {
+		h = (h ^ uint64(id[i])) * 1099511628211
+	}
+	h ^= h >> 32
+	h *= 0x9e3779b97f4a7c15
+	return h ^ h>>29
+}
+
+// AppendSend appends the body of a send; over WebSocket it names its chat.
+func AppendSend(b []byte, chat, id string, content []byte) []byte {
+	b = append(b, '{')
+	if chat != "" {
+		b = append(b, `"chat_id":`...)
+		b = AppendQuoted(b, chat)
+		b = append(b, ',')
+	}
+	b = append(b, `"client_message_id":`...)
+	b = AppendQuoted(b, id)
+	b = append(b, `,"content":"`...)
+	b = append(b, content...)
+	return append(b, `"}`...)
+}

@@ -1,0 +1,63 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// pollWait is how long one long-poll waits at the server, in seconds: below the 50 that it may, above what loads need.
+const pollWait = 25
+
+// poll receives by long-polling: each request confirms the events of the one before.
+type poll struct {
+	ctx    context.Context
+	conn   *Conn
+	at     Position
+	events Array
+}
+
+func newPoll(ctx context.Context, e Endpoint, at Position) *poll {
+	return &poll{ctx: ctx, conn: NewConn(e.Target, e.Token, e.Received, e.Buffer), at: at}
+}
+
+// Next returns the next event of the last answer, or asks for more.
+func (p *poll) Next() (Event, error) {
+	for {
+		if raw, ok := p.events.Next(); ok {
+			e, err := parseEvent(raw)
+			p.at.After = max(p.at.After, e.ID)
+			return e, err
+		}
+		if err := p.ask(); err != nil {
+			return Event{}, err
+		}
+	}
+}
+
+func (p *poll) ask() error {
+	path := fmt.Sprintf("/api/v1/poll?wait=%d", pollWait)
+	if query := p.at.query(); query != "" {
+		path += "&" + query
+	}
+	answer, err := p.conn.Do(p.ctx, "GET", path, nil, pollWait*time.Second+AnswerTimeout)
+	if err != nil {
+		return err
+	}
+	o := NewObject(answer)
+	for {
+		key, value, ok := o.Next()
+		if !ok {
+			return nil
+		}
+		switch string(key) {
+		case "session":
+			p.at.Session = string(Text(value))
+		case "events":
+			p.events = NewArray(value)
+		}
+	}
+}
+
+// Close implements Stream. The session stays for its resume window: long-poll has no goodbye.
+func (p *poll) Close() { p.conn.Close() }

@@ -1,0 +1,66 @@
+package measure
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Table appends a Markdown table with aligned columns; the first row is its head, the first column its names.
+func Table(b *strings.Builder, rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell), 3)
+		}
+	}
+	for n, row := range rows {
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i == 0 {
+				b.WriteString("| " + cell + pad + " ")
+			} else {
+				b.WriteString("| " + pad + cell + " ")
+			}
+		}
+		b.WriteString("|\n")
+		if n > 0 {
+			continue
+		}
+		for i, width := range widths {
+			if i == 0 {
+				b.WriteString("|" + strings.Repeat("-", width+2))
+			} else {
+				b.WriteString("|" + strings.Repeat("-", width+1) + ":")
+			}
+		}
+		b.WriteString("|\n")
+	}
+	b.WriteString("\n")
+}
+
+// Amount writes a number with as many digits as tell something: whole from 100 on, with thousands apart, else three.
+func Amount(v float64) string {
+	digits := 0
+	switch abs := max(v, -v); {
+	case v == float64(int64(v)):
+	case abs < 1:
+		digits = 3
+	case abs < 10:
+		digits = 2
+	case abs < 100:
+		digits = 1
+	}
+	s := strconv.FormatFloat(v, 'f', digits, 64)
+	if digits > 0 {
+		return s
+	}
+	sign := ""
+	if s[0] == '-' {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}

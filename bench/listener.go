@@ -1,0 +1,256 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark/bench/internal/client"
+	"github.com/tidemark-im/tidemark/bench/internal/measure"
+)
+
+// listener is one user's device: it reads the stream, checks and measures what comes, and hands it to the
+// acknowledger. A lost connection is resumed where it was, a few times.
+type listener struct {
+	run       *run
+	endpoint  client.Endpoint
+	transport client.Transport
+	check     *checker
+	// acks is nil for a device that acknowledges nothing: an idle one, or one that gets its own messages only.
+	acks *acknowledger
+	// reply, if not nil, gets what answers sends over WebSocket: send_message_ack, and error with a request id.
+	reply func(client.Event)
+	// reconnected, if not nil, is called when a lost connection has been replaced, before anything is read from it.
+	reconnected func()
+	// ticks, if not nil, gets the status updates.
+	ticks *ticks
+	// delivered takes the time from the send to here, nil for a device whose messages are its user's own.
+	delivered *measure.Histogram
+
+	// socket is the present connection if it is a WebSocket.
+	socket atomic.Pointer[client.Socket]
+	// fresh counts the messages received, without re-sends.
+	fresh atomic.Int64
+	// all, if not nil, is closed when expected messages are here. Both are set before start.
+	expected int64
+	all      chan struct{}
+	// caughtUp is closed when the server has sent all that was pending at open.
+	caughtUp chan struct{}
+	caught   bool
+	at       client.Position
+}
+
+// errGone is what a listener tells when its connection cannot be replaced.
+var errGone = errors.New("the connection was lost and could not be replaced")
+
+const (
+	resumeTries = 5
+	resumePause = 200 * time.Millisecond
+)
+
+func newListener(r *run, user string) *listener {
+	return &listener{
+		run: r, endpoint: r.endpoint(user), transport: r.load.Transport,
+		check: newChecker(user), delivered: &r.delivered, caughtUp: make(chan struct{}),
+	}
+}
+
+// acknowledge makes the device acknowledge what it receives: over its WebSocket, else by POST /acks.
+func (l *listener) acknowledge() {
+	write := l.overSocket
+	if l.transport != client.WebSocket {
+		conn := client.NewConn(l.run.target, l.endpoint.Token, &l.run.answerBytes, client.SmallBuffer)
+		l.run.closeLater(conn.Close)
+		write = func(body []byte) error {
+			_, err := conn.Do(l.run.ctx, "POST", "/api/v1/acks", body, client.AnswerTimeout)
+			return err
+		}
+	}
+	l.acks = newAcknowledger(l.run.load.AckEvery, l.run.load.AckInterval, write)
+	l.run.goroutine(func() error { return l.acks.run(l.run.ctx) })
+}
+
+func (l *listener) overSocket(body []byte) error {
+	frame := append([]byte(`{"type":"ack","payload":`), body...)
+	// A broken connection is the reader's to replace; what was not acknowledged over it is covered by the next one.
+	_ = l.socket.Load().Write(client.OpText, append(frame, '}'))
+	return nil
+}
+
+// start connects and reads until the run ends. It returns when the stream is open and caught up.
+func (l *listener) start() error {
+	s, err := l.connect()
+	if err != nil {
+		return err
+	}
+	l.run.goroutine(func() error { return l.read(s) })
+	timeout := time.NewTimer(client.AnswerTimeout)
+	defer timeout.Stop()
+	select {
+	case <-l.caughtUp:
+		return nil
+	case <-l.run.ctx.Done():
+		return context.Cause(l.run.ctx)
+	case <-timeout.C:
+		return fmt.Errorf("%s is connected by %s, but the server sent no caught_up within %v", l.endpoint.User, l.transport, client.AnswerTimeout)
+	}
+}
+
+func (l *listener) connect() (client.Stream, error) {
+	s, err := l.endpoint.Open(l.run.ctx, l.transport, l.at)
+	if err != nil {
+		return nil, err
+	}
+	if socket, ok := s.(*client.Socket); ok {
+		l.socket.Store(socket)
+	}
+	return s, nil
+}
+
+// read owns the stream, and those that replace it.
+func (l *listener) read(s client.Stream) error {
+	for {
+		err := l.drain(s)
+		s.Close()
+		if l.run.ctx.Err() != nil {
+			return nil
+		}
+		if s, err = l.resume(err); err != nil {
+			return err
+		}
+	}
+}
+
+// drain takes events until the stream ends.
+func (l *listener) drain(s client.Stream) error {
+	for {
+		e, err := s.Next()
+		if err != nil {
+			return err
+		}
+		if err := l.take(e); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *listener) resume(cause error) (client.Stream, error) {
+	for range resumeTries {
+		s, err := l.connect()
+		if err == nil {
+			l.run.reconnects.Add(1)
+			l.check.resumed()
+			if l.reconnected != nil {
+				l.reconnected()
+			}
+			return s, nil
+		}
+		var no *client.Refused
+		if errors.As(err, &no) && no.Status == 410 {
+			l.at = client.Position{}
+		}
+		pause := time.NewTimer(resumePause)
+		select {
+		case <-l.run.ctx.Done():
+			pause.Stop()
+			return nil, context.Cause(l.run.ctx)
+		case <-pause.C:
+		}
+	}
+	return nil, fmt.Errorf("%s over %s: %w: %w", l.endpoint.User, l.transport, errGone, cause)
+}
+
+func (l *listener) take(e client.Event) error {
+	l.at.After = max(l.at.After, e.ID)
+	switch string(e.Kind) {
+	case "message":
+		l.takeMessage(e.Payload)
+	case "gap":
+		l.takeGap(e.Payload)
+	case "status_update":
+		if l.ticks != nil {
+			l.ticks.status(e.Payload, l.run.now())
+		}
+	case "open":
+		l.takeOpen(e.Payload)
+	case "caught_up":
+		if !l.caught {
+			l.caught = true
+			close(l.caughtUp)
+		}
+	case "send_message_ack":
+		if l.reply != nil {
+			l.reply(e)
+		}
+	case "error":
+		if l.reply == nil || len(e.RequestID) == 0 {
+			return fmt.Errorf("the server sent an error event: %s", client.Shorten(e.Payload))
+		}
+		l.reply(e)
+	}
+	return nil
+}
+
+func (l *listener) takeMessage(payload []byte) {
+	now := l.run.now()
+	m := client.ParseMessage(payload)
+	sent, digest, ok := client.ReadContent(m.Content)
+	if !ok {
+		l.check.problem("%s got a message that the load never sent: %s", l.endpoint.User, client.Shorten(payload))
+		return
+	}
+	through, fresh := l.check.observe(m.Chat, m.Sequence, digest)
+	if fresh {
+		l.fresh.Add(1)
+		if l.delivered != nil {
+			l.delivered.Add(now - sent)
+		}
+		l.run.lastDelivery.Store(int64(now))
+	}
+	if l.acks != nil && through > 0 {
+		l.acks.received(m.Chat, through)
+	}
+	if fresh && l.all != nil && l.fresh.Load() == l.expected {
+		close(l.all)
+	}
+}
+
+func (l *listener) takeGap(payload []byte) {
+	var chat []byte
+	var from, to uint64
+	o := client.NewObject(payload)
+	for {
+		key, value, ok := o.Next()
+		if !ok {
+			break
+		}
+		switch string(key) {
+		case "chat_id":
+			chat = client.Text(value)
+		case "from":
+			from = client.Number(value)
+		case "to":
+			to = client.Number(value)
+		}
+	}
+	if through := l.check.gap(chat, from, to); l.acks != nil && through > 0 {
+		l.acks.received(chat, through)
+	}
+}
+
+func (l *listener) takeOpen(payload []byte) {
+	o := client.NewObject(payload)
+	for {
+		key, value, ok := o.Next()
+		if !ok {
+			return
+		}
+		if string(key) == "session" {
+			if session := string(client.Text(value)); session != l.at.Session {
+				l.at = client.Position{Session: session}
+			}
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tidemark-im/tidemark/bench/internal/client"
+)
+
+// Pairs is the mode p2p: pairs of users, one of whom sends. What is measured is the whole life of a message: stored,
+// confirmed, delivered to the other and to the sender's own device, acknowledged, and the tick told to the sender.
+type Pairs struct {
+	Pairs       int `default:"50" help:"Number of pairs."`
+	Outstanding int `default:"8" help:"Sends without a confirmation yet, per sender."`
+
+	pairs []*pair
+	start time.Duration
+}
+
+type pair struct {
+	chat      string
+	sender    *sender
+	recipient *listener
+}
+
+func (p *Pairs) describe() (name, settings string) {
+	return "p2p", fmt.Sprintf("%d pairs × %d outstanding", p.Pairs, p.Outstanding)
+}
+
+func (p *Pairs) prepare(r *run) error {
+	if p.Pairs < 1 || p.Outstanding < 1 {
+		return fmt.Errorf("pairs and outstanding must be at least 1")
+	}
+	p.pairs = make([]*pair, p.Pairs)
+	return parallel(r.ctx, p.Pairs, setupLimit, func(i int) error {
+		from, to, chat := r.name("s", i), r.name("r", i), r.name("c", i)
+		conn := r.as(from)
+		defer conn.Close()
+		if err := r.createChat(conn, "direct", chat, []string{from, to}); err != nil {
+			return err
+		}
+		recipient := newListener(r, to)
+		recipient.acknowledge()
+		own := newListener(r, from)
+		s := newSender(own, chat, p.Outstanding)
+		if r.load.Transport != client.REST {
+			s.ticks = newTicks(from, 1, &r.ticked)
+			own.ticks, own.delivered = s.ticks, nil
+			// The sender's own device gets his messages and ticks.
+			if err := own.start(); err != nil {
+				return err
+			}
+		}
+		p.pairs[i] = &pair{chat: chat, sender: s, recipient: recipient}
+		return recipient.start()
+	})
+}
+
+func (p *Pairs) apply(r *run) error {
+	p.start = r.now()
+	senders := make([]*sender, len(p.pairs))
+	for i, pair := range p.pairs {
+		senders[i] = pair.sender
+	}
+	r.send(senders)
+	return r.await(func() string {
+		for _, pair := range p.pairs {
+			if left := pair.open(); left != "" {
+				return left
+			}
+		}
+		return ""
+	})
+}
+
+// open says what is missing, "" if nothing is.
+func (p *pair) open() string {
+	numbered, waiting, _ := p.sender.state()
+	switch {
+	case waiting > 0:
+		return fmt.Sprintf("%d sends to chat %s are not confirmed", waiting, p.chat)
+	case p.recipient.fresh.Load() < int64(numbered):
+		return fmt.Sprintf("%s has %d of %d messages", p.recipient.endpoint.User, p.recipient.fresh.Load(), numbered)
+	case !p.recipient.acks.idle():
+		return fmt.Sprintf("%s has not acknowledged everything", p.recipient.endpoint.User)
+	case p.sender.ticks == nil:
+		return ""
+	case p.sender.listener.fresh.Load() < int64(numbered):
+		return fmt.Sprintf("the own device of %s has %d of %d messages", p.sender.listener.endpoint.User, p.sender.listener.fresh.Load(), numbered)
+	case p.sender.ticks.open() > 0:
+		return fmt.Sprintf("the ticks of %d messages of %s have not come", p.sender.ticks.open(), p.sender.listener.endpoint.User)
+	}
+	return ""
+}
+
+func (p *Pairs) verify(r *run, report *Report) {
+	var sent, delivered, acks int64
+	for _, pair := range p.pairs {
+		numbered, _, digest := pair.sender.state()
+		pair.recipient.check.finish(pair.chat, numbered, digest)
+		report.take(pair.recipient.check)
+		if pair.sender.ticks != nil {
+			pair.sender.listener.check.finish(pair.chat, numbered, digest)
+			report.take(pair.sender.listener.check)
+		}
+		sent += pair.sender.confirmed.Load()
+		delivered += pair.recipient.fresh.Load()
+		acks += pair.recipient.acks.writes()
+	}
+	report.rates(sent, delivered, time.Duration(r.lastDelivery.Load())-p.start)
+	report.add("acknowledgements written", float64(acks), "")
+	report.perOperation("message", sent)
+	report.latency("send → recipient", &r.delivered)
+	report.latency("send → confirmed", &r.confirmed)
+	report.latency("send → tick", &r.ticked)
+}

@@ -1,0 +1,236 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark/bench/internal/client"
+)
+
+// sender is one user who sends to one chat, with a fixed number of sends outstanding: over his WebSocket, or by as
+// many concurrent POSTs.
+type sender struct {
+	run      *run
+	listener *listener
+	chat     string
+	// ticks is nil where nothing tells of ticks (REST).
+	ticks *ticks
+	// interval is the least time between two of his sends, 0 for none.
+	interval time.Duration
+	// slots holds a token for each send that may be made now.
+	slots chan struct{}
+	// confirmed counts the sends that the server has confirmed, duplicates once.
+	confirmed atomic.Int64
+
+	mu          sync.Mutex
+	numbered    uint64                   // the number of the last message
+	outstanding map[uint64]time.Duration // number to when it was sent
+	digest      uint64                   // of everything confirmed
+	next        time.Duration            // when the next send is due
+}
+
+func newSender(l *listener, chat string, outstanding int) *sender {
+	s := &sender{
+		run: l.run, listener: l, chat: chat,
+		slots: make(chan struct{}, outstanding), outstanding: make(map[uint64]time.Duration),
+	}
+	for range outstanding {
+		s.slots <- struct{}{}
+	}
+	l.reply, l.reconnected = s.reply, s.resend
+	return s
+}
+
+// start begins to send, until the budget is used up. It does not wait.
+func (s *sender) start(b *budget) {
+	if s.run.load.Transport == client.WebSocket {
+		s.run.sending(func() error { return s.overSocket(b) })
+		return
+	}
+	for range cap(s.slots) {
+		conn := client.NewConn(s.run.target, s.listener.endpoint.Token, &s.run.answerBytes, client.SmallBuffer)
+		s.run.sending(func() error {
+			defer conn.Close()
+			return s.overREST(b, conn)
+		})
+	}
+}
+
+func (s *sender) overSocket(b *budget) error {
+	for {
+		select {
+		case <-s.run.ctx.Done():
+			return nil
+		case <-s.slots:
+		}
+		if !s.pace(b) || !b.take() {
+			return nil
+		}
+		n, sent := s.number()
+		// A broken connection is the listener's to replace; it then sends again what is outstanding.
+		_ = s.listener.socket.Load().Write(client.OpText, s.frame(n, sent))
+	}
+}
+
+func (s *sender) overREST(b *budget, conn *client.Conn) error {
+	path := "/api/v1/chats/" + s.chat + "/messages"
+	for s.pace(b) && b.take() {
+		n, sent := s.number()
+		id := s.id(n)
+		body := client.AppendSend(nil, "", id, client.AppendContent(nil, sent, id, s.run.load.Size))
+		answer, err := conn.Do(s.run.ctx, "POST", path, body, client.AnswerTimeout)
+		if s.run.ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("send: %w", err)
+		}
+		if _, err := s.confirm(n, client.ParseMessage(answer).Sequence); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pace waits until the next send is due. It returns false when the run has ended.
+func (s *sender) pace(b *budget) bool {
+	if s.interval == 0 {
+		return s.run.ctx.Err() == nil
+	}
+	s.mu.Lock()
+	now := s.run.now()
+	due := max(s.next, now)
+	s.next = due + s.interval
+	s.mu.Unlock()
+	wait := time.NewTimer(due - now)
+	defer wait.Stop()
+	select {
+	case <-s.run.ctx.Done():
+		return false
+	case <-b.done():
+		return false
+	case <-wait.C:
+		return true
+	}
+}
+
+func (s *sender) number() (n uint64, sent time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.numbered++
+	sent = s.run.now()
+	s.outstanding[s.numbered] = sent
+	return s.numbered, sent
+}
+
+// id is the client message id: unique in the run.
+func (s *sender) id(n uint64) string {
+	return s.listener.endpoint.User + "-" + strconv.FormatUint(n, 10)
+}
+
+func (s *sender) frame(n uint64, sent time.Duration) []byte {
+	id := s.id(n)
+	b := append(make([]byte, 0, s.run.load.Size+256), `{"type":"send_message","request_id":"`...)
+	b = strconv.AppendUint(b, n, 10)
+	b = append(b, `","payload":`...)
+	b = client.AppendSend(b, s.chat, id, client.AppendContent(nil, sent, id, s.run.load.Size))
+	return append(b, '}')
+}
+
+// reply takes what answers a send over WebSocket. It is called by the listener's goroutine.
+func (s *sender) reply(e client.Event) {
+	if string(e.Kind) == "error" {
+		s.run.fail(fmt.Errorf("a send was refused: %s", client.Shorten(e.Payload)))
+		return
+	}
+	var n, sequence uint64
+	o := client.NewObject(e.Payload)
+	for {
+		key, value, ok := o.Next()
+		if !ok {
+			break
+		}
+		switch string(key) {
+		case "client_message_id":
+			id := client.Text(value)
+			n = client.Number(id[bytes.LastIndexByte(id, '-')+1:])
+		case "sequence":
+			sequence = client.Number(value)
+		}
+	}
+	first, err := s.confirm(n, sequence)
+	if err != nil {
+		s.run.fail(err)
+	}
+	if first {
+		s.slots <- struct{}{} // never blocks: this send held a slot
+	}
+}
+
+// confirm takes the confirmation of message n, and reports whether it is the first: that of a re-send changes nothing.
+func (s *sender) confirm(n, sequence uint64) (first bool, err error) {
+	if sequence == 0 {
+		return false, fmt.Errorf("the server confirmed message %s without a sequence", s.id(n))
+	}
+	now := s.run.now()
+	s.mu.Lock()
+	sent, ok := s.outstanding[n]
+	if ok {
+		delete(s.outstanding, n)
+		s.digest += client.DigestOf(s.id(n))
+	}
+	s.mu.Unlock()
+	if !ok {
+		return false, nil
+	}
+	s.confirmed.Add(1)
+	s.run.confirmed.Add(now - sent)
+	if s.ticks != nil {
+		s.ticks.confirmed(sequence, sent, now)
+	}
+	return true, nil
+}
+
+// resend sends again what is outstanding, over a new connection, with the same ids.
+func (s *sender) resend() {
+	socket := s.listener.socket.Load()
+	if socket == nil {
+		return
+	}
+	s.mu.Lock()
+	outstanding := maps.Clone(s.outstanding)
+	s.mu.Unlock()
+	for _, n := range slices.Sorted(maps.Keys(outstanding)) {
+		_ = socket.Write(client.OpText, s.frame(n, outstanding[n]))
+	}
+}
+
+// state returns how many messages were numbered, how many of them wait for a confirmation, and the digest of the others.
+func (s *sender) state() (numbered uint64, waiting int, digest uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.numbered, len(s.outstanding), s.digest
+}
+
+// budget says how much is sent: a number of messages in all, or as many as a time allows.
+type budget struct {
+	messages int64 // 0: until ctx ends
+	taken    atomic.Int64
+	ctx      context.Context
+}
+
+func (b *budget) done() <-chan struct{} { return b.ctx.Done() }
+
+func (b *budget) take() bool {
+	if b.ctx.Err() != nil {
+		return false
+	}
+	return b.messages == 0 || b.taken.Add(1) <= b.messages
+}

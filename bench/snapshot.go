@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/tidemark-im/tidemark/bench/internal/client"
+	"github.com/tidemark-im/tidemark/bench/internal/measure"
+)
+
+// snapshot is what is known of the server, and of the load generator itself, at one moment.
+type snapshot struct {
+	at        time.Duration
+	processes []measure.Process
+	// metrics is nil if the server has none.
+	metrics     map[string]float64
+	own         time.Duration // CPU of the load generator
+	streamBytes int64
+	answerBytes int64
+}
+
+// snapshot fails if a process cannot be read. It works after the run has ended, too.
+func (r *run) snapshot() (snapshot, error) {
+	s := snapshot{at: r.now(), own: ownCPU(), streamBytes: r.streamBytes.Load(), answerBytes: r.answerBytes.Load()}
+	for _, pid := range r.load.PIDs {
+		p, err := measure.ReadProcess(pid)
+		if err != nil {
+			return snapshot{}, err
+		}
+		s.processes = append(s.processes, p)
+	}
+	metrics, err := r.metrics()
+	s.metrics = metrics
+	return s, err
+}
+
+// metrics reads the server's counters. A server that serves none, or does not answer any more, has none.
+func (r *run) metrics() (map[string]float64, error) {
+	conn := client.NewConn(r.target, "", &r.answerBytes, client.LargeBuffer)
+	defer conn.Close()
+	body, err := conn.Do(context.WithoutCancel(r.ctx), "GET", "/metrics", nil, client.AnswerTimeout)
+	var no *client.Refused
+	switch {
+	case err == nil:
+		return measure.ParseMetrics(string(body)), nil
+	case errors.As(err, &no), r.ctx.Err() != nil:
+		return nil, nil
+	}
+	return nil, err
+}
+
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// cpu returns the user and system time of all processes between two snapshots.
+func (s snapshot) cpu(after snapshot) time.Duration {
+	var total time.Duration
+	for i, p := range after.processes {
+		total += p.CPU() - s.processes[i].CPU()
+	}
+	return total
+}
+
+// resident returns the growth of resident memory of all processes between two snapshots, in bytes.
+func (s snapshot) resident(after snapshot) int64 {
+	var total int64
+	for i, p := range after.processes {
+		total += p.Resident - s.processes[i].Resident
+	}
+	return total
+}
