@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Member is a connection that a Group can end. Neither method blocks.
+// Member is a connection that a Group can end. Both methods may be called at any time between Add and Remove, and somewhat
+// later, and may block as long as a write may.
 type Member interface {
 	// Stop ends the connection as the transport says goodbye when the server stops.
 	Stop()
@@ -64,24 +65,27 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	g.mu.Lock()
 	g.stopping = true
 	g.mu.Unlock()
+	var ending sync.WaitGroup
 	for _, m := range g.snapshot() {
-		m.Stop()
+		ending.Go(m.Stop)
 	}
 	done := make(chan struct{})
 	go func() {
 		g.running.Wait()
 		close(done)
 	}()
+	var err error
 	select {
 	case <-done:
-		return nil
 	case <-ctx.Done():
+		err = context.Cause(ctx)
+		for _, m := range g.snapshot() {
+			ending.Go(m.Abort)
+		}
+		<-done
 	}
-	for _, m := range g.snapshot() {
-		m.Abort()
-	}
-	<-done
-	return context.Cause(ctx)
+	ending.Wait()
+	return err
 }
 
 func (g *Group) snapshot() []Member {

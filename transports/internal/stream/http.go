@@ -22,10 +22,10 @@ func TakeOver(w http.ResponseWriter, r *http.Request) (conn net.Conn, ok bool) {
 }
 
 // AppendHead appends the head of the answer to an HTTP/1 request whose connection was taken over, up to and with the empty line:
-// the status, the date, `Connection: close`, and the fields of h.
-func AppendHead(b []byte, r *http.Request, status int, h http.Header) []byte {
-	b = append(b, "HTTP/1."...)
-	b = append(b, '0'+byte(min(r.ProtoMinor, 1)), ' ')
+// the status, the date, `Connection: close`, and the fields of h. Its version is 1.1 whatever the request's was (RFC 9110 §2.5); a client of 1.0
+// understands it, as long as h holds no Transfer-Encoding.
+func AppendHead(b []byte, status int, h http.Header) []byte {
+	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, ' ')
 	b = append(b, http.StatusText(status)...)
@@ -36,7 +36,7 @@ func AppendHead(b []byte, r *http.Request, status int, h http.Header) []byte {
 		for _, v := range values {
 			b = append(b, name...)
 			b = append(b, ": "...)
-			b = append(b, oneLine.Replace(v)...)
+			b = append(b, oneLine(v)...)
 			b = append(b, "\r\n"...)
 		}
 	}
@@ -44,4 +44,9 @@ func AppendHead(b []byte, r *http.Request, status int, h http.Header) []byte {
 }
 
 // oneLine keeps a value from adding lines to a head.
-var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
+func oneLine(v string) string {
+	if !strings.ContainsAny(v, "\r\n") {
+		return v
+	}
+	return strings.NewReplacer("\r", " ", "\n", " ").Replace(v)
+}

@@ -11,26 +11,9 @@ import (
 const (
 	// highWater is how many bytes may wait behind the write under way before Wait blocks: one page of events.
 	highWater = 64 << 10
-	// largestKept is the capacity above which a buffer is left to the garbage collector.
-	largestKept = 256 << 10
 	// chunk is the greatest number of bytes that one deadline covers.
 	chunk = 64 << 10
 )
-
-// buffers holds *[]byte for the writers of all connections: an idle connection has none.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
-
-// Buffer returns an empty buffer from the pool that all connections share. Release gives it back.
-func Buffer() *[]byte { return buffers.Get().(*[]byte) }
-
-// Release gives a buffer back. A nil or very large one is dropped.
-func Release(b *[]byte) {
-	if b == nil || cap(*b) > largestKept {
-		return
-	}
-	*b = (*b)[:0]
-	buffers.Put(b)
-}
 
 // Conn is what a Writer writes to. A net.Conn is one.
 type Conn interface {
@@ -48,6 +31,7 @@ type Conn interface {
 // every method returns the error. A client that reads slowly is not cut.
 type Writer struct {
 	conn    Conn
+	pool    *Pool
 	timeout time.Duration
 
 	mu sync.Mutex
@@ -58,9 +42,11 @@ type Writer struct {
 	err     error
 }
 
-// Init makes the writer ready to write to conn. It must be called once, before anything else.
-func (w *Writer) Init(conn Conn, timeout time.Duration) {
-	w.conn, w.timeout = conn, timeout
+// Init makes the writer ready to write to conn, with buffers from pool. It must be called once, before anything else but Close.
+func (w *Writer) Init(conn Conn, pool *Pool, timeout time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conn, w.pool, w.timeout = conn, pool, timeout
 	w.room.L = &w.mu
 }
 
@@ -80,7 +66,7 @@ func (w *Writer) Append(parts ...[]byte) error {
 		return w.err
 	}
 	if w.pending == nil {
-		w.pending = Buffer()
+		w.pending = w.pool.Get()
 	}
 	for _, p := range parts {
 		*w.pending = append(*w.pending, p...)
@@ -112,14 +98,14 @@ func (w *Writer) Flush() error {
 		w.room.Broadcast()
 		w.mu.Unlock()
 		err := w.send(*b)
-		Release(b)
+		w.pool.Put(b)
 		w.mu.Lock()
 		if err != nil {
 			w.err = err
 		}
 	}
 	if w.err != nil {
-		Release(w.pending)
+		w.pool.Put(w.pending)
 		w.pending = nil
 	}
 	w.writing = false
@@ -139,18 +125,26 @@ func (w *Writer) Drain() error {
 }
 
 // Close closes the connection, and returns when nobody writes to it any more. What was not written yet is dropped.
+// A writer that is closed before Init refuses everything, and leaves the connection to its owner.
 func (w *Writer) Close() {
-	_ = w.conn.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
 		w.err = net.ErrClosed
 	}
+	if conn := w.conn; conn != nil {
+		w.mu.Unlock()
+		_ = conn.Close()
+		w.mu.Lock()
+	}
 	for w.writing {
 		w.room.Wait()
 	}
-	Release(w.pending)
-	w.pending = nil
+	if w.pending != nil {
+		w.pool.Put(w.pending)
+		w.pending = nil
+	}
+	w.room.Broadcast()
 }
 
 // Busy reports whether a write is under way: a slow client has not yet taken what it was sent.

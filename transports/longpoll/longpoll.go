@@ -1,0 +1,143 @@
+// Package longpoll serves the stream to clients that can do nothing but ask: GET /poll.
+//
+// A poll that finds something is answered through net/http. One that has to wait takes the connection over, which costs a third
+// of the memory, and then answers with `Connection: close`: a client makes at most one new connection for each pause in its
+// stream. wire.md, "The stream", has the format.
+package longpoll
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/stream"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+const (
+	// defaultWait and maxWait bound how long a poll waits.
+	defaultWait = 25 * time.Second
+	maxWait     = 50 * time.Second
+	// An answer holds about this much at most; what is more, the next poll gets at once.
+	maxEvents = 256
+	maxBytes  = 256 << 10
+)
+
+// Config configures an Adapter. Server and Auth are required.
+type Config struct {
+	Server *server.Server
+	Auth   *auth.Authenticator
+	// WriteTimeout is how long a client may take nothing of its answer before it is cut; it gets the same events again when it
+	// asks again. Default 10 s.
+	WriteTimeout time.Duration
+}
+
+// Adapter is the long-poll transport. It is safe for concurrent use.
+type Adapter struct {
+	cfg   Config
+	group stream.Group
+	pool  stream.Pool
+}
+
+// New returns an adapter. It starts nothing.
+func New(cfg Config) *Adapter {
+	if cfg.WriteTimeout == 0 {
+		cfg.WriteTimeout = 10 * time.Second
+	}
+	return &Adapter{cfg: cfg}
+}
+
+// Connections returns the number of polls under way.
+func (a *Adapter) Connections() int { return a.group.Len() }
+
+// Shutdown refuses further polls with 503, answers those that wait, without events, and waits for their goroutines. If ctx ends first
+// the connections are dropped, and its error is returned.
+func (a *Adapter) Shutdown(ctx context.Context) error { return a.group.Shutdown(ctx) }
+
+// Handle answers GET /poll. Where the connection can be taken over it does not wait itself.
+func (a *Adapter) Handle(e echo.Context) error {
+	w, r := e.Response(), e.Request()
+	wait, err := parseWait(r.URL.Query().Get("wait"))
+	if err != nil {
+		return err
+	}
+	p, err := a.open(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	events, more, err := p.gather(r.Context(), false)
+	if err != nil || len(events) > 0 || wait == 0 {
+		p.leave()
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/json")
+		return answer(w, wire.AppendPoll(nil, p.session.Session(), events, more))
+	}
+	if conn, ok := stream.TakeOver(w, r); ok {
+		p.waitOn(conn, w.Header(), wait)
+		return nil
+	}
+	defer context.AfterFunc(r.Context(), func() { p.cancel(errClientGone) })()
+	events, more, err = p.await(wait)
+	p.leave()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return answer(w, wire.AppendPoll(nil, p.session.Session(), events, more))
+}
+
+// answer writes a whole answer. If the client does not get it, it asks again.
+func answer(w http.ResponseWriter, body []byte) error {
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(body)
+	return nil
+}
+
+// open authenticates the request and opens or resumes its session.
+func (a *Adapter) open(r *http.Request) (*poll, error) {
+	req, err := wire.OpenQuery(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	id, err := a.cfg.Auth.Stream(r, req.Session)
+	if err != nil {
+		return nil, err
+	}
+	req.User, req.Poll = id.User, true
+	// The session keeps it; it shall not keep the whole request with it.
+	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
+	p := &poll{adapter: a, identity: id}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	if !a.group.Add(p) {
+		return nil, tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
+	}
+	if p.session, err = a.cfg.Server.Open(r.Context(), req); err != nil {
+		a.group.Remove(p)
+		return nil, err
+	}
+	a.cfg.Auth.Bind(id, p.session.Session())
+	return p, nil
+}
+
+// parseWait reads `wait`: whole seconds, at most maxWait.
+func parseWait(s string) (time.Duration, error) {
+	if s == "" {
+		return defaultWait, nil
+	}
+	seconds, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return 0, tidemark.Errorf(tidemark.Invalid, "wait must be a number of seconds: 0 to answer at once, at most %d", int(maxWait/time.Second))
+	}
+	return min(time.Duration(seconds)*time.Second, maxWait), nil
+}

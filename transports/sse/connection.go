@@ -1,0 +1,208 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/stream"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// connection is one open stream. While it is idle it has two goroutines: one waits in Next, one waits for the client's close.
+type connection struct {
+	adapter *Adapter
+	session *server.Connection
+	// identity is who listens; when it expires the stream ends.
+	identity auth.Identity
+	// chunked says that the answer has the chunked transfer coding.
+	chunked bool
+
+	out   stream.Writer
+	heart stream.Heart
+	// ctx ends with the stream; its cause says why.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// setHead sets the fields of the answer's head.
+func setHead(h http.Header) {
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+}
+
+// serveConn serves the stream on a connection that was taken over, and returns at once.
+func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
+	c.chunked = r.ProtoAtLeast(1, 1)
+	if c.chunked {
+		h.Set("Transfer-Encoding", "chunked")
+	}
+	c.start(conn)
+	_ = c.out.Append(stream.AppendHead(nil, http.StatusOK, h)) // a failure shows at the first flush
+	c.write(retryLine())
+	c.adapter.group.Go(func() { c.awaitClose(conn) })
+	c.adapter.group.Go(c.run)
+}
+
+// serveResponse serves the stream through net/http, and returns when it has ended.
+func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusOK)
+	defer context.AfterFunc(r.Context(), func() { c.cancel(errClientGone) })()
+	c.start(&response{w: w, control: http.NewResponseController(w)})
+	c.write(retryLine())
+	c.run()
+}
+
+func (c *connection) start(conn stream.Conn) {
+	c.out.Init(conn, &c.adapter.pool, c.adapter.cfg.WriteTimeout)
+	c.heart.Start(&c.adapter.group, c.untilBeat(), c.beat)
+}
+
+// run writes events until the stream ends, and cleans up.
+func (c *connection) run() {
+	err := c.pump()
+	if c.ctx.Err() != nil {
+		err = context.Cause(c.ctx)
+	}
+	c.heart.Stop()
+	c.sayGoodbye(err)
+	c.out.Close()
+	c.session.Detach()
+	c.adapter.cfg.Auth.Leave(c.identity, c.session.Session())
+	c.cancel(errClientGone)
+	c.adapter.group.Remove(c)
+}
+
+// pump writes the session's events, one flush for each batch.
+func (c *connection) pump() error {
+	for {
+		events, err := c.session.Next(c.ctx, nil, true)
+		if err != nil {
+			return err
+		}
+		if err := c.out.Wait(); err != nil {
+			return err
+		}
+		c.writeEvents(events)
+		if err := c.out.Flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *connection) writeEvents(events []tidemark.Event) {
+	b := c.adapter.pool.Get()
+	for _, ev := range events {
+		*b = wire.AppendSSE(*b, c.session.Session(), ev)
+	}
+	c.write(*b)
+	c.adapter.pool.Put(b)
+}
+
+// write appends a piece of the stream. If the connection has failed the next Flush tells.
+func (c *connection) write(p []byte) {
+	if !c.chunked {
+		_ = c.out.Append(p)
+		return
+	}
+	var size [18]byte
+	head := strconv.AppendInt(size[:0], int64(len(p)), 16)
+	_ = c.out.Append(append(head, '\r', '\n'), p, []byte("\r\n"))
+}
+
+// sayGoodbye tells the client why the stream ends, if it is still there, and ends the answer.
+func (c *connection) sayGoodbye(err error) {
+	var stated *tidemark.Error
+	switch {
+	case errors.Is(err, errClientGone):
+		return
+	case errors.Is(err, errStopping), tidemark.CodeOf(err) == tidemark.Unavailable:
+		// EventSource reconnects by itself.
+	case errors.As(err, &stated):
+		c.writeEvents([]tidemark.Event{{Type: tidemark.EventError, Payload: wire.ErrorEvent("", stated).AppendJSON(nil)}})
+	default: // the connection failed
+		return
+	}
+	if c.chunked {
+		_ = c.out.Append([]byte("0\r\n\r\n"))
+	}
+	_ = c.out.Drain()
+}
+
+// awaitClose returns when the client closes its side, and ends the stream. What it sends is ignored.
+func (c *connection) awaitClose(conn net.Conn) {
+	ignored := make([]byte, 16)
+	for {
+		if _, err := conn.Read(ignored); err != nil {
+			c.cancel(errClientGone)
+			return
+		}
+	}
+}
+
+// beat writes a comment, so that neither proxies nor the client take the stream for dead; and it ends the stream of a token
+// that has expired.
+func (c *connection) beat() time.Duration {
+	if !c.identity.Expires.IsZero() && !time.Now().Before(c.identity.Expires) {
+		c.cancel(tidemark.Errorf(tidemark.Unauthenticated, "the token has expired; come back with a new one"))
+		return 0
+	}
+	if !c.out.Busy() {
+		c.write([]byte(":\n\n"))
+		if c.out.Flush() != nil {
+			return 0
+		}
+	}
+	return c.untilBeat()
+}
+
+// untilBeat is somewhat less than the heartbeat, which is the longest silence, and ends with the token.
+func (c *connection) untilBeat() time.Duration {
+	d := c.adapter.cfg.Server.Heartbeat() * 9 / 10
+	if !c.identity.Expires.IsZero() {
+		d = min(d, max(time.Until(c.identity.Expires), time.Millisecond))
+	}
+	return d
+}
+
+// Stop implements stream.Member.
+func (c *connection) Stop() { c.cancel(errStopping) }
+
+// Abort implements stream.Member.
+func (c *connection) Abort() {
+	c.cancel(errClientGone)
+	c.out.Close()
+}
+
+// response writes through net/http, where a connection carries several streams.
+type response struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// Write implements stream.Conn: each batch leaves at once.
+func (r *response) Write(p []byte) (int, error) {
+	n, err := r.w.Write(p)
+	if err != nil {
+		return n, err
+	}
+	return n, r.control.Flush()
+}
+
+// SetWriteDeadline implements stream.Conn.
+func (r *response) SetWriteDeadline(t time.Time) error {
+	if err := r.control.SetWriteDeadline(t); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// Close implements stream.Conn. The stream ends when the handler returns.
+func (r *response) Close() error { return nil }

@@ -1,0 +1,141 @@
+// Package sse serves the stream as Server-Sent Events: GET /events.
+//
+// Over HTTP/1 the adapter takes the connection over and writes the answer itself: with chunked transfer coding, which every
+// HTTP/1.1 client and proxy understands, or, for HTTP/1.0, delimited by the close of the connection. Over HTTP/2 it writes through
+// net/http. Nothing is ever compressed. docs and wire.md, "The stream", have the format.
+package sse
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/stream"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// Config configures an Adapter. Server and Auth are required.
+type Config struct {
+	Server *server.Server
+	Auth   *auth.Authenticator
+	// Logger default: slog.Default(). It is never given message text or tokens.
+	Logger *slog.Logger
+	// WriteTimeout is how long a client may take nothing of what it is sent before it is cut; its session waits for it.
+	// Default 10 s.
+	WriteTimeout time.Duration
+}
+
+// Adapter is the SSE transport. It is safe for concurrent use.
+type Adapter struct {
+	cfg   Config
+	group stream.Group
+	pool  stream.Pool
+}
+
+// New returns an adapter. It starts nothing.
+func New(cfg Config) *Adapter {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.WriteTimeout == 0 {
+		cfg.WriteTimeout = 10 * time.Second
+	}
+	return &Adapter{cfg: cfg}
+}
+
+// Connections returns the number of open streams.
+func (a *Adapter) Connections() int { return a.group.Len() }
+
+// Shutdown refuses further streams with 503, ends the present ones, and waits for their goroutines. EventSource clients come back by
+// themselves, after the time that `retry:` told them. If ctx ends first the connections are dropped, and its error is returned.
+func (a *Adapter) Shutdown(ctx context.Context) error { return a.group.Shutdown(ctx) }
+
+// Handle answers GET /events. Errors before the stream opens are HTTP statuses. Where the connection can be taken over it
+// returns at once, else when the stream has ended.
+func (a *Adapter) Handle(e echo.Context) error {
+	w, r := e.Response(), e.Request()
+	c, err := a.open(r)
+	if err != nil {
+		return err
+	}
+	setHead(w.Header())
+	if conn, ok := stream.TakeOver(w, r); ok {
+		c.serveConn(conn, r, w.Header())
+	} else {
+		c.serveResponse(w, r)
+	}
+	return nil
+}
+
+// open authenticates the request and opens its session.
+func (a *Adapter) open(r *http.Request) (*connection, error) {
+	req, err := openRequest(r)
+	if err != nil {
+		return nil, err
+	}
+	id, err := a.cfg.Auth.Stream(r, req.Session)
+	if err != nil {
+		return nil, err
+	}
+	req.User = id.User
+	c := &connection{adapter: a, identity: id}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	if !a.group.Add(c) {
+		return nil, tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
+	}
+	if c.session, err = a.cfg.Server.Open(r.Context(), req); err != nil {
+		a.group.Remove(c)
+		return nil, err
+	}
+	a.cfg.Auth.Bind(id, c.session.Session())
+	return c, nil
+}
+
+// unknownSession is a session that never exists: the core answers a position in it with `reset`.
+const unknownSession tidemark.SessionID = "-"
+
+// openRequest reads the query and the position: the header Last-Event-ID, or else `last_event_id` of the query.
+func openRequest(r *http.Request) (server.OpenRequest, error) {
+	query := r.URL.Query()
+	req, err := wire.OpenQuery(query)
+	if err != nil {
+		return req, err
+	}
+	position := r.Header.Get("Last-Event-ID")
+	if position == "" {
+		position = query.Get("last_event_id")
+	}
+	if position != "" {
+		var ok bool
+		if req.Session, req.After, ok = wire.ParsePosition(position); !ok {
+			req.Session, req.After = unknownSession, 0
+		}
+	}
+	// The session keeps it; it shall not keep the whole request with it.
+	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
+	return req, nil
+}
+
+// retryLine tells EventSource how long to wait before it reconnects: 1 to 3 s, so that those who lost a server do not all
+// come back at once.
+func retryLine() []byte {
+	b := append(make([]byte, 0, 16), "retry: "...)
+	b = strconv.AppendInt(b, 1000+rand.Int64N(2000), 10)
+	return append(b, '\n', '\n')
+}
+
+// The reasons for which a connection ends that the core does not know of.
+var (
+	errClientGone = errors.New("the client has gone")
+	errStopping   = errors.New("the server is stopping")
+)

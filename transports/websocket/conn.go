@@ -1,0 +1,147 @@
+package websocket
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/tidemark-im/tidemark/transports/internal/stream"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// Conn is a WebSocket on a connection that was taken over: the only code that knows the library, which reads frames from the
+// connection, and frames what is written into the buffer of a stream.Writer. Nothing is sent before Flush.
+type Conn struct {
+	net  net.Conn
+	ws   *websocket.Conn
+	out  stream.Writer
+	pool *stream.Pool
+
+	// framing is held while the library makes a frame, in memory.
+	framing sync.Mutex
+}
+
+// Send appends a text frame. It never blocks.
+func (c *Conn) Send(text []byte) error {
+	c.framing.Lock()
+	defer c.framing.Unlock()
+	return c.ws.WriteMessage(websocket.TextMessage, text)
+}
+
+// Ping appends a ping.
+func (c *Conn) Ping() error { return c.ws.WriteControl(websocket.PingMessage, nil, time.Time{}) }
+
+// Pong appends the answer to a ping.
+func (c *Conn) Pong(data string) error {
+	return c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Time{})
+}
+
+// SendClose appends a close frame, after which no other frame can be appended. reason is cut to what a close frame holds.
+func (c *Conn) SendClose(code int, reason string) error {
+	const most = 123
+	if len(reason) > most {
+		reason = strings.ToValidUTF8(reason[:most], "")
+	}
+	return c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Time{})
+}
+
+// Flush writes what was appended; see stream.Writer.Flush.
+func (c *Conn) Flush() error { return c.out.Flush() }
+
+// Receive waits for a message, in a buffer of the pool that the caller gives back. text is false if it is a binary one. While it waits there is
+// no buffer. After an error every further call fails.
+func (c *Conn) Receive() (message *[]byte, text bool, err error) {
+	kind, r, err := c.ws.NextReader()
+	if err != nil {
+		return nil, false, err
+	}
+	b := c.pool.Get()
+	if err := readAll(b, r); err != nil {
+		c.pool.Put(b)
+		return nil, false, err
+	}
+	return b, kind == websocket.TextMessage, nil
+}
+
+func readAll(b *[]byte, r io.Reader) error {
+	for {
+		if len(*b) == cap(*b) {
+			*b = append(*b, 0)[:len(*b)]
+		}
+		n, err := r.Read((*b)[len(*b):cap(*b)])
+		*b = (*b)[:len(*b)+n]
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// saidGoodbye reports whether Receive failed because the client ended the session: close code 1000.
+func saidGoodbye(err error) bool { return websocket.IsCloseError(err, websocket.CloseNormalClosure) }
+
+// refused reports whether Receive failed because of what the client sent, and not because the connection ended. A close frame that says so (1009,
+// 1002) has been appended.
+func refused(err error) bool {
+	var closed *websocket.CloseError
+	var broken net.Error
+	return !errors.As(err, &closed) && !errors.As(err, &broken) && !errors.Is(err, net.ErrClosed)
+}
+
+// upgrade makes a WebSocket of a request. Origins are looked at afterwards, so that the client learns why it is refused. An error is
+// the client's fault, and nothing was answered; or, with taken true, the connection is gone.
+func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request, timeout time.Duration, frames *sync.Pool) (taken bool, err error) {
+	u := websocket.Upgrader{
+		ReadBufferSize:  1 << 10,
+		WriteBufferSize: 4 << 10,
+		WriteBufferPool: frames,
+		Subprotocols:    []string{Subprotocol},
+		CheckOrigin:     func(*http.Request) bool { return true },
+		Error:           func(http.ResponseWriter, *http.Request, int, error) {},
+	}
+	h := &hijack{ResponseWriter: w, conn: c, timeout: timeout}
+	if c.ws, err = u.Upgrade(h, r, nil); err != nil {
+		return c.net != nil, err
+	}
+	c.ws.SetReadLimit(wire.MaxBody)
+	return true, nil
+}
+
+// hijack hands the library a connection whose writes go to the buffer of the writer.
+type hijack struct {
+	http.ResponseWriter
+	conn    *Conn
+	timeout time.Duration
+}
+
+// Hijack implements http.Hijacker.
+func (h *hijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	h.conn.net = conn
+	h.conn.out.Init(conn, h.conn.pool, h.timeout)
+	return &corked{Conn: conn, out: &h.conn.out}, rw, nil
+}
+
+// corked keeps what is written until the writer is flushed.
+type corked struct {
+	net.Conn
+	out *stream.Writer
+}
+
+// Write implements net.Conn.
+func (c *corked) Write(p []byte) (int, error) { return c.out.Write(p) }
+
+// SetWriteDeadline implements net.Conn: the deadline is the writer's.
+func (c *corked) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,233 @@
+package websocket
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/stream"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// connection is one open WebSocket. While it is idle it has two goroutines: one waits for frames and owns the connection's end, one waits for
+// events. Whatever ends the connection makes the first return from its read.
+type connection struct {
+	adapter  *Adapter
+	conn     Conn
+	identity auth.Identity
+	// session is nil if the connection was refused, and only waits for the client to see the close frame.
+	session *server.Connection
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	heart  stream.Heart
+	work   lanes
+	// running is the goroutine that writes events.
+	running sync.WaitGroup
+	// unanswered counts the pings since the client last sent something.
+	unanswered atomic.Int32
+
+	mu sync.Mutex
+	// ready says that the upgrade is done and close frames can be sent.
+	ready bool
+	// closing says that the server has closed; what the client still sends is ignored.
+	closing bool
+}
+
+func newConnection(a *Adapter) *connection {
+	c := &connection{adapter: a}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.conn.pool = &a.pool
+	return c
+}
+
+// start opens the session of a connection that was upgraded, and starts its goroutines.
+func (c *connection) start(r *http.Request) {
+	c.conn.ws.SetPingHandler(c.pinged)
+	c.conn.ws.SetPongHandler(func(string) error { c.unanswered.Store(0); return nil })
+	_ = c.conn.Flush() // a failure shows at the first read
+	c.mu.Lock()
+	c.ready = true
+	stopped := c.closing
+	c.closing = false
+	c.mu.Unlock()
+	switch err := c.open(r); {
+	case stopped:
+		c.Stop()
+	case err != nil:
+		c.end(closeCode(tidemark.CodeOf(err)), closeReason(err))
+	default:
+		c.running.Go(c.writeEvents)
+		c.heart.Start(&c.adapter.group, c.untilBeat(), c.beat)
+	}
+	c.adapter.group.Go(c.read)
+}
+
+func (c *connection) open(r *http.Request) error {
+	id, req, err := c.adapter.openRequest(r)
+	if err != nil {
+		return err
+	}
+	session, err := c.adapter.cfg.Server.Open(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	c.session, c.identity = session, id
+	c.adapter.cfg.Auth.Bind(id, session.Session())
+	return nil
+}
+
+// read handles frames until the connection ends, and then cleans up.
+func (c *connection) read() {
+	for {
+		message, text, err := c.conn.Receive()
+		if err != nil {
+			c.finish(err)
+			return
+		}
+		c.unanswered.Store(0)
+		switch {
+		case c.isClosing():
+		case !text:
+			c.end(CloseUnsupported, "frames must be text")
+		default:
+			c.handle(*message)
+		}
+		c.adapter.pool.Put(message)
+	}
+}
+
+// finish ends everything after the last read, which failed with err.
+func (c *connection) finish(err error) {
+	c.cancel()
+	c.heart.Stop()
+	c.work.wait()
+	c.running.Wait()
+	if c.session != nil {
+		if saidGoodbye(err) && !c.isClosing() {
+			ctx, cancel := context.WithTimeout(c.adapter.requests, c.adapter.cfg.RequestTimeout)
+			if err := c.session.Close(ctx); err != nil {
+				c.adapter.cfg.Logger.Warn("a session did not close cleanly; its lease will end", "error", err)
+			}
+			cancel()
+		} else {
+			c.session.Detach()
+		}
+		c.adapter.cfg.Auth.Leave(c.identity, c.session.Session())
+	}
+	if c.conn.out.Drain() == nil && refused(err) {
+		c.linger()
+	}
+	c.conn.out.Close()
+	c.adapter.group.Remove(c)
+}
+
+// linger reads what the client is still sending, for a moment: closing with unread bytes would reset the connection, and the
+// client might not see the close frame.
+func (c *connection) linger() {
+	if half, ok := c.conn.net.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_ = c.conn.net.SetReadDeadline(time.Now().Add(closeGrace))
+	_, _ = io.Copy(io.Discard, c.conn.net)
+}
+
+// writeEvents writes the session's events, one flush for each batch, until the connection or the session's hold on it ends.
+func (c *connection) writeEvents() {
+	for {
+		events, err := c.session.Next(c.ctx, nil, true)
+		switch {
+		case err == nil:
+		case c.ctx.Err() != nil:
+			return
+		default:
+			c.end(closeCode(tidemark.CodeOf(err)), closeReason(err))
+			return
+		}
+		if c.conn.out.Wait() != nil {
+			return // a failed write has closed the connection
+		}
+		b := c.adapter.pool.Get()
+		for _, ev := range events {
+			*b = wire.AppendFrame((*b)[:0], ev)
+			err = c.conn.Send(*b)
+		}
+		c.adapter.pool.Put(b)
+		if err != nil || c.conn.Flush() != nil {
+			return
+		}
+	}
+}
+
+// end closes the connection with a code, once. The client has closeGrace to answer.
+func (c *connection) end(code int, reason string) {
+	c.mu.Lock()
+	first, ready := !c.closing, c.ready
+	c.closing = true
+	c.mu.Unlock()
+	if !first || !ready {
+		return
+	}
+	c.cancel()
+	_ = c.conn.SendClose(code, reason) // if the connection has failed, its reader knows
+	_ = c.conn.net.SetReadDeadline(time.Now().Add(closeGrace))
+	_ = c.conn.Flush()
+}
+
+func (c *connection) isClosing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closing
+}
+
+// pinged answers a ping of the client.
+func (c *connection) pinged(data string) error {
+	c.unanswered.Store(0)
+	if err := c.conn.out.Wait(); err != nil {
+		return err
+	}
+	_ = c.conn.Pong(data) // after a close frame nothing is sent
+	return c.conn.Flush()
+}
+
+// beat pings, closes the connection of a client that answers no pings, and that of a token that has expired. While the client has
+// not taken what was written it is not pinged: the deadline of the write watches over it.
+func (c *connection) beat() time.Duration {
+	expires := c.identity.Expires
+	switch {
+	case !expires.IsZero() && !time.Now().Before(expires):
+		c.end(CloseUnauthenticated, "the token has expired")
+		return 0
+	case c.conn.out.Busy():
+	case c.unanswered.Add(1) > 2:
+		c.end(CloseSilent, "two pings were not answered")
+		return 0
+	case c.conn.Ping() != nil || c.conn.Flush() != nil:
+		return 0
+	}
+	return c.untilBeat()
+}
+
+// untilBeat is the heartbeat, or the rest of the token's life if that is shorter.
+func (c *connection) untilBeat() time.Duration {
+	d := c.adapter.cfg.Server.Heartbeat()
+	if expires := c.identity.Expires; !expires.IsZero() {
+		d = min(d, max(time.Until(expires), time.Millisecond))
+	}
+	return d
+}
+
+// Stop implements stream.Member.
+func (c *connection) Stop() { c.end(CloseRestarting, "restarting") }
+
+// Abort implements stream.Member.
+func (c *connection) Abort() {
+	c.cancel()
+	c.conn.out.Close()
+}

@@ -1,0 +1,90 @@
+package websocket
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// The keys of lanes that are not those of a chat; no chat id holds a space.
+const (
+	laneSync   = "the sync requests"
+	laneTyping = "the typing notices"
+)
+
+// handle does what a frame asks for. Acknowledgements are taken at once and never answered; what may wait for storage goes on a lane, so that
+// thousands of sends may be under way on one socket while it is read on.
+func (c *connection) handle(raw []byte) {
+	f, err := wire.DecodeFrame(raw)
+	if err != nil {
+		if !f.Type.Silent() {
+			c.refuse(f.RequestID, err)
+		}
+		return
+	}
+	switch f.Type {
+	case wire.FrameSend:
+		if err := c.adapter.cfg.Limit.Take(c.identity.User); err != nil {
+			c.refuse(f.RequestID, err)
+			return
+		}
+		c.work.do(string(f.Send.Draft.ChatID), len(raw), func() { c.send(f) })
+	case wire.FrameAck, wire.FrameRead:
+		c.session.Ack(f.Acks...)
+	case wire.FrameSync:
+		c.work.do(laneSync, len(raw), func() { c.sync(f) })
+	case wire.FrameTyping:
+		c.work.do(laneTyping, len(raw), func() {
+			ctx, cancel := c.requestContext()
+			defer cancel()
+			c.session.Typing(ctx, f.Typing)
+		})
+	case wire.FramePing:
+		c.reply(func(b []byte) []byte { return wire.AppendPong(b, f.RequestID) })
+	}
+}
+
+func (c *connection) send(f wire.Frame) {
+	ctx, cancel := c.requestContext()
+	defer cancel()
+	sent, err := c.session.Send(ctx, f.Send)
+	if err != nil {
+		c.refuse(f.RequestID, err)
+		return
+	}
+	c.reply(func(b []byte) []byte { return wire.AppendSendAck(b, f.RequestID, sent) })
+}
+
+func (c *connection) sync(f wire.Frame) {
+	ctx, cancel := c.requestContext()
+	defer cancel()
+	answer, err := c.session.Sync(ctx, f.Sync)
+	if err != nil {
+		c.refuse(f.RequestID, err)
+		return
+	}
+	c.reply(func(b []byte) []byte { return wire.AppendSyncReply(b, f.RequestID, answer) })
+}
+
+func (c *connection) requestContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.adapter.requests, c.adapter.cfg.RequestTimeout)
+}
+
+// refuse answers a frame with an error. The socket stays open.
+func (c *connection) refuse(requestID string, err error) {
+	c.reply(func(b []byte) []byte { return wire.AppendError(b, requestID, err) })
+}
+
+// reply sends a frame, after what waits to be sent has become less than a page. If the connection has failed, its reader
+// knows, and the client asks again on the next one.
+func (c *connection) reply(encode func([]byte) []byte) {
+	if c.conn.out.Wait() != nil {
+		return
+	}
+	b := c.adapter.pool.Get()
+	*b = encode(*b)
+	if c.conn.Send(*b) == nil {
+		_ = c.conn.Flush()
+	}
+	c.adapter.pool.Put(b)
+}

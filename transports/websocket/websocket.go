@@ -1,0 +1,136 @@
+// Package websocket serves the stream as a WebSocket: GET /ws, subprotocol tidemark.v1.
+//
+// /ws always upgrades, and refuses by closing with a code, because browsers cannot read a refused upgrade. The codes are in close.go, each with
+// what a client does then. wire.md, "The stream", has the frames.
+package websocket
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/internal/stream"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// Subprotocol is chosen if the client offers it. A client that offers none is served too.
+const Subprotocol = "tidemark.v1"
+
+// closeGrace is how long a client has to answer a close frame before the connection is closed.
+const closeGrace = 2 * time.Second
+
+// Config configures an Adapter. Server and Auth are required.
+type Config struct {
+	Server *server.Server
+	Auth   *auth.Authenticator
+	// Limit bounds the sends of a user. nil: no bound.
+	Limit *limit.Limiter
+	// Origins are the web origins (https://app.example.com) from which browsers may connect; those of the server's own host
+	// always may. Empty: all may, which is safe, as the credentials are never a cookie.
+	Origins []string
+	// Logger default: slog.Default(). It is never given message text or tokens.
+	Logger *slog.Logger
+	// WriteTimeout is how long a client may take nothing of what it is sent before it is cut; its session waits for it.
+	// Default 10 s.
+	WriteTimeout time.Duration
+	// RequestTimeout is how long a send or a sync may take before its client is told UNAVAILABLE, and sends it again. Default 10 s.
+	RequestTimeout time.Duration
+}
+
+// Adapter is the WebSocket transport. It is safe for concurrent use.
+type Adapter struct {
+	cfg   Config
+	group stream.Group
+	pool  stream.Pool
+	// frames is the library's buffers.
+	frames sync.Pool
+	// requests is the context of sends and syncs: they go on when their client has gone, until Shutdown gives up.
+	requests context.Context
+	giveUp   context.CancelFunc
+}
+
+// New returns an adapter. It starts nothing.
+func New(cfg Config) *Adapter {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.WriteTimeout == 0 {
+		cfg.WriteTimeout = 10 * time.Second
+	}
+	if cfg.RequestTimeout == 0 {
+		cfg.RequestTimeout = 10 * time.Second
+	}
+	a := &Adapter{cfg: cfg}
+	a.requests, a.giveUp = context.WithCancel(context.Background())
+	return a
+}
+
+// Connections returns the number of open connections.
+func (a *Adapter) Connections() int { return a.group.Len() }
+
+// Shutdown refuses further connections with 503, closes the present ones with 1012, and waits for their goroutines. If ctx
+// ends first the connections are dropped, and its error is returned.
+func (a *Adapter) Shutdown(ctx context.Context) error {
+	defer context.AfterFunc(ctx, a.giveUp)()
+	return a.group.Shutdown(ctx)
+}
+
+// Handle answers GET /ws. It returns once the connection is open; an error only if the request is no upgrade.
+func (a *Adapter) Handle(e echo.Context) error {
+	c := newConnection(a)
+	if !a.group.Add(c) {
+		return tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
+	}
+	w, r := e.Response(), e.Request()
+	taken, err := c.conn.upgrade(w, r, a.cfg.WriteTimeout, &a.frames)
+	switch {
+	case err != nil && !taken:
+		a.group.Remove(c)
+		w.Header().Set("Sec-WebSocket-Version", "13")
+		return tidemark.Errorf(tidemark.Invalid, "this path takes WebSocket connections: %v", err)
+	case err != nil:
+		c.conn.out.Close()
+		a.group.Remove(c)
+		return nil
+	}
+	c.start(r)
+	return nil
+}
+
+// openRequest reads who opens what.
+func (a *Adapter) openRequest(r *http.Request) (auth.Identity, server.OpenRequest, error) {
+	if err := a.checkOrigin(r); err != nil {
+		return auth.Identity{}, server.OpenRequest{}, err
+	}
+	req, err := wire.OpenQuery(r.URL.Query())
+	if err != nil {
+		return auth.Identity{}, req, err
+	}
+	id, err := a.cfg.Auth.Stream(r, req.Session)
+	req.User = id.User
+	// The session keeps it; it shall not keep the whole request with it.
+	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
+	return id, req, err
+}
+
+func (a *Adapter) checkOrigin(r *http.Request) error {
+	origin := r.Header.Get("Origin")
+	if origin == "" || len(a.cfg.Origins) == 0 || slices.Contains(a.cfg.Origins, origin) {
+		return nil
+	}
+	if u, err := url.Parse(origin); err == nil && strings.EqualFold(u.Host, r.Host) {
+		return nil
+	}
+	return tidemark.Errorf(tidemark.Denied, "pages of this origin may not connect")
+}
