@@ -9,6 +9,7 @@ package rest
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -50,7 +51,7 @@ const acksRoute = "/acks"
 func (h *Handler) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		check := h.auth.Header
-		if p := c.Path(); len(p) >= len(acksRoute) && p[len(p)-len(acksRoute):] == acksRoute {
+		if strings.HasSuffix(c.Path(), acksRoute) {
 			check = h.auth.Beacon
 		}
 		id, err := check(c.Request())

@@ -1,0 +1,150 @@
+package transports
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
+	"github.com/tidemark-im/tidemark/transports/rest"
+)
+
+// What the adapters share, under names that those who wire a program together can use.
+type (
+	// Authenticator says who is calling.
+	Authenticator = auth.Authenticator
+	// AuthConfig configures an Authenticator.
+	AuthConfig = auth.Config
+	// Limiter bounds how often a user may send; nil does not.
+	Limiter = limit.Limiter
+	// LimitConfig configures a Limiter.
+	LimitConfig = limit.Config
+)
+
+// NewAuthenticator returns an Authenticator.
+func NewAuthenticator(cfg AuthConfig) *Authenticator { return auth.New(cfg) }
+
+// NewLimiter returns a Limiter.
+func NewLimiter(cfg LimitConfig) *Limiter { return limit.New(cfg) }
+
+// BasePath is where the API begins.
+const BasePath = "/api/v1"
+
+// Config configures a Handler. Server and Auth are required.
+type Config struct {
+	Server *server.Server
+	Auth   *Authenticator
+	// Limit bounds the sends of a user; nil: without a limit, as serve --dev is.
+	Limit *Limiter
+	// Events, Poll and WebSocket are the stream adapters' handlers of GET /events, /poll and /ws; nil leaves one out.
+	Events, Poll, WebSocket echo.HandlerFunc
+	// Page is what is served at /: index.html at the root itself, every other file under its own path. nil: no page.
+	Page fs.FS
+	// Logger default: slog.Default(). It is never given message text, tokens or tickets.
+	Logger *slog.Logger
+}
+
+// Handler serves everything that Tidemark offers over HTTP. It is safe for concurrent use.
+type Handler struct {
+	echo   *echo.Echo
+	server *server.Server
+	logger *slog.Logger
+
+	// draining ends when the shutdown begins, and with it the context of every stream's request.
+	draining context.Context
+	drain    context.CancelFunc
+}
+
+// New returns a Handler, or the error of reading Page. It starts nothing.
+func New(cfg Config) (*Handler, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.Logger.SetOutput(io.Discard)
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.HTTPErrorHandler = problem.Handler(cfg.Logger)
+	e.Use(requestID, problem.Recover(cfg.Logger))
+
+	h := &Handler{echo: e, server: cfg.Server, logger: cfg.Logger}
+	h.draining, h.drain = context.WithCancel(context.Background())
+
+	rest.Register(e, BasePath, rest.Config{Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit})
+	for path, stream := range map[string]echo.HandlerFunc{"/events": cfg.Events, "/poll": cfg.Poll, "/ws": cfg.WebSocket} {
+		if stream != nil {
+			e.GET(BasePath+path, h.stream(stream))
+		}
+	}
+	h.mountOperation()
+	return h, mountPage(e, cfg.Page)
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.echo.ServeHTTP(w, r) }
+
+// The limits of the HTTP server. There is no limit on the time of a whole request or answer, which would cut streams:
+// bodies have a deadline of their own (package rest), and so have the writes of a stream.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 32 << 10
+)
+
+// HTTPServer returns a server of the handler. Its Shutdown ends the streams that net/http knows of, and waits for all other requests;
+// connections that were taken over are ended by the Shutdown of their adapter, which is to be called as well. Close the core after
+// both.
+func (h *Handler) HTTPServer(addr string) *http.Server {
+	s := &http.Server{
+		Addr:              addr,
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug),
+	}
+	s.RegisterOnShutdown(h.drain)
+	return s
+}
+
+// errStopping is the cause with which the contexts of streams end when the server stops.
+func errStopping() error {
+	return tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
+}
+
+// stream lets the context of a stream's request end when the shutdown begins.
+func (h *Handler) stream(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		ctx, cancel := context.WithCancelCause(c.Request().Context())
+		defer cancel(nil)
+		stop := context.AfterFunc(h.draining, func() { cancel(errStopping()) })
+		defer stop()
+		c.SetRequest(c.Request().WithContext(ctx))
+		return next(c)
+	}
+}
+
+// maxRequestID is the greatest length of a request id that is taken over from the caller.
+const maxRequestID = 64
+
+// requestID gives every request an id, its caller's own if that is an id, and returns it in X-Request-ID.
+func requestID(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id := c.Request().Header.Get(echo.HeaderXRequestID)
+		if len(id) > maxRequestID || !tidemark.ValidID(id) {
+			id = rand.Text()
+		}
+		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		return next(c)
+	}
+}
