@@ -1,0 +1,139 @@
+package storagetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// intercepted passes every method of a store through one function. If that returns an error, the caller gets it and no
+// results, whether or not the call was made.
+type intercepted struct {
+	storage.Store
+	// around is given the method's name and the number of items in its slice argument (1 for a method without one).
+	around func(method string, items int, call func() error) error
+}
+
+// results2 and results3 run a call of two or three results through around.
+func results2[A any](i *intercepted, method string, items int, call func() (A, error)) (A, error) {
+	var a A
+	err := i.around(method, items, func() (err error) {
+		a, err = call()
+		return err
+	})
+	if err != nil {
+		var none A
+		return none, err
+	}
+	return a, nil
+}
+
+func results3[A, B any](i *intercepted, method string, call func() (A, B, error)) (A, B, error) {
+	var b B
+	a, err := results2(i, method, 1, func() (a A, err error) {
+		a, b, err = call()
+		return a, err
+	})
+	if err != nil {
+		var none B
+		return a, none, err
+	}
+	return a, b, nil
+}
+
+func (i *intercepted) Check(ctx context.Context) error {
+	return i.around("Check", 1, func() error { return i.Store.Check(ctx) })
+}
+
+func (i *intercepted) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
+	return results3(i, "CreateChat", func() (tidemark.Chat, bool, error) { return i.Store.CreateChat(ctx, new) })
+}
+
+func (i *intercepted) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error) {
+	return results2(i, "Chat", 1, func() (tidemark.Chat, error) { return i.Store.Chat(ctx, chat) })
+}
+
+func (i *intercepted) RenameChat(ctx context.Context, chat tidemark.ChatID, name string) (tidemark.Chat, error) {
+	return results2(i, "RenameChat", 1, func() (tidemark.Chat, error) { return i.Store.RenameChat(ctx, chat, name) })
+}
+
+func (i *intercepted) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.ChatsPage) ([]storage.Conversation, bool, error) {
+	return results3(i, "ChatsOf", func() ([]storage.Conversation, bool, error) { return i.Store.ChatsOf(ctx, user, p) })
+}
+
+func (i *intercepted) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
+	return results2(i, "Heads", len(chats), func() ([]tidemark.Sequence, error) { return i.Store.Heads(ctx, chats) })
+}
+
+func (i *intercepted) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+	return results2(i, "AddMembers", len(users), func() (storage.Added, error) {
+		return i.Store.AddMembers(ctx, chat, users, now)
+	})
+}
+
+func (i *intercepted) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (storage.Removed, error) {
+	return results2(i, "RemoveMember", 1, func() (storage.Removed, error) {
+		return i.Store.RemoveMember(ctx, chat, user, now)
+	})
+}
+
+func (i *intercepted) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	return results2(i, "Rosters", len(chats), func() ([]*tidemark.Roster, error) { return i.Store.Rosters(ctx, chats) })
+}
+
+func (i *intercepted) Append(ctx context.Context, draft tidemark.Draft) (storage.Appended, error) {
+	return results2(i, "Append", 1, func() (storage.Appended, error) { return i.Store.Append(ctx, draft) })
+}
+
+func (i *intercepted) Range(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
+	return results2(i, "Range", 1, func() ([]tidemark.Message, error) { return i.Store.Range(ctx, r) })
+}
+
+func (i *intercepted) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+	return results2(i, "Advance", len(advances), func() ([]storage.Advanced, error) { return i.Store.Advance(ctx, advances) })
+}
+
+func (i *intercepted) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+	return results2(i, "States", len(keys), func() ([]tidemark.DeliveryState, error) { return i.Store.States(ctx, keys) })
+}
+
+func (i *intercepted) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	return results3(i, "StatesOf", func() ([]tidemark.DeliveryState, bool, error) {
+		return i.Store.StatesOf(ctx, user, after, limit)
+	})
+}
+
+func (i *intercepted) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	return results3(i, "StatesIn", func() ([]tidemark.DeliveryState, bool, error) {
+		return i.Store.StatesIn(ctx, chat, after, limit)
+	})
+}
+
+func (i *intercepted) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+	return results2(i, "Summary", 1, func() (storage.Summary, error) { return i.Store.Summary(ctx, chat, sequence) })
+}
+
+func (i *intercepted) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
+	return results2(i, "Mark", len(rows), func() ([]bool, error) { return i.Store.Mark(ctx, rows) })
+}
+
+func (i *intercepted) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
+	return results2(i, "Clear", len(items), func() ([]bool, error) { return i.Store.Clear(ctx, items) })
+}
+
+func (i *intercepted) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.PendingDelivery, bool, error) {
+	return results3(i, "PendingOf", func() ([]tidemark.PendingDelivery, bool, error) {
+		return i.Store.PendingOf(ctx, user, after, limit)
+	})
+}
+
+func (i *intercepted) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	var more bool
+	lags, next, err := results3(i, "Behind", func() (lags []storage.Lag, next tidemark.ChatID, err error) {
+		lags, next, more, err = i.Store.Behind(ctx, user, q)
+		return lags, next, err
+	})
+	return lags, next, more && err == nil, err
+}

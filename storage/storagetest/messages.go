@@ -1,0 +1,263 @@
+package storagetest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+var messageRules = []rule{
+	{"Append_stores_the_message_at_the_next_sequence", func(w *world) {
+		alice, bob := w.user("alice"), w.user("bob")
+		c, other := w.group("c", alice, bob), w.group("other", alice)
+		var want []tidemark.Message
+		for i, sender := range []tidemark.UserID{alice, bob, bob, alice} {
+			w.send(other, alice, 1)
+			draft := w.draft(c, sender, fmt.Sprintf("number %d", i))
+			draft.ContentType = "text/markdown"
+			if i%2 == 1 {
+				draft.Attachment = json.RawMessage(`{ "url" : "s3://x",` + "\n" + `"size": 1.50, "a": "\u0041é😀" }`)
+			}
+			got := w.append(draft)
+			message := draft.Message(tidemark.Sequence(i+1), 1)
+			w.equal("appended", got, storage.Appended{Message: message, Version: 1})
+			w.equal("message", w.messages(storage.Range{Chat: c, After: tidemark.Sequence(i)}), []tidemark.Message{message})
+			w.equal("head", w.info(c).Head, tidemark.Sequence(i+1))
+			want = append(want, message)
+		}
+		w.equal("all", w.messages(storage.Range{Chat: c}), want)
+	}},
+	{"Append_keeps_an_attachment_byte_for_byte_and_nil_as_nil", func(w *world) {
+		alice := w.user("alice")
+		c := w.group("c", alice)
+		raw := "{ \"b\":1,\t\"a\":2.0e1,\n \"a\":\"\\u00e9\" }"
+		with := w.draft(c, alice, "")
+		with.Attachment = json.RawMessage(raw)
+		w.append(with)
+		w.send(c, alice, 1)
+		messages := w.messages(storage.Range{Chat: c})
+		w.equal("attachment", string(messages[0].Attachment), raw)
+		w.equal("content", messages[0].Content, "")
+		w.equal("no attachment is nil", messages[1].Attachment == nil, true)
+	}},
+	{"Append_same_key_returns_the_first_message_as_Duplicate", func(w *world) {
+		alice := w.user("alice")
+		c := w.group("c", alice)
+		w.send(c, alice, 1)
+		draft := w.draft(c, alice, "once")
+		first := w.append(draft)
+		w.send(c, alice, 1)
+		again := draft
+		again.MessageID, again.CreatedAt = "another-id", at(500)
+		for range 3 {
+			w.equal("duplicate", w.append(again), storage.Appended{Message: first.Message, Duplicate: true, Version: 1})
+		}
+		w.equal("head", w.info(c).Head, tidemark.Sequence(3))
+	}},
+	{"Append_same_key_other_message_is_Conflict", func(w *world) {
+		alice := w.user("alice")
+		c := w.group("c", alice)
+		draft := w.draft(c, alice, "once")
+		draft.Attachment = json.RawMessage(`{"a":1}`)
+		w.append(draft)
+		for name, change := range map[string]func(*tidemark.Draft){
+			"content":       func(d *tidemark.Draft) { d.Content = "Once" },
+			"content type":  func(d *tidemark.Draft) { d.ContentType = "text/markdown" },
+			"attachment":    func(d *tidemark.Draft) { d.Attachment = json.RawMessage(`{"a": 1}`) },
+			"no attachment": func(d *tidemark.Draft) { d.Attachment = nil },
+		} {
+			other := draft
+			change(&other)
+			_, err := w.store.Append(w.ctx, other)
+			if tidemark.CodeOf(err) != tidemark.Conflict {
+				w.Errorf("another %s: got error %v, want Conflict", name, err)
+			}
+		}
+		w.equal("head", w.info(c).Head, tidemark.Sequence(1))
+		w.equal("the first is still known", w.append(draft).Duplicate, true)
+	}},
+	{"Append_the_key_is_looked_up_before_the_membership", func(w *world) {
+		alice, bob := w.user("alice"), w.user("bob")
+		c := w.group("c", alice, bob)
+		draft := w.draft(c, bob, "before he left")
+		first := w.append(draft)
+		w.remove(c, bob)
+		w.equal("duplicate", w.append(draft), storage.Appended{Message: first.Message, Duplicate: true, Version: 2})
+		draft.Content = "after he left"
+		_, err := w.store.Append(w.ctx, draft)
+		w.code(err, tidemark.Conflict)
+	}},
+	{"Append_a_key_belongs_to_one_sender_and_chat", func(w *world) {
+		alice, bob := w.user("alice"), w.user("bob")
+		c, other := w.group("c", alice, bob), w.group("other", alice)
+		draft := w.draft(c, alice, "from alice")
+		w.append(draft)
+		for _, place := range []struct {
+			chat   tidemark.ChatID
+			sender tidemark.UserID
+		}{{c, bob}, {other, alice}} {
+			same := w.draft(place.chat, place.sender, "another one")
+			same.ClientMessageID = draft.ClientMessageID
+			w.equal("duplicate", w.append(same).Duplicate, false)
+		}
+	}},
+	{"Append_refused_leaves_no_gap_and_no_key", func(w *world) {
+		alice, bob, carol := w.user("alice"), w.user("bob"), w.user("carol")
+		c := w.group("c", alice, bob)
+		w.remove(c, bob)
+		refused := w.draft(c, bob, "hello")
+		for _, test := range []struct {
+			draft tidemark.Draft
+			want  tidemark.Code
+		}{
+			{w.draft(w.chat("none"), alice, "hello"), tidemark.NotFound},
+			{w.draft(c, carol, "hello"), tidemark.NotMember},
+			{refused, tidemark.NotMember},
+		} {
+			_, err := w.store.Append(w.ctx, test.draft)
+			w.code(err, test.want)
+		}
+		w.equal("head", w.info(c).Head, tidemark.Sequence(0))
+		w.send(c, alice, 1)
+		w.add(c, bob)
+		got := w.append(refused)
+		w.equal("sequence", got.Message.Sequence, tidemark.Sequence(2))
+		w.equal("duplicate", got.Duplicate, false)
+	}},
+	{"Append_tells_the_membership_version_of_its_step", func(w *world) {
+		alice, bob := w.user("alice"), w.user("bob")
+		c := w.group("c", alice)
+		draft := w.draft(c, alice, "at version 1")
+		w.append(draft)
+		w.add(c, bob)
+		got := w.append(w.draft(c, alice, "at version 2"))
+		w.equal("version", got.Version, uint64(2))
+		w.equal("version of the message", got.Message.MembersVersion, uint64(2))
+		again := w.append(draft)
+		w.equal("version of a duplicate", again.Version, uint64(2))
+		w.equal("version of the first message", again.Message.MembersVersion, uint64(1))
+		w.equal("stored version", w.messages(storage.Range{Chat: c})[1].MembersVersion, uint64(2))
+	}},
+	{"Append_moves_no_watermark_and_marks_nothing", func(w *world) {
+		alice, bob := w.user("alice"), w.user("bob")
+		c := w.group("c", alice, bob)
+		w.send(c, alice, 2)
+		for _, user := range []tidemark.UserID{alice, bob} {
+			w.equal("state", w.state(user, c), tidemark.DeliveryState{UserID: user, ChatID: c})
+			w.equal("pending", w.pending(user), nil)
+		}
+	}},
+}
+
+var rangeRules = []rule{
+	{"Range_after_is_exclusive_and_ascending", func(w *world) {
+		w.ranges(10, map[storage.Range][]int{
+			{After: 0, Limit: 3}:                     {1, 2, 3},
+			{After: 0, Limit: 100}:                   {1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
+			{After: 7, Limit: 100}:                   {8, 9, 10},
+			{After: 7, Limit: 3}:                     {8, 9, 10},
+			{After: 9, Limit: 1}:                     {10},
+			{After: 10, Limit: 1}:                    nil,
+			{After: tidemark.MaxSequence, Limit: 10}: nil,
+		})
+	}},
+	{"Range_before_gives_the_last_ones_below", func(w *world) {
+		w.ranges(10, map[storage.Range][]int{
+			{Before: 6, Limit: 3}:                         {3, 4, 5},
+			{Before: 6, Limit: 100}:                       {1, 2, 3, 4, 5},
+			{Before: 1, Limit: 3}:                         nil,
+			{Before: 11, Limit: 2}:                        {9, 10},
+			{Before: tidemark.MaxSequence, Limit: 2}:      {9, 10},
+			{After: 3, Before: 6, Limit: 100}:             {4, 5},
+			{After: 3, Before: 6, Limit: 1}:               {5},
+			{After: 5, Before: 6, Limit: 1}:               nil,
+			{After: 8, Before: 6, Limit: 1}:               nil,
+			{After: 20, Before: 30, Limit: 5}:             nil,
+			{After: 9, Before: 30, Limit: 5}:              {10},
+			{After: 2, Before: 5, Limit: 2}:               {3, 4},
+			{After: 2, Before: 1_000_000, Limit: 4}:       {7, 8, 9, 10},
+			{After: 0, Before: 2, Limit: 10}:              {1},
+			{After: 0, Before: 3, Limit: 1}:               {2},
+			{After: 9, Before: 11, Limit: 1_000}:          {10},
+			{After: 10, Before: 11, Limit: 1_000}:         nil,
+			{After: 0, Before: 11, Limit: 9_000_000}:      {1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
+			{After: 0, Before: 11, Limit: 10}:             {1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
+			{After: 0, Before: 10, Limit: 8}:              {2, 3, 4, 5, 6, 7, 8, 9},
+			{After: 1, Before: 10, Limit: 8}:              {2, 3, 4, 5, 6, 7, 8, 9},
+			{After: 1, Before: 10, Limit: 9, MaxBytes: 0}: {2, 3, 4, 5, 6, 7, 8, 9},
+		})
+	}},
+	{"Range_MaxBytes_ends_after_the_message_that_reaches_it", func(w *world) {
+		// Message n has a content of n bytes, in two-byte characters as far as they go; message 4 has 10 bytes of attachment besides.
+		w.ranges(6, map[storage.Range][]int{
+			{Limit: 10, MaxBytes: 1}:               {1},
+			{Limit: 10, MaxBytes: 2}:               {1, 2},
+			{Limit: 10, MaxBytes: 3}:               {1, 2},
+			{Limit: 10, MaxBytes: 6}:               {1, 2, 3},
+			{Limit: 10, MaxBytes: 7}:               {1, 2, 3, 4},
+			{Limit: 10, MaxBytes: 20}:              {1, 2, 3, 4},
+			{Limit: 10, MaxBytes: 21}:              {1, 2, 3, 4, 5},
+			{Limit: 2, MaxBytes: 21}:               {1, 2},
+			{Limit: 10, MaxBytes: 1_000}:           {1, 2, 3, 4, 5, 6},
+			{After: 4, Limit: 10, MaxBytes: 1}:     {5},
+			{Before: 100, Limit: 10, MaxBytes: 1}:  {6},
+			{Before: 100, Limit: 10, MaxBytes: 7}:  {5, 6},
+			{Before: 100, Limit: 10, MaxBytes: 12}: {4, 5, 6},
+			{Before: 100, Limit: 10, MaxBytes: 25}: {4, 5, 6},
+			{Before: 100, Limit: 10, MaxBytes: 26}: {3, 4, 5, 6},
+			{Before: 5, Limit: 10, MaxBytes: 14}:   {4},
+			{Before: 5, Limit: 1, MaxBytes: 1_000}: {4},
+			{After: 6, Limit: 10, MaxBytes: 1}:     nil,
+		})
+	}},
+	{"Range_of_an_unknown_chat_is_empty", func(w *world) {
+		w.equal("messages", w.messages(storage.Range{Chat: w.chat("none")}), nil)
+		w.equal("messages", w.messages(storage.Range{Chat: w.chat("none"), Before: 5}), nil)
+	}},
+	{"Range_sees_every_append_that_returned", func(w *world) {
+		alice := w.user("alice")
+		c := w.group("c", alice)
+		for n := tidemark.Sequence(1); n <= 20; n++ {
+			message := w.append(w.draft(c, alice, "hello")).Message
+			w.equal("message", w.messages(storage.Range{Chat: c, After: n - 1}), []tidemark.Message{message})
+		}
+	}},
+}
+
+// ranges appends n messages and compares the sequences that ranges of them give.
+func (w *world) ranges(n int, tests map[storage.Range][]int) {
+	w.Helper()
+	alice := w.user("alice")
+	c := w.group("c", alice)
+	for i := 1; i <= n; i++ {
+		draft := w.draft(c, alice, sized(i))
+		if i == 4 {
+			draft.Attachment = json.RawMessage(`{"a":"bc"}`)
+		}
+		w.append(draft)
+	}
+	for r, want := range tests {
+		r.Chat = c
+		var got []int
+		for _, m := range w.messages(r) {
+			got = append(got, int(m.Sequence))
+		}
+		if diff := difference(got, want); diff != "" {
+			w.Errorf("%+v (-want +got):\n%s", r, diff)
+		}
+	}
+}
+
+// sized returns n bytes of text, mostly of two bytes a character.
+func sized(n int) string {
+	b := make([]byte, 0, n)
+	for len(b)+2 <= n {
+		b = append(b, "é"...)
+	}
+	for len(b) < n {
+		b = append(b, 'e')
+	}
+	return string(b)
+}
