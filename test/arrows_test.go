@@ -58,7 +58,7 @@ func arrows() []arrow {
 		{place: "transports/rest", own: adapter, others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"}},
 		{place: "web"},
 
-		{place: "bench", own: []string{""}, others: []string{"github.com/coder/websocket", "github.com/r3labs/sse/v2", "github.com/gofrs/uuid/v5"}},
+		{place: "bench/...", own: []string{"bench/internal/..."}},
 		{
 			place: "cmd/tidemark",
 			own:   []string{"", "bench", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/...", "web"},
