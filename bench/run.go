@@ -97,10 +97,11 @@ func Run(ctx context.Context, load Load, mode Mode) (*Report, error) {
 	if err := mode.apply(r); err != nil {
 		r.fail(err)
 	}
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil, errors.New("the run was interrupted")
+	case <-time.After(settle):
 	}
-	time.Sleep(settle)
 	after, err := r.snapshot()
 	if err != nil {
 		return nil, errors.Join(err, r.explain(nil))
