@@ -71,7 +71,7 @@ bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p
 
 .PHONY: browser-deps
 browser-deps: ## Chromium (by apt) and playwright-core (by npm), for the end-to-end suite
-	@$(if $(CHROMIUM),,scripts/need chromium chromium)
+	@$(if $(TIDEMARK_TEST_CHROMIUM),,scripts/need chromium chromium)
 	@if [ -f test/browser/package-lock.json ]; then $(MAKE) --no-print-directory test/browser/node_modules/.package-lock.json; fi
 
 # npm writes this file last, so that it is older than the lock file whenever something has to be installed.

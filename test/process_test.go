@@ -1,0 +1,107 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// serveDev builds the program, serves in development mode with an empty database on a free port until the test ends, and returns
+// the address. The environment is the caller's without TIDEMARK_ variables.
+func serveDev(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "tidemark")
+	build := exec.Command("go", "build", "-o", binary, module+"/cmd/tidemark")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+
+	address := freeAddress(t)
+	serve := exec.Command(binary, "serve", "--dev", "--listen", address, "--store", "sqlite:"+filepath.Join(dir, "tidemark.db"))
+	serve.Dir = dir
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "TIDEMARK_") {
+			serve.Env = append(serve.Env, variable)
+		}
+	}
+	var log bytes.Buffer
+	serve.Stdout, serve.Stderr = &log, &log
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- serve.Wait() }()
+	t.Cleanup(func() {
+		_ = serve.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("serve ended with %v after SIGTERM", err)
+			}
+		case <-time.After(20 * time.Second):
+			_ = serve.Process.Kill()
+			<-ended
+			t.Error("serve did not end within 20 s of SIGTERM")
+		}
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", log.String())
+		}
+	})
+
+	if err := waitReady(t.Context(), "http://"+address+"/readyz", ended); err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// waitReady asks until the server answers 200, for at most 20 s.
+func waitReady(ctx context.Context, url string, ended chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = fmt.Errorf("%s answered %s", url, response.Status)
+		}
+		select {
+		case exit := <-ended:
+			ended <- exit // the cleanup waits for it too
+			return fmt.Errorf("serve ended before it was ready: %w", exit)
+		case <-ctx.Done():
+			return fmt.Errorf("the server is not ready: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// freeAddress returns an address of the loopback interface where nothing listens at this moment.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
