@@ -1,0 +1,54 @@
+// A page of ten lines that knows nothing but EventSource.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { BASE, openWindow, rest, until } from './browser.mjs';
+import { startCutter } from './cutter.mjs';
+
+const CUTS = 3;
+const BETWEEN = 20;
+
+const PLAIN = `<!doctype html><title>plain</title><script>
+  window.opens = []; window.got = [];
+  const source = new EventSource('/api/v1/events?ticket=dev:reader');
+  source.addEventListener('open', (e) => { if (e.data) opens.push(JSON.parse(e.data)); });
+  source.addEventListener('message', (e) => got.push({ ...JSON.parse(e.data), id: e.lastEventId }));
+</script>`;
+
+test('EventSource reconnects by itself with Last-Event-ID and gets everything once', async () => {
+  const cutter = await startCutter(BASE);
+  const window = await openWindow();
+  try {
+    const { chat_id: chat } = await rest('writer', 'POST', '/chats', { type: 'direct', member_ids: ['reader'] });
+    await window.page.route('**/plain.html', (route) => route.fulfill({ contentType: 'text/html', body: PLAIN }));
+    await window.page.goto(`${cutter.url}/plain.html`);
+
+    const want = [];
+    const send = async (text) => {
+      want.push(text);
+      await rest('writer', 'POST', `/chats/${chat}/messages`, { client_message_id: `c-${want.length}`, content: text });
+    };
+    const page = (name) => window.page.evaluate((n) => globalThis[n], name);
+    for (let n = 0; n <= CUTS; n++) {
+      await until(`connection ${n + 1}`, async () => (await page('opens')).length === n + 1, () => page('opens'));
+      for (let i = 0; i < BETWEEN; i++) await send(`message ${want.length + 1}`);
+      await until('everything has come', async () => (await page('got')).length >= want.length, async () => (await page('got')).length);
+      if (n === CUTS) break;
+      cutter.cut();
+      await send(`message ${want.length + 1}, during the cut`);
+    }
+
+    const got = await page('got');
+    const opens = await page('opens');
+    assert.deepEqual(got.map((m) => m.content), want);
+    assert.deepEqual(got.map((m) => m.sequence), want.map((_, i) => i + 1));
+    assert.deepEqual(opens.map((o) => o.resumed), [false, true, true, true]);
+    assert.equal(new Set(opens.map((o) => o.session)).size, 1);
+    const sent = cutter.lastEventIDs();
+    assert.equal(sent.length, CUTS);
+    for (const id of sent) assert.ok(id.startsWith(`${opens[0].session}.`), id);
+  } finally {
+    await window.close();
+    await cutter.close();
+  }
+});

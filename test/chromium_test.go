@@ -1,0 +1,68 @@
+package test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// The tests in browser/ are written where the page is: in JavaScript. Each file is one test here.
+
+func TestChromium_plain_EventSource_resumes_by_itself(t *testing.T) {
+	inChromium(t, "eventsource.test.mjs")
+}
+
+func TestChromium_the_page_shows_delivery_as_it_is(t *testing.T) {
+	inChromium(t, "app.test.mjs")
+}
+
+// inChromium runs one file of browser/ with node against a server of its own.
+func inChromium(t *testing.T, file string) {
+	t.Helper()
+	browser := chromium(t)
+	node := lookPath(t, "node", "nodejs npm")
+	installPlaywright(t)
+	address := serveDev(t)
+	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", file)
+	cmd.Dir = "browser"
+	cmd.Env = append(os.Environ(), "TIDEMARK_TEST_URL=http://"+address, "TIDEMARK_TEST_CHROMIUM="+browser)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", file, err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// chromium returns the path of the browser.
+func chromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return lookPath(t, "chromium", "chromium")
+}
+
+func lookPath(t *testing.T, name, packages string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s is missing. Run this, then the test again:\n  apt-get update && apt-get install -y --no-install-recommends %s", name, packages)
+	}
+	return path
+}
+
+// installPlaywright installs what package-lock.json names, if nothing is installed yet.
+func installPlaywright(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join("browser", "node_modules", "playwright-core")); err == nil {
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), lookPath(t, "npm", "nodejs npm"), "ci", "--no-audit", "--no-fund")
+	cmd.Dir = "browser"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci in test/browser: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,114 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// deadline bounds every wait for a client: far above what any of them takes on an idle machine.
+const deadline = 30 * time.Second
+
+// user calls the REST API of a server that runs with --dev; url has no slash at the end.
+type user struct {
+	name string
+	url  string
+}
+
+// as returns a user of the server at an address, as serveDev gives it.
+func as(address, name string) user { return user{name: name, url: "http://" + address} }
+
+// message is a message as it is on the wire.
+type message struct {
+	ChatID          string `json:"chat_id"`
+	Sequence        int64  `json:"sequence"`
+	SenderID        string `json:"sender_id"`
+	ClientMessageID string `json:"client_message_id"`
+	Content         string `json:"content"`
+}
+
+// state is a delivery state, or a status update, as it is on the wire.
+type state struct {
+	ChatID string `json:"chat_id"`
+	UserID string `json:"user_id"`
+	Acked  int64  `json:"last_acked_sequence"`
+	Read   int64  `json:"last_read_sequence"`
+}
+
+// call performs one request and decodes the answer into `into`; the test fails on an answer >= 300.
+func (u user) call(t *testing.T, method, path string, body, into any) {
+	t.Helper()
+	var sent bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&sent).Encode(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, u.url+"/api/v1"+path, &sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer dev:"+u.name)
+	request.Header.Set("Content-Type", "application/json")
+	client := http.Client{Timeout: deadline}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	got, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode >= 300 {
+		t.Fatalf("%s %s as %s: %s: %s", method, path, u.name, response.Status, got)
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal(got, into); err != nil {
+		t.Fatalf("%s %s as %s: %v in %s", method, path, u.name, err, got)
+	}
+}
+
+// direct returns the direct chat with another user.
+func (u user) direct(t *testing.T, other string) (chatID string) {
+	t.Helper()
+	var chat struct {
+		ChatID string `json:"chat_id"`
+	}
+	u.call(t, http.MethodPost, "/chats", map[string]any{"type": "direct", "member_ids": []string{other}}, &chat)
+	return chat.ChatID
+}
+
+// send sends a message whose idempotency key is its content.
+func (u user) send(t *testing.T, chatID, content string) message {
+	t.Helper()
+	var sent message
+	u.call(t, http.MethodPost, "/chats/"+chatID+"/messages", map[string]any{"client_message_id": content, "content": content}, &sent)
+	return sent
+}
+
+// ack acknowledges everything up to a sequence.
+func (u user) ack(t *testing.T, chatID string, sequence int64) {
+	t.Helper()
+	u.call(t, http.MethodPatch, "/chats/"+chatID+"/delivery-state", map[string]any{"last_acked_sequence": sequence}, nil)
+}
+
+// until polls until check holds; the test fails if it does not in time. seen says how things stand.
+func until(t *testing.T, what string, check func() bool, seen func() string) {
+	t.Helper()
+	timeout := time.After(deadline)
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !check() {
+		select {
+		case <-poll.C:
+		case <-timeout:
+			t.Fatalf("not within %v: %s; now: %s", deadline, what, seen())
+		}
+	}
+}
