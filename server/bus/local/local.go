@@ -1,0 +1,62 @@
+// Package local is the bus of one process: a publication is a call. Several nodes of one process may share one Bus.
+package local
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// Bus implements bus.Bus. Use New.
+type Bus struct {
+	mu       sync.RWMutex
+	handlers map[registry.Node]*subscription
+}
+
+// subscription is one node's handler; calls counts those under way, so that stop can wait for them.
+type subscription struct {
+	handler bus.Handler
+	calls   sync.WaitGroup
+}
+
+var _ bus.Bus = (*Bus)(nil)
+
+// New returns a bus without subscribers.
+func New() *Bus { return &Bus{handlers: make(map[registry.Node]*subscription)} }
+
+// Subscribe implements bus.Bus. stop waits for the calls under way; it must not be called by the handler.
+func (b *Bus) Subscribe(_ context.Context, node registry.Node, handler bus.Handler) (func(), error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, there := b.handlers[node]; there {
+		return nil, tidemark.Errorf(tidemark.Conflict, "node %s is subscribed already", node.ID)
+	}
+	sub := &subscription{handler: handler}
+	b.handlers[node] = sub
+	return func() {
+		b.mu.Lock()
+		if b.handlers[node] == sub {
+			delete(b.handlers, node)
+		}
+		b.mu.Unlock()
+		sub.calls.Wait()
+	}, nil
+}
+
+// Publish implements bus.Bus. The handler has run when it returns.
+func (b *Bus) Publish(_ context.Context, node registry.Node, event bus.Event) error {
+	b.mu.RLock()
+	sub := b.handlers[node]
+	if sub == nil {
+		b.mu.RUnlock()
+		return tidemark.Errorf(tidemark.NotFound, "node %s is not subscribed", node.ID)
+	}
+	sub.calls.Add(1)
+	b.mu.RUnlock()
+	defer sub.calls.Done()
+	sub.handler(event)
+	return nil
+}

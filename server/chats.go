@@ -1,0 +1,244 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Caller is who asks.
+type Caller struct {
+	User tidemark.UserID
+	// Backend says that the caller showed an API key and acts for User: he may do what an owner may.
+	Backend bool
+}
+
+// CreateChatRequest is a chat to be created.
+type CreateChatRequest struct {
+	// ChatID "" means one that the server makes.
+	ChatID tidemark.ChatID
+	Type   tidemark.ChatType
+	Name   string
+	// History "" means tidemark.HistoryFull.
+	History tidemark.HistoryMode
+	// MemberIDs are the other members; the caller is added to them.
+	MemberIDs []tidemark.UserID
+}
+
+// ChatView is a chat as one of its members sees it.
+type ChatView struct {
+	tidemark.Chat
+	// State is the caller's own, raw. Both watermarks are 0 if he has none.
+	State  tidemark.DeliveryState
+	Unread int64
+	// Last is the last message, nil if there is none that he may see.
+	Last *tidemark.Message
+}
+
+// ChatPage is a page of chats.
+type ChatPage struct {
+	Chats      []ChatView
+	NextCursor string
+}
+
+// CreateChat creates a chat whose owner is the caller. The direct chat of a pair exists once: if it does, it is returned with created false.
+//
+// Errors: Invalid (a bad id, type, name or number of members), Conflict (the chat id is taken).
+func (s *Server) CreateChat(ctx context.Context, c Caller, r CreateChatRequest) (view ChatView, created bool, err error) {
+	n, err := newChat(c.User, r)
+	if err != nil {
+		return ChatView{}, false, err
+	}
+	if err := s.begin(); err != nil {
+		return ChatView{}, false, err
+	}
+	defer s.inflight.Done()
+	chat, created, err := s.storage.CreateChat(ctx, n)
+	if err != nil {
+		return ChatView{}, false, err
+	}
+	if created {
+		changes := make([]tidemark.MembershipChange, len(n.Members))
+		for i, user := range n.Members {
+			changes[i] = tidemark.MembershipChange{ChatID: chat.ID, UserID: user, Change: tidemark.Added}
+		}
+		// Each member learns of his own membership: a list of a thousand others would be of no use to him.
+		for _, change := range changes {
+			s.announce(ctx, []tidemark.MembershipChange{change}, chat.MembersVersion, []tidemark.UserID{change.UserID})
+		}
+		return ChatView{Chat: chat, State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID}}, true, nil
+	}
+	view, err = s.Chat(ctx, c, chat.ID)
+	return view, false, err
+}
+
+// newChat checks the request and completes it.
+func newChat(creator tidemark.UserID, r CreateChatRequest) (storage.NewChat, error) {
+	n := storage.NewChat{
+		ID: r.ChatID, Type: r.Type, Name: r.Name, History: r.History,
+		CreatedAt: time.Now().UTC().Truncate(time.Millisecond), Creator: creator,
+	}
+	if n.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return n, tidemark.Wrap(tidemark.Internal, err, "no chat id could be made")
+		}
+		n.ID = tidemark.ChatID("chat_" + id.String())
+	}
+	if n.History == "" {
+		n.History = tidemark.HistoryFull
+	}
+	if err := tidemark.CheckID("chat_id", n.ID); err != nil {
+		return n, err
+	}
+	if err := tidemark.CheckChatName(n.Name); err != nil {
+		return n, err
+	}
+	if n.History != tidemark.HistoryFull && n.History != tidemark.HistorySinceJoin {
+		return n, tidemark.Errorf(tidemark.Invalid, "history must be full or since_join")
+	}
+	members, err := distinct("member_ids", append([]tidemark.UserID{creator}, r.MemberIDs...))
+	if err != nil {
+		return n, err
+	}
+	n.Members = members
+	switch {
+	case n.Type != tidemark.Direct && n.Type != tidemark.Group:
+		return n, tidemark.Errorf(tidemark.Invalid, "type must be direct or group")
+	case n.Type == tidemark.Direct && len(members) != 2:
+		return n, tidemark.Errorf(tidemark.Invalid, "a direct chat has two members: name exactly one other user in member_ids")
+	case len(members) > tidemark.MaxMembersPerCall:
+		return n, tidemark.Errorf(tidemark.Invalid, "a chat is created with at most %d members; add more afterwards", tidemark.MaxMembersPerCall)
+	}
+	return n, nil
+}
+
+// distinct returns valid user ids in ascending order, each once.
+func distinct(field string, users []tidemark.UserID) ([]tidemark.UserID, error) {
+	for _, user := range users {
+		if err := tidemark.CheckID(field, user); err != nil {
+			return nil, err
+		}
+	}
+	users = slices.Clone(users)
+	slices.Sort(users)
+	return slices.Compact(users), nil
+}
+
+// Chats returns a page of the user's chats, latest activity first. limit is at least 1.
+func (s *Server) Chats(ctx context.Context, user tidemark.UserID, limit int, cursor string) (ChatPage, error) {
+	activity, after, err := decodeActivity(cursor)
+	if err != nil {
+		return ChatPage{}, err
+	}
+	found, more, err := s.storage.ChatsOf(ctx, user, storage.ChatsPage{Limit: limit, Activity: activity, ChatID: after})
+	if err != nil {
+		return ChatPage{}, err
+	}
+	page := ChatPage{Chats: make([]ChatView, len(found))}
+	for i, c := range found {
+		page.Chats[i] = ChatView{Chat: c.Chat, State: c.State, Unread: c.Unread, Last: c.Last}
+	}
+	if more && len(found) > 0 {
+		last := found[len(found)-1]
+		page.NextCursor = encodeActivity(last.Activity, last.Chat.ID)
+	}
+	return page, nil
+}
+
+// Chat returns one chat. NotFound, or NotMember.
+func (s *Server) Chat(ctx context.Context, c Caller, chat tidemark.ChatID) (ChatView, error) {
+	_, m, err := s.member(ctx, c.User, chat)
+	if err != nil {
+		return ChatView{}, err
+	}
+	return s.view(ctx, c.User, m, chat)
+}
+
+// view reads what a member sees of a chat.
+func (s *Server) view(ctx context.Context, user tidemark.UserID, m tidemark.Member, id tidemark.ChatID) (ChatView, error) {
+	chat, err := s.storage.Chat(ctx, id)
+	if err != nil {
+		return ChatView{}, err
+	}
+	states, err := s.storage.States(ctx, []storage.StateKey{stateKey(user, id)})
+	if err != nil {
+		return ChatView{}, err
+	}
+	view := ChatView{Chat: chat, State: states[0]}
+	if chat.Head == 0 {
+		return view, nil
+	}
+	last, err := s.storage.Range(ctx, storage.Range{Chat: id, Before: chat.Head + 1, Limit: 1})
+	if err != nil {
+		return ChatView{}, err
+	}
+	if len(last) == 1 && m.Intervals.Contains(last[0].Sequence) {
+		view.Last = &last[0]
+	}
+	view.Unread, err = s.unread(ctx, user, m.Intervals, chat, view.State.Read)
+	return view, err
+}
+
+// unread counts what storage.Conversation.Unread counts.
+func (s *Server) unread(ctx context.Context, user tidemark.UserID, iv tidemark.Intervals, chat tidemark.Chat, read tidemark.Sequence) (int64, error) {
+	if read >= chat.Head {
+		return 0, nil
+	}
+	messages, err := s.storage.Range(ctx, storage.Range{Chat: chat.ID, After: read, Limit: storage.UnreadScan})
+	if err != nil {
+		return 0, err
+	}
+	unread := int64(0)
+	through := read
+	for _, m := range messages {
+		through = m.Sequence
+		if m.SenderID != user && iv.Contains(m.Sequence) {
+			unread++
+		}
+	}
+	if through < chat.Head && len(messages) == storage.UnreadScan {
+		unread += int64(chat.Head - through)
+	}
+	return unread, nil
+}
+
+// RenameChat names a group. Owners and backends may (Denied); errors as CheckChatName, NotFound, NotMember.
+func (s *Server) RenameChat(ctx context.Context, c Caller, chat tidemark.ChatID, name string) (ChatView, error) {
+	if err := tidemark.CheckChatName(name); err != nil {
+		return ChatView{}, err
+	}
+	m, err := s.mayManage(ctx, c, chat)
+	if err != nil {
+		return ChatView{}, err
+	}
+	if _, err := s.storage.RenameChat(ctx, chat, name); err != nil {
+		return ChatView{}, err
+	}
+	return s.view(ctx, c.User, m, chat)
+}
+
+// mayManage returns the caller's membership if he may change the chat: NotFound, NotMember or Denied.
+func (s *Server) mayManage(ctx context.Context, c Caller, chat tidemark.ChatID) (tidemark.Member, error) {
+	p, m, err := s.member(ctx, c.User, chat)
+	switch {
+	case tidemark.CodeOf(err) == tidemark.NotMember && c.Backend:
+		if p, err = s.people(ctx, s.hot.get(chat), 0); err != nil {
+			return m, err
+		}
+	case err != nil:
+		return m, err
+	}
+	switch {
+	case p.Type == tidemark.Direct:
+		return m, tidemark.Errorf(tidemark.Denied, "a direct chat cannot be changed")
+	case m.Role != tidemark.Owner && !c.Backend:
+		return m, tidemark.Errorf(tidemark.Denied, "only an owner of the chat may do that")
+	}
+	return m, nil
+}

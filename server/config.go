@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Storage is the roles of the storage contract that the core uses.
+type Storage interface {
+	storage.Chats
+	storage.Members
+	storage.Messages
+	storage.Deliveries
+	storage.Pending
+}
+
+// Config configures a Server. Storage, Registry, Nodes and Bus are required; a zero value elsewhere means the default.
+type Config struct {
+	Storage  Storage
+	Registry registry.Registry
+	Nodes    registry.Nodes
+	Bus      bus.Bus
+
+	// Node is the name of this process among those that share the registry. Default "node".
+	Node tidemark.NodeID
+	// Logger is never given message text or tokens. Default slog.Default().
+	Logger *slog.Logger
+
+	// Heartbeat is the longest silence of the server on a stream. Default 20 s.
+	Heartbeat time.Duration
+	// ResumeWindow is how long a session outlives its connection. Default 60 s.
+	ResumeWindow time.Duration
+	// Grace is how long a client may take to acknowledge what its session was woken for, before a pending row is
+	// marked (at most twice that under a steady stream). Default 10 s.
+	Grace time.Duration
+	// LeaseTTL is how long a lease of a dead node stands; leases are refreshed every third of it. Default 60 s.
+	LeaseTTL time.Duration
+	// AckInterval is the least time between two writes of coalesced acknowledgements. Default 50 ms.
+	AckInterval time.Duration
+	// StatusInterval is the least time between two status updates about one member of one chat. Default 100 ms.
+	StatusInterval time.Duration
+	// AuthorRetry is after what time an author's run that was not contiguous is tried once more. Default 1 s.
+	AuthorRetry time.Duration
+
+	// SessionsPerUser bounds the sessions of one user on this node. Default 32.
+	SessionsPerUser int
+	// HotChats bounds the chats whose roster and tail are kept in memory. Default 50,000.
+	HotChats int
+	// TailBytes bounds the encoded messages kept in memory for all chats. Default 64 MiB.
+	TailBytes int
+	// TailMessages bounds the messages kept in memory for one chat. Default 256.
+	TailMessages int
+	// KnownStates bounds the remembered watermarks. Default 100,000.
+	KnownStates int
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Storage == nil || c.Registry == nil || c.Nodes == nil || c.Bus == nil {
+		return c, tidemark.Errorf(tidemark.Internal, "server.Config needs Storage, Registry, Nodes and Bus")
+	}
+	if c.Node == "" {
+		c.Node = "node"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	defaultTo(&c.Heartbeat, 20*time.Second)
+	defaultTo(&c.ResumeWindow, time.Minute)
+	defaultTo(&c.Grace, 10*time.Second)
+	defaultTo(&c.LeaseTTL, time.Minute)
+	defaultTo(&c.AckInterval, 50*time.Millisecond)
+	defaultTo(&c.StatusInterval, 100*time.Millisecond)
+	defaultTo(&c.AuthorRetry, time.Second)
+	defaultTo(&c.SessionsPerUser, 32)
+	defaultTo(&c.HotChats, 50_000)
+	defaultTo(&c.TailBytes, 64<<20)
+	defaultTo(&c.TailMessages, 256)
+	defaultTo(&c.KnownStates, 100_000)
+	return c, nil
+}
+
+func defaultTo[T ~int | ~int64](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// checker is what a store offers beside the roles: whether it can serve now.
+type checker interface {
+	Check(ctx context.Context) error
+}

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Ack raises the caller's own watermarks in one chat. A field that is 0 leaves its watermark; both 0 is Invalid.
+type Ack struct {
+	Chat  tidemark.ChatID
+	Acked tidemark.Sequence
+	Read  tidemark.Sequence
+}
+
+// AckResult is what became of an Ack.
+type AckResult struct {
+	State tidemark.DeliveryState
+	// Err is NotFound, NotMember, Invalid or InvalidSequence; State is then empty.
+	Err error
+}
+
+// Acknowledge raises the user's watermarks and returns them as they are stored then, higher ones included. Each item stands alone. The effects are
+// durable when it returns nil. Unavailable: repeat it.
+func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []Ack) ([]AckResult, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.inflight.Done()
+	results := make([]AckResult, len(acks))
+	advances := make([]storage.Advance, 0, len(acks))
+	at := make([]int, 0, len(acks))
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for i, ack := range acks {
+		if err := s.checkAck(ctx, user, ack); err != nil {
+			if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {
+				return nil, err
+			}
+			results[i].Err = err
+			continue
+		}
+		at = append(at, i)
+		advances = append(advances, storage.Advance{
+			User: user, Chat: ack.Chat, Now: now, Raise: tidemark.Raise{Acked: ack.Acked, Read: ack.Read},
+		})
+	}
+	advanced, err := s.advance(ctx, advances)
+	if err != nil {
+		return nil, err
+	}
+	var clears []storage.Clear
+	for i, done := range advanced {
+		results[at[i]] = AckResult{State: done.State, Err: done.Err}
+		if done.Err == nil && acks[at[i]].Acked > 0 {
+			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
+		}
+	}
+	s.clear(context.WithoutCancel(ctx), clears)
+	s.count.acks.Add(int64(len(acks)))
+	return results, nil
+}
+
+func (s *Server) checkAck(ctx context.Context, user tidemark.UserID, ack Ack) error {
+	if err := tidemark.CheckID("chat_id", ack.Chat); err != nil {
+		return err
+	}
+	if ack.Acked == 0 && ack.Read == 0 {
+		return tidemark.Errorf(tidemark.Invalid, "name last_acked_sequence, last_read_sequence, or both")
+	}
+	_, _, err := s.member(ctx, user, ack.Chat)
+	return err
+}
+
+// StatePage is a page of delivery states, in the order of their chats.
+type StatePage struct {
+	States     []tidemark.DeliveryState
+	NextCursor string
+}
+
+// DeliveryState returns the caller's own watermarks in one chat, raw. NotFound, NotMember.
+func (s *Server) DeliveryState(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (tidemark.DeliveryState, error) {
+	if _, _, err := s.member(ctx, user, chat); err != nil {
+		return tidemark.DeliveryState{}, err
+	}
+	states, err := s.storage.States(ctx, []storage.StateKey{stateKey(user, chat)})
+	if err != nil {
+		return tidemark.DeliveryState{}, err
+	}
+	return states[0], nil
+}
+
+// DeliveryStates returns a page of the caller's own watermarks in the chats of which he is a member, raw. Chats in which
+// neither moved yet are left out. limit is at least 1.
+func (s *Server) DeliveryStates(ctx context.Context, user tidemark.UserID, limit int, cursor string) (StatePage, error) {
+	after, err := decodeIDCursor[tidemark.ChatID](cursorStates, cursor)
+	if err != nil {
+		return StatePage{}, err
+	}
+	states, more, err := s.storage.StatesOf(ctx, user, after, limit)
+	if err != nil {
+		return StatePage{}, err
+	}
+	page := StatePage{States: states}
+	if more && len(states) > 0 {
+		page.NextCursor = encodeCursor(cursorStates, string(states[len(states)-1].ChatID))
+	}
+	return page, nil
+}
+
+// DeliveryStatusRequest asks who has a chat's messages, up to ForSequence; nil means up to the head.
+type DeliveryStatusRequest struct {
+	Chat        tidemark.ChatID
+	ForSequence *tidemark.Sequence
+	// Limit is at least 1.
+	Limit  int
+	Cursor string
+}
+
+// DeliveryStatus is who has what (ADR-008 Appendix F.1): a summary over all current members, and a page of them.
+type DeliveryStatus struct {
+	Chat     tidemark.Chat
+	Sequence tidemark.Sequence
+	Summary  storage.Summary
+	// Members are shown by their exposed boundary, in the order of their user ids.
+	Members    []tidemark.DeliveryState
+	NextCursor string
+}
+
+// DeliveryStatus answers whether it has reached them, and whether they have read it. It is eventual. NotFound, NotMember (members only),
+// InvalidSequence (0, or above the head).
+func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r DeliveryStatusRequest) (DeliveryStatus, error) {
+	after, err := decodeIDCursor[tidemark.UserID](cursorMembers, r.Cursor)
+	if err != nil {
+		return DeliveryStatus{}, err
+	}
+	if _, _, err := s.member(ctx, user, r.Chat); err != nil {
+		return DeliveryStatus{}, err
+	}
+	chat, err := s.storage.Chat(ctx, r.Chat)
+	if err != nil {
+		return DeliveryStatus{}, err
+	}
+	status := DeliveryStatus{Chat: chat, Sequence: chat.Head}
+	if r.ForSequence != nil {
+		if status.Sequence = *r.ForSequence; status.Sequence == 0 || status.Sequence > chat.Head {
+			return DeliveryStatus{}, tidemark.Errorf(tidemark.InvalidSequence, "for_sequence is %d, but the chat's messages are 1 to %d", status.Sequence, chat.Head)
+		}
+	}
+	if status.Summary, err = s.storage.Summary(ctx, r.Chat, status.Sequence); err != nil {
+		return DeliveryStatus{}, err
+	}
+	members, more, err := s.storage.StatesIn(ctx, r.Chat, after, r.Limit)
+	if err != nil {
+		return DeliveryStatus{}, err
+	}
+	status.Members = members
+	if more && len(members) > 0 {
+		status.NextCursor = encodeCursor(cursorMembers, string(members[len(members)-1].UserID))
+	}
+	return status, nil
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// HistoryRequest asks for messages of a chat: those after After, those before Before, or the newest if both are nil. Both are exclusive.
+type HistoryRequest struct {
+	Chat          tidemark.ChatID
+	After, Before *tidemark.Sequence
+	// Limit is at least 1 and at most 1,000.
+	Limit int
+}
+
+// History is a page of messages in ascending order, and the gaps between, before and after them within the stretch that the page covers.
+type History struct {
+	Messages []tidemark.Message
+	Gaps     []tidemark.Gap
+	// HasMore says that the chat goes on in the direction of the request; Next is the After, or Before, of the next page.
+	HasMore bool
+	Next    tidemark.Sequence
+}
+
+// historyBytes bounds a page of history.
+const historyBytes = 1 << 20
+
+// History returns a page of what a member may see. NotFound, NotMember, Invalid (both After and Before).
+func (s *Server) History(ctx context.Context, user tidemark.UserID, r HistoryRequest) (History, error) {
+	if r.After != nil && r.Before != nil {
+		return History{}, tidemark.Errorf(tidemark.Invalid, "give after_sequence or before_sequence, not both")
+	}
+	_, m, err := s.member(ctx, user, r.Chat)
+	if err != nil {
+		return History{}, err
+	}
+	heads, err := s.storage.Heads(ctx, []tidemark.ChatID{r.Chat})
+	if err != nil {
+		return History{}, err
+	}
+	if r.After != nil {
+		return s.historyAfter(ctx, r.Chat, m.Intervals, *r.After, heads[0], r.Limit)
+	}
+	before := heads[0] + 1
+	if r.Before != nil {
+		before = min(before, *r.Before)
+	}
+	return s.historyBefore(ctx, r.Chat, m.Intervals, before, r.Limit)
+}
+
+// historyAfter reads (after, head], as far as limit goes.
+func (s *Server) historyAfter(ctx context.Context, chat tidemark.ChatID, iv tidemark.Intervals, after, head tidemark.Sequence, limit int) (History, error) {
+	h := History{Next: after}
+	for h.Next < head && len(h.Messages) < limit {
+		end, visible := iv.Visible(h.Next+1, head)
+		if !visible {
+			h.Gaps = append(h.Gaps, tidemark.Gap{ChatID: chat, From: h.Next + 1, To: end, Reason: tidemark.GapNotMember})
+			h.Next = end
+			continue
+		}
+		messages, err := s.storage.Range(ctx, storage.Range{
+			Chat: chat, After: h.Next, Limit: limit - len(h.Messages), MaxBytes: historyBytes,
+		})
+		if err != nil {
+			return History{}, err
+		}
+		for _, m := range messages {
+			if m.Sequence > end {
+				break
+			}
+			h.Messages = append(h.Messages, m)
+			h.Next = m.Sequence
+		}
+		if h.Next < end {
+			break // the page is full
+		}
+	}
+	h.HasMore = h.Next < head
+	return h, nil
+}
+
+// historyBefore reads [1, before), from its end as far back as limit goes.
+func (s *Server) historyBefore(ctx context.Context, chat tidemark.ChatID, iv tidemark.Intervals, before tidemark.Sequence, limit int) (History, error) {
+	if before <= 1 {
+		return History{}, nil
+	}
+	messages, err := s.storage.Range(ctx, storage.Range{Chat: chat, Before: before, Limit: limit, MaxBytes: historyBytes})
+	if err != nil {
+		return History{}, err
+	}
+	if len(messages) == 0 {
+		return History{}, nil
+	}
+	h := History{Next: messages[0].Sequence}
+	h.Gaps = iv.Gaps(chat, h.Next, before-1)
+	for _, m := range messages {
+		if iv.Contains(m.Sequence) {
+			h.Messages = append(h.Messages, m)
+		}
+	}
+	h.HasMore = h.Next > 1
+	return h, nil
+}

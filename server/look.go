@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// look is a session's search for what its user has still to receive: a listing of his pending rows if there is proof that they name every
+// chat, else a comparison of heads with watermarks (delivery.md §4, Open). It goes page by page, between pages of messages.
+type look struct {
+	mode lookMode
+	// after is the chat that the last page ended with.
+	after tidemark.ChatID
+	// large says that the listing met a chat which writes no rows.
+	large bool
+	// again says that another comparison is needed when this look is done.
+	again bool
+	// order tells looks apart: a page read for an earlier one is thrown away.
+	order uint32
+}
+
+type lookMode uint8
+
+const (
+	lookDone    lookMode = iota
+	lookListing          // pending rows
+	lookLarge            // heads of the chats that write no rows, after the listing
+	lookCompare          // heads of all chats
+)
+
+// lookPage is how many chats one page of a look asks for.
+const lookPage = 256
+
+func (l look) due() bool  { return l.mode != lookDone || l.again }
+func (l look) done() bool { return !l.due() }
+
+// orderLook begins a look. The proof that the session leaves at its close will name epoch.
+func (s *Session) orderLook(mode lookMode, epoch registry.Epoch) {
+	s.look = look{mode: mode, order: s.look.order + 1}
+	s.epoch = epoch
+	s.complete = false
+}
+
+// lookFor reads one page.
+func (s *Session) lookFor(ctx context.Context, c *Connection, l look) error {
+	if l.mode == lookDone { // again
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.look.order == l.order {
+			s.orderLook(lookCompare, s.epoch)
+		}
+		return nil
+	}
+	found, next, more, err := s.lookAt(ctx, l)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ownedBy(c); err != nil {
+		return err
+	}
+	if s.look.order != l.order || s.look.after != l.after {
+		return nil
+	}
+	for _, f := range found {
+		s.found(f)
+	}
+	s.look.after = next
+	switch {
+	case more:
+	case s.look.mode == lookListing && s.look.large:
+		s.look.mode, s.look.after = lookLarge, ""
+	default:
+		s.look.mode = lookDone
+		s.complete = !s.look.again
+	}
+	return nil
+}
+
+// find is a chat that a look found.
+type find struct {
+	chat  tidemark.ChatID
+	first tidemark.Sequence
+	// head is 0 if only storage knows where the chat ends.
+	head tidemark.Sequence
+	// row says that a pending row stands, or may.
+	row bool
+}
+
+// lookAt reads a page of what a look looks at.
+func (s *Session) lookAt(ctx context.Context, l look) (found []find, next tidemark.ChatID, more bool, err error) {
+	if l.mode == lookListing {
+		s.server.count.listings.Add(1)
+		rows, more, err := s.server.storage.PendingOf(ctx, s.user, l.after, lookPage)
+		if err != nil {
+			return nil, "", false, err
+		}
+		for _, row := range rows {
+			found = append(found, find{chat: row.ChatID, first: row.FirstUndelivered, row: true})
+			next = row.ChatID
+		}
+		return found, next, more, nil
+	}
+	s.server.count.compares.Add(1)
+	lags, next, more, err := s.server.storage.Behind(ctx, s.user, storage.BehindQuery{
+		LargeOnly: l.mode == lookLarge, After: l.after, Limit: lookPage,
+	})
+	if err != nil {
+		return nil, "", false, err
+	}
+	for _, lag := range lags {
+		found = append(found, find{chat: lag.Chat, first: tidemark.First(lag.Acked), head: lag.Head, row: l.mode == lookCompare})
+	}
+	return found, next, more, nil
+}
+
+// found enters a chat that a look found into the session.
+func (s *Session) found(f find) {
+	if f.first == 0 { // the listing's word for a chat that writes no rows
+		s.look.large = true
+		return
+	}
+	p := s.touch(f.chat, f.first)
+	if p == nil {
+		return
+	}
+	// A row's first sequence is at most watermark + 1, and a lag begins there: the start needs no further look.
+	s.ackedIs(p, tidemark.After(f.first))
+	p.row = p.row || f.row
+	if f.head == 0 {
+		p.toEnd = true
+	} else {
+		p.woken = max(p.woken, f.head)
+	}
+	if !s.caughtUp && !p.backlog {
+		p.backlog = true
+		s.backlog++
+	}
+	p.backlogTo = max(p.backlogTo, p.woken)
+	s.snapshot(f.chat)
+	s.queue(p)
+	if !p.unserved() && p.backlog {
+		p.backlog = false
+		s.backlog--
+	}
+}

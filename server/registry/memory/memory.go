@@ -1,0 +1,304 @@
+// Package memory is the registry of one process. Several nodes may share one Registry, which is how the tests of the
+// core run two nodes side by side. It does no I/O; what it knows ends with the process, so that the first open of each user after a start
+// finds no proof and compares.
+package memory
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// MaxProofs bounds the proofs kept. Beyond it an arbitrary one is forgotten, and its user's next open compares.
+const MaxProofs = 200_000
+
+// Registry implements registry.Registry and registry.Nodes. Use New.
+type Registry struct {
+	mu          sync.RWMutex
+	incarnation string
+	crashes     uint64
+	users       map[tidemark.UserID]*user
+	proofs      map[tidemark.UserID]registry.Epoch
+	nodes       map[tidemark.NodeID]nodeLease
+}
+
+type nodeLease struct {
+	boot    string
+	expires time.Time
+}
+
+// user is the leases of one user. The two slices have equal length; leases is replaced, never changed, since Lookup hands it out.
+type user struct {
+	leases  []registry.Lease
+	expires []time.Time
+}
+
+var (
+	_ registry.Registry = (*Registry)(nil)
+	_ registry.Nodes    = (*Registry)(nil)
+)
+
+// New returns an empty registry of a new incarnation.
+func New() *Registry {
+	return &Registry{
+		incarnation: newIncarnation(),
+		users:       make(map[tidemark.UserID]*user),
+		proofs:      make(map[tidemark.UserID]registry.Epoch),
+		nodes:       make(map[tidemark.NodeID]nodeLease),
+	}
+}
+
+func newIncarnation() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, says its documentation
+	return hex.EncodeToString(b[:])
+}
+
+// Join implements registry.Nodes.
+func (r *Registry) Join(_ context.Context, node registry.Node, ttl time.Duration) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.expireLocked(now)
+	if _, there := r.nodes[node.ID]; there {
+		r.crashedLocked(node.ID)
+	}
+	r.nodes[node.ID] = nodeLease{boot: node.Boot, expires: now.Add(ttl)}
+	return nil
+}
+
+// Leave implements registry.Nodes.
+func (r *Registry) Leave(_ context.Context, node registry.Node) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held, there := r.nodes[node.ID]; !there || held.boot != node.Boot {
+		return nil
+	}
+	delete(r.nodes, node.ID)
+	if r.dropLocked(node.ID) > 0 {
+		r.raiseLocked()
+	}
+	return nil
+}
+
+// Epoch implements registry.Registry.
+func (r *Registry) Epoch(context.Context) (registry.Epoch, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expireLocked(time.Now())
+	return r.epochLocked(), nil
+}
+
+// Open implements registry.Registry.
+func (r *Registry) Open(_ context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.expireLocked(now)
+	if err := r.joinedLocked(lease.Node, lease.Boot); err != nil {
+		return registry.Opened{}, err
+	}
+	u := r.users[lease.User]
+	if u == nil {
+		u = &user{}
+		r.users[lease.User] = u
+	}
+	u.expireLocked(now)
+	opened := registry.Opened{Others: len(u.leases) > 0}
+	u.replaceLocked(lease, now.Add(ttl))
+	if proof, there := r.proofs[lease.User]; there {
+		opened.Proof = &proof
+		delete(r.proofs, lease.User)
+	}
+	return opened, nil
+}
+
+// Close implements registry.Registry.
+func (r *Registry) Close(_ context.Context, lease registry.Lease, proof *registry.Epoch) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.expireLocked(now)
+	if err := r.joinedLocked(lease.Node, lease.Boot); err != nil {
+		return err
+	}
+	u := r.users[lease.User]
+	if u == nil || !u.removeLocked(lease) {
+		return nil
+	}
+	u.expireLocked(now)
+	if len(u.leases) > 0 {
+		return nil
+	}
+	delete(r.users, lease.User)
+	if proof != nil && *proof == r.epochLocked() {
+		r.proveLocked(lease.User, *proof)
+	}
+	return nil
+}
+
+// Refresh implements registry.Registry.
+func (r *Registry) Refresh(_ context.Context, node registry.Node, leases []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.expireLocked(now)
+	if err := r.joinedLocked(node.ID, node.Boot); err != nil {
+		return registry.Refreshed{}, err
+	}
+	r.nodes[node.ID] = nodeLease{boot: node.Boot, expires: now.Add(ttl)}
+	var refreshed registry.Refreshed
+	for _, lease := range leases {
+		u := r.users[lease.User]
+		if u != nil {
+			u.expireLocked(now)
+		}
+		if u == nil || !u.prolongLocked(lease, now.Add(ttl)) {
+			refreshed.Lost = append(refreshed.Lost, lease)
+		}
+	}
+	refreshed.Epoch = r.epochLocked()
+	return refreshed, nil
+}
+
+// Lookup implements registry.Registry.
+func (r *Registry) Lookup(_ context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
+	now := time.Now()
+	found := make([][]registry.Lease, len(users))
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for i, id := range users {
+		if u := r.users[id]; u != nil {
+			found[i] = u.unexpired(now)
+		}
+	}
+	return found, nil
+}
+
+// Forget empties the registry, as a Redis that restarted without its data: a new incarnation without leases and proofs. It is for
+// tests of the core.
+func (r *Registry) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.incarnation = newIncarnation()
+	clear(r.users)
+	clear(r.proofs)
+}
+
+func (r *Registry) epochLocked() registry.Epoch {
+	return registry.Epoch{Crashes: r.crashes, Incarnation: r.incarnation}
+}
+
+func (r *Registry) joinedLocked(node tidemark.NodeID, boot string) error {
+	if held, there := r.nodes[node]; !there || held.boot != boot {
+		return tidemark.Errorf(tidemark.Unavailable, "node %s has no lease in the registry", node)
+	}
+	return nil
+}
+
+// raiseLocked begins a new stretch: all proofs are void.
+func (r *Registry) raiseLocked() {
+	r.crashes++
+	clear(r.proofs)
+}
+
+func (r *Registry) expireLocked(now time.Time) {
+	for id, held := range r.nodes {
+		if now.After(held.expires) {
+			r.crashedLocked(id)
+		}
+	}
+}
+
+func (r *Registry) crashedLocked(id tidemark.NodeID) {
+	delete(r.nodes, id)
+	r.raiseLocked()
+}
+
+// dropLocked drops all leases of a node and returns how many there were.
+func (r *Registry) dropLocked(id tidemark.NodeID) int {
+	dropped := 0
+	for name, u := range r.users {
+		for _, lease := range u.leases {
+			if lease.Node == id && u.removeLocked(lease) {
+				dropped++
+			}
+		}
+		if len(u.leases) == 0 {
+			delete(r.users, name)
+		}
+	}
+	return dropped
+}
+
+func (r *Registry) proveLocked(id tidemark.UserID, proof registry.Epoch) {
+	if len(r.proofs) >= MaxProofs {
+		for other := range r.proofs {
+			delete(r.proofs, other)
+			break
+		}
+	}
+	r.proofs[id] = proof
+}
+
+func (u *user) unexpired(now time.Time) []registry.Lease {
+	for i := range u.expires {
+		if now.After(u.expires[i]) {
+			var left []registry.Lease
+			for j := range u.expires {
+				if !now.After(u.expires[j]) {
+					left = append(left, u.leases[j])
+				}
+			}
+			return left
+		}
+	}
+	return u.leases
+}
+
+func (u *user) expireLocked(now time.Time) {
+	for i := len(u.leases) - 1; i >= 0; i-- {
+		if now.After(u.expires[i]) {
+			u.removeLocked(u.leases[i])
+		}
+	}
+}
+
+// replaceLocked adds the lease in place of any other of the same device.
+func (u *user) replaceLocked(lease registry.Lease, expires time.Time) {
+	leases := make([]registry.Lease, 0, len(u.leases)+1)
+	times := make([]time.Time, 0, len(u.leases)+1)
+	for i, held := range u.leases {
+		if held.Device != lease.Device {
+			leases, times = append(leases, held), append(times, u.expires[i])
+		}
+	}
+	u.leases, u.expires = append(leases, lease), append(times, expires)
+}
+
+func (u *user) removeLocked(lease registry.Lease) bool {
+	for i, held := range u.leases {
+		if held == lease {
+			leases := append([]registry.Lease(nil), u.leases[:i]...)
+			u.leases = append(leases, u.leases[i+1:]...)
+			u.expires = append(u.expires[:i], u.expires[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (u *user) prolongLocked(lease registry.Lease, expires time.Time) bool {
+	for i, held := range u.leases {
+		if held == lease {
+			u.expires[i] = expires
+			return true
+		}
+	}
+	return false
+}

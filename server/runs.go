@@ -1,0 +1,96 @@
+package server
+
+import "github.com/tidemark-im/tidemark"
+
+// maxRuns is how many runs a session remembers (delivery.md §3).
+const maxRuns = 1024
+
+// runKind says what a run of events carried.
+type runKind uint8
+
+const (
+	runMessages runKind = iota // count messages of chat, from sequence on
+	runGap                     // one gap of chat, from sequence to to
+	runStatus                  // one status update of chat
+	runCaughtUp                // caught_up
+	runControl                 // one membership or reset event: what it carried
+)
+
+// run is consecutive events that a session sent, as far as it must remember to send them again.
+type run struct {
+	event    uint64
+	count    uint32
+	kind     runKind
+	chat     tidemark.ChatID
+	sequence tidemark.Sequence
+	to       tidemark.Sequence
+	control  *tidemark.Event
+}
+
+// last is the number of the run's last event.
+func (r run) last() uint64 { return r.event + uint64(r.count) - 1 }
+
+// runLog is what a session remembers of the events after the position base. It is not safe for concurrent use.
+type runLog struct {
+	// base is the lowest position from which the session can go on: everything up to it was confirmed or forgotten.
+	base uint64
+	runs []run
+}
+
+// add remembers an event. The oldest run is forgotten beyond maxRuns.
+func (l *runLog) add(r run) {
+	if n := len(l.runs); n > 0 && r.kind == runMessages {
+		if last := &l.runs[n-1]; last.kind == runMessages && last.chat == r.chat &&
+			last.last()+1 == r.event && last.sequence+tidemark.Sequence(last.count) == r.sequence {
+			last.count += r.count
+			return
+		}
+	}
+	if len(l.runs) >= maxRuns {
+		// Forget an eighth at once, so that a long log is not moved for every event.
+		drop := maxRuns / 8
+		l.base = l.runs[drop-1].last()
+		l.runs = append(l.runs[:0], l.runs[drop:]...)
+	}
+	l.runs = append(l.runs, r)
+}
+
+// confirm forgets everything up to a position.
+func (l *runLog) confirm(position uint64) {
+	if position <= l.base {
+		return
+	}
+	l.base = position
+	drop := 0
+	for drop < len(l.runs) && l.runs[drop].last() <= position {
+		drop++
+	}
+	if drop > 0 {
+		l.runs = append(l.runs[:0], l.runs[drop:]...)
+	}
+	if len(l.runs) > 0 {
+		l.runs[0] = l.runs[0].after(position)
+	}
+	if len(l.runs) == 0 && cap(l.runs) > 64 {
+		l.runs = nil
+	}
+}
+
+// rewind returns what was sent after a position and forgets all of it: the caller sends it again. The position must be at least base.
+func (l *runLog) rewind(position uint64) []run {
+	l.confirm(position)
+	again := l.runs
+	l.runs = nil
+	return again
+}
+
+// after cuts off the events up to a position, which lies before the run's end.
+func (r run) after(position uint64) run {
+	if position >= r.event {
+		done := position - r.event + 1
+		r.event += done
+		r.count -= uint32(done)
+		r.sequence += tidemark.Sequence(done)
+	}
+	return r
+}

@@ -1,0 +1,297 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// SendRequest is a message to be sent.
+type SendRequest struct {
+	// Draft is the message; its SenderID, MessageID and CreatedAt are set by Send, its ContentType if it is empty.
+	Draft tidemark.Draft
+	// Seen is the highest sequence that the sender had been shown (`seen_sequence`), 0 if he states none.
+	Seen tidemark.Sequence
+}
+
+// Sent is what became of a send.
+type Sent struct {
+	Message tidemark.Message
+	// Duplicate says that the message had been stored by an earlier send with the same key.
+	Duplicate bool
+}
+
+// How long a send goes on after its message is stored, whatever its caller does; and how an append whose outcome is unknown is resolved.
+const (
+	handOverTimeout = 10 * time.Second
+	appendAttempts  = 4
+	appendPause     = 50 * time.Millisecond
+)
+
+// Send stores a message and hands it over: to the sessions of those who are online, as a pending row for those who are not. When it returns
+// nil, the message is durable and has been handed over (delivery.md §4, Send). When it returns Unavailable the outcome may be unknown; the same
+// send again resolves it and yields one message.
+//
+// Errors: those of Draft.Check, NotFound, NotMember, Conflict (other content under the same client message id), Unavailable.
+func (s *Server) Send(ctx context.Context, user tidemark.UserID, r SendRequest) (Sent, error) {
+	d := r.Draft
+	d.SenderID = user
+	if d.ContentType == "" {
+		d.ContentType = tidemark.DefaultContentType
+	}
+	if err := d.Check(); err != nil {
+		return Sent{}, err
+	}
+	if err := s.begin(); err != nil {
+		return Sent{}, err
+	}
+	defer s.inflight.Done()
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Sent{}, tidemark.Wrap(tidemark.Internal, err, "no message id could be made")
+	}
+	d.MessageID = tidemark.MessageID(id.String())
+	d.CreatedAt = time.Now().UTC().Truncate(time.Millisecond)
+
+	appended, err := s.append(ctx, d)
+	if err != nil {
+		return Sent{}, err
+	}
+	s.count.sends.Add(1)
+	if appended.Duplicate {
+		s.count.duplicates.Add(1)
+	}
+	c := s.hot.get(d.ChatID)
+	h := handOver{chat: c, message: &appended.Message, version: appended.Version, duplicate: appended.Duplicate}
+	h.encoded = appended.Message.AppendJSON(nil)
+	if !appended.Duplicate {
+		s.hot.put(c, entry{sequence: h.message.Sequence, version: h.message.MembersVersion, payload: h.encoded})
+		h.covered = s.acks.authored(user, d.ChatID, h.message.Sequence, r.Seen)
+	}
+	// The message is stored: what follows happens even if the caller has gone.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeout)
+	defer cancel()
+	if err := s.handOver(ctx, h); err != nil {
+		s.owe(debt{handOver: &h})
+		return Sent{}, tidemark.Wrap(tidemark.Unavailable, err, "the message is stored but not handed over yet; send it again with the same client_message_id")
+	}
+	return Sent{Message: appended.Message, Duplicate: appended.Duplicate}, nil
+}
+
+// append stores a draft. An outcome that is unknown is resolved by its idempotency key.
+func (s *Server) append(ctx context.Context, d tidemark.Draft) (appended storage.Appended, err error) {
+	for attempt := 1; ; attempt++ {
+		appended, err = s.storage.Append(ctx, d)
+		if tidemark.CodeOf(err) != tidemark.Unavailable || attempt == appendAttempts || ctx.Err() != nil {
+			break
+		}
+		s.count.storageErrors.Add(1)
+		if !pause(ctx, appendPause<<attempt) {
+			break
+		}
+	}
+	if err == nil && appended.Duplicate && appended.Message.MessageID == d.MessageID {
+		appended.Duplicate = false // stored by an attempt of ours whose answer was lost
+	}
+	return appended, err
+}
+
+// pause waits, and reports whether it waited to the end.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// handOver is a stored message on its way to the members' sessions.
+type handOver struct {
+	chat    *hotChat
+	message *tidemark.Message
+	encoded []byte
+	// version is the membership version of which the members are told.
+	version   uint64
+	duplicate bool
+	// covered says that the author's own watermark will rise over the message by itself: no row is marked for him.
+	covered bool
+}
+
+// handOver gives a message to the sessions of those members who have one, and marks the others (R_NOBODY).
+func (s *Server) handOver(ctx context.Context, h handOver) error {
+	p, err := s.people(ctx, h.chat, h.version)
+	if err != nil {
+		return err
+	}
+	users := p.users
+	if h.duplicate {
+		// Only who has not acknowledged it may still need it: the others would be sent all that followed again.
+		if users, err = s.unacknowledged(ctx, h, users); err != nil {
+			return err
+		}
+	}
+	leases := s.lookup(ctx, users)
+	wake := bus.Wake{Chat: h.chat.id, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}
+	missed := s.wake(ctx, wake, leases)
+	if p.Large {
+		return nil
+	}
+	var rows []tidemark.PendingDelivery
+	for i, user := range users {
+		if len(leases[i]) > 0 || (h.covered && user == h.message.SenderID) {
+			continue
+		}
+		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: h.chat.id, FirstUndelivered: h.message.Sequence})
+	}
+	return s.mark(ctx, append(rows, missed...))
+}
+
+// unacknowledged returns those users whose watermark is below the message.
+func (s *Server) unacknowledged(ctx context.Context, h handOver, users []tidemark.UserID) ([]tidemark.UserID, error) {
+	keys := make([]storage.StateKey, len(users))
+	for i, user := range users {
+		keys[i] = stateKey(user, h.chat.id)
+	}
+	states, err := s.storage.States(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	var behind []tidemark.UserID
+	for i, st := range states {
+		if st.Acked < h.message.Sequence {
+			behind = append(behind, users[i])
+		}
+	}
+	return behind, nil
+}
+
+// lookup returns the leases of users. If the registry cannot be asked, everyone who is not on this node counts as offline.
+func (s *Server) lookup(ctx context.Context, users []tidemark.UserID) [][]registry.Lease {
+	leases, err := s.registry.Lookup(ctx, users)
+	if err != nil {
+		s.count.registryErrors.Add(1)
+		return s.sessions.leases(users)
+	}
+	return leases
+}
+
+// wake publishes to the nodes of the leases, one publication for each, and returns the rows to be marked for those that a publication did not
+// reach.
+func (s *Server) wake(ctx context.Context, w bus.Wake, leases [][]registry.Lease) (missed []tidemark.PendingDelivery) {
+	for _, to := range byNode(leases) {
+		event := w
+		event.Leases = to.leases
+		if err := s.bus.Publish(ctx, to.node, bus.Event{Wake: &event}); err != nil {
+			s.count.busErrors.Add(1)
+			for _, lease := range to.leases {
+				missed = append(missed, tidemark.PendingDelivery{UserID: lease.User, ChatID: w.Chat, FirstUndelivered: w.Sequence})
+			}
+		}
+	}
+	return missed
+}
+
+// addressed is the leases of one node.
+type addressed struct {
+	node   registry.Node
+	leases []registry.Lease
+}
+
+// byNode sorts leases by their node. There are few nodes.
+func byNode(leases [][]registry.Lease) []addressed {
+	var nodes []addressed
+	for _, of := range leases {
+	next:
+		for _, lease := range of {
+			for i := range nodes {
+				if nodes[i].node.ID == lease.Node && nodes[i].node.Boot == lease.Boot {
+					nodes[i].leases = append(nodes[i].leases, lease)
+					continue next
+				}
+			}
+			nodes = append(nodes, addressed{
+				node:   registry.Node{ID: lease.Node, Boot: lease.Boot},
+				leases: append(make([]registry.Lease, 0, len(leases)), lease),
+			})
+		}
+	}
+	return nodes
+}
+
+// mark writes pending rows, then looks up again and wakes whoever is there (R_RELOOK).
+func (s *Server) mark(ctx context.Context, rows []tidemark.PendingDelivery) error {
+	for len(rows) > 0 {
+		n := min(len(rows), storage.MaxBatch)
+		if err := s.markSome(ctx, rows[:n]); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+func (s *Server) markSome(ctx context.Context, rows []tidemark.PendingDelivery) error {
+	written, err := s.storage.Mark(ctx, rows)
+	if err != nil {
+		s.count.storageErrors.Add(1)
+		return err
+	}
+	s.count.marks.Add(int64(len(rows)))
+	users := make([]tidemark.UserID, len(rows))
+	for i, row := range rows {
+		users[i] = row.UserID
+		if written[i] {
+			s.count.marksWritten.Add(1)
+		}
+	}
+	for i, leases := range s.lookup(ctx, users) {
+		if len(leases) > 0 {
+			// A publication that fails leaves the row, which is what it would ask for.
+			s.wake(ctx, bus.Wake{Chat: rows[i].ChatID, Sequence: rows[i].FirstUndelivered, Marked: true}, [][]registry.Lease{leases})
+		}
+	}
+	return nil
+}
+
+// receive takes what other nodes, or this one, publish to this node. It does not block.
+func (s *Server) receive(e bus.Event) {
+	switch {
+	case e.Wake != nil:
+		s.receiveWake(e.Wake)
+	case e.Status != nil:
+		s.receiveStatus(e.Status)
+	case e.Membership != nil:
+		s.receiveMembership(e.Membership)
+	case e.Typing != nil:
+		s.receiveTyping(e.Typing)
+	}
+}
+
+// receiveWake wakes the sessions that hold the leases. Whoever's lease is not held here is marked, even if his device has a newer session (R_ADDR).
+func (s *Server) receiveWake(w *bus.Wake) {
+	s.count.wakes.Add(int64(len(w.Leases)))
+	if w.Message != nil {
+		s.hot.put(s.hot.get(w.Chat), entry{sequence: w.Message.Sequence, version: w.Message.MembersVersion, payload: w.Encoded})
+	}
+	var few [8]*Session
+	var rows []tidemark.PendingDelivery
+	for i, sess := range s.sessions.held(few[:0], w.Leases) {
+		if sess == nil || !sess.wake(w.Chat, w.Sequence, w.Marked) {
+			if !w.Marked {
+				rows = append(rows, tidemark.PendingDelivery{UserID: w.Leases[i].User, ChatID: w.Chat, FirstUndelivered: w.Sequence})
+			}
+		}
+	}
+	if len(rows) > 0 {
+		s.owe(debt{rows: rows})
+	}
+}

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// Server is the delivery core. Use New, then Start; Stop when it is not needed any more. All methods are safe for concurrent use.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	node     registry.Node
+	storage  Storage
+	registry registry.Registry
+	nodes    registry.Nodes
+	bus      bus.Bus
+
+	sessions *sessions
+	hot      *hotChats
+	known    *known
+	acks     *acks
+	statuses *statuses
+	debts    *debts
+	expiry   expiries
+	grace    graces
+	count    counters
+
+	// lifecycle guards running and inflight.Add against Stop.
+	lifecycle sync.RWMutex
+	stopping  atomic.Bool
+	inflight  sync.WaitGroup
+
+	cancel      context.CancelFunc
+	loops       sync.WaitGroup
+	unsubscribe func()
+}
+
+// New returns a Server that does nothing yet.
+func New(cfg Config) (*Server, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	var boot [8]byte
+	_, _ = rand.Read(boot[:]) // never fails, says its documentation
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, node: registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
+		storage: cfg.Storage, registry: cfg.Registry, nodes: cfg.Nodes, bus: cfg.Bus,
+		sessions: newSessions(), hot: newHotChats(cfg), known: newKnown(cfg.KnownStates), debts: newDebts(),
+		expiry: expiries{deadlines{after: cfg.ResumeWindow}}, grace: graces{deadlines{after: cfg.Grace}},
+	}
+	s.acks, s.statuses = newAcks(s), newStatuses(s)
+	return s, nil
+}
+
+// Start joins the registry, subscribes to the bus and starts the goroutines that the Server owns. Call it once.
+func (s *Server) Start(ctx context.Context) error {
+	if err := s.nodes.Join(ctx, s.node, s.cfg.LeaseTTL); err != nil {
+		return err
+	}
+	epoch, err := s.registry.Epoch(ctx)
+	if err != nil {
+		return err
+	}
+	if s.unsubscribe, err = s.bus.Subscribe(ctx, s.node, s.receive); err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.loops.Go(func() { s.acks.loop(running) })
+	s.loops.Go(func() { s.statuses.loop(running) })
+	s.loops.Go(func() { s.payLoop(running) })
+	s.loops.Go(func() { s.every(running, s.cfg.Grace/40, func(now time.Time) { s.overdue(running, now) }) })
+	s.loops.Go(func() { s.every(running, s.cfg.ResumeWindow/60, func(now time.Time) { s.expire(running, now) }) })
+	s.loops.Go(func() {
+		s.every(running, s.cfg.LeaseTTL/3, func(time.Time) { epoch = s.refreshLeases(running, epoch) })
+	})
+	return nil
+}
+
+// every calls f again and again until ctx ends.
+func (s *Server) every(ctx context.Context, period time.Duration, f func(now time.Time)) {
+	tick := time.NewTicker(max(period, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			f(now)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Stop ends cleanly: calls from now on are Unavailable, calls under way are waited for, acknowledgements that wait are written, every session is
+// closed (what is unacknowledged is marked, and a proof is left), and every goroutine has ended when it returns. If ctx ends first, what could not
+// be done is left as after a crash: the next opens compare.
+func (s *Server) Stop(ctx context.Context) error {
+	s.lifecycle.Lock()
+	already := s.stopping.Swap(true)
+	s.lifecycle.Unlock()
+	if already {
+		return nil
+	}
+	for _, sess := range s.sessions.all() {
+		sess.mu.Lock()
+		sess.notify()
+		sess.mu.Unlock()
+	}
+	s.inflight.Wait()
+	s.acks.flush(ctx)
+	err := s.closeSessions(ctx, s.sessions.all())
+	s.cancel()
+	s.loops.Wait()
+	s.unsubscribe()
+	if !s.pay(ctx) {
+		return errors.Join(err, tidemark.Errorf(tidemark.Unavailable, "some rows could not be marked; every session compares after the next start"))
+	}
+	return errors.Join(err, s.nodes.Leave(ctx, s.node))
+}
+
+// begin counts a call that Stop waits for: the caller calls inflight.Done when it has ended.
+func (s *Server) begin() error {
+	s.lifecycle.RLock()
+	defer s.lifecycle.RUnlock()
+	if s.stopping.Load() {
+		return errStopping()
+	}
+	s.inflight.Add(1)
+	return nil
+}
+
+// Ready returns nil if the server can store and deliver now, else Unavailable with the reason.
+func (s *Server) Ready(ctx context.Context) error {
+	if s.stopping.Load() {
+		return errStopping()
+	}
+	if c, ok := s.storage.(checker); ok {
+		if err := c.Check(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := s.registry.Epoch(ctx)
+	return err
+}
+
+// Heartbeat returns the longest silence that adapters may leave on a stream.
+func (s *Server) Heartbeat() time.Duration { return s.cfg.Heartbeat }

@@ -1,0 +1,104 @@
+package server
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// sessions is the sessions of this node, by id and by user. It is safe for concurrent use.
+type sessions struct {
+	mu     sync.RWMutex
+	byID   map[tidemark.SessionID]*Session
+	byUser map[tidemark.UserID][]*Session
+}
+
+func newSessions() *sessions {
+	return &sessions{byID: make(map[tidemark.SessionID]*Session), byUser: make(map[tidemark.UserID][]*Session)}
+}
+
+// add enters a session, unless its user has most already.
+func (t *sessions) add(s *Session, most int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.byUser[s.user]) >= most {
+		return false
+	}
+	t.byID[s.id] = s
+	t.byUser[s.user] = append(slices.Clip(t.byUser[s.user]), s)
+	return true
+}
+
+func (t *sessions) remove(s *Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[s.id] != s {
+		return
+	}
+	delete(t.byID, s.id)
+	left := slices.DeleteFunc(slices.Clone(t.byUser[s.user]), func(other *Session) bool { return other == s })
+	if len(left) == 0 {
+		delete(t.byUser, s.user)
+	} else {
+		t.byUser[s.user] = left
+	}
+}
+
+func (t *sessions) get(id tidemark.SessionID) *Session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byID[id]
+}
+
+// held returns the sessions that hold the leases, nil for a lease that none holds, appended to buf.
+func (t *sessions) held(buf []*Session, leases []registry.Lease) []*Session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for i := range leases {
+		s := t.byID[leases[i].Session]
+		if s != nil && s.lease != leases[i] {
+			s = nil
+		}
+		buf = append(buf, s)
+	}
+	return buf
+}
+
+// of returns the sessions of a user. The result must not be changed.
+func (t *sessions) of(user tidemark.UserID) []*Session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byUser[user]
+}
+
+func (t *sessions) ofDevice(user tidemark.UserID, device tidemark.DeviceID) *Session {
+	for _, s := range t.of(user) {
+		if s.lease.Device == device {
+			return s
+		}
+	}
+	return nil
+}
+
+func (t *sessions) all() []*Session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := make([]*Session, 0, len(t.byID))
+	for _, s := range t.byID {
+		all = append(all, s)
+	}
+	return all
+}
+
+// leases returns the leases that this node itself holds for users: what is known when the registry cannot be asked.
+func (t *sessions) leases(users []tidemark.UserID) [][]registry.Lease {
+	found := make([][]registry.Lease, len(users))
+	for i, user := range users {
+		for _, s := range t.of(user) {
+			found[i] = append(found[i], s.lease)
+		}
+	}
+	return found
+}

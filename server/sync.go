@@ -1,0 +1,253 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Cursor is a device's place in a chat: everything up to Acked it has stored. 0 is "nothing yet".
+type Cursor struct {
+	Chat  tidemark.ChatID
+	Acked tidemark.Sequence
+}
+
+// SyncRequest gives a device's cursors, which count as acknowledgements, and asks for what follows them.
+type SyncRequest struct {
+	// Cursors holds each chat at most once, and at most storage.MaxBatch of them.
+	Cursors []Cursor
+	// Session, if not "", is the user's session whose positions the cursors set; the messages follow on its stream.
+	Session tidemark.SessionID
+	// Limit bounds the messages for one chat: 1 to 1,000.
+	Limit    int
+	Statuses bool
+}
+
+// SyncChat is what follows a cursor. With Reset or Err there are no messages.
+type SyncChat struct {
+	Chat     tidemark.ChatID
+	Head     tidemark.Sequence
+	Messages []tidemark.Message
+	Gaps     []tidemark.Gap
+	HasMore  bool
+	// Reset is tidemark.ResetAhead if the cursor is above the head.
+	Reset tidemark.ResetReason
+	// Err is NotFound, NotMember or Invalid.
+	Err error
+}
+
+// SyncResponse answers a SyncRequest. With a session, Chats holds only what was refused.
+type SyncResponse struct {
+	Chats    []SyncChat
+	Statuses []tidemark.StatusUpdate
+	// HasMore says that a chat here has more messages, or that more chats are behind: sync again with the new cursors.
+	HasMore bool
+}
+
+// Bounds of one answer.
+const (
+	syncMessages = 5_000
+	syncBehind   = 256
+)
+
+// Sync takes cursors as acknowledgements and answers with the messages after each, with the chats not named in which the user is behind, and with
+// statuses if asked. With a session it sets the session's positions instead, and everything follows on its stream.
+//
+// Errors: Gone (no such session of this user), Invalid, Unavailable. What is wrong with one chat is said beside it.
+func (s *Server) Sync(ctx context.Context, user tidemark.UserID, r SyncRequest) (SyncResponse, error) {
+	if len(r.Cursors) > storage.MaxBatch {
+		return SyncResponse{}, tidemark.Errorf(tidemark.Invalid, "chats names %d chats, at most %d are allowed", len(r.Cursors), storage.MaxBatch)
+	}
+	var sess *Session
+	if r.Session != "" {
+		if sess = s.sessions.get(r.Session); sess == nil || sess.user != user {
+			return SyncResponse{}, tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
+		}
+	}
+	if err := s.begin(); err != nil {
+		return SyncResponse{}, err
+	}
+	defer s.inflight.Done()
+	chats, err := s.takeCursors(ctx, user, r.Cursors)
+	if err != nil {
+		return SyncResponse{}, err
+	}
+	if sess != nil {
+		return s.syncSession(sess, r, chats)
+	}
+	return s.syncAnswer(ctx, user, r, chats)
+}
+
+// takeCursors acknowledges the cursors. A cursor that is refused says so in its SyncChat; the others have their head.
+func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors []Cursor) ([]SyncChat, error) {
+	chats := make([]SyncChat, len(cursors))
+	ids := make([]tidemark.ChatID, len(cursors))
+	named := make(map[tidemark.ChatID]bool, len(cursors))
+	for i, cursor := range cursors {
+		if err := tidemark.CheckID("chat_id", cursor.Chat); err != nil {
+			return nil, err
+		}
+		if named[cursor.Chat] {
+			return nil, tidemark.Errorf(tidemark.Invalid, "chats names %s twice", cursor.Chat)
+		}
+		named[cursor.Chat] = true
+		chats[i].Chat, ids[i] = cursor.Chat, cursor.Chat
+	}
+	heads, err := s.storage.Heads(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var advances []storage.Advance
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for i, cursor := range cursors {
+		chats[i].Head = heads[i]
+		if _, _, err := s.member(ctx, user, cursor.Chat); err != nil {
+			if code := tidemark.CodeOf(err); code != tidemark.NotFound && code != tidemark.NotMember {
+				return nil, err
+			}
+			chats[i].Err = err
+			continue
+		}
+		if cursor.Acked > heads[i] {
+			s.count.resets.Add(1)
+			chats[i].Reset = tidemark.ResetAhead
+			continue
+		}
+		if cursor.Acked > 0 {
+			advances = append(advances, storage.Advance{User: user, Chat: cursor.Chat, Now: now, Raise: tidemark.Raise{Acked: cursor.Acked}})
+		}
+	}
+	advanced, err := s.advance(ctx, advances)
+	if err != nil {
+		return nil, err
+	}
+	var clears []storage.Clear
+	for _, done := range advanced {
+		if done.Err == nil {
+			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
+		}
+	}
+	s.clear(ctx, clears)
+	return chats, nil
+}
+
+// syncSession sets the positions of a session. What was not named is compared.
+func (s *Server) syncSession(sess *Session, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
+	var response SyncResponse
+	sess.mu.Lock()
+	defer sess.mu.Unlock()
+	if sess.closed {
+		return response, tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
+	}
+	for i, chat := range chats {
+		switch {
+		case chat.Reset != "":
+			sess.control(tidemark.EventReset, tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat}.AppendJSON(nil))
+			response.Chats = append(response.Chats, chat)
+		case chat.Err != nil:
+			response.Chats = append(response.Chats, chat)
+		default:
+			sess.goTo(chat.Chat, r.Cursors[i].Acked, chat.Head)
+			if r.Statuses {
+				sess.snapshot(chat.Chat)
+			}
+		}
+	}
+	sess.caughtUp = false
+	sess.countBacklog()
+	sess.recent = sess.recent || r.Statuses
+	sess.look.again = true
+	sess.notify()
+	return response, nil
+}
+
+// goTo sets a position to a device's cursor.
+func (s *Session) goTo(chat tidemark.ChatID, cursor, head tidemark.Sequence) {
+	p := s.touch(chat, tidemark.First(cursor))
+	if p == nil {
+		return
+	}
+	p.sure = true
+	p.acked = max(p.acked, cursor)
+	p.woken = max(p.woken, head, p.next-1)
+	p.start, p.next = tidemark.First(cursor), tidemark.First(cursor)
+	p.rewinds++
+	if cursor >= p.woken {
+		p.woken = cursor
+	}
+	s.served(p)
+}
+
+// syncAnswer reads what follows the cursors, and the chats that were not named.
+func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
+	var response SyncResponse
+	after := make(map[tidemark.ChatID]tidemark.Sequence, len(chats))
+	for i, chat := range chats {
+		after[chat.Chat] = r.Cursors[i].Acked
+	}
+	more, next := true, tidemark.ChatID("")
+	found := 0
+	for more && found < syncBehind {
+		var lags []storage.Lag
+		var err error
+		s.count.compares.Add(1)
+		lags, next, more, err = s.storage.Behind(ctx, user, storage.BehindQuery{After: next, Limit: syncBehind})
+		if err != nil {
+			return response, err
+		}
+		for _, lag := range lags {
+			if _, named := after[lag.Chat]; !named {
+				after[lag.Chat] = lag.Acked
+				chats = append(chats, SyncChat{Chat: lag.Chat, Head: lag.Head})
+				found++
+			}
+		}
+	}
+	response.HasMore = more
+	room := syncMessages
+	for i := range chats {
+		chat := &chats[i]
+		if chat.Err == nil && chat.Reset == "" {
+			if err := s.syncChat(ctx, user, chat, after[chat.Chat], min(r.Limit, room)); err != nil {
+				return response, err
+			}
+			room -= len(chat.Messages)
+			response.HasMore = response.HasMore || chat.HasMore
+		}
+	}
+	response.Chats = chats
+	if !r.Statuses {
+		return response, nil
+	}
+	ids := make([]tidemark.ChatID, 0, len(chats))
+	for _, chat := range chats {
+		ids = append(ids, chat.Chat)
+	}
+	var err error
+	response.Statuses, err = s.boundaries(ctx, user, ids)
+	return response, err
+}
+
+// syncChat fills in the messages after a position, at most limit of them; with no limit left it only says that there is more.
+func (s *Server) syncChat(ctx context.Context, user tidemark.UserID, chat *SyncChat, after tidemark.Sequence, limit int) error {
+	if limit <= 0 {
+		chat.HasMore = chat.Head > after
+		return nil
+	}
+	_, m, err := s.member(ctx, user, chat.Chat)
+	if code := tidemark.CodeOf(err); code == tidemark.NotFound || code == tidemark.NotMember {
+		chat.Err = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h, err := s.historyAfter(ctx, chat.Chat, m.Intervals, after, chat.Head, limit)
+	if err != nil {
+		return err
+	}
+	chat.Messages, chat.Gaps, chat.HasMore = h.Messages, h.Gaps, h.HasMore
+	return nil
+}
