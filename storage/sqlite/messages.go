@@ -34,6 +34,7 @@ func contentTypeAt(row *stmt, i int) string {
 
 // Append implements storage.Messages.
 func (s *Store) Append(ctx context.Context, draft tidemark.Draft) (storage.Appended, error) {
+	draft.CreatedAt = timeOf(draft.CreatedAt.UnixMilli())
 	var appended storage.Appended
 	err := s.change(ctx, func(w *writer) (err error) {
 		appended, err = w.append(&draft)

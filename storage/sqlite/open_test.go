@@ -1,0 +1,160 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+func TestOpen_second_one_is_refused(t *testing.T) {
+	s, path := openNew(t)
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, link} {
+		_, err := Open(t.Context(), Config{Path: name})
+		wantCode(t, err, tidemark.Conflict, "in use")
+		wantCode(t, Migrate(name, Up), tidemark.Conflict, "in use")
+	}
+	send(t, s, "1")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantGapless(t, openTest(t, path), 1)
+}
+
+func TestOpen_any_path(t *testing.T) {
+	for _, name := range []string{"with space.db", "what?.db", "a#b.db", "100%25 %zz.db", "?mode=memory", "file:x", ":memory:", "ä'\"&;.db", "plain"} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), name)
+			s := openTest(t, path)
+			if err := s.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("the database is not where it should be: %v", err)
+			}
+			if _, err := Status(path); err != nil {
+				t.Errorf("Status: %v", err)
+			}
+		})
+	}
+}
+
+func TestOpen_errors_say_what_to_do(t *testing.T) {
+	directory := t.TempDir()
+	text := filepath.Join(directory, "text")
+	if err := os.WriteFile(text, []byte("This is a letter and not a database, however long one looks at it.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newer := filepath.Join(directory, "newer.db")
+	if err := Migrate(newer, Up); err != nil {
+		t.Fatal(err)
+	}
+	c, err := open(newer, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.exec("UPDATE schema_migrations SET version = 999"); err != nil {
+		t.Fatal(err)
+	}
+	c.close()
+	for _, test := range []struct {
+		path  string
+		code  tidemark.Code
+		words []string
+	}{
+		{"", tidemark.Invalid, []string{"empty"}},
+		{filepath.Join(directory, "missing", "x.db"), tidemark.Unavailable, []string{"missing", "create it"}},
+		{filepath.Join(text, "x.db"), tidemark.Unavailable, []string{"not a directory"}},
+		{text, tidemark.Unavailable, []string{text}},
+		{newer, tidemark.Conflict, []string{"999", "newer program"}},
+	} {
+		_, err := Open(t.Context(), Config{Path: test.path})
+		wantCode(t, err, test.code, test.words...)
+	}
+	// What could not be opened is not locked.
+	if err := Migrate(newer, Up); tidemark.CodeOf(err) != tidemark.Conflict || tidemark.DetailOf(err) == "" {
+		t.Errorf("Migrate of a newer schema: %v", err)
+	}
+}
+
+func TestOpen_context_that_has_ended(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Open(ctx, Config{Path: filepath.Join(t.TempDir(), "x.db")})
+	wantCode(t, err, tidemark.Unavailable)
+}
+
+func TestMigrate_up_and_down(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	_, err := Status(path)
+	wantCode(t, err, tidemark.NotFound, path)
+	needed, err := newest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := func(want uint) {
+		t.Helper()
+		got, err := Status(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(Schema{Version: want, Needed: needed}, got); diff != "" {
+			t.Errorf("schema (-want +got):\n%s", diff)
+		}
+	}
+	for range 2 {
+		for range 2 {
+			if err := Migrate(path, Up); err != nil {
+				t.Fatal(err)
+			}
+			version(needed)
+		}
+		for n := range needed {
+			if err := Migrate(path, Down); err != nil {
+				t.Fatal(err)
+			}
+			version(needed - 1 - n)
+		}
+		wantCode(t, Migrate(path, Down), tidemark.Invalid, "no schema")
+	}
+	wantCode(t, Migrate(path, "sideways"), tidemark.Invalid, "sideways")
+	s := openTest(t, path)
+	version(needed)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestIntervals_text_is_read_as_it_was_written(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		intervals := rapid.SliceOf(rapid.Custom(func(t *rapid.T) tidemark.Interval {
+			return tidemark.Interval{
+				From: tidemark.Sequence(rapid.Uint64Max(uint64(tidemark.MaxSequence)).Draw(t, "from")),
+				To:   tidemark.Sequence(rapid.Uint64Max(uint64(tidemark.MaxSequence)).Draw(t, "to")),
+			}
+		})).Draw(t, "intervals")
+		text := formatIntervals(intervals)
+		got, err := parseIntervals(text)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(tidemark.Intervals(intervals)) {
+			t.Errorf("%q was read as %v, want %v", text, got, intervals)
+		}
+	})
+	for _, text := range []string{"x", "1", "-", "1-x", "1-2,", "1-2;3-"} {
+		if got, err := parseIntervals(text); tidemark.CodeOf(err) != tidemark.Internal {
+			t.Errorf("%q was read as %v, %v, want an Internal error", text, got, err)
+		}
+	}
+}

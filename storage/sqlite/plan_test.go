@@ -1,0 +1,122 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// TestPlans_every_statement_uses_an_index calls every method, and asks SQLite how it runs each statement that they prepared.
+func TestPlans_every_statement_uses_an_index(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tidemark.db")
+	s, err := Open(t.Context(), Config{Path: path, Readers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	everyMethod(t, s)
+	reader := <-s.readers
+	defer func() { s.readers <- reader }()
+	texts := map[string]bool{}
+	for _, c := range []*conn{s.writer.c, reader} {
+		for text := range c.stmts {
+			texts[text] = true
+		}
+	}
+	if len(texts) < 30 {
+		t.Fatalf("%d statements were prepared, want all of them, at least 30", len(texts))
+	}
+	for text := range texts {
+		if strings.HasPrefix(text, "PRAGMA") {
+			continue
+		}
+		plan, err := reader.prepare("EXPLAIN QUERY PLAN " + text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		err = plan.each(func(row *stmt) bool {
+			detail := row.stringAt(3)
+			if strings.HasPrefix(detail, "SCAN") && !strings.HasPrefix(detail, "SCAN j VIRTUAL TABLE") && !strings.Contains(text, "SELECT 1 FROM chats LIMIT 1") {
+				t.Errorf("%s\n  has the step: %s", text, detail)
+			}
+			if strings.Contains(detail, "TEMP B-TREE") && text != conversationsByActivity {
+				t.Errorf("%s\n  sorts: %s", text, detail)
+			}
+			return true
+		})
+		plan.finalize()
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+// everyMethod calls each method of the store so that it takes each of its ways.
+func everyMethod(t *testing.T, s *Store) {
+	t.Helper()
+	ctx, now := t.Context(), time.UnixMilli(1_000)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range []tidemark.ChatType{tidemark.Group, tidemark.Direct} {
+		_, _, err := s.CreateChat(ctx, storage.NewChat{
+			ID: tidemark.ChatID(kind), Type: kind, History: tidemark.HistorySinceJoin, CreatedAt: now, Creator: "anna",
+			Members: []tidemark.UserID{"anna", "ben"},
+		})
+		ok(err)
+	}
+	const chat tidemark.ChatID = "group"
+	d := tidemark.Draft{ChatID: chat, SenderID: "anna", ClientMessageID: "1", Content: "hello", ContentType: "text/plain", MessageID: "m", CreatedAt: now}
+	for range 2 {
+		_, err := s.Append(ctx, d)
+		ok(err)
+	}
+	_, err := s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, now)
+	ok(err)
+	_, err = s.RemoveMember(ctx, chat, "carla", now)
+	ok(err)
+	_, err = s.RenameChat(ctx, chat, "all of us")
+	ok(err)
+	for _, n := range []tidemark.Sequence{0, 1, 1} {
+		_, err = s.Advance(ctx, []storage.Advance{{User: "ben", Chat: chat, Raise: tidemark.Raise{Acked: n}, Now: now}})
+		ok(err)
+		_, err = s.Advance(ctx, []storage.Advance{{User: "ben", Chat: chat, Raise: tidemark.Raise{Read: n}, Now: now}})
+		ok(err)
+		_, err = s.Mark(ctx, []tidemark.PendingDelivery{{UserID: "ben", ChatID: chat, FirstUndelivered: 1}})
+		ok(err)
+		_, err = s.Clear(ctx, []storage.Clear{{User: "ben", Chat: chat, Through: n}})
+		ok(err)
+	}
+	_, err = s.Chat(ctx, chat)
+	ok(err)
+	_, _, err = s.ChatsOf(ctx, "ben", storage.ChatsPage{Limit: 10})
+	ok(err)
+	_, err = s.Heads(ctx, []tidemark.ChatID{chat})
+	ok(err)
+	_, err = s.Rosters(ctx, []tidemark.ChatID{chat})
+	ok(err)
+	for _, before := range []tidemark.Sequence{0, 2} {
+		_, err = s.Range(ctx, storage.Range{Chat: chat, Before: before, Limit: 10})
+		ok(err)
+	}
+	_, err = s.States(ctx, []storage.StateKey{{User: "ben", Chat: chat}})
+	ok(err)
+	_, _, err = s.StatesOf(ctx, "ben", "", 10)
+	ok(err)
+	_, _, err = s.StatesIn(ctx, chat, "", 10)
+	ok(err)
+	_, err = s.Summary(ctx, chat, 1)
+	ok(err)
+	_, _, err = s.PendingOf(ctx, "ben", "", 10)
+	ok(err)
+	_, _, _, err = s.Behind(ctx, "ben", storage.BehindQuery{Limit: 10})
+	ok(err)
+	ok(s.Check(ctx))
+}
