@@ -113,7 +113,7 @@ func (r *Refused) Error() string {
 func (c *Conn) Do(ctx context.Context, method, path string, body []byte, timeout time.Duration) ([]byte, error) {
 	fresh := c.nc == nil
 	status, answer, err := c.try(ctx, method, path, body, timeout)
-	if err != nil && !fresh && ctx.Err() == nil && !c.closed.Load() && (errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || isReset(err)) {
+	if err != nil && !fresh && ctx.Err() == nil && !c.closed.Load() && lost(err) {
 		status, answer, err = c.try(ctx, method, path, body, timeout)
 	}
 	if err != nil {
@@ -229,9 +229,10 @@ func readAll(r io.Reader, b []byte) ([]byte, error) {
 	}
 }
 
-func isReset(err error) bool {
+// lost reports whether the connection ended, rather than the request being refused.
+func lost(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &op)
 }
 
 // Shorten returns the beginning of what a server sent, for a sentence about it.

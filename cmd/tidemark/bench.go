@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-im/tidemark/bench"
+)
+
+// benchCommand is the load generator. Without TIDEMARK_JWT_SECRET its users have the tokens of `serve --dev`.
+type benchCommand struct {
+	P2P     pairsCommand   `cmd:"" name:"p2p" help:"Pairs of users: stored, confirmed, delivered, acknowledged, ticked."`
+	Group   groupCommand   `cmd:"" help:"One chat with all members online: the fan-out."`
+	Idle    idleCommand    `cmd:"" help:"Connections that do nothing: the memory of each."`
+	Catchup catchupCommand `cmd:"" help:"Users who were offline come back."`
+}
+
+// benchTokens is how long the tokens of a run are valid.
+const benchTokens = 24 * time.Hour
+
+// common are the flags of every mode.
+type common struct {
+	bench.Load
+	JSON bool `name:"json" help:"Print JSON instead of tables."`
+}
+
+type pairsCommand struct {
+	common
+	bench.Pairs
+}
+
+type groupCommand struct {
+	common
+	bench.Group
+}
+
+type idleCommand struct {
+	common
+	bench.Idle
+}
+
+type catchupCommand struct {
+	common
+	bench.Catchup
+}
+
+// Run runs the mode p2p.
+func (c *pairsCommand) Run(ctx context.Context, std streams) error {
+	return c.measure(ctx, std, &c.Pairs)
+}
+
+// Run runs the mode group.
+func (c *groupCommand) Run(ctx context.Context, std streams) error {
+	return c.measure(ctx, std, &c.Group)
+}
+
+// Run runs the mode idle.
+func (c *idleCommand) Run(ctx context.Context, std streams) error {
+	return c.measure(ctx, std, &c.Idle)
+}
+
+// Run runs the mode catchup.
+func (c *catchupCommand) Run(ctx context.Context, std streams) error {
+	return c.measure(ctx, std, &c.Catchup)
+}
+
+func (c *common) measure(ctx context.Context, std streams, mode bench.Mode) error {
+	key, err := secret()
+	if err != nil {
+		return err
+	}
+	c.Token = func(user string) string { return "dev:" + user }
+	if key != nil {
+		c.Token = func(user string) string {
+			signed, err := sign(key, user, time.Now(), benchTokens)
+			if err != nil {
+				return "" // the server refuses it, and the run says so
+			}
+			return signed
+		}
+	}
+	report, err := bench.Run(ctx, c.Load, mode)
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	write := report.WriteTable
+	if c.JSON {
+		write = report.WriteJSON
+	}
+	if err := write(std.out); err != nil {
+		return err
+	}
+	if !report.OK() {
+		return errors.New("bench: the run failed; its problems are listed above")
+	}
+	return nil
+}

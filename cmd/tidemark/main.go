@@ -1,0 +1,102 @@
+// Command tidemark is the server and its tools: serve, migrate, token, bench, version.
+//
+// Each flag of `serve` is also an environment variable (TIDEMARK_LISTEN, TIDEMARK_STORE, …) and a key of the YAML file given
+// with --config, in that order of precedence: flag, variable, file, default. Exit codes: 0, 1 for a failure, 2 for a
+// wrong use. Logs go to standard error; standard output has only what was asked for.
+//
+// This is the only place that names a backend: store.go chooses it, serve.go puts the server together.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the linker (-X main.version=…).
+var version = "dev"
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// commands is the command line.
+type commands struct {
+	Serve   serveCommand   `cmd:"" help:"Run the server."`
+	Migrate migrateCommand `cmd:"" help:"Bring a store's schema up or down, or show where it is."`
+	Token   tokenCommand   `cmd:"" help:"Print a bearer token for a user, signed with TIDEMARK_JWT_SECRET."`
+	Bench   benchCommand   `cmd:"" help:"Put a running server under load, and check what arrives."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// streams are what a command writes to.
+type streams struct {
+	out io.Writer
+	err io.Writer
+}
+
+// usageError is a wrong use that only the command itself can see.
+type usageError struct{ error }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// run parses the arguments and runs the command. It returns the exit code.
+func run(ctx context.Context, args []string, std streams) int {
+	var cli commands
+	exited := false
+	parser, err := kong.New(&cli,
+		kong.Name("tidemark"),
+		kong.Description("Tidemark delivers messages, and says of each whether it is stored, delivered and read."),
+		kong.UsageOnError(),
+		kong.Writers(std.out, std.err),
+		kong.Exit(func(int) { exited = true }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(std),
+	)
+	if err != nil {
+		fmt.Fprintln(std.err, "tidemark:", err)
+		return exitFailure
+	}
+	command, err := parser.Parse(args)
+	if exited { // --help has been printed
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintf(std.err, "tidemark: %v\nSee tidemark --help.\n", err)
+		return exitUsage
+	}
+	err = command.Run()
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintln(std.err, "tidemark:", err)
+		return exitUsage
+	default:
+		fmt.Fprintln(std.err, "tidemark:", err)
+		return exitFailure
+	}
+}
+
+type versionCommand struct{}
+
+// Run prints the version.
+func (versionCommand) Run(std streams) error {
+	_, err := fmt.Fprintln(std.out, "tidemark", version)
+	return err
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus/local"
+	"github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/longpoll"
+	"github.com/tidemark-im/tidemark/transports/sse"
+	"github.com/tidemark-im/tidemark/transports/websocket"
+	"github.com/tidemark-im/tidemark/web"
+)
+
+// stopWithin is how long an orderly stop may take: what clients have begun is finished, sessions are closed and marked.
+const stopWithin = 10 * time.Second
+
+// stopFailedWithin is the same when the disk has failed: nothing can be stored any more, so there is little to wait for.
+const stopFailedWithin = time.Second
+
+// serveCommand is the configuration of the server: flags, TIDEMARK_… variables and keys of the file.
+type serveCommand struct {
+	Listen  string `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; port 0 chooses a free one, which is logged. Default ${default}."`
+	Store   string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), or memory: for a trial."`
+	Dev     bool   `env:"TIDEMARK_DEV" help:"Development: anyone is whoever he says he is (Bearer dev:NAME), without rate limits. Loopback addresses only."`
+	Migrate bool   `env:"TIDEMARK_MIGRATE" help:"Bring the schema up to date first. SQLite and memory do so without being asked."`
+	Config  string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables win over it."`
+}
+
+// Help is the rest of what `serve --help` says.
+func (serveCommand) Help() string {
+	return fmt.Sprintf("Without --dev the server needs %s, at least %d bytes, with which the tokens of its users are signed (HS256). "+
+		"It is read from the environment only.", secretVariable, minSecret)
+}
+
+// Run serves until ctx ends, which is an orderly stop, or something fails.
+func (c *serveCommand) Run(ctx context.Context, std streams) error {
+	key, err := secret()
+	if err != nil {
+		return err
+	}
+	store, err := parseStore(c.Store)
+	if err != nil {
+		return err
+	}
+	if err := c.check(key); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(std.err, nil))
+	if c.Dev {
+		log.Warn("DEVELOPMENT MODE: no passwords and no rate limits; anyone on this machine is whoever he says he is. Never use it for real messages")
+	}
+	return serve(ctx, options{listen: c.Listen, store: store, dev: c.Dev, secret: key}, log)
+}
+
+// check refuses what would let anybody in, or nobody.
+func (c *serveCommand) check(key []byte) error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return usageError{fmt.Errorf("--listen %q is not HOST:PORT: %w", c.Listen, err)}
+	}
+	if c.Dev && !loopback(host) {
+		return usageError{fmt.Errorf("--dev lets anybody in, so it listens on loopback addresses only, such as 127.0.0.1:8080; --listen is %q", c.Listen)}
+	}
+	if !c.Dev && key == nil {
+		return usageError{fmt.Errorf("nobody could log in: set %s to a secret of at least %d bytes (openssl rand -hex 32), or use --dev to try things out on this machine", secretVariable, minSecret)}
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// options is a checked configuration.
+type options struct {
+	listen string
+	store  storeURL
+	dev    bool
+	secret []byte
+}
+
+// streamAdapter is a transport that takes connections over from net/http, and so ends them itself.
+type streamAdapter interface {
+	Shutdown(ctx context.Context) error
+}
+
+// serve is the whole server: what is started here is stopped here, in the opposite order.
+func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
+	store, failed, err := openStore(ctx, o.store)
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	leases := memory.New()
+	core, err := server.New(server.Config{Storage: store, Registry: leases, Nodes: leases, Bus: local.New(), Logger: log})
+	if err != nil {
+		return err
+	}
+
+	credentials := transports.NewAuthenticator(transports.AuthConfig{Dev: o.dev, JWTSecret: o.secret})
+	var limiter *transports.Limiter
+	if !o.dev {
+		limiter = transports.NewLimiter(transports.LimitConfig{})
+	}
+	sockets := websocket.New(websocket.Config{Server: core, Auth: credentials, Limit: limiter, Logger: log})
+	events := sse.New(sse.Config{Server: core, Auth: credentials, Logger: log})
+	polls := longpoll.New(longpoll.Config{Server: core, Auth: credentials})
+	handler, err := transports.New(transports.Config{
+		Server: core, Auth: credentials, Limit: limiter, Logger: log, Page: web.App(),
+		Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+
+	if err := core.Start(ctx); err != nil {
+		return errors.Join(fmt.Errorf("start: %w", err), listener.Close())
+	}
+	front := handler.HTTPServer(o.listen)
+	served := make(chan error, 1)
+	go func() { served <- front.Serve(listener) }()
+	log.Info("listening on http://" + listener.Addr().String())
+
+	within := stopWithin
+	select {
+	case <-ctx.Done():
+		log.Info("stopping")
+	case <-failed:
+		within = stopFailedWithin
+		err = tidemark.Errorf(tidemark.Unavailable, "the disk failed in a commit: nobody knows what is stored until the server starts again")
+	case err = <-served:
+		served <- http.ErrServerClosed
+	}
+
+	// From outside to inside: no new connections, requests and streams to their end, sessions closed and marked, and then the store.
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	err = errors.Join(err, shutDown(stopping, front, sockets, events, polls))
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	if stopErr := core.Stop(stopping); stopErr != nil {
+		err = errors.Join(err, fmt.Errorf("stop: %w", stopErr))
+	}
+	return err
+}
+
+// shutDown ends all connections side by side, since each adapter waits for its own. What is left when ctx ends is cut.
+func shutDown(ctx context.Context, front *http.Server, adapters ...streamAdapter) error {
+	errs := make([]error, len(adapters)+1)
+	var group sync.WaitGroup
+	for i, adapter := range adapters {
+		group.Go(func() { errs[i] = adapter.Shutdown(ctx) })
+	}
+	group.Go(func() {
+		if err := front.Shutdown(ctx); err != nil {
+			errs[len(adapters)] = errors.Join(err, front.Close())
+		}
+	})
+	group.Wait()
+	return errors.Join(errs...)
+}

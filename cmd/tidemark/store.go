@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/storage/sqlite"
+)
+
+// defaultDatabase is the file of `sqlite:` without a path.
+const defaultDatabase = "tidemark.db"
+
+// storeURL is where messages are kept.
+type storeURL struct {
+	scheme string
+	path   string // of the SQLite file
+}
+
+const (
+	schemeMemory = "memory"
+	schemeSQLite = "sqlite"
+)
+
+// parseStore reads memory: or sqlite:PATH.
+func parseStore(raw string) (storeURL, error) {
+	scheme, rest, found := strings.Cut(raw, ":")
+	switch {
+	case found && scheme == schemeMemory:
+		if rest != "" {
+			return storeURL{}, usageError{fmt.Errorf("the store memory: takes nothing after the colon, got %q", rest)}
+		}
+		return storeURL{scheme: scheme}, nil
+	case found && scheme == schemeSQLite:
+		if rest == "" {
+			rest = defaultDatabase
+		}
+		return storeURL{scheme: scheme, path: rest}, nil
+	case found && (scheme == "postgres" || scheme == "postgresql" || scheme == "dynamodb"):
+		// The rest may hold a password.
+		return storeURL{}, usageError{fmt.Errorf("the store %s: is not in this build yet; use sqlite:PATH or memory:", scheme)}
+	}
+	return storeURL{}, usageError{fmt.Errorf("there is no such store; use sqlite:PATH (sqlite: is ./%s) or memory:", defaultDatabase)}
+}
+
+// openStore opens the store, with its schema up to date. failed, if not nil, is closed when the disk failed, so that nobody knows what is
+// stored: the process must end (delivery.md §2).
+func openStore(ctx context.Context, u storeURL) (store storage.Store, failed <-chan struct{}, err error) {
+	if u.scheme == schemeMemory {
+		return memory.New(), nil, nil
+	}
+	s, err := sqlite.Open(ctx, sqlite.Config{Path: u.path})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.Failed(), nil
+}
