@@ -86,7 +86,7 @@ func (a *Adapter) Handle(e echo.Context) error {
 		p.waitOn(conn, w.Header(), wait)
 		return nil
 	}
-	defer context.AfterFunc(r.Context(), func() { p.cancel(errClientGone) })()
+	defer context.AfterFunc(r.Context(), func() { p.cancel(errStopping) })() // or the client has gone, and will not see the answer
 	events, more, err = p.await(wait)
 	p.leave()
 	if err != nil {

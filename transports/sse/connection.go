@@ -54,7 +54,7 @@ func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 // serveResponse serves the stream through net/http, and returns when it has ended.
 func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
-	defer context.AfterFunc(r.Context(), func() { c.cancel(errClientGone) })()
+	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })() // or the client has gone, which the write will tell
 	c.start(&response{w: w, control: http.NewResponseController(w)})
 	c.write(retryLine())
 	c.run()

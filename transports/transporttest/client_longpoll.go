@@ -1,0 +1,87 @@
+package transporttest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// LongPoll is the dialer of long-poll. Its clients acknowledge as REST does.
+func LongPoll() Dialer {
+	return Dialer{Name: "longpoll", Polls: true, Dial: func(t testing.TB, s *Stack, at Position) Client {
+		return &poller{t: t, stack: s, at: at}
+	}}
+}
+
+// Page is an answer of long-poll.
+type Page struct {
+	Session tidemark.SessionID `json:"session"`
+	Events  []Event            `json:"events"`
+	More    bool               `json:"more"`
+}
+
+// Poll sends one GET /poll and returns the answer, or the problem's code as an error.
+func Poll(ctx context.Context, s *Stack, user tidemark.UserID, query url.Values) (Page, error) {
+	var page Page
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/poll?"+query.Encode(), nil)
+	if err != nil {
+		return page, err
+	}
+	bearer(r.Header, user)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return page, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if got := response.Header.Get("Cache-Control"); got != "no-store" {
+		return page, fmt.Errorf("Cache-Control is %q, want no-store", got)
+	}
+	if response.StatusCode != http.StatusOK {
+		var problem struct{ Code string }
+		if err := json.NewDecoder(response.Body).Decode(&problem); err != nil {
+			return page, fmt.Errorf("status %d without a problem: %w", response.StatusCode, err)
+		}
+		return page, ended(problem.Code)
+	}
+	return page, json.NewDecoder(response.Body).Decode(&page)
+}
+
+// poller is a client that polls whenever it has nothing left.
+type poller struct {
+	t      testing.TB
+	stack  *Stack
+	at     Position
+	events []Event
+}
+
+// Next implements Client.
+func (c *poller) Next(ctx context.Context) (Event, error) {
+	for len(c.events) == 0 {
+		query := c.at.query()
+		query.Set("wait", strconv.Itoa(5))
+		page, err := Poll(ctx, c.stack, c.at.User, query)
+		if err != nil {
+			return Event{}, err
+		}
+		c.at.Session, c.events = page.Session, page.Events
+	}
+	ev := c.events[0]
+	c.events = c.events[1:]
+	c.at.After = max(c.at.After, ev.ID)
+	return ev, nil
+}
+
+// Ack implements Client.
+func (c *poller) Ack(chat tidemark.ChatID, acked tidemark.Sequence) {
+	c.t.Helper()
+	c.stack.Acknowledge(c.at.User, chat, acked)
+}
+
+// Cut implements Client: what it had not handed on is lost.
+func (c *poller) Cut() { c.events = nil }

@@ -1,0 +1,183 @@
+package transporttest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus/local"
+	registry "github.com/tidemark-im/tidemark/server/registry/memory"
+	storage "github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/longpoll"
+	"github.com/tidemark-im/tidemark/transports/sse"
+	"github.com/tidemark-im/tidemark/transports/websocket"
+)
+
+// Options changes what a Stack is made of. The zero value is the usual.
+type Options struct {
+	// Core is the configuration of the core, without its storage, registry and bus.
+	Core server.Config
+	// Auth is the configuration of authentication. `Bearer dev:<user>` is always accepted.
+	Auth transports.AuthConfig
+	// Limit bounds sends; nil does not.
+	Limit *transports.Limiter
+	// Origins is that of the WebSocket adapter.
+	Origins []string
+	// WriteTimeout is that of all adapters.
+	WriteTimeout time.Duration
+	// HTTP2 serves HTTP/2 without encryption, besides HTTP/1.
+	HTTP2 bool
+}
+
+// Stack is a server with all adapters on a loopback port. It is stopped when the test ends, which fails if it does not stop in time.
+type Stack struct {
+	Server *server.Server
+	// URL is where the API begins, without a slash at the end: http://127.0.0.1:PORT/api/v1.
+	URL string
+
+	WebSocket *websocket.Adapter
+	SSE       *sse.Adapter
+	LongPoll  *longpoll.Adapter
+
+	t      testing.TB
+	http   *http.Server
+	served chan error
+	chats  int
+}
+
+// stopTime is how long a Stack may take to stop.
+const stopTime = 20 * time.Second
+
+// New starts a Stack.
+func New(t testing.TB, o Options) *Stack {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	reg := registry.New()
+	o.Core.Storage, o.Core.Registry, o.Core.Nodes, o.Core.Bus = storage.New(), reg, reg, local.New()
+	o.Core.Logger = logger
+	core, err := server.New(o.Core)
+	if err != nil {
+		t.Fatalf("the core: %v", err)
+	}
+	if err := core.Start(context.Background()); err != nil {
+		t.Fatalf("starting the core: %v", err)
+	}
+	o.Auth.Dev = true
+	auth := transports.NewAuthenticator(o.Auth)
+	s := &Stack{t: t, Server: core, served: make(chan error, 1)}
+	s.WebSocket = websocket.New(websocket.Config{
+		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger, WriteTimeout: o.WriteTimeout,
+	})
+	s.SSE = sse.New(sse.Config{Server: core, Auth: auth, WriteTimeout: o.WriteTimeout})
+	s.LongPoll = longpoll.New(longpoll.Config{Server: core, Auth: auth, WriteTimeout: o.WriteTimeout})
+	handler, err := transports.New(transports.Config{
+		Server: core, Auth: auth, Limit: o.Limit, Logger: logger,
+		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
+	})
+	if err != nil {
+		t.Fatalf("the handler: %v", err)
+	}
+	s.http = handler.HTTPServer("")
+	if o.HTTP2 {
+		s.http.Protocols = new(http.Protocols)
+		s.http.Protocols.SetHTTP1(true)
+		s.http.Protocols.SetUnencryptedHTTP2(true)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listening: %v", err)
+	}
+	s.URL = "http://" + listener.Addr().String() + transports.BasePath
+	go func() { s.served <- s.http.Serve(listener) }()
+	t.Cleanup(s.stop)
+	return s
+}
+
+// stop stops everything in the order of the program: the HTTP server, the adapters, the core.
+func (s *Stack) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	for name, stop := range map[string]func(context.Context) error{
+		"WebSocket": s.WebSocket.Shutdown, "SSE": s.SSE.Shutdown, "long-poll": s.LongPoll.Shutdown,
+	} {
+		if err := stop(ctx); err != nil {
+			s.t.Errorf("stopping %s: %v", name, err)
+		}
+	}
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.t.Errorf("stopping the HTTP server: %v", err)
+	}
+	if err := <-s.served; err != http.ErrServerClosed {
+		s.t.Errorf("serving: %v", err)
+	}
+	if err := s.Server.Stop(ctx); err != nil {
+		s.t.Errorf("stopping the core: %v", err)
+	}
+}
+
+// Group makes a group of the users and returns its id.
+func (s *Stack) Group(users ...tidemark.UserID) tidemark.ChatID {
+	s.t.Helper()
+	s.chats++
+	id := tidemark.ChatID(fmt.Sprintf("chat-%d", s.chats))
+	_, _, err := s.Server.CreateChat(context.Background(), server.Caller{User: users[0]}, server.CreateChatRequest{
+		ChatID: id, Type: tidemark.Group, MemberIDs: users,
+	})
+	if err != nil {
+		s.t.Fatalf("creating %s: %v", id, err)
+	}
+	return id
+}
+
+// Send stores messages of a user with the contents first, first+1, …, count of them.
+func (s *Stack) Send(user tidemark.UserID, chat tidemark.ChatID, first, count int) {
+	s.t.Helper()
+	for n := first; n < first+count; n++ {
+		s.SendText(user, chat, strconv.Itoa(n), strconv.Itoa(n))
+	}
+}
+
+// SendText stores one message.
+func (s *Stack) SendText(user tidemark.UserID, chat tidemark.ChatID, key, content string) {
+	s.t.Helper()
+	_, err := s.Server.Send(context.Background(), user, server.SendRequest{Draft: tidemark.Draft{
+		ChatID: chat, ClientMessageID: key, Content: content, ContentType: tidemark.DefaultContentType,
+	}})
+	if err != nil {
+		s.t.Fatalf("sending %s to %s: %v", key, chat, err)
+	}
+}
+
+// Acknowledge raises a user's watermark as REST does, and waits until it is stored.
+func (s *Stack) Acknowledge(user tidemark.UserID, chat tidemark.ChatID, acked tidemark.Sequence) {
+	s.t.Helper()
+	results, err := s.Server.Acknowledge(context.Background(), user, []server.Ack{{Chat: chat, Acked: acked}})
+	if err == nil {
+		err = results[0].Err
+	}
+	if err != nil {
+		s.t.Fatalf("acknowledging %d of %s: %v", acked, chat, err)
+	}
+}
+
+// Eventually polls until the condition holds, and fails the test if it does not within ten seconds.
+func Eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(waitTime)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not happen that %s", what)
+		}
+		<-tick.C
+	}
+}
