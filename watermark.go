@@ -49,8 +49,8 @@ type Raise struct {
 	AckedFrom Sequence
 	// Read is where the read watermark shall be at least.
 	Read Watermark
-	// ReadWithinAcked bounds Read by the acknowledged watermark as it is when the raise is written, before the
-	// raise: what never reached him is never shown as read (delivery.md §6, "reply implies read").
+	// ReadWithinAcked bounds Read by the acknowledged watermark as this raise leaves it: what never reached him is
+	// never shown as read (delivery.md §6, "reply implies read").
 	ReadWithinAcked bool
 }
 
@@ -63,7 +63,7 @@ func (r Raise) Apply(s DeliveryState, now time.Time) (DeliveryState, bool) {
 	}
 	target := r.Read
 	if r.ReadWithinAcked {
-		target = min(target, s.Acked)
+		target = min(target, acked)
 	}
 	read = max(read, target)
 	if acked == s.Acked && read == s.Read {

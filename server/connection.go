@@ -144,10 +144,9 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 		return step{kind: stepReturn}, s.sendControls(buf), nil
 	}
 	buf = s.sendControls(buf)
-	buf = s.sendStatuses(buf, min(pageEvents, len(buf)+statusesPerStep))
-	buf = s.sendTyping(buf)
 	if len(buf)-given >= pageEvents || pageSize(buf[given:]) >= pageBytes {
-		return step{kind: stepReturn}, buf, nil
+		// Ticks get their turn however many messages wait.
+		return step{kind: stepReturn}, s.sendStatuses(buf, len(buf)+statusesPerStep), nil
 	}
 	if s.look.due() && len(s.wakes) < lookAhead {
 		return step{kind: stepLook, look: s.look}, buf, nil
@@ -162,7 +161,7 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 		buf = append(buf, s.caughtUpEvent())
 	}
 	if !s.caughtUp {
-		return step{kind: stepIdle}, buf, nil
+		return s.rest(buf, given)
 	}
 	if s.recent {
 		return step{kind: stepRecent}, buf, nil
@@ -172,6 +171,13 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 		s.snapshots = append(s.snapshots[:0], s.snapshots[len(ids):]...)
 		return step{kind: stepSnapshot, ids: ids}, buf, nil
 	}
+	return s.rest(buf, given)
+}
+
+// rest emits what is sent when no message waits.
+func (s *Session) rest(buf []tidemark.Event, given int) (step, []tidemark.Event, error) {
+	buf = s.sendStatuses(buf, given+pageEvents)
+	buf = s.sendTyping(buf)
 	if len(s.statuses) > 0 {
 		return step{kind: stepReturn}, buf, nil
 	}

@@ -141,7 +141,9 @@ func (s *Session) found(f find) {
 		s.backlog++
 	}
 	p.backlogTo = max(p.backlogTo, p.woken)
-	s.snapshot(f.chat)
+	if s.wantStatuses {
+		s.snapshot(f.chat)
+	}
 	s.queue(p)
 	if !p.unserved() && p.backlog {
 		p.backlog = false

@@ -7,7 +7,7 @@ const STATES = {
   connecting: 'connecting …',
   replaced: 'opened elsewhere',
   closed: 'not connected',
-  offline: 'offline, by your wish',
+  offline: 'offline',
 };
 
 export class View {

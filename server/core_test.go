@@ -1,0 +1,224 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus/local"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/storage/storagetest"
+)
+
+// core is a running Server on a store that counts, and what the tests of the core ask of it.
+type core struct {
+	*server.Server
+	t     *testing.T
+	ctx   context.Context
+	store *storagetest.Counting
+	reg   *registrymemory.Registry
+	bus   *local.Bus
+	sent  int
+}
+
+// quiet is a logger that says nothing.
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// start starts a Server inside the bubble of a test, and stops it at the end.
+func start(t *testing.T, change ...func(*server.Config)) *core {
+	t.Helper()
+	return startOn(t, memory.New(), registrymemory.New(), local.New(), change...)
+}
+
+func startOn(t *testing.T, store storage.Store, reg *registrymemory.Registry, b *local.Bus, change ...func(*server.Config)) *core {
+	t.Helper()
+	c := &core{t: t, ctx: context.Background(), store: storagetest.Count(store), reg: reg, bus: b}
+	cfg := server.Config{Storage: c.store, Registry: reg, Nodes: reg, Bus: b, Logger: quiet()}
+	for _, f := range change {
+		f(&cfg)
+	}
+	var err error
+	if c.Server, err = server.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(c.ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(c.ctx); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+	})
+	return c
+}
+
+// chat creates a chat of users, the first of them its owner.
+func (c *core) chat(id tidemark.ChatID, users ...tidemark.UserID) tidemark.ChatID {
+	c.t.Helper()
+	kind := tidemark.Group
+	if len(users) == 2 {
+		kind = tidemark.Direct
+	}
+	_, _, err := c.CreateChat(c.ctx, server.Caller{User: users[0]}, server.CreateChatRequest{ChatID: id, Type: kind, MemberIDs: users})
+	if err != nil {
+		c.t.Fatalf("CreateChat(%s): %v", id, err)
+	}
+	return id
+}
+
+// send sends a message of its own content and returns its sequence.
+func (c *core) send(user tidemark.UserID, chat tidemark.ChatID) tidemark.Sequence {
+	c.t.Helper()
+	c.sent++
+	sent, err := c.Send(c.ctx, user, server.SendRequest{Draft: tidemark.Draft{
+		ChatID: chat, ClientMessageID: fmt.Sprintf("m%d", c.sent), Content: fmt.Sprintf("message %d", c.sent),
+	}})
+	if err != nil {
+		c.t.Fatalf("Send(%s, %s): %v", user, chat, err)
+	}
+	return sent.Message.Sequence
+}
+
+// ack acknowledges outside a session.
+func (c *core) ack(user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence) tidemark.DeliveryState {
+	c.t.Helper()
+	results, err := c.Acknowledge(c.ctx, user, []server.Ack{{Chat: chat, Acked: acked, Read: read}})
+	if err == nil {
+		err = results[0].Err
+	}
+	if err != nil {
+		c.t.Fatalf("Acknowledge(%s, %s, %d, %d): %v", user, chat, acked, read, err)
+	}
+	return results[0].State
+}
+
+// client is a connection as a test uses it.
+type client struct {
+	*server.Connection
+	t    *testing.T
+	user tidemark.UserID
+	last uint64
+}
+
+func (c *core) open(user tidemark.UserID, change ...func(*server.OpenRequest)) *client {
+	c.t.Helper()
+	r := server.OpenRequest{User: user}
+	for _, f := range change {
+		f(&r)
+	}
+	conn, err := c.Open(c.ctx, r)
+	if err != nil {
+		c.t.Fatalf("Open(%s): %v", user, err)
+	}
+	return &client{Connection: conn, t: c.t, user: user}
+}
+
+// resuming asks for a session after a position.
+func resuming(session tidemark.SessionID, after uint64) func(*server.OpenRequest) {
+	return func(r *server.OpenRequest) { r.Session, r.After = session, after }
+}
+
+func withStatuses(r *server.OpenRequest) { r.Statuses = true }
+
+func onDevice(id tidemark.DeviceID) func(*server.OpenRequest) {
+	return func(r *server.OpenRequest) { r.Device = id }
+}
+
+// line is an event in the short form of the tests: "message chat 3", "gap chat 2-5", "status chat bob 3 2", "caught_up".
+func line(t *testing.T, e tidemark.Event) string {
+	t.Helper()
+	var p struct {
+		ChatID    string `json:"chat_id"`
+		UserID    string `json:"user_id"`
+		Sequence  uint64 `json:"sequence"`
+		From      uint64 `json:"from"`
+		To        uint64 `json:"to"`
+		Acked     uint64 `json:"last_acked_sequence"`
+		Read      uint64 `json:"last_read_sequence"`
+		AllAcked  uint64 `json:"all_acked_sequence"`
+		AllRead   uint64 `json:"all_read_sequence"`
+		Change    string `json:"change"`
+		Reason    string `json:"reason"`
+		Resumed   bool   `json:"resumed"`
+		SessionID string `json:"session"`
+	}
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		t.Fatalf("payload of %s: %v: %s", e.Type, err, e.Payload)
+	}
+	switch e.Type {
+	case tidemark.EventOpen:
+		return fmt.Sprintf("open resumed=%v", p.Resumed)
+	case tidemark.EventMessage:
+		return fmt.Sprintf("message %s %d", p.ChatID, p.Sequence)
+	case tidemark.EventGap:
+		return fmt.Sprintf("gap %s %d-%d", p.ChatID, p.From, p.To)
+	case tidemark.EventStatus:
+		if p.UserID == "" {
+			return fmt.Sprintf("status %s all %d %d", p.ChatID, p.AllAcked, p.AllRead)
+		}
+		return fmt.Sprintf("status %s %s %d %d", p.ChatID, p.UserID, p.Acked, p.Read)
+	case tidemark.EventMembership:
+		return fmt.Sprintf("membership %s %s %s", p.ChatID, p.UserID, p.Change)
+	case tidemark.EventReset:
+		return "reset " + p.Reason
+	case tidemark.EventTyping:
+		return fmt.Sprintf("typing %s %s", p.ChatID, p.UserID)
+	default:
+		return string(e.Type)
+	}
+}
+
+// drain reads everything that is due once the bubble is idle, and returns its lines.
+func (c *client) drain() []string {
+	c.t.Helper()
+	var lines []string
+	for {
+		synctest.Wait()
+		events, err := c.Next(context.Background(), nil, false)
+		if err != nil {
+			c.t.Fatalf("Next of %s: %v", c.user, err)
+		}
+		if len(events) == 0 {
+			return lines
+		}
+		for _, e := range events {
+			if e.ID != 0 {
+				if e.ID <= c.last {
+					c.t.Errorf("event id %d after %d: ids never go back", e.ID, c.last)
+				}
+				c.last = e.ID
+			}
+			lines = append(lines, line(c.t, e))
+		}
+	}
+}
+
+// settle lets the time pass in which coalesced acknowledgements and statuses are written and pushed.
+func settle() {
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// since returns what the store was asked for after an earlier snapshot.
+func (c *core) since(before storagetest.Counts) storagetest.Counts {
+	now := c.store.Snapshot()
+	for method, n := range before.Calls {
+		if now.Calls[method] -= n; now.Calls[method] == 0 {
+			delete(now.Calls, method)
+		}
+	}
+	now.Appended -= before.Appended
+	now.Marked -= before.Marked
+	now.Cleared -= before.Cleared
+	now.Moved -= before.Moved
+	return now
+}

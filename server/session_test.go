@@ -1,0 +1,225 @@
+package server_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+func want(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestSession_live_message_and_ticks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		alice, bob := c.open("alice"), c.open("bob")
+		want(t, "alice at first", alice.drain(), "open resumed=false", "caught_up")
+		want(t, "bob at first", bob.drain(), "open resumed=false", "caught_up")
+		c.send("alice", chat)
+		want(t, "bob", bob.drain(), "message ab 1", "status ab alice 1 0")
+		want(t, "alice has her own message, and her own watermark over it", alice.drain(), "message ab 1", "status ab alice 1 0")
+		bob.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		want(t, "✓✓", alice.drain(), "status ab bob 1 0")
+		bob.Ack(server.Ack{Chat: chat, Read: 1})
+		settle()
+		want(t, "blue ✓✓", alice.drain(), "status ab bob 1 1")
+	})
+}
+
+// His catch-up after a clean close is one listing and one range read; what he missed is one row, written once; his acknowledgement of all of it
+// is one frame, one watermark write, one clear.
+func TestPending_once_and_cheap_catch_up(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, func(cfg *server.Config) { cfg.TailMessages = 1 })
+		chat := c.chat("ab", "alice", "bob")
+		bob := c.open("bob")
+		bob.drain()
+		if err := bob.Close(c.ctx); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		before := c.store.Snapshot()
+		for range 50 {
+			c.send("alice", chat)
+		}
+		settle()
+		sent := c.since(before)
+		if sent.Marked != 1 {
+			t.Errorf("50 messages to an offline user wrote %d pending rows, want 1", sent.Marked)
+		}
+		before = c.store.Snapshot()
+		bob = c.open("bob")
+		lines := bob.drain()
+		if len(lines) != 52 || lines[1] != "message ab 1" || lines[50] != "message ab 50" || lines[51] != "caught_up" {
+			t.Errorf("bob's catch-up has %d events: %v", len(lines), lines)
+		}
+		got := c.since(before).Calls
+		if diff := cmp.Diff(map[string]int{"PendingOf": 1, "Range": 1}, got); diff != "" {
+			t.Errorf("calls of his catch-up (-want +got):\n%s", diff)
+		}
+		before = c.store.Snapshot()
+		bob.Ack(server.Ack{Chat: chat, Acked: 50})
+		settle()
+		after := c.since(before)
+		if diff := cmp.Diff(map[string]int{"Advance": 1, "Clear": 1}, after.Calls); diff != "" {
+			t.Errorf("calls of his acknowledgement (-want +got):\n%s", diff)
+		}
+		if after.Moved != 1 || after.Cleared != 1 {
+			t.Errorf("his acknowledgement moved %d watermarks and cleared %d rows, want 1 and 1", after.Moved, after.Cleared)
+		}
+		if rows, _, _ := c.store.PendingOf(c.ctx, "bob", "", 10); len(rows) != 0 {
+			t.Errorf("rows left: %v", rows)
+		}
+	})
+}
+
+func TestSession_two_devices_both_get_what_was_appended_after_they_opened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		phone, tablet := c.open("bob", onDevice("phone")), c.open("bob", onDevice("tablet"))
+		phone.drain()
+		tablet.drain()
+		c.send("alice", chat)
+		c.send("alice", chat)
+		phone.drain()
+		phone.Ack(server.Ack{Chat: chat, Acked: 2})
+		settle()
+		c.send("alice", chat)
+		settle()
+		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1", "message ab 2", "message ab 3")
+	})
+}
+
+// messagesOf leaves the messages and gaps.
+func messagesOf(lines []string) []string {
+	var out []string
+	for _, l := range lines {
+		if len(l) > 4 && (l[:4] == "mess" || l[:4] == "gap ") {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func TestSession_resume_goes_back_to_the_position(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		ab, bc := c.chat("ab", "alice", "bob"), c.chat("bc", "bob", "carol")
+		bob := c.open("bob")
+		bob.drain()
+		c.send("alice", ab)
+		bob.drain()
+		position := bob.last
+		c.send("alice", ab)
+		c.send("carol", bc)
+		lost := bob.drain()
+		bob.Detach()
+		c.send("alice", ab)
+		again := c.open("bob", resuming(bob.Session(), position))
+		again.last = bob.last
+		want(t, "lost", messagesOf(lost), "message ab 2", "message bc 1")
+		want(t, "again", messagesOf(again.drain()), "message ab 2", "message ab 3", "message bc 1")
+		if _, err := bob.Next(c.ctx, nil, true); tidemark.CodeOf(err) != tidemark.Replaced {
+			t.Errorf("the older connection got %v, want %s", err, tidemark.Replaced)
+		}
+		third := c.open("bob", resuming(bob.Session(), position))
+		third.last = again.last
+		want(t, "the same position again", messagesOf(third.drain()), "message ab 2", "message ab 3", "message bc 1")
+	})
+}
+
+func TestSession_unknown_position_is_reset_and_sync_goes_on(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		for range 5 {
+			c.send("alice", chat)
+		}
+		bob := c.open("bob")
+		bob.drain()
+		never := c.open("bob", resuming(bob.Session(), bob.last+1))
+		never.last = bob.last
+		want(t, "a position that was never sent", never.drain(), "open resumed=false", "reset unknown_position", "caught_up")
+		if _, err := never.Sync(c.ctx, server.SyncRequest{Session: never.Session(), Limit: 50, Cursors: []server.Cursor{{Chat: chat, Acked: 2}}}); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		want(t, "what follows the cursor", messagesOf(never.drain()), "message ab 3", "message ab 4", "message ab 5")
+		if st := c.ack("bob", chat, 1, 0); st.Acked != 2 {
+			t.Errorf("a cursor counts as an acknowledgement: watermark %d, want 2", st.Acked)
+		}
+		other := c.open("bob", resuming("AAAAAAAAAAAAAAAAAAAAAA", 3))
+		want(t, "an unknown session", other.drain()[:2], "open resumed=false", "reset unknown_session")
+		if _, err := c.Open(c.ctx, server.OpenRequest{User: "alice", Session: bob.Session(), Poll: true}); tidemark.CodeOf(err) != tidemark.Gone {
+			t.Errorf("a foreign session: %v, want %s", err, tidemark.Gone)
+		}
+	})
+}
+
+func TestSession_no_acknowledgement_within_grace_marks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		bob := c.open("bob")
+		bob.drain()
+		c.send("alice", chat)
+		bob.drain()
+		rows := func() []tidemark.PendingDelivery {
+			rows, _, err := c.store.PendingOf(c.ctx, "bob", "", 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}
+		time.Sleep(9 * time.Second)
+		if got := rows(); len(got) != 0 {
+			t.Errorf("within grace: %v", got)
+		}
+		time.Sleep(2 * time.Second)
+		if diff := cmp.Diff([]tidemark.PendingDelivery{{UserID: "bob", ChatID: chat, FirstUndelivered: 1}}, rows()); diff != "" {
+			t.Errorf("after grace (-want +got):\n%s", diff)
+		}
+		bob.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		if got := rows(); len(got) != 0 {
+			t.Errorf("the session knows of its own mark, and its acknowledgement clears it: %v", got)
+		}
+	})
+}
+
+func TestSession_expires_and_marks_what_was_not_acknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, func(cfg *server.Config) { cfg.Grace = time.Hour })
+		chat := c.chat("ab", "alice", "bob")
+		bob := c.open("bob")
+		bob.drain()
+		c.send("alice", chat)
+		c.send("alice", chat)
+		bob.drain()
+		bob.Ack(server.Ack{Chat: chat, Acked: 1})
+		bob.Detach()
+		time.Sleep(62 * time.Second)
+		rows, _, err := c.store.PendingOf(c.ctx, "bob", "", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]tidemark.PendingDelivery{{UserID: "bob", ChatID: chat, FirstUndelivered: 2}}, rows); diff != "" {
+			t.Errorf("rows (-want +got):\n%s", diff)
+		}
+		c.send("alice", chat)
+		back := c.open("bob", resuming(bob.Session(), bob.last))
+		want(t, "back", messagesOf(back.drain()), "message ab 2", "message ab 3")
+	})
+}
