@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -19,7 +20,7 @@ func Recover(logger *slog.Logger) echo.MiddlewareFunc {
 				if p == nil {
 					return
 				}
-				if p == http.ErrAbortHandler {
+				if abort, ok := p.(error); ok && errors.Is(abort, http.ErrAbortHandler) {
 					panic(p)
 				}
 				logger.Error("a handler panicked", "method", c.Request().Method, "route", c.Path(),
