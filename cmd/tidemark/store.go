@@ -40,9 +40,9 @@ func parseStore(raw string) (storeURL, error) {
 		return storeURL{scheme: scheme, path: rest}, nil
 	case found && (scheme == "postgres" || scheme == "postgresql" || scheme == "dynamodb"):
 		// The rest may hold a password.
-		return storeURL{}, usageError{fmt.Errorf("the store %s: is not in this build yet; use sqlite:PATH or memory:", scheme)}
+		return storeURL{}, usageError{fmt.Errorf("the store %s: is not in this build yet; use memory: or sqlite:PATH", scheme)}
 	}
-	return storeURL{}, usageError{fmt.Errorf("there is no such store; use sqlite:PATH (sqlite: is ./%s) or memory:", defaultDatabase)}
+	return storeURL{}, usageError{fmt.Errorf("there is no such store; use memory: or sqlite:PATH (sqlite: is ./%s)", defaultDatabase)}
 }
 
 // openStore opens the store, with its schema up to date. failed, if not nil, is closed when the disk failed, so that nobody knows what is

@@ -95,7 +95,7 @@ func (s *Store) commit(batch []*job) {
 		return
 	}
 	for i := range batch {
-		s.attempt(batch[i : i+1])
+		_ = s.attempt(batch[i : i+1]) // The item has the error.
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *Store) attempt(batch []*job) error {
 		return nil
 	default:
 	}
-	err, committing := s.writer.transaction(batch)
+	committing, err := s.writer.transaction(batch)
 	if err != nil {
 		for _, j := range batch {
 			j.err = err
@@ -155,7 +155,7 @@ func newWriter(c *conn) *writer {
 
 // transaction runs the batch and commits. After an error nothing of it is in the database, unless committing reports that the commit
 // itself failed and unknownOutcome says so. Errors of the contract stay with their job.
-func (w *writer) transaction(batch []*job) (err error, committing bool) {
+func (w *writer) transaction(batch []*job) (committing bool, err error) {
 	defer func() {
 		if err != nil {
 			w.rollback()
@@ -165,21 +165,21 @@ func (w *writer) transaction(batch []*job) (err error, committing bool) {
 		clear(w.chats)
 	}
 	if err := w.c.exec("BEGIN IMMEDIATE"); err != nil {
-		return err, false
+		return false, err
 	}
 	for _, j := range batch {
 		j.err = j.apply(w)
 		var f *failure
 		if errors.As(j.err, &f) {
-			return j.err, false
+			return false, j.err
 		}
 	}
 	if err := w.flush(); err != nil {
-		return err, false
+		return false, err
 	}
 	err = w.c.exec("COMMIT")
 	w.commits.Store(w.c.log().commits)
-	return err, true
+	return true, err
 }
 
 func (w *writer) rollback() {

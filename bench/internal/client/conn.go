@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// answerTimeout is the longest that the load generator waits for the answer of a request, or for room to write.
+// AnswerTimeout is the longest that the load generator waits for the answer of a request, or for room to write.
 const AnswerTimeout = 30 * time.Second
 
 // Target is the server under load.
