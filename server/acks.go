@@ -55,13 +55,6 @@ func newAcks(s *Server) *acks {
 	return &acks{server: s, signal: make(chan struct{}, 1), pending: make(map[storage.StateKey]*raises)}
 }
 
-func (a *acks) wake() {
-	select {
-	case a.signal <- struct{}{}:
-	default:
-	}
-}
-
 // waitingLocked returns the entry of a user and chat, nil if there is no room for a new one.
 func (a *acks) waitingLocked(key storage.StateKey) *raises {
 	r := a.pending[key]
@@ -87,7 +80,7 @@ func (a *acks) add(user tidemark.UserID, ack Ack) {
 		r.acked, r.read = max(r.acked, ack.Acked), max(r.read, ack.Read)
 	}
 	a.mu.Unlock()
-	a.wake()
+	signal(a.signal)
 }
 
 // authored queues the raise that a message of the user's own implies. It reports whether the run joins his watermark, as far as is known, so
@@ -117,24 +110,18 @@ func (a *acks) authored(user tidemark.UserID, chat tidemark.ChatID, sequence, se
 	} else {
 		r.runs = append(r.runs, authorRun{from: sequence, to: sequence, seen: seen, covered: covered})
 	}
-	a.wake()
+	signal(a.signal)
 	return covered
 }
 
 // loop writes what waits, until ctx ends.
 func (a *acks) loop(ctx context.Context) {
-	retry := time.NewTicker(a.server.cfg.AuthorRetry / 4)
-	defer retry.Stop()
 	for {
-		select {
-		case <-a.signal:
-		case <-retry.C:
-			if !a.requeue(time.Now()) {
-				continue
-			}
-		case <-ctx.Done():
+		next, any := a.requeue(time.Now())
+		if !wait(ctx, a.signal, next, any) {
 			return
 		}
+		a.requeue(time.Now())
 		a.flush(ctx)
 		if !pause(ctx, a.server.cfg.AckInterval) {
 			return
@@ -142,8 +129,8 @@ func (a *acks) loop(ctx context.Context) {
 	}
 }
 
-// requeue puts the runs whose second try is due back among those that wait.
-func (a *acks) requeue(now time.Time) bool {
+// requeue puts the runs whose second try is due back among those that wait, and says when the next one is.
+func (a *acks) requeue(now time.Time) (next time.Duration, any bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := 0
@@ -154,7 +141,13 @@ func (a *acks) requeue(now time.Time) bool {
 		n++
 	}
 	a.retries = append(a.retries[:0], a.retries[n:]...)
-	return n > 0
+	if n > 0 {
+		signal(a.signal)
+	}
+	if len(a.retries) > 0 {
+		return a.retries[0].due.Sub(now), true
+	}
+	return 0, false
 }
 
 // item is one raise of a batch, with what is to be done when it is written.

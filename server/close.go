@@ -74,7 +74,8 @@ func (s *Session) release(ctx context.Context, marked bool) {
 // deadlines is a queue of sessions that are looked at after a time that is the same for all of them, so that it is in order. It is safe
 // for concurrent use.
 type deadlines struct {
-	after time.Duration
+	after  time.Duration
+	signal chan struct{}
 
 	mu    sync.Mutex
 	queue []deadline
@@ -88,27 +89,51 @@ type deadline struct {
 	sequence   tidemark.Sequence // of a grace period: what was woken when it began
 }
 
-func (d *deadlines) push(e deadline) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	e.due = time.Now().Add(d.after)
-	d.queue = append(d.queue, e)
+func newDeadlines(after time.Duration) deadlines {
+	return deadlines{after: after, signal: make(chan struct{}, 1)}
 }
 
-// pop returns the entries that are due.
-func (d *deadlines) pop(now time.Time) []deadline {
+func (d *deadlines) push(e deadline) {
+	d.mu.Lock()
+	e.due = time.Now().Add(d.after)
+	d.queue = append(d.queue, e)
+	first := len(d.queue) == 1
+	d.mu.Unlock()
+	if first {
+		signal(d.signal)
+	}
+}
+
+// pop returns the entries that are due, and how long it is until the next one is; 0 if there is none.
+func (d *deadlines) pop(now time.Time) (due []deadline, next time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
 	for n < len(d.queue) && !d.queue[n].due.After(now) {
 		n++
 	}
-	if n == 0 {
-		return nil
+	if n > 0 {
+		due = append([]deadline(nil), d.queue[:n]...)
+		d.queue = append(d.queue[:0], d.queue[n:]...)
 	}
-	due := append([]deadline(nil), d.queue[:n]...)
-	d.queue = append(d.queue[:0], d.queue[n:]...)
-	return due
+	if len(d.queue) > 0 {
+		next = d.queue[0].due.Sub(now)
+	}
+	return due, next
+}
+
+// loop calls f with what is due, until ctx ends. Entries that fall due within a fortieth of the time are taken together.
+func (d *deadlines) loop(ctx context.Context, f func(due []deadline)) {
+	for {
+		due, next := d.pop(time.Now())
+		if len(due) > 0 {
+			f(due)
+			continue
+		}
+		if !wait(ctx, d.signal, max(next, d.after/40), next > 0) {
+			return
+		}
+	}
 }
 
 // expiries ends the sessions to which no connection came back. It has at most one entry for each detachment.
@@ -119,9 +144,9 @@ func (x *expiries) add(s *Session, generation uint32) {
 }
 
 // expire closes the sessions whose resume window has passed.
-func (s *Server) expire(ctx context.Context, now time.Time) {
+func (s *Server) expire(ctx context.Context, due []deadline) {
 	var over []*Session
-	for _, e := range s.expiry.pop(now) {
+	for _, e := range due {
 		e.session.mu.Lock()
 		if !e.session.closed && !e.session.attached && e.session.generation == e.generation {
 			over = append(over, e.session)
@@ -145,9 +170,9 @@ func (g *graces) add(s *Session, p *position, sequence tidemark.Sequence) {
 }
 
 // overdue marks a row for each position whose client did not acknowledge within the grace period.
-func (s *Server) overdue(ctx context.Context, now time.Time) {
+func (s *Server) overdue(ctx context.Context, due []deadline) {
 	var rows []tidemark.PendingDelivery
-	for _, e := range s.grace.pop(now) {
+	for _, e := range due {
 		e.session.mu.Lock()
 		p := e.position
 		switch {

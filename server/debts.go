@@ -42,10 +42,7 @@ func (s *Server) owe(d debt) {
 		s.debts.lost = true
 	}
 	s.debts.mu.Unlock()
-	select {
-	case s.debts.signal <- struct{}{}:
-	default:
-	}
+	signal(s.debts.signal)
 }
 
 // pay pays everything it can, and reports whether nothing is owed any more.

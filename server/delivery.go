@@ -122,7 +122,9 @@ type DeliveryStatusRequest struct {
 type DeliveryStatus struct {
 	Chat     tidemark.Chat
 	Sequence tidemark.Sequence
-	Summary  storage.Summary
+	// Summary counts the author of the message as one who has read it, whatever his watermark says. The delivered count is the watermarks' alone
+	// (ADR-008 Appendix E, group_delivered_requires_all_members).
+	Summary storage.Summary
 	// Members are shown by their exposed boundary, in the order of their user ids.
 	Members    []tidemark.DeliveryState
 	NextCursor string
@@ -151,6 +153,9 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 	if status.Summary, err = s.storage.Summary(ctx, r.Chat, status.Sequence); err != nil {
 		return DeliveryStatus{}, err
 	}
+	if err := s.countAuthor(ctx, &status); err != nil {
+		return DeliveryStatus{}, err
+	}
 	members, more, err := s.storage.StatesIn(ctx, r.Chat, after, r.Limit)
 	if err != nil {
 		return DeliveryStatus{}, err
@@ -160,4 +165,29 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 		status.NextCursor = encodeCursor(cursorMembers, string(members[len(members)-1].UserID))
 	}
 	return status, nil
+}
+
+// countAuthor counts the author of the message at Sequence among its readers.
+func (s *Server) countAuthor(ctx context.Context, status *DeliveryStatus) error {
+	if status.Sequence == 0 || status.Summary.Read == status.Summary.Members {
+		return nil
+	}
+	c := s.hot.get(status.Chat.ID)
+	entries, err := s.storage.Range(ctx, storage.Range{Chat: c.id, After: status.Sequence - 1, Limit: 1})
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	author := entries[0].SenderID
+	p, err := s.people(ctx, c, 0)
+	if err != nil {
+		return err
+	}
+	if _, ok := p.Member(author); !ok {
+		return nil
+	}
+	states, err := s.storage.States(ctx, []storage.StateKey{stateKey(author, c.id)})
+	if err == nil && states[0].Read < status.Sequence {
+		status.Summary.Read++
+	}
+	return err
 }

@@ -102,18 +102,6 @@ func (s *Server) append(ctx context.Context, d tidemark.Draft) (appended storage
 	return appended, err
 }
 
-// pause waits, and reports whether it waited to the end.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // handOver is a stored message on its way to the members' sessions.
 type handOver struct {
 	chat    *hotChat

@@ -57,7 +57,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Logger, node: registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
 		storage: cfg.Storage, registry: cfg.Registry, nodes: cfg.Nodes, bus: cfg.Bus,
 		sessions: newSessions(), hot: newHotChats(cfg), known: newKnown(cfg.KnownStates), debts: newDebts(),
-		expiry: expiries{deadlines{after: cfg.ResumeWindow}}, grace: graces{deadlines{after: cfg.Grace}},
+		expiry: expiries{newDeadlines(cfg.ResumeWindow)}, grace: graces{newDeadlines(cfg.Grace)},
 	}
 	s.acks, s.statuses = newAcks(s), newStatuses(s)
 	return s, nil
@@ -80,26 +80,14 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(func() { s.acks.loop(running) })
 	s.loops.Go(func() { s.statuses.loop(running) })
 	s.loops.Go(func() { s.payLoop(running) })
-	s.loops.Go(func() { s.every(running, s.cfg.Grace/40, func(now time.Time) { s.overdue(running, now) }) })
-	s.loops.Go(func() { s.every(running, s.cfg.ResumeWindow/60, func(now time.Time) { s.expire(running, now) }) })
+	s.loops.Go(func() { s.grace.loop(running, func(due []deadline) { s.overdue(running, due) }) })
+	s.loops.Go(func() { s.expiry.loop(running, func(due []deadline) { s.expire(running, due) }) })
 	s.loops.Go(func() {
-		s.every(running, s.cfg.LeaseTTL/3, func(time.Time) { epoch = s.refreshLeases(running, epoch) })
+		for pause(running, s.cfg.LeaseTTL/3) {
+			epoch = s.refreshLeases(running, epoch)
+		}
 	})
 	return nil
-}
-
-// every calls f again and again until ctx ends.
-func (s *Server) every(ctx context.Context, period time.Duration, f func(now time.Time)) {
-	tick := time.NewTicker(max(period, time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case now := <-tick.C:
-			f(now)
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // Stop ends cleanly: calls from now on are Unavailable, calls under way are waited for, acknowledgements that wait are written, every session is

@@ -113,12 +113,7 @@ func (p *position) unserved() bool { return p.toEnd || p.next <= p.woken }
 func (p *position) unacknowledged() bool { return p.toEnd || p.woken > p.acked }
 
 // notify wakes the connection, if it waits. The channel has room for one signal.
-func (s *Session) notify() {
-	select {
-	case s.signal <- struct{}{}:
-	default:
-	}
-}
+func (s *Session) notify() { signal(s.signal) }
 
 // touch enters a wake into the session: the chat has something at sequence. It returns nil if the map is full.
 func (s *Session) touch(chat tidemark.ChatID, sequence tidemark.Sequence) *position {

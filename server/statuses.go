@@ -65,34 +65,27 @@ func (t *statuses) push(key statusKey, b tidemark.Boundary) {
 	}
 	t.mu.Unlock()
 	if first {
-		select {
-		case t.signal <- struct{}{}:
-		default:
-		}
+		signal(t.signal)
 	}
 }
 
 // loop pushes until ctx ends.
 func (t *statuses) loop(ctx context.Context) {
-	tick := time.NewTicker(max(t.server.cfg.StatusInterval/4, time.Millisecond))
-	defer tick.Stop()
 	for {
-		select {
-		case <-t.signal:
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		for chat, keys := range t.due(time.Now()) {
-			if err := t.publish(ctx, chat, keys); err != nil && ctx.Err() == nil {
+		due, next := t.due(time.Now())
+		for chat, updates := range due {
+			if err := t.publish(ctx, chat, updates); err != nil && ctx.Err() == nil {
 				t.server.log.Warn("status updates were not pushed", "chat", chat, "error", err)
 			}
+		}
+		if !wait(ctx, t.signal, next, next > 0) {
+			return
 		}
 	}
 }
 
-// due takes what is to be pushed now, by chat.
-func (t *statuses) due(now time.Time) map[tidemark.ChatID][]tidemark.StatusUpdate {
+// due takes what is to be pushed now, by chat, and says how long it is until an entry has cooled down; 0 if there is none.
+func (t *statuses) due(now time.Time) (due map[tidemark.ChatID][]tidemark.StatusUpdate, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
@@ -110,10 +103,9 @@ func (t *statuses) due(now time.Time) map[tidemark.ChatID][]tidemark.StatusUpdat
 	if n > 0 {
 		t.cooling = append(t.cooling[:0], t.cooling[n:]...)
 	}
-	if len(t.ready) == 0 {
-		return nil
+	if len(t.ready) > 0 {
+		due = make(map[tidemark.ChatID][]tidemark.StatusUpdate)
 	}
-	due := make(map[tidemark.ChatID][]tidemark.StatusUpdate)
 	for _, key := range t.ready {
 		e := t.entries[key]
 		e.dirty, e.cooling = false, true
@@ -121,7 +113,10 @@ func (t *statuses) due(now time.Time) map[tidemark.ChatID][]tidemark.StatusUpdat
 		t.cooling = append(t.cooling, cooling{due: now.Add(t.server.cfg.StatusInterval), key: key})
 	}
 	t.ready = t.ready[:0]
-	return due
+	if len(t.cooling) > 0 {
+		next = max(t.cooling[0].due.Sub(now), time.Millisecond)
+	}
+	return due, next
 }
 
 // publish tells the members of a chat. In a chat above tidemark.StatusFanoutLimit the members' updates become one entry of the chat
