@@ -6,7 +6,8 @@ package tidemark
 type PendingDelivery struct {
 	UserID UserID
 	ChatID ChatID
-	// FirstUndelivered is inclusive: the first message that he has not received.
+	// FirstUndelivered is inclusive: the first message that he has not received. 0 stands in the row of a Large chat, which is there as long
+	// as he is a member, whatever he has received: it says that the head has to be compared.
 	FirstUndelivered Sequence
 }
 

@@ -53,7 +53,8 @@ type Store interface {
 // Chats is the role of chats and their counters.
 type Chats interface {
 	// CreateChat stores a chat with its members, all of them with history from sequence 1, watermarks at 0, and
-	// MembersVersion 1. Chat.Large is set if there are more than tidemark.PendingFanoutLimit members.
+	// MembersVersion 1. Chat.Large is set, with the rows that belong to it (see Pending), if there are more than
+	// tidemark.PendingFanoutLimit members.
 	//
 	// If new.ID is taken it returns Conflict and changes nothing. A Direct chat exists once for its pair of members: if it
 	// exists, whatever its id, it is returned with created false. For a Group created is always true on success.
@@ -92,7 +93,7 @@ type Members interface {
 
 	// RemoveMember ends the membership of a user, in one step with the chat's head: his intervals become
 	// Intervals.Left(head), and the membership version grows by one. His delivery state and pending row are kept
-	// (ADR-008 §6.1). NotFound (no such chat), NotMember (he is not one), Denied (a direct chat).
+	// (ADR-008 §6.1); only the row of a Large chat goes. NotFound (no such chat), NotMember (he is not one), Denied (a direct chat).
 	RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (Removed, error)
 
 	// Rosters returns the current members of each chat, at one version each; nil for a chat that does not exist.
@@ -149,6 +150,9 @@ type Deliveries interface {
 }
 
 // Pending is the role of what users still have to receive.
+//
+// A chat flagged Large costs no write for each absent member: the step that sets the flag, or adds a member later, writes him a row with FirstUndelivered
+// 0, which Mark finds standing, Clear leaves alone, and RemoveMember removes. So one listing names what is pending and what has to be compared.
 type Pending interface {
 	// Mark notes that a user has not received a chat from a sequence on. There is one row for a user and chat; the smallest sequence wins.
 	// written reports, for each item, whether the row was created or lowered: while a row at or below the sequence stands, Mark
@@ -157,7 +161,7 @@ type Pending interface {
 
 	// Clear notes that a user has received a chat up to a sequence, in one step with the chat's head (delivery.md §4, R_CLEAR): a row
 	// whose first sequence is at most Through is removed if Through is the head (or above it), else set to Through + 1. A row above
-	// Through, or none, is left. cleared reports whether a row was touched.
+	// Through, that of a Large chat, or none, is left. cleared reports whether a row was touched.
 	Clear(ctx context.Context, items []Clear) (cleared []bool, err error)
 
 	// PendingOf returns a page of the rows of a user, in ascending order of chat id after the one given ("" for the first

@@ -57,6 +57,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		s.link(user, c)
 	}
 	s.chats[c.ID] = c
+	s.standing(c)
 	if new.Type == tidemark.Direct {
 		s.direct[directKey(new)] = c
 	}

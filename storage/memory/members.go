@@ -55,6 +55,7 @@ func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tide
 		c.Large = c.Large || c.MemberCount > tidemark.PendingFanoutLimit
 		c.MembersVersion++
 		c.roster = nil
+		s.standing(c)
 	}
 	added.Version = c.MembersVersion
 	return added, nil
@@ -80,6 +81,9 @@ func (s *Store) RemoveMember(ctx context.Context, id tidemark.ChatID, user tidem
 	member.Intervals = member.Intervals.Left(c.Head)
 	c.members[user] = member
 	delete(s.memberOf[user], id)
+	if c.Large {
+		delete(s.pending[user], id)
+	}
 	c.MemberCount--
 	c.MembersVersion++
 	c.roster = nil
@@ -125,6 +129,18 @@ func (s *Store) link(user tidemark.UserID, c *chat) {
 		s.memberOf[user] = map[tidemark.ChatID]*chat{}
 	}
 	s.memberOf[user][c.ID] = c
+}
+
+// standing gives each member of a Large chat the row that stands for it. The mutex is held.
+func (s *Store) standing(c *chat) {
+	if !c.Large {
+		return
+	}
+	for user, member := range c.members {
+		if member.Intervals.Open() {
+			s.setPending(user, c.ID, 0)
+		}
+	}
 }
 
 func notMember(user tidemark.UserID, id tidemark.ChatID) error {

@@ -21,13 +21,18 @@ func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bo
 		if stands && first <= row.FirstUndelivered {
 			continue
 		}
-		if s.pending[row.UserID] == nil {
-			s.pending[row.UserID] = map[tidemark.ChatID]tidemark.Sequence{}
-		}
-		s.pending[row.UserID][row.ChatID] = row.FirstUndelivered
+		s.setPending(row.UserID, row.ChatID, row.FirstUndelivered)
 		written[i] = true
 	}
 	return written, nil
+}
+
+// setPending writes a row. The mutex is held.
+func (s *Store) setPending(user tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence) {
+	if s.pending[user] == nil {
+		s.pending[user] = map[tidemark.ChatID]tidemark.Sequence{}
+	}
+	s.pending[user][chat] = first
 }
 
 // Clear implements storage.Pending.
@@ -40,7 +45,7 @@ func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error
 	for i, item := range items {
 		rows := s.pending[item.User]
 		first, stands := rows[item.Chat]
-		if !stands || first > item.Through {
+		if !stands || first == 0 || first > item.Through {
 			continue
 		}
 		cleared[i] = true

@@ -86,6 +86,11 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 			return tidemark.Chat{}, false, err
 		}
 	}
+	if chat.Large {
+		if err := w.standing(row); err != nil {
+			return tidemark.Chat{}, false, err
+		}
+	}
 	return chat, true, nil
 }
 

@@ -131,6 +131,11 @@ func (w *writer) addMembers(id tidemark.ChatID, users []tidemark.UserID, now tim
 		added.States = append(added.States, state)
 	}
 	added.Version++
+	if members := c.members + len(joining); c.large || members > tidemark.PendingFanoutLimit {
+		if err := w.standing(c); err != nil {
+			return storage.Added{}, err
+		}
+	}
 	return added, w.setMembership(c, c.members+len(joining))
 }
 
@@ -184,6 +189,11 @@ func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tid
 		m.Intervals = m.Intervals.Left(c.head)
 		if err := w.putMember(c, m); err != nil {
 			return err
+		}
+		if c.large {
+			if err := w.unmark(c, user); err != nil {
+				return err
+			}
 		}
 		removed = storage.Removed{Version: c.version + 1, Head: c.head}
 		return w.setMembership(c, c.members-1)

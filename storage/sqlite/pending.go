@@ -92,9 +92,9 @@ func (w *writer) clear(item *storage.Clear) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	text := `DELETE FROM pending_deliveries WHERE user_id = ?1 AND chat_id = ?2 AND first_undelivered_seq <= ?3`
+	text := `DELETE FROM pending_deliveries WHERE user_id = ?1 AND chat_id = ?2 AND first_undelivered_seq BETWEEN 1 AND ?3`
 	if c != nil && item.Through < c.head {
-		text = `UPDATE pending_deliveries SET first_undelivered_seq = ?3 + 1 WHERE user_id = ?1 AND chat_id = ?2 AND first_undelivered_seq <= ?3`
+		text = `UPDATE pending_deliveries SET first_undelivered_seq = ?3 + 1 WHERE user_id = ?1 AND chat_id = ?2 AND first_undelivered_seq BETWEEN 1 AND ?3`
 	}
 	q, err := w.c.prepared(text)
 	if err != nil {
@@ -107,6 +107,29 @@ func (w *writer) clear(item *storage.Clear) (bool, error) {
 		return false, err
 	}
 	return w.c.changes() > 0, nil
+}
+
+// standing gives each member of a Large chat the row that stands for it.
+func (w *writer) standing(c *chat) error {
+	q, err := w.c.prepared(`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq)
+		SELECT user_id, chat_id, 0 FROM members WHERE chat = ? AND current = 1
+		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0 WHERE first_undelivered_seq > 0`)
+	if err != nil {
+		return err
+	}
+	q.integer(1, c.key)
+	return q.run()
+}
+
+// unmark removes the row of a user in a chat, whatever it says.
+func (w *writer) unmark(c *chat, user tidemark.UserID) error {
+	q, err := w.c.prepared(`DELETE FROM pending_deliveries WHERE user_id = ? AND chat_id = ?`)
+	if err != nil {
+		return err
+	}
+	q.string(1, string(user))
+	q.string(2, string(c.id))
+	return q.run()
 }
 
 const pendingOfUser = `SELECT chat_id, first_undelivered_seq FROM pending_deliveries WHERE user_id = ? AND chat_id > ? ORDER BY chat_id LIMIT ?`

@@ -116,6 +116,29 @@ var pendingRules = []rule{
 		w.equal("cleared", w.clear(alice, c, 3), true)
 		w.equal("pending", w.pending(alice), first{c: 4})
 	}},
+	{"Large_chats_have_a_row_that_stands_for_each_member", func(w *world) {
+		users := w.many(tidemark.PendingFanoutLimit + 2)
+		alice, late := users[0], users[len(users)-1]
+		born := w.group("born", users[:len(users)-1]...)
+		grown := w.group("grown", users[:2]...)
+		w.send(grown, alice, 3)
+		w.mark(alice, grown, 2)
+		w.add(grown, users[2:len(users)-1]...)
+		for _, c := range []tidemark.ChatID{born, grown} {
+			w.add(c, late)
+			w.send(c, alice, 1)
+			for _, user := range []tidemark.UserID{alice, late} {
+				w.equal("Mark finds it standing", w.mark(user, c, 1), false)
+				w.equal("Clear leaves it alone", w.clear(user, c, w.info(c).Head), false)
+			}
+		}
+		w.equal("rows of alice", w.pending(alice), first{born: 0, grown: 0})
+		w.equal("rows of a late member", w.pending(late), first{born: 0, grown: 0})
+		w.remove(born, late)
+		w.equal("rows after a removal", w.pending(late), first{grown: 0})
+		w.add(born, late)
+		w.equal("rows after the return", w.pending(late), first{born: 0, grown: 0})
+	}},
 	{"PendingOf_pages_in_order_of_chat_id", func(w *world) {
 		alice, bob := w.user("alice"), w.user("bob")
 		var want []tidemark.PendingDelivery
