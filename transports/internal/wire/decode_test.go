@@ -58,6 +58,7 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 		{"invalid UTF-8", "{\"client_message_id\":\"c\",\"content\":\"a\xffb\"}", failure{tidemark.Invalid, "UTF-8 at byte 37"}},
 		{"UTF-8 of a surrogate", "{\"client_message_id\":\"c\",\"content\":\"\xed\xa0\x80\"}", failure{tidemark.Invalid, "UTF-8"}},
 		{"content type of the wrong type", `{"client_message_id":"c","content":"x","content_type":true}`, failure{tidemark.Invalid, "content_type"}},
+		{"content type of nothing", `{"client_message_id":"c","content":"x","content_type":""}`, failure{tidemark.Invalid, "content_type is empty"}},
 		{"attachment is an array", `{"client_message_id":"c","attachment":[]}`, failure{tidemark.Invalid, "attachment"}},
 		{"surrogate in the attachment", `{"client_message_id":"c","attachment":{"a":["\ud800"]}}`, failure{tidemark.Invalid, "attachment"}},
 		{"surrogate in a name of the attachment", `{"client_message_id":"c","attachment":{"\udfff":1}}`, failure{tidemark.Invalid, "attachment"}},

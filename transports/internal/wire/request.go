@@ -45,6 +45,8 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (server.SendRequest,
 		return server.SendRequest{}, err
 	case d.ChatID == "":
 		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
+	case d.ContentType == "":
+		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "content_type is empty; leave it out for %s", tidemark.DefaultContentType)
 	case d.ClientMessageID == "":
 		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "client_message_id is missing; give each message a new one, and the same again when you repeat it")
 	}

@@ -1,0 +1,236 @@
+package transports_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/rest"
+)
+
+func TestErrors_every_row(t *testing.T) {
+	ann := start(t, dev()).as("ann")
+	eve := ann.as("eve")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	direct := get[rest.Chat](ann, 201, "POST", "/chats", `{"type":"direct","member_ids":["bob"]}`).ChatId
+	send(ann, "c1", "x")
+	message := func(fields string) string { return `{"client_message_id":"m",` + fields + `}` }
+	big := strings.Repeat("x", 65_537)
+	long := strings.Repeat("i", 129)
+	tests := []struct {
+		who          as
+		method, path string
+		body         string
+		status       int
+		code         string
+	}{
+		{ann, "GET", "/nowhere", "", 404, "NOT_FOUND"},
+		{ann, "GET", "//nowhere", "", 404, "NOT_FOUND"},
+		{ann, "POST", "//nowhere", "", 404, "NOT_FOUND"},
+		{ann, "HEAD", "//nowhere", "", 404, ""},
+		{ann, "PUT", "/chats", "", 405, "METHOD_NOT_ALLOWED"},
+		{ann, "DELETE", "/chats/team/messages", "", 405, "METHOD_NOT_ALLOWED"},
+		{ann, "POST", "//healthz", "", 405, "METHOD_NOT_ALLOWED"},
+		{ann, "POST", "//", "", 405, "METHOD_NOT_ALLOWED"},
+		{ann, "GET", "/chats/", "", 404, "NOT_FOUND"},
+
+		{ann, "GET", "/chats?limit=0", "", 400, "INVALID"},
+		{ann, "GET", "/chats?limit=-1", "", 400, "INVALID"},
+		{ann, "GET", "/chats?limit=1.5", "", 400, "INVALID"},
+		{ann, "GET", "/chats?limit=", "", 400, "INVALID"},
+		{ann, "GET", "/chats?cursor=nonsense", "", 400, "INVALID"},
+		{ann, "GET", "/delivery-states?cursor=%00", "", 400, "INVALID"},
+		{ann, "GET", "/chats/team/members?cursor=x", "", 400, "INVALID"},
+		{ann, "GET", "/chats?limit=5&limit=6", "", 400, "INVALID"},
+		{ann, "POST", "/chats", `{`, 400, "INVALID"},
+		{ann, "POST", "/chats", ``, 400, "INVALID"},
+		{ann, "POST", "/chats", `{"type":"direct","member_ids":[]}`, 400, "INVALID"},
+		{ann, "POST", "/chats", `{"type":"direct","member_ids":["ann"]}`, 400, "INVALID"},
+		{ann, "POST", "/chats", `{"type":"direct","member_ids":["bob","cid"]}`, 400, "INVALID"},
+		{ann, "POST", "/chats", `{"type":"group","member_ids":["a b"]}`, 400, "INVALID"},
+		{ann, "POST", "/chats", `{"type":"group","member_ids":[],"name":"\u0000"}`, 400, "INVALID"},
+		{ann, "POST", "/chats", `{"type":"group","member_ids":[],"name":"` + strings.Repeat("n", 257) + `"}`, 413, "TOO_LARGE"},
+
+		{ann, "GET", "/chats/nowhere", "", 404, "NOT_FOUND"},
+		{ann, "GET", "/chats/a%20b", "", 400, "INVALID"},
+		{ann, "GET", "/chats/a%2Fb", "", 400, "INVALID"},
+		{ann, "GET", "/chats/%00", "", 400, "INVALID"},
+		{ann, "GET", "/chats/%ff", "", 400, "INVALID"},
+		{ann, "GET", "/chats/" + long, "", 400, "INVALID"},
+		{ann, "GET", "/chats/team%2Cx/messages", "", 400, "INVALID"},
+		{eve, "GET", "/chats/team", "", 403, "NOT_A_MEMBER"},
+		{eve, "PATCH", "/chats/team", `{"name":"x"}`, 403, "NOT_A_MEMBER"},
+		{ann.as("bob"), "PATCH", "/chats/team", `{"name":"x"}`, 403, "DENIED"},
+		{ann, "PATCH", "/chats/team", `{}`, 400, "INVALID"},
+		{ann, "PATCH", "/chats/nowhere", `{"name":"x"}`, 404, "NOT_FOUND"},
+
+		{eve, "GET", "/chats/team/members", "", 403, "NOT_A_MEMBER"},
+		{ann, "GET", "/chats/nowhere/members", "", 404, "NOT_FOUND"},
+		{ann.as("bob"), "POST", "/chats/team/members", `{"user_ids":["x"]}`, 403, "DENIED"},
+		{ann, "POST", "/chats/" + direct + "/members", `{"user_ids":["x"]}`, 403, "DENIED"},
+		{ann, "POST", "/chats/team/members", `{"user_ids":[]}`, 400, "INVALID"},
+		{ann, "DELETE", "/chats/" + direct + "/members/ann", "", 403, "DENIED"},
+		{ann.as("bob"), "DELETE", "/chats/team/members/ann", "", 403, "DENIED"},
+		{ann, "DELETE", "/chats/team/members/a%20b", "", 400, "INVALID"},
+		{ann, "DELETE", "/chats/nowhere/members/bob", "", 404, "NOT_FOUND"},
+
+		{ann, "POST", "/chats/nowhere/messages", message(`"content":"x"`), 404, "NOT_FOUND"},
+		{eve, "POST", "/chats/team/messages", message(`"content":"x"`), 403, "NOT_A_MEMBER"},
+		{ann, "POST", "/chats/team/messages", `{"content":"x"}`, 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"content":""`), 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"\u0000"`), 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"\ud800"`), 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message("\"content\":\"\xff\""), 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"x","content_type":""`), 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"attachment":[]`), 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"x","seen_sequence":0`), 422, "INVALID_SEQUENCE"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + `"`), 413, "TOO_LARGE"},
+		{ann, "POST", "/chats/team/messages", message(`"attachment":{"a":"` + big[:5_000] + `"}`), 413, "TOO_LARGE"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + big + `"`), 413, "TOO_LARGE"},
+		{ann, "GET", "/chats/team/messages?after_sequence=1&before_sequence=2", "", 400, "INVALID"},
+		{ann, "GET", "/chats/team/messages?after_sequence=-1", "", 400, "INVALID"},
+		{ann, "GET", "/chats/team/messages?before_sequence=x", "", 400, "INVALID"},
+		{ann, "GET", "/chats/team/messages?after_sequence=", "", 400, "INVALID"},
+		{ann, "GET", "/chats/team/messages?after_sequence=9007199254740992", "", 400, "INVALID"},
+		{eve, "GET", "/chats/team/messages", "", 403, "NOT_A_MEMBER"},
+		{ann, "GET", "/chats/nowhere/messages", "", 404, "NOT_FOUND"},
+
+		{ann, "PATCH", "/chats/team/delivery-state", `{}`, 400, "INVALID"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":"1"}`, 400, "INVALID"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1e400}`, 400, "INVALID"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":0}`, 422, "INVALID_SEQUENCE"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":2}`, 422, "INVALID_SEQUENCE"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_read_sequence":9007199254740992}`, 422, "INVALID_SEQUENCE"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1,"last_read_sequence":2}`, 422, "INVALID_SEQUENCE"},
+		{eve, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1}`, 403, "NOT_A_MEMBER"},
+		{ann, "PATCH", "/chats/nowhere/delivery-state", `{"last_acked_sequence":1}`, 404, "NOT_FOUND"},
+		{eve, "GET", "/chats/team/delivery-state", "", 403, "NOT_A_MEMBER"},
+		{eve, "GET", "/chats/team/delivery-status", "", 403, "NOT_A_MEMBER"},
+		{ann, "GET", "/chats/nowhere/delivery-status", "", 404, "NOT_FOUND"},
+		{ann, "GET", "/chats/team/delivery-status?for_sequence=0", "", 422, "INVALID_SEQUENCE"},
+		{ann, "GET", "/chats/team/delivery-status?for_sequence=2", "", 422, "INVALID_SEQUENCE"},
+		{ann, "GET", "/chats/team/delivery-status?for_sequence=x", "", 400, "INVALID"},
+
+		{ann, "POST", "/acks", `{"chats":[{"last_acked_sequence":1}]}`, 400, "INVALID"},
+		{ann, "POST", "/acks", `[]`, 400, "INVALID"},
+		{ann, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":-1}]}`, 422, "INVALID_SEQUENCE"},
+		{ann, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":0},{"chat_id":"team","last_acked_sequence":0}]}`, 400, "INVALID"},
+		{ann, "POST", "/sync", `{"session":"nobody"}`, 410, "SESSION_GONE"},
+		{ann, "POST", "/sync", `{"limit":0}`, 400, "INVALID"},
+
+		{ann.with("Content-Type", "text/plain"), "POST", "/chats", group, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "application/x-www-form-urlencoded"), "POST", "/acks", `{"chats":[]}`, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "application/json; charset=latin1"), "POST", "/chats", group, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", ";"), "POST", "/chats", group, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Encoding", "gzip"), "POST", "/chats", group, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "application/json; charset=UTF-8"), "POST", "/acks", `{"chats":[]}`, 200, ""},
+		{ann.with("Content-Type", "text/plain;charset=UTF-8"), "POST", "/acks", `{"chats":[]}`, 200, ""},
+		{ann.with("Content-Type", ""), "POST", "/acks", `{"chats":[]}`, 200, ""},
+	}
+	for _, tt := range tests {
+		r := tt.who.do(tt.method, tt.path, tt.body)
+		if r.StatusCode != tt.status || r.code() != tt.code {
+			t.Errorf("%s %.80s %.80s: %d %.300s, want %d %s", tt.method, tt.path, tt.body, r.StatusCode, r.body, tt.status, tt.code)
+		}
+	}
+	if got := get[rest.Chat](ann, 200, "GET", "/chats/team", ""); got.HeadSequence != 1 || got.LastAckedSequence > 1 || got.LastReadSequence != 0 {
+		t.Errorf("a refused call changed something: %+v", got)
+	}
+}
+
+func TestErrors_unauthenticated_everywhere(t *testing.T) {
+	a := start(t, options{auth: transports.AuthConfig{JWTSecret: []byte("secret")}})
+	calls := 0
+	for _, call := range a.contract.Calls() {
+		path := strings.NewReplacer("{chat_id}", "team", "{user_id}", "ann").Replace(call.Path)
+		if !strings.HasPrefix(path, transports.BasePath) || strings.HasSuffix(path, "/events") || strings.HasSuffix(path, "/poll") || strings.HasSuffix(path, "/ws") {
+			continue
+		}
+		calls++
+		for _, credentials := range []string{"", "Bearer dev:ann", "Bearer nonsense"} {
+			r := as{api: a, credentials: credentials}.do(call.Method, "/"+path, "")
+			if r.StatusCode != 401 || r.code() != "UNAUTHENTICATED" || r.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s %s with %q: %d %s", call.Method, path, credentials, r.StatusCode, r.body)
+			}
+		}
+	}
+	if calls < 16 {
+		t.Errorf("only %d calls were tried", calls)
+	}
+}
+
+func TestErrors_429_says_when_to_come_back(t *testing.T) {
+	o := dev()
+	o.limit = transports.NewLimiter(transports.LimitConfig{PerSecond: 0.5, Burst: 2})
+	ann := start(t, o).as("ann")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	for i := range 2 {
+		send(ann, fmt.Sprint("c", i), "x")
+	}
+	r := ann.do("POST", "/chats/team/messages", `{"client_message_id":"c9","content":"x"}`)
+	if r.StatusCode != 429 || r.code() != "RATE_LIMITED" || r.Header.Get("Retry-After") != "2" {
+		t.Errorf("%d, Retry-After %q: %s", r.StatusCode, r.Header.Get("Retry-After"), r.body)
+	}
+	send(ann.as("bob"), "c", "x")
+}
+
+func TestErrors_503_when_the_core_has_stopped(t *testing.T) {
+	ann := start(t, dev()).as("ann")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	if err := ann.core.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for path, body := range map[string]string{"/chats/team/messages": `{"client_message_id":"c","content":"x"}`, "/sync": `{}`, "/acks": `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`} {
+		if r := ann.do("POST", path, body); r.StatusCode != 503 || r.code() != "UNAVAILABLE" || r.Header.Get("Retry-After") == "" {
+			t.Errorf("POST %s: %d %s", path, r.StatusCode, r.body)
+		}
+	}
+	if r := ann.do("GET", "//readyz", ""); r.StatusCode != 503 {
+		t.Errorf("readyz: %d %s", r.StatusCode, r.body)
+	}
+	if r := ann.do("GET", "//healthz", ""); r.StatusCode != 200 {
+		t.Errorf("healthz: %d %s", r.StatusCode, r.body)
+	}
+}
+
+func TestRequestID_taken_over_or_made(t *testing.T) {
+	ann := start(t, dev()).as("ann")
+	if r := ann.with("X-Request-ID", "mine-1").do("GET", "/nowhere", ""); r.Header.Get("X-Request-ID") != "mine-1" {
+		t.Errorf("mine: %v", r.Header)
+	}
+	for _, bad := range []string{"", "a b", strings.Repeat("x", 65), "<script>"} {
+		if got := ann.with("X-Request-ID", bad).do("GET", "/nowhere", "").Header.Get("X-Request-ID"); got == bad || len(got) < 10 {
+			t.Errorf("for %q: %q", bad, got)
+		}
+	}
+}
+
+func TestPage_files_and_headers(t *testing.T) {
+	o := dev()
+	o.page = fstest.MapFS{"index.html": {Data: []byte("<title>")}, "lib/a.js": {Data: []byte("1")}, "app.css": {Data: []byte("a{}")}}
+	a := start(t, o)
+	nobody := as{api: a}
+	for path, want := range map[string]string{"/": "text/html; charset=utf-8", "/lib/a.js": "text/javascript; charset=utf-8", "/app.css": "text/css; charset=utf-8"} {
+		r := fetch(t, a, "GET", path, nil)
+		h := r.Header
+		if r.StatusCode != 200 || h.Get("Content-Type") != want || h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'self'") {
+			t.Errorf("%s: %d %v", path, r.StatusCode, h)
+		}
+		if again := fetch(t, a, "GET", path, map[string]string{"If-None-Match": h.Get("ETag")}); again.StatusCode != 304 {
+			t.Errorf("%s unchanged: %d", path, again.StatusCode)
+		}
+		if odd := fetch(t, a, "GET", path, map[string]string{"Range": "bytes=99-", "If-Match": `"x"`}); odd.StatusCode != 200 {
+			t.Errorf("%s with a range beyond its end: %d", path, odd.StatusCode)
+		}
+		if head := fetch(t, a, "HEAD", path, nil); head.StatusCode != 200 {
+			t.Errorf("HEAD %s: %d", path, head.StatusCode)
+		}
+	}
+	for _, path := range []string{"//index.html", "//lib/", "//lib", "//..%2fsecret", "//app.css/x"} {
+		if r := nobody.do("GET", path, ""); r.StatusCode != 404 {
+			t.Errorf("%s: %d %s", path, r.StatusCode, r.body)
+		}
+	}
+}

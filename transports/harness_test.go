@@ -1,0 +1,169 @@
+package transports_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus/local"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+)
+
+// api is a server on a loopback port, and the contract that its answers are compared with.
+type api struct {
+	t        *testing.T
+	contract *apitest.Contract
+	core     *server.Server
+	handler  *transports.Handler
+	http     *http.Server
+	url      string
+}
+
+// options changes what an api is made of.
+type options struct {
+	auth   transports.AuthConfig
+	limit  *transports.Limiter
+	events echo.HandlerFunc
+	page   fs.FS
+}
+
+func dev() options { return options{auth: transports.AuthConfig{Dev: true}} }
+
+func start(t *testing.T, o options) *api {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	reg := registrymemory.New()
+	core, err := server.New(server.Config{Storage: memory.New(), Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := core.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if o.page == nil {
+		o.page = fstest.MapFS{"index.html": {Data: []byte("<!doctype html><title>Tidemark</title>")}, "app.js": {Data: []byte("export {}")}}
+	}
+	h, err := transports.New(transports.Config{
+		Server: core, Auth: transports.NewAuthenticator(o.auth), Limit: o.limit, Events: o.events, Page: o.page, Logger: logger,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &api{t: t, contract: apitest.Load(t), core: core, handler: h, http: h.HTTPServer(""), url: "http://" + l.Addr().String()}
+	served := make(chan error, 1)
+	go func() { served <- a.http.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := a.http.Shutdown(ctx); err != nil {
+			t.Errorf("stopping the HTTP server: %v", err)
+		}
+		if err := <-served; err != http.ErrServerClosed {
+			t.Errorf("serving: %v", err)
+		}
+		if err := core.Stop(ctx); err != nil {
+			t.Errorf("stopping the core: %v", err)
+		}
+	})
+	return a
+}
+
+// as is an api in the hands of one user.
+type as struct {
+	*api
+	credentials string
+	header      http.Header
+}
+
+func (a *api) as(user string) as { return as{api: a, credentials: "Bearer dev:" + user} }
+
+// with returns the same caller with a header more.
+func (u as) with(name, value string) as {
+	u.header = u.header.Clone()
+	if u.header == nil {
+		u.header = http.Header{}
+	}
+	u.header.Set(name, value)
+	return u
+}
+
+// answer is what came back.
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+// code is the code of a problem.
+func (r answer) code() string {
+	var p struct{ Code, Detail string }
+	_ = json.Unmarshal(r.body, &p)
+	return p.Code
+}
+
+// do makes a call below the base path, or of an absolute path if it begins with two slashes, and compares the answer with the contract.
+func (u as) do(method, path, body string) answer {
+	u.t.Helper()
+	full := transports.BasePath + path
+	if strings.HasPrefix(path, "//") {
+		full = path[1:]
+	}
+	req, err := http.NewRequestWithContext(u.t.Context(), method, u.url+full, bytes.NewReader([]byte(body)))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	if u.credentials != "" {
+		req.Header.Set("Authorization", u.credentials)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, values := range u.header {
+		req.Header[name] = values
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	raw, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	u.contract.Answer(u.t, method, full, res, raw)
+	return answer{res, raw}
+}
+
+// get makes a call that must have a status, and reads its JSON body.
+func get[T any](u as, status int, method, path, body string) T {
+	u.t.Helper()
+	r := u.do(method, path, body)
+	var v T
+	if r.StatusCode != status {
+		u.t.Fatalf("%s %s: %d %s, want %d", method, path, r.StatusCode, r.body, status)
+	}
+	if len(r.body) > 0 {
+		if err := json.Unmarshal(r.body, &v); err != nil {
+			u.t.Fatalf("%s %s: %v in %s", method, path, err, r.body)
+		}
+	}
+	return v
+}

@@ -1,0 +1,36 @@
+package rest_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func TestGenerate_committed_file_is_what_the_contract_gives(t *testing.T) {
+	const output = "output: api.gen.go"
+	out, config := filepath.Join(t.TempDir(), "api.gen.go"), filepath.Join(t.TempDir(), "config.yaml")
+	committed, err := os.ReadFile("oapi-codegen.yaml")
+	if err != nil || !bytes.Contains(committed, []byte(output)) {
+		t.Fatalf("oapi-codegen.yaml: %v, or it lacks %q", err, output)
+	}
+	if err := os.WriteFile(config, bytes.Replace(committed, []byte(output), []byte("output: "+out), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "oapi-codegen", "-config", config, "../../openapi.yaml")
+	if message, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, message)
+	}
+	want, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("api.gen.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, got) {
+		t.Error("api.gen.go is out of date: run go generate ./transports/rest")
+	}
+}

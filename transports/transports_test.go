@@ -1,0 +1,166 @@
+package transports_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
+	"github.com/tidemark-im/tidemark/transports/rest"
+)
+
+// fetch makes a request that the contract does not describe.
+func fetch(t *testing.T, a *api, method, path string, header map[string]string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, a.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range header {
+		req.Header.Set(name, value)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	return res
+}
+
+func TestContract_knows_every_code(t *testing.T) {
+	a := start(t, dev())
+	var got []string
+	for _, code := range []tidemark.Code{
+		tidemark.Invalid, tidemark.Unauthenticated, tidemark.NotMember, tidemark.Denied, tidemark.NotFound, problem.MethodNotAllowed, tidemark.Conflict,
+		tidemark.Replaced, tidemark.Gone, tidemark.TooLarge, problem.UnsupportedMediaType, tidemark.InvalidSequence, tidemark.Exhausted, tidemark.Internal, tidemark.Unavailable,
+	} {
+		got = append(got, string(code))
+	}
+	if diff := cmp.Diff(a.contract.Codes(), got); diff != "" {
+		t.Errorf("-openapi.yaml +code:\n%s", diff)
+	}
+}
+
+func TestOperation_paths(t *testing.T) {
+	a := start(t, dev())
+	ann := a.as("ann")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	send(ann, "c1", "x")
+	nobody := as{api: a}
+	for _, path := range []string{"//healthz", "//readyz", "//openapi.yaml", "//metrics"} {
+		if r := nobody.do("GET", path, ""); r.StatusCode != 200 {
+			t.Errorf("%s: %d %s", path, r.StatusCode, r.body)
+		}
+		if r := fetch(t, a, "HEAD", path[1:], nil); r.StatusCode != 200 {
+			t.Errorf("HEAD %s: %d", path, r.StatusCode)
+		}
+	}
+	if got := nobody.do("GET", "//openapi.yaml", "").body; string(got) != string(tidemark.OpenAPI) {
+		t.Error("openapi.yaml is another one")
+	}
+	metrics := string(nobody.do("GET", "//metrics", "").body)
+	for _, want := range []string{"# TYPE tidemark_sends_total counter", "tidemark_sends_total 1", "# TYPE tidemark_sessions gauge", "go_goroutines", "process_resident_memory_bytes"} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %q", want)
+		}
+	}
+}
+
+func TestTickets_open_a_stream_and_send_a_beacon(t *testing.T) {
+	a := start(t, dev())
+	ann := a.as("ann")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	send(ann, "c1", "x")
+	ticket := get[rest.Ticket](a.as("bob"), 201, "POST", "/tickets", "")
+	if d := time.Until(ticket.ExpiresAt); d < 20*time.Second || d > 31*time.Second {
+		t.Errorf("the ticket ends in %v", d)
+	}
+	nobody := as{api: a}
+	nobody = nobody.with("Content-Type", "text/plain;charset=UTF-8")
+	for range 2 {
+		r := nobody.do("POST", "/acks?ticket="+ticket.Ticket, `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`)
+		if r.StatusCode != 200 || !strings.Contains(string(r.body), `"user_id":"bob","last_acked_sequence":1`) {
+			t.Errorf("%d %s", r.StatusCode, r.body)
+		}
+	}
+	for _, call := range [][2]string{{"POST", "/tickets"}, {"GET", "/chats"}, {"POST", "/sync"}} {
+		if r := nobody.do(call[0], call[1]+"?ticket="+ticket.Ticket, ""); r.StatusCode != 401 {
+			t.Errorf("%s %s with a ticket: %d %s", call[0], call[1], r.StatusCode, r.body)
+		}
+	}
+}
+
+func TestBody_without_length_is_bounded(t *testing.T) {
+	a := start(t, dev())
+	req, err := http.NewRequestWithContext(t.Context(), "POST", a.url+"/api/v1/chats", io.MultiReader(strings.NewReader(strings.Repeat(" ", 200_000))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer dev:ann")
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	a.contract.Answer(t, "POST", "/api/v1/chats", res, body)
+	if res.StatusCode != 413 || req.ContentLength > 0 {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+}
+
+func TestShutdown_ends_open_streams_and_lets_calls_finish(t *testing.T) {
+	entered := make(chan struct{})
+	ended := make(chan error, 1)
+	o := dev()
+	o.events = func(c echo.Context) error {
+		c.Response().WriteHeader(http.StatusOK)
+		c.Response().Flush()
+		close(entered)
+		<-c.Request().Context().Done()
+		ended <- context.Cause(c.Request().Context())
+		return nil
+	}
+	a := start(t, o)
+	fetch(t, a, "GET", "/api/v1/events", nil)
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := a.http.Shutdown(ctx); err != nil {
+		t.Fatalf("the shutdown hung on the stream: %v", err)
+	}
+	if err := <-ended; tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("the stream ended with %v", err)
+	}
+	rec := httptest.NewRecorder()
+	a.handler.ServeHTTP(rec, httptest.NewRequest("GET", "/readyz", nil))
+	if rec.Code != 503 {
+		t.Errorf("readyz while stopping: %d", rec.Code)
+	}
+}
+
+func TestPanic_in_a_handler_is_a_problem(t *testing.T) {
+	o := dev()
+	o.events = func(echo.Context) error { panic("boom") }
+	a := start(t, o)
+	if r := a.as("ann").do("GET", "/events", ""); r.StatusCode != 500 || r.code() != "INTERNAL" {
+		t.Errorf("%d %s", r.StatusCode, r.body)
+	}
+}
+
+func TestAnswers_are_not_stored(t *testing.T) {
+	ann := start(t, dev()).as("ann")
+	for _, path := range []string{"/chats", "/nowhere", "//healthz"} {
+		if got := ann.do("GET", path, "").Header.Get("Cache-Control"); got != "no-store" {
+			t.Errorf("%s: Cache-Control %q", path, got)
+		}
+	}
+}
