@@ -56,13 +56,8 @@ func (a *acknowledger) idle() bool {
 	return a.count == 0 && !a.writing
 }
 
-// settle writes what is pending now, without waiting for a threshold, as a client does that has caught up.
-func (a *acknowledger) settle() error {
-	if a.idle() {
-		return nil
-	}
-	return a.flush()
-}
+// hurry has run write what is pending without waiting for a threshold, as a client does that has caught up.
+func (a *acknowledger) hurry() { signal(a.full) }
 
 // run writes until ctx ends or a write fails.
 func (a *acknowledger) run(ctx context.Context) error {

@@ -145,7 +145,13 @@ func (c *Catchup) receive(r *run, client *returning) error {
 	case <-all:
 	}
 	c.took.Add(r.now() - start)
-	return l.acks.settle()
+	l.acks.hurry()
+	return r.await(func() string {
+		if l.acks.idle() {
+			return ""
+		}
+		return l.endpoint.User + " has not acknowledged everything"
+	})
 }
 
 func (c *Catchup) verify(r *run, report *Report) {

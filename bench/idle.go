@@ -10,7 +10,7 @@ import (
 )
 
 // Idle is the mode idle: connections of distinct users that do nothing but stay. What is measured is the growth of the server's
-// resident memory for each.
+// resident memory for each; start the server afresh, since memory that an earlier load has left free is used again first.
 type Idle struct {
 	Connections int `default:"1000" help:"Number of connections, each of its own user."`
 	Ramp        int `default:"64" help:"How many connections are being opened at a time."`

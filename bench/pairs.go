@@ -40,6 +40,7 @@ func (p *Pairs) prepare(r *run) error {
 			return err
 		}
 		recipient := newListener(r, to)
+		recipient.endpoint.Chats = []string{chat}
 		recipient.acknowledge()
 		own := newListener(r, from)
 		s := newSender(own, chat, p.Outstanding)
@@ -109,7 +110,7 @@ func (p *Pairs) verify(r *run, report *Report) {
 	}
 	report.rates(sent, delivered, time.Duration(r.lastDelivery.Load())-p.start)
 	report.add("acknowledgements written", float64(acks), "")
-	report.perOperation("message", sent)
+	report.perOperation("message, both devices", sent)
 	report.latency("send → recipient", &r.delivered)
 	report.latency("send → confirmed", &r.confirmed)
 	report.latency("send → tick", &r.ticked)

@@ -13,7 +13,7 @@ import (
 type benchCommand struct {
 	P2P     pairsCommand   `cmd:"" name:"p2p" help:"Pairs of users: stored, confirmed, delivered, acknowledged, ticked."`
 	Group   groupCommand   `cmd:"" help:"One chat with all members online: the fan-out."`
-	Idle    idleCommand    `cmd:"" help:"Connections that do nothing: the memory of each."`
+	Idle    idleCommand    `cmd:"" help:"Connections that do nothing: the memory of each, on a server just started."`
 	Catchup catchupCommand `cmd:"" help:"Users who were offline come back."`
 }
 

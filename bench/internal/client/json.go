@@ -24,6 +24,7 @@ func NewArray(raw []byte) Array { return Array{rest: enter(raw, '[')} }
 // Next returns the next member; ok is false at the end.
 func (o *Object) Next() (key, value []byte, ok bool) {
 	b := separator(o.rest)
+	o.rest = nil // the end is final, whatever becomes of the buffer
 	n := valueLength(b)
 	if n < 2 || b[0] != '"' {
 		return nil, nil, false
@@ -45,6 +46,7 @@ func (o *Object) Next() (key, value []byte, ok bool) {
 // Next returns the next element; ok is false at the end.
 func (a *Array) Next() (value []byte, ok bool) {
 	b := separator(a.rest)
+	a.rest = nil // as in Object
 	n := valueLength(b)
 	if n == 0 {
 		return nil, false

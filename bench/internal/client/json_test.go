@@ -49,6 +49,19 @@ func TestArray_walks_its_elements(t *testing.T) {
 	}
 }
 
+func TestArray_end_is_final_when_the_buffer_is_used_again(t *testing.T) {
+	buffer := []byte(`[1]`)
+	a := NewArray(buffer)
+	a.Next()
+	if value, ok := a.Next(); ok {
+		t.Fatalf("a second element: %s", value)
+	}
+	copy(buffer, `777`)
+	if value, ok := a.Next(); ok {
+		t.Errorf("an element after the end: %s", value)
+	}
+}
+
 func FuzzObject_ends(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":"\\"}}`))
 	f.Add([]byte(`{"a`))

@@ -49,6 +49,9 @@ type Endpoint struct {
 	Received *atomic.Int64
 	// buffer is the size of a stream's read buffer: small where thousands of streams idle.
 	Buffer int
+	// Chats are the chats that a device without a stream knows, and names from the start; of others it gets what no device
+	// of the user has acknowledged.
+	Chats []string
 }
 
 // The sizes of read buffers.

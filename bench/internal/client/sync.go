@@ -24,7 +24,11 @@ type syncing struct {
 }
 
 func newSyncing(ctx context.Context, e Endpoint) *syncing {
-	return &syncing{ctx: ctx, conn: NewConn(e.Target, e.Token, e.Received, e.Buffer), cursors: make(map[string]uint64)}
+	s := &syncing{ctx: ctx, conn: NewConn(e.Target, e.Token, e.Received, e.Buffer), cursors: make(map[string]uint64)}
+	for _, chat := range e.Chats {
+		s.cursors[chat] = 0
+	}
+	return s
 }
 
 // Next implements Stream.
