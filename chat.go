@@ -65,7 +65,8 @@ type Member struct {
 	// Intervals are the ranges of sequences that he may see, ascending and disjoint. The last one is open:
 	// he is a member.
 	Intervals Intervals
-	JoinedAt  time.Time
+	// JoinedAt is when he joined last.
+	JoinedAt time.Time
 }
 
 // Roster is who is a member of a chat, at one version of its membership. It is immutable.

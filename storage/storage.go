@@ -19,7 +19,8 @@
 // item fails alone. A method that takes a slice returns a slice of the same length and order unless it says otherwise;
 // an empty slice does nothing. Slices hold at most MaxBatch items; a longer one is Invalid.
 //
-// Values handed in or out are not changed afterwards by either side. Times have millisecond precision.
+// Values handed in or out are not changed afterwards by either side. Times have millisecond precision: what is finer is
+// cut off, in the results of writes too.
 // All methods are safe for concurrent use.
 package storage
 
@@ -57,7 +58,7 @@ type Chats interface {
 	// tidemark.PendingFanoutLimit members.
 	//
 	// If new.ID is taken it returns Conflict and changes nothing. A Direct chat exists once for its pair of members: if it
-	// exists, whatever its id, it is returned with created false. For a Group created is always true on success.
+	// exists, whatever its id, it is returned with created false; this is looked at before new.ID is. For a Group created is always true on success.
 	// The input has been checked by the caller: ids are valid, members distinct and at most tidemark.MaxMembersPerCall,
 	// a Direct chat has exactly two.
 	CreateChat(ctx context.Context, new NewChat) (chat tidemark.Chat, created bool, err error)
@@ -84,7 +85,8 @@ type Members interface {
 	// AddMembers makes the users members of a group with the role tidemark.Ordinary, in one step with the chat's head: their
 	// intervals become Intervals.Joined(head), the membership version grows by one if anyone was added, and Chat.Large is set for good if there
 	// are now more than tidemark.PendingFanoutLimit members. On his first join of a HistorySinceJoin chat both watermarks of a user
-	// start at the head; otherwise his delivery state is kept, or stays absent.
+	// start at the head, by a raise to it at now; otherwise his delivery state is kept, or stays absent. Only who was
+	// never a member joins for the first time: one whose membership was empty returns.
 	//
 	// Users who are members already are left as they are and are not in the result. Errors, all of them changing
 	// nothing: NotFound (no such chat), Denied (a direct chat), Exhausted (more than tidemark.MaxMembers members, or a user who would have more than
@@ -199,8 +201,8 @@ type ChatsPage struct {
 type Conversation struct {
 	Chat  tidemark.Chat
 	State tidemark.DeliveryState
-	// Unread is the number of messages after State.Read that he may see and did not send, counted in at most the first
-	// UnreadScan of them; every message beyond those counts.
+	// Unread is the number of messages after State.Read that he may see, except that his own do not count among the
+	// first UnreadScan of them.
 	Unread int64
 	// Last is the last message, nil while there is none or if he may not see it.
 	Last *tidemark.Message

@@ -32,7 +32,7 @@ type Open func(t *testing.T) storage.Store
 
 // Run holds a backend to the contract.
 func Run(t *testing.T, open func(t *testing.T) storage.Store) {
-	limitChecks(t)
+	limitChecks(t, "20")
 	t.Run("rules", func(t *testing.T) {
 		s := newSuite(open(t))
 		s.run(t, "Chats", chatRules)
@@ -54,15 +54,15 @@ func Run(t *testing.T, open func(t *testing.T) storage.Store) {
 // RunDurable holds a backend that persists to what it has confirmed: reopen closes a store and opens the same data
 // again.
 func RunDurable(t *testing.T, open func(t *testing.T) storage.Store, reopen func(t *testing.T, s storage.Store) storage.Store) {
-	limitChecks(t)
+	limitChecks(t, "6")
 	t.Run("everything_confirmed_is_there_after_reopening", func(t *testing.T) { testReopen(t, open, reopen) })
 	t.Run("appends_confirmed_while_closing_are_there", func(t *testing.T) { testCloseUnderLoad(t, open, reopen) })
 	t.Run("model", func(t *testing.T) { testModel(t, newSuite(open(t)), reopen) })
 }
 
 // limitChecks makes the model test modest, unless the flag says otherwise.
-func limitChecks(t *testing.T) {
-	const name, modest = "rapid.checks", "30"
+func limitChecks(t *testing.T, modest string) {
+	const name = "rapid.checks"
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
 	if given {
