@@ -40,6 +40,8 @@ type options struct {
 	limit  *transports.Limiter
 	events echo.HandlerFunc
 	page   fs.FS
+	// adapters, if not nil, is called once the core has started and before the first request.
+	adapters func(a *api, auth *transports.Authenticator)
 }
 
 func dev() options { return options{auth: transports.AuthConfig{Dev: true}} }
@@ -58,8 +60,9 @@ func start(t *testing.T, o options) *api {
 	if o.page == nil {
 		o.page = fstest.MapFS{"index.html": {Data: []byte("<!doctype html><title>Tidemark</title>")}, "app.js": {Data: []byte("export {}")}}
 	}
+	auth := transports.NewAuthenticator(o.auth)
 	h, err := transports.New(transports.Config{
-		Server: core, Auth: transports.NewAuthenticator(o.auth), Limit: o.limit, Events: o.events, Page: o.page, Logger: logger,
+		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Page: o.page, Logger: logger,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -69,6 +72,9 @@ func start(t *testing.T, o options) *api {
 		t.Fatal(err)
 	}
 	a := &api{t: t, contract: apitest.Load(t), core: core, handler: h, http: h.HTTPServer(""), url: "http://" + l.Addr().String()}
+	if o.adapters != nil {
+		o.adapters(a, auth)
+	}
 	served := make(chan error, 1)
 	go func() { served <- a.http.Serve(l) }()
 	t.Cleanup(func() {

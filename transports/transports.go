@@ -93,10 +93,11 @@ func New(cfg Config) (*Handler, error) {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.echo.ServeHTTP(w, r) }
 
-// The limits of the HTTP server. There is no limit on the time of a whole request or answer, which would cut streams:
-// bodies have a deadline of their own (package rest), and so have the writes of a stream.
+// The limits of the HTTP server. There is none on the time in which a request is read as a whole: bodies have a deadline of their
+// own (package rest). That on the answer is lifted for streams, whose adapters bound each write.
 const (
 	readHeaderTimeout = 10 * time.Second
+	writeTimeout      = time.Minute
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 32 << 10
 )
@@ -109,6 +110,7 @@ func (h *Handler) HTTPServer(addr string) *http.Server {
 		Addr:              addr,
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
+		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug),
@@ -122,9 +124,10 @@ func errStopping() error {
 	return tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
 }
 
-// stream lets the context of a stream's request end when the shutdown begins.
+// stream lets the context of a stream's request end when the shutdown begins, and lifts the deadline of its answer.
 func (h *Handler) stream(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Time{}) // a test's recorder has none
 		ctx, cancel := context.WithCancelCause(c.Request().Context())
 		defer cancel(nil)
 		stop := context.AfterFunc(h.draining, func() { cancel(errStopping()) })

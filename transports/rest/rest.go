@@ -8,7 +8,9 @@ package rest
 //go:generate go tool oapi-codegen -config oapi-codegen.yaml ../../openapi.yaml
 
 import (
+	"context"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -54,6 +56,9 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	return guards
 }
 
+// callTimeout is how long the core may take for a call before it is answered with 503.
+const callTimeout = 30 * time.Second
+
 // identityKey is where authenticate leaves the caller for the handlers.
 const identityKey = "identity"
 
@@ -65,6 +70,9 @@ func authenticate(check func(*http.Request) (auth.Identity, error)) echo.Middlew
 				return err
 			}
 			c.Set(identityKey, id)
+			ctx, cancel := context.WithTimeout(c.Request().Context(), callTimeout)
+			defer cancel()
+			c.SetRequest(c.Request().WithContext(ctx))
 			return next(c)
 		}
 	}

@@ -160,6 +160,25 @@ func TestResponses_golden(t *testing.T) {
 	})
 }
 
+func TestClientFrames_golden(t *testing.T) {
+	frames := []example{
+		{"send_message", "ClientFrame", `{"type":"send_message","request_id":"r1","payload":{"chat_id":"team","client_message_id":"c-1","content":"Grüße 👋"}}`},
+		{"send_message with everything", "ClientFrame", `{"type":"send_message","request_id":"r2","payload":{"chat_id":"team","client_message_id":"c-2","content":"","content_type":"image/png","attachment":{"size":[10,20]},"seen_sequence":7}}`},
+		{"ack", "ClientFrame", `{"type":"ack","payload":{"chat_id":"team","last_acked_sequence":7}}`},
+		{"ack of several chats", "ClientFrame", `{"type":"ack","payload":{"chats":[{"chat_id":"team","last_acked_sequence":7},{"chat_id":"other","last_acked_sequence":1,"last_read_sequence":1}]}}`},
+		{"read", "ClientFrame", `{"type":"read","payload":{"chat_id":"team","last_read_sequence":7}}`},
+		{"sync_request", "ClientFrame", `{"type":"sync_request","request_id":"r3","payload":{"chats":[{"chat_id":"team","last_acked_sequence":0}],"session":"s3SSion_1","limit":100,"statuses":true}}`},
+		{"typing", "ClientFrame", `{"type":"typing","payload":{"chat_id":"team"}}`},
+		{"ping", "ClientFrame", `{"type":"ping","request_id":"r4"}`},
+	}
+	for _, f := range frames {
+		if _, err := wire.DecodeFrame([]byte(f.Text)); err != nil {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+	}
+	golden(t, "client_frames.json", frames)
+}
+
 // golden compares examples with a golden file, and each with its schema.
 func golden(t *testing.T, file string, got []example) {
 	t.Helper()
