@@ -14,10 +14,8 @@ LINT     := go tool -modfile=tools/go.mod golangci-lint
 # The suites in test/ run the real binary and a browser; everything else is a package's own tests.
 PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
 
-# How often the suites repeat themselves. `make soak` raises the counts; any of them can be set by hand.
-export TIDEMARK_RESUME_RUNS ?= 1000
-export TIDEMARK_KILL_RUNS   ?= 20
-export TIDEMARK_FAULT_RUNS  ?= 100
+# How often a random client is cut and resumed. A package's own tests make fewer runs.
+RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
 
 .PHONY: help
 help: ## list the targets
@@ -56,14 +54,15 @@ race: ## the packages' own tests under the race detector
 	CGO_ENABLED=1 go test -race -timeout 10m $(PACKAGES)
 
 .PHONY: suites
-suites: build browser-deps ## the suites in test/: the real binary, killed, resumed, and seen by a browser
+suites: build browser-deps ## the real binary under curl, other clients and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
-	go test -count=1 -timeout 20m ./test/...
+	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -timeout 20m ./transports/transporttest ./test/...
 
 .PHONY: soak
-soak: ## the suites with long counts: hours
-	$(MAKE) --no-print-directory browser-deps
-	TIDEMARK_RESUME_RUNS=20000 TIDEMARK_KILL_RUNS=1000 TIDEMARK_FAULT_RUNS=10000 go test -count=1 -timeout 24h ./test/...
+soak: browser-deps ## the suites, and the random histories of every storage, with long counts: hours
+	@scripts/need curl curl ca-certificates
+	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
+	go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 
 .PHONY: bench
 bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p2p --duration 10s")
@@ -71,7 +70,8 @@ bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p
 
 .PHONY: browser-deps
 browser-deps: ## Chromium (by apt) and playwright-core (by npm), for the end-to-end suite
-	@$(if $(TIDEMARK_TEST_CHROMIUM),,scripts/need chromium chromium)
+	@scripts/need chromium chromium
+	@scripts/need npm nodejs npm
 	@if [ -f test/browser/package-lock.json ]; then $(MAKE) --no-print-directory test/browser/node_modules/.package-lock.json; fi
 
 # npm writes this file last, so that it is older than the lock file whenever something has to be installed.
