@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -84,11 +85,12 @@ func (u user) direct(t *testing.T, other string) (chatID string) {
 	return chat.ChatID
 }
 
-// send sends a message whose idempotency key is its content.
+// send sends a message of at most 64 bytes, whose idempotency key follows from its content.
 func (u user) send(t *testing.T, chatID, content string) message {
 	t.Helper()
 	var sent message
-	u.call(t, http.MethodPost, "/chats/"+chatID+"/messages", map[string]any{"client_message_id": content, "content": content}, &sent)
+	key := hex.EncodeToString([]byte(content))
+	u.call(t, http.MethodPost, "/chats/"+chatID+"/messages", map[string]any{"client_message_id": key, "content": content}, &sent)
 	return sent
 }
 

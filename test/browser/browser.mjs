@@ -82,6 +82,12 @@ export async function rest(user, method, route, body) {
   return answer;
 }
 
+/** Goes offline by the switch. */
+export async function goOffline(page) {
+  await page.getByTestId('online-switch').click();
+  await page.locator('#connection[data-state="offline"]').waitFor();
+}
+
 /** Opens the app and comes in as `user`. */
 export async function comeIn(page, user, base = BASE) {
   await page.goto(base);

@@ -314,13 +314,13 @@ export class Client extends EventTarget {
   }
 
   async #sendCursors() {
+    // A cursor that is refused comes back on the stream, as `reset`.
     const cursors = [...this.chats.keys()].map((id) => ({ chat_id: id, last_acked_sequence: this.#prefixes.get(id) ?? 0 }));
     for (let i = 0; i < cursors.length; i += 500) {
       const session = this.#session;
       const ok = await this.#untilAnswered(async () => {
         const answer = await this.api.sync({ session, chats: cursors.slice(i, i + 500) });
         for (const status of answer.statuses ?? []) this.#status(status);
-        for (const chat of answer.chats ?? []) if (chat.reset) this.#take({ type: 'reset', payload: { reason: 'ahead', chat_id: chat.chat_id }, id: '' });
       });
       if (!ok) return;
     }
