@@ -10,43 +10,49 @@ import (
 func TestAcknowledger_writes_after_count_or_interval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var got []string
+		written := make(chan string, 8)
 		a := newAcknowledger(3, 50*time.Millisecond, func(body []byte) error {
-			got = append(got, string(body))
+			written <- string(body)
 			return nil
 		})
 		done := make(chan error, 1)
 		go func() { done <- a.run(ctx) }()
 
-		wait := func(d time.Duration) { <-time.After(d) } // on the bubble's clock
-		expect := func(want ...string) {
-			t.Helper()
+		// after lets time pass on the bubble's clock, and returns what was written meanwhile.
+		after := func(d time.Duration) string {
+			<-time.After(d)
 			synctest.Wait()
-			if len(got) != len(want) {
-				t.Fatalf("written %q, want %q", got, want)
-			}
-			for i := range want {
-				if got[i] != want[i] {
-					t.Fatalf("written %q, want %q", got, want)
-				}
+			select {
+			case body := <-written:
+				return body
+			default:
+				return ""
 			}
 		}
 		a.received([]byte("c"), 1)
-		wait(49 * time.Millisecond)
-		expect()
-		wait(time.Millisecond)
-		first := `{"chats":[{"chat_id":"c","last_acked_sequence":1}]}`
-		expect(first)
+		if got := after(49 * time.Millisecond); got != "" {
+			t.Errorf("written before the interval has passed: %s", got)
+		}
+		if got, want := after(time.Millisecond), `{"chats":[{"chat_id":"c","last_acked_sequence":1}]}`; got != want {
+			t.Errorf("after the interval: written %q, want %q", got, want)
+		}
 		for n := range uint64(3) {
 			a.received([]byte("c"), 2+n)
 		}
-		second := `{"chats":[{"chat_id":"c","last_acked_sequence":4}]}`
-		expect(first, second)
+		if got, want := after(0), `{"chats":[{"chat_id":"c","last_acked_sequence":4}]}`; got != want {
+			t.Errorf("after the third message: written %q, want %q", got, want)
+		}
 		if !a.idle() {
 			t.Error("everything is written, but it is not idle")
 		}
-		wait(time.Second)
-		expect(first, second)
+		if got := after(time.Second); got != "" {
+			t.Errorf("written without a message: %s", got)
+		}
+		a.received([]byte("c"), 5)
+		a.hurry()
+		if got, want := after(0), `{"chats":[{"chat_id":"c","last_acked_sequence":5}]}`; got != want {
+			t.Errorf("when hurried: written %q, want %q", got, want)
+		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -49,24 +49,28 @@ type usageError struct{ error }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr})
 	stop()
 	os.Exit(code)
+}
+
+// newParser describes the command line. exit is called after --help has been printed.
+func newParser(cli *commands, std streams, exit func(int)) (*kong.Kong, error) {
+	return kong.New(cli,
+		kong.Name("tidemark"),
+		kong.Description("Tidemark delivers messages, and says of each whether it is stored, delivered and read."),
+		kong.Writers(std.out, std.err),
+		kong.Exit(exit),
+		kong.Bind(std),
+	)
 }
 
 // run parses the arguments and runs the command. It returns the exit code.
 func run(ctx context.Context, args []string, std streams) int {
 	var cli commands
 	exited := false
-	parser, err := kong.New(&cli,
-		kong.Name("tidemark"),
-		kong.Description("Tidemark delivers messages, and says of each whether it is stored, delivered and read."),
-		kong.UsageOnError(),
-		kong.Writers(std.out, std.err),
-		kong.Exit(func(int) { exited = true }),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(std),
-	)
+	parser, err := newParser(&cli, std, func(int) { exited = true })
 	if err != nil {
 		fmt.Fprintln(std.err, "tidemark:", err)
 		return exitFailure
@@ -79,6 +83,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		fmt.Fprintf(std.err, "tidemark: %v\nSee tidemark --help.\n", err)
 		return exitUsage
 	}
+	command.BindTo(ctx, (*context.Context)(nil))
 	err = command.Run()
 	var usage usageError
 	switch {

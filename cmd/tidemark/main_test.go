@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const testSecret = "0123456789abcdef0123456789abcdef"
+
+// invoke runs a command line with the variables given and no others of Tidemark's.
+func invoke(t *testing.T, variables map[string]string, args ...string) (code int, out, err string) {
+	t.Helper()
+	cleanEnvironment(t)
+	for name, value := range variables {
+		t.Setenv(name, value)
+	}
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), args, streams{out: &stdout, err: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func cleanEnvironment(t *testing.T) {
+	t.Helper()
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "TIDEMARK_") {
+			value := os.Getenv(name)
+			os.Unsetenv(name)
+			t.Cleanup(func() { os.Setenv(name, value) })
+		}
+	}
+}
+
+// write makes a file of a test.
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestRun_refuses_wrong_use_with_a_sentence(t *testing.T) {
+	listens := map[string]string{"TIDEMARK_LISTEN": "nonsense", "TIDEMARK_JWT_SECRET": testSecret}
+	for _, tc := range []struct {
+		name string
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{"no command", nil, nil, "expected one of"},
+		{"unknown command", nil, []string{"sevre"}, "sevre"},
+		{"unknown flag", nil, []string{"serve", "--lisen", "x"}, "--lisen"},
+		{"neither dev nor secret", nil, []string{"serve"}, "set TIDEMARK_JWT_SECRET to a secret of at least 32 bytes"},
+		{"short secret", map[string]string{"TIDEMARK_JWT_SECRET": "short"}, []string{"serve"}, "has 5 bytes; it needs at least 32"},
+		{"dev on all addresses", nil, []string{"serve", "--dev", "--listen", ":0"}, "loopback addresses only"},
+		{"dev on an outer address", nil, []string{"serve", "--dev", "--listen", "192.0.2.1:0"}, "loopback addresses only"},
+		{"address from the environment", listens, []string{"serve"}, "not HOST:PORT"},
+		{"postgres", nil, []string{"serve", "--dev", "--store", "postgres://u:pass@h/d"}, "not in this build yet"},
+		{"dynamodb", nil, []string{"serve", "--dev", "--store", "dynamodb://eu-1/x"}, "not in this build yet"},
+		{"unknown store", nil, []string{"serve", "--dev", "--store", "mongodb://u:pass@h"}, "no such store"},
+		{"memory with a path", nil, []string{"serve", "--dev", "--store", "memory:x"}, "takes nothing after the colon"},
+		{"missing file", nil, []string{"serve", "--dev", "--config", "/nonexistent/c.yaml"}, "cannot be read"},
+		{"token without secret", nil, []string{"token", "--user", "bob"}, "TIDEMARK_JWT_SECRET is not set"},
+		{"token without user", map[string]string{"TIDEMARK_JWT_SECRET": testSecret}, []string{"token"}, "--user"},
+		{"token for no id", map[string]string{"TIDEMARK_JWT_SECRET": testSecret}, []string{"token", "--user", "b b"}, "--user must be"},
+		{"token for no time", map[string]string{"TIDEMARK_JWT_SECRET": testSecret}, []string{"token", "--user", "b", "--ttl", "0s"}, "--ttl"},
+		{"migrate memory", nil, []string{"migrate", "up", "--store", "memory:"}, "has no schema"},
+		{"bench without mode", nil, []string{"bench"}, "expected one of"},
+		{"bench over pigeons", nil, []string{"bench", "p2p", "--transport", "pigeon"}, "pigeon"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, out, stderr := invoke(t, tc.env, tc.args...)
+			if code != exitUsage || out != "" || !strings.Contains(stderr, tc.want) {
+				t.Errorf("exit %d, out %q, err %q, want exit %d and %q", code, out, stderr, exitUsage, tc.want)
+			}
+			if strings.Contains(stderr, "pass") {
+				t.Errorf("a password is shown: %q", stderr)
+			}
+		})
+	}
+}
+
+func TestRun_failures_exit_1(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "missing")
+	for _, args := range [][]string{
+		{"serve", "--dev", "--listen", "127.0.0.1:0", "--store", "sqlite:" + filepath.Join(dir, "a.db")},
+		{"migrate", "status", "--store", "sqlite:" + filepath.Join(dir, "a.db")},
+		{"bench", "p2p", "--url", "http://127.0.0.1:1"},
+	} {
+		if code, _, stderr := invoke(t, nil, args...); code != exitFailure || stderr == "" {
+			t.Errorf("%v: exit %d, err %q, want exit %d and a reason", args, code, stderr, exitFailure)
+		}
+	}
+}
+
+func TestRun_help_and_version_exit_0(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"bench", "p2p", "--help"}, {"version"}} {
+		if code, out, stderr := invoke(t, nil, args...); code != exitOK || out == "" || stderr != "" {
+			t.Errorf("%v: exit %d, out %q, err %q, want exit 0 and only output", args, code, out, stderr)
+		}
+	}
+}
+
+func TestToken_prints_only_the_token(t *testing.T) {
+	code, out, stderr := invoke(t, map[string]string{"TIDEMARK_JWT_SECRET": testSecret}, "token", "--user", "bob", "--ttl", "2h")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d, err %q", code, stderr)
+	}
+	claims := jwt.RegisteredClaims{}
+	_, err := jwt.ParseWithClaims(strings.TrimSuffix(out, "\n"), &claims, func(*jwt.Token) (any, error) { return []byte(testSecret), nil },
+		jwt.WithValidMethods([]string{"HS256"}), jwt.WithExpirationRequired())
+	if err != nil {
+		t.Fatalf("%q is no token: %v", out, err)
+	}
+	left := time.Until(claims.ExpiresAt.Time)
+	if claims.Subject != "bob" || left < 2*time.Hour-time.Minute || left > 2*time.Hour {
+		t.Errorf("subject %q, valid for %v, want bob, 2h", claims.Subject, left)
+	}
+}
+
+func TestMigrate_up_status_down(t *testing.T) {
+	store := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
+	file := write(t, "c.yaml", "store: "+store+"\nlisten: 127.0.0.1:9999\n")
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"migrate", "up", "--config", file}, "schema 1, needed 1"},
+		{[]string{"migrate", "status", "--store", store}, "schema 1, needed 1"},
+		{[]string{"migrate", "down", "--store", store}, "schema 0, needed 1"},
+		{[]string{"migrate", "status", "--store", store}, "schema 0, needed 1"},
+	} {
+		code, out, stderr := invoke(t, nil, tc.args...)
+		if code != exitOK || !strings.Contains(out, tc.want) {
+			t.Errorf("%v: exit %d, out %q, err %q, want exit 0 and %q", tc.args, code, out, stderr, tc.want)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark/bench"
+)
+
+// logBuffer is a log that is read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+var listening = regexp.MustCompile(`listening on (http://127\.0\.0\.1:\d+)`)
+
+// startServer runs serve in this process on a free port until the test ends, and returns its URL. It must end with exit code 0.
+func startServer(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var out bytes.Buffer
+	var log logBuffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), streams{out: &out, err: &log})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case code := <-ended:
+			if code != exitOK || out.Len() > 0 {
+				t.Errorf("serve ended with %d, output %q, want 0 and none", code, out.String())
+			}
+		case <-time.After(2 * stopWithin):
+			t.Error("serve did not end")
+		}
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", log.String())
+		}
+	})
+	var url string
+	poll(t, func() error {
+		select {
+		case code := <-ended:
+			ended <- code
+			t.Fatalf("serve ended with %d:\n%s", code, log.String())
+		default:
+		}
+		found := listening.FindStringSubmatch(log.String())
+		if found == nil {
+			return fmt.Errorf("no address in the log: %s", log.String())
+		}
+		url = found[1]
+		return nil
+	})
+	poll(t, func() error {
+		response, err := http.Get(url + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("/readyz: %s", response.Status)
+		}
+		return nil
+	})
+	return url
+}
+
+// poll calls f until it succeeds, for at most 20 s.
+func poll(t *testing.T, f func() error) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
+// TestBench_every_mode_over_every_transport is also the test of serve: all that is sent arrives once and in order, and the server ends cleanly.
+func TestBench_every_mode_over_every_transport(t *testing.T) {
+	cleanEnvironment(t)
+	url := startServer(t, "--dev", "--store", "memory:")
+	for _, mode := range []struct {
+		name            string
+		args            []string
+		sent, delivered int64
+		rest            bool
+	}{
+		{"p2p", []string{"--pairs", "5", "--messages", "300"}, 300, 300, true},
+		{"group", []string{"--members", "20", "--senders", "3", "--messages", "100"}, 100, 2000, true},
+		{"group", []string{"--members", "60", "--messages", "50"}, 50, 3000, false},
+		{"idle", []string{"--connections", "50", "--duration", "50ms"}, 0, 0, false},
+		{"catchup", []string{"--clients", "5", "--chats", "4", "--missed", "30"}, 0, 600, true},
+	} {
+		for _, transport := range []string{"websocket", "sse", "longpoll", "rest"} {
+			if transport == "rest" && !mode.rest {
+				continue
+			}
+			t.Run(mode.name+"/"+transport, func(t *testing.T) {
+				args := append([]string{"bench", mode.name, "--url", url, "--transport", transport, "--json"}, mode.args...)
+				var out, stderr bytes.Buffer
+				code := run(t.Context(), args, streams{out: &out, err: &stderr})
+				if code != exitOK {
+					t.Fatalf("exit %d: %s\n%s", code, stderr.String(), out.String())
+				}
+				var report bench.Report
+				if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+					t.Fatalf("%v\n%s", err, out.String())
+				}
+				if report.Sent != mode.sent || report.Delivered != mode.delivered {
+					t.Errorf("sent %d, delivered %d, want %d, %d", report.Sent, report.Delivered, mode.sent, mode.delivered)
+				}
+				if len(report.Counters) == 0 {
+					t.Error("no counter of the server moved")
+				}
+			})
+		}
+	}
+}
+
+func TestServe_with_a_secret_and_sqlite(t *testing.T) {
+	cleanEnvironment(t)
+	t.Setenv(secretVariable, testSecret)
+	url := startServer(t, "--store", "sqlite:"+filepath.Join(t.TempDir(), "a.db"))
+	for token, want := range map[string]int{"dev:bob": http.StatusUnauthorized, signedFor(t, "bob"): http.StatusOK} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/chats", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("with the token %s: %d, want %d", token, response.StatusCode, want)
+		}
+	}
+	var out, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"bench", "p2p", "--url", url, "--pairs", "3", "--messages", "60"}, streams{out: &out, err: &stderr}); code != exitOK {
+		t.Errorf("bench with signed tokens: exit %d: %s\n%s", code, stderr.String(), out.String())
+	}
+}
+
+func signedFor(t *testing.T, user string) string {
+	t.Helper()
+	token, err := sign([]byte(testSecret), user, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func TestServe_ends_with_its_streams_open(t *testing.T) {
+	cleanEnvironment(t)
+	var open []io.Closer
+	t.Cleanup(func() { // registered first, so called when the server has ended
+		for _, body := range open {
+			body.Close()
+		}
+	})
+	url := startServer(t, "--dev", "--store", "memory:")
+	for _, path := range []string{"/events", "/poll?wait=50"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer dev:bob")
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, response.Body)
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", path, response.Status)
+		}
+	}
+}
