@@ -87,7 +87,7 @@ func (a *acks) add(user tidemark.UserID, ack Ack) {
 // that he needs no row.
 func (a *acks) authored(user tidemark.UserID, chat tidemark.ChatID, sequence, seen tidemark.Sequence) (covered bool) {
 	key := stateKey(user, chat)
-	top, _ := a.server.known.get(key)
+	top, _ := a.server.known.acked(key)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.waitingLocked(key)
@@ -252,13 +252,14 @@ func (s *Server) advance(ctx context.Context, advances []storage.Advance) ([]sto
 			continue
 		}
 		st := done.State
-		s.known.raise(stateKey(st.UserID, st.ChatID), st.Acked)
 		for _, sess := range s.sessions.of(st.UserID) {
 			sess.acknowledged(st.ChatID, st.Acked)
 		}
 		if done.Moved {
 			s.count.advancesMoved.Add(1)
 			s.statuses.moved(st)
+		} else {
+			s.known.raise(st)
 		}
 	}
 	return advanced, nil

@@ -22,5 +22,5 @@
 // # Goroutines and locks
 //
 // Start starts six goroutines, named in server.go, and Stop waits for them. Nothing else is started. Locks are taken in the order Session.mu, then those of
-// hotChats, known, acks, statuses, debts and deadlines, of which none is held while another is taken. No lock is held across I/O.
+// hotChats, acks, statuses, debts and deadlines, of which none is held while another is taken, then that of known. No lock is held across I/O.
 package server

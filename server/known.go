@@ -7,39 +7,41 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// known is a bounded memory of acknowledged watermarks. Watermarks only grow, so what it remembers is always a lower
-// bound of the stored value, which is what its users need. It is safe for concurrent use.
+// known is a bounded memory of watermarks, raw. They only grow, so that what it remembers is always a lower bound of the stored
+// values, which is what its users need. It is safe for concurrent use.
 type known struct {
 	most int
 
-	mu    sync.Mutex
-	acked map[storage.StateKey]tidemark.Sequence
+	mu     sync.Mutex
+	states map[storage.StateKey]tidemark.Boundary
 }
 
 func newKnown(most int) *known {
-	return &known{most: most, acked: make(map[storage.StateKey]tidemark.Sequence)}
+	return &known{most: most, states: make(map[storage.StateKey]tidemark.Boundary)}
 }
 
-func (k *known) get(key storage.StateKey) (tidemark.Sequence, bool) {
+// acked returns the acknowledged watermark, if it is remembered.
+func (k *known) acked(key storage.StateKey) (tidemark.Sequence, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	acked, ok := k.acked[key]
-	return acked, ok
+	b, ok := k.states[key]
+	return b.Acked, ok
 }
 
-// raise remembers a value that was read or written.
-func (k *known) raise(key storage.StateKey, acked tidemark.Sequence) {
+// raise remembers a state that was read or written, and returns the highest that is known.
+func (k *known) raise(st tidemark.DeliveryState) tidemark.DeliveryState {
+	key := stateKey(st.UserID, st.ChatID)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	old, there := k.acked[key]
-	if there && old >= acked {
-		return
-	}
-	if !there && len(k.acked) >= k.most {
-		for other := range k.acked { // an arbitrary one: the map's order is random
-			delete(k.acked, other)
+	b, there := k.states[key]
+	if !there && len(k.states) >= k.most {
+		for other := range k.states { // an arbitrary one: the map's order is random
+			delete(k.states, other)
 			break
 		}
 	}
-	k.acked[key] = acked
+	b = b.Merge(tidemark.Boundary{Acked: st.Acked, Read: st.Read})
+	k.states[key] = b
+	st.Acked, st.Read = b.Acked, b.Read
+	return st
 }

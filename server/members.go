@@ -138,7 +138,7 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 	}
 	s.announce(ctx, []tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}}, removed.Version, told)
 	if p != nil && len(p.users) > tidemark.StatusFanoutLimit {
-		s.statuses.push(statusKey{chat: chat}, tidemark.Boundary{})
+		s.statuses.recompute(chat)
 	}
 	return nil
 }

@@ -133,15 +133,14 @@ func (s *Server) read(ctx context.Context, c *hotChat, from, to tidemark.Sequenc
 
 // acked returns a lower bound of a user's acknowledged watermark, from memory or storage.
 func (s *Server) acked(ctx context.Context, key storage.StateKey) (tidemark.Sequence, error) {
-	if acked, ok := s.known.get(key); ok {
+	if acked, ok := s.known.acked(key); ok {
 		return acked, nil
 	}
 	states, err := s.storage.States(ctx, []storage.StateKey{key})
 	if err != nil {
 		return 0, err
 	}
-	s.known.raise(key, states[0].Acked)
-	return states[0].Acked, nil
+	return s.known.raise(states[0]).Acked, nil
 }
 
 func stateKey(user tidemark.UserID, chat tidemark.ChatID) storage.StateKey {

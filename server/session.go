@@ -129,7 +129,7 @@ func (s *Session) touch(chat tidemark.ChatID, sequence tidemark.Sequence) *posit
 			s.chats = make(map[tidemark.ChatID]*position)
 		}
 		s.chats[chat] = p
-		if acked, ok := s.server.known.get(stateKey(s.user, chat)); ok {
+		if acked, ok := s.server.known.acked(stateKey(s.user, chat)); ok {
 			s.ackedIs(p, acked)
 		}
 	}

@@ -43,6 +43,12 @@ func (s *Session) serveSnapshot(ctx context.Context, c *Connection, ids []tidema
 		return buf, err
 	}
 	for _, u := range updates {
+		key := statusKey{u.ChatID, u.UserID}
+		if waiting, there := s.statuses[key]; there {
+			// What waits may be older than what was read: sent after it, it would be a step back.
+			s.statuses[key] = waiting.Merge(u.Boundary)
+			continue
+		}
 		buf = s.sendStatus(buf, u)
 	}
 	return buf, nil

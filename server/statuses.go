@@ -41,17 +41,24 @@ func newStatuses(s *Server) *statuses {
 	return &statuses{server: s, signal: make(chan struct{}, 1), entries: make(map[statusKey]*statusEntry)}
 }
 
-// moved takes in that a user's watermarks moved.
+// moved takes in that a user's watermarks moved. The news of two writes may come in the wrong order: what is pushed is the highest that is known.
 func (t *statuses) moved(st tidemark.DeliveryState) {
-	t.push(statusKey{st.ChatID, st.UserID}, st.Exposed())
+	t.mu.Lock()
+	t.pushLocked(statusKey{st.ChatID, st.UserID}, t.server.known.raise(st).Exposed())
+	t.mu.Unlock()
 }
 
-func (t *statuses) push(key statusKey, b tidemark.Boundary) {
+// recompute orders the least boundary of a chat's members to be read and pushed.
+func (t *statuses) recompute(chat tidemark.ChatID) {
 	t.mu.Lock()
+	t.pushLocked(statusKey{chat: chat}, tidemark.Boundary{})
+	t.mu.Unlock()
+}
+
+func (t *statuses) pushLocked(key statusKey, b tidemark.Boundary) {
 	e := t.entries[key]
 	if e == nil {
 		if len(t.entries) >= maxStatusEntries {
-			t.mu.Unlock()
 			return
 		}
 		e = &statusEntry{}
@@ -62,9 +69,6 @@ func (t *statuses) push(key statusKey, b tidemark.Boundary) {
 	e.dirty = true
 	if first {
 		t.ready = append(t.ready, key)
-	}
-	t.mu.Unlock()
-	if first {
 		signal(t.signal)
 	}
 }
@@ -129,7 +133,7 @@ func (t *statuses) publish(ctx context.Context, chat tidemark.ChatID, updates []
 	}
 	if len(p.users) > tidemark.StatusFanoutLimit {
 		if !slices.ContainsFunc(updates, func(u tidemark.StatusUpdate) bool { return u.UserID == "" }) {
-			t.push(statusKey{chat: chat}, tidemark.Boundary{})
+			t.recompute(chat)
 			return nil
 		}
 		sum, err := s.storage.Summary(ctx, chat, 0)
