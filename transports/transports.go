@@ -93,10 +93,11 @@ func New(cfg Config) (*Handler, error) {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.echo.ServeHTTP(w, r) }
 
-// The limits of the HTTP server. There is none on the time in which a request is read as a whole: bodies have a deadline of their
-// own (package rest). That on the answer is lifted for streams, whose adapters bound each write.
+// The limits of the HTTP server. Those on reading a whole request and on writing its answer are lifted for streams, whose
+// adapters bound each write.
 const (
 	readHeaderTimeout = 10 * time.Second
+	readTimeout       = time.Minute
 	writeTimeout      = time.Minute
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 32 << 10
@@ -110,6 +111,7 @@ func (h *Handler) HTTPServer(addr string) *http.Server {
 		Addr:              addr,
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -124,10 +126,12 @@ func errStopping() error {
 	return tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
 }
 
-// stream lets the context of a stream's request end when the shutdown begins, and lifts the deadline of its answer.
+// stream lets the context of a stream's request end when the shutdown begins, and lifts its deadlines.
 func (h *Handler) stream(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Time{}) // a test's recorder has none
+		deadlines := http.NewResponseController(c.Response())
+		_ = deadlines.SetReadDeadline(time.Time{}) // a test's recorder has none
+		_ = deadlines.SetWriteDeadline(time.Time{})
 		ctx, cancel := context.WithCancelCause(c.Request().Context())
 		defer cancel(nil)
 		stop := context.AfterFunc(h.draining, func() { cancel(errStopping()) })

@@ -5,7 +5,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -14,28 +13,20 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// bodyTimeout is how long a client may take to send a body. The server has no read timeout of its own, which would cut streams.
-const bodyTimeout = 30 * time.Second
-
 // readBody reads the JSON body of a request. alsoText accepts the text/plain that navigator.sendBeacon says of a string.
 func readBody(c echo.Context, alsoText bool) ([]byte, error) {
 	r := c.Request()
 	if err := checkType(r.Header, alsoText); err != nil {
 		return nil, err
 	}
-	tooLarge := tidemark.Errorf(tidemark.TooLarge, "the body is larger than %d bytes", wire.MaxBody)
-	if r.ContentLength > wire.MaxBody {
-		return nil, tooLarge
-	}
-	deadline := http.NewResponseController(c.Response())
-	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // a test's recorder has none
 	b, err := io.ReadAll(io.LimitReader(r.Body, wire.MaxBody+1))
-	_ = deadline.SetReadDeadline(time.Time{})
 	switch {
 	case err != nil:
 		return nil, &tidemark.Error{Code: tidemark.Invalid, Detail: "the body could not be read to its end", Err: err}
 	case len(b) > wire.MaxBody:
-		return nil, tooLarge
+		// Without this, net/http would read on before it answers.
+		c.Response().Header().Set("Connection", "close")
+		return nil, tidemark.Errorf(tidemark.TooLarge, "the body is larger than %d bytes", wire.MaxBody)
 	}
 	return b, nil
 }
