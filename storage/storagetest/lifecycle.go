@@ -112,13 +112,14 @@ func closeUnderLoad(w *world, chat tidemark.ChatID) map[tidemark.Sequence]tidema
 	ended := make(chan error, 1)
 	go func() {
 		ended <- concurrently(racers, func(int) error {
-			for {
+			for range 5_000 {
 				appended, err := w.store.Append(w.ctx, w.draft(chat, w.user("alice"), "hello"))
 				if err != nil {
 					return expect(err, tidemark.Unavailable)
 				}
 				confirmations <- confirmation{appended.Message.Sequence, appended.Message.MessageID}
 			}
+			return errors.New("the store takes messages for ever, although it was closed")
 		})
 		close(confirmations)
 	}()

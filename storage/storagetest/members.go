@@ -102,6 +102,8 @@ var memberRules = []rule{
 		w.remove(c, users[0])
 		w.remove(c, users[1])
 		w.equal("large below it again", w.info(c).Large, true)
+		w.add(c, users[0])
+		w.equal("large after another joined below it", w.info(c).Large, true)
 		w.equal("large in the roster", w.roster(c).Large, true)
 	}},
 	{"AddMembers_errors_change_nothing", func(w *world) {
