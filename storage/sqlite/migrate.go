@@ -75,33 +75,51 @@ func Status(path string) (Schema, error) {
 	if err != nil {
 		return Schema{}, err
 	}
-	needed, err := newest()
-	if err != nil {
-		return Schema{}, err
-	}
 	c, err := open(path, true)
 	if err != nil {
 		return Schema{}, public(err)
 	}
 	defer c.close()
-	schema := Schema{Needed: needed}
+	schema, err := readSchema(c)
+	return schema, public(err)
+}
+
+// readSchema returns the schema of an open database.
+func readSchema(c *conn) (schema Schema, err error) {
+	if schema.Needed, err = newest(); err != nil {
+		return schema, err
+	}
 	tables, err := c.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'")
 	if err != nil {
-		return Schema{}, public(err)
+		return schema, err
 	}
 	defer tables.finalize()
 	if found, err := tables.one(func(*stmt) {}); err != nil || !found {
-		return schema, public(err)
+		return schema, err
 	}
 	version, err := c.prepare("SELECT version, dirty FROM schema_migrations")
 	if err != nil {
-		return Schema{}, public(err)
+		return schema, err
 	}
 	defer version.finalize()
 	_, err = version.one(func(row *stmt) {
 		schema.Version, schema.Dirty = uint(max(row.integerAt(0), 0)), row.integerAt(1) != 0
 	})
-	return schema, public(err)
+	return schema, err
+}
+
+// current reports whether the database is there with the schema that this program needs, so that no migration has to look at it.
+func current(path string) bool {
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	c, err := open(path, false)
+	if err != nil {
+		return false
+	}
+	defer c.close()
+	schema, err := readSchema(c)
+	return err == nil && schema.Version == schema.Needed && !schema.Dirty
 }
 
 // resolve returns the absolute path with symbolic links followed, so that one database has one lock file whatever it is called.

@@ -95,15 +95,20 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 func (s *Store) connect(path string, config Config) error {
-	err := withMigrations(path, func(m *migrate.Migrate, schema Schema) error { return up(m, schema, path) })
-	if err != nil {
-		return err
+	if !current(path) {
+		err := withMigrations(path, func(m *migrate.Migrate, schema Schema) error { return up(m, schema, path) })
+		if err != nil {
+			return err
+		}
 	}
 	c, err := open(path, false)
 	if err != nil {
 		return err
 	}
 	s.writer = newWriter(c)
+	if err := c.pragma("PRAGMA journal_mode = WAL"); err != nil {
+		return err
+	}
 	if err := configure(c, config.CacheBytes); err != nil {
 		return err
 	}
@@ -121,7 +126,7 @@ func (s *Store) connect(path string, config Config) error {
 	return nil
 }
 
-// configure sets what is not stored in the file. The write-ahead log is (withMigrations).
+// configure sets what is not stored in the file.
 func configure(c *conn, cacheBytes int) error {
 	c.busyTimeout(busyMilliseconds)
 	for _, pragma := range []string{"PRAGMA synchronous = FULL", fmt.Sprintf("PRAGMA cache_size = -%d", cacheBytes>>10), "PRAGMA temp_store = MEMORY"} {
