@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	"github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/sse"
@@ -59,7 +60,8 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if c.Dev {
 		log.Warn("DEVELOPMENT MODE: no passwords and no rate limits; anyone on this machine is whoever he says he is. Never use it for real messages")
 	}
-	return serve(ctx, options{listen: c.Listen, store: store, dev: c.Dev, secret: key}, log)
+	open := func(ctx context.Context) (storage.Store, <-chan struct{}, error) { return openStore(ctx, store) }
+	return serve(ctx, options{listen: c.Listen, open: open, dev: c.Dev, secret: key}, log)
 }
 
 // check refuses what would let anybody in, or nobody.
@@ -85,7 +87,8 @@ func loopback(host string) bool {
 // options is a checked configuration.
 type options struct {
 	listen string
-	store  storeURL
+	// open is openStore for the store that was chosen.
+	open   func(ctx context.Context) (store storage.Store, failed <-chan struct{}, err error)
 	dev    bool
 	secret []byte
 }
@@ -97,7 +100,7 @@ type streamAdapter interface {
 
 // serve is the whole server: what is started here is stopped here, in the opposite order.
 func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
-	store, failed, err := openStore(ctx, o.store)
+	store, failed, err := o.open(ctx)
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}

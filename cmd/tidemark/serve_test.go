@@ -1,19 +1,29 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/bench"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
 // logBuffer is a log that is read while it is written.
@@ -130,6 +140,7 @@ func TestBench_every_mode_over_every_transport(t *testing.T) {
 				continue
 			}
 			t.Run(mode.name+"/"+transport, func(t *testing.T) {
+				t.Parallel()
 				args := append([]string{"bench", mode.name, "--url", url, "--transport", transport, "--json"}, mode.args...)
 				var out, stderr bytes.Buffer
 				code := run(t.Context(), args, streams{out: &out, err: &stderr})
@@ -183,6 +194,86 @@ func signedFor(t *testing.T, user string) string {
 		t.Fatal(err)
 	}
 	return token
+}
+
+// TestServe_disk_failure_ends_the_process: what is on disk is unknown after a failed fsync (delivery.md §2).
+func TestServe_disk_failure_ends_the_process(t *testing.T) {
+	failed := make(chan struct{})
+	var log logBuffer
+	ended := make(chan error, 1)
+	go func() {
+		open := func(context.Context) (storage.Store, <-chan struct{}, error) { return memory.New(), failed, nil }
+		ended <- serve(context.Background(), options{listen: "127.0.0.1:0", open: open, dev: true}, slog.New(slog.NewTextHandler(&log, nil)))
+	}()
+	poll(t, func() error {
+		if !listening.MatchString(log.String()) {
+			return fmt.Errorf("no address in the log: %s", log.String())
+		}
+		return nil
+	})
+	close(failed)
+	select {
+	case err := <-ended:
+		if tidemark.CodeOf(err) != tidemark.Unavailable {
+			t.Errorf("serve ended with %v, want an Unavailable error", err)
+		}
+	case <-time.After(stopWithin):
+		t.Error("serve goes on after the disk failed")
+	}
+}
+
+// TestBench_fails_when_a_message_is_lost puts a proxy between that swallows one message of each event stream.
+func TestBench_fails_when_a_message_is_lost(t *testing.T) {
+	cleanEnvironment(t)
+	behind, err := url.Parse(startServer(t, "--dev", "--store", "memory:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(behind)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	proxy.ModifyResponse = func(response *http.Response) error {
+		if response.Header.Get("Content-Type") == "text/event-stream" {
+			response.Body = swallow(response.Body, 7)
+		}
+		return nil
+	}
+	front := httptest.NewServer(proxy)
+	t.Cleanup(front.Close)
+	var out, stderr bytes.Buffer
+	code := run(t.Context(), []string{"bench", "p2p", "--url", front.URL, "--transport", "sse", "--pairs", "1", "--messages", "40", "--drain", "1s"},
+		streams{out: &out, err: &stderr})
+	if code != exitFailure || !strings.Contains(out.String(), "before 7") || !strings.Contains(out.String(), "never got message 7") {
+		t.Errorf("exit %d, want %d, and message 7 to be missed:\n%s", code, exitFailure, out.String())
+	}
+}
+
+// swallow returns the stream without its nth message.
+func swallow(stream io.ReadCloser, n int) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() { // ends when either side of the stream does
+		defer stream.Close()
+		lines := bufio.NewScanner(stream)
+		var block []byte
+		for lines.Scan() {
+			block = append(append(block, lines.Bytes()...), '\n')
+			if len(lines.Bytes()) > 0 {
+				continue
+			}
+			if bytes.Contains(block, []byte("event: message")) {
+				n--
+			}
+			if n != 0 {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			} else {
+				n = -1
+			}
+			block = block[:0]
+		}
+		w.CloseWithError(io.EOF)
+	}()
+	return r
 }
 
 func TestServe_ends_with_its_streams_open(t *testing.T) {
