@@ -29,6 +29,7 @@ func TestChecker_says_what_is_wrong(t *testing.T) {
 		{"nothing re-sent after a resume", []step{{sequence: 1}, {sequence: 2, resumed: true}}, 2, ""},
 		{"a hole in what is re-sent", []step{{sequence: 1}, {sequence: 2}, {sequence: 3}, {sequence: 1, resumed: true}, {sequence: 3}}, 3, "got 3 of chat c twice"},
 		{"re-sent once more without a resume", []step{{sequence: 1}, {sequence: 1, resumed: true}, {sequence: 1}}, 1, "got 1 of chat c twice"},
+		{"doubled after a resume that re-sent nothing", []step{{sequence: 1}, {sequence: 2, resumed: true}, {sequence: 1}}, 2, "got 1 of chat c twice"},
 		{"doubled after the re-sent ones", []step{{sequence: 1}, {sequence: 1, resumed: true}, {sequence: 2}, {sequence: 1}}, 2, "got 1 of chat c twice"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -242,8 +242,13 @@ func TestBench_fails_when_a_message_is_lost(t *testing.T) {
 	var out, stderr bytes.Buffer
 	code := run(t.Context(), []string{"bench", "p2p", "--url", front.URL, "--transport", "sse", "--pairs", "1", "--messages", "40", "--drain", "1s"},
 		streams{out: &out, err: &stderr})
-	if code != exitFailure || !strings.Contains(out.String(), "before 7") || !strings.Contains(out.String(), "never got message 7") {
-		t.Errorf("exit %d, want %d, and message 7 to be missed:\n%s", code, exitFailure, out.String())
+	if code != exitFailure {
+		t.Errorf("exit %d, want %d", code, exitFailure)
+	}
+	for _, want := range []string{"1s after the last send", "before 7", "never got message 7"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report does not say %q:\n%s", want, out.String())
+		}
 	}
 }
 
