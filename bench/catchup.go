@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark/bench/internal/client"
@@ -23,7 +22,6 @@ type Catchup struct {
 	took    measure.Histogram
 	start   time.Duration
 	seconds time.Duration
-	stored  atomic.Int64
 }
 
 // returning is one user who comes back.
@@ -110,7 +108,6 @@ func (c *Catchup) store(r *run, i int) error {
 			return fmt.Errorf("store what is missed: %w", err)
 		}
 		user.digests[k] += client.DigestOf(id)
-		c.stored.Add(1)
 	}
 	return nil
 }
