@@ -125,32 +125,50 @@ const (
 	rangeDown = `SELECT ` + messageColumns + ` FROM messages WHERE chat = (SELECT key FROM chats WHERE id = ?) AND sequence > ? AND sequence < ? ORDER BY sequence DESC LIMIT ?`
 )
 
-// Range implements storage.Messages.
-func (s *Store) Range(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
+// Ranges implements storage.Messages: one statement a range, all on one connection.
+func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	if err := checkBatch(len(ranges)); err != nil {
+		return nil, err
+	}
+	pages := make([][]tidemark.Message, len(ranges))
+	err := s.read(ctx, func(c *conn) (err error) {
+		for i := range ranges {
+			if pages[i], err = c.messages(&ranges[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pages, nil
+}
+
+// messages reads one range.
+func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 	text, before := rangeUp, int64(math.MaxInt64)
 	if r.Before != 0 {
 		text, before = rangeDown, int64(r.Before)
 	}
+	q, err := c.prepared(text)
+	if err != nil {
+		return nil, err
+	}
+	q.string(1, string(r.Chat))
+	q.integer(2, int64(r.After))
+	q.integer(3, before)
+	q.integer(4, int64(r.Limit))
 	var messages []tidemark.Message
-	err := s.read(ctx, func(c *conn) error {
-		q, err := c.prepared(text)
-		if err != nil {
-			return err
+	size := 0
+	err = q.each(func(row *stmt) bool {
+		m := scanMessage(row, r.Chat)
+		if n := len(messages); n > 0 && !adjacent(messages[n-1].Sequence, m.Sequence) {
+			return false
 		}
-		q.string(1, string(r.Chat))
-		q.integer(2, int64(r.After))
-		q.integer(3, before)
-		q.integer(4, int64(r.Limit))
-		size := 0
-		return q.each(func(row *stmt) bool {
-			m := scanMessage(row, r.Chat)
-			if n := len(messages); n > 0 && !adjacent(messages[n-1].Sequence, m.Sequence) {
-				return false
-			}
-			messages = append(messages, m)
-			size += len(m.Content) + len(m.Attachment)
-			return r.MaxBytes == 0 || size < r.MaxBytes
-		})
+		messages = append(messages, m)
+		size += len(m.Content) + len(m.Attachment)
+		return r.MaxBytes == 0 || size < r.MaxBytes
 	})
 	if err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func everyMethod(t *testing.T, s *Store) {
 	_, err = s.Rosters(ctx, []tidemark.ChatID{chat})
 	ok(err)
 	for _, before := range []tidemark.Sequence{0, 2} {
-		_, err = s.Range(ctx, storage.Range{Chat: chat, Before: before, Limit: 10})
+		_, err = s.Ranges(ctx, []storage.Range{storage.Range{Chat: chat, Before: before, Limit: 10}})
 		ok(err)
 	}
 	_, err = s.States(ctx, []storage.StateKey{{User: "ben", Chat: chat}})

@@ -79,7 +79,7 @@ func wantCode(t *testing.T, err error, want tidemark.Code, words ...string) {
 // wantGapless checks sequence_gapless of the chat "c".
 func wantGapless(t *testing.T, s *Store, head tidemark.Sequence) {
 	t.Helper()
-	messages, err := s.Range(context.Background(), storage.Range{Chat: "c", Limit: 100_000})
+	messages, err := s.Ranges(context.Background(), []storage.Range{storage.Range{Chat: "c", Limit: 100_000}})
 	if err != nil {
 		t.Fatalf("Range: %v", err)
 	}
