@@ -48,7 +48,7 @@ func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 	_ = c.out.Append(stream.AppendHead(nil, http.StatusOK, h)) // a failure shows at the first flush
 	c.write(retryLine())
 	c.adapter.group.Go(func() { c.awaitClose(conn) })
-	c.adapter.group.Go(c.run)
+	c.adapter.group.Go(c.catchUp)
 }
 
 // serveResponse serves the stream through net/http, and returns when it has ended.
@@ -57,7 +57,7 @@ func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })() // or the client has gone, which the write will tell
 	c.start(&response{w: w, control: http.NewResponseController(w)})
 	c.write(retryLine())
-	c.run()
+	c.follow()
 }
 
 func (c *connection) start(conn stream.Conn) {
@@ -65,9 +65,34 @@ func (c *connection) start(conn stream.Conn) {
 	c.heart.Start(&c.adapter.group, c.untilBeat(), c.beat)
 }
 
-// run writes events until the stream ends, and cleans up.
-func (c *connection) run() {
-	err := c.pump()
+// catchUp writes the events that are due. That takes a deep stack, which would stay: so the connection waits for what follows on
+// another goroutine, and an idle one has a small stack.
+func (c *connection) catchUp() {
+	for {
+		n, err := c.pump(false)
+		if err != nil {
+			c.finish(err)
+			return
+		}
+		if n == 0 {
+			c.adapter.group.Go(c.follow)
+			return
+		}
+	}
+}
+
+// follow writes events until the stream ends, and cleans up.
+func (c *connection) follow() {
+	for {
+		if _, err := c.pump(true); err != nil {
+			c.finish(err)
+			return
+		}
+	}
+}
+
+// finish ends the stream, which failed with err, and everything of the connection.
+func (c *connection) finish(err error) {
 	if c.ctx.Err() != nil {
 		err = context.Cause(c.ctx)
 	}
@@ -80,21 +105,17 @@ func (c *connection) run() {
 	c.adapter.group.Remove(c)
 }
 
-// pump writes the session's events, one flush for each batch.
-func (c *connection) pump() error {
-	for {
-		events, err := c.session.Next(c.ctx, nil, true)
-		if err != nil {
-			return err
-		}
-		if err := c.out.Wait(); err != nil {
-			return err
-		}
-		c.writeEvents(events)
-		if err := c.out.Flush(); err != nil {
-			return err
-		}
+// pump writes a batch of the session's events in one flush, and returns how many. If there is none, it waits for one, or returns 0.
+func (c *connection) pump(wait bool) (int, error) {
+	events, err := c.session.Next(c.ctx, nil, wait)
+	if err != nil || len(events) == 0 {
+		return 0, err
 	}
+	if err := c.out.Wait(); err != nil {
+		return 0, err
+	}
+	c.writeEvents(events)
+	return len(events), c.out.Flush()
 }
 
 func (c *connection) writeEvents(events []tidemark.Event) {

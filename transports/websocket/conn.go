@@ -55,19 +55,21 @@ func (c *Conn) SendClose(code int, reason string) error {
 // Flush writes what was appended; see stream.Writer.Flush.
 func (c *Conn) Flush() error { return c.out.Flush() }
 
-// Receive waits for a message, in a buffer of the pool that the caller gives back. text is false if it is a binary one. While it waits there is
-// no buffer. After an error every further call fails.
-func (c *Conn) Receive() (message *[]byte, text bool, err error) {
+// Await waits for a message, and returns a reader of it. While it waits the connection has no buffer but the library's. After
+// an error every further call fails. The compiler inlines it, as it must stay: see connection.read.
+func (c *Conn) Await() (text bool, r io.Reader, err error) {
 	kind, r, err := c.ws.NextReader()
-	if err != nil {
-		return nil, false, err
-	}
+	return kind == websocket.TextMessage, r, err
+}
+
+// Message reads a message into a buffer of the pool, which the caller gives back.
+func (c *Conn) Message(r io.Reader) (*[]byte, error) {
 	b := c.pool.Get()
 	if err := readAll(b, r); err != nil {
 		c.pool.Put(b)
-		return nil, false, err
+		return nil, err
 	}
-	return b, kind == websocket.TextMessage, nil
+	return b, nil
 }
 
 func readAll(b *[]byte, r io.Reader) error {
@@ -86,10 +88,10 @@ func readAll(b *[]byte, r io.Reader) error {
 	}
 }
 
-// saidGoodbye reports whether Receive failed because the client ended the session: close code 1000.
+// saidGoodbye reports whether reading failed because the client ended the session: close code 1000.
 func saidGoodbye(err error) bool { return websocket.IsCloseError(err, websocket.CloseNormalClosure) }
 
-// refused reports whether Receive failed because of what the client sent, and not because the connection ended. A close frame that says so (1009,
+// refused reports whether reading failed because of what the client sent, and not because the connection ended. A close frame that says so (1009,
 // 1002) has been appended.
 func refused(err error) bool {
 	var closed *websocket.CloseError
@@ -101,7 +103,7 @@ func refused(err error) bool {
 // the client's fault, and nothing was answered; or, with taken true, the connection is gone.
 func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request, timeout time.Duration, frames *sync.Pool) (taken bool, err error) {
 	u := websocket.Upgrader{
-		ReadBufferSize:  1 << 10,
+		ReadBufferSize:  512, // larger messages are read past it
 		WriteBufferSize: 4 << 10,
 		WriteBufferPool: frames,
 		Subprotocols:    []string{Subprotocol},

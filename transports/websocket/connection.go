@@ -27,7 +27,8 @@ type connection struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	heart  stream.Heart
-	work   lanes
+	// work is nil until the client first asks for something.
+	work *lanes
 	// running is the goroutine that writes events.
 	running sync.WaitGroup
 	// unanswered counts the pings since the client last sent something.
@@ -63,10 +64,11 @@ func (c *connection) start(r *http.Request) {
 	case err != nil:
 		c.end(closeCode(tidemark.CodeOf(err)), closeReason(err))
 	default:
-		c.running.Go(c.writeEvents)
+		c.running.Go(c.catchUp)
 		c.heart.Start(&c.adapter.group, c.untilBeat(), c.beat)
 	}
-	c.adapter.group.Go(c.read)
+	c.adapter.group.Start()
+	go c.read()
 }
 
 func (c *connection) open(r *http.Request) error {
@@ -83,31 +85,46 @@ func (c *connection) open(r *http.Request) error {
 	return nil
 }
 
-// read handles frames until the connection ends, and then cleans up.
+// read handles frames until the connection ends, and then cleans up. It waits at the bottom of its stack with little in
+// between, so that the stack of an idle connection stays at its smallest, 2 KiB, of which the library's read needs half.
 func (c *connection) read() {
 	for {
-		message, text, err := c.conn.Receive()
+		text, r, err := c.conn.Await()
+		if err == nil {
+			err = c.receive(text, r)
+		}
 		if err != nil {
 			c.finish(err)
 			return
 		}
-		c.unanswered.Store(0)
-		switch {
-		case c.isClosing():
-		case !text:
-			c.end(CloseUnsupported, "frames must be text")
-		default:
-			c.handle(*message)
-		}
-		c.adapter.pool.Put(message)
 	}
 }
 
-// finish ends everything after the last read, which failed with err.
+// receive handles one frame.
+func (c *connection) receive(text bool, r io.Reader) error {
+	message, err := c.conn.Message(r)
+	if err != nil {
+		return err
+	}
+	defer c.adapter.pool.Put(message)
+	c.unanswered.Store(0)
+	switch {
+	case c.isClosing():
+	case !text:
+		c.end(CloseUnsupported, "frames must be text")
+	default:
+		c.handle(*message)
+	}
+	return nil
+}
+
+// finish ends everything after the last read, which failed with err, and read's goroutine with it.
 func (c *connection) finish(err error) {
 	c.cancel()
 	c.heart.Stop()
-	c.work.wait()
+	if c.work != nil {
+		c.work.wait()
+	}
 	c.running.Wait()
 	if c.session != nil {
 		if saidGoodbye(err) && !c.isClosing() {
@@ -126,6 +143,7 @@ func (c *connection) finish(err error) {
 	}
 	c.conn.out.Close()
 	c.adapter.group.Remove(c)
+	c.adapter.group.Done()
 }
 
 // linger reads what the client is still sending, for a moment: closing with unread bytes would reset the connection, and the
@@ -138,31 +156,50 @@ func (c *connection) linger() {
 	_, _ = io.Copy(io.Discard, c.conn.net)
 }
 
-// writeEvents writes the session's events, one flush for each batch, until the connection or the session's hold on it ends.
-func (c *connection) writeEvents() {
+// catchUp writes the events that are due. That takes a deep stack, which would stay: so the connection waits for what follows on
+// another goroutine, and an idle one has a small stack.
+func (c *connection) catchUp() {
 	for {
-		events, err := c.session.Next(c.ctx, nil, true)
-		switch {
-		case err == nil:
-		case c.ctx.Err() != nil:
-			return
-		default:
-			c.end(closeCode(tidemark.CodeOf(err)), closeReason(err))
+		n, ok := c.writeEvents(false)
+		if !ok {
 			return
 		}
-		if c.conn.out.Wait() != nil {
-			return // a failed write has closed the connection
-		}
-		b := c.adapter.pool.Get()
-		for _, ev := range events {
-			*b = wire.AppendFrame((*b)[:0], ev)
-			err = c.conn.Send(*b)
-		}
-		c.adapter.pool.Put(b)
-		if err != nil || c.conn.Flush() != nil {
+		if n == 0 {
+			c.running.Go(c.follow)
 			return
 		}
 	}
+}
+
+// follow writes events until the connection or its hold on the session ends.
+func (c *connection) follow() {
+	for ok := true; ok; {
+		_, ok = c.writeEvents(true)
+	}
+}
+
+// writeEvents writes a batch of the session's events, and returns how many. If there is none, it waits for one, or returns 0.
+// ok is false when there will be no more.
+func (c *connection) writeEvents(wait bool) (n int, ok bool) {
+	events, err := c.session.Next(c.ctx, nil, wait)
+	switch {
+	case err == nil:
+	case c.ctx.Err() != nil:
+		return 0, false
+	default:
+		c.end(closeCode(tidemark.CodeOf(err)), closeReason(err))
+		return 0, false
+	}
+	if c.conn.out.Wait() != nil {
+		return 0, false // a failed write has closed the connection
+	}
+	b := c.adapter.pool.Get()
+	for _, ev := range events {
+		*b = wire.AppendFrame((*b)[:0], ev)
+		err = c.conn.Send(*b)
+	}
+	c.adapter.pool.Put(b)
+	return len(events), err == nil && c.conn.Flush() == nil
 }
 
 // end closes the connection with a code, once. The client has closeGrace to answer.

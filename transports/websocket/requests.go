@@ -28,13 +28,13 @@ func (c *connection) handle(raw []byte) {
 			c.refuse(f.RequestID, err)
 			return
 		}
-		c.work.do(string(f.Send.Draft.ChatID), len(raw), func() { c.send(f) })
+		c.do(string(f.Send.Draft.ChatID), len(raw), func() { c.send(f) })
 	case wire.FrameAck, wire.FrameRead:
 		c.session.Ack(f.Acks...)
 	case wire.FrameSync:
-		c.work.do(laneSync, len(raw), func() { c.sync(f) })
+		c.do(laneSync, len(raw), func() { c.sync(f) })
 	case wire.FrameTyping:
-		c.work.do(laneTyping, len(raw), func() {
+		c.do(laneTyping, len(raw), func() {
 			ctx, cancel := c.requestContext()
 			defer cancel()
 			c.session.Typing(ctx, f.Typing)
@@ -42,6 +42,14 @@ func (c *connection) handle(raw []byte) {
 	case wire.FramePing:
 		c.reply(func(b []byte) []byte { return wire.AppendPong(b, f.RequestID) })
 	}
+}
+
+// do runs a request on a lane.
+func (c *connection) do(lane string, size int, run func()) {
+	if c.work == nil {
+		c.work = new(lanes)
+	}
+	c.work.do(lane, size, run)
 }
 
 func (c *connection) send(f wire.Frame) {

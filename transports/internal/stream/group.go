@@ -52,6 +52,12 @@ func (g *Group) Remove(m Member) {
 // Go runs f on a goroutine that Shutdown waits for. It may be called only for a connection that was added and not removed.
 func (g *Group) Go(f func()) { g.running.Go(f) }
 
+// Start counts a goroutine that the caller starts itself, because even the frame of Go would be too much for its stack. Done follows.
+func (g *Group) Start() { g.running.Add(1) }
+
+// Done ends what Start began.
+func (g *Group) Done() { g.running.Done() }
+
 // Len returns the number of connections.
 func (g *Group) Len() int {
 	g.mu.Lock()

@@ -1,0 +1,150 @@
+package transporttest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// idleConnections is how many connections BenchmarkIdle holds: each is two descriptors of this process.
+const idleConnections = 8_000
+
+// BenchmarkIdle measures what an idle connection costs, its session in the core included: the growth of the process's resident memory
+// after a collection, per connection. The clients are bare sockets, which cost nothing but kernel memory, so that the growth is the server's.
+func BenchmarkIdle(b *testing.B) {
+	requests := map[string]string{
+		"websocket": "GET %s/ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+		"sse":       "GET %s/events HTTP/1.1\r\n",
+		"longpoll":  "GET %s/poll?wait=50&session=%s&after=%d HTTP/1.1\r\n",
+	}
+	for name, request := range requests {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				measureIdle(b, name, request)
+			}
+		})
+	}
+}
+
+func measureIdle(b *testing.B, name, request string) {
+	b.Helper()
+	s := New(b, Options{})
+	base, err := url.Parse(s.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	port, err := strconv.Atoi(base.Port())
+	if err != nil {
+		b.Fatal(err)
+	}
+	sockets := make([]int, 0, idleConnections)
+	defer func() {
+		for _, fd := range sockets {
+			_ = syscall.Close(fd)
+		}
+	}()
+	buffer := make([]byte, 4<<10)
+	open := func(i int) {
+		user := tidemark.UserID(fmt.Sprintf("user-%d", i))
+		head := fmt.Sprintf("Host: %s\r\nAuthorization: Bearer dev:%s\r\n\r\n", base.Host, user)
+		arguments := []any{base.Path}
+		if name == "longpoll" {
+			at := firstPoll(b, s, user)
+			arguments = append(arguments, at.Session, at.After)
+		}
+		first := fmt.Sprintf(request, arguments...)
+		fd := connect(b, port, first+head)
+		if name != "longpoll" {
+			awaitOpen(b, fd, buffer)
+		}
+		sockets = append(sockets, fd)
+	}
+	for i := range 200 { // whatever is allocated once
+		open(i)
+	}
+	before := usage()
+	start := time.Now()
+	for i := 200; i < idleConnections; i++ {
+		open(i)
+	}
+	Eventually(b, "all are connected", func() bool {
+		return s.WebSocket.Connections()+s.SSE.Connections()+s.LongPoll.Connections() == idleConnections
+	})
+	elapsed := time.Since(start)
+	after := usage()
+	per := func(a, b uint64) float64 { return float64(int64(a)-int64(b)) / (idleConnections - 200) }
+	b.ReportMetric(per(after.rss, before.rss), "rss-B/conn")
+	b.ReportMetric(per(after.heap, before.heap), "heap-B/conn")
+	b.ReportMetric(per(after.stack, before.stack), "stack-B/conn")
+	b.ReportMetric(per(after.objects, before.objects), "objects/conn")
+	b.ReportMetric(float64(elapsed.Microseconds())/(idleConnections-200), "open-µs/conn")
+	b.ReportMetric(0, "ns/op")
+}
+
+// firstPoll opens a session and returns where it goes on.
+func firstPoll(b *testing.B, s *Stack, user tidemark.UserID) Position {
+	b.Helper()
+	page, err := Poll(context.Background(), s, user, url.Values{"wait": {"0"}})
+	if err != nil {
+		b.Fatalf("polling: %v", err)
+	}
+	return Position{Session: page.Session, After: page.Events[len(page.Events)-1].ID}
+}
+
+type memory struct{ rss, heap, stack, objects uint64 }
+
+// usage returns what the process uses after two collections.
+func usage() memory {
+	runtime.GC()
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return memory{}
+	}
+	pages, err := strconv.ParseUint(strings.Fields(string(statm))[1], 10, 64)
+	if err != nil {
+		return memory{}
+	}
+	return memory{rss: pages * uint64(os.Getpagesize()), heap: m.HeapAlloc, stack: m.StackInuse, objects: m.HeapObjects}
+}
+
+// connect opens a bare socket and sends a request.
+func connect(b *testing.B, port int, request string) int {
+	b.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		b.Fatalf("a socket: %v", err)
+	}
+	if err := syscall.Connect(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		b.Fatalf("connecting: %v", err)
+	}
+	if _, err := syscall.Write(fd, []byte(request)); err != nil {
+		b.Fatalf("sending: %v", err)
+	}
+	return fd
+}
+
+// awaitOpen reads until caught_up, after which the server is idle.
+func awaitOpen(b *testing.B, fd int, buffer []byte) {
+	b.Helper()
+	got := ""
+	for !strings.Contains(got, "caught_up") {
+		n, err := syscall.Read(fd, buffer)
+		if err != nil || n == 0 {
+			b.Fatalf("reading: %d, %v, behind %q", n, err, got)
+		}
+		got += string(buffer[:n])
+	}
+}
