@@ -199,9 +199,9 @@ func BenchmarkRange_50(b *testing.B) {
 	fill(b, s, list, 200)
 	measure(b, s, func() {
 		spread(b, 4, func(i int) error {
-			got, err := s.Ranges(b.Context(), []storage.Range{storage.Range{Chat: list[i%len(list)].ID, After: tidemark.Sequence(i % 150), Limit: 50}})
-			if err == nil && len(got) != 50 {
-				err = fmt.Errorf("got %d messages, want 50", len(got))
+			got, err := s.Ranges(b.Context(), []storage.Range{{Chat: list[i%len(list)].ID, After: tidemark.Sequence(i % 150), Limit: 50}})
+			if err == nil && len(got[0]) != 50 {
+				err = fmt.Errorf("got %d messages, want 50", len(got[0]))
 			}
 			return err
 		})

@@ -131,7 +131,14 @@ func (w *writer) addMembers(id tidemark.ChatID, users []tidemark.UserID, now tim
 		added.States = append(added.States, state)
 	}
 	added.Version++
-	if members := c.members + len(joining); c.large || members > tidemark.PendingFanoutLimit {
+	switch {
+	case c.large:
+		for _, m := range joining {
+			if err := w.stand(c, m.UserID); err != nil {
+				return storage.Added{}, err
+			}
+		}
+	case c.members+len(joining) > tidemark.PendingFanoutLimit:
 		if err := w.standing(c); err != nil {
 			return storage.Added{}, err
 		}

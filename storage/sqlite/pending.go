@@ -121,6 +121,18 @@ func (w *writer) standing(c *chat) error {
 	return q.run()
 }
 
+// stand gives one member of a Large chat the row that stands for it. Adding him does not cost a look at all the others.
+func (w *writer) stand(c *chat, user tidemark.UserID) error {
+	q, err := w.c.prepared(`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) VALUES (?, ?, 0)
+		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0 WHERE first_undelivered_seq > 0`)
+	if err != nil {
+		return err
+	}
+	q.string(1, string(user))
+	q.string(2, string(c.id))
+	return q.run()
+}
+
 // unmark removes the row of a user in a chat, whatever it says.
 func (w *writer) unmark(c *chat, user tidemark.UserID) error {
 	q, err := w.c.prepared(`DELETE FROM pending_deliveries WHERE user_id = ? AND chat_id = ?`)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -72,13 +73,27 @@ func everyMethod(t *testing.T, s *Store) {
 		})
 		ok(err)
 	}
+	crowd := []tidemark.UserID{"anna"}
+	for i := range tidemark.PendingFanoutLimit - 1 {
+		crowd = append(crowd, tidemark.UserID(fmt.Sprintf("u%d", i)))
+	}
+	_, _, err := s.CreateChat(ctx, storage.NewChat{
+		ID: "crowd", Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: now, Creator: "anna", Members: crowd,
+	})
+	ok(err)
+	for _, user := range []tidemark.UserID{"becomes large", "is large"} {
+		_, err = s.AddMembers(ctx, "crowd", []tidemark.UserID{user}, now)
+		ok(err)
+	}
+	_, err = s.RemoveMember(ctx, "crowd", "anna", now)
+	ok(err)
 	const chat tidemark.ChatID = "group"
 	d := tidemark.Draft{ChatID: chat, SenderID: "anna", ClientMessageID: "1", Content: "hello", ContentType: "text/plain", MessageID: "m", CreatedAt: now}
 	for range 2 {
 		_, err := s.Append(ctx, d)
 		ok(err)
 	}
-	_, err := s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, now)
+	_, err = s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, now)
 	ok(err)
 	_, err = s.RemoveMember(ctx, chat, "carla", now)
 	ok(err)
@@ -103,7 +118,7 @@ func everyMethod(t *testing.T, s *Store) {
 	_, err = s.Rosters(ctx, []tidemark.ChatID{chat})
 	ok(err)
 	for _, before := range []tidemark.Sequence{0, 2} {
-		_, err = s.Ranges(ctx, []storage.Range{storage.Range{Chat: chat, Before: before, Limit: 10}})
+		_, err = s.Ranges(ctx, []storage.Range{{Chat: chat, Before: before, Limit: 10}})
 		ok(err)
 	}
 	_, err = s.States(ctx, []storage.StateKey{{User: "ben", Chat: chat}})

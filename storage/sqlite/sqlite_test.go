@@ -79,10 +79,11 @@ func wantCode(t *testing.T, err error, want tidemark.Code, words ...string) {
 // wantGapless checks sequence_gapless of the chat "c".
 func wantGapless(t *testing.T, s *Store, head tidemark.Sequence) {
 	t.Helper()
-	messages, err := s.Ranges(context.Background(), []storage.Range{storage.Range{Chat: "c", Limit: 100_000}})
+	pages, err := s.Ranges(context.Background(), []storage.Range{{Chat: "c", Limit: 100_000}})
 	if err != nil {
-		t.Fatalf("Range: %v", err)
+		t.Fatalf("Ranges: %v", err)
 	}
+	messages := pages[0]
 	if got := tidemark.Sequence(len(messages)); got != head {
 		t.Fatalf("got %d messages, want %d", got, head)
 	}
