@@ -103,7 +103,7 @@ func refused(err error) bool {
 // the client's fault, and nothing was answered; or, with taken true, the connection is gone.
 func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request, timeout time.Duration, frames *sync.Pool) (taken bool, err error) {
 	u := websocket.Upgrader{
-		ReadBufferSize:  512, // larger messages are read past it
+		ReadBufferSize:  256, // larger messages are read past it
 		WriteBufferSize: 4 << 10,
 		WriteBufferPool: frames,
 		Subprotocols:    []string{Subprotocol},
