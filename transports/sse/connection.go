@@ -96,6 +96,7 @@ func (c *connection) finish(err error) {
 	if c.ctx.Err() != nil {
 		err = context.Cause(c.ctx)
 	}
+	c.adapter.cfg.Logger.Debug("an event stream ended", "session", c.session.Session(), "reason", err)
 	c.heart.Stop()
 	c.sayGoodbye(err)
 	c.out.Close()

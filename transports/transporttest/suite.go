@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
 )
 
 // The users of the suite. Alice sends, Bob receives.
@@ -35,6 +37,7 @@ func Run(t *testing.T, d Dialer) {
 		{"slow_reader_loses_nothing", testSlowReader},
 		{"content_arrives_as_it_was_sent", testContent},
 		{"messages_of_a_new_chat_arrive", testNewChat},
+		{"session_waits_for_the_resume_window", testResumeWindow},
 		{"shutdown_ends_the_stream_and_loses_nothing", testShutdown},
 	}
 	for _, tt := range tests {
@@ -300,6 +303,25 @@ func testNewChat(t *testing.T, d Dialer) {
 	chat := s.Group(alice, bob)
 	s.Send(alice, chat, 1, 2)
 	b.receive(chat, 1, 2)
+}
+
+// testResumeWindow checks that an adapter lets go of the session when its client has gone: while it holds on, the session does not end.
+func testResumeWindow(t *testing.T, d Dialer) {
+	s := New(t, Options{Core: server.Config{ResumeWindow: 300 * time.Millisecond}})
+	s.Group(alice, bob)
+	b := dial(t, s, d, Position{User: bob})
+	b.find(tidemark.EventCaughtUp)
+	b.Cut()
+	Eventually(t, "the session ends", func() bool { return s.Server.Counters()["sessions"] == 0 })
+	again := dial(t, s, d, b.place())
+	if d.Polls {
+		again.fails(ErrGone)
+		return
+	}
+	again.at.After = 0
+	if ev := again.find(tidemark.EventReset); field[string](t, ev, "reason") != string(tidemark.ResetUnknownSession) {
+		t.Errorf("got %s, want an unknown session", ev.Payload)
+	}
 }
 
 // testShutdown stops the adapters and checks that the stream ends without an error of its own making, and that the session, which

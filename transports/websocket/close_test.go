@@ -213,6 +213,22 @@ func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
 	}
 }
 
+// TestClose_reaches_a_client_that_is_still_sending: closing with unread bytes would reset the connection, and the code would be lost.
+func TestClose_reaches_a_client_that_is_still_sending(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{})
+	conn, lines := handshake(t, s, "alice")
+	const size = 1 << 20
+	frame := append([]byte{0x81, 0xff, 0, 0, 0, 0, 0, size >> 16, 0, 0, 0, 0, 0, 0}, make([]byte, size)...)
+	for range 4 {
+		if _, err := conn.Write(frame); err != nil {
+			t.Fatalf("the server stopped reading: %v", err)
+		}
+	}
+	if frames := readFrames(t, conn, lines); frames[len(frames)-1] != "8:1009" {
+		t.Errorf("the server sent %v, want close 1009", frames)
+	}
+}
+
 // handshake connects a bare socket, which answers no pings.
 func handshake(t *testing.T, s *transporttest.Stack, user tidemark.UserID) (net.Conn, *bufio.Reader) {
 	t.Helper()
