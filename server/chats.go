@@ -153,7 +153,7 @@ func (s *Server) Chats(ctx context.Context, user tidemark.UserID, limit int, cur
 
 // Chat returns one chat. NotFound, or NotMember.
 func (s *Server) Chat(ctx context.Context, c Caller, chat tidemark.ChatID) (ChatView, error) {
-	_, m, err := s.member(ctx, c.User, chat)
+	_, m, err := s.feed.Member(ctx, c.User, chat)
 	if err != nil {
 		return ChatView{}, err
 	}
@@ -166,7 +166,7 @@ func (s *Server) view(ctx context.Context, user tidemark.UserID, m tidemark.Memb
 	if err != nil {
 		return ChatView{}, err
 	}
-	states, err := s.storage.States(ctx, []storage.StateKey{stateKey(user, id)})
+	states, err := s.storage.States(ctx, []storage.StateKey{{User: user, Chat: id}})
 	if err != nil {
 		return ChatView{}, err
 	}
@@ -174,7 +174,7 @@ func (s *Server) view(ctx context.Context, user tidemark.UserID, m tidemark.Memb
 	if chat.Head == 0 {
 		return view, nil
 	}
-	last, err := s.storage.Range(ctx, storage.Range{Chat: id, Before: chat.Head + 1, Limit: 1})
+	last, err := s.messages(ctx, storage.Range{Chat: id, Before: chat.Head + 1, Limit: 1})
 	if err != nil {
 		return ChatView{}, err
 	}
@@ -190,7 +190,7 @@ func (s *Server) unread(ctx context.Context, user tidemark.UserID, iv tidemark.I
 	if read >= chat.Head {
 		return 0, nil
 	}
-	messages, err := s.storage.Range(ctx, storage.Range{Chat: chat.ID, After: read, Limit: storage.UnreadScan})
+	messages, err := s.messages(ctx, storage.Range{Chat: chat.ID, After: read, Limit: storage.UnreadScan})
 	if err != nil {
 		return 0, err
 	}
@@ -225,10 +225,10 @@ func (s *Server) RenameChat(ctx context.Context, c Caller, chat tidemark.ChatID,
 
 // mayManage returns the caller's membership if he may change the chat: NotFound, NotMember or Denied.
 func (s *Server) mayManage(ctx context.Context, c Caller, chat tidemark.ChatID) (tidemark.Member, error) {
-	p, m, err := s.member(ctx, c.User, chat)
+	p, m, err := s.feed.Member(ctx, c.User, chat)
 	switch {
 	case tidemark.CodeOf(err) == tidemark.NotMember && c.Backend:
-		if p, err = s.people(ctx, s.hot.get(chat), 0); err != nil {
+		if p, err = s.feed.People(ctx, s.feed.Chat(chat), 0); err != nil {
 			return m, err
 		}
 	case err != nil:

@@ -38,11 +38,15 @@ func (s *Server) owe(d debt) {
 	s.debts.mu.Lock()
 	if len(s.debts.queue) < maxDebts {
 		s.debts.queue = append(s.debts.queue, d)
+		s.count.debtsTaken.Add(1)
 	} else {
 		s.debts.lost = true
 	}
 	s.debts.mu.Unlock()
-	signal(s.debts.signal)
+	select {
+	case s.debts.signal <- struct{}{}:
+	default:
+	}
 }
 
 // pay pays everything it can, and reports whether nothing is owed any more.

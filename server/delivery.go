@@ -46,7 +46,7 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 			User: user, Chat: ack.Chat, Now: now, Raise: tidemark.Raise{Acked: ack.Acked, Read: ack.Read},
 		})
 	}
-	advanced, err := s.advance(ctx, advances)
+	advanced, err := s.ticks.Advance(ctx, advances)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
 		}
 	}
-	s.clear(context.WithoutCancel(ctx), clears)
-	s.count.acks.Add(int64(len(acks)))
+	s.ticks.Clear(context.WithoutCancel(ctx), clears)
+	s.ticks.Count.Acks.Add(int64(len(acks)))
 	return results, nil
 }
 
@@ -69,7 +69,7 @@ func (s *Server) checkAck(ctx context.Context, user tidemark.UserID, ack Ack) er
 	if ack.Acked == 0 && ack.Read == 0 {
 		return tidemark.Errorf(tidemark.Invalid, "name last_acked_sequence, last_read_sequence, or both")
 	}
-	_, _, err := s.member(ctx, user, ack.Chat)
+	_, _, err := s.feed.Member(ctx, user, ack.Chat)
 	return err
 }
 
@@ -81,10 +81,10 @@ type StatePage struct {
 
 // DeliveryState returns the caller's own watermarks in one chat, raw. NotFound, NotMember.
 func (s *Server) DeliveryState(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (tidemark.DeliveryState, error) {
-	if _, _, err := s.member(ctx, user, chat); err != nil {
+	if _, _, err := s.feed.Member(ctx, user, chat); err != nil {
 		return tidemark.DeliveryState{}, err
 	}
-	states, err := s.storage.States(ctx, []storage.StateKey{stateKey(user, chat)})
+	states, err := s.storage.States(ctx, []storage.StateKey{{User: user, Chat: chat}})
 	if err != nil {
 		return tidemark.DeliveryState{}, err
 	}
@@ -137,7 +137,7 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 	if err != nil {
 		return DeliveryStatus{}, err
 	}
-	if _, _, err := s.member(ctx, user, r.Chat); err != nil {
+	if _, _, err := s.feed.Member(ctx, user, r.Chat); err != nil {
 		return DeliveryStatus{}, err
 	}
 	chat, err := s.storage.Chat(ctx, r.Chat)
@@ -172,20 +172,20 @@ func (s *Server) countAuthor(ctx context.Context, status *DeliveryStatus) error 
 	if status.Sequence == 0 || status.Summary.Read == status.Summary.Members {
 		return nil
 	}
-	c := s.hot.get(status.Chat.ID)
-	entries, err := s.storage.Range(ctx, storage.Range{Chat: c.id, After: status.Sequence - 1, Limit: 1})
+	c := s.feed.Chat(status.Chat.ID)
+	entries, err := s.messages(ctx, storage.Range{Chat: c.ID, After: status.Sequence - 1, Limit: 1})
 	if err != nil || len(entries) == 0 {
 		return err
 	}
 	author := entries[0].SenderID
-	p, err := s.people(ctx, c, 0)
+	p, err := s.feed.People(ctx, c, 0)
 	if err != nil {
 		return err
 	}
 	if _, ok := p.Member(author); !ok {
 		return nil
 	}
-	states, err := s.storage.States(ctx, []storage.StateKey{stateKey(author, c.id)})
+	states, err := s.storage.States(ctx, []storage.StateKey{{User: author, Chat: c.ID}})
 	if err == nil && states[0].Read < status.Sequence {
 		status.Summary.Read++
 	}

@@ -32,7 +32,7 @@ func (s *Server) History(ctx context.Context, user tidemark.UserID, r HistoryReq
 	if r.After != nil && r.Before != nil {
 		return History{}, tidemark.Errorf(tidemark.Invalid, "give after_sequence or before_sequence, not both")
 	}
-	_, m, err := s.member(ctx, user, r.Chat)
+	_, m, err := s.feed.Member(ctx, user, r.Chat)
 	if err != nil {
 		return History{}, err
 	}
@@ -60,7 +60,7 @@ func (s *Server) historyAfter(ctx context.Context, chat tidemark.ChatID, iv tide
 			h.Next = end
 			continue
 		}
-		messages, err := s.storage.Range(ctx, storage.Range{
+		messages, err := s.messages(ctx, storage.Range{
 			Chat: chat, After: h.Next, Limit: limit - len(h.Messages), MaxBytes: historyBytes,
 		})
 		if err != nil {
@@ -86,7 +86,7 @@ func (s *Server) historyBefore(ctx context.Context, chat tidemark.ChatID, iv tid
 	if before <= 1 {
 		return History{}, nil
 	}
-	messages, err := s.storage.Range(ctx, storage.Range{Chat: chat, Before: before, Limit: limit, MaxBytes: historyBytes})
+	messages, err := s.messages(ctx, storage.Range{Chat: chat, Before: before, Limit: limit, MaxBytes: historyBytes})
 	if err != nil {
 		return History{}, err
 	}
@@ -102,4 +102,13 @@ func (s *Server) historyBefore(ctx context.Context, chat tidemark.ChatID, iv tid
 	}
 	h.HasMore = h.Next > 1
 	return h, nil
+}
+
+// messages reads one range.
+func (s *Server) messages(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
+	pages, err := s.storage.Ranges(ctx, []storage.Range{r})
+	if err != nil {
+		return nil, err
+	}
+	return pages[0], nil
 }

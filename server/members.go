@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -23,14 +24,14 @@ func (s *Server) Members(ctx context.Context, c Caller, chat tidemark.ChatID, li
 	if err != nil {
 		return MemberPage{}, err
 	}
-	p, _, err := s.member(ctx, c.User, chat)
+	p, _, err := s.feed.Member(ctx, c.User, chat)
 	if err != nil {
 		return MemberPage{}, err
 	}
 	return pageOfMembers(p, after, limit), nil
 }
 
-func pageOfMembers(p *people, after tidemark.UserID, limit int) MemberPage {
+func pageOfMembers(p *feed.People, after tidemark.UserID, limit int) MemberPage {
 	from, found := slices.BinarySearchFunc(p.Members, after, func(m tidemark.Member, u tidemark.UserID) int {
 		return strings.Compare(string(m.UserID), string(u))
 	})
@@ -71,8 +72,8 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 		return MemberPage{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	hot := s.hot.get(chat)
-	hot.outdate(added.Version)
+	hot := s.feed.Chat(chat)
+	hot.Outdate(added.Version)
 	changes := make([]tidemark.MembershipChange, len(added.States))
 	var rows []tidemark.PendingDelivery
 	for i, st := range added.States {
@@ -88,14 +89,14 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	// The rows' wakes name where to begin; what the new members have to be sent goes up to the head.
 	for _, row := range rows {
 		for _, sess := range s.sessions.of(row.UserID) {
-			sess.wake(chat, added.Head, true)
+			sess.Wake(chat, added.Head, true)
 		}
 	}
-	p, err := s.people(ctx, hot, added.Version)
+	p, err := s.feed.People(ctx, hot, added.Version)
 	if err != nil {
 		return MemberPage{}, err
 	}
-	s.announce(ctx, changes, added.Version, p.users)
+	s.announce(ctx, changes, added.Version, p.Users)
 	return pageOfMembers(p, "", 1000), markErr
 }
 
@@ -109,7 +110,7 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 	}
 	defer s.inflight.Done()
 	if c.User == user && !c.Backend {
-		p, _, err := s.member(ctx, user, chat)
+		p, _, err := s.feed.Member(ctx, user, chat)
 		if err != nil {
 			return err
 		}
@@ -124,21 +125,21 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	hot := s.hot.get(chat)
-	hot.outdate(removed.Version)
+	hot := s.feed.Chat(chat)
+	hot.Outdate(removed.Version)
 	if removed.Head > 0 {
-		s.clear(ctx, []storage.Clear{{User: user, Chat: chat, Through: removed.Head}})
+		s.ticks.Clear(ctx, []storage.Clear{{User: user, Chat: chat, Through: removed.Head}})
 	}
 	told := []tidemark.UserID{user}
-	p, err := s.people(ctx, hot, removed.Version)
+	p, err := s.feed.People(ctx, hot, removed.Version)
 	if err != nil {
 		s.log.Warn("the members were not told of a removal", "chat", chat, "error", err)
 	} else {
-		told = append(told, p.users...)
+		told = append(told, p.Users...)
 	}
 	s.announce(ctx, []tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}}, removed.Version, told)
-	if p != nil && len(p.users) > tidemark.StatusFanoutLimit {
-		s.statuses.recompute(chat)
+	if p != nil && len(p.Users) > tidemark.StatusFanoutLimit {
+		s.ticks.Recompute(chat)
 	}
 	return nil
 }
@@ -158,27 +159,22 @@ func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChan
 
 // receiveMembership hands changes to the sessions and forgets an older roster.
 func (s *Server) receiveMembership(e *bus.Membership) {
-	s.hot.get(e.Changes[0].ChatID).outdate(e.Version)
-	var few [8]*Session
-	for _, sess := range s.sessions.held(few[:0], e.Leases) {
-		if sess == nil {
-			continue
-		}
-		for _, change := range e.Changes {
-			sess.membership(change)
+	s.feed.Chat(e.Changes[0].ChatID).Outdate(e.Version)
+	for _, sess := range s.sessions.held(nil, e.Leases) {
+		if sess != nil {
+			sess.Membership(e.Changes)
 		}
 	}
 }
 
-// Typing tells the other members' sessions that the session's user is typing. Errors are dropped, as the notice may be.
-func (c *Connection) Typing(ctx context.Context, chat tidemark.ChatID) {
-	s, user := c.session.server, c.session.user
-	p, _, err := s.member(ctx, user, chat)
-	if err != nil || len(p.users) > tidemark.StatusFanoutLimit {
+// typing tells the other members' sessions that a user is typing. Errors are dropped, as the notice may be.
+func (s *Server) typing(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) {
+	p, _, err := s.feed.Member(ctx, user, chat)
+	if err != nil || len(p.Users) > tidemark.StatusFanoutLimit {
 		return
 	}
 	s.count.typing.Add(1)
-	others := slices.DeleteFunc(slices.Clone(p.users), func(u tidemark.UserID) bool { return u == user })
+	others := slices.DeleteFunc(slices.Clone(p.Users), func(u tidemark.UserID) bool { return u == user })
 	for _, to := range byNode(s.lookup(ctx, others)) {
 		event := bus.Typing{Typing: tidemark.Typing{ChatID: chat, UserID: user}, Leases: to.leases}
 		if err := s.bus.Publish(ctx, to.node, bus.Event{Typing: &event}); err != nil {
@@ -187,18 +183,37 @@ func (c *Connection) Typing(ctx context.Context, chat tidemark.ChatID) {
 	}
 }
 
-// receiveTyping hands the notice to the sessions; one that has enough of them waiting drops it.
+// receiveTyping hands the notice to the sessions.
 func (s *Server) receiveTyping(e *bus.Typing) {
-	var few [8]*Session
-	for _, sess := range s.sessions.held(few[:0], e.Leases) {
+	for _, sess := range s.sessions.held(nil, e.Leases) {
+		if sess != nil {
+			sess.Typing(e.Typing)
+		}
+	}
+}
+
+// publishStatus hands updates about one chat to the sessions of its members.
+func (s *Server) publishStatus(ctx context.Context, p *feed.People, updates []tidemark.StatusUpdate) {
+	for _, to := range byNode(s.lookup(ctx, p.Users)) {
+		event := bus.Status{Updates: updates, Version: p.Version, Leases: to.leases}
+		if err := s.bus.Publish(ctx, to.node, bus.Event{Status: &event}); err != nil {
+			s.count.busErrors.Add(1)
+		}
+	}
+}
+
+// receiveStatus hands updates to the sessions, except to those whose user is known to have left since.
+func (s *Server) receiveStatus(e *bus.Status) {
+	p := s.feed.Chat(e.Updates[0].ChatID).Known()
+	for _, sess := range s.sessions.held(nil, e.Leases) {
 		if sess == nil {
 			continue
 		}
-		sess.mu.Lock()
-		if sess.attached && !sess.closed && len(sess.typing) < maxTyping && !slices.Contains(sess.typing, e.Typing) {
-			sess.typing = append(sess.typing, e.Typing)
-			sess.notify()
+		if p != nil && p.Version > e.Version {
+			if _, ok := p.Member(sess.User); !ok {
+				continue
+			}
 		}
-		sess.mu.Unlock()
+		sess.Status(e.Updates)
 	}
 }

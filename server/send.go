@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -67,12 +68,12 @@ func (s *Server) Send(ctx context.Context, user tidemark.UserID, r SendRequest) 
 	if appended.Duplicate {
 		s.count.duplicates.Add(1)
 	}
-	c := s.hot.get(d.ChatID)
+	c := s.feed.Chat(d.ChatID)
 	h := handOver{chat: c, message: &appended.Message, version: appended.Version, duplicate: appended.Duplicate}
 	h.encoded = appended.Message.AppendJSON(nil)
 	if !appended.Duplicate {
-		s.hot.put(c, entry{sequence: h.message.Sequence, version: h.message.MembersVersion, payload: h.encoded})
-		h.covered = s.acks.authored(user, d.ChatID, h.message.Sequence, r.Seen)
+		s.feed.Put(c, h.message, h.encoded)
+		h.covered = s.ticks.Authored(user, d.ChatID, h.message.Sequence, r.Seen)
 	}
 	// The message is stored: what follows happens even if the caller has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeout)
@@ -104,7 +105,7 @@ func (s *Server) append(ctx context.Context, d tidemark.Draft) (appended storage
 
 // handOver is a stored message on its way to the members' sessions.
 type handOver struct {
-	chat    *hotChat
+	chat    *feed.Chat
 	message *tidemark.Message
 	encoded []byte
 	// version is the membership version of which the members are told.
@@ -116,11 +117,11 @@ type handOver struct {
 
 // handOver gives a message to the sessions of those members who have one, and marks the others (R_NOBODY).
 func (s *Server) handOver(ctx context.Context, h handOver) error {
-	p, err := s.people(ctx, h.chat, h.version)
+	p, err := s.feed.People(ctx, h.chat, h.version)
 	if err != nil {
 		return err
 	}
-	users := p.users
+	users := p.Users
 	if h.duplicate {
 		// Only who has not acknowledged it may still need it: the others would be sent all that followed again.
 		if users, err = s.unacknowledged(ctx, h, users); err != nil {
@@ -128,7 +129,7 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 		}
 	}
 	leases := s.lookup(ctx, users)
-	wake := bus.Wake{Chat: h.chat.id, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}
+	wake := bus.Wake{Chat: h.chat.ID, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}
 	missed := s.wake(ctx, wake, leases)
 	if p.Large {
 		return nil
@@ -138,7 +139,7 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 		if len(leases[i]) > 0 || (h.covered && user == h.message.SenderID) {
 			continue
 		}
-		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: h.chat.id, FirstUndelivered: h.message.Sequence})
+		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: h.chat.ID, FirstUndelivered: h.message.Sequence})
 	}
 	return s.mark(ctx, append(rows, missed...))
 }
@@ -147,7 +148,7 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 func (s *Server) unacknowledged(ctx context.Context, h handOver, users []tidemark.UserID) ([]tidemark.UserID, error) {
 	keys := make([]storage.StateKey, len(users))
 	for i, user := range users {
-		keys[i] = stateKey(user, h.chat.id)
+		keys[i] = storage.StateKey{User: user, Chat: h.chat.ID}
 	}
 	states, err := s.storage.States(ctx, keys)
 	if err != nil {
@@ -268,12 +269,12 @@ func (s *Server) receive(e bus.Event) {
 func (s *Server) receiveWake(w *bus.Wake) {
 	s.count.wakes.Add(int64(len(w.Leases)))
 	if w.Message != nil {
-		s.hot.put(s.hot.get(w.Chat), entry{sequence: w.Message.Sequence, version: w.Message.MembersVersion, payload: w.Encoded})
+		s.feed.Put(s.feed.Chat(w.Chat), w.Message, w.Encoded)
 	}
 	var few [8]*Session
 	var rows []tidemark.PendingDelivery
 	for i, sess := range s.sessions.held(few[:0], w.Leases) {
-		if sess == nil || !sess.wake(w.Chat, w.Sequence, w.Marked) {
+		if sess == nil || !sess.Wake(w.Chat, w.Sequence, w.Marked) {
 			if !w.Marked {
 				rows = append(rows, tidemark.PendingDelivery{UserID: w.Leases[i].User, ChatID: w.Chat, FirstUndelivered: w.Sequence})
 			}

@@ -12,6 +12,9 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/server/internal/ticks"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
@@ -26,13 +29,10 @@ type Server struct {
 	bus      bus.Bus
 
 	sessions *sessions
-	hot      *hotChats
-	known    *known
-	acks     *acks
-	statuses *statuses
+	feed     *feed.Feed
+	share    *session.Node
+	ticks    *ticks.Ticks
 	debts    *debts
-	expiry   expiries
-	grace    graces
 	count    counters
 
 	// lifecycle guards running and inflight.Add against Stop.
@@ -56,10 +56,19 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, node: registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
 		storage: cfg.Storage, registry: cfg.Registry, nodes: cfg.Nodes, bus: cfg.Bus,
-		sessions: newSessions(), hot: newHotChats(cfg), known: newKnown(cfg.KnownStates), debts: newDebts(),
-		expiry: expiries{newDeadlines(cfg.ResumeWindow)}, grace: graces{newDeadlines(cfg.Grace)},
+		sessions: newSessions(), debts: newDebts(),
 	}
-	s.acks, s.statuses = newAcks(s), newStatuses(s)
+	known := feed.NewKnown(cfg.KnownStates)
+	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages})
+	s.share = &session.Node{
+		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow,
+		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow), Stopping: &s.stopping,
+	}
+	s.ticks = ticks.New(ticks.Config{
+		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log,
+		Sessions: s.sessions.of, Publish: s.publishStatus, Owe: func(rows []tidemark.PendingDelivery) { s.owe(debt{rows: rows}) },
+		AckInterval: cfg.AckInterval, AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
+	})
 	return s, nil
 }
 
@@ -77,11 +86,11 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	running, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.loops.Go(func() { s.acks.loop(running) })
-	s.loops.Go(func() { s.statuses.loop(running) })
+	s.loops.Go(func() { s.ticks.AckLoop(running) })
+	s.loops.Go(func() { s.ticks.StatusLoop(running) })
 	s.loops.Go(func() { s.payLoop(running) })
-	s.loops.Go(func() { s.grace.loop(running, func(due []deadline) { s.overdue(running, due) }) })
-	s.loops.Go(func() { s.expiry.loop(running, func(due []deadline) { s.expire(running, due) }) })
+	s.loops.Go(func() { s.share.Grace.Loop(running, func(due []session.Deadline) { s.overdue(running, due) }) })
+	s.loops.Go(func() { s.share.Expiry.Loop(running, func(due []session.Deadline) { s.expire(running, due) }) })
 	s.loops.Go(func() {
 		for pause(running, s.cfg.LeaseTTL/3) {
 			epoch = s.refreshLeases(running, epoch)
@@ -101,12 +110,11 @@ func (s *Server) Stop(ctx context.Context) error {
 		return nil
 	}
 	for _, sess := range s.sessions.all() {
-		sess.mu.Lock()
-		sess.notify()
-		sess.mu.Unlock()
+		sess.Nudge()
 	}
 	s.inflight.Wait()
-	s.acks.flush(ctx)
+	s.ticks.Flush(ctx)
+	s.ticks.Abandon()
 	err := s.closeSessions(ctx, s.sessions.all())
 	s.cancel()
 	s.loops.Wait()
@@ -126,6 +134,10 @@ func (s *Server) begin() error {
 	}
 	s.inflight.Add(1)
 	return nil
+}
+
+func errStopping() error {
+	return tidemark.Errorf(tidemark.Unavailable, "the server is stopping; connect again")
 }
 
 // Ready returns nil if the server can store and deliver now, else Unavailable with the reason.

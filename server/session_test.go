@@ -65,7 +65,7 @@ func TestPending_once_and_cheap_catch_up(t *testing.T) {
 			t.Errorf("bob's catch-up has %d events: %v", len(lines), lines)
 		}
 		got := c.since(before).Calls
-		if diff := cmp.Diff(map[string]int{"PendingOf": 1, "Range": 1}, got); diff != "" {
+		if diff := cmp.Diff(map[string]int{"PendingOf": 1, "Ranges": 1}, got); diff != "" {
 			t.Errorf("calls of his catch-up (-want +got):\n%s", diff)
 		}
 		before = c.store.Snapshot()

@@ -23,26 +23,26 @@ func newSessions() *sessions {
 func (t *sessions) add(s *Session, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.byUser[s.user]) >= most {
+	if len(t.byUser[s.User]) >= most {
 		return false
 	}
-	t.byID[s.id] = s
-	t.byUser[s.user] = append(slices.Clip(t.byUser[s.user]), s)
+	t.byID[s.ID] = s
+	t.byUser[s.User] = append(slices.Clip(t.byUser[s.User]), s)
 	return true
 }
 
 func (t *sessions) remove(s *Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.byID[s.id] != s {
+	if t.byID[s.ID] != s {
 		return
 	}
-	delete(t.byID, s.id)
-	left := slices.DeleteFunc(slices.Clone(t.byUser[s.user]), func(other *Session) bool { return other == s })
+	delete(t.byID, s.ID)
+	left := slices.DeleteFunc(slices.Clone(t.byUser[s.User]), func(other *Session) bool { return other == s })
 	if len(left) == 0 {
-		delete(t.byUser, s.user)
+		delete(t.byUser, s.User)
 	} else {
-		t.byUser[s.user] = left
+		t.byUser[s.User] = left
 	}
 }
 
@@ -58,7 +58,7 @@ func (t *sessions) held(buf []*Session, leases []registry.Lease) []*Session {
 	defer t.mu.RUnlock()
 	for i := range leases {
 		s := t.byID[leases[i].Session]
-		if s != nil && s.lease != leases[i] {
+		if s != nil && s.Lease != leases[i] {
 			s = nil
 		}
 		buf = append(buf, s)
@@ -75,7 +75,7 @@ func (t *sessions) of(user tidemark.UserID) []*Session {
 
 func (t *sessions) ofDevice(user tidemark.UserID, device tidemark.DeviceID) *Session {
 	for _, s := range t.of(user) {
-		if s.lease.Device == device {
+		if s.Lease.Device == device {
 			return s
 		}
 	}
@@ -97,8 +97,15 @@ func (t *sessions) leases(users []tidemark.UserID) [][]registry.Lease {
 	found := make([][]registry.Lease, len(users))
 	for i, user := range users {
 		for _, s := range t.of(user) {
-			found[i] = append(found[i], s.lease)
+			found[i] = append(found[i], s.Lease)
 		}
 	}
 	return found
+}
+
+// count returns how many sessions there are.
+func (t *sessions) count() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.byID)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -62,7 +63,7 @@ func (s *Server) Sync(ctx context.Context, user tidemark.UserID, r SyncRequest) 
 	}
 	var sess *Session
 	if r.Session != "" {
-		if sess = s.sessions.get(r.Session); sess == nil || sess.user != user {
+		if sess = s.sessions.get(r.Session); sess == nil || sess.User != user {
 			return SyncResponse{}, tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
 		}
 	}
@@ -103,7 +104,7 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	for i, cursor := range cursors {
 		chats[i].Head = heads[i]
-		if _, _, err := s.member(ctx, user, cursor.Chat); err != nil {
+		if _, _, err := s.feed.Member(ctx, user, cursor.Chat); err != nil {
 			if code := tidemark.CodeOf(err); code != tidemark.NotFound && code != tidemark.NotMember {
 				return nil, err
 			}
@@ -111,7 +112,6 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 			continue
 		}
 		if cursor.Acked > heads[i] {
-			s.count.resets.Add(1)
 			chats[i].Reset = tidemark.ResetAhead
 			continue
 		}
@@ -119,7 +119,7 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 			advances = append(advances, storage.Advance{User: user, Chat: cursor.Chat, Now: now, Raise: tidemark.Raise{Acked: cursor.Acked}})
 		}
 	}
-	advanced, err := s.advance(ctx, advances)
+	advanced, err := s.ticks.Advance(ctx, advances)
 	if err != nil {
 		return nil, err
 	}
@@ -129,55 +129,28 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
 		}
 	}
-	s.clear(ctx, clears)
+	s.ticks.Clear(ctx, clears)
 	return chats, nil
 }
 
-// syncSession sets the positions of a session. What was not named is compared.
+// syncSession sets the positions of a session. What was refused is said on its stream as well.
 func (s *Server) syncSession(sess *Session, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
 	var response SyncResponse
-	sess.mu.Lock()
-	defer sess.mu.Unlock()
-	if sess.closed {
-		return response, tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
-	}
+	var places []session.Place
 	for i, chat := range chats {
-		switch {
-		case chat.Reset != "":
-			sess.control(tidemark.EventReset, tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat}.AppendJSON(nil))
-			response.Chats = append(response.Chats, chat)
-		case chat.Err != nil:
-			response.Chats = append(response.Chats, chat)
-		default:
-			sess.goTo(chat.Chat, r.Cursors[i].Acked, chat.Head)
-			if r.Statuses {
-				sess.snapshot(chat.Chat)
-			}
+		if chat.Err == nil && chat.Reset == "" {
+			places = append(places, session.Place{Chat: chat.Chat, Cursor: r.Cursors[i].Acked, Head: chat.Head})
+			continue
+		}
+		response.Chats = append(response.Chats, chat)
+		if chat.Reset != "" {
+			sess.Reset(tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat})
 		}
 	}
-	sess.caughtUp = false
-	sess.countBacklog()
-	sess.recent = sess.recent || r.Statuses
-	sess.look.again = true
-	sess.notify()
+	if !sess.GoTo(places, r.Statuses) {
+		return response, tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
+	}
 	return response, nil
-}
-
-// goTo sets a position to a device's cursor.
-func (s *Session) goTo(chat tidemark.ChatID, cursor, head tidemark.Sequence) {
-	p := s.touch(chat, tidemark.First(cursor))
-	if p == nil {
-		return
-	}
-	p.sure = true
-	p.acked = max(p.acked, cursor)
-	p.woken = max(p.woken, head, p.next-1)
-	p.start, p.next = tidemark.First(cursor), tidemark.First(cursor)
-	p.rewinds++
-	if cursor >= p.woken {
-		p.woken = cursor
-	}
-	s.served(p)
 }
 
 // syncAnswer reads what follows the cursors, and the chats that were not named.
@@ -192,7 +165,7 @@ func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncReq
 	for more && found < syncBehind {
 		var lags []storage.Lag
 		var err error
-		s.count.compares.Add(1)
+		s.share.Count.Compares.Add(1)
 		lags, next, more, err = s.storage.Behind(ctx, user, storage.BehindQuery{After: next, Limit: syncBehind})
 		if err != nil {
 			return response, err
@@ -226,7 +199,7 @@ func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncReq
 		ids = append(ids, chat.Chat)
 	}
 	var err error
-	response.Statuses, err = s.boundaries(ctx, user, ids)
+	response.Statuses, err = s.share.Boundaries(ctx, user, ids)
 	return response, err
 }
 
@@ -236,7 +209,7 @@ func (s *Server) syncChat(ctx context.Context, user tidemark.UserID, chat *SyncC
 		chat.HasMore = chat.Head > after
 		return nil
 	}
-	_, m, err := s.member(ctx, user, chat.Chat)
+	_, m, err := s.feed.Member(ctx, user, chat.Chat)
 	if code := tidemark.CodeOf(err); code == tidemark.NotFound || code == tidemark.NotMember {
 		chat.Err = err
 		return nil

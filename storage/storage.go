@@ -116,10 +116,10 @@ type Messages interface {
 	// (Draft.Check) and carries MessageID and CreatedAt. A call that returned Unavailable is resolved by calling again with the same key.
 	Append(ctx context.Context, draft tidemark.Draft) (Appended, error)
 
-	// Range returns messages of one chat in ascending order, without a hole: if a message that must exist cannot be seen,
+	// Ranges returns messages of each range in ascending order, without a hole: if a message that must exist cannot be seen,
 	// the page ends before it. It sees every append that returned before it was called. Membership is not
-	// looked at. An unknown chat has no messages.
-	Range(ctx context.Context, r Range) ([]tidemark.Message, error)
+	// looked at. An unknown chat has no messages. Chats may be named more than once; there is no order between ranges.
+	Ranges(ctx context.Context, ranges []Range) ([][]tidemark.Message, error)
 }
 
 // Deliveries is the role of the watermarks.

@@ -43,23 +43,30 @@ func (s *Store) Append(ctx context.Context, draft tidemark.Draft) (storage.Appen
 	return storage.Appended{Message: message, Version: c.MembersVersion}, nil
 }
 
-// Range implements storage.Messages. The result is a window on the chat's messages, which never change.
-func (s *Store) Range(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
-	if err := s.enter(ctx); err != nil {
+// Ranges implements storage.Messages. The pages are windows on the chats' messages, which never change.
+func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	if err := s.enterBatch(ctx, len(ranges)); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	c := s.chats[r.Chat]
-	if c == nil {
-		return nil, nil
+	pages := make([][]tidemark.Message, len(ranges))
+	for i, r := range ranges {
+		if c := s.chats[r.Chat]; c != nil {
+			pages[i] = c.page(r)
+		}
 	}
+	return pages, nil
+}
+
+// page returns the messages of a range. The mutex is held.
+func (c *chat) page(r storage.Range) []tidemark.Message {
 	// The page lies within first..last, and holds at most from..to of it.
 	first, last := r.After+1, c.Head
 	if r.Before != 0 {
 		last = min(last, r.Before-1)
 	}
 	if first > last {
-		return nil, nil
+		return nil
 	}
 	if r.Before != 0 {
 		from, size := last+1, 0
@@ -67,14 +74,14 @@ func (s *Store) Range(ctx context.Context, r storage.Range) ([]tidemark.Message,
 			from--
 			size += weight(&c.messages[from-1])
 		}
-		return c.messages[from-1 : last : last], nil
+		return c.messages[from-1 : last : last]
 	}
 	to, size := first-1, 0
 	for to < last && int(to+1-first) < r.Limit && !reached(size, r.MaxBytes) {
 		to++
 		size += weight(&c.messages[to-1])
 	}
-	return c.messages[first-1 : to : to], nil
+	return c.messages[first-1 : to : to]
 }
 
 func reached(size, most int) bool { return most != 0 && size >= most }

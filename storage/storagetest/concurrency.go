@@ -263,7 +263,7 @@ var concurrencyRules = []rule{
 				if err != nil {
 					return err
 				}
-				messages, err := w.store.Range(w.ctx, storage.Range{Chat: c, Limit: 1_000})
+				messages, err := w.read(storage.Range{Chat: c, Limit: 1_000})
 				if err != nil {
 					return err
 				}

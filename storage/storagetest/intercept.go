@@ -87,8 +87,8 @@ func (i *intercepted) Append(ctx context.Context, draft tidemark.Draft) (storage
 	return results2(i, "Append", 1, func() (storage.Appended, error) { return i.Store.Append(ctx, draft) })
 }
 
-func (i *intercepted) Range(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
-	return results2(i, "Range", 1, func() ([]tidemark.Message, error) { return i.Store.Range(ctx, r) })
+func (i *intercepted) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	return results2(i, "Ranges", len(ranges), func() ([][]tidemark.Message, error) { return i.Store.Ranges(ctx, ranges) })
 }
 
 func (i *intercepted) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {

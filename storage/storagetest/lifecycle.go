@@ -63,7 +63,7 @@ func (w *world) callAll(ctx context.Context, chat tidemark.ChatID) map[string]er
 	_, errs["RemoveMember"] = s.RemoveMember(ctx, chat, w.user("bob"), at(1))
 	_, errs["Rosters"] = s.Rosters(ctx, chats)
 	_, errs["Append"] = s.Append(ctx, w.draft(chat, alice, "hello"))
-	_, errs["Range"] = s.Range(ctx, storage.Range{Chat: chat, Limit: 1})
+	_, errs["Ranges"] = s.Ranges(ctx, []storage.Range{{Chat: chat, Limit: 1}})
 	_, errs["Advance"] = s.Advance(ctx, []storage.Advance{{User: alice, Chat: chat, Now: at(1)}})
 	_, errs["States"] = s.States(ctx, []storage.StateKey{{User: alice, Chat: chat}})
 	_, _, errs["StatesOf"] = s.StatesOf(ctx, alice, "", 1)

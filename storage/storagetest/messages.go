@@ -152,7 +152,7 @@ var messageRules = []rule{
 }
 
 var rangeRules = []rule{
-	{"Range_after_is_exclusive_and_ascending", func(w *world) {
+	{"Ranges_after_is_exclusive_and_ascending", func(w *world) {
 		w.ranges(10, map[storage.Range][]int{
 			{After: 0, Limit: 3}:                     {1, 2, 3},
 			{After: 0, Limit: 100}:                   {1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
@@ -163,7 +163,7 @@ var rangeRules = []rule{
 			{After: tidemark.MaxSequence, Limit: 10}: nil,
 		})
 	}},
-	{"Range_before_gives_the_last_ones_below", func(w *world) {
+	{"Ranges_before_gives_the_last_ones_below", func(w *world) {
 		w.ranges(10, map[storage.Range][]int{
 			{Before: 6, Limit: 3}:                         {3, 4, 5},
 			{Before: 6, Limit: 100}:                       {1, 2, 3, 4, 5},
@@ -189,7 +189,7 @@ var rangeRules = []rule{
 			{After: 1, Before: 10, Limit: 9, MaxBytes: 0}: {2, 3, 4, 5, 6, 7, 8, 9},
 		})
 	}},
-	{"Range_MaxBytes_ends_after_the_message_that_reaches_it", func(w *world) {
+	{"Ranges_MaxBytes_ends_after_the_message_that_reaches_it", func(w *world) {
 		// Message n has a content of n bytes, in two-byte characters as far as they go; message 4 has 10 bytes of attachment besides.
 		w.ranges(6, map[storage.Range][]int{
 			{Limit: 10, MaxBytes: 1}:               {1},
@@ -212,11 +212,30 @@ var rangeRules = []rule{
 			{After: 6, Limit: 10, MaxBytes: 1}:     nil,
 		})
 	}},
-	{"Range_of_an_unknown_chat_is_empty", func(w *world) {
+	{"Ranges_answers_each_range_in_its_place", func(w *world) {
+		alice := w.user("alice")
+		c, d := w.group("c", alice), w.group("d", alice)
+		w.send(c, alice, 3)
+		w.send(d, alice, 2)
+		asked := []storage.Range{
+			{Chat: d, After: 1, Limit: 5}, {Chat: w.chat("none"), Limit: 5}, {Chat: c, Limit: 2}, {Chat: c, Before: 3, Limit: 1}, {Chat: d, After: 1, Limit: 5},
+		}
+		pages, err := w.store.Ranges(w.ctx, asked)
+		w.ok(err)
+		w.equal("pages", len(pages), len(asked))
+		for i, r := range asked {
+			w.equal("page", pages[i], w.messages(r))
+		}
+		w.equal("of the first", pages[0][0].Sequence, tidemark.Sequence(2))
+		none, err := w.store.Ranges(w.ctx, nil)
+		w.ok(err)
+		w.equal("of no ranges", len(none), 0)
+	}},
+	{"Ranges_of_an_unknown_chat_is_empty", func(w *world) {
 		w.equal("messages", w.messages(storage.Range{Chat: w.chat("none")}), nil)
 		w.equal("messages", w.messages(storage.Range{Chat: w.chat("none"), Before: 5}), nil)
 	}},
-	{"Range_sees_every_append_that_returned", func(w *world) {
+	{"Ranges_sees_every_append_that_returned", func(w *world) {
 		alice := w.user("alice")
 		c := w.group("c", alice)
 		for n := tidemark.Sequence(1); n <= 20; n++ {

@@ -257,7 +257,7 @@ func (m *model) readRange(rt *rapid.T) {
 		Chat: chat, After: m.drawSequence(rt, chat), Before: m.drawSequence(rt, chat), Limit: rapid.IntRange(1, 6).Draw(rt, "limit"),
 		MaxBytes: rapid.IntRange(0, 60).Draw(rt, "bytes"),
 	}
-	m.both(fmt.Sprintf("Range %+v", r), func(w *world) (any, error) { return w.store.Range(w.ctx, r) })
+	m.both(fmt.Sprintf("Range %+v", r), func(w *world) (any, error) { return w.read(r) })
 }
 
 func (m *model) readLists(rt *rapid.T) {

@@ -273,12 +273,21 @@ func (w *world) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.Deliv
 	return states[0]
 }
 
+// read is Ranges of one range.
+func (w *world) read(r storage.Range) ([]tidemark.Message, error) {
+	pages, err := w.store.Ranges(w.ctx, []storage.Range{r})
+	if err != nil {
+		return nil, err
+	}
+	return pages[0], nil
+}
+
 func (w *world) messages(r storage.Range) []tidemark.Message {
 	w.Helper()
 	if r.Limit == 0 {
 		r.Limit = 1_000
 	}
-	messages, err := w.store.Range(w.ctx, r)
+	messages, err := w.read(r)
 	w.ok(err)
 	return messages
 }

@@ -1,4 +1,4 @@
-package server
+package session
 
 import (
 	"context"
@@ -34,14 +34,53 @@ const (
 // lookPage is how many chats one page of a look asks for.
 const lookPage = 256
 
-func (l look) due() bool  { return l.mode != lookDone || l.again }
-func (l look) done() bool { return !l.due() }
+func (l look) due() bool { return l.mode != lookDone || l.again }
+
+// Leased takes in the registry's answer to an open, and orders the look that it asks for. epoch is what the registry said before the lease was taken;
+// proven says that a proof of a clean close names it and that the user had no other lease (R_PROOF, R_LAST). A session whose lease could not be taken
+// compares, and leaves no proof.
+func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed { // a lease that nobody releases: hand-overs to it are marked, until it ends by itself
+		return
+	}
+	s.leased = leased
+	mode := lookCompare
+	if leased && proven {
+		mode = lookListing
+	}
+	s.orderLook(mode, epoch)
+	notify(s.signal)
+}
+
+// Compare orders a comparison, because the registry's epoch is another one now (R_EPOCH).
+func (s *Session) Compare(epoch registry.Epoch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.epoch == epoch {
+		return
+	}
+	s.orderLook(lookCompare, epoch)
+	notify(s.signal)
+}
+
+// Proof returns what the session may leave when it releases its lease: the epoch, if its open has finished looking; nil otherwise. leased
+// says whether there is a lease to release.
+func (s *Session) Proof() (proof *registry.Epoch, leased bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.complete {
+		epoch := s.epoch
+		proof = &epoch
+	}
+	return proof, s.leased
+}
 
 // orderLook begins a look. The proof that the session leaves at its close will name epoch.
 func (s *Session) orderLook(mode lookMode, epoch registry.Epoch) {
 	s.look = look{mode: mode, order: s.look.order + 1}
-	s.epoch = epoch
-	s.complete = false
+	s.epoch, s.complete = epoch, false
 }
 
 // lookFor reads one page.
@@ -54,7 +93,7 @@ func (s *Session) lookFor(ctx context.Context, c *Connection, l look) error {
 		}
 		return nil
 	}
-	found, next, more, err := s.lookAt(ctx, l)
+	found, next, more, err := s.readLook(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -63,7 +102,7 @@ func (s *Session) lookFor(ctx context.Context, c *Connection, l look) error {
 	if err := s.ownedBy(c); err != nil {
 		return err
 	}
-	if s.look.order != l.order || s.look.after != l.after {
+	if s.look.order != l.order || s.look.after != l.after || s.look.mode != l.mode {
 		return nil
 	}
 	for _, f := range found {
@@ -91,11 +130,11 @@ type find struct {
 	row bool
 }
 
-// lookAt reads a page of what a look looks at.
-func (s *Session) lookAt(ctx context.Context, l look) (found []find, next tidemark.ChatID, more bool, err error) {
+// readLook reads a page of what a look looks at.
+func (s *Session) readLook(ctx context.Context, l look) (found []find, next tidemark.ChatID, more bool, err error) {
 	if l.mode == lookListing {
-		s.server.count.listings.Add(1)
-		rows, more, err := s.server.storage.PendingOf(ctx, s.user, l.after, lookPage)
+		s.node.Count.Listings.Add(1)
+		rows, more, err := s.node.Storage.PendingOf(ctx, s.User, l.after, lookPage)
 		if err != nil {
 			return nil, "", false, err
 		}
@@ -105,8 +144,8 @@ func (s *Session) lookAt(ctx context.Context, l look) (found []find, next tidema
 		}
 		return found, next, more, nil
 	}
-	s.server.count.compares.Add(1)
-	lags, next, more, err := s.server.storage.Behind(ctx, s.user, storage.BehindQuery{
+	s.node.Count.Compares.Add(1)
+	lags, next, more, err := s.node.Storage.Behind(ctx, s.User, storage.BehindQuery{
 		LargeOnly: l.mode == lookLarge, After: l.after, Limit: lookPage,
 	})
 	if err != nil {
@@ -136,17 +175,15 @@ func (s *Session) found(f find) {
 	} else {
 		p.woken = max(p.woken, f.head)
 	}
-	if !s.caughtUp && !p.backlog {
-		p.backlog = true
-		s.backlog++
+	s.queue(p)
+	if p.queued && !s.caughtUp {
+		if !p.backlog {
+			p.backlog = true
+			s.backlog++
+		}
+		p.backlogTo = max(p.backlogTo, p.woken)
 	}
-	p.backlogTo = max(p.backlogTo, p.woken)
 	if s.wantStatuses {
 		s.snapshot(f.chat)
-	}
-	s.queue(p)
-	if !p.unserved() && p.backlog {
-		p.backlog = false
-		s.backlog--
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package feed
 
 import "github.com/tidemark-im/tidemark"
 
@@ -58,19 +58,17 @@ func (t *tail) put(e entry, most, mostBytes int) int {
 	return t.bytes - before
 }
 
-// read appends the messages from a sequence on, up to and including to, at most limit of them and about mostBytes, and stops before one that
-// has not arrived. ok is false if the first one is not here.
-func (t *tail) read(buf []entry, from, to tidemark.Sequence, limit, mostBytes int) (entries []entry, ok bool) {
+// read returns the messages from a sequence on, up to and including to, at most limit of them and about mostBytes, and stops before one that
+// has not arrived. The result is valid until the next put.
+func (t *tail) read(from, to tidemark.Sequence, limit, mostBytes int) []entry {
 	if from < t.first || from >= t.first+tidemark.Sequence(len(t.slots)) {
-		return buf, false
+		return nil
 	}
-	start, size := len(buf), 0
-	for _, e := range t.slots[from-t.first:] {
-		if e.payload == nil || e.sequence > to || len(buf)-start >= limit || size >= mostBytes {
-			break
-		}
-		buf = append(buf, e)
-		size += len(e.payload)
+	slots := t.slots[from-t.first:]
+	n, size := 0, 0
+	for n < len(slots) && n < limit && size < mostBytes && slots[n].payload != nil && slots[n].sequence <= to {
+		size += len(slots[n].payload)
+		n++
 	}
-	return buf, len(buf) > start
+	return slots[:n]
 }

@@ -1,0 +1,186 @@
+package feed
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Request asks for what a user may see of a chat from a sequence on.
+type Request struct {
+	User tidemark.UserID
+	Chat tidemark.ChatID
+	From tidemark.Sequence
+	// To is the highest sequence known to exist. With ToEnd storage says where the chat ends.
+	To    tidemark.Sequence
+	ToEnd bool
+	// Limit and Bytes bound the messages of the page, at least one of which comes if there is one.
+	Limit int
+	Bytes int
+}
+
+// Piece is a message, or a gap of one or more sequences.
+type Piece struct {
+	From, To tidemark.Sequence
+	Gap      bool
+	Payload  []byte
+}
+
+// Page is a contiguous stretch of a chat, cut into pieces.
+type Page struct {
+	Pieces []Piece
+	// Through is the last sequence that the pieces cover; From − 1 if there is none.
+	Through tidemark.Sequence
+	// End says that the chat ends there, if that was asked.
+	End bool
+	// Gone says that the user may see nothing of the chat any more: he is not a member, or there is no such chat.
+	Gone bool
+}
+
+// Pages reads a page for each request, with at most one read of storage for the messages of all of them (and one for a roster that is not in
+// memory). A page ends at its limits, where a second gap begins, or before a message that cannot be seen yet. buf is used for the result if it has room.
+func (f *Feed) Pages(ctx context.Context, requests []Request, buf []Page) ([]Page, error) {
+	pages := append(buf[:0], make([]Page, len(requests))...)
+	var few [1]reading
+	readings := few[:0]
+	for i := range requests {
+		r, err := f.begin(ctx, &requests[i], &pages[i], 0)
+		if err != nil {
+			return nil, err
+		}
+		readings = append(readings, r)
+	}
+	if err := f.fill(ctx, readings); err != nil {
+		return nil, err
+	}
+	for i := range readings {
+		r := &readings[i]
+		for r.newest > r.version {
+			// A message was stored under a newer membership than the one that we looked at: look again.
+			again, err := f.begin(ctx, r.Request, r.page, r.newest)
+			if err != nil {
+				return nil, err
+			}
+			*r = again
+			if err := f.fill(ctx, readings[i:i+1]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return pages, nil
+}
+
+// reading is a page that is being read.
+type reading struct {
+	*Request
+	page *Page
+	chat *Chat
+	// end is the last sequence that follows page.Through and may be shown; 0 if there is nothing to be read.
+	end tidemark.Sequence
+	// version is that of the roster by which it was decided; newest the highest of the messages read.
+	version, newest uint64
+}
+
+// begin decides by a roster of at least a version what may be shown, and begins the page with the gap that comes first, if one does.
+func (f *Feed) begin(ctx context.Context, r *Request, page *Page, atLeast uint64) (reading, error) {
+	rd := reading{Request: r, page: page, chat: f.Chat(r.Chat)}
+	*page = Page{Through: r.From - 1}
+	if _, err := f.People(ctx, rd.chat, atLeast); err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
+		return rd, err
+	}
+	p, m, err := f.Member(ctx, r.User, r.Chat)
+	switch code := tidemark.CodeOf(err); {
+	case code == tidemark.NotMember, code == tidemark.NotFound:
+		page.Gone = true
+		return rd, nil
+	case err != nil:
+		return rd, err
+	}
+	rd.version = p.Version
+	to := r.To
+	if r.ToEnd {
+		to = tidemark.MaxSequence
+	}
+	if r.From > to {
+		return rd, nil
+	}
+	end, visible := m.Intervals.Visible(r.From, to)
+	if !visible {
+		g := tidemark.Gap{ChatID: r.Chat, From: r.From, To: end, Reason: tidemark.GapNotMember}
+		page.Pieces = append(page.Pieces, Piece{From: g.From, To: g.To, Gap: true, Payload: g.AppendJSON(nil)})
+		if page.Through = end; end >= to {
+			return rd, nil
+		}
+		end, _ = m.Intervals.Visible(end+1, to)
+	}
+	rd.end = end
+	return rd, nil
+}
+
+// fill reads the messages: from the tails where they are there, the others with one read of storage. Only storage knows where a chat ends.
+func (f *Feed) fill(ctx context.Context, readings []reading) error {
+	var ranges []storage.Range
+	var at []int
+	for i := range readings {
+		rd := &readings[i]
+		if rd.end == 0 || !rd.ToEnd && f.fromTail(rd) {
+			continue
+		}
+		ranges = append(ranges, storage.Range{Chat: rd.Chat, After: rd.page.Through, Limit: rd.Limit, MaxBytes: rd.Bytes})
+		at = append(at, i)
+	}
+	if len(ranges) == 0 {
+		return nil
+	}
+	read, err := f.storage.Ranges(ctx, ranges)
+	if err != nil {
+		return err
+	}
+	f.Count.RangeReads.Add(1)
+	for j, messages := range read {
+		f.Count.RangeMessages.Add(int64(len(messages)))
+		readings[at[j]].fromStorage(messages)
+		if len(messages) == 0 && !readings[at[j]].ToEnd {
+			f.Count.ShortReads.Add(1)
+		}
+	}
+	return nil
+}
+
+// fromTail fills the page from memory, if its first message is there.
+func (f *Feed) fromTail(rd *reading) bool {
+	rd.chat.mu.Lock()
+	defer rd.chat.mu.Unlock()
+	entries := rd.chat.tail.read(rd.page.Through+1, rd.end, rd.Limit, rd.Bytes)
+	rd.page.Pieces = slices.Grow(rd.page.Pieces, len(entries))
+	for _, e := range entries {
+		rd.add(e)
+	}
+	if rd.newest == 0 {
+		return false
+	}
+	f.Count.TailReads.Add(1)
+	return true
+}
+
+func (rd *reading) fromStorage(messages []tidemark.Message) {
+	size := 0
+	rd.page.Pieces = slices.Grow(rd.page.Pieces, len(messages))
+	for i := range messages {
+		m := &messages[i]
+		size += len(m.Content) + len(m.Attachment)
+		if m.Sequence > rd.end {
+			break
+		}
+		rd.add(entry{sequence: m.Sequence, version: m.MembersVersion, payload: m.AppendJSON(nil)})
+	}
+	rd.page.End = rd.ToEnd && len(messages) < rd.Limit && size < rd.Bytes && rd.end == tidemark.MaxSequence
+}
+
+func (rd *reading) add(e entry) {
+	rd.page.Pieces = append(rd.page.Pieces, Piece{From: e.sequence, To: e.sequence, Payload: e.payload})
+	rd.page.Through = e.sequence
+	rd.newest = max(rd.newest, e.version)
+}

@@ -1,0 +1,79 @@
+package session
+
+import "github.com/tidemark-im/tidemark"
+
+// number gives an event its number and remembers it.
+func (s *Session) number(kind tidemark.EventType, payload []byte, r run) tidemark.Event {
+	s.lastID++
+	r.event, r.count = s.lastID, 1
+	s.log.add(r)
+	return tidemark.Event{ID: s.lastID, Type: kind, Payload: payload}
+}
+
+// openEvent has a number of its own, which is the position after which the connection's other events follow. It is not sent again.
+func (s *Session) openEvent() tidemark.Event {
+	o := s.opening
+	s.opening = nil
+	s.lastID++
+	o.Position = s.lastID
+	return tidemark.Event{ID: s.lastID, Type: tidemark.EventOpen, Payload: o.AppendJSON(nil)}
+}
+
+func (s *Session) sendControls(buf []tidemark.Event) []tidemark.Event {
+	for i := range s.controls {
+		kept := s.controls[i]
+		buf = append(buf, s.number(kept.Type, kept.Payload, run{kind: runControl, control: &kept}))
+	}
+	s.controls = s.controls[:0]
+	return buf
+}
+
+// sendStatuses sends boundaries that wait, until buf has so many events.
+func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event {
+	sent := 0
+	for _, key := range s.statusOrder {
+		if len(buf) >= until {
+			break
+		}
+		sent++
+		b := s.statuses[key]
+		delete(s.statuses, key)
+		buf = s.sendStatus(buf, tidemark.StatusUpdate{ChatID: key.chat, UserID: key.user, Boundary: b})
+	}
+	s.statusOrder = append(s.statusOrder[:0], s.statusOrder[sent:]...)
+	return buf
+}
+
+// sendStatus sends one boundary. An aggregate never falls: not when a member joins, either.
+func (s *Session) sendStatus(buf []tidemark.Event, u tidemark.StatusUpdate) []tidemark.Event {
+	if u.UserID == "" {
+		before := s.least[u.ChatID]
+		u.Boundary = u.Boundary.Merge(before)
+		if u.Boundary == before {
+			return buf
+		}
+		if s.least == nil {
+			s.least = make(map[tidemark.ChatID]tidemark.Boundary)
+		}
+		if len(s.least) < maxLeast {
+			s.least[u.ChatID] = u.Boundary
+		}
+	}
+	return append(buf, s.number(tidemark.EventStatus, u.AppendJSON(nil), run{kind: runStatus, chat: u.ChatID}))
+}
+
+func (s *Session) sendTyping(buf []tidemark.Event) []tidemark.Event {
+	for _, t := range s.typing {
+		buf = append(buf, tidemark.Event{Type: tidemark.EventTyping, Payload: t.AppendJSON(nil)})
+	}
+	s.typing = s.typing[:0]
+	return buf
+}
+
+func size(events []tidemark.Event) int {
+	n := 0
+	for i := range events {
+		n += len(events[i].Payload)
+	}
+	return n
+}

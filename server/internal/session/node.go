@@ -1,0 +1,116 @@
+// Package session is one device's place in the stream: which chats have something new for it, how far it got in each, and how its client continues
+// after a cut, over any transport. Nothing is queued in a session: what is new is read when its connection asks for more (delivery.md §3).
+//
+// Locks are taken in the order Session.mu, then those of Deadlines, feed.Feed and feed.Known. None is held across I/O.
+package session
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Storage is what sessions read beside messages and rosters.
+type Storage interface {
+	ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) ([]storage.Conversation, bool, error)
+	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
+	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error)
+	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.PendingDelivery, bool, error)
+	Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error)
+}
+
+// Node is what the sessions of one node share. All fields are set before the first session is made.
+type Node struct {
+	Storage Storage
+	Feed    *feed.Feed
+	Known   *feed.Known
+	Log     *slog.Logger
+	// Heartbeat and Resume are told to clients.
+	Heartbeat, Resume time.Duration
+	// Grace has an entry for each position that waits for an acknowledgement; Expiry one for each detachment.
+	Grace, Expiry *Deadlines
+	// Stopping says that the node is ending: connections get Unavailable.
+	Stopping *atomic.Bool
+	Count    Counters
+}
+
+// Counters are what the sessions of a node count. They only grow, except Connections.
+type Counters struct {
+	Connections                                            atomic.Int64
+	Deliveries, Listings, Compares, Resumes, Resets        atomic.Int64
+	Rewinds, Replaced, Overflows, ReadErrors, TypingPassed atomic.Int64
+}
+
+// Boundaries returns what a member may know of the watermarks in chats: of each member, or of all of them in chats above
+// tidemark.StatusFanoutLimit members. Boundaries at 0, and chats of which the user is not a member, are left out.
+func (n *Node) Boundaries(ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID) ([]tidemark.StatusUpdate, error) {
+	all, err := n.Feed.PeopleOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var updates []tidemark.StatusUpdate
+	var keys []storage.StateKey
+	for _, p := range all {
+		if p == nil {
+			continue
+		}
+		if _, ok := p.Member(user); !ok {
+			continue
+		}
+		if len(p.Users) > tidemark.StatusFanoutLimit {
+			sum, err := n.Storage.Summary(ctx, p.ChatID, 0)
+			if err != nil {
+				return nil, err
+			}
+			updates = append(updates, tidemark.StatusUpdate{ChatID: p.ChatID, Boundary: sum.Least})
+			continue
+		}
+		for _, member := range p.Users {
+			keys = append(keys, storage.StateKey{User: member, Chat: p.ChatID})
+		}
+	}
+	states, err := n.Storage.States(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range states {
+		updates = append(updates, tidemark.StatusUpdate{ChatID: st.ChatID, UserID: st.UserID, Boundary: st.Exposed()})
+	}
+	moved := updates[:0]
+	for _, u := range updates {
+		if u.Boundary != (tidemark.Boundary{}) {
+			moved = append(moved, u)
+		}
+	}
+	return moved, nil
+}
+
+// acked returns lower bounds of a user's acknowledged watermarks, from memory or with one read.
+func (n *Node) acked(ctx context.Context, user tidemark.UserID, chats []tidemark.ChatID) (map[tidemark.ChatID]tidemark.Sequence, error) {
+	acked := make(map[tidemark.ChatID]tidemark.Sequence, len(chats))
+	var missing []storage.StateKey
+	for _, chat := range chats {
+		key := storage.StateKey{User: user, Chat: chat}
+		if known, ok := n.Known.Acked(key); ok {
+			acked[chat] = known
+		} else {
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) == 0 {
+		return acked, nil
+	}
+	states, err := n.Storage.States(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range states {
+		acked[st.ChatID] = n.Known.Raise(st).Acked
+	}
+	return acked, nil
+}

@@ -1,0 +1,152 @@
+package session
+
+import (
+	"github.com/tidemark-im/tidemark"
+)
+
+// Attach makes a connection the owner of a new session. unknown says that the client named another session, which is not there.
+func (s *Session) Attach(unknown bool) *Connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if unknown {
+		s.reset(tidemark.Reset{Reason: tidemark.ResetUnknownSession})
+	}
+	return s.attach(false, false)
+}
+
+// Resume makes a connection the owner and goes on after a position: whatever was sent after it is sent again, under new numbers. A position that the session
+// cannot go on from is answered by reset. poll says that a resumed session begins without `open`. It returns nil if the session has ended.
+func (s *Session) Resume(after uint64, poll bool) *Connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.node.Count.Resumes.Add(1)
+	if after < s.log.base || after > s.lastID {
+		s.reset(tidemark.Reset{Reason: tidemark.ResetUnknownPosition})
+		return s.attach(false, poll)
+	}
+	for _, r := range s.log.rewind(after) {
+		s.sendAgain(r)
+	}
+	return s.attach(true, poll)
+}
+
+// attach makes a connection the owner of the session.
+func (s *Session) attach(resumed, poll bool) *Connection {
+	s.generation++
+	if s.attached {
+		s.node.Count.Replaced.Add(1)
+		notify(s.signal) // the older connection finds that it was replaced
+	}
+	s.attached = true
+	s.node.Count.Connections.Add(1)
+	c := &Connection{session: s, generation: s.generation, signal: make(chan struct{}, 1)}
+	s.signal = c.signal
+	notify(s.signal)
+	if !poll {
+		s.opening = &tidemark.Open{Session: s.ID, Resumed: resumed, Heartbeat: s.node.Heartbeat, Resume: s.node.Resume}
+		s.recent = s.recent || s.wantStatuses && !resumed
+		s.caughtUp = false
+	}
+	if !s.caughtUp {
+		s.countBacklog()
+	}
+	return c
+}
+
+// sendAgain puts a run that may not have arrived back to where it came from.
+func (s *Session) sendAgain(r run) {
+	switch r.kind {
+	case runMessages, runGap:
+		last := r.to
+		if r.kind == runMessages {
+			last = r.sequence + tidemark.Sequence(r.count) - 1
+		}
+		p := s.at(r.chat, r.sequence)
+		if p == nil {
+			return
+		}
+		p.woken = max(p.woken, last)
+		if r.sequence < p.next {
+			s.rewind(p, r.sequence)
+		}
+		s.queue(p)
+	case runStatus:
+		s.snapshot(r.chat)
+	case runCaughtUp:
+		s.caughtUp = false
+	case runControl:
+		s.control(r.control.Type, r.control.Payload)
+	}
+}
+
+// Place is a device's cursor in a chat, and the chat's head.
+type Place struct {
+	Chat         tidemark.ChatID
+	Cursor, Head tidemark.Sequence
+}
+
+// GoTo sets positions to a device's cursors; what follows them is sent. Chats that are not named are compared. It reports whether the session goes on.
+func (s *Session) GoTo(places []Place, statuses bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	for _, place := range places {
+		p := s.at(place.Chat, tidemark.First(place.Cursor))
+		if p == nil {
+			break
+		}
+		p.sure = true
+		p.acked = max(p.acked, place.Cursor)
+		p.woken = max(p.woken, place.Head, p.next-1)
+		p.start, p.next = tidemark.First(place.Cursor), tidemark.First(place.Cursor)
+		p.rewinds++
+		s.served(p)
+		if statuses {
+			s.snapshot(place.Chat)
+		}
+	}
+	s.recent = s.recent || statuses
+	s.look.again = true
+	s.caughtUp = false
+	s.countBacklog()
+	notify(s.signal)
+	return true
+}
+
+// Confirm says that the client has everything up to an event: the session forgets how to send it again.
+func (c *Connection) Confirm(after uint64) {
+	s := c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.generation == s.generation && after <= s.lastID {
+		s.log.confirm(after)
+	}
+}
+
+// Detach says that the connection is gone. The session waits for its resume window for another one. It does nothing if the
+// connection was replaced, and nothing when called again.
+func (c *Connection) Detach() {
+	c.detach.Do(func() {
+		s := c.session
+		s.node.Count.Connections.Add(-1)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c.generation == s.generation && !s.closed {
+			s.attached = false
+			s.node.Expiry.push(Deadline{session: s, generation: s.generation})
+		}
+	})
+}
+
+// Left reports whether the connection owned its session to its end: the session may be ended with it.
+func (c *Connection) Left() bool {
+	s := c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.generation == s.generation && !s.closed && !s.attached
+}

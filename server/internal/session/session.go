@@ -1,0 +1,255 @@
+package session
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// Bounds of one session. What exceeds them is looked for in storage again, never queued.
+const (
+	maxPositions  = 16_384 // chats in the map
+	maxControls   = 256    // membership and reset events that wait
+	maxStatuses   = 4_096  // boundaries that wait
+	maxSnapshots  = 1_024  // chats whose statuses wait to be read
+	maxLeast      = 1_024  // large chats whose aggregates are remembered
+	maxTyping     = 32     // typing notices that wait
+	lookAhead     = 256    // length of the wake set above which the next page of a look waits
+	snapshotChats = 50     // chats of a snapshot: the most recently active ones, and so many at a time
+)
+
+// Session outlives its connections. It knows which chats have something new (the wake set) and up to where.
+//
+// All fields below mu are guarded by it.
+type Session struct {
+	node *Node
+	ID   tidemark.SessionID
+	User tidemark.UserID
+	// Lease is what the registry holds for the session.
+	Lease registry.Lease
+
+	mu sync.Mutex
+	// generation counts connections; only the newest may read. signal is the newest connection's.
+	generation uint32
+	attached   bool
+	closed     bool
+	signal     chan struct{}
+
+	// lastID is the number of the last event. It never goes back.
+	lastID uint64
+	log    runLog
+
+	// chats holds a position for every chat that was ever woken, unless it was forgotten because there was nothing to remember.
+	chats map[tidemark.ChatID]*position
+	// wakes is the wake set in the order in which its chats are served.
+	wakes []*position
+
+	look look
+	// epoch is what the registry's epoch was before the lease was taken, or when the last look was ordered.
+	epoch registry.Epoch
+	// complete says that the look that the epoch belongs to has finished (R_COMPLETE).
+	complete bool
+	leased   bool
+
+	// opening is the `open` event that waits to be sent.
+	opening  *tidemark.Open
+	controls []tidemark.Event
+	// caughtUp says that caught_up was sent. backlog counts the positions that have to be served before it is.
+	caughtUp bool
+	backlog  int
+
+	// wantStatuses asks for a snapshot after caught_up; recent says that its chats have still to be listed.
+	wantStatuses bool
+	recent       bool
+	statuses     map[statusKey]tidemark.Boundary
+	statusOrder  []statusKey
+	least        map[tidemark.ChatID]tidemark.Boundary
+	snapshots    []tidemark.ChatID
+	typing       []tidemark.Typing
+}
+
+type statusKey struct {
+	chat tidemark.ChatID
+	user tidemark.UserID
+}
+
+// New returns a session without a connection. The lease names its id, user and device.
+func (n *Node) New(lease registry.Lease, wantStatuses bool) *Session {
+	return &Session{node: n, ID: lease.Session, User: lease.User, Lease: lease, wantStatuses: wantStatuses}
+}
+
+// Wake takes a hand-over: the chat has something at sequence. marked says that a pending row may stand. It reports whether the session took it: if not, the
+// caller marks. A session whose map is full takes it by looking again, and leaves no proof until it has.
+func (s *Session) Wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if p := s.touch(chat, sequence); p != nil {
+		p.row = p.row || marked
+		if !p.graced && p.woken > p.acked {
+			p.graced = true
+			s.node.Grace.push(Deadline{session: s, position: p, sequence: sequence})
+		}
+	}
+	notify(s.signal)
+	return true
+}
+
+// Status takes in boundaries that moved. At most one unsent pair is kept for a member and chat.
+func (s *Session) Status(updates []tidemark.StatusUpdate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	for _, u := range updates {
+		key := statusKey{u.ChatID, u.UserID}
+		b, waiting := s.statuses[key]
+		if !waiting {
+			if len(s.statuses) >= maxStatuses {
+				s.snapshot(u.ChatID)
+				continue
+			}
+			if s.statuses == nil {
+				s.statuses = make(map[statusKey]tidemark.Boundary)
+			}
+			s.statusOrder = append(s.statusOrder, key)
+		}
+		s.statuses[key] = b.Merge(u.Boundary)
+	}
+	notify(s.signal)
+}
+
+// Membership takes in that members came or went. Whatever waits of a chat that the user left is dropped.
+func (s *Session) Membership(changes []tidemark.MembershipChange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	for _, c := range changes {
+		if c.Change == tidemark.Removed && c.UserID == s.User {
+			s.drop(c.ChatID)
+		}
+		s.control(tidemark.EventMembership, c.AppendJSON(nil))
+	}
+}
+
+// Typing takes a notice, or drops it if enough of them wait.
+func (s *Session) Typing(t tidemark.Typing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attached && !s.closed && len(s.typing) < maxTyping && !slices.Contains(s.typing, t) {
+		s.typing = append(s.typing, t)
+		notify(s.signal)
+	}
+}
+
+// Acknowledged takes in that the user's watermark is at least acked, and reports whether a pending row may stand.
+func (s *Session) Acknowledged(chat tidemark.ChatID, acked tidemark.Sequence) (row bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.chats[chat]
+	if p == nil {
+		return false
+	}
+	p.acked = max(p.acked, acked)
+	return p.row
+}
+
+// Cleared takes in that no row stands at or below the watermark any more.
+func (s *Session) Cleared(chat tidemark.ChatID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.chats[chat]; p != nil && !p.unacknowledged() {
+		p.row = false
+	}
+}
+
+// Reset tells the client that a position is unknown.
+func (s *Session) Reset(r tidemark.Reset) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reset(r)
+}
+
+func (s *Session) reset(r tidemark.Reset) {
+	s.node.Count.Resets.Add(1)
+	s.control(tidemark.EventReset, r.AppendJSON(nil))
+}
+
+// control orders an event that is not derived from state. Beyond maxControls the client is told to look at everything again.
+func (s *Session) control(kind tidemark.EventType, payload []byte) {
+	if len(s.controls) >= maxControls {
+		s.node.Count.Resets.Add(1)
+		s.controls = s.controls[:0]
+		kind, payload = tidemark.EventReset, tidemark.Reset{Reason: tidemark.ResetOverflow}.AppendJSON(nil)
+	}
+	s.controls = append(s.controls, tidemark.Event{Type: kind, Payload: payload})
+	notify(s.signal)
+}
+
+// snapshot orders the statuses of a chat to be read and sent.
+func (s *Session) snapshot(chat tidemark.ChatID) {
+	if len(s.snapshots) < maxSnapshots && !slices.Contains(s.snapshots, chat) {
+		s.snapshots = append(s.snapshots, chat)
+	}
+}
+
+// drop takes a chat out of the session: its user is not a member any more.
+func (s *Session) drop(chat tidemark.ChatID) {
+	if p := s.chats[chat]; p != nil {
+		p.woken, p.toEnd, p.backlogTo = 0, false, 0
+		p.next = max(p.next, 1)
+		p.rewinds++
+		s.served(p)
+		delete(s.chats, chat)
+	}
+	s.statusOrder = slices.DeleteFunc(s.statusOrder, func(k statusKey) bool {
+		if k.chat == chat {
+			delete(s.statuses, k)
+			return true
+		}
+		return false
+	})
+	s.snapshots = slices.DeleteFunc(s.snapshots, func(id tidemark.ChatID) bool { return id == chat })
+	s.typing = slices.DeleteFunc(s.typing, func(t tidemark.Typing) bool { return t.ChatID == chat })
+	delete(s.least, chat)
+}
+
+// End detaches the session for good (R_ORDER): nothing reaches it any more. It returns the rows that have to be marked, for what was sent or only woken and
+// is not acknowledged (R_WAKESET), and false if it had ended before.
+func (s *Session) End() (rows []tidemark.PendingDelivery, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false
+	}
+	s.closed = true
+	for _, p := range s.chats {
+		if p.unacknowledged() {
+			rows = append(rows, tidemark.PendingDelivery{UserID: s.User, ChatID: p.chat, FirstUndelivered: tidemark.First(p.acked)})
+		}
+	}
+	s.chats, s.wakes, s.statuses, s.statusOrder, s.snapshots = nil, nil, nil, nil, nil
+	notify(s.signal)
+	return rows, true
+}
+
+// Ended reports whether the session has ended.
+func (s *Session) Ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Nudge lets the connection look at the session again.
+func (s *Session) Nudge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notify(s.signal)
+}

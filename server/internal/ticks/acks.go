@@ -1,0 +1,304 @@
+package ticks
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// acks is the raises of watermarks that wait: for each user and chat the highest. All of them are written together, at most once in
+// Config.AckInterval, at once when nothing was written for so long.
+type acks struct {
+	signal chan struct{}
+	// writing is held while a batch is written, so that Flush returns only when all that was added before it is. It is the one lock of the core
+	// that is held across I/O; nothing but Flush takes it.
+	writing sync.Mutex
+
+	mu      sync.Mutex
+	pending map[storage.StateKey]*raises
+	retries []retry
+}
+
+// raises is what waits to be written for one user and chat.
+type raises struct {
+	acked, read tidemark.Sequence
+	runs        []authorRun
+}
+
+// authorRun is consecutive messages that the user wrote himself (delivery.md §6, "does the author count").
+type authorRun struct {
+	from, to tidemark.Sequence
+	seen     tidemark.Sequence
+	// covered says that no row was marked for the author since the run was expected to raise his watermark.
+	covered bool
+	// again says that the run was tried before.
+	again bool
+}
+
+// retry is a run that did not join the watermark and is tried once more.
+type retry struct {
+	due time.Time
+	key storage.StateKey
+	run authorRun
+}
+
+// maxAcks bounds the users and chats that wait. Acknowledgements beyond it are dropped, and sent again by their clients.
+const maxAcks = 200_000
+
+// ackBatch is how many raises one call to storage has.
+const ackBatch = 2_000
+
+// waitingLocked returns the entry of a user and chat, nil if there is no room for a new one.
+func (a *acks) waitingLocked(key storage.StateKey) *raises {
+	r := a.pending[key]
+	if r == nil && len(a.pending) < maxAcks {
+		r = &raises{}
+		a.pending[key] = r
+	}
+	return r
+}
+
+// Add takes an acknowledgement from a stream: it is written soon. Zero leaves a watermark.
+func (t *Ticks) Add(user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence) {
+	t.Count.Acks.Add(1)
+	if !tidemark.ValidID(chat) || (acked == 0 && read == 0) {
+		t.Count.Refused.Add(1)
+		return
+	}
+	t.acks.mu.Lock()
+	defer t.acks.mu.Unlock()
+	r := t.acks.waitingLocked(storage.StateKey{User: user, Chat: chat})
+	if r == nil {
+		t.Count.Dropped.Add(1)
+		return
+	}
+	r.acked, r.read = max(r.acked, acked), max(r.read, read)
+	signal(t.acks.signal)
+}
+
+// Authored queues the raise that a message of the user's own implies; seen is what he states he was shown, or 0. It reports whether the run joins his
+// watermark, as far as is known, so that he needs no row.
+func (t *Ticks) Authored(user tidemark.UserID, chat tidemark.ChatID, sequence, seen tidemark.Sequence) (covered bool) {
+	key := storage.StateKey{User: user, Chat: chat}
+	top, _ := t.cfg.Known.Acked(key)
+	t.acks.mu.Lock()
+	defer t.acks.mu.Unlock()
+	r := t.acks.waitingLocked(key)
+	if r == nil {
+		return false
+	}
+	top = max(top, r.acked)
+	last := -1
+	for i, run := range r.runs {
+		if run.from <= top+1 {
+			top = max(top, run.to)
+		}
+		if run.to+1 == sequence && !run.again {
+			last = i
+		}
+	}
+	covered = sequence <= top+1
+	if last >= 0 && r.runs[last].covered == covered {
+		r.runs[last].to, r.runs[last].seen = sequence, max(r.runs[last].seen, seen)
+	} else {
+		r.runs = append(r.runs, authorRun{from: sequence, to: sequence, seen: seen, covered: covered})
+	}
+	signal(t.acks.signal)
+	return covered
+}
+
+// AckLoop writes what waits, until ctx ends.
+func (t *Ticks) AckLoop(ctx context.Context) {
+	for {
+		next, any := t.requeue(time.Now())
+		if !wait(ctx, t.acks.signal, next, any) {
+			return
+		}
+		t.requeue(time.Now())
+		t.Flush(ctx)
+		if !wait(ctx, nil, t.cfg.AckInterval, true) {
+			return
+		}
+	}
+}
+
+// requeue puts the runs whose second try is due back among those that wait, and says when the next one is.
+func (t *Ticks) requeue(now time.Time) (next time.Duration, any bool) {
+	a := &t.acks
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for n < len(a.retries) && !a.retries[n].due.After(now) {
+		if r := a.waitingLocked(a.retries[n].key); r != nil {
+			r.runs = append(r.runs, a.retries[n].run)
+		}
+		n++
+	}
+	a.retries = append(a.retries[:0], a.retries[n:]...)
+	if n > 0 {
+		signal(a.signal)
+	}
+	if len(a.retries) > 0 {
+		return a.retries[0].due.Sub(now), true
+	}
+	return 0, false
+}
+
+// item is one raise of a batch; run is the author's run that it stands for, if it does.
+type item struct {
+	advance storage.Advance
+	run     *authorRun
+}
+
+// Flush writes everything that waits.
+func (t *Ticks) Flush(ctx context.Context) {
+	t.acks.writing.Lock()
+	defer t.acks.writing.Unlock()
+	t.acks.mu.Lock()
+	pending := t.acks.pending
+	t.acks.pending = make(map[storage.StateKey]*raises)
+	t.acks.mu.Unlock()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	items := make([]item, 0, len(pending))
+	for key, r := range pending {
+		if r.acked > 0 || r.read > 0 {
+			items = append(items, item{advance: storage.Advance{
+				User: key.User, Chat: key.Chat, Now: now, Raise: tidemark.Raise{Acked: r.acked, Read: r.read},
+			}})
+		}
+		for i := range r.runs {
+			run := &r.runs[i]
+			raise := tidemark.ImplicitRead(run.to, run.seen)
+			raise.Acked, raise.AckedFrom = run.to, run.from
+			items = append(items, item{run: run, advance: storage.Advance{User: key.User, Chat: key.Chat, Now: now, Raise: raise}})
+		}
+	}
+	for len(items) > 0 {
+		n := min(len(items), ackBatch)
+		t.write(ctx, items[:n])
+		items = items[n:]
+	}
+}
+
+// write writes one batch of raises and does what follows from them.
+func (t *Ticks) write(ctx context.Context, items []item) {
+	advances := make([]storage.Advance, len(items))
+	for i := range items {
+		advances[i] = items[i].advance
+	}
+	advanced, rows, err := t.advance(ctx, advances)
+	if err != nil {
+		// Explicit acknowledgements are lost, and sent again by their clients (ADR-008 §3.3). Runs have nobody to send them again.
+		t.cfg.Log.Warn("acknowledgements were not written", "count", len(items), "error", err)
+		for i := range items {
+			t.failed(items[i])
+		}
+		return
+	}
+	var clears []storage.Clear
+	for i, done := range advanced {
+		it := items[i]
+		switch {
+		case done.Err != nil:
+			t.Count.Refused.Add(1)
+		case it.run != nil && done.State.Acked < it.run.to:
+			t.failed(it)
+		case it.run == nil && it.advance.Acked > 0 && rows[i]:
+			clears = append(clears, storage.Clear{User: done.State.UserID, Chat: done.State.ChatID, Through: done.State.Acked})
+		}
+	}
+	t.Clear(ctx, clears)
+}
+
+// failed tries a run once more, after Config.AuthorRetry. A run that fails again leaves its messages to be acknowledged by the author's devices; if no
+// row was marked since it was expected to succeed, one is now.
+func (t *Ticks) failed(it item) {
+	if it.run == nil {
+		return
+	}
+	run, key := *it.run, storage.StateKey{User: it.advance.User, Chat: it.advance.Chat}
+	if !run.again {
+		run.again = true
+		t.acks.mu.Lock()
+		t.acks.retries = append(t.acks.retries, retry{due: time.Now().Add(t.cfg.AuthorRetry), key: key, run: run})
+		t.acks.mu.Unlock()
+		signal(t.acks.signal)
+		return
+	}
+	if run.covered {
+		t.cfg.Owe([]tidemark.PendingDelivery{{UserID: key.User, ChatID: key.Chat, FirstUndelivered: run.from}})
+	}
+}
+
+// Abandon gives up the runs that wait for their second try, because the node is ending: rows are owed for those that had none.
+func (t *Ticks) Abandon() {
+	t.acks.mu.Lock()
+	retries := t.acks.retries
+	t.acks.retries = nil
+	t.acks.mu.Unlock()
+	for _, r := range retries {
+		run := r.run
+		t.failed(item{run: &run, advance: storage.Advance{User: r.key.User, Chat: r.key.Chat}})
+	}
+}
+
+// Advance writes raises at once and lets everyone know: remembered watermarks, the users' sessions, and the members' ticks.
+func (t *Ticks) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+	advanced, _, err := t.advance(ctx, advances)
+	return advanced, err
+}
+
+// advance also says for each raise whether a session of the user here knows that a pending row may stand.
+func (t *Ticks) advance(ctx context.Context, advances []storage.Advance) (advanced []storage.Advanced, rows []bool, err error) {
+	if len(advances) == 0 {
+		return nil, nil, nil
+	}
+	advanced, err = t.cfg.Storage.Advance(ctx, advances)
+	if err != nil {
+		t.Count.StorageErrors.Add(1)
+		return nil, nil, err
+	}
+	t.Count.Advances.Add(int64(len(advances)))
+	rows = make([]bool, len(advanced))
+	for i, done := range advanced {
+		if done.Err != nil {
+			continue
+		}
+		st := done.State
+		for _, s := range t.cfg.Sessions(st.UserID) {
+			rows[i] = s.Acknowledged(st.ChatID, st.Acked) || rows[i]
+		}
+		if done.Moved {
+			t.Count.Moved.Add(1)
+			t.moved(st)
+		} else {
+			t.cfg.Known.Raise(st)
+		}
+	}
+	return advanced, rows, nil
+}
+
+// Clear ends or trims pending rows. A row that is left because of an error stands at or below the watermark, which is harmless.
+func (t *Ticks) Clear(ctx context.Context, clears []storage.Clear) {
+	if len(clears) == 0 {
+		return
+	}
+	cleared, err := t.cfg.Storage.Clear(ctx, clears)
+	if err != nil {
+		t.Count.StorageErrors.Add(1)
+		t.cfg.Log.Warn("pending rows were not cleared", "count", len(clears), "error", err)
+		return
+	}
+	t.Count.Clears.Add(int64(len(clears)))
+	for i, touched := range cleared {
+		if touched {
+			t.Count.Cleared.Add(1)
+		}
+		for _, s := range t.cfg.Sessions(clears[i].User) {
+			s.Cleared(clears[i].Chat)
+		}
+	}
+}
