@@ -41,8 +41,7 @@ func (s *Server) release(ctx context.Context, sess *Session, marked bool) {
 		proof = nil
 	}
 	if err := s.registry.Close(ctx, sess.Lease, proof); err != nil {
-		s.count.registryErrors.Add(1)
-		s.log.Warn("a lease was not released", "session", sess.ID, "error", err)
+		s.registryFailed("a lease was not released", err)
 	}
 }
 

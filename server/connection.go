@@ -13,7 +13,7 @@ type Session = session.Session
 // Connection is one connection's hold on a session. A newer connection of the session fences it off.
 // Next belongs to one goroutine; the other methods may be called concurrently with it and with each other.
 //
-// Beside the methods here it has those of the session: Next, Confirm and Detach.
+// Beside the methods here it has those of the session: Next, Wait, Confirm and Detach.
 type Connection struct {
 	*session.Connection
 	server *Server

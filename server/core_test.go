@@ -28,6 +28,7 @@ type core struct {
 	reg   *registrymemory.Registry
 	bus   *local.Bus
 	sent  int
+	node  tidemark.NodeID
 }
 
 // quiet is a logger that says nothing.
@@ -46,6 +47,7 @@ func startOn(t *testing.T, store storage.Store, reg *registrymemory.Registry, b 
 	for _, f := range change {
 		f(&cfg)
 	}
+	c.node = cfg.Node
 	var err error
 	if c.Server, err = server.New(cfg); err != nil {
 		t.Fatal(err)
@@ -80,7 +82,7 @@ func (c *core) send(user tidemark.UserID, chat tidemark.ChatID) tidemark.Sequenc
 	c.t.Helper()
 	c.sent++
 	sent, err := c.Send(c.ctx, user, server.SendRequest{Draft: tidemark.Draft{
-		ChatID: chat, ClientMessageID: fmt.Sprintf("m%d", c.sent), Content: fmt.Sprintf("message %d", c.sent),
+		ChatID: chat, ClientMessageID: fmt.Sprintf("%s-%d", c.node, c.sent), Content: fmt.Sprintf("message %d", c.sent),
 	}})
 	if err != nil {
 		c.t.Fatalf("Send(%s, %s): %v", user, chat, err)

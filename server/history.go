@@ -22,6 +22,8 @@ type History struct {
 	// HasMore says that the chat goes on in the direction of the request; Next is the After, or Before, of the next page.
 	HasMore bool
 	Next    tidemark.Sequence
+	// newest is the highest membership version of the messages.
+	newest uint64
 }
 
 // historyBytes bounds a page of history.
@@ -32,22 +34,41 @@ func (s *Server) History(ctx context.Context, user tidemark.UserID, r HistoryReq
 	if r.After != nil && r.Before != nil {
 		return History{}, tidemark.Errorf(tidemark.Invalid, "give after_sequence or before_sequence, not both")
 	}
-	_, m, err := s.feed.Member(ctx, user, r.Chat)
-	if err != nil {
-		return History{}, err
+	return s.asMember(ctx, user, r.Chat, func(iv tidemark.Intervals) (History, error) { return s.history(ctx, r, iv) })
+}
+
+// asMember reads messages for a member, by what he may see. If one of them was stored under a newer membership than the one that was looked at, it
+// looks and reads again.
+func (s *Server) asMember(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, read func(tidemark.Intervals) (History, error)) (History, error) {
+	for {
+		p, m, err := s.feed.Member(ctx, user, chat)
+		if err != nil {
+			return History{}, err
+		}
+		h, err := read(m.Intervals)
+		if err != nil || h.newest <= p.Version {
+			return h, err
+		}
+		if _, err := s.feed.People(ctx, s.feed.Chat(chat), h.newest); err != nil {
+			return History{}, err
+		}
 	}
+}
+
+// history reads a page for one who may see the intervals.
+func (s *Server) history(ctx context.Context, r HistoryRequest, iv tidemark.Intervals) (History, error) {
 	heads, err := s.storage.Heads(ctx, []tidemark.ChatID{r.Chat})
 	if err != nil {
 		return History{}, err
 	}
 	if r.After != nil {
-		return s.historyAfter(ctx, r.Chat, m.Intervals, *r.After, heads[0], r.Limit)
+		return s.historyAfter(ctx, r.Chat, iv, *r.After, heads[0], r.Limit)
 	}
 	before := heads[0] + 1
 	if r.Before != nil {
 		before = min(before, *r.Before)
 	}
-	return s.historyBefore(ctx, r.Chat, m.Intervals, before, r.Limit)
+	return s.historyBefore(ctx, r.Chat, iv, before, r.Limit)
 }
 
 // historyAfter reads (after, head], as far as limit goes.
@@ -72,6 +93,7 @@ func (s *Server) historyAfter(ctx context.Context, chat tidemark.ChatID, iv tide
 			}
 			h.Messages = append(h.Messages, m)
 			h.Next = m.Sequence
+			h.newest = max(h.newest, m.MembersVersion)
 		}
 		if h.Next < end {
 			break // the page is full
@@ -96,6 +118,7 @@ func (s *Server) historyBefore(ctx context.Context, chat tidemark.ChatID, iv tid
 	h := History{Next: messages[0].Sequence}
 	h.Gaps = iv.Gaps(chat, h.Next, before-1)
 	for _, m := range messages {
+		h.newest = max(h.newest, m.MembersVersion)
 		if iv.Contains(m.Sequence) {
 			h.Messages = append(h.Messages, m)
 		}

@@ -86,12 +86,6 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	if markErr != nil {
 		s.owe(debt{rows: rows})
 	}
-	// The rows' wakes name where to begin; what the new members have to be sent goes up to the head.
-	for _, row := range rows {
-		for _, sess := range s.sessions.of(row.UserID) {
-			sess.Wake(chat, added.Head, true)
-		}
-	}
 	p, err := s.feed.People(ctx, hot, added.Version)
 	if err != nil {
 		return MemberPage{}, err
@@ -204,16 +198,16 @@ func (s *Server) publishStatus(ctx context.Context, p *feed.People, updates []ti
 
 // receiveStatus hands updates to the sessions, except to those whose user is known to have left since.
 func (s *Server) receiveStatus(e *bus.Status) {
-	p := s.feed.Chat(e.Updates[0].ChatID).Known()
+	chat := s.feed.Chat(e.Updates[0].ChatID)
 	for _, sess := range s.sessions.held(nil, e.Leases) {
 		if sess == nil {
 			continue
 		}
-		if p != nil && p.Version > e.Version {
-			if _, ok := p.Member(sess.User); !ok {
-				continue
-			}
+		switch member, sure := chat.May(sess.User, e.Version); {
+		case member && sure:
+			sess.Status(e.Updates)
+		case member:
+			sess.Snapshot(chat.ID) // it is read for members only
 		}
-		sess.Status(e.Updates)
 	}
 }

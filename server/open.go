@@ -70,10 +70,16 @@ func (s *Server) takeLease(ctx context.Context, sess *Session) {
 		opened, err = s.registry.Open(ctx, sess.Lease, s.cfg.LeaseTTL)
 	}
 	if err != nil {
-		s.count.registryErrors.Add(1)
-		s.log.Warn("a session has no lease", "session", sess.ID, "error", err)
+		s.registryFailed("a session has no lease", err)
 	}
 	sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch)
+}
+
+// registryFailed notes that the registry could not be asked.
+func (s *Server) registryFailed(what string, err error) {
+	s.unsure.Store(true)
+	s.count.registryErrors.Add(1)
+	s.log.Warn(what, "error", err)
 }
 
 func newSessionID() tidemark.SessionID {
@@ -83,7 +89,7 @@ func newSessionID() tidemark.SessionID {
 }
 
 // refreshLeases prolongs the leases of all sessions, takes lost ones again, and lets all sessions compare when a node died (R_EPOCH). It returns the
-// present epoch, last if it could not be read.
+// present epoch, last if it could not be read. A node that regains a registry which it could not reach joins it anew, as one that died.
 func (s *Server) refreshLeases(ctx context.Context, last registry.Epoch) registry.Epoch {
 	all := s.sessions.all()
 	leases := make([]registry.Lease, len(all))
@@ -92,13 +98,16 @@ func (s *Server) refreshLeases(ctx context.Context, last registry.Epoch) registr
 		leases[i] = sess.Lease
 		byLease[sess.Lease] = sess
 	}
+	if s.unsure.Load() {
+		if err := s.nodes.Join(ctx, s.node, s.cfg.LeaseTTL); err != nil {
+			s.registryFailed("the node has no lease", err)
+			return last
+		}
+		s.unsure.Store(false)
+	}
 	refreshed, err := s.registry.Refresh(ctx, s.node, leases, s.cfg.LeaseTTL)
 	if err != nil {
-		s.count.registryErrors.Add(1)
-		s.log.Warn("the leases were not refreshed", "error", err)
-		if err := s.nodes.Join(ctx, s.node, s.cfg.LeaseTTL); err != nil {
-			s.log.Warn("the node has no lease", "error", err)
-		}
+		s.registryFailed("the leases were not refreshed", err)
 		return last
 	}
 	for _, lease := range refreshed.Lost {

@@ -167,7 +167,7 @@ func (s *Server) unacknowledged(ctx context.Context, h handOver, users []tidemar
 func (s *Server) lookup(ctx context.Context, users []tidemark.UserID) [][]registry.Lease {
 	leases, err := s.registry.Lookup(ctx, users)
 	if err != nil {
-		s.count.registryErrors.Add(1)
+		s.registryFailed("the members' leases are unknown: who is not on this node counts as offline", err)
 		return s.sessions.leases(users)
 	}
 	return leases

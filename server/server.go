@@ -35,6 +35,9 @@ type Server struct {
 	debts    *debts
 	count    counters
 
+	// unsure says that the registry could not be asked since the node joined it: somebody who was not found may have been there.
+	unsure atomic.Bool
+
 	// lifecycle guards running and inflight.Add against Stop.
 	lifecycle sync.RWMutex
 	stopping  atomic.Bool

@@ -209,15 +209,13 @@ func (s *Server) syncChat(ctx context.Context, user tidemark.UserID, chat *SyncC
 		chat.HasMore = chat.Head > after
 		return nil
 	}
-	_, m, err := s.feed.Member(ctx, user, chat.Chat)
+	h, err := s.asMember(ctx, user, chat.Chat, func(iv tidemark.Intervals) (History, error) {
+		return s.historyAfter(ctx, chat.Chat, iv, after, chat.Head, limit)
+	})
 	if code := tidemark.CodeOf(err); code == tidemark.NotFound || code == tidemark.NotMember {
 		chat.Err = err
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	h, err := s.historyAfter(ctx, chat.Chat, m.Intervals, after, chat.Head, limit)
 	if err != nil {
 		return err
 	}

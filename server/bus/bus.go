@@ -1,5 +1,6 @@
 // Package bus is the contract by which a node tells another that something happened for sessions that it holds. Publications
-// are hints: they may be lost, late, doubled or reordered, which costs latency and nothing else.
+// may be late, doubled or reordered, which costs latency and nothing else. One may be lost only if its publisher is told, or if the node that missed it
+// joins the registry anew, which raises the epoch: a node whose subscription was interrupted does.
 //
 // bus/local serves one process; bustest is the suite that every bus passes.
 package bus
@@ -63,6 +64,6 @@ type Bus interface {
 	// After stop has returned, no call begins. One subscription per node.
 	Subscribe(ctx context.Context, node registry.Node, handler Handler) (stop func(), err error)
 	// Publish sends an event to a node. It returns NotFound if it is known that nobody received it, Unavailable if that is not known;
-	// in both cases the caller marks the users concerned. nil promises nothing about the future of the node.
+	// in both cases the caller marks the users concerned. nil says that the handler was called, or will be unless the node joins anew.
 	Publish(ctx context.Context, node registry.Node, event Event) error
 }

@@ -61,7 +61,9 @@ func (p *poll) await(wait time.Duration) (events []tidemark.Event, more bool, er
 	}
 	timer := time.AfterFunc(wait, func() { p.cancel(errWaited) })
 	defer timer.Stop()
-	events, more, err = p.gather(p.ctx, true)
+	if err = p.session.Wait(p.ctx); err == nil {
+		events, more, err = p.gather(p.ctx, true)
+	}
 	if err == nil || p.ctx.Err() == nil {
 		return events, more, err
 	}

@@ -83,12 +83,11 @@ func (c *connection) catchUp() {
 
 // follow writes events until the stream ends, and cleans up.
 func (c *connection) follow() {
-	for {
-		if _, err := c.pump(true); err != nil {
-			c.finish(err)
-			return
-		}
+	err := c.session.Wait(c.ctx)
+	for err == nil {
+		_, err = c.pump(true)
 	}
+	c.finish(err)
 }
 
 // finish ends the stream, which failed with err, and everything of the connection.

@@ -173,7 +173,7 @@ func (c *connection) catchUp() {
 
 // follow writes events until the connection or its hold on the session ends.
 func (c *connection) follow() {
-	for ok := true; ok; {
+	for ok := c.session.Wait(c.ctx) == nil; ok; {
 		_, ok = c.writeEvents(true)
 	}
 }

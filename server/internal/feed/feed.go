@@ -55,6 +55,8 @@ type Chat struct {
 	used atomic.Bool
 	// people is replaced as a whole; nil until it was read.
 	people atomic.Pointer[People]
+	// floor is the highest membership version that was heard of.
+	floor atomic.Uint64
 
 	mu   sync.Mutex
 	tail tail

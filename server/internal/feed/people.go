@@ -12,9 +12,6 @@ type People struct {
 	Users []tidemark.UserID
 }
 
-// Known returns the people remembered, nil if there are none.
-func (c *Chat) Known() *People { return c.people.Load() }
-
 // People returns the members of a chat at a membership version of at least atLeast, from memory if it can. NotFound if there is no such chat.
 func (f *Feed) People(ctx context.Context, c *Chat, atLeast uint64) (*People, error) {
 	if p := c.people.Load(); p != nil && p.Version >= atLeast {
@@ -117,10 +114,22 @@ func (c *Chat) remember(p *People) *People {
 
 // Outdate forgets a roster that is older than version.
 func (c *Chat) Outdate(version uint64) {
+	for old := c.floor.Load(); old < version && !c.floor.CompareAndSwap(old, version); old = c.floor.Load() {
+	}
 	for {
 		old := c.people.Load()
 		if old == nil || old.Version >= version || c.people.CompareAndSwap(old, nil) {
 			return
 		}
 	}
+}
+
+// May reports whether a user is a member, by what is remembered; sure is false if a newer roster than version is known to exist but is not here.
+func (c *Chat) May(user tidemark.UserID, version uint64) (member, sure bool) {
+	p := c.people.Load()
+	if p != nil && p.Version > version {
+		_, member = p.Member(user)
+		return member, true
+	}
+	return true, c.floor.Load() <= version
 }

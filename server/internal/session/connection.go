@@ -60,12 +60,14 @@ func (c *Connection) Next(ctx context.Context, buf []tidemark.Event, wait bool) 
 			s.node.Count.Deliveries.Add(int64(len(buf) - given))
 			return buf, nil
 		case st.kind == stepIdle && !wait:
-			return buf, nil
-		case st.kind == stepIdle:
 			select {
-			case <-c.signal:
-			case <-ctx.Done():
-				return buf, ctx.Err()
+			case <-c.signal: // it may be older than what was seen: look again, so that Wait does not return for nothing
+			default:
+				return buf, nil
+			}
+		case st.kind == stepIdle:
+			if err := c.Wait(ctx); err != nil {
+				return buf, err
 			}
 		default:
 			if buf, err = s.serve(ctx, c, st, buf); err == nil {
@@ -78,6 +80,17 @@ func (c *Connection) Next(ctx context.Context, buf []tidemark.Event, wait bool) 
 				return buf, err
 			}
 		}
+	}
+}
+
+// Wait returns when there may be events for Next, or the connection has lost its session; ctx.Err() when ctx ends first. It is Next without the
+// reading, whose deep stack an idle connection would keep. It belongs to the goroutine of Next.
+func (c *Connection) Wait(ctx context.Context) error {
+	select {
+	case <-c.signal:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -149,13 +162,13 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 	if len(buf)-given >= pageEvents || size(buf[given:]) >= pageBytes {
 		return step{kind: stepReturn}, s.sendStatuses(buf, len(buf)+statusesPerPage), nil
 	}
-	if s.look.due() && len(s.wakes) < lookAhead {
+	if s.lookDue() && len(s.wakes) < lookAhead {
 		return step{kind: stepLook, look: s.look}, buf, nil
 	}
 	if len(s.wakes) > 0 {
 		return s.chatsStep(), buf, nil
 	}
-	if !s.caughtUp && s.backlog == 0 && !s.look.due() {
+	if !s.caughtUp && s.backlog == 0 && s.look.done() {
 		s.caughtUp = true
 		buf = append(buf, s.number(tidemark.EventCaughtUp, []byte("{}"), run{kind: runCaughtUp}))
 	}

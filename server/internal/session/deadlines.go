@@ -115,7 +115,7 @@ func Overdue(due []Deadline) []tidemark.PendingDelivery {
 			p.graced = false
 		case p.acked < e.sequence:
 			p.graced, p.row = false, true
-			rows = append(rows, tidemark.PendingDelivery{UserID: s.User, ChatID: p.chat, FirstUndelivered: tidemark.First(p.acked)})
+			rows = append(rows, p.pending(s.User))
 		default: // the entry's own message was acknowledged, a later one was not yet
 			s.node.Grace.push(Deadline{session: s, position: p, sequence: p.woken})
 		}

@@ -22,7 +22,7 @@ func (s *Session) openEvent() tidemark.Event {
 func (s *Session) sendControls(buf []tidemark.Event) []tidemark.Event {
 	for i := range s.controls {
 		kept := s.controls[i]
-		buf = append(buf, s.number(kept.Type, kept.Payload, run{kind: runControl, control: &kept}))
+		buf = append(buf, s.number(kept.kind, kept.payload, run{kind: runControl, control: &kept}))
 	}
 	s.controls = s.controls[:0]
 	return buf

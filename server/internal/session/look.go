@@ -34,7 +34,10 @@ const (
 // lookPage is how many chats one page of a look asks for.
 const lookPage = 256
 
-func (l look) due() bool { return l.mode != lookDone || l.again }
+// done says that nothing is left to be looked for; a look that waits for room in the map is neither done nor due.
+func (l look) done() bool { return l.mode == lookDone && !l.again }
+
+func (s *Session) lookDue() bool { return s.look.mode != lookDone || s.look.again && !s.full }
 
 // Leased takes in the registry's answer to an open, and orders the look that it asks for. epoch is what the registry said before the lease was taken;
 // proven says that a proof of a clean close names it and that the user had no other lease (R_PROOF, R_LAST). A session whose lease could not be taken

@@ -33,6 +33,15 @@ type position struct {
 	rewinds uint32
 }
 
+// pending returns the row that stands for what is unacknowledged. As long as the watermark was not read, it begins where the session does.
+func (p *position) pending(user tidemark.UserID) tidemark.PendingDelivery {
+	first := tidemark.First(p.acked)
+	if !p.sure {
+		first = max(first, p.start)
+	}
+	return tidemark.PendingDelivery{UserID: user, ChatID: p.chat, FirstUndelivered: first}
+}
+
 func (p *position) unserved() bool { return p.toEnd || p.next <= p.woken }
 
 // unacknowledged reports whether the position has something sent, or only woken, that the user has not acknowledged.
@@ -45,7 +54,7 @@ func (s *Session) at(chat tidemark.ChatID, start tidemark.Sequence) *position {
 	}
 	if len(s.chats) >= maxPositions && !s.forget() {
 		s.node.Count.Overflows.Add(1)
-		s.look.again, s.complete = true, false
+		s.full, s.look.again, s.complete = true, true, false
 		return nil
 	}
 	p := &position{chat: chat, next: start, start: start}

@@ -78,7 +78,7 @@ func (s *Session) sendAgain(r run) {
 	case runCaughtUp:
 		s.caughtUp = false
 	case runControl:
-		s.control(r.control.Type, r.control.Payload)
+		s.control(*r.control)
 	}
 }
 

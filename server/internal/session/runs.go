@@ -24,7 +24,7 @@ type run struct {
 	chat     tidemark.ChatID
 	sequence tidemark.Sequence
 	to       tidemark.Sequence
-	control  *tidemark.Event
+	control  *control
 }
 
 // last is the number of the run's last event.
@@ -53,6 +53,15 @@ func (l *runLog) add(r run) {
 		l.runs = append(l.runs[:0], l.runs[drop:]...)
 	}
 	l.runs = append(l.runs, r)
+}
+
+// forgetControls lets no event about a chat be sent again.
+func (l *runLog) forgetControls(chat tidemark.ChatID) {
+	for i := range l.runs {
+		if r := &l.runs[i]; r.kind == runControl && r.control.chat == chat {
+			r.kind, r.chat = runStatus, chat // nothing but the chat's statuses would be sent again
+		}
+	}
 }
 
 // confirm forgets everything up to a position.

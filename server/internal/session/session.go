@@ -47,6 +47,8 @@ type Session struct {
 	wakes []*position
 
 	look look
+	// full says that the map is full of positions that cannot be forgotten; acknowledgements make room.
+	full bool
 	// epoch is what the registry's epoch was before the lease was taken, or when the last look was ordered.
 	epoch registry.Epoch
 	// complete says that the look that the epoch belongs to has finished (R_COMPLETE).
@@ -55,7 +57,7 @@ type Session struct {
 
 	// opening is the `open` event that waits to be sent.
 	opening  *tidemark.Open
-	controls []tidemark.Event
+	controls []control
 	// caughtUp says that caught_up was sent. backlog counts the positions that have to be served before it is.
 	caughtUp bool
 	backlog  int
@@ -68,6 +70,13 @@ type Session struct {
 	least        map[tidemark.ChatID]tidemark.Boundary
 	snapshots    []tidemark.ChatID
 	typing       []tidemark.Typing
+}
+
+// control is an event that is not derived from state. chat is set if it may be sent to members of the chat only.
+type control struct {
+	kind    tidemark.EventType
+	payload []byte
+	chat    tidemark.ChatID
 }
 
 type statusKey struct {
@@ -89,7 +98,9 @@ func (s *Session) Wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked 
 		return false
 	}
 	if p := s.touch(chat, sequence); p != nil {
-		p.row = p.row || marked
+		if p.row = p.row || marked; marked && p.next <= sequence {
+			p.toEnd = true // a row names its first message only
+		}
 		if !p.graced && p.woken > p.acked {
 			p.graced = true
 			s.node.Grace.push(Deadline{session: s, position: p, sequence: sequence})
@@ -132,10 +143,12 @@ func (s *Session) Membership(changes []tidemark.MembershipChange) {
 		return
 	}
 	for _, c := range changes {
+		about := c.ChatID
 		if c.Change == tidemark.Removed && c.UserID == s.User {
 			s.drop(c.ChatID)
+			about = ""
 		}
-		s.control(tidemark.EventMembership, c.AppendJSON(nil))
+		s.control(control{kind: tidemark.EventMembership, payload: c.AppendJSON(nil), chat: about})
 	}
 }
 
@@ -158,6 +171,10 @@ func (s *Session) Acknowledged(chat tidemark.ChatID, acked tidemark.Sequence) (r
 		return false
 	}
 	p.acked = max(p.acked, acked)
+	if s.full {
+		s.full = false
+		notify(s.signal)
+	}
 	return p.row
 }
 
@@ -179,18 +196,28 @@ func (s *Session) Reset(r tidemark.Reset) {
 
 func (s *Session) reset(r tidemark.Reset) {
 	s.node.Count.Resets.Add(1)
-	s.control(tidemark.EventReset, r.AppendJSON(nil))
+	s.control(control{kind: tidemark.EventReset, payload: r.AppendJSON(nil)})
 }
 
-// control orders an event that is not derived from state. Beyond maxControls the client is told to look at everything again.
-func (s *Session) control(kind tidemark.EventType, payload []byte) {
+// control orders an event to be sent. Beyond maxControls the client is told to look at everything again.
+func (s *Session) control(c control) {
 	if len(s.controls) >= maxControls {
 		s.node.Count.Resets.Add(1)
 		s.controls = s.controls[:0]
-		kind, payload = tidemark.EventReset, tidemark.Reset{Reason: tidemark.ResetOverflow}.AppendJSON(nil)
+		c = control{kind: tidemark.EventReset, payload: tidemark.Reset{Reason: tidemark.ResetOverflow}.AppendJSON(nil)}
 	}
-	s.controls = append(s.controls, tidemark.Event{Type: kind, Payload: payload})
+	s.controls = append(s.controls, c)
 	notify(s.signal)
+}
+
+// Snapshot orders the statuses of a chat to be read and sent, if the user is a member then.
+func (s *Session) Snapshot(chat tidemark.ChatID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.snapshot(chat)
+		notify(s.signal)
+	}
 }
 
 // snapshot orders the statuses of a chat to be read and sent.
@@ -216,6 +243,8 @@ func (s *Session) drop(chat tidemark.ChatID) {
 		}
 		return false
 	})
+	s.controls = slices.DeleteFunc(s.controls, func(c control) bool { return c.chat == chat })
+	s.log.forgetControls(chat)
 	s.snapshots = slices.DeleteFunc(s.snapshots, func(id tidemark.ChatID) bool { return id == chat })
 	s.typing = slices.DeleteFunc(s.typing, func(t tidemark.Typing) bool { return t.ChatID == chat })
 	delete(s.least, chat)
@@ -232,7 +261,7 @@ func (s *Session) End() (rows []tidemark.PendingDelivery, first bool) {
 	s.closed = true
 	for _, p := range s.chats {
 		if p.unacknowledged() {
-			rows = append(rows, tidemark.PendingDelivery{UserID: s.User, ChatID: p.chat, FirstUndelivered: tidemark.First(p.acked)})
+			rows = append(rows, p.pending(s.User))
 		}
 	}
 	s.chats, s.wakes, s.statuses, s.statusOrder, s.snapshots = nil, nil, nil, nil, nil

@@ -2,6 +2,7 @@ package ticks
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,13 +20,63 @@ type acks struct {
 
 	mu      sync.Mutex
 	pending map[storage.StateKey]*raises
+	// flying is what is being written.
+	flying  map[storage.StateKey]*raises
 	retries []retry
 }
 
 // raises is what waits to be written for one user and chat.
 type raises struct {
-	acked, read tidemark.Sequence
+	acked, read candidates
 	runs        []authorRun
+}
+
+// candidates is the highest sequence that was given for a watermark, and the last few below it: if the highest turns out to be beyond the head, it must
+// not take a good one with it.
+type candidates struct {
+	top   tidemark.Sequence
+	lower []tidemark.Sequence
+}
+
+// maxLower bounds the candidates below the highest.
+const maxLower = 4
+
+func (c *candidates) add(n tidemark.Sequence) {
+	if n > c.top {
+		n, c.top = c.top, n
+	}
+	if n == 0 || n == c.top {
+		return
+	}
+	if len(c.lower) == maxLower {
+		c.lower = append(c.lower[:0], c.lower[1:]...)
+	}
+	c.lower = append(c.lower, n)
+}
+
+// within returns the highest candidate that is not above the head, 0 if there is none.
+func (c *candidates) within(head tidemark.Sequence) tidemark.Sequence {
+	best := tidemark.Sequence(0)
+	for _, n := range append([]tidemark.Sequence{c.top}, c.lower...) {
+		if n <= head {
+			best = max(best, n)
+		}
+	}
+	return best
+}
+
+// covers returns how far a watermark at top will rise by the user's own runs and acknowledgements.
+func (r *raises) covers(top tidemark.Sequence) tidemark.Sequence {
+	if r == nil {
+		return top
+	}
+	top = max(top, r.acked.top)
+	for _, run := range r.runs {
+		if run.from <= top+1 {
+			top = max(top, run.to)
+		}
+	}
+	return top
 }
 
 // authorRun is consecutive messages that the user wrote himself (delivery.md §6, "does the author count").
@@ -75,7 +126,8 @@ func (t *Ticks) Add(user tidemark.UserID, chat tidemark.ChatID, acked, read tide
 		t.Count.Dropped.Add(1)
 		return
 	}
-	r.acked, r.read = max(r.acked, acked), max(r.read, read)
+	r.acked.add(acked)
+	r.read.add(read)
 	signal(t.acks.signal)
 }
 
@@ -90,17 +142,8 @@ func (t *Ticks) Authored(user tidemark.UserID, chat tidemark.ChatID, sequence, s
 	if r == nil {
 		return false
 	}
-	top = max(top, r.acked)
-	last := -1
-	for i, run := range r.runs {
-		if run.from <= top+1 {
-			top = max(top, run.to)
-		}
-		if run.to+1 == sequence && !run.again {
-			last = i
-		}
-	}
-	covered = sequence <= top+1
+	covered = sequence <= r.covers(t.acks.flying[key].covers(top))+1
+	last := slices.IndexFunc(r.runs, func(run authorRun) bool { return run.to+1 == sequence && !run.again })
 	if last >= 0 && r.runs[last].covered == covered {
 		r.runs[last].to, r.runs[last].seen = sequence, max(r.runs[last].seen, seen)
 	} else {
@@ -147,9 +190,10 @@ func (t *Ticks) requeue(now time.Time) (next time.Duration, any bool) {
 	return 0, false
 }
 
-// item is one raise of a batch; run is the author's run that it stands for, if it does.
+// item is one raise of a batch: of a user's acknowledgements, given, or of the author's run.
 type item struct {
 	advance storage.Advance
+	given   *raises
 	run     *authorRun
 }
 
@@ -159,14 +203,19 @@ func (t *Ticks) Flush(ctx context.Context) {
 	defer t.acks.writing.Unlock()
 	t.acks.mu.Lock()
 	pending := t.acks.pending
-	t.acks.pending = make(map[storage.StateKey]*raises)
+	t.acks.pending, t.acks.flying = make(map[storage.StateKey]*raises), pending
 	t.acks.mu.Unlock()
+	defer func() {
+		t.acks.mu.Lock()
+		t.acks.flying = nil
+		t.acks.mu.Unlock()
+	}()
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	items := make([]item, 0, len(pending))
 	for key, r := range pending {
-		if r.acked > 0 || r.read > 0 {
-			items = append(items, item{advance: storage.Advance{
-				User: key.User, Chat: key.Chat, Now: now, Raise: tidemark.Raise{Acked: r.acked, Read: r.read},
+		if r.acked.top > 0 || r.read.top > 0 {
+			items = append(items, item{given: r, advance: storage.Advance{
+				User: key.User, Chat: key.Chat, Now: now, Raise: tidemark.Raise{Acked: r.acked.top, Read: r.read.top},
 			}})
 		}
 		for i := range r.runs {
@@ -178,13 +227,51 @@ func (t *Ticks) Flush(ctx context.Context) {
 	}
 	for len(items) > 0 {
 		n := min(len(items), ackBatch)
-		t.write(ctx, items[:n])
+		t.write(ctx, t.ofMembers(ctx, items[:n]))
 		items = items[n:]
 	}
 }
 
+// ofMembers leaves out the acknowledgements of those who are not members, by the rosters that are remembered (ADR-008 §3.1); a no is read again.
+func (t *Ticks) ofMembers(ctx context.Context, items []item) []item {
+	return slices.DeleteFunc(items, func(it item) bool {
+		if it.run != nil {
+			return false
+		}
+		_, _, err := t.cfg.Feed.Member(ctx, it.advance.User, it.advance.Chat)
+		if err != nil {
+			t.Count.Refused.Add(1)
+		}
+		return err != nil
+	})
+}
+
+// again returns those of the refused items that have a candidate within the chat's head.
+func (t *Ticks) again(ctx context.Context, refused []item) []item {
+	chats := make([]tidemark.ChatID, len(refused))
+	for i := range refused {
+		chats[i] = refused[i].advance.Chat
+	}
+	heads, err := t.cfg.Storage.Heads(ctx, chats)
+	if err != nil {
+		t.Count.StorageErrors.Add(1)
+		return nil
+	}
+	var good []item
+	for i, it := range refused {
+		it.advance.Acked, it.advance.Read = it.given.acked.within(heads[i]), it.given.read.within(heads[i])
+		if it.given = nil; it.advance.Acked > 0 || it.advance.Read > 0 {
+			good = append(good, it)
+		}
+	}
+	return good
+}
+
 // write writes one batch of raises and does what follows from them.
 func (t *Ticks) write(ctx context.Context, items []item) {
+	if len(items) == 0 {
+		return
+	}
 	advances := make([]storage.Advance, len(items))
 	for i := range items {
 		advances[i] = items[i].advance
@@ -199,11 +286,15 @@ func (t *Ticks) write(ctx context.Context, items []item) {
 		return
 	}
 	var clears []storage.Clear
+	var refused []item
 	for i, done := range advanced {
 		it := items[i]
 		switch {
 		case done.Err != nil:
 			t.Count.Refused.Add(1)
+			if it.given != nil {
+				refused = append(refused, it)
+			}
 		case it.run != nil && done.State.Acked < it.run.to:
 			t.failed(it)
 		case it.run == nil && it.advance.Acked > 0 && rows[i]:
@@ -211,6 +302,9 @@ func (t *Ticks) write(ctx context.Context, items []item) {
 		}
 	}
 	t.Clear(ctx, clears)
+	if len(refused) > 0 {
+		t.write(ctx, t.again(ctx, refused))
+	}
 }
 
 // failed tries a run once more, after Config.AuthorRetry. A run that fails again leaves its messages to be acknowledged by the author's devices; if no

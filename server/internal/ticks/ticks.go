@@ -19,6 +19,7 @@ type Storage interface {
 	Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error)
 	Clear(ctx context.Context, items []storage.Clear) ([]bool, error)
 	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error)
+	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
 }
 
 // Config is what Ticks work with. All fields are required.

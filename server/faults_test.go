@@ -1,0 +1,412 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/bus/local"
+	"github.com/tidemark-im/tidemark/server/registry"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+)
+
+// failing makes storage unavailable, except for the methods named.
+func (w *world) failing(except ...string) {
+	w.before.set(func(method string) error {
+		if slices.Contains(except, method) {
+			return nil
+		}
+		return errDown
+	})
+}
+
+func TestNext_storage_down_for_a_while_loses_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
+		chat := a.chat("ab", "alice", "bob")
+		for range 300 {
+			a.send("alice", chat)
+		}
+		bob := a.open("bob")
+		w.failing()
+		lines := bob.drain() // `open` needs no storage, and nothing else comes
+		want(t, "while storage is down", lines, "open resumed=false")
+		stop := bob.collect()
+		time.Sleep(time.Minute)
+		w.before.clear()
+		time.Sleep(time.Second)
+		got := messagesOf(stop())
+		if len(got) != 300 {
+			t.Fatalf("%d messages, want 300", len(got))
+		}
+		for i, l := range got {
+			if want := fmt.Sprintf("message ab %d", i+1); l != want {
+				t.Fatalf("event %d is %q, want %q", i, l, want)
+			}
+		}
+	})
+}
+
+// Storage fails at random: whatever was appended arrives, in order.
+func TestNext_storage_that_fails_now_and_then_loses_nothing(t *testing.T) {
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.node("a", func(cfg *server.Config) { cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 2, 1, 1 })
+			chats := []tidemark.ChatID{a.chat("ab", "alice", "bob"), a.chat("bc", "carol", "bob"), a.chat("bd", "dave", "bob")}
+			senders := []tidemark.UserID{"alice", "carol", "dave"}
+			bob := a.open("bob")
+			bob.drain()
+			var mu sync.Mutex
+			dice := rand.New(rand.NewPCG(seed, 1))
+			w.before.set(func(string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if dice.IntN(4) == 0 {
+					return errDown
+				}
+				return nil
+			})
+			stop := bob.collect()
+			for i := range 60 {
+				_, _ = a.sendKey(senders[i%3], chats[i%3], fmt.Sprintf("k%d", i), "x")
+				time.Sleep(10 * time.Millisecond)
+			}
+			w.before.clear()
+			time.Sleep(time.Minute)
+			next := map[tidemark.ChatID]tidemark.Sequence{}
+			for _, l := range messagesOf(stop()) {
+				var chat tidemark.ChatID
+				var n tidemark.Sequence
+				if _, err := fmt.Sscanf(l, "message %s %d", &chat, &n); err != nil {
+					t.Fatal(err)
+				}
+				if n > next[chat]+1 {
+					t.Errorf("seed %d: %s %d after %d", seed, chat, n, next[chat])
+				}
+				next[chat] = n
+			}
+			for _, chat := range chats {
+				if head := w.head(chat); next[chat] != head {
+					t.Errorf("seed %d: %s was sent up to %d, want %d", seed, chat, next[chat], head)
+				}
+			}
+		})
+	}
+}
+
+// Publications that are late, doubled or in another order change nothing but time.
+func TestBus_late_doubled_and_reordered_fan_out_keeps_session_in_order(t *testing.T) {
+	for seed := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.node("a"), w.node("b")
+			chat := a.chat("ab", "alice", "bob")
+			bob := b.open("bob")
+			bob.drain()
+			dice := rand.New(rand.NewPCG(seed, 2))
+			var kept []func() error
+			w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+				if e.Wake == nil {
+					return send()
+				}
+				kept = append(kept, send)
+				if dice.IntN(2) == 0 {
+					kept = append(kept, send)
+				}
+				return nil
+			})
+			for range 30 {
+				a.send("alice", chat)
+			}
+			dice.Shuffle(len(kept), func(i, j int) { kept[i], kept[j] = kept[j], kept[i] })
+			next := tidemark.Sequence(1)
+			for _, send := range kept {
+				if err := send(); err != nil {
+					t.Fatal(err)
+				}
+				for _, l := range messagesOf(bob.drain()) {
+					if want := fmt.Sprintf("message ab %d", next); l != want {
+						t.Fatalf("seed %d: got %q, want %q: nothing was acknowledged, so that nothing is sent twice", seed, l, want)
+					}
+					next++
+				}
+			}
+			if next != 31 {
+				t.Errorf("seed %d: sent up to %d, want 30", seed, next-1)
+			}
+			w.publish.clear()
+		})
+	}
+}
+
+// A publication that is lost is made up for by the next one.
+func TestBus_a_lost_publication_is_repaired_by_the_next(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		bob := b.open("bob")
+		bob.drain()
+		a.send("alice", chat)
+		bob.drain()
+		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+			if e.Wake != nil && to.ID == "b" {
+				return nil
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		want(t, "lost", messagesOf(bob.drain()))
+		w.publish.clear()
+		a.send("alice", chat)
+		want(t, "repaired", messagesOf(bob.drain()), "message ab 2", "message ab 3")
+	})
+}
+
+// unreachable is a registry that can be switched off.
+type unreachable struct {
+	*registrymemory.Registry
+	down *atomic.Bool
+}
+
+func (u unreachable) Epoch(ctx context.Context) (registry.Epoch, error) {
+	if u.down.Load() {
+		return registry.Epoch{}, errDown
+	}
+	return u.Registry.Epoch(ctx)
+}
+
+func (u unreachable) Open(ctx context.Context, l registry.Lease, ttl time.Duration) (registry.Opened, error) {
+	if u.down.Load() {
+		return registry.Opened{}, errDown
+	}
+	return u.Registry.Open(ctx, l, ttl)
+}
+
+func (u unreachable) Close(ctx context.Context, l registry.Lease, proof *registry.Epoch) error {
+	if u.down.Load() {
+		return errDown
+	}
+	return u.Registry.Close(ctx, l, proof)
+}
+
+func (u unreachable) Lookup(ctx context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
+	if u.down.Load() {
+		return nil, errDown
+	}
+	return u.Registry.Lookup(ctx, users)
+}
+
+func (u unreachable) Refresh(ctx context.Context, n registry.Node, l []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
+	if u.down.Load() {
+		return registry.Refreshed{}, errDown
+	}
+	return u.Registry.Refresh(ctx, n, l, ttl)
+}
+
+func (u unreachable) Join(ctx context.Context, n registry.Node, ttl time.Duration) error {
+	if u.down.Load() {
+		return errDown
+	}
+	return u.Registry.Join(ctx, n, ttl)
+}
+
+// If the registry cannot be asked, everyone not on this node counts as offline: the message is stored, marked, confirmed.
+func TestRegistry_down_messages_are_stored_marked_and_confirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var down atomic.Bool
+		a := w.node("a", func(cfg *server.Config) {
+			u := unreachable{w.reg, &down}
+			cfg.Registry, cfg.Nodes = u, u
+		})
+		b := w.node("b")
+		chat := a.chat("abcd", "alice", "bob", "carol", "dave")
+		bob, carol := a.open("bob"), b.open("carol")
+		bob.drain()
+		carol.drain()
+		synctest.Wait()
+		down.Store(true)
+		a.send("alice", chat)
+		want(t, "bob, on this node", messagesOf(bob.drain()), "message abcd 1")
+		w.wantRows("carol, on another node", "carol", row("carol", chat, 1))
+		dave := a.open("dave") // without a lease
+		want(t, "dave compares", messagesOf(dave.drain()), "message abcd 1")
+		a.send("alice", chat)
+		want(t, "dave is on this node", messagesOf(dave.drain()), "message abcd 2")
+		if err := bob.Close(a.ctx); err != nil {
+			t.Errorf("Close without a registry: %v", err)
+		}
+		synctest.Wait()
+		time.Sleep(30 * time.Second) // a refresh fails
+		down.Store(false)
+		time.Sleep(90 * time.Second) // the node joins again, which raises the epoch: carol's session compares
+		want(t, "carol", messagesOf(carol.drain()), "message abcd 1", "message abcd 2")
+		want(t, "bob", messagesOf(a.open("bob").drain()), "message abcd 1", "message abcd 2")
+	})
+}
+
+// An outage that no refresh noticed: only lookups failed meanwhile.
+func TestR_EPOCH_a_node_that_regains_the_registry_raises_it(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var down atomic.Bool
+		a := w.node("a", func(cfg *server.Config) {
+			u := unreachable{w.reg, &down}
+			cfg.Registry, cfg.Nodes = u, u
+		})
+		b := w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		bob := b.open("bob")
+		bob.drain()
+		down.Store(true)
+		a.send("alice", chat)
+		down.Store(false)
+		w.wantRows("nobody could be asked where he is", "bob", row("bob", chat, 1))
+		time.Sleep(2 * time.Minute)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
+// wantPendingOrDelivered checks the invariant where no session is alive and every proof is valid: a row stands for whoever is behind.
+func (w *world) wantPendingOrDelivered(chat tidemark.ChatID, users ...tidemark.UserID) {
+	w.t.Helper()
+	head := w.head(chat)
+	for _, user := range users {
+		acked := w.state(user, chat).Acked
+		if head == acked {
+			continue
+		}
+		ok := false
+		for _, r := range w.rows(user) {
+			ok = ok || r.ChatID == chat && r.FirstUndelivered <= acked+1
+		}
+		if !ok {
+			w.t.Errorf("pending_or_delivered: %s has %d of %d in %s and the rows %v", user, acked, head, chat, w.rows(user))
+		}
+	}
+}
+
+func TestStop_pending_or_delivered_afterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abcde", "alice", "bob", "carol", "dave", "erin")
+		sent, woken := a.open("bob"), a.open("carol")
+		acked := a.open("dave")
+		for _, c := range []*client{sent, woken, acked} {
+			c.drain()
+		}
+		a.send("alice", chat)
+		a.send("alice", chat)
+		sent.drain()
+		acked.drain()
+		acked.Ack(server.Ack{Chat: chat, Acked: 2}) // waits to be written
+		erin := a.open("erin")                      // has not finished looking
+		if err := a.Stop(a.ctx); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+		w.wantPendingOrDelivered(chat, "alice", "bob", "carol", "dave")
+		w.wantState("acknowledgements that wait are written", "dave", chat, 2, 0)
+		w.wantState("the author's are, too", "alice", chat, 2, 1)
+		_, err := erin.Next(a.ctx, nil, true)
+		wantCode(t, "Next", err, tidemark.Unavailable)
+		_, err = a.sendKey("alice", chat, "late", "late")
+		wantCode(t, "Send", err, tidemark.Unavailable)
+		_, err = a.Open(a.ctx, server.OpenRequest{User: "bob"})
+		wantCode(t, "Open", err, tidemark.Unavailable)
+		b := w.node("b")
+		for _, user := range []tidemark.UserID{"bob", "carol", "erin"} {
+			want(t, string(user), messagesOf(b.open(user).drain()), "message abcde 1", "message abcde 2")
+		}
+		before := b.store.Snapshot()
+		want(t, "dave", messagesOf(b.open("dave").drain()))
+		if calls := b.since(before).Calls; calls["Behind"] != 0 {
+			t.Errorf("a clean stop leaves proofs, but the open compared: %v", calls)
+		}
+	})
+}
+
+func TestStop_while_sends_are_under_way(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.open("bob").drain()
+		w.before.set(func(method string) error {
+			if method == "Append" || method == "Mark" {
+				time.Sleep(time.Millisecond) // so that Stop begins in the middle
+			}
+			return nil
+		})
+		var mu sync.Mutex
+		confirmed := map[tidemark.Sequence]bool{}
+		refused := 0
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				for j := range 20 {
+					sent, err := a.sendKey("alice", chat, fmt.Sprintf("k%d-%d", i, j), "x")
+					mu.Lock()
+					if err == nil {
+						confirmed[sent.Message.Sequence] = true
+					} else {
+						refused++
+						wantCode(t, "a send that was refused", err, tidemark.Unavailable)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		time.Sleep(5 * time.Millisecond)
+		if err := a.Stop(a.ctx); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+		all.Wait()
+		w.before.clear()
+		if len(confirmed) == 0 || refused == 0 {
+			t.Errorf("%d confirmed, %d refused: Stop did not come in between", len(confirmed), refused)
+		}
+		if head := w.head(chat); int(head) != len(confirmed) {
+			t.Errorf("head %d, %d confirmed: every send that was under way was answered", head, len(confirmed))
+		}
+		w.wantPendingOrDelivered(chat, "bob", "carol")
+	})
+}
+
+// Rows that cannot be marked at the stop leave no claim that they were: the next opens compare.
+func TestStop_with_storage_down_leaves_no_proof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		reg, b := w.reg, local.New()
+		w.bus = b
+		a, err := server.New(server.Config{
+			Storage: &markless{w.raw}, Registry: reg, Nodes: reg, Bus: b, Logger: quiet(), Node: "a",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Start(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		c := &core{Server: a, t: t, ctx: w.ctx}
+		chat := c.chat("ab", "alice", "bob")
+		bob := c.open("bob")
+		bob.drain()
+		c.send("alice", chat)
+		wantCode(t, "Stop", a.Stop(w.ctx), tidemark.Unavailable)
+		w.wantRows("nothing was marked", "bob")
+		want(t, "the next open", messagesOf(w.node("b").open("bob").drain()), "message ab 1")
+	})
+}

@@ -1,0 +1,222 @@
+package server_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/bus/local"
+	"github.com/tidemark-im/tidemark/server/registry"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/storage/storagetest"
+)
+
+// world is what several nodes share, with places where a test can step in between. Its store is memory's; its bus is local's.
+type world struct {
+	t   *testing.T
+	ctx context.Context
+	raw storage.Store
+	reg *registrymemory.Registry
+	bus *local.Bus
+	// before is called before a method of storage, after when it has succeeded; publish in place of a publication, which goes on by calling send.
+	before  hook[func(method string) error]
+	after   hook[func(method string) error]
+	publish hook[func(to registry.Node, e bus.Event, send func() error) error]
+}
+
+// hook is a function that a test sets and takes away while the server runs.
+type hook[F any] struct {
+	mu sync.Mutex
+	f  F
+	on bool
+}
+
+func (h *hook[F]) set(f F) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.f, h.on = f, true
+}
+
+func (h *hook[F]) clear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.on = false
+}
+
+func (h *hook[F]) get() (F, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.f, h.on
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{t: t, ctx: context.Background(), raw: memory.New(), reg: registrymemory.New(), bus: local.New()}
+}
+
+// node starts a server of a name in the world.
+func (w *world) node(name tidemark.NodeID, change ...func(*server.Config)) *core {
+	w.t.Helper()
+	faulty := storagetest.Fault(w.raw)
+	call := func(h *hook[func(string) error]) func(string) error {
+		return func(method string) error {
+			if f, on := h.get(); on {
+				return f(method)
+			}
+			return nil
+		}
+	}
+	faulty.Before, faulty.After = call(&w.before), call(&w.after)
+	change = append([]func(*server.Config){func(cfg *server.Config) { cfg.Node, cfg.Bus = name, hookedBus{w} }}, change...)
+	return startOn(w.t, faulty, w.reg, w.bus, change...)
+}
+
+// hookedBus is the world's bus with its hook.
+type hookedBus struct{ w *world }
+
+func (b hookedBus) Subscribe(ctx context.Context, n registry.Node, h bus.Handler) (func(), error) {
+	return b.w.bus.Subscribe(ctx, n, h)
+}
+
+func (b hookedBus) Publish(ctx context.Context, n registry.Node, e bus.Event) error {
+	send := func() error { return b.w.bus.Publish(ctx, n, e) }
+	if f, on := b.w.publish.get(); on {
+		return f(n, e, send)
+	}
+	return send()
+}
+
+// once makes a hook of storage that acts at the first call of a method, and fails that call with err.
+func once(method string, err error, act func()) func(string) error {
+	var mu sync.Mutex
+	done := false
+	return func(m string) error {
+		mu.Lock()
+		now := m == method && !done
+		done = done || now
+		mu.Unlock()
+		if !now {
+			return nil
+		}
+		if act != nil {
+			act()
+		}
+		return err
+	}
+}
+
+var errDown = tidemark.Errorf(tidemark.Unavailable, "the test says that it cannot be reached")
+
+// rows are the pending rows of a user, read past all counters and hooks.
+func (w *world) rows(user tidemark.UserID) []tidemark.PendingDelivery {
+	w.t.Helper()
+	rows, _, err := w.raw.PendingOf(w.ctx, user, "", 1000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rows
+}
+
+func (w *world) wantRows(what string, user tidemark.UserID, want ...tidemark.PendingDelivery) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.rows(user)); diff != "" {
+		w.t.Errorf("%s: rows of %s (-want +got):\n%s", what, user, diff)
+	}
+}
+
+func row(user tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence) tidemark.PendingDelivery {
+	return tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first}
+}
+
+func (w *world) leases(user tidemark.UserID) []registry.Lease {
+	w.t.Helper()
+	leases, err := w.reg.Lookup(w.ctx, []tidemark.UserID{user})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return leases[0]
+}
+
+// appendDead stores a message whose sender's node dies before it hands it over.
+func (w *world) appendDead(user tidemark.UserID, chat tidemark.ChatID, key string) tidemark.Message {
+	w.t.Helper()
+	appended, err := w.raw.Append(w.ctx, tidemark.Draft{
+		ChatID: chat, SenderID: user, ClientMessageID: key, Content: "from a dead node", ContentType: tidemark.DefaultContentType,
+		MessageID: tidemark.MessageID("dead-" + key), CreatedAt: time.Now().UTC(),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return appended.Message
+}
+
+// ghost is a node that will never do anything, such as leave.
+func (w *world) ghost(id tidemark.NodeID, ttl time.Duration) registry.Node {
+	w.t.Helper()
+	n := registry.Node{ID: id, Boot: "boot-of-" + string(id)}
+	if err := w.reg.Join(w.ctx, n, ttl); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// state is the stored delivery state.
+func (w *world) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
+	w.t.Helper()
+	states, err := w.raw.States(w.ctx, []storage.StateKey{{User: user, Chat: chat}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return states[0]
+}
+
+func (w *world) head(chat tidemark.ChatID) tidemark.Sequence {
+	w.t.Helper()
+	heads, err := w.raw.Heads(w.ctx, []tidemark.ChatID{chat})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return heads[0]
+}
+
+func (w *world) wantState(what string, user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence) {
+	w.t.Helper()
+	if st := w.state(user, chat); st.Acked != acked || st.Read != read {
+		w.t.Errorf("%s: watermarks of %s are %d and %d, want %d and %d", what, user, st.Acked, st.Read, acked, read)
+	}
+}
+
+// leaveProof lets a user open and close cleanly, so that his next open trusts his pending rows.
+func (c *core) leaveProof(user tidemark.UserID) {
+	c.t.Helper()
+	conn := c.open(user)
+	conn.drain()
+	conn.goodbye()
+}
+
+// goodbye closes the session.
+func (c *client) goodbye() {
+	c.t.Helper()
+	if err := c.Close(context.Background()); err != nil {
+		c.t.Errorf("Close of %s: %v", c.user, err)
+	}
+}
+
+// sendKey is Send with a key of its own.
+func (c *core) sendKey(user tidemark.UserID, chat tidemark.ChatID, key, content string) (server.Sent, error) {
+	return c.Send(c.ctx, user, server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: content}})
+}
+
+func wantCode(t *testing.T, what string, err error, code tidemark.Code) {
+	t.Helper()
+	if got := tidemark.CodeOf(err); got != code {
+		t.Errorf("%s: got %v, want code %q", what, err, code)
+	}
+}

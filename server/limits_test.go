@@ -1,0 +1,263 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// markless is a store that cannot mark.
+type markless struct{ storage.Store }
+
+func (*markless) Mark(context.Context, []tidemark.PendingDelivery) ([]bool, error) {
+	return nil, errDown
+}
+
+func TestOpen_sessions_per_user_are_bounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newWorld(t).node("a")
+		var last *client
+		for range 32 {
+			last = a.open("bob")
+		}
+		_, err := a.Open(a.ctx, server.OpenRequest{User: "bob"})
+		wantCode(t, "the 33rd session", err, tidemark.Exhausted)
+		a.open("alice")
+		last.goodbye()
+		a.open("bob")
+		if n := a.Counters()["sessions"]; n != 33 {
+			t.Errorf("%d sessions are counted, want 33", n)
+		}
+	})
+}
+
+func TestOpen_the_same_device_again_ends_the_older_session(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		older := a.open("bob", onDevice("phone"))
+		older.drain()
+		a.send("alice", chat)
+		older.drain()
+		newer := a.open("bob", onDevice("phone"))
+		_, err := older.Next(a.ctx, nil, true)
+		wantCode(t, "Next of the older one", err, tidemark.Gone)
+		want(t, "the newer one", messagesOf(newer.drain()), "message ab 1")
+		if n := len(w.leases("bob")); n != 1 {
+			t.Errorf("%d leases, want 1", n)
+		}
+		if err := older.Close(a.ctx); err != nil {
+			t.Error(err)
+		}
+		a.send("alice", chat)
+		want(t, "the newer one, after the older connection went away", messagesOf(newer.drain()), "message ab 2")
+	})
+}
+
+// The newer session is on another node: the older one finds its lease gone, and in the end both have everything.
+func TestOpen_the_same_device_on_another_node_loses_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		older := a.open("bob", onDevice("phone"))
+		older.drain()
+		older.Detach() // its network went away
+		newer := b.open("bob", onDevice("phone"))
+		newer.drain()
+		var got []string
+		for range 20 {
+			a.send("alice", chat)
+			time.Sleep(10 * time.Second)
+			got = append(got, messagesOf(newer.drain())...)
+		}
+		time.Sleep(2 * time.Minute)
+		got = append(got, messagesOf(newer.drain())...)
+		slices.Sort(got)
+		if got = slices.Compact(got); len(got) != 20 {
+			t.Errorf("the newer session got %d of 20: %v", len(got), got)
+		}
+	})
+}
+
+func TestSession_resume_memory_is_bounded_and_older_positions_are_reset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		begin := bob.last
+		for range 700 { // a run each, since they alternate
+			a.send("alice", ab)
+			bob.drain()
+			a.send("carol", bc)
+			bob.drain()
+		}
+		late := bob.last - 200
+		again := a.open("bob", resuming(bob.Session(), begin))
+		again.last = bob.last
+		want(t, "a position older than the memory", again.drain()[:2], "open resumed=false", "reset unknown_position")
+		again = a.open("bob", resuming(bob.Session(), late))
+		if events, err := again.Next(a.ctx, nil, false); err != nil || len(events) == 0 || line(t, events[0]) != "open resumed=true" {
+			t.Errorf("a position within the memory: %v, %v", events, err)
+		}
+	})
+}
+
+// What the client confirms, the session forgets.
+func TestSession_confirm_trims_the_resume_memory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		begin := bob.last
+		for range 700 {
+			a.send("alice", ab)
+			a.send("carol", bc)
+			bob.drain()
+			bob.Confirm(bob.last)
+		}
+		a.send("alice", ab)
+		bob.drain()
+		confirmed := bob.last
+		bob.Confirm(confirmed - 1)
+		again := a.open("bob", resuming(bob.Session(), confirmed-1))
+		again.last = bob.last
+		want(t, "from the confirmed position", again.drain()[:1], "open resumed=true")
+		early := a.open("bob", resuming(bob.Session(), begin))
+		early.last = again.last
+		want(t, "from before it", early.drain()[:2], "open resumed=false", "reset unknown_position")
+	})
+}
+
+// fillHeap returns the bytes in use once the garbage is collected.
+func fillHeap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// A client that never reads holds no messages: what its session costs does not depend on how many wait.
+func TestSession_a_slow_client_holds_no_messages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages = 10_000
+		grown := func(chat tidemark.ChatID, a *core) int64 {
+			before := fillHeap()
+			for i := range messages {
+				if _, err := a.sendKey("alice", chat, fmt.Sprintf("k%d", i), "x"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			settle()
+			return int64(fillHeap()) - int64(before)
+		}
+		w := newWorld(t)
+		a := w.node("a")
+		without := grown(a.chat("ac", "alice", "carol"), a)
+		chat := a.chat("ab", "alice", "bob")
+		var slow []*client
+		for range 32 {
+			slow = append(slow, a.open("bob"))
+		}
+		with := grown(chat, a)
+		if extra := with - without; extra > 32*messages {
+			t.Errorf("32 sessions that do not read hold %d bytes more after %d messages: a byte for each of them is too much", extra, messages)
+		}
+		seen := 0
+		for _, l := range slow[31].drain() {
+			if len(messagesOf([]string{l})) == 1 {
+				seen++
+			}
+		}
+		if seen != messages {
+			t.Errorf("it got %d messages in the end, want %d", seen, messages)
+		}
+	})
+}
+
+// manyChats makes a direct chat of bob's with a message for each of n others.
+func (w *world) manyChats(n int) {
+	w.t.Helper()
+	for i := range n {
+		chat, user := tidemark.ChatID(fmt.Sprintf("c%05d", i)), tidemark.UserID(fmt.Sprintf("u%05d", i))
+		_, _, err := w.raw.CreateChat(w.ctx, storage.NewChat{
+			ID: chat, Type: tidemark.Direct, History: tidemark.HistoryFull, CreatedAt: time.Now(), Creator: user, Members: []tidemark.UserID{"bob", user},
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.appendDead(user, chat, "k")
+	}
+}
+
+// More chats wake a session than its map holds: it looks again, and loses nothing.
+func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const chats = 16_384 + 600
+		w := newWorld(t)
+		a := w.node("a")
+		w.manyChats(chats)
+		bob := a.open("bob")
+		got := map[tidemark.ChatID]bool{}
+		// A look at all chats is 67 pages. More than three of them without an event is a loop, which is ended by letting storage fail.
+		var compares atomic.Int64
+		looped := false
+		w.before.set(func(method string) error {
+			if method == "Behind" && compares.Add(1) > 200 {
+				looped = true
+				return errDown
+			}
+			return nil
+		})
+		acknowledging := false
+		for idle := 0; idle < 20 && !looped; {
+			compares.Store(0)
+			events, err := bob.Next(w.ctx, nil, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(events) == 0 {
+				if !acknowledging && len(got) < 16_384 {
+					t.Errorf("%d chats arrived before he acknowledged any, want as many as the map holds", len(got))
+				}
+				acknowledging = true
+				for chat := range got {
+					bob.Ack(server.Ack{Chat: chat, Acked: 1})
+				}
+				settle()
+				idle++
+			}
+			for _, e := range events {
+				if chat, ok := strings.CutPrefix(line(t, e), "message "); ok {
+					got[tidemark.ChatID(chat[:6])] = true
+				}
+			}
+			if len(got) == chats {
+				break
+			}
+		}
+		if len(got) != chats {
+			t.Errorf("%d chats arrived, want %d", len(got), chats)
+		}
+		if looped {
+			t.Error("the session looked again and again while there was no room")
+		}
+		settle()
+	})
+}

@@ -1,0 +1,10 @@
+package server_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Every goroutine of the core has an owner that waits for it.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

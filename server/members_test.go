@@ -1,0 +1,415 @@
+package server_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// nothing_outside_membership (delivery.md §5).
+
+func (c *core) remove(chat tidemark.ChatID, user tidemark.UserID) {
+	c.t.Helper()
+	if err := c.RemoveMember(c.ctx, server.Caller{User: "alice"}, chat, user); err != nil {
+		c.t.Fatalf("RemoveMember(%s, %s): %v", chat, user, err)
+	}
+}
+
+func (c *core) add(chat tidemark.ChatID, users ...tidemark.UserID) {
+	c.t.Helper()
+	if _, err := c.AddMembers(c.ctx, server.Caller{User: "alice"}, chat, users); err != nil {
+		c.t.Fatalf("AddMembers(%s, %s): %v", chat, users, err)
+	}
+}
+
+func TestMembership_nothing_outside_it_while_messages_wait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob, carol := a.open("bob"), a.open("carol")
+		bob.drain()
+		carol.drain()
+		a.send("alice", chat)
+		a.send("alice", chat)
+		a.remove(chat, "bob")
+		a.send("alice", chat)
+		want(t, "bob, who had not read them yet", bob.drain(), "membership abc bob removed")
+		want(t, "carol", messagesOf(carol.drain()), "message abc 1", "message abc 2", "message abc 3")
+		settle()
+		w.wantRows("nothing waits for him", "bob")
+	})
+}
+
+// Another node removed him, and the news of it is late: what he gets ends where his membership did.
+func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob, carol := b.open("bob"), b.open("carol")
+		bob.drain()
+		carol.drain()
+		a.send("alice", chat)
+		want(t, "bob, as a member", messagesOf(bob.drain()), "message abc 1")
+		carol.drain()
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Membership != nil {
+				return nil // lost
+			}
+			return send()
+		})
+		late := &held{}
+		leases := w.leases("bob")
+		a.remove(chat, "bob")
+		a.send("alice", chat)
+		want(t, "carol", messagesOf(carol.drain()), "message abc 2")
+		// A sender who looked up before the removal hands over to bob, too.
+		late.keep(func() error {
+			return w.bus.Publish(w.ctx, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
+				Wake: &bus.Wake{Chat: chat, Sequence: 2, Leases: leases},
+			})
+		})
+		late.release(t)
+		want(t, "bob", messagesOf(bob.drain()))
+	})
+}
+
+func TestMembership_status_is_not_sent_to_one_who_was_removed(t *testing.T) {
+	tests := map[string]func(w *world, a, b *core, chat tidemark.ChatID){
+		"it waited in his session": func(_ *world, a, _ *core, chat tidemark.ChatID) {
+			a.ack("carol", chat, 1, 0)
+			settle()
+			a.remove(chat, "bob")
+		},
+		"it was on the bus": func(w *world, a, _ *core, chat tidemark.ChatID) {
+			late := &held{}
+			w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+				if e.Status != nil && to.ID == "b" {
+					late.keep(send)
+					return nil
+				}
+				return send()
+			})
+			a.ack("carol", chat, 1, 0)
+			settle()
+			a.remove(chat, "bob")
+			late.release(w.t)
+		},
+		"it comes from a node with an old roster": func(w *world, a, b *core, chat tidemark.ChatID) {
+			other := w.node("c")
+			if _, err := other.Members(w.ctx, server.Caller{User: "carol"}, chat, 10, ""); err != nil {
+				w.t.Fatal(err)
+			}
+			a.remove(chat, "bob")
+			other.ack("carol", chat, 1, 0)
+		},
+	}
+	for name, act := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.node("a"), w.node("b")
+				chat := a.chat("abc", "alice", "bob", "carol")
+				a.send("alice", chat)
+				settle()
+				bob := b.open("bob")
+				bob.drain()
+				act(w, a, b, chat)
+				settle()
+				want(t, "bob", bob.drain(), "membership abc bob removed")
+			})
+		})
+	}
+}
+
+func TestMembership_events_of_others_are_not_sent_to_one_who_was_removed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		a.add(chat, "dave") // he does not read
+		a.remove(chat, "bob")
+		want(t, "bob", bob.drain(), "membership abc bob removed")
+	})
+}
+
+func TestMembership_typing_is_not_sent_to_one_who_was_removed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob, carol := a.open("bob"), a.open("carol")
+		bob.drain()
+		carol.drain()
+		carol.Typing(a.ctx, chat)
+		want(t, "bob, as a member", bob.drain(), "typing abc carol")
+		carol.Typing(a.ctx, chat)
+		a.remove(chat, "bob")
+		want(t, "bob", bob.drain(), "membership abc bob removed")
+		carol.drain()
+		carol.Typing(a.ctx, chat)
+		want(t, "bob, later", bob.drain())
+	})
+}
+
+func TestMembership_resume_sends_nothing_of_a_chat_that_he_left(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		position := bob.last
+		a.send("alice", chat)
+		a.ack("carol", chat, 1, 0)
+		settle()
+		bob.drain()
+		bob.Detach()
+		a.remove(chat, "bob")
+		again := a.open("bob", resuming(bob.Session(), position))
+		again.last = bob.last
+		want(t, "again", again.drain(), "open resumed=true", "membership abc bob removed", "caught_up")
+	})
+}
+
+// He is removed while his session reads how far he was: the read comes to nothing, and the session goes on.
+func TestMembership_removal_during_a_read_leaves_nothing_behind(t *testing.T) {
+	for _, method := range []string{"States", "Rosters", "Range"} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.node("a", func(cfg *server.Config) { cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 1, 1, 1 })
+				chat, other := a.chat("abc", "alice", "bob", "carol"), a.chat("bd", "bob", "dave")
+				bob := a.open("bob")
+				bob.drain()
+				late := w.holdWakesTo("a", 1) // so that the session has to go back when it knows how far he was
+				a.send("alice", chat)
+				w.publish.clear()
+				a.send("alice", chat)
+				a.send("dave", other)
+				a.ack("dave", other, 1, 0) // so that no other watermark is remembered
+				settle()
+				removed := false
+				calls := 0
+				w.before.set(func(m string) error {
+					if calls++; calls > 1000 {
+						return errDown // the session reads in a loop
+					}
+					if m == method && !removed {
+						removed = true
+						a.remove(chat, "bob")
+					}
+					return nil
+				})
+				lines := bob.drain()
+				if calls > 1000 {
+					t.Error("the session read again and again")
+				}
+				if !removed {
+					t.Error("nothing was read: the test shows nothing")
+				}
+				late.release(t)
+				lines = append(lines, bob.drain()...)
+				w.before.clear()
+				a.send("dave", other)
+				lines = append(lines, bob.drain()...)
+				for _, l := range []string{"message bd 1", "message bd 2"} {
+					if !slices.Contains(lines, l) {
+						t.Errorf("%s did not come: %v", l, lines)
+					}
+				}
+				if at := slices.Index(lines, "membership abc bob removed"); at >= 0 && slices.Contains(messagesOf(lines[at:]), "message abc 1") {
+					t.Errorf("a message after the removal: %v", lines)
+				}
+			})
+		})
+	}
+}
+
+func TestMembership_return_yields_a_gap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		a.send("alice", chat)
+		bob.drain()
+		bob.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		a.remove(chat, "bob")
+		a.send("alice", chat)
+		a.send("alice", chat)
+		a.add(chat, "bob")
+		a.send("alice", chat)
+		want(t, "bob", messagesOf(bob.drain()), "gap abc 2-3", "message abc 4")
+		bob.Ack(server.Ack{Chat: chat, Acked: 4})
+		settle()
+		w.wantState("a gap is acknowledged with the rest", "bob", chat, 4, 0)
+	})
+}
+
+func TestMembership_adding_is_a_send_to_him(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		for range 3 {
+			a.send("alice", chat)
+		}
+		a.leaveProof("dave")
+		erin, frank := a.open("erin"), b.open("frank") // on this node, and on another one
+		erin.drain()
+		frank.drain()
+		a.add(chat, "dave", "erin", "frank")
+		w.wantRows("dave, who is offline", "dave", row("dave", chat, 1))
+		all := []string{"message abc 1", "message abc 2", "message abc 3"}
+		want(t, "erin", messagesOf(erin.drain()), all...)
+		want(t, "frank", messagesOf(frank.drain()), all...)
+		want(t, "dave", messagesOf(a.open("dave").drain()), all...)
+		erin.Ack(server.Ack{Chat: chat, Acked: 3})
+		frank.Ack(server.Ack{Chat: chat, Acked: 3})
+		settle()
+		w.wantRows("acknowledged", "erin")
+		w.wantRows("acknowledged", "frank")
+	})
+}
+
+func TestMembership_since_join_starts_at_the_head(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		_, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
+			ChatID: "abc", Type: tidemark.Group, History: tidemark.HistorySinceJoin, MemberIDs: []tidemark.UserID{"bob"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			a.send("alice", "abc")
+		}
+		carol := a.open("carol")
+		carol.drain()
+		a.add("abc", "carol")
+		w.wantState("carol", "carol", "abc", 3, 3)
+		w.wantRows("nothing waits for her", "carol")
+		a.send("alice", "abc")
+		want(t, "carol", messagesOf(carol.drain()), "message abc 4")
+		h, err := a.History(a.ctx, "carol", server.HistoryRequest{Chat: "abc", Limit: 10})
+		if err != nil || len(h.Messages) != 1 || len(h.Gaps) != 1 || h.Gaps[0].To != 3 {
+			t.Errorf("her history: %+v, %v, want a gap up to 3 and one message", h, err)
+		}
+	})
+}
+
+func crowd(n int) []tidemark.UserID {
+	users := []tidemark.UserID{"alice", "bob"}
+	for i := range n - 2 {
+		users = append(users, tidemark.UserID(fmt.Sprintf("u%04d", i)))
+	}
+	return users
+}
+
+func TestLarge_chats_mark_nothing_and_an_open_finds_them(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
+		chat := a.chat("large", crowd(501)...)
+		small := a.chat("small", "alice", "bob")
+		a.leaveProof("bob")
+		before := a.store.Snapshot()
+		for range 3 {
+			a.send("alice", chat)
+		}
+		settle()
+		sent := a.since(before)
+		if sent.Calls["Mark"] != 0 || sent.Marked != 0 {
+			t.Errorf("3 messages to 500 absent members: %d calls of Mark, %d rows, want none", sent.Calls["Mark"], sent.Marked)
+		}
+		a.send("alice", small)
+		before = a.store.Snapshot()
+		bob := a.open("bob")
+		lines := bob.drain()
+		got := messagesOf(lines)
+		slices.Sort(got)
+		want(t, "bob", got, "message large 1", "message large 2", "message large 3", "message small 1")
+		calls := a.since(before).Calls
+		if calls["PendingOf"] != 1 || calls["Behind"] != 1 {
+			t.Errorf("his open listed %d times and compared %d times, want once and once", calls["PendingOf"], calls["Behind"])
+		}
+		before = a.store.Snapshot()
+		bob.Ack(server.Ack{Chat: chat, Acked: 3}, server.Ack{Chat: small, Acked: 1})
+		settle()
+		bob.goodbye()
+		if n := a.since(before).Marked; n != 0 {
+			t.Errorf("%d rows were written, want 0", n)
+		}
+		want(t, "bob again", messagesOf(a.open("bob").drain()))
+	})
+}
+
+// A chat that grew large, and shrank again, stays large.
+func TestLarge_is_for_good(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("large", crowd(500)...)
+		a.leaveProof("bob")
+		a.add(chat, "zoe")
+		a.remove(chat, "zoe")
+		a.remove(chat, "u0001")
+		before := a.store.Snapshot()
+		a.send("alice", chat)
+		if n := a.since(before).Marked; n != 0 {
+			t.Errorf("%d rows were written, want 0", n)
+		}
+		want(t, "bob", messagesOf(a.open("bob").drain()), "message large 1")
+		settle()
+	})
+}
+
+func TestTyping_is_dropped_under_pressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("typists", crowd(50)...)
+		bob := a.open("bob")
+		bob.drain()
+		for _, u := range crowd(50) {
+			typist := a.open(u)
+			for range 10 {
+				typist.Typing(a.ctx, chat)
+			}
+			typist.goodbye()
+		}
+		a.send("alice", chat)
+		lines := bob.drain()
+		typing := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.HasPrefix(l, "typing") })
+		if len(typing) == 0 || len(typing) > 32 {
+			t.Errorf("%d typing notices waited, want some and at most 32", len(typing))
+		}
+		want(t, "messages are not", messagesOf(lines), "message typists 1")
+		bob.Detach()
+		typist := a.open("alice")
+		typist.Typing(a.ctx, chat)
+		again := a.open("bob", resuming(bob.Session(), bob.last))
+		again.last = bob.last
+		for _, l := range again.drain() {
+			if strings.HasPrefix(l, "typing") {
+				t.Errorf("%s was kept for a connection that was not there", l)
+			}
+		}
+		time.Sleep(time.Second)
+	})
+}

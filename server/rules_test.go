@@ -1,0 +1,539 @@
+package server_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// The rules R_… of delivery.md §§3 and 4, each as a race that loses a message if the rule is left out.
+
+// held keeps the wakes that a test wants to come late.
+type held struct {
+	mu   sync.Mutex
+	held []func() error
+}
+
+func (h *held) keep(send func() error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held = append(h.held, send)
+}
+
+func (h *held) release(t *testing.T) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.held) == 0 {
+		t.Error("nothing was held back: the test shows nothing")
+	}
+	for _, send := range h.held {
+		if err := send(); err != nil {
+			t.Errorf("a publication that was held back: %v", err)
+		}
+	}
+	h.held = nil
+}
+
+// holdWakesTo holds back the wakes of one sequence to one node.
+func (w *world) holdWakesTo(node tidemark.NodeID, sequence tidemark.Sequence) *held {
+	h := &held{}
+	w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+		if e.Wake != nil && to.ID == node && e.Wake.Sequence == sequence {
+			h.keep(send)
+			return nil
+		}
+		return send()
+	})
+	return h
+}
+
+func TestR_MIN_start_is_the_sequence_woken_although_another_device_acknowledged_it(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		phone, tablet := a.open("bob", onDevice("phone")), b.open("bob", onDevice("tablet"))
+		phone.drain()
+		tablet.drain()
+		late := w.holdWakesTo("b", 1)
+		a.send("alice", chat)
+		want(t, "phone", messagesOf(phone.drain()), "message ab 1")
+		phone.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		w.wantState("acknowledged on the phone", "bob", chat, 1, 0)
+		late.release(t)
+		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1")
+	})
+}
+
+func TestR_MIN_a_late_lower_wake_rewinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		phone, tablet := a.open("bob", onDevice("phone")), b.open("bob", onDevice("tablet"))
+		phone.drain()
+		tablet.drain()
+		late := w.holdWakesTo("b", 1)
+		a.send("alice", chat)
+		phone.drain()
+		phone.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		a.send("alice", chat)
+		want(t, "tablet, before", messagesOf(tablet.drain()), "message ab 2")
+		late.release(t)
+		want(t, "tablet, after", messagesOf(tablet.drain()), "message ab 1", "message ab 2")
+	})
+}
+
+func TestR_WAKESET_close_marks_what_was_sent_or_only_woken(t *testing.T) {
+	for _, read := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.node("a")
+			chat := a.chat("ab", "alice", "bob")
+			bob := a.open("bob")
+			bob.drain()
+			a.send("alice", chat)
+			a.send("alice", chat)
+			if read {
+				bob.drain()
+			}
+			bob.goodbye()
+			w.wantRows("closed without acknowledgement", "bob", row("bob", chat, 1))
+			want(t, "back", messagesOf(a.open("bob").drain()), "message ab 1", "message ab 2")
+		})
+	}
+}
+
+func TestR_ADDR_a_later_session_of_the_device_is_not_the_one_addressed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.open("bob", onDevice("phone")).drain()
+		var newer *client
+		first := true
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Wake != nil && first {
+				first = false
+				newer = a.open("bob", onDevice("phone"))
+				newer.drain()
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		settle()
+		w.wantRows("addressed to the older session", "bob", row("bob", chat, 1))
+		want(t, "newer session", messagesOf(newer.drain()), "message ab 1")
+		newer.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		w.wantRows("the wake said that a row may stand", "bob")
+	})
+}
+
+func TestR_RELOOK_who_came_online_before_the_mark_is_woken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("bob")
+		var bob *client
+		w.before.set(once("Mark", nil, func() {
+			bob = a.open("bob")
+			want(t, "before the row is written", messagesOf(bob.drain()))
+		}))
+		a.send("alice", chat)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+		bob.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		w.wantRows("the wake said that a row may stand", "bob")
+	})
+}
+
+func TestR_NOBODY_a_publication_that_reached_no_node_marks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		dead := w.ghost("dead", time.Minute)
+		lease := registry.Lease{User: "bob", Device: "phone", Node: dead.ID, Boot: dead.Boot, Session: "s"}
+		if _, err := w.reg.Open(w.ctx, lease, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		a.send("alice", chat)
+		w.wantRows("his node does not listen", "bob", row("bob", chat, 1))
+	})
+}
+
+func TestR_NOBODY_a_publication_of_unknown_outcome_marks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		failed := false
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Wake != nil && !failed && slices.ContainsFunc(e.Wake.Leases, func(l registry.Lease) bool { return l.User == "bob" }) {
+				failed = true
+				return errDown
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		w.wantRows("nobody knows whether it arrived", "bob", row("bob", chat, 1))
+		want(t, "the second look wakes him", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
+func TestR_NOBODY_a_hand_over_for_a_session_that_is_gone_marks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Wake != nil {
+				bob.goodbye()
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		settle()
+		w.wantRows("gone before the hand-over", "bob", row("bob", chat, 1))
+		want(t, "back", messagesOf(a.open("bob").drain()), "message ab 1")
+	})
+}
+
+func TestR_PROOF_without_proof_an_open_compares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		w.appendDead("alice", chat, "k")
+		want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1")
+	})
+}
+
+func TestR_PROOF_is_consumed_by_the_open(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		dead := w.ghost("dead", time.Hour)
+		a.leaveProof("bob")
+		lease := registry.Lease{User: "bob", Device: "phone", Node: dead.ID, Boot: dead.Boot, Session: "s"}
+		if opened, err := w.reg.Open(w.ctx, lease, time.Minute); err != nil || opened.Proof == nil {
+			t.Fatalf("the dead node's open found %v, %v: the test shows nothing", opened, err)
+		}
+		time.Sleep(2 * time.Minute) // the session's lease ends by itself, and leaves nothing
+		w.appendDead("alice", chat, "k")
+		want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1")
+	})
+}
+
+func TestR_LAST_a_device_that_closes_beside_another_leaves_no_proof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		phone, tablet := a.open("bob", onDevice("phone")), a.open("bob", onDevice("tablet"))
+		phone.drain()
+		tablet.drain()
+		phone.goodbye()
+		a.send("alice", chat)
+		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1")
+		want(t, "phone, while the tablet has not acknowledged", messagesOf(a.open("bob", onDevice("phone")).drain()), "message ab 1")
+	})
+}
+
+// generous is a registry that gives every open a proof that names the present epoch.
+type generous struct{ registry.Registry }
+
+func (g generous) Open(ctx context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
+	opened, err := g.Registry.Open(ctx, lease, ttl)
+	if err == nil {
+		var epoch registry.Epoch
+		epoch, err = g.Epoch(ctx)
+		opened.Proof = &epoch
+	}
+	return opened, err
+}
+
+func TestR_LAST_an_open_beside_another_lease_compares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.Registry = generous{cfg.Registry} })
+		chat := a.chat("ab", "alice", "bob")
+		tablet := a.open("bob", onDevice("tablet"))
+		tablet.drain()
+		a.send("alice", chat)
+		tablet.drain()
+		want(t, "phone", messagesOf(a.open("bob", onDevice("phone")).drain()), "message ab 1")
+	})
+}
+
+func TestR_ORDER_close_detaches_then_marks_then_releases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		a.send("alice", ab)
+		bob.drain()
+		w.before.set(once("Mark", nil, func() {
+			if n := len(w.leases("bob")); n != 1 {
+				t.Errorf("he has %d leases while his rows are marked, want the one that is released afterwards", n)
+			}
+			a.send("carol", bc) // his session is detached, and cannot take it
+		}))
+		bob.goodbye()
+		settle()
+		if n := len(w.leases("bob")); n != 0 {
+			t.Errorf("%d leases are left", n)
+		}
+		w.wantRows("marked", "bob", row("bob", ab, 1), row("bob", bc, 1))
+		want(t, "back", messagesOf(a.open("bob").drain()), "message ab 1", "message bc 1")
+	})
+}
+
+func TestR_COMPLETE_no_proof_from_a_session_that_had_not_finished_looking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		w.appendDead("alice", chat, "k")
+		a.open("bob").goodbye()
+		want(t, "the next open", messagesOf(a.open("bob").drain()), "message ab 1")
+	})
+}
+
+func TestR_COMPLETE_no_proof_from_a_session_whose_rows_could_not_be_marked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		a.send("alice", chat)
+		w.before.set(func(method string) error {
+			if method == "Mark" {
+				return errDown
+			}
+			return nil
+		})
+		wantCode(t, "Close", bob.Close(a.ctx), tidemark.Unavailable)
+		w.wantRows("nothing could be marked", "bob")
+		want(t, "the next open", messagesOf(a.open("bob").drain()), "message ab 1")
+		w.before.clear()
+		settle()
+	})
+}
+
+func TestR_EPOCH_live_sessions_compare_after_a_node_died(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		w.ghost("dead", time.Second)
+		w.appendDead("alice", chat, "k")
+		time.Sleep(time.Minute)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
+func TestR_EPOCH_a_node_that_died_voids_proofs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("bob")
+		w.ghost("dead", time.Second)
+		w.appendDead("alice", chat, "k")
+		time.Sleep(2 * time.Second)
+		want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1")
+	})
+}
+
+// A session that opened before a node died, and closes before it compared, does not prove anything.
+func TestR_EPOCH_a_proof_names_the_epoch_read_before_the_open(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		w.ghost("dead", time.Second)
+		w.appendDead("alice", chat, "k")
+		time.Sleep(2 * time.Second)
+		bob.goodbye()
+		want(t, "the next open", messagesOf(a.open("bob").drain()), "message ab 1")
+	})
+}
+
+// The same, when the death is noticed while the open is between its reading of the epoch and its atomic step.
+func TestR_EPOCH_a_death_during_the_open_is_noticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		chatMade := false
+		var chat tidemark.ChatID
+		a := w.node("a", func(cfg *server.Config) {
+			cfg.Registry = dying{cfg.Registry, func() {
+				if chatMade {
+					chatMade = false
+					w.ghost("dead", time.Second)
+					time.Sleep(2 * time.Second)
+				}
+			}}
+		})
+		chat = a.chat("ab", "alice", "bob")
+		a.leaveProof("bob")
+		chatMade = true
+		bob := a.open("bob")
+		bob.drain()
+		bob.goodbye()
+		w.appendDead("alice", chat, "k") // the dead node's last deed, seen late
+		want(t, "the next open", messagesOf(a.open("bob").drain()), "message ab 1")
+	})
+}
+
+// dying is a registry that runs a function before each open's atomic step.
+type dying struct {
+	registry.Registry
+	before func()
+}
+
+func (d dying) Open(ctx context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
+	d.before()
+	return d.Registry.Open(ctx, lease, ttl)
+}
+
+func TestR_EPOCH_a_registry_that_forgot_voids_proofs_and_makes_sessions_compare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.leaveProof("bob")
+		carol := a.open("carol")
+		carol.drain()
+		w.reg.Forget()
+		w.appendDead("alice", chat, "k")
+		want(t, "bob, whose proof was forgotten", messagesOf(a.open("bob").drain()), "message abc 1")
+		time.Sleep(time.Minute)
+		want(t, "carol, whose lease was forgotten", messagesOf(carol.drain()), "message abc 1")
+	})
+}
+
+// A proof that survives in a registry which came back as another one is not believed.
+func TestR_EPOCH_a_proof_of_another_incarnation_is_not_believed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		old, err := w.reg.Epoch(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.reg.Forget()
+		a := w.node("a", func(cfg *server.Config) { cfg.Registry = restored{cfg.Registry, old} })
+		chat := a.chat("ab", "alice", "bob")
+		w.appendDead("alice", chat, "k")
+		want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1")
+	})
+}
+
+// restored is a registry whose proofs are those of an earlier life.
+type restored struct {
+	registry.Registry
+	old registry.Epoch
+}
+
+func (r restored) Open(ctx context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
+	opened, err := r.Registry.Open(ctx, lease, ttl)
+	opened.Proof = &r.old
+	return opened, err
+}
+
+func TestLease_a_refresh_that_finds_it_gone_is_an_open(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		leases := w.leases("bob")
+		if err := w.reg.Close(w.ctx, leases[0], nil); err != nil {
+			t.Fatal(err)
+		}
+		a.send("alice", chat)
+		w.wantRows("nobody found him", "bob", row("bob", chat, 1))
+		time.Sleep(30 * time.Second)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+		if diff := cmp.Diff(leases, w.leases("bob")); diff != "" {
+			t.Errorf("leases (-want +got):\n%s", diff)
+		}
+		bob.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		w.wantRows("a row may stand after an open", "bob")
+	})
+}
+
+func TestR_CLEAR_an_acknowledgement_trims_the_row_to_what_it_leaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		w.before.set(once("Clear", nil, func() { a.send("alice", chat) })) // the row stands, so that nobody marks for it
+		a.ack("bob", chat, 1, 0)
+		w.wantRows("acknowledged while a second message was stored", "bob", row("bob", chat, 2))
+		a.ack("bob", chat, 2, 0)
+		w.wantRows("all acknowledged", "bob")
+	})
+}
+
+// A session that was woken, and never found out how far its user's watermark is, marks what it was woken for: a row at the beginning of the chat would
+// have everything that he acknowledged long ago sent again.
+func TestR_WAKESET_a_session_that_never_read_marks_no_more_than_it_was_woken_for(t *testing.T) {
+	ends := map[string]func(*client){
+		"closed":                func(c *client) { c.goodbye() },
+		"not read within grace": func(c *client) { c.Detach(); time.Sleep(30 * time.Second) },
+		"expired":               func(c *client) { c.Detach(); time.Sleep(2 * time.Minute) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				first := w.node("first")
+				chat := first.chat("ab", "alice", "bob")
+				for range 50 {
+					first.send("alice", chat)
+				}
+				first.ack("bob", chat, 50, 0)
+				a := w.node("a") // remembers no watermark
+				bob := a.open("bob")
+				bob.drain()
+				if _, err := a.sendKey("alice", chat, "news", "news"); err != nil {
+					t.Fatal(err)
+				}
+				end(bob)
+				w.wantRows(name, "bob", row("bob", chat, 51))
+				want(t, "the next open", messagesOf(a.open("bob").drain()), "message ab 51")
+			})
+		})
+	}
+}

@@ -1,0 +1,426 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+func TestSend_idempotent_under_races(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		var mu sync.Mutex
+		first := 0
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() {
+				node := a
+				if i%2 == 1 {
+					node = b
+				}
+				sent, err := node.sendKey("alice", chat, "k", "once")
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil || sent.Message.Sequence != 1 {
+					t.Errorf("send %d: sequence %d, %v", i, sent.Message.Sequence, err)
+				}
+				if !sent.Duplicate {
+					first++
+				}
+			})
+		}
+		all.Wait()
+		if first != 1 {
+			t.Errorf("%d sends say that they stored it, want 1", first)
+		}
+		if head := w.head(chat); head != 1 {
+			t.Errorf("head %d, want 1", head)
+		}
+	})
+}
+
+// The node resolves an append of unknown outcome itself, and its caller notices nothing.
+func TestSend_idempotent_after_a_lost_reply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		w.after.set(once("Append", errDown, nil))
+		sent, err := a.sendKey("alice", chat, "k", "once")
+		if err != nil || sent.Duplicate || sent.Message.Sequence != 1 {
+			t.Errorf("got %+v, %v, want the first message, which is no duplicate", sent, err)
+		}
+		settle()
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+		w.wantState("her own message counts", "alice", chat, 1, 0)
+	})
+}
+
+func TestSend_idempotent_retry_after_a_failed_mark_repeats_the_fan_out(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.leaveProof("bob")
+		w.before.set(func(method string) error {
+			if method == "Mark" {
+				return errDown
+			}
+			return nil
+		})
+		_, err := a.sendKey("alice", chat, "k", "once")
+		wantCode(t, "a send that was not handed over", err, tidemark.Unavailable)
+		w.wantRows("nothing could be marked", "bob")
+		w.before.clear()
+		sent, err := a.sendKey("alice", chat, "k", "once")
+		if err != nil || !sent.Duplicate || sent.Message.Sequence != 1 {
+			t.Errorf("the retry: %+v, %v, want the same message", sent, err)
+		}
+		w.wantRows("the retry repeats the fan-out", "bob", row("bob", chat, 1))
+		w.wantRows("the retry repeats the fan-out", "carol", row("carol", chat, 1))
+		settle()
+	})
+}
+
+// A confirmed message has been handed over, an unconfirmed one will be: the node owes it even if the sender never comes back.
+func TestSend_stored_and_not_handed_over_is_owed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("bob")
+		w.before.set(func(method string) error {
+			if method == "Mark" {
+				return errDown
+			}
+			return nil
+		})
+		_, err := a.sendKey("alice", chat, "k", "once")
+		wantCode(t, "a send that was not handed over", err, tidemark.Unavailable)
+		time.Sleep(5 * time.Second)
+		w.wantRows("still down", "bob")
+		w.before.clear()
+		time.Sleep(5 * time.Second)
+		w.wantRows("paid", "bob", row("bob", chat, 1))
+	})
+}
+
+// The node that stored the message died; the sender retries at another one.
+func TestSend_idempotent_retry_at_another_node_hands_over(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.leaveProof("bob")
+		carol := a.open("carol")
+		carol.drain()
+		w.appendDead("alice", chat, "k")
+		sent, err := a.sendKey("alice", chat, "k", "from a dead node")
+		if err != nil || !sent.Duplicate || sent.Message.Sequence != 1 {
+			t.Errorf("the retry: %+v, %v, want the same message", sent, err)
+		}
+		w.wantRows("offline", "bob", row("bob", chat, 1))
+		want(t, "carol", messagesOf(carol.drain()), "message abc 1")
+	})
+}
+
+func TestSend_idempotent_other_content_is_a_conflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		if _, err := a.sendKey("alice", chat, "k", "one"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.sendKey("alice", chat, "k", "another")
+		wantCode(t, "other content", err, tidemark.Conflict)
+		if sent, err := a.sendKey("bob", chat, "k", "another"); err != nil || sent.Message.Sequence != 2 {
+			t.Errorf("another sender's key: %+v, %v", sent, err)
+		}
+	})
+}
+
+// The key is looked up before membership: who was removed meanwhile still learns that his message was stored.
+func TestSend_idempotent_after_removal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		if _, err := a.sendKey("bob", chat, "k", "once"); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.RemoveMember(a.ctx, server.Caller{User: "alice"}, chat, "bob"); err != nil {
+			t.Fatal(err)
+		}
+		if sent, err := a.sendKey("bob", chat, "k", "once"); err != nil || !sent.Duplicate {
+			t.Errorf("the same send again: %+v, %v", sent, err)
+		}
+		_, err := a.sendKey("bob", chat, "k2", "new")
+		wantCode(t, "a new send", err, tidemark.NotMember)
+	})
+}
+
+func TestSend_a_resend_of_an_old_message_sends_nobody_everything_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		if _, err := a.sendKey("alice", chat, "old", "old"); err != nil {
+			t.Fatal(err)
+		}
+		for range 9 {
+			a.send("alice", chat)
+		}
+		bob, carol := a.open("bob"), a.open("carol")
+		bob.drain()
+		carol.drain()
+		bob.Ack(server.Ack{Chat: chat, Acked: 10})
+		settle()
+		fresh := a.open("bob", onDevice("fresh")) // its place in the chat begins after 10
+		fresh.drain()
+		a.send("alice", chat)
+		for _, c := range []*client{bob, carol, fresh} {
+			c.drain()
+		}
+		before := a.store.Snapshot()
+		if sent, err := a.sendKey("alice", chat, "old", "old"); err != nil || !sent.Duplicate {
+			t.Fatalf("%+v, %v", sent, err)
+		}
+		settle()
+		want(t, "bob, who acknowledged it", messagesOf(bob.drain()))
+		want(t, "bob's other device", messagesOf(fresh.drain()))
+		want(t, "carol, who had it", messagesOf(carol.drain()))
+		if now := a.since(before); now.Marked != 0 {
+			t.Errorf("%d rows were written, want 0", now.Marked)
+		}
+	})
+}
+
+func TestSend_sequence_gapless_under_concurrent_senders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		carol := b.open("carol")
+		carol.drain()
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				node, user := a, tidemark.UserID("alice")
+				if i%2 == 1 {
+					node, user = b, "bob"
+				}
+				if _, err := node.sendKey(user, chat, fmt.Sprintf("k%d", i), "hello"); err != nil {
+					t.Errorf("send %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		var expected []string
+		for n := range 100 {
+			expected = append(expected, fmt.Sprintf("message abc %d", n+1))
+		}
+		want(t, "session_in_order", messagesOf(carol.drain()), expected...)
+	})
+}
+
+// delivery.md §6, does the author count.
+func TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		before := a.store.Snapshot()
+		for range 100 {
+			a.send("alice", chat)
+		}
+		settle()
+		w.wantState("100 of her own", "alice", chat, 100, 99)
+		now := a.since(before)
+		if n := now.Items["Advance"] - before.Items["Advance"]; n > 5 {
+			t.Errorf("%d raises for one run, want a few", n)
+		}
+		if now.Calls["Clear"] != 0 {
+			t.Errorf("the author's raise cleared %d times, want 0", now.Calls["Clear"])
+		}
+		w.wantRows("a covered author has no row", "alice")
+		w.wantRows("bob is offline", "bob", row("bob", chat, 1))
+	})
+}
+
+// His raise counts from when it is queued until it is written, also while it is being written.
+func TestAuthor_is_covered_while_his_raise_is_being_written(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		w.before.set(once("Advance", nil, func() { a.send("alice", chat) }))
+		a.send("alice", chat)
+		settle()
+		w.wantState("both are hers", "alice", chat, 2, 1)
+		w.wantRows("a covered author has no row", "alice")
+	})
+}
+
+func TestAuthor_his_raise_clears_no_row(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		if _, err := w.raw.Mark(w.ctx, []tidemark.PendingDelivery{row("alice", chat, 1)}); err != nil {
+			t.Fatal(err)
+		}
+		alice := a.open("alice") // her session knows of the row
+		alice.drain()
+		before := a.store.Snapshot()
+		a.send("alice", chat)
+		settle()
+		w.wantState("her own", "alice", chat, 1, 0)
+		if n := a.since(before).Calls["Clear"]; n != 0 {
+			t.Errorf("the author's raise cleared %d times, want 0", n)
+		}
+	})
+}
+
+func TestAuthor_a_run_that_does_not_join_is_tried_once_more(t *testing.T) {
+	tests := []struct {
+		name  string
+		after time.Duration
+		want  tidemark.Sequence
+	}{
+		{"his device acknowledges what is before it in time", 500 * time.Millisecond, 3},
+		{"too late", 3 * time.Second, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.node("a")
+				chat := a.chat("ab", "alice", "bob")
+				a.send("bob", chat)
+				settle()
+				a.send("alice", chat)
+				a.send("alice", chat)
+				time.Sleep(tt.after)
+				w.wantState("the first message is missing", "alice", chat, 0, 0)
+				a.ack("alice", chat, 1, 0)
+				time.Sleep(5 * time.Second)
+				if got := w.state("alice", chat).Acked; got != tt.want {
+					t.Errorf("watermark %d, want %d", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// An author who is offline and behind has a row, from the first message that he misses.
+func TestAuthor_who_is_behind_keeps_his_row(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("bob", chat)
+		a.send("alice", chat)
+		time.Sleep(5 * time.Second)
+		w.wantRows("alice", "alice", row("alice", chat, 1))
+		want(t, "her device gets both", messagesOf(a.open("alice").drain()), "message ab 1", "message ab 2")
+	})
+}
+
+// A run that was expected to join, and does not after all, leaves him a row, so that his other devices get it.
+func TestAuthor_pending_or_delivered_when_his_raise_fails_twice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("alice")
+		w.before.set(func(method string) error {
+			if method == "Advance" {
+				return errDown
+			}
+			return nil
+		})
+		a.send("alice", chat)
+		time.Sleep(5 * time.Second)
+		w.before.clear()
+		time.Sleep(5 * time.Second)
+		w.wantState("his raise failed twice", "alice", chat, 0, 0)
+		w.wantRows("he has a row instead", "alice", row("alice", chat, 1))
+	})
+}
+
+func TestSend_implicit_read(t *testing.T) {
+	tests := []struct {
+		name        string
+		acked, seen tidemark.Sequence
+		want        tidemark.Sequence
+	}{
+		{"what reached him", 3, 0, 3},
+		{"what never reached him is never shown as read", 1, 0, 1},
+		{"nothing reached him", 0, 0, 0},
+		{"what he says he has seen", 3, 2, 2},
+		{"at most what is before the reply", 3, 4, 3},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.node("a")
+				chat := a.chat("ab", "alice", "bob")
+				for range 3 {
+					a.send("alice", chat)
+				}
+				if tt.acked > 0 {
+					a.ack("bob", chat, tt.acked, 0)
+				}
+				r := server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ClientMessageID: "r", Content: "reply"}, Seen: tt.seen}
+				if _, err := a.Send(a.ctx, "bob", r); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Second)
+				acked := tt.acked
+				if acked == 3 {
+					acked = 4 // his own message joins
+				}
+				w.wantState("after the reply", "bob", chat, acked, tt.want)
+			})
+		})
+	}
+}
+
+func TestSend_refuses_what_cannot_be_stored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		for _, tt := range []struct {
+			user    tidemark.UserID
+			chat    tidemark.ChatID
+			key     string
+			content string
+			want    tidemark.Code
+		}{
+			{"alice", chat, "k", "", tidemark.Invalid},
+			{"alice", chat, "", "x", tidemark.Invalid},
+			{"alice", chat, "k", strings.Repeat("x", tidemark.MaxContent+1), tidemark.TooLarge},
+			{"alice", "nowhere", "k", "x", tidemark.NotFound},
+			{"eve", chat, "k", "x", tidemark.NotMember},
+		} {
+			_, err := a.sendKey(tt.user, tt.chat, tt.key, tt.content)
+			wantCode(t, fmt.Sprintf("%s to %s with key %q and %d bytes", tt.user, tt.chat, tt.key, len(tt.content)), err, tt.want)
+		}
+		if head := w.head(chat); head != 0 {
+			t.Errorf("%d messages were stored all the same", head)
+		}
+	})
+}

@@ -1,0 +1,320 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+// linesOf is an answer in short form.
+func linesOf(r server.SyncResponse) []string {
+	var lines []string
+	for _, c := range r.Chats {
+		l := fmt.Sprintf("%s:", c.Chat)
+		for _, m := range c.Messages {
+			l += fmt.Sprintf(" %d", m.Sequence)
+		}
+		for _, g := range c.Gaps {
+			l += fmt.Sprintf(" gap %d-%d", g.From, g.To)
+		}
+		if c.HasMore {
+			l += " more"
+		}
+		if c.Reset != "" {
+			l += " reset " + string(c.Reset)
+		}
+		if c.Err != nil {
+			l += " " + string(tidemark.CodeOf(c.Err))
+		}
+		lines = append(lines, l)
+	}
+	if r.HasMore {
+		lines = append(lines, "more")
+	}
+	return lines
+}
+
+func TestSync_position_from_watermark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		named, unnamed, done, foreign := a.chat("named", "alice", "bob"), a.chat("unnamed", "bob", "carol"), a.chat("done", "bob", "dave"), a.chat("foreign", "alice", "carol")
+		for range 5 {
+			a.send("alice", named)
+			a.send("carol", unnamed)
+			a.send("dave", done)
+			a.send("alice", foreign)
+		}
+		a.ack("bob", unnamed, 2, 0)
+		a.ack("bob", done, 5, 0)
+		got, err := a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 2, Cursors: []server.Cursor{{Chat: named, Acked: 1}, {Chat: foreign, Acked: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "answer", linesOf(got), "named: 2 3 more", "foreign: NOT_A_MEMBER", "unnamed: 3 4 more", "more")
+		w.wantState("the cursor is an acknowledgement", "bob", named, 1, 0)
+		w.wantState("of a member only", "bob", foreign, 0, 0)
+		got, err = a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 10, Cursors: []server.Cursor{{Chat: named, Acked: 3}, {Chat: unnamed, Acked: 4}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "the rest", linesOf(got), "named: 4 5", "unnamed: 5")
+		settle()
+	})
+}
+
+func TestSync_cursor_ahead_is_reset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat, other := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
+		a.send("alice", chat)
+		a.send("carol", other)
+		r := server.SyncRequest{Limit: 10, Cursors: []server.Cursor{{Chat: chat, Acked: 9}, {Chat: other}}}
+		got, err := a.Sync(a.ctx, "bob", r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "answer", linesOf(got), "ab: reset ahead", "bc: 1")
+		w.wantState("it acknowledges nothing", "bob", chat, 0, 0)
+		bob := a.open("bob")
+		bob.drain()
+		r.Session = bob.Session()
+		if got, err = a.Sync(a.ctx, "bob", r); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "answer with a session", linesOf(got), "ab: reset ahead")
+		lines := bob.drain()
+		if len(lines) == 0 || lines[0] != "reset ahead" || lines[len(lines)-1] != "caught_up" {
+			t.Errorf("stream: %v, want a reset first and caught_up last", lines)
+		}
+		_, err = a.Sync(a.ctx, "alice", r)
+		wantCode(t, "another user's session", err, tidemark.Gone)
+		r.Session = "AAAAAAAAAAAAAAAAAAAAAA"
+		_, err = a.Sync(a.ctx, "bob", r)
+		wantCode(t, "no such session", err, tidemark.Gone)
+		settle()
+	})
+}
+
+// With a session the cursors set its positions: a device that lost its data goes back, one that has more goes on.
+func TestSync_with_a_session_sets_its_positions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		back, on, unnamed := a.chat("back", "alice", "bob"), a.chat("on", "bob", "carol"), a.chat("unnamed", "bob", "dave")
+		for range 4 {
+			a.send("alice", back)
+			a.send("carol", on)
+			a.send("dave", unnamed)
+		}
+		a.ack("bob", back, 4, 0)
+		a.ack("bob", unnamed, 2, 0)
+		bob := a.open("bob")
+		events, err := bob.Next(a.ctx, nil, false) // `open` alone
+		if err != nil || len(events) != 1 {
+			t.Fatalf("%v, %v", events, err)
+		}
+		got, err := a.Sync(a.ctx, "bob", server.SyncRequest{
+			Session: bob.Session(), Limit: 10, Cursors: []server.Cursor{{Chat: back, Acked: 2}, {Chat: on, Acked: 3}},
+		})
+		if err != nil || len(got.Chats) != 0 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		lines := bob.drain()
+		byChat := map[string][]string{}
+		for _, l := range messagesOf(lines) {
+			chat := strings.Fields(l)[1]
+			byChat[chat] = append(byChat[chat], l)
+		}
+		if diff := cmp.Diff(map[string][]string{
+			"back": {"message back 3", "message back 4"}, "on": {"message on 4"}, "unnamed": {"message unnamed 3", "message unnamed 4"},
+		}, byChat); diff != "" {
+			t.Errorf("stream (-want +got):\n%s", diff)
+		}
+		w.wantState("a cursor acknowledges", "bob", on, 3, 0)
+		settle()
+	})
+}
+
+func TestSync_statuses_and_refusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		settle()
+		got, err := a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 10, Statuses: true})
+		if err != nil || len(got.Statuses) != 1 || got.Statuses[0].UserID != "alice" || got.Statuses[0].Acked != 1 {
+			t.Errorf("statuses %+v, %v, want alice's", got.Statuses, err)
+		}
+		_, err = a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 10, Cursors: []server.Cursor{{Chat: chat}, {Chat: chat}}})
+		wantCode(t, "a chat named twice", err, tidemark.Invalid)
+		_, err = a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 10, Cursors: []server.Cursor{{Chat: "no id"}}})
+		wantCode(t, "a bad id", err, tidemark.Invalid)
+	})
+}
+
+func TestHistory_pages_with_gaps_both_ways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		send := func(n int) {
+			for range n {
+				a.send("alice", chat)
+			}
+		}
+		send(3) // bob sees 1-3, 6-7 and 11-12
+		a.remove(chat, "bob")
+		send(2)
+		a.add(chat, "bob")
+		send(2)
+		a.remove(chat, "bob")
+		send(3)
+		a.add(chat, "bob")
+		send(2)
+		page := func(h server.History) string {
+			var b strings.Builder
+			for _, m := range h.Messages {
+				fmt.Fprintf(&b, "%d ", m.Sequence)
+			}
+			for _, g := range h.Gaps {
+				fmt.Fprintf(&b, "(%d-%d) ", g.From, g.To)
+			}
+			if h.HasMore {
+				fmt.Fprintf(&b, "more %d", h.Next)
+			}
+			return strings.TrimSpace(b.String())
+		}
+		all := func(limit int, next func(r *server.HistoryRequest, at tidemark.Sequence), begin *tidemark.Sequence) (pages []string, seen map[tidemark.Sequence]int) {
+			seen = map[tidemark.Sequence]int{}
+			r := server.HistoryRequest{Chat: chat, Limit: limit}
+			if begin != nil {
+				next(&r, *begin)
+			}
+			for range 20 {
+				h, err := a.History(a.ctx, "bob", r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pages = append(pages, page(h))
+				for _, m := range h.Messages {
+					seen[m.Sequence]++
+				}
+				for _, g := range h.Gaps {
+					for n := g.From; n <= g.To; n++ {
+						seen[n]++
+					}
+				}
+				if !h.HasMore {
+					return pages, seen
+				}
+				next(&r, h.Next)
+			}
+			t.Errorf("history does not end: %v", pages)
+			return pages, seen
+		}
+		zero := tidemark.Sequence(0)
+		for limit := 1; limit <= 13; limit++ {
+			forth, seenForth := all(limit, func(r *server.HistoryRequest, at tidemark.Sequence) { r.After = &at }, &zero)
+			back, seenBack := all(limit, func(r *server.HistoryRequest, at tidemark.Sequence) { r.Before = &at }, nil)
+			for n := tidemark.Sequence(1); n <= 12; n++ {
+				if seenForth[n] != 1 || seenBack[n] != 1 {
+					t.Errorf("limit %d: %d is covered %d times going forth and %d times going back, want once: %v, %v", limit, n, seenForth[n], seenBack[n], forth, back)
+				}
+			}
+			if limit == 5 {
+				want(t, "forth", forth, "1 2 3 6 7 (4-5) more 7", "11 12 (8-10)")
+			}
+			if limit == 12 {
+				want(t, "back", back, "1 2 3 6 7 11 12 (4-5) (8-10)")
+			}
+		}
+		_, err := a.History(a.ctx, "bob", server.HistoryRequest{Chat: chat, After: &zero, Before: &zero, Limit: 1})
+		wantCode(t, "both ways at once", err, tidemark.Invalid)
+		_, err = a.History(a.ctx, "eve", server.HistoryRequest{Chat: chat, Limit: 1})
+		wantCode(t, "a stranger", err, tidemark.NotMember)
+	})
+}
+
+func TestCursor_of_one_list_is_refused_by_another(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		for i := range 3 {
+			chat := a.chat(tidemark.ChatID(fmt.Sprintf("c%d", i)), "alice", "bob", "carol")
+			a.send("alice", chat)
+			a.ack("bob", chat, 1, 0)
+		}
+		lists := map[string]func(cursor string) (next string, err error){
+			"chats": func(cursor string) (string, error) {
+				p, err := a.Chats(a.ctx, "bob", 1, cursor)
+				return p.NextCursor, err
+			},
+			"members": func(cursor string) (string, error) {
+				p, err := a.Members(a.ctx, server.Caller{User: "bob"}, "c0", 1, cursor)
+				return p.NextCursor, err
+			},
+			"states": func(cursor string) (string, error) {
+				p, err := a.DeliveryStates(a.ctx, "bob", 1, cursor)
+				return p.NextCursor, err
+			},
+		}
+		for from, list := range lists {
+			cursor, err := list("")
+			if err != nil || cursor == "" {
+				t.Fatalf("%s gave the cursor %q, %v", from, cursor, err)
+			}
+			for to, other := range lists {
+				_, err := other(cursor)
+				if from == to && err != nil {
+					t.Errorf("%s refuses its own cursor: %v", to, err)
+				}
+				if from != to {
+					wantCode(t, "a cursor of "+from+" given to "+to, err, tidemark.Invalid)
+				}
+			}
+			_, err = list("rubbish!")
+			wantCode(t, from+" given rubbish", err, tidemark.Invalid)
+		}
+		settle()
+	})
+}
+
+func TestChats_are_paged_to_the_end(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		for i := range 7 {
+			a.send("alice", a.chat(tidemark.ChatID(fmt.Sprintf("c%d", i)), "alice", "bob", "carol"))
+		}
+		seen := map[tidemark.ChatID]int{}
+		cursor := ""
+		for range 10 {
+			page, err := a.Chats(a.ctx, "bob", 2, cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range page.Chats {
+				seen[c.ID]++
+				if c.Unread != 1 || c.Last == nil || c.Last.Sequence != 1 {
+					t.Errorf("%s: unread %d, last %v, want 1 and the message", c.ID, c.Unread, c.Last)
+				}
+			}
+			if cursor = page.NextCursor; cursor == "" {
+				break
+			}
+		}
+		if len(seen) != 7 {
+			t.Errorf("%v, want each of 7 chats once", seen)
+		}
+		settle()
+	})
+}
