@@ -78,8 +78,8 @@ type randomRun struct {
 	stored [2]tidemark.Sequence
 	at     Position
 	ticks  map[string]tidemark.Boundary
-	// lost says that the position was unknown: until the cursors have taken effect, messages come that do not join what is stored.
-	lost bool
+	// lost says of each chat that the position was unknown: until the cursor has taken effect, messages come that do not join what is stored.
+	lost [2]bool
 }
 
 func (r *randomRun) do() {
@@ -208,7 +208,7 @@ func (r *randomRun) take(ev Event) {
 // reset sends the cursors, as a client does that is told to.
 func (r *randomRun) reset() {
 	r.resets++
-	r.lost = true
+	r.lost = [2]bool{true, true}
 	sync := server.SyncRequest{Session: r.at.Session, Limit: 50}
 	for i, chat := range r.chats {
 		sync.Cursors = append(sync.Cursors, server.Cursor{Chat: chat, Acked: r.stored[i]})
@@ -227,10 +227,10 @@ func (r *randomRun) message(chat string, sequence tidemark.Sequence) {
 		case sequence == r.stored[i]+1:
 			r.stored[i]++
 			r.messages++
-			r.lost = false
+			r.lost[i] = false
 		case sequence <= r.stored[i]:
 			r.again++
-		case !r.lost:
+		case !r.lost[i]:
 			r.t.Fatalf("%s: message %d of %s came, but the device has only the first %d", r.name, sequence, chat, r.stored[i])
 		}
 	}
