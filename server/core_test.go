@@ -106,6 +106,7 @@ func (c *core) ack(user tidemark.UserID, chat tidemark.ChatID, acked, read tidem
 // client is a connection as a test uses it.
 type client struct {
 	*server.Connection
+	core *core
 	t    *testing.T
 	user tidemark.UserID
 	last uint64
@@ -121,7 +122,7 @@ func (c *core) open(user tidemark.UserID, change ...func(*server.OpenRequest)) *
 	if err != nil {
 		c.t.Fatalf("Open(%s): %v", user, err)
 	}
-	return &client{Connection: conn, t: c.t, user: user}
+	return &client{Connection: conn, core: c, t: c.t, user: user}
 }
 
 // resuming asks for a session after a position.

@@ -1,0 +1,248 @@
+// Package bustest is the suite that every bus passes. A test of a bus is one line:
+//
+//	bustest.Run(t, func(t *testing.T) bus.Bus { return local.New() })
+package bustest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// Within is how long the suite waits for what a bus has to deliver.
+const Within = 5 * time.Second
+
+// Run runs the suite. open returns a bus of its own for each test.
+func Run(t *testing.T, open func(t *testing.T) bus.Bus) {
+	tests := map[string]func(*suite){
+		"every kind of event arrives whole":             kinds,
+		"an event goes to its node only":                addressed,
+		"nobody listens: NotFound or Unavailable":       nobody,
+		"after stop has returned no call begins":        stop,
+		"a node may subscribe again after stop":         again,
+		"a second subscription of a node is a Conflict": twice,
+		"concurrent publications all arrive":            concurrent,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { test(&suite{T: t, ctx: t.Context(), b: open(t)}) })
+	}
+}
+
+type suite struct {
+	*testing.T
+	ctx context.Context
+	b   bus.Bus
+}
+
+// inbox is what a node received.
+type inbox struct {
+	mu     sync.Mutex
+	events []bus.Event
+	signal chan struct{}
+}
+
+func (in *inbox) handle(e bus.Event) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.events = append(in.events, e)
+	select {
+	case in.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (in *inbox) got() []bus.Event {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return append([]bus.Event(nil), in.events...)
+}
+
+// wait waits until n events have come, and returns them.
+func (in *inbox) wait(s *suite, n int) []bus.Event {
+	s.Helper()
+	deadline := time.NewTimer(Within)
+	defer deadline.Stop()
+	for {
+		if got := in.got(); len(got) >= n {
+			return got
+		}
+		select {
+		case <-in.signal:
+		case <-deadline.C:
+			s.Fatalf("%d events came within %v, want %d", len(in.got()), Within, n)
+		}
+	}
+}
+
+// subscribe listens for a node until the test ends, or stop is called.
+func (s *suite) subscribe(n registry.Node) (in *inbox, stop func()) {
+	s.Helper()
+	in = &inbox{signal: make(chan struct{}, 1)}
+	end, err := s.b.Subscribe(s.ctx, n, in.handle)
+	if err != nil {
+		s.Fatalf("Subscribe(%v): %v", n, err)
+	}
+	stop = sync.OnceFunc(end)
+	s.Cleanup(stop)
+	return in, stop
+}
+
+func (s *suite) publish(n registry.Node, e bus.Event) {
+	s.Helper()
+	if err := s.b.Publish(s.ctx, n, e); err != nil {
+		s.Fatalf("Publish to %v: %v", n, err)
+	}
+}
+
+var (
+	nodeA = registry.Node{ID: "a", Boot: "1"}
+	nodeB = registry.Node{ID: "b", Boot: "1"}
+)
+
+func wake(sequence tidemark.Sequence) bus.Event {
+	return bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: sequence}}
+}
+
+func kinds(s *suite) {
+	in, _ := s.subscribe(nodeA)
+	leases := []registry.Lease{{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}, {User: "eve", Device: "tab", Node: "a", Boot: "1", Session: "t"}}
+	draft := tidemark.Draft{
+		ChatID: "c", SenderID: "alice", ClientMessageID: "k", Content: "héllo\n\"", ContentType: "text/plain",
+		Attachment: []byte(`{"a": 1}`), MessageID: "m", CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(),
+	}
+	message := draft.Message(7, 3)
+	want := []bus.Event{
+		{Wake: &bus.Wake{Chat: "c", Sequence: 7, Message: &message, Encoded: message.AppendJSON(nil), Leases: leases}},
+		{Wake: &bus.Wake{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true, Leases: leases[:1]}},
+		{Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9, Leases: leases}},
+		{Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 10, Leases: leases}},
+		{Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: "c", UserID: "bob"}, Leases: leases}},
+	}
+	for i, e := range want {
+		s.publish(nodeA, e)
+		got := in.wait(s, i+1)
+		if diff := cmp.Diff(e, got[i]); diff != "" {
+			s.Errorf("event %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+func addressed(s *suite) {
+	a, _ := s.subscribe(nodeA)
+	b, _ := s.subscribe(nodeB)
+	other, _ := s.subscribe(registry.Node{ID: "a", Boot: "2"}) // another life of the node
+	s.publish(nodeA, wake(1))
+	s.publish(nodeB, wake(2))
+	if got := a.wait(s, 1); got[0].Wake.Sequence != 1 {
+		s.Errorf("a got %d, want 1", got[0].Wake.Sequence)
+	}
+	if got := b.wait(s, 1); got[0].Wake.Sequence != 2 {
+		s.Errorf("b got %d, want 2", got[0].Wake.Sequence)
+	}
+	if n := len(a.got()) + len(b.got()) + len(other.got()); n != 2 {
+		s.Errorf("%d events came, want 2", n)
+	}
+}
+
+func (s *suite) wantNobody(n registry.Node) {
+	s.Helper()
+	err := s.b.Publish(s.ctx, n, wake(1))
+	if code := tidemark.CodeOf(err); code != tidemark.NotFound && code != tidemark.Unavailable {
+		s.Errorf("Publish to %v, where nobody listens: %v, want %s, or %s", n, err, tidemark.NotFound, tidemark.Unavailable)
+	}
+}
+
+func nobody(s *suite) {
+	s.subscribe(nodeA)
+	s.wantNobody(nodeB)
+	s.wantNobody(registry.Node{ID: "a", Boot: "0"})
+}
+
+func stop(s *suite) {
+	var mu sync.Mutex
+	stopped, late := false, 0
+	end, err := s.b.Subscribe(s.ctx, nodeA, func(bus.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if stopped {
+			late++
+		}
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	var publishing sync.WaitGroup
+	begun := make(chan struct{}, 4)
+	for range 4 {
+		publishing.Go(func() {
+			for i := range 500 {
+				_ = s.b.Publish(s.ctx, nodeA, wake(1))
+				if i == 10 {
+					begun <- struct{}{}
+				}
+			}
+		})
+	}
+	<-begun
+	end()
+	mu.Lock()
+	stopped = true
+	mu.Unlock()
+	publishing.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	if late > 0 {
+		s.Errorf("%d calls began after stop had returned", late)
+	}
+	s.wantNobody(nodeA)
+}
+
+func again(s *suite) {
+	_, end := s.subscribe(nodeA)
+	end()
+	in, _ := s.subscribe(nodeA)
+	s.publish(nodeA, wake(3))
+	if got := in.wait(s, 1); got[0].Wake.Sequence != 3 {
+		s.Errorf("got %d, want 3", got[0].Wake.Sequence)
+	}
+}
+
+func twice(s *suite) {
+	in, _ := s.subscribe(nodeA)
+	if _, err := s.b.Subscribe(s.ctx, nodeA, func(bus.Event) {}); tidemark.CodeOf(err) != tidemark.Conflict {
+		s.Errorf("a second subscription: %v, want %s", err, tidemark.Conflict)
+	}
+	s.publish(nodeA, wake(1))
+	in.wait(s, 1)
+}
+
+func concurrent(s *suite) {
+	in, _ := s.subscribe(nodeA)
+	const publishers, each = 8, 100
+	var all sync.WaitGroup
+	for p := range publishers {
+		all.Go(func() {
+			for i := range each {
+				if err := s.b.Publish(s.ctx, nodeA, wake(tidemark.Sequence(p*each+i+1))); err != nil {
+					s.Errorf("Publish: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	seen := map[string]bool{}
+	for _, e := range in.wait(s, publishers*each) {
+		seen[fmt.Sprint(e.Wake.Sequence)] = true
+	}
+	if len(seen) != publishers*each {
+		s.Errorf("%d different events came, want %d", len(seen), publishers*each)
+	}
+}

@@ -1,0 +1,51 @@
+package memory_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/server/registry/registrytest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRegistry(t *testing.T) {
+	registrytest.Run(t, synctest.Test, func(*testing.T) registrytest.Registry { return memory.New() })
+}
+
+func TestForget_is_another_incarnation_without_leases_and_proofs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := memory.New()
+		n := registry.Node{ID: "a", Boot: "1"}
+		if err := r.Join(t.Context(), n, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		before, err := r.Epoch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}
+		if _, err := r.Open(t.Context(), lease, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		r.Forget()
+		if after, err := r.Epoch(t.Context()); err != nil || after == before {
+			t.Errorf("epoch %v, %v, want another than %v", after, err, before)
+		}
+		if found, err := r.Lookup(t.Context(), []tidemark.UserID{"bob"}); err != nil || len(found[0]) != 0 {
+			t.Errorf("leases %v, %v, want none", found, err)
+		}
+		if err := r.Close(t.Context(), lease, &before); err != nil {
+			t.Fatal(err)
+		}
+		if opened, err := r.Open(t.Context(), lease, time.Hour); err != nil || opened.Proof != nil {
+			t.Errorf("%+v, %v, want no proof", opened, err)
+		}
+	})
+}
