@@ -33,7 +33,10 @@ func arrows() []arrow {
 		{place: "storage/sqlite", own: []string{"", "storage", "migrations"}, others: []string{"modernc.org/sqlite", "modernc.org/libc", "github.com/golang-migrate/migrate/v4"}},
 		{place: "migrations"},
 
-		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/push"}, others: []string{"github.com/gofrs/uuid/v5", "golang.org/x/time"}},
+		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/push", "server/internal/..."}, others: []string{"github.com/gofrs/uuid/v5"}},
+		{place: "server/internal/feed", own: []string{"", "storage"}},
+		{place: "server/internal/session", own: []string{"", "storage", "server/registry", "server/internal/feed"}},
+		{place: "server/internal/ticks", own: []string{"", "storage", "server/internal/feed", "server/internal/session"}},
 		{place: "server/registry", own: []string{""}},
 		{place: "server/registry/memory", own: []string{"", "server/registry"}},
 		{place: "server/bus", own: []string{"", "server/registry"}},
