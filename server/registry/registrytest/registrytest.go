@@ -81,6 +81,14 @@ func (s *suite) epoch() registry.Epoch {
 	return e
 }
 
+// runOut waits until leases of TTL have run out.
+func (s *suite) runOut() {
+	select {
+	case <-time.After(TTL + TTL/2):
+	case <-s.ctx.Done():
+	}
+}
+
 func lease(n registry.Node, user tidemark.UserID, device tidemark.DeviceID, session tidemark.SessionID) registry.Lease {
 	return registry.Lease{User: user, Device: device, Node: n.ID, Boot: n.Boot, Session: session}
 }
@@ -222,7 +230,7 @@ func refresh(s *suite) {
 	if diff := cmp.Diff(registry.Refreshed{Lost: []registry.Lease{gone, never}, Epoch: s.epoch()}, got); diff != "" {
 		s.Errorf("Refresh (-want +got):\n%s", diff)
 	}
-	time.Sleep(TTL + TTL/2)
+	s.runOut()
 	s.wantLeases("bob", kept)
 	newer := lease(a, "bob", "phone", "s4")
 	s.open(newer, long, nil, true)
@@ -237,7 +245,7 @@ func expire(s *suite) {
 	l := lease(a, "bob", "phone", "s1")
 	s.open(l, TTL, nil, false)
 	s.wantLeases("bob", l)
-	time.Sleep(TTL + TTL/2)
+	s.runOut()
 	s.wantLeases("bob")
 	if got, err := s.r.Refresh(s.ctx, a, []registry.Lease{l}, long); err != nil || len(got.Lost) != 1 {
 		s.Errorf("Refresh of an expired lease: %v, %v, want it lost", got, err)
@@ -251,7 +259,7 @@ func unjoined(s *suite) {
 	a := s.join("a", "1", TTL)
 	l, e := lease(a, "bob", "phone", "s1"), s.epoch()
 	s.open(l, long, nil, false)
-	time.Sleep(TTL + TTL/2)
+	s.runOut()
 	stranger := registry.Node{ID: "b", Boot: "1"}
 	earlier := s.join("c", "2", long)
 	earlier.Boot = "1"
@@ -325,7 +333,7 @@ func crash(s *suite) {
 	s.open(l, long, nil, false)
 	s.close(l, &before)
 	s.join("dead", "1", TTL)
-	time.Sleep(TTL + TTL/2)
+	s.runOut()
 	if e := s.epoch(); e == before {
 		s.Error("a node died, and the epoch is the same")
 	}
