@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -14,6 +15,8 @@ const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // AppendJSON appends the message as it is on the wire.
 func (m *Message) AppendJSON(b []byte) []byte {
+	// One allocation for what needs no escapes.
+	b = slices.Grow(b, 256+len(m.ChatID)+len(m.MessageID)+len(m.SenderID)+len(m.ClientMessageID)+len(m.Content)+len(m.ContentType)+len(m.Attachment))
 	b = append(b, `{"chat_id":`...)
 	b = AppendString(b, string(m.ChatID))
 	b = append(b, `,"sequence":`...)

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
@@ -373,8 +375,12 @@ func TestStop_while_sends_are_under_way(t *testing.T) {
 		if err := a.Stop(a.ctx); err != nil {
 			t.Errorf("Stop: %v", err)
 		}
+		atStop := a.store.Snapshot().Calls
 		all.Wait()
 		w.before.clear()
+		if diff := cmp.Diff(atStop, a.store.Snapshot().Calls); diff != "" {
+			t.Errorf("storage was called after Stop had returned (-then +now):\n%s", diff)
+		}
 		if len(confirmed) == 0 || refused == 0 {
 			t.Errorf("%d confirmed, %d refused: Stop did not come in between", len(confirmed), refused)
 		}

@@ -277,10 +277,11 @@ func TestAuthor_his_raise_clears_no_row(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("alice")
 		if _, err := w.raw.Mark(w.ctx, []tidemark.PendingDelivery{row("alice", chat, 1)}); err != nil {
 			t.Fatal(err)
 		}
-		alice := a.open("alice") // her session knows of the row
+		alice := a.open("alice") // her session lists the row
 		alice.drain()
 		before := a.store.Snapshot()
 		a.send("alice", chat)

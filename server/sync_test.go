@@ -143,6 +143,48 @@ func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 	})
 }
 
+// A client that lost what a session sent it, and its position with it, gets it again after its sync: also of a chat that it has never heard of, and cannot name.
+func TestSync_resume_lossless_after_a_reset_in_chats_that_are_not_named(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		named, unnamed := a.chat("named", "alice", "bob"), a.chat("unnamed", "bob", "carol")
+		a.send("alice", named)
+		bob := a.open("bob")
+		bob.drain()
+		bob.Ack(server.Ack{Chat: named, Acked: 1})
+		settle()
+		a.send("carol", unnamed)
+		bob.drain() // sent, and lost with the connection
+		bob.Detach()
+		again := a.open("bob", resuming(bob.Session(), bob.last+1000))
+		again.last = bob.last
+		want(t, "again", again.drain()[:2], "open resumed=false", "reset unknown_position")
+		r := server.SyncRequest{Session: again.Session(), Limit: 10, Cursors: []server.Cursor{{Chat: named, Acked: 1}}}
+		if _, err := a.Sync(a.ctx, "bob", r); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		want(t, "after the sync", messagesOf(again.drain()), "message unnamed 1")
+	})
+}
+
+// What a live session that has finished looking does not know of is found by a sync.
+func TestSync_with_a_session_compares_the_chats_that_are_not_named(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		w.appendDead("alice", chat, "k")
+		if _, err := a.Sync(a.ctx, "bob", server.SyncRequest{Session: bob.Session(), Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
 func TestSync_statuses_and_refusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -195,6 +195,8 @@ type ChatsPage struct {
 	// Activity and ChatID are those of the last chat of the page before.
 	Activity time.Time
 	ChatID   tidemark.ChatID
+	// Brief leaves out what needs a look at messages: Unread is 0 and Last nil.
+	Brief bool
 }
 
 // Conversation is a chat as one of its members sees it.

@@ -112,7 +112,7 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.Cha
 	chats, more := page(chats, p.Limit)
 	conversations := make([]storage.Conversation, len(chats))
 	for i, c := range chats {
-		conversations[i] = s.conversation(user, c)
+		conversations[i] = s.conversation(user, c, p.Brief)
 	}
 	return conversations, more, nil
 }
@@ -129,9 +129,12 @@ func (c *chat) activity() time.Time {
 	return c.messages[c.Head-1].CreatedAt
 }
 
-func (s *Store) conversation(user tidemark.UserID, c *chat) storage.Conversation {
+func (s *Store) conversation(user tidemark.UserID, c *chat, brief bool) storage.Conversation {
 	intervals := c.members[user].Intervals
 	v := storage.Conversation{Chat: c.Chat, State: s.state(user, c.ID), Activity: c.activity()}
+	if brief {
+		return v
+	}
 	if c.Head > 0 && intervals.Contains(c.Head) {
 		v.Last = &c.messages[c.Head-1]
 	}

@@ -257,7 +257,7 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.
 		if err == nil {
 			err = bad
 		}
-		for i := 0; err == nil && i < len(list); i++ {
+		for i := 0; err == nil && !page.Brief && i < len(list); i++ {
 			err = look(c, keys[i], visible[i], &list[i])
 		}
 		return err

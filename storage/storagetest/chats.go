@@ -147,6 +147,16 @@ var chatRules = []rule{
 			{Chat: w.info(c), State: state, Unread: 1, Last: &last, Activity: last.CreatedAt},
 		})
 	}},
+	{"ChatsOf_Brief_leaves_out_what_needs_messages", func(w *world) {
+		alice, bob := w.user("alice"), w.user("bob")
+		c := w.group("c", alice, bob)
+		w.send(c, alice, 2)
+		want := w.chatsOf(bob, 10)
+		want[0].Unread, want[0].Last = 0, nil
+		brief, _, err := w.store.ChatsOf(w.ctx, bob, storage.ChatsPage{Limit: 10, Brief: true})
+		w.ok(err)
+		w.equal("brief", brief, want)
+	}},
 	{"ChatsOf_shows_no_message_from_outside_the_membership", func(w *world) {
 		alice, bob := w.user("alice"), w.user("bob")
 		c := w.sinceJoin("c", alice)

@@ -87,7 +87,7 @@ func (s *Session) serveChats(ctx context.Context, c *Connection, st step, buf []
 
 // listRecent orders the snapshot of the most recently active chats.
 func (s *Session) listRecent(ctx context.Context, c *Connection) error {
-	recent, _, err := s.node.Storage.ChatsOf(ctx, s.User, storage.ChatsPage{Limit: snapshotChats})
+	recent, _, err := s.node.Storage.ChatsOf(ctx, s.User, storage.ChatsPage{Limit: snapshotChats, Brief: true})
 	if err != nil {
 		return err
 	}
