@@ -232,6 +232,30 @@ func TestAck_fire_and_forget(t *testing.T) {
 	})
 }
 
+func TestAck_coalesced_within_the_interval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		for range 200 {
+			a.send("alice", chat)
+		}
+		bob := a.open("bob")
+		bob.drain()
+		settle()
+		before := a.store.Snapshot()
+		for n := range 200 { // 200 ms, which is 4 intervals
+			bob.Ack(server.Ack{Chat: chat, Acked: tidemark.Sequence(n + 1)})
+			time.Sleep(time.Millisecond)
+		}
+		settle()
+		w.wantState("all acknowledged", "bob", chat, 200, 0)
+		if n := a.since(before).Calls["Advance"]; n > 6 {
+			t.Errorf("%d writes in 4 intervals, want about one in each", n)
+		}
+	})
+}
+
 // A wrong acknowledgement that was coalesced with good ones does not take them with it.
 func TestAck_a_bad_one_does_not_spoil_the_good_ones_beside_it(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,5 +27,5 @@
 // # Goroutines and locks
 //
 // Start starts six goroutines, named there, and Stop waits for them. Nothing else is started. Every lock guards the fields below it in its struct, is taken last
-// or before those that its package names, and is not held across I/O, with the one exception that internal/ticks explains.
+// or before those that its package names, and is not held across I/O.
 package server

@@ -391,6 +391,30 @@ func TestStop_while_sends_are_under_way(t *testing.T) {
 	})
 }
 
+func TestStop_waits_for_a_send_under_way(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		w.before.set(once("Append", nil, func() { time.Sleep(5 * time.Second) }))
+		var sending sync.WaitGroup
+		var done atomic.Bool
+		sending.Go(func() {
+			a.send("alice", chat)
+			done.Store(true)
+		})
+		synctest.Wait()
+		if err := a.Stop(a.ctx); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+		if !done.Load() {
+			t.Error("Stop returned while a send was under way")
+		}
+		sending.Wait()
+		w.wantPendingOrDelivered(chat, "bob")
+	})
+}
+
 // Rows that cannot be marked at the stop leave no claim that they were: the next opens compare.
 func TestStop_with_storage_down_leaves_no_proof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -98,12 +98,11 @@ func (s *Server) refreshLeases(ctx context.Context, last registry.Epoch) registr
 		leases[i] = sess.Lease
 		byLease[sess.Lease] = sess
 	}
-	if s.unsure.Load() {
+	if s.unsure.Swap(false) {
 		if err := s.nodes.Join(ctx, s.node, s.cfg.LeaseTTL); err != nil {
 			s.registryFailed("the node has no lease", err)
 			return last
 		}
-		s.unsure.Store(false)
 	}
 	refreshed, err := s.registry.Refresh(ctx, s.node, leases, s.cfg.LeaseTTL)
 	if err != nil {

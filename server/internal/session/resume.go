@@ -33,6 +33,15 @@ func (s *Session) Resume(after uint64, poll bool) *Connection {
 	return s.attach(true, poll)
 }
 
+// sendUnacknowledged goes back to what the user has not acknowledged, in every chat.
+func (s *Session) sendUnacknowledged() {
+	for _, p := range s.chats {
+		if first := max(p.start, tidemark.First(p.acked)); first < p.next {
+			s.rewind(p, first)
+		}
+	}
+}
+
 // attach makes a connection the owner of the session.
 func (s *Session) attach(resumed, poll bool) *Connection {
 	s.generation++
@@ -88,13 +97,16 @@ type Place struct {
 	Cursor, Head tidemark.Sequence
 }
 
-// GoTo sets positions to a device's cursors; what follows them is sent. Chats that are not named are compared. It reports whether the session goes on.
+// GoTo sets positions to a device's cursors; what follows them is sent. In chats that are not named, what is not acknowledged is sent (again), and they are
+// compared. It reports whether the session goes on.
 func (s *Session) GoTo(places []Place, statuses bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
+	// A client cannot name a chat that it lost with its position.
+	s.sendUnacknowledged()
 	for _, place := range places {
 		p := s.at(place.Chat, tidemark.First(place.Cursor))
 		if p == nil {

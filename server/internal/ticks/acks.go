@@ -14,9 +14,8 @@ import (
 // Config.AckInterval, at once when nothing was written for so long.
 type acks struct {
 	signal chan struct{}
-	// writing is held while a batch is written, so that Flush returns only when all that was added before it is. It is the one lock of the core
-	// that is held across I/O; nothing but Flush takes it.
-	writing sync.Mutex
+	// writing has room for one token, which is held while a batch is written, so that Flush returns only when all that was added before it is.
+	writing chan struct{}
 
 	mu      sync.Mutex
 	pending map[storage.StateKey]*raises
@@ -135,9 +134,10 @@ func (t *Ticks) Add(user tidemark.UserID, chat tidemark.ChatID, acked, read tide
 // watermark, as far as is known, so that he needs no row.
 func (t *Ticks) Authored(user tidemark.UserID, chat tidemark.ChatID, sequence, seen tidemark.Sequence) (covered bool) {
 	key := storage.StateKey{User: user, Chat: chat}
-	top, _ := t.cfg.Known.Acked(key)
 	t.acks.mu.Lock()
 	defer t.acks.mu.Unlock()
+	// Under the lock: what is written is taken out of flying only after it is known.
+	top, _ := t.cfg.Known.Acked(key)
 	r := t.acks.waitingLocked(key)
 	if r == nil {
 		return false
@@ -197,10 +197,14 @@ type item struct {
 	run     *authorRun
 }
 
-// Flush writes everything that waits.
+// Flush writes everything that waits. If ctx ends while another Flush is writing, what waits is left to the next one.
 func (t *Ticks) Flush(ctx context.Context) {
-	t.acks.writing.Lock()
-	defer t.acks.writing.Unlock()
+	select {
+	case t.acks.writing <- struct{}{}:
+		defer func() { <-t.acks.writing }()
+	case <-ctx.Done():
+		return
+	}
 	t.acks.mu.Lock()
 	pending := t.acks.pending
 	t.acks.pending, t.acks.flying = make(map[storage.StateKey]*raises), pending

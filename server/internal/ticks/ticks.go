@@ -57,7 +57,7 @@ type Ticks struct {
 func New(cfg Config) *Ticks {
 	return &Ticks{
 		cfg:      cfg,
-		acks:     acks{signal: make(chan struct{}, 1), pending: make(map[storage.StateKey]*raises)},
+		acks:     acks{signal: make(chan struct{}, 1), writing: make(chan struct{}, 1), pending: make(map[storage.StateKey]*raises)},
 		statuses: statuses{signal: make(chan struct{}, 1), entries: make(map[statusKey]*statusEntry)},
 	}
 }
