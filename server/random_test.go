@@ -39,7 +39,6 @@ type mayhem struct {
 	died  atomic.Bool
 	nodes []*mortal
 	chats []tidemark.ChatID
-	late  sync.WaitGroup
 }
 
 // mortal is a node that may die: from then on it reaches nothing, and nothing reaches it.
@@ -66,24 +65,19 @@ func (m *mayhem) linger() {
 func (m *mayhem) node(id tidemark.NodeID) *mortal {
 	m.t.Helper()
 	n := &mortal{m: m, id: id}
+	m.mu.Lock()
+	m.nodes = append(m.nodes, n)
+	m.mu.Unlock()
 	store := storagetest.Fault(m.raw)
-	// inFlush are the calls under which the core holds a mutex: in a bubble, waiting for a mutex stops the clock.
-	inFlush := func(method string) bool {
-		return method == "Advance" || method == "Clear" || method == "Heads" || method == "Rosters"
-	}
-	store.Before = func(method string) error {
-		if !inFlush(method) {
-			m.linger()
-		}
+	store.Before = func(string) error {
+		m.linger()
 		if n.dead.Load() || !m.calm.Load() && m.roll(100) == 0 {
 			return errDown
 		}
 		return nil
 	}
-	store.After = func(method string) error {
-		if !inFlush(method) {
-			m.linger()
-		}
+	store.After = func(string) error {
+		m.linger()
 		if n.dead.Load() || !m.calm.Load() && m.roll(100) == 0 {
 			return errDown // a lost reply
 		}
@@ -98,7 +92,6 @@ func (m *mayhem) node(id tidemark.NodeID) *mortal {
 		m.t.Fatal(err)
 	}
 	n.core = &core{Server: s, t: m.t, ctx: m.ctx}
-	m.nodes = append(m.nodes, n)
 	return n
 }
 
@@ -124,10 +117,8 @@ func (b mortalBus) Subscribe(ctx context.Context, n registry.Node, h bus.Handler
 func (b mortalBus) Publish(ctx context.Context, to registry.Node, e bus.Event) error {
 	m := b.n.m
 	m.linger()
-	for _, n := range m.nodes {
-		if n.dead.Load() && (n.id == to.ID || n == b.n) {
-			return errDown
-		}
+	if b.n.dead.Load() || m.dead(to.ID) {
+		return errDown
 	}
 	if m.calm.Load() {
 		return m.bus.Publish(ctx, to, e)
@@ -141,16 +132,27 @@ func (b mortalBus) Publish(ctx context.Context, to registry.Node, e bus.Event) e
 	case 2, 3: // late, or late and again; if it finds nobody then, the sender is not told: only its target's death makes up for that
 		again := m.roll(2)
 		after := time.Duration(m.roll(300)) * time.Millisecond
-		m.late.Go(func() {
+		go func() { // the bubble waits for it
 			for range again + 1 {
 				time.Sleep(after)
 				_ = m.bus.Publish(ctx, to, e)
 			}
-		})
+		}()
 		return nil
 	default:
 		return m.bus.Publish(ctx, to, e)
 	}
+}
+
+func (m *mayhem) dead(id tidemark.NodeID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.nodes {
+		if n.id == id {
+			return n.dead.Load()
+		}
+	}
+	return true
 }
 
 // gadget is a device of a user. It holds what it received in its present session.
@@ -278,7 +280,8 @@ func (g *gadget) check() {
 		}
 		for n := from + 1; n <= head; n++ {
 			if !g.got[chat][n] && (n > acked || n > g.opened[chat]) {
-				g.m.t.Errorf("%s %s has not received %s %d: head %d, acknowledged %d, head at its open %d", g.user, g.id, chat, n, head, acked, g.opened[chat])
+				g.m.t.Errorf("%s %s at %s has not received %s %d: head %d, acknowledged %d, head at its open %d, rows %v; it has had up to %d",
+					g.user, g.id, g.at.id, chat, n, head, acked, g.opened[chat], g.m.rows(g.user), g.top[chat])
 			}
 		}
 	}
@@ -337,7 +340,6 @@ func runRandom(t *testing.T, seed uint64) {
 		})
 	}
 	all.Wait()
-	m.late.Wait()
 	m.calm.Store(true)
 	time.Sleep(5 * time.Minute) // leases of the dead end, sessions compare
 	for _, g := range gadgets {

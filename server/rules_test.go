@@ -162,6 +162,29 @@ func TestR_RELOOK_who_came_online_before_the_mark_is_woken(t *testing.T) {
 	})
 }
 
+// The bus fails for a while: the row is there, and so is his session, which is not told by anything else.
+func TestR_RELOOK_a_wake_that_fails_is_tried_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		bob := b.open("bob")
+		bob.drain()
+		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+			if e.Wake != nil && to.ID == "b" {
+				return errDown
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		time.Sleep(3 * time.Second)
+		w.wantRows("the bus is down", "bob", row("bob", chat, 1))
+		w.publish.clear()
+		time.Sleep(5 * time.Second)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
 func TestR_NOBODY_a_publication_that_reached_no_node_marks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
