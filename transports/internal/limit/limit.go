@@ -1,4 +1,4 @@
-// Package limit bounds how often a user may send (wire.md, "Limits").
+// Package limit bounds how often a user may send (docs/protocol.md, "Limits").
 package limit
 
 import (

@@ -24,7 +24,7 @@ const (
 	FramePing FrameType = "ping"
 )
 
-// Silent reports whether frames of the type never cause a frame, whatever is wrong with them (wire.md, "WebSocket").
+// Silent reports whether frames of the type never cause a frame, whatever is wrong with them (docs/protocol.md, "Acknowledging").
 func (t FrameType) Silent() bool { return t == FrameAck || t == FrameRead }
 
 // maxRequestID is the greatest length of a request_id in bytes.
