@@ -2,40 +2,18 @@ package sqlite
 
 import (
 	"errors"
-	"fmt"
+
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/tidemark-im/tidemark"
-	"modernc.org/libc"
-	lib "modernc.org/sqlite/lib"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/capi"
 )
-
-// A failure is an error of SQLite.
-type failure struct {
-	// code is the extended result code (sqlite.org/rescode.html).
-	code    int32
-	message string
-	// during is the statement, or what else was attempted. It holds no parameter.
-	during string
-}
-
-// Error implements error.
-func (f *failure) Error() string {
-	return fmt.Sprintf("sqlite: %s (%d) during: %s", f.message, f.code, f.during)
-}
-
-func (c *conn) failure(code int32, during string) error {
-	message := libc.GoString(lib.Xsqlite3_errstr(c.tls, code))
-	if c.db != 0 && lib.Xsqlite3_extended_errcode(c.tls, c.db) == code {
-		message = libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))
-	}
-	return &failure{code: code, message: message, during: during}
-}
 
 // primary returns the primary result code of an error of SQLite, 0 of any other.
 func primary(err error) int32 {
-	var f *failure
+	var f *capi.Failure
 	if errors.As(err, &f) {
-		return f.code & 0xff
+		return f.Primary()
 	}
 	return 0
 }
@@ -55,11 +33,11 @@ func itemsFault(err error) bool {
 
 // public makes an error of SQLite one of the contract. Others stay as they are.
 func public(err error) error {
-	var f *failure
+	var f *capi.Failure
 	if !errors.As(err, &f) {
 		return err
 	}
-	switch f.code & 0xff {
+	switch f.Primary() {
 	case lib.SQLITE_FULL:
 		return tidemark.Wrap(tidemark.Unavailable, err, "the disk of the database is full; free some space")
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:

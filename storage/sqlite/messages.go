@@ -26,7 +26,7 @@ func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
 
 // contentTypeAt spares the copy of the usual one.
 func contentTypeAt(row *stmt, i int) string {
-	if b := row.bytes(i); string(b) != tidemark.DefaultContentType {
+	if b := row.Column(i); string(b) != tidemark.DefaultContentType {
 		return string(b)
 	}
 	return tidemark.DefaultContentType
@@ -104,7 +104,7 @@ func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
 	if err := q.run(); err != nil {
 		return false, err
 	}
-	return w.c.changes() > 0, nil
+	return w.c.Changes() > 0, nil
 }
 
 // byKey returns the message with the idempotency key of the draft.

@@ -93,7 +93,7 @@ func readSchema(c *conn) (schema Schema, err error) {
 	if err != nil {
 		return schema, err
 	}
-	defer tables.finalize()
+	defer tables.Finalize()
 	if found, err := tables.one(func(*stmt) {}); err != nil || !found {
 		return schema, err
 	}
@@ -101,7 +101,7 @@ func readSchema(c *conn) (schema Schema, err error) {
 	if err != nil {
 		return schema, err
 	}
-	defer version.finalize()
+	defer version.Finalize()
 	_, err = version.one(func(row *stmt) {
 		schema.Version, schema.Dirty = uint(max(row.integerAt(0), 0)), row.integerAt(1) != 0
 	})

@@ -32,7 +32,7 @@ func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bo
 			if err := q.run(); err != nil {
 				return err
 			}
-			written[i] = w.c.changes() > 0
+			written[i] = w.c.Changes() > 0
 		}
 		return nil
 	})
@@ -106,7 +106,7 @@ func (w *writer) clear(item *storage.Clear) (bool, error) {
 	if err := q.run(); err != nil {
 		return false, err
 	}
-	return w.c.changes() > 0, nil
+	return w.c.Changes() > 0, nil
 }
 
 // standing gives each member of a Large chat the row that stands for it.

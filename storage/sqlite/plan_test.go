@@ -49,7 +49,7 @@ func TestPlans_every_statement_uses_an_index(t *testing.T) {
 			}
 			return true
 		})
-		plan.finalize()
+		plan.Finalize()
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

@@ -260,7 +260,7 @@ func TestCommit_full_database_is_Unavailable_and_recovers(t *testing.T) {
 
 func TestCommit_locked_database_is_Unavailable_and_recovers(t *testing.T) {
 	s, path := openNew(t)
-	if err := s.change(t.Context(), func(w *writer) error { w.c.busyTimeout(10); return nil }); err != nil {
+	if err := s.change(t.Context(), func(w *writer) error { w.c.BusyTimeout(10); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	other, err := open(path, false)

@@ -112,7 +112,7 @@ func (s *Store) connect(path string, config Config) error {
 	if err := configure(c, config.CacheBytes); err != nil {
 		return err
 	}
-	c.watchLog()
+	c.WatchLog()
 	for range config.Readers {
 		c, err := open(path, true)
 		if err != nil {
@@ -128,7 +128,7 @@ func (s *Store) connect(path string, config Config) error {
 
 // configure sets what is not stored in the file.
 func configure(c *conn, cacheBytes int) error {
-	c.busyTimeout(busyMilliseconds)
+	c.BusyTimeout(busyMilliseconds)
 	for _, pragma := range []string{"PRAGMA synchronous = FULL", fmt.Sprintf("PRAGMA cache_size = -%d", cacheBytes>>10), "PRAGMA temp_store = MEMORY"} {
 		if err := c.pragma(pragma); err != nil {
 			return err

@@ -6,9 +6,8 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	lib "modernc.org/sqlite/lib"
-
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/capi"
 )
 
 const (
@@ -169,7 +168,7 @@ func (w *writer) transaction(batch []*job) (committing bool, err error) {
 	}
 	for _, j := range batch {
 		j.err = j.apply(w)
-		var f *failure
+		var f *capi.Failure
 		if errors.As(j.err, &f) {
 			return false, j.err
 		}
@@ -178,14 +177,14 @@ func (w *writer) transaction(batch []*job) (committing bool, err error) {
 		return false, err
 	}
 	err = w.c.exec("COMMIT")
-	w.commits.Store(w.c.log().commits)
+	w.commits.Store(w.c.Log().Commits)
 	return true, err
 }
 
 func (w *writer) rollback() {
 	clear(w.chats)
 	w.moved = w.moved[:0]
-	if w.c.inTransaction() {
+	if w.c.InTransaction() {
 		// A failure leaves the transaction open, and the next BEGIN reports it.
 		_ = w.c.exec("ROLLBACK")
 	}
@@ -193,7 +192,7 @@ func (w *writer) rollback() {
 
 // checkpoint copies the log into the database file once it is long. A full disk or a lock only puts it off.
 func (w *writer) checkpoint() error {
-	frames := w.c.log().frames
+	frames := w.c.Log().Frames
 	if frames < checkpointFrames {
 		w.checkpointAt = checkpointFrames
 	}
@@ -202,13 +201,12 @@ func (w *writer) checkpoint() error {
 	}
 	// While a reader holds on to the log it does not start anew. Then the next try comes after as many pages again.
 	w.checkpointAt = frames + checkpointFrames
-	mode := int32(lib.SQLITE_CHECKPOINT_PASSIVE)
-	if frames >= restartFrames {
-		mode = lib.SQLITE_CHECKPOINT_RESTART
-		w.c.busyTimeout(restartMilliseconds)
-		defer w.c.busyTimeout(busyMilliseconds)
+	restart := frames >= restartFrames
+	if restart {
+		w.c.BusyTimeout(restartMilliseconds)
+		defer w.c.BusyTimeout(busyMilliseconds)
 	}
-	if err := w.c.checkpoint(mode); unknownOutcome(err) {
+	if err := w.c.Checkpoint(restart); unknownOutcome(err) {
 		return err
 	}
 	return nil

@@ -1,0 +1,109 @@
+package capi
+
+import (
+	"unsafe"
+
+	lib "modernc.org/sqlite/lib"
+)
+
+// arenaSize is what a statement keeps for its parameters.
+const arenaSize = 1024
+
+// A Stmt is a prepared statement. It is used in rounds: bind every parameter, step through the rows, reset.
+type Stmt struct {
+	c    *Conn
+	p    uintptr
+	text string
+	// arena holds the text parameters of this round, used of its bytes are taken; what does not fit is in big.
+	arena uintptr
+	used  int
+	big   []uintptr
+}
+
+// Prepare compiles a statement that is used for long. The error is a *Failure.
+func (c *Conn) Prepare(text string) (*Stmt, error) {
+	source := c.alloc(text + "\x00")
+	handle := lib.Xsqlite3_malloc(c.tls, 8)
+	rc := lib.Xsqlite3_prepare_v3(c.tls, c.db, source, int32(len(text)+1), lib.SQLITE_PREPARE_PERSISTENT, handle, 0)
+	p := *(*uintptr)(pointer(handle))
+	lib.Xsqlite3_free(c.tls, handle)
+	lib.Xsqlite3_free(c.tls, source)
+	if rc != lib.SQLITE_OK {
+		return nil, c.failure(rc, text)
+	}
+	return &Stmt{c: c, p: p, text: text}, nil
+}
+
+// Finalize ends the statement. It must not be used afterwards.
+func (s *Stmt) Finalize() {
+	s.Reset()
+	lib.Xsqlite3_finalize(s.c.tls, s.p)
+	if s.arena != 0 {
+		lib.Xsqlite3_free(s.c.tls, s.arena)
+	}
+}
+
+// BindInteger binds parameter i, from 1.
+func (s *Stmt) BindInteger(i int, v int64) { lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v) }
+
+// BindNull binds parameter i, from 1.
+func (s *Stmt) BindNull(i int) { lib.Xsqlite3_bind_null(s.c.tls, s.p, int32(i)) }
+
+// BindString binds parameter i, from 1.
+func (s *Stmt) BindString(i int, v string) {
+	lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), s.place(v), int32(len(v)), 0)
+}
+
+// place copies v to where it stays until Reset.
+func (s *Stmt) place(v string) uintptr {
+	if s.arena == 0 {
+		s.arena = lib.Xsqlite3_malloc(s.c.tls, arenaSize)
+	}
+	if s.arena == 0 || len(v) > arenaSize-1-s.used {
+		p := s.c.alloc(v + "\x00")
+		s.big = append(s.big, p)
+		return p
+	}
+	p := s.arena + uintptr(s.used)
+	copy(unsafe.Slice((*byte)(pointer(p)), len(v)), v)
+	s.used += len(v)
+	return p
+}
+
+// Step goes to the next row and reports whether there is one. The error is a *Failure.
+func (s *Stmt) Step() (bool, error) {
+	switch rc := lib.Xsqlite3_step(s.c.tls, s.p); rc {
+	case lib.SQLITE_ROW:
+		return true, nil
+	case lib.SQLITE_DONE:
+		return false, nil
+	default:
+		return false, s.c.failure(rc, s.text)
+	}
+}
+
+// Reset ends the round. The parameters stay bound to memory that is free now: each round binds them all.
+func (s *Stmt) Reset() {
+	lib.Xsqlite3_reset(s.c.tls, s.p)
+	for _, p := range s.big {
+		lib.Xsqlite3_free(s.c.tls, p)
+	}
+	s.used, s.big = 0, nil
+}
+
+// ColumnInteger returns column i, from 0.
+func (s *Stmt) ColumnInteger(i int) int64 { return lib.Xsqlite3_column_int64(s.c.tls, s.p, int32(i)) }
+
+// ColumnNull reports whether column i, from 0, is NULL.
+func (s *Stmt) ColumnNull(i int) bool {
+	return lib.Xsqlite3_column_type(s.c.tls, s.p, int32(i)) == lib.SQLITE_NULL
+}
+
+// Column returns column i, from 0, as text, in SQLite's memory: valid until the next Step or Reset.
+func (s *Stmt) Column(i int) []byte {
+	p := lib.Xsqlite3_column_text(s.c.tls, s.p, int32(i))
+	if p == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(pointer(p)), lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(i)))
+}
