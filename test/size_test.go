@@ -1,0 +1,137 @@
+package test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The numbers of CONTRIBUTING.md, Style.
+const (
+	maxFileLines    = 600
+	maxFuncLines    = 80
+	maxPackageLines = 2_000
+)
+
+// TestSize_what_can_be_read_in_one_go: a file is a room, a function fits a screen, and a package can be kept in mind. Tests and generated code are left
+// out, and so are conformance suites, but for the length of their files.
+func TestSize_what_can_be_read_in_one_go(t *testing.T) {
+	packages := make(map[string]int)
+	for path, source := range goFiles(t) {
+		dir := filepath.Dir(path)
+		suite := strings.HasSuffix(dir, "test")
+		if n := bytes.Count(source, []byte("\n")); n > maxFileLines {
+			t.Errorf("%s has %d lines, at most %d are allowed", path, n, maxFileLines)
+		}
+		if suite {
+			continue
+		}
+		for name, n := range functions(t, path, source) {
+			if n > maxFuncLines {
+				t.Errorf("%s: the function %s has %d lines, at most %d are allowed", path, name, n, maxFuncLines)
+			}
+		}
+		packages[dir] += codeLines(source)
+	}
+	for dir, n := range packages {
+		if n > maxPackageLines {
+			t.Errorf("the package %s has %d lines of code, at most %d are allowed", dir, n, maxPackageLines)
+		}
+	}
+	if len(packages) < 15 {
+		t.Errorf("only %d packages were found", len(packages))
+	}
+}
+
+// TestSize_counting is about how lines are counted.
+func TestSize_counting(t *testing.T) {
+	source := "// Package p is an example.\npackage p\n\n/* A comment\n\nof three lines. */\nconst text = `one\n\ntwo` // one, a blank one, two\n\n" +
+		"func (r *R[T]) F() {\n\t// nothing\n}\n\nfunc g() {}\n"
+	// package; const and the two lines of its text that follow; func, brace; func.
+	if got, want := codeLines([]byte(source)), 1+3+2+1; got != want {
+		t.Errorf("codeLines = %d, want %d", got, want)
+	}
+	got := functions(t, "p.go", []byte(source))
+	if want := map[string]int{"F": 3, "g": 1}; len(got) != len(want) || got["F"] != want["F"] || got["g"] != want["g"] {
+		t.Errorf("functions = %v, want %v", got, want)
+	}
+}
+
+// goFiles returns the Go files of the repository that people write and that are no tests.
+func goFiles(t *testing.T) map[string][]byte {
+	t.Helper()
+	files := make(map[string][]byte)
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "node_modules" || strings.HasPrefix(name, ".") && name != ".."):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			return err
+		}
+		if !ast.IsGenerated(file) {
+			files[path] = source
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// functions returns the lengths of the declared functions, from `func` to the closing brace, by name; of those that share one, the greatest.
+func functions(t *testing.T, path string, source []byte) map[string]int {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(map[string]int)
+	for _, decl := range file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			n := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1
+			lines[f.Name.Name] = max(lines[f.Name.Name], n)
+		}
+	}
+	return lines
+}
+
+// codeLines counts the lines that hold something besides comments and white space. A raw string counts with all its lines.
+func codeLines(source []byte) int {
+	set := token.NewFileSet()
+	file := set.AddFile("", set.Base(), len(source))
+	var s scanner.Scanner
+	s.Init(file, source, nil, 0)
+	lines := make(map[int]bool)
+	for {
+		pos, tok, literal := s.Scan()
+		switch {
+		case tok == token.EOF:
+			return len(lines)
+		case tok == token.SEMICOLON && literal == "\n": // the scanner's own
+			continue
+		}
+		first := file.Line(pos)
+		for i := range strings.Count(literal, "\n") + 1 {
+			lines[first+i] = true
+		}
+	}
+}
