@@ -8,6 +8,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -58,18 +59,19 @@ func (s *Server) CreateChat(ctx context.Context, c Caller, r CreateChatRequest) 
 		return ChatView{}, false, err
 	}
 	defer s.inflight.Done()
+	ctx, cancel := after(ctx)
+	defer cancel()
 	chat, created, err := s.storage.CreateChat(ctx, n)
 	if err != nil {
 		return ChatView{}, false, err
 	}
 	if created {
-		changes := make([]tidemark.MembershipChange, len(n.Members))
-		for i, user := range n.Members {
-			changes[i] = tidemark.MembershipChange{ChatID: chat.ID, UserID: user, Change: tidemark.Added}
-		}
 		// Each member learns of his own membership: a list of a thousand others would be of no use to him.
-		for _, change := range changes {
-			s.announce(ctx, []tidemark.MembershipChange{change}, chat.MembersVersion, []tidemark.UserID{change.UserID})
+		for i, leases := range s.find(ctx, n.Members) {
+			if len(leases) > 0 {
+				change := tidemark.MembershipChange{ChatID: chat.ID, UserID: n.Members[i], Change: tidemark.Added}
+				s.announceTo(ctx, []tidemark.MembershipChange{change}, chat.MembersVersion, [][]registry.Lease{leases})
+			}
 		}
 		return ChatView{Chat: chat, State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID}}, true, nil
 	}
@@ -228,7 +230,7 @@ func (s *Server) mayManage(ctx context.Context, c Caller, chat tidemark.ChatID) 
 	p, m, err := s.feed.Member(ctx, c.User, chat)
 	switch {
 	case tidemark.CodeOf(err) == tidemark.NotMember && c.Backend:
-		if p, err = s.feed.People(ctx, s.feed.Chat(chat), 0); err != nil {
+		if p, err = s.feed.People(ctx, chat, 0); err != nil {
 			return m, err
 		}
 	case err != nil:

@@ -8,31 +8,33 @@ import (
 )
 
 // closeSessions closes sessions cleanly, in the order of R_ORDER: detach, mark, release. A session that could not mark, or whose open had
-// not finished looking, leaves no proof. It returns the error of the marks.
-func (s *Server) closeSessions(ctx context.Context, closing []*Session) error {
+// not finished looking, leaves no proof. It returns how many it closed, and the error of the marks.
+func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (closed int, err error) {
+	ctx, cancel := after(ctx)
+	defer cancel()
 	var rows []tidemark.PendingDelivery
-	var detached []*Session
-	for _, sess := range closing {
-		left, first := sess.End()
-		if !first {
+	var detached []*session.Session
+	for _, e := range endings {
+		left, ended := e.End()
+		if !ended {
 			continue
 		}
-		s.sessions.remove(sess)
+		s.sessions.remove(e.Session)
 		rows = append(rows, left...)
-		detached = append(detached, sess)
+		detached = append(detached, e.Session)
 	}
-	err := s.mark(ctx, rows)
+	err = s.mark(ctx, rows)
 	if err != nil {
-		s.owe(debt{rows: rows})
+		s.oweMarks(rows)
 	}
 	for _, sess := range detached {
 		s.release(ctx, sess, err == nil)
 	}
-	return err
+	return len(detached), err
 }
 
 // release gives the lease back and leaves the proof, if it is true.
-func (s *Server) release(ctx context.Context, sess *Session, marked bool) {
+func (s *Server) release(ctx context.Context, sess *session.Session, marked bool) {
 	proof, leased := sess.Proof()
 	if !leased {
 		return
@@ -47,10 +49,10 @@ func (s *Server) release(ctx context.Context, sess *Session, marked bool) {
 
 // expire closes the sessions whose resume window has passed.
 func (s *Server) expire(ctx context.Context, due []session.Deadline) {
-	over := session.Expired(due)
-	s.count.sessionsExpired.Add(int64(len(over)))
-	if err := s.closeSessions(ctx, over); err != nil {
-		s.log.Warn("sessions expired, and their rows wait to be marked", "sessions", len(over), "error", err)
+	closed, err := s.closeSessions(ctx, session.Expired(due))
+	s.count.sessionsExpired.Add(int64(closed))
+	if err != nil {
+		s.log.Warn("sessions expired, and their rows wait to be marked", "sessions", closed, "error", err)
 	}
 }
 
@@ -59,6 +61,6 @@ func (s *Server) overdue(ctx context.Context, due []session.Deadline) {
 	rows := session.Overdue(due)
 	s.count.graceExpired.Add(int64(len(rows)))
 	if err := s.mark(ctx, rows); err != nil {
-		s.owe(debt{rows: rows})
+		s.oweMarks(rows)
 	}
 }

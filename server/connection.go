@@ -7,13 +7,10 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/session"
 )
 
-// Session is one device's place in the stream (server/internal/session).
-type Session = session.Session
-
 // Connection is one connection's hold on a session. A newer connection of the session fences it off.
 // Next belongs to one goroutine; the other methods may be called concurrently with it and with each other.
 //
-// Beside the methods here it has those of the session: Next, Wait, Confirm and Detach.
+// Beside the methods here it has those of the session: Next, Wait and Detach.
 type Connection struct {
 	*session.Connection
 	server *Server
@@ -28,6 +25,9 @@ func (c *Connection) Session() tidemark.SessionID { return c.Connection.Session(
 func (c *Connection) Ack(acks ...Ack) {
 	for _, a := range acks {
 		c.server.ticks.Add(c.user, a.Chat, a.Acked, a.Read)
+		if a.Acked > 0 {
+			c.Confirm(a.Chat, a.Acked)
+		}
 	}
 }
 
@@ -50,9 +50,7 @@ func (c *Connection) Typing(ctx context.Context, chat tidemark.ChatID) {
 // is released. It only detaches if the connection was replaced.
 func (c *Connection) Close(ctx context.Context) error {
 	c.Detach()
-	if !c.Left() {
-		return nil
-	}
 	c.server.ticks.Flush(ctx)
-	return c.server.closeSessions(ctx, []*Session{c.Connection.Session()})
+	_, err := c.server.closeSessions(ctx, []session.Ending{c.Ending()})
+	return err
 }

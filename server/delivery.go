@@ -29,26 +29,61 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 		return nil, err
 	}
 	defer s.inflight.Done()
+	ctx, cancel := after(ctx)
+	defer cancel()
+	s.ticks.Count.Acks.Add(int64(len(acks)))
 	results := make([]AckResult, len(acks))
-	advances := make([]storage.Advance, 0, len(acks))
-	at := make([]int, 0, len(acks))
-	now := time.Now().UTC().Truncate(time.Millisecond)
+	chats := make([]tidemark.ChatID, len(acks))
 	for i, ack := range acks {
-		if err := s.checkAck(ctx, user, ack); err != nil {
-			if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {
-				return nil, err
+		chats[i] = ack.Chat
+	}
+	verdicts, err := s.feed.Members(ctx, keysOf(user, chats))
+	if err != nil {
+		return nil, err
+	}
+	// A chat that is named twice is written in a second round: storage takes each once.
+	for round := indexes(len(acks)); len(round) > 0; {
+		var now, later []int
+		named := make(map[tidemark.ChatID]bool, len(round))
+		for _, i := range round {
+			switch err := checkAck(acks[i], verdicts[i]); {
+			case err != nil:
+				results[i].Err = err
+			case named[acks[i].Chat]:
+				later = append(later, i)
+			default:
+				named[acks[i].Chat] = true
+				now = append(now, i)
 			}
-			results[i].Err = err
-			continue
 		}
-		at = append(at, i)
-		advances = append(advances, storage.Advance{
-			User: user, Chat: ack.Chat, Now: now, Raise: tidemark.Raise{Acked: ack.Acked, Read: ack.Read},
-		})
+		if err := s.acknowledge(ctx, user, acks, now, results); err != nil {
+			return nil, err
+		}
+		round = later
+	}
+	return results, nil
+}
+
+func indexes(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// acknowledge writes those of the acks that at names, of which no two are about one chat.
+func (s *Server) acknowledge(ctx context.Context, user tidemark.UserID, acks []Ack, at []int, results []AckResult) error {
+	advances := make([]storage.Advance, len(at))
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for i, j := range at {
+		advances[i] = storage.Advance{
+			User: user, Chat: acks[j].Chat, Now: now, Raise: tidemark.Raise{Acked: acks[j].Acked, Read: acks[j].Read},
+		}
 	}
 	advanced, err := s.ticks.Advance(ctx, advances)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var clears []storage.Clear
 	for i, done := range advanced {
@@ -57,20 +92,18 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
 		}
 	}
-	s.ticks.Clear(context.WithoutCancel(ctx), clears)
-	s.ticks.Count.Acks.Add(int64(len(acks)))
-	return results, nil
+	s.ticks.Clear(ctx, clears)
+	return nil
 }
 
-func (s *Server) checkAck(ctx context.Context, user tidemark.UserID, ack Ack) error {
+func checkAck(ack Ack, member error) error {
 	if err := tidemark.CheckID("chat_id", ack.Chat); err != nil {
 		return err
 	}
 	if ack.Acked == 0 && ack.Read == 0 {
 		return tidemark.Errorf(tidemark.Invalid, "name last_acked_sequence, last_read_sequence, or both")
 	}
-	_, _, err := s.feed.Member(ctx, user, ack.Chat)
-	return err
+	return member
 }
 
 // StatePage is a page of delivery states, in the order of their chats.
@@ -172,20 +205,20 @@ func (s *Server) countAuthor(ctx context.Context, status *DeliveryStatus) error 
 	if status.Sequence == 0 || status.Summary.Read == status.Summary.Members {
 		return nil
 	}
-	c := s.feed.Chat(status.Chat.ID)
-	entries, err := s.messages(ctx, storage.Range{Chat: c.ID, After: status.Sequence - 1, Limit: 1})
+	id := status.Chat.ID
+	entries, err := s.messages(ctx, storage.Range{Chat: id, After: status.Sequence - 1, Limit: 1})
 	if err != nil || len(entries) == 0 {
 		return err
 	}
 	author := entries[0].SenderID
-	p, err := s.feed.People(ctx, c, 0)
+	p, err := s.feed.People(ctx, id, 0)
 	if err != nil {
 		return err
 	}
 	if _, ok := p.Member(author); !ok {
 		return nil
 	}
-	states, err := s.storage.States(ctx, []storage.StateKey{{User: author, Chat: c.ID}})
+	states, err := s.storage.States(ctx, []storage.StateKey{{User: author, Chat: id}})
 	if err == nil && states[0].Read < status.Sequence {
 		status.Summary.Read++
 	}

@@ -49,7 +49,7 @@ func (s *Server) asMember(ctx context.Context, user tidemark.UserID, chat tidema
 		if err != nil || h.newest <= p.Version {
 			return h, err
 		}
-		if _, err := s.feed.People(ctx, s.feed.Chat(chat), h.newest); err != nil {
+		if _, err := s.feed.People(ctx, chat, h.newest); err != nil {
 			return History{}, err
 		}
 	}

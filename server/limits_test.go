@@ -125,16 +125,17 @@ func TestSession_confirm_trims_the_resume_memory(t *testing.T) {
 		bob := a.open("bob")
 		bob.drain()
 		begin := bob.last
-		for range 700 {
+		for n := range tidemark.Sequence(700) {
 			a.send("alice", ab)
 			a.send("carol", bc)
 			bob.drain()
-			bob.Confirm(bob.last)
+			bob.Ack(server.Ack{Chat: ab, Acked: n + 1}, server.Ack{Chat: bc, Acked: n + 1})
 		}
+		settle()
+		bob.drain()
 		a.send("alice", ab)
 		bob.drain()
 		confirmed := bob.last
-		bob.Confirm(confirmed - 1)
 		again := a.open("bob", resuming(bob.Session(), confirmed-1))
 		again.last = bob.last
 		want(t, "from the confirmed position", again.drain()[:1], "open resumed=true")

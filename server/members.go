@@ -9,6 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -67,26 +68,30 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	if _, err := s.mayManage(ctx, c, chat); err != nil {
 		return MemberPage{}, err
 	}
+	ctx, cancel := after(ctx)
+	defer cancel()
 	added, err := s.storage.AddMembers(ctx, chat, users, time.Now().UTC().Truncate(time.Millisecond))
 	if err != nil {
+		s.feed.Forget(chat) // it may have happened
 		return MemberPage{}, err
 	}
-	ctx = context.WithoutCancel(ctx)
-	hot := s.feed.Chat(chat)
-	hot.Outdate(added.Version)
-	changes := make([]tidemark.MembershipChange, len(added.States))
+	s.feed.Chat(chat).Outdate(added.Version)
+	changes := make([]tidemark.MembershipChange, len(added.New))
+	for i, user := range added.New {
+		changes[i] = tidemark.MembershipChange{ChatID: chat, UserID: user, Change: tidemark.Added}
+	}
+	// All of them, also who was a member already: the call may repeat one whose answer was lost.
 	var rows []tidemark.PendingDelivery
-	for i, st := range added.States {
-		changes[i] = tidemark.MembershipChange{ChatID: chat, UserID: st.UserID, Change: tidemark.Added}
+	for _, st := range added.States {
 		if st.Acked < added.Head {
 			rows = append(rows, tidemark.PendingDelivery{UserID: st.UserID, ChatID: chat, FirstUndelivered: tidemark.First(st.Acked)})
 		}
 	}
 	markErr := s.mark(ctx, rows)
 	if markErr != nil {
-		s.owe(debt{rows: rows})
+		s.oweMarks(rows)
 	}
-	p, err := s.feed.People(ctx, hot, added.Version)
+	p, err := s.feed.People(ctx, chat, added.Version)
 	if err != nil {
 		return MemberPage{}, err
 	}
@@ -114,18 +119,18 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 	} else if _, err := s.mayManage(ctx, c, chat); err != nil {
 		return err
 	}
-	removed, err := s.storage.RemoveMember(ctx, chat, user, time.Now().UTC().Truncate(time.Millisecond))
+	ctx, cancel := after(ctx)
+	defer cancel()
+	removed, err := s.remove(ctx, chat, user)
 	if err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
-	hot := s.feed.Chat(chat)
-	hot.Outdate(removed.Version)
+	s.feed.Chat(chat).Outdate(removed.Version)
 	if removed.Head > 0 {
 		s.ticks.Clear(ctx, []storage.Clear{{User: user, Chat: chat, Through: removed.Head}})
 	}
 	told := []tidemark.UserID{user}
-	p, err := s.feed.People(ctx, hot, removed.Version)
+	p, err := s.feed.People(ctx, chat, removed.Version)
 	if err != nil {
 		s.log.Warn("the members were not told of a removal", "chat", chat, "error", err)
 	} else {
@@ -138,12 +143,43 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 	return nil
 }
 
+// remove ends a membership. An outcome that is unknown is resolved by trying again: if he is no member then, this call removed him, or might have.
+func (s *Server) remove(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID) (storage.Removed, error) {
+	for attempt := 1; ; attempt++ {
+		removed, err := s.storage.RemoveMember(ctx, chat, user, time.Now().UTC().Truncate(time.Millisecond))
+		code := tidemark.CodeOf(err)
+		if code == tidemark.NotMember && attempt > 1 {
+			p, err := s.feed.People(ctx, chat, 0)
+			if err != nil {
+				return removed, err
+			}
+			heads, err := s.storage.Heads(ctx, []tidemark.ChatID{chat})
+			if err != nil {
+				return removed, err
+			}
+			return storage.Removed{Version: p.Version, Head: heads[0]}, nil
+		}
+		if code != tidemark.Unavailable {
+			return removed, err
+		}
+		s.feed.Forget(chat) // it may have happened
+		if attempt == appendAttempts || !pause(ctx, appendPause<<attempt) {
+			return removed, err
+		}
+	}
+}
+
 // announce tells the sessions of users that the membership changed. It is a hint: who misses it sees the members when he asks.
 func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChange, version uint64, users []tidemark.UserID) {
 	if len(changes) == 0 {
 		return
 	}
-	for _, to := range byNode(s.lookup(ctx, users)) {
+	s.announceTo(ctx, changes, version, s.find(ctx, users))
+}
+
+// announceTo is announce for leases that were looked up.
+func (s *Server) announceTo(ctx context.Context, changes []tidemark.MembershipChange, version uint64, leases [][]registry.Lease) {
+	for _, to := range byNode(leases) {
 		event := bus.Membership{Changes: changes, Version: version, Leases: to.leases}
 		if err := s.bus.Publish(ctx, to.node, bus.Event{Membership: &event}); err != nil {
 			s.count.busErrors.Add(1)
@@ -169,7 +205,7 @@ func (s *Server) typing(ctx context.Context, user tidemark.UserID, chat tidemark
 	}
 	s.count.typing.Add(1)
 	others := slices.DeleteFunc(slices.Clone(p.Users), func(u tidemark.UserID) bool { return u == user })
-	for _, to := range byNode(s.lookup(ctx, others)) {
+	for _, to := range byNode(s.find(ctx, others)) {
 		event := bus.Typing{Typing: tidemark.Typing{ChatID: chat, UserID: user}, Leases: to.leases}
 		if err := s.bus.Publish(ctx, to.node, bus.Event{Typing: &event}); err != nil {
 			s.count.busErrors.Add(1)
@@ -188,7 +224,7 @@ func (s *Server) receiveTyping(e *bus.Typing) {
 
 // publishStatus hands updates about one chat to the sessions of its members.
 func (s *Server) publishStatus(ctx context.Context, p *feed.People, updates []tidemark.StatusUpdate) {
-	for _, to := range byNode(s.lookup(ctx, p.Users)) {
+	for _, to := range byNode(s.find(ctx, p.Users)) {
 		event := bus.Status{Updates: updates, Version: p.Version, Leases: to.leases}
 		if err := s.bus.Publish(ctx, to.node, bus.Event{Status: &event}); err != nil {
 			s.count.busErrors.Add(1)

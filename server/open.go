@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
@@ -49,7 +50,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	} else if older := s.sessions.ofDevice(r.User, r.Device); older != nil {
 		// Its rows are marked and its lease released before ours is taken, so that a clean hand-over from one session of a
 		// device to the next needs no comparison.
-		if err := s.closeSessions(ctx, []*Session{older}); err != nil {
+		if _, err := s.closeSessions(ctx, []session.Ending{older.Ending()}); err != nil {
 			s.log.Warn("an older session of a device was not closed cleanly", "session", older.ID, "error", err)
 		}
 	}
@@ -63,7 +64,9 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 
 // takeLease takes a session's lease, and lets it look for what is pending as the registry's answer asks (R_PROOF, R_LAST). It is called for a new
 // session, and again when the lease was lost.
-func (s *Server) takeLease(ctx context.Context, sess *Session) {
+func (s *Server) takeLease(ctx context.Context, sess *session.Session) {
+	ctx, cancel := after(ctx)
+	defer cancel()
 	epoch, err := s.registry.Epoch(ctx)
 	var opened registry.Opened
 	if err == nil {
@@ -75,9 +78,14 @@ func (s *Server) takeLease(ctx context.Context, sess *Session) {
 	sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch)
 }
 
-// registryFailed notes that the registry could not be asked.
+// registryFailed notes that the registry could not be asked, and lets the node refresh its leases soon.
 func (s *Server) registryFailed(what string, err error) {
-	s.unsure.Store(true)
+	if !s.unsure.Swap(true) {
+		select {
+		case s.refresh <- struct{}{}:
+		default:
+		}
+	}
 	s.count.registryErrors.Add(1)
 	s.log.Warn(what, "error", err)
 }
@@ -93,7 +101,7 @@ func newSessionID() tidemark.SessionID {
 func (s *Server) refreshLeases(ctx context.Context, last registry.Epoch) registry.Epoch {
 	all := s.sessions.all()
 	leases := make([]registry.Lease, len(all))
-	byLease := make(map[registry.Lease]*Session, len(all))
+	byLease := make(map[registry.Lease]*session.Session, len(all))
 	for i, sess := range all {
 		leases[i] = sess.Lease
 		byLease[sess.Lease] = sess
@@ -108,6 +116,13 @@ func (s *Server) refreshLeases(ctx context.Context, last registry.Epoch) registr
 	if err != nil {
 		s.registryFailed("the leases were not refreshed", err)
 		return last
+	}
+	for _, lease := range refreshed.Replaced {
+		if sess := byLease[lease]; sess != nil {
+			if _, err := s.closeSessions(ctx, []session.Ending{sess.Ending()}); err != nil {
+				s.log.Warn("a session whose device has a newer one was not closed cleanly", "session", sess.ID, "error", err)
+			}
+		}
 	}
 	for _, lease := range refreshed.Lost {
 		if sess := byLease[lease]; sess != nil && !sess.Ended() {
@@ -125,7 +140,7 @@ func (s *Server) refreshLeases(ctx context.Context, last registry.Epoch) registr
 }
 
 // compareAll orders a comparison for each session, spread over a quarter of a lease's life.
-func (s *Server) compareAll(ctx context.Context, all []*Session, epoch registry.Epoch) {
+func (s *Server) compareAll(ctx context.Context, all []*session.Session, epoch registry.Epoch) {
 	const slices = 100
 	for i := range slices {
 		for _, sess := range all[len(all)*i/slices : len(all)*(i+1)/slices] {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -28,11 +28,10 @@ type Sent struct {
 	Duplicate bool
 }
 
-// How long a send goes on after its message is stored, whatever its caller does; and how an append whose outcome is unknown is resolved.
+// How an append whose outcome is unknown is resolved before the caller is told so.
 const (
-	handOverTimeout = 10 * time.Second
-	appendAttempts  = 4
-	appendPause     = 50 * time.Millisecond
+	appendAttempts = 4
+	appendPause    = 50 * time.Millisecond
 )
 
 // Send stores a message and hands it over: to the sessions of those who are online, as a pending row for those who are not. When it returns
@@ -60,52 +59,68 @@ func (s *Server) Send(ctx context.Context, user tidemark.UserID, r SendRequest) 
 	d.MessageID = tidemark.MessageID(id.String())
 	d.CreatedAt = time.Now().UTC().Truncate(time.Millisecond)
 
+	// From here on it goes to its end, even if the caller goes away: a stored message that nobody is told of would be lost.
+	ctx, cancel := after(ctx)
+	defer cancel()
 	appended, err := s.append(ctx, d)
+	if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {
+		s.oweSend(owedSend{draft: d, seen: r.Seen})
+	}
 	if err != nil {
 		return Sent{}, err
 	}
-	s.count.sends.Add(1)
-	if appended.Duplicate {
-		s.count.duplicates.Add(1)
-	}
-	c := s.feed.Chat(d.ChatID)
-	h := handOver{chat: c, message: &appended.Message, version: appended.Version, duplicate: appended.Duplicate}
-	h.encoded = appended.Message.AppendJSON(nil)
-	if !appended.Duplicate {
-		s.feed.Put(c, h.message, h.encoded)
-		h.covered = s.ticks.Authored(user, d.ChatID, h.message.Sequence, r.Seen)
-	}
-	// The message is stored: what follows happens even if the caller has gone.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeout)
-	defer cancel()
-	if err := s.handOver(ctx, h); err != nil {
-		s.owe(debt{handOver: &h})
-		return Sent{}, tidemark.Wrap(tidemark.Unavailable, err, "the message is stored but not handed over yet; send it again with the same client_message_id")
-	}
-	return Sent{Message: appended.Message, Duplicate: appended.Duplicate}, nil
+	return s.finish(ctx, d, r.Seen, appended)
+}
+
+// afterTimeout bounds what is done for a write, from its beginning on, whatever its caller does.
+const afterTimeout = 10 * time.Second
+
+// after returns the context of a write and of everything that follows from it. A caller who goes away does not end it.
+func after(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), afterTimeout)
 }
 
 // append stores a draft. An outcome that is unknown is resolved by its idempotency key.
 func (s *Server) append(ctx context.Context, d tidemark.Draft) (appended storage.Appended, err error) {
 	for attempt := 1; ; attempt++ {
 		appended, err = s.storage.Append(ctx, d)
-		if tidemark.CodeOf(err) != tidemark.Unavailable || attempt == appendAttempts || ctx.Err() != nil {
-			break
+		if tidemark.CodeOf(err) != tidemark.Unavailable || attempt == appendAttempts {
+			return appended, err
 		}
 		s.count.storageErrors.Add(1)
 		if !pause(ctx, appendPause<<attempt) {
-			break
+			return appended, err
 		}
 	}
-	if err == nil && appended.Duplicate && appended.Message.MessageID == d.MessageID {
+}
+
+// finish hands a stored message over and confirms it.
+func (s *Server) finish(ctx context.Context, d tidemark.Draft, seen tidemark.Sequence, appended storage.Appended) (Sent, error) {
+	if appended.Message.MessageID == d.MessageID {
 		appended.Duplicate = false // stored by an attempt of ours whose answer was lost
 	}
-	return appended, err
+	s.count.sends.Add(1)
+	if appended.Duplicate {
+		s.count.duplicates.Add(1)
+	}
+	h := handOver{
+		chat: d.ChatID, message: &appended.Message, encoded: appended.Message.AppendJSON(nil),
+		version: appended.Version, duplicate: appended.Duplicate,
+	}
+	if !appended.Duplicate {
+		s.feed.Put(s.feed.Chat(d.ChatID), h.message, h.encoded)
+		h.covered = s.ticks.Authored(d.SenderID, d.ChatID, h.message.Sequence, seen)
+	}
+	if err := s.handOver(ctx, h); err != nil {
+		s.oweSend(owedSend{draft: d, seen: seen})
+		return Sent{}, tidemark.Wrap(tidemark.Unavailable, err, "the message is stored but not handed over yet; send it again with the same client_message_id")
+	}
+	return Sent{Message: appended.Message, Duplicate: appended.Duplicate}, nil
 }
 
 // handOver is a stored message on its way to the members' sessions.
 type handOver struct {
-	chat    *feed.Chat
+	chat    tidemark.ChatID
 	message *tidemark.Message
 	encoded []byte
 	// version is the membership version of which the members are told.
@@ -129,7 +144,7 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 		}
 	}
 	leases := s.lookup(ctx, users)
-	wake := bus.Wake{Chat: h.chat.ID, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}
+	wake := bus.Wake{Chat: h.chat, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}
 	missed := s.wake(ctx, wake, leases)
 	if p.Large {
 		return nil
@@ -139,7 +154,7 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 		if len(leases[i]) > 0 || (h.covered && user == h.message.SenderID) {
 			continue
 		}
-		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: h.chat.ID, FirstUndelivered: h.message.Sequence})
+		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: h.chat, FirstUndelivered: h.message.Sequence})
 	}
 	return s.mark(ctx, append(rows, missed...))
 }
@@ -148,7 +163,7 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 func (s *Server) unacknowledged(ctx context.Context, h handOver, users []tidemark.UserID) ([]tidemark.UserID, error) {
 	keys := make([]storage.StateKey, len(users))
 	for i, user := range users {
-		keys[i] = storage.StateKey{User: user, Chat: h.chat.ID}
+		keys[i] = storage.StateKey{User: user, Chat: h.chat}
 	}
 	states, err := s.storage.States(ctx, keys)
 	if err != nil {
@@ -163,11 +178,22 @@ func (s *Server) unacknowledged(ctx context.Context, h handOver, users []tidemar
 	return behind, nil
 }
 
-// lookup returns the leases of users. If the registry cannot be asked, everyone who is not on this node counts as offline.
+// lookup returns the leases of users, for a message that has to reach them. If the registry cannot be asked, everyone who is not on this node counts as
+// offline, and the node is unsure.
 func (s *Server) lookup(ctx context.Context, users []tidemark.UserID) [][]registry.Lease {
 	leases, err := s.registry.Lookup(ctx, users)
 	if err != nil {
 		s.registryFailed("the members' leases are unknown: who is not on this node counts as offline", err)
+		return s.sessions.leases(users)
+	}
+	return leases
+}
+
+// find is lookup for a hint that may be missed.
+func (s *Server) find(ctx context.Context, users []tidemark.UserID) [][]registry.Lease {
+	leases, err := s.registry.Lookup(ctx, users)
+	if err != nil {
+		s.count.registryErrors.Add(1)
 		return s.sessions.leases(users)
 	}
 	return leases
@@ -235,20 +261,35 @@ func (s *Server) markSome(ctx context.Context, rows []tidemark.PendingDelivery) 
 		return err
 	}
 	s.count.marks.Add(int64(len(rows)))
-	users := make([]tidemark.UserID, len(rows))
-	for i, row := range rows {
-		users[i] = row.UserID
-		if written[i] {
+	for _, wrote := range written {
+		if wrote {
 			s.count.marksWritten.Add(1)
 		}
 	}
-	for i, leases := range s.lookup(ctx, users) {
-		if len(leases) > 0 {
-			// A publication that fails leaves the row, which is what it would ask for.
-			s.wake(ctx, bus.Wake{Chat: rows[i].ChatID, Sequence: rows[i].FirstUndelivered, Marked: true}, [][]registry.Lease{leases})
-		}
-	}
+	s.wakeMarked(ctx, rows)
 	return nil
+}
+
+// wakeMarked wakes whoever is there of those for whom rows are marked. A publication that fails is owed: the row would save the next open, but the session is alive.
+func (s *Server) wakeMarked(ctx context.Context, rows []tidemark.PendingDelivery) {
+	if len(rows) == 0 {
+		return
+	}
+	users := make([]tidemark.UserID, len(rows))
+	for i, row := range rows {
+		users[i] = row.UserID
+	}
+	leases := s.lookup(ctx, users)
+	for from := 0; from < len(rows); {
+		// Rows of one message come together: one publication for each node.
+		to := from + 1
+		for to < len(rows) && rows[to].ChatID == rows[from].ChatID && rows[to].FirstUndelivered == rows[from].FirstUndelivered {
+			to++
+		}
+		wake := bus.Wake{Chat: rows[from].ChatID, Sequence: rows[from].FirstUndelivered, Marked: true}
+		s.oweWakes(s.wake(ctx, wake, leases[from:to]))
+		from = to
+	}
 }
 
 // receive takes what other nodes, or this one, publish to this node. It does not block.
@@ -271,7 +312,7 @@ func (s *Server) receiveWake(w *bus.Wake) {
 	if w.Message != nil {
 		s.feed.Put(s.feed.Chat(w.Chat), w.Message, w.Encoded)
 	}
-	var few [8]*Session
+	var few [8]*session.Session
 	var rows []tidemark.PendingDelivery
 	for i, sess := range s.sessions.held(few[:0], w.Leases) {
 		if sess == nil || !sess.Wake(w.Chat, w.Sequence, w.Marked) {
@@ -281,6 +322,6 @@ func (s *Server) receiveWake(w *bus.Wake) {
 		}
 	}
 	if len(rows) > 0 {
-		s.owe(debt{rows: rows})
+		s.oweMarks(rows)
 	}
 }

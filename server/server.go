@@ -37,6 +37,8 @@ type Server struct {
 
 	// unsure says that the registry could not be asked since the node joined it: somebody who was not found may have been there.
 	unsure atomic.Bool
+	// refresh asks for a refresh of the leases before its time.
+	refresh chan struct{}
 
 	// lifecycle guards running and inflight.Add against Stop.
 	lifecycle sync.RWMutex
@@ -59,7 +61,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, node: registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
 		storage: cfg.Storage, registry: cfg.Registry, nodes: cfg.Nodes, bus: cfg.Bus,
-		sessions: newSessions(), debts: newDebts(),
+		sessions: newSessions(), debts: newDebts(), refresh: make(chan struct{}, 1),
 	}
 	known := feed.NewKnown(cfg.KnownStates)
 	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages})
@@ -69,7 +71,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.ticks = ticks.New(ticks.Config{
 		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log,
-		Sessions: s.sessions.of, Publish: s.publishStatus, Owe: func(rows []tidemark.PendingDelivery) { s.owe(debt{rows: rows}) },
+		Sessions: s.sessions.of, Publish: s.publishStatus, Owe: s.oweMarks,
 		AckInterval: cfg.AckInterval, AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
 	})
 	return s, nil
@@ -95,11 +97,26 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(func() { s.share.Grace.Loop(running, func(due []session.Deadline) { s.overdue(running, due) }) })
 	s.loops.Go(func() { s.share.Expiry.Loop(running, func(due []session.Deadline) { s.expire(running, due) }) })
 	s.loops.Go(func() {
-		for pause(running, s.cfg.LeaseTTL/3) {
+		for s.awaitRefresh(running) {
 			epoch = s.refreshLeases(running, epoch)
 		}
 	})
 	return nil
+}
+
+// awaitRefresh waits until the leases have to be refreshed: every third of their life, or, when the registry failed, at once but at most once in a pause.
+// It reports whether ctx goes on.
+func (s *Server) awaitRefresh(ctx context.Context) bool {
+	timer := time.NewTimer(s.cfg.LeaseTTL / 3)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.refresh:
+		return pause(ctx, min(debtsPause, s.cfg.LeaseTTL/3))
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Stop ends cleanly: calls from now on are Unavailable, calls under way are waited for, acknowledgements that wait are written, every session is
@@ -117,13 +134,21 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	s.inflight.Wait()
 	s.ticks.Flush(ctx)
-	s.ticks.Abandon()
-	err := s.closeSessions(ctx, s.sessions.all())
+	all := s.sessions.all()
+	endings := make([]session.Ending, len(all))
+	for i, sess := range all {
+		endings[i] = sess.Ending()
+	}
+	_, err := s.closeSessions(ctx, endings)
 	s.cancel()
 	s.loops.Wait()
 	s.unsubscribe()
+	s.ticks.Flush(ctx)
+	s.ticks.Abandon()
 	if !s.pay(ctx) {
-		return errors.Join(err, tidemark.Errorf(tidemark.Unavailable, "some rows could not be marked; every session compares after the next start"))
+		// Without a clean leave the node counts as crashed when its lease ends, and every session compares.
+		s.log.Warn("the node stops and owes something: it does not leave the registry cleanly")
+		return err
 	}
 	return errors.Join(err, s.nodes.Leave(ctx, s.node))
 }

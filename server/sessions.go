@@ -5,22 +5,23 @@ import (
 	"sync"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
 // sessions is the sessions of this node, by id and by user. It is safe for concurrent use.
 type sessions struct {
 	mu     sync.RWMutex
-	byID   map[tidemark.SessionID]*Session
-	byUser map[tidemark.UserID][]*Session
+	byID   map[tidemark.SessionID]*session.Session
+	byUser map[tidemark.UserID][]*session.Session
 }
 
 func newSessions() *sessions {
-	return &sessions{byID: make(map[tidemark.SessionID]*Session), byUser: make(map[tidemark.UserID][]*Session)}
+	return &sessions{byID: make(map[tidemark.SessionID]*session.Session), byUser: make(map[tidemark.UserID][]*session.Session)}
 }
 
 // add enters a session, unless its user has most already.
-func (t *sessions) add(s *Session, most int) bool {
+func (t *sessions) add(s *session.Session, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.byUser[s.User]) >= most {
@@ -31,14 +32,14 @@ func (t *sessions) add(s *Session, most int) bool {
 	return true
 }
 
-func (t *sessions) remove(s *Session) {
+func (t *sessions) remove(s *session.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byID[s.ID] != s {
 		return
 	}
 	delete(t.byID, s.ID)
-	left := slices.DeleteFunc(slices.Clone(t.byUser[s.User]), func(other *Session) bool { return other == s })
+	left := slices.DeleteFunc(slices.Clone(t.byUser[s.User]), func(other *session.Session) bool { return other == s })
 	if len(left) == 0 {
 		delete(t.byUser, s.User)
 	} else {
@@ -46,14 +47,14 @@ func (t *sessions) remove(s *Session) {
 	}
 }
 
-func (t *sessions) get(id tidemark.SessionID) *Session {
+func (t *sessions) get(id tidemark.SessionID) *session.Session {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byID[id]
 }
 
 // held returns the sessions that hold the leases, nil for a lease that none holds, appended to buf.
-func (t *sessions) held(buf []*Session, leases []registry.Lease) []*Session {
+func (t *sessions) held(buf []*session.Session, leases []registry.Lease) []*session.Session {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for i := range leases {
@@ -67,13 +68,13 @@ func (t *sessions) held(buf []*Session, leases []registry.Lease) []*Session {
 }
 
 // of returns the sessions of a user. The result must not be changed.
-func (t *sessions) of(user tidemark.UserID) []*Session {
+func (t *sessions) of(user tidemark.UserID) []*session.Session {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byUser[user]
 }
 
-func (t *sessions) ofDevice(user tidemark.UserID, device tidemark.DeviceID) *Session {
+func (t *sessions) ofDevice(user tidemark.UserID, device tidemark.DeviceID) *session.Session {
 	for _, s := range t.of(user) {
 		if s.Lease.Device == device {
 			return s
@@ -82,10 +83,10 @@ func (t *sessions) ofDevice(user tidemark.UserID, device tidemark.DeviceID) *Ses
 	return nil
 }
 
-func (t *sessions) all() []*Session {
+func (t *sessions) all() []*session.Session {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	all := make([]*Session, 0, len(t.byID))
+	all := make([]*session.Session, 0, len(t.byID))
 	for _, s := range t.byID {
 		all = append(all, s)
 	}

@@ -61,7 +61,7 @@ func (s *Server) Sync(ctx context.Context, user tidemark.UserID, r SyncRequest) 
 	if len(r.Cursors) > storage.MaxBatch {
 		return SyncResponse{}, tidemark.Errorf(tidemark.Invalid, "chats names %d chats, at most %d are allowed", len(r.Cursors), storage.MaxBatch)
 	}
-	var sess *Session
+	var sess *session.Session
 	if r.Session != "" {
 		if sess = s.sessions.get(r.Session); sess == nil || sess.User != user {
 			return SyncResponse{}, tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
@@ -102,13 +102,13 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 	}
 	var advances []storage.Advance
 	now := time.Now().UTC().Truncate(time.Millisecond)
+	verdicts, err := s.feed.Members(ctx, keysOf(user, ids))
+	if err != nil {
+		return nil, err
+	}
 	for i, cursor := range cursors {
 		chats[i].Head = heads[i]
-		if _, _, err := s.feed.Member(ctx, user, cursor.Chat); err != nil {
-			if code := tidemark.CodeOf(err); code != tidemark.NotFound && code != tidemark.NotMember {
-				return nil, err
-			}
-			chats[i].Err = err
+		if chats[i].Err = verdicts[i]; verdicts[i] != nil {
 			continue
 		}
 		if cursor.Acked > heads[i] {
@@ -133,8 +133,17 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 	return chats, nil
 }
 
+// keysOf names a user's states in chats.
+func keysOf(user tidemark.UserID, chats []tidemark.ChatID) []storage.StateKey {
+	keys := make([]storage.StateKey, len(chats))
+	for i, chat := range chats {
+		keys[i] = storage.StateKey{User: user, Chat: chat}
+	}
+	return keys
+}
+
 // syncSession sets the positions of a session. What was refused is said on its stream as well.
-func (s *Server) syncSession(sess *Session, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
+func (s *Server) syncSession(sess *session.Session, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
 	var response SyncResponse
 	var places []session.Place
 	for i, chat := range chats {

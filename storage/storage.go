@@ -88,7 +88,7 @@ type Members interface {
 	// start at the head, by a raise to it at now; otherwise his delivery state is kept, or stays absent. Only who was
 	// never a member joins for the first time: one whose membership was empty returns.
 	//
-	// Users who are members already are left as they are and are not in the result. Errors, all of them changing
+	// Users who are members already are left as they are. Errors, all of them changing
 	// nothing: NotFound (no such chat), Denied (a direct chat), Exhausted (more than tidemark.MaxMembers members, or a user who would have more than
 	// tidemark.MaxIntervals intervals).
 	AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (Added, error)
@@ -125,7 +125,7 @@ type Messages interface {
 // Deliveries is the role of the watermarks.
 type Deliveries interface {
 	// Advance raises watermarks: the stored state becomes Raise.Apply of it, each item atomically with the bound by the chat's
-	// head (Raise.Bounded). Items are independent and may be about the same user and chat; those take effect in some order. A stale raise
+	// head (Raise.Bounded). No user and chat may be named twice in one call (Invalid). A stale raise
 	// succeeds and returns the stored state. A row is created by the first raise that moves something. Membership is not
 	// looked at (ADR-008 §3.1).
 	//
@@ -220,7 +220,10 @@ type Added struct {
 	// Version is the membership version after the step.
 	Version uint64
 	Head    tidemark.Sequence
-	// States are the delivery states of those who were added, in the order of their user ids.
+	// New are those who were not members before, in the order of their ids.
+	New []tidemark.UserID
+	// States are the delivery states of all users named, those who were members before included, in the order of their ids: a call that repeats one
+	// whose answer was lost says what that one would have said.
 	States []tidemark.DeliveryState
 }
 
@@ -256,6 +259,22 @@ type Range struct {
 type StateKey struct {
 	User tidemark.UserID
 	Chat tidemark.ChatID
+}
+
+// CheckDistinct returns Invalid if a user and chat are named twice. Every backend's Advance begins with it.
+func CheckDistinct(advances []Advance) error {
+	if len(advances) < 2 {
+		return nil
+	}
+	named := make(map[StateKey]struct{}, len(advances))
+	for i := range advances {
+		key := StateKey{User: advances[i].User, Chat: advances[i].Chat}
+		if _, twice := named[key]; twice {
+			return tidemark.Errorf(tidemark.Invalid, "%s and chat %s are named twice", key.User, key.Chat)
+		}
+		named[key] = struct{}{}
+	}
+	return nil
 }
 
 // Advance is a raise of one user's watermarks in one chat.

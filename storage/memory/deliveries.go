@@ -11,12 +11,15 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Advance implements storage.Deliveries. The items take effect in the order given.
+// Advance implements storage.Deliveries.
 func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
 	if err := s.enterBatch(ctx, len(advances)); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
+	if err := storage.CheckDistinct(advances); err != nil {
+		return nil, err
+	}
 	results := make([]storage.Advanced, len(advances))
 	for i, a := range advances {
 		c, err := s.find(a.Chat)

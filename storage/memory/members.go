@@ -41,7 +41,12 @@ func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tide
 	}
 
 	added := storage.Added{Head: c.Head}
-	for _, user := range slices.Sorted(maps.Keys(joined)) {
+	for _, user := range slices.Compact(slices.Sorted(slices.Values(users))) {
+		if _, joins := joined[user]; !joins {
+			added.States = append(added.States, s.state(user, id))
+			continue
+		}
+		added.New = append(added.New, user)
 		_, returning := c.members[user]
 		if !returning && c.History == tidemark.HistorySinceJoin {
 			s.advance(user, id, tidemark.Raise{Acked: c.Head, Read: c.Head}, now)

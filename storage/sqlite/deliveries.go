@@ -54,6 +54,9 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]stor
 	if err := checkBatch(len(advances)); err != nil || len(advances) == 0 {
 		return nil, err
 	}
+	if err := storage.CheckDistinct(advances); err != nil {
+		return nil, err
+	}
 	results := make([]storage.Advanced, len(advances))
 	err := s.change(ctx, func(w *writer) error {
 		for i := range advances {

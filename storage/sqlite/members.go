@@ -117,18 +117,19 @@ func (w *writer) addMembers(id tidemark.ChatID, users []tidemark.UserID, now tim
 		return storage.Added{}, tidemark.Errorf(tidemark.Exhausted, "the chat would have %d members, at most %d are allowed", c.members+len(joining), tidemark.MaxMembers)
 	}
 	added := storage.Added{Version: c.version, Head: c.head}
-	if len(joining) == 0 {
-		return added, nil
-	}
-	for i, m := range joining {
-		if err := w.putMember(c, m); err != nil {
-			return storage.Added{}, err
-		}
-		state, err := w.join(c, m.UserID, first[i], now)
+	for _, user := range users {
+		i := slices.IndexFunc(joining, func(m tidemark.Member) bool { return m.UserID == user })
+		state, err := w.admit(c, user, joining, first, i, now)
 		if err != nil {
 			return storage.Added{}, err
 		}
+		if i >= 0 {
+			added.New = append(added.New, user)
+		}
 		added.States = append(added.States, state)
+	}
+	if len(joining) == 0 {
+		return added, nil
 	}
 	added.Version++
 	switch {
@@ -144,6 +145,18 @@ func (w *writer) addMembers(id tidemark.ChatID, users []tidemark.UserID, now tim
 		}
 	}
 	return added, w.setMembership(c, c.members+len(joining))
+}
+
+// admit stores the user who is joining[i], and returns his delivery state; i is -1 for one who is a member already.
+func (w *writer) admit(c *chat, user tidemark.UserID, joining []tidemark.Member, first []bool, i int, now time.Time) (tidemark.DeliveryState, error) {
+	if i < 0 {
+		state, _, err := w.state(c, user)
+		return state, err
+	}
+	if err := w.putMember(c, joining[i]); err != nil {
+		return tidemark.DeliveryState{}, err
+	}
+	return w.join(c, user, first[i], now)
 }
 
 // join returns the delivery state of a user who was just added. On the first join of a chat that hides its past it starts at the head.

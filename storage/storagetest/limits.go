@@ -165,7 +165,11 @@ var limitRules = []rule{
 					return len(r), err
 				},
 				"Advance": func() (int, error) {
-					r, err := w.store.Advance(w.ctx, make([]storage.Advance, n))
+					advances := make([]storage.Advance, n)
+					for i := range advances {
+						advances[i].User = tidemark.UserID(fmt.Sprint(i))
+					}
+					r, err := w.store.Advance(w.ctx, advances)
 					return len(r), err
 				},
 				"States": func() (int, error) {

@@ -12,7 +12,7 @@ var memberRules = []rule{
 		w.send(c, bob, 3)
 		added, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{carol, alice}, at(5))
 		w.ok(err)
-		w.equal("added", added, storage.Added{Version: 2, Head: 3, States: []tidemark.DeliveryState{
+		w.equal("added", added, storage.Added{Version: 2, Head: 3, New: []tidemark.UserID{alice, carol}, States: []tidemark.DeliveryState{
 			{UserID: alice, ChatID: c}, {UserID: carol, ChatID: c},
 		}})
 		w.equal("member", w.member(c, carol), tidemark.Member{
@@ -29,7 +29,7 @@ var memberRules = []rule{
 		added, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{bob}, at(5))
 		w.ok(err)
 		state := tidemark.DeliveryState{UserID: bob, ChatID: c, Acked: 4, Read: 4, UpdatedAt: at(5)}
-		w.equal("added", added, storage.Added{Version: 2, Head: 4, States: []tidemark.DeliveryState{state}})
+		w.equal("added", added, storage.Added{Version: 2, Head: 4, New: []tidemark.UserID{bob}, States: []tidemark.DeliveryState{state}})
 		w.equal("state", w.state(bob, c), state)
 		w.equal("intervals", w.member(c, bob).Intervals, tidemark.Intervals{{From: 5}})
 	}},
@@ -50,7 +50,7 @@ var memberRules = []rule{
 			w.send(c, alice, 2)
 			added, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{bob}, at(6))
 			w.ok(err)
-			w.equal(name+": added", added, storage.Added{Version: 3, Head: 5, States: []tidemark.DeliveryState{state}})
+			w.equal(name+": added", added, storage.Added{Version: 3, Head: 5, New: []tidemark.UserID{bob}, States: []tidemark.DeliveryState{state}})
 			w.equal(name+": state is kept", w.state(bob, c), state)
 			w.equal(name+": member", w.member(c, bob), tidemark.Member{
 				UserID: bob, Role: tidemark.Ordinary, Intervals: tidemark.Intervals{{From: 1, To: 3}, {From: 6}}, JoinedAt: at(6),
@@ -85,10 +85,13 @@ var memberRules = []rule{
 		w.send(c, alice, 1)
 		before := w.roster(c)
 		added := w.add(c, bob, alice)
-		w.equal("added", added, storage.Added{Version: 1, Head: 1})
+		states := []tidemark.DeliveryState{{UserID: alice, ChatID: c}, {UserID: bob, ChatID: c}}
+		w.equal("added", added, storage.Added{Version: 1, Head: 1, States: states})
 		w.equal("roster", w.roster(c), before)
 		added = w.add(c, alice, carol, bob)
-		w.equal("added", added, storage.Added{Version: 2, Head: 1, States: []tidemark.DeliveryState{{UserID: carol, ChatID: c}}})
+		w.equal("added", added, storage.Added{
+			Version: 2, Head: 1, New: []tidemark.UserID{carol}, States: append(states, tidemark.DeliveryState{UserID: carol, ChatID: c}),
+		})
 		w.equal("role", w.member(c, alice).Role, tidemark.Owner)
 		w.equal("joined", w.member(c, bob).JoinedAt, before.Members[1].JoinedAt)
 	}},

@@ -30,7 +30,7 @@ type Config struct {
 // bytesPerChat bounds the encoded messages remembered of one chat.
 const bytesPerChat = 1 << 20
 
-// Feed is the bounded set of the chats that a node remembers. It is safe for concurrent use. No lock is held across I/O.
+// Feed is the bounded set of the chats that a node remembers. It is safe for concurrent use. No lock is held across I/O; Chat.mu is taken under Feed.mu.
 type Feed struct {
 	cfg     Config
 	storage Storage
@@ -72,20 +72,26 @@ func New(storage Storage, cfg Config) *Feed {
 // Bytes returns the size of the messages remembered.
 func (f *Feed) Bytes() int64 { return f.bytes.Load() }
 
-// Chat returns what is remembered of a chat: nothing yet, if need be.
-func (f *Feed) Chat(id tidemark.ChatID) *Chat {
+// lookup returns what is remembered of a chat, nil if nothing is.
+func (f *Feed) lookup(id tidemark.ChatID) *Chat {
 	f.mu.RLock()
 	c := f.chats[id]
 	f.mu.RUnlock()
-	if c != nil {
-		if !c.used.Load() {
-			c.used.Store(true)
-		}
+	if c != nil && !c.used.Load() {
+		c.used.Store(true)
+	}
+	return c
+}
+
+// Chat returns what is remembered of a chat that exists: nothing yet, if need be.
+func (f *Feed) Chat(id tidemark.ChatID) *Chat {
+	if c := f.lookup(id); c != nil {
 		return c
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c = f.chats[id]; c == nil {
+	c := f.chats[id]
+	if c == nil {
 		if len(f.chats) >= f.cfg.Chats {
 			f.sweepLocked()
 		}

@@ -87,7 +87,7 @@ type reading struct {
 func (f *Feed) begin(ctx context.Context, r *Request, page *Page, atLeast uint64) (reading, error) {
 	rd := reading{Request: r, page: page, chat: f.Chat(r.Chat)}
 	*page = Page{Through: r.From - 1}
-	if _, err := f.People(ctx, rd.chat, atLeast); err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
+	if _, err := f.People(ctx, r.Chat, atLeast); err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
 		return rd, err
 	}
 	p, m, err := f.Member(ctx, r.User, r.Chat)

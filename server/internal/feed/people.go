@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // People is a roster and the ids of its members, as the registry is asked for them. It is immutable.
@@ -13,16 +14,18 @@ type People struct {
 }
 
 // People returns the members of a chat at a membership version of at least atLeast, from memory if it can. NotFound if there is no such chat.
-func (f *Feed) People(ctx context.Context, c *Chat, atLeast uint64) (*People, error) {
-	if p := c.people.Load(); p != nil && p.Version >= atLeast {
-		return p, nil
+func (f *Feed) People(ctx context.Context, chat tidemark.ChatID, atLeast uint64) (*People, error) {
+	if c := f.lookup(chat); c != nil {
+		if p := c.people.Load(); p != nil && p.Version >= atLeast {
+			return p, nil
+		}
 	}
-	all, err := f.read(ctx, []*Chat{c})
+	all, err := f.read(ctx, []tidemark.ChatID{chat})
 	if err != nil {
 		return nil, err
 	}
 	if all[0] == nil {
-		return nil, tidemark.Errorf(tidemark.NotFound, "there is no chat %s", c.ID)
+		return nil, notFound(chat)
 	}
 	return all[0], nil
 }
@@ -30,16 +33,15 @@ func (f *Feed) People(ctx context.Context, c *Chat, atLeast uint64) (*People, er
 // PeopleOf returns the members of many chats, nil for one that does not exist, with one read for those that are not in memory.
 func (f *Feed) PeopleOf(ctx context.Context, ids []tidemark.ChatID) ([]*People, error) {
 	all := make([]*People, len(ids))
-	var missing []*Chat
+	var missing []tidemark.ChatID
 	var at []int
 	for i, id := range ids {
-		c := f.Chat(id)
-		if all[i] = c.people.Load(); all[i] == nil {
-			missing, at = append(missing, c), append(at, i)
+		if c := f.lookup(id); c != nil {
+			all[i] = c.people.Load()
 		}
-	}
-	if len(missing) == 0 {
-		return all, nil
+		if all[i] == nil {
+			missing, at = append(missing, id), append(at, i)
+		}
 	}
 	read, err := f.read(ctx, missing)
 	if err != nil {
@@ -54,14 +56,13 @@ func (f *Feed) PeopleOf(ctx context.Context, ids []tidemark.ChatID) ([]*People, 
 // Member returns the membership of a user in a chat, and the people. What memory says is believed when it says yes; a no is read again.
 // NotFound (no such chat) or NotMember.
 func (f *Feed) Member(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (*People, tidemark.Member, error) {
-	c := f.Chat(chat)
-	p, err := f.People(ctx, c, 0)
+	p, err := f.People(ctx, chat, 0)
 	if err != nil {
 		return nil, tidemark.Member{}, err
 	}
 	m, ok := p.Member(user)
 	if !ok {
-		if p, err = f.People(ctx, c, p.Version+1); err != nil {
+		if p, err = f.People(ctx, chat, p.Version+1); err != nil {
 			return nil, tidemark.Member{}, err
 		}
 		if m, ok = p.Member(user); !ok {
@@ -71,21 +72,72 @@ func (f *Feed) Member(ctx context.Context, user tidemark.UserID, chat tidemark.C
 	return p, m, nil
 }
 
+// Members says of each user and chat whether he is a member, as Member does: nil, NotFound or NotMember. It reads storage at most twice, whatever
+// the number of chats: for those that are not in memory, and for those of which memory says no.
+func (f *Feed) Members(ctx context.Context, keys []storage.StateKey) ([]error, error) {
+	ids := make([]tidemark.ChatID, len(keys))
+	for i, key := range keys {
+		ids[i] = key.Chat
+	}
+	before := f.known(ids)
+	all, err := f.PeopleOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]error, len(keys))
+	var doubtful []tidemark.ChatID
+	var at []int
+	judge := func(i int, p *People) {
+		verdicts[i] = nil
+		if p == nil {
+			verdicts[i] = notFound(ids[i])
+		} else if _, ok := p.Member(keys[i].User); !ok {
+			verdicts[i] = notMember(keys[i].User, ids[i])
+		}
+	}
+	for i, p := range all {
+		if judge(i, p); verdicts[i] != nil && before[i] {
+			doubtful, at = append(doubtful, ids[i]), append(at, i)
+		}
+	}
+	again, err := f.read(ctx, doubtful)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range again {
+		judge(at[i], p)
+	}
+	return verdicts, nil
+}
+
+// known says of which chats the people are in memory.
+func (f *Feed) known(ids []tidemark.ChatID) []bool {
+	known := make([]bool, len(ids))
+	for i, id := range ids {
+		c := f.lookup(id)
+		known[i] = c != nil && c.people.Load() != nil
+	}
+	return known
+}
+
 func notMember(user tidemark.UserID, chat tidemark.ChatID) error {
 	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of chat %s", user, chat)
 }
 
-// read reads the members of chats from storage and remembers them; nil for a chat that does not exist.
-func (f *Feed) read(ctx context.Context, chats []*Chat) ([]*People, error) {
-	ids := make([]tidemark.ChatID, len(chats))
-	for i, c := range chats {
-		ids[i] = c.ID
+func notFound(chat tidemark.ChatID) error {
+	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", chat)
+}
+
+// read reads the members of chats from storage and remembers them; nil for a chat that does not exist, of which nothing is remembered.
+func (f *Feed) read(ctx context.Context, ids []tidemark.ChatID) ([]*People, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
 	rosters, err := f.storage.Rosters(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*People, len(chats))
+	all := make([]*People, len(ids))
 	for i, roster := range rosters {
 		if roster == nil {
 			continue
@@ -94,7 +146,7 @@ func (f *Feed) read(ctx context.Context, chats []*Chat) ([]*People, error) {
 		for j, m := range roster.Members {
 			p.Users[j] = m.UserID
 		}
-		all[i] = chats[i].remember(p)
+		all[i] = f.Chat(ids[i]).remember(p)
 	}
 	return all, nil
 }
@@ -132,4 +184,11 @@ func (c *Chat) May(user tidemark.UserID, version uint64) (member, sure bool) {
 		return member, true
 	}
 	return true, c.floor.Load() <= version
+}
+
+// Forget forgets the roster, because a change of it may have happened whose version is not known.
+func (f *Feed) Forget(chat tidemark.ChatID) {
+	if c := f.lookup(chat); c != nil {
+		c.people.Store(nil)
+	}
 }

@@ -135,6 +135,7 @@ type step struct {
 	kind  stepKind
 	look  look
 	ids   []tidemark.ChatID
+	drops uint32
 	chats []chatStep
 	// requests are the pages to be read, one for each of chats.
 	requests []feed.Request
@@ -178,7 +179,7 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 	if n := len(s.snapshots); n > 0 && s.caughtUp {
 		ids := append([]tidemark.ChatID(nil), s.snapshots[:min(n, snapshotChats)]...)
 		s.snapshots = append(s.snapshots[:0], s.snapshots[len(ids):]...)
-		return step{kind: stepSnapshot, ids: ids}, buf, nil
+		return step{kind: stepSnapshot, ids: ids, drops: s.drops}, buf, nil
 	}
 	buf = s.sendStatuses(buf, given+pageEvents)
 	buf = s.sendTyping(buf)

@@ -53,7 +53,9 @@ func (d *Deadlines) pop(now time.Time) (due []Deadline, next time.Duration) {
 	}
 	if n > 0 {
 		due = append([]Deadline(nil), d.queue[:n]...)
-		d.queue = append(d.queue[:0], d.queue[n:]...)
+		left := copy(d.queue, d.queue[n:])
+		clear(d.queue[left:]) // no session is held by what is over
+		d.queue = d.queue[:left]
 	}
 	if len(d.queue) > 0 {
 		next = d.queue[0].due.Sub(now)
@@ -90,17 +92,13 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// Expired returns the sessions of the entries to which no connection came back.
-func Expired(due []Deadline) []*Session {
-	var over []*Session
-	for _, e := range due {
-		e.session.mu.Lock()
-		if !e.session.closed && !e.session.attached && e.session.generation == e.generation {
-			over = append(over, e.session)
-		}
-		e.session.mu.Unlock()
+// Expired returns the sessions of the entries: those to which no connection came back are to be ended.
+func Expired(due []Deadline) []Ending {
+	endings := make([]Ending, len(due))
+	for i, e := range due {
+		endings[i] = Ending{Session: e.session, generation: e.generation}
 	}
-	return over
+	return endings
 }
 
 // Overdue returns the rows to be marked for the entries whose client did not acknowledge in time. Their sessions know then that a row may stand.
@@ -113,6 +111,7 @@ func Overdue(due []Deadline) []tidemark.PendingDelivery {
 		case s.closed:
 		case p.woken <= p.acked:
 			p.graced = false
+			s.room()
 		case p.acked < e.sequence:
 			p.graced, p.row = false, true
 			rows = append(rows, p.pending(s.User))

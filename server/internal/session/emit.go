@@ -38,24 +38,25 @@ func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event
 		sent++
 		b := s.statuses[key]
 		delete(s.statuses, key)
-		buf = s.sendStatus(buf, tidemark.StatusUpdate{ChatID: key.chat, UserID: key.user, Boundary: b})
+		buf = s.sendStatus(buf, tidemark.StatusUpdate{ChatID: key.chat, UserID: key.user, Boundary: b}, false)
 	}
 	s.statusOrder = append(s.statusOrder[:0], s.statusOrder[sent:]...)
 	return buf
 }
 
-// sendStatus sends one boundary. An aggregate never falls: not when a member joins, either.
-func (s *Session) sendStatus(buf []tidemark.Event, u tidemark.StatusUpdate) []tidemark.Event {
+// sendStatus sends one boundary. An aggregate never falls: not when a member joins, either. One that did not rise is sent only if it is asked for: the
+// client may have lost it.
+func (s *Session) sendStatus(buf []tidemark.Event, u tidemark.StatusUpdate, asked bool) []tidemark.Event {
 	if u.UserID == "" {
-		before := s.least[u.ChatID]
+		before, there := s.least[u.ChatID]
 		u.Boundary = u.Boundary.Merge(before)
-		if u.Boundary == before {
+		if u.Boundary == before && !asked {
 			return buf
 		}
 		if s.least == nil {
 			s.least = make(map[tidemark.ChatID]tidemark.Boundary)
 		}
-		if len(s.least) < maxLeast {
+		if there || len(s.least) < maxLeast {
 			s.least[u.ChatID] = u.Boundary
 		}
 	}

@@ -41,9 +41,9 @@ type Node struct {
 
 // Counters are what the sessions of a node count. They only grow, except Connections.
 type Counters struct {
-	Connections                                            atomic.Int64
-	Deliveries, Listings, Compares, Resumes, Resets        atomic.Int64
-	Rewinds, Replaced, Overflows, ReadErrors, TypingPassed atomic.Int64
+	Connections                                     atomic.Int64
+	Deliveries, Listings, Compares, Resumes, Resets atomic.Int64
+	Rewinds, Replaced, Overflows, ReadErrors        atomic.Int64
 }
 
 // Boundaries returns what a member may know of the watermarks in chats: of each member, or of all of them in chats above

@@ -144,6 +144,14 @@ func (s *Session) countBacklog() {
 	}
 }
 
+// room lets a session whose map was full try again: a position may be forgotten now.
+func (s *Session) room() {
+	if s.full {
+		s.full = false
+		notify(s.signal)
+	}
+}
+
 // forget removes positions that hold nothing which could not be had again, and reports whether there is room now.
 func (s *Session) forget() bool {
 	for chat, p := range s.chats {

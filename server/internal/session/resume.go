@@ -130,13 +130,14 @@ func (s *Session) GoTo(places []Place, statuses bool) bool {
 	return true
 }
 
-// Confirm says that the client has everything up to an event: the session forgets how to send it again.
-func (c *Connection) Confirm(after uint64) {
+// Confirm takes in that the client has stored a message that it got on this session's stream: it has everything that was sent before, and the session forgets how
+// to send that again.
+func (c *Connection) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
 	s := c.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.generation == s.generation && after <= s.lastID {
-		s.log.confirm(after)
+	if c.generation == s.generation {
+		s.log.confirmMessage(chat, acked)
 	}
 }
 
@@ -155,10 +156,5 @@ func (c *Connection) Detach() {
 	})
 }
 
-// Left reports whether the connection owned its session to its end: the session may be ended with it.
-func (c *Connection) Left() bool {
-	s := c.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return c.generation == s.generation && !s.closed && !s.attached
-}
+// Ending says that the session is to be ended with this connection, which has detached, unless another one came.
+func (c *Connection) Ending() Ending { return Ending{Session: c.session, generation: c.generation} }

@@ -85,6 +85,23 @@ func (l *runLog) confirm(position uint64) {
 	}
 }
 
+// confirmMessage forgets everything up to the event that carried a message, if it is remembered.
+func (l *runLog) confirmMessage(chat tidemark.ChatID, sequence tidemark.Sequence) {
+	for i := len(l.runs) - 1; i >= 0; i-- {
+		r := &l.runs[i]
+		if r.chat != chat || r.kind > runGap || sequence < r.sequence {
+			continue
+		}
+		if r.kind == runMessages && sequence < r.sequence+tidemark.Sequence(r.count) {
+			l.confirm(r.event + uint64(sequence-r.sequence))
+		}
+		if r.kind == runGap && sequence <= r.to {
+			l.confirm(r.event)
+		}
+		return
+	}
+}
+
 // rewind returns what was sent after a position and forgets all of it: the caller sends it again. The position must be at least base.
 func (l *runLog) rewind(position uint64) []run {
 	l.confirm(position)

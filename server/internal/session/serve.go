@@ -20,7 +20,7 @@ func (s *Session) serve(ctx context.Context, c *Connection, st step, buf []tidem
 	case stepRecent:
 		return buf, s.listRecent(ctx, c)
 	default:
-		return s.serveSnapshot(ctx, c, st.ids, buf)
+		return s.serveSnapshot(ctx, c, st, buf)
 	}
 }
 
@@ -103,16 +103,16 @@ func (s *Session) listRecent(ctx context.Context, c *Connection) error {
 	return nil
 }
 
-// serveSnapshot reads and sends the statuses of chats.
-func (s *Session) serveSnapshot(ctx context.Context, c *Connection, ids []tidemark.ChatID, buf []tidemark.Event) ([]tidemark.Event, error) {
-	updates, err := s.node.Boundaries(ctx, s.User, ids)
+// serveSnapshot reads and sends the statuses of chats. They are read again if the user left a chat meanwhile.
+func (s *Session) serveSnapshot(ctx context.Context, c *Connection, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
+	updates, err := s.node.Boundaries(ctx, s.User, st.ids)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
 		err = s.ownedBy(c)
 	}
-	if err != nil {
-		for _, id := range ids {
+	if err != nil || s.drops != st.drops {
+		for _, id := range st.ids {
 			s.snapshot(id)
 		}
 		return buf, err
@@ -124,7 +124,7 @@ func (s *Session) serveSnapshot(ctx context.Context, c *Connection, ids []tidema
 			s.statuses[key] = waiting.Merge(u.Boundary)
 			continue
 		}
-		buf = s.sendStatus(buf, u)
+		buf = s.sendStatus(buf, u, true)
 	}
 	return buf, nil
 }

@@ -70,6 +70,8 @@ type Session struct {
 	least        map[tidemark.ChatID]tidemark.Boundary
 	snapshots    []tidemark.ChatID
 	typing       []tidemark.Typing
+	// drops counts the chats that the user left, so that what was read before is not sent after.
+	drops uint32
 }
 
 // control is an event that is not derived from state. chat is set if it may be sent to members of the chat only.
@@ -101,7 +103,7 @@ func (s *Session) Wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked 
 		if p.row = p.row || marked; marked && p.next <= sequence {
 			p.toEnd = true // a row names its first message only
 		}
-		if !p.graced && p.woken > p.acked {
+		if !marked && !p.graced && p.woken > p.acked {
 			p.graced = true
 			s.node.Grace.push(Deadline{session: s, position: p, sequence: sequence})
 		}
@@ -171,10 +173,7 @@ func (s *Session) Acknowledged(chat tidemark.ChatID, acked tidemark.Sequence) (r
 		return false
 	}
 	p.acked = max(p.acked, acked)
-	if s.full {
-		s.full = false
-		notify(s.signal)
-	}
+	s.room()
 	return p.row
 }
 
@@ -184,6 +183,7 @@ func (s *Session) Cleared(chat tidemark.ChatID) {
 	defer s.mu.Unlock()
 	if p := s.chats[chat]; p != nil && !p.unacknowledged() {
 		p.row = false
+		s.room()
 	}
 }
 
@@ -229,6 +229,8 @@ func (s *Session) snapshot(chat tidemark.ChatID) {
 
 // drop takes a chat out of the session: its user is not a member any more.
 func (s *Session) drop(chat tidemark.ChatID) {
+	s.drops++
+	s.room()
 	if p := s.chats[chat]; p != nil {
 		p.woken, p.toEnd, p.backlogTo = 0, false, 0
 		p.next = max(p.next, 1)
@@ -250,12 +252,24 @@ func (s *Session) drop(chat tidemark.ChatID) {
 	delete(s.least, chat)
 }
 
+// Ending is a session that is to be ended, if no connection came since.
+type Ending struct {
+	*Session
+	generation uint32
+	// force ends it whoever is connected.
+	force bool
+}
+
+// Ending says that the session is to be ended, whoever is connected.
+func (s *Session) Ending() Ending { return Ending{Session: s, force: true} }
+
 // End detaches the session for good (R_ORDER): nothing reaches it any more. It returns the rows that have to be marked, for what was sent or only woken and
-// is not acknowledged (R_WAKESET), and false if it had ended before.
-func (s *Session) End() (rows []tidemark.PendingDelivery, first bool) {
+// is not acknowledged (R_WAKESET), and false if it had ended before, or goes on because a connection came.
+func (e Ending) End() (rows []tidemark.PendingDelivery, first bool) {
+	s := e.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || !e.force && (s.attached || s.generation != e.generation) {
 		return nil, false
 	}
 	s.closed = true

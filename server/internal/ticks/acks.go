@@ -172,29 +172,52 @@ func (t *Ticks) AckLoop(ctx context.Context) {
 func (t *Ticks) requeue(now time.Time) (next time.Duration, any bool) {
 	a := &t.acks
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	n := 0
 	for n < len(a.retries) && !a.retries[n].due.After(now) {
-		if r := a.waitingLocked(a.retries[n].key); r != nil {
-			r.runs = append(r.runs, a.retries[n].run)
-		}
 		n++
 	}
+	due := append([]retry(nil), a.retries[:n]...)
 	a.retries = append(a.retries[:0], a.retries[n:]...)
-	if n > 0 {
-		signal(a.signal)
+	if any = len(a.retries) > 0; any {
+		next = a.retries[0].due.Sub(now)
 	}
-	if len(a.retries) > 0 {
-		return a.retries[0].due.Sub(now), true
+	a.mu.Unlock()
+	for _, r := range due {
+		t.waitAgain(r.key, []authorRun{r.run})
 	}
-	return 0, false
+	return next, any
 }
 
-// item is one raise of a batch: of a user's acknowledgements, given, or of the author's run.
+// item is one raise of a batch: what was given for one user and chat, and the author's runs that it stands for.
 type item struct {
 	advance storage.Advance
 	given   *raises
-	run     *authorRun
+	runs    []authorRun
+}
+
+// fold makes one raise of everything that waits for a user and chat, under the bound of a head: the acknowledgement, and the runs that join it or follow each
+// other from it. A run that joins nothing is a raise of its own, with a condition; what it leaves has to wait for the next batch.
+func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left []authorRun) {
+	raise.Acked, raise.Read = r.acked.within(head), r.read.within(head)
+	for _, run := range r.runs {
+		switch {
+		case raise.Acked == 0 && raise.Read == 0:
+			raise = tidemark.ImplicitRead(run.to, run.seen)
+			raise.Acked, raise.AckedFrom = run.to, run.from
+		case raise.Acked > 0 && raise.Acked+1 >= run.from && (raise.AckedFrom == 0 || raise.ReadWithinAcked == (run.seen == 0)):
+			// Whatever lets the raise so far take effect lets the run do so; and what is read is bounded in the same way.
+			raise.Acked = max(raise.Acked, run.to)
+			read := tidemark.ImplicitRead(run.to, run.seen).Read
+			if raise.Read < read {
+				raise.Read = read
+			}
+		default:
+			left = append(left, run)
+			continue
+		}
+		runs = append(runs, run)
+	}
+	return raise, runs, left
 }
 
 // Flush writes everything that waits. If ctx ends while another Flush is writing, what waits is left to the next one.
@@ -214,20 +237,9 @@ func (t *Ticks) Flush(ctx context.Context) {
 		t.acks.flying = nil
 		t.acks.mu.Unlock()
 	}()
-	now := time.Now().UTC().Truncate(time.Millisecond)
 	items := make([]item, 0, len(pending))
 	for key, r := range pending {
-		if r.acked.top > 0 || r.read.top > 0 {
-			items = append(items, item{given: r, advance: storage.Advance{
-				User: key.User, Chat: key.Chat, Now: now, Raise: tidemark.Raise{Acked: r.acked.top, Read: r.read.top},
-			}})
-		}
-		for i := range r.runs {
-			run := &r.runs[i]
-			raise := tidemark.ImplicitRead(run.to, run.seen)
-			raise.Acked, raise.AckedFrom = run.to, run.from
-			items = append(items, item{run: run, advance: storage.Advance{User: key.User, Chat: key.Chat, Now: now, Raise: raise}})
-		}
+		items = t.fold(items, key, r, tidemark.MaxSequence)
 	}
 	for len(items) > 0 {
 		n := min(len(items), ackBatch)
@@ -236,21 +248,56 @@ func (t *Ticks) Flush(ctx context.Context) {
 	}
 }
 
-// ofMembers leaves out the acknowledgements of those who are not members, by the rosters that are remembered (ADR-008 §3.1); a no is read again.
-func (t *Ticks) ofMembers(ctx context.Context, items []item) []item {
-	return slices.DeleteFunc(items, func(it item) bool {
-		if it.run != nil {
-			return false
-		}
-		_, _, err := t.cfg.Feed.Member(ctx, it.advance.User, it.advance.Chat)
-		if err != nil {
-			t.Count.Refused.Add(1)
-		}
-		return err != nil
-	})
+// fold appends the raise of a user and chat; runs that are left wait again.
+func (t *Ticks) fold(items []item, key storage.StateKey, r *raises, head tidemark.Sequence) []item {
+	raise, runs, left := fold(r, head)
+	t.waitAgain(key, left)
+	if raise == (tidemark.Raise{}) {
+		return items
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	return append(items, item{given: r, runs: runs, advance: storage.Advance{User: key.User, Chat: key.Chat, Now: now, Raise: raise}})
 }
 
-// again returns those of the refused items that have a candidate within the chat's head.
+// waitAgain puts runs back among those that wait. Without room for them, rows are owed for those that had none.
+func (t *Ticks) waitAgain(key storage.StateKey, runs []authorRun) {
+	if len(runs) == 0 {
+		return
+	}
+	t.acks.mu.Lock()
+	r := t.acks.waitingLocked(key)
+	if r != nil {
+		r.runs = append(r.runs, runs...)
+		signal(t.acks.signal)
+	}
+	t.acks.mu.Unlock()
+	if r == nil {
+		t.giveUp(key, runs)
+	}
+}
+
+// ofMembers leaves out the acknowledgements of those who are not members, by the rosters that are remembered (ADR-008 §3.1); a no is read again.
+func (t *Ticks) ofMembers(ctx context.Context, items []item) []item {
+	keys := make([]storage.StateKey, len(items))
+	for i, it := range items {
+		keys[i] = storage.StateKey{User: it.advance.User, Chat: it.advance.Chat}
+	}
+	verdicts, err := t.cfg.Feed.Members(ctx, keys)
+	if err != nil {
+		return items // the write will tell
+	}
+	kept := items[:0]
+	for i, it := range items {
+		if verdicts[i] == nil || len(it.runs) > 0 { // he was a member when he wrote them
+			kept = append(kept, it)
+		} else {
+			t.Count.Refused.Add(1)
+		}
+	}
+	return kept
+}
+
+// again folds the refused items anew, under the heads of their chats.
 func (t *Ticks) again(ctx context.Context, refused []item) []item {
 	chats := make([]tidemark.ChatID, len(refused))
 	for i := range refused {
@@ -259,16 +306,21 @@ func (t *Ticks) again(ctx context.Context, refused []item) []item {
 	heads, err := t.cfg.Storage.Heads(ctx, chats)
 	if err != nil {
 		t.Count.StorageErrors.Add(1)
+		for _, it := range refused {
+			t.failed(it)
+		}
 		return nil
 	}
-	var good []item
+	var items []item
 	for i, it := range refused {
-		it.advance.Acked, it.advance.Read = it.given.acked.within(heads[i]), it.given.read.within(heads[i])
-		if it.given = nil; it.advance.Acked > 0 || it.advance.Read > 0 {
-			good = append(good, it)
-		}
+		again := *it.given
+		again.runs = it.runs
+		items = t.fold(items, storage.StateKey{User: it.advance.User, Chat: it.advance.Chat}, &again, heads[i])
 	}
-	return good
+	for i := range items {
+		items[i].given = nil
+	}
+	return items
 }
 
 // write writes one batch of raises and does what follows from them.
@@ -293,16 +345,20 @@ func (t *Ticks) write(ctx context.Context, items []item) {
 	var refused []item
 	for i, done := range advanced {
 		it := items[i]
-		switch {
-		case done.Err != nil:
+		if done.Err != nil {
 			t.Count.Refused.Add(1)
 			if it.given != nil {
 				refused = append(refused, it)
 			}
-		case it.run != nil && done.State.Acked < it.run.to:
+			continue
+		}
+		if n := len(it.runs); n > 0 && done.State.Acked < it.runs[n-1].to {
 			t.failed(it)
-		case it.run == nil && it.advance.Acked > 0 && rows[i]:
-			clears = append(clears, storage.Clear{User: done.State.UserID, Chat: done.State.ChatID, Through: done.State.Acked})
+		}
+		if it.given == nil || it.given.acked.top > 0 {
+			if rows[i] {
+				clears = append(clears, storage.Clear{User: done.State.UserID, Chat: done.State.ChatID, Through: done.State.Acked})
+			}
 		}
 	}
 	t.Clear(ctx, clears)
@@ -311,35 +367,46 @@ func (t *Ticks) write(ctx context.Context, items []item) {
 	}
 }
 
-// failed tries a run once more, after Config.AuthorRetry. A run that fails again leaves its messages to be acknowledged by the author's devices; if no
-// row was marked since it was expected to succeed, one is now.
+// failed tries the runs of an item once more, after Config.AuthorRetry. Runs that fail again leave their messages to be acknowledged by the author's devices; if no
+// row was marked since one was expected to succeed, one is now.
 func (t *Ticks) failed(it item) {
-	if it.run == nil {
-		return
-	}
-	run, key := *it.run, storage.StateKey{User: it.advance.User, Chat: it.advance.Chat}
-	if !run.again {
+	key := storage.StateKey{User: it.advance.User, Chat: it.advance.Chat}
+	due := time.Now().Add(t.cfg.AuthorRetry)
+	t.acks.mu.Lock()
+	var over []authorRun
+	for _, run := range it.runs {
+		if run.again || len(t.acks.retries) >= maxAcks {
+			over = append(over, run)
+			continue
+		}
 		run.again = true
-		t.acks.mu.Lock()
-		t.acks.retries = append(t.acks.retries, retry{due: time.Now().Add(t.cfg.AuthorRetry), key: key, run: run})
-		t.acks.mu.Unlock()
-		signal(t.acks.signal)
-		return
+		t.acks.retries = append(t.acks.retries, retry{due: due, key: key, run: run})
 	}
-	if run.covered {
-		t.cfg.Owe([]tidemark.PendingDelivery{{UserID: key.User, ChatID: key.Chat, FirstUndelivered: run.from}})
+	t.acks.mu.Unlock()
+	signal(t.acks.signal)
+	t.giveUp(key, over)
+}
+
+// giveUp owes rows for the runs that had none.
+func (t *Ticks) giveUp(key storage.StateKey, runs []authorRun) {
+	for _, run := range runs {
+		if run.covered {
+			t.cfg.Owe([]tidemark.PendingDelivery{{UserID: key.User, ChatID: key.Chat, FirstUndelivered: run.from}})
+		}
 	}
 }
 
-// Abandon gives up the runs that wait for their second try, because the node is ending: rows are owed for those that had none.
+// Abandon gives up the runs that wait, because the node is ending and nothing writes them any more.
 func (t *Ticks) Abandon() {
 	t.acks.mu.Lock()
-	retries := t.acks.retries
-	t.acks.retries = nil
+	retries, pending := t.acks.retries, t.acks.pending
+	t.acks.retries, t.acks.pending = nil, make(map[storage.StateKey]*raises)
 	t.acks.mu.Unlock()
 	for _, r := range retries {
-		run := r.run
-		t.failed(item{run: &run, advance: storage.Advance{User: r.key.User, Chat: r.key.Chat}})
+		t.giveUp(r.key, []authorRun{r.run})
+	}
+	for key, r := range pending {
+		t.giveUp(key, r.runs)
 	}
 }
 

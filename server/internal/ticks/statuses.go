@@ -125,7 +125,7 @@ func (s *statuses) due(now time.Time, interval time.Duration) (due map[tidemark.
 // publish tells the members of a chat. In a chat above tidemark.StatusFanoutLimit the members' updates become one entry of the chat
 // itself, so that the least boundary is computed once for all of them.
 func (t *Ticks) publish(ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate) error {
-	p, err := t.cfg.Feed.People(ctx, t.cfg.Feed.Chat(chat), 0)
+	p, err := t.cfg.Feed.People(ctx, chat, 0)
 	if err != nil {
 		return err
 	}

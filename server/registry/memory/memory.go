@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"sync"
 	"time"
 
@@ -158,7 +159,11 @@ func (r *Registry) Refresh(_ context.Context, node registry.Node, leases []regis
 		if u != nil {
 			u.expireLocked(now)
 		}
-		if u == nil || !u.prolongLocked(lease, now.Add(ttl)) {
+		switch {
+		case u != nil && u.prolongLocked(lease, now.Add(ttl)):
+		case u != nil && u.deviceLocked(lease.Device):
+			refreshed.Replaced = append(refreshed.Replaced, lease)
+		default:
 			refreshed.Lost = append(refreshed.Lost, lease)
 		}
 	}
@@ -291,6 +296,11 @@ func (u *user) removeLocked(lease registry.Lease) bool {
 		}
 	}
 	return false
+}
+
+// deviceLocked reports whether a device has a lease.
+func (u *user) deviceLocked(device tidemark.DeviceID) bool {
+	return slices.ContainsFunc(u.leases, func(held registry.Lease) bool { return held.Device == device })
 }
 
 func (u *user) prolongLocked(lease registry.Lease, expires time.Time) bool {

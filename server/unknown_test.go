@@ -1,0 +1,218 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+// What happens when the answer to a write is lost, when its caller goes away, and when two things happen at once that should not.
+
+// The caller goes away, and the database's answer is lost: the message is stored, and bob, whose rows are proven to be complete, has to find it.
+func TestSend_confirmed_or_not_a_stored_message_is_handed_over(t *testing.T) {
+	for _, lost := range []int{1, 5} { // less, and more, than the send itself tries
+		t.Run(fmt.Sprintf("%d answers lost", lost), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.node("a")
+				chat := a.chat("ab", "alice", "bob")
+				a.leaveProof("bob")
+				ctx, hangUp := context.WithCancel(w.ctx)
+				w.after.set(func(method string) error {
+					if method != "Append" || lost == 0 {
+						return nil
+					}
+					lost--
+					hangUp()
+					return errDown
+				})
+				_, _ = a.Send(ctx, "alice", server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ClientMessageID: "k", Content: "hello"}})
+				time.Sleep(10 * time.Second)
+				w.wantRows("bob is told", "bob", row("bob", chat, 1))
+				want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1")
+			})
+		})
+	}
+}
+
+func TestMembership_adding_again_after_a_lost_answer_is_a_send_to_him(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		a.leaveProof("dave")
+		w.after.set(once("AddMembers", errDown, nil))
+		_, err := a.AddMembers(w.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"dave"})
+		wantCode(t, "the answer is lost", err, tidemark.Unavailable)
+		w.wantRows("nobody knows yet", "dave")
+		a.add(chat, "dave")
+		w.wantRows("dave", "dave", row("dave", chat, 1))
+	})
+}
+
+func TestMembership_removal_whose_answer_is_lost_removes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		w.after.set(once("RemoveMember", errDown, nil))
+		a.remove(chat, "bob")
+		want(t, "bob", bob.drain(), "membership abc bob removed")
+		a.ack("carol", chat, 0, 0+a.send("carol", chat))
+		settle()
+		want(t, "bob, later", bob.drain())
+	})
+}
+
+// A tick of a large chat that went into a broken socket comes again.
+func TestStatus_aggregate_that_was_lost_is_sent_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		users := crowd(tidemark.StatusFanoutLimit + 1)
+		chat := a.chat("crowd", users...)
+		alice := a.open("alice")
+		alice.drain()
+		a.send("alice", chat)
+		settle()
+		for _, user := range users {
+			a.ack(user, chat, 1, 0)
+		}
+		alice.drain()
+		position := alice.last
+		settle()
+		if got := alice.drain(); !slices.Contains(got, "status crowd all 1 0") {
+			t.Fatalf("alice got %v, without the tick", got)
+		}
+		again := a.open("alice", resuming(alice.Session(), position))
+		again.last = alice.last
+		if got := again.drain(); !slices.Contains(got, "status crowd all 1 0") {
+			t.Errorf("alice got %v, without the tick that she lost", got)
+		}
+	})
+}
+
+func TestMembership_status_that_was_read_before_a_removal_is_not_sent_after(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		a.ack("carol", chat, 1, 1)
+		settle()
+		bob := a.open("bob", withStatuses)
+		removed := false
+		w.after.set(func(method string) error {
+			if method == "States" && !removed {
+				removed = true
+				a.remove(chat, "bob")
+			}
+			return nil
+		})
+		lines := bob.drain()
+		at := slices.Index(lines, "membership abc bob removed")
+		if at < 0 {
+			t.Fatalf("bob got %v: he was not removed while statuses were read", lines)
+		}
+		for _, l := range lines[at:] {
+			if strings.HasPrefix(l, "status abc") {
+				t.Errorf("after the removal came %q", l)
+			}
+		}
+	})
+}
+
+func TestSession_client_that_never_acknowledges_is_marked_once(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		bob := c.open("bob")
+		bob.drain()
+		before := c.store.Snapshot()
+		c.send("alice", chat)
+		bob.drain()
+		time.Sleep(time.Hour)
+		if n := c.since(before).Calls["Mark"]; n != 1 {
+			t.Errorf("Mark was called %d times in an hour for one message, want once", n)
+		}
+	})
+}
+
+// The client says goodbye on one connection while it comes back on another: the session goes on.
+func TestSession_goodbye_does_not_end_a_connection_that_came_meanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		a.send("alice", chat)
+		bob.drain()
+		bob.Ack(server.Ack{Chat: chat, Acked: 1})
+		var again *client
+		w.before.set(once("Advance", nil, func() { again = a.open("bob", resuming(bob.Session(), bob.last)) }))
+		bob.goodbye()
+		settle()
+		if again == nil {
+			t.Fatal("the goodbye wrote nothing: the test shows nothing")
+		}
+		again.last = bob.last
+		a.send("alice", chat)
+		want(t, "the connection that came", messagesOf(again.drain()), "message ab 2")
+	})
+}
+
+// Two sends, one after the other by the author's script, and one who answers: what is folded into one raise is what the raises one by one would be.
+func TestTicks_folded_raises_are_what_they_are_one_by_one(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		a.send("alice", chat)                     // 1
+		a.send("bob", chat)                       // 2: does not join his watermark yet
+		bob.Ack(server.Ack{Chat: chat, Acked: 1}) // now it does
+		a.send("bob", chat)                       // 3
+		settle()
+		settle()
+		w.wantState("his own are read up to the one before", "bob", chat, 3, 2)
+		a.send("alice", chat) // 4, never acknowledged
+		a.send("bob", chat)   // 5
+		time.Sleep(5 * time.Second)
+		w.wantState("what never reached him is not read, nor passed over", "bob", chat, 3, 3)
+	})
+}
+
+// A device that moved to another node keeps its lease there; its session on the node it left ends.
+func TestLease_of_a_device_that_moved_is_not_taken_back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		old := a.open("bob", onDevice("phone"))
+		old.drain()
+		now := b.open("bob", onDevice("phone"))
+		now.drain()
+		time.Sleep(time.Minute)
+		if _, err := old.Next(w.ctx, nil, false); tidemark.CodeOf(err) != tidemark.Gone {
+			t.Errorf("the session that the device left: %v, want %s", err, tidemark.Gone)
+		}
+		leases := w.leases("bob")
+		if len(leases) != 1 || leases[0].Session != now.Session() {
+			t.Errorf("leases of bob: %+v, want that of the newer session", leases)
+		}
+		a.send("alice", chat)
+		want(t, "the device", messagesOf(now.drain()), "message ab 1")
+	})
+}
