@@ -77,6 +77,7 @@ func BenchmarkDirect(b *testing.B) {
 	do(err)
 	s, err := tx.Prepare(directInsert)
 	do(err)
+	defer s.Close()
 	b.Run("insert/sql", func(b *testing.B) {
 		perOperation(b, func(n int) {
 			_, err := s.Exec(id, id, id, content, n)
