@@ -73,18 +73,18 @@ func BenchmarkDirect(b *testing.B) {
 	do(c.exec("BEGIN"))
 	b.Run("insert/direct", func(b *testing.B) { perOperation(b, insert) })
 	do(c.exec("ROLLBACK"))
-	tx, err := db.Begin()
-	do(err)
-	s, err := tx.Prepare(directInsert)
-	do(err)
-	defer s.Close()
+	exec := func(text string) {
+		_, err := db.Exec(text)
+		do(err)
+	}
+	exec("BEGIN")
 	b.Run("insert/sql", func(b *testing.B) {
-		perOperation(b, func(n int) {
+		perOperation(b, prepare(b, db, directInsert, func(s *sql.Stmt, n int) error {
 			_, err := s.Exec(id, id, id, content, n)
-			do(err)
-		})
+			return err
+		}))
 	})
-	do(tx.Rollback())
+	exec("ROLLBACK")
 }
 
 // directPair opens one database both ways.
@@ -95,6 +95,7 @@ func directPair(b *testing.B) (*conn, *sql.DB) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(1) // a transaction is one connection's
 	if _, err := db.Exec(directTable); err != nil {
 		b.Fatal(err)
 	}
