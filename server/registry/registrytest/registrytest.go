@@ -234,8 +234,8 @@ func refresh(s *suite) {
 	s.wantLeases("bob", kept)
 	newer := lease(a, "bob", "phone", "s4")
 	s.open(newer, long, nil, true)
-	if got, err := s.r.Refresh(s.ctx, a, []registry.Lease{kept, newer}, long); err != nil || len(got.Lost) != 1 || got.Lost[0] != kept {
-		s.Errorf("Refresh after a newer session of the device: %v, %v, want %v lost", got, err, kept)
+	if got, err := s.r.Refresh(s.ctx, a, []registry.Lease{kept, newer}, long); err != nil || len(got.Lost) != 0 || len(got.Replaced) != 1 || got.Replaced[0] != kept {
+		s.Errorf("Refresh after a newer session of the device: %v, %v, want %v replaced", got, err, kept)
 	}
 	s.wantLeases("bob", newer)
 }
