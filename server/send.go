@@ -146,7 +146,8 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 	leases := s.lookup(ctx, users)
 	wake := bus.Wake{Chat: h.chat, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}
 	missed := s.wake(ctx, wake, leases)
-	if p.Large {
+	if p.Large { // no rows: every open compares; but a live session that was not reached is still to be told
+		s.oweWakes(missed)
 		return nil
 	}
 	var rows []tidemark.PendingDelivery

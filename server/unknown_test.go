@@ -11,6 +11,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
 )
 
 // What happens when the answer to a write is lost, when its caller goes away, and when two things happen at once that should not.
@@ -236,5 +238,27 @@ func TestSession_in_order_when_it_goes_back_during_a_read(t *testing.T) {
 			}
 		}))
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1", "message ab 2", "message ab 3", "message ab 4", "message ab 5")
+	})
+}
+
+func TestLarge_chats_live_session_that_a_publication_did_not_reach_is_told(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("large", crowd(tidemark.PendingFanoutLimit+1)...)
+		bob := a.open("bob")
+		bob.drain()
+		failures := 1
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Wake != nil && failures > 0 {
+				failures--
+				return errDown
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		settle()
+		settle()
+		want(t, "bob", messagesOf(bob.drain()), "message large 1")
 	})
 }
