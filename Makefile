@@ -16,6 +16,7 @@ PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
 
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
+KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),20)
 
 .PHONY: help
 help: ## list the targets
@@ -56,12 +57,12 @@ race: ## the packages' own tests under the race detector
 .PHONY: suites
 suites: build browser-deps ## the real binary under curl, other clients and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
-	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -timeout 20m ./transports/transporttest ./test/...
+	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -timeout 20m ./transports/transporttest ./test/...
 
 .PHONY: soak
 soak: browser-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
-	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
+	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
 	go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 
 .PHONY: bench
