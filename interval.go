@@ -86,6 +86,21 @@ func (iv Intervals) Visible(from, to Sequence) (end Sequence, visible bool) {
 	return to, false
 }
 
+// Before is Visible backwards: it returns where the piece of [1, to] begins that ends at to, and whether it may be shown. to must be at least 1.
+func (iv Intervals) Before(to Sequence) (from Sequence, visible bool) {
+	from = 1
+	for _, i := range iv {
+		if i.From > to {
+			break
+		}
+		if i.To == 0 || i.To >= to {
+			return i.From, true
+		}
+		from = i.To + 1
+	}
+	return from, false
+}
+
 // Gaps returns the ranges of [from, to] that the user may not see, ascending.
 func (iv Intervals) Gaps(chat ChatID, from, to Sequence) []Gap {
 	var gaps []Gap

@@ -190,3 +190,19 @@ func checkPartition(t *rapid.T, iv tidemark.Intervals, from, to tidemark.Sequenc
 		t.Fatalf("gaps of %v in %d..%d (-want +got):\n%s", iv, from, to, diff)
 	}
 }
+
+func TestIntervals_Before_is_Visible_backwards(t *testing.T) {
+	iv := tidemark.Intervals{{From: 3, To: 5}, {From: 9}}
+	tests := []struct {
+		to, from tidemark.Sequence
+		visible  bool
+	}{{12, 9, true}, {9, 9, true}, {8, 6, false}, {6, 6, false}, {5, 3, true}, {3, 3, true}, {2, 1, false}, {1, 1, false}}
+	for _, tt := range tests {
+		if from, visible := iv.Before(tt.to); from != tt.from || visible != tt.visible {
+			t.Errorf("Before(%d) = %d, %t, want %d, %t", tt.to, from, visible, tt.from, tt.visible)
+		}
+	}
+	if from, visible := (tidemark.Intervals)(nil).Before(7); from != 1 || visible {
+		t.Errorf("nobody sees anything: %d, %t", from, visible)
+	}
+}

@@ -155,8 +155,8 @@ type DeliveryStatusRequest struct {
 type DeliveryStatus struct {
 	Chat     tidemark.Chat
 	Sequence tidemark.Sequence
-	// Summary counts the author of the message as one who has read it, whatever his watermark says. The delivered count is the watermarks' alone
-	// (ADR-008 Appendix E, group_delivered_requires_all_members).
+	// Summary counts the author of the message as one who has read it as soon as he counts as one whom it has reached. That is said by the watermarks
+	// alone (ADR-008 Appendix E, group_delivered_requires_all_members).
 	Summary storage.Summary
 	// Members are shown by their exposed boundary, in the order of their user ids.
 	Members    []tidemark.DeliveryState
@@ -200,7 +200,7 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 	return status, nil
 }
 
-// countAuthor counts the author of the message at Sequence among its readers.
+// countAuthor counts the author of the message at Sequence among its readers, if his acknowledged watermark has reached it.
 func (s *Server) countAuthor(ctx context.Context, status *DeliveryStatus) error {
 	if status.Sequence == 0 || status.Summary.Read == status.Summary.Members {
 		return nil
@@ -219,7 +219,7 @@ func (s *Server) countAuthor(ctx context.Context, status *DeliveryStatus) error 
 		return nil
 	}
 	states, err := s.storage.States(ctx, []storage.StateKey{{User: author, Chat: id}})
-	if err == nil && states[0].Read < status.Sequence {
+	if err == nil && states[0].Read < status.Sequence && states[0].Acked >= status.Sequence {
 		status.Summary.Read++
 	}
 	return err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -105,24 +106,32 @@ func (s *Server) historyAfter(ctx context.Context, chat tidemark.ChatID, iv tide
 
 // historyBefore reads [1, before), from its end as far back as limit goes.
 func (s *Server) historyBefore(ctx context.Context, chat tidemark.ChatID, iv tidemark.Intervals, before tidemark.Sequence, limit int) (History, error) {
-	if before <= 1 {
-		return History{}, nil
-	}
-	messages, err := s.messages(ctx, storage.Range{Chat: chat, Before: before, Limit: limit, MaxBytes: historyBytes})
-	if err != nil {
-		return History{}, err
-	}
-	if len(messages) == 0 {
-		return History{}, nil
-	}
-	h := History{Next: messages[0].Sequence}
-	h.Gaps = iv.Gaps(chat, h.Next, before-1)
-	for _, m := range messages {
-		h.newest = max(h.newest, m.MembersVersion)
-		if iv.Contains(m.Sequence) {
-			h.Messages = append(h.Messages, m)
+	h := History{Next: before}
+	for h.Next > 1 && len(h.Messages) < limit {
+		first, visible := iv.Before(h.Next - 1)
+		if !visible {
+			h.Gaps = append(h.Gaps, tidemark.Gap{ChatID: chat, From: first, To: h.Next - 1, Reason: tidemark.GapNotMember})
+			h.Next = first
+			continue
+		}
+		messages, err := s.messages(ctx, storage.Range{
+			Chat: chat, After: tidemark.After(first), Before: h.Next, Limit: limit - len(h.Messages), MaxBytes: historyBytes,
+		})
+		if err != nil {
+			return History{}, err
+		}
+		for _, m := range messages {
+			h.newest = max(h.newest, m.MembersVersion)
+		}
+		h.Messages = append(messages[:len(messages):len(messages)], h.Messages...)
+		if len(messages) > 0 {
+			h.Next = messages[0].Sequence
+		}
+		if h.Next > first {
+			break // the page is full
 		}
 	}
+	slices.Reverse(h.Gaps)
 	h.HasMore = h.Next > 1
 	return h, nil
 }

@@ -50,7 +50,7 @@ func pageOfMembers(p *feed.People, after tidemark.UserID, limit int) MemberPage 
 // AddMembers makes users members of a group and returns the first page of its members. For each of them it is a send: what he may see and
 // has not acknowledged is marked and woken. Owners and backends may.
 //
-// Errors: Invalid, NotFound, NotMember, Denied, Exhausted (tidemark.MaxMembers, MaxIntervals), Unavailable: repeat it.
+// Errors: Invalid, NotFound, NotMember, Denied (also above tidemark.MaxMembers and MaxIntervals), Unavailable: repeat it.
 func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID, users []tidemark.UserID) (MemberPage, error) {
 	users, err := distinct("user_ids", users)
 	switch {

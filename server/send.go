@@ -38,7 +38,8 @@ const (
 // nil, the message is durable and has been handed over (delivery.md §4, Send). When it returns Unavailable the outcome may be unknown; the same
 // send again resolves it and yields one message.
 //
-// Errors: those of Draft.Check, NotFound, NotMember, Conflict (other content under the same client message id), Unavailable.
+// Errors: those of Draft.Check, NotFound, NotMember, InvalidSequence (Seen is above the head), Conflict (other content under the same client message
+// id), Unavailable.
 func (s *Server) Send(ctx context.Context, user tidemark.UserID, r SendRequest) (Sent, error) {
 	d := r.Draft
 	d.SenderID = user
@@ -52,6 +53,9 @@ func (s *Server) Send(ctx context.Context, user tidemark.UserID, r SendRequest) 
 		return Sent{}, err
 	}
 	defer s.inflight.Done()
+	if err := s.checkSeen(ctx, user, r); err != nil {
+		return Sent{}, err
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Sent{}, tidemark.Wrap(tidemark.Internal, err, "no message id could be made")
@@ -70,6 +74,21 @@ func (s *Server) Send(ctx context.Context, user tidemark.UserID, r SendRequest) 
 		return Sent{}, err
 	}
 	return s.finish(ctx, d, r.Seen, appended)
+}
+
+// checkSeen returns InvalidSequence if the sender states that he was shown what does not exist.
+func (s *Server) checkSeen(ctx context.Context, user tidemark.UserID, r SendRequest) error {
+	if r.Seen == 0 {
+		return nil
+	}
+	heads, err := s.storage.Heads(ctx, []tidemark.ChatID{r.Draft.ChatID})
+	if err != nil || r.Seen <= heads[0] {
+		return err
+	}
+	if _, _, err := s.feed.Member(ctx, user, r.Draft.ChatID); err != nil {
+		return err // only a member learns where the chat ends
+	}
+	return tidemark.Errorf(tidemark.InvalidSequence, "seen_sequence is %d, but the chat ends at %d", r.Seen, heads[0])
 }
 
 // afterTimeout bounds what is done for a write, from its beginning on, whatever its caller does.

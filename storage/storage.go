@@ -89,7 +89,7 @@ type Members interface {
 	// never a member joins for the first time: one whose membership was empty returns.
 	//
 	// Users who are members already are left as they are. Errors, all of them changing
-	// nothing: NotFound (no such chat), Denied (a direct chat), Exhausted (more than tidemark.MaxMembers members, or a user who would have more than
+	// nothing: NotFound (no such chat), Denied (a direct chat; more than tidemark.MaxMembers members; a user who would have more than
 	// tidemark.MaxIntervals intervals).
 	AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (Added, error)
 

@@ -131,14 +131,15 @@ func (k *killed) load(run int) {
 func (k *killed) send(chat, id string) bool {
 	status, body := k.call(http.MethodPost, "/chats/"+chat+"/messages", "alice", `{"client_message_id":"`+id+`","content":"`+id+`"}`)
 	var message struct{ Sequence uint64 }
-	if status == http.StatusCreated && json.Unmarshal(body, &message) == nil {
-		k.mu.Lock()
+	confirmed := status == http.StatusCreated && json.Unmarshal(body, &message) == nil
+	k.mu.Lock()
+	if confirmed {
 		k.confirmed[chat+"/"+id] = message.Sequence
-		k.mu.Unlock()
 	} else {
-		k.mu.Lock()
 		k.unanswered++
-		k.mu.Unlock()
+	}
+	k.mu.Unlock()
+	if !confirmed {
 		return false
 	}
 	var state struct {

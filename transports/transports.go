@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -75,7 +76,7 @@ func New(cfg Config) (*Handler, error) {
 	e.Logger.SetOutput(io.Discard)
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = problem.Handler(cfg.Logger)
-	e.Use(requestID, problem.Recover(cfg.Logger))
+	e.Use(requestID, problem.Recover(cfg.Logger), wholeQuery)
 
 	h := &Handler{echo: e, server: cfg.Server, logger: cfg.Logger}
 	h.draining, h.drain = context.WithCancel(context.Background())
@@ -143,6 +144,17 @@ func (h *Handler) stream(next echo.HandlerFunc) echo.HandlerFunc {
 
 // maxRequestID is the greatest length of a request id that is taken over from the caller.
 const maxRequestID = 64
+
+// wholeQuery refuses a query that cannot be read to its end: net/http would leave out what it does not understand, and a session, say, would be
+// opened anew instead of resumed. A WebSocket is refused by its adapter, with a close code.
+func wholeQuery(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if _, err := url.ParseQuery(c.Request().URL.RawQuery); err != nil && c.Path() != BasePath+"/ws" {
+			return &tidemark.Error{Code: tidemark.Invalid, Detail: "the query is malformed: a % needs two hexadecimal digits, and parameters are separated by &", Err: err}
+		}
+		return next(c)
+	}
+}
 
 // requestID gives every request an id, its caller's own if that is an id, and returns it in X-Request-ID.
 func requestID(next echo.HandlerFunc) echo.HandlerFunc {

@@ -154,7 +154,12 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	// From outside to inside: no new connections, requests and streams to their end, sessions closed and marked, and then the store.
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	err = errors.Join(err, shutDown(stopping, front, sockets, events, polls))
+	// A client that is slow, or silent in the middle of its request, may not take the time that sessions need to be marked.
+	draining, cut := context.WithTimeout(stopping, within*2/3)
+	defer cut()
+	if e := shutDown(draining, front, sockets, events, polls); e != nil {
+		log.Warn("connections were cut", "error", e)
+	}
 	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, serveErr)
 	}

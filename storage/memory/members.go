@@ -32,12 +32,12 @@ func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tide
 		}
 		intervals := former.Intervals.Joined(c.Head, c.History, returning)
 		if len(intervals) > tidemark.MaxIntervals {
-			return storage.Added{}, tidemark.Errorf(tidemark.Exhausted, "user %s has joined chat %s too often", user, id)
+			return storage.Added{}, tidemark.Errorf(tidemark.Denied, "user %s has joined chat %s too often", user, id)
 		}
 		joined[user] = tidemark.Member{UserID: user, Role: tidemark.Ordinary, Intervals: intervals, JoinedAt: stored(now)}
 	}
 	if c.MemberCount+len(joined) > tidemark.MaxMembers {
-		return storage.Added{}, tidemark.Errorf(tidemark.Exhausted, "chat %s would have more than %d members", id, tidemark.MaxMembers)
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "chat %s would have more than %d members", id, tidemark.MaxMembers)
 	}
 
 	added := storage.Added{Head: c.Head}

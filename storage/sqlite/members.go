@@ -109,12 +109,12 @@ func (w *writer) addMembers(id tidemark.ChatID, users []tidemark.UserID, now tim
 		m.UserID, m.Role, m.JoinedAt = user, tidemark.Ordinary, now
 		m.Intervals = m.Intervals.Joined(c.head, c.history, returning)
 		if len(m.Intervals) > tidemark.MaxIntervals {
-			return storage.Added{}, tidemark.Errorf(tidemark.Exhausted, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
+			return storage.Added{}, tidemark.Errorf(tidemark.Denied, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
 		}
 		joining, first = append(joining, m), append(first, !returning)
 	}
 	if c.members+len(joining) > tidemark.MaxMembers {
-		return storage.Added{}, tidemark.Errorf(tidemark.Exhausted, "the chat would have %d members, at most %d are allowed", c.members+len(joining), tidemark.MaxMembers)
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the chat would have %d members, at most %d are allowed", c.members+len(joining), tidemark.MaxMembers)
 	}
 	added := storage.Added{Version: c.version, Head: c.head}
 	for _, user := range users {

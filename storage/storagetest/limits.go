@@ -77,7 +77,7 @@ var limitRules = []rule{
 		before := w.info(c)
 		w.equal("member count", before.MemberCount, tidemark.MaxMembers)
 		_, err := w.store.AddMembers(w.ctx, c, users[tidemark.MaxMembers-5:tidemark.MaxMembers+1], at(1))
-		w.code(err, tidemark.Exhausted)
+		w.code(err, tidemark.Denied)
 		w.equal("chat", w.info(c), before)
 		w.equal("chats of the refused", w.chatsOf(users[tidemark.MaxMembers], 10), nil)
 		// Those who are members already do not count again, and one who leaves makes room for one.
@@ -85,7 +85,7 @@ var limitRules = []rule{
 		w.remove(c, users[7])
 		w.add(c, users[tidemark.MaxMembers])
 		_, err = w.store.AddMembers(w.ctx, c, users[tidemark.MaxMembers+1:], at(1))
-		w.code(err, tidemark.Exhausted)
+		w.code(err, tidemark.Denied)
 		w.equal("members in the roster", len(w.roster(c).Members), tidemark.MaxMembers)
 		w.eventually("members in the summary", func() any { return w.summary(c, 1).Members }, tidemark.MaxMembers)
 	}},
@@ -100,7 +100,7 @@ var limitRules = []rule{
 		}
 		before := w.roster(c)
 		_, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{carol, bob}, at(1))
-		w.code(err, tidemark.Exhausted)
+		w.code(err, tidemark.Denied)
 		w.equal("roster", w.roster(c), before)
 		w.equal("chats of carol", w.chatsOf(carol, 10), nil)
 		w.add(c, carol)

@@ -285,14 +285,14 @@ type DeliveryStatus struct {
 	ChatId   Id       `json:"chat_id"`
 	ChatType ChatType `json:"chat_type"`
 
-	// DeliverySummary Over all current members. The author of the message counts as one who has read it.
+	// DeliverySummary Over all current members, by their watermarks. The author of the message counts as one who has read it as soon as he counts as one whom it has reached.
 	DeliverySummary DeliverySummary `json:"delivery_summary"`
 	MemberCount     int             `json:"member_count"`
 	Members         []MemberStatus  `json:"members"`
 	Pagination      Pagination      `json:"pagination"`
 }
 
-// DeliverySummary Over all current members. The author of the message counts as one who has read it.
+// DeliverySummary Over all current members, by their watermarks. The author of the message counts as one who has read it as soon as he counts as one whom it has reached.
 type DeliverySummary struct {
 	AllDelivered   bool `json:"all_delivered"`
 	AllRead        bool `json:"all_read"`

@@ -19,6 +19,10 @@ func readBody(c echo.Context, alsoText bool) ([]byte, error) {
 	if err := checkType(r.Header, alsoText); err != nil {
 		return nil, err
 	}
+	if r.ContentLength > wire.MaxBody {
+		c.Response().Header().Set("Connection", "close")
+		return nil, tooLarge()
+	}
 	b, err := io.ReadAll(io.LimitReader(r.Body, wire.MaxBody+1))
 	switch {
 	case err != nil:
@@ -26,9 +30,13 @@ func readBody(c echo.Context, alsoText bool) ([]byte, error) {
 	case len(b) > wire.MaxBody:
 		// Without this, net/http would read on before it answers.
 		c.Response().Header().Set("Connection", "close")
-		return nil, tidemark.Errorf(tidemark.TooLarge, "the body is larger than %d bytes", wire.MaxBody)
+		return nil, tooLarge()
 	}
 	return b, nil
+}
+
+func tooLarge() error {
+	return tidemark.Errorf(tidemark.TooLarge, "the body is larger than %d bytes", wire.MaxBody)
 }
 
 // checkType refuses bodies that say of themselves that they are something else than JSON in UTF-8.

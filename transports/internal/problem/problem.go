@@ -125,7 +125,10 @@ func Handler(logger *slog.Logger) echo.HTTPErrorHandler {
 		status := Status(tidemark.CodeOf(err))
 		if status >= http.StatusInternalServerError {
 			level := slog.LevelError
-			if status == http.StatusServiceUnavailable {
+			switch {
+			case c.Request().Context().Err() != nil: // the client has gone: nothing is wrong here
+				level = slog.LevelDebug
+			case status == http.StatusServiceUnavailable:
 				level = slog.LevelWarn
 			}
 			logger.Log(c.Request().Context(), level, "a request failed", "method", c.Request().Method, "route", c.Path(),

@@ -174,7 +174,7 @@ func TestDecode_errors_name_the_place(t *testing.T) {
 		{"acks: chats is no array", acks, `{"chats":{}}`, failure{tidemark.Invalid, "chats must be an array"}},
 		{"acks: an element is no object", acks, `{"chats":[1]}`, failure{tidemark.Invalid, "chats[0]"}},
 		{"acks: no chat_id", acks, `{"chats":[{"chat_id":"a","last_acked_sequence":1},{"last_acked_sequence":1}]}`, failure{tidemark.Invalid, "chats[1]"}},
-		{"acks: bad chat_id", acks, `{"chats":[{"chat_id":"a b"}]}`, failure{tidemark.Invalid, "chats[0]"}},
+		{"acks: chat_id is no text", acks, `{"chats":[{"chat_id":7}]}`, failure{tidemark.Invalid, "chats[0]"}},
 		{"acks: none", acks, `{"chats":[]}`, ok},
 		{"sync: nothing", sync, `{}`, ok},
 		{"sync: 0 is a cursor", sync, `{"chats":[{"chat_id":"a","last_acked_sequence":0}]}`, ok},
@@ -269,7 +269,7 @@ func TestDecodeFrame_errors_keep_what_the_answer_needs(t *testing.T) {
 		{`{"type":"send_message","request_id":"r"}`, wire.FrameSend, "r", failure{tidemark.Invalid, "chat_id"}},
 		{`{"type":"typing","request_id":"r","payload":{}}`, wire.FrameTyping, "r", failure{tidemark.Invalid, "chat_id"}},
 		{`{"request_id":5,"type":"ack","payload":{"chat_id":"a","last_acked_sequence":3}}`, wire.FrameAck, "", failure{tidemark.Invalid, "request_id"}},
-		{`{"type":"ack","payload":{"chat_id":"?","last_acked_sequence":3}}`, wire.FrameAck, "", failure{tidemark.Invalid, "chat_id"}},
+		{`{"type":"ack","payload":{"last_acked_sequence":3}}`, wire.FrameAck, "", failure{tidemark.Invalid, "chat_id"}},
 		{`{"type":"read","payload":7}`, wire.FrameRead, "", failure{tidemark.Invalid, "payload"}},
 		{`{"type":"ping","request_id":"` + strings.Repeat("r", 129) + `"}`, wire.FramePing, "", failure{tidemark.Invalid, "request_id"}},
 	}
@@ -279,6 +279,17 @@ func TestDecodeFrame_errors_keep_what_the_answer_needs(t *testing.T) {
 		if got.Type != tt.kind || got.RequestID != tt.id {
 			t.Errorf("%s: type %q, request_id %q; want %q, %q", tt.raw, got.Type, got.RequestID, tt.kind, tt.id)
 		}
+	}
+}
+
+// A chat_id that cannot be fails alone: the acknowledgements beside it are good.
+func TestDecodeAcks_impossible_chat_fails_alone(t *testing.T) {
+	items, err := wire.DecodeAcks([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":1},{"chat_id":"a b","last_acked_sequence":2}]}`))
+	if err != nil || len(items) != 2 {
+		t.Fatalf("got %v, %v, want two items", items, err)
+	}
+	if items[0].Err != nil || tidemark.CodeOf(items[1].Err) != tidemark.Invalid {
+		t.Errorf("errors of the items: %v and %v, want none and %s", items[0].Err, items[1].Err, tidemark.Invalid)
 	}
 }
 

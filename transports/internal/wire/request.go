@@ -93,7 +93,7 @@ func decodeAcks(v value, name string) ([]AckItem, error) {
 	return items, err
 }
 
-// decodeAck reads one acknowledgement. The error is that of its form or its chat_id; errors of the sequences are
+// decodeAck reads one acknowledgement. The error is that of its form, or of a chat_id that is missing or no text; whatever else is wrong is said
 // in the item.
 func decodeAck(v value, name string) (AckItem, error) {
 	var item AckItem
@@ -101,7 +101,9 @@ func decodeAck(v value, name string) (AckItem, error) {
 		var err error
 		switch key {
 		case "chat_id":
-			return id(v, key, &item.Chat)
+			if err = id(v, key, &item.Chat); item.Chat == "" {
+				return err
+			}
 		case "last_acked_sequence":
 			err = v.sequence(key, 1, &item.Acked)
 		case "last_read_sequence":
