@@ -44,7 +44,7 @@ check: ## format check, lint, build, and the packages' own tests: under a minute
 	$(LINT) run
 	$(MAKE) --no-print-directory build
 	go test -short $(PACKAGES)
-	go test -count=1 -run '^Test(Arrows|Style)_' ./test
+	go test -count=1 -run '^Test(Arrows|Style|Size)_' ./test
 
 .PHONY: test
 test: check race suites ## everything: check, the race detector, and the suites in test/ with Chromium
