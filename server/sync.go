@@ -218,9 +218,7 @@ func (s *Server) syncChat(ctx context.Context, user tidemark.UserID, chat *SyncC
 		chat.HasMore = chat.Head > after
 		return nil
 	}
-	h, err := s.asMember(ctx, user, chat.Chat, func(iv tidemark.Intervals) (History, error) {
-		return s.historyAfter(ctx, chat.Chat, iv, after, chat.Head, limit)
-	})
+	h, err := s.feed.After(ctx, user, chat.Chat, after, chat.Head, limit)
 	if code := tidemark.CodeOf(err); code == tidemark.NotFound || code == tidemark.NotMember {
 		chat.Err = err
 		return nil
