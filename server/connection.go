@@ -36,6 +36,11 @@ func (c *Connection) Send(ctx context.Context, r SendRequest) (Sent, error) {
 	return c.server.Send(ctx, c.user, r)
 }
 
+// SendAll is Server.SendAll for the session's user.
+func (c *Connection) SendAll(ctx context.Context, requests []SendRequest) []SendResult {
+	return c.server.SendAll(ctx, c.user, requests)
+}
+
 // Sync is Server.Sync for the session's user.
 func (c *Connection) Sync(ctx context.Context, r SyncRequest) (SyncResponse, error) {
 	return c.server.Sync(ctx, c.user, r)

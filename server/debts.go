@@ -139,7 +139,7 @@ func (s *Server) pay(ctx context.Context) bool {
 
 // sendAgain resolves an append by its idempotency key, and hands the message over. What is refused now was refused before, or has been answered otherwise.
 func (s *Server) sendAgain(ctx context.Context, o owedSend) {
-	appended, err := s.storage.Append(ctx, o.draft)
+	appended, err := storage.AppendOne(ctx, s.storage, o.draft)
 	if err == nil {
 		_, _ = s.finish(ctx, o.draft, o.seen, appended) // it owes what it could not do
 		return

@@ -147,7 +147,7 @@ func (w *world) leases(user tidemark.UserID) []registry.Lease {
 // appendDead stores a message whose sender's node dies before it hands it over.
 func (w *world) appendDead(user tidemark.UserID, chat tidemark.ChatID, key string) tidemark.Message {
 	w.t.Helper()
-	appended, err := w.raw.Append(w.ctx, tidemark.Draft{
+	appended, err := storage.AppendOne(w.ctx, w.raw, tidemark.Draft{
 		ChatID: chat, SenderID: user, ClientMessageID: key, Content: "from a dead node", ContentType: tidemark.DefaultContentType,
 		MessageID: tidemark.MessageID("dead-" + key), CreatedAt: time.Now().UTC(),
 	})

@@ -34,6 +34,12 @@ const (
 	appendPause    = 50 * time.Millisecond
 )
 
+// SendResult is what became of one of several sends.
+type SendResult struct {
+	Sent
+	Err error
+}
+
 // Send stores a message and hands it over: to the sessions of those who are online, as a pending row for those who are not. When it returns
 // nil, the message is durable and has been handed over (delivery.md §4, Send). When it returns Unavailable the outcome may be unknown; the same
 // send again resolves it and yields one message.
@@ -41,39 +47,67 @@ const (
 // Errors: those of Draft.Check, NotFound, NotMember, InvalidSequence (Seen is above the head), Conflict (other content under the same client message
 // id), Unavailable.
 func (s *Server) Send(ctx context.Context, user tidemark.UserID, r SendRequest) (Sent, error) {
+	results := s.SendAll(ctx, user, []SendRequest{r})
+	return results[0].Sent, results[0].Err
+}
+
+// SendAll is Send for several messages of one user: those to one chat are stored one behind the other, in their order, in one step. Each fails alone.
+func (s *Server) SendAll(ctx context.Context, user tidemark.UserID, requests []SendRequest) []SendResult {
+	results := make([]SendResult, len(requests))
+	if err := s.begin(); err != nil {
+		for i := range results {
+			results[i].Err = err
+		}
+		return results
+	}
+	defer s.inflight.Done()
+	drafts := make([]tidemark.Draft, 0, len(requests))
+	at := make([]int, 0, len(requests))
+	for i, r := range requests {
+		d, err := s.draft(ctx, user, r)
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		drafts, at = append(drafts, d), append(at, i)
+	}
+	// From here on it goes to its end, even if the caller goes away: a stored message that nobody is told of would be lost.
+	ctx, cancel := after(ctx)
+	defer cancel()
+	appended, err := s.append(ctx, drafts)
+	for j, i := range at {
+		if err != nil {
+			results[i].Err = err
+			s.oweSend(owedSend{draft: drafts[j], seen: requests[i].Seen})
+			continue
+		}
+		if results[i].Err = appended[j].Err; appended[j].Err == nil {
+			results[i].Sent, results[i].Err = s.finish(ctx, drafts[j], requests[i].Seen, appended[j])
+		}
+	}
+	return results
+}
+
+// draft completes and checks what is to be sent.
+func (s *Server) draft(ctx context.Context, user tidemark.UserID, r SendRequest) (tidemark.Draft, error) {
 	d := r.Draft
 	d.SenderID = user
 	if d.ContentType == "" {
 		d.ContentType = tidemark.DefaultContentType
 	}
 	if err := d.Check(); err != nil {
-		return Sent{}, err
+		return d, err
 	}
-	if err := s.begin(); err != nil {
-		return Sent{}, err
-	}
-	defer s.inflight.Done()
 	if err := s.checkSeen(ctx, user, r); err != nil {
-		return Sent{}, err
+		return d, err
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return Sent{}, tidemark.Wrap(tidemark.Internal, err, "no message id could be made")
+		return d, tidemark.Wrap(tidemark.Internal, err, "no message id could be made")
 	}
 	d.MessageID = tidemark.MessageID(id.String())
 	d.CreatedAt = time.Now().UTC().Truncate(time.Millisecond)
-
-	// From here on it goes to its end, even if the caller goes away: a stored message that nobody is told of would be lost.
-	ctx, cancel := after(ctx)
-	defer cancel()
-	appended, err := s.append(ctx, d)
-	if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {
-		s.oweSend(owedSend{draft: d, seen: r.Seen})
-	}
-	if err != nil {
-		return Sent{}, err
-	}
-	return s.finish(ctx, d, r.Seen, appended)
+	return d, nil
 }
 
 // checkSeen returns InvalidSequence if the sender states that he was shown what does not exist.
@@ -99,10 +133,13 @@ func after(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), afterTimeout)
 }
 
-// append stores a draft. An outcome that is unknown is resolved by its idempotency key.
-func (s *Server) append(ctx context.Context, d tidemark.Draft) (appended storage.Appended, err error) {
+// append stores drafts. An outcome that is unknown is resolved by the idempotency keys.
+func (s *Server) append(ctx context.Context, drafts []tidemark.Draft) (appended []storage.Appended, err error) {
+	if len(drafts) == 0 {
+		return nil, nil
+	}
 	for attempt := 1; ; attempt++ {
-		appended, err = s.storage.Append(ctx, d)
+		appended, err = s.storage.Append(ctx, drafts)
 		if tidemark.CodeOf(err) != tidemark.Unavailable || attempt == appendAttempts {
 			return appended, err
 		}

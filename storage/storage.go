@@ -105,16 +105,17 @@ type Members interface {
 
 // Messages is the role of the messages.
 type Messages interface {
-	// Append stores a message at the next sequence of its chat. Idempotency key, membership, counter and message are one
-	// atomic step (delivery.md §2), so that the messages of a chat are exactly 1..head, whatever crashes.
+	// Append stores messages, each at the next sequence of its chat: those of one chat in the order of the slice, one behind the other. Idempotency key,
+	// membership, counter and message are one atomic step (delivery.md §2), so that the messages of a chat are exactly 1..head, whatever crashes.
 	//
 	// The key (chat, sender, client message id) is looked up before anything else, membership included. If it is known,
-	// nothing is stored: the first message is returned with Duplicate, or Conflict if it is not Message.SameAs the draft. Concurrent appends
-	// of one key store one message. Keys are kept at least 7 days; after that the same key may store another message.
+	// nothing is stored: the first message is returned with Duplicate, or Conflict if it is not Message.SameAs the draft. Equal keys in one call, or in
+	// concurrent ones, store one message. Keys are kept at least 7 days; after that the same key may store another message.
 	//
-	// NotFound (no such chat), NotMember (the sender is not a member in this step). The draft has been checked
-	// (Draft.Check) and carries MessageID and CreatedAt. A call that returned Unavailable is resolved by calling again with the same key.
-	Append(ctx context.Context, draft tidemark.Draft) (Appended, error)
+	// A draft that is refused fails alone, with the Err of its Appended: NotFound (no such chat), NotMember (the sender is not a member in this step),
+	// Conflict. The error of the call means that any of the drafts may or may not have been stored; it is resolved by calling again with the same
+	// keys. Drafts have been checked (Draft.Check) and carry MessageID and CreatedAt.
+	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
 	// Ranges returns messages of each range in ascending order, without a hole: if a message that must exist cannot be seen,
 	// the page ends before it. It sees every append that returned before it was called. Membership is not
@@ -241,6 +242,20 @@ type Appended struct {
 	Duplicate bool
 	// Version is the chat's membership version: of this step, or, for a duplicate, not older than the call.
 	Version uint64
+	// Err is NotFound, NotMember or Conflict; the other fields are empty then.
+	Err error
+}
+
+// AppendOne is Append for one draft. Its error is that of the call, or of the draft.
+func AppendOne(ctx context.Context, m Messages, draft tidemark.Draft) (Appended, error) {
+	appended, err := m.Append(ctx, []tidemark.Draft{draft})
+	if err == nil {
+		err = appended[0].Err
+	}
+	if err != nil {
+		return Appended{}, err
+	}
+	return appended[0], nil
 }
 
 // Range selects messages of a chat: those above After, or, if Before is not 0, the last ones below Before and above After.

@@ -14,11 +14,24 @@ type sendKey struct {
 }
 
 // Append implements storage.Messages.
-func (s *Store) Append(ctx context.Context, draft tidemark.Draft) (storage.Appended, error) {
-	if err := s.enter(ctx); err != nil {
-		return storage.Appended{}, err
+func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	if err := s.enterBatch(ctx, len(drafts)); err != nil {
+		return nil, err
 	}
 	defer s.mu.Unlock()
+	results := make([]storage.Appended, len(drafts))
+	for i, draft := range drafts {
+		appended, err := s.append(draft)
+		if err != nil {
+			appended = storage.Appended{Err: err}
+		}
+		results[i] = appended
+	}
+	return results, nil
+}
+
+// append stores one draft. The mutex is held.
+func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	c, err := s.find(draft.ChatID)
 	if err != nil {
 		return storage.Appended{}, err

@@ -86,7 +86,7 @@ func BenchmarkAppend(b *testing.B) {
 				measure(b, s, func() {
 					spread(b, producers, func(i int) error {
 						chat := &list[i%chats]
-						_, err := s.Append(b.Context(), tidemark.Draft{
+						_, err := storage.AppendOne(b.Context(), s, tidemark.Draft{
 							ChatID: chat.ID, SenderID: chat.Members[i/chats%2], ClientMessageID: newID(), Content: content,
 							ContentType: tidemark.DefaultContentType, MessageID: tidemark.MessageID(newID()), CreatedAt: time.Now(),
 						})
@@ -104,7 +104,7 @@ func fill(b *testing.B, s *Store, chats []storage.NewChat, n int) {
 	for _, chat := range chats {
 		group.Go(func() {
 			for range n {
-				if _, err := s.Append(b.Context(), tidemark.Draft{
+				if _, err := storage.AppendOne(b.Context(), s, tidemark.Draft{
 					ChatID: chat.ID, SenderID: chat.Creator, ClientMessageID: newID(), Content: strings.Repeat("message ", 25),
 					ContentType: tidemark.DefaultContentType, MessageID: tidemark.MessageID(newID()), CreatedAt: time.Now(),
 				}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // replaceLog puts a device in the place of the open write-ahead log, under SQLite's feet, and returns how to undo it.
@@ -63,7 +64,7 @@ func TestCommit_failed_fsync_ends_the_store(t *testing.T) {
 	s, path := openNew(t)
 	send(t, s, "1")
 	restore := replaceLog(t, path, "/dev/null")
-	_, err := s.Append(t.Context(), draft("2", "hello"))
+	_, err := storage.AppendOne(t.Context(), s, draft("2", "hello"))
 	wantCode(t, err, tidemark.Unavailable, "disk")
 	restore()
 	select {
@@ -71,7 +72,7 @@ func TestCommit_failed_fsync_ends_the_store(t *testing.T) {
 	default:
 		t.Fatal("Failed is not closed after a failed fsync")
 	}
-	_, err = s.Append(t.Context(), draft("3", "hello"))
+	_, err = storage.AppendOne(t.Context(), s, draft("3", "hello"))
 	wantCode(t, err, tidemark.Unavailable, "started again")
 	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "started again")
 	if err := s.Close(); err != nil {
@@ -88,7 +89,7 @@ func TestCommit_full_disk_is_Unavailable_and_recovers(t *testing.T) {
 	s, path := openNew(t)
 	send(t, s, "1")
 	restore := replaceLog(t, path, "/dev/full")
-	_, err := s.Append(t.Context(), draft("2", "hello"))
+	_, err := storage.AppendOne(t.Context(), s, draft("2", "hello"))
 	restore()
 	wantCode(t, err, tidemark.Unavailable, "full")
 	select {

@@ -33,17 +33,40 @@ func contentTypeAt(row *stmt, i int) string {
 }
 
 // Append implements storage.Messages.
-func (s *Store) Append(ctx context.Context, draft tidemark.Draft) (storage.Appended, error) {
-	draft.CreatedAt = timeOf(draft.CreatedAt.UnixMilli())
-	var appended storage.Appended
-	err := s.change(ctx, func(w *writer) (err error) {
-		appended, err = w.append(&draft)
-		return err
+func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	if err := checkBatch(len(drafts)); err != nil || len(drafts) == 0 {
+		return nil, err
+	}
+	results := make([]storage.Appended, len(drafts))
+	err := s.change(ctx, func(w *writer) error {
+		for i := range drafts {
+			draft := drafts[i]
+			draft.CreatedAt = timeOf(draft.CreatedAt.UnixMilli())
+			appended, err := w.append(&draft)
+			switch {
+			case refused(err):
+				results[i] = storage.Appended{Err: err}
+			case err != nil:
+				return err
+			default:
+				results[i] = appended
+			}
+		}
+		return nil
 	})
 	if err != nil {
-		return storage.Appended{}, err
+		return nil, err
 	}
-	return appended, nil
+	return results, nil
+}
+
+// refused reports whether a draft is refused, and nothing is wrong with the database.
+func refused(err error) bool {
+	switch tidemark.CodeOf(err) {
+	case tidemark.NotFound, tidemark.NotMember, tidemark.Conflict:
+		return true
+	}
+	return false
 }
 
 // append stores the draft, or finds the message of its key. The unique index looks the key up in the statement that stores

@@ -90,7 +90,7 @@ func everyMethod(t *testing.T, s *Store) {
 	const chat tidemark.ChatID = "group"
 	d := tidemark.Draft{ChatID: chat, SenderID: "anna", ClientMessageID: "1", Content: "hello", ContentType: "text/plain", MessageID: "m", CreatedAt: now}
 	for range 2 {
-		_, err := s.Append(ctx, d)
+		_, err := storage.AppendOne(ctx, s, d)
 		ok(err)
 	}
 	_, err = s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, now)

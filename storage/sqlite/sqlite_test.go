@@ -57,7 +57,7 @@ func draft(key, content string) tidemark.Draft {
 // send appends a message and returns its sequence.
 func send(t testing.TB, s *Store, key string) tidemark.Sequence {
 	t.Helper()
-	appended, err := s.Append(context.Background(), draft(key, "hello"))
+	appended, err := storage.AppendOne(context.Background(), s, draft(key, "hello"))
 	if err != nil {
 		t.Fatalf("Append(%s): %v", key, err)
 	}
@@ -147,7 +147,7 @@ func TestCommit_equal_keys_of_one_batch_store_one_message(t *testing.T) {
 	results := make(chan storage.Appended, 10)
 	for range 10 {
 		go func() {
-			appended, err := s.Append(context.Background(), draft("same", "hello"))
+			appended, err := storage.AppendOne(context.Background(), s, draft("same", "hello"))
 			if err != nil {
 				t.Errorf("Append: %v", err)
 			}
@@ -190,7 +190,7 @@ func TestCommit_nothing_to_write_costs_none(t *testing.T) {
 	if cleared, err := s.Clear(t.Context(), []storage.Clear{{User: "nobody", Chat: "c", Through: 1}}); err != nil || cleared[0] {
 		t.Errorf("Clear of nothing: got %v, %v", cleared, err)
 	}
-	if _, err := s.Append(t.Context(), draft("1", "hello")); err != nil {
+	if _, err := storage.AppendOne(t.Context(), s, draft("1", "hello")); err != nil {
 		t.Errorf("duplicate Append: %v", err)
 	}
 	if got := s.writer.commits.Load() - before; got != 0 {
@@ -222,7 +222,7 @@ func TestCommit_caller_who_gives_up_gets_Unavailable(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
 	go func() {
-		_, err := s.Append(ctx, draft("1", "hello"))
+		_, err := storage.AppendOne(ctx, s, draft("1", "hello"))
 		result <- err
 	}()
 	waitQueue(t, s, 1)
@@ -245,7 +245,7 @@ func TestCommit_full_database_is_Unavailable_and_recovers(t *testing.T) {
 		}
 	}
 	pragma("PRAGMA max_page_count = 1")
-	_, err := s.Append(t.Context(), draft("big", strings.Repeat("x", tidemark.MaxContent)))
+	_, err := storage.AppendOne(t.Context(), s, draft("big", strings.Repeat("x", tidemark.MaxContent)))
 	wantCode(t, err, tidemark.Unavailable, "full")
 	wantGapless(t, s, 1)
 	pragma("PRAGMA max_page_count = 1000000")
@@ -271,7 +271,7 @@ func TestCommit_locked_database_is_Unavailable_and_recovers(t *testing.T) {
 	if err := other.exec("BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Append(t.Context(), draft("1", "hello"))
+	_, err = storage.AppendOne(t.Context(), s, draft("1", "hello"))
 	wantCode(t, err, tidemark.Unavailable, "locked")
 	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "locked")
 	if err := other.exec("ROLLBACK"); err != nil {
@@ -297,7 +297,7 @@ func TestOpen_recovers_what_was_confirmed_before_a_crash(t *testing.T) {
 			// Few enough to stay below a checkpoint, which a copy in two steps would tear apart.
 			for n := 0; n < 50 && ctx.Err() == nil; n++ {
 				// It may be cut off by the end of the test.
-				_, _ = s.Append(ctx, draft(fmt.Sprint("while", i, "-", n), "hello"))
+				_, _ = storage.AppendOne(ctx, s, draft(fmt.Sprint("while", i, "-", n), "hello"))
 			}
 		})
 	}
@@ -342,7 +342,7 @@ func TestCheckpoint_log_goes_into_the_file(t *testing.T) {
 	s, path := openNew(t)
 	content := strings.Repeat("x", tidemark.MaxContent)
 	for i := range checkpointFrames * pageSize / tidemark.MaxContent * 2 {
-		if _, err := s.Append(t.Context(), draft(fmt.Sprint(i), content)); err != nil {
+		if _, err := storage.AppendOne(t.Context(), s, draft(fmt.Sprint(i), content)); err != nil {
 			t.Fatal(err)
 		}
 	}

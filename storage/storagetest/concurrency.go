@@ -42,7 +42,7 @@ var concurrencyRules = []rule{
 			case 2:
 				chat, want = w.chat("none"), tidemark.NotFound
 			}
-			_, err := w.store.Append(w.ctx, w.draft(chat, sender, "hello"))
+			_, err := storage.AppendOne(w.ctx, w.store, w.draft(chat, sender, "hello"))
 			return expect(err, want)
 		}))
 		w.gapless(c, racers/2)
@@ -59,7 +59,7 @@ var concurrencyRules = []rule{
 		w.ok(concurrently(racers, func(i int) (err error) {
 			draft := drafts[i%keys]
 			draft.MessageID = tidemark.MessageID(fmt.Sprintf("%s-%d", draft.MessageID, i))
-			results[i], err = w.store.Append(w.ctx, draft)
+			results[i], err = storage.AppendOne(w.ctx, w.store, draft)
 			return err
 		}))
 		w.gapless(c, keys)
@@ -81,7 +81,7 @@ var concurrencyRules = []rule{
 		w.ok(concurrently(racers, func(i int) error {
 			own := draft
 			own.Content = fmt.Sprint("version ", i%2)
-			appended, err := w.store.Append(w.ctx, own)
+			appended, err := storage.AppendOne(w.ctx, w.store, own)
 			if tidemark.CodeOf(err) == tidemark.Conflict {
 				return nil
 			}
@@ -190,7 +190,7 @@ var concurrencyRules = []rule{
 		alice := w.user("alice")
 		c := w.group("c", alice)
 		w.ok(concurrently(racers, func(i int) error {
-			appended, err := w.store.Append(w.ctx, w.draft(c, alice, "hello"))
+			appended, err := storage.AppendOne(w.ctx, w.store, w.draft(c, alice, "hello"))
 			if err != nil {
 				return err
 			}
@@ -234,7 +234,7 @@ var concurrencyRules = []rule{
 					_, err := w.store.Clear(w.ctx, []storage.Clear{{User: bob, Chat: c, Through: head}})
 					return err
 				}
-				appended, err := w.store.Append(w.ctx, w.draft(c, alice, "hello"))
+				appended, err := storage.AppendOne(w.ctx, w.store, w.draft(c, alice, "hello"))
 				if err != nil {
 					return err
 				}
@@ -254,7 +254,7 @@ var concurrencyRules = []rule{
 		w.ok(concurrently(16, func(i int) error {
 			for range 8 {
 				if i < 8 {
-					if _, err := w.store.Append(w.ctx, w.draft(c, alice, "hello")); err != nil {
+					if _, err := storage.AppendOne(w.ctx, w.store, w.draft(c, alice, "hello")); err != nil {
 						return err
 					}
 					continue
@@ -310,7 +310,7 @@ func testAppendWhileMembersChange(w *world) {
 		}
 		for range 6 {
 			sender := []tidemark.UserID{alice, bob}[i%2]
-			appended, err := w.store.Append(w.ctx, w.draft(c, sender, "hello"))
+			appended, err := storage.AppendOne(w.ctx, w.store, w.draft(c, sender, "hello"))
 			if sender == bob && tidemark.CodeOf(err) == tidemark.NotMember {
 				continue
 			}
@@ -350,7 +350,7 @@ func (w *world) appendConcurrently(chat func(i int) tidemark.ChatID, sender tide
 		before := tidemark.Sequence(0)
 		for range 4 {
 			draft := w.draft(chat(i), sender, "hello")
-			appended, err := w.store.Append(w.ctx, draft)
+			appended, err := storage.AppendOne(w.ctx, w.store, draft)
 			switch {
 			case err != nil:
 				return err

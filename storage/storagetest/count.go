@@ -55,10 +55,12 @@ func (c *Counting) Snapshot() Counts {
 }
 
 // Append implements storage.Messages.
-func (c *Counting) Append(ctx context.Context, draft tidemark.Draft) (storage.Appended, error) {
-	appended, err := c.intercepted.Append(ctx, draft)
-	if err == nil && !appended.Duplicate {
-		c.add(func(n *Counts) { n.Appended++ })
+func (c *Counting) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	appended, err := c.intercepted.Append(ctx, drafts)
+	for _, a := range appended {
+		if err == nil && a.Err == nil && !a.Duplicate {
+			c.add(func(n *Counts) { n.Appended++ })
+		}
 	}
 	return appended, err
 }

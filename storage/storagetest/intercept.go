@@ -83,8 +83,8 @@ func (i *intercepted) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*
 	return results2(i, "Rosters", len(chats), func() ([]*tidemark.Roster, error) { return i.Store.Rosters(ctx, chats) })
 }
 
-func (i *intercepted) Append(ctx context.Context, draft tidemark.Draft) (storage.Appended, error) {
-	return results2(i, "Append", 1, func() (storage.Appended, error) { return i.Store.Append(ctx, draft) })
+func (i *intercepted) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	return results2(i, "Append", len(drafts), func() ([]storage.Appended, error) { return i.Store.Append(ctx, drafts) })
 }
 
 func (i *intercepted) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {

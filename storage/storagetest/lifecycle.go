@@ -34,7 +34,7 @@ var contextRules = []rule{
 	}},
 	{"errors_are_of_type_Error", func(w *world) {
 		_, notFound := w.store.Chat(w.ctx, w.chat("none"))
-		_, notMember := w.store.Append(w.ctx, w.draft(w.group("c", w.user("alice")), w.user("bob"), "hello"))
+		_, notMember := storage.AppendOne(w.ctx, w.store, w.draft(w.group("c", w.user("alice")), w.user("bob"), "hello"))
 		for _, err := range []error{notFound, notMember} {
 			w.equal("an Error", isError(err), true)
 		}
@@ -62,7 +62,7 @@ func (w *world) callAll(ctx context.Context, chat tidemark.ChatID) map[string]er
 	_, errs["AddMembers"] = s.AddMembers(ctx, chat, w.users("bob"), at(1))
 	_, errs["RemoveMember"] = s.RemoveMember(ctx, chat, w.user("bob"), at(1))
 	_, errs["Rosters"] = s.Rosters(ctx, chats)
-	_, errs["Append"] = s.Append(ctx, w.draft(chat, alice, "hello"))
+	_, errs["Append"] = storage.AppendOne(ctx, s, w.draft(chat, alice, "hello"))
 	_, errs["Ranges"] = s.Ranges(ctx, []storage.Range{{Chat: chat, Limit: 1}})
 	_, errs["Advance"] = s.Advance(ctx, []storage.Advance{{User: alice, Chat: chat, Now: at(1)}})
 	_, errs["States"] = s.States(ctx, []storage.StateKey{{User: alice, Chat: chat}})
@@ -113,7 +113,7 @@ func closeUnderLoad(w *world, chat tidemark.ChatID) map[tidemark.Sequence]tidema
 	go func() {
 		ended <- concurrently(racers, func(int) error {
 			for range 5_000 {
-				appended, err := w.store.Append(w.ctx, w.draft(chat, w.user("alice"), "hello"))
+				appended, err := storage.AppendOne(w.ctx, w.store, w.draft(chat, w.user("alice"), "hello"))
 				if err != nil {
 					return expect(err, tidemark.Unavailable)
 				}

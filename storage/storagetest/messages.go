@@ -70,7 +70,7 @@ var messageRules = []rule{
 		} {
 			other := draft
 			change(&other)
-			_, err := w.store.Append(w.ctx, other)
+			_, err := storage.AppendOne(w.ctx, w.store, other)
 			if tidemark.CodeOf(err) != tidemark.Conflict {
 				w.Errorf("another %s: got error %v, want Conflict", name, err)
 			}
@@ -86,7 +86,7 @@ var messageRules = []rule{
 		w.remove(c, bob)
 		w.equal("duplicate", w.append(draft), storage.Appended{Message: first.Message, Duplicate: true, Version: 2})
 		draft.Content = "after he left"
-		_, err := w.store.Append(w.ctx, draft)
+		_, err := storage.AppendOne(w.ctx, w.store, draft)
 		w.code(err, tidemark.Conflict)
 	}},
 	{"Append_a_key_belongs_to_one_sender_and_chat", func(w *world) {
@@ -116,7 +116,7 @@ var messageRules = []rule{
 			{w.draft(c, carol, "hello"), tidemark.NotMember},
 			{refused, tidemark.NotMember},
 		} {
-			_, err := w.store.Append(w.ctx, test.draft)
+			_, err := storage.AppendOne(w.ctx, w.store, test.draft)
 			w.code(err, test.want)
 		}
 		w.equal("head", w.info(c).Head, tidemark.Sequence(0))
@@ -148,6 +148,48 @@ var messageRules = []rule{
 			w.equal("state", w.state(user, c), tidemark.DeliveryState{UserID: user, ChatID: c})
 			w.equal("pending", w.pending(user), nil)
 		}
+	}},
+	{"Append_several_in_order_and_a_bad_one_fails_alone", func(w *world) {
+		alice, eve := w.user("alice"), w.user("eve")
+		c, d := w.group("c", alice), w.group("d", alice)
+		w.send(c, alice, 1)
+		other := w.draft(c, alice, "one")
+		other.ClientMessageID = "taken"
+		first := w.append(other)
+		conflict := other
+		conflict.Content = "two"
+		drafts := []tidemark.Draft{
+			w.draft(c, alice, "a"), w.draft(c, eve, "refused"), w.draft(d, alice, "b"), conflict,
+			w.draft(c, alice, "c"), other, w.draft(w.chat("none"), alice, "refused"), w.draft(d, alice, "d"),
+		}
+		got, err := w.store.Append(w.ctx, drafts)
+		w.ok(err)
+		w.equal("results", len(got), len(drafts))
+		for i, code := range map[int]tidemark.Code{1: tidemark.NotMember, 3: tidemark.Conflict, 6: tidemark.NotFound} {
+			w.code(got[i].Err, code)
+			w.equal("the rest of a refused one", got[i].Message.Sequence, tidemark.Sequence(0))
+		}
+		w.equal("duplicate", got[5].Duplicate, true)
+		w.equal("duplicate", got[5].Message, first.Message)
+		for i, sequence := range map[int]tidemark.Sequence{0: 3, 4: 4, 2: 1, 7: 2} {
+			w.ok(got[i].Err)
+			w.equal("sequence", got[i].Message.Sequence, sequence)
+			w.equal("stored", w.messages(storage.Range{Chat: drafts[i].ChatID, After: sequence - 1})[0], got[i].Message)
+		}
+		none, err := w.store.Append(w.ctx, nil)
+		w.ok(err)
+		w.equal("of nothing", len(none), 0)
+	}},
+	{"Append_equal_keys_in_one_call_are_one_message", func(w *world) {
+		alice := w.user("alice")
+		c := w.group("c", alice)
+		d := w.draft(c, alice, "hello")
+		got, err := w.store.Append(w.ctx, []tidemark.Draft{d, d})
+		w.ok(err)
+		w.equal("first", got[0].Duplicate, false)
+		w.equal("second", got[1].Duplicate, true)
+		w.equal("the same", got[1].Message, got[0].Message)
+		w.equal("head", w.info(c).Head, tidemark.Sequence(1))
 	}},
 }
 

@@ -162,7 +162,7 @@ func (m *model) appendNew(rt *rapid.T) {
 		draft.Attachment = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)
 	}
 	m.drafts = append(m.drafts, draft)
-	m.both("Append", func(w *world) (any, error) { return w.store.Append(w.ctx, draft) })
+	m.both("Append", func(w *world) (any, error) { return storage.AppendOne(w.ctx, w.store, draft) })
 }
 
 // resend sends an earlier draft again, perhaps with another content or to another chat.
@@ -180,7 +180,7 @@ func (m *model) resend(rt *rapid.T) {
 	case 2:
 		draft.ChatID = m.drawChat(rt)
 	}
-	m.both("Append again", func(w *world) (any, error) { return w.store.Append(w.ctx, draft) })
+	m.both("Append again", func(w *world) (any, error) { return storage.AppendOne(w.ctx, w.store, draft) })
 }
 
 func (m *model) addMembers(rt *rapid.T) {

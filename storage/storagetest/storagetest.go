@@ -194,7 +194,7 @@ func (w *world) draft(chat tidemark.ChatID, sender tidemark.UserID, content stri
 
 func (w *world) append(d tidemark.Draft) storage.Appended {
 	w.Helper()
-	appended, err := w.store.Append(w.ctx, d)
+	appended, err := storage.AppendOne(w.ctx, w.store, d)
 	w.ok(err)
 	return appended
 }
@@ -211,7 +211,7 @@ func (w *world) send(chat tidemark.ChatID, sender tidemark.UserID, n int) {
 func (w *world) flood(chat tidemark.ChatID, sender tidemark.UserID, n int) {
 	w.Helper()
 	w.ok(concurrently(n, func(int) error {
-		_, err := w.store.Append(w.ctx, w.draft(chat, sender, "hello"))
+		_, err := storage.AppendOne(w.ctx, w.store, w.draft(chat, sender, "hello"))
 		return err
 	}))
 }

@@ -43,7 +43,7 @@ func TestCounting_tells_what_was_really_written(t *testing.T) {
 	ctx, s := t.Context(), storagetest.Count(memory.New())
 	group(t, s)
 	for _, key := range []string{"k1", "k2", "k3", "k1"} {
-		if _, err := s.Append(ctx, draft(key)); err != nil {
+		if _, err := storage.AppendOne(ctx, s, draft(key)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Mark(ctx, []tidemark.PendingDelivery{{UserID: "bob", ChatID: "c", FirstUndelivered: 1}, {UserID: "alice", ChatID: "c", FirstUndelivered: 2}}); err != nil {
@@ -73,7 +73,7 @@ func TestCounting_tells_what_was_really_written(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
-	if _, err := s.Append(ctx, draft("k4")); err != nil {
+	if _, err := storage.AppendOne(ctx, s, draft("k4")); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -91,7 +91,7 @@ func TestFaulty_Before_keeps_the_call_from_being_made(t *testing.T) {
 		}
 		return nil
 	}
-	if got, err := s.Append(t.Context(), draft("k")); tidemark.CodeOf(err) != tidemark.Unavailable || got.Message.Sequence != 0 {
+	if got, err := storage.AppendOne(t.Context(), s, draft("k")); tidemark.CodeOf(err) != tidemark.Unavailable || got.Message.Sequence != 0 {
 		t.Errorf("got %+v and error %v, want Unavailable", got, err)
 	}
 	checkHead(t, inner, 0)
@@ -106,7 +106,7 @@ func TestFaulty_After_loses_the_reply_of_a_call_that_was_made(t *testing.T) {
 	group(t, s)
 	lost := errors.New("lost")
 	s.After = func(method string) error { return lost }
-	if got, err := s.Append(t.Context(), draft("k")); !errors.Is(err, lost) || got.Message.Sequence != 0 {
+	if got, err := storage.AppendOne(t.Context(), s, draft("k")); !errors.Is(err, lost) || got.Message.Sequence != 0 {
 		t.Errorf("got %+v and error %v, want no result and %v", got, err, lost)
 	}
 	checkHead(t, inner, 1)

@@ -1,13 +1,16 @@
 package websocket
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-func TestLanes_one_key_in_order_and_keys_side_by_side(t *testing.T) {
+func TestLanes_one_key_in_order_what_queued_together_and_keys_side_by_side(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l lanes
 		var mu sync.Mutex
@@ -15,16 +18,27 @@ func TestLanes_one_key_in_order_and_keys_side_by_side(t *testing.T) {
 		start := time.Now()
 		for i := range 30 {
 			key := string(rune('a' + i%3))
-			l.do(key, 10, func() {
+			l.do(key, 10, wire.Frame{RequestID: strconv.Itoa(i / 3)}, func(frames []wire.Frame) {
 				time.Sleep(time.Second)
 				mu.Lock()
 				defer mu.Unlock()
-				got[key] = append(got[key], i/3)
+				for _, f := range frames {
+					n, err := strconv.Atoi(f.RequestID)
+					if err != nil {
+						t.Error(err)
+					}
+					got[key] = append(got[key], n)
+				}
 			})
 		}
 		l.wait()
-		if elapsed := time.Since(start); elapsed != 10*time.Second {
-			t.Errorf("30 requests of a second on 3 keys took %v, want 10 s", elapsed)
+		if elapsed := time.Since(start); elapsed != 2*time.Second {
+			t.Errorf("30 requests on 3 keys, one second for what is run together, took %v, want one and then the nine behind it", elapsed)
+		}
+		for key, order := range got {
+			if len(order) != 10 {
+				t.Errorf("%s ran %v, want ten", key, order)
+			}
 		}
 		for key, order := range got {
 			for i, n := range order {
@@ -49,7 +63,7 @@ func TestLanes_bounds_what_is_under_way(t *testing.T) {
 			go func() {
 				defer close(done)
 				for range 100 {
-					l.do("key", tt.size, func() { <-release })
+					l.do("key", tt.size, wire.Frame{}, func([]wire.Frame) { <-release })
 					queued++
 				}
 			}()

@@ -3,6 +3,7 @@ package websocket
 import (
 	"context"
 
+	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
@@ -28,42 +29,50 @@ func (c *connection) handle(raw []byte) {
 			c.refuse(f.RequestID, err)
 			return
 		}
-		c.do(string(f.Send.Draft.ChatID), len(raw), func() { c.send(f) })
+		c.do(string(f.Send.Draft.ChatID), len(raw), f, c.send)
 	case wire.FrameAck, wire.FrameRead:
 		c.session.Ack(f.Acks...)
 	case wire.FrameSync:
-		c.do(laneSync, len(raw), func() { c.sync(f) })
+		c.do(laneSync, len(raw), f, c.sync)
 	case wire.FrameTyping:
-		c.do(laneTyping, len(raw), func() {
-			ctx, cancel := c.requestContext()
-			defer cancel()
-			c.session.Typing(ctx, f.Typing)
-		})
+		c.do(laneTyping, len(raw), f, c.typing)
 	case wire.FramePing:
 		c.reply(func(b []byte) []byte { return wire.AppendPong(b, f.RequestID) })
 	}
 }
 
 // do runs a request on a lane.
-func (c *connection) do(lane string, size int, run func()) {
+func (c *connection) do(lane string, size int, frame wire.Frame, run func(frames []wire.Frame)) {
 	if c.work == nil {
 		c.work = new(lanes)
 	}
-	c.work.do(lane, size, run)
+	c.work.do(lane, size, frame, run)
 }
 
-func (c *connection) send(f wire.Frame) {
+// send sends the messages of one chat together, and answers each.
+func (c *connection) send(frames []wire.Frame) {
 	ctx, cancel := c.requestContext()
 	defer cancel()
-	sent, err := c.session.Send(ctx, f.Send)
-	if err != nil {
-		c.refuse(f.RequestID, err)
-		return
+	requests := make([]server.SendRequest, len(frames))
+	for i := range frames {
+		requests[i] = frames[i].Send
 	}
-	c.reply(func(b []byte) []byte { return wire.AppendSendAck(b, f.RequestID, sent) })
+	for i, result := range c.session.SendAll(ctx, requests) {
+		if result.Err != nil {
+			c.refuse(frames[i].RequestID, result.Err)
+			continue
+		}
+		c.reply(func(b []byte) []byte { return wire.AppendSendAck(b, frames[i].RequestID, result.Sent) })
+	}
 }
 
-func (c *connection) sync(f wire.Frame) {
+func (c *connection) sync(frames []wire.Frame) {
+	for _, f := range frames {
+		c.syncOne(f)
+	}
+}
+
+func (c *connection) syncOne(f wire.Frame) {
 	ctx, cancel := c.requestContext()
 	defer cancel()
 	answer, err := c.session.Sync(ctx, f.Sync)
@@ -72,6 +81,14 @@ func (c *connection) sync(f wire.Frame) {
 		return
 	}
 	c.reply(func(b []byte) []byte { return wire.AppendSyncReply(b, f.RequestID, answer) })
+}
+
+func (c *connection) typing(frames []wire.Frame) {
+	ctx, cancel := c.requestContext()
+	defer cancel()
+	for _, f := range frames {
+		c.session.Typing(ctx, f.Typing)
+	}
 }
 
 func (c *connection) requestContext() (context.Context, context.CancelFunc) {
