@@ -56,6 +56,37 @@ func TestPlans_every_statement_uses_an_index(t *testing.T) {
 	}
 }
 
+// TestPlans_are_kept binds other values to each statement again and again: SQLite must not plan anew for that.
+func TestPlans_are_kept(t *testing.T) {
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "tidemark.db"), Readers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	everyMethod(t, s)
+	for n := range 20 {
+		user, chat := tidemark.UserID(fmt.Sprintf("user%d", n)), tidemark.ChatID(fmt.Sprintf("chat%d", n))
+		if _, _, err := s.ChatsOf(t.Context(), user, storage.ChatsPage{Limit: 10 + n}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := s.Behind(t.Context(), user, storage.BehindQuery{After: chat, Limit: 10 + n}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.PendingOf(t.Context(), user, chat, 10+n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := <-s.readers
+	defer func() { s.readers <- reader }()
+	for _, c := range []*conn{s.writer.c, reader} {
+		for text, q := range c.stmts {
+			if n := q.Replans(); n > 0 {
+				t.Errorf("planned anew %d times: %s", n, text)
+			}
+		}
+	}
+}
+
 // everyMethod calls each method of the store so that it takes each of its ways.
 func everyMethod(t *testing.T, s *Store) {
 	t.Helper()

@@ -45,7 +45,20 @@ func Open(path string, readOnly bool) (*Conn, error) {
 		return nil, err
 	}
 	lib.Xsqlite3_extended_result_codes(c.tls, c.db, 1)
+	if rc := c.keepPlans(); rc != lib.SQLITE_OK {
+		err := c.failure(rc, "keep the plans of prepared statements")
+		c.Close()
+		return nil, err
+	}
 	return c, nil
+}
+
+// keepPlans asks for the query planner stability guarantee. Without it SQLite plans a prepared statement anew whenever a parameter that was
+// looked at in planning is bound to another value: for the listings that was most of their cost.
+func (c *Conn) keepPlans() (rc int32) {
+	arguments := lib.Xsqlite3_malloc(c.tls, 2*8)
+	defer lib.Xsqlite3_free(c.tls, arguments)
+	return lib.Xsqlite3_db_config(c.tls, c.db, lib.SQLITE_DBCONFIG_ENABLE_QPSG, libc.VaList(arguments, int32(1), uintptr(0)))
 }
 
 // Close ends the connection, whose statements must be finalized. It must not be used afterwards. Close may be called again.

@@ -43,6 +43,11 @@ func (s *Stmt) Finalize() {
 	}
 }
 
+// Replans returns how often SQLite has planned the statement anew since it was prepared.
+func (s *Stmt) Replans() int {
+	return int(lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_REPREPARE, 0))
+}
+
 // BindInteger binds parameter i, from 1.
 func (s *Stmt) BindInteger(i int, v int64) { lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v) }
 
