@@ -120,7 +120,7 @@ func (r *randomRun) send(random *rand.Rand) {
 		}
 		next[i]++
 		if random.IntN(4) == 0 {
-			time.Sleep(time.Duration(random.IntN(5)) * time.Millisecond)
+			<-time.After(time.Duration(random.IntN(5)) * time.Millisecond)
 		}
 		_, err := r.stack.Server.Send(context.Background(), r.sender, server.SendRequest{Draft: tidemark.Draft{
 			ChatID: r.chats[i], ClientMessageID: fmt.Sprint(next[i]), Content: fmt.Sprint(next[i]),
@@ -138,7 +138,7 @@ func (r *randomRun) complete() bool { return r.stored == r.owed }
 func (r *randomRun) connect() {
 	d := dialers()[r.random.IntN(3)]
 	if r.random.IntN(12) == 0 { // long enough for the session to end
-		time.Sleep(80 * time.Millisecond)
+		<-time.After(80 * time.Millisecond)
 	}
 	at := r.at
 	if r.random.IntN(8) == 0 && at.After > 0 { // the number kept is an earlier one
