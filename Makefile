@@ -57,7 +57,8 @@ race: ## the packages' own tests under the race detector
 .PHONY: suites
 suites: build browser-deps ## the real binary under curl, other clients and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
-	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -timeout 20m ./transports/transporttest ./test/...
+	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
+	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -timeout 20m ./test/... | grep -v '^=== '
 
 .PHONY: soak
 soak: browser-deps ## the suites, and the random histories of every storage, with long counts: hours

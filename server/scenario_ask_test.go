@@ -26,7 +26,10 @@ func (sc *scenario) ask(verb string, args []string) ([]string, error) {
 	case "history":
 		return sc.history(args)
 	case "sync":
-		return sc.sync(args)
+		return sc.sync(args, "")
+	case "cursors":
+		c := sc.clients[args[0]]
+		return sc.sync(append([]string{string(c.user)}, args[1:]...), c.Session())
 	default:
 		return nil, fmt.Errorf("a scenario says %q, which is no command", verb)
 	}
@@ -115,9 +118,9 @@ func pieces(messages []tidemark.Message, gaps []tidemark.Gap) []string {
 	return lines
 }
 
-// sync: sync USER [CHAT=CURSOR]…
-func (sc *scenario) sync(args []string) ([]string, error) {
-	r := server.SyncRequest{Limit: 1000}
+// sync: sync USER [CHAT=CURSOR]… answers with the messages; cursors CLIENT [CHAT=CURSOR]… sets the positions of the client's session.
+func (sc *scenario) sync(args []string, session tidemark.SessionID) ([]string, error) {
+	r := server.SyncRequest{Limit: 1000, Session: session}
 	for _, word := range args[1:] {
 		chat, cursor, _ := strings.Cut(word, "=")
 		r.Cursors = append(r.Cursors, server.Cursor{Chat: tidemark.ChatID(chat), Acked: number(cursor)})

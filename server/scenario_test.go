@@ -29,7 +29,22 @@ var update = flag.Bool("update", false, "write the transcripts of the scenarios 
 // TestScenarios runs the flows of the specification (testdata/*.txt) on every embedded store. A scenario is a list of blocks: a command, a
 // line of four dashes, and the transcript that it must give, which ends at an empty line.
 func TestScenarios(t *testing.T) {
-	stores := map[string]func(t *testing.T) storage.Store{
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		for name, open := range stores() {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { runScenario(t, file, open(t)) })
+			})
+		}
+	}
+}
+
+// stores opens an empty store of each kind that needs no other process.
+func stores() map[string]func(t *testing.T) storage.Store {
+	return map[string]func(t *testing.T) storage.Store{
 		"memory": func(*testing.T) storage.Store { return memory.New() },
 		"sqlite": func(t *testing.T) storage.Store {
 			store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "scenario.db")})
@@ -38,17 +53,6 @@ func TestScenarios(t *testing.T) {
 			}
 			return store
 		},
-	}
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		for name, open := range stores {
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { runScenario(t, file, open(t)) })
-			})
-		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,9 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus/local"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 func want(t *testing.T, what string, got []string, want ...string) {
@@ -37,51 +41,64 @@ func TestSession_live_message_and_ticks(t *testing.T) {
 	})
 }
 
-// His catch-up after a clean close is one listing and one range read; what he missed is one row, written once; his acknowledgement of all of it
-// is one frame, one watermark write, one clear.
+// His catch-up after a clean close is one listing and one range read (a snapshot of statuses, if he asks for one, two more reads whatever he missed); what he
+// missed is one row, written once; his acknowledgement of all of it is one frame, one watermark write, one clear.
 func TestPending_once_and_cheap_catch_up(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := start(t, func(cfg *server.Config) { cfg.TailMessages = 1 })
-		chat := c.chat("ab", "alice", "bob")
-		bob := c.open("bob")
-		bob.drain()
-		if err := bob.Close(c.ctx); err != nil {
-			t.Fatal(err)
+	for name, open := range stores() {
+		for statuses, calls := range map[bool]map[string]int{
+			false: {"PendingOf": 1, "Ranges": 1}, true: {"PendingOf": 1, "Ranges": 1, "ChatsOf": 1, "States": 1},
+		} {
+			t.Run(fmt.Sprintf("%s/statuses=%t", name, statuses), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { countCatchUp(t, open(t), statuses, calls) })
+			})
 		}
-		settle()
-		before := c.store.Snapshot()
-		for range 50 {
-			c.send("alice", chat)
-		}
-		settle()
-		sent := c.since(before)
-		if sent.Marked != 1 {
-			t.Errorf("50 messages to an offline user wrote %d pending rows, want 1", sent.Marked)
-		}
-		before = c.store.Snapshot()
-		bob = c.open("bob")
-		lines := bob.drain()
-		if len(lines) != 52 || lines[1] != "message ab 1" || lines[50] != "message ab 50" || lines[51] != "caught_up" {
-			t.Errorf("bob's catch-up has %d events: %v", len(lines), lines)
-		}
-		got := c.since(before).Calls
-		if diff := cmp.Diff(map[string]int{"PendingOf": 1, "Ranges": 1}, got); diff != "" {
-			t.Errorf("calls of his catch-up (-want +got):\n%s", diff)
-		}
-		before = c.store.Snapshot()
-		bob.Ack(server.Ack{Chat: chat, Acked: 50})
-		settle()
-		after := c.since(before)
-		if diff := cmp.Diff(map[string]int{"Advance": 1, "Clear": 1}, after.Calls); diff != "" {
-			t.Errorf("calls of his acknowledgement (-want +got):\n%s", diff)
-		}
-		if after.Moved != 1 || after.Cleared != 1 {
-			t.Errorf("his acknowledgement moved %d watermarks and cleared %d rows, want 1 and 1", after.Moved, after.Cleared)
-		}
-		if rows, _, _ := c.store.PendingOf(c.ctx, "bob", "", 10); len(rows) != 0 {
-			t.Errorf("rows left: %v", rows)
+	}
+}
+
+func countCatchUp(t *testing.T, store storage.Store, statuses bool, calls map[string]int) {
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
 		}
 	})
+	c := startOn(t, store, registrymemory.New(), local.New(), func(cfg *server.Config) { cfg.TailMessages = 1 })
+	chat := c.chat("ab", "alice", "bob")
+	bob := c.open("bob")
+	bob.drain()
+	if err := bob.Close(c.ctx); err != nil {
+		t.Fatal(err)
+	}
+	settle()
+	before := c.store.Snapshot()
+	for range 50 {
+		c.send("alice", chat)
+	}
+	settle()
+	if sent := c.since(before); sent.Marked != 1 {
+		t.Errorf("50 messages to an offline user wrote %d pending rows, want 1", sent.Marked)
+	}
+	before = c.store.Snapshot()
+	bob = c.open("bob", func(r *server.OpenRequest) { r.Statuses = statuses })
+	lines := bob.drain()
+	if len(lines) < 52 || lines[1] != "message ab 1" || lines[50] != "message ab 50" || lines[51] != "caught_up" {
+		t.Errorf("bob's catch-up has %d events: %v", len(lines), lines)
+	}
+	if diff := cmp.Diff(calls, c.since(before).Calls); diff != "" {
+		t.Errorf("calls of his catch-up (-want +got):\n%s", diff)
+	}
+	before = c.store.Snapshot()
+	bob.Ack(server.Ack{Chat: chat, Acked: 50})
+	settle()
+	after := c.since(before)
+	if diff := cmp.Diff(map[string]int{"Advance": 1, "Clear": 1}, after.Calls); diff != "" {
+		t.Errorf("calls of his acknowledgement (-want +got):\n%s", diff)
+	}
+	if after.Moved != 1 || after.Cleared != 1 {
+		t.Errorf("his acknowledgement moved %d watermarks and cleared %d rows, want 1 and 1", after.Moved, after.Cleared)
+	}
+	if rows, _, err := c.store.PendingOf(c.ctx, "bob", "", 10); err != nil || len(rows) != 0 {
+		t.Errorf("rows left: %v, %v", rows, err)
+	}
 }
 
 func TestSession_two_devices_both_get_what_was_appended_after_they_opened(t *testing.T) {
@@ -151,7 +168,7 @@ func TestSession_unknown_position_is_reset_and_sync_goes_on(t *testing.T) {
 		bob.drain()
 		never := c.open("bob", resuming(bob.Session(), bob.last+1))
 		never.last = bob.last
-		want(t, "a position that was never sent", never.drain(), "open resumed=false", "reset unknown_position", "caught_up")
+		want(t, "a position that was never sent", never.drain(), "open resumed=false", "reset unknown_position")
 		if _, err := never.Sync(c.ctx, server.SyncRequest{Session: never.Session(), Limit: 50, Cursors: []server.Cursor{{Chat: chat, Acked: 2}}}); err != nil {
 			t.Fatal(err)
 		}

@@ -47,6 +47,9 @@ func RunRandomResume(t *testing.T, runs int, seed uint64) {
 	if runs >= 100 && (sum.cuts == 0 || sum.resumed == 0 || sum.ended == 0 || sum.resets == 0 || sum.again == 0 || sum.statuses == 0) {
 		t.Error("something that the runs are about never happened")
 	}
+	if sum.resets*5 > sum.resumed {
+		t.Errorf("%d of %d resumptions were answered by reset: sessions forget too much", sum.resets, sum.resumed)
+	}
 }
 
 // tally counts what happened, so that runs in which nothing happens are noticed.
@@ -152,7 +155,6 @@ func (r *randomRun) connect() {
 	if at.Session != "" {
 		r.resumed++
 	}
-	r.ticks = map[string]tidemark.Boundary{}
 	for left := r.random.IntN(12); left >= 0 && !r.complete(); left-- {
 		ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 		ev, err := c.Next(ctx)
@@ -198,7 +200,7 @@ func (r *randomRun) take(ev Event) {
 			Read:  tidemark.Sequence(field[float64](r.t, ev, "last_read_sequence")),
 		}
 		if before := r.ticks[key]; before.Merge(b) != b {
-			r.t.Fatalf("%s: the ticks of %s went back from %v to %v on one connection", r.name, key, before, b)
+			r.t.Fatalf("%s: the ticks of %s went back from %v to %v", r.name, key, before, b)
 		}
 		r.ticks[key] = b
 	}

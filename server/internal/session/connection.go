@@ -169,7 +169,7 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 	if len(s.wakes) > 0 {
 		return s.chatsStep(), buf, nil
 	}
-	if !s.caughtUp && s.backlog == 0 && s.look.done() {
+	if !s.caughtUp && !s.lost && s.backlog == 0 && s.look.done() {
 		s.caughtUp = true
 		buf = append(buf, s.number(tidemark.EventCaughtUp, []byte("{}"), run{kind: runCaughtUp}))
 	}

@@ -25,6 +25,7 @@ func (s *Session) Resume(after uint64, poll bool) *Connection {
 	s.node.Count.Resumes.Add(1)
 	if after < s.log.base || after > s.lastID {
 		s.reset(tidemark.Reset{Reason: tidemark.ResetUnknownPosition})
+		s.lost, s.caughtUp = true, false
 		return s.attach(false, poll)
 	}
 	for _, r := range s.log.rewind(after) {
@@ -124,7 +125,7 @@ func (s *Session) GoTo(places []Place, statuses bool) bool {
 	}
 	s.recent = s.recent || statuses
 	s.look.again = true
-	s.caughtUp = false
+	s.caughtUp, s.lost = false, false
 	s.countBacklog()
 	notify(s.signal)
 	return true

@@ -61,6 +61,8 @@ type Session struct {
 	// caughtUp says that caught_up was sent. backlog counts the positions that have to be served before it is.
 	caughtUp bool
 	backlog  int
+	// lost says that the client's position was unknown, and its cursors have not come yet: nobody knows what it has, and caught_up would not be true.
+	lost bool
 
 	// wantStatuses asks for a snapshot after caught_up; recent says that its chats have still to be listed.
 	wantStatuses bool
