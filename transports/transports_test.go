@@ -101,28 +101,34 @@ func TestTickets_open_a_stream_and_send_a_beacon(t *testing.T) {
 	}
 }
 
-func TestBody_without_end_is_read_up_to_the_limit(t *testing.T) {
-	a := start(t, dev())
-	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	// One chunk of a body that never ends.
-	fmt.Fprintf(conn, "POST /api/v1/chats HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer dev:ann\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n",
-		140_000, strings.Repeat(" ", 140_000))
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, _ := io.ReadAll(res.Body)
-	_ = res.Body.Close()
-	a.contract.Answer(t, "POST", "/api/v1/chats", res, body)
-	if res.StatusCode != 413 {
-		t.Errorf("%d %s", res.StatusCode, body)
+// A body that is too large is refused as soon as that is known: at its declared length, or, if it has none, at the limit. Neither ever ends.
+func TestBody_too_large_is_refused_before_its_end(t *testing.T) {
+	for name, head := range map[string]string{
+		"declared": "Content-Length: 99999999\r\n\r\n",
+		"chunked":  fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", 140_000, strings.Repeat(" ", 140_000)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := start(t, dev())
+			conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "POST /api/v1/chats HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer dev:ann\r\n%s", head)
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			a.contract.Answer(t, "POST", "/api/v1/chats", res, body)
+			if res.StatusCode != http.StatusRequestEntityTooLarge {
+				t.Errorf("%d %s", res.StatusCode, body)
+			}
+		})
 	}
 }
 

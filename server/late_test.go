@@ -1,0 +1,162 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+// Rules whose breaking nothing else notices.
+
+// group_delivered_requires_all_members: who has not received a message has not read it, its author included.
+func TestStatus_all_read_is_not_said_before_all_delivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("abc", "alice", "bob", "carol")
+		for range 3 {
+			c.send("alice", chat)
+		}
+		last := c.send("bob", chat) // who acknowledged nothing
+		c.ack("alice", chat, last, last)
+		c.ack("carol", chat, last, last)
+		settle()
+		settle()
+		status, err := c.DeliveryStatus(c.ctx, "alice", server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := status.Summary; got.Delivered != 2 || got.Read != 2 {
+			t.Errorf("delivered to %d, read by %d of %d, want 2 and 2", got.Delivered, got.Read, got.Members)
+		}
+		c.ack("bob", chat, last, 0)
+		settle()
+		if status, err = c.DeliveryStatus(c.ctx, "alice", server.DeliveryStatusRequest{Chat: chat, Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+		if got := status.Summary; got.Delivered != 3 || got.Read != 3 {
+			t.Errorf("when bob has it: delivered to %d, read by %d, want 3 and 3, for he wrote it", got.Delivered, got.Read)
+		}
+	})
+}
+
+func TestSend_seen_beyond_the_head_is_refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("abc", "alice", "bob", "carol")
+		c.send("alice", chat)
+		send := func(user tidemark.UserID, seen tidemark.Sequence) error {
+			_, err := c.Send(c.ctx, user, server.SendRequest{Seen: seen, Draft: tidemark.Draft{
+				ChatID: chat, ClientMessageID: fmt.Sprint(user, seen), Content: "reply",
+			}})
+			return err
+		}
+		wantCode(t, "beyond the head", send("bob", 2), tidemark.InvalidSequence)
+		wantCode(t, "of one who may not know where the chat ends", send("eve", 2), tidemark.NotMember)
+		if err := send("bob", 1); err != nil {
+			t.Errorf("the head: %v", err)
+		}
+	})
+}
+
+// "Trimmed by acknowledgements" (delivery.md §3): what a client has stored from the stream is not remembered for sending again.
+func TestSession_acknowledgement_trims_the_resume_memory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		bob := c.open("bob")
+		bob.drain()
+		begin := bob.last
+		for range 5 {
+			c.send("alice", chat)
+		}
+		bob.drain()
+		bob.Ack(server.Ack{Chat: chat, Acked: 3})
+		early := c.open("bob", resuming(bob.Session(), begin))
+		early.last = bob.last
+		want(t, "from before what he acknowledged", early.drain()[:2], "open resumed=false", "reset unknown_position")
+	})
+}
+
+// A node with an old roster reads it again before it says no.
+func TestAck_of_a_member_whom_this_node_does_not_know_yet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		b.ack("bob", chat, 1, 0) // b remembers who is a member
+		a.add(chat, "dave")
+		b.ack("dave", chat, 1, 0)
+		w.wantState("dave", "dave", chat, 1, 0)
+	})
+}
+
+// An author who was to be covered by his own raise gets his row when the node stops before the raise could be written.
+func TestAuthor_covered_run_that_was_never_written_is_marked_at_Stop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("alice")
+		w.before.set(func(method string) error {
+			if method == "Advance" {
+				return errDown
+			}
+			return nil
+		})
+		a.send("alice", chat)
+		synctest.Wait()
+		w.wantRows("she is covered", "alice")
+		if err := a.Stop(w.ctx); err != nil {
+			t.Error(err)
+		}
+		w.wantRows("she is not", "alice", row("alice", chat, 1))
+	})
+}
+
+// What the node cannot remember any more it does not pretend to know: all proofs are void.
+func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		before, err := w.reg.Epoch(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.before.set(func(method string) error {
+			if method == "Append" {
+				return errDown
+			}
+			return nil
+		})
+		content := strings.Repeat("x", tidemark.MaxContent)
+		var senders sync.WaitGroup
+		for n := range 1_100 {
+			senders.Go(func() {
+				_, err := a.Send(context.Background(), "alice", server.SendRequest{Draft: tidemark.Draft{
+					ChatID: chat, ClientMessageID: fmt.Sprint(n), Content: content,
+				}})
+				if tidemark.CodeOf(err) != tidemark.Unavailable {
+					t.Errorf("send %d: %v, want %s", n, err, tidemark.Unavailable)
+				}
+			})
+		}
+		senders.Wait()
+		settle()
+		settle()
+		after, err := w.reg.Epoch(w.ctx)
+		if err != nil || after.Crashes == before.Crashes {
+			t.Errorf("the epoch is %+v, %v, as before: %+v", after, err, before)
+		}
+		w.before.clear()
+		settle()
+		settle()
+	})
+}
