@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
 )
 
 // Rules whose breaking nothing else notices.
@@ -158,5 +161,43 @@ func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 		w.before.clear()
 		settle()
 		settle()
+	})
+}
+
+// tick_monotone: an update that was on its way while a newer snapshot was sent is not sent as a step back.
+func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		a.send("alice", chat)
+		settle()
+		first := a.open("alice")
+		first.drain()
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Status != nil {
+				return nil // it is on its way
+			}
+			return send()
+		})
+		a.ack("bob", chat, 1, 0)
+		settle()
+		a.ack("bob", chat, 2, 0)
+		first.Detach()
+		again := a.open("alice", withStatuses)
+		if got := again.drain(); !slices.Contains(got, "status ab bob 2 0") {
+			t.Fatalf("the snapshot is %v", got)
+		}
+		w.publish.clear()
+		leases := w.leases("alice")
+		err := w.bus.Publish(w.ctx, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
+			Updates: []tidemark.StatusUpdate{{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 1}}}, Version: 1, Leases: leases,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		want(t, "what the late update becomes", again.drain(), "status ab bob 2 0")
 	})
 }

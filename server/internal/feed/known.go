@@ -29,6 +29,24 @@ func (k *Known) Acked(key storage.StateKey) (tidemark.Sequence, bool) {
 	return b.Acked, ok
 }
 
+// Exposed returns what others see of the highest state that is known; 0 if none is.
+func (k *Known) Exposed(user tidemark.UserID, chat tidemark.ChatID) tidemark.Boundary {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := k.states[storage.StateKey{User: user, Chat: chat}]
+	return tidemark.DeliveryState{Acked: b.Acked, Read: b.Read}.Exposed()
+}
+
+// Learn takes in a state that was read, if one of the user and chat is remembered already: reading many does not push out what was written here.
+func (k *Known) Learn(st tidemark.DeliveryState) {
+	key := storage.StateKey{User: st.UserID, Chat: st.ChatID}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if b, there := k.states[key]; there {
+		k.states[key] = b.Merge(tidemark.Boundary{Acked: st.Acked, Read: st.Read})
+	}
+}
+
 // Raise remembers a state that was read or written, and returns the highest that is known.
 func (k *Known) Raise(st tidemark.DeliveryState) tidemark.DeliveryState {
 	key := storage.StateKey{User: st.UserID, Chat: st.ChatID}

@@ -79,6 +79,7 @@ func (n *Node) Boundaries(ctx context.Context, user tidemark.UserID, ids []tidem
 		return nil, err
 	}
 	for _, st := range states {
+		n.Known.Learn(st)
 		updates = append(updates, tidemark.StatusUpdate{ChatID: st.ChatID, UserID: st.UserID, Boundary: st.Exposed()})
 	}
 	moved := updates[:0]

@@ -134,7 +134,12 @@ func (s *Session) Status(updates []tidemark.StatusUpdate) {
 			}
 			s.statusOrder = append(s.statusOrder, key)
 		}
-		s.statuses[key] = b.Merge(u.Boundary)
+		b = b.Merge(u.Boundary)
+		if u.UserID != "" {
+			// The update may have been on its way while a snapshot was read that is newer, and was sent.
+			b = b.Merge(s.node.Known.Exposed(u.UserID, u.ChatID))
+		}
+		s.statuses[key] = b
 	}
 	notify(s.signal)
 }
