@@ -25,7 +25,7 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 	}
 	err = s.mark(ctx, rows)
 	if err != nil {
-		s.oweMarks(rows)
+		s.debts.Mark(rows)
 	}
 	for _, sess := range detached {
 		s.release(ctx, sess, err == nil)
@@ -61,6 +61,6 @@ func (s *Server) overdue(ctx context.Context, due []session.Deadline) {
 	rows := session.Overdue(due)
 	s.count.graceExpired.Add(int64(len(rows)))
 	if err := s.mark(ctx, rows); err != nil {
-		s.oweMarks(rows)
+		s.debts.Mark(rows)
 	}
 }

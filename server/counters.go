@@ -6,7 +6,7 @@ import "sync/atomic"
 type counters struct {
 	sends, duplicates, wakes, marks, marksWritten, typing atomic.Int64
 	graceExpired, sessionsExpired, leasesLost, epochs     atomic.Int64
-	storageErrors, registryErrors, busErrors, debtsTaken  atomic.Int64
+	storageErrors, registryErrors, busErrors              atomic.Int64
 }
 
 // Counters returns the core's counters by name. Names that end in _total only grow; the others are gauges.
@@ -46,7 +46,8 @@ func (s *Server) Counters() map[string]int64 {
 		"leases_lost_total":      c.leasesLost.Load(),
 		"epochs_total":           c.epochs.Load(),
 		"typing_total":           c.typing.Load(),
-		"debts_total":            c.debtsTaken.Load(),
+		"debts_total":            s.debts.Taken.Load(),
+		"debts":                  int64(s.debts.Len()),
 		"storage_errors_total":   c.storageErrors.Load() + t.StorageErrors.Load() + n.ReadErrors.Load(),
 		"registry_errors_total":  c.registryErrors.Load(),
 		"bus_errors_total":       c.busErrors.Load(),

@@ -17,7 +17,7 @@
 // An acknowledgement raises a watermark and clears the row: coalesced if it came on a stream, at once for callers that wait (delivery.go). What moved is
 // pushed to the members as status updates (both in internal/ticks); a session that caught up gets a snapshot.
 //
-// What could not be done for a stored message is owed and tried again (debts.go).
+// What could not be done for a stored message is owed and tried again (debts.go, internal/debts).
 //
 // # The files
 //

@@ -89,7 +89,7 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	}
 	markErr := s.mark(ctx, rows)
 	if markErr != nil {
-		s.oweMarks(rows)
+		s.debts.Mark(rows)
 	}
 	p, err := s.feed.People(ctx, chat, added.Version)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/debts"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
@@ -78,7 +79,7 @@ func (s *Server) SendAll(ctx context.Context, user tidemark.UserID, requests []S
 	for j, i := range at {
 		if err != nil {
 			results[i].Err = err
-			s.oweSend(owedSend{draft: drafts[j], seen: requests[i].Seen})
+			s.debts.Send(debts.Send{Draft: drafts[j], Seen: requests[i].Seen})
 			continue
 		}
 		if results[i].Err = appended[j].Err; appended[j].Err == nil {
@@ -168,7 +169,7 @@ func (s *Server) finish(ctx context.Context, d tidemark.Draft, seen tidemark.Seq
 		h.covered = s.ticks.Authored(d.SenderID, d.ChatID, h.message.Sequence, seen)
 	}
 	if err := s.handOver(ctx, h); err != nil {
-		s.oweSend(owedSend{draft: d, seen: seen})
+		s.debts.Send(debts.Send{Draft: d, Seen: seen})
 		return Sent{}, tidemark.Wrap(tidemark.Unavailable, err, "the message is stored but not handed over yet; send it again with the same client_message_id")
 	}
 	return Sent{Message: appended.Message, Duplicate: appended.Duplicate}, nil
@@ -203,7 +204,7 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 	wake := bus.Wake{Chat: h.chat, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}
 	missed := s.wake(ctx, wake, leases)
 	if p.Large { // no rows: every open compares; but a live session that was not reached is still to be told
-		s.oweWakes(missed)
+		s.debts.Wake(missed)
 		return nil
 	}
 	var rows []tidemark.PendingDelivery
@@ -344,7 +345,7 @@ func (s *Server) wakeMarked(ctx context.Context, rows []tidemark.PendingDelivery
 			to++
 		}
 		wake := bus.Wake{Chat: rows[from].ChatID, Sequence: rows[from].FirstUndelivered, Marked: true}
-		s.oweWakes(s.wake(ctx, wake, leases[from:to]))
+		s.debts.Wake(s.wake(ctx, wake, leases[from:to]))
 		from = to
 	}
 }
@@ -379,6 +380,6 @@ func (s *Server) receiveWake(w *bus.Wake) {
 		}
 	}
 	if len(rows) > 0 {
-		s.oweMarks(rows)
+		s.debts.Mark(rows)
 	}
 }

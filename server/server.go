@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/debts"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/internal/ticks"
@@ -32,7 +33,7 @@ type Server struct {
 	feed     *feed.Feed
 	share    *session.Node
 	ticks    *ticks.Ticks
-	debts    *debts
+	debts    *debts.Debts
 	count    counters
 
 	// unsure says that the registry could not be asked since the node joined it: somebody who was not found may have been there.
@@ -61,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, node: registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
 		storage: cfg.Storage, registry: cfg.Registry, nodes: cfg.Nodes, bus: cfg.Bus,
-		sessions: newSessions(), debts: newDebts(), refresh: make(chan struct{}, 1),
+		sessions: newSessions(), debts: debts.New(), refresh: make(chan struct{}, 1),
 	}
 	known := feed.NewKnown(cfg.KnownStates)
 	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages})
@@ -71,7 +72,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.ticks = ticks.New(ticks.Config{
 		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log,
-		Sessions: s.sessions.of, Publish: s.publishStatus, Owe: s.oweMarks,
+		Sessions: s.sessions.of, Publish: s.publishStatus, Owe: s.debts.Mark,
 		AckInterval: cfg.AckInterval, AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
 	})
 	return s, nil
