@@ -55,13 +55,13 @@ race: ## the packages' own tests under the race detector
 	CGO_ENABLED=1 go test -race -timeout 10m $(PACKAGES)
 
 .PHONY: suites
-suites: build browser-deps proxy-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
+suites: build browser-deps ## the real binary under curl, other clients and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
 	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -timeout 20m ./test/... | grep -v '^=== '
 
 .PHONY: soak
-soak: browser-deps proxy-deps ## the suites, and the random histories of every storage, with long counts: hours
+soak: browser-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
 	go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
@@ -69,12 +69,6 @@ soak: browser-deps proxy-deps ## the suites, and the random histories of every s
 .PHONY: bench
 bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p2p --duration 10s")
 	scripts/bench $(ARGS)
-
-.PHONY: proxy-deps
-proxy-deps: ## nginx and Caddy, unpacked below .build, and systemd-analyze (by apt), for the tests of deploy/
-	@scripts/need systemd-analyze systemd
-	@scripts/unpack nginx nginx
-	@scripts/unpack caddy caddy
 
 .PHONY: browser-deps
 browser-deps: ## Chromium (by apt) and playwright-core (by npm), for the end-to-end suite

@@ -42,7 +42,7 @@ func TestErrors_every_row(t *testing.T) {
 		{ann, "GET", "/chats?limit=", "", 400, "INVALID"},
 		{ann, "GET", "/chats?cursor=nonsense", "", 400, "INVALID"},
 		{ann, "GET", "/chats?limit=5;cursor=x", "", 400, "INVALID"},
-		{ann, "GET", "/delivery-states?cursor=%zz", "", 400, "INVALID"},
+		{ann, "GET", "/poll?session=%zz", "", 400, "INVALID"},
 		{ann, "GET", "/delivery-states?cursor=%00", "", 400, "INVALID"},
 		{ann, "GET", "/chats/team/members?cursor=x", "", 400, "INVALID"},
 		{ann, "GET", "/chats?limit=5&limit=6", "", 400, "INVALID"},
@@ -176,6 +176,25 @@ func TestErrors_429_says_when_to_come_back(t *testing.T) {
 		t.Errorf("%d, Retry-After %q: %s", r.StatusCode, r.Header.Get("Retry-After"), r.body)
 	}
 	send(ann.as("bob"), "c", "x")
+}
+
+// TestErrors_429_other_calls_have_a_rate_of_their_own, in which those that read or write many rows count more.
+func TestErrors_429_other_calls_have_a_rate_of_their_own(t *testing.T) {
+	o := dev()
+	o.limit = transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.5, CallBurst: 12})
+	ann := start(t, o).as("ann")
+	get[rest.Chat](ann, 201, "POST", "/chats", group) // counts as 5
+	ann.do("GET", "/chats", "")                       // 5
+	for range 2 {
+		get[rest.Chat](ann, 200, "GET", "/chats/team", "")
+	}
+	for _, call := range [][2]string{{"GET", "/chats/team"}, {"POST", "/sync"}, {"GET", "/chats/team/messages"}, {"PATCH", "/chats/team/delivery-state"}, {"POST", "/tickets"}} {
+		r := ann.do(call[0], call[1], "{}")
+		if r.StatusCode != 429 || r.code() != "RATE_LIMITED" || r.Header.Get("Retry-After") == "" {
+			t.Errorf("%v: %d, Retry-After %q: %s", call, r.StatusCode, r.Header.Get("Retry-After"), r.body)
+		}
+	}
+	send(ann, "m", "sends go on")
 }
 
 func TestErrors_503_when_the_core_has_stopped(t *testing.T) {

@@ -2,13 +2,16 @@ package transports_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/rest"
 )
 
@@ -219,6 +222,22 @@ func TestAcks_each_stands_for_itself(t *testing.T) {
 	want := []entry{{"team", 0, "INVALID_SEQUENCE"}, {"team", 1, ""}, {"team", 0, "INVALID_SEQUENCE"}, {"team", 0, "INVALID"}, {"nowhere", 0, "NOT_FOUND"}, {"secret", 0, "NOT_A_MEMBER"}}
 	if diff := cmp.Diff(want, got.States); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestCalls_of_a_client_that_has_closed_its_side_are_done: net/http ends the context of a request when it reads the end of the connection, but that a client sends
+// no more does not say that it has gone.
+func TestCalls_of_a_client_that_has_closed_its_side_are_done(t *testing.T) {
+	a := start(t, dev())
+	get[rest.Chat](a.as("ann"), 201, "POST", "/chats", group)
+	closed, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(closed, "GET", transports.BasePath+"/chats/team", nil)
+	r.Header.Set("Authorization", "Bearer dev:ann")
+	w := httptest.NewRecorder()
+	a.handler.ServeHTTP(w, r)
+	if w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -31,6 +30,10 @@ type (
 	Limiter = limit.Limiter
 	// LimitConfig configures a Limiter.
 	LimitConfig = limit.Config
+	// Gate bounds how many clients catch up at a time.
+	Gate = limit.Gate
+	// GateConfig configures a Gate.
+	GateConfig = limit.GateConfig
 )
 
 // NewAuthenticator returns an Authenticator.
@@ -38,6 +41,9 @@ func NewAuthenticator(cfg AuthConfig) *Authenticator { return auth.New(cfg) }
 
 // NewLimiter returns a Limiter.
 func NewLimiter(cfg LimitConfig) *Limiter { return limit.New(cfg) }
+
+// NewGate returns a Gate.
+func NewGate(cfg GateConfig) *Gate { return limit.NewGate(cfg) }
 
 // BasePath is where the API begins.
 const BasePath = "/api/v1"
@@ -99,7 +105,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.echo.Ser
 // adapters bound each write.
 const (
 	readHeaderTimeout = 10 * time.Second
-	readTimeout       = time.Minute
 	writeTimeout      = time.Minute
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 32 << 10
@@ -113,7 +118,7 @@ func (h *Handler) HTTPServer(addr string) *http.Server {
 		Addr:              addr,
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
+		ReadTimeout:       limit.RequestWithin,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -147,11 +152,10 @@ func (h *Handler) stream(next echo.HandlerFunc) echo.HandlerFunc {
 const maxRequestID = 64
 
 // wholeQuery refuses a query that cannot be read to its end: net/http would leave out what it does not understand, and a session, say, would be
-// opened anew instead of resumed. A WebSocket is refused by its adapter, with a close code. Outside of the API a query means nothing.
+// opened anew instead of resumed. A WebSocket is refused by its adapter, with a close code.
 func wholeQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		inAPI := strings.HasPrefix(c.Path(), BasePath+"/") && c.Path() != BasePath+"/ws"
-		if _, err := url.ParseQuery(c.Request().URL.RawQuery); err != nil && inAPI {
+		if _, err := url.ParseQuery(c.Request().URL.RawQuery); err != nil && c.Path() != BasePath+"/ws" {
 			return &tidemark.Error{Code: tidemark.Invalid, Detail: "the query is malformed: a % needs two hexadecimal digits, and parameters are separated by &", Err: err}
 		}
 		return next(c)

@@ -117,9 +117,10 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if !o.dev {
 		limiter = transports.NewLimiter(transports.LimitConfig{})
 	}
-	sockets := websocket.New(websocket.Config{Server: core, Auth: credentials, Limit: limiter, Logger: log})
-	events := sse.New(sse.Config{Server: core, Auth: credentials, Logger: log})
-	polls := longpoll.New(longpoll.Config{Server: core, Auth: credentials})
+	gate := transports.NewGate(transports.GateConfig{})
+	sockets := websocket.New(websocket.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
+	events := sse.New(sse.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
+	polls := longpoll.New(longpoll.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate})
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: credentials, Limit: limiter, Logger: log, Page: web.App(),
 		Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,

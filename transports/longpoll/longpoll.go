@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
@@ -34,6 +35,10 @@ const (
 type Config struct {
 	Server *server.Server
 	Auth   *auth.Authenticator
+	// Limit bounds the calls of a user, to which opening a stream belongs. nil: no bound.
+	Limit *limit.Limiter
+	// Gate bounds how many clients catch up at a time. nil: no bound.
+	Gate *limit.Gate
 	// WriteTimeout is how long a client may take nothing of its answer before it is cut; it gets the same events again when it
 	// asks again. Default 10 s.
 	WriteTimeout time.Duration
@@ -73,7 +78,7 @@ func (a *Adapter) Handle(e echo.Context) error {
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	events, more, err := p.gather(r.Context(), false)
+	events, more, err := p.gatherNow(r)
 	if err != nil || len(events) > 0 || wait == 0 {
 		p.leave()
 		if err != nil {
@@ -114,7 +119,7 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.User, req.Poll = id.User, true
+	req.Poll = true
 	// The session keeps it; it shall not keep the whole request with it.
 	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
 	p := &poll{adapter: a, identity: id}
@@ -122,11 +127,11 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	if !a.group.Add(p) {
 		return nil, tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
 	}
-	if p.session, err = a.cfg.Server.Open(r.Context(), req); err != nil {
+	door := stream.Door{Server: a.cfg.Server, Auth: a.cfg.Auth, Limit: a.cfg.Limit, Gate: a.cfg.Gate}
+	if p.session, p.pass, err = door.Open(p.ctx, r, id, req); err != nil {
 		a.group.Remove(p)
 		return nil, err
 	}
-	a.cfg.Auth.Bind(id, p.session.Session())
 	return p, nil
 }
 

@@ -3,6 +3,7 @@ package longpoll
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
@@ -21,7 +23,9 @@ type poll struct {
 	adapter  *Adapter
 	identity auth.Identity
 	session  *server.Connection
-	out      stream.Writer
+	// pass is its place among those who catch up.
+	pass *limit.Pass
+	out  stream.Writer
 
 	// ctx ends when there is nothing to wait for any more; its cause says why.
 	ctx    context.Context
@@ -52,6 +56,14 @@ func (p *poll) gather(ctx context.Context, wait bool) (events []tidemark.Event, 
 			return events, true, nil
 		}
 	}
+}
+
+// gatherNow gathers what is due at once, also for a client that has closed its side of the connection.
+func (p *poll) gatherNow(r *http.Request) (events []tidemark.Event, more bool, err error) {
+	defer p.pass.Leave()
+	ctx, cancel := stream.Detached(r)
+	defer cancel()
+	return p.gather(ctx, false)
 }
 
 // await gathers what comes within the wait; nothing, when the server stops.
@@ -108,11 +120,16 @@ func (p *poll) respond(h http.Header, events []tidemark.Event, more bool, err er
 	_ = p.out.Drain()
 }
 
-// awaitClose returns when the client closes its side, or the answer has been written. What the client sends is ignored.
+// awaitClose returns when the client closes its side, or the answer has been written. What the client sends is ignored. One that has closed its side has
+// gone, or only says that it will send no more; so it is answered at once, which does for both.
 func (p *poll) awaitClose(conn net.Conn) {
 	ignored := make([]byte, 16)
 	for {
-		if _, err := conn.Read(ignored); err != nil {
+		switch _, err := conn.Read(ignored); {
+		case errors.Is(err, io.EOF):
+			p.cancel(errWaited)
+			return
+		case err != nil:
 			p.cancel(errClientGone)
 			return
 		}

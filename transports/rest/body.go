@@ -1,14 +1,17 @@
 package rest
 
 import (
+	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
@@ -25,6 +28,8 @@ func readBody(c echo.Context, alsoText bool) ([]byte, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(r.Body, wire.MaxBody+1))
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, tidemark.Errorf(tidemark.Invalid, "the body came too slowly: all of it has to be here within %v", limit.RequestWithin)
 	case err != nil:
 		return nil, &tidemark.Error{Code: tidemark.Invalid, Detail: "the body could not be read to its end", Err: err}
 	case len(b) > wire.MaxBody:

@@ -25,7 +25,7 @@ func (h *Handler) SendMessage(c echo.Context, id ChatId) error {
 		return err
 	}
 	user := caller(c).User
-	if err := h.limit.Take(user); err != nil {
+	if err := h.limit.Send(user); err != nil {
 		return err
 	}
 	sent, err := h.server.Send(c.Request().Context(), user, req)

@@ -43,15 +43,22 @@ func Register(e *echo.Echo, base string, cfg Config) {
 	RegisterHandlersWithOptions(e, h, RegisterHandlersOptions{BaseURL: base, OperationMiddlewares: h.guards()})
 }
 
-// guards returns the authentication of every operation. One that is missing here would be served to nobody: its handler asks for the identity. (A
+// guards returns the authentication and the limit of every operation. One that is missing here would be served to nobody: its handler asks for the identity. (A
 // group of routes with a common guard would make the router answer 404 where 405 is due.)
 func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
-	guards := map[string][]echo.MiddlewareFunc{"acknowledge": {authenticate(h.auth.Beacon)}}
-	for _, operation := range []string{
-		"listChats", "createChat", "getChat", "renameChat", "listMembers", "addMembers", "removeMember", "listMessages", "sendMessage",
-		"getDeliveryState", "updateDeliveryState", "getDeliveryStatus", "listDeliveryStates", "sync", "createTicket",
+	guards := make(map[string][]echo.MiddlewareFunc)
+	for operation, cost := range map[string]int{
+		"listChats": limit.LargeCall, "createChat": limit.LargeCall, "getChat": limit.Call, "renameChat": limit.Call,
+		"listMembers": limit.LargeCall, "addMembers": limit.LargeCall, "removeMember": limit.Call,
+		"listMessages": limit.LargeCall, "sendMessage": 0, // which counts as a send
+		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call, "listDeliveryStates": limit.LargeCall, "getDeliveryStatus": limit.LargeCall,
+		"acknowledge": limit.Call, "sync": limit.LargeCall, "createTicket": limit.Call,
 	} {
-		guards[operation] = []echo.MiddlewareFunc{authenticate(h.auth.Header)}
+		check := h.auth.Header
+		if operation == "acknowledge" {
+			check = h.auth.Beacon
+		}
+		guards[operation] = []echo.MiddlewareFunc{h.guard(check, cost)}
 	}
 	return guards
 }
@@ -59,18 +66,23 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 // callTimeout is how long the core may take for a call before it is answered with 503.
 const callTimeout = 30 * time.Second
 
-// identityKey is where authenticate leaves the caller for the handlers.
+// identityKey is where guard leaves the caller for the handlers.
 const identityKey = "identity"
 
-func authenticate(check func(*http.Request) (auth.Identity, error)) echo.MiddlewareFunc {
+// guard lets in who is known to check, and has called less than he may. A client that closes its side of the connection, because it will send no more, still
+// gets its answer.
+func (h *Handler) guard(check func(*http.Request) (auth.Identity, error), cost int) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			id, err := check(c.Request())
 			if err != nil {
 				return err
 			}
+			if err := h.limit.Call(id.User, cost); err != nil {
+				return err
+			}
 			c.Set(identityKey, id)
-			ctx, cancel := context.WithTimeout(c.Request().Context(), callTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), callTimeout)
 			defer cancel()
 			c.SetRequest(c.Request().WithContext(ctx))
 			return next(c)

@@ -3,6 +3,7 @@ package sse
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
@@ -19,6 +21,8 @@ import (
 type connection struct {
 	adapter *Adapter
 	session *server.Connection
+	// pass is its place among those who catch up.
+	pass *limit.Pass
 	// identity is who listens; when it expires the stream ends.
 	identity auth.Identity
 	// chunked says that the answer has the chunked transfer coding.
@@ -48,7 +52,11 @@ func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 	_ = c.out.Append(stream.AppendHead(nil, http.StatusOK, h)) // a failure shows at the first flush
 	c.write(retryLine())
 	c.adapter.group.Go(func() { c.awaitClose(conn) })
-	c.adapter.group.Go(c.catchUp)
+	c.adapter.group.Go(func() {
+		if c.catchUp() {
+			c.adapter.group.Go(c.follow)
+		}
+	})
 }
 
 // serveResponse serves the stream through net/http, and returns when it has ended.
@@ -57,7 +65,9 @@ func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })() // or the client has gone, which the write will tell
 	c.start(&response{w: w, control: http.NewResponseController(w)})
 	c.write(retryLine())
-	c.follow()
+	if c.catchUp() {
+		c.follow()
+	}
 }
 
 func (c *connection) start(conn stream.Conn) {
@@ -65,18 +75,18 @@ func (c *connection) start(conn stream.Conn) {
 	c.heart.Start(&c.adapter.group, c.untilBeat(), c.beat)
 }
 
-// catchUp writes the events that are due. That takes a deep stack, which would stay: so the connection waits for what follows on
-// another goroutine, and an idle one has a small stack.
-func (c *connection) catchUp() {
+// catchUp writes the events that are due, and reports whether the stream goes on. That takes a deep stack, which would stay: so a connection that was taken
+// over waits for what follows on another goroutine, and an idle one has a small stack.
+func (c *connection) catchUp() bool {
+	defer c.pass.Leave()
 	for {
 		n, err := c.pump(false)
 		if err != nil {
 			c.finish(err)
-			return
+			return false
 		}
 		if n == 0 {
-			c.adapter.group.Go(c.follow)
-			return
+			return true
 		}
 	}
 }
@@ -111,11 +121,13 @@ func (c *connection) pump(wait bool) (int, error) {
 	if err != nil || len(events) == 0 {
 		return 0, err
 	}
-	if err := c.out.Wait(); err != nil {
-		return 0, err
-	}
-	c.writeEvents(events)
-	return len(events), c.out.Flush()
+	return len(events), c.pass.During(func() error {
+		if err := c.out.Wait(); err != nil {
+			return err
+		}
+		c.writeEvents(events)
+		return c.out.Flush()
+	})
 }
 
 func (c *connection) writeEvents(events []tidemark.Event) {
@@ -157,11 +169,32 @@ func (c *connection) sayGoodbye(err error) {
 	_ = c.out.Drain()
 }
 
-// awaitClose returns when the client closes its side, and ends the stream. What it sends is ignored.
+// awaitClose waits for the client to close its side, and ends the stream if it has gone. What it sends is ignored.
 func (c *connection) awaitClose(conn net.Conn) {
 	ignored := make([]byte, 16)
 	for {
-		if _, err := conn.Read(ignored); err != nil {
+		switch _, err := conn.Read(ignored); {
+		case errors.Is(err, io.EOF):
+			c.probe()
+			return
+		case err != nil:
+			c.cancel(errClientGone)
+			return
+		}
+	}
+}
+
+// probe finds out whether a client that has closed its side has gone, or only says that it will send no more: the system of one that has gone answers what
+// it is sent by a reset, so that the write after that fails. Who still reads keeps its stream.
+func (c *connection) probe() {
+	for _, pause := range []time.Duration{0, 250 * time.Millisecond, 2 * time.Second} {
+		select {
+		case <-time.After(pause):
+		case <-c.ctx.Done():
+			return
+		}
+		c.write([]byte(":\n\n"))
+		if c.out.Flush() != nil {
 			c.cancel(errClientGone)
 			return
 		}

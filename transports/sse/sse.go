@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
@@ -28,6 +29,10 @@ import (
 type Config struct {
 	Server *server.Server
 	Auth   *auth.Authenticator
+	// Limit bounds the calls of a user, to which opening a stream belongs. nil: no bound.
+	Limit *limit.Limiter
+	// Gate bounds how many clients catch up at a time. nil: no bound.
+	Gate *limit.Gate
 	// Logger default: slog.Default(). It is never given message text or tokens.
 	Logger *slog.Logger
 	// WriteTimeout is how long a client may take nothing of what it is sent before it is cut; its session waits for it.
@@ -87,18 +92,20 @@ func (a *Adapter) open(r *http.Request) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.User = id.User
 	c := &connection{adapter: a, identity: id}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	if !a.group.Add(c) {
 		return nil, tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
 	}
-	if c.session, err = a.cfg.Server.Open(r.Context(), req); err != nil {
+	if c.session, c.pass, err = a.door().Open(c.ctx, r, id, req); err != nil {
 		a.group.Remove(c)
 		return nil, err
 	}
-	a.cfg.Auth.Bind(id, c.session.Session())
 	return c, nil
+}
+
+func (a *Adapter) door() stream.Door {
+	return stream.Door{Server: a.cfg.Server, Auth: a.cfg.Auth, Limit: a.cfg.Limit, Gate: a.cfg.Gate}
 }
 
 // unknownSession is a session that never exists: the core answers a position in it with `reset`.

@@ -14,10 +14,8 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registry "github.com/tidemark-im/tidemark/server/registry/memory"
-	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/memory"
+	storage "github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/transports"
-	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/websocket"
@@ -29,16 +27,16 @@ type Options struct {
 	Core server.Config
 	// Auth is the configuration of authentication. `Bearer dev:<user>` is always accepted.
 	Auth transports.AuthConfig
-	// Limit bounds sends; nil does not.
+	// Limit bounds sends and calls; nil does not.
 	Limit *transports.Limiter
+	// Gate bounds how many clients catch up at a time; nil does not.
+	Gate *transports.Gate
 	// Origins is that of the WebSocket adapter.
 	Origins []string
 	// WriteTimeout is that of all adapters.
 	WriteTimeout time.Duration
-	// Storage default: memory.
-	Storage storage.Store
-	// Contract notes what is seen of openapi.yaml. Default: one of its own.
-	Contract *apitest.Contract
+	// HTTP, if not nil, changes the HTTP server before it serves.
+	HTTP func(*http.Server)
 	// HTTP2 serves HTTP/2 without encryption, besides HTTP/1.
 	HTTP2 bool
 }
@@ -53,11 +51,10 @@ type Stack struct {
 	SSE       *sse.Adapter
 	LongPoll  *longpoll.Adapter
 
-	t        testing.TB
-	contract *apitest.Contract
-	http     *http.Server
-	served   chan error
-	chats    int
+	t      testing.TB
+	http   *http.Server
+	served chan error
+	chats  int
 }
 
 // stopTime is how long a Stack may take to stop.
@@ -68,13 +65,7 @@ func New(t testing.TB, o Options) *Stack {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	reg := registry.New()
-	if o.Storage == nil {
-		o.Storage = memory.New()
-	}
-	if o.Contract == nil {
-		o.Contract = apitest.Load(t)
-	}
-	o.Core.Storage, o.Core.Registry, o.Core.Nodes, o.Core.Bus = o.Storage, reg, reg, local.New()
+	o.Core.Storage, o.Core.Registry, o.Core.Nodes, o.Core.Bus = storage.New(), reg, reg, local.New()
 	o.Core.Logger = logger
 	core, err := server.New(o.Core)
 	if err != nil {
@@ -85,12 +76,12 @@ func New(t testing.TB, o Options) *Stack {
 	}
 	o.Auth.Dev = true
 	auth := transports.NewAuthenticator(o.Auth)
-	s := &Stack{t: t, Server: core, contract: o.Contract, served: make(chan error, 1)}
+	s := &Stack{t: t, Server: core, served: make(chan error, 1)}
 	s.WebSocket = websocket.New(websocket.Config{
-		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger, WriteTimeout: o.WriteTimeout,
+		Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, Origins: o.Origins, Logger: logger, WriteTimeout: o.WriteTimeout,
 	})
-	s.SSE = sse.New(sse.Config{Server: core, Auth: auth, WriteTimeout: o.WriteTimeout})
-	s.LongPoll = longpoll.New(longpoll.Config{Server: core, Auth: auth, WriteTimeout: o.WriteTimeout})
+	s.SSE = sse.New(sse.Config{Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, WriteTimeout: o.WriteTimeout})
+	s.LongPoll = longpoll.New(longpoll.Config{Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, WriteTimeout: o.WriteTimeout})
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
@@ -104,6 +95,9 @@ func New(t testing.TB, o Options) *Stack {
 		s.http.Protocols.SetHTTP1(true)
 		s.http.Protocols.SetUnencryptedHTTP2(true)
 	}
+	if o.HTTP != nil {
+		o.HTTP(s.http)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("listening: %v", err)
@@ -112,11 +106,6 @@ func New(t testing.TB, o Options) *Stack {
 	go func() { s.served <- s.http.Serve(listener) }()
 	t.Cleanup(s.stop)
 	return s
-}
-
-// Transport returns what the clients of the test reach the server by: every exchange is compared with openapi.yaml.
-func (s *Stack) Transport(t testing.TB) http.RoundTripper {
-	return s.contract.Transport(t, http.DefaultTransport)
 }
 
 // stop stops everything in the order of the program: the HTTP server, the adapters, the core.

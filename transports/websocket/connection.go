@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
@@ -23,6 +24,8 @@ type connection struct {
 	identity auth.Identity
 	// session is nil if the connection was refused, and only waits for the client to see the close frame.
 	session *server.Connection
+	// pass is its place among those who catch up.
+	pass *limit.Pass
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -33,6 +36,8 @@ type connection struct {
 	running sync.WaitGroup
 	// unanswered counts the pings since the client last sent something.
 	unanswered atomic.Int32
+	// partial is 0 between two messages, and while one is being read 1 more than the heartbeats since it began.
+	partial atomic.Int32
 
 	mu sync.Mutex
 	// ready says that the upgrade is done and close frames can be sent.
@@ -76,12 +81,13 @@ func (c *connection) open(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	session, err := c.adapter.cfg.Server.Open(r.Context(), req)
+	cfg := &c.adapter.cfg
+	door := stream.Door{Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit, Gate: cfg.Gate}
+	session, pass, err := door.Open(c.ctx, r, id, req)
 	if err != nil {
 		return err
 	}
-	c.session, c.identity = session, id
-	c.adapter.cfg.Auth.Bind(id, session.Session())
+	c.session, c.pass, c.identity = session, pass, id
 	return nil
 }
 
@@ -102,11 +108,13 @@ func (c *connection) read() {
 
 // receive handles one frame.
 func (c *connection) receive(text bool, r io.Reader) error {
+	c.partial.Store(1)
 	message, err := c.conn.Message(r)
 	if err != nil {
 		return err
 	}
 	defer c.adapter.pool.Put(message)
+	c.partial.Store(0)
 	c.unanswered.Store(0)
 	switch {
 	case c.isClosing():
@@ -159,6 +167,7 @@ func (c *connection) linger() {
 // catchUp writes the events that are due. That takes a deep stack, which would stay: so the connection waits for what follows on
 // another goroutine, and an idle one has a small stack.
 func (c *connection) catchUp() {
+	defer c.pass.Leave()
 	for {
 		n, ok := c.writeEvents(false)
 		if !ok {
@@ -190,16 +199,23 @@ func (c *connection) writeEvents(wait bool) (n int, ok bool) {
 		c.end(closeCode(tidemark.CodeOf(err)), closeReason(err))
 		return 0, false
 	}
-	if c.conn.out.Wait() != nil {
-		return 0, false // a failed write has closed the connection
+	err = c.pass.During(func() error { return c.sendEvents(events) }) // a failed write has closed the connection
+	return len(events), err == nil
+}
+
+func (c *connection) sendEvents(events []tidemark.Event) error {
+	if err := c.conn.out.Wait(); err != nil {
+		return err
 	}
 	b := c.adapter.pool.Get()
+	defer c.adapter.pool.Put(b)
 	for _, ev := range events {
 		*b = wire.AppendFrame((*b)[:0], ev)
-		err = c.conn.Send(*b)
+		if err := c.conn.Send(*b); err != nil {
+			return err
+		}
 	}
-	c.adapter.pool.Put(b)
-	return len(events), err == nil && c.conn.Flush() == nil
+	return c.conn.Flush()
 }
 
 // end closes the connection with a code, once. The client has closeGrace to answer.
@@ -240,6 +256,9 @@ func (c *connection) beat() time.Duration {
 	switch {
 	case !expires.IsZero() && !time.Now().Before(expires):
 		c.end(CloseUnauthenticated, "the token has expired")
+		return 0
+	case c.partial.Load() > 0 && c.partial.Add(1) > 3:
+		c.end(CloseSilent, "a message did not come to its end")
 		return 0
 	case c.conn.out.Busy():
 	case c.unanswered.Add(1) > 2:

@@ -143,27 +143,34 @@ func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T)
 	}
 }
 
-// TestSend_pipelined_is_answered_and_stored_in_order also shows that the sends of several chats do not wait for each other's answers.
+// TestSend_pipelined_is_answered_and_stored_in_order also shows that the sends of several chats do not wait for each other's answers: 3,000 are written
+// before the first answer is read. Those over the limit are refused, and the others are stored in the order of the frames.
 func TestSend_pipelined_is_answered_and_stored_in_order(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{})
+	for name, limit := range map[string]*transports.Limiter{"no limit": nil, "the usual limit": transports.NewLimiter(transports.LimitConfig{})} {
+		t.Run(name, func(t *testing.T) { pipeline(t, limit) })
+	}
+}
+
+func pipeline(t *testing.T, limit *transports.Limiter) {
+	s := transporttest.New(t, transporttest.Options{Limit: limit})
 	const count, chats = 3000, 3
 	var ids []tidemark.ChatID
 	for range chats {
 		ids = append(ids, s.Group("alice", "bob"))
 	}
 	c := connect(t, s, "alice")
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), waitTime)
-		defer cancel()
-		for i := range count {
-			frame := sendFrame(fmt.Sprint(i), ids[i%chats], fmt.Sprint("m", i), "x")
-			if err := c.Conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
-				t.Errorf("writing frame %d: %v", i, err)
-				return
-			}
+	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
+	defer cancel()
+	for i := range count {
+		frame := sendFrame(fmt.Sprint(i), ids[i%chats], fmt.Sprint("m", i), "x")
+		if err := c.Conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
+			t.Fatalf("writing frame %d: %v", i, err)
 		}
-	}()
+	}
 	seen := make(map[string]bool)
+	var stored [chats]uint64 // the last sequence of each chat
+	frames := make([]int, chats)
+	refused := 0
 	for range count {
 		ev := next(t, c, "send_message_ack", "error")
 		got := decode[ackPayload](t, ev)
@@ -172,10 +179,23 @@ func TestSend_pipelined_is_answered_and_stored_in_order(t *testing.T) {
 			t.Fatalf("%s %s with request_id %q", ev.Type, ev.Payload, ev.RequestID)
 		}
 		seen[ev.RequestID] = true
-		if want := uint64(i/chats + 1); got.Sequence != want {
-			t.Fatalf("frame %d is message %d of its chat, want %d: the order of the frames", i, got.Sequence, want)
+		if ev.Type == "error" {
+			if limit == nil || !strings.Contains(string(ev.Payload), "RATE_LIMITED") {
+				t.Fatalf("frame %d: %s", i, ev.Payload)
+			}
+			refused++
+			continue
 		}
+		if stored[i%chats]++; got.Sequence != stored[i%chats] || i < frames[i%chats] {
+			t.Fatalf("frame %d is message %d of its chat, want %d, and behind frame %d: the order of the frames", i, got.Sequence, stored[i%chats], frames[i%chats])
+		}
+		frames[i%chats] = i
 	}
+	if refusals := limit != nil; (refused > 0) != refusals || refused > count-500 {
+		t.Errorf("%d of %d were refused; the burst is 500", refused, count)
+	}
+	c.Write(`{"type":"ping","request_id":"still here"}`)
+	next(t, c, "pong")
 }
 
 // TestAck_fire_and_forget: ADR-008 Appendix E, ack_fire_and_forget.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
@@ -25,7 +26,7 @@ func (c *connection) handle(raw []byte) {
 	}
 	switch f.Type {
 	case wire.FrameSend:
-		if err := c.adapter.cfg.Limit.Take(c.identity.User); err != nil {
+		if err := c.adapter.cfg.Limit.Send(c.identity.User); err != nil {
 			c.refuse(f.RequestID, err)
 			return
 		}
@@ -33,9 +34,15 @@ func (c *connection) handle(raw []byte) {
 	case wire.FrameAck, wire.FrameRead:
 		c.session.Ack(f.Acks...)
 	case wire.FrameSync:
+		if err := c.adapter.cfg.Limit.Call(c.identity.User, limit.LargeCall); err != nil {
+			c.refuse(f.RequestID, err)
+			return
+		}
 		c.do(laneSync, len(raw), f, c.sync)
 	case wire.FrameTyping:
-		c.do(laneTyping, len(raw), f, c.typing)
+		if c.adapter.cfg.Limit.Call(c.identity.User, limit.Call) == nil { // else it is dropped, as it may be
+			c.do(laneTyping, len(raw), f, c.typing)
+		}
 	case wire.FramePing:
 		c.reply(func(b []byte) []byte { return wire.AppendPong(b, f.RequestID) })
 	}

@@ -34,8 +34,10 @@ const closeGrace = 2 * time.Second
 type Config struct {
 	Server *server.Server
 	Auth   *auth.Authenticator
-	// Limit bounds the sends of a user. nil: no bound.
+	// Limit bounds the sends and the calls of a user, to which opening a stream belongs. nil: no bound.
 	Limit *limit.Limiter
+	// Gate bounds how many clients catch up at a time. nil: no bound.
+	Gate *limit.Gate
 	// Origins are the web origins (https://app.example.com) from which browsers may connect; those of the server's own host
 	// always may. Empty: all may, which is safe, as the credentials are never a cookie.
 	Origins []string
@@ -118,7 +120,6 @@ func (a *Adapter) openRequest(r *http.Request) (auth.Identity, server.OpenReques
 		return auth.Identity{}, req, err
 	}
 	id, err := a.cfg.Auth.Stream(r, req.Session)
-	req.User = id.User
 	// The session keeps it; it shall not keep the whole request with it.
 	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
 	return id, req, err

@@ -1,0 +1,149 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
+)
+
+func TestCall_large_ones_count_more(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limit.New(limit.Config{})
+		calls := func(cost int) (n int) {
+			for l.Call("ann", cost) == nil {
+				n++
+			}
+			return n
+		}
+		if got := calls(limit.LargeCall); got != 200 {
+			t.Errorf("%d large calls at once, want 200: a fifth of the burst", got)
+		}
+		time.Sleep(time.Second) // of the bubble's clock
+		if got := calls(limit.Call); got != 200 {
+			t.Errorf("%d calls after a second, want 200", got)
+		}
+		if err := l.Send("ann"); err != nil {
+			t.Errorf("sends are counted by themselves: %v", err)
+		}
+		if err := l.Call("ann", 0); err != nil {
+			t.Errorf("what costs nothing: %v", err)
+		}
+	})
+}
+
+func enter(t *testing.T, g *limit.Gate) *limit.Pass {
+	t.Helper()
+	pass, err := g.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pass
+}
+
+func TestGate_serves_a_few_at_a_time_in_the_order_of_arrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := limit.NewGate(limit.GateConfig{Slots: 2})
+		first, second := enter(t, g), enter(t, g)
+		var mu sync.Mutex
+		var entered []int
+		for i := range 10 {
+			go func() {
+				pass := enter(t, g)
+				mu.Lock()
+				entered = append(entered, i)
+				mu.Unlock()
+				time.Sleep(time.Millisecond)
+				pass.Leave()
+			}()
+			synctest.Wait()
+		}
+		if len(entered) != 0 {
+			t.Errorf("%v entered while both places are taken", entered)
+		}
+		first.Leave()
+		first.Leave() // twice is once
+		time.Sleep(5 * time.Millisecond)
+		if len(entered) > 6 {
+			t.Errorf("%d entered one place in 5 ms, each for 1 ms", len(entered))
+		}
+		second.Leave()
+		time.Sleep(time.Second)
+		if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(entered, want) {
+			t.Errorf("they entered in the order %v", entered)
+		}
+	})
+}
+
+func TestGate_queue_and_wait_are_bounded_and_say_when_to_come_back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := limit.NewGate(limit.GateConfig{Slots: 1, Queue: 3})
+		held := enter(t, g)
+		refused := make(chan time.Duration, 3)
+		start := time.Now()
+		for range 3 {
+			go func() {
+				if _, err := g.Enter(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable {
+					t.Errorf("after the wait: %v", err)
+				}
+				refused <- time.Since(start)
+			}()
+		}
+		synctest.Wait()
+		if _, err := g.Enter(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable || time.Since(start) > 0 {
+			t.Errorf("a fourth in the queue: %v after %v", err, time.Since(start))
+		}
+		for range 3 {
+			if after := <-refused; after != limit.CatchUpWait {
+				t.Errorf("refused after %v, want %v", after, limit.CatchUpWait)
+			}
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("stopping"))
+		if _, err := g.Enter(ctx); tidemark.CodeOf(err) != tidemark.Unavailable {
+			t.Errorf("when its connection ends: %v", err)
+		}
+		held.Leave()
+		enter(t, g).Leave()
+	})
+}
+
+// TestGate_a_client_that_does_not_read_keeps_nobody_waiting: its place goes to the next one while the write to it blocks.
+func TestGate_a_client_that_does_not_read_keeps_nobody_waiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := limit.NewGate(limit.GateConfig{Slots: 1})
+		deaf := enter(t, g)
+		start := time.Now()
+		go func() {
+			_ = deaf.During(func() error { time.Sleep(10 * time.Second); return nil })
+			deaf.Leave()
+		}()
+		synctest.Wait()
+		next := enter(t, g)
+		if waited := time.Since(start); waited > time.Second {
+			t.Errorf("the next one waited %v", waited)
+		}
+		if err := next.During(func() error { return fmt.Errorf("lost") }); err == nil {
+			t.Error("the error of the write is gone")
+		}
+		time.Sleep(time.Minute)
+		next.Leave()
+		enter(t, g).Leave()
+	})
+}
+
+func TestGate_nil_admits_everybody(t *testing.T) {
+	var g *limit.Gate
+	for range 1_000 {
+		if err := enter(t, g).During(func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

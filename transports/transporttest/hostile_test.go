@@ -1,0 +1,270 @@
+package transporttest_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark/transports/transporttest"
+)
+
+// The clients of this file write bytes, as slow, broken and half-closed ones do.
+
+// patience bounds every wait of a bare client.
+const patience = 10 * time.Second
+
+// bare is a connection on which a test writes what it likes.
+type bare struct {
+	*net.TCPConn
+	t     *testing.T
+	lines *bufio.Reader
+	path  string
+	host  string
+}
+
+func dialBare(t *testing.T, s *transporttest.Stack) *bare {
+	t.Helper()
+	base, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", base.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	return &bare{TCPConn: conn.(*net.TCPConn), t: t, lines: bufio.NewReader(conn), path: base.Path, host: base.Host}
+}
+
+// request writes a whole request of bob's.
+func (b *bare) request(method, path, body string) {
+	b.t.Helper()
+	b.say("%s %s%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\nContent-Length: %d\r\n\r\n%s", method, b.path, path, b.host, len(body), body)
+}
+
+func (b *bare) say(format string, args ...any) {
+	b.t.Helper()
+	if _, err := fmt.Fprintf(b, format, args...); err != nil {
+		b.t.Fatalf("writing: %v", err)
+	}
+}
+
+// answer reads an answer with its whole body.
+func (b *bare) answer() (*http.Response, string) {
+	b.t.Helper()
+	r, err := http.ReadResponse(b.lines, nil)
+	if err != nil {
+		b.t.Fatalf("no answer: %v", err)
+	}
+	body, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	if err != nil {
+		b.t.Fatalf("the answer breaks off behind %s: %v", body, err)
+	}
+	return r, string(body)
+}
+
+// dribble writes a byte again and again until the server closes the connection, and returns after what time that was.
+func (b *bare) dribble() time.Duration {
+	b.t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		if _, err := b.Write([]byte("x")); err != nil {
+			break
+		}
+	}
+	if elapsed := time.Since(start); elapsed < patience {
+		return elapsed
+	}
+	b.t.Fatal("the server goes on waiting for a client that sends a byte now and then")
+	return 0
+}
+
+func TestSlow_requests_are_cut(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{HTTP: func(h *http.Server) {
+		h.ReadHeaderTimeout, h.ReadTimeout = 300*time.Millisecond, 600*time.Millisecond
+	}})
+	s.Group("bob", "alice")
+	head := "POST %s/chats/chat-1/messages HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\nContent-Length: 1000\r\n\r\n{"
+	for name, begin := range map[string]func(b *bare){
+		"a header that does not end": func(b *bare) { b.say("GET %s/chats HTTP/1.1\r\nX-Slow: ", b.path) },
+		"a body that does not end":   func(b *bare) { b.say(head, b.path, b.host) },
+		"an upgrade that does not end": func(b *bare) {
+			b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nX-Slow: ", b.path, b.host)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := dialBare(t, s)
+			begin(b)
+			if elapsed := b.dribble(); elapsed > 5*time.Second {
+				t.Errorf("it was cut after %v", elapsed)
+			}
+		})
+	}
+	t.Run("a body that stops is refused with a reason", func(t *testing.T) {
+		t.Parallel()
+		b := dialBare(t, s)
+		b.say(head, b.path, b.host)
+		if r, body := b.answer(); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, "too slowly") {
+			t.Errorf("got %d %s", r.StatusCode, body)
+		}
+	})
+}
+
+// TestWebSocket_partial_message_is_cut: one that sends a frame byte by byte, or never to its end, and one that is silent after the upgrade.
+func TestWebSocket_partial_message_is_cut(t *testing.T) {
+	s := newShort(t)
+	upgrade := func(b *bare) {
+		b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer dev:bob\r\n\r\n", b.path, b.host)
+		if r, err := http.ReadResponse(b.lines, nil); err != nil || r.StatusCode != http.StatusSwitchingProtocols {
+			b.t.Fatalf("no upgrade: %v, %v", r, err)
+		}
+	}
+	t.Run("clients", func(t *testing.T) {
+		for name, next := range map[string]func(b *bare) bool{
+			"silence":          func(*bare) bool { return false },
+			"a partial frame":  func(b *bare) bool { b.say("\x81\xfe\x10\x00\x00\x00\x00\x00{"); return false },
+			"a byte at a time": func(b *bare) bool { b.say("\x81\xfe\x10\x00\x00\x00\x00\x00{"); return true },
+			// Control frames may stand between the fragments of a message: answering pings does not save it.
+			"fragments without an end": func(b *bare) bool {
+				b.say("\x01\x81\x00\x00\x00\x00{")
+				go func() {
+					for {
+						if _, err := b.Write([]byte("\x8a\x80\x00\x00\x00\x00")); err != nil {
+							return
+						}
+						if _, err := b.Write([]byte("\x00\x81\x00\x00\x00\x00x")); err != nil {
+							return
+						}
+						<-time.After(5 * time.Millisecond)
+					}
+				}()
+				return false
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := dialBare(t, s)
+				upgrade(b)
+				if next(b) {
+					b.dribble()
+					return
+				}
+				everything, err := io.ReadAll(b.lines) // to the end
+				if err != nil && !strings.Contains(err.Error(), "reset") {
+					t.Fatalf("the connection is still open: %v", err)
+				}
+				if !strings.Contains(string(everything), "\x11\x38") { // 4408
+					t.Errorf("it was not closed with 4408: %q", everything)
+				}
+			})
+		}
+	})
+	transporttest.Eventually(t, "nothing is left of them", func() bool { return s.WebSocket.Connections() == 0 })
+}
+
+// TestHalfClosed_clients_get_their_answers: a client that says that it will send no more (shutdown of its side) may still read.
+func TestHalfClosed_clients_get_their_answers(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{})
+	chat := s.Group("bob", "alice")
+	s.Send("alice", chat, 1, 1)
+	half := func(t *testing.T, method, path, body string) *bare {
+		b := dialBare(t, s)
+		b.request(method, path, body)
+		if err := b.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	t.Run("a send", func(t *testing.T) {
+		for i := range 50 { // the close meets the request at all moments
+			b := half(t, "POST", "/chats/"+string(chat)+"/messages", fmt.Sprintf(`{"client_message_id":"h%d","content":"x"}`, i))
+			if r, body := b.answer(); r.StatusCode != http.StatusCreated {
+				t.Fatalf("%d %s", r.StatusCode, body)
+			}
+		}
+	})
+	t.Run("a poll with something to get", func(t *testing.T) {
+		for range 50 {
+			if r, body := half(t, "GET", "/poll?wait=0&device_id=a", "").answer(); r.StatusCode != http.StatusOK || !strings.Contains(body, `"type":"open"`) {
+				t.Fatalf("%d %s", r.StatusCode, body)
+			}
+		}
+	})
+	t.Run("a poll that would wait is answered at once", func(t *testing.T) {
+		b := dialBare(t, s)
+		b.request("GET", "/poll?wait=0&device_id=b", "")
+		_, body := b.answer()
+		session := strings.Split(body, `"`)[3]
+		at := 0
+		for { // until there is nothing more
+			b.request("GET", fmt.Sprintf("/poll?wait=0&session=%s&after=%d", session, at), "")
+			_, body := b.answer()
+			n := strings.Count(body, `"id":`)
+			if n == 0 {
+				break
+			}
+			for _, part := range strings.Split(body, `"id":`)[1:] {
+				_, _ = fmt.Sscanf(part, "%d", &at)
+			}
+		}
+		start := time.Now()
+		r, body := half(t, "GET", fmt.Sprintf("/poll?wait=50&session=%s&after=%d", session, at), "").answer()
+		if r.StatusCode != http.StatusOK || time.Since(start) > 5*time.Second {
+			t.Errorf("%d %s after %v", r.StatusCode, body, time.Since(start))
+		}
+	})
+	t.Run("an event stream goes on", func(t *testing.T) {
+		b := half(t, "GET", "/events", "")
+		until := func(what string) {
+			for {
+				line, err := b.lines.ReadString('\n')
+				if err != nil {
+					t.Fatalf("the stream ended before %s: %v", what, err)
+				}
+				if strings.Contains(line, what) {
+					return
+				}
+			}
+		}
+		until("event: caught_up")
+		<-time.After(500 * time.Millisecond) // the server has looked whether the client is there
+		s.SendText("alice", chat, "late", "still there?")
+		until("still there?")
+	})
+}
+
+// TestPipelined_requests_are_answered_in_order: HTTP/1.1 allows it, and some clients do it.
+func TestPipelined_requests_are_answered_in_order(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{})
+	chat := s.Group("bob", "alice")
+	b := dialBare(t, s)
+	const n = 100
+	for i := range n {
+		b.request("POST", "/chats/"+string(chat)+"/messages", fmt.Sprintf(`{"client_message_id":"p%d","content":"x"}`, i))
+	}
+	for i := range n {
+		r, body := b.answer()
+		if r.StatusCode != http.StatusCreated || !strings.Contains(body, fmt.Sprintf(`"sequence":%d,`, i+1)) {
+			t.Fatalf("answer %d: %d %s", i, r.StatusCode, body)
+		}
+	}
+}
+
+// newShort returns a stack whose heartbeat is short.
+func newShort(t *testing.T) *transporttest.Stack {
+	var o transporttest.Options
+	o.Core.Heartbeat = 50 * time.Millisecond
+	return transporttest.New(t, o)
+}
