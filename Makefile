@@ -43,16 +43,20 @@ check: ## format check, lint, build, and the packages' own tests: under a minute
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(LINT) run
 	$(MAKE) --no-print-directory build
-	go test -short $(PACKAGES)
-	go test -count=1 -run '^Test(Arrows|Style|Size)_' ./test
+	go test -short $(PACKAGES) ./test/mutate/...
+	go test -count=1 -run '^Test(Arrows|Invariants|Style|Size)_' ./test
 
 .PHONY: test
-test: check race suites ## everything: check, the race detector, and the suites in test/ with Chromium
+test: check race verify suites ## everything: check, the race detector, the model, and the suites in test/ with Chromium
 
 .PHONY: race
 race: ## the packages' own tests under the race detector
 	@scripts/need gcc gcc libc6-dev
 	CGO_ENABLED=1 go test -race -timeout 10m $(PACKAGES)
+
+.PHONY: verify
+verify: ## check the model of docs/verification with Spin: all rules, and each rule left out; kept until the model changes
+	scripts/verify
 
 .PHONY: suites
 suites: build browser-deps ## the real binary under curl, other clients and Chromium; a thousand cut connections
@@ -60,11 +64,17 @@ suites: build browser-deps ## the real binary under curl, other clients and Chro
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
 	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -timeout 20m ./test/... | grep -v '^=== '
 
+.PHONY: mutate
+mutate: ## break the product in each recorded way, and show that the test named beside it fails (ARGS="-run Send")
+	go run ./test/mutate $(ARGS)
+
 .PHONY: soak
 soak: browser-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
 	go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
+	scripts/verify large
+	go run ./test/mutate
 
 .PHONY: bench
 bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p2p --duration 10s")

@@ -181,6 +181,7 @@ var memberRules = []rule{
 		c := w.group("c", alice)
 		first := w.roster(c)
 		w.add(c, bob)
+		w.equal("members after the addition", len(w.roster(c).Members), 2)
 		w.remove(c, alice)
 		w.equal("members of the first roster", len(first.Members), 1)
 		w.equal("version of the first roster", first.Version, uint64(1))
