@@ -59,7 +59,7 @@ verify: ## check the model of docs/verification with Spin: all rules, and each r
 	scripts/verify
 
 .PHONY: suites
-suites: build browser-deps ## the real binary under curl, other clients and Chromium; a thousand cut connections
+suites: build browser-deps proxy-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
 	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -timeout 20m ./test/... | grep -v '^=== '
@@ -69,7 +69,7 @@ mutate: ## break the product in each recorded way, and show that the test named 
 	go run ./test/mutate $(ARGS)
 
 .PHONY: soak
-soak: browser-deps ## the suites, and the random histories of every storage, with long counts: hours
+soak: browser-deps proxy-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
 	go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
@@ -79,6 +79,12 @@ soak: browser-deps ## the suites, and the random histories of every storage, wit
 .PHONY: bench
 bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p2p --duration 10s")
 	scripts/bench $(ARGS)
+
+.PHONY: proxy-deps
+proxy-deps: ## nginx and Caddy, unpacked below .build, and systemd-analyze (by apt), for the tests of deploy/
+	@scripts/need systemd-analyze systemd
+	@scripts/unpack nginx nginx
+	@scripts/unpack caddy caddy
 
 .PHONY: browser-deps
 browser-deps: ## Chromium (by apt) and playwright-core (by npm), for the end-to-end suite

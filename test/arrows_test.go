@@ -35,6 +35,7 @@ func arrows() []arrow {
 			own:    []string{"", "storage", "migrations", "storage/sqlite/internal/capi"},
 			others: []string{"modernc.org/sqlite", "github.com/golang-migrate/migrate/v4"},
 		},
+		{place: "storage/sqlite/backup", own: []string{"", "storage/sqlite/internal/capi"}},
 		{place: "storage/sqlite/internal/capi", others: []string{"modernc.org/sqlite", "modernc.org/libc"}},
 		{place: "migrations"},
 

@@ -13,10 +13,22 @@ import (
 // deadline bounds every wait for a client: far above what any of them takes on an idle machine.
 const deadline = 30 * time.Second
 
-// user calls the REST API of a server that runs with --dev; url has no slash at the end.
+// user calls the REST API of a server; url has no slash at the end.
 type user struct {
 	name string
 	url  string
+	// token is "" for a server that runs with --dev.
+	token string
+	// client is nil for one that waits as long as deadline says.
+	client *http.Client
+}
+
+// bearer returns the user's token.
+func (u user) bearer() string {
+	if u.token == "" {
+		return "dev:" + u.name
+	}
+	return u.token
 }
 
 // as returns a user of the server at an address, as serveDev gives it.
@@ -52,9 +64,12 @@ func (u user) call(t *testing.T, method, path string, body, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("Authorization", "Bearer dev:"+u.name)
+	request.Header.Set("Authorization", "Bearer "+u.bearer())
 	request.Header.Set("Content-Type", "application/json")
-	client := http.Client{Timeout: deadline}
+	client := u.client
+	if client == nil {
+		client = &http.Client{Timeout: deadline}
+	}
 	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)

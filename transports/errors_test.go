@@ -42,7 +42,7 @@ func TestErrors_every_row(t *testing.T) {
 		{ann, "GET", "/chats?limit=", "", 400, "INVALID"},
 		{ann, "GET", "/chats?cursor=nonsense", "", 400, "INVALID"},
 		{ann, "GET", "/chats?limit=5;cursor=x", "", 400, "INVALID"},
-		{ann, "GET", "/poll?session=%zz", "", 400, "INVALID"},
+		{ann, "GET", "/delivery-states?cursor=%zz", "", 400, "INVALID"},
 		{ann, "GET", "/delivery-states?cursor=%00", "", 400, "INVALID"},
 		{ann, "GET", "/chats/team/members?cursor=x", "", 400, "INVALID"},
 		{ann, "GET", "/chats?limit=5&limit=6", "", 400, "INVALID"},

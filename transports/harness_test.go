@@ -145,7 +145,7 @@ func (u as) do(method, path, body string) answer {
 	for name, values := range u.header {
 		req.Header[name] = values
 	}
-	res, err := http.DefaultTransport.RoundTrip(req)
+	res, err := u.contract.Transport(u.t, http.DefaultTransport).RoundTrip(req)
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -154,7 +154,6 @@ func (u as) do(method, path, body string) answer {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	u.contract.Answer(u.t, method, full, res, raw)
 	return answer{res, raw}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -152,10 +153,11 @@ func (h *Handler) stream(next echo.HandlerFunc) echo.HandlerFunc {
 const maxRequestID = 64
 
 // wholeQuery refuses a query that cannot be read to its end: net/http would leave out what it does not understand, and a session, say, would be
-// opened anew instead of resumed. A WebSocket is refused by its adapter, with a close code.
+// opened anew instead of resumed. A WebSocket is refused by its adapter, with a close code. Outside of the API a query means nothing.
 func wholeQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if _, err := url.ParseQuery(c.Request().URL.RawQuery); err != nil && c.Path() != BasePath+"/ws" {
+		inAPI := strings.HasPrefix(c.Path(), BasePath+"/") && c.Path() != BasePath+"/ws"
+		if _, err := url.ParseQuery(c.Request().URL.RawQuery); err != nil && inAPI {
 			return &tidemark.Error{Code: tidemark.Invalid, Detail: "the query is malformed: a % needs two hexadecimal digits, and parameters are separated by &", Err: err}
 		}
 		return next(c)

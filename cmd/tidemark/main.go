@@ -1,4 +1,4 @@
-// Command tidemark is the server and its tools: serve, migrate, token, bench, version.
+// Command tidemark is the server and its tools: serve, migrate, backup, health, token, bench, version.
 //
 // Each flag of `serve` is also an environment variable (TIDEMARK_LISTEN, TIDEMARK_STORE, …) and a key of the YAML file given
 // with --config, in that order of precedence: flag, variable, file, default. Exit codes: 0, 1 for a failure, 2 for a
@@ -33,6 +33,8 @@ const (
 type commands struct {
 	Serve   serveCommand   `cmd:"" help:"Run the server."`
 	Migrate migrateCommand `cmd:"" help:"Bring a store's schema up or down, or show where it is."`
+	Backup  backupCommand  `cmd:"" help:"Copy the store to a file while the server runs."`
+	Health  healthCommand  `cmd:"" help:"Ask the server on this machine whether it is ready."`
 	Token   tokenCommand   `cmd:"" help:"Print a bearer token for a user, signed with TIDEMARK_JWT_SECRET."`
 	Bench   benchCommand   `cmd:"" help:"Put a running server under load, and check what arrives."`
 	Version versionCommand `cmd:"" help:"Print the version."`

@@ -144,12 +144,12 @@ type writer struct {
 	moved []*chat
 	// commits counts the transactions that wrote something, each of which cost an fsync.
 	commits atomic.Int64
-	// checkpointAt is the length of the log in pages at which the next checkpoint is due.
-	checkpointAt int64
+	// checkpointAt is the length of the log in pages at which the next checkpoint is due; checkpointEvery is checkpointFrames, but in tests.
+	checkpointAt, checkpointEvery int64
 }
 
 func newWriter(c *conn) *writer {
-	return &writer{c: c, chats: make(map[tidemark.ChatID]*chat)}
+	return &writer{c: c, chats: make(map[tidemark.ChatID]*chat), checkpointEvery: checkpointFrames}
 }
 
 // transaction runs the batch and commits. After an error nothing of it is in the database, unless committing reports that the commit
@@ -193,14 +193,14 @@ func (w *writer) rollback() {
 // checkpoint copies the log into the database file once it is long. A full disk or a lock only puts it off.
 func (w *writer) checkpoint() error {
 	frames := w.c.Log().Frames
-	if frames < checkpointFrames {
-		w.checkpointAt = checkpointFrames
+	if frames < w.checkpointEvery {
+		w.checkpointAt = w.checkpointEvery
 	}
 	if frames < w.checkpointAt {
 		return nil
 	}
 	// While a reader holds on to the log it does not start anew. Then the next try comes after as many pages again.
-	w.checkpointAt = frames + checkpointFrames
+	w.checkpointAt = frames + w.checkpointEvery
 	restart := frames >= restartFrames
 	if restart {
 		w.c.BusyTimeout(restartMilliseconds)

@@ -29,7 +29,7 @@ func poll(t *testing.T, s *transporttest.Stack, query ...any) (transporttest.Pag
 	for i := 0; i < len(query); i += 2 {
 		q.Set(query[i].(string), fmt.Sprint(query[i+1]))
 	}
-	return transporttest.Poll(ctx, s, "bob", q)
+	return transporttest.Poll(ctx, t, s, "bob", q)
 }
 
 func mustPoll(t *testing.T, s *transporttest.Stack, query ...any) transporttest.Page {
@@ -202,7 +202,7 @@ func TestRefusal(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer dev:"+tt.user)
-		response, err := http.DefaultClient.Do(r)
+		response, err := s.Transport(t).RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestGone_client_leaves_the_session_to_the_next_poll(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := transporttest.Poll(ctx, s, "bob", url.Values{"session": {string(first.Session)}, "after": {fmt.Sprint(at)}})
+		_, err := transporttest.Poll(ctx, t, s, "bob", url.Values{"session": {string(first.Session)}, "after": {fmt.Sprint(at)}})
 		ended <- err
 	}()
 	transporttest.Eventually(t, "it waits", func() bool { return s.LongPoll.Connections() == 1 })

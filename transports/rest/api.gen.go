@@ -193,12 +193,12 @@ type AckResults_States_Item struct {
 	union json.RawMessage
 }
 
-// Acks defines model for Acks.
+// Acks Example: {"chats":[{"chat_id":"team","last_acked_sequence":42},{"chat_id":"family","last_read_sequence":7}]}
 type Acks struct {
 	Chats []Ack `json:"chats"`
 }
 
-// AddMembers defines model for AddMembers.
+// AddMembers Example: {"user_ids":["dave"]}
 type AddMembers struct {
 	UserIds []Id `json:"user_ids"`
 }
@@ -248,7 +248,7 @@ type ChatType string
 // Code Clients have to expect codes that they do not know.
 type Code string
 
-// CreateChat defines model for CreateChat.
+// CreateChat Example: {"member_ids":["bob","carol"],"name":"Team","type":"group"}
 type CreateChat struct {
 	ChatId *Id `json:"chat_id,omitempty"`
 
@@ -261,7 +261,7 @@ type CreateChat struct {
 	Type ChatType `json:"type"`
 }
 
-// DeliveryState defines model for DeliveryState.
+// DeliveryState Example: {"chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}
 type DeliveryState struct {
 	ChatId Id `json:"chat_id"`
 
@@ -367,7 +367,7 @@ type MemberStatus struct {
 	UserId           Id         `json:"user_id"`
 }
 
-// Message defines model for Message.
+// Message Example: {"attachment":null,"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","message_id":"0190b5a1-7c5e-7000-8000-000000000001","sender_id":"alice","sequence":1}
 type Message struct {
 	Attachment      *map[string]interface{} `json:"attachment"`
 	ChatId          Id                      `json:"chat_id"`
@@ -396,6 +396,8 @@ type Pagination struct {
 }
 
 // Problem RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type Problem struct {
 	// Code Clients have to expect codes that they do not know.
 	Code Code `json:"code"`
@@ -408,7 +410,7 @@ type Problem struct {
 	Type      string `json:"type"`
 }
 
-// RenameChat defines model for RenameChat.
+// RenameChat Example: {"name":"Crew"}
 type RenameChat struct {
 	// Name At most 256 bytes.
 	Name string `json:"name"`
@@ -424,6 +426,8 @@ type Reset struct {
 type ResetReason string
 
 // SendMessage `content` may be absent or empty beside an `attachment` only.
+//
+// Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
 	// Attachment At most 4,096 bytes of JSON, stored as it is.
 	Attachment      *map[string]interface{} `json:"attachment,omitempty"`
@@ -473,7 +477,7 @@ type SyncCursor struct {
 	LastAckedSequence Watermark `json:"last_acked_sequence"`
 }
 
-// SyncRequest defines model for SyncRequest.
+// SyncRequest Example: {"chats":[{"chat_id":"team","last_acked_sequence":42}],"limit":100}
 type SyncRequest struct {
 	Chats *[]SyncCursor `json:"chats,omitempty"`
 
@@ -490,7 +494,7 @@ type SyncResponse struct {
 	Statuses []StatusUpdate `json:"statuses"`
 }
 
-// Ticket defines model for Ticket.
+// Ticket Example: {"expires_at":"2026-01-31T10:00:35.100Z","ticket":"5QXJD6PTAYK3BGWP5LDUNDTGOP"}
 type Ticket struct {
 	ExpiresAt time.Time `json:"expires_at"`
 	Ticket    string    `json:"ticket"`
@@ -499,7 +503,7 @@ type Ticket struct {
 // Watermark A position in one chat; 0 is "nothing yet".
 type Watermark = int64
 
-// Watermarks defines model for Watermarks.
+// Watermarks Example: {"last_acked_sequence":42,"last_read_sequence":40}
 type Watermarks struct {
 	// LastAckedSequence A position in one chat, from 1.
 	LastAckedSequence *Sequence `json:"last_acked_sequence,omitempty"`
@@ -521,28 +525,64 @@ type Limit = string
 type UserId = Id
 
 // Conflict RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type Conflict = Problem
 
 // Forbidden RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type Forbidden = Problem
 
+// Internal RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+type Internal = Problem
+
 // Invalid RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type Invalid = Problem
 
 // InvalidSequence RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type InvalidSequence = Problem
 
 // NotFound RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type NotFound = Problem
 
 // SessionGone RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type SessionGone = Problem
 
 // TooLarge RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type TooLarge = Problem
 
 // TooMany RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type TooMany = Problem
+
+// Unauthenticated RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+type Unauthenticated = Problem
+
+// Unavailable RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+type Unavailable = Problem
+
+// UnsupportedMediaType RFC 9457.
+//
+// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+type UnsupportedMediaType = Problem
 
 // AcknowledgeTextBody defines parameters for Acknowledge.
 type AcknowledgeTextBody = string

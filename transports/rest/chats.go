@@ -127,5 +127,6 @@ func (h *Handler) RemoveMember(c echo.Context, id ChatId, userID UserId) error {
 	if err := h.server.RemoveMember(c.Request().Context(), caller(c), chat, tidemark.UserID(userID)); err != nil {
 		return err
 	}
+	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.NoContent(http.StatusNoContent)
 }

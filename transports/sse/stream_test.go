@@ -170,7 +170,7 @@ func TestTicket_reconnects_as_EventSource_does(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer dev:bob")
-	response, err := http.DefaultClient.Do(r)
+	response, err := s.Transport(t).RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,14 +27,14 @@ type Page struct {
 }
 
 // Poll sends one GET /poll and returns the answer, or the problem's code as an error.
-func Poll(ctx context.Context, s *Stack, user tidemark.UserID, query url.Values) (Page, error) {
+func Poll(ctx context.Context, t testing.TB, s *Stack, user tidemark.UserID, query url.Values) (Page, error) {
 	var page Page
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/poll?"+query.Encode(), nil)
 	if err != nil {
 		return page, err
 	}
 	bearer(r.Header, user)
-	response, err := http.DefaultClient.Do(r)
+	response, err := s.Transport(t).RoundTrip(r)
 	if err != nil {
 		return page, err
 	}
@@ -65,7 +65,7 @@ func (c *poller) Next(ctx context.Context) (Event, error) {
 	for len(c.events) == 0 {
 		query := c.at.query()
 		query.Set("wait", strconv.Itoa(5))
-		page, err := Poll(ctx, c.stack, c.at.User, query)
+		page, err := Poll(ctx, c.t, c.stack, c.at.User, query)
 		if err != nil {
 			return Event{}, err
 		}

@@ -45,7 +45,7 @@ type EventStream struct {
 	cancel context.CancelFunc
 }
 
-// DialSSE sends GET /events and returns the open answer, whatever its status.
+// DialSSE sends, by a transport whose exchanges are compared with openapi.yaml, GET /events and returns the open answer, whatever its status.
 func DialSSE(t testing.TB, s *Stack, transport http.RoundTripper, query url.Values, h http.Header) *EventStream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -55,7 +55,7 @@ func DialSSE(t testing.TB, s *Stack, transport http.RoundTripper, query url.Valu
 		t.Fatalf("the request: %v", err)
 	}
 	r.Header = h
-	response, err := transport.RoundTrip(r)
+	response, err := s.contract.Transport(t, transport).RoundTrip(r)
 	if err != nil {
 		t.Fatalf("connecting: %v", err)
 	}

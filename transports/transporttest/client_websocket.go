@@ -33,7 +33,9 @@ func DialWebSocket(t testing.TB, s *Stack, query url.Values, user tidemark.UserI
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 	defer cancel()
-	o := &websocket.DialOptions{HTTPHeader: http.Header{}, Subprotocols: []string{server.Subprotocol}}
+	o := &websocket.DialOptions{
+		HTTPHeader: http.Header{}, Subprotocols: []string{server.Subprotocol}, HTTPClient: &http.Client{Transport: s.Transport(t)},
+	}
 	if user != "" {
 		bearer(o.HTTPHeader, user)
 	}

@@ -94,30 +94,30 @@ func measureIdle(b *testing.B, name, request string) {
 // firstPoll opens a session and returns where it goes on.
 func firstPoll(b *testing.B, s *Stack, user tidemark.UserID) Position {
 	b.Helper()
-	page, err := Poll(context.Background(), s, user, url.Values{"wait": {"0"}})
+	page, err := Poll(context.Background(), b, s, user, url.Values{"wait": {"0"}})
 	if err != nil {
 		b.Fatalf("polling: %v", err)
 	}
 	return Position{Session: page.Session, After: page.Events[len(page.Events)-1].ID}
 }
 
-type memory struct{ rss, heap, stack, objects uint64 }
+type memoryUse struct{ rss, heap, stack, objects uint64 }
 
 // usage returns what the process uses after two collections.
-func usage() memory {
+func usage() memoryUse {
 	runtime.GC()
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
-		return memory{}
+		return memoryUse{}
 	}
 	pages, err := strconv.ParseUint(strings.Fields(string(statm))[1], 10, 64)
 	if err != nil {
-		return memory{}
+		return memoryUse{}
 	}
-	return memory{rss: pages * uint64(os.Getpagesize()), heap: m.HeapAlloc, stack: m.StackInuse, objects: m.HeapObjects}
+	return memoryUse{rss: pages * uint64(os.Getpagesize()), heap: m.HeapAlloc, stack: m.StackInuse, objects: m.HeapObjects}
 }
 
 // connect opens a bare socket and sends a request.

@@ -14,8 +14,10 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registry "github.com/tidemark-im/tidemark/server/registry/memory"
-	storage "github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/websocket"
@@ -35,6 +37,10 @@ type Options struct {
 	Origins []string
 	// WriteTimeout is that of all adapters.
 	WriteTimeout time.Duration
+	// Storage default: memory.
+	Storage storage.Store
+	// Contract notes what is seen of openapi.yaml. Default: one of its own.
+	Contract *apitest.Contract
 	// HTTP, if not nil, changes the HTTP server before it serves.
 	HTTP func(*http.Server)
 	// HTTP2 serves HTTP/2 without encryption, besides HTTP/1.
@@ -51,10 +57,11 @@ type Stack struct {
 	SSE       *sse.Adapter
 	LongPoll  *longpoll.Adapter
 
-	t      testing.TB
-	http   *http.Server
-	served chan error
-	chats  int
+	t        testing.TB
+	contract *apitest.Contract
+	http     *http.Server
+	served   chan error
+	chats    int
 }
 
 // stopTime is how long a Stack may take to stop.
@@ -65,7 +72,13 @@ func New(t testing.TB, o Options) *Stack {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	reg := registry.New()
-	o.Core.Storage, o.Core.Registry, o.Core.Nodes, o.Core.Bus = storage.New(), reg, reg, local.New()
+	if o.Storage == nil {
+		o.Storage = memory.New()
+	}
+	if o.Contract == nil {
+		o.Contract = apitest.Load(t)
+	}
+	o.Core.Storage, o.Core.Registry, o.Core.Nodes, o.Core.Bus = o.Storage, reg, reg, local.New()
 	o.Core.Logger = logger
 	core, err := server.New(o.Core)
 	if err != nil {
@@ -76,7 +89,7 @@ func New(t testing.TB, o Options) *Stack {
 	}
 	o.Auth.Dev = true
 	auth := transports.NewAuthenticator(o.Auth)
-	s := &Stack{t: t, Server: core, served: make(chan error, 1)}
+	s := &Stack{t: t, Server: core, contract: o.Contract, served: make(chan error, 1)}
 	s.WebSocket = websocket.New(websocket.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, Origins: o.Origins, Logger: logger, WriteTimeout: o.WriteTimeout,
 	})
@@ -106,6 +119,11 @@ func New(t testing.TB, o Options) *Stack {
 	go func() { s.served <- s.http.Serve(listener) }()
 	t.Cleanup(s.stop)
 	return s
+}
+
+// Transport returns what the clients of the test reach the server by: every exchange is compared with openapi.yaml.
+func (s *Stack) Transport(t testing.TB) http.RoundTripper {
+	return s.contract.Transport(t, http.DefaultTransport)
 }
 
 // stop stops everything in the order of the program: the HTTP server, the adapters, the core.

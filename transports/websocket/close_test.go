@@ -92,7 +92,7 @@ func TestSubprotocol_is_chosen_if_offered(t *testing.T) {
 
 func TestRequest_that_is_no_upgrade_gets_a_problem(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
-	response, err := http.Get(s.URL + "/ws")
+	response, err := (&http.Client{Transport: s.Transport(t)}).Get(s.URL + "/ws")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestShutdown_closes_with_1012(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("stopping: %v", err)
 	}
-	response, err := http.Get(s.URL + "/ws")
+	response, err := (&http.Client{Transport: s.Transport(t)}).Get(s.URL + "/ws")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,6 +99,9 @@ func refused(err error) bool {
 	return !errors.As(err, &closed) && !errors.As(err, &broken) && !errors.Is(err, net.ErrClosed)
 }
 
+// requestIDHeader is the header that names the request, in the answer to it.
+const requestIDHeader = "X-Request-Id"
+
 // upgrade makes a WebSocket of a request. Origins are looked at afterwards, so that the client learns why it is refused. An error is
 // the client's fault, and nothing was answered; or, with taken true, the connection is gone.
 func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request, timeout time.Duration, frames *sync.Pool) (taken bool, err error) {
@@ -111,7 +114,7 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request, timeout time.Dura
 		Error:           func(http.ResponseWriter, *http.Request, int, error) {},
 	}
 	h := &hijack{ResponseWriter: w, conn: c, timeout: timeout}
-	if c.ws, err = u.Upgrade(h, r, nil); err != nil {
+	if c.ws, err = u.Upgrade(h, r, http.Header{requestIDHeader: w.Header()[requestIDHeader]}); err != nil {
 		return c.net != nil, err
 	}
 	c.ws.SetReadLimit(wire.MaxBody)

@@ -1,10 +1,13 @@
-// Package apitest compares answers of the server with openapi.yaml. It is for tests.
+// Package apitest compares what goes over the wire with openapi.yaml. It is for tests.
+//
+// What the server sends is compared with a copy of the contract in which every object is closed: a field that is not described is an
+// error. A status that is not listed is one too. What a client sends is looked at once the server has accepted it: then it has to fit.
 package apitest
 
 import (
 	"encoding/json"
-	"mime"
-	"net/http"
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -13,121 +16,116 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Contract is openapi.yaml, parsed. It is safe for concurrent use.
-type Contract struct{ doc *openapi3.T }
+// Contract is openapi.yaml, parsed, and what of it has been seen. It is safe for concurrent use.
+type Contract struct {
+	doc    *openapi3.T
+	closed *openapi3.T
+	seen   seen
+}
 
 // Load returns the contract. It ends the test if the file is no valid OpenAPI document.
 func Load(t testing.TB) *Contract {
 	t.Helper()
+	c := &Contract{doc: parse(t), closed: parse(t)}
+	closeAll(c.closed)
+	return c
+}
+
+func parse(t testing.TB) *openapi3.T {
+	t.Helper()
 	loader := openapi3.NewLoader()
 	doc, err := loader.LoadFromData(tidemark.OpenAPI)
 	if err == nil {
-		err = doc.Validate(loader.Context)
+		err = doc.Validate(loader.Context, openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation(),
+			openapi3.EnableSchemaFormatValidation(), openapi3.EnableSchemaPatternValidation())
 	}
 	if err != nil {
 		t.Fatalf("openapi.yaml: %v", err)
 	}
-	return &Contract{doc: doc}
+	return doc
 }
 
 // Call is an operation of the contract.
-type Call struct{ Method, Path string }
+type Call struct {
+	Method, Path string
+	*openapi3.Operation
+}
 
 // Calls returns all operations, by their paths on the server, in no order.
 func (c *Contract) Calls() []Call {
 	var calls []Call
 	for template, item := range c.doc.Paths.Map() {
-		for method := range item.Operations() {
-			calls = append(calls, Call{method, c.base(item) + template})
+		for method, operation := range item.Operations() {
+			calls = append(calls, Call{method, c.base(item) + template, operation})
 		}
 	}
 	return calls
 }
 
 // Codes returns the error codes that the contract names.
-func (c *Contract) Codes() []string {
-	var codes []string
-	for _, code := range c.doc.Components.Schemas["Code"].Value.Enum {
-		codes = append(codes, code.(string))
+func (c *Contract) Codes() []string { return c.enum("Code") }
+
+func (c *Contract) enum(schema string) []string {
+	var values []string
+	for _, value := range c.doc.Components.Schemas[schema].Value.Enum {
+		values = append(values, value.(string))
 	}
-	return codes
+	return values
 }
 
-// Schema fails the test unless a JSON text fits a schema of the contract.
+// Schema fails the test unless a JSON text that the server sent fits a schema of the contract.
 func (c *Contract) Schema(t testing.TB, name string, raw []byte) {
 	t.Helper()
-	schema := c.doc.Components.Schemas[name]
+	schema := c.closed.Components.Schemas[name]
 	if schema == nil {
 		t.Fatalf("openapi.yaml has no schema %s", name)
 	}
-	c.fits(t, name, schema, raw)
-}
-
-// Answer fails the test unless the contract has the operation, and for its status a content of this type which the body fits. Every answer of 400 and
-// above must be a Problem that says the status and the request id of the header, also where the contract does not know the path.
-func (c *Contract) Answer(t testing.TB, method, path string, res *http.Response, body []byte) {
-	t.Helper()
-	media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if res.StatusCode >= http.StatusBadRequest && method != http.MethodHead {
-		if media != "application/problem+json" {
-			t.Fatalf("%s %s: %d with Content-Type %q: %s", method, path, res.StatusCode, res.Header.Get("Content-Type"), body)
-		}
-		c.problem(t, res, body)
-	}
-	operation := c.operation(method, path)
-	if operation == nil {
-		if res.StatusCode < http.StatusBadRequest {
-			t.Errorf("%s %s is not in openapi.yaml, and gave %d", method, path, res.StatusCode)
-		}
-		return
-	}
-	response := operation.Responses.Status(res.StatusCode)
-	if response == nil && res.StatusCode >= http.StatusBadRequest {
-		response = operation.Responses.Default()
-	}
-	if response == nil {
-		t.Errorf("%s %s: openapi.yaml knows no %d", method, path, res.StatusCode)
-		return
-	}
-	if len(response.Value.Content) == 0 {
-		if len(body) > 0 {
-			t.Errorf("%s %s: %d has the body %s, and should have none", method, path, res.StatusCode, body)
-		}
-		return
-	}
-	content := response.Value.Content[media]
-	switch {
-	case err != nil || content == nil:
-		t.Errorf("%s %s: %d with Content-Type %q", method, path, res.StatusCode, res.Header.Get("Content-Type"))
-	case strings.HasSuffix(media, "json"):
-		c.fits(t, method+" "+path, content.Schema, body)
+	if err := fits(schema, raw); err != nil {
+		t.Errorf("%s: %v", name, err)
 	}
 }
 
-func (c *Contract) problem(t testing.TB, res *http.Response, body []byte) {
-	t.Helper()
-	c.Schema(t, "Problem", body)
-	var p struct {
-		Status    int
-		Detail    string
-		RequestID string `json:"request_id"`
-	}
-	if err := json.Unmarshal(body, &p); err != nil {
-		t.Errorf("%v in %s", err, body)
-	}
-	if p.Status != res.StatusCode || p.Detail == "" || p.RequestID == "" || p.RequestID != res.Header.Get("X-Request-ID") {
-		t.Errorf("status %d, X-Request-ID %q: %s", res.StatusCode, res.Header.Get("X-Request-ID"), body)
-	}
+// Accepts reports why a JSON text that a client may send does not fit a schema; nil if it does. A field that is null counts as absent.
+func (c *Contract) Accepts(name string, raw []byte) error {
+	return accepts(c.doc.Components.Schemas[name], raw)
 }
 
-func (c *Contract) fits(t testing.TB, what string, schema *openapi3.SchemaRef, raw []byte) {
-	t.Helper()
+func accepts(schema *openapi3.SchemaRef, raw []byte) error {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Errorf("%s: %v in %s", what, err, raw)
-	} else if err := schema.Value.VisitJSON(v, openapi3.EnableFormatValidation()); err != nil {
-		t.Errorf("%s does not fit openapi.yaml: %v\n%s", what, err, raw)
+		return err
 	}
+	return schema.Value.VisitJSON(withoutNulls(v), openapi3.EnableFormatValidation())
+}
+
+func fits(schema *openapi3.SchemaRef, raw []byte) error {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return fmt.Errorf("%w in %.2000s", err, raw)
+	}
+	if err := schema.Value.VisitJSON(v, openapi3.EnableFormatValidation()); err != nil {
+		return fmt.Errorf("does not fit openapi.yaml: %w\n%.2000s", err, raw)
+	}
+	return nil
+}
+
+// withoutNulls leaves out the members of objects that are null. What an attachment holds is its owner's business.
+func withoutNulls(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, member := range v {
+			if member == nil {
+				delete(v, key)
+			} else if key != "attachment" {
+				withoutNulls(member)
+			}
+		}
+	case []any:
+		for _, element := range v {
+			withoutNulls(element)
+		}
+	}
+	return v
 }
 
 // base is what stands before the path of an item.
@@ -139,26 +137,54 @@ func (c *Contract) base(item *openapi3.PathItem) string {
 	return strings.TrimSuffix(servers[0].URL, "/")
 }
 
-// operation finds what serves a path, nil if nothing does.
-func (c *Contract) operation(method, path string) *openapi3.Operation {
-	path, _, _ = strings.Cut(path, "?")
+// apiBase is what stands before the path of every call but those of operation.
+func (c *Contract) apiBase() string { return strings.TrimSuffix(c.doc.Servers[0].URL, "/") + "/" }
+
+// route is what serves a path.
+type route struct {
+	operation *openapi3.Operation
+	// closed is the same operation in the copy of closed objects.
+	closed *openapi3.Operation
+	// parameters are those of the path and of the operation, and values those of the path as they were sent.
+	parameters openapi3.Parameters
+	values     map[string]string
+}
+
+// route finds what serves a path, nil if nothing does. path is escaped.
+func (c *Contract) route(method, path string) *route {
 	for template, item := range c.doc.Paths.Map() {
-		if matches(c.base(item)+template, path) {
-			return item.GetOperation(method)
+		values, ok := match(c.base(item)+template, path)
+		if !ok {
+			continue
+		}
+		operation := item.GetOperation(method)
+		if operation == nil {
+			return nil
+		}
+		return &route{
+			operation: operation, closed: c.closed.Paths.Value(template).GetOperation(method), values: values,
+			parameters: append(append(openapi3.Parameters{}, item.Parameters...), operation.Parameters...),
 		}
 	}
 	return nil
 }
 
-func matches(template, path string) bool {
+// match compares a path with a template, and returns the values of its parameters.
+func match(template, path string) (values map[string]string, ok bool) {
 	want, got := strings.Split(template, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
-		return false
+		return nil, false
 	}
+	values = make(map[string]string)
 	for i := range want {
-		if want[i] != got[i] && !strings.HasPrefix(want[i], "{") {
-			return false
+		name, isParameter := strings.CutPrefix(want[i], "{")
+		value, err := url.PathUnescape(got[i])
+		switch {
+		case isParameter && err == nil && got[i] != "":
+			values[strings.TrimSuffix(name, "}")] = value
+		case want[i] != got[i]:
+			return nil, false
 		}
 	}
-	return true
+	return values, true
 }

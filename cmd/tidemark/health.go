@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// healthWithin is how long the server may take to say how it is.
+const healthWithin = 3 * time.Second
+
+// healthCommand asks the server on this machine whether it is ready, for containers that hold no other program.
+type healthCommand struct {
+	Listen string `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Where the server listens; without a HOST it is asked on the loopback interface."`
+	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its listen matters here."`
+}
+
+// BeforeResolve does the same as for serve: health reads the same file and takes only the address from it.
+func (healthCommand) BeforeResolve(app *kong.Kong, ctx *kong.Context) error {
+	return resolveFile(app, ctx)
+}
+
+// Run asks /readyz. Any answer but 200 is a failure, with what was answered.
+func (c *healthCommand) Run(ctx context.Context, std streams) error {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return usageError{fmt.Errorf("--listen %q is not HOST:PORT: %w", c.Listen, err)}
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	if err != nil {
+		return usageError{err}
+	}
+	response, err := new(http.Transport).RoundTrip(request) // never through a proxy
+	if err != nil {
+		return fmt.Errorf("the server does not answer: %w", err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+	if err != nil {
+		return fmt.Errorf("the server's answer was cut off: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the server is not ready: %s: %s", response.Status, strings.TrimSpace(string(answer)))
+	}
+	_, err = fmt.Fprintln(std.out, strings.TrimSpace(string(answer)))
+	return err
+}

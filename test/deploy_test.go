@@ -1,0 +1,254 @@
+package test
+
+import (
+	"bytes"
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+// What is in deploy/ besides the proxies. There is no container engine among what the tests need, so the Dockerfile is read, and what it runs is run.
+
+// TestDocker_image_is_static_small_and_nobody reads the Dockerfile, builds as it says from what it would copy, and starts the result with nothing around it.
+func TestDocker_image_is_static_small_and_nobody(t *testing.T) {
+	stages := dockerfile(t)
+	if len(stages) != 2 || stages[0].name != "build" || stages[1].from != "scratch" {
+		t.Fatalf("stages %+v, want build, and one from scratch", stages)
+	}
+	build, image := stages[0], stages[1]
+	for _, stage := range stages {
+		for _, line := range stage.lines {
+			if line.verb == "ADD" || strings.Contains(line.rest, "curl ") || strings.Contains(line.rest, "wget ") {
+				t.Errorf("%s %s: what is fetched by hand is not checked by anybody; go.sum is", line.verb, line.rest)
+			}
+		}
+	}
+	if got, want := strings.TrimSuffix(strings.TrimPrefix(build.from, "golang:"), "-bookworm"), goVersion(t); got != want {
+		t.Errorf("it is built with Go %s, and go.mod says %s", got, want)
+	}
+	for verb, want := range map[string]string{
+		"USER": "65532:65532", "VOLUME": "/data", "ENTRYPOINT": `["/tidemark"]`, "CMD": `["serve"]`, "EXPOSE": "8080",
+		"ENV": "TIDEMARK_LISTEN=:8080 TIDEMARK_STORE=sqlite:/data/tidemark.db",
+	} {
+		if got := image.all(verb); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q, want %q once", verb, got, want)
+		}
+	}
+	if got := image.all("HEALTHCHECK"); len(got) != 1 || !strings.HasSuffix(got[0], `CMD ["/tidemark", "health"]`) {
+		t.Errorf("HEALTHCHECK %q: there is no shell to run it", got)
+	}
+	if got := image.all("RUN"); got != nil {
+		t.Errorf("RUN %q: there is nothing to run it", got)
+	}
+
+	// The build, in a directory that has what COPY . . would bring.
+	want := []string{"go mod download", `make build VERSION="$VERSION"`, "mkdir /data"}
+	if got := build.all("RUN"); !slices.Equal(got, want) {
+		t.Fatalf("RUN %q, want %q, which this test does", got, want)
+	}
+	source := copyContext(t)
+	run := exec.Command("bash", "-c", want[1])
+	run.Dir = source
+	run.Env = append(os.Environ(), "VERSION=of-a-test", "GOFLAGS=-mod=readonly")
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", want[1], err, out)
+	}
+	binary := filepath.Join(source, "bin", "tidemark")
+	wantStatic(t, binary)
+	if info, err := os.Stat(binary); err != nil || info.Size() > 40<<20 {
+		t.Errorf("the program: %v, %v, want at most 40 MiB", info.Size(), err)
+	}
+
+	// As in the image: no environment but its own, a directory for data, and nothing else.
+	address, data := freeAddress(t), t.TempDir()
+	s := &site{t: t, dir: data, binary: binary, address: address, store: filepath.Join(data, "tidemark.db"), log: &output{}}
+	t.Cleanup(s.stop)
+	s.start()
+	if got := s.run("version"); got != "tidemark of-a-test" {
+		t.Errorf("version: %q", got)
+	}
+	health := exec.Command(binary, "health")
+	health.Env = []string{"TIDEMARK_LISTEN=" + address}
+	if out, err := health.CombinedOutput(); err != nil {
+		t.Errorf("health: %v: %s", err, out)
+	}
+	s.stop()
+	health = exec.Command(binary, "health")
+	health.Env = []string{"TIDEMARK_LISTEN=" + address}
+	if out, err := health.CombinedOutput(); err == nil {
+		t.Errorf("the server is gone, and health says: %s", out)
+	}
+}
+
+// stage is a part of a Dockerfile from one FROM to the next.
+type stage struct {
+	from, name string
+	lines      []instruction
+}
+
+type instruction struct{ verb, rest string }
+
+func (s stage) all(verb string) (rests []string) {
+	for _, line := range s.lines {
+		if line.verb == verb {
+			rests = append(rests, line.rest)
+		}
+	}
+	return rests
+}
+
+func dockerfile(t *testing.T) (stages []stage) {
+	t.Helper()
+	text, err := os.ReadFile("../deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
+		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch {
+		case verb == "" || strings.HasPrefix(verb, "#"):
+		case verb == "FROM":
+			from, name, _ := strings.Cut(rest, " AS ")
+			stages = append(stages, stage{from: from, name: name})
+		case len(stages) == 0 || verb != strings.ToUpper(verb):
+			t.Fatalf("%q is no instruction of a stage", line)
+		default:
+			last := &stages[len(stages)-1]
+			last.lines = append(last.lines, instruction{verb, rest})
+		}
+	}
+	return stages
+}
+
+// goVersion returns the version of go.mod without its patch.
+func goVersion(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(text)
+	if found == nil {
+		t.Fatal("go.mod names no version")
+	}
+	return string(found[1])
+}
+
+// copyContext copies what git knows, which is what a clean checkout has. What the dockerignore file leaves out is not needed then.
+func copyContext(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	cmd := exec.Command("bash", "-c", `cd .. && git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --ignore-failed-read -cf - | tar -xf - -C "$0"`, dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("copying the tree: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// wantStatic: a program that asks for an interpreter or a library does not start from scratch.
+func wantStatic(t *testing.T, binary string) {
+	t.Helper()
+	file, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	libraries, err := file.ImportedLibraries()
+	if err != nil || len(libraries) > 0 {
+		t.Errorf("it needs the libraries %q (%v)", libraries, err)
+	}
+	for _, program := range file.Progs {
+		if program.Type == elf.PT_INTERP {
+			t.Error("it needs an interpreter")
+		}
+	}
+}
+
+// TestSystemd_unit_is_valid_and_hardened asks systemd-analyze, which needs no running systemd.
+func TestSystemd_unit_is_valid_and_hardened(t *testing.T) {
+	analyze := lookPath(t, "systemd-analyze", "systemd")
+	text, err := os.ReadFile("../deploy/systemd/tidemark.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const program, exposure = "ExecStart=/usr/local/bin/tidemark ", "20" // of 100; what is not hardened at all has 96
+	if !bytes.Contains(text, []byte(program)) {
+		t.Fatalf("the unit does not say %q", program)
+	}
+	unit := filepath.Join(t.TempDir(), "tidemark.service")
+	text = bytes.ReplaceAll(text, []byte(program), []byte("ExecStart=/bin/true ")) // it has to be there
+	if err := os.WriteFile(unit, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What systemd does not know it ignores, with a word about it.
+	if out, err := exec.Command(analyze, "verify", unit).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold="+exposure, unit).CombinedOutput(); err != nil {
+		t.Errorf("systemd-analyze security: %v\n%s", err, out)
+	}
+}
+
+// TestCompose_runs_what_the_image_needs: read-only, without rights, and with more time to stop than the server takes.
+func TestCompose_runs_what_the_image_needs(t *testing.T) {
+	text, err := os.ReadFile("../deploy/compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compose struct {
+		Services map[string]struct {
+			Build       struct{ Context, Dockerfile string }
+			Environment map[string]string
+			Ports       []string
+			Volumes     []string
+			ReadOnly    bool     `yaml:"read_only"`
+			CapDrop     []string `yaml:"cap_drop"`
+			StopGrace   string   `yaml:"stop_grace_period"`
+		}
+		Volumes map[string]any
+	}
+	if err := yaml.Unmarshal(text, &compose); err != nil {
+		t.Fatal(err)
+	}
+	service, ok := compose.Services["tidemark"]
+	if !ok || !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || service.StopGrace != "45s" {
+		t.Errorf("the service is %+v", service)
+	}
+	if _, err := os.Stat(filepath.Join("../deploy", service.Build.Context, service.Build.Dockerfile)); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(service.Volumes, []string{"data:/data"}) || compose.Volumes == nil {
+		t.Errorf("volumes %q of %v", service.Volumes, compose.Volumes)
+	}
+	for _, port := range service.Ports {
+		if !strings.HasPrefix(port, "127.0.0.1:") {
+			t.Errorf("the port %s is open to everybody, without TLS", port)
+		}
+	}
+	for name := range service.Environment {
+		if !slices.Contains(serveVariables(t), name) {
+			t.Errorf("the variable %s is none of the server's", name)
+		}
+	}
+}
+
+// serveVariables returns the environment variables that `serve --help` names.
+func serveVariables(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("go", "run", module+"/cmd/tidemark", "serve", "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("serve --help: %v\n%s", err, out)
+	}
+	found := regexp.MustCompile(`TIDEMARK_[A-Z_]+`).FindAllString(string(out), -1)
+	if len(found) < 5 {
+		t.Fatalf("serve --help names %q", found)
+	}
+	return found
+}
