@@ -185,3 +185,6 @@ func (s *Server) Ready(ctx context.Context) error {
 
 // Heartbeat returns the longest silence that adapters may leave on a stream.
 func (s *Server) Heartbeat() time.Duration { return s.cfg.Heartbeat }
+
+// ResumeWindow returns how long a session outlives its connection.
+func (s *Server) ResumeWindow() time.Duration { return s.cfg.ResumeWindow }

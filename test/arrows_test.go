@@ -57,7 +57,7 @@ func arrows() []arrow {
 		{
 			place:  "transports/internal/...",
 			own:    adapter,
-			others: []string{"github.com/golang-jwt/jwt/v5", "github.com/labstack/echo/v4", "golang.org/x/time"},
+			others: []string{"github.com/go-jose/go-jose/v4", "github.com/golang-jwt/jwt/v5", "github.com/labstack/echo/v4", "golang.org/x/time"},
 		},
 		{place: "transports/websocket", own: adapter, others: []string{"github.com/labstack/echo/v4", "github.com/gorilla/websocket"}},
 		{place: "transports/sse", own: adapter, others: []string{"github.com/labstack/echo/v4"}},

@@ -24,6 +24,7 @@ func (h *Handler) mountOperation() {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		counters{h.server.Counters},
+		counters{h.auth.Counters},
 	)
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 
@@ -50,6 +51,9 @@ func (h *Handler) ready(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), readyTimeout)
 	defer cancel()
+	if err := h.auth.Ready(); err != nil {
+		return err
+	}
 	if err := h.server.Ready(ctx); err != nil {
 		return tidemark.Wrap(tidemark.Unavailable, err, "the server is not ready: "+tidemark.DetailOf(err))
 	}

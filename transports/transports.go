@@ -29,6 +29,12 @@ type (
 	AuthConfig = auth.Config
 	// Limiter bounds how often a user may send; nil does not.
 	Limiter = limit.Limiter
+	// JWKS is the keys of an issuer of tokens.
+	JWKS = auth.JWKS
+	// JWKSConfig configures a JWKS.
+	JWKSConfig = auth.JWKSConfig
+	// APIKeys is the keys of backends.
+	APIKeys = auth.APIKeys
 	// LimitConfig configures a Limiter.
 	LimitConfig = limit.Config
 	// Gate bounds how many clients catch up at a time.
@@ -39,6 +45,17 @@ type (
 
 // NewAuthenticator returns an Authenticator.
 func NewAuthenticator(cfg AuthConfig) *Authenticator { return auth.New(cfg) }
+
+// NewJWKS returns the keys of an issuer, which Authenticator.Run fetches. Invalid if the URL is not one.
+func NewJWKS(cfg JWKSConfig) (*JWKS, error) { return auth.NewJWKS(cfg) }
+
+// LoadAPIKeys reads the file of API keys. Invalid if it is malformed.
+func LoadAPIKeys(path string, logger *slog.Logger) (*APIKeys, error) {
+	return auth.LoadAPIKeys(path, logger)
+}
+
+// NewAPIKey makes an API key, and its line for the file. Invalid if the name is no id.
+func NewAPIKey(name string) (secret, line string, err error) { return auth.NewAPIKey(name) }
 
 // NewLimiter returns a Limiter.
 func NewLimiter(cfg LimitConfig) *Limiter { return limit.New(cfg) }
@@ -67,6 +84,7 @@ type Config struct {
 type Handler struct {
 	echo   *echo.Echo
 	server *server.Server
+	auth   *Authenticator
 	logger *slog.Logger
 
 	// draining ends when the shutdown begins, and with it the context of every stream's request.
@@ -86,7 +104,7 @@ func New(cfg Config) (*Handler, error) {
 	e.HTTPErrorHandler = problem.Handler(cfg.Logger)
 	e.Use(requestID, problem.Recover(cfg.Logger), wholeQuery)
 
-	h := &Handler{echo: e, server: cfg.Server, logger: cfg.Logger}
+	h := &Handler{echo: e, server: cfg.Server, auth: cfg.Auth, logger: cfg.Logger}
 	h.draining, h.drain = context.WithCancel(context.Background())
 
 	rest.Register(e, BasePath, rest.Config{Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit})

@@ -1,7 +1,7 @@
-// Command tidemark is the server and its tools: serve, migrate, backup, health, token, bench, version.
+// Command tidemark is the server and its tools: serve, migrate, backup, health, token, api-key, bench, version.
 //
 // Each flag of `serve` is also an environment variable (TIDEMARK_LISTEN, TIDEMARK_STORE, …) and a key of the YAML file given
-// with --config, in that order of precedence: flag, variable, file, default. Exit codes: 0, 1 for a failure, 2 for a
+// with --config, in that order of precedence: flag, variable, file, default. Variables and keys that nobody knows are errors. Exit codes: 0, 1 for a failure, 2 for a
 // wrong use. Logs go to standard error; standard output has only what was asked for.
 //
 // This is the only place that names a backend: store.go chooses it, serve.go puts the server together.
@@ -36,6 +36,7 @@ type commands struct {
 	Backup  backupCommand  `cmd:"" help:"Copy the store to a file while the server runs."`
 	Health  healthCommand  `cmd:"" help:"Ask the server on this machine whether it is ready."`
 	Token   tokenCommand   `cmd:"" help:"Print a bearer token for a user, signed with TIDEMARK_JWT_SECRET."`
+	APIKey  apiKeyCommand  `cmd:"" name:"api-key" help:"Make an API key for a backend: the key on standard output, its line for --api-keys-file on standard error."`
 	Bench   benchCommand   `cmd:"" help:"Put a running server under load, and check what arrives."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
@@ -84,6 +85,12 @@ func run(ctx context.Context, args []string, std streams) int {
 	if err != nil {
 		fmt.Fprintf(std.err, "tidemark: %v\nSee tidemark --help.\n", err)
 		return exitUsage
+	}
+	if command.Command() != "version" {
+		if err := checkEnvironment(parser.Model); err != nil {
+			fmt.Fprintln(std.err, "tidemark:", err)
+			return exitUsage
+		}
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	err = command.Run()

@@ -58,6 +58,9 @@ func TestRun_refuses_wrong_use_with_a_sentence(t *testing.T) {
 		{"unknown command", nil, []string{"sevre"}, "sevre"},
 		{"unknown flag", nil, []string{"serve", "--lisen", "x"}, "--lisen"},
 		{"neither dev nor secret", nil, []string{"serve"}, "set TIDEMARK_JWT_SECRET to a secret of at least 32 bytes"},
+		{"keys by an open line", nil, []string{"serve", "--jwks-url", "http://id.example.com/keys"}, "must be https://"},
+		{"an issuer and no tokens", nil, []string{"serve", "--dev", "--jwt-issuer", "x"}, "are about tokens"},
+		{"an API key for no name", nil, []string{"api-key", "--name", "a b"}, "--name"},
 		{"short secret", map[string]string{"TIDEMARK_JWT_SECRET": "short"}, []string{"serve"}, "has 5 bytes; it needs at least 32"},
 		{"dev on all addresses", nil, []string{"serve", "--dev", "--listen", ":0"}, "loopback addresses only"},
 		{"dev on an outer address", nil, []string{"serve", "--dev", "--listen", "192.0.2.1:0"}, "loopback addresses only"},
@@ -91,6 +94,7 @@ func TestRun_failures_exit_1(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
 	for _, args := range [][]string{
 		{"serve", "--dev", "--listen", "127.0.0.1:0", "--store", "sqlite:" + filepath.Join(dir, "a.db")},
+		{"serve", "--api-keys-file", filepath.Join(dir, "api-keys")},
 		{"migrate", "status", "--store", "sqlite:" + filepath.Join(dir, "a.db")},
 		{"bench", "p2p", "--url", "http://127.0.0.1:1"},
 	} {

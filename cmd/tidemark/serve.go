@@ -30,17 +30,18 @@ const stopFailedWithin = time.Second
 
 // serveCommand is the configuration of the server: flags, TIDEMARK_… variables and keys of the file.
 type serveCommand struct {
-	Listen  string `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; port 0 chooses a free one, which is logged. Default ${default}."`
-	Store   string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), or memory: for a trial."`
-	Dev     bool   `env:"TIDEMARK_DEV" help:"Development: anyone is whoever he says he is (Bearer dev:NAME), without rate limits. Loopback addresses only."`
-	Migrate bool   `env:"TIDEMARK_MIGRATE" help:"Bring the schema up to date first. SQLite and memory do so without being asked."`
-	Config  string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables win over it."`
+	Listen      string          `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; port 0 chooses a free one, which is logged. Default ${default}."`
+	Store       string          `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), or memory: for a trial."`
+	Dev         bool            `env:"TIDEMARK_DEV" help:"Development: anyone is whoever he says he is (Bearer dev:NAME), without rate limits. Loopback addresses only."`
+	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"Bring the schema up to date first. SQLite and memory do so without being asked."`
+	Credentials credentialFlags `embed:""`
+	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables win over it."`
 }
 
 // Help is the rest of what `serve --help` says.
 func (serveCommand) Help() string {
-	return fmt.Sprintf("Without --dev the server needs %s, at least %d bytes, with which the tokens of its users are signed (HS256). "+
-		"It is read from the environment only.", secretVariable, minSecret)
+	return fmt.Sprintf("Without --dev the server needs to know whom to believe: %s, at least %d bytes, with which the tokens of its users are signed (HS256) and "+
+		"which is read from the environment only; --jwks-url; or --api-keys-file.", secretVariable, minSecret)
 }
 
 // Run serves until ctx ends, which is an orderly stop, or something fails.
@@ -53,28 +54,29 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.check(key); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(std.err, nil))
+	credentials, err := c.Credentials.config(c.Dev, key, log)
+	if err != nil {
+		return err
+	}
 	if c.Dev {
 		log.Warn("DEVELOPMENT MODE: no passwords and no rate limits; anyone on this machine is whoever he says he is. Never use it for real messages")
 	}
 	open := func(ctx context.Context) (storage.Store, <-chan struct{}, error) { return openStore(ctx, store) }
-	return serve(ctx, options{listen: c.Listen, open: open, dev: c.Dev, secret: key}, log)
+	return serve(ctx, options{listen: c.Listen, open: open, credentials: credentials}, log)
 }
 
-// check refuses what would let anybody in, or nobody.
-func (c *serveCommand) check(key []byte) error {
+// check refuses what would let anybody in.
+func (c *serveCommand) check() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return usageError{fmt.Errorf("--listen %q is not HOST:PORT: %w", c.Listen, err)}
 	}
 	if c.Dev && !loopback(host) {
 		return usageError{fmt.Errorf("--dev lets anybody in, so it listens on loopback addresses only, such as 127.0.0.1:8080; --listen is %q", c.Listen)}
-	}
-	if !c.Dev && key == nil {
-		return usageError{fmt.Errorf("nobody could log in: set %s to a secret of at least %d bytes (openssl rand -hex 32), or use --dev to try things out on this machine", secretVariable, minSecret)}
 	}
 	return nil
 }
@@ -88,9 +90,8 @@ func loopback(host string) bool {
 type options struct {
 	listen string
 	// open is openStore for the store that was chosen.
-	open   func(ctx context.Context) (store storage.Store, failed <-chan struct{}, err error)
-	dev    bool
-	secret []byte
+	open        func(ctx context.Context) (store storage.Store, failed <-chan struct{}, err error)
+	credentials transports.AuthConfig
 }
 
 // streamAdapter is a transport that takes connections over from net/http, and so ends them itself.
@@ -112,9 +113,10 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 
-	credentials := transports.NewAuthenticator(transports.AuthConfig{Dev: o.dev, JWTSecret: o.secret})
+	o.credentials.ResumeWindow = core.ResumeWindow()
+	credentials := transports.NewAuthenticator(o.credentials)
 	var limiter *transports.Limiter
-	if !o.dev {
+	if !o.credentials.Dev {
 		limiter = transports.NewLimiter(transports.LimitConfig{})
 	}
 	gate := transports.NewGate(transports.GateConfig{})
@@ -136,6 +138,11 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err := core.Start(ctx); err != nil {
 		return errors.Join(fmt.Errorf("start: %w", err), listener.Close())
 	}
+	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	var watch sync.WaitGroup
+	watch.Go(func() { credentials.Run(watching) })
+	defer watch.Wait()
+	defer unwatch()
 	front := handler.HTTPServer(o.listen)
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(listener) }()

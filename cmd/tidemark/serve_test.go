@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-im/tidemark/bench"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/transports"
 )
 
 // logBuffer is a log that is read while it is written.
@@ -203,7 +204,7 @@ func TestServe_disk_failure_ends_the_process(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		open := func(context.Context) (storage.Store, <-chan struct{}, error) { return memory.New(), failed, nil }
-		ended <- serve(context.Background(), options{listen: "127.0.0.1:0", open: open, dev: true}, slog.New(slog.NewTextHandler(&log, nil)))
+		ended <- serve(context.Background(), options{listen: "127.0.0.1:0", open: open, credentials: transports.AuthConfig{Dev: true}}, slog.New(slog.NewTextHandler(&log, nil)))
 	}()
 	poll(t, func() error {
 		if !listening.MatchString(log.String()) {

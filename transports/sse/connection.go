@@ -201,11 +201,11 @@ func (c *connection) probe() {
 	}
 }
 
-// beat writes a comment, so that neither proxies nor the client take the stream for dead; and it ends the stream of a token
-// that has expired.
+// beat writes a comment, so that neither proxies nor the client take the stream for dead; and it ends the stream of credentials
+// that have ended.
 func (c *connection) beat() time.Duration {
-	if !c.identity.Expires.IsZero() && !time.Now().Before(c.identity.Expires) {
-		c.cancel(tidemark.Errorf(tidemark.Unauthenticated, "the token has expired; come back with a new one"))
+	if err := c.identity.Ended(); err != nil {
+		c.cancel(err)
 		return 0
 	}
 	if !c.out.Busy() {

@@ -249,13 +249,13 @@ func (c *connection) pinged(data string) error {
 	return c.conn.Flush()
 }
 
-// beat pings, closes the connection of a client that answers no pings, and that of a token that has expired. While the client has
+// beat pings, closes the connection of a client that answers no pings, and that of credentials that have ended. While the client has
 // not taken what was written it is not pinged: the deadline of the write watches over it.
 func (c *connection) beat() time.Duration {
-	expires := c.identity.Expires
+	ended := c.identity.Ended()
 	switch {
-	case !expires.IsZero() && !time.Now().Before(expires):
-		c.end(CloseUnauthenticated, "the token has expired")
+	case ended != nil:
+		c.end(CloseUnauthenticated, closeReason(ended))
 		return 0
 	case c.partial.Load() > 0 && c.partial.Add(1) > 3:
 		c.end(CloseSilent, "a message did not come to its end")

@@ -1,10 +1,12 @@
-// Package auth says who is calling: by a JSON Web Token in the Authorization header, by a ticket in the query of a stream, or, in
-// development, by a name alone. Further kinds of credentials (keys of an issuer, API keys of backends) join in Header.
+// Package auth says who is calling: by a JSON Web Token or an API key in the Authorization header, by a ticket in the query of a stream, or, in
+// development, by a name alone.
 package auth
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -15,8 +17,14 @@ import (
 type Config struct {
 	// Dev accepts `Bearer dev:<user>` and `?ticket=dev:<user>`. For loopback only.
 	Dev bool
-	// JWTSecret is the shared secret of HS256 tokens. Empty: no tokens.
+	// JWTSecret is the shared secret of HS256 tokens. Empty: no such tokens.
 	JWTSecret []byte
+	// JWKS is the keys of RS256, ES256 and EdDSA tokens. nil: no such tokens.
+	JWKS *JWKS
+	// Issuer and Audience are what tokens must have as iss, and among their aud. Empty: whatever they have.
+	Issuer, Audience string
+	// APIKeys is the keys of backends. nil: none.
+	APIKeys *APIKeys
 	// TicketTTL is how long a ticket can be redeemed. Default 30 s.
 	TicketTTL time.Duration
 	// ResumeWindow is how long a ticket goes on to be accepted for its session after the last connection of the session left; the
@@ -24,24 +32,43 @@ type Config struct {
 	ResumeWindow time.Duration
 }
 
+// UserHeader names the user for whom a backend acts.
+const UserHeader = "X-User-ID"
+
 // Identity is who is calling.
 type Identity struct {
 	server.Caller
 	// Expires is when the credentials end, and a stream opened with them has to; zero: never.
 	Expires time.Time
 
+	// key is the API key by which he came, or his ticket was made; nil if by none.
+	key *apiKey
 	// ticket is the ticket by which he came, "" if by a header.
 	ticket string
+}
+
+// Ended returns nil while the credentials are good, and afterwards an Unauthenticated error that says why a stream ends. An API key can be
+// withdrawn at any time, so a stream asks with each heartbeat.
+func (id Identity) Ended() error {
+	switch {
+	case !id.Expires.IsZero() && !time.Now().Before(id.Expires):
+		return tidemark.Errorf(tidemark.Unauthenticated, "the token has expired; come back with a new one")
+	case id.key != nil && id.key.withdrawn.Load():
+		return tidemark.Errorf(tidemark.Unauthenticated, "the API key was withdrawn")
+	}
+	return nil
 }
 
 // Authenticator checks credentials. It is safe for concurrent use.
 type Authenticator struct {
 	dev     bool
+	jwks    *JWKS
 	tokens  *tokens
+	keys    *APIKeys
 	tickets *tickets
 }
 
-// New returns an Authenticator.
+// New returns an Authenticator. It starts nothing: without Run no keys are fetched, and those of the file stay as they are.
 func New(cfg Config) *Authenticator {
 	if cfg.TicketTTL == 0 {
 		cfg.TicketTTL = 30 * time.Second
@@ -51,56 +78,146 @@ func New(cfg Config) *Authenticator {
 	}
 	return &Authenticator{
 		dev:     cfg.Dev,
-		tokens:  newTokens(cfg.JWTSecret),
+		jwks:    cfg.JWKS,
+		tokens:  newTokens(cfg),
+		keys:    cfg.APIKeys,
 		tickets: newTickets(cfg.TicketTTL, cfg.ResumeWindow),
 	}
+}
+
+// Run keeps the issuer's keys and the API keys fresh, and returns when ctx has ended.
+func (a *Authenticator) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	if a.jwks != nil {
+		group.Go(func() { a.jwks.Run(ctx) })
+	}
+	if a.keys != nil {
+		group.Go(func() { a.keys.Run(ctx) })
+	}
+	group.Wait()
+	<-ctx.Done()
+}
+
+// Ready returns nil once the issuer's keys have been fetched, if there is an issuer; Unavailable before.
+func (a *Authenticator) Ready() error {
+	if a.jwks == nil {
+		return nil
+	}
+	return a.jwks.ready()
+}
+
+// Counters returns what was counted, by name. Names that end in _total only grow.
+func (a *Authenticator) Counters() map[string]int64 {
+	counters := make(map[string]int64)
+	if a.jwks != nil {
+		a.jwks.counters(counters)
+	}
+	return counters
 }
 
 // devPrefix marks the credentials of development.
 const devPrefix = "dev:"
 
-// Header returns who calls according to the Authorization header: the way of all calls but streams. Unauthenticated if there
-// are no valid credentials.
+// Header returns who calls according to the Authorization header: the way of all calls but streams.
+//
+// Errors: Unauthenticated (no valid credentials), Unavailable (they cannot be checked now), Invalid and Denied (X-User-ID).
 func (a *Authenticator) Header(r *http.Request) (Identity, error) {
-	header := r.Header.Get("Authorization")
-	if header == "" {
+	headers := r.Header.Values("Authorization")
+	switch {
+	case len(headers) == 0 || len(headers) == 1 && headers[0] == "":
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "credentials are missing; send Authorization: Bearer <token>")
+	case len(headers) > 1: // whoever stands before us may have looked at another one
+		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "there is more than one Authorization header")
 	}
-	scheme, token, _ := strings.Cut(header, " ")
+	scheme, token, _ := strings.Cut(headers[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "the Authorization header must be Bearer <token>")
 	}
 	token = strings.TrimSpace(token)
-	if user, ok := strings.CutPrefix(token, devPrefix); ok {
-		return a.devUser(user)
+	if strings.HasPrefix(token, apiKeyPrefix) {
+		return a.backend(r, token)
 	}
-	return a.tokens.verify(token)
+	var id Identity
+	var err error
+	if user, ok := strings.CutPrefix(token, devPrefix); ok {
+		id, err = a.devUser(user)
+	} else {
+		id, err = a.tokens.verify(r.Context(), token)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return id, speaksForHimself(r, id)
+}
+
+// backend returns the user for whom a backend acts. He need not be known: users are not registered.
+func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error) {
+	key, err := a.keys.find(secret)
+	if err != nil {
+		return Identity{}, err
+	}
+	user, err := userHeader(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	if user == "" {
+		return Identity{}, tidemark.Errorf(tidemark.Invalid, "%s is missing; with an API key it names the user for whom the call is made", UserHeader)
+	}
+	return Identity{Caller: server.Caller{User: user, Backend: true}, key: key}, nil
+}
+
+// speaksForHimself refuses a user who names another one: a backend that forgot its key must not act as somebody else unnoticed.
+func speaksForHimself(r *http.Request, id Identity) error {
+	user, err := userHeader(r)
+	if err != nil {
+		return err
+	}
+	if user != "" && user != id.User {
+		return tidemark.Errorf(tidemark.Denied, "%s names another user than the credentials do; only an API key may act for others", UserHeader)
+	}
+	return nil
+}
+
+// userHeader returns the user of X-User-ID, "" if there is none.
+func userHeader(r *http.Request) (tidemark.UserID, error) {
+	values := r.Header.Values(UserHeader)
+	if len(values) == 0 {
+		return "", nil
+	}
+	if len(values) > 1 || !tidemark.ValidID(values[0]) {
+		return "", tidemark.Errorf(tidemark.Invalid, "%s must be one user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", UserHeader, tidemark.MaxIDLength)
+	}
+	return tidemark.UserID(values[0]), nil
 }
 
 // Stream returns who opens a stream: by the header, or by ?ticket=. A ticket opens one session; after Bind
-// it is accepted again for that session only, named here as the one to be resumed ("" for none).
+// it is accepted again for that session only, named here as the one to be resumed ("" for none). Errors as Header.
 func (a *Authenticator) Stream(r *http.Request, session tidemark.SessionID) (Identity, error) {
-	ticket := r.URL.Query().Get("ticket")
-	if ticket == "" || r.Header.Get("Authorization") != "" {
-		return a.Header(r)
-	}
-	if user, ok := strings.CutPrefix(ticket, devPrefix); ok {
-		return a.devUser(user)
-	}
-	return a.tickets.redeem(ticket, session)
+	return a.byTicket(r, func(ticket string) (Identity, error) { return a.tickets.redeem(ticket, session) })
 }
 
 // Beacon returns who sends a last acknowledgement, by the header or by a ticket that is either not yet redeemed, and stays so, or
-// bound to a session: navigator.sendBeacon can set no header.
+// bound to a session: navigator.sendBeacon can set no header. Errors as Header.
 func (a *Authenticator) Beacon(r *http.Request) (Identity, error) {
+	return a.byTicket(r, a.tickets.look)
+}
+
+func (a *Authenticator) byTicket(r *http.Request, accept func(ticket string) (Identity, error)) (Identity, error) {
 	ticket := r.URL.Query().Get("ticket")
 	if ticket == "" || r.Header.Get("Authorization") != "" {
 		return a.Header(r)
 	}
+	var id Identity
+	var err error
 	if user, ok := strings.CutPrefix(ticket, devPrefix); ok {
-		return a.devUser(user)
+		id, err = a.devUser(user)
+	} else {
+		id, err = accept(ticket)
 	}
-	return a.tickets.look(ticket)
+	if err != nil {
+		return Identity{}, err
+	}
+	return id, speaksForHimself(r, id)
 }
 
 // Issue makes a ticket for someone who authenticated otherwise. Exhausted if he, or everybody, has too many.

@@ -60,6 +60,11 @@ func TestHeader_tokens(t *testing.T) {
 		t.Errorf("expires in %v", d)
 	}
 
+	for what, claim := range map[string]string{"an iat": "iat", "an nbf": "nbf"} {
+		id, err := a.Header(bearer(token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(time.Hour), claim: in(3 * time.Second)})))
+		wantUser(t, what+" of a clock that is ahead by seconds", id, err, "ann")
+	}
+
 	none, _ := jwt.NewWithClaims(jwt.SigningMethodNone, good).SignedString(jwt.UnsafeAllowNoneSignatureType)
 	parts := strings.Split(token(t, jwt.SigningMethodHS256, secret, good), ".")
 	forged := parts[0] + "." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"sub":"eve","exp":%d}`, in(time.Hour))) + "." + parts[2]
@@ -70,6 +75,8 @@ func TestHeader_tokens(t *testing.T) {
 		"other claims, old seal":  forged,
 		"no exp":                  token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann"}),
 		"expired":                 token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(-time.Minute)}),
+		"issued in the future":    token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(time.Hour), "iat": in(time.Minute)}),
+		"expired two seconds ago": token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(-2 * time.Second)}),
 		"not yet valid":           token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(time.Hour), "nbf": in(time.Minute)}),
 		"no sub":                  token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"exp": in(time.Hour)}),
 		"a sub that is no id":     token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "a b", "exp": in(time.Hour)}),
@@ -105,8 +112,14 @@ func TestHeader_verified_token_does_not_outlive_exp(t *testing.T) {
 			id, err := a.Header(r)
 			wantUser(t, "before exp", id, err, "ann")
 		}
-		time.Sleep(time.Minute + 6*time.Second) // of the bubble's clock
-		_, err := a.Header(r)
+		time.Sleep(time.Minute - time.Millisecond) // of the bubble's clock
+		id, err := a.Header(r)
+		wantUser(t, "just before exp", id, err, "ann")
+		time.Sleep(time.Millisecond)
+		if id.Ended() == nil {
+			t.Error("a stream goes on after exp")
+		}
+		_, err = a.Header(r)
 		wantRefused(t, "after exp", err)
 	})
 }

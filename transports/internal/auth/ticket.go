@@ -27,8 +27,7 @@ type ticket struct {
 }
 
 func (t *ticket) over(now time.Time) bool {
-	return t.connections == 0 && !now.Before(t.ends) ||
-		!t.identity.Expires.IsZero() && !now.Before(t.identity.Expires)
+	return t.connections == 0 && !now.Before(t.ends) || t.identity.Ended() != nil
 }
 
 // tickets are the tickets that are alive, in memory: a restarted server makes its clients get new ones.
@@ -65,7 +64,8 @@ func (s *tickets) issue(id Identity) (string, time.Time, error) {
 	if len(s.live) >= maxTickets || s.byUser[id.User] >= maxUserTickets {
 		return "", time.Time{}, tidemark.Errorf(tidemark.Exhausted, "too many tickets wait to be used; try again in %d seconds", int(s.ttl/time.Second))
 	}
-	id.ticket = name
+	// A ticket is for a browser: it can do nothing for which its user needs a backend.
+	id.ticket, id.Backend = name, false
 	s.live[name] = &ticket{identity: id, ends: expires}
 	s.byUser[id.User]++
 	return name, expires, nil

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"sync"
@@ -13,7 +14,8 @@ import (
 )
 
 const (
-	// leeway is how far the clocks of issuer and server may differ.
+	// leeway is how far the issuer's clock may be ahead: so much too early a token may be used. There is none at its end: nothing lasts
+	// longer than exp by the server's clock, neither a call, nor a cached token, nor a stream.
 	leeway = 5 * time.Second
 	// maxCached is the greatest number of verified tokens that are remembered.
 	maxCached = 10_000
@@ -22,79 +24,128 @@ const (
 // tokens verifies JSON Web Tokens and remembers the good ones: a signature check costs more than the rest of a request.
 type tokens struct {
 	secret []byte
-	parser *jwt.Parser
+	keys   *JWKS       // nil: none
+	parser *jwt.Parser // nil: no tokens are accepted
 
 	mu sync.Mutex
-	// verified holds who came by a token, by the token's hash, so that no token stays in memory. An entry is not
-	// used after its Expires.
-	verified map[[sha256.Size]byte]Identity
+	// verified is who came by a token, by the token's hash, so that no token stays in memory.
+	verified map[[sha256.Size]byte]verified
 }
 
-func newTokens(secret []byte) *tokens {
-	return &tokens{
-		secret: secret,
-		parser: jwt.NewParser(
-			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
-			jwt.WithExpirationRequired(),
-			jwt.WithLeeway(leeway),
-		),
-		verified: make(map[[sha256.Size]byte]Identity),
+// verified is a token that was found good. It is good until identity.Expires, as long as the issuer's keys are the same.
+type verified struct {
+	identity Identity
+	keys     *keySet // nil for HS256
+}
+
+func newTokens(cfg Config) *tokens {
+	t := &tokens{secret: cfg.JWTSecret, keys: cfg.JWKS, verified: make(map[[sha256.Size]byte]verified)}
+	var methods []string
+	if len(t.secret) > 0 {
+		methods = append(methods, jwt.SigningMethodHS256.Alg())
 	}
+	if t.keys != nil {
+		methods = append(methods, jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(), jwt.SigningMethodEdDSA.Alg())
+	}
+	if methods == nil {
+		return t
+	}
+	options := []jwt.ParserOption{jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway)}
+	if cfg.Issuer != "" {
+		options = append(options, jwt.WithIssuer(cfg.Issuer))
+	}
+	if cfg.Audience != "" {
+		options = append(options, jwt.WithAudience(cfg.Audience))
+	}
+	t.parser = jwt.NewParser(options...)
+	return t
 }
 
-func (t *tokens) verify(token string) (Identity, error) {
-	if len(t.secret) == 0 {
+func (t *tokens) verify(ctx context.Context, token string) (Identity, error) {
+	if t.parser == nil {
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "this server accepts no tokens of this kind")
 	}
 	hash := sha256.Sum256([]byte(token))
-	t.mu.Lock()
-	id, ok := t.verified[hash]
-	t.mu.Unlock()
-	if ok && time.Now().Before(id.Expires) {
+	if id, ok := t.remembered(hash); ok {
 		return id, nil
 	}
-	id, err := t.parse(token)
+	v, err := t.parse(ctx, token)
 	if err == nil {
-		t.remember(hash, id)
+		t.remember(hash, v)
 	}
-	return id, err
+	return v.identity, err
 }
 
-func (t *tokens) parse(token string) (Identity, error) {
+func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 	var claims jwt.RegisteredClaims
-	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.secret, nil })
-	switch {
-	case errors.Is(err, jwt.ErrTokenExpired):
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "the token has expired; get a new one")
-	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "the token has no exp, which is required")
-	case errors.Is(err, jwt.ErrTokenNotValidYet):
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "the token is not valid yet; look at its nbf and at the clocks")
-	case err != nil:
-		return Identity{}, &tidemark.Error{Code: tidemark.Unauthenticated, Detail: "the token is not valid", Err: err}
-	case !tidemark.ValidID(claims.Subject):
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "the token's sub is not a user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", tidemark.MaxIDLength)
+	var keys *keySet
+	_, err := t.parser.ParseWithClaims(token, &claims, func(token *jwt.Token) (public any, err error) {
+		if _, ok := token.Header["crit"]; ok { // RFC 7515 §4.1.11: we understand none
+			return nil, tidemark.Errorf(tidemark.Unauthenticated, "the token has critical header fields (crit), which this server does not know")
+		}
+		if token.Method == jwt.SigningMethodHS256 {
+			return t.secret, nil
+		}
+		kid, ok := token.Header["kid"].(string)
+		if !ok && token.Header["kid"] != nil {
+			return nil, tidemark.Errorf(tidemark.Unauthenticated, "the token's kid must be a string")
+		}
+		public, keys, err = t.keys.find(ctx, token.Method.Alg(), kid)
+		return public, err
+	})
+	if err == nil && !time.Now().Before(claims.ExpiresAt.Time) {
+		err = jwt.ErrTokenExpired
 	}
-	return Identity{
-		Caller:  server.Caller{User: tidemark.UserID(claims.Subject)},
-		Expires: claims.ExpiresAt.Add(leeway),
-	}, nil
+	if err != nil {
+		return verified{}, refusal(err)
+	}
+	if !tidemark.ValidID(claims.Subject) {
+		return verified{}, tidemark.Errorf(tidemark.Unauthenticated, "the token's sub is not a user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", tidemark.MaxIDLength)
+	}
+	id := Identity{Caller: server.Caller{User: tidemark.UserID(claims.Subject)}, Expires: claims.ExpiresAt.Time}
+	return verified{id, keys}, nil
 }
 
-func (t *tokens) remember(hash [sha256.Size]byte, id Identity) {
+// refusal says what is wrong with a token, without saying what would be right.
+func refusal(err error) error {
+	var stated *tidemark.Error
+	switch {
+	case errors.As(err, &stated):
+		return stated
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return tidemark.Errorf(tidemark.Unauthenticated, "the token has expired; get a new one")
+	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
+		return tidemark.Errorf(tidemark.Unauthenticated, "the token lacks a claim that is required: exp, and iss and aud if the server asks for them")
+	case errors.Is(err, jwt.ErrTokenNotValidYet), errors.Is(err, jwt.ErrTokenUsedBeforeIssued):
+		return tidemark.Errorf(tidemark.Unauthenticated, "the token is not valid yet; look at its nbf and iat and at the clocks")
+	case errors.Is(err, jwt.ErrTokenInvalidIssuer), errors.Is(err, jwt.ErrTokenInvalidAudience):
+		return tidemark.Errorf(tidemark.Unauthenticated, "the token is of another issuer (iss), or for another audience (aud)")
+	}
+	return &tidemark.Error{Code: tidemark.Unauthenticated, Detail: "the token is not valid", Err: err}
+}
+
+// remembered returns who came by a token before, unless it has expired or the issuer's keys have changed since.
+func (t *tokens) remembered(hash [sha256.Size]byte) (Identity, bool) {
+	t.mu.Lock()
+	v, ok := t.verified[hash]
+	t.mu.Unlock()
+	return v.identity, ok && time.Now().Before(v.identity.Expires) && (v.keys == nil || v.keys == t.keys.current())
+}
+
+func (t *tokens) remember(hash [sha256.Size]byte, v verified) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.verified) >= maxCached {
 		t.makeRoom()
 	}
-	t.verified[hash] = id
+	t.verified[hash] = v
 }
 
 // makeRoom drops what has expired, and then a tenth, whichever it is: a token that is dropped is verified again. The caller holds mu.
 func (t *tokens) makeRoom() {
 	now := time.Now()
-	for hash, id := range t.verified {
-		if !now.Before(id.Expires) {
+	for hash, v := range t.verified {
+		if !now.Before(v.identity.Expires) {
 			delete(t.verified, hash)
 		}
 	}

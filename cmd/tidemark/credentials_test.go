@@ -1,0 +1,74 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestAPIKey_key_on_output_and_its_line_on_error(t *testing.T) {
+	code, out, stderr := invoke(t, nil, "api-key", "--name", "billing")
+	key := strings.TrimSuffix(out, "\n")
+	hash := sha256.Sum256([]byte(key))
+	if code != exitOK || !strings.HasPrefix(key, "tmk_") || len(key) < 30 || stderr != "billing sha256:"+hex.EncodeToString(hash[:])+"\n" {
+		t.Errorf("exit %d, out %q, err %q", code, out, stderr)
+	}
+}
+
+func TestServe_with_an_api_key(t *testing.T) {
+	_, key, line := invoke(t, nil, "api-key", "--name", "billing")
+	file := write(t, "api-keys", line)
+	url := startServer(t, "--store", "memory:", "--api-keys-file", file)
+	for user, want := range map[string]int{"bob": http.StatusOK, "": http.StatusBadRequest} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/chats", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(key))
+		if user != "" {
+			request.Header.Set("X-User-ID", user)
+		}
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("for the user %q: %d, want %d", user, response.StatusCode, want)
+		}
+	}
+}
+
+func TestEnvironment_unknown_variables_are_errors(t *testing.T) {
+	for _, tt := range []struct {
+		name, value string
+		args        []string
+		unknown     bool
+	}{
+		{"TIDEMARK_JWT_SECRTE", testSecret, []string{"migrate", "status", "--store", "memory:"}, true},
+		{"TIDEMARK_KILL_RUNS", "3", []string{"serve", "--listen", "nonsense"}, true},
+		{"TIDEMARK_", "", []string{"token", "--user", "a"}, true},
+		{"TIDEMARK_X", "", []string{"api-key", "--name", "a b"}, true},
+		{"TIDEMARK_LISTEN_", "x", []string{"bench", "p2p", "--url", "nonsense"}, true},
+		{"TIDEMARK_X", "1", []string{"version"}, false},
+		// One environment is for all commands.
+		{"TIDEMARK_JWKS_URL", "https://id.example.com/", []string{"migrate", "status", "--store", "memory:"}, false},
+		// What Kubernetes sets in every container beside a service named tidemark, or tidemark-db.
+		{"TIDEMARK_SERVICE_HOST", "10.0.0.1", []string{"migrate", "status", "--store", "memory:"}, false},
+		{"TIDEMARK_SERVICE_PORT_HTTP", "80", []string{"migrate", "status", "--store", "memory:"}, false},
+		{"TIDEMARK_PORT", "tcp://10.0.0.1:80", []string{"migrate", "status", "--store", "memory:"}, false},
+		{"TIDEMARK_DB_PORT_5432_TCP_ADDR", "10.0.0.1", []string{"migrate", "status", "--store", "memory:"}, false},
+	} {
+		code, _, stderr := invoke(t, map[string]string{tt.name: tt.value}, tt.args...)
+		os.Unsetenv(tt.name)
+		if got := strings.Contains(stderr, "the environment variable "+tt.name+" is unknown"); got != tt.unknown || got && code != exitUsage {
+			t.Errorf("%s with %v: exit %d, %s, want it refused: %v", tt.name, tt.args, code, stderr, tt.unknown)
+		}
+		if strings.Contains(stderr, testSecret) {
+			t.Errorf("%s: its value is shown: %s", tt.name, stderr)
+		}
+	}
+}

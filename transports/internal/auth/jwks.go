@@ -1,0 +1,276 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+const (
+	// maxKeySet is the greatest size of a key set in bytes.
+	maxKeySet = 1 << 20
+	// maxRedirects is how often the endpoint may send us elsewhere.
+	maxRedirects = 3
+	// firstRetry and lastRetry bound the pause after a fetch that failed; it doubles between them.
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// JWKSConfig configures a JWKS. URL is required.
+type JWKSConfig struct {
+	// URL is where the issuer publishes its keys: https, or http on a loopback host.
+	URL string
+	// Refresh is the time between two fetches, and so how long a key that the issuer has removed goes on. Default 5 min.
+	Refresh time.Duration
+	// AskEvery is the least time between two fetches for the sake of tokens whose key is unknown, for all of them together. Default 10 s.
+	AskEvery time.Duration
+	// Timeout bounds a fetch. Default 5 s.
+	Timeout time.Duration
+	// Logger default: slog.Default().
+	Logger *slog.Logger
+}
+
+// JWKS is the public keys of an issuer, fetched from its endpoint and kept fresh by Run. While the endpoint cannot be reached, the keys that it
+// gave last go on. It is safe for concurrent use.
+type JWKS struct {
+	cfg    JWKSConfig
+	client *http.Client
+	// asked wakes Run for a key that is unknown.
+	asked chan struct{}
+
+	mu sync.Mutex
+	// set is what the issuer gave last, nil before the first time; raw is its text, by which a change is seen.
+	set *keySet
+	raw []byte
+	// under is closed when the fetch that is under way or asked for has ended; nil if there is none.
+	under chan struct{}
+	// askAgain is when a key that is unknown is next worth a fetch.
+	askAgain time.Time
+	// failed says that the latest fetch did, so that only changes are logged.
+	failed            bool
+	fetches, failures int64
+}
+
+// NewJWKS returns a JWKS without keys. It fetches nothing before Run. Invalid if the URL is neither https nor http on a loopback host.
+func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil || !mayFetch(u) {
+		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the keys must be https://…, or http://… on a loopback host")
+	}
+	if cfg.Refresh == 0 {
+		cfg.Refresh = 5 * time.Minute
+	}
+	if cfg.AskEvery == 0 {
+		cfg.AskEvery = 10 * time.Second
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+		Timeout:       cfg.Timeout,
+		CheckRedirect: checkRedirect,
+	}
+	return &JWKS{cfg: cfg, client: client, asked: make(chan struct{}, 1)}, nil
+}
+
+// mayFetch reports whether nobody on the way can change what the URL gives.
+func mayFetch(u *url.URL) bool {
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	return u.Scheme == "https" && host != "" || u.Scheme == "http" && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+func checkRedirect(r *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects || r.URL.Scheme != via[0].URL.Scheme || !mayFetch(r.URL) {
+		return errors.New("a redirect that is not followed: to another scheme, or one too many")
+	}
+	return nil
+}
+
+// Run fetches the keys, and goes on to do so until ctx ends.
+func (j *JWKS) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := firstRetry; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-j.asked:
+		}
+		if j.refresh(ctx) {
+			pause = firstRetry
+			timer.Reset(j.cfg.Refresh)
+		} else {
+			timer.Reset(min(pause, j.cfg.Refresh))
+			pause = min(2*pause, lastRetry)
+		}
+	}
+}
+
+// refresh fetches the keys once, for everybody who waits for it.
+func (j *JWKS) refresh(ctx context.Context) (ok bool) {
+	select { // whoever asks from now on shares this fetch
+	case <-j.asked:
+	default:
+	}
+	j.mu.Lock()
+	if j.under == nil {
+		j.under = make(chan struct{})
+	}
+	j.mu.Unlock()
+
+	raw, err := j.fetch(ctx)
+	var set *keySet
+	var ignored []error
+	if err == nil {
+		set, ignored, err = parseKeySet(raw)
+	}
+
+	j.mu.Lock()
+	j.fetches++
+	if err != nil {
+		j.failures++
+	}
+	turned := j.failed != (err != nil)
+	j.failed = err != nil
+	loaded := j.set != nil
+	changed := err == nil && (!loaded || !bytes.Equal(raw, j.raw))
+	if changed {
+		j.set, j.raw = set, raw
+	}
+	close(j.under)
+	j.under = nil
+	j.mu.Unlock()
+
+	log := j.cfg.Logger
+	switch {
+	case err != nil && turned && ctx.Err() == nil:
+		log.Warn("the keys of the issuer cannot be fetched; those that are known go on", "known", loaded, "error", err)
+	case err == nil && turned:
+		log.Info("the keys of the issuer can be fetched again")
+	}
+	if changed {
+		log.Info("the keys of the issuer have changed", "usable", len(set.keys), "ignored", errors.Join(ignored...))
+	}
+	return err == nil
+}
+
+func (j *JWKS) fetch(ctx context.Context) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, j.cfg.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/jwk-set+json, application/json")
+	response, err := j.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the endpoint answered %s", response.Status)
+	}
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxKeySet+1))
+	if err == nil && len(raw) > maxKeySet {
+		err = fmt.Errorf("the answer is larger than %d bytes", maxKeySet)
+	}
+	return raw, err
+}
+
+// current returns the present set, nil before the first. Another set is another pointer.
+func (j *JWKS) current() *keySet {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.set
+}
+
+// ready returns nil once the keys have been fetched.
+func (j *JWKS) ready() error {
+	if j.current() == nil {
+		return tidemark.Errorf(tidemark.Unavailable, "the keys of the issuer of tokens could not be fetched yet; try again")
+	}
+	return nil
+}
+
+// find returns the key that verifies tokens of an algorithm and a kid, and the set that it is of. If the kid is unknown the issuer may have a new
+// key, and is asked.
+//
+// Errors: Unauthenticated, and Unavailable if the issuer cannot be asked.
+func (j *JWKS) find(ctx context.Context, alg, kid string) (any, *keySet, error) {
+	if err := j.ready(); err != nil {
+		return nil, nil, err
+	}
+	set := j.current()
+	public, known := set.find(alg, kid)
+	if !known {
+		j.ask(ctx)
+		set = j.current()
+		public, known = set.find(alg, kid)
+	}
+	switch {
+	case public != nil:
+		return public, set, nil
+	case !known && j.unsure():
+		return nil, nil, tidemark.Errorf(tidemark.Unavailable, "the token's key is unknown, and the issuer cannot be asked for it now; try again")
+	case kid == "":
+		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated, "the token names no key (kid), and the issuer has not just one for its algorithm")
+	case known:
+		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated, "the token's key (kid) is not for its algorithm (alg)")
+	}
+	return nil, nil, tidemark.Errorf(tidemark.Unauthenticated, "the token's key (kid) is not one of the issuer's")
+}
+
+func (j *JWKS) unsure() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.failed
+}
+
+// ask waits for a fetch: the one that is under way, or a new one, if the last that was asked for is long enough ago.
+func (j *JWKS) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, j.cfg.Timeout)
+	defer cancel()
+	now := time.Now()
+	j.mu.Lock()
+	if j.under == nil && now.Before(j.askAgain) {
+		j.mu.Unlock()
+		return
+	}
+	first := j.under == nil
+	if first {
+		j.under = make(chan struct{})
+		j.askAgain = now.Add(j.cfg.AskEvery)
+	}
+	under := j.under
+	j.mu.Unlock()
+	if first {
+		select {
+		case j.asked <- struct{}{}:
+		default: // Run is about to fetch anyway
+		}
+	}
+	select {
+	case <-under:
+	case <-ctx.Done():
+	}
+}
+
+func (j *JWKS) counters(to map[string]int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	to["jwks_fetches_total"], to["jwks_failures_total"] = j.fetches, j.failures
+}

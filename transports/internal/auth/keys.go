@@ -1,0 +1,113 @@
+package auth
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// minRSABits is the least size of an RSA key (RFC 7518 §3.3).
+const minRSABits = 2048
+
+// key is a public key of the issuer, and the one algorithm that it verifies: what a token says of its own algorithm decides nothing.
+type key struct {
+	id     string
+	alg    string
+	public any
+}
+
+// keySet is what the issuer published at one time. It does not change.
+type keySet struct{ keys []key }
+
+// find returns the key of a token, nil if there is none. known says that the set has a key of this id, whatever it is for.
+// A token without a kid is taken only if there is nothing to choose.
+func (s *keySet) find(alg, kid string) (public any, known bool) {
+	if kid == "" {
+		if len(s.keys) == 1 && s.keys[0].alg == alg {
+			public = s.keys[0].public
+		}
+		return public, true
+	}
+	for _, k := range s.keys {
+		if k.id != kid {
+			continue
+		}
+		if k.alg == alg {
+			return k.public, true
+		}
+		known = true
+	}
+	return nil, known
+}
+
+// parseKeySet reads a JSON Web Key Set (RFC 7517 §5). Keys that verify no tokens of ours are left out, and ignored says why: one bad key
+// does not spoil the others.
+func parseKeySet(raw []byte) (set *keySet, ignored []error, err error) {
+	var document struct {
+		Keys *[]json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(raw, &document); err != nil {
+		return nil, nil, fmt.Errorf("the answer is no JSON Web Key Set: %w", err)
+	}
+	if document.Keys == nil {
+		return nil, nil, errors.New("the answer is no JSON Web Key Set: it has no keys; the URL must be the jwks_uri of the issuer, not its discovery document")
+	}
+	set = new(keySet)
+	for i, raw := range *document.Keys {
+		k, err := parseKey(raw)
+		if err != nil {
+			ignored = append(ignored, fmt.Errorf("key %d: %w", i, err))
+			continue
+		}
+		set.keys = append(set.keys, k)
+	}
+	return set, ignored, nil
+}
+
+func parseKey(raw []byte) (key, error) {
+	var parsed jose.JSONWebKey
+	if err := parsed.UnmarshalJSON(raw); err != nil {
+		return key{}, err
+	}
+	var more struct {
+		Operations []string `json:"key_ops"`
+	}
+	if err := json.Unmarshal(raw, &more); err != nil {
+		return key{}, err
+	}
+	switch {
+	case parsed.Use != "" && parsed.Use != "sig":
+		return key{}, fmt.Errorf("%.40q: its use is %.40q, not sig", parsed.KeyID, parsed.Use)
+	case more.Operations != nil && !slices.Contains(more.Operations, "verify"):
+		return key{}, fmt.Errorf("%.40q: its key_ops do not name verify", parsed.KeyID)
+	}
+	k := key{id: parsed.KeyID, public: parsed.Key}
+	switch public := parsed.Key.(type) {
+	case *rsa.PublicKey:
+		if public.N.BitLen() < minRSABits {
+			return key{}, fmt.Errorf("%.40q: an RSA key of %d bits; it needs at least %d", parsed.KeyID, public.N.BitLen(), minRSABits)
+		}
+		k.alg = jwt.SigningMethodRS256.Alg()
+	case *ecdsa.PublicKey:
+		if public.Curve != elliptic.P256() {
+			return key{}, fmt.Errorf("%.40q: a key of the curve %s; ES256 has P-256", parsed.KeyID, public.Curve.Params().Name)
+		}
+		k.alg = jwt.SigningMethodES256.Alg()
+	case ed25519.PublicKey:
+		k.alg = jwt.SigningMethodEdDSA.Alg()
+	default: // a symmetric or private key, which should not be there
+		return key{}, fmt.Errorf("%.40q: not a public key of RSA, P-256 or Ed25519", parsed.KeyID)
+	}
+	if parsed.Algorithm != "" && parsed.Algorithm != k.alg {
+		return key{}, fmt.Errorf("%.40q: it is for %.40q, which is not accepted", parsed.KeyID, parsed.Algorithm)
+	}
+	return k, nil
+}
