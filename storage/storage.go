@@ -11,8 +11,8 @@
 // When it returns Unavailable, the effect may or may not have happened; every write may be repeated, and repeating it is
 // harmless (Append by its idempotency key, the others because they are monotone).
 //
-// Errors are *tidemark.Error. Every method may return Unavailable (the database cannot be reached, is full or read-only,
-// or ctx has ended) and Internal (a bug, a corrupt database); the others are named at each method. Transient errors of a
+// Errors are *tidemark.Error. Every method may return Unavailable (the database cannot be reached, is full, read-only or
+// corrupt, or ctx has ended), with a detail that a person can act on, and Internal (a bug); the others are named at each method. Transient errors of a
 // driver are retried inside the backend, within the deadline of ctx.
 //
 // Batching: concurrent calls of Append, Advance, Mark and Clear are coalesced into common commits by the backend. A bad

@@ -32,10 +32,12 @@ func arrows() []arrow {
 		{place: "storage/memory", own: []string{"", "storage"}},
 		{
 			place:  "storage/sqlite",
-			own:    []string{"", "storage", "migrations", "storage/sqlite/internal/capi"},
-			others: []string{"modernc.org/sqlite", "github.com/golang-migrate/migrate/v4"},
+			own:    []string{"", "storage", "storage/sqlite/internal/..."},
+			others: []string{"modernc.org/sqlite"},
 		},
 		{place: "storage/sqlite/backup", own: []string{"", "storage/sqlite/internal/capi"}},
+		{place: "storage/sqlite/internal/health", own: []string{"", "storage/sqlite/internal/capi"}, others: []string{"modernc.org/sqlite"}},
+		{place: "storage/sqlite/internal/schema", own: []string{"", "migrations"}, others: []string{"github.com/golang-migrate/migrate/v4"}},
 		{place: "storage/sqlite/internal/capi", others: []string{"modernc.org/sqlite", "modernc.org/libc"}},
 		{place: "migrations"},
 

@@ -82,26 +82,3 @@ func TestCommit_failed_fsync_ends_the_store(t *testing.T) {
 	send(t, again, "2")
 	wantGapless(t, again, 2)
 }
-
-// /dev/full answers every write with ENOSPC, and every read with zeros: so nothing may be read while it is there. The send
-// before has left in the cache what the one that fails needs.
-func TestCommit_full_disk_is_Unavailable_and_recovers(t *testing.T) {
-	s, path := openNew(t)
-	send(t, s, "1")
-	restore := replaceLog(t, path, "/dev/full")
-	_, err := storage.AppendOne(t.Context(), s, draft("2", "hello"))
-	restore()
-	wantCode(t, err, tidemark.Unavailable, "full")
-	select {
-	case <-s.Failed():
-		t.Fatal("a full disk has ended the store")
-	default:
-	}
-	if err := s.Check(t.Context()); err != nil {
-		t.Errorf("Check with space again: %v", err)
-	}
-	if got := send(t, s, "2"); got != 2 {
-		t.Errorf("the first send after the disk was full has sequence %d, want 2", got)
-	}
-	wantGapless(t, s, 2)
-}

@@ -2,11 +2,11 @@ package sqlite
 
 import (
 	"context"
-	"math"
 	"slices"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 )
 
 // messageColumns are what scanMessage reads.
@@ -144,8 +144,8 @@ func (w *writer) byKey(c *chat, d *tidemark.Draft) (m tidemark.Message, found bo
 }
 
 const (
-	rangeUp   = `SELECT ` + messageColumns + ` FROM messages WHERE chat = (SELECT key FROM chats WHERE id = ?) AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?`
-	rangeDown = `SELECT ` + messageColumns + ` FROM messages WHERE chat = (SELECT key FROM chats WHERE id = ?) AND sequence > ? AND sequence < ? ORDER BY sequence DESC LIMIT ?`
+	rangeUp   = `SELECT ` + messageColumns + ` FROM messages WHERE chat = ? AND sequence >= ? AND sequence <= ? ORDER BY sequence LIMIT ?`
+	rangeDown = `SELECT ` + messageColumns + ` FROM messages WHERE chat = ? AND sequence >= ? AND sequence <= ? ORDER BY sequence DESC LIMIT ?`
 )
 
 // Ranges implements storage.Messages: one statement a range, all on one connection.
@@ -168,33 +168,47 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return pages, nil
 }
 
-// messages reads one range.
+// messages reads one range. The chat's head says what must be there: a hole is damage of the file, and never taken for the end of the chat.
 func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
-	text, before := rangeUp, int64(math.MaxInt64)
+	key, head, err := c.head(r.Chat)
+	if err != nil {
+		return nil, err
+	}
+	text, low, high := rangeUp, r.After+1, head
+	next, last, step := low, high, tidemark.Sequence(1)
 	if r.Before != 0 {
-		text, before = rangeDown, int64(r.Before)
+		text, high = rangeDown, min(head, r.Before-1)
+		next, last, step = high, low, ^tidemark.Sequence(0)
+	}
+	if low > high {
+		return nil, nil
 	}
 	q, err := c.prepared(text)
 	if err != nil {
 		return nil, err
 	}
-	q.string(1, string(r.Chat))
-	q.integer(2, int64(r.After))
-	q.integer(3, before)
+	q.integer(1, key)
+	q.integer(2, int64(low))
+	q.integer(3, int64(high))
 	q.integer(4, int64(r.Limit))
 	var messages []tidemark.Message
-	size := 0
+	size, whole := 0, false
 	err = q.each(func(row *stmt) bool {
 		m := scanMessage(row, r.Chat)
-		if n := len(messages); n > 0 && !adjacent(messages[n-1].Sequence, m.Sequence) {
+		if m.Sequence != next {
 			return false
 		}
 		messages = append(messages, m)
 		size += len(m.Content) + len(m.Attachment)
-		return r.MaxBytes == 0 || size < r.MaxBytes
+		whole = m.Sequence == last || len(messages) == r.Limit || r.MaxBytes != 0 && size >= r.MaxBytes
+		next += step
+		return !whole
 	})
 	if err != nil {
 		return nil, err
+	}
+	if !whole {
+		return nil, health.Missing(r.Chat, next)
 	}
 	if r.Before != 0 {
 		slices.Reverse(messages)
@@ -202,5 +216,13 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 	return messages, nil
 }
 
-// adjacent reports whether one sequence follows the other. Where it does not, a row is missing that must exist.
-func adjacent(a, b tidemark.Sequence) bool { return a+1 == b || b+1 == a }
+// head returns the key and the head of a chat, zeros if there is none.
+func (c *conn) head(chat tidemark.ChatID) (key int64, head tidemark.Sequence, err error) {
+	q, err := c.prepared(`SELECT key, head FROM chats WHERE id = ?`)
+	if err != nil {
+		return 0, 0, err
+	}
+	q.string(1, string(chat))
+	_, err = q.one(func(row *stmt) { key, head = row.integerAt(0), tidemark.Sequence(row.integerAt(1)) })
+	return key, head, err
+}

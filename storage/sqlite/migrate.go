@@ -1,20 +1,12 @@
 package sqlite
 
 import (
-	"database/sql"
-	"errors"
-	"fmt"
-	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 
-	"github.com/golang-migrate/migrate/v4"
-	driver "github.com/golang-migrate/migrate/v4/database/sqlite"
-	"github.com/golang-migrate/migrate/v4/source/iofs"
-
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/migrations"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
 )
 
 // Direction is where Migrate goes.
@@ -37,9 +29,6 @@ type Schema struct {
 	Dirty bool
 }
 
-// pageSize of a new database in bytes. A message of the usual size is in a quarter of a page, so that none needs an overflow page.
-const pageSize = 4096
-
 // Migrate changes the schema of the database at path, which no server may have open (Conflict). It creates the file if it is missing.
 func Migrate(path string, direction Direction) error {
 	path, err := resolve(path)
@@ -51,19 +40,14 @@ func Migrate(path string, direction Direction) error {
 		return err
 	}
 	defer held.Close()
-	return withMigrations(path, func(m *migrate.Migrate, s Schema) error {
-		switch direction {
-		case Up:
-			return up(m, s, path)
-		case Down:
-			if s.Version == 0 {
-				return tidemark.Errorf(tidemark.Invalid, "the database %s has no schema to take down", path)
-			}
-			return m.Steps(-1)
-		default:
-			return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
-		}
-	})
+	switch direction {
+	case Up:
+		return schema.Up(path)
+	case Down:
+		return schema.Down(path)
+	default:
+		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
+	}
 }
 
 // Status returns the schema of the database at path, which must exist (NotFound). A server may have it open.
@@ -77,49 +61,52 @@ func Status(path string) (Schema, error) {
 	}
 	c, err := open(path, true)
 	if err != nil {
-		return Schema{}, public(err)
+		return Schema{}, health.Public(err)
 	}
 	defer c.close()
-	schema, err := readSchema(c)
-	return schema, public(err)
+	found, err := readSchema(c)
+	return found, health.Public(err)
 }
 
 // readSchema returns the schema of an open database.
-func readSchema(c *conn) (schema Schema, err error) {
-	if schema.Needed, err = newest(); err != nil {
-		return schema, err
+func readSchema(c *conn) (found Schema, err error) {
+	if found.Needed, err = schema.Newest(); err != nil {
+		return found, err
 	}
 	tables, err := c.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'")
 	if err != nil {
-		return schema, err
+		return found, err
 	}
 	defer tables.Finalize()
-	if found, err := tables.one(func(*stmt) {}); err != nil || !found {
-		return schema, err
+	if there, err := tables.one(func(*stmt) {}); err != nil || !there {
+		return found, err
 	}
 	version, err := c.prepare("SELECT version, dirty FROM schema_migrations")
 	if err != nil {
-		return schema, err
+		return found, err
 	}
 	defer version.Finalize()
 	_, err = version.one(func(row *stmt) {
-		schema.Version, schema.Dirty = uint(max(row.integerAt(0), 0)), row.integerAt(1) != 0
+		found.Version, found.Dirty = uint(max(row.integerAt(0), 0)), row.integerAt(1) != 0
 	})
-	return schema, err
+	return found, err
 }
 
-// current reports whether the database is there with the schema that this program needs, so that no migration has to look at it.
-func current(path string) bool {
-	if _, err := os.Stat(path); err != nil {
-		return false
+// ensure creates the database, or brings its schema up to date, if that is not so already. What is there has to be a database.
+func ensure(path string) error {
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		return schema.Up(path)
 	}
 	c, err := open(path, false)
 	if err != nil {
-		return false
+		return err
 	}
-	defer c.close()
-	schema, err := readSchema(c)
-	return err == nil && schema.Version == schema.Needed && !schema.Dirty
+	found, err := readSchema(c)
+	c.close()
+	if err != nil || found.Version == found.Needed && !found.Dirty {
+		return err
+	}
+	return schema.Up(path)
 }
 
 // resolve returns the absolute path with symbolic links followed, so that one database has one lock file whatever it is called.
@@ -145,73 +132,4 @@ func resolve(path string) (string, error) {
 		return "", tidemark.Wrap(tidemark.Unavailable, err, "the directory of the database cannot be found")
 	}
 	return filepath.Join(directory, filepath.Base(path)), nil
-}
-
-// withMigrations runs do over a database that is locked already.
-func withMigrations(path string, do func(*migrate.Migrate, Schema) error) (err error) {
-	needed, err := newest()
-	if err != nil {
-		return err
-	}
-	source, err := iofs.New(migrations.SQLite, "sqlite")
-	if err != nil {
-		return tidemark.Wrap(tidemark.Internal, err, "the embedded migrations cannot be read")
-	}
-	// In a URI every character of a path can be written.
-	uri := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"_pragma": {
-		fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "busy_timeout(5000)",
-	}}.Encode()}
-	db, err := sql.Open("sqlite", uri.String())
-	if err != nil {
-		return tidemark.Wrap(tidemark.Unavailable, err, "the database "+path+" cannot be opened")
-	}
-	defer db.Close()
-	db.SetMaxOpenConns(1)
-	target, err := driver.WithInstance(db, &driver.Config{})
-	if err != nil {
-		return tidemark.Wrap(tidemark.Unavailable, err, "the database "+path+" cannot be opened; check that it is one, and its permissions")
-	}
-	m, err := migrate.NewWithInstance("iofs", source, "sqlite", target)
-	if err != nil {
-		return tidemark.Wrap(tidemark.Internal, err, "the migrations cannot be prepared")
-	}
-	defer m.Close()
-	version, dirty, err := m.Version()
-	if err != nil && !errors.Is(err, migrate.ErrNilVersion) {
-		return tidemark.Wrap(tidemark.Unavailable, err, "the schema version of "+path+" cannot be read")
-	}
-	if err := do(m, Schema{Version: version, Needed: needed, Dirty: dirty}); err != nil {
-		if tidemark.CodeOf(err) != tidemark.Internal {
-			return err
-		}
-		return tidemark.Wrap(tidemark.Unavailable, err, "the migration of "+path+" failed")
-	}
-	return nil
-}
-
-// up brings the schema to the newest version that this program knows.
-func up(m *migrate.Migrate, s Schema, path string) error {
-	switch {
-	case s.Dirty:
-		return tidemark.Errorf(tidemark.Conflict, "an earlier migration of %s to version %d failed half-way; restore a backup", path, s.Version)
-	case s.Version > s.Needed:
-		return tidemark.Errorf(tidemark.Conflict, "the database %s has schema version %d, and this program knows versions up to %d; run a newer program", path, s.Version, s.Needed)
-	}
-	if err := m.Up(); err != nil && !errors.Is(err, migrate.ErrNoChange) {
-		return err
-	}
-	return nil
-}
-
-// newest returns the highest version of the embedded migrations.
-func newest() (uint, error) {
-	names, err := fs.Glob(migrations.SQLite, "sqlite/*.up.sql")
-	if err != nil || len(names) == 0 {
-		return 0, tidemark.Errorf(tidemark.Internal, "the embedded migrations are missing")
-	}
-	var version uint
-	if _, err := fmt.Sscanf(filepath.Base(names[len(names)-1]), "%d_", &version); err != nil {
-		return 0, tidemark.Wrap(tidemark.Internal, err, "the embedded migrations have no version")
-	}
-	return version, nil
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
 )
 
 func TestOpen_second_one_is_refused(t *testing.T) {
@@ -98,7 +99,7 @@ func TestMigrate_up_and_down(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	_, err := Status(path)
 	wantCode(t, err, tidemark.NotFound, path)
-	needed, err := newest()
+	needed, err := schema.Newest()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
 )
 
 // openTest opens a database that t closes.
@@ -367,18 +368,18 @@ func copyFile(t *testing.T, from, to string) {
 func TestCheckpoint_log_goes_into_the_file(t *testing.T) {
 	s, path := openNew(t)
 	content := strings.Repeat("x", tidemark.MaxContent)
-	for i := range checkpointFrames * pageSize / tidemark.MaxContent * 2 {
+	for i := range checkpointFrames * schema.PageSize / tidemark.MaxContent * 2 {
 		if _, err := storage.AppendOne(t.Context(), s, draft(fmt.Sprint(i), content)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for suffix, least := range map[string]int64{"": checkpointFrames * pageSize, "-wal": 1} {
+	for suffix, least := range map[string]int64{"": checkpointFrames * schema.PageSize, "-wal": 1} {
 		info, err := os.Stat(path + suffix)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Size() < least || info.Size() > 2*checkpointFrames*pageSize {
-			t.Errorf("tidemark.db%s has %d bytes, want between %d and %d", suffix, info.Size(), least, 2*checkpointFrames*pageSize)
+		if info.Size() < least || info.Size() > 2*checkpointFrames*schema.PageSize {
+			t.Errorf("tidemark.db%s has %d bytes, want between %d and %d", suffix, info.Size(), least, 2*checkpointFrames*schema.PageSize)
 		}
 	}
 }

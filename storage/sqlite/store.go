@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"os"
 	"sync"
-
-	"github.com/golang-migrate/migrate/v4"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 )
 
 // Config says where the database is. Everything but Path has a working default.
@@ -32,8 +32,9 @@ type Config struct {
 const (
 	defaultReaders = 4
 	defaultCache   = 64 << 20
-	// busyMilliseconds is how long a statement waits for another program's lock, such as that of a backup tool.
-	busyMilliseconds = 5_000
+	// busyMilliseconds is how long a statement waits for another program's lock, such as that of a backup tool. It is short: everybody's writes wait behind it, and
+	// are told the reason only afterwards.
+	busyMilliseconds = 1_000
 )
 
 // Store implements storage.Store.
@@ -44,17 +45,14 @@ type Store struct {
 	stopped chan struct{} // closed when the writer has ended
 	readers chan *conn
 	pool    int // how many readers there are
-	// failed is closed when the store has failed for good.
-	failed chan struct{}
+	files   *health.Files
+	health  *health.Health
+	release sync.Once
 
-	mu      sync.Mutex
-	calls   int           // under way
-	closed  bool          // refuse new calls
-	idle    chan struct{} // made by Close, closed when calls gets to 0
-	failure error         // why failed is closed
-	// troubled is the error of the latest commit, nil if it succeeded.
-	troubled error
-	release  sync.Once
+	mu     sync.Mutex
+	calls  int           // under way
+	closed bool          // refuse new calls
+	idle   chan struct{} // made by Close, closed when calls gets to 0
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -84,22 +82,19 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	s := &Store{
 		lock: held, pool: config.Readers, readers: make(chan *conn, config.Readers),
-		queue: make(chan *job, queueLength), stopped: make(chan struct{}), failed: make(chan struct{}),
+		queue: make(chan *job, queueLength), stopped: make(chan struct{}), health: health.New(),
 	}
 	if err := s.connect(path, config); err != nil {
 		s.disconnect()
-		return nil, public(err)
+		return nil, health.At(path, health.Public(err))
 	}
 	go s.write()
 	return s, nil
 }
 
 func (s *Store) connect(path string, config Config) error {
-	if !current(path) {
-		err := withMigrations(path, func(m *migrate.Migrate, schema Schema) error { return up(m, schema, path) })
-		if err != nil {
-			return err
-		}
+	if err := ensure(path); err != nil {
+		return err
 	}
 	c, err := open(path, false)
 	if err != nil {
@@ -123,7 +118,12 @@ func (s *Store) connect(path string, config Config) error {
 			return err
 		}
 	}
-	return nil
+	// The first to read makes the log.
+	err = c.exec("SELECT 1 FROM chats LIMIT 1")
+	if err == nil {
+		s.files, err = health.Watch(path)
+	}
+	return err
 }
 
 // configure sets what is not stored in the file.
@@ -177,17 +177,24 @@ func (s *Store) Close() error {
 
 // Failed is closed when the disk failed in a commit, so that nobody knows what the files hold. Every later call gets Unavailable. The process
 // must end, and its successor recovers what is on disk (delivery.md §2).
-func (s *Store) Failed() <-chan struct{} { return s.failed }
+func (s *Store) Failed() <-chan struct{} { return s.health.Failed() }
 
 // Check implements storage.Store. After a commit that failed it tries a small one.
 func (s *Store) Check(ctx context.Context) error {
-	s.mu.Lock()
-	troubled := s.troubled
-	s.mu.Unlock()
-	if troubled != nil {
-		return s.change(ctx, func(w *writer) error { return w.c.exec("PRAGMA user_version = 0") })
+	err := s.read(ctx, func(c *conn) error {
+		if err := s.files.Intact(); err != nil {
+			return err
+		}
+		return c.exec("SELECT 1 FROM chats LIMIT 1")
+	})
+	if err != nil {
+		return err
 	}
-	return s.read(ctx, func(c *conn) error { return c.exec("SELECT 1 FROM chats LIMIT 1") })
+	if s.health.Commit() != nil {
+		// late says why, if it is in vain.
+		_ = s.change(ctx, func(w *writer) error { return w.c.exec("PRAGMA user_version = 0") })
+	}
+	return s.health.Trouble(time.Now())
 }
 
 // enter begins a call; leave ends it.
@@ -195,11 +202,11 @@ func (s *Store) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time")
 	}
+	if err := s.health.Failure(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failure != nil {
-		return tidemark.Wrap(tidemark.Unavailable, s.failure, "the disk of the database failed; the server has to be started again")
-	}
 	if s.closed {
 		return tidemark.Errorf(tidemark.Unavailable, "the database is closed")
 	}
@@ -225,7 +232,9 @@ func (s *Store) read(ctx context.Context, do func(*conn) error) error {
 	select {
 	case c := <-s.readers:
 		defer func() { s.readers <- c }()
-		return public(do(c))
+		err := do(c)
+		s.health.Read(err)
+		return health.Public(err)
 	case <-ctx.Done():
 		return tidemark.Wrap(tidemark.Unavailable, ctx.Err(), "the call ran out of time while it waited for a connection to the database")
 	}

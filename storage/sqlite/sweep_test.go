@@ -206,7 +206,7 @@ func (r *faultRun) close(s *Store) {
 
 func (s *Store) hasFailed() bool {
 	select {
-	case <-s.failed:
+	case <-s.Failed():
 		return true
 	default:
 		return false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/capi"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 )
 
 const (
@@ -42,13 +43,13 @@ func (s *Store) change(ctx context.Context, apply func(*writer) error) error {
 	select {
 	case s.queue <- j:
 	case <-ctx.Done():
-		return tidemark.Wrap(tidemark.Unavailable, ctx.Err(), "the call ran out of time before the database took it")
+		return s.health.Late(ctx, "the call ran out of time before the database took it")
 	}
 	select {
 	case <-j.done:
-		return public(j.err)
+		return health.Public(j.err)
 	case <-ctx.Done():
-		return tidemark.Wrap(tidemark.Unavailable, ctx.Err(), "the call ran out of time; it may still be stored")
+		return s.health.Late(ctx, "the call ran out of time; it may still be stored")
 	}
 }
 
@@ -65,8 +66,8 @@ func (s *Store) write() {
 			close(j.done)
 		}
 		clear(batch)
-		if err := s.writer.checkpoint(); err != nil {
-			s.fail(err)
+		if err := s.writer.checkpoint(health.Full(s.health.Commit())); err != nil {
+			s.health.Fail(err)
 		}
 	}
 }
@@ -90,7 +91,7 @@ func (s *Store) gather(batch []*job) []*job {
 // commit runs the batch in one transaction. If an item turns out to be impossible in the middle, each runs in its own.
 func (s *Store) commit(batch []*job) {
 	err := s.attempt(batch)
-	if err == nil || len(batch) == 1 || !itemsFault(err) {
+	if err == nil || len(batch) == 1 || !health.ItemsFault(err) {
 		return
 	}
 	for i := range batch {
@@ -99,40 +100,24 @@ func (s *Store) commit(batch []*job) {
 }
 
 func (s *Store) attempt(batch []*job) error {
-	select {
-	case <-s.failed:
-		for _, j := range batch {
-			j.err = tidemark.Errorf(tidemark.Unavailable, "the disk of the database failed; the server has to be started again")
-		}
-		return nil
-	default:
+	err := s.health.Begin()
+	if err == nil {
+		err = s.files.Intact()
 	}
-	committing, err := s.writer.transaction(batch)
+	committing := false
+	if err == nil {
+		committing, err = s.writer.transaction(batch)
+	}
 	if err != nil {
 		for _, j := range batch {
 			j.err = err
 		}
-		if committing && unknownOutcome(err) {
-			s.fail(err)
+		if committing && health.UnknownOutcome(err) {
+			s.health.Fail(err)
 		}
 	}
-	s.mu.Lock()
-	s.troubled = nil
-	if !itemsFault(err) {
-		s.troubled = err
-	}
-	s.mu.Unlock()
+	s.health.End(err)
 	return err
-}
-
-// fail ends the store for good.
-func (s *Store) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failure == nil {
-		s.failure = err
-		close(s.failed)
-	}
 }
 
 // A writer is the connection that writes, and what it knows of the chats. Only the goroutine of Store.write uses it.
@@ -190,23 +175,24 @@ func (w *writer) rollback() {
 	}
 }
 
-// checkpoint copies the log into the database file once it is long. A full disk or a lock only puts it off.
-func (w *writer) checkpoint() error {
+// checkpoint copies the log into the database file once it is long, or if the disk is full: then the log starts anew in the space that it has. A full disk or a lock
+// only puts it off.
+func (w *writer) checkpoint(full bool) error {
 	frames := w.c.Log().Frames
 	if frames < w.checkpointEvery {
 		w.checkpointAt = w.checkpointEvery
 	}
-	if frames < w.checkpointAt {
+	if frames < w.checkpointAt && !full {
 		return nil
 	}
 	// While a reader holds on to the log it does not start anew. Then the next try comes after as many pages again.
 	w.checkpointAt = frames + w.checkpointEvery
-	restart := frames >= restartFrames
+	restart := frames >= restartFrames || full
 	if restart {
 		w.c.BusyTimeout(restartMilliseconds)
 		defer w.c.BusyTimeout(busyMilliseconds)
 	}
-	if err := w.c.Checkpoint(restart); unknownOutcome(err) {
+	if err := w.c.Checkpoint(restart); health.UnknownOutcome(err) {
 		return err
 	}
 	return nil

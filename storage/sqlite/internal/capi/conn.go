@@ -45,6 +45,12 @@ func Open(path string, readOnly bool) (*Conn, error) {
 		return nil, err
 	}
 	lib.Xsqlite3_extended_result_codes(c.tls, c.db, 1)
+	// SQLite opens a file that may not be written for reading alone, and does not say so.
+	if !readOnly && lib.Xsqlite3_db_readonly(c.tls, c.db, 0) == 1 {
+		err := c.failure(lib.SQLITE_READONLY, "open "+path)
+		c.Close()
+		return nil, err
+	}
 	if rc := c.keepPlans(); rc != lib.SQLITE_OK {
 		err := c.failure(rc, "keep the plans of prepared statements")
 		c.Close()

@@ -31,6 +31,8 @@ type Call struct {
 	File string
 	// Nth counts the calls since Arm, from 1, this one included.
 	Nth int
+	// End is where a write ends in the file.
+	End int64
 }
 
 // A Fault is what becomes of a call.
@@ -114,7 +116,7 @@ func (f *FS) Disarm() (fired int) {
 }
 
 // fault decides about a call on a file.
-func (f *FS) fault(file uintptr, op Op) Fault {
+func (f *FS) fault(file uintptr, op Op, end int64) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	suffix, ours := f.files[file]
@@ -122,7 +124,7 @@ func (f *FS) fault(file uintptr, op Op) Fault {
 		return None
 	}
 	f.calls++
-	fault := f.decide(Call{Op: op, File: suffix, Nth: f.calls})
+	fault := f.decide(Call{Op: op, File: suffix, Nth: f.calls, End: end})
 	if fault != None {
 		f.fired++
 	}
@@ -159,13 +161,13 @@ func (f *FS) replaced(tls *libc.TLS, original uintptr) *lib.Tsqlite3_io_methods 
 	type transfer = func(*libc.TLS, uintptr, uintptr, int32, int64) int32
 	read, write := function[transfer](o.FxRead), function[transfer](o.FxWrite)
 	m.FxRead = address(f, func(tls *libc.TLS, file, buffer uintptr, n int32, offset int64) int32 {
-		if f.fault(file, Read) != None {
+		if f.fault(file, Read, 0) != None {
 			return lib.SQLITE_IOERR_READ
 		}
 		return read(tls, file, buffer, n, offset)
 	})
 	m.FxWrite = address(f, func(tls *libc.TLS, file, buffer uintptr, n int32, offset int64) int32 {
-		fault := f.fault(file, Write)
+		fault := f.fault(file, Write, offset+int64(n))
 		switch fault {
 		case None:
 			return write(tls, file, buffer, n, offset)
@@ -179,14 +181,14 @@ func (f *FS) replaced(tls *libc.TLS, original uintptr) *lib.Tsqlite3_io_methods 
 	})
 	synchronize := function[func(*libc.TLS, uintptr, int32) int32](o.FxSync)
 	m.FxSync = address(f, func(tls *libc.TLS, file uintptr, flags int32) int32 {
-		if f.fault(file, Sync) != None {
+		if f.fault(file, Sync, 0) != None {
 			return lib.SQLITE_IOERR_FSYNC
 		}
 		return synchronize(tls, file, flags)
 	})
 	truncate := function[func(*libc.TLS, uintptr, int64) int32](o.FxTruncate)
 	m.FxTruncate = address(f, func(tls *libc.TLS, file uintptr, size int64) int32 {
-		if f.fault(file, Truncate) != None {
+		if f.fault(file, Truncate, 0) != None {
 			return lib.SQLITE_IOERR_TRUNCATE
 		}
 		return truncate(tls, file, size)
@@ -194,7 +196,7 @@ func (f *FS) replaced(tls *libc.TLS, original uintptr) *lib.Tsqlite3_io_methods 
 	if o.FxShmMap != 0 {
 		shared := function[func(*libc.TLS, uintptr, int32, int32, int32, uintptr) int32](o.FxShmMap)
 		m.FxShmMap = address(f, func(tls *libc.TLS, file uintptr, region, size, extend int32, to uintptr) int32 {
-			switch f.fault(file, Map) {
+			switch f.fault(file, Map, 0) {
 			case None:
 				return shared(tls, file, region, size, extend, to)
 			case Full, Short:
