@@ -1,0 +1,400 @@
+package transports_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/storage/storagetest"
+	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
+)
+
+// exchange is a request, and what its answer has to be.
+type exchange struct {
+	who          string // "" for nobody
+	method, path string // below the base path, or of an absolute path if it begins with two slashes
+	body         string
+	status       int
+	code         string
+	header       [2]string // one more, if it has a name
+}
+
+// full is the path as the contract has it.
+func (e exchange) full() string {
+	if absolute, ok := strings.CutPrefix(e.path, "//"); ok {
+		return "/" + absolute
+	}
+	return transports.BasePath + e.path
+}
+
+// good are requests that succeed when ann owns the group team, of which bob is a member, and has sent a message there; one of each operation.
+func good() map[string]exchange {
+	return map[string]exchange{
+		"listChats":           {who: "ann", method: "GET", path: "/chats", status: 200},
+		"createChat":          {who: "ann", method: "POST", path: "/chats", body: `{"type":"group","member_ids":["bob"]}`, status: 201},
+		"getChat":             {who: "ann", method: "GET", path: "/chats/team", status: 200},
+		"renameChat":          {who: "ann", method: "PATCH", path: "/chats/team", body: `{"name":"Crew"}`, status: 200},
+		"listMembers":         {who: "ann", method: "GET", path: "/chats/team/members", status: 200},
+		"addMembers":          {who: "ann", method: "POST", path: "/chats/team/members", body: `{"user_ids":["dan"]}`, status: 200},
+		"removeMember":        {who: "ann", method: "DELETE", path: "/chats/team/members/cid", status: 204},
+		"listMessages":        {who: "ann", method: "GET", path: "/chats/team/messages", status: 200},
+		"sendMessage":         {who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c2","content":"x"}`, status: 201},
+		"getDeliveryState":    {who: "ann", method: "GET", path: "/chats/team/delivery-state", status: 200},
+		"updateDeliveryState": {who: "ann", method: "PATCH", path: "/chats/team/delivery-state", body: `{"last_acked_sequence":1}`, status: 200},
+		"getDeliveryStatus":   {who: "ann", method: "GET", path: "/chats/team/delivery-status", status: 200},
+		"listDeliveryStates":  {who: "ann", method: "GET", path: "/delivery-states", status: 200},
+		"acknowledge":         {who: "ann", method: "POST", path: "/acks", body: `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`, status: 200},
+		"sync":                {who: "ann", method: "POST", path: "/sync", body: `{"chats":[{"chat_id":"team","last_acked_sequence":0}]}`, status: 200},
+		"createTicket":        {who: "ann", method: "POST", path: "/tickets", status: 201},
+		"streamEvents":        {who: "ann", method: "GET", path: "/events", status: 200},
+		"poll":                {who: "ann", method: "GET", path: "/poll?wait=0", status: 200},
+		"health":              {method: "GET", path: "//healthz", status: 200},
+		"ready":               {method: "GET", path: "//readyz", status: 200},
+		"metrics":             {method: "GET", path: "//metrics", status: 200},
+		"openapi":             {method: "GET", path: "//openapi.yaml", status: 200},
+	}
+}
+
+// particular are requests whose statuses not every operation has, in this order, after the good ones.
+func particular() []exchange {
+	return []exchange{
+		{who: "ann", method: "POST", path: "/chats", body: `{"type":"direct","member_ids":["bob"],"chat_id":"pair"}`, status: 201},
+		{who: "bob", method: "POST", path: "/chats", body: `{"type":"direct","member_ids":["ann"]}`, status: 200},
+		{who: "ann", method: "POST", path: "/chats", body: `{"type":"group","member_ids":[],"chat_id":"team"}`, status: 409, code: "CONFLICT"},
+		{who: "bob", method: "PATCH", path: "/chats/team", body: `{"name":"x"}`, status: 403, code: "DENIED"},
+		{who: "bob", method: "POST", path: "/chats/team/members", body: `{"user_ids":["x"]}`, status: 403, code: "DENIED"},
+		{who: "bob", method: "DELETE", path: "/chats/team/members/ann", status: 403, code: "DENIED"},
+		{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c2","content":"x"}`, status: 200},
+		{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c2","content":"y"}`, status: 409, code: "CONFLICT"},
+		{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c3","content":"x","seen_sequence":9}`, status: 422, code: "INVALID_SEQUENCE"},
+		{who: "ann", method: "PATCH", path: "/chats/team/delivery-state", body: `{"last_acked_sequence":9}`, status: 422, code: "INVALID_SEQUENCE"},
+		{who: "ann", method: "GET", path: "/chats/team/delivery-status?for_sequence=9", status: 422, code: "INVALID_SEQUENCE"},
+		{who: "ann", method: "POST", path: "/sync", body: `{"session":"nobody"}`, status: 410, code: "SESSION_GONE"},
+		{who: "ann", method: "POST", path: "/sync", body: `{"chats":[{"chat_id":"team","last_acked_sequence":9007199254740992}]}`, status: 422, code: "INVALID_SEQUENCE"},
+		{who: "ann", method: "GET", path: "/poll?session=nobody", status: 410, code: "SESSION_GONE"},
+		{who: "ann", method: "GET", path: "/ws", status: 400, code: "INVALID"},
+	}
+}
+
+// try makes the exchange. The answer is compared with the contract on the way.
+func (e exchange) try(t *testing.T, s *transporttest.Stack) *http.Response {
+	t.Helper()
+	root := strings.TrimSuffix(s.URL, transports.BasePath)
+	r, err := http.NewRequestWithContext(t.Context(), e.method, root+e.full(), strings.NewReader(e.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.who != "" {
+		r.Header.Set("Authorization", "Bearer dev:"+e.who)
+	}
+	if e.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if e.header[0] != "" {
+		r.Header.Set(e.header[0], e.header[1])
+	}
+	res, err := s.Transport(t).RoundTrip(r)
+	if err != nil {
+		t.Fatalf("%s %s: %v", e.method, e.path, err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	code := ""
+	if res.StatusCode >= http.StatusBadRequest {
+		code = problemOf(t, res).Code
+	}
+	if res.StatusCode != e.status || e.code != "" && code != e.code {
+		t.Errorf("%s %s %.100s as %q: %d %s, want %d %s", e.method, e.path, e.body, e.who, res.StatusCode, code, e.status, e.code)
+	}
+	return res
+}
+
+// problemOf reads the problem of an answer, which can be read again.
+func problemOf(t *testing.T, res *http.Response) (p struct{ Code, Detail string }) {
+	t.Helper()
+	raw, err := io.ReadAll(res.Body)
+	if err == nil {
+		err = json.Unmarshal(raw, &p)
+	}
+	if err != nil {
+		t.Errorf("%d without a problem: %v in %.500s", res.StatusCode, err, raw)
+	}
+	res.Body = io.NopCloser(bytes.NewReader(raw))
+	return p
+}
+
+// team makes the chat of the good requests.
+func team(s *transporttest.Stack, t *testing.T) {
+	exchange{who: "ann", method: "POST", path: "/chats", body: `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`, status: 201}.try(t, s)
+	exchange{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c1","content":"x"}`, status: 201}.try(t, s)
+}
+
+// TestContract_everything_listed_is_seen makes every status of every operation, every event over every transport, and every frame happen. That what is
+// seen is listed is checked with each exchange, here and in all other tests.
+func TestContract_everything_listed_is_seen(t *testing.T) {
+	contract := apitest.Load(t)
+	s := transporttest.New(t, transporttest.Options{Contract: contract})
+	team(s, t)
+	requests := good()
+	for _, e := range requests {
+		e.try(t, s)
+	}
+	for _, e := range particular() {
+		e.try(t, s)
+	}
+	for _, call := range contract.Calls() {
+		e, ok := requests[call.OperationID]
+		if !ok && call.OperationID != "connectWebSocket" {
+			t.Errorf("there is no good request of %s", call.OperationID)
+		}
+		for status := range call.Responses.Map() {
+			if e, ok := generic(e, status); ok {
+				e.try(t, s)
+			}
+		}
+	}
+	seeLimits(t, contract)
+	seeFaults(t, contract, requests)
+	seeShutdown(t, contract, requests)
+	seeEvents(t, contract)
+	contract.Complete(t)
+}
+
+// generic turns a good request into one that has a status for a reason that is the same for all operations.
+func generic(e exchange, status string) (exchange, bool) {
+	e.code = ""
+	_, _ = fmt.Sscan(status, &e.status)
+	path, _, _ := strings.Cut(e.path, "?")
+	switch {
+	case e.method == "":
+		return e, false
+	case status == "400":
+		e.path = path + "?limit=%zz"
+	case status == "401":
+		e.who = ""
+	case status == "403" && strings.HasPrefix(path, "/chats/"):
+		e.who = "eve"
+	case status == "404":
+		e.path = strings.Replace(e.path, "team", "nowhere", 1)
+	case status == "413":
+		e.body = `{"x":"` + strings.Repeat("x", 128<<10) + `"}`
+	case status == "415":
+		e.header = [2]string{"Content-Type", "text/html"}
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+func seeLimits(t *testing.T, contract *apitest.Contract) {
+	t.Helper()
+	s := transporttest.New(t, transporttest.Options{
+		Contract: contract, Core: server.Config{SessionsPerUser: 1}, Limit: transports.NewLimiter(transports.LimitConfig{PerSecond: 0.01, Burst: 1}),
+	})
+	team(s, t)
+	for _, e := range []exchange{
+		{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c2","content":"x"}`, status: 429, code: "RATE_LIMITED"},
+		{who: "ann", method: "GET", path: "/poll?wait=0", status: 200},
+		{who: "ann", method: "GET", path: "/poll?wait=0", status: 429, code: "RATE_LIMITED"},
+		{who: "ann", method: "GET", path: "/events", status: 429, code: "RATE_LIMITED"},
+	} {
+		e.try(t, s)
+	}
+	for range 128 {
+		exchange{who: "ann", method: "POST", path: "/tickets", status: 201}.try(t, s)
+	}
+	exchange{who: "ann", method: "POST", path: "/tickets", status: 429, code: "RATE_LIMITED"}.try(t, s)
+}
+
+// seeFaults lets the storage fail: in ways that it has a word for, and in others.
+func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exchange) {
+	t.Helper()
+	var fault atomic.Pointer[error]
+	store := storagetest.Fault(memory.New())
+	store.Before = func(string) error {
+		if err := fault.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
+	for status, err := range map[string]error{
+		"500": errors.New("a secret of the database"),
+		"503": tidemark.Errorf(tidemark.Unavailable, "the storage cannot be reached; try again"),
+	} {
+		s := transporttest.New(t, transporttest.Options{Contract: contract, Storage: store})
+		fault.Store(&err)
+		for _, call := range contract.Calls() {
+			e, ok := requests[call.OperationID]
+			if !ok || call.Responses.Value(status) == nil || call.OperationID == "poll" || call.OperationID == "streamEvents" {
+				continue // a stream waits for the storage
+			}
+			_, _ = fmt.Sscan(status, &e.status)
+			e.code = map[string]string{"500": "INTERNAL", "503": "UNAVAILABLE"}[status]
+			if detail := problemOf(t, e.try(t, s)).Detail; strings.Contains(detail, "secret") {
+				t.Errorf("%s %s tells %q", e.method, e.path, detail)
+			}
+		}
+		fault.Store(nil)
+	}
+}
+
+func seeShutdown(t *testing.T, contract *apitest.Contract, requests map[string]exchange) {
+	t.Helper()
+	s := transporttest.New(t, transporttest.Options{Contract: contract})
+	for _, adapter := range []interface {
+		Shutdown(ctx context.Context) error
+	}{s.WebSocket, s.SSE, s.LongPoll} {
+		if err := adapter.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, e := range []exchange{requests["streamEvents"], requests["poll"], {who: "ann", method: "GET", path: "/ws"}} {
+		e.status, e.code = 503, "UNAVAILABLE"
+		e.try(t, s)
+	}
+}
+
+// seeEvents makes every event happen over every transport, and every frame on the WebSocket.
+func seeEvents(t *testing.T, contract *apitest.Contract) {
+	t.Helper()
+	for _, dialer := range []transporttest.Dialer{transporttest.WebSocket(), transporttest.SSE(), transporttest.LongPoll()} {
+		s := transporttest.New(t, transporttest.Options{Contract: contract})
+		team(s, t)
+		remove, add := good()["removeMember"], good()["addMembers"]
+		remove.path, add.body = "/chats/team/members/bob", `{"user_ids":["bob"]}`
+		remove.try(t, s)
+		s.SendText("ann", "team", "unseen", "x")
+		add.try(t, s)
+
+		at := transporttest.Position{User: "bob"}
+		bob := dialer.Dial(t, s, at)
+		readUntil(t, bob, &at, tidemark.EventOpen, tidemark.EventMessage, tidemark.EventGap, tidemark.EventCaughtUp)
+		good()["updateDeliveryState"].try(t, s)
+		good()["addMembers"].try(t, s)
+		readUntil(t, bob, &at, tidemark.EventStatus, tidemark.EventMembership)
+		typing := make(chan error, 1)
+		go func() { typing <- read(t.Context(), bob, &at, tidemark.EventTyping) }()
+		for heard := false; !heard; { // what is ephemeral reaches those who listen at that moment
+			frames(t, s)
+			select {
+			case err := <-typing:
+				heard = true
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+			}
+		}
+		bob.Cut()
+
+		at.After += 1_000
+		first := dialer.Dial(t, s, at)
+		readUntil(t, first, &at, tidemark.EventReset)
+		replace(t, s, dialer, first, at)
+	}
+}
+
+// readUntil reads until there has been an event of each type, and notes the session and the position.
+func readUntil(t *testing.T, c transporttest.Client, at *transporttest.Position, types ...tidemark.EventType) {
+	t.Helper()
+	if err := read(t.Context(), c, at, types...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(ctx context.Context, c transporttest.Client, at *transporttest.Position, types ...tidemark.EventType) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	missing := make(map[tidemark.EventType]bool)
+	for _, kind := range types {
+		missing[kind] = true
+	}
+	for len(missing) > 0 {
+		ev, err := c.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("waiting for %v: %w", missing, err)
+		}
+		delete(missing, ev.Type)
+		if ev.ID != 0 {
+			at.After = ev.ID
+		}
+		if ev.Type == tidemark.EventOpen {
+			var open struct{ Session tidemark.SessionID }
+			if err := json.Unmarshal(ev.Payload, &open); err != nil {
+				return err
+			}
+			at.Session = open.Session
+		}
+	}
+	return nil
+}
+
+// waits returns when one connection is open.
+func waits(t *testing.T, s *transporttest.Stack) {
+	t.Helper()
+	transporttest.Eventually(t, "the connection waits", func() bool {
+		return s.WebSocket.Connections()+s.SSE.Connections()+s.LongPoll.Connections() == 1
+	})
+}
+
+// frames sends every frame that a client can send, as ann, and waits for the replies.
+func frames(t *testing.T, s *transporttest.Stack) {
+	t.Helper()
+	ann := transporttest.DialWebSocket(t, s, nil, "ann")
+	for _, frame := range []string{
+		`{"type":"send_message","request_id":"1","payload":{"chat_id":"team","client_message_id":"f1","content":"x"}}`,
+		`{"type":"ack","payload":{"chats":[{"chat_id":"team","last_acked_sequence":1}]}}`,
+		`{"type":"read","payload":{"chat_id":"team","last_read_sequence":1}}`,
+		`{"type":"typing","payload":{"chat_id":"team"}}`,
+		`{"type":"sync_request","request_id":"2","payload":{"chats":[{"chat_id":"team","last_acked_sequence":0}],"statuses":true}}`,
+		`{"type":"ping"}`,
+		`{"type":"dance"}`,
+	} {
+		ann.Write(frame)
+	}
+	readUntil(t, ann, new(transporttest.Position), "send_message_ack", "sync_response", "pong", tidemark.EventError)
+	ann.Cut()
+}
+
+// replace lets a second connection take the session of the first over.
+func replace(t *testing.T, s *transporttest.Stack, dialer transporttest.Dialer, first transporttest.Client, at transporttest.Position) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := first.Next(ctx); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	waits(t, s)
+	second := dialer.Dial(t, s, at)
+	next := make(chan struct{})
+	go func() {
+		defer close(next)
+		for ctx.Err() == nil { // a first one that polled in between takes the session back, once
+			_, _ = second.Next(ctx)
+		}
+	}()
+	if err := <-ended; !errors.Is(err, transporttest.ErrReplaced) {
+		t.Errorf("%s: the first connection ended with %v", dialer.Name, err)
+	}
+	cancel()
+	<-next
+	second.Cut()
+}
