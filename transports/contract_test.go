@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 	"github.com/tidemark-im/tidemark/transports"
@@ -167,6 +168,7 @@ func TestContract_everything_listed_is_seen(t *testing.T) {
 	}
 	seeLimits(t, contract)
 	seeFaults(t, contract, requests)
+	seePanics(t, contract, requests)
 	seeShutdown(t, contract, requests)
 	seeEvents(t, contract)
 	contract.Complete(t)
@@ -198,24 +200,20 @@ func generic(e exchange, status string) (exchange, bool) {
 	return e, true
 }
 
+// seeLimits lets a user make every call after he has used up what he may call.
 func seeLimits(t *testing.T, contract *apitest.Contract) {
 	t.Helper()
 	s := transporttest.New(t, transporttest.Options{
-		Contract: contract, Core: server.Config{SessionsPerUser: 1}, Limit: transports.NewLimiter(transports.LimitConfig{PerSecond: 0.01, Burst: 1}),
+		Contract: contract, Limit: transports.NewLimiter(transports.LimitConfig{PerSecond: 0.01, Burst: 1, CallsPerSecond: 0.01, CallBurst: 5}),
 	})
-	team(s, t)
-	for _, e := range []exchange{
-		{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c2","content":"x"}`, status: 429, code: "RATE_LIMITED"},
-		{who: "ann", method: "GET", path: "/poll?wait=0", status: 200},
-		{who: "ann", method: "GET", path: "/poll?wait=0", status: 429, code: "RATE_LIMITED"},
-		{who: "ann", method: "GET", path: "/events", status: 429, code: "RATE_LIMITED"},
-	} {
-		e.try(t, s)
+	exchange{who: "ann", method: "GET", path: "/chats", status: 200}.try(t, s)
+	exchange{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c1","content":"x"}`, status: 404}.try(t, s)
+	for _, e := range good() {
+		if e.who == "ann" {
+			e.status, e.code = 429, "RATE_LIMITED"
+			e.try(t, s)
+		}
 	}
-	for range 128 {
-		exchange{who: "ann", method: "POST", path: "/tickets", status: 201}.try(t, s)
-	}
-	exchange{who: "ann", method: "POST", path: "/tickets", status: 429, code: "RATE_LIMITED"}.try(t, s)
 }
 
 // seeFaults lets the storage fail: in ways that it has a word for, and in others.
@@ -247,6 +245,22 @@ func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exc
 			}
 		}
 		fault.Store(nil)
+	}
+}
+
+// seePanics lets the adapters of the streams panic: no failure of the storage ends a stream before it has begun.
+func seePanics(t *testing.T, contract *apitest.Contract, requests map[string]exchange) {
+	t.Helper()
+	o := dev()
+	o.events = func(echo.Context) error { panic("boom") }
+	o.poll = o.events
+	a := start(t, o)
+	a.contract = contract
+	for _, operation := range []string{"streamEvents", "poll"} {
+		e := requests[operation]
+		if r := a.as("ann").do(e.method, e.path, ""); r.StatusCode != 500 || r.code() != "INTERNAL" {
+			t.Errorf("%s: %d %s", operation, r.StatusCode, r.body)
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ type options struct {
 	auth   transports.AuthConfig
 	limit  *transports.Limiter
 	events echo.HandlerFunc
+	poll   echo.HandlerFunc
 	page   fs.FS
 	// adapters, if not nil, is called once the core has started and before the first request.
 	adapters func(a *api, auth *transports.Authenticator)
@@ -62,7 +63,7 @@ func start(t *testing.T, o options) *api {
 	}
 	auth := transports.NewAuthenticator(o.auth)
 	h, err := transports.New(transports.Config{
-		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Page: o.page, Logger: logger,
+		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page, Logger: logger,
 	})
 	if err != nil {
 		t.Fatal(err)
