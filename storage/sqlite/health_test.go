@@ -239,7 +239,7 @@ func touch(t *testing.T, s *Store) error {
 	return err
 }
 
-// A row that is missing is damage, and not the end of the chat, wherever it is.
+// A missing message is never taken for a gap, nor for the end of the chat (delivery.md §2), from whichever side it is read: it is damage.
 func TestRanges_hole_is_Unavailable(t *testing.T) {
 	for _, sequence := range []int{1, 2, 3} {
 		s, _ := openNew(t)

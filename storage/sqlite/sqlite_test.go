@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
@@ -198,30 +196,6 @@ func TestCommit_nothing_to_write_costs_none(t *testing.T) {
 	}
 	if got := s.writer.commits.Load() - before; got != 0 {
 		t.Errorf("calls with nothing to write took %d commits, want 0", got)
-	}
-}
-
-// A missing message is never taken for a gap (delivery.md §2): the page ends before it, from whichever side it is read.
-func TestRanges_a_missing_message_ends_the_page(t *testing.T) {
-	s, _ := openNew(t)
-	for _, key := range []string{"1", "2", "3", "4"} {
-		send(t, s, key)
-	}
-	if err := s.change(t.Context(), func(w *writer) error { return w.c.exec("DELETE FROM messages WHERE sequence = 3") }); err != nil {
-		t.Fatal(err)
-	}
-	pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: "c", Limit: 10}, {Chat: "c", Before: 5, Limit: 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got [2][]tidemark.Sequence
-	for i, page := range pages {
-		for _, m := range page {
-			got[i] = append(got[i], m.Sequence)
-		}
-	}
-	if want := [2][]tidemark.Sequence{{1, 2}, {4}}; !cmp.Equal(got, want) {
-		t.Errorf("messages 1 to 4 without 3: got %v up and down, want %v", got, want)
 	}
 }
 
