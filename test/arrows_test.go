@@ -30,6 +30,7 @@ func arrows() []arrow {
 		{place: ""},
 		{place: "storage", own: []string{""}},
 		{place: "storage/memory", own: []string{"", "storage"}},
+		{place: "storage/metered", own: []string{"", "storage"}, others: []string{"github.com/prometheus/client_golang"}},
 		{
 			place:  "storage/sqlite",
 			own:    []string{"", "storage", "storage/sqlite/internal/..."},

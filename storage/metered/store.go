@@ -1,0 +1,181 @@
+package metered
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Store is a store with a meter before it. It names every method, so that one that the contract gains cannot be forgotten.
+type Store struct {
+	meter *Meter
+	store storage.Store
+}
+
+// Store returns s with the meter before it.
+func (m *Meter) Store(s storage.Store) *Store { return &Store{meter: m, store: s} }
+
+// Close implements storage.Store. It is not measured.
+func (s *Store) Close() error { return s.store.Close() }
+
+// CreateChat implements storage.Chats.
+func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (chat tidemark.Chat, created bool, err error) {
+	began := time.Now()
+	chat, created, err = s.store.CreateChat(ctx, new)
+	s.meter.done(ctx, opCreateChat, began, err)
+	return chat, created, err
+}
+
+// Chat implements storage.Chats.
+func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (chat tidemark.Chat, err error) {
+	began := time.Now()
+	chat, err = s.store.Chat(ctx, id)
+	s.meter.done(ctx, opChat, began, err)
+	return chat, err
+}
+
+// RenameChat implements storage.Chats.
+func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string) (chat tidemark.Chat, err error) {
+	began := time.Now()
+	chat, err = s.store.RenameChat(ctx, id, name)
+	s.meter.done(ctx, opRenameChat, began, err)
+	return chat, err
+}
+
+// ChatsOf implements storage.Chats.
+func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) (chats []storage.Conversation, more bool, err error) {
+	began := time.Now()
+	chats, more, err = s.store.ChatsOf(ctx, user, page)
+	s.meter.done(ctx, opChatsOf, began, err)
+	return chats, more, err
+}
+
+// Heads implements storage.Chats.
+func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) (heads []tidemark.Sequence, err error) {
+	began := time.Now()
+	heads, err = s.store.Heads(ctx, chats)
+	s.meter.done(ctx, opHeads, began, err)
+	return heads, err
+}
+
+// AddMembers implements storage.Members.
+func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (added storage.Added, err error) {
+	began := time.Now()
+	added, err = s.store.AddMembers(ctx, chat, users, now)
+	s.meter.done(ctx, opAddMembers, began, err)
+	return added, err
+}
+
+// RemoveMember implements storage.Members.
+func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (removed storage.Removed, err error) {
+	began := time.Now()
+	removed, err = s.store.RemoveMember(ctx, chat, user, now)
+	s.meter.done(ctx, opRemoveMember, began, err)
+	return removed, err
+}
+
+// Rosters implements storage.Members.
+func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) (rosters []*tidemark.Roster, err error) {
+	began := time.Now()
+	rosters, err = s.store.Rosters(ctx, chats)
+	s.meter.done(ctx, opRosters, began, err)
+	return rosters, err
+}
+
+// Append implements storage.Messages.
+func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) (appended []storage.Appended, err error) {
+	began := time.Now()
+	appended, err = s.store.Append(ctx, drafts)
+	s.meter.done(ctx, opAppend, began, err)
+	return appended, err
+}
+
+// Ranges implements storage.Messages.
+func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) (messages [][]tidemark.Message, err error) {
+	began := time.Now()
+	messages, err = s.store.Ranges(ctx, ranges)
+	s.meter.done(ctx, opRanges, began, err)
+	return messages, err
+}
+
+// Advance implements storage.Deliveries.
+func (s *Store) Advance(ctx context.Context, advances []storage.Advance) (advanced []storage.Advanced, err error) {
+	began := time.Now()
+	advanced, err = s.store.Advance(ctx, advances)
+	s.meter.done(ctx, opAdvance, began, err)
+	return advanced, err
+}
+
+// States implements storage.Deliveries.
+func (s *Store) States(ctx context.Context, keys []storage.StateKey) (states []tidemark.DeliveryState, err error) {
+	began := time.Now()
+	states, err = s.store.States(ctx, keys)
+	s.meter.done(ctx, opStates, began, err)
+	return states, err
+}
+
+// StatesOf implements storage.Deliveries.
+func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (states []tidemark.DeliveryState, more bool, err error) {
+	began := time.Now()
+	states, more, err = s.store.StatesOf(ctx, user, after, limit)
+	s.meter.done(ctx, opStatesOf, began, err)
+	return states, more, err
+}
+
+// StatesIn implements storage.Deliveries.
+func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) (states []tidemark.DeliveryState, more bool, err error) {
+	began := time.Now()
+	states, more, err = s.store.StatesIn(ctx, chat, after, limit)
+	s.meter.done(ctx, opStatesIn, began, err)
+	return states, more, err
+}
+
+// Summary implements storage.Deliveries.
+func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (summary storage.Summary, err error) {
+	began := time.Now()
+	summary, err = s.store.Summary(ctx, chat, sequence)
+	s.meter.done(ctx, opSummary, began, err)
+	return summary, err
+}
+
+// Mark implements storage.Pending.
+func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) (written []bool, err error) {
+	began := time.Now()
+	written, err = s.store.Mark(ctx, rows)
+	s.meter.done(ctx, opMark, began, err)
+	return written, err
+}
+
+// Clear implements storage.Pending.
+func (s *Store) Clear(ctx context.Context, items []storage.Clear) (cleared []bool, err error) {
+	began := time.Now()
+	cleared, err = s.store.Clear(ctx, items)
+	s.meter.done(ctx, opClear, began, err)
+	return cleared, err
+}
+
+// PendingOf implements storage.Pending.
+func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (rows []tidemark.PendingDelivery, more bool, err error) {
+	began := time.Now()
+	rows, more, err = s.store.PendingOf(ctx, user, after, limit)
+	s.meter.done(ctx, opPendingOf, began, err)
+	return rows, more, err
+}
+
+// Behind implements storage.Pending.
+func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) (chats []storage.Lag, next tidemark.ChatID, more bool, err error) {
+	began := time.Now()
+	chats, next, more, err = s.store.Behind(ctx, user, q)
+	s.meter.done(ctx, opBehind, began, err)
+	return chats, next, more, err
+}
+
+// Check implements storage.Store.
+func (s *Store) Check(ctx context.Context) (err error) {
+	began := time.Now()
+	err = s.store.Check(ctx)
+	s.meter.done(ctx, opCheck, began, err)
+	return err
+}
