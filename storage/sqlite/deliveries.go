@@ -91,6 +91,7 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 	}
 	state, moved := a.Raise.Apply(state, timeOf(a.Now.UnixMilli()))
 	if moved {
+		w.acks++
 		err = w.putState(c, state, stored)
 	}
 	return storage.Advanced{State: state, Moved: moved}, err

@@ -89,6 +89,7 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 			return storage.Appended{}, err
 		}
 		if stored {
+			w.sends++
 			w.moveHead(c, d.CreatedAt.UnixMilli())
 			return storage.Appended{Message: d.Message(c.head, c.version), Version: c.version}, nil
 		}

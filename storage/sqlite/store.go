@@ -27,6 +27,9 @@ type Config struct {
 	Readers int
 	// CacheBytes is the page cache of the writer in bytes, 64 MiB by default. The readers share as much again.
 	CacheBytes int
+	// Committed, if not nil, is told of each transaction that wrote something: the messages stored and the watermarks raised in it, and how long it took,
+	// commit included. It is called by the goroutine that writes, and must not block.
+	Committed func(sends, acks int, took time.Duration)
 }
 
 const (
@@ -101,6 +104,7 @@ func (s *Store) connect(path string, config Config) error {
 		return err
 	}
 	s.writer = newWriter(c)
+	s.writer.committed = config.Committed
 	if err := c.pragma("PRAGMA journal_mode = WAL"); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/capi"
@@ -129,6 +130,9 @@ type writer struct {
 	moved []*chat
 	// commits counts the transactions that wrote something, each of which cost an fsync.
 	commits atomic.Int64
+	// committed is Config.Committed; sends and acks are what the running transaction stored and raised.
+	committed   func(sends, acks int, took time.Duration)
+	sends, acks int
 	// checkpointAt is the length of the log in pages at which the next checkpoint is due; checkpointEvery is checkpointFrames, but in tests.
 	checkpointAt, checkpointEvery int64
 }
@@ -148,6 +152,8 @@ func (w *writer) transaction(batch []*job) (committing bool, err error) {
 	if len(w.chats) > maxChats {
 		clear(w.chats)
 	}
+	began := time.Now()
+	w.sends, w.acks = 0, 0
 	if err := w.c.exec("BEGIN IMMEDIATE"); err != nil {
 		return false, err
 	}
@@ -162,7 +168,9 @@ func (w *writer) transaction(batch []*job) (committing bool, err error) {
 		return false, err
 	}
 	err = w.c.exec("COMMIT")
-	w.commits.Store(w.c.Log().Commits)
+	if n := w.c.Log().Commits; w.commits.Swap(n) != n && w.committed != nil {
+		w.committed(w.sends, w.acks, time.Since(began))
+	}
 	return true, err
 }
 
