@@ -4,52 +4,58 @@ import "sync/atomic"
 
 // counters are what this package counts; the others are beside what they count. They only grow.
 type counters struct {
-	sends, duplicates, wakes, marks, marksWritten, typing atomic.Int64
-	graceExpired, sessionsExpired, leasesLost, epochs     atomic.Int64
-	storageErrors, registryErrors, busErrors              atomic.Int64
+	opens, sends, duplicates, wakes, marks, marksWritten, typing atomic.Int64
+	graceExpired, sessionsExpired, leasesLost, epochs            atomic.Int64
+	storageErrors, registryErrors, busErrors                     atomic.Int64
 }
 
-// Counters returns the core's counters by name. Names that end in _total only grow; the others are gauges.
+// Counters returns the core's counters by name. Names that end in _total only grow; the others are gauges. What is counted by a label is name{value}. Adapters
+// that show a counter need a row for it: see transports.CounterFunc.
 func (s *Server) Counters() map[string]int64 {
 	c, n, f, t := &s.count, &s.share.Count, &s.feed.Count, &s.ticks.Count
 	return map[string]int64{
-		"sessions":               int64(s.sessions.count()),
-		"connections":            n.Connections.Load(),
-		"tail_bytes":             s.feed.Bytes(),
-		"sends_total":            c.sends.Load(),
-		"sends_duplicate_total":  c.duplicates.Load(),
-		"deliveries_total":       n.Deliveries.Load(),
-		"wakes_total":            c.wakes.Load(),
-		"tail_reads_total":       f.TailReads.Load(),
-		"range_reads_total":      f.RangeReads.Load(),
-		"range_messages_total":   f.RangeMessages.Load(),
-		"short_reads_total":      f.ShortReads.Load(),
-		"pending_listings_total": n.Listings.Load(),
-		"compares_total":         n.Compares.Load(),
-		"acks_total":             t.Acks.Load(),
-		"acks_refused_total":     t.Refused.Load(),
-		"acks_dropped_total":     t.Dropped.Load(),
-		"advances_total":         t.Advances.Load(),
-		"advances_moved_total":   t.Moved.Load(),
-		"marks_total":            c.marks.Load(),
-		"marks_written_total":    c.marksWritten.Load(),
-		"clears_total":           t.Clears.Load(),
-		"clears_touched_total":   t.Cleared.Load(),
-		"status_updates_total":   t.Updates.Load(),
-		"resumes_total":          n.Resumes.Load(),
-		"resets_total":           n.Resets.Load(),
-		"rewinds_total":          n.Rewinds.Load(),
-		"replaced_total":         n.Replaced.Load(),
-		"wake_sets_full_total":   n.Overflows.Load(),
-		"grace_expired_total":    c.graceExpired.Load(),
-		"sessions_expired_total": c.sessionsExpired.Load(),
-		"leases_lost_total":      c.leasesLost.Load(),
-		"epochs_total":           c.epochs.Load(),
-		"typing_total":           c.typing.Load(),
-		"debts_total":            s.debts.Taken.Load(),
-		"debts":                  int64(s.debts.Len()),
-		"storage_errors_total":   c.storageErrors.Load() + t.StorageErrors.Load() + n.ReadErrors.Load(),
-		"registry_errors_total":  c.registryErrors.Load(),
-		"bus_errors_total":       c.busErrors.Load(),
+		"sessions":                         int64(s.sessions.count()),
+		"sessions_connected":               n.Connections.Load(),
+		"tail_bytes":                       s.feed.Bytes(),
+		"sends_total":                      c.sends.Load(),
+		"sends_duplicate_total":            c.duplicates.Load(),
+		"deliveries_total":                 n.Deliveries.Load(),
+		"wakes_total":                      c.wakes.Load(),
+		"tail_reads_total":                 f.TailReads.Load(),
+		"range_reads_total":                f.RangeReads.Load(),
+		"range_messages_total":             f.RangeMessages.Load(),
+		"short_reads_total":                f.ShortReads.Load(),
+		"pending_listings_total":           n.Listings.Load(),
+		"compares_total":                   n.Compares.Load(),
+		"acks_total":                       t.Acks.Load(),
+		"acks_refused_total{malformed}":    t.Malformed.Load(),
+		"acks_refused_total{not_a_member}": t.Strangers.Load(),
+		"acks_refused_total{beyond_head}":  t.Beyond.Load(),
+		"acks_dropped_total":               t.Dropped.Load(),
+		"advances_total":                   t.Advances.Load(),
+		"advances_moved_total":             t.Moved.Load(),
+		"marks_total":                      c.marks.Load(),
+		"marks_written_total":              c.marksWritten.Load(),
+		"clears_total":                     t.Clears.Load(),
+		"clears_touched_total":             t.Cleared.Load(),
+		"status_updates_total":             t.Updates.Load(),
+		"status_updates_dropped_total":     t.UpdatesDropped.Load(),
+		"opens_total":                      c.opens.Load(),
+		"resumes_total":                    n.Resumes.Load(),
+		"resets_total":                     n.Resets.Load(),
+		"rewinds_total":                    n.Rewinds.Load(),
+		"replaced_total":                   n.Replaced.Load(),
+		"wake_sets_full_total":             n.Overflows.Load(),
+		"grace_expired_total":              c.graceExpired.Load(),
+		"sessions_expired_total":           c.sessionsExpired.Load(),
+		"leases_lost_total":                c.leasesLost.Load(),
+		"epochs_total":                     c.epochs.Load(),
+		"typing_total":                     c.typing.Load(),
+		"typing_dropped_total":             n.TypingDropped.Load(),
+		"debts_total":                      s.debts.Taken.Load(),
+		"debts_owed":                       int64(s.debts.Len()),
+		"storage_failures_total":           c.storageErrors.Load() + t.StorageErrors.Load() + n.ReadErrors.Load(),
+		"registry_errors_total":            c.registryErrors.Load(),
+		"bus_errors_total":                 c.busErrors.Load(),
 	}
 }

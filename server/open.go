@@ -58,6 +58,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if !s.sessions.add(sess, s.cfg.SessionsPerUser) {
 		return nil, tidemark.Errorf(tidemark.Exhausted, "%s has %d sessions open, which is the limit; close one first", r.User, s.cfg.SessionsPerUser)
 	}
+	s.count.opens.Add(1)
 	s.takeLease(ctx, sess)
 	return &Connection{Connection: sess.Attach(r.Session != ""), server: s, user: r.User}, nil
 }

@@ -44,6 +44,7 @@ type Counters struct {
 	Connections                                     atomic.Int64
 	Deliveries, Listings, Compares, Resumes, Resets atomic.Int64
 	Rewinds, Replaced, Overflows, ReadErrors        atomic.Int64
+	TypingDropped                                   atomic.Int64
 }
 
 // Boundaries returns what a member may know of the watermarks in chats: of each member, or of all of them in chats above

@@ -165,7 +165,11 @@ func (s *Session) Membership(changes []tidemark.MembershipChange) {
 func (s *Session) Typing(t tidemark.Typing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.attached && !s.closed && len(s.typing) < maxTyping && !slices.Contains(s.typing, t) {
+	switch {
+	case !s.attached || s.closed || slices.Contains(s.typing, t):
+	case len(s.typing) >= maxTyping:
+		s.node.Count.TypingDropped.Add(1)
+	default:
 		s.typing = append(s.typing, t)
 		notify(s.signal)
 	}

@@ -115,7 +115,7 @@ func (a *acks) waitingLocked(key storage.StateKey) *raises {
 func (t *Ticks) Add(user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence) {
 	t.Count.Acks.Add(1)
 	if !tidemark.ValidID(chat) || (acked == 0 && read == 0) {
-		t.Count.Refused.Add(1)
+		t.Count.Malformed.Add(1)
 		return
 	}
 	t.acks.mu.Lock()
@@ -291,7 +291,7 @@ func (t *Ticks) ofMembers(ctx context.Context, items []item) []item {
 		if verdicts[i] == nil || len(it.runs) > 0 { // he was a member when he wrote them
 			kept = append(kept, it)
 		} else {
-			t.Count.Refused.Add(1)
+			t.Count.Strangers.Add(1)
 		}
 	}
 	return kept
@@ -346,7 +346,7 @@ func (t *Ticks) write(ctx context.Context, items []item) {
 	for i, done := range advanced {
 		it := items[i]
 		if done.Err != nil {
-			t.Count.Refused.Add(1)
+			t.Count.Beyond.Add(1)
 			if it.given != nil {
 				refused = append(refused, it)
 			}

@@ -45,20 +45,23 @@ const maxStatusEntries = 200_000
 func (t *Ticks) moved(st tidemark.DeliveryState) {
 	t.statuses.mu.Lock()
 	defer t.statuses.mu.Unlock()
-	t.statuses.pushLocked(statusKey{st.ChatID, st.UserID}, t.cfg.Known.Raise(st).Exposed())
+	t.pushLocked(statusKey{st.ChatID, st.UserID}, t.cfg.Known.Raise(st).Exposed())
 }
 
 // Recompute orders the least boundary of a chat's members to be read and pushed.
 func (t *Ticks) Recompute(chat tidemark.ChatID) {
 	t.statuses.mu.Lock()
 	defer t.statuses.mu.Unlock()
-	t.statuses.pushLocked(statusKey{chat: chat}, tidemark.Boundary{})
+	t.pushLocked(statusKey{chat: chat}, tidemark.Boundary{})
 }
 
-func (s *statuses) pushLocked(key statusKey, b tidemark.Boundary) {
+// pushLocked takes on a boundary. The caller holds the lock of the statuses.
+func (t *Ticks) pushLocked(key statusKey, b tidemark.Boundary) {
+	s := &t.statuses
 	e := s.entries[key]
 	if e == nil {
 		if len(s.entries) >= maxStatusEntries {
+			t.Count.UpdatesDropped.Add(1)
 			return
 		}
 		e = &statusEntry{}

@@ -41,7 +41,9 @@ type Config struct {
 
 // Counters only grow.
 type Counters struct {
-	Acks, Refused, Dropped, Advances, Moved, Clears, Cleared, Updates, StorageErrors atomic.Int64
+	Acks, Dropped, Advances, Moved, Clears, Cleared, Updates, UpdatesDropped, StorageErrors atomic.Int64
+	// Malformed, Strangers and Beyond are acknowledgements refused: they name nothing, their user is no member, they are beyond the head.
+	Malformed, Strangers, Beyond atomic.Int64
 }
 
 // Ticks is safe for concurrent use. Use New, and run AckLoop and StatusLoop.
