@@ -3,13 +3,10 @@ package transports
 import (
 	"context"
 	"net/http"
-	"strings"
+	"net/http/pprof"
 	"time"
 
 	"github.com/labstack/echo/v4"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tidemark-im/tidemark"
 )
@@ -17,23 +14,29 @@ import (
 // readyTimeout is how long the parts may take to say that they are ready.
 const readyTimeout = 2 * time.Second
 
-// mountOperation mounts what operators and their tools ask: alive, ready, metrics, and the description of the API.
-func (h *Handler) mountOperation() {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		counters{h.server.Counters},
-		counters{h.auth.Counters},
-	)
-	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+// Debug returns the handler for the eyes of operators only: the profiles of the process below /debug/pprof/, and /metrics. A profile shows code paths and
+// addresses, never data; but taking one costs CPU, so it belongs on an address that no stranger reaches.
+func (h *Handler) Debug() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", h.metrics)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
 
+// mountOperation mounts what operators and their tools ask: alive, ready, metrics unless they are private, and the description of the API.
+func (h *Handler) mountOperation(privateMetrics bool) {
 	get := func(path string, handle echo.HandlerFunc) {
 		h.echo.Match([]string{http.MethodGet, http.MethodHead}, path, handle)
 	}
 	get("/healthz", healthy)
 	get("/readyz", h.ready)
-	get("/metrics", echo.WrapHandler(metrics))
+	if !privateMetrics {
+		get("/metrics", echo.WrapHandler(h.metrics))
+	}
 	get("/openapi.yaml", func(c echo.Context) error {
 		return c.Blob(http.StatusOK, "application/yaml", tidemark.OpenAPI)
 	})
@@ -58,23 +61,4 @@ func (h *Handler) ready(c echo.Context) error {
 		return tidemark.Wrap(tidemark.Unavailable, err, "the server is not ready: "+tidemark.DetailOf(err))
 	}
 	return healthy(c)
-}
-
-// counters are the core's counters as Prometheus metrics, named tidemark_….
-type counters struct{ read func() map[string]int64 }
-
-// Describe implements prometheus.Collector. Describing nothing makes the collector an unchecked one: which counters there are
-// is the core's matter.
-func (counters) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (c counters) Collect(to chan<- prometheus.Metric) {
-	for name, n := range c.read() {
-		kind := prometheus.GaugeValue
-		if strings.HasSuffix(name, "_total") {
-			kind = prometheus.CounterValue
-		}
-		desc := prometheus.NewDesc("tidemark_"+name, "The delivery core's counter "+name+".", nil, nil)
-		to <- prometheus.MustNewConstMetric(desc, kind, float64(n))
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"io"
 	"io/fs"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
@@ -76,16 +79,24 @@ type Config struct {
 	Events, Poll, WebSocket echo.HandlerFunc
 	// Page is what is served at /: index.html at the root itself, every other file under its own path. nil: no page.
 	Page fs.FS
+	// Version is what build_info says. Counters are those of the stream adapters, Collectors further metrics, such as the storage's.
+	Version    string
+	Counters   []CounterFunc
+	Collectors []prometheus.Collector
+	// PrivateMetrics takes /metrics off the handler, whose callers are anybody; Debug has it in any case.
+	PrivateMetrics bool
 	// Logger default: slog.Default(). It is never given message text, tokens or tickets.
 	Logger *slog.Logger
 }
 
 // Handler serves everything that Tidemark offers over HTTP. It is safe for concurrent use.
 type Handler struct {
-	echo   *echo.Echo
-	server *server.Server
-	auth   *Authenticator
-	logger *slog.Logger
+	echo    *echo.Echo
+	server  *server.Server
+	auth    *Authenticator
+	logger  *slog.Logger
+	traffic *traffic
+	metrics http.Handler
 
 	// draining ends when the shutdown begins, and with it the context of every stream's request.
 	draining context.Context
@@ -102,9 +113,9 @@ func New(cfg Config) (*Handler, error) {
 	e.Logger.SetOutput(io.Discard)
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = problem.Handler(cfg.Logger)
-	e.Use(requestID, problem.Recover(cfg.Logger), wholeQuery)
-
-	h := &Handler{echo: e, server: cfg.Server, auth: cfg.Auth, logger: cfg.Logger}
+	h := &Handler{echo: e, server: cfg.Server, auth: cfg.Auth, logger: cfg.Logger, traffic: newTraffic(cfg.Logger)}
+	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), wholeQuery)
+	h.metrics = promhttp.HandlerFor(h.newRegistry(cfg), promhttp.HandlerOpts{ErrorLog: scrapeLog{cfg.Logger}, ErrorHandling: promhttp.ContinueOnError})
 	h.draining, h.drain = context.WithCancel(context.Background())
 
 	rest.Register(e, BasePath, rest.Config{Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit})
@@ -113,7 +124,7 @@ func New(cfg Config) (*Handler, error) {
 			e.GET(BasePath+path, h.stream(stream))
 		}
 	}
-	h.mountOperation()
+	h.mountOperation(cfg.PrivateMetrics)
 	return h, mountPage(e, cfg.Page)
 }
 
@@ -141,7 +152,7 @@ func (h *Handler) HTTPServer(addr string) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug),
+		ErrorLog:          log.New(netLog{h.logger}, "", 0),
 	}
 	s.RegisterOnShutdown(h.drain)
 	return s
@@ -182,7 +193,7 @@ func wholeQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// requestID gives every request an id, its caller's own if that is an id, and returns it in X-Request-ID.
+// requestID gives every request an id, its caller's own if that is an id, and returns it in X-Request-ID. The context has it too.
 func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
@@ -190,6 +201,7 @@ func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 			id = rand.Text()
 		}
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		c.SetRequest(c.Request().WithContext(tidemark.WithRequestID(c.Request().Context(), id)))
 		return next(c)
 	}
 }

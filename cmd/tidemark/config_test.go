@@ -58,6 +58,7 @@ func TestServe_flag_then_variable_then_file_then_default(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			tc.want.Observe = observeFlags{LogFormat: "text", LogLevel: "info"}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -10,11 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	"github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/sse"
@@ -35,6 +38,7 @@ type serveCommand struct {
 	Dev         bool            `env:"TIDEMARK_DEV" help:"Development: anyone is whoever he says he is (Bearer dev:NAME), without rate limits. Loopback addresses only."`
 	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"Bring the schema up to date first. SQLite and memory do so without being asked."`
 	Credentials credentialFlags `embed:""`
+	Observe     observeFlags    `embed:""`
 	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables win over it."`
 }
 
@@ -57,7 +61,10 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(std.err, nil))
+	log, err := c.Observe.log(std.err)
+	if err != nil {
+		return err
+	}
 	credentials, err := c.Credentials.config(c.Dev, key, log)
 	if err != nil {
 		return err
@@ -65,8 +72,12 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if c.Dev {
 		log.Warn("DEVELOPMENT MODE: no passwords and no rate limits; anyone on this machine is whoever he says he is. Never use it for real messages")
 	}
-	open := func(ctx context.Context) (storage.Store, <-chan struct{}, error) { return openStore(ctx, store) }
-	return serve(ctx, options{listen: c.Listen, open: open, credentials: credentials}, log)
+	meter := metered.New(log)
+	open := func(ctx context.Context) (storage.Store, <-chan struct{}, error) { return openStore(ctx, store, meter) }
+	return serve(ctx, options{
+		listen: c.Listen, open: open, credentials: credentials,
+		meter: meter, debugListen: c.Observe.DebugListen, privateMetrics: !c.Dev && !c.Observe.PublicMetrics,
+	}, log)
 }
 
 // check refuses what would let anybody in.
@@ -92,6 +103,26 @@ type options struct {
 	// open is openStore for the store that was chosen.
 	open        func(ctx context.Context) (store storage.Store, failed <-chan struct{}, err error)
 	credentials transports.AuthConfig
+	// meter is what the store that was opened is measured by; nil: it is not.
+	meter          *metered.Meter
+	debugListen    string
+	privateMetrics bool
+}
+
+// limiter returns the limits on what a user may do, nil in development.
+func (o *options) limiter() *transports.Limiter {
+	if o.credentials.Dev {
+		return nil
+	}
+	return transports.NewLimiter(transports.LimitConfig{})
+}
+
+// collectors returns the metrics of the store.
+func (o *options) collectors() []prometheus.Collector {
+	if o.meter == nil {
+		return nil
+	}
+	return []prometheus.Collector{o.meter}
 }
 
 // streamAdapter is a transport that takes connections over from net/http, and so ends them itself.
@@ -115,10 +146,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 
 	o.credentials.ResumeWindow = core.ResumeWindow()
 	credentials := transports.NewAuthenticator(o.credentials)
-	var limiter *transports.Limiter
-	if !o.credentials.Dev {
-		limiter = transports.NewLimiter(transports.LimitConfig{})
-	}
+	limiter := o.limiter()
 	gate := transports.NewGate(transports.GateConfig{})
 	sockets := websocket.New(websocket.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
 	events := sse.New(sse.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
@@ -126,6 +154,8 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: credentials, Limit: limiter, Logger: log, Page: web.App(),
 		Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,
+		Version: version, PrivateMetrics: o.privateMetrics, Collectors: o.collectors(),
+		Counters: []transports.CounterFunc{sockets.Counters, events.Counters, polls.Counters},
 	})
 	if err != nil {
 		return err
@@ -143,10 +173,15 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	watch.Go(func() { credentials.Run(watching) })
 	defer watch.Wait()
 	defer unwatch()
+	stopDebug, err := serveDebug(ctx, o.debugListen, handler.Debug(), log)
+	if err != nil {
+		return errors.Join(err, listener.Close(), core.Stop(ctx))
+	}
+	defer func() { err = errors.Join(err, stopDebug()) }()
 	front := handler.HTTPServer(o.listen)
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(listener) }()
-	log.Info("listening on http://" + listener.Addr().String())
+	log.Info("listening", "url", "http://"+listener.Addr().String())
 
 	within := stopWithin
 	select {

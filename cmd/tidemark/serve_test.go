@@ -46,7 +46,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-var listening = regexp.MustCompile(`listening on (http://127\.0\.0\.1:\d+)`)
+var listening = regexp.MustCompile(`"?msg"?[=:]"?listening"?,? ?"?url"?[=:]"?(http://127\.0\.0\.1:\d+)`)
 
 // startServer runs serve in this process on a free port until the test ends, and returns its URL. It must end with exit code 0.
 func startServer(t *testing.T, args ...string) string {

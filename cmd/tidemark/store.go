@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
 )
 
@@ -45,15 +46,15 @@ func parseStore(raw string) (storeURL, error) {
 	return storeURL{}, usageError{fmt.Errorf("there is no such store; use memory: or sqlite:PATH (sqlite: is ./%s)", defaultDatabase)}
 }
 
-// openStore opens the store, with its schema up to date. failed, if not nil, is closed when the disk failed, so that nobody knows what is
+// openStore opens the store, with its schema up to date and a meter before it. failed, if not nil, is closed when the disk failed, so that nobody knows what is
 // stored: the process must end (delivery.md §2).
-func openStore(ctx context.Context, u storeURL) (store storage.Store, failed <-chan struct{}, err error) {
+func openStore(ctx context.Context, u storeURL, meter *metered.Meter) (store storage.Store, failed <-chan struct{}, err error) {
 	if u.scheme == schemeMemory {
-		return memory.New(), nil, nil
+		return meter.Store(memory.New()), nil, nil
 	}
-	s, err := sqlite.Open(ctx, sqlite.Config{Path: u.path})
+	s, err := sqlite.Open(ctx, sqlite.Config{Path: u.path, Committed: meter.Committed})
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, s.Failed(), nil
+	return meter.Store(s), s.Failed(), nil
 }

@@ -62,6 +62,11 @@ func New(cfg Config) *Adapter {
 // Connections returns the number of polls under way.
 func (a *Adapter) Connections() int { return a.group.Len() }
 
+// Counters returns what the adapter counts (transports.CounterFunc).
+func (a *Adapter) Counters() map[string]int64 {
+	return map[string]int64{"connections{longpoll}": int64(a.Connections())}
+}
+
 // Shutdown refuses further polls with 503, answers those that wait, without events, and waits for their goroutines. If ctx ends first
 // the connections are dropped, and its error is returned.
 func (a *Adapter) Shutdown(ctx context.Context) error { return a.group.Shutdown(ctx) }

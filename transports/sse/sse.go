@@ -61,6 +61,11 @@ func New(cfg Config) *Adapter {
 // Connections returns the number of open streams.
 func (a *Adapter) Connections() int { return a.group.Len() }
 
+// Counters returns what the adapter counts (transports.CounterFunc).
+func (a *Adapter) Counters() map[string]int64 {
+	return map[string]int64{"connections{sse}": int64(a.Connections())}
+}
+
 // Shutdown refuses further streams with 503, ends the present ones, and waits for their goroutines. EventSource clients come back by
 // themselves, after the time that `retry:` told them. If ctx ends first the connections are dropped, and its error is returned.
 func (a *Adapter) Shutdown(ctx context.Context) error { return a.group.Shutdown(ctx) }

@@ -91,6 +91,23 @@ func readAll(b *[]byte, r io.Reader) error {
 // saidGoodbye reports whether reading failed because the client ended the session: close code 1000.
 func saidGoodbye(err error) bool { return websocket.IsCloseError(err, websocket.CloseNormalClosure) }
 
+// endedBy is the close code for a connection whose reading failed with err, though the server had not closed it.
+func endedBy(err error) int {
+	var closed *websocket.CloseError
+	switch {
+	case errors.Is(err, websocket.ErrReadLimit):
+		return CloseTooLarge
+	case errors.As(err, &closed) && closed.Code <= websocket.CloseTLSHandshake:
+		return closed.Code
+	case errors.As(err, &closed): // the client's own
+		return websocket.CloseNoStatusReceived
+	case refused(err):
+		return websocket.CloseProtocolError
+	default:
+		return websocket.CloseAbnormalClosure
+	}
+}
+
 // refused reports whether reading failed because of what the client sent, and not because the connection ended. A close frame that says so (1009,
 // 1002) has been appended.
 func refused(err error) bool {

@@ -38,6 +38,8 @@ type connection struct {
 	unanswered atomic.Int32
 	// partial is 0 between two messages, and while one is being read 1 more than the heartbeats since it began.
 	partial atomic.Int32
+	// unnamed counts the requests without a request_id, to name them in logs.
+	unnamed atomic.Uint32
 
 	mu sync.Mutex
 	// ready says that the upgrade is done and close frames can be sent.
@@ -134,11 +136,14 @@ func (c *connection) finish(err error) {
 		c.work.wait()
 	}
 	c.running.Wait()
+	if !c.isClosing() {
+		c.adapter.closes.Add(endedBy(err))
+	}
 	if c.session != nil {
 		if saidGoodbye(err) && !c.isClosing() {
 			ctx, cancel := context.WithTimeout(c.adapter.requests, c.adapter.cfg.RequestTimeout)
 			if err := c.session.Close(ctx); err != nil {
-				c.adapter.cfg.Logger.Warn("a session did not close cleanly; its lease will end", "error", err)
+				c.adapter.cfg.Logger.Warn("a session did not close cleanly; its lease will end", "session", c.session.Session(), "error", err)
 			}
 			cancel()
 		} else {
@@ -227,6 +232,7 @@ func (c *connection) end(code int, reason string) {
 	if !first || !ready {
 		return
 	}
+	c.adapter.closes.Add(code)
 	c.cancel()
 	_ = c.conn.SendClose(code, reason) // if the connection has failed, its reader knows
 	_ = c.conn.net.SetReadDeadline(time.Now().Add(closeGrace))

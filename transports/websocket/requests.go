@@ -2,7 +2,9 @@ package websocket
 
 import (
 	"context"
+	"strconv"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
@@ -56,9 +58,9 @@ func (c *connection) do(lane string, size int, frame wire.Frame, run func(frames
 	c.work.do(lane, size, frame, run)
 }
 
-// send sends the messages of one chat together, and answers each.
+// send sends the messages of one chat together, and answers each. Their context has the request id of the first.
 func (c *connection) send(frames []wire.Frame) {
-	ctx, cancel := c.requestContext()
+	ctx, cancel := c.requestContext(&frames[0])
 	defer cancel()
 	requests := make([]server.SendRequest, len(frames))
 	for i := range frames {
@@ -80,7 +82,7 @@ func (c *connection) sync(frames []wire.Frame) {
 }
 
 func (c *connection) syncOne(f wire.Frame) {
-	ctx, cancel := c.requestContext()
+	ctx, cancel := c.requestContext(&f)
 	defer cancel()
 	answer, err := c.session.Sync(ctx, f.Sync)
 	if err != nil {
@@ -91,19 +93,26 @@ func (c *connection) syncOne(f wire.Frame) {
 }
 
 func (c *connection) typing(frames []wire.Frame) {
-	ctx, cancel := c.requestContext()
+	ctx, cancel := c.requestContext(&frames[0])
 	defer cancel()
 	for _, f := range frames {
 		c.session.Typing(ctx, f.Typing)
 	}
 }
 
-func (c *connection) requestContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.adapter.requests, c.adapter.cfg.RequestTimeout)
+// requestContext returns the context of what a frame asks for. Its request id is the frame's, or, if that has none that fits a log, the session's with a
+// number: the frames of one connection are told apart.
+func (c *connection) requestContext(f *wire.Frame) (context.Context, context.CancelFunc) {
+	id := f.RequestID
+	if !tidemark.ValidID(id) {
+		id = string(c.session.Session()) + ":" + strconv.FormatUint(uint64(c.unnamed.Add(1)), 10)
+	}
+	return context.WithTimeout(tidemark.WithRequestID(c.adapter.requests, id), c.adapter.cfg.RequestTimeout)
 }
 
 // refuse answers a frame with an error. The socket stays open.
 func (c *connection) refuse(requestID string, err error) {
+	c.adapter.errors.Add(tidemark.CodeOf(err))
 	c.reply(func(b []byte) []byte { return wire.AppendError(b, requestID, err) })
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
+	"github.com/tidemark-im/tidemark/transports/internal/tally"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
@@ -55,6 +56,9 @@ type Adapter struct {
 	cfg   Config
 	group stream.Group
 	pool  stream.Pool
+	// closes counts connections by the code that they ended with, errors the frames answered with one.
+	closes tally.Tally[int]
+	errors tally.Tally[tidemark.Code]
 	// frames is the library's buffers.
 	frames sync.Pool
 	// requests is the context of sends and syncs: they go on when their client has gone, until Shutdown gives up.
@@ -80,6 +84,14 @@ func New(cfg Config) *Adapter {
 
 // Connections returns the number of open connections.
 func (a *Adapter) Connections() int { return a.group.Len() }
+
+// Counters returns what the adapter counts (transports.CounterFunc).
+func (a *Adapter) Counters() map[string]int64 {
+	counters := map[string]int64{"connections{websocket}": int64(a.Connections())}
+	a.closes.Read(counters, "websocket_closes_total")
+	a.errors.Read(counters, "websocket_errors_total")
+	return counters
+}
 
 // Shutdown refuses further connections with 503, closes the present ones with 1012, and waits for their goroutines. If ctx
 // ends first the connections are dropped, and its error is returned.

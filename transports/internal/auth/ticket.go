@@ -122,6 +122,13 @@ func (s *tickets) leave(name string, session tidemark.SessionID) {
 	}
 }
 
+// count returns how many tickets are remembered.
+func (s *tickets) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.live)
+}
+
 // get returns a ticket that is alive, or nil. The caller holds mu.
 func (s *tickets) get(name string) *ticket {
 	t := s.live[name]

@@ -140,6 +140,15 @@ func Handler(logger *slog.Logger) echo.HTTPErrorHandler {
 	}
 }
 
+// CodeOf returns the code that the error handler answers with.
+func CodeOf(err error) tidemark.Code {
+	code := tidemark.CodeOf(translate(err))
+	if Status(code) == http.StatusInternalServerError {
+		return tidemark.Internal
+	}
+	return code
+}
+
 // translate turns the errors of echo, its router and its binder into those of Tidemark.
 func translate(err error) error {
 	var known *tidemark.Error

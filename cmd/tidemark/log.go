@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// newLog returns the log of a server: text or json, from a level on. Lines of info and above are sampled, so that a fault that every client meets does
+// not fill a disk.
+func newLog(to io.Writer, format, level string) (*slog.Logger, error) {
+	var from slog.Level
+	if err := from.UnmarshalText([]byte(level)); err != nil {
+		return nil, usageError{fmt.Errorf("--log-level %q is none of debug, info, warn, error", level)}
+	}
+	o := &slog.HandlerOptions{Level: from}
+	switch format {
+	case "text":
+		return slog.New(newSampled(slog.NewTextHandler(to, o))), nil
+	case "json":
+		return slog.New(newSampled(slog.NewJSONHandler(to, o))), nil
+	default:
+		return nil, usageError{fmt.Errorf("--log-format %q is neither text nor json", format)}
+	}
+}
+
+const (
+	// samplePause is the least time between two lines with the same message.
+	samplePause = time.Second
+	// maxSampled bounds the messages that are remembered. Messages are constants of the code, of which there are fewer.
+	maxSampled = 1_000
+)
+
+// sampled passes on one line per message and samplePause. The next one says how many were suppressed meanwhile. Debug is for someone who looks for
+// something, and passes whole.
+type sampled struct {
+	slog.Handler
+	seen *sample
+}
+
+func newSampled(h slog.Handler) *sampled {
+	return &sampled{Handler: h, seen: &sample{messages: make(map[string]*window)}}
+}
+
+// Handle implements slog.Handler.
+func (s *sampled) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level < slog.LevelInfo {
+		return s.Handler.Handle(ctx, r)
+	}
+	suppressed, ok := s.seen.take(r.Message, r.Time)
+	if !ok {
+		return nil
+	}
+	if suppressed > 0 {
+		r = r.Clone()
+		r.AddAttrs(slog.Int("suppressed", suppressed))
+	}
+	return s.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (s *sampled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &sampled{Handler: s.Handler.WithAttrs(attrs), seen: s.seen}
+}
+
+// WithGroup implements slog.Handler.
+func (s *sampled) WithGroup(name string) slog.Handler {
+	return &sampled{Handler: s.Handler.WithGroup(name), seen: s.seen}
+}
+
+// sample is the messages that were logged.
+type sample struct {
+	mu       sync.Mutex
+	messages map[string]*window
+}
+
+// window is a message that was logged at a time, and how often it was not since.
+type window struct {
+	at         time.Time
+	suppressed int
+}
+
+// take reports whether a message may be logged now, and how many like it were not.
+func (s *sample) take(message string, now time.Time) (suppressed int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.messages[message]
+	switch {
+	case w == nil:
+		if len(s.messages) >= maxSampled {
+			clear(s.messages)
+		}
+		s.messages[message] = &window{at: now}
+		return 0, true
+	case now.Sub(w.at) < samplePause:
+		w.suppressed++
+		return 0, false
+	}
+	suppressed = w.suppressed
+	*w = window{at: now}
+	return suppressed, true
+}

@@ -1,0 +1,258 @@
+package transports
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
+)
+
+// CounterFunc returns counters by name, such as those of the core or of an adapter. A name that ends in _total only grows, another one is a gauge.
+// One of several values of a label is written name{value}. What a name means, and what its label is called, is a row of metricTable: to add a counter,
+// count it where it happens, put it into the map of its package, and give it a row here and one in docs/observability.md. A test holds the three together.
+type CounterFunc func() map[string]int64
+
+// metric is a row of the table: a name without the prefix tidemark_, what it says and why one looks at it, and the name of its label, if it has one.
+type metric struct{ name, help, label string }
+
+// metricTable is what the counters of the core and the adapters mean.
+func metricTable() []metric {
+	return []metric{
+		{"sessions", "Sessions on this node, with and without a connection. Each holds a lease in the registry.", ""},
+		{"sessions_connected", "Sessions that a connection holds now. The others wait to be resumed.", ""},
+		{"connections", "Open streams by transport, those taken over from net/http included. Of longpoll, the polls under way.", "transport"},
+		{"tail_bytes", "Memory of the tails, in bytes: the last messages of active chats, from which live sessions are served.", ""},
+		{"tickets", "Tickets that can be redeemed or are bound to a session. Many that are never redeemed point to a client that asks too often.", ""},
+		{"jwks_fetches_total", "Times that the issuer's keys were asked for.", ""},
+		{"jwks_failures_total", "Times that they could not be had. The keys that are known go on; without any, tokens are answered with 503.", ""},
+		{"debts_owed", "What this node still owes to stored messages: rows to be marked, sessions to be woken, sends of unknown outcome. More than 0 for long means that storage fails.", ""},
+
+		{"sends_total", "Messages confirmed to their senders, duplicates included.", ""},
+		{"sends_duplicate_total", "Sends that had been stored before: clients that tried again.", ""},
+		{"deliveries_total", "Events handed to connections.", ""},
+		{"wakes_total", "Sessions of this node that were woken for a chat with something new.", ""},
+		{"wake_sets_full_total", "Wake sets that overflowed, so that their sessions compare all their chats. Rises when readers are far too slow.", ""},
+
+		{"acks_total", "Acknowledgements taken from streams, before they are coalesced.", ""},
+		{"acks_refused_total", "Acknowledgements from streams that changed nothing, by reason: malformed, not_a_member, beyond_head. Clients with a fault.", "reason"},
+		{"acks_dropped_total", "Acknowledgements dropped because too many waited to be written. Clients send them again.", ""},
+		{"advances_total", "Raises of watermarks written, stale ones included.", ""},
+		{"advances_moved_total", "Raises that moved a watermark. Each becomes a status update.", ""},
+		{"status_updates_total", "Status updates pushed, once for all members of a chat.", ""},
+		{"status_updates_dropped_total", "Status updates not pushed because too many were under way. Clients learn of them when they ask.", ""},
+		{"typing_total", "Typing notices taken from clients and passed on.", ""},
+		{"typing_dropped_total", "Typing notices dropped because a session had too many that its client did not take.", ""},
+
+		{"marks_total", "Pending rows asked for, for members who are offline or did not acknowledge in time.", ""},
+		{"marks_written_total", "Pending rows created or lowered. The others stood already, and cost no write.", ""},
+		{"clears_total", "Pending rows looked for behind an acknowledgement.", ""},
+		{"clears_touched_total", "Pending rows ended or trimmed.", ""},
+		{"grace_expired_total", "Positions marked because their client was connected and did not acknowledge. Clients that hang, or never acknowledge.", ""},
+
+		{"opens_total", "Sessions opened.", ""},
+		{"resumes_total", "Sessions resumed by a connection that knew its place.", ""},
+		{"resets_total", "Resets sent to clients whose place is not known. After a restart each client gets one.", ""},
+		{"rewinds_total", "Positions taken back because what was sent may not have arrived.", ""},
+		{"replaced_total", "Connections replaced by a newer one of their session.", ""},
+		{"sessions_expired_total", "Sessions whose client did not come back within the resume window.", ""},
+		{"pending_listings_total", "Pages of pending rows read by sessions that opened.", ""},
+		{"compares_total", "Pages of chats compared with the user's watermarks, where no proof says that the pending rows are complete. Rises after a restart.", ""},
+		{"leases_lost_total", "Leases that the registry had lost and that were taken again.", ""},
+		{"epochs_total", "Times that a node died or the registry forgot, so that all sessions compared.", ""},
+
+		{"tail_reads_total", "Pages of messages served from tails.", ""},
+		{"range_reads_total", "Pages of messages read from storage: clients that are behind.", ""},
+		{"range_messages_total", "Messages read from storage for streams.", ""},
+		{"short_reads_total", "Pages that ended before a message that must exist. The storage saw less than it had confirmed.", ""},
+
+		{"debts_total", "What was ever owed. See debts_owed.", ""},
+		{"storage_failures_total", "Work of the core that a storage error stopped for a time. Which calls failed is in storage_errors.", ""},
+		{"registry_errors_total", "Calls of the registry that failed.", ""},
+		{"bus_errors_total", "Publications to nodes that failed. What they were for is owed.", ""},
+
+		{"websocket_closes_total", "WebSocket connections that ended, by close code: the server's, or the client's if it closed first; 1006 is a connection that broke.", "code"},
+		{"websocket_errors_total", "Frames answered with an error, by code. RATE_LIMITED is a client that is told to slow down.", "code"},
+	}
+}
+
+// counters are the counters of the core and the adapters as Prometheus metrics.
+type counters struct {
+	read []CounterFunc
+	// rows are the metrics by their name in the map of counters.
+	rows map[string]row
+}
+
+type row struct {
+	desc    *prometheus.Desc
+	kind    prometheus.ValueType
+	labeled bool
+}
+
+func newCounters(read []CounterFunc) counters {
+	c := counters{read: read, rows: make(map[string]row)}
+	for _, m := range metricTable() {
+		r := row{kind: prometheus.GaugeValue, labeled: m.label != ""}
+		if strings.HasSuffix(m.name, "_total") {
+			r.kind = prometheus.CounterValue
+		}
+		var labels []string
+		if r.labeled {
+			labels = []string{m.label}
+		}
+		r.desc = prometheus.NewDesc("tidemark_"+m.name, m.help, labels, nil)
+		c.rows[m.name] = r
+	}
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c counters) Describe(to chan<- *prometheus.Desc) {
+	for _, r := range c.rows {
+		to <- r.desc
+	}
+}
+
+// Collect implements prometheus.Collector. A counter without a row is an error of the scrape.
+func (c counters) Collect(to chan<- prometheus.Metric) {
+	for _, read := range c.read {
+		for key, n := range read() {
+			name, value, labeled := strings.Cut(strings.TrimSuffix(key, "}"), "{")
+			r, known := c.rows[name]
+			switch {
+			case !known || labeled != r.labeled:
+				desc := prometheus.NewDesc("tidemark_"+name, "Not in the table.", nil, nil)
+				to <- prometheus.NewInvalidMetric(desc, errNoRow(key))
+			case labeled:
+				to <- prometheus.MustNewConstMetric(r.desc, r.kind, float64(n), value)
+			default:
+				to <- prometheus.MustNewConstMetric(r.desc, r.kind, float64(n))
+			}
+		}
+	}
+}
+
+type errNoRow string
+
+// Error implements error.
+func (e errNoRow) Error() string { return "the counter " + string(e) + " has no row in metricTable" }
+
+// traffic counts HTTP requests. Every label comes from a small set: routes are templates, and what is served by none is one route.
+type traffic struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
+	log      *slog.Logger
+	// streams are the routes whose requests last as long as their client likes.
+	streams map[string]bool
+}
+
+func newTraffic(log *slog.Logger) *traffic {
+	return &traffic{
+		log: log,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidemark_http_requests_total",
+			Help: "HTTP requests by route, method and status. Streams count when they have begun; a WebSocket is 101 even if it is closed with a code at once.",
+		}, []string{"route", "method", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "tidemark_http_seconds",
+			Help:    "How long HTTP requests took, from their head to the end of the handler, by route and method. Streams are left out.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"route", "method"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidemark_http_errors_total",
+			Help: "HTTP requests answered with a problem, by its code. RATE_LIMITED is a caller who is told to slow down.",
+		}, []string{"code"}),
+		streams: map[string]bool{BasePath + "/events": true, BasePath + "/poll": true, BasePath + "/ws": true},
+	}
+}
+
+// noRoute is the label of requests that no route serves.
+const noRoute = "none"
+
+// watch is the middleware that counts requests, and logs each one that no error is logged of. It lets the error handler answer, so that it knows the status.
+func (t *traffic) watch(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		began := time.Now()
+		err := next(c)
+		if err != nil {
+			c.Error(err)
+			t.errors.WithLabelValues(string(problem.CodeOf(err))).Inc()
+		}
+		took := time.Since(began)
+		route, method, status := routeOf(c, err), methodOf(c.Request()), c.Response().Status
+		if err == nil && !c.Response().Committed && route == BasePath+"/ws" {
+			status = http.StatusSwitchingProtocols
+		}
+		t.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+		if !t.streams[route] {
+			t.seconds.WithLabelValues(route, method).Observe(took.Seconds())
+		}
+		if status < http.StatusInternalServerError && t.log.Enabled(c.Request().Context(), slog.LevelDebug) {
+			t.log.LogAttrs(c.Request().Context(), slog.LevelDebug, "a request", slog.String("method", method), slog.String("route", route),
+				slog.Int("status", status), slog.Duration("took", took), slog.String("request_id", problem.RequestID(c)))
+		}
+		return nil
+	}
+}
+
+// routeOf returns the template that the router found.
+func routeOf(c echo.Context, err error) string {
+	if path := c.Path(); path != "" && !errors.Is(err, echo.ErrNotFound) {
+		return path
+	}
+	return noRoute
+}
+
+// methodOf returns the method, or "other" for one that a caller has made up.
+func methodOf(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return r.Method
+	default:
+		return "other"
+	}
+}
+
+// newRegistry returns everything that /metrics shows.
+func (h *Handler) newRegistry(cfg Config) *prometheus.Registry {
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tidemark_build_info", Help: "Always 1. The label says which version runs.", ConstLabels: prometheus.Labels{"version": cfg.Version},
+	})
+	build.Set(1)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		build,
+		newCounters(append([]CounterFunc{cfg.Server.Counters, cfg.Auth.Counters}, cfg.Counters...)),
+		h.traffic.requests, h.traffic.seconds, h.traffic.errors,
+	)
+	registry.MustRegister(cfg.Collectors...)
+	return registry
+}
+
+// scrapeLog is the log of scrapes that fail.
+type scrapeLog struct{ *slog.Logger }
+
+// Println implements promhttp.Logger.
+func (l scrapeLog) Println(v ...any) {
+	l.Error("the metrics could not be gathered", "error", fmt.Sprint(v...))
+}
+
+// netLog is the log of net/http: its sentences become an attribute, so that the message is always the same.
+type netLog struct{ *slog.Logger }
+
+// Write implements io.Writer.
+func (l netLog) Write(p []byte) (int, error) {
+	l.Debug("net/http complains", "error", strings.TrimSpace(string(p)))
+	return len(p), nil
+}
