@@ -1,6 +1,9 @@
 package test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,23 +13,42 @@ import (
 // The tests in browser/ are written where the page is: in JavaScript. Each file is one test here.
 
 func TestChromium_plain_EventSource_resumes_by_itself(t *testing.T) {
-	inChromium(t, "eventsource.test.mjs")
+	onSite(t, "eventsource.test.mjs")
 }
 
 func TestChromium_the_page_shows_delivery_as_it_is(t *testing.T) {
-	inChromium(t, "app.test.mjs")
+	inChromium(t, "app.test.mjs", "TIDEMARK_TEST_URL=http://"+serveDev(t))
 }
 
-// inChromium runs one file of browser/ with node against a server of its own.
-func inChromium(t *testing.T, file string) {
+func TestChromium_the_page_on_a_server_for_others(t *testing.T) {
+	onSite(t, "site.test.mjs")
+}
+
+// onSite runs a file against a server without --dev, which the file can stop, start, and have tokens made for.
+func onSite(t *testing.T, file string) {
+	t.Helper()
+	s := newSite(t)
+	control := http.NewServeMux()
+	control.HandleFunc("POST /stop", func(http.ResponseWriter, *http.Request) { s.stop() })
+	control.HandleFunc("POST /start", func(http.ResponseWriter, *http.Request) { s.start() })
+	control.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, s.run("token", "--user", r.FormValue("user"), "--ttl", r.FormValue("ttl")))
+	})
+	// In a goroutine of its own a failure could not end the test.
+	calls := httptest.NewServer(control)
+	t.Cleanup(calls.Close)
+	inChromium(t, file, "TIDEMARK_TEST_URL=http://"+s.address, "TIDEMARK_TEST_CONTROL="+calls.URL)
+}
+
+// inChromium runs one file of browser/ with node.
+func inChromium(t *testing.T, file string, env ...string) {
 	t.Helper()
 	browser := chromium(t)
 	node := lookPath(t, "node", "nodejs npm")
 	installPlaywright(t)
-	address := serveDev(t)
 	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", file)
 	cmd.Dir = "browser"
-	cmd.Env = append(os.Environ(), "TIDEMARK_TEST_URL=http://"+address, "TIDEMARK_TEST_CHROMIUM="+browser)
+	cmd.Env = append(append(os.Environ(), "TIDEMARK_TEST_CHROMIUM="+browser), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", file, err, out)

@@ -13,8 +13,9 @@ const FLAGS = [
 /** How long anything may take that is a matter of milliseconds on an idle machine. */
 export const DEADLINE_MS = 20_000;
 
-/** The server under test; it runs with --dev. */
+/** The server under test. It runs with --dev, or there is a TIDEMARK_TEST_CONTROL, which makes tokens for it and starts it anew. */
 export const BASE = required('TIDEMARK_TEST_URL');
+const CONTROL = process.env.TIDEMARK_TEST_CONTROL;
 
 function required(name) {
   const value = process.env[name];
@@ -70,11 +71,28 @@ export async function until(what, check, seen = () => '') {
   }
 }
 
+/** Asks the test that runs this one for something: start, stop, or a token. */
+export async function control(what) {
+  const response = await fetch(`${CONTROL}/${what}`, { method: 'POST' });
+  const answer = await response.text();
+  if (!response.ok) throw new Error(`${what}: ${response.status} ${answer}`);
+  return answer;
+}
+
+const tokens = new Map();
+
+/** The access token of a user, good for an hour. */
+export async function tokenOf(user) {
+  if (!CONTROL) return `dev:${user}`;
+  if (!tokens.has(user)) tokens.set(user, control(`token?user=${user}&ttl=1h`));
+  return tokens.get(user);
+}
+
 /** One REST call as a user; throws on an answer >= 400. */
 export async function rest(user, method, route, body) {
   const response = await fetch(`${BASE}/api/v1${route}`, {
     method,
-    headers: { Authorization: `Bearer dev:${user}`, 'Content-Type': 'application/json' },
+    headers: { Authorization: `Bearer ${await tokenOf(user)}`, 'Content-Type': 'application/json' },
     body: body && JSON.stringify(body),
   });
   const answer = await response.json();
@@ -91,7 +109,8 @@ export async function goOffline(page) {
 /** Opens the app and comes in as `user`. */
 export async function comeIn(page, user, base = BASE) {
   await page.goto(base);
-  await page.getByTestId('user').fill(user);
+  if (CONTROL) await page.getByTestId('token').fill(await tokenOf(user));
+  else await page.getByTestId('user').fill(user);
   await page.getByTestId('login').click();
   await caughtUp(page);
 }

@@ -6,7 +6,13 @@ export async function startCutter(target) {
   const { hostname, port } = new URL(target);
   const pairs = new Set();
   let said = '';
+  let down = false;
   const server = net.createServer((client) => {
+    if (down) {
+      client.on('error', () => {});
+      client.resetAndDestroy();
+      return;
+    }
     const upstream = net.connect(Number(port), hostname);
     const pair = [client, upstream];
     pairs.add(pair);
@@ -28,6 +34,14 @@ export async function startCutter(target) {
     lastEventIDs: () => Array.from(said.matchAll(/^last-event-id: *(\S+)/gim), (m) => m[1]),
     cut() {
       for (const [client] of pairs) client.resetAndDestroy();
+    },
+    /** Cuts, and lets nobody through until up(). */
+    down() {
+      down = true;
+      this.cut();
+    },
+    up() {
+      down = false;
     },
     async close() {
       for (const [client] of pairs) client.destroy();

@@ -1,8 +1,8 @@
-// A page of ten lines that knows nothing but EventSource.
+// A page of ten lines that knows nothing but EventSource and a ticket.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { BASE, openWindow, rest, until } from './browser.mjs';
+import { BASE, control, openWindow, rest, until } from './browser.mjs';
 import { startCutter } from './cutter.mjs';
 
 const CUTS = 3;
@@ -10,8 +10,9 @@ const BETWEEN = 20;
 
 const PLAIN = `<!doctype html><title>plain</title><script>
   window.opens = []; window.got = [];
-  const source = new EventSource('/api/v1/events?ticket=dev:reader');
+  const source = new EventSource('/api/v1/events?ticket=' + new URL(location).searchParams.get('ticket'));
   source.addEventListener('open', (e) => { if (e.data) opens.push(JSON.parse(e.data)); });
+  window.state = () => source.readyState;
   source.addEventListener('message', (e) => got.push({ ...JSON.parse(e.data), id: e.lastEventId }));
 </script>`;
 
@@ -20,8 +21,9 @@ test('EventSource reconnects by itself with Last-Event-ID and gets everything on
   const window = await openWindow();
   try {
     const { chat_id: chat } = await rest('writer', 'POST', '/chats', { type: 'direct', member_ids: ['reader'] });
-    await window.page.route('**/plain.html', (route) => route.fulfill({ contentType: 'text/html', body: PLAIN }));
-    await window.page.goto(`${cutter.url}/plain.html`);
+    const { ticket } = await rest('reader', 'POST', '/tickets', {});
+    await window.page.route('**/plain.html*', (route) => route.fulfill({ contentType: 'text/html', body: PLAIN }));
+    await window.page.goto(`${cutter.url}/plain.html?ticket=${ticket}`);
 
     const want = [];
     const send = async (text) => {
@@ -47,6 +49,14 @@ test('EventSource reconnects by itself with Last-Event-ID and gets everything on
     const sent = cutter.lastEventIDs();
     assert.equal(sent.length, CUTS);
     for (const id of sent) assert.ok(id.startsWith(`${opens[0].session}.`), id);
+
+    // A server that was started anew knows neither ticket nor session, and EventSource does not try twice after a 401.
+    const answers = [];
+    window.page.on('response', (response) => answers.push(response.status()));
+    await control('stop');
+    await control('start');
+    await until('EventSource gives up', () => window.page.evaluate(() => globalThis.state() === EventSource.CLOSED), () => answers);
+    assert.equal(answers.at(-1), 401);
   } finally {
     await window.close();
     await cutter.close();

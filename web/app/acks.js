@@ -63,6 +63,12 @@ export class Acknowledger {
     this.#cancel();
   }
 
+  /** Stops without sending anything: nobody would listen. */
+  stop() {
+    this.#paused = true;
+    this.#cancel();
+  }
+
   /** Sends what is outstanding in a way that outlives the page. */
   exit() {
     const chats = this.#outstanding();

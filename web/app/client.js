@@ -18,9 +18,13 @@ const FETCH_RETRY_MS = 1_000;
 export class Client extends EventTarget {
   /** Chat id to {id, type, name, head, read, unread, last, members, boundaries, all}. */
   chats = new Map();
-  /** connecting, live, replaced, closed, or offline (by the user's wish). */
+  /** connecting, live, replaced, closed, refused (the credentials are: sign in again), or offline (by the user's wish). */
   connection = 'connecting';
   caughtUp = false;
+  /** Whether the list of chats has come from the server; until then `chats` has what the device remembers. */
+  listed = false;
+  /** Whether there was a connection before: then the present lack of one is a loss. */
+  wasLive = false;
   /** What went wrong last with the connection, in words; '' while all is well. */
   problem = '';
 
@@ -48,6 +52,7 @@ export class Client extends EventTarget {
       url: (position) => api.streamURL(position),
       onEvent: (type, payload, id) => this.#take({ type, payload, id }),
       onState: (state) => this.#connected(state),
+      onRefused: (error) => this.#refused(error),
     });
   }
 
@@ -96,6 +101,13 @@ export class Client extends EventTarget {
     await this.acks.pause();
   }
 
+  /** The device lost its network, or has one again. */
+  networkChanged(there) {
+    if (this.#stopped || !['connecting', 'live'].includes(this.connection)) return;
+    if (!there) this.stream.lost();
+    else this.stream.reconnect();
+  }
+
   /** The page goes away: say what is stored while there is time. */
   leave() {
     this.acks.exit();
@@ -109,6 +121,7 @@ export class Client extends EventTarget {
     for (const chat of chats) await this.#know(chat);
     const listed = new Set(chats.map((c) => c.chat_id));
     for (const id of this.chats.keys()) if (!listed.has(id)) this.chats.delete(id);
+    this.listed = true;
     this.#tell('chats');
   }
 
@@ -131,7 +144,14 @@ export class Client extends EventTarget {
     if (!chat) return;
     const status = await this.api.deliveryStatus(id);
     chat.memberCount = status.member_count;
-    if (status.pagination.has_more) return; // Too large to list: the aggregates of the stream serve.
+    if (status.pagination.has_more) {
+      // Too large to list. The stream tells what all have when that changes; a page that was just loaded has to ask. The cursor is what is stored.
+      chat.boundaries = new Map();
+      const cursor = { chat_id: id, last_acked_sequence: this.#prefixes.get(id) ?? 0 };
+      for (const all of (await this.api.sync({ chats: [cursor], statuses: true, limit: 1 })).statuses) this.#status(all);
+      return;
+    }
+    chat.all = null;
     const boundaries = new Map();
     for (const m of status.members) {
       const told = { acked: m.last_acked_sequence, read: m.last_read_sequence ?? 0 };
@@ -160,7 +180,8 @@ export class Client extends EventTarget {
 
   /**
    * A page of history that ends before `before` (default: at the newest), ascending, without a hole. It comes from
-   * the store; what the store lacks is fetched and stored first. `complete` says that nothing is older.
+   * the store; what the store lacks is fetched and stored first. `complete` says that nothing is older; `problem` why
+   * there may be less than there could be, '' if nothing went wrong.
    */
   async history(id, before = Infinity) {
     const newest = before === Infinity;
@@ -168,14 +189,21 @@ export class Client extends EventTarget {
     let entries = await this.store.page(id, end, PAGE);
     const reached = entries[0]?.from ?? end;
     let exhausted = this.offline;
+    let problem = '';
     if (entries.length < PAGE && reached > 1 && !this.offline) {
-      exhausted = !(await this.#fetchBefore(id, reached));
-      entries = await this.store.page(id, end, PAGE);
-    } else if (entries.length === 0 && newest && this.offline) {
+      try {
+        exhausted = !(await this.#fetchBefore(id, reached));
+        entries = await this.store.page(id, end, PAGE);
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        problem = error.message;
+      }
+    }
+    if (entries.length === 0 && newest && (this.offline || problem)) {
       const last = await this.store.last(id);
       if (last) entries = await this.store.page(id, last.to + 1, PAGE);
     }
-    return { entries, complete: (entries[0]?.from ?? end) <= 1 || (exhausted && entries.length < PAGE) };
+    return { entries, complete: (entries[0]?.from ?? end) <= 1 || (exhausted && entries.length < PAGE), problem };
   }
 
   /** Sends a message in the open chat, of which everything up to `seen` is on the screen. */
@@ -223,6 +251,18 @@ export class Client extends EventTarget {
     this.stream.close();
     this.connection = 'closed';
     this.problem = `This device cannot store messages: ${error.message}`;
+    this.#tell('connection');
+  }
+
+  // The token has expired, or never was one. What is stored and what waits in the outbox stays for the next time.
+  #refused(error) {
+    this.#stopped = true;
+    this.outbox.pause();
+    this.acks.stop();
+    this.stream.close();
+    this.connection = 'refused';
+    this.caughtUp = false;
+    this.problem = error.message;
     this.#tell('connection');
   }
 
@@ -392,6 +432,10 @@ export class Client extends EventTarget {
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         if (error.final) return true;
+        if (error.status === 401) {
+          this.#refused(error);
+          return false;
+        }
         this.problem = error.message;
         this.#tell('connection');
       }
@@ -405,7 +449,10 @@ export class Client extends EventTarget {
     this.connection = state;
     this.problem = '';
     if (state !== 'live') this.caughtUp = false;
-    if (state === 'live') this.outbox.resume();
+    if (state === 'live') {
+      this.wasLive = true;
+      this.outbox.resume();
+    }
     this.#tell('connection');
   }
 

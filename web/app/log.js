@@ -50,6 +50,7 @@ export class Log {
     this.#items.clear();
     this.list.replaceChildren();
     this.waiting.replaceChildren();
+    this.#complete = false;
     this.jump.hidden = true;
     this.older.hidden = true;
     if (!chat) return;
@@ -79,23 +80,31 @@ export class Log {
   async #load(before) {
     const chat = this.#chat;
     this.#loading = true;
+    this.older.hidden = false;
+    this.older.disabled = true;
+    this.older.textContent = 'Loading …';
     try {
       const page = await this.#client.history(chat, before);
       if (this.#chat !== chat) return;
       for (const entry of page.entries) this.#entries.set(entry.from, entry);
       this.#complete = page.complete;
+      this.older.textContent = page.problem ? `${page.problem} Try again` : 'Older messages';
       this.#render();
-    } catch (error) {
-      this.older.title = error.message;
+    } catch (error) { // of the device's own store
+      if (this.#chat === chat) this.older.textContent = `${error.message} Try again`;
     } finally {
-      this.#loading = false;
-      this.older.hidden = this.#complete;
+      if (this.#chat === chat) {
+        this.#loading = false;
+        this.older.disabled = false;
+        this.older.hidden = this.#complete;
+      }
     }
   }
 
   // Keeps what is on the screen where it is while the list grows above it.
   async #loadOlder() {
     if (this.#loading || this.#complete || !this.#chat) return;
+    // Infinity if even the newest page could not be had.
     const first = Math.min(...this.#entries.keys());
     const fromBottom = this.log.scrollHeight - this.log.scrollTop;
     await this.#load(first);

@@ -20,25 +20,34 @@ async function enter(who) {
   byId('app').hidden = false;
   const client = new Client({ api: new Api(caller), store });
   running = { client, store, view: new View(client) };
+  client.addEventListener('connection', () => {
+    if (client.connection === 'refused' && running?.client === client) leave(`Sign in again: ${client.problem}.`);
+  });
   await client.start(takePosition());
 }
 
-function leave() {
+function leave(problem = '') {
   if (!running) return;
   running.client.leave();
   running.view.close();
   running.store.close();
   running = null;
   sessionStorage.removeItem(WHO);
-  welcome();
+  welcome(problem);
 }
 
-function welcome(problem = '') {
+// Asks for a name where a name is enough, and for a token everywhere else. The token goes into the tab's memory and into headers, never into a URL.
+async function welcome(problem = '') {
   document.title = 'Tidemark';
   byId('app').hidden = true;
   byId('welcome').hidden = false;
   byId('login-problem').textContent = problem;
-  byId('user').focus();
+  byId('token').value = '';
+  const names = await Api.takesNames();
+  byId('by-name').hidden = !names;
+  byId('by-token').hidden = names;
+  byId('enter').disabled = false;
+  byId(names ? 'user' : 'token').focus();
 }
 
 // A reload goes on in the same session. The position is kept only from page to page: a duplicated tab copies
@@ -59,13 +68,18 @@ window.addEventListener('pageshow', (event) => {
   if (event.persisted && running) running.client.goOnline(takePosition());
 });
 
-byId('logout').addEventListener('click', leave);
+// The browser knows of a lost network long before a connection does.
+for (const type of ['online', 'offline']) {
+  window.addEventListener(type, () => running?.client.networkChanged(type === 'online'));
+}
+
+byId('logout').addEventListener('click', () => leave());
 
 byId('login').addEventListener('submit', (event) => {
   event.preventDefault();
-  const who = { user: byId('user').value.trim(), token: byId('token').value.trim() };
+  const who = byId('by-token').hidden ? { user: byId('user').value.trim() } : { token: byId('token').value.trim() };
   if (!who.user && !who.token) {
-    welcome('Choose a name first.');
+    byId('login-problem').textContent = byId('by-token').hidden ? 'Choose a name first.' : 'Paste an access token first.';
     return;
   }
   enter(who).catch((error) => welcome(error.message));

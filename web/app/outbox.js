@@ -3,7 +3,8 @@
 
 import { pauseBefore } from './stream.js';
 
-// After that the message shows ✗ and waits for the user: ten attempts are a bit over a minute.
+// After so many answers that were no, the message shows ✗ and waits for the user: over a minute. A server that does not answer at all is no
+// reason to bother him: he sees that there is no connection, and the message waits for as long as it takes.
 const ATTEMPTS = 10;
 
 export class Outbox {
@@ -11,6 +12,8 @@ export class Outbox {
   #paused = true;
   #timer = null;
   #running = false;
+  // How often in a row nothing came of it; the pauses grow with it.
+  #pauses = 0;
 
   /**
    * @param onStored called with each confirmed message; it must store it, which takes it out of the database's outbox.
@@ -71,6 +74,7 @@ export class Outbox {
 
   resume() {
     this.#paused = false;
+    this.#pauses = 0;
     this.#run();
   }
 
@@ -85,8 +89,11 @@ export class Outbox {
     this.#running = true;
     let item;
     while (!this.#paused && (item = this.#items.find((i) => i.state === 'sending'))) {
-      if (await this.#send(item)) continue;
-      this.#timer = setTimeout(() => this.#run(), pauseBefore(item.attempts));
+      if (await this.#send(item)) {
+        this.#pauses = 0;
+        continue;
+      }
+      this.#timer = setTimeout(() => this.#run(), pauseBefore(this.#pauses));
       break;
     }
     this.#running = false;
@@ -104,8 +111,9 @@ export class Outbox {
       this.#remove(item);
       return true;
     } catch (error) {
-      const attempts = item.attempts + 1;
+      const attempts = item.attempts + (error.status === 0 || error.status === 401 ? 0 : 1);
       const failed = error.final || attempts >= ATTEMPTS;
+      this.#pauses++;
       await this.#update(item, { attempts, state: failed ? 'failed' : 'sending', problem: failed ? error.message : '' });
       return failed;
     }

@@ -20,25 +20,42 @@ export class Stream {
   #timer = null;
   #attempt = 0;
   #generation = 0;
+  #wanted = false;
   #position = '';
 
-  constructor({ url, onEvent, onState }) {
+  /** @param onRefused called with the error when the caller's own credentials are refused: no new ticket, and no use in trying again. */
+  constructor({ url, onEvent, onState, onRefused }) {
     this.url = url;
     this.onEvent = onEvent;
     this.onState = onState;
+    this.onRefused = onRefused;
   }
 
   /** Opens the stream, after `position` (an event id of an earlier connection, or ''). */
   open(position = '') {
     this.close();
+    this.#wanted = true;
     this.#position = position;
     this.#attempt = 0;
     this.#connect();
   }
 
   close() {
+    this.#wanted = false;
     this.#stop();
     this.onState('closed');
+  }
+
+  /** The network is gone. EventSource would not notice for minutes, so it is given up, and tried again. */
+  lost() {
+    if (this.#wanted) this.#later();
+  }
+
+  /** The network is there again, maybe another one: whatever was open before is worth nothing. */
+  reconnect() {
+    if (!this.#wanted) return;
+    this.#attempt = 0;
+    this.#connect();
   }
 
   #stop() {
@@ -55,8 +72,10 @@ export class Stream {
     let url;
     try {
       url = await this.url(this.#position);
-    } catch {
-      if (generation === this.#generation) this.#later();
+    } catch (error) {
+      if (generation !== this.#generation) return;
+      if (error.status === 401) this.onRefused(error);
+      else this.#later();
       return;
     }
     if (generation !== this.#generation) return;

@@ -8,12 +8,17 @@ const STATES = {
   replaced: 'opened elsewhere',
   closed: 'not connected',
   offline: 'offline',
+  refused: 'signed out',
 };
+
+// A connection that comes within this time is not worth a word.
+const BANNER_AFTER_MS = 700;
 
 export class View {
   #client;
   #log;
   #listening = new AbortController();
+  #bannerTimer = null;
 
   constructor(client) {
     this.#client = client;
@@ -29,6 +34,7 @@ export class View {
   /** Stops listening; the page shows nothing of the client any more. */
   close() {
     this.#listening.abort();
+    clearTimeout(this.#bannerTimer);
     this.#log.open(null);
     this.#show(null);
   }
@@ -41,6 +47,7 @@ export class View {
     client.addEventListener('chats', () => this.#list(), { signal });
     const on = (id, type, listener) => byId(id).addEventListener(type, listener, { signal });
     on('switch', 'click', () => (this.#online ? client.goOffline() : client.goOnline()));
+    on('take-over', 'click', () => client.goOnline());
     on('back', 'click', () => this.#show(null));
     on('compose', 'submit', (e) => this.#send(e));
     on('text', 'keydown', (e) => {
@@ -66,11 +73,35 @@ export class View {
     state.dataset.caughtUp = caughtUp;
     state.textContent = problem || (connection === 'live' ? (caughtUp ? 'online' : 'catching up …') : STATES[connection]);
     byId('switch').setAttribute('aria-checked', this.#online);
+    if (connection === 'connecting' && byId('banner').hidden) {
+      this.#bannerTimer ??= setTimeout(() => this.#banner(), BANNER_AFTER_MS);
+    } else {
+      this.#banner();
+    }
+  }
+
+  // What is wrong with the connection, and what becomes of what is written meanwhile.
+  #banner() {
+    clearTimeout(this.#bannerTimer);
+    this.#bannerTimer = null;
+    const { connection, problem, wasLive } = this.#client;
+    const words = {
+      connecting: `${wasLive ? 'The connection is lost. Trying again …' : 'Connecting …'} ${problem} What you write is kept, and sent then.`,
+      offline: 'You are offline. Nothing is received, and what you write waits.',
+      replaced: 'This session was opened elsewhere, so nothing comes here any more.',
+      closed: problem,
+    }[connection];
+    const banner = byId('banner');
+    banner.hidden = !words;
+    banner.dataset.state = connection;
+    byId('banner-text').textContent = words ?? '';
+    byId('take-over').hidden = connection !== 'replaced';
   }
 
   #list() {
     const chats = [...this.#client.chats.values()].sort((a, b) => activity(b).localeCompare(activity(a)));
     byId('no-chats').hidden = chats.length > 0;
+    byId('no-chats').textContent = this.#client.listed ? 'No chats yet. Say hello to somebody: the other tab, for example.' : 'Loading …';
     const focused = document.activeElement?.dataset.chat;
     byId('chats').replaceChildren(...chats.map((chat) => this.#row(chat)));
     if (focused) byId('chats').querySelector(`[data-chat="${CSS.escape(focused)}"]`)?.focus();
