@@ -1,0 +1,97 @@
+package sqlite
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/sqlite/waltest"
+)
+
+// TestOpen_torn_log damages the end of the log of a store that died, TIDEMARK_FAULT_RUNS times (60 if it is not set). Damage behind the last commit loses nothing. Damage before it, of a
+// disk that lied about an fsync, leaves the messages of whole commits: 1..n for some n, not fewer than were committed before the damage; and the store goes on from there.
+func TestOpen_torn_log(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 2))
+	s, path := openNew(t)
+	// ends[n] is where the log ended when n messages were confirmed.
+	ends := []int64{0}
+	const messages = 60
+	for n := range messages {
+		send(t, s, fmt.Sprint(n))
+		commits, err := waltest.Commits(path + "-wal")
+		if err != nil || len(commits) == 0 {
+			t.Fatalf("the log has the commits %v, %v", commits, err)
+		}
+		ends = append(ends, commits[len(commits)-1])
+	}
+	last := ends[messages]
+	if info, err := os.Stat(path + "-wal"); err != nil || info.Size() != last {
+		t.Fatalf("the log ends at %v, %v, and its last commit at %d", info, err, last)
+	}
+	lost, whole := 0, 0
+	for run := range faultRuns(t, 60) {
+		crashed := filepath.Join(t.TempDir(), "crashed.db")
+		for _, suffix := range []string{"", "-wal"} {
+			copyFile(t, path+suffix, crashed+suffix)
+		}
+		offset := last
+		if run%2 == 1 {
+			offset = random.Int64N(last)
+		}
+		how, err := waltest.Tear(crashed+"-wal", offset, random)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least := 0
+		for least < messages && ends[least+1] <= offset {
+			least++
+		}
+		again, err := Open(t.Context(), Config{Path: crashed, Readers: 1})
+		if err != nil {
+			t.Fatalf("%s (seed %d): %v", how, seed, err)
+		}
+		// If the damage is in the first commits, the chat is not there: it has to be made again.
+		_, _, err = again.CreateChat(t.Context(), storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "anna", Members: []tidemark.UserID{"anna", "ben"}})
+		if err != nil && tidemark.CodeOf(err) != tidemark.Conflict {
+			t.Fatal(err)
+		}
+		heads, err := again.Heads(t.Context(), []tidemark.ChatID{"c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := int(heads[0])
+		if head < least || head > messages {
+			t.Errorf("%s (seed %d): the chat ends at %d, want %d to %d", how, seed, head, least, messages)
+		}
+		wantGapless(t, again, heads[0])
+		// Who was confirmed and sends again is stored once, below the head or anew above it.
+		for n := range messages {
+			want := tidemark.Sequence(n + 1)
+			if got := send(t, again, fmt.Sprint(n)); got != want {
+				t.Errorf("%s (seed %d): message %d, sent again, has sequence %d, want %d", how, seed, n, got, want)
+			}
+		}
+		wantGapless(t, again, messages)
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if head < messages {
+			lost++
+		} else {
+			whole++
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d logs torn without a loss, %d with one (seed %d)", whole, lost, seed)
+	if lost == 0 || whole == 0 {
+		t.Errorf("%d logs had lost something, %d nothing: the runs do not show both (seed %d)", lost, whole, seed)
+	}
+}
