@@ -1,23 +1,31 @@
 package test
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark/storage/sqlite/waltest"
 )
 
-// TestKill_confirmed_is_durable kills the server with SIGKILL under load, TIDEMARK_KILL_RUNS times (3 if it is not set), and starts it on the same file: every message that was
-// confirmed is there once, at the sequence that was confirmed, no sequence is missing, and no watermark went back (confirmed_is_durable, sequence_gapless, watermark_monotonic).
+// TestKill_confirmed_is_durable kills the server with SIGKILL under load, TIDEMARK_KILL_RUNS times (3 if it is not set), tears the end of the log behind its last commit every other time, and
+// starts it on the same file: every message that was confirmed, over HTTP or a WebSocket, is there once, at the sequence that was confirmed, no sequence is missing, no watermark
+// that anybody was told went back, the devices on both kinds of streams get everything, and somebody who was offline gets exactly what he had not acknowledged
+// (confirmed_is_durable, sequence_gapless, watermark_monotonic, resume_lossless, pending_or_delivered).
 func TestKill_confirmed_is_durable(t *testing.T) {
 	runs := 3
 	if text := os.Getenv("TIDEMARK_KILL_RUNS"); text != "" {
@@ -26,29 +34,60 @@ func TestKill_confirmed_is_durable(t *testing.T) {
 			t.Fatalf("TIDEMARK_KILL_RUNS is not a number: %v", err)
 		}
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("%d runs with seed %d", runs, seed)
-	k := &killed{t: t, dir: t.TempDir(), random: rand.New(rand.NewPCG(seed, 1)), confirmed: map[string]uint64{}, acked: map[string]uint64{}}
-	k.binary = filepath.Join(k.dir, "tidemark")
-	if out, err := exec.Command("go", "build", "-o", k.binary, module+"/cmd/tidemark").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	k.start()
-	for _, chat := range killChats {
-		if status, body := k.call(http.MethodPost, "/chats", "alice", `{"type":"group","chat_id":"`+chat+`","member_ids":["bob"]}`); status != http.StatusCreated {
-			t.Fatalf("creating %s: %d %s", chat, status, body)
+	k := newKilled(t)
+	t.Logf("%d runs with seed %d", runs, k.seed)
+	for run := range runs {
+		k.load(run, func() {
+			if err := k.server.process.Kill(); err != nil {
+				t.Error(err)
+			}
+		})
+		k.server.wait()
+		if run%2 == 1 {
+			k.tear()
+		}
+		k.server.start()
+		k.check()
+		if t.Failed() {
+			t.Fatalf("run %d (seed %d)", run, k.seed)
 		}
 	}
-	for run := range runs {
-		k.load(run)
-		k.start()
-		k.check()
+	k.stop()
+	t.Logf("%d kills, %d of them with a torn log: %d messages confirmed, %d of them over a WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer; "+
+		"%d watermarks told; the offline user got %d messages; the streams were opened %d times",
+		runs, k.torn, len(k.confirmed), k.overSocket, k.lost, k.twice, k.gaps, k.back, k.unanswered, k.watermarks, k.caughtUp, k.opens())
+	if k.overSocket == 0 || k.overSocket == len(k.confirmed) || k.unanswered == 0 || k.watermarks == 0 || k.caughtUp == 0 || runs > 1 && k.torn == 0 {
+		t.Error("something of this did not happen: the runs show nothing")
 	}
-	k.kill()
-	t.Logf("%d messages confirmed, %d sends without an answer", len(k.confirmed), k.unanswered)
-	if len(k.confirmed) == 0 || k.unanswered == 0 {
-		t.Error("no message was confirmed, or no send was cut off: the runs show nothing")
+}
+
+// TestKill_stopped_process_goes_on stops the server with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is not set), as a machine that swaps or is moved does. Clients time out and come back; nothing is lost.
+func TestKill_stopped_process_goes_on(t *testing.T) {
+	seconds := 3
+	if text := os.Getenv("TIDEMARK_HANG_SECONDS"); text != "" {
+		var err error
+		if seconds, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("TIDEMARK_HANG_SECONDS is not a number: %v", err)
+		}
 	}
+	k := newKilled(t)
+	k.load(0, func() {
+		for _, signal := range []os.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+			if err := k.server.process.Signal(signal); err != nil {
+				t.Error(err)
+			}
+			if signal == syscall.SIGSTOP {
+				<-time.After(time.Duration(seconds) * time.Second)
+			}
+		}
+		// What hung has to be answered now, and new sends as well.
+		before := k.confirmations()
+		until(t, "sends are confirmed again", func() bool { return k.confirmations() > before+50 }, func() string { return fmt.Sprint(k.confirmations(), " after ", before) })
+		k.ending.Store(true)
+	})
+	k.check()
+	k.stop()
+	t.Logf("stopped for %d s: %d messages confirmed, lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer", seconds, len(k.confirmed), k.lost, k.twice, k.gaps, k.back, k.unanswered)
 }
 
 var killChats = []string{"k0", "k1", "k2"}
@@ -56,148 +95,284 @@ var killChats = []string{"k0", "k1", "k2"}
 // killed is a server that is killed and started again on one file, and what its clients were told.
 type killed struct {
 	t       *testing.T
-	dir     string
-	binary  string
+	seed    uint64
 	random  *rand.Rand
-	address string
-	process *exec.Cmd
-	log     bytes.Buffer
+	server  *process
+	devices []*device
+	running sync.WaitGroup
+	cancel  context.CancelFunc
+	ending  flag
 
 	mu         sync.Mutex
-	confirmed  map[string]uint64 // by chat/client_message_id
-	acked      map[string]uint64 // by chat
+	confirmed  map[string]int64 // by chat/client_message_id
+	told       map[string]int64 // acknowledged watermarks by chat/user, as somebody was told
+	overSocket int
 	unanswered int
+
+	lost, twice, gaps, back    int
+	torn, watermarks, caughtUp int
+	dora                       map[string]int64 // what she acknowledged
 }
 
-func (k *killed) start() {
-	k.t.Helper()
-	k.address = freeAddress(k.t)
-	k.log.Reset()
-	k.process = exec.Command(k.binary, "serve", "--dev", "--listen", k.address, "--store", "sqlite:"+filepath.Join(k.dir, "kill.db"))
-	k.process.Stdout, k.process.Stderr = &k.log, &k.log
-	if err := k.process.Start(); err != nil {
-		k.t.Fatal(err)
+func newKilled(t *testing.T) *killed {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("TIDEMARK_SEED"); text != "" {
+		if _, err := fmt.Sscan(text, &seed); err != nil {
+			t.Fatalf("TIDEMARK_SEED is not a number: %v", err)
+		}
 	}
-	process := k.process
-	k.t.Cleanup(func() { _ = process.Process.Kill() })
-	if err := waitReady(k.t.Context(), "http://"+k.address+"/readyz", make(chan error, 1)); err != nil {
-		k.t.Fatalf("%v\n%s", err, k.log.String())
+	k := &killed{
+		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), server: newProcess(t),
+		confirmed: map[string]int64{}, told: map[string]int64{}, dora: map[string]int64{},
 	}
+	k.server.start()
+	for _, chat := range killChats {
+		k.as("alice").call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob", "carol", "dora"}}, nil)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	k.cancel = cancel
+	// Two devices of bob, one of carol, one of the sender; dora is offline.
+	k.devices = []*device{newDevice(k.as("bob"), false), newDevice(k.as("bob"), true), newDevice(k.as("carol"), true), newDevice(k.as("alice"), false)}
+	for _, d := range k.devices {
+		k.running.Go(func() { d.run(ctx) })
+	}
+	return k
 }
 
-func (k *killed) kill() {
-	_ = k.process.Process.Kill()
-	_ = k.process.Wait()
+func (k *killed) as(name string) user { return as(k.server.address, name) }
+
+func (k *killed) stop() {
+	k.cancel()
+	k.running.Wait()
+	k.server.stop()
 }
 
-// call makes one request; status 0 means that there was no answer.
-func (k *killed) call(method, path, user, body string) (status int, answer []byte) {
-	request, err := http.NewRequest(method, "http://"+k.address+"/api/v1"+path, bytes.NewBufferString(body))
-	if err != nil {
-		panic(err) // the test's own words
+func (k *killed) opens() (n int) {
+	for _, d := range k.devices {
+		d.mu.Lock()
+		n += d.opens
+		d.mu.Unlock()
 	}
-	request.Header.Set("Authorization", "Bearer dev:"+user)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, nil
-	}
-	defer response.Body.Close()
-	answer, err = io.ReadAll(response.Body)
-	if err != nil {
-		return 0, nil
-	}
-	return response.StatusCode, answer
+	return n
 }
 
-// load sends and acknowledges from eight clients until the server is killed, at a random moment.
-func (k *killed) load(run int) {
+func (k *killed) confirmations() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.confirmed)
+}
+
+// load sends from six clients over HTTP and two over WebSockets, until the server does not answer any more. At a random moment it does what has been planned.
+func (k *killed) load(run int, planned func()) {
+	k.ending.Store(false)
+	ctx, cancel := context.WithCancel(k.t.Context())
+	defer cancel()
 	var clients sync.WaitGroup
 	for c := range 8 {
 		clients.Go(func() {
-			for n := 0; ; n++ {
-				if !k.send(killChats[(c+n)%len(killChats)], fmt.Sprintf("r%d-c%d-%d", run, c, n)) {
-					return
-				}
+			name := fmt.Sprintf("r%d-c%d-", run, c)
+			if c >= 6 {
+				k.socket(ctx, killChats[c%len(killChats)], name)
+				return
+			}
+			for n := 0; !k.ending.Load() && k.send(ctx, killChats[(c+n)%len(killChats)], name+strconv.Itoa(n)); n++ {
 			}
 		})
 	}
-	time.AfterFunc(time.Duration(30+k.random.IntN(300))*time.Millisecond, func() { _ = k.process.Process.Kill() })
+	<-time.After(time.Duration(30+k.random.IntN(300)) * time.Millisecond)
+	planned()
 	clients.Wait()
-	_ = k.process.Wait()
 }
 
-// send sends one message, acknowledges it as bob, and notes what was answered. It reports whether the server answers.
-func (k *killed) send(chat, id string) bool {
-	status, body := k.call(http.MethodPost, "/chats/"+chat+"/messages", "alice", `{"client_message_id":"`+id+`","content":"`+id+`"}`)
-	var message struct{ Sequence uint64 }
-	confirmed := status == http.StatusCreated && json.Unmarshal(body, &message) == nil
-	k.mu.Lock()
-	if confirmed {
-		k.confirmed[chat+"/"+id] = message.Sequence
-	} else {
-		k.unanswered++
-	}
-	k.mu.Unlock()
-	if !confirmed {
+// send sends one message over HTTP, acknowledges it as carol every other time, and notes what was answered. It reports whether the server answers.
+func (k *killed) send(ctx context.Context, chat, id string) bool {
+	status, body, _ := k.as("alice").try(ctx, http.MethodPost, "/chats/"+chat+"/messages", map[string]any{"client_message_id": id, "content": id})
+	var m message
+	if !k.note(status == http.StatusCreated && json.Unmarshal(body, &m) == nil, chat, id, m.Sequence) {
 		return false
 	}
-	var state struct {
-		Acked uint64 `json:"last_acked_sequence"`
+	if m.Sequence%2 == 0 {
+		return true
 	}
-	status, body = k.call(http.MethodPatch, "/chats/"+chat+"/delivery-state", "bob", fmt.Sprintf(`{"last_acked_sequence":%d}`, message.Sequence))
-	if status != http.StatusOK || json.Unmarshal(body, &state) != nil {
+	var s state
+	status, body, _ = k.as("carol").try(ctx, http.MethodPatch, "/chats/"+chat+"/delivery-state", map[string]any{"last_acked_sequence": m.Sequence})
+	if status != http.StatusOK || json.Unmarshal(body, &s) != nil {
 		return false
 	}
-	k.mu.Lock()
-	k.acked[chat] = max(k.acked[chat], state.Acked)
-	k.mu.Unlock()
+	k.tell(map[string]int64{chat + "/carol": s.Acked})
 	return true
 }
 
-// check compares what is stored with what was answered.
+// note notes the answer to a send.
+func (k *killed) note(confirmed bool, chat, id string, sequence int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !confirmed {
+		k.unanswered++
+		return false
+	}
+	k.confirmed[chat+"/"+id] = sequence
+	return true
+}
+
+// tell notes watermarks that somebody was told.
+func (k *killed) tell(watermarks map[string]int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key, w := range watermarks {
+		k.told[key] = max(k.told[key], w)
+	}
+}
+
+// socket sends over a WebSocket, twenty at a time before it waits for an answer.
+func (k *killed) socket(ctx context.Context, chat, name string) {
+	url := strings.Replace(k.as("alice").url, "http://", "ws://", 1) + "/api/v1/ws?ticket=dev:alice"
+	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"tidemark.v1"}})
+	if err != nil {
+		return // killed before it was connected
+	}
+	defer func() { _ = conn.CloseNow() }()
+	conn.SetReadLimit(1 << 20)
+	sent, answered := 0, 0
+	for ; !k.ending.Load() || answered < sent; answered++ {
+		for ; sent < answered+20 && !k.ending.Load(); sent++ {
+			id := name + strconv.Itoa(sent)
+			payload := map[string]any{"chat_id": chat, "client_message_id": id, "content": id}
+			if wsjson.Write(ctx, conn, map[string]any{"type": "send_message", "request_id": id, "payload": payload}) != nil {
+				k.note(false, chat, id, 0)
+				return
+			}
+		}
+		for f := (frame{}); f.Type != "send_message_ack"; {
+			if wsjson.Read(ctx, conn, &f) != nil {
+				k.note(false, chat, "", 0)
+				return
+			}
+			if f.Type != "send_message_ack" {
+				continue
+			}
+			var m message
+			if json.Unmarshal(f.Payload, &m) != nil || !k.note(true, m.ChatID, m.ClientMessageID, m.Sequence) {
+				return
+			}
+			k.mu.Lock()
+			k.overSocket++
+			k.mu.Unlock()
+		}
+	}
+}
+
+// tear damages the log behind its last commit, as a power cut in the middle of the next one does.
+func (k *killed) tear() {
+	path := k.server.database() + "-wal"
+	commits, err := waltest.Commits(path)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if len(commits) == 0 {
+		return
+	}
+	how, err := waltest.Tear(path, commits[len(commits)-1], k.random)
+	if err != nil {
+		k.t.Fatalf("%s: %v", how, err)
+	}
+	k.torn++
+}
+
+// check compares what is stored with what was answered, and waits until all devices have it.
 func (k *killed) check() {
 	k.t.Helper()
-	stored := map[string]uint64{}
+	for _, d := range k.devices {
+		pushed, faults := d.told()
+		k.tell(pushed)
+		for _, fault := range faults {
+			k.t.Error(fault)
+		}
+	}
+	heads := map[string]int64{}
+	stored := map[string]int64{}
 	for _, chat := range killChats {
-		next := uint64(1)
-		for more := true; more; {
-			var page struct {
-				Messages []struct {
-					Sequence        uint64
-					ClientMessageID string `json:"client_message_id"`
-				}
-				Pagination struct {
-					HasMore bool `json:"has_more"`
-				}
-			}
-			status, body := k.call(http.MethodGet, fmt.Sprintf("/chats/%s/messages?limit=1000&after_sequence=%d", chat, next-1), "bob", "")
-			if status != http.StatusOK || json.Unmarshal(body, &page) != nil {
-				k.t.Fatalf("reading %s: %d %s", chat, status, body)
-			}
-			for _, m := range page.Messages {
-				if m.Sequence != next {
-					k.t.Fatalf("%s: after %d comes %d", chat, next-1, m.Sequence)
-				}
-				if at, twice := stored[chat+"/"+m.ClientMessageID]; twice {
-					k.t.Errorf("%s is stored at %d and at %d", m.ClientMessageID, at, m.Sequence)
-				}
-				stored[chat+"/"+m.ClientMessageID] = m.Sequence
-				next++
-			}
-			more = page.Pagination.HasMore
-		}
-		var state struct {
-			Acked uint64 `json:"last_acked_sequence"`
-		}
-		status, body := k.call(http.MethodGet, "/chats/"+chat+"/delivery-state", "bob", "")
-		if status != http.StatusOK || json.Unmarshal(body, &state) != nil || state.Acked < k.acked[chat] {
-			k.t.Errorf("bob's watermark in %s: %d %s, but he was told %d", chat, status, body, k.acked[chat])
-		}
+		heads[chat] = k.read(chat, stored)
 	}
 	for id, sequence := range k.confirmed {
 		if stored[id] != sequence {
+			k.lost++
 			k.t.Errorf("%s was confirmed as %d, and is stored as %d (0: not at all)", id, sequence, stored[id])
 		}
+	}
+	for key, told := range k.told {
+		chat, name, _ := strings.Cut(key, "/")
+		var s state
+		k.as(name).call(k.t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &s)
+		if s.Acked < told {
+			k.back++
+			k.t.Errorf("%s's watermark in %s is %d, but somebody was told %d", name, chat, s.Acked, told)
+		}
+	}
+	k.watermarks = len(k.told)
+	for _, d := range k.devices {
+		until(k.t, d.name+" has everything", func() bool { return maps.Equal(d.heads(), heads) }, func() string { return fmt.Sprint(d.heads(), " of ", heads) })
+	}
+	k.online(heads)
+}
+
+// read reads a chat as bob, and returns its head.
+func (k *killed) read(chat string, stored map[string]int64) int64 {
+	k.t.Helper()
+	next := int64(1)
+	for more := true; more; {
+		var page struct {
+			Messages   []message
+			Pagination struct {
+				HasMore bool `json:"has_more"`
+			}
+		}
+		k.as("bob").call(k.t, http.MethodGet, fmt.Sprintf("/chats/%s/messages?limit=1000&after_sequence=%d", chat, next-1), nil, &page)
+		for _, m := range page.Messages {
+			if m.Sequence != next {
+				k.gaps++
+				k.t.Fatalf("%s: after %d comes %d", chat, next-1, m.Sequence)
+			}
+			if at, there := stored[chat+"/"+m.ClientMessageID]; there {
+				k.twice++
+				k.t.Errorf("%s is stored at %d and at %d", m.ClientMessageID, at, m.Sequence)
+			}
+			stored[chat+"/"+m.ClientMessageID] = m.Sequence
+			next++
+		}
+		more = page.Pagination.HasMore
+	}
+	return next - 1
+}
+
+// online lets dora, who was offline, come for a moment: she gets what she had not acknowledged, and nothing else.
+func (k *killed) online(heads map[string]int64) {
+	k.t.Helper()
+	d := newDevice(k.as("dora"), k.random.IntN(2) == 0)
+	ctx, cancel := context.WithCancel(k.t.Context())
+	var reading sync.WaitGroup
+	reading.Go(func() { d.connect(ctx) })
+	until(k.t, "dora has caught up", d.caughtUp, func() string { return fmt.Sprint(d.heads(), " of ", heads) })
+	cancel()
+	reading.Wait()
+	want := map[string]int64{}
+	for chat, head := range heads {
+		if head > k.dora[chat] {
+			want[chat] = k.dora[chat]
+			k.caughtUp += int(head - k.dora[chat])
+		}
+	}
+	if diff := cmp.Diff(want, d.from); diff != "" {
+		k.t.Errorf("what dora had before the first message she got, for each chat that owed her some (-want +got):\n%s", diff)
+	}
+	for chat, head := range d.heads() {
+		if head != heads[chat] {
+			k.t.Errorf("dora got %s up to %d, want %d", chat, head, heads[chat])
+		}
+		// Her acknowledgement on the stream may be lost with it. This one is answered.
+		k.as("dora").ack(k.t, chat, head)
+		k.dora[chat] = head
+		k.tell(map[string]int64{chat + "/dora": head})
 	}
 }

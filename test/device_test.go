@@ -1,0 +1,271 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+)
+
+// device is a client as docs/protocol.md has it: one stream that it resumes, or begins anew with its cursors, for ever; what it has stored of each chat; acknowledgements on its stream.
+// It notes what may not be.
+type device struct {
+	user
+	// sse says that the stream is one of Server-Sent Events; else it is a WebSocket.
+	sse bool
+
+	mu       sync.Mutex // guards what follows
+	session  string
+	position int64
+	// stored are the messages of each chat, in their order, by their keys: a contiguous prefix, or what follows `from`.
+	stored map[string][]string
+	// from is the sequence before the first of them.
+	from map[string]int64
+	// pushed are the highest acknowledged boundaries that the stream told of each chat and user.
+	pushed map[string]int64
+	caught bool
+	opens  int
+	resets map[string]int
+	faults []string
+}
+
+func newDevice(u user, sse bool) *device {
+	return &device{user: u, sse: sse, stored: map[string][]string{}, from: map[string]int64{}, pushed: map[string]int64{}, resets: map[string]int{}}
+}
+
+// run connects until ctx ends.
+func (d *device) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		d.connect(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(30 * time.Millisecond):
+		}
+	}
+}
+
+// connect reads one connection to its end.
+func (d *device) connect(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d.mu.Lock()
+	session, position := d.session, d.position
+	d.caught = false
+	d.mu.Unlock()
+	if d.sse {
+		d.readEvents(ctx, session, position)
+	} else {
+		d.readFrames(ctx, session, position)
+	}
+}
+
+func (d *device) readFrames(ctx context.Context, session string, position int64) {
+	url := strings.Replace(d.url, "http://", "ws://", 1) + "/api/v1/ws?ticket=" + d.bearer()
+	if session != "" {
+		url += fmt.Sprintf("&session=%s&after=%d", session, position)
+	}
+	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"tidemark.v1"}})
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.CloseNow() }()
+	conn.SetReadLimit(1 << 20)
+	for {
+		var f frame
+		if err := wsjson.Read(ctx, conn, &f); err != nil {
+			return
+		}
+		if d.take(ctx, f.Type, f.ID, f.Payload) {
+			_ = wsjson.Write(ctx, conn, map[string]any{"type": "ack", "payload": map[string]any{"chats": d.cursors()}})
+		}
+	}
+}
+
+func (d *device) readEvents(ctx context.Context, session string, position int64) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/api/v1/events", nil)
+	if err != nil {
+		panic(err) // the test's own words
+	}
+	request.Header.Set("Authorization", "Bearer "+d.bearer())
+	if session != "" {
+		request.Header.Set("Last-Event-ID", fmt.Sprintf("%s.%d", session, position))
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return
+	}
+	var kind, id, data string
+	in := bufio.NewScanner(response.Body)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		field, value, _ := strings.Cut(in.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "id":
+			id = value
+		case "event":
+			kind = value
+		case "data":
+			data = value
+		}
+		if in.Text() != "" {
+			continue
+		}
+		if kind != "" {
+			var n int64
+			if _, number, there := strings.Cut(id, "."); there {
+				_, _ = fmt.Sscan(number, &n)
+			}
+			if d.take(ctx, kind, n, []byte(data)) {
+				_, _, _ = d.try(ctx, http.MethodPost, "/acks", map[string]any{"chats": d.cursors()})
+			}
+		}
+		kind, id, data = "", "", ""
+	}
+}
+
+// take takes an event, and reports whether there is something new to acknowledge.
+func (d *device) take(ctx context.Context, kind string, id int64, payload []byte) (stored bool) {
+	d.mu.Lock()
+	if id != 0 {
+		d.position = id
+	}
+	switch kind {
+	case "open":
+		var o open
+		if json.Unmarshal(payload, &o) == nil {
+			d.opens++
+			if !o.Resumed {
+				d.position = id
+			}
+			d.session = o.Session
+		}
+	case "reset":
+		var r struct{ Reason string }
+		_ = json.Unmarshal(payload, &r)
+		d.resets[r.Reason]++
+		session := d.session
+		d.mu.Unlock()
+		if r.Reason != "ahead" {
+			// The answer does not matter: if there is none, the connection is over as well.
+			_, _, _ = d.try(ctx, http.MethodPost, "/sync", map[string]any{"session": session, "chats": d.cursors()})
+		}
+		d.mu.Lock()
+	case "message":
+		var m message
+		if json.Unmarshal(payload, &m) == nil {
+			stored = d.storeLocked(m)
+		}
+	case "status_update":
+		var s state
+		if json.Unmarshal(payload, &s) == nil && s.UserID != "" {
+			key := s.ChatID + "/" + s.UserID
+			d.pushed[key] = max(d.pushed[key], s.Acked)
+		}
+	case "caught_up":
+		d.caught = true
+	}
+	d.mu.Unlock()
+	return stored
+}
+
+// storeLocked stores the next message of a chat. What it has already must be the same; what comes too early, before its cursors are known to the session, comes again.
+func (d *device) storeLocked(m message) bool {
+	messages, known := d.stored[m.ChatID]
+	if !known {
+		d.from[m.ChatID] = m.Sequence - 1
+	}
+	switch i := m.Sequence - 1 - d.from[m.ChatID]; {
+	case i < 0 || i > int64(len(messages)):
+		return false
+	case i < int64(len(messages)):
+		if messages[i] != m.ClientMessageID {
+			d.faults = append(d.faults, fmt.Sprintf("%s: message %d of %s was %s, and is %s", d.name, m.Sequence, m.ChatID, messages[i], m.ClientMessageID))
+		}
+		return false
+	}
+	d.stored[m.ChatID] = append(messages, m.ClientMessageID)
+	return true
+}
+
+type cursor struct {
+	ChatID string `json:"chat_id"`
+	Acked  int64  `json:"last_acked_sequence"`
+}
+
+// cursors are what the device has stored.
+func (d *device) cursors() []cursor {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := []cursor{}
+	for chat := range d.stored {
+		all = append(all, cursor{chat, d.from[chat] + int64(len(d.stored[chat]))})
+	}
+	return all
+}
+
+// caughtUp reports whether the stream said so since it was connected.
+func (d *device) caughtUp() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.caught
+}
+
+// heads returns how far the device has stored each chat.
+func (d *device) heads() map[string]int64 {
+	heads := map[string]int64{}
+	for _, c := range d.cursors() {
+		heads[c.ChatID] = c.Acked
+	}
+	return heads
+}
+
+// told returns the boundaries that were pushed, and what may not be.
+func (d *device) told() (pushed map[string]int64, faults []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.pushed), d.faults
+}
+
+// try makes one request; status 0 means that there was no answer.
+func (u user) try(ctx context.Context, method, path string, body any) (status int, answer []byte, err error) {
+	sent, err := json.Marshal(body)
+	if err != nil {
+		return 0, nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, u.url+"/api/v1"+path, bytes.NewReader(sent))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+u.bearer())
+	request.Header.Set("Content-Type", "application/json")
+	client := u.client
+	if client == nil {
+		client = &http.Client{Timeout: deadline}
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	if answer, err = io.ReadAll(response.Body); err != nil {
+		return 0, nil, errors.Join(errors.New("the answer was cut off"), err)
+	}
+	return response.StatusCode, answer, nil
+}
