@@ -1,9 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/debts"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 )
 
@@ -23,6 +26,11 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 		rows = append(rows, left...)
 		detached = append(detached, e.Session)
 	}
+	// In an order that no map gives, so that a run of the simulation can be repeated.
+	debts.Sort(rows)
+	slices.SortFunc(detached, func(a, b *session.Session) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lease.Device, b.Lease.Device))
+	})
 	err = s.mark(ctx, rows)
 	if err != nil {
 		s.debts.Mark(rows)

@@ -70,9 +70,8 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	}
 	ctx, cancel := after(ctx)
 	defer cancel()
-	added, err := s.storage.AddMembers(ctx, chat, users, time.Now().UTC().Truncate(time.Millisecond))
+	added, err := s.add(ctx, chat, users)
 	if err != nil {
-		s.feed.Forget(chat) // it may have happened
 		return MemberPage{}, err
 	}
 	s.feed.Chat(chat).Outdate(added.Version)
@@ -97,6 +96,25 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	}
 	s.announce(ctx, changes, added.Version, p.Users)
 	return pageOfMembers(p, "", 1000), markErr
+}
+
+// add begins memberships. An outcome that is unknown is resolved by trying again; if it cannot be, the node knows no more who has to receive what, and all sessions
+// compare.
+func (s *Server) add(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (storage.Added, error) {
+	for attempt := 1; ; attempt++ {
+		added, err := s.storage.AddMembers(ctx, chat, users, time.Now().UTC().Truncate(time.Millisecond))
+		if tidemark.CodeOf(err) != tidemark.Unavailable {
+			if err == nil && attempt > 1 {
+				added.New = users // an attempt whose answer was lost may have added them
+			}
+			return added, err
+		}
+		s.feed.Forget(chat)
+		if attempt == appendAttempts || !pause(ctx, appendPause<<attempt) {
+			s.debts.Lose()
+			return added, err
+		}
+	}
 }
 
 // RemoveMember ends the membership of a user. Owners and backends may; everyone may leave. His delivery state is kept; what he has not received

@@ -51,13 +51,149 @@ func TestMembership_adding_again_after_a_lost_answer_is_a_send_to_him(t *testing
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
 		a.leaveProof("dave")
-		w.after.set(once("AddMembers", errDown, nil))
+		w.after.set(func(method string) error {
+			if method == "AddMembers" {
+				return errDown
+			}
+			return nil
+		})
 		_, err := a.AddMembers(w.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"dave"})
-		wantCode(t, "the answer is lost", err, tidemark.Unavailable)
+		wantCode(t, "no answer comes", err, tidemark.Unavailable)
 		w.wantRows("nobody knows yet", "dave")
+		w.after.clear()
 		a.add(chat, "dave")
 		w.wantRows("dave", "dave", row("dave", chat, 1))
 	})
+}
+
+func TestMembership_adding_whose_answer_is_lost_adds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		a.leaveProof("dave")
+		bob := a.open("bob")
+		bob.drain()
+		w.after.set(once("AddMembers", errDown, nil))
+		a.add(chat, "dave")
+		w.wantRows("dave", "dave", row("dave", chat, 1))
+		want(t, "bob", bob.drain(), "membership abc dave added")
+	})
+}
+
+// Nobody repeats the call, and dave's proof says that his rows are complete.
+func TestMembership_adding_whose_outcome_stays_unknown_lets_everybody_compare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		a.leaveProof("dave")
+		w.after.set(func(method string) error {
+			if method == "AddMembers" {
+				return errDown
+			}
+			return nil
+		})
+		_, err := a.AddMembers(w.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"dave"})
+		wantCode(t, "no answer comes", err, tidemark.Unavailable)
+		settle()
+		want(t, "dave", messagesOf(a.open("dave").drain()), "message abc 1")
+	})
+}
+
+// The bus delivers the news of a removal after those of the return, and after the message that the session was woken for.
+func TestMembership_removal_that_is_told_after_the_return_loses_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob := b.open("bob")
+		bob.drain()
+		var late func() error
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Membership != nil && e.Membership.Changes[0].Change == tidemark.Removed {
+				late = send
+				return nil
+			}
+			return send()
+		})
+		a.remove(chat, "bob")
+		a.add(chat, "bob")
+		a.send("alice", chat)
+		if err := late(); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "bob", messagesOf(bob.drain()), "message abc 1")
+	})
+}
+
+func TestOpen_row_above_the_head_holds_nothing_up(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.ack("bob", chat, a.send("alice", chat), 0)
+		a.leaveProof("bob")
+		if _, err := w.raw.Mark(w.ctx, []tidemark.PendingDelivery{row("bob", chat, 2)}); err != nil {
+			t.Fatal(err)
+		}
+		bob := a.open("bob")
+		want(t, "bob", bob.drain(), "open resumed=false", "caught_up")
+		a.send("alice", chat)
+		want(t, "bob, later", messagesOf(bob.drain()), "message ab 2")
+	})
+}
+
+func TestClose_marks_nothing_above_the_head(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("bob")
+		a.send("alice", chat)
+		bob := a.open("bob") // it finds the row, and has not read the chat to its end when somewhere else everything is acknowledged
+		if _, err := bob.Next(w.ctx, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		w.before.set(once("Ranges", errDown, nil))
+		if _, err := bob.Next(w.ctx, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		a.ack("bob", chat, 1, 0)
+		bob.goodbye()
+		w.wantRows("after the goodbye", "bob")
+	})
+}
+
+func TestStatus_snapshot_of_a_node_with_an_old_roster(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		back, opener tidemark.UserID
+	}{
+		{"the member came back", "bob", "bob"},
+		{"another member came back", "bob", "carol"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.node("a"), w.node("b")
+				chat := a.chat("abc", "alice", "bob", "carol")
+				a.send("alice", chat)
+				a.ack("bob", chat, 1, 0)
+				a.ack("carol", chat, 1, 0)
+				a.remove(chat, tc.back)
+				b.open("alice", withStatuses).drain() // b knows the chat without him
+				w.publish.set(func(registry.Node, bus.Event, func() error) error { return errDown })
+				a.add(chat, tc.back)
+				w.publish.clear()
+				if got := b.open(tc.opener, withStatuses).drain(); !slices.Contains(got, "status abc bob 1 0") {
+					t.Errorf("%s got %v, without the tick of bob", tc.opener, got)
+				}
+			})
+		})
+	}
 }
 
 func TestMembership_removal_whose_answer_is_lost_removes(t *testing.T) {

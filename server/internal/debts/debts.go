@@ -3,6 +3,8 @@
 package debts
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -96,11 +98,12 @@ func (d *Debts) Send(s Send) {
 	d.notify(1)
 }
 
-// Lose takes on having lost something again: the registry could not be told.
+// Lose takes on having lost something: what is owed is not known, or the registry could not be told.
 func (d *Debts) Lose() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lost = true
+	d.notify(1)
 }
 
 func (d *Debts) notify(n int) {
@@ -127,7 +130,15 @@ func rows(m map[storage.StateKey]tidemark.Sequence) []tidemark.PendingDelivery {
 		all = append(all, tidemark.PendingDelivery{UserID: key.User, ChatID: key.Chat, FirstUndelivered: first})
 	}
 	clear(m)
+	Sort(all)
 	return all
+}
+
+// Sort puts the rows of one message together, for which one publication to each node does.
+func Sort(rows []tidemark.PendingDelivery) {
+	slices.SortFunc(rows, func(a, b tidemark.PendingDelivery) int {
+		return cmp.Or(cmp.Compare(a.ChatID, b.ChatID), cmp.Compare(a.FirstUndelivered, b.FirstUndelivered), cmp.Compare(a.UserID, b.UserID))
+	})
 }
 
 // Len returns how much is owed; having lost something counts as one.

@@ -166,7 +166,7 @@ func (s *Session) found(f find) {
 		s.look.large = true
 		return
 	}
-	p := s.touch(f.chat, f.first)
+	p := s.reach(f.chat, f.first)
 	if p == nil {
 		return
 	}
@@ -174,7 +174,7 @@ func (s *Session) found(f find) {
 	s.ackedIs(p, tidemark.After(f.first))
 	p.row = p.row || f.row
 	if f.head == 0 {
-		p.toEnd = true
+		p.toEnd = true // a row may be above the head: it does not say that its message exists
 	} else {
 		p.woken = max(p.woken, f.head)
 	}

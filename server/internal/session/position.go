@@ -70,6 +70,16 @@ func (s *Session) at(chat tidemark.ChatID, start tidemark.Sequence) *position {
 
 // touch enters a wake into the session: the chat has something at sequence. It returns nil if the map is full.
 func (s *Session) touch(chat tidemark.ChatID, sequence tidemark.Sequence) *position {
+	p := s.reach(chat, sequence)
+	if p != nil {
+		p.woken = max(p.woken, sequence)
+		s.queue(p)
+	}
+	return p
+}
+
+// reach lets the session begin a chat no higher than at sequence. It returns nil if the map is full.
+func (s *Session) reach(chat tidemark.ChatID, sequence tidemark.Sequence) *position {
 	p := s.at(chat, sequence)
 	if p == nil {
 		return nil
@@ -80,8 +90,6 @@ func (s *Session) touch(chat tidemark.ChatID, sequence tidemark.Sequence) *posit
 			s.rewind(p, sequence)
 		}
 	}
-	p.woken = max(p.woken, sequence)
-	s.queue(p)
 	return p
 }
 

@@ -1,6 +1,9 @@
 package session
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/tidemark-im/tidemark"
 )
 
@@ -36,7 +39,8 @@ func (s *Session) Resume(after uint64, poll bool) *Connection {
 
 // sendUnacknowledged goes back to what the user has not acknowledged, in every chat.
 func (s *Session) sendUnacknowledged() {
-	for _, p := range s.chats {
+	for _, chat := range slices.Sorted(maps.Keys(s.chats)) {
+		p := s.chats[chat]
 		if first := max(p.start, tidemark.First(p.acked)); first < p.next {
 			s.rewind(p, first)
 		}

@@ -98,6 +98,7 @@ func (s *Session) listRecent(ctx context.Context, c *Connection) error {
 	}
 	s.recent = false
 	for _, r := range recent {
+		s.node.Feed.Chat(r.Chat.ID).Outdate(r.Chat.MembersVersion) // this node may have missed the news of a member
 		s.snapshot(r.Chat.ID)
 	}
 	return nil

@@ -238,9 +238,11 @@ func (s *Session) snapshot(chat tidemark.ChatID) {
 	}
 }
 
-// drop takes a chat out of the session: its user is not a member any more.
+// drop takes a chat out of the session: its user is not a member any more. He may have come back since: what woke the session then is taken out too, so that it
+// has to compare, and leaves no proof until it has.
 func (s *Session) drop(chat tidemark.ChatID) {
 	s.drops++
+	s.look.again, s.complete = true, false
 	s.room()
 	if p := s.chats[chat]; p != nil {
 		p.woken, p.toEnd, p.backlogTo = 0, false, 0
@@ -285,7 +287,8 @@ func (e Ending) End() (rows []tidemark.PendingDelivery, first bool) {
 	}
 	s.closed = true
 	for _, p := range s.chats {
-		if p.unacknowledged() {
+		// A chat that is only to be read to its end has a row already, if there is more.
+		if p.woken > p.acked {
 			rows = append(rows, p.pending(s.User))
 		}
 	}

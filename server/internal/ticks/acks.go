@@ -1,6 +1,7 @@
 package ticks
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -241,6 +242,10 @@ func (t *Ticks) Flush(ctx context.Context) {
 	for key, r := range pending {
 		items = t.fold(items, key, r, tidemark.MaxSequence)
 	}
+	// In the order of their keys: nodes whose storage locks row by row do not wait for each other in a circle, and runs can be repeated.
+	slices.SortFunc(items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.advance.User, b.advance.User), cmp.Compare(a.advance.Chat, b.advance.Chat))
+	})
 	for len(items) > 0 {
 		n := min(len(items), ackBatch)
 		t.write(ctx, t.ofMembers(ctx, items[:n]))

@@ -2,6 +2,7 @@ package ticks
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -79,8 +80,8 @@ func (t *Ticks) pushLocked(key statusKey, b tidemark.Boundary) {
 func (t *Ticks) StatusLoop(ctx context.Context) {
 	for {
 		due, next := t.statuses.due(time.Now(), t.cfg.StatusInterval)
-		for chat, updates := range due {
-			if err := t.publish(ctx, chat, updates); err != nil && ctx.Err() == nil {
+		for _, chat := range slices.Sorted(maps.Keys(due)) {
+			if err := t.publish(ctx, chat, due[chat]); err != nil && ctx.Err() == nil {
 				t.cfg.Log.Warn("status updates were not pushed", "chat", chat, "error", err)
 			}
 		}
