@@ -17,6 +17,8 @@ PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
 KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),20)
+# How many seeds the simulation of the core runs.
+SIMULATION_RUNS := $(or $(TIDEMARK_SIMULATION_RUNS),2000)
 
 .PHONY: help
 help: ## list the targets
@@ -62,6 +64,7 @@ verify: ## check the model of docs/verification with Spin: all rules, and each r
 suites: build browser-deps proxy-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
+	TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) go test -count=1 -v -timeout 20m -run invariants ./server/simulationtest | grep -v '^=== '
 	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -timeout 20m ./test/... | grep -v '^=== '
 
 .PHONY: mutate
@@ -72,6 +75,7 @@ mutate: ## break the product in each recorded way, and show that the test named 
 soak: browser-deps proxy-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
+	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) go test -count=1 -v -timeout 24h ./server/simulationtest
 	go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 	scripts/verify large
 	go run ./test/mutate

@@ -1,0 +1,384 @@
+package simulationtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// device is one client. It does one thing at a time on its connection, as its scheduler says.
+type device struct {
+	w    *world
+	user tidemark.UserID
+	id   tidemark.DeviceID
+	// cursors says that it keeps what it has received, and gives cursors in each session; others remember nothing.
+	cursors bool
+	// lazy is how seldom it reads, in percent of its turns.
+	lazy int
+	// until is the step before which it stays away.
+	until int
+
+	at   *node
+	conn *server.Connection
+	// busy says that an act is under way at a node; idle that the last page was empty; cut counts the connections that ended, so that what an old act brings is thrown away.
+	busy   bool
+	busyAt *node
+	idle   bool
+	cut    int
+	// sess is the session that it may resume while conn is nil, "" if it has none.
+	sess tidemark.SessionID
+	sit  *sitting
+	// has is what the device has stored, whatever session it came by.
+	has map[tidemark.ChatID]map[tidemark.Sequence]bool
+	// ticks are the boundaries of others, merged by maximum.
+	ticks map[storage.StateKey]tidemark.Boundary
+}
+
+// sitting is a session as its client knows it.
+type sitting struct {
+	last uint64
+	// trail is the numbers of events that it had before, to come back with an old one.
+	trail []uint64
+	// epoch and shaky are what was true before the session was opened; opened and changes when it was, or when a position in it was given up.
+	epoch   registry.Epoch
+	shaky   int64
+	opened  map[tidemark.ChatID]tidemark.Sequence
+	changes map[tidemark.ChatID]int
+	got     map[tidemark.ChatID]map[tidemark.Sequence]bool
+	// top is the last message that came of a chat, and everything up to it came or was acknowledged.
+	top map[tidemark.ChatID]tidemark.Sequence
+	// placed are the cursors that it gave in this session, and heads what the heads were then.
+	placed, heads map[tidemark.ChatID]tidemark.Sequence
+	// forgiven says that it gave the server reason to forget a position: a reset is no fault.
+	forgiven bool
+	// lost says that a reset came and it has not synced since.
+	lost bool
+}
+
+func (d *device) name() string { return string(d.user) + "." + string(d.id) }
+
+func (d *device) sitDown(epoch registry.Epoch, shaky int64) {
+	s := &sitting{
+		epoch: epoch, shaky: shaky, opened: map[tidemark.ChatID]tidemark.Sequence{}, changes: map[tidemark.ChatID]int{}, got: map[tidemark.ChatID]map[tidemark.Sequence]bool{},
+		top: map[tidemark.ChatID]tidemark.Sequence{}, placed: map[tidemark.ChatID]tidemark.Sequence{}, heads: map[tidemark.ChatID]tidemark.Sequence{},
+	}
+	d.sit = s
+	s.lost = d.cursors // it gives its cursors first
+	for _, chat := range d.w.chats {
+		s.got[chat] = map[tidemark.Sequence]bool{}
+	}
+	d.anew()
+}
+
+// anew notes what is true now: the session owes what comes from here on.
+func (d *device) anew() {
+	for _, chat := range d.w.chats {
+		d.sit.opened[chat] = d.w.head(chat)
+		d.sit.changes[chat] = d.w.truth.changes[storage.StateKey{User: d.user, Chat: chat}]
+	}
+}
+
+// act runs f as the device's act under way; what f returns is done by the scheduler, unless the connection ended meanwhile.
+func (d *device) act(n *node, what string, f func(ctx context.Context) func()) {
+	d.busy, d.busyAt, d.idle = true, n, false
+	cut := d.cut
+	d.w.act(n, d.name()+" "+what, func(ctx context.Context) func() {
+		done := f(ctx)
+		return func() {
+			if d.cut != cut {
+				return
+			}
+			d.busy = false
+			done()
+		}
+	})
+}
+
+// open asks for a new session, or to resume one at a node, which may be the wrong one.
+func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, statuses bool) {
+	what := fmt.Sprintf("opens at %s", n.id)
+	if session != "" {
+		what = fmt.Sprintf("resumes at %s after %d, poll=%v", n.id, after, poll)
+	}
+	r := server.OpenRequest{User: d.user, Device: d.id, Session: session, After: after, Poll: poll, Statuses: statuses}
+	epoch, shaky := d.w.epoch(), d.w.shaky.Load()
+	d.act(n, what, func(ctx context.Context) func() {
+		conn, err := n.server.Open(ctx, r)
+		return func() {
+			if err != nil {
+				d.w.transcribe("%s: %v", d.name(), tidemark.CodeOf(err))
+				d.sess = ""
+				return
+			}
+			if session == "" || conn.Session() != session {
+				d.sitDown(epoch, shaky)
+			} else {
+				d.w.count("resumed")
+			}
+			d.conn, d.at, d.sess = conn, n, conn.Session()
+		}
+	})
+}
+
+// hangUp ends the connection as a cut does: its server notices.
+func (d *device) hangUp() {
+	conn := d.conn
+	d.leave()
+	if conn != nil && !d.at.dead.Load() {
+		conn.Detach()
+	}
+}
+
+// leave forgets the connection; what is under way on it is of no use any more.
+func (d *device) leave() {
+	d.conn, d.busy = nil, false
+	d.cut++
+}
+
+// read takes a page. The first keep events of it reach the device, all of them if keep is negative; then its connection is cut.
+func (d *device) read(keep int) {
+	conn := d.conn
+	d.act(d.at, "reads", func(ctx context.Context) func() {
+		events, err := conn.Next(ctx, nil, false)
+		return func() {
+			if err != nil {
+				d.w.transcribe("%s: %v", d.name(), tidemark.CodeOf(err))
+				d.hangUp()
+				if code := tidemark.CodeOf(err); code == tidemark.Gone || code == tidemark.Replaced {
+					d.sess = ""
+				}
+				return
+			}
+			if keep >= 0 && len(events) > 0 {
+				events = events[:min(keep, len(events))]
+			}
+			for _, e := range events {
+				d.take(e)
+			}
+			if keep >= 0 && d.conn != nil {
+				d.w.count("cut between events")
+				d.hangUp()
+			}
+			d.idle = len(events) == 0
+		}
+	})
+}
+
+// payload is the fields of all events' payloads.
+type payload struct {
+	ChatID   tidemark.ChatID
+	UserID   tidemark.UserID
+	Sequence tidemark.Sequence
+	From, To tidemark.Sequence
+	Acked    tidemark.Sequence
+	Read     tidemark.Sequence
+	Reason   tidemark.ResetReason
+	Content  string
+	SenderID tidemark.UserID
+	Key      string
+}
+
+func decode(raw []byte) (payload, error) {
+	var p struct {
+		ChatID   tidemark.ChatID      `json:"chat_id"`
+		UserID   tidemark.UserID      `json:"user_id"`
+		Sequence tidemark.Sequence    `json:"sequence"`
+		From     tidemark.Sequence    `json:"from"`
+		To       tidemark.Sequence    `json:"to"`
+		Acked    tidemark.Sequence    `json:"last_acked_sequence"`
+		Read     tidemark.Sequence    `json:"last_read_sequence"`
+		Reason   tidemark.ResetReason `json:"reason"`
+		Content  string               `json:"content"`
+		SenderID tidemark.UserID      `json:"sender_id"`
+		Key      string               `json:"client_message_id"`
+	}
+	err := json.Unmarshal(raw, &p)
+	return payload(p), err
+}
+
+// take applies an event, and checks what must be true of it.
+func (d *device) take(e tidemark.Event) {
+	p, err := decode(e.Payload)
+	if err != nil {
+		d.w.failf("%s: %s: %v", d.name(), e.Payload, err)
+		return
+	}
+	s := d.sit
+	if e.ID != 0 {
+		if e.ID <= s.last {
+			d.w.failf("%s: event %d after %d", d.name(), e.ID, s.last)
+		}
+		s.trail = append(s.trail, s.last)
+		s.last = e.ID
+	}
+	switch e.Type {
+	case tidemark.EventMessage:
+		d.w.transcribe("%s < %d message %s %d", d.name(), e.ID, p.ChatID, p.Sequence)
+		d.takeMessage(p)
+	case tidemark.EventGap:
+		d.w.transcribe("%s < %d gap %s %d-%d", d.name(), e.ID, p.ChatID, p.From, p.To)
+		d.w.count("gap told")
+		for n := p.From; n <= p.To; n++ {
+			if d.w.truth.may(d.user, p.ChatID, n) {
+				d.w.failf("%s is told of a gap %d-%d in %s, and may see %d", d.name(), p.From, p.To, p.ChatID, n)
+			}
+		}
+		d.follows(p.ChatID, p.From, p.To)
+	case tidemark.EventStatus:
+		d.w.transcribe("%s < %d status %s %s %d/%d", d.name(), e.ID, p.ChatID, p.UserID, p.Acked, p.Read)
+		d.takeStatus(p)
+	case tidemark.EventReset:
+		d.w.transcribe("%s < %d reset %s", d.name(), e.ID, p.Reason)
+		d.w.count("reset " + string(p.Reason))
+		if p.Reason == tidemark.ResetUnknownPosition && !s.forgiven {
+			d.w.failf("%s: reset of a position that it was sent", d.name())
+		}
+		s.lost = s.lost || p.Reason != tidemark.ResetAhead
+	default:
+		d.w.transcribe("%s < %d %s %s %s", d.name(), e.ID, e.Type, p.ChatID, p.UserID)
+	}
+}
+
+func (d *device) takeMessage(p payload) {
+	if !d.w.truth.may(d.user, p.ChatID, p.Sequence) {
+		d.w.failf("nothing_outside_membership: %s gets %s %d", d.name(), p.ChatID, p.Sequence)
+	}
+	m, there := d.w.truth.sent[fmt.Sprintf("%s %s %s", p.ChatID, p.SenderID, p.Key)]
+	if !there || m.Sequence != p.Sequence || m.Content != p.Content {
+		d.w.failf("delivered_implies_persisted: %s gets %+v, and %v is stored", d.name(), p, m)
+	}
+	d.follows(p.ChatID, p.Sequence, p.Sequence)
+	d.sit.got[p.ChatID][p.Sequence] = true
+	if d.has[p.ChatID] == nil {
+		d.has[p.ChatID] = map[tidemark.Sequence]bool{}
+	}
+	d.has[p.ChatID][p.Sequence] = true
+}
+
+// follows checks session_in_order: a session may go back, but never leaves one out; neither above what it sent, nor above what is acknowledged.
+func (d *device) follows(chat tidemark.ChatID, from, to tidemark.Sequence) {
+	s := d.sit
+	if s.lost {
+		return // until it has synced, nobody knows what it has
+	}
+	top, moved := s.top[chat], false
+	if key := (storage.StateKey{User: d.user, Chat: chat}); d.w.truth.changes[key] != s.changes[chat] {
+		s.changes[chat], moved = d.w.truth.changes[key], true // he left and came back: his place may be where his watermark is
+		s.opened[chat] = d.w.head(chat)
+		delete(s.placed, chat)
+	}
+	if from > top+1 && (top != 0 && !moved || from > d.w.state(d.user, chat).Acked+1) {
+		d.w.failf("session_in_order: %s gets %s %d after %d, and %d is acknowledged", d.name(), chat, from, top, d.w.state(d.user, chat).Acked)
+	}
+	s.top[chat] = to
+}
+
+// takeStatus checks that no tick is above the truth (tick_monotone, read_implies_delivered).
+func (d *device) takeStatus(p payload) {
+	if p.UserID == "" {
+		return
+	}
+	b := tidemark.Boundary{Acked: p.Acked, Read: p.Read}
+	st := d.w.state(p.UserID, p.ChatID)
+	if b.Read > st.Read || b.Acked > max(st.Acked, st.Read) || b.Acked < b.Read {
+		d.w.failf("a tick above the truth: %s is told that %s has %d/%d of %s, and he has %d/%d", d.name(), p.UserID, b.Acked, b.Read, p.ChatID, st.Acked, st.Read)
+	}
+	key := storage.StateKey{User: p.UserID, Chat: p.ChatID}
+	d.ticks[key] = d.ticks[key].Merge(b)
+}
+
+// stored returns up to where the device has everything that its user may see: what it gives as its cursor.
+func (d *device) stored(chat tidemark.ChatID) tidemark.Sequence {
+	n := tidemark.Sequence(0)
+	for n < d.w.truth.heads[chat] && (d.has[chat][n+1] || !d.w.truth.may(d.user, chat, n+1)) {
+		n++
+	}
+	for n > 0 && !d.has[chat][n] {
+		n-- // a gap at the end is not known to the device
+	}
+	return n
+}
+
+// place gives the device's cursors to its session, none if it keeps nothing.
+func (d *device) place() {
+	r := server.SyncRequest{Session: d.sess, Limit: 100}
+	if d.cursors {
+		for _, chat := range d.w.chats {
+			if d.w.truth.member(d.user, chat) {
+				r.Cursors = append(r.Cursors, server.Cursor{Chat: chat, Acked: d.stored(chat)})
+			}
+		}
+	}
+	conn, heads := d.conn, map[tidemark.ChatID]tidemark.Sequence{}
+	for _, chat := range d.w.chats {
+		heads[chat] = d.w.head(chat)
+	}
+	d.act(d.at, "syncs", func(ctx context.Context) func() {
+		refused, err := conn.Sync(ctx, r)
+		return func() {
+			d.w.transcribe("%s: synced %v: %v", d.name(), r.Cursors, tidemark.CodeOf(err))
+			if err != nil {
+				d.hangUp()
+				d.sess = ""
+				return
+			}
+			d.w.count("synced")
+			d.placed(r, refused, heads)
+		}
+	})
+}
+
+// placed notes what a sync means for what the session owes.
+func (d *device) placed(r server.SyncRequest, refused server.SyncResponse, heads map[tidemark.ChatID]tidemark.Sequence) {
+	s := d.sit
+	wrong := map[tidemark.ChatID]bool{}
+	for _, chat := range refused.Chats {
+		wrong[chat.Chat] = true
+	}
+	if s.lost {
+		s.lost = false
+		d.anew() // what was sent after the lost position may not come again if another device has acknowledged it
+		clear(s.placed)
+		clear(s.top)
+	}
+	for _, c := range r.Cursors {
+		if !wrong[c.Chat] {
+			s.placed[c.Chat], s.heads[c.Chat], s.top[c.Chat] = c.Acked, heads[c.Chat], c.Acked
+			s.changes[c.Chat] = d.w.truth.changes[storage.StateKey{User: d.user, Chat: c.Chat}]
+		}
+	}
+}
+
+// owed says what the session is owed and has not received (resume_lossless, delivery.md §3).
+func (d *device) owed() {
+	s := d.sit
+	// If a node died or the registry was away, the session may have been overlooked until it compared, and then what another device had is not sent.
+	weak := s.epoch != d.w.epoch() || s.shaky != d.w.shaky.Load()
+	for _, chat := range d.w.chats {
+		key := storage.StateKey{User: d.user, Chat: chat}
+		if !d.w.truth.member(d.user, chat) {
+			continue
+		}
+		moved := s.changes[chat] != d.w.truth.changes[key]
+		acked := d.w.state(d.user, chat).Acked
+		cursor, given := s.placed[chat]
+		for n := tidemark.Sequence(1); n <= d.w.head(chat); n++ {
+			switch {
+			case s.got[chat][n], !d.w.truth.may(d.user, chat, n):
+				continue
+			case n > acked:
+			case !weak && !moved && n > s.opened[chat]:
+			case !moved && given && n > cursor && (n <= s.heads[chat] || !weak) && !d.has[chat][n]:
+			default:
+				continue
+			}
+			d.w.failf("owed and not received: %s at %s has not got %s %d: head %d, acknowledged %d, head at its open %d, cursor %d (%v), weak %v, rows %v, last %d",
+				d.name(), d.at.id, chat, n, d.w.head(chat), acked, s.opened[chat], cursor, given, weak, d.w.rows(d.user), s.top[chat])
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package simulationtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// heal ends all faults, lets time pass, and checks what must be true of the sessions that live, of those who come back now, and of those who
+// come back when all nodes have been stopped.
+func (w *world) heal() {
+	w.calm = true
+	w.transcribe("nothing goes wrong any more")
+	for _, n := range w.nodes {
+		n.island = false
+	}
+	w.settle()
+	if len(w.up()) == 0 {
+		w.boot("y")
+		w.settle()
+	}
+	w.resumeAll()
+	w.pass(2*leaseTTL + grace)
+	w.drain(w.devices)
+	for _, d := range w.devices {
+		if d.conn != nil && !w.failed() {
+			d.owed()
+		}
+	}
+	w.truth.stored()
+	w.comeBack(w.up(), true)
+	if w.roll(2) == 0 {
+		w.acknowledgeAll()
+	}
+	for _, n := range w.up() {
+		w.halt(n)
+		w.settle()
+	}
+	w.pass(5 * time.Second)
+	if w.failed() {
+		return
+	}
+	w.boot("z")
+	w.settle()
+	w.comeBack(w.up(), false)
+	w.truth.stored()
+}
+
+// resumeAll lets those come back who were cut off, and those find out whose node has died.
+func (w *world) resumeAll() {
+	for _, d := range w.devices {
+		if d.busy && d.busyAt.dead.Load() || d.conn != nil && d.at.dead.Load() {
+			d.leave()
+			d.sess = ""
+		}
+		if d.conn == nil && d.sess != "" && d.at.up {
+			d.open(d.at, d.sess, d.sit.last, false, false)
+			w.settle()
+		}
+	}
+}
+
+// drain lets devices read until nothing comes any more.
+func (w *world) drain(devices []*device) {
+	for _, d := range devices {
+		for range 200 {
+			if d.conn == nil || w.failed() {
+				break
+			}
+			if d.sit.lost {
+				d.place()
+			} else {
+				d.read(-1)
+			}
+			w.settle()
+			if d.conn != nil && d.busy { // it waits for something: a read that failed is tried again after a pause
+				w.pass(time.Second)
+			}
+			if d.idle && !d.sit.lost {
+				break
+			}
+		}
+		if d.conn != nil && !d.idle {
+			w.failf("%s reads and reads", d.name())
+		}
+	}
+}
+
+// comeBack opens a session for each user: everything that he has not acknowledged comes, and, if asked, the ticks are the truth.
+func (w *world) comeBack(up []*node, ticks bool) {
+	for _, user := range w.users {
+		if w.failed() {
+			return
+		}
+		d := w.device(user, "probe")
+		d.cursors = false
+		d.open(pick(w, up), "", 0, false, ticks)
+		w.settle()
+		if d.conn == nil {
+			w.failf("%s cannot open a session", d.name())
+			return
+		}
+		w.drain([]*device{d})
+		d.owed()
+		if ticks {
+			d.knows()
+		}
+		if w.failed() {
+			return
+		}
+		if w.roll(2) == 0 {
+			d.close()
+			w.settle()
+		} else {
+			d.hangUp()
+		}
+	}
+}
+
+// knows checks that the ticks of a device are what is stored, after it was sent a snapshot.
+func (d *device) knows() {
+	for _, chat := range d.w.chats {
+		if chat == "large" || !d.w.truth.member(d.user, chat) {
+			continue
+		}
+		for _, user := range d.w.users {
+			key := storage.StateKey{User: user, Chat: chat}
+			if !d.w.truth.member(user, chat) {
+				continue
+			}
+			if want := d.w.state(user, chat).Exposed(); d.ticks[key] != want {
+				d.w.failf("tick_monotone: %s knows %v of %s in %s, and the truth is %v", d.name(), d.ticks[key], user, chat, want)
+			}
+		}
+	}
+}
+
+// acknowledgeAll lets everybody acknowledge everything: no row is left.
+func (w *world) acknowledgeAll() {
+	n := w.up()[0]
+	for _, user := range w.users {
+		for _, chat := range w.chats {
+			head := w.head(chat)
+			if head == 0 || !w.truth.member(user, chat) {
+				continue
+			}
+			w.act(n, fmt.Sprintf("%s acknowledges all of %s", user, chat), func(ctx context.Context) func() {
+				results, err := n.server.Acknowledge(ctx, user, []server.Ack{{Chat: chat, Acked: head}})
+				return func() {
+					if err != nil || results[0].Err != nil {
+						w.failf("%s cannot acknowledge %s %d: %v", user, chat, head, err)
+					}
+				}
+			})
+			w.settle()
+		}
+	}
+	w.pass(time.Second)
+	for _, user := range w.users {
+		for _, row := range w.rows(user) {
+			// A session that was only told to look may have left a row for what follows the head, which costs a look and no more.
+			if row.FirstUndelivered > 0 && row.FirstUndelivered <= w.head(row.ChatID) && w.truth.member(user, row.ChatID) {
+				w.failf("pending_or_delivered: %v stands, and everything is acknowledged", row)
+			}
+		}
+	}
+}

@@ -1,0 +1,387 @@
+package simulationtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// fault is something that may go wrong in a run. Each run has some of them: what one fault hides, another run shows.
+type fault string
+
+const (
+	storeLost    fault = "storage fails before its effect"
+	storeUnknown fault = "storage fails after its effect"
+	islands      fault = "registry unreachable"
+	lateReply    fault = "a reply is late"
+	stalls       fault = "a call is held back"
+	carriedLate  fault = "publication delayed"
+	carriedTwice fault = "publication doubled"
+	carriedNot   fault = "publication failed"
+	carriedDoubt fault = "publication in doubt"
+	busRejoins   fault = "publications lost and the node joined anew"
+	forgets      fault = "registry forgets"
+	foreignCrash fault = "another node dies"
+	jumps        fault = "leases expire"
+	crashes      fault = "a node crashes"
+	restarts     fault = "a node stops cleanly"
+	badAcks      fault = "bad acknowledgements"
+	oldPositions fault = "resume with an old position"
+	elsewhere    fault = "resume on another node"
+	vanishing    fault = "a connection vanishes"
+	cuts         fault = "a connection is cut"
+	comings      fault = "members come and go"
+	restAcks     fault = "acknowledgements outside a session"
+	closes       fault = "clean closes"
+)
+
+func faults() []fault {
+	return []fault{
+		storeLost, storeUnknown, islands, lateReply, stalls, carriedLate, carriedTwice, carriedNot, carriedDoubt, busRejoins, forgets, foreignCrash,
+		jumps, crashes, restarts, badAcks, oldPositions, elsewhere, vanishing, cuts, comings, restAcks, closes,
+	}
+}
+
+// crashPoint is where a node dies: at the after-th call of a kind, before its effect or after it.
+type crashPoint struct {
+	kind   string
+	effect bool
+	after  int
+}
+
+// durable are the steps at which a node may die.
+func durable() []string {
+	return []string{"Append", "Mark", "Clear", "Advance", "Open", "Close", "Publish", "AddMembers", "RemoveMember", "Lookup", "Refresh"}
+}
+
+func isRegistry(kind string) bool {
+	return slices.Contains([]string{"Epoch", "Open", "Close", "Refresh", "Lookup", "Join", "Leave"}, kind)
+}
+
+// letGo decides what becomes of a call, and lets it go on.
+func (w *world) letGo(c *call) {
+	v := verdict{}
+	said := ""
+	note := func(what string) {
+		w.count(what)
+		said += " – " + what
+	}
+	if !w.calm && w.crash.kind == c.kind && w.swarm[crashes] {
+		if w.crash.after--; w.crash.after == 0 {
+			v.dieBefore, v.dieAfter = !w.crash.effect, w.crash.effect
+			w.kill(c.node)
+			side := "before"
+			if w.crash.effect {
+				side = "after"
+			}
+			w.count(string(crashes))
+			note("crash " + side + " " + c.kind)
+		}
+	}
+	switch {
+	case v.dieBefore:
+	case c.publication != nil:
+		v.carry = w.carry(note)
+	case isRegistry(c.kind):
+		if c.node.island {
+			v.lost = w.roll(2) == 0
+			v.unknown = !v.lost
+			note(string(islands))
+		}
+	case w.chance(storeLost, 25):
+		v.lost = true
+		w.count(string(storeLost))
+		note("failed before " + c.kind)
+	case w.chance(storeUnknown, 25):
+		v.unknown = true
+		w.count(string(storeUnknown))
+		note("failed after " + c.kind)
+	}
+	if !v.lost && w.chance(lateReply, 6) {
+		v.late = true
+		note(string(lateReply))
+	}
+	w.transcribe("%s%s", c.what, said)
+	w.gate.release(c, v)
+}
+
+// carry decides what becomes of a publication.
+func (w *world) carry(note func(string)) carriage {
+	switch {
+	case w.chance(carriedLate, 3):
+		note(string(carriedLate))
+		return carryLater
+	case w.chance(carriedTwice, 5):
+		note(string(carriedTwice))
+		return carryTwice
+	case w.chance(carriedNot, 8):
+		note(string(carriedNot))
+		return carryFailed
+	case w.chance(carriedDoubt, 8):
+		note(string(carriedDoubt))
+		return carryDoubt
+	default:
+		return carryNow
+	}
+}
+
+// step does one thing.
+func (w *world) step() {
+	w.now++
+	w.wait()
+	all, fresh := w.gate.waiting()
+	for _, c := range fresh {
+		if w.chance(stalls, 8) {
+			w.count(string(stalls))
+			c.hold = w.now + 5 + w.roll(60)
+		}
+	}
+	ready := slices.DeleteFunc(all, func(c *call) bool { return c.hold > w.now })
+	switch r := w.roll(100); {
+	case r < 55 && len(ready) > 0:
+		w.letGo(pick(w, ready))
+	case r < 65 && w.deliverOne(w.roll(64)):
+	case r < 88:
+		w.client()
+	case r < 98:
+		w.sleep()
+	default:
+		w.trouble()
+	}
+}
+
+// sleep lets a little time go by, or more.
+func (w *world) sleep() {
+	odd := time.Duration(w.roll(100_000))
+	switch r := w.roll(40); {
+	case r < 30:
+		time.Sleep(time.Duration(1+w.roll(80))*time.Millisecond + odd)
+	case r < 39:
+		time.Sleep(time.Duration(100+w.roll(1500))*time.Millisecond + odd)
+	default:
+		w.pass(time.Duration(2+w.roll(20))*time.Second + odd)
+	}
+	w.transcribe("time passes")
+}
+
+// trouble lets something happen to the nodes or to the registry.
+func (w *world) trouble() {
+	up := w.up()
+	if len(up) == 0 || w.spawned < 4 && w.roll(8) == 0 {
+		w.spawn()
+		return
+	}
+	var enabled []fault
+	for _, f := range []fault{islands, busRejoins, forgets, foreignCrash, jumps, restarts} {
+		if w.swarm[f] {
+			enabled = append(enabled, f)
+		}
+	}
+	if len(enabled) == 0 {
+		return
+	}
+	n := pick(w, up)
+	switch f := pick(w, enabled); f {
+	case islands:
+		n.island = !n.island
+		w.transcribe("%s is an island: %v", n.id, n.island)
+	case busRejoins:
+		w.loseMail(n)
+	case forgets:
+		w.count(string(f))
+		w.transcribe("the registry forgets")
+		w.reg.Forget()
+	case foreignCrash:
+		w.count(string(f))
+		w.transcribe("another node dies")
+		for range 2 {
+			_ = w.reg.Join(context.Background(), registry.Node{ID: "ghost", Boot: "x"}, time.Second)
+		}
+	case jumps:
+		if w.roll(3) == 0 {
+			w.count(string(f))
+			w.transcribe("nothing moves until all leases have expired")
+			time.Sleep(leaseTTL + time.Duration(w.roll(5_000_000_000)))
+		}
+	case restarts:
+		if w.spawned < 6 {
+			w.count(string(f))
+			w.halt(n)
+		}
+	}
+}
+
+// spawn starts a node under a name that nobody has.
+func (w *world) spawn() {
+	id := tidemark.NodeID([]string{"a", "b", "c"}[w.roll(3)])
+	for _, n := range w.nodes {
+		if n.id == id && !n.dead.Load() && !n.stopped {
+			return
+		}
+	}
+	w.spawned++
+	w.boot(id)
+}
+
+// loseMail is a bus that loses what is on its way to a node, and lets the node join anew, as its contract says.
+func (w *world) loseMail(n *node) {
+	w.mu.Lock()
+	before := len(w.mail)
+	w.mail = slices.DeleteFunc(w.mail, func(p *publication) bool { return p.to == n.name })
+	lost := before - len(w.mail)
+	w.mu.Unlock()
+	if lost == 0 {
+		return
+	}
+	w.count(string(busRejoins))
+	w.transcribe("%d publications to %s are lost, and it joins anew", lost, n.id)
+	if err := w.reg.Join(context.Background(), n.name, leaseTTL); err != nil {
+		w.failf("Join: %v", err)
+	}
+}
+
+// letter is a message that somebody wants to send, until it is confirmed or he gives up.
+type letter struct {
+	chat     tidemark.ChatID
+	user     tidemark.UserID
+	id       string
+	content  string
+	sequence tidemark.Sequence
+	tries    int
+	busyAt   *node
+}
+
+func (l *letter) key() string { return fmt.Sprintf("%s %s %s", l.chat, l.user, l.id) }
+
+// client lets somebody do something.
+func (w *world) client() {
+	switch r := w.roll(20); {
+	case r < 13:
+		w.turn(pick(w, w.devices))
+	case r < 17:
+		w.write()
+	case r < 18:
+		if w.swarm[comings] {
+			w.members()
+		}
+	default:
+		if w.swarm[restAcks] {
+			w.acknowledge()
+		}
+	}
+}
+
+// write sends a message, or an earlier one again: one whose outcome is unknown, or, now and then, one that was confirmed.
+func (w *world) write() {
+	up := w.up()
+	if len(up) == 0 {
+		return
+	}
+	var l *letter
+	if len(w.letters) > 0 && (len(w.letters) >= w.most || w.roll(3) > 0) {
+		l = pick(w, w.letters)
+		if l.busyAt != nil && !l.busyAt.dead.Load() || l.sequence > 0 && w.roll(4) > 0 || l.tries > 6 {
+			return
+		}
+		w.count("sent again")
+	} else {
+		if len(w.letters) >= w.most {
+			return
+		}
+		l = &letter{chat: pick(w, w.chats), user: pick(w, w.users[:3]), id: fmt.Sprintf("m%d", len(w.letters)), content: fmt.Sprintf("letter %d", len(w.letters))}
+		w.letters = append(w.letters, l)
+	}
+	l.tries++
+	n := pick(w, up)
+	l.busyAt = n
+	r := server.SendRequest{Draft: tidemark.Draft{ChatID: l.chat, ClientMessageID: l.id, Content: l.content}}
+	if w.roll(6) == 0 {
+		r.Seen = tidemark.Sequence(w.roll(int(w.head(l.chat)) + 1))
+	}
+	w.act(n, fmt.Sprintf("%s at %s", l.key(), n.id), func(ctx context.Context) func() {
+		sent, err := n.server.Send(ctx, l.user, r)
+		return func() {
+			l.busyAt = nil
+			w.transcribe("%s: %d %v", l.key(), sent.Message.Sequence, tidemark.CodeOf(err))
+			switch code := tidemark.CodeOf(err); {
+			case err == nil && l.sequence > 0 && l.sequence != sent.Message.Sequence:
+				w.failf("send_idempotent: %s was confirmed as %d and as %d", l.key(), l.sequence, sent.Message.Sequence)
+			case err == nil:
+				l.sequence = sent.Message.Sequence
+				w.count("confirmed")
+			case code == tidemark.Unavailable:
+				w.count("unknown outcome")
+			case code == tidemark.NotMember && l.sequence == 0:
+			default:
+				w.failf("%s: %v", l.key(), err)
+			}
+		}
+	})
+}
+
+// members lets a member come or go. Alice owns every chat.
+func (w *world) members() {
+	up := w.up()
+	chat, user := pick(w, w.chats), pick(w, w.users[1:])
+	if len(up) == 0 || chat == "ab" {
+		return
+	}
+	n := pick(w, up)
+	w.count(string(comings))
+	if w.truth.member(user, chat) {
+		w.act(n, fmt.Sprintf("%s leaves %s at %s", user, chat, n.id), func(ctx context.Context) func() {
+			err := n.server.RemoveMember(ctx, server.Caller{User: "alice"}, chat, user)
+			return func() { w.expect(err, tidemark.Unavailable, tidemark.NotMember) }
+		})
+		return
+	}
+	w.act(n, fmt.Sprintf("%s joins %s at %s", user, chat, n.id), func(ctx context.Context) func() {
+		_, err := n.server.AddMembers(ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{user})
+		return func() { w.expect(err, tidemark.Unavailable) }
+	})
+}
+
+// expect fails unless err is nil or has one of the codes.
+func (w *world) expect(err error, codes ...tidemark.Code) {
+	w.transcribe("→ %v", tidemark.CodeOf(err))
+	if err != nil && !slices.Contains(codes, tidemark.CodeOf(err)) {
+		w.failf("unexpected: %v", err)
+	}
+}
+
+// acknowledge raises somebody's watermarks outside a session, to any prefix.
+func (w *world) acknowledge() {
+	up := w.up()
+	if len(up) == 0 {
+		return
+	}
+	n, user, chat := pick(w, up), pick(w, w.users), pick(w, w.chats)
+	head := w.head(chat)
+	ack := server.Ack{Chat: chat, Acked: tidemark.Sequence(w.roll(int(head) + 1))}
+	if w.roll(3) == 0 {
+		ack.Read = tidemark.Sequence(w.roll(int(head) + 1))
+	}
+	if w.chance(badAcks, 3) {
+		ack.Acked = head + 1 + tidemark.Sequence(w.roll(3))
+		w.count(string(badAcks))
+	}
+	w.count(string(restAcks))
+	w.act(n, fmt.Sprintf("%s acknowledges %s %d/%d at %s", user, chat, ack.Acked, ack.Read, n.id), func(ctx context.Context) func() {
+		results, err := n.server.Acknowledge(ctx, user, []server.Ack{ack})
+		return func() {
+			w.expect(err, tidemark.Unavailable)
+			if err != nil {
+				return
+			}
+			w.expect(results[0].Err, tidemark.NotMember, tidemark.Invalid, tidemark.InvalidSequence)
+			if st := results[0].State; results[0].Err == nil && (st.Acked < ack.Acked || st.Read < ack.Read || st.Acked > w.head(chat)) {
+				w.failf("ack_cumulative: %s acknowledged %d/%d of %s and is told %d/%d", user, ack.Acked, ack.Read, chat, st.Acked, st.Read)
+			}
+		}
+	})
+}

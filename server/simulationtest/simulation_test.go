@@ -1,0 +1,219 @@
+// Package simulationtest runs the delivery core in a simulation: several nodes on one store, one registry and one bus, with users and devices that come and go,
+// in virtual time, where a seed decides in which order everything happens and what goes wrong (docs/delivery.md §4 and §5 on the real code).
+package simulationtest
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tidemark-im/tidemark"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// defaultRuns is how many seeds a plain `go test` runs; TIDEMARK_SIMULATION_RUNS says another number, TIDEMARK_SIMULATION_SEED replays one.
+const defaultRuns = 500
+
+// number returns the number that an environment variable gives, or def.
+func number(t *testing.T, name string, def uint64) uint64 {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		return def
+	}
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// result is what a run leaves.
+type result struct {
+	seed    uint64
+	failure string
+	lines   []byte
+	counts  map[string]int
+	steps   int
+}
+
+// TestSimulation_invariants_hold runs the seeds. Every fault must have fired in one of them.
+func TestSimulation_invariants_hold(t *testing.T) {
+	if os.Getenv("TIDEMARK_SIMULATION_SEED") != "" {
+		seed := number(t, "TIDEMARK_SIMULATION_SEED", 0)
+		r := simulate(t, seed)
+		t.Logf("seed %d: %d steps\n%s", seed, r.steps, r.lines)
+		if r.failure != "" {
+			t.Error(r.failure)
+		}
+		return
+	}
+	runs := number(t, "TIDEMARK_SIMULATION_RUNS", defaultRuns)
+	counts, steps, failures := map[string]int{}, 0, 0
+	began := time.Now()
+	for r := range simulateAll(t, 0, runs) {
+		steps += r.steps
+		for what, n := range r.counts {
+			counts[what] += n
+		}
+		if r.failure != "" {
+			failures++
+			report(t, r)
+		}
+		if failures == 3 {
+			break
+		}
+	}
+	t.Logf("%d seeds, %d steps, %v", runs, steps, time.Since(began).Round(time.Millisecond))
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%7d %s", counts[what], what)
+	}
+	if runs < defaultRuns || failures > 0 {
+		return
+	}
+	for _, what := range mustFire() {
+		if counts[what] == 0 {
+			t.Errorf("never fired: %s", what)
+		}
+	}
+}
+
+// mustFire are the faults, and what must have happened for the runs to mean anything.
+func mustFire() []string {
+	must := []string{"confirmed", "unknown outcome", "sent again", "proof found", "resumed", "synced", "gap told", "lease lost", "lease replaced", "cut between events",
+		"reset unknown_session", "reset unknown_position"}
+	for _, f := range faults() {
+		must = append(must, string(f))
+	}
+	for _, kind := range []string{"Append", "Mark", "Clear", "Advance", "Open", "Close", "Publish"} {
+		must = append(must, "crash before "+kind, "crash after "+kind)
+	}
+	for _, kind := range []string{"Append", "Mark", "Clear", "Advance"} {
+		must = append(must, "failed before "+kind, "failed after "+kind)
+	}
+	return must
+}
+
+// report shows the end of a run's transcript.
+func report(t *testing.T, r result) {
+	t.Helper()
+	lines := bytes.Split(r.lines, []byte("\n"))
+	end := bytes.Join(lines[max(0, len(lines)-120):], []byte("\n"))
+	t.Errorf("%s\n%s\nreplay it with TIDEMARK_SIMULATION_SEED=%d", r.failure, end, r.seed)
+}
+
+// TestSimulation_same_seed_same_run: what a seed shows, it shows again.
+func TestSimulation_same_seed_same_run(t *testing.T) {
+	for seed := range uint64(20) {
+		one, other := simulate(t, seed), simulate(t, seed)
+		if bytes.Equal(one.lines, other.lines) {
+			continue
+		}
+		a, b := bytes.Split(one.lines, []byte("\n")), bytes.Split(other.lines, []byte("\n"))
+		for i := range min(len(a), len(b)) {
+			if !bytes.Equal(a[i], b[i]) {
+				t.Errorf("seed %d: line %d is %q and then %q, after %q", seed, i, a[i], b[i], bytes.Join(a[max(0, i-5):i], []byte("\n")))
+				break
+			}
+		}
+	}
+}
+
+// simulateAll runs the seeds from first on, on two processors.
+func simulateAll(t *testing.T, first, runs uint64) func(func(result) bool) {
+	return func(yield func(result) bool) {
+		results, stop := make(chan result), make(chan struct{})
+		var all sync.WaitGroup
+		const workers = 2
+		for worker := range uint64(workers) {
+			all.Go(func() {
+				for seed := first + worker; seed < first+runs; seed += workers {
+					select {
+					case results <- simulate(t, seed):
+					case <-stop:
+						return
+					}
+				}
+			})
+		}
+		go func() { // it ends when the workers have, and they end when they are told to
+			all.Wait()
+			close(results)
+		}()
+		for r := range results {
+			if !yield(r) {
+				close(stop)
+				for range results {
+				}
+				return
+			}
+		}
+	}
+}
+
+// simulate is one run.
+func simulate(t *testing.T, seed uint64) (r result) {
+	synctest.Test(t, func(*testing.T) {
+		w := &world{
+			dice: rand.New(rand.NewPCG(seed, 3)), raw: memory.New(), reg: registrymemory.New(), log: slog.New(slog.DiscardHandler),
+			swarm: map[fault]bool{}, counts: map[string]int{},
+		}
+		w.truth = newTruth(w)
+		w.run(seed)
+		r = result{seed: seed, failure: w.failure, lines: w.lines, counts: w.counts, steps: w.now}
+	})
+	return r
+}
+
+// run is the story of one run: things happen and go wrong; then nothing goes wrong any more, and what must be true is looked at.
+func (w *world) run(seed uint64) {
+	defer w.bury()
+	for _, f := range faults() {
+		w.swarm[f] = w.roll(3) == 0
+	}
+	w.swarm[carriedLate] = w.swarm[carriedLate] || w.swarm[busRejoins]
+	// The seeds take the crash points in turn, so that each of them is met.
+	points := uint64(len(durable()))
+	w.crash = crashPoint{kind: durable()[seed%points], effect: seed/points%2 == 0, after: 1 + w.roll(3)}
+	w.found()
+	w.calm = true
+	for _, id := range []tidemark.NodeID{"a", "b", "c"}[:1+w.roll(3)] {
+		w.boot(id)
+		w.settle()
+	}
+	w.calm = false
+	for range 100 + w.roll(500) {
+		if w.step(); w.failed() {
+			return
+		}
+	}
+	w.heal()
+}
+
+// bury ends everything that there is, so that the bubble can end.
+func (w *world) bury() {
+	for _, n := range w.nodes {
+		w.kill(n)
+		close(n.grave)
+	}
+	for _, n := range w.nodes {
+		if n.started {
+			_ = n.server.Stop(context.Background())
+		}
+	}
+	w.running.Wait()
+}

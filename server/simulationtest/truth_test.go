@@ -1,0 +1,188 @@
+package simulationtest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// truth is what the simulation knows by watching the store's effects, beside the store itself. Its methods are called by one goroutine at a
+// time: the scheduler lets one effect happen, and then waits.
+type truth struct {
+	w     *world
+	heads map[tidemark.ChatID]tidemark.Sequence
+	marks map[storage.StateKey]tidemark.DeliveryState
+	// spans are the messages that a user may see; changes counts how often his membership changed.
+	spans   map[storage.StateKey][]span
+	changes map[storage.StateKey]int
+	history map[tidemark.ChatID]tidemark.HistoryMode
+	// sent holds the message of each chat, sender and client message id.
+	sent map[string]tidemark.Message
+}
+
+// span is a range of sequences, both ends included; to 0 is open.
+type span struct{ from, to tidemark.Sequence }
+
+func newTruth(w *world) *truth {
+	return &truth{
+		w: w, heads: map[tidemark.ChatID]tidemark.Sequence{}, marks: map[storage.StateKey]tidemark.DeliveryState{},
+		spans: map[storage.StateKey][]span{}, changes: map[storage.StateKey]int{}, history: map[tidemark.ChatID]tidemark.HistoryMode{},
+		sent: map[string]tidemark.Message{},
+	}
+}
+
+func (tr *truth) created(new storage.NewChat) {
+	tr.history[new.ID] = new.History
+	for _, user := range new.Members {
+		tr.spans[storage.StateKey{User: user, Chat: new.ID}] = []span{{from: 1}}
+	}
+}
+
+func (tr *truth) added(chat tidemark.ChatID, added storage.Added) {
+	for _, user := range added.New {
+		key := storage.StateKey{User: user, Chat: chat}
+		from := added.Head + 1
+		if tr.changes[key] == 0 && len(tr.spans[key]) == 0 && tr.history[chat] == tidemark.HistoryFull {
+			from = 1
+		}
+		if tr.member(user, chat) {
+			tr.w.failf("%s was added to %s, of which he is a member", user, chat)
+		}
+		tr.spans[key] = append(tr.spans[key], span{from: from})
+		tr.changes[key]++
+	}
+}
+
+func (tr *truth) removed(chat tidemark.ChatID, user tidemark.UserID, head tidemark.Sequence) {
+	key := storage.StateKey{User: user, Chat: chat}
+	if !tr.member(user, chat) {
+		tr.w.failf("%s was removed from %s, of which he is no member", user, chat)
+		return
+	}
+	spans := tr.spans[key]
+	last := &spans[len(spans)-1]
+	if last.to = head; last.from > head {
+		tr.spans[key] = spans[:len(spans)-1]
+	}
+	tr.changes[key]++
+}
+
+// member says whether a user is a member now.
+func (tr *truth) member(user tidemark.UserID, chat tidemark.ChatID) bool {
+	spans := tr.spans[storage.StateKey{User: user, Chat: chat}]
+	return len(spans) > 0 && spans[len(spans)-1].to == 0
+}
+
+// may says whether a user may see a message.
+func (tr *truth) may(user tidemark.UserID, chat tidemark.ChatID, n tidemark.Sequence) bool {
+	for _, s := range tr.spans[storage.StateKey{User: user, Chat: chat}] {
+		if n >= s.from && (s.to == 0 || n <= s.to) {
+			return true
+		}
+	}
+	return false
+}
+
+// appended checks sequence_gapless and send_idempotent at each append.
+func (tr *truth) appended(drafts []tidemark.Draft, all []storage.Appended) {
+	for i, a := range all {
+		d := drafts[i]
+		if a.Err != nil {
+			continue
+		}
+		key := fmt.Sprintf("%s %s %s", d.ChatID, d.SenderID, d.ClientMessageID)
+		first, known := tr.sent[key]
+		switch {
+		case known != a.Duplicate:
+			tr.w.failf("send_idempotent: append of %s: duplicate is %v, and it was stored before: %v", key, a.Duplicate, known)
+		case known && first.Sequence != a.Message.Sequence:
+			tr.w.failf("send_idempotent: append of %s gives %d, and gave %d before", key, a.Message.Sequence, first.Sequence)
+		case !known && a.Message.Sequence != tr.heads[d.ChatID]+1:
+			tr.w.failf("sequence_gapless: append of %s gives %d after %d", key, a.Message.Sequence, tr.heads[d.ChatID])
+		case !known && !tr.member(d.SenderID, d.ChatID):
+			tr.w.failf("nothing_outside_membership: %s was stored", key)
+		case a.Message.Content != d.Content:
+			tr.w.failf("append of %s gives the content %q", key, a.Message.Content)
+		}
+		if !known {
+			tr.sent[key] = a.Message
+			tr.heads[d.ChatID] = a.Message.Sequence
+		}
+	}
+}
+
+// advanced checks watermark_monotonic and watermark_bounded_by_counter at each write.
+func (tr *truth) advanced(advances []storage.Advance) {
+	for _, a := range advances {
+		key := storage.StateKey{User: a.User, Chat: a.Chat}
+		now, before := tr.w.state(a.User, a.Chat), tr.marks[key]
+		if now.Acked < before.Acked || now.Read < before.Read {
+			tr.w.failf("watermark_monotonic: %s in %s went from %d/%d to %d/%d", a.User, a.Chat, before.Acked, before.Read, now.Acked, now.Read)
+		}
+		if head := tr.heads[a.Chat]; now.Acked > head || now.Read > head {
+			tr.w.failf("watermark_bounded_by_counter: %s in %s is at %d/%d, and the head is %d", a.User, a.Chat, now.Acked, now.Read, head)
+		}
+		tr.marks[key] = now
+	}
+}
+
+// stored checks the store as a whole: the messages of each chat are exactly 1..head, each key is there once, and what was confirmed is there.
+func (tr *truth) stored() {
+	w := tr.w
+	for _, chat := range w.chats {
+		pages, err := w.raw.Ranges(context.Background(), []storage.Range{{Chat: chat, Limit: 10_000}})
+		if err != nil {
+			w.failf("Ranges: %v", err)
+			return
+		}
+		keys := map[string]bool{}
+		for i, m := range pages[0] {
+			if m.Sequence != tidemark.Sequence(i+1) {
+				w.failf("sequence_gapless: message %d of %s is %d", i+1, chat, m.Sequence)
+			}
+			key := fmt.Sprintf("%s %s", m.SenderID, m.ClientMessageID)
+			if keys[key] {
+				w.failf("send_idempotent: %s is twice in %s", key, chat)
+			}
+			keys[key] = true
+		}
+		if head := w.head(chat); head != tidemark.Sequence(len(pages[0])) {
+			w.failf("sequence_gapless: %s has %d messages, and its head is %d", chat, len(pages[0]), head)
+		}
+	}
+	for _, l := range w.letters {
+		if m, there := tr.sent[l.key()]; l.sequence > 0 && (!there || m.Sequence != l.sequence || m.Content != l.content) {
+			w.failf("confirmed_is_durable: %s was confirmed as %d, and is %d", l.key(), l.sequence, m.Sequence)
+		}
+	}
+}
+
+// state is the stored delivery state.
+func (w *world) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
+	states, err := w.raw.States(context.Background(), []storage.StateKey{{User: user, Chat: chat}})
+	if err != nil {
+		w.failf("States: %v", err)
+		return tidemark.DeliveryState{}
+	}
+	return states[0]
+}
+
+func (w *world) head(chat tidemark.ChatID) tidemark.Sequence {
+	heads, err := w.raw.Heads(context.Background(), []tidemark.ChatID{chat})
+	if err != nil {
+		w.failf("Heads: %v", err)
+		return 0
+	}
+	return heads[0]
+}
+
+// rows are the pending rows of a user.
+func (w *world) rows(user tidemark.UserID) []tidemark.PendingDelivery {
+	rows, _, err := w.raw.PendingOf(context.Background(), user, "", 1000)
+	if err != nil {
+		w.failf("PendingOf: %v", err)
+	}
+	return rows
+}

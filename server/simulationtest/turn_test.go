@@ -1,0 +1,130 @@
+package simulationtest
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+// turn lets a device do the next thing.
+func (w *world) turn(d *device) {
+	switch {
+	case d.busy && d.busyAt.dead.Load(), d.conn != nil && d.at.dead.Load():
+		d.leave()
+		d.sess = ""
+	case d.busy:
+		if d.conn != nil && w.chance(cuts, 12) {
+			w.count(string(cuts))
+			w.transcribe("%s is cut off", d.name())
+			d.hangUp()
+		}
+	case d.conn == nil:
+		d.comeBack()
+	default:
+		d.use()
+	}
+}
+
+// comeBack opens a session, or resumes the one that it had.
+func (d *device) comeBack() {
+	w := d.w
+	up := w.up()
+	if w.now < d.until || len(up) == 0 {
+		return
+	}
+	statuses := w.roll(2) == 0
+	if d.sess == "" {
+		d.open(pick(w, up), "", 0, false, statuses)
+		return
+	}
+	n, after, poll := d.at, d.sit.last, w.roll(3) == 0
+	if w.chance(elsewhere, 4) {
+		w.count(string(elsewhere))
+		n = pick(w, up)
+	}
+	if !n.up {
+		d.sess = ""
+		return
+	}
+	if w.chance(oldPositions, 3) && len(d.sit.trail) > 0 {
+		w.count(string(oldPositions))
+		after = pick(w, d.sit.trail)
+		d.sit.forgiven = true
+		if w.roll(6) == 0 {
+			after = d.sit.last + 1000
+		}
+	}
+	d.open(n, d.sess, after, poll, statuses)
+}
+
+// use does something on the connection.
+func (d *device) use() {
+	w := d.w
+	switch {
+	case w.chance(cuts, 10):
+		w.count(string(cuts))
+		if w.roll(2) == 0 {
+			d.read(w.roll(4))
+			return
+		}
+		w.transcribe("%s is cut off", d.name())
+		d.hangUp()
+		d.until = w.now + w.roll(60)
+	case w.chance(vanishing, 20):
+		w.count(string(vanishing))
+		w.transcribe("%s vanishes", d.name())
+		d.leave()
+		d.sess, d.until = "", w.now+w.roll(100)
+	case w.chance(closes, 15):
+		w.count(string(closes))
+		d.close()
+		d.until = w.now + w.roll(150)
+	case d.sit.lost, d.cursors && w.roll(30) == 0:
+		d.place()
+	case w.roll(4) == 0:
+		d.ack()
+	case w.roll(100) >= d.lazy:
+		d.read(-1)
+	}
+}
+
+func (d *device) close() {
+	conn := d.conn
+	d.act(d.at, "says goodbye", func(ctx context.Context) func() {
+		err := conn.Close(ctx)
+		return func() {
+			d.w.transcribe("%s: closed: %v", d.name(), tidemark.CodeOf(err))
+			d.leave()
+			d.sess = ""
+		}
+	})
+}
+
+// ack acknowledges on the stream what the device has received without a hole, all of it or less; or, with bad acknowledgements, anything.
+func (d *device) ack() {
+	w := d.w
+	if d.sit.lost {
+		return
+	}
+	for _, chat := range w.chats {
+		a := server.Ack{Chat: chat, Acked: d.sit.top[chat]}
+		if a.Acked == 0 {
+			continue
+		}
+		switch w.roll(4) {
+		case 0:
+			a.Acked = 1 + tidemark.Sequence(w.roll(int(a.Acked)))
+		case 1:
+			a.Read = 1 + tidemark.Sequence(w.roll(int(a.Acked)))
+		}
+		if w.chance(badAcks, 6) {
+			w.count(string(badAcks))
+			a.Acked = tidemark.Sequence(w.roll(int(w.head(chat)) + 4))
+			a.Read = tidemark.Sequence(w.roll(int(w.head(chat)) + 4))
+			d.sit.forgiven = true
+		}
+		w.transcribe("%s acknowledges %s %d/%d", d.name(), chat, a.Acked, a.Read)
+		d.conn.Ack(a)
+	}
+}

@@ -1,0 +1,246 @@
+package simulationtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+// The nodes' times. They are short, so that a run sees many of them, and have no common multiple, so that two timers of a node
+// hardly ever end in the same moment: which of them is served first would be the runtime's choice.
+const (
+	resumeWindow   = 15*time.Second + 11*time.Nanosecond
+	grace          = 3*time.Second + 17*time.Nanosecond
+	leaseTTL       = 20*time.Second + 23*time.Nanosecond
+	ackInterval    = 50*time.Millisecond + 29*time.Nanosecond
+	statusInterval = 100*time.Millisecond + 31*time.Nanosecond
+	authorRetry    = time.Second + 37*time.Nanosecond
+)
+
+// world is one run of the simulation: its scheduler, the goroutine that all of its methods belong to, except where another is said.
+type world struct {
+	dice  *rand.Rand
+	gate  gate
+	raw   *memory.Store
+	reg   *registrymemory.Registry
+	log   *slog.Logger
+	truth *truth
+
+	swarm   map[fault]bool
+	crash   crashPoint
+	calm    bool
+	now     int
+	chats   []tidemark.ChatID
+	users   []tidemark.UserID
+	devices []*device
+	letters []*letter
+	most    int
+	spawned int
+
+	// shaky counts the calls that the registry did not answer.
+	shaky   atomic.Int64
+	running sync.WaitGroup
+	acts    int
+
+	// mu guards what the nodes' goroutines touch as well.
+	mu       sync.Mutex
+	nodes    []*node
+	mail     []*publication
+	finished []finish
+	counts   map[string]int
+	lines    []byte
+	failure  string
+}
+
+// finish is an act that has come to its end.
+type finish struct {
+	number int
+	done   func()
+}
+
+func (w *world) roll(n int) int { return w.dice.IntN(n) }
+
+// chance is true once in n times, if the run has the fault and nothing is healing.
+func (w *world) chance(f fault, n int) bool { return !w.calm && w.swarm[f] && w.roll(n) == 0 }
+
+func pick[T any](w *world, of []T) T { return of[w.roll(len(of))] }
+
+// count counts a fault that fired. Any goroutine may call it.
+func (w *world) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[what]++
+}
+
+// failf notes the first thing that must not be. Any goroutine may call it.
+func (w *world) failf(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure == "" {
+		w.failure = fmt.Sprintf("step %d: ", w.now) + fmt.Sprintf(format, args...)
+		w.lines = append(w.lines, "FAILURE "+w.failure+"\n"...)
+	}
+}
+
+func (w *world) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failure != ""
+}
+
+// transcribe adds a line to the transcript.
+func (w *world) transcribe(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = fmt.Appendf(w.lines, "%d ", w.now)
+	w.lines = fmt.Appendf(w.lines, format, args...)
+	w.lines = append(w.lines, '\n')
+}
+
+// act runs what a client or an operator does. It waits at the gate like everything else, and its end is taken up by the scheduler.
+func (w *world) act(n *node, what string, f func(ctx context.Context) func()) {
+	w.acts++
+	number := w.acts
+	w.transcribe("#%d %s", number, what)
+	ctx := context.WithValue(context.Background(), opKey{}, fmt.Sprintf("#%d", number))
+	w.running.Go(func() {
+		done := f(ctx)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !n.dead.Load() {
+			w.finished = append(w.finished, finish{number, done})
+		}
+	})
+}
+
+// wait lets everything come to rest, and takes up what has come to its end.
+func (w *world) wait() {
+	for {
+		synctest.Wait()
+		w.mu.Lock()
+		finished := w.finished
+		w.finished = nil
+		w.mu.Unlock()
+		if len(finished) == 0 {
+			return
+		}
+		slices.SortFunc(finished, func(a, b finish) int { return cmp.Compare(a.number, b.number) })
+		for _, f := range finished {
+			f.done()
+		}
+	}
+}
+
+// settle lets everything go on that can, until nothing is left to be done without time passing.
+func (w *world) settle() {
+	for range 20_000 {
+		w.now++
+		w.wait()
+		if w.failed() {
+			return
+		}
+		if all, _ := w.gate.waiting(); len(all) > 0 {
+			w.letGo(all[0])
+		} else if !w.deliverOne(0) {
+			return
+		}
+	}
+	w.failf("the nodes do not come to rest")
+}
+
+// pass lets time go by, while everything goes on that can.
+func (w *world) pass(d time.Duration) {
+	for d > 0 && !w.failed() {
+		slice := min(d, 500*time.Millisecond+time.Duration(w.roll(1000)))
+		time.Sleep(slice)
+		d -= slice
+		w.settle()
+	}
+}
+
+func (w *world) up() []*node {
+	var up []*node
+	for _, n := range w.nodes {
+		if n.up {
+			up = append(up, n)
+		}
+	}
+	return up
+}
+
+func (w *world) epoch() registry.Epoch {
+	epoch, err := w.reg.Epoch(context.Background())
+	if err != nil {
+		w.failf("Epoch: %v", err)
+	}
+	return epoch
+}
+
+// deliverOne delivers a publication that is on its way.
+func (w *world) deliverOne(i int) bool {
+	w.mu.Lock()
+	if len(w.mail) == 0 {
+		w.mu.Unlock()
+		return false
+	}
+	p := w.mail[i%len(w.mail)]
+	w.mail = slices.DeleteFunc(w.mail, func(other *publication) bool { return other == p })
+	w.mu.Unlock()
+	w.transcribe("arrives %s", p.what)
+	w.deliver(p)
+	return true
+}
+
+// found makes the chats. A large one has a crowd of members who are never there.
+func (w *world) found() {
+	w.users = []tidemark.UserID{"alice", "bob", "carol", "dave"}
+	all := []storage.NewChat{
+		{ID: "ab", Type: tidemark.Direct, History: tidemark.HistoryFull, Members: []tidemark.UserID{"alice", "bob"}},
+		{ID: "full", Type: tidemark.Group, History: tidemark.HistoryFull, Members: []tidemark.UserID{"alice", "bob", "carol"}},
+		{ID: "join", Type: tidemark.Group, History: tidemark.HistorySinceJoin, Members: []tidemark.UserID{"alice", "bob", "dave"}},
+	}
+	w.dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	all = all[:1+w.roll(3)]
+	if w.roll(6) == 0 {
+		large := storage.NewChat{ID: "large", Type: tidemark.Group, History: tidemark.HistoryFull, Members: []tidemark.UserID{"alice", "bob", "carol"}}
+		for i := range tidemark.PendingFanoutLimit {
+			large.Members = append(large.Members, tidemark.UserID(fmt.Sprintf("crowd-%03d", i)))
+		}
+		all = append(all[:1], large)
+	}
+	for _, new := range all {
+		new.Creator, new.CreatedAt = "alice", time.Now()
+		if _, _, err := w.raw.CreateChat(context.Background(), new); err != nil {
+			w.failf("CreateChat: %v", err)
+		}
+		w.truth.created(new)
+		w.chats = append(w.chats, new.ID)
+	}
+	slices.Sort(w.chats)
+	w.most = 2 + w.roll(10)
+	for _, user := range w.users {
+		for i := range 1 + w.roll(2) {
+			w.devices = append(w.devices, w.device(user, tidemark.DeviceID(fmt.Sprintf("d%d", i+1))))
+		}
+	}
+}
+
+func (w *world) device(user tidemark.UserID, id tidemark.DeviceID) *device {
+	return &device{
+		w: w, user: user, id: id, cursors: w.roll(3) == 0, lazy: pick(w, []int{0, 0, 50, 95}), until: w.roll(200),
+		has: map[tidemark.ChatID]map[tidemark.Sequence]bool{}, ticks: map[storage.StateKey]tidemark.Boundary{},
+	}
+}
