@@ -160,9 +160,9 @@ func (w *world) sleep() {
 	odd := time.Duration(w.roll(100_000))
 	switch r := w.roll(40); {
 	case r < 30:
-		time.Sleep(time.Duration(1+w.roll(80))*time.Millisecond + odd)
+		w.doze(time.Duration(1+w.roll(80))*time.Millisecond + odd)
 	case r < 39:
-		time.Sleep(time.Duration(100+w.roll(1500))*time.Millisecond + odd)
+		w.doze(time.Duration(100+w.roll(1500))*time.Millisecond + odd)
 	default:
 		w.pass(time.Duration(2+w.roll(20))*time.Second + odd)
 	}
@@ -206,7 +206,7 @@ func (w *world) trouble() {
 		if w.roll(3) == 0 {
 			w.count(string(f))
 			w.transcribe("nothing moves until all leases have expired")
-			time.Sleep(leaseTTL + time.Duration(w.roll(5_000_000_000)))
+			w.doze(leaseTTL + time.Duration(w.roll(5_000_000_000)))
 		}
 	case restarts:
 		if w.spawned < 6 {

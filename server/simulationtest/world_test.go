@@ -161,6 +161,9 @@ func (w *world) settle() {
 	w.failf("the nodes do not come to rest")
 }
 
+// doze lets time go by, while no call goes on.
+func (w *world) doze(d time.Duration) { time.Sleep(d) }
+
 // pass lets time go by, while everything goes on that can.
 func (w *world) pass(d time.Duration) {
 	for d > 0 && !w.failed() {
