@@ -80,7 +80,7 @@ func metricTable() []metric {
 		{"bus_errors_total", "Publications to nodes that failed. What they were for is owed.", ""},
 
 		{"websocket_closes_total", "WebSocket connections that ended, by close code: the server's, or the client's if it closed first; 1006 is a connection that broke.", "code"},
-		{"websocket_errors_total", "Frames answered with an error, by code. RATE_LIMITED is a client that is told to slow down.", "code"},
+		{"websocket_errors_total", "Frames refused, by code. RATE_LIMITED is a client that is told to slow down. Acknowledgements that make no sense are here too, though they are not answered.", "code"},
 	}
 }
 

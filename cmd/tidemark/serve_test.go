@@ -51,12 +51,19 @@ var listening = regexp.MustCompile(`"?msg"?[=:]"?listening"?,? ?"?url"?[=:]"?(ht
 // startServer runs serve in this process on a free port until the test ends, and returns its URL. It must end with exit code 0.
 func startServer(t *testing.T, args ...string) string {
 	t.Helper()
+	url, _ := startLogged(t, args...)
+	return url
+}
+
+// startLogged is startServer that returns the log too.
+func startLogged(t *testing.T, args ...string) (url string, log *logBuffer) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var out bytes.Buffer
-	var log logBuffer
+	log = new(logBuffer)
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), streams{out: &out, err: &log})
+		ended <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), streams{out: &out, err: log})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -72,7 +79,6 @@ func startServer(t *testing.T, args ...string) string {
 			t.Logf("the server's log:\n%s", log.String())
 		}
 	})
-	var url string
 	poll(t, func() error {
 		select {
 		case code := <-ended:
@@ -98,7 +104,7 @@ func startServer(t *testing.T, args ...string) string {
 		}
 		return nil
 	})
-	return url
+	return url, log
 }
 
 // poll calls f until it succeeds, for at most 20 s.

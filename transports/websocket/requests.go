@@ -21,7 +21,9 @@ const (
 func (c *connection) handle(raw []byte) {
 	f, err := wire.DecodeFrame(raw)
 	if err != nil {
-		if !f.Type.Silent() {
+		if f.Type.Silent() {
+			c.adapter.errors.Add(tidemark.CodeOf(err))
+		} else {
 			c.refuse(f.RequestID, err)
 		}
 		return
@@ -34,6 +36,9 @@ func (c *connection) handle(raw []byte) {
 		}
 		c.do(string(f.Send.Draft.ChatID), len(raw), f, c.send)
 	case wire.FrameAck, wire.FrameRead:
+		for range f.Refused {
+			c.adapter.errors.Add(tidemark.Invalid)
+		}
 		c.session.Ack(f.Acks...)
 	case wire.FrameSync:
 		if err := c.adapter.cfg.Limit.Call(c.identity.User, limit.LargeCall); err != nil {

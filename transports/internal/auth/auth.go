@@ -108,7 +108,7 @@ func (a *Authenticator) Ready() error {
 
 // Counters returns what was counted, by name. Names that end in _total only grow.
 func (a *Authenticator) Counters() map[string]int64 {
-	counters := map[string]int64{"tickets": int64(a.tickets.count())}
+	counters := map[string]int64{"tickets": int64(a.tickets.count()), "jwks_fetches_total": 0, "jwks_failures_total": 0}
 	if a.jwks != nil {
 		a.jwks.counters(counters)
 	}
