@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/internal/origin"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/rest"
 )
@@ -38,6 +39,10 @@ type (
 	JWKSConfig = auth.JWKSConfig
 	// APIKeys is the keys of backends.
 	APIKeys = auth.APIKeys
+	// Origins says which web pages may call.
+	Origins = origin.Policy
+	// OriginsConfig configures Origins.
+	OriginsConfig = origin.Config
 	// LimitConfig configures a Limiter.
 	LimitConfig = limit.Config
 	// Gate bounds how many clients catch up at a time.
@@ -60,6 +65,9 @@ func LoadAPIKeys(path string, logger *slog.Logger) (*APIKeys, error) {
 // NewAPIKey makes an API key, and its line for the file. Invalid if the name is no id.
 func NewAPIKey(name string) (secret, line string, err error) { return auth.NewAPIKey(name) }
 
+// NewOrigins returns which web pages may call. Invalid if something is no origin.
+func NewOrigins(cfg OriginsConfig) (*Origins, error) { return origin.New(cfg) }
+
 // NewLimiter returns a Limiter.
 func NewLimiter(cfg LimitConfig) *Limiter { return limit.New(cfg) }
 
@@ -75,6 +83,8 @@ type Config struct {
 	Auth   *Authenticator
 	// Limit bounds the sends of a user; nil: without a limit, as serve --dev is.
 	Limit *Limiter
+	// Origins says which web pages may call, and is to be given to the WebSocket adapter too. nil: those of the server's own host.
+	Origins *Origins
 	// Events, Poll and WebSocket are the stream adapters' handlers of GET /events, /poll and /ws; nil leaves one out.
 	Events, Poll, WebSocket echo.HandlerFunc
 	// Page is what is served at /: index.html at the root itself, every other file under its own path. nil: no page.
@@ -114,7 +124,7 @@ func New(cfg Config) (*Handler, error) {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = problem.Handler(cfg.Logger)
 	h := &Handler{echo: e, server: cfg.Server, auth: cfg.Auth, logger: cfg.Logger, traffic: newTraffic(cfg.Logger)}
-	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), wholeQuery)
+	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), pages(cfg.Origins), wholeQuery)
 	h.metrics = promhttp.HandlerFor(h.newRegistry(cfg), promhttp.HandlerOpts{ErrorLog: scrapeLog{cfg.Logger}, ErrorHandling: promhttp.ContinueOnError})
 	h.draining, h.drain = context.WithCancel(context.Background())
 
@@ -180,6 +190,19 @@ func (h *Handler) stream(next echo.HandlerFunc) echo.HandlerFunc {
 
 // maxRequestID is the greatest length of a request id that is taken over from the caller.
 const maxRequestID = 64
+
+// pages lets web pages call that may. Those that open a WebSocket are left to its adapter, which refuses with a close code.
+func pages(origins *Origins) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		guarded := origins.Middleware(next)
+		return func(c echo.Context) error {
+			if c.Path() == BasePath+"/ws" {
+				return next(c)
+			}
+			return guarded(c)
+		}
+	}
+}
 
 // wholeQuery refuses a query that cannot be read to its end: net/http would leave out what it does not understand, and a session, say, would be
 // opened anew instead of resumed. A WebSocket is refused by its adapter, with a close code. Outside of the API a query means nothing.

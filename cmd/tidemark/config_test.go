@@ -24,6 +24,7 @@ func TestServe_flag_then_variable_then_file_then_default(t *testing.T) {
 	cleanEnvironment(t)
 	file := write(t, "c.yaml", "listen: 127.0.0.1:3\nstore: 'sqlite:file.db'\ndev: true\n")
 	other := write(t, "d.yaml", "listen: 127.0.0.1:4\n")
+	list := write(t, "e.yaml", "allow-origin:\n- https://a.example.com\n- https://c.example.com\n")
 	for _, tc := range []struct {
 		name string
 		env  map[string]string
@@ -47,6 +48,14 @@ func TestServe_flag_then_variable_then_file_then_default(t *testing.T) {
 		{
 			"flag over all", map[string]string{"TIDEMARK_LISTEN": "127.0.0.1:2"}, []string{"--config", file, "--listen", "127.0.0.1:1", "--store", "memory:"},
 			serveCommand{Listen: "127.0.0.1:1", Store: "memory:", Dev: true, Config: file},
+		},
+		{
+			"lists", map[string]string{"TIDEMARK_ALLOW_ORIGIN": "https://a.example.com,https://b.example.com"}, nil,
+			serveCommand{Listen: "127.0.0.1:8080", Store: "sqlite:", AllowOrigin: []string{"https://a.example.com", "https://b.example.com"}},
+		},
+		{
+			"a list in the file", nil, []string{"--config", list},
+			serveCommand{Listen: "127.0.0.1:8080", Store: "sqlite:", AllowOrigin: []string{"https://a.example.com", "https://c.example.com"}, Config: list},
 		},
 		{"variables alone", map[string]string{"TIDEMARK_STORE": "memory:", "TIDEMARK_MIGRATE": "true"}, nil, serveCommand{Listen: "127.0.0.1:8080", Store: "memory:", Migrate: true}},
 	} {

@@ -59,6 +59,7 @@ func TestRun_refuses_wrong_use_with_a_sentence(t *testing.T) {
 		{"unknown flag", nil, []string{"serve", "--lisen", "x"}, "--lisen"},
 		{"neither dev nor secret", nil, []string{"serve"}, "set TIDEMARK_JWT_SECRET to a secret of at least 32 bytes"},
 		{"keys by an open line", nil, []string{"serve", "--jwks-url", "http://id.example.com/keys"}, "must be https://"},
+		{"a page that is no origin", nil, []string{"serve", "--dev", "--allow-origin", "https://app.example.com/"}, "--allow-origin"},
 		{"an issuer and no tokens", nil, []string{"serve", "--dev", "--jwt-issuer", "x"}, "are about tokens"},
 		{"an API key for no name", nil, []string{"api-key", "--name", "a b"}, "--name"},
 		{"short secret", map[string]string{"TIDEMARK_JWT_SECRET": "short"}, []string{"serve"}, "has 5 bytes; it needs at least 32"},

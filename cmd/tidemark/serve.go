@@ -39,6 +39,7 @@ type serveCommand struct {
 	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"Bring the schema up to date first. SQLite and memory do so without being asked."`
 	Credentials credentialFlags `embed:""`
 	Observe     observeFlags    `embed:""`
+	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Web pages that may call, such as https://app.example.com, or * for all; may be repeated. Those of the server's own host always may."`
 	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables win over it."`
 }
 
@@ -61,6 +62,10 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	origins, err := transports.NewOrigins(transports.OriginsConfig{Allow: c.AllowOrigin, Loopback: c.Dev})
+	if err != nil {
+		return usageError{fmt.Errorf("--allow-origin: %s", tidemark.DetailOf(err))}
+	}
 	log, err := c.Observe.log(std.err)
 	if err != nil {
 		return err
@@ -75,7 +80,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	meter := metered.New(log)
 	open := func(ctx context.Context) (storage.Store, <-chan struct{}, error) { return openStore(ctx, store, meter) }
 	return serve(ctx, options{
-		listen: c.Listen, open: open, credentials: credentials,
+		listen: c.Listen, open: open, credentials: credentials, origins: origins,
 		meter: meter, debugListen: c.Observe.DebugListen, privateMetrics: !c.Dev && !c.Observe.PublicMetrics,
 	}, log)
 }
@@ -103,6 +108,7 @@ type options struct {
 	// open is openStore for the store that was chosen.
 	open        func(ctx context.Context) (store storage.Store, failed <-chan struct{}, err error)
 	credentials transports.AuthConfig
+	origins     *transports.Origins
 	// meter is what the store that was opened is measured by; nil: it is not.
 	meter          *metered.Meter
 	debugListen    string
@@ -148,11 +154,11 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	credentials := transports.NewAuthenticator(o.credentials)
 	limiter := o.limiter()
 	gate := transports.NewGate(transports.GateConfig{})
-	sockets := websocket.New(websocket.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
+	sockets := websocket.New(websocket.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Origins: o.origins, Logger: log})
 	events := sse.New(sse.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
 	polls := longpoll.New(longpoll.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate})
 	handler, err := transports.New(transports.Config{
-		Server: core, Auth: credentials, Limit: limiter, Logger: log, Page: web.App(),
+		Server: core, Auth: credentials, Limit: limiter, Origins: o.origins, Logger: log, Page: web.App(),
 		Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,
 		Version: version, PrivateMetrics: o.privateMetrics, Collectors: o.collectors(),
 		Counters: []transports.CounterFunc{sockets.Counters, events.Counters, polls.Counters},

@@ -33,8 +33,8 @@ type Options struct {
 	Limit *transports.Limiter
 	// Gate bounds how many clients catch up at a time; nil does not.
 	Gate *transports.Gate
-	// Origins is that of the WebSocket adapter.
-	Origins []string
+	// Origins is which pages may call; nil: those of the server's own host.
+	Origins *transports.Origins
 	// WriteTimeout is that of all adapters.
 	WriteTimeout time.Duration
 	// Storage default: memory.
@@ -96,7 +96,7 @@ func New(t testing.TB, o Options) *Stack {
 	s.SSE = sse.New(sse.Config{Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, WriteTimeout: o.WriteTimeout})
 	s.LongPoll = longpoll.New(longpoll.Config{Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, WriteTimeout: o.WriteTimeout})
 	handler, err := transports.New(transports.Config{
-		Server: core, Auth: auth, Limit: o.Limit, Logger: logger,
+		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
 	})
 	if err != nil {

@@ -42,7 +42,11 @@ func closed(t *testing.T, c *transporttest.Socket) (int, string) {
 }
 
 func TestRefusal_is_a_close_code_after_the_upgrade(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{Core: server.Config{SessionsPerUser: 1}, Origins: []string{"https://app.example.com"}})
+	origins, err := transports.NewOrigins(transports.OriginsConfig{Allow: []string{"https://app.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := transporttest.New(t, transporttest.Options{Core: server.Config{SessionsPerUser: 1}, Origins: origins})
 	connect(t, s, "busy")
 	origin := func(o string) func(*websocket.DialOptions) {
 		return func(d *websocket.DialOptions) { d.HTTPHeader.Set("Origin", o) }

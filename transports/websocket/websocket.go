@@ -8,8 +8,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/internal/origin"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/tally"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
@@ -39,9 +38,8 @@ type Config struct {
 	Limit *limit.Limiter
 	// Gate bounds how many clients catch up at a time. nil: no bound.
 	Gate *limit.Gate
-	// Origins are the web origins (https://app.example.com) from which browsers may connect; those of the server's own host
-	// always may. Empty: all may, which is safe, as the credentials are never a cookie.
-	Origins []string
+	// Origins says which pages may connect. nil: those of the server's own host.
+	Origins *origin.Policy
 	// Logger default: slog.Default(). It is never given message text or tokens.
 	Logger *slog.Logger
 	// WriteTimeout is how long a client may take nothing of what it is sent before it is cut; its session waits for it.
@@ -124,7 +122,7 @@ func (a *Adapter) Handle(e echo.Context) error {
 
 // openRequest reads who opens what.
 func (a *Adapter) openRequest(r *http.Request) (auth.Identity, server.OpenRequest, error) {
-	if err := a.checkOrigin(r); err != nil {
+	if err := a.cfg.Origins.Check(r); err != nil {
 		return auth.Identity{}, server.OpenRequest{}, err
 	}
 	req, err := wire.OpenQuery(r.URL.Query())
@@ -135,15 +133,4 @@ func (a *Adapter) openRequest(r *http.Request) (auth.Identity, server.OpenReques
 	// The session keeps it; it shall not keep the whole request with it.
 	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
 	return id, req, err
-}
-
-func (a *Adapter) checkOrigin(r *http.Request) error {
-	origin := r.Header.Get("Origin")
-	if origin == "" || len(a.cfg.Origins) == 0 || slices.Contains(a.cfg.Origins, origin) {
-		return nil
-	}
-	if u, err := url.Parse(origin); err == nil && strings.EqualFold(u.Host, r.Host) {
-		return nil
-	}
-	return tidemark.Errorf(tidemark.Denied, "pages of this origin may not connect")
 }
