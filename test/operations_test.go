@@ -1,0 +1,95 @@
+package test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestOperations_table_has_every_flag holds docs/operations.md against `serve --help`: the same flags, the defaults that it tells, and for each the variable that the page promises.
+func TestOperations_table_has_every_flag(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\|(.*?)\\| .+ \\|$").FindAllStringSubmatch(string(page), -1) {
+		if _, twice := defaults[row[1]]; twice {
+			t.Errorf("the page has --%s twice", row[1])
+		}
+		defaults[row[1]] = strings.Trim(row[2], "` ")
+	}
+
+	help, err := exec.Command("go", "run", module+"/cmd/tidemark", "serve", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`(?m)^ {6}--([a-z-]+)\b`).FindAllSubmatchIndex(help, -1)
+	if len(flags) < 5 {
+		t.Fatalf("serve --help lists %d flags", len(flags))
+	}
+	known := []string{}
+	for i, at := range flags {
+		flag := string(help[at[2]:at[3]])
+		known = append(known, flag)
+		end := len(help)
+		if i+1 < len(flags) {
+			end = flags[i+1][0]
+		}
+		text := strings.Join(strings.Fields(string(help[at[0]:end])), " ")
+		if want := "($TIDEMARK_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) + ")"; !strings.Contains(text, want) {
+			t.Errorf("--%s does not name its variable %s: %s", flag, want, text)
+		}
+		told, ok := defaults[flag]
+		if !ok {
+			t.Errorf("docs/operations.md has no row for --%s", flag)
+			continue
+		}
+		if found := regexp.MustCompile(`Default (\S+?)\.?(?: |$)`).FindStringSubmatch(text); found != nil && found[1] != told {
+			t.Errorf("--%s: the default is %q, and the page says %q", flag, found[1], told)
+		}
+	}
+	for flag := range defaults {
+		if !slices.Contains(known, flag) {
+			t.Errorf("docs/operations.md has a row for --%s, which serve does not know", flag)
+		}
+	}
+}
+
+// TestDocs_links_lead_somewhere looks at every link to a file in the Markdown files.
+func TestDocs_links_lead_somewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
+	checked := 0
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".."):
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
+			checked++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), found[1])); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, found[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if checked < 30 {
+		t.Errorf("only %d links were found", checked)
+	}
+}
