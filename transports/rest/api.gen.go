@@ -163,7 +163,7 @@ func (e ResetReason) Valid() bool {
 	}
 }
 
-// Ack defines model for Ack.
+// Ack At least one of the two sequences is needed.
 type Ack struct {
 	ChatId Id `json:"chat_id"`
 

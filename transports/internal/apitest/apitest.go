@@ -188,3 +188,17 @@ func match(template, path string) (values map[string]string, ok bool) {
 	}
 	return values, true
 }
+
+// Example returns the example of a schema. It ends the test if there is none.
+func (c *Contract) Example(t testing.TB, name string) []byte {
+	t.Helper()
+	schema := c.doc.Components.Schemas[name]
+	if schema == nil || schema.Value.Example == nil {
+		t.Fatalf("openapi.yaml has no example of %s", name)
+	}
+	raw, err := json.Marshal(schema.Value.Example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}

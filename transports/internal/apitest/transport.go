@@ -107,8 +107,8 @@ func (r *route) accepts(req *http.Request, body []byte) error {
 		if !present {
 			continue
 		}
-		if err := p.Value.Schema.Value.VisitJSON(typed(p.Value.Schema.Value, value)); err != nil {
-			problems = append(problems, fmt.Errorf("%s %q: %w", p.Value.Name, value, err))
+		if err := AcceptsParameter(p.Value, value); err != nil {
+			problems = append(problems, err)
 		}
 	}
 	if r.operation.Security != nil && strings.Contains(fmt.Sprint(*r.operation.Security), "ticket") {
@@ -118,6 +118,14 @@ func (r *route) accepts(req *http.Request, body []byte) error {
 		problems = append(problems, fmt.Errorf("there is no parameter %q", name))
 	}
 	return errors.Join(append(problems, r.acceptsBody(req.Header.Get("Content-Type"), body))...)
+}
+
+// AcceptsParameter reports why a value of a parameter, as it is sent, does not fit its schema; nil if it does.
+func AcceptsParameter(p *openapi3.Parameter, value string) error {
+	if err := p.Schema.Value.VisitJSON(typed(p.Schema.Value, value)); err != nil {
+		return fmt.Errorf("%s %q: %w", p.Name, value, err)
+	}
+	return nil
 }
 
 func (r *route) acceptsBody(contentType string, body []byte) error {

@@ -1,0 +1,143 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// decoders are those of the bodies and frames of clients, by the schema that each body has in openapi.yaml.
+func decoders() []struct {
+	schema string
+	decode func([]byte) error
+} {
+	type decoder = struct {
+		schema string
+		decode func([]byte) error
+	}
+	return []decoder{
+		{"SendMessage", func(b []byte) error { _, err := wire.DecodeSend(b, "team"); return err }},
+		{"Watermarks", func(b []byte) error { _, err := wire.DecodeState(b, "team"); return err }},
+		{"Acks", func(b []byte) error {
+			items, err := wire.DecodeAcks(b)
+			for _, item := range items {
+				if err == nil {
+					err = item.Err
+				}
+			}
+			return err
+		}},
+		{"SyncRequest", func(b []byte) error { _, err := wire.DecodeSync(b); return err }},
+		{"CreateChat", func(b []byte) error { _, err := wire.DecodeCreateChat(b); return err }},
+		{"RenameChat", func(b []byte) error { _, err := wire.DecodeRename(b); return err }},
+		{"AddMembers", func(b []byte) error { _, err := wire.DecodeUsers(b); return err }},
+		{"ClientFrame", func(b []byte) error {
+			frame, err := wire.DecodeFrame(b)
+			if err == nil && frame.Refused > 0 {
+				err = tidemark.Errorf(tidemark.Invalid, "an acknowledgement was left out")
+			}
+			return err
+		}},
+	}
+}
+
+// beyond reports whether a text is refused for a reason that a schema has no words for.
+func beyond(raw []byte, refusal string) bool {
+	for _, rule := range []string{
+		"half of a surrogate pair", "U+0000", "UTF-8", // what a text may hold
+		"at most 131072", "bytes long", // sizes are in bytes
+		"must be an integer", // 1e2 and 1.0 are integers to JSON Schema
+		"is needed",          // one of two fields, whatever else is there
+	} {
+		if strings.Contains(refusal, rule) {
+			return true
+		}
+	}
+	// Acknowledgements of a frame that has both forms: the list counts.
+	return bytes.Contains(raw, []byte(`chats`)) && bytes.Contains(raw, []byte(`chat_id`)) && bytes.Contains(raw, []byte(`type`))
+}
+
+// ambiguous reports whether a text means different things to different readers: names that occur twice, and numbers that no float64 holds.
+func ambiguous(raw []byte) bool {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return json.Valid(raw)
+	}
+	return twice(json.NewDecoder(bytes.NewReader(raw)))
+}
+
+// twice reports whether a name occurs twice in an object of the value that d comes to.
+func twice(d *json.Decoder) bool {
+	token, err := d.Token()
+	delim, nested := token.(json.Delim)
+	if err != nil || !nested {
+		return false
+	}
+	names := make(map[string]bool)
+	again := false
+	for d.More() {
+		if delim == '{' {
+			name, err := d.Token()
+			text, _ := name.(string)
+			if err != nil {
+				return again
+			}
+			again = again || names[text]
+			names[text] = true
+		}
+		again = twice(d) || again
+	}
+	_, _ = d.Token()
+	return again
+}
+
+// FuzzAgreement_of_schema_and_decoder: what the schema accepts the server accepts, and the other way round.
+func FuzzAgreement_of_schema_and_decoder(f *testing.F) {
+	contract := apitest.Load(f)
+	all := decoders()
+	for which := range all {
+		for _, s := range seeds {
+			f.Add(uint8(which), []byte(s))
+		}
+		for _, s := range []string{
+			`{"client_message_id":"c","content_type":"","content":1}`, `{"last_read_sequence":0}`, `{"chats":[{"chat_id":"a"}]}`, `{"chats":[null]}`,
+			`{"chats":[{"chat_id":"a","last_acked_sequence":-1}],"limit":0}`, `{"type":"group","member_ids":["a b"],"history":"none","chat_id":""}`,
+			`{"name":null}`, `{"user_ids":[]}`, `{"type":"read","request_id":null,"payload":{"chat_id":"a"}}`, `{"type":"typing"}`, `{"type":"sync_request"}`,
+		} {
+			f.Add(uint8(which), []byte(s))
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint8, raw []byte) {
+		d := all[int(which)%len(all)]
+		decoded, accepted := d.decode(raw), contract.Accepts(d.schema, raw)
+		switch {
+		case ambiguous(raw):
+		case decoded == nil && accepted != nil:
+			t.Errorf("%s: the server accepts %q, the schema does not: %v", d.schema, raw, accepted)
+		case decoded != nil && accepted == nil && !beyond(raw, tidemark.DetailOf(decoded)):
+			t.Errorf("%s: the schema accepts %q, the server does not: %v", d.schema, raw, decoded)
+		}
+		if decoded != nil && !utf8.ValidString(tidemark.DetailOf(decoded)) {
+			t.Errorf("%q: the detail %q is no text", raw, tidemark.DetailOf(decoded))
+		}
+	})
+}
+
+// TestExamples_of_the_contract_are_accepted: what the contract shows as an example can be sent.
+func TestExamples_of_the_contract_are_accepted(t *testing.T) {
+	contract := apitest.Load(t)
+	for _, d := range decoders() {
+		if d.schema == "ClientFrame" {
+			continue // its examples are the golden file's
+		}
+		if err := d.decode(contract.Example(t, d.schema)); err != nil {
+			t.Errorf("%s: %v", d.schema, err)
+		}
+	}
+}
