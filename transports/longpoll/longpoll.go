@@ -7,6 +7,7 @@ package longpoll
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -146,6 +147,9 @@ func parseWait(s string) (time.Duration, error) {
 		return defaultWait, nil
 	}
 	seconds, err := strconv.ParseUint(s, 10, 31)
+	if errors.Is(err, strconv.ErrRange) {
+		return maxWait, nil
+	}
 	if err != nil {
 		return 0, tidemark.Errorf(tidemark.Invalid, "wait must be a number of seconds: 0 to answer at once, at most %d", int(maxWait/time.Second))
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,9 @@ func parse(t testing.TB) *openapi3.T {
 type Call struct {
 	Method, Path string
 	*openapi3.Operation
+
+	// parameters are those of the path and of the operation.
+	parameters openapi3.Parameters
 }
 
 // Calls returns all operations, by their paths on the server, in no order.
@@ -56,7 +60,7 @@ func (c *Contract) Calls() []Call {
 	var calls []Call
 	for template, item := range c.doc.Paths.Map() {
 		for method, operation := range item.Operations() {
-			calls = append(calls, Call{method, c.base(item) + template, operation})
+			calls = append(calls, Call{method, c.base(item) + template, operation, append(slices.Clone(item.Parameters), operation.Parameters...)})
 		}
 	}
 	return calls
@@ -163,7 +167,7 @@ func (c *Contract) route(method, path string) *route {
 		}
 		return &route{
 			operation: operation, closed: c.closed.Paths.Value(template).GetOperation(method), values: values,
-			parameters: append(append(openapi3.Parameters{}, item.Parameters...), operation.Parameters...),
+			parameters: append(slices.Clone(item.Parameters), operation.Parameters...),
 		}
 	}
 	return nil
@@ -180,7 +184,7 @@ func match(template, path string) (values map[string]string, ok bool) {
 		name, isParameter := strings.CutPrefix(want[i], "{")
 		value, err := url.PathUnescape(got[i])
 		switch {
-		case isParameter && err == nil && got[i] != "":
+		case isParameter && err == nil:
 			values[strings.TrimSuffix(name, "}")] = value
 		case want[i] != got[i]:
 			return nil, false
@@ -201,4 +205,13 @@ func (c *Contract) Example(t testing.TB, name string) []byte {
 		t.Fatal(err)
 	}
 	return raw
+}
+
+// All returns the parameters of the operation, with those of its path.
+func (c Call) All() []*openapi3.Parameter {
+	var all []*openapi3.Parameter
+	for _, p := range c.parameters {
+		all = append(all, p.Value)
+	}
+	return all
 }

@@ -17,6 +17,9 @@ const (
 	MaxLimit = 1_000
 )
 
+// maxEventID is the greatest id of an event that a client can name, so that JavaScript can hold it exactly.
+const maxEventID = 1<<53 - 1
+
 // ParseLimit returns the size of a page: DefaultLimit for "", at most MaxLimit. Less than 1, or no integer, is Invalid.
 func ParseLimit(s string) (int, error) {
 	if s == "" {
@@ -61,8 +64,8 @@ func OpenQuery(q url.Values) (server.OpenRequest, error) {
 	}
 	if after := q.Get("after"); after != "" {
 		n, err := strconv.ParseUint(after, 10, 64)
-		if err != nil {
-			return r, tidemark.Errorf(tidemark.Invalid, "after must be the id of an event, an integer of at least 0")
+		if err != nil || n > maxEventID {
+			return r, tidemark.Errorf(tidemark.Invalid, "after must be the id of an event, an integer from 0 to %d", uint64(maxEventID))
 		}
 		r.After = n
 	}

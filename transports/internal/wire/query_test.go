@@ -51,6 +51,8 @@ func TestOpenQuery(t *testing.T) {
 		{"session=%00strange&statuses=1", server.OpenRequest{Session: "\x00strange", Statuses: true}, ok},
 		{"device_id=a+b", server.OpenRequest{}, failure{tidemark.Invalid, "device_id"}},
 		{"after=-1", server.OpenRequest{}, failure{tidemark.Invalid, "after"}},
+		{"after=9007199254740991", server.OpenRequest{After: 1<<53 - 1, Statuses: true}, ok},
+		{"after=9007199254740992", server.OpenRequest{}, failure{tidemark.Invalid, "after"}},
 		{"after=x", server.OpenRequest{}, failure{tidemark.Invalid, "after"}},
 		{"statuses=maybe", server.OpenRequest{}, failure{tidemark.Invalid, "statuses"}},
 	}

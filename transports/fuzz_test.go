@@ -1,0 +1,266 @@
+package transports_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus/local"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+	"github.com/tidemark-im/tidemark/transports/longpoll"
+	"github.com/tidemark-im/tidemark/transports/sse"
+	"github.com/tidemark-im/tidemark/transports/websocket"
+)
+
+// inProcess serves requests without a socket, from a memory store that has the chat team of ann, bob and cid with a message.
+type inProcess struct {
+	handler  http.Handler
+	contract *apitest.Contract
+	// served counts requests; what they made would fill the memory.
+	served int
+	stop   func()
+}
+
+// mostServed is how many requests a server gets before there is a new one.
+const mostServed = 2_000
+
+func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	reg := registrymemory.New()
+	core, err := server.New(server.Config{Storage: memory.New(), Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger, SessionsPerUser: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := core.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	auth := transports.NewAuthenticator(transports.AuthConfig{Dev: true})
+	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
+	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
+	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})
+	h, err := transports.New(transports.Config{Server: core, Auth: auth, Logger: logger, Events: events.Handle, Poll: poll.Handle, WebSocket: ws.Handle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &inProcess{handler: h, contract: contract}
+	p.stop = func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		for _, part := range []interface {
+			Shutdown(ctx context.Context) error
+		}{ws, events, poll} {
+			if err := part.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := core.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, e := range []exchange{
+		{method: "POST", path: "/chats", body: `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`},
+		{method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c1","content":"x"}`},
+	} {
+		p.serve(t, p.request(t, e.method, e.full(), "", []byte(e.body)))
+	}
+	return p
+}
+
+// request reads a request as net/http reads it from a socket, nil if net/http would refuse it. head are further lines.
+func (p *inProcess) request(t testing.TB, method, target, head string, body []byte) *http.Request {
+	t.Helper()
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: x\r\n" + head + "\r\n\r\n")))
+	if err != nil || r.URL == nil || r.Host != "x" {
+		return nil
+	}
+	if r.Header.Get("Authorization") == "" {
+		r.Header.Set("Authorization", "Bearer dev:ann")
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	return r
+}
+
+// firstBytes is a recorder that ends the request with the first bytes: the streams have no other end.
+type firstBytes struct {
+	*httptest.ResponseRecorder
+	end context.CancelFunc
+}
+
+// Write implements http.ResponseWriter.
+func (f firstBytes) Write(b []byte) (int, error) {
+	defer f.end()
+	return f.ResponseRecorder.Write(b)
+}
+
+// serve answers a request, and checks that the answer is in the contract, no failure, and says what is wrong if anything is.
+func (p *inProcess) serve(t testing.TB, r *http.Request) (status int, detail string) {
+	t.Helper()
+	p.served++
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond) // what waits, waits for nothing
+	defer cancel()
+	w := httptest.NewRecorder()
+	p.handler.ServeHTTP(firstBytes{w, cancel}, r.WithContext(ctx))
+	res := w.Result()
+	body := w.Body.Bytes()
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		body = nil
+	}
+	p.contract.Answer(t, r.Method, r.URL.EscapedPath(), res, body)
+	if res.StatusCode >= 500 {
+		t.Errorf("%s %s: %d %s", r.Method, r.URL, res.StatusCode, body)
+	}
+	if res.StatusCode >= 400 && r.Method != http.MethodHead {
+		var problem struct{ Code, Detail string }
+		if err := json.Unmarshal(body, &problem); err != nil || problem.Code == "" || len(problem.Detail) < 10 || len(problem.Detail) > 1_000 {
+			t.Errorf("%s %s: %d %q", r.Method, r.URL, res.StatusCode, body)
+		}
+		detail = problem.Detail
+	}
+	return res.StatusCode, detail
+}
+
+// fuzzed returns a function that gives the server to use, a new one now and then.
+func fuzzed(f *testing.F) func() *inProcess {
+	contract := apitest.Load(f)
+	p := startInProcess(f, contract)
+	f.Cleanup(func() { p.stop() })
+	return func() *inProcess {
+		if p.served > mostServed {
+			p.stop()
+			p = startInProcess(f, contract)
+		}
+		return p
+	}
+}
+
+// FuzzHandler gives the whole of the server requests of any kind: none is answered by a failure, and each answer is in the contract.
+func FuzzHandler(f *testing.F) {
+	for _, e := range append(slices.Collect(maps.Values(good())), particular()...) {
+		f.Add(e.method, e.full(), "Content-Type: application/json", []byte(e.body))
+	}
+	for _, target := range []string{
+		"/", "//", "/api/v1", "/api/v1/", "/api/v1/chats/", "/api/v1//chats", "/api/v1/chats//messages", "/api/v1/chats/%2F", "/api/v1/chats/a%00b", "/api/v1/chats/../chats",
+		"/api/v1/chats/team/members/", "/api/v1/chats?limit=%zz", "/api/v1/poll?wait=-1", "/api/v1/events?last_event_id=x.1", "/api/v1/ws?after=x", "/healthz?%zz", "/metrics/", "*",
+		"http://x/api/v1/chats", "/api/v1/chats?cursor=Y3wxfHRlYW0", "/api/v1/chats/team/messages?after_sequence=9007199254740991&limit=99999999999999999999",
+		"/api/v1/chats?cursor=Y3w5MjIzMzcyMDM2ODU0Nzc1ODA3fHRlYW0",
+	} {
+		for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "DELETE", "QUERY"} {
+			f.Add(method, target, "", []byte("{}"))
+		}
+	}
+	for _, head := range []string{
+		"Last-Event-ID: a.b.1", "Authorization: Bearer", "Authorization: Basic eDp5", "Authorization: Bearer dev:", "Content-Encoding: gzip", "Content-Type: ;", "Range: bytes=0-1",
+		"If-None-Match: *", "X-Request-ID: \x01", "Expect: 100-continue", "Upgrade: websocket\r\nConnection: upgrade", "Origin: https://elsewhere.example", "Content-Type: text/plain",
+	} {
+		f.Add("POST", "/api/v1/acks", head, []byte(`{"chats":[]}`))
+		f.Add("GET", "/api/v1/events", head, []byte(nil))
+	}
+	server := fuzzed(f)
+	f.Fuzz(func(t *testing.T, method, target, head string, body []byte) {
+		p := server()
+		if r := p.request(t, method, target, head, body); r != nil {
+			p.serve(t, r)
+		}
+	})
+}
+
+// FuzzParameters gives every parameter of every operation any value: what the contract accepts the server accepts, and the other way round, and what it
+// refuses it calls by its name.
+func FuzzParameters(f *testing.F) {
+	contract := apitest.Load(f)
+	calls := contract.Calls()
+	slices.SortFunc(calls, func(a, b apitest.Call) int { return strings.Compare(a.OperationID, b.OperationID) })
+	type parameter struct {
+		exchange
+		*openapi3.Parameter
+	}
+	var all []parameter
+	for _, call := range calls {
+		for _, p := range call.All() {
+			if call.OperationID != "connectWebSocket" { // whose answer is a close code
+				all = append(all, parameter{good()[call.OperationID], p})
+			}
+		}
+	}
+	for i := range all {
+		for _, value := range []string{"", "0", "1", "-1", "1.5", "1e3", "9007199254740991", "9007199254740992", "9223372036854775808", "18446744073709551616", "x", "a b", "a%b", "ü", "\x00",
+			strings.Repeat("i", 128), strings.Repeat("i", 129), "team", "true", "..", "+1", "007", "0x1"} {
+			f.Add(uint8(i), value)
+		}
+	}
+	server := fuzzed(f)
+	f.Fuzz(func(t *testing.T, which uint8, value string) {
+		one := all[int(which)%len(all)]
+		p := server()
+		target, head, ok := one.with(one.Parameter, value)
+		if !ok {
+			return
+		}
+		r := p.request(t, one.method, target, "Content-Type: application/json\r\n"+head, []byte(one.body))
+		if r == nil {
+			return
+		}
+		status, detail := p.serve(t, r)
+		accepted := apitest.AcceptsParameter(one.Parameter, value) == nil
+		refused := status == 400 || status == 422
+		if loose(one.Parameter, value) || one.Name == "for_sequence" && status == 422 && accepted { // above the head
+			return
+		}
+		if refused == accepted {
+			t.Errorf("%s %s: the contract accepts %s = %q: %t, the server answers %d %s", one.method, target, one.Name, value, accepted, status, detail)
+		}
+		if refused && !strings.Contains(detail, one.Name) {
+			t.Errorf("%s %s: the detail does not name %s: %s", one.method, target, one.Name, detail)
+		}
+	})
+}
+
+// with puts a value of a parameter into the target or the head of a request. ok is false where it would be another route.
+func (e exchange) with(p *openapi3.Parameter, value string) (target, head string, ok bool) {
+	path, _, _ := strings.Cut(e.full(), "?")
+	switch p.In {
+	case openapi3.ParameterInPath:
+		old := map[string]string{"chat_id": "/team", "user_id": "/cid"}[p.Name]
+		return strings.Replace(path, old, "/"+url.PathEscape(value), 1), "", value != "" && value != "." && value != ".."
+	case openapi3.ParameterInHeader:
+		return e.full(), fmt.Sprintf("%s: %s", p.Name, value), !strings.ContainsAny(value, "\r\n")
+	default:
+		query := url.Values{p.Name: {value}}
+		if strings.Contains(e.full(), "wait=0") && p.Name != "wait" {
+			query.Set("wait", "0")
+		}
+		return path + "?" + query.Encode(), "", true
+	}
+}
+
+// loose are the values about which contract and server may differ.
+func loose(p *openapi3.Parameter, value string) bool {
+	switch p.Name {
+	case "cursor", "session": // opaque: the server knows its own
+		return true
+	case "statuses": // true and false are taken for 1 and 0
+		return value == "" || value == "true" || value == "false"
+	case "wait", "after", "device_id": // empty counts as absent
+		return value == ""
+	}
+	return false
+}
