@@ -1,12 +1,18 @@
 package transports_test
 
 import (
+	"bytes"
 	"fmt"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/rest"
 )
 
@@ -188,13 +194,48 @@ func TestErrors_429_other_calls_have_a_rate_of_their_own(t *testing.T) {
 	for range 2 {
 		get[rest.Chat](ann, 200, "GET", "/chats/team", "")
 	}
-	for _, call := range [][2]string{{"GET", "/chats/team"}, {"POST", "/sync"}, {"GET", "/chats/team/messages"}, {"PATCH", "/chats/team/delivery-state"}, {"POST", "/tickets"}} {
-		r := ann.do(call[0], call[1], "{}")
+	for _, call := range ann.contract.Calls() {
+		path := strings.NewReplacer("{chat_id}", "team", "{user_id}", "ann").Replace(call.Path)
+		if !strings.HasPrefix(path, transports.BasePath) || call.Responses.Status(101) != nil || slices.Contains([]string{"sendMessage", "streamEvents", "poll"}, call.OperationID) {
+			continue
+		}
+		r := ann.do(call.Method, "/"+path, "{}")
 		if r.StatusCode != 429 || r.code() != "RATE_LIMITED" || r.Header.Get("Retry-After") == "" {
-			t.Errorf("%v: %d, Retry-After %q: %s", call, r.StatusCode, r.Header.Get("Retry-After"), r.body)
+			t.Errorf("%s: %d, Retry-After %q: %s", call.OperationID, r.StatusCode, r.Header.Get("Retry-After"), r.body)
 		}
 	}
 	send(ann, "m", "sends go on")
+}
+
+// TestErrors_503_when_there_are_too_many_connections: the API says so, and operators are answered.
+func TestErrors_503_when_there_are_too_many_connections(t *testing.T) { seeFull(t, apitest.Load(t)) }
+
+// seeFull asks a server that is full, and that makes no progress.
+func seeFull(t *testing.T, contract *apitest.Contract) {
+	t.Helper()
+	o := dev()
+	o.connections = 1
+	o.alive = func() error { return tidemark.Errorf(tidemark.Unavailable, "it hangs") }
+	a := start(t, o)
+	a.contract = contract
+	held, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	for _, path := range []string{"/chats", "/tickets"} {
+		r := a.as("ann").do("POST", path, "{}")
+		after, _ := strconv.Atoi(r.Header.Get("Retry-After"))
+		if r.StatusCode != 503 || r.code() != "UNAVAILABLE" || after < 5 || after > 15 || !r.Close {
+			t.Errorf("%s: %d, Retry-After %d, close %v: %s", path, r.StatusCode, after, r.Close, r.body)
+		}
+	}
+	if r := a.as("").do("GET", "//readyz", ""); r.StatusCode != 200 {
+		t.Errorf("/readyz: %d %s", r.StatusCode, r.body)
+	}
+	if r := a.as("").do("GET", "//healthz", ""); r.StatusCode != 503 || !bytes.Contains(r.body, []byte("it hangs")) {
+		t.Errorf("/healthz of a process that hangs: %d %s", r.StatusCode, r.body)
+	}
 }
 
 func TestErrors_503_when_the_core_has_stopped(t *testing.T) {

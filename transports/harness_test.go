@@ -41,6 +41,9 @@ type options struct {
 	events echo.HandlerFunc
 	poll   echo.HandlerFunc
 	page   fs.FS
+	// connections bounds them; 0 does not.
+	connections int
+	alive       func() error
 	// adapters, if not nil, is called once the core has started and before the first request.
 	adapters func(a *api, auth *transports.Authenticator)
 }
@@ -63,7 +66,7 @@ func start(t *testing.T, o options) *api {
 	}
 	auth := transports.NewAuthenticator(o.auth)
 	h, err := transports.New(transports.Config{
-		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page, Logger: logger,
+		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page, Logger: logger, Alive: o.alive,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +80,8 @@ func start(t *testing.T, o options) *api {
 		o.adapters(a, auth)
 	}
 	served := make(chan error, 1)
-	go func() { served <- a.http.Serve(l) }()
+	bounded := transports.NewListener(l.(*net.TCPListener), transports.ListenerConfig{Connections: o.connections})
+	go func() { served <- a.http.Serve(bounded) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

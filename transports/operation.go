@@ -32,7 +32,7 @@ func (h *Handler) mountOperation(privateMetrics bool) {
 	get := func(path string, handle echo.HandlerFunc) {
 		h.echo.Match([]string{http.MethodGet, http.MethodHead}, path, handle)
 	}
-	get("/healthz", healthy)
+	get("/healthz", h.healthy)
 	get("/readyz", h.ready)
 	if !privateMetrics {
 		get("/metrics", echo.WrapHandler(h.metrics))
@@ -42,14 +42,24 @@ func (h *Handler) mountOperation(privateMetrics bool) {
 	})
 }
 
-func healthy(c echo.Context) error {
+// healthy answers 503 if the process lives but makes no progress, so that it has to be started again.
+func (h *Handler) healthy(c echo.Context) error {
+	if h.alive != nil {
+		if err := h.alive(); err != nil {
+			return err
+		}
+	}
+	return fine(c)
+}
+
+func fine(c echo.Context) error {
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.Blob(http.StatusOK, "application/json", []byte(`{"status":"ok"}`))
 }
 
-// ready answers 503 from the moment in which the shutdown begins, so that load balancers send nobody any more.
+// ready answers 503 from the moment in which the server is told to stop, so that load balancers send nobody any more.
 func (h *Handler) ready(c echo.Context) error {
-	if h.draining.Err() != nil {
+	if h.leaving.Load() || h.draining.Err() != nil {
 		return errStopping()
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), readyTimeout)
@@ -60,5 +70,5 @@ func (h *Handler) ready(c echo.Context) error {
 	if err := h.server.Ready(ctx); err != nil {
 		return tidemark.Wrap(tidemark.Unavailable, err, "the server is not ready: "+tidemark.DetailOf(err))
 	}
-	return healthy(c)
+	return fine(c)
 }

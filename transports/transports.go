@@ -2,14 +2,17 @@ package transports
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"io"
 	"io/fs"
 	"log"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -71,6 +74,14 @@ func NewOrigins(cfg OriginsConfig) (*Origins, error) { return origin.New(cfg) }
 // NewLimiter returns a Limiter.
 func NewLimiter(cfg LimitConfig) *Limiter { return limit.New(cfg) }
 
+// ListenerConfig bounds the connections of a listener.
+type ListenerConfig = limit.ListenerConfig
+
+// NewListener returns a listener on top of another, which it closes, that accepts a bounded number of connections.
+func NewListener(l *net.TCPListener, cfg ListenerConfig) net.Listener {
+	return limit.NewListener(l, cfg)
+}
+
 // NewGate returns a Gate.
 func NewGate(cfg GateConfig) *Gate { return limit.NewGate(cfg) }
 
@@ -87,6 +98,8 @@ type Config struct {
 	Origins *Origins
 	// Events, Poll and WebSocket are the stream adapters' handlers of GET /events, /poll and /ws; nil leaves one out.
 	Events, Poll, WebSocket echo.HandlerFunc
+	// Alive says whether the process makes progress; an error turns /healthz red. nil: it does as long as it answers.
+	Alive func() error
 	// Page is what is served at /: index.html at the root itself, every other file under its own path. nil: no page.
 	Page fs.FS
 	// Version is what build_info says. Counters are those of the stream adapters, Collectors further metrics, such as the storage's.
@@ -107,7 +120,10 @@ type Handler struct {
 	logger  *slog.Logger
 	traffic *traffic
 	metrics http.Handler
+	alive   func() error
 
+	// leaving says that /readyz is red, because the server is going to stop.
+	leaving atomic.Bool
 	// draining ends when the shutdown begins, and with it the context of every stream's request.
 	draining context.Context
 	drain    context.CancelFunc
@@ -123,8 +139,8 @@ func New(cfg Config) (*Handler, error) {
 	e.Logger.SetOutput(io.Discard)
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = problem.Handler(cfg.Logger)
-	h := &Handler{echo: e, server: cfg.Server, auth: cfg.Auth, logger: cfg.Logger, traffic: newTraffic(cfg.Logger)}
-	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), pages(cfg.Origins), wholeQuery)
+	h := &Handler{echo: e, server: cfg.Server, auth: cfg.Auth, logger: cfg.Logger, alive: cfg.Alive, traffic: newTraffic(cfg.Logger)}
+	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), pages(cfg.Origins), full, wholeQuery)
 	h.metrics = promhttp.HandlerFor(h.newRegistry(cfg), promhttp.HandlerOpts{ErrorLog: scrapeLog{cfg.Logger}, ErrorHandling: promhttp.ContinueOnError})
 	h.draining, h.drain = context.WithCancel(context.Background())
 
@@ -164,8 +180,33 @@ func (h *Handler) HTTPServer(addr string) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          log.New(netLog{h.logger}, "", 0),
 	}
+	s.ConnContext = limit.ConnContext
 	s.RegisterOnShutdown(h.drain)
 	return s
+}
+
+// Leave turns /readyz red, so that load balancers send nobody any more. Everything still works.
+func (h *Handler) Leave() { h.leaving.Store(true) }
+
+// Somebody whose connection is one too many is told to come back after a random time.
+const (
+	fewerConnectionsFrom   = 5 * time.Second
+	fewerConnectionsWithin = 10 * time.Second
+)
+
+// full refuses calls on a connection that was accepted only to be told so. What operators ask is answered.
+func full(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !limit.Full(c.Request().Context()) {
+			return next(c)
+		}
+		c.Response().Header().Set("Connection", "close")
+		if !strings.HasPrefix(c.Request().URL.Path, BasePath+"/") {
+			return next(c)
+		}
+		err := tidemark.Errorf(tidemark.Unavailable, "the server has as many connections as it can hold; come back later")
+		return problem.RetryAfter(err, fewerConnectionsFrom+rand.N(fewerConnectionsWithin))
+	}
 }
 
 // errStopping is the cause with which the contexts of streams end when the server stops.
@@ -221,7 +262,7 @@ func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
 		if len(id) > maxRequestID || !tidemark.ValidID(id) {
-			id = rand.Text()
+			id = crand.Text()
 		}
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
 		c.SetRequest(c.Request().WithContext(tidemark.WithRequestID(c.Request().Context(), id)))

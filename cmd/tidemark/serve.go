@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	"github.com/tidemark-im/tidemark/server/registry/memory"
-	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -24,12 +22,6 @@ import (
 	"github.com/tidemark-im/tidemark/transports/websocket"
 	"github.com/tidemark-im/tidemark/web"
 )
-
-// stopWithin is how long an orderly stop may take: what clients have begun is finished, sessions are closed and marked.
-const stopWithin = 10 * time.Second
-
-// stopFailedWithin is the same when the disk has failed: nothing can be stored any more, so there is little to wait for.
-const stopFailedWithin = time.Second
 
 // serveCommand is the configuration of the server: flags, TIDEMARK_… variables and keys of the file.
 type serveCommand struct {
@@ -40,6 +32,7 @@ type serveCommand struct {
 	Credentials credentialFlags `embed:""`
 	Observe     observeFlags    `embed:""`
 	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Web pages that may call, such as https://app.example.com, or * for all; may be repeated. Those of the server's own host always may."`
+	Limits      limitFlags      `embed:""`
 	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables win over it."`
 }
 
@@ -66,6 +59,10 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return usageError{fmt.Errorf("--allow-origin: %s", tidemark.DetailOf(err))}
 	}
+	limits, err := c.Limits.withDefaults(c.Dev)
+	if err != nil {
+		return err
+	}
 	log, err := c.Observe.log(std.err)
 	if err != nil {
 		return err
@@ -78,9 +75,9 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 		log.Warn("DEVELOPMENT MODE: no passwords and no rate limits; anyone on this machine is whoever he says he is. Never use it for real messages")
 	}
 	meter := metered.New(log)
-	open := func(ctx context.Context) (storage.Store, <-chan struct{}, error) { return openStore(ctx, store, meter) }
+	open := func(ctx context.Context) (openedStore, error) { return openStore(ctx, store, meter) }
 	return serve(ctx, options{
-		listen: c.Listen, open: open, credentials: credentials, origins: origins,
+		listen: c.Listen, open: open, credentials: credentials, origins: origins, limits: limits,
 		meter: meter, debugListen: c.Observe.DebugListen, privateMetrics: !c.Dev && !c.Observe.PublicMetrics,
 	}, log)
 }
@@ -106,9 +103,10 @@ func loopback(host string) bool {
 type options struct {
 	listen string
 	// open is openStore for the store that was chosen.
-	open        func(ctx context.Context) (store storage.Store, failed <-chan struct{}, err error)
+	open        func(ctx context.Context) (openedStore, error)
 	credentials transports.AuthConfig
 	origins     *transports.Origins
+	limits      limitFlags
 	// meter is what the store that was opened is measured by; nil: it is not.
 	meter          *metered.Meter
 	debugListen    string
@@ -131,14 +129,9 @@ func (o *options) collectors() []prometheus.Collector {
 	return []prometheus.Collector{o.meter}
 }
 
-// streamAdapter is a transport that takes connections over from net/http, and so ends them itself.
-type streamAdapter interface {
-	Shutdown(ctx context.Context) error
-}
-
 // serve is the whole server: what is started here is stopped here, in the opposite order.
 func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
-	store, failed, err := o.open(ctx)
+	store, err := o.open(ctx)
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
@@ -158,7 +151,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	events := sse.New(sse.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
 	polls := longpoll.New(longpoll.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate})
 	handler, err := transports.New(transports.Config{
-		Server: core, Auth: credentials, Limit: limiter, Origins: o.origins, Logger: log, Page: web.App(),
+		Server: core, Auth: credentials, Limit: limiter, Origins: o.origins, Logger: log, Page: web.App(), Alive: progress(store.committing),
 		Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,
 		Version: version, PrivateMetrics: o.privateMetrics, Collectors: o.collectors(),
 		Counters: []transports.CounterFunc{sockets.Counters, events.Counters, polls.Counters},
@@ -166,7 +159,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.listen)
+	listener, err := o.limits.listen(o.listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -189,47 +182,23 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	go func() { served <- front.Serve(listener) }()
 	log.Info("listening", "url", "http://"+listener.Addr().String())
 
-	within := stopWithin
+	end := drain{
+		delay: *o.limits.DrainDelay, within: o.limits.DrainDeadline,
+		handler: handler, front: front, adapters: []streamAdapter{sockets, events, polls}, core: core, log: log,
+	}
 	select {
 	case <-ctx.Done():
 		log.Info("stopping")
-	case <-failed:
-		within = stopFailedWithin
+	case <-store.failed:
+		end.delay, end.within = 0, stopFailedWithin
 		err = tidemark.Errorf(tidemark.Unavailable, "the disk failed in a commit: nobody knows what is stored until the server starts again")
 	case err = <-served:
+		end.delay = 0
 		served <- http.ErrServerClosed
 	}
-
-	// From outside to inside: no new connections, requests and streams to their end, sessions closed and marked, and then the store.
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
-	defer cancel()
-	// A client that is slow, or silent in the middle of its request, may not take the time that sessions need to be marked.
-	draining, cut := context.WithTimeout(stopping, within*2/3)
-	defer cut()
-	if e := shutDown(draining, front, sockets, events, polls); e != nil {
-		log.Warn("connections were cut", "error", e)
-	}
+	err = errors.Join(err, end.run())
 	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, serveErr)
 	}
-	if stopErr := core.Stop(stopping); stopErr != nil {
-		err = errors.Join(err, fmt.Errorf("stop: %w", stopErr))
-	}
 	return err
-}
-
-// shutDown ends all connections side by side, since each adapter waits for its own. What is left when ctx ends is cut.
-func shutDown(ctx context.Context, front *http.Server, adapters ...streamAdapter) error {
-	errs := make([]error, len(adapters)+1)
-	var group sync.WaitGroup
-	for i, adapter := range adapters {
-		group.Go(func() { errs[i] = adapter.Shutdown(ctx) })
-	}
-	group.Go(func() {
-		if err := front.Shutdown(ctx); err != nil {
-			errs[len(adapters)] = errors.Join(err, front.Close())
-		}
-	})
-	group.Wait()
-	return errors.Join(errs...)
 }

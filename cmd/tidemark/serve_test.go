@@ -22,7 +22,6 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/bench"
-	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/transports"
 )
@@ -72,7 +71,7 @@ func startLogged(t *testing.T, args ...string) (url string, log *logBuffer) {
 			if code != exitOK || out.Len() > 0 {
 				t.Errorf("serve ended with %d, output %q, want 0 and none", code, out.String())
 			}
-		case <-time.After(2 * stopWithin):
+		case <-time.After(2 * drainWithin):
 			t.Error("serve did not end")
 		}
 		if t.Failed() {
@@ -208,9 +207,15 @@ func TestServe_disk_failure_ends_the_process(t *testing.T) {
 	failed := make(chan struct{})
 	var log logBuffer
 	ended := make(chan error, 1)
+	limits, err := limitFlags{}.withDefaults(true)
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		open := func(context.Context) (storage.Store, <-chan struct{}, error) { return memory.New(), failed, nil }
-		ended <- serve(context.Background(), options{listen: "127.0.0.1:0", open: open, credentials: transports.AuthConfig{Dev: true}}, slog.New(slog.NewTextHandler(&log, nil)))
+		open := func(context.Context) (openedStore, error) {
+			return openedStore{Store: memory.New(), failed: failed}, nil
+		}
+		ended <- serve(context.Background(), options{listen: "127.0.0.1:0", open: open, credentials: transports.AuthConfig{Dev: true}, limits: limits}, slog.New(slog.NewTextHandler(&log, nil)))
 	}()
 	poll(t, func() error {
 		if !listening.MatchString(log.String()) {
@@ -224,7 +229,7 @@ func TestServe_disk_failure_ends_the_process(t *testing.T) {
 		if tidemark.CodeOf(err) != tidemark.Unavailable {
 			t.Errorf("serve ended with %v, want an Unavailable error", err)
 		}
-	case <-time.After(stopWithin):
+	case <-time.After(drainWithin):
 		t.Error("serve goes on after the disk failed")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
@@ -46,15 +47,23 @@ func parseStore(raw string) (storeURL, error) {
 	return storeURL{}, usageError{fmt.Errorf("there is no such store; use memory: or sqlite:PATH (sqlite: is ./%s)", defaultDatabase)}
 }
 
-// openStore opens the store, with its schema up to date and a meter before it. failed, if not nil, is closed when the disk failed, so that nobody knows what is
-// stored: the process must end (delivery.md §2).
-func openStore(ctx context.Context, u storeURL, meter *metered.Meter) (store storage.Store, failed <-chan struct{}, err error) {
+// openedStore is a store, and what it tells of itself.
+type openedStore struct {
+	storage.Store
+	// failed, if not nil, is closed when the disk failed, so that nobody knows what is stored: the process must end (delivery.md §2).
+	failed <-chan struct{}
+	// committing, if not nil, is how long the present commit has been under way, 0 if there is none.
+	committing func() time.Duration
+}
+
+// openStore opens the store, with its schema up to date and a meter before it.
+func openStore(ctx context.Context, u storeURL, meter *metered.Meter) (openedStore, error) {
 	if u.scheme == schemeMemory {
-		return meter.Store(memory.New()), nil, nil
+		return openedStore{Store: meter.Store(memory.New())}, nil
 	}
 	s, err := sqlite.Open(ctx, sqlite.Config{Path: u.path, Committed: meter.Committed})
 	if err != nil {
-		return nil, nil, err
+		return openedStore{}, err
 	}
-	return meter.Store(s), s.Failed(), nil
+	return openedStore{Store: meter.Store(s), failed: s.Failed(), committing: s.Committing}, nil
 }

@@ -183,6 +183,9 @@ func (s *Store) Close() error {
 // must end, and its successor recovers what is on disk (delivery.md §2).
 func (s *Store) Failed() <-chan struct{} { return s.health.Failed() }
 
+// Committing returns how long the present commit has been under way, 0 if there is none. One that never ends needs a new process.
+func (s *Store) Committing() time.Duration { return s.health.Committing() }
+
 // Check implements storage.Store. After a commit that failed it tries a small one.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.read(ctx, func(c *conn) error {

@@ -131,7 +131,7 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	p := &poll{adapter: a, identity: id}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	if !a.group.Add(p) {
-		return nil, tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
+		return nil, stream.Restarting()
 	}
 	door := stream.Door{Server: a.cfg.Server, Auth: a.cfg.Auth, Limit: a.cfg.Limit, Gate: a.cfg.Gate}
 	if p.session, p.pass, err = door.Open(p.ctx, r, id, req); err != nil {

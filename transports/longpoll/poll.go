@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -30,6 +31,8 @@ type poll struct {
 	// ctx ends when there is nothing to wait for any more; its cause says why.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	// comeBack is what Stop said.
+	comeBack atomic.Int64
 }
 
 // Why a poll stops waiting.
@@ -95,6 +98,9 @@ func (p *poll) waitOn(conn net.Conn, h http.Header, wait time.Duration) {
 		events, more, err := p.await(wait)
 		// The session waits for the next poll from now on: what this answer holds comes again if it is lost.
 		p.session.Detach()
+		if errors.Is(context.Cause(p.ctx), errStopping) {
+			h.Set("Retry-After", strconv.Itoa(problem.Seconds(time.Duration(p.comeBack.Load()))))
+		}
 		if !errors.Is(err, errClientGone) {
 			p.respond(h, events, more, err)
 		}
@@ -145,7 +151,10 @@ func (p *poll) leave() {
 }
 
 // Stop implements stream.Member.
-func (p *poll) Stop() { p.cancel(errStopping) }
+func (p *poll) Stop(comeBack time.Duration) {
+	p.comeBack.Store(int64(comeBack))
+	p.cancel(errStopping)
+}
 
 // Abort implements stream.Member.
 func (p *poll) Abort() {

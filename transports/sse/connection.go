@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -27,6 +28,8 @@ type connection struct {
 	identity auth.Identity
 	// chunked says that the answer has the chunked transfer coding.
 	chunked bool
+	// comeBack is what Stop said.
+	comeBack atomic.Int64
 
 	out   stream.Writer
 	heart stream.Heart
@@ -50,7 +53,7 @@ func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 	}
 	c.start(conn)
 	_ = c.out.Append(stream.AppendHead(nil, http.StatusOK, h)) // a failure shows at the first flush
-	c.write(retryLine())
+	c.write(retryLine(0))
 	c.adapter.group.Go(func() { c.awaitClose(conn) })
 	c.adapter.group.Go(func() {
 		if c.catchUp() {
@@ -64,7 +67,7 @@ func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })() // or the client has gone, which the write will tell
 	c.start(&response{w: w, control: http.NewResponseController(w)})
-	c.write(retryLine())
+	c.write(retryLine(0))
 	if c.catchUp() {
 		c.follow()
 	}
@@ -157,7 +160,8 @@ func (c *connection) sayGoodbye(err error) {
 	case errors.Is(err, errClientGone):
 		return
 	case errors.Is(err, errStopping), tidemark.CodeOf(err) == tidemark.Unavailable:
-		// EventSource reconnects by itself.
+		// EventSource reconnects by itself, after this time.
+		c.write(retryLine(time.Duration(c.comeBack.Load())))
 	case errors.As(err, &stated):
 		c.writeEvents([]tidemark.Event{{Type: tidemark.EventError, Payload: wire.ErrorEvent("", stated).AppendJSON(nil)}})
 	default: // the connection failed
@@ -227,7 +231,10 @@ func (c *connection) untilBeat() time.Duration {
 }
 
 // Stop implements stream.Member.
-func (c *connection) Stop() { c.cancel(errStopping) }
+func (c *connection) Stop(comeBack time.Duration) {
+	c.comeBack.Store(int64(comeBack))
+	c.cancel(errStopping)
+}
 
 // Abort implements stream.Member.
 func (c *connection) Abort() {

@@ -100,7 +100,7 @@ func (a *Adapter) open(r *http.Request) (*connection, error) {
 	c := &connection{adapter: a, identity: id}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	if !a.group.Add(c) {
-		return nil, tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
+		return nil, stream.Restarting()
 	}
 	if c.session, c.pass, err = a.door().Open(c.ctx, r, id, req); err != nil {
 		a.group.Remove(c)
@@ -138,11 +138,14 @@ func openRequest(r *http.Request) (server.OpenRequest, error) {
 	return req, nil
 }
 
-// retryLine tells EventSource how long to wait before it reconnects: 1 to 3 s, so that those who lost a server do not all
+// retryLine tells EventSource how long to wait before it reconnects; if 0, 1 to 3 s, so that those who lost a server do not all
 // come back at once.
-func retryLine() []byte {
+func retryLine(wait time.Duration) []byte {
+	if wait == 0 {
+		wait = time.Second + rand.N(2*time.Second)
+	}
 	b := append(make([]byte, 0, 16), "retry: "...)
-	b = strconv.AppendInt(b, 1000+rand.Int64N(2000), 10)
+	b = strconv.AppendInt(b, wait.Milliseconds(), 10)
 	return append(b, '\n', '\n')
 }
 

@@ -1,6 +1,13 @@
 package websocket
 
-import "github.com/tidemark-im/tidemark"
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
+)
 
 // The close codes of the server, and what a client does when it gets one.
 const (
@@ -14,6 +21,8 @@ const (
 	CloseInternal = 1011
 	// CloseRestarting: the server stops, or cannot serve now. Reconnect and resume, after a random pause of some seconds.
 	CloseRestarting = 1012
+	// CloseBusy: too many clients connect at this moment. Reconnect after the time that the reason says.
+	CloseBusy = 1013
 	// CloseUnauthenticated: no, bad or expired credentials. Get new ones, then reconnect and resume.
 	CloseUnauthenticated = 4401
 	// CloseDenied: may not connect from here. Do not reconnect.
@@ -27,8 +36,8 @@ const (
 )
 
 // closeCode is the table from the code of an error to the one that a connection closes with. An error of a single request closes nothing.
-func closeCode(code tidemark.Code) int {
-	switch code {
+func closeCode(err error) int {
+	switch tidemark.CodeOf(err) {
 	case tidemark.Unauthenticated:
 		return CloseUnauthenticated
 	case tidemark.Denied, tidemark.NotMember:
@@ -40,6 +49,9 @@ func closeCode(code tidemark.Code) int {
 	case tidemark.TooLarge:
 		return CloseTooLarge
 	case tidemark.Unavailable, tidemark.Gone:
+		if problem.Delay(err) > 0 {
+			return CloseBusy
+		}
 		return CloseRestarting
 	case tidemark.Invalid, tidemark.InvalidSequence, tidemark.NotFound, tidemark.Conflict:
 		return CloseInvalid
@@ -48,14 +60,29 @@ func closeCode(code tidemark.Code) int {
 	}
 }
 
-// closeReason is what the client may be told: one word where the code says it all.
+// closeReason is what the client may be told: one word where the code says it all, and when to come back, if that is known.
 func closeReason(err error) string {
-	switch tidemark.CodeOf(err) {
-	case tidemark.Replaced:
+	delay := problem.Delay(err)
+	switch code := tidemark.CodeOf(err); {
+	case code == tidemark.Replaced:
 		return "replaced"
-	case tidemark.Unavailable, tidemark.Gone:
+	case code == tidemark.Unavailable && delay > 0:
+		return withDelay("busy", delay)
+	case code == tidemark.Unavailable, code == tidemark.Gone:
 		return "restarting"
 	default:
-		return tidemark.DetailOf(err)
+		return withDelay(tidemark.DetailOf(err), delay)
 	}
+}
+
+// withDelay adds to a reason after how many seconds to come back, in the words of HTTP: "restarting; retry-after=2.4". What is too long is cut before it.
+func withDelay(reason string, delay time.Duration) string {
+	if delay <= 0 {
+		return reason
+	}
+	const mostDigits = 16
+	if most := maxReason - len("; retry-after=") - mostDigits; len(reason) > most {
+		reason = strings.ToValidUTF8(reason[:most], "")
+	}
+	return fmt.Sprintf("%s; retry-after=%.1f", reason, delay.Seconds())
 }

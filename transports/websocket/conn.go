@@ -43,11 +43,13 @@ func (c *Conn) Pong(data string) error {
 	return c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Time{})
 }
 
+// maxReason is how many bytes of a reason a close frame holds.
+const maxReason = 123
+
 // SendClose appends a close frame, after which no other frame can be appended. reason is cut to what a close frame holds.
 func (c *Conn) SendClose(code int, reason string) error {
-	const most = 123
-	if len(reason) > most {
-		reason = strings.ToValidUTF8(reason[:most], "")
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "")
 	}
 	return c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Time{})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
@@ -67,9 +68,9 @@ func (c *connection) start(r *http.Request) {
 	c.mu.Unlock()
 	switch err := c.open(r); {
 	case stopped:
-		c.Stop()
+		c.Stop(problem.Delay(stream.Restarting()))
 	case err != nil:
-		c.end(closeCode(tidemark.CodeOf(err)), closeReason(err))
+		c.end(closeCode(err), closeReason(err))
 	default:
 		c.running.Go(c.catchUp)
 		c.heart.Start(&c.adapter.group, c.untilBeat(), c.beat)
@@ -201,7 +202,7 @@ func (c *connection) writeEvents(wait bool) (n int, ok bool) {
 	case c.ctx.Err() != nil:
 		return 0, false
 	default:
-		c.end(closeCode(tidemark.CodeOf(err)), closeReason(err))
+		c.end(closeCode(err), closeReason(err))
 		return 0, false
 	}
 	err = c.pass.During(func() error { return c.sendEvents(events) }) // a failed write has closed the connection
@@ -286,7 +287,9 @@ func (c *connection) untilBeat() time.Duration {
 }
 
 // Stop implements stream.Member.
-func (c *connection) Stop() { c.end(CloseRestarting, "restarting") }
+func (c *connection) Stop(comeBack time.Duration) {
+	c.end(CloseRestarting, withDelay("restarting", comeBack))
+}
 
 // Abort implements stream.Member.
 func (c *connection) Abort() {

@@ -102,7 +102,7 @@ func (a *Adapter) Shutdown(ctx context.Context) error {
 func (a *Adapter) Handle(e echo.Context) error {
 	c := newConnection(a)
 	if !a.group.Add(c) {
-		return tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
+		return stream.Restarting()
 	}
 	w, r := e.Response(), e.Request()
 	taken, err := c.conn.upgrade(w, r, a.cfg.WriteTimeout, &a.frames)

@@ -104,13 +104,19 @@ func (d *delayed) Unwrap() error { return d.error }
 // RetryAfter returns err with the time after which another attempt makes sense; Write rounds it up to seconds.
 func RetryAfter(err error, wait time.Duration) error { return &delayed{error: err, wait: wait} }
 
-func retrySeconds(err error) int {
+// Delay returns what RetryAfter said, 0 if it said nothing.
+func Delay(err error) time.Duration {
 	var d *delayed
 	if !errors.As(err, &d) {
-		return 1
+		return 0
 	}
-	return max(1, int((d.wait+time.Second-1)/time.Second))
+	return d.wait
 }
+
+func retrySeconds(err error) int { return max(1, Seconds(Delay(err))) }
+
+// Seconds rounds a delay up to the whole seconds of a Retry-After.
+func Seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // RequestID returns the id of the request that c handles; the server has put it into the answer's header before.
 func RequestID(c echo.Context) string {

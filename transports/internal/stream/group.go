@@ -2,15 +2,34 @@ package stream
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
+
+// How clients are told that the server stops: at most goodbyesPerSecond of them, but all within half of the time that there is; and each to come back once all
+// have been told, after comeBackFrom and a random part of comeBackWithin, which is longer the more they are. So neither those who heed it nor
+// those who come back at once come together.
+const (
+	goodbyesPerSecond = 1_000
+	comeBackFrom      = 500 * time.Millisecond
+	comeBackWithin    = 3 * time.Second
+)
+
+// Restarting is what a client is told that comes while the server stops.
+func Restarting() error {
+	err := tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
+	return problem.RetryAfter(err, comeBackFrom+rand.N(comeBackWithin))
+}
 
 // Member is a connection that a Group can end. Both methods may be called at any time between Add and Remove, and somewhat
 // later, and may block as long as a write may.
 type Member interface {
-	// Stop ends the connection as the transport says goodbye when the server stops.
-	Stop()
+	// Stop ends the connection as the transport says goodbye when the server stops, and tells the client after what time to come back.
+	Stop(comeBack time.Duration)
 	// Abort drops the connection at once.
 	Abort()
 }
@@ -65,16 +84,14 @@ func (g *Group) Len() int {
 	return len(g.members)
 }
 
-// Shutdown refuses further connections, stops the present ones and waits for all goroutines. When ctx ends first it
+// Shutdown refuses further connections, stops the present ones, one after the other, and waits for all goroutines. When ctx ends first it
 // aborts them, still waits, and returns the error of ctx.
 func (g *Group) Shutdown(ctx context.Context) error {
 	g.mu.Lock()
 	g.stopping = true
 	g.mu.Unlock()
 	var ending sync.WaitGroup
-	for _, m := range g.snapshot() {
-		ending.Go(m.Stop)
-	}
+	g.stopAll(ctx, &ending)
 	done := make(chan struct{})
 	go func() {
 		g.running.Wait()
@@ -92,6 +109,30 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	}
 	ending.Wait()
 	return err
+}
+
+// stopAll stops the members, spread over a time that grows with their number. When ctx ends it stops the rest at once.
+func (g *Group) stopAll(ctx context.Context, ending *sync.WaitGroup) {
+	members := g.snapshot()
+	n := time.Duration(len(members))
+	began, spread := time.Now(), n*time.Second/goodbyesPerSecond
+	within := comeBackWithin + spread
+	if end, limited := ctx.Deadline(); limited {
+		spread = max(0, min(spread, end.Sub(began)/2))
+	}
+	for i, m := range members {
+		if wait := spread*time.Duration(i)/n - time.Since(began); wait > 0 {
+			timer := time.NewTimer(wait)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				spread = 0
+			}
+			timer.Stop()
+		}
+		left := max(0, spread-time.Since(began))
+		ending.Go(func() { m.Stop(left + comeBackFrom + rand.N(within)) })
+	}
 }
 
 func (g *Group) snapshot() []Member {

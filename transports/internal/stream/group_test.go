@@ -17,7 +17,10 @@ type connection struct {
 	end      chan struct{}
 	once     sync.Once
 	stopped  atomic.Int32
-	aborted  atomic.Int32
+	// stoppedAt and comeBack are those of the last Stop.
+	stoppedAt time.Time
+	comeBack  time.Duration
+	aborted   atomic.Int32
 }
 
 func join(t *testing.T, g *Group, stubborn bool) *connection {
@@ -33,8 +36,9 @@ func join(t *testing.T, g *Group, stubborn bool) *connection {
 	return c
 }
 
-func (c *connection) Stop() {
+func (c *connection) Stop(comeBack time.Duration) {
 	c.stopped.Add(1)
+	c.stoppedAt, c.comeBack = time.Now(), comeBack
 	if !c.stubborn {
 		c.once.Do(func() { close(c.end) })
 	}
@@ -71,6 +75,52 @@ func TestGroup_shutdown_waits_and_aborts_when_time_is_up(t *testing.T) {
 	}
 }
 
+// TestGroup_shutdown_spreads_goodbyes_and_returns: clients that come back at once are spread by when they are told, the others by what they are told.
+func TestGroup_shutdown_spreads_goodbyes_and_returns(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		n      int
+		within time.Duration
+		spread time.Duration
+	}{
+		{"few are told at once", 5, time.Minute, 5 * time.Millisecond},
+		{"many are told one after the other", 2_000, time.Minute, 2 * time.Second},
+		{"within half of the time", 2_000, time.Second, 500 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var g Group
+				members := make([]*connection, tt.n)
+				for i := range members {
+					members[i] = join(t, &g, false)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), tt.within)
+				defer cancel()
+				start := time.Now()
+				if err := g.Shutdown(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(start); took > tt.spread || took < tt.spread*8/10*time.Duration(tt.n-1)/time.Duration(tt.n) {
+					t.Errorf("all were told after %v, want %v", took, tt.spread)
+				}
+				slots := map[time.Duration]int{}
+				for _, m := range members {
+					back := m.stoppedAt.Add(m.comeBack)
+					if back.Before(start.Add(tt.spread * 8 / 10)) {
+						t.Fatalf("one is told to come back after %v, before all have been told", back.Sub(start))
+					}
+					slots[back.Sub(start)/(500*time.Millisecond)]++
+				}
+				for slot, n := range slots {
+					if tt.n > 100 && n > tt.n/5 {
+						t.Errorf("%d of %d come back in the same half second, the %dth", n, tt.n, slot)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestHeart_beats_until_it_is_stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group
@@ -88,7 +138,7 @@ func TestHeart_beats_until_it_is_stopped(t *testing.T) {
 		if len(beats) != 3 || beats[0] != time.Second || beats[2] != 5*time.Second {
 			t.Errorf("it beat after %v, want 1 s, 3 s and 5 s", beats)
 		}
-		c.Stop()
+		c.Stop(0)
 		_ = g.Shutdown(t.Context())
 	})
 }

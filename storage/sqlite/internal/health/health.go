@@ -107,6 +107,16 @@ func (h *Health) Commit() error {
 	return h.commit
 }
 
+// Committing returns how long the present commit has been under way, 0 if there is none.
+func (h *Health) Committing() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.began.IsZero() {
+		return 0
+	}
+	return time.Since(h.began)
+}
+
 // Trouble returns what keeps the store from serving, as far as that is known, nil if nothing is.
 func (h *Health) Trouble(now time.Time) error {
 	h.mu.Lock()
