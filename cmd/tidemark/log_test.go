@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
@@ -118,12 +117,16 @@ func startBrittle(t *testing.T) *brittle {
 		return nil
 	}
 	meter := metered.New(log)
+	limits, err := limitFlags{}.withDefaults(true)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- serve(ctx, options{
-			listen: "127.0.0.1:0", meter: meter, privateMetrics: true,
-			open:        func(context.Context) (storage.Store, <-chan struct{}, error) { return meter.Store(store), nil, nil },
+			listen: "127.0.0.1:0", meter: meter, privateMetrics: true, limits: limits,
+			open:        func(context.Context) (openedStore, error) { return openedStore{Store: meter.Store(store)}, nil },
 			credentials: transports.AuthConfig{JWTSecret: []byte(testSecret), APIKeys: keys},
 		}, log)
 	}()
