@@ -334,6 +334,12 @@ func TestStatus_delivery_query_authorization(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantCode(t, "one who was removed", ask("bob"), tidemark.NotMember)
+		_, err := a.DeliveryState(a.ctx, "bob", chat)
+		wantCode(t, "his own state, when he was removed", err, tidemark.NotMember)
+		for n, code := range map[tidemark.Sequence]tidemark.Code{0: tidemark.InvalidSequence, 1: "", 2: tidemark.InvalidSequence} {
+			_, err := a.DeliveryStatus(a.ctx, "carol", server.DeliveryStatusRequest{Chat: chat, ForSequence: &n, Limit: 10})
+			wantCode(t, fmt.Sprintf("for_sequence %d of 1", n), err, code)
+		}
 	})
 }
 

@@ -440,3 +440,28 @@ func TestStop_with_storage_down_leaves_no_proof(t *testing.T) {
 		want(t, "the next open", messagesOf(w.node("b").open("bob").drain()), "message ab 1")
 	})
 }
+
+// A node that could not write the row of somebody who is not here must not leave as if all were done: his proof, left at another node, would be believed.
+func TestR_EPOCH_a_node_that_stops_and_owes_does_not_leave_cleanly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		b.leaveProof("bob")
+		w.before.set(func(method string) error {
+			if method == "Mark" {
+				return errDown
+			}
+			return nil
+		})
+		_, err := a.sendKey("alice", chat, "k", "hello")
+		wantCode(t, "Send", err, tidemark.Unavailable)
+		if err := a.Stop(w.ctx); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+		w.before.clear()
+		w.wantRows("nothing could be marked", "bob")
+		time.Sleep(2 * time.Minute)
+		want(t, "bob", messagesOf(b.open("bob").drain()), "message ab 1")
+	})
+}

@@ -51,7 +51,7 @@ func TestOpen_the_same_device_again_ends_the_older_session(t *testing.T) {
 		a.send("alice", chat)
 		older.drain()
 		newer := a.open("bob", onDevice("phone"))
-		_, err := older.Next(a.ctx, nil, true)
+		_, err := older.Next(a.ctx, nil, false) // at once, and not when its lease is refreshed
 		wantCode(t, "Next of the older one", err, tidemark.Gone)
 		want(t, "the newer one", messagesOf(newer.drain()), "message ab 1")
 		if n := len(w.leases("bob")); n != 1 {
@@ -260,5 +260,22 @@ func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 			t.Error("the session looked again and again while there was no room")
 		}
 		settle()
+	})
+}
+
+// A session may have more to mark than one call to storage takes.
+func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const chats = storage.MaxBatch + 1
+		w := newWorld(t)
+		a := w.node("a")
+		w.manyChats(chats)
+		bob := a.open("bob")
+		bob.drain()
+		bob.goodbye()
+		rows, _, err := w.raw.PendingOf(w.ctx, "bob", "", 2*chats)
+		if err != nil || len(rows) != chats {
+			t.Errorf("%d rows, %v, want %d", len(rows), err, chats)
+		}
 	})
 }

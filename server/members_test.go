@@ -449,3 +449,81 @@ func TestTyping_is_dropped_under_pressure(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// The node has an old roster, and was not told of the change: the version that the append returns tells it.
+func TestMembership_one_who_was_added_elsewhere_is_sent_to(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := tidemark.ChatID("since")
+		_, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
+			ChatID: chat, Type: tidemark.Group, History: tidemark.HistorySinceJoin, MemberIDs: []tidemark.UserID{"bob"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.send("bob", chat)
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Membership != nil {
+				return nil
+			}
+			return send()
+		})
+		a.add(chat, "dave")
+		w.wantRows("there is nothing for him yet", "dave")
+		b.send("bob", chat)
+		w.wantRows("sent where he is not known", "dave", row("dave", chat, 2))
+	})
+}
+
+func TestMembership_removal_clears_the_row(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		w.wantRows("offline", "bob", row("bob", chat, 1))
+		a.remove(chat, "bob")
+		w.wantRows("removed", "bob")
+	})
+}
+
+func TestMembership_typing_of_a_stranger_reaches_nobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob, eve := a.open("bob"), a.open("eve")
+		bob.drain()
+		eve.drain()
+		eve.Typing(a.ctx, chat)
+		want(t, "bob", bob.drain())
+	})
+}
+
+func TestMembership_chat_shows_no_last_message_from_before(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.remove(chat, "bob")
+		a.send("alice", chat)
+		a.add(chat, "bob")
+		for user, shown := range map[tidemark.UserID]bool{"alice": true, "bob": false} {
+			view, err := a.Chat(a.ctx, server.Caller{User: user}, chat)
+			if err != nil || (view.Last != nil) != shown {
+				t.Errorf("%s: last message %+v, %v, want it shown: %v", user, view.Last, err, shown)
+			}
+		}
+	})
+}
+
+func TestRename_of_a_direct_chat_is_denied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		direct := a.chat("ab", "alice", "bob")
+		_, err := a.RenameChat(a.ctx, server.Caller{User: "alice"}, direct, "ours")
+		wantCode(t, "RenameChat", err, tidemark.Denied)
+	})
+}

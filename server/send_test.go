@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -423,5 +424,36 @@ func TestSend_refuses_what_cannot_be_stored(t *testing.T) {
 		if head := w.head(chat); head != 0 {
 			t.Errorf("%d messages were stored all the same", head)
 		}
+	})
+}
+
+// Once begun, a send goes to its end: a stored message that nobody is told of would be lost.
+func TestSend_goes_to_its_end_when_its_caller_goes_away(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		ctx, cancel := context.WithCancel(w.ctx)
+		w.before.set(once("Append", nil, cancel))
+		draft := tidemark.Draft{ChatID: chat, ClientMessageID: "k", Content: "hello"}
+		sent, err := a.Send(ctx, "alice", server.SendRequest{Draft: draft})
+		if err != nil || sent.Message.Sequence != 1 || ctx.Err() == nil {
+			t.Errorf("Send whose caller goes away: got %+v, %v, want message 1", sent, err)
+		}
+		w.wantRows("he is offline", "bob", row("bob", chat, 1))
+	})
+}
+
+// After a restart nobody here knows how far the author is: his raise is not counted on.
+func TestAuthor_pending_or_delivered_when_his_watermark_is_not_known(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		settle()
+		w.wantState("her own message", "alice", chat, 1, 0)
+		w.node("b").send("alice", chat)
+		w.wantRows("sent where her watermark is not known", "alice", row("alice", chat, 2))
 	})
 }

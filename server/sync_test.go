@@ -360,3 +360,19 @@ func TestChats_are_paged_to_the_end(t *testing.T) {
 		settle()
 	})
 }
+
+func TestSync_cursor_clears_the_row(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		a.send("alice", chat)
+		for acked, rows := range []int{1, 1, 0} {
+			_, err := a.Sync(a.ctx, "bob", server.SyncRequest{Cursors: []server.Cursor{{Chat: chat, Acked: tidemark.Sequence(acked)}}, Limit: 10})
+			if got := len(w.rows("bob")); err != nil || got != rows {
+				t.Errorf("cursor %d: %d rows, %v, want %d", acked, got, err, rows)
+			}
+		}
+	})
+}

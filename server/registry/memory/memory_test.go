@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,4 +49,36 @@ func TestForget_is_another_incarnation_without_leases_and_proofs(t *testing.T) {
 			t.Errorf("%+v, %v, want no proof", opened, err)
 		}
 	})
+}
+
+func TestMaxProofs_bounds_what_is_kept(t *testing.T) {
+	r := memory.New()
+	if err := r.Join(t.Context(), registry.Node{ID: "a", Boot: "1"}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	epoch, err := r.Epoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proofs := 0
+	for round := range 2 {
+		for i := range memory.MaxProofs + 1 {
+			lease := registry.Lease{User: tidemark.UserID(strconv.Itoa(i)), Device: "phone", Node: "a", Boot: "1", Session: "s"}
+			opened, err := r.Open(t.Context(), lease, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if opened.Proof != nil {
+				proofs++
+			}
+			if round == 0 {
+				if err := r.Close(t.Context(), lease, &epoch); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if proofs != memory.MaxProofs {
+		t.Errorf("%d proofs were kept, want %d", proofs, memory.MaxProofs)
+	}
 }
