@@ -67,6 +67,10 @@ suites: build browser-deps proxy-deps ## the real binary under curl, other clien
 	TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) go test -count=1 -v -timeout 20m -run invariants ./server/simulationtest | grep -v '^=== '
 	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -timeout 20m ./test/... | grep -v '^=== '
 
+.PHONY: fuzz
+fuzz: ## every fuzz target for TIDEMARK_FUZZ_TIME (10s); their seeds are in every run of the tests
+	scripts/fuzz
+
 .PHONY: mutate
 mutate: ## break the product in each recorded way, and show that the test named beside it fails (ARGS="-run Send")
 	go run ./test/mutate $(ARGS)
@@ -79,6 +83,7 @@ soak: browser-deps proxy-deps ## the suites, and the random histories of every s
 	go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 	scripts/verify large
 	go run ./test/mutate
+	TIDEMARK_FUZZ_TIME=$(or $(TIDEMARK_FUZZ_TIME),5m) scripts/fuzz
 
 .PHONY: bench
 bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p2p --duration 10s")
