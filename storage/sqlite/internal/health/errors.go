@@ -86,5 +86,5 @@ func At(path string, err error) error {
 	if strings.Contains(detail, path) {
 		return err
 	}
-	return tidemark.Wrap(tidemark.CodeOf(err), err, path+": "+detail)
+	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: path + ": " + detail, Err: errors.Unwrap(err)}
 }
