@@ -80,7 +80,7 @@ type proxy struct {
 }
 
 func newProxy(t *testing.T) *proxy {
-	p := &proxy{t: t, site: newSite(t), dir: t.TempDir(), address: freeAddress(t), log: &output{}}
+	p := &proxy{t: t, site: newSite(t, "--public-metrics"), dir: t.TempDir(), address: freeAddress(t), log: &output{}}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -224,9 +224,9 @@ func (p *proxy) serves() {
 		if got := response.Header.Get("X-Request-ID"); got != "mine-1" || response.ProtoMajor != 2 {
 			t.Errorf("X-Request-ID %q over %s, want mine-1 over HTTP/2.0", got, response.Proto)
 		}
-		if response, _ := p.ask(t, alice, http.MethodGet, "/api/v1/chats", "", ""); len(response.Header.Get("X-Request-ID")) < 10 {
-			t.Errorf("X-Request-ID %q, want one that was made up", response.Header.Get("X-Request-ID"))
-		}
+		response, _ = p.ask(t, alice, http.MethodGet, "/api/v1/chats", "", "")
+		id := response.Header.Get("X-Request-ID")
+		until(t, "the proxy's log has the id "+id, func() bool { return len(id) >= 10 && strings.Contains(p.logs(), id) }, p.logs)
 	})
 	t.Run("the page is there and the metrics are not", func(t *testing.T) {
 		for path, want := range map[string]int{"/": 200, "/readyz": 200, "/metrics": 404} {
@@ -237,15 +237,20 @@ func (p *proxy) serves() {
 	})
 	t.Run("a large body is refused", func(t *testing.T) { p.refusesLargeBodies(t, alice, chat) })
 	t.Run("one session goes over all transports", func(t *testing.T) { p.carriesASession(t, alice, bob, chat, func() string { return ticket(bob) }) })
-	t.Run("its own page opens a socket", func(t *testing.T) {
+	t.Run("its own page opens a socket and no other", func(t *testing.T) {
 		// Tidemark compares the Origin with the Host, which therefore has to be passed on, port included.
-		conn, _, err := websocket.Dial(t.Context(), p.url()+"/api/v1/ws?ticket="+ticket(bob),
-			&websocket.DialOptions{HTTPClient: p.client, Subprotocols: []string{"tidemark.v1"}, HTTPHeader: http.Header{"Origin": {p.url()}}})
-		if err != nil {
-			t.Fatal(err)
+		for origin, want := range map[string]websocket.StatusCode{p.url(): -1, "https://evil.example": 4403} {
+			conn, _, err := websocket.Dial(t.Context(), p.url()+"/api/v1/ws?ticket="+ticket(bob),
+				&websocket.DialOptions{HTTPClient: p.client, Subprotocols: []string{"tidemark.v1"}, HTTPHeader: http.Header{"Origin": {origin}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = conn.Read(t.Context())
+			if got := websocket.CloseStatus(err); got != want {
+				t.Errorf("a page of %s: close code %d, want %d: %v", origin, got, want, err)
+			}
+			_ = conn.CloseNow()
 		}
-		defer conn.CloseNow()
-		next(t, conn, "open", func(o open) bool { return o.Session != "" })
 	})
 
 	p.site.stop()
@@ -447,9 +452,22 @@ func eventsUntil(t *testing.T, events <-chan string, after *int64, messages *[]s
 	}
 }
 
-// logsNoSecret reads every file that the proxy wrote, and what it wrote to its standard output and error.
+// logsNoSecret: tickets and tokens are nowhere in the logs, which have something of every stream.
 func (p *proxy) logsNoSecret(secrets []string) {
 	p.t.Helper()
+	logs := p.logs()
+	if !strings.Contains(logs, "/api/v1/events") || !strings.Contains(logs, "/api/v1/ws") {
+		p.t.Errorf("the logs do not name the streams: %s", logs)
+	}
+	for _, secret := range secrets {
+		if strings.Contains(logs, secret) {
+			p.t.Errorf("the logs hold a ticket or token: %s", secret)
+		}
+	}
+}
+
+// logs returns every log that the proxy wrote, and what it wrote to its standard output and error.
+func (p *proxy) logs() string {
 	files, err := filepath.Glob(filepath.Join(p.dir, "*.log"))
 	if err != nil {
 		p.t.Fatal(err)
@@ -462,12 +480,5 @@ func (p *proxy) logsNoSecret(secrets []string) {
 		}
 		logs += string(content)
 	}
-	if !strings.Contains(logs, "/api/v1/events") || !strings.Contains(logs, "/api/v1/ws") {
-		p.t.Errorf("the logs do not name the streams: %s", logs)
-	}
-	for _, secret := range secrets {
-		if strings.Contains(logs, secret) {
-			p.t.Errorf("the logs hold a ticket or token: %s", secret)
-		}
-	}
+	return logs
 }

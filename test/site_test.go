@@ -19,6 +19,8 @@ type site struct {
 	address string
 	store   string
 	log     *output
+	// flags of serve, besides where to listen and what to store to.
+	flags []string
 
 	process *exec.Cmd
 	ended   chan error
@@ -28,10 +30,10 @@ type site struct {
 const siteSecret = "a secret of a test, of more than 32 bytes"
 
 // newSite builds the program and starts a site with an empty database, which ends with the test.
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, flags ...string) *site {
 	t.Helper()
 	dir := t.TempDir()
-	s := &site{t: t, dir: dir, binary: filepath.Join(dir, "tidemark"), address: freeAddress(t), store: filepath.Join(dir, "tidemark.db"), log: &output{}}
+	s := &site{t: t, dir: dir, binary: filepath.Join(dir, "tidemark"), address: freeAddress(t), store: filepath.Join(dir, "tidemark.db"), log: &output{}, flags: flags}
 	if out, err := exec.Command("go", "build", "-o", s.binary, module+"/cmd/tidemark").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -76,9 +78,9 @@ func stderrOf(err error) string {
 }
 
 // start serves s.store on s.address, and returns when the server is ready.
-func (s *site) start(more ...string) {
+func (s *site) start() {
 	s.t.Helper()
-	s.process = s.command(append([]string{"serve", "--listen", s.address, "--store", "sqlite:" + s.store}, more...)...)
+	s.process = s.command(append([]string{"serve", "--listen", s.address, "--store", "sqlite:" + s.store}, s.flags...)...)
 	s.process.Stdout, s.process.Stderr = s.log, s.log
 	if err := s.process.Start(); err != nil {
 		s.t.Fatal(err)
