@@ -142,9 +142,9 @@ func (c *Catchup) receive(r *run, client *returning) error {
 	case <-all:
 	}
 	c.took.Add(r.now() - start)
-	l.acks.hurry()
+	l.acks.Hurry()
 	return r.await(func() string {
-		if l.acks.idle() {
+		if l.acks.Idle() {
 			return ""
 		}
 		return l.endpoint.User + " has not acknowledged everything"
@@ -155,7 +155,7 @@ func (c *Catchup) verify(r *run, report *Report) {
 	var delivered int64
 	for _, client := range c.clients {
 		for k, chat := range client.chats {
-			client.listener.check.finish(chat, uint64(c.Missed), client.digests[k])
+			client.listener.check.Finish(chat, uint64(c.Missed), client.digests[k])
 		}
 		report.take(client.listener.check)
 		delivered += client.listener.fresh.Load()

@@ -8,7 +8,7 @@
 // own CPU is never part of those figures. It still shares the machine, so the clients here are thin: one connection is
 // one goroutine and one buffer, frames and events are read by hand, and nothing is decoded that is not checked.
 //
-// To find the way: Run picks the mode (pairs.go, group.go, idle.go, catchup.go); a listener reads one user's stream through
-// internal/client, feeds a checker and an acknowledger; a sender keeps sends outstanding; internal/measure has the latencies and what
+// To find the way: Run picks the mode (pairs.go, group.go, idle.go, catchup.go, storm.go); a listener reads one user's stream through
+// internal/client, feeds a checker and an acknowledger of internal/device; a sender keeps sends outstanding; internal/measure has the latencies and what
 // processes use; report.go prints.
 package bench

@@ -71,7 +71,7 @@ func (g *Group) apply(r *run) error {
 			if l.fresh.Load() < int64(sent) {
 				return fmt.Sprintf("%s has %d of %d messages", l.endpoint.User, l.fresh.Load(), sent)
 			}
-			if !l.acks.idle() {
+			if !l.acks.Idle() {
 				return fmt.Sprintf("%s has not acknowledged everything", l.endpoint.User)
 			}
 		}
@@ -98,10 +98,10 @@ func (g *Group) verify(r *run, report *Report) {
 	head, digest := g.sent()
 	var sent, delivered, acks int64
 	for _, l := range g.listeners {
-		l.check.finish(g.chat, head, digest)
+		l.check.Finish(g.chat, head, digest)
 		report.take(l.check)
 		delivered += l.fresh.Load()
-		acks += l.acks.writes()
+		acks += l.acks.Writes()
 	}
 	for _, s := range g.senders {
 		sent += s.confirmed.Load()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/bench/internal/client"
+	"github.com/tidemark-im/tidemark/bench/internal/device"
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
 )
 
@@ -17,9 +18,9 @@ type listener struct {
 	run       *run
 	endpoint  client.Endpoint
 	transport client.Transport
-	check     *checker
+	check     *device.Checker
 	// acks is nil for a device that acknowledges nothing: an idle one, or one that gets its own messages only.
-	acks *acknowledger
+	acks *device.Acknowledger
 	// reply, if not nil, gets what answers sends over WebSocket: send_message_ack, and error with a request id.
 	reply func(client.Event)
 	// reconnected, if not nil, is called when a lost connection has been replaced, before anything is read from it.
@@ -53,7 +54,7 @@ const (
 func newListener(r *run, user string) *listener {
 	return &listener{
 		run: r, endpoint: r.endpoint(user), transport: r.load.Transport,
-		check: newChecker(user), delivered: &r.delivered, caughtUp: make(chan struct{}),
+		check: device.NewChecker(user), delivered: &r.delivered, caughtUp: make(chan struct{}),
 	}
 }
 
@@ -68,8 +69,8 @@ func (l *listener) acknowledge() {
 			return err
 		}
 	}
-	l.acks = newAcknowledger(l.run.load.AckEvery, l.run.load.AckInterval, write)
-	l.run.goroutine(func() error { return l.acks.run(l.run.ctx) })
+	l.acks = device.NewAcknowledger(l.run.load.AckEvery, l.run.load.AckInterval, write)
+	l.run.goroutine(func() error { return l.acks.Run(l.run.ctx) })
 }
 
 func (l *listener) overSocket(body []byte) error {
@@ -141,7 +142,7 @@ func (l *listener) resume(cause error) (client.Stream, error) {
 		s, err := l.connect()
 		if err == nil {
 			l.run.reconnects.Add(1)
-			l.check.resumed()
+			l.check.Resumed()
 			if l.reconnected != nil {
 				l.reconnected()
 			}
@@ -198,10 +199,10 @@ func (l *listener) takeMessage(payload []byte) {
 	m := client.ParseMessage(payload)
 	sent, digest, ok := client.ReadContent(m.Content)
 	if !ok {
-		l.check.problem("%s got a message that the load never sent: %s", l.endpoint.User, client.Shorten(payload))
+		l.check.Problem("%s got a message that the load never sent: %s", l.endpoint.User, client.Shorten(payload))
 		return
 	}
-	through, fresh := l.check.observe(m.Chat, m.Sequence, digest)
+	through, fresh := l.check.Observe(m.Chat, m.Sequence, digest)
 	if fresh {
 		l.fresh.Add(1)
 		if l.delivered != nil {
@@ -210,7 +211,7 @@ func (l *listener) takeMessage(payload []byte) {
 		l.run.lastDelivery.Store(int64(now))
 	}
 	if l.acks != nil && through > 0 {
-		l.acks.received(m.Chat, through)
+		l.acks.Received(m.Chat, through)
 	}
 	if fresh && l.all != nil && l.fresh.Load() == l.expected {
 		close(l.all)
@@ -235,8 +236,8 @@ func (l *listener) takeGap(payload []byte) {
 			to = client.Number(value)
 		}
 	}
-	if through := l.check.gap(chat, from, to); l.acks != nil && through > 0 {
-		l.acks.received(chat, through)
+	if through := l.check.Gap(chat, from, to); l.acks != nil && through > 0 {
+		l.acks.Received(chat, through)
 	}
 }
 

@@ -82,7 +82,7 @@ func (p *pair) open() string {
 		return fmt.Sprintf("%d sends to chat %s are not confirmed", waiting, p.chat)
 	case p.recipient.fresh.Load() < int64(numbered):
 		return fmt.Sprintf("%s has %d of %d messages", p.recipient.endpoint.User, p.recipient.fresh.Load(), numbered)
-	case !p.recipient.acks.idle():
+	case !p.recipient.acks.Idle():
 		return fmt.Sprintf("%s has not acknowledged everything", p.recipient.endpoint.User)
 	case p.sender.ticks == nil:
 		return ""
@@ -98,15 +98,15 @@ func (p *Pairs) verify(r *run, report *Report) {
 	var sent, delivered, acks int64
 	for _, pair := range p.pairs {
 		numbered, _, digest := pair.sender.state()
-		pair.recipient.check.finish(pair.chat, numbered, digest)
+		pair.recipient.check.Finish(pair.chat, numbered, digest)
 		report.take(pair.recipient.check)
 		if pair.sender.ticks != nil {
-			pair.sender.listener.check.finish(pair.chat, numbered, digest)
+			pair.sender.listener.check.Finish(pair.chat, numbered, digest)
 			report.take(pair.sender.listener.check)
 		}
 		sent += pair.sender.confirmed.Load()
 		delivered += pair.recipient.fresh.Load()
-		acks += pair.recipient.acks.writes()
+		acks += pair.recipient.acks.Writes()
 	}
 	report.rates(sent, delivered, time.Duration(r.lastDelivery.Load())-p.start)
 	report.add("acknowledgements written", float64(acks), "")

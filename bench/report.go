@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/bench/internal/client"
+	"github.com/tidemark-im/tidemark/bench/internal/device"
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
 )
 
@@ -135,11 +136,8 @@ func (r *Report) latency(name string, h *measure.Histogram) {
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 
 // take adds what a checker found.
-func (r *Report) take(c *checker) {
-	r.Problems = append(r.Problems, c.problems...)
-	if more := c.found - len(c.problems); more > 0 {
-		r.problem("%s has %d more problems", c.user, more)
-	}
+func (r *Report) take(c *device.Checker) {
+	r.Problems = append(r.Problems, c.Problems()...)
 }
 
 func (r *Report) problem(format string, args ...any) {

@@ -38,7 +38,7 @@ type Load struct {
 	Token func(user string) string `kong:"-"`
 }
 
-// Mode is one kind of load: Pairs, Group, Idle, Catchup.
+// Mode is one kind of load: Pairs, Group, Idle, Catchup, Storm.
 type Mode interface {
 	// describe names the mode and its settings.
 	describe() (name, settings string)

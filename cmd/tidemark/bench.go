@@ -15,6 +15,7 @@ type benchCommand struct {
 	Group   groupCommand   `cmd:"" help:"One chat with all members online: the fan-out."`
 	Idle    idleCommand    `cmd:"" help:"Connections that do nothing: the memory of each, on a server just started."`
 	Catchup catchupCommand `cmd:"" help:"Users who were offline come back."`
+	Storm   stormCommand   `cmd:"" help:"The server is stopped and started again under load: how long that takes, and how its clients come back."`
 }
 
 // benchTokens is how long the tokens of a run are valid.
@@ -44,6 +45,16 @@ type idleCommand struct {
 type catchupCommand struct {
 	common
 	bench.Catchup
+}
+
+type stormCommand struct {
+	common
+	bench.Storm
+}
+
+// Run runs the mode storm.
+func (c *stormCommand) Run(ctx context.Context, std streams) error {
+	return c.measure(ctx, std, &c.Storm)
 }
 
 // Run runs the mode p2p.

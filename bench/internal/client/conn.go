@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -87,6 +88,8 @@ type Conn struct {
 	out    []byte
 	body   []byte
 	closed atomic.Bool
+	// after is the Retry-After of the last answer.
+	after time.Duration
 	// stop ends a read that waits, when the run is over.
 	stop func() bool
 }
@@ -120,9 +123,18 @@ func (c *Conn) Do(ctx context.Context, method, path string, body []byte, timeout
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if status >= 400 {
-		return nil, &Refused{Call: method + " " + path, Status: status, Body: Shorten(answer)}
+		return nil, later(c.after, &Refused{Call: method + " " + path, Status: status, Body: Shorten(answer)})
 	}
 	return answer, nil
+}
+
+// retryAfter is the time that an answer says to wait, 0 if none.
+func retryAfter(r *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(r.Header.Get("Retry-After"))
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 func (c *Conn) try(ctx context.Context, method, path string, body []byte, timeout time.Duration) (int, []byte, error) {
@@ -138,6 +150,7 @@ func (c *Conn) try(ctx context.Context, method, path string, body []byte, timeou
 	if response.Close {
 		c.drop()
 	}
+	c.after = retryAfter(response)
 	return response.StatusCode, c.body, nil
 }
 

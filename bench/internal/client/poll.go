@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -44,19 +45,25 @@ func (p *poll) ask() error {
 	if err != nil {
 		return err
 	}
+	empty := true
 	o := NewObject(answer)
 	for {
 		key, value, ok := o.Next()
 		if !ok {
-			return nil
+			break
 		}
 		switch string(key) {
 		case "session":
 			p.at.Session = string(Text(value))
 		case "events":
 			p.events = NewArray(value)
+			empty = len(value) <= len("[]")
 		}
 	}
+	if wait := p.conn.after; empty && wait > 0 {
+		return later(wait, errors.New("the server is restarting"))
+	}
+	return nil
 }
 
 // Close implements Stream. The session stays for its resume window: long-poll has no goodbye.

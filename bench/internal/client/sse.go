@@ -10,12 +10,14 @@ import (
 	"time"
 )
 
-// sse reads an event stream: the fields id, event and data, one line each, as the server writes them. retry and comments are skipped.
+// sse reads an event stream: the fields id, event and data, one line each, as the server writes them. Comments are skipped.
 type sse struct {
 	conn  *Conn
 	lines *bufio.Reader
 	body  *http.Response
 	event Event
+	// retry is what the server said last of when to come back.
+	retry time.Duration
 	// The buffers that event points to.
 	kind, data []byte
 }
@@ -33,7 +35,7 @@ func dialSSE(ctx context.Context, e Endpoint, at Position) (*sse, error) {
 	if response.StatusCode != http.StatusOK {
 		body, _ := readAll(response.Body, nil)
 		conn.Close()
-		return nil, &Refused{Call: "GET " + path, Status: response.StatusCode, Body: Shorten(body)}
+		return nil, later(retryAfter(response), &Refused{Call: "GET " + path, Status: response.StatusCode, Body: Shorten(body)})
 	}
 	if err := conn.nc.SetDeadline(time.Time{}); err != nil {
 		conn.Close()
@@ -48,12 +50,14 @@ func (s *sse) Next() (Event, error) {
 	for {
 		field, value, err := s.line()
 		if err != nil {
-			return Event{}, err
+			return Event{}, later(s.retry, err)
 		}
 		switch string(field) {
 		case "id":
 			// <session>.<number>, split at the last dot.
 			s.event.ID = Number(value[bytes.LastIndexByte(value, '.')+1:])
+		case "retry":
+			s.retry = time.Duration(Number(value)) * time.Millisecond
 		case "event":
 			s.kind = append(s.kind[:0], value...)
 		case "data":

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // Transport is how the load's devices receive.
@@ -33,6 +34,26 @@ type Event struct {
 type Stream interface {
 	Next() (Event, error)
 	Close()
+}
+
+// Later is the end of a stream, or of an attempt to open one, with the time after which the server wants to see its client again.
+type Later struct {
+	Wait  time.Duration
+	Cause error
+}
+
+// Error implements error.
+func (l *Later) Error() string { return fmt.Sprintf("%v (come back after %v)", l.Cause, l.Wait) }
+
+// Unwrap implements what errors.As uses.
+func (l *Later) Unwrap() error { return l.Cause }
+
+// later returns err with the time, if there is one.
+func later(wait time.Duration, err error) error {
+	if wait <= 0 {
+		return err
+	}
+	return &Later{Wait: wait, Cause: err}
 }
 
 // Position is where a stream goes on after a lost connection. The zero position opens a new session.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -188,5 +190,11 @@ func closed(payload []byte) error {
 	if len(payload) < 2 {
 		return fmt.Errorf("the server closed the connection without a code")
 	}
-	return fmt.Errorf("the server closed the connection with %d %q", binary.BigEndian.Uint16(payload), payload[2:])
+	err := fmt.Errorf("the server closed the connection with %d %q", binary.BigEndian.Uint16(payload), payload[2:])
+	_, after, _ := strings.Cut(string(payload[2:]), "retry-after=")
+	seconds, parsed := strconv.ParseFloat(after, 64)
+	if parsed != nil {
+		return err
+	}
+	return later(time.Duration(seconds*float64(time.Second)), err)
 }

@@ -1,4 +1,4 @@
-package bench
+package device
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/client"
 )
 
-// acknowledger tells the server what one device has: per chat the contiguous prefix, once `every` messages came or
+// Acknowledger tells the server what one device has: per chat the contiguous prefix, once `every` messages came or
 // `interval` has passed since the first of them, whatever is first (ADR-008 §2.1).
-type acknowledger struct {
+type Acknowledger struct {
 	every    int
 	interval time.Duration
 	// write sends one batch of acknowledgements: {"chats":[...]}.
@@ -26,16 +26,17 @@ type acknowledger struct {
 	written int64
 }
 
-func newAcknowledger(every int, interval time.Duration, write func([]byte) error) *acknowledger {
-	return &acknowledger{
+// NewAcknowledger returns an acknowledger that writes after so many messages, or so long after the first of them.
+func NewAcknowledger(every int, interval time.Duration, write func([]byte) error) *Acknowledger {
+	return &Acknowledger{
 		every: every, interval: interval, write: write,
 		first: make(chan struct{}, 1), full: make(chan struct{}, 1),
 		pending: make(map[string]uint64),
 	}
 }
 
-// received notes one more message of a chat, whose contiguous prefix is now through.
-func (a *acknowledger) received(chat []byte, through uint64) {
+// Received notes one more message of a chat, whose contiguous prefix is now through.
+func (a *Acknowledger) Received(chat []byte, through uint64) {
 	a.mu.Lock()
 	a.pending[string(chat)] = through
 	a.count++
@@ -49,18 +50,18 @@ func (a *acknowledger) received(chat []byte, through uint64) {
 	}
 }
 
-// idle reports whether everything received has been written.
-func (a *acknowledger) idle() bool {
+// Idle reports whether everything received has been written.
+func (a *Acknowledger) Idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count == 0 && !a.writing
 }
 
-// hurry has run write what is pending without waiting for a threshold, as a client does that has caught up.
-func (a *acknowledger) hurry() { signal(a.full) }
+// Hurry has run write what is pending without waiting for a threshold, as a client does that has caught up.
+func (a *Acknowledger) Hurry() { signal(a.full) }
 
-// run writes until ctx ends or a write fails.
-func (a *acknowledger) run(ctx context.Context) error {
+// Run writes until ctx ends or a write fails.
+func (a *Acknowledger) Run(ctx context.Context) error {
 	timer := time.NewTimer(a.interval)
 	defer timer.Stop()
 	for {
@@ -82,7 +83,7 @@ func (a *acknowledger) run(ctx context.Context) error {
 	}
 }
 
-func (a *acknowledger) flush() error {
+func (a *Acknowledger) flush() error {
 	select {
 	case <-a.full:
 	default:
@@ -118,7 +119,8 @@ func (a *acknowledger) flush() error {
 	return err
 }
 
-func (a *acknowledger) writes() int64 {
+// Writes returns how many batches were written.
+func (a *Acknowledger) Writes() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.written

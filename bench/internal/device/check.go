@@ -1,14 +1,17 @@
-package bench
+// Package device is what a device of the load does with what it receives: it checks that nothing is lost, doubled or out of order (Checker), and
+// acknowledges it (Acknowledger).
+package device
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 )
 
-// checker verifies what one user receives: per chat strictly in order, nothing lost, nothing doubled. After a
+// Checker verifies what one user receives: per chat strictly in order, nothing lost, nothing doubled. After a
 // resumed connection the server may send again what it cannot know to have arrived: then a run of sequences from the
 // past is allowed once, in order. It belongs to one goroutine.
-type checker struct {
+type Checker struct {
 	user  string
 	chats map[string]*progress
 	// problems are the first maxProblems that were found; found counts all.
@@ -28,19 +31,22 @@ type progress struct {
 	// replay is the sequence that a re-send may continue with; 0 when none is allowed; anywhere just after a resume.
 	replay   uint64
 	anywhere bool
+	// rewound says that one re-send may begin anywhere whenever it comes, also behind new messages.
+	rewound bool
 	// digest is the sum of the digests of the contents received: it tells whether exactly the messages that were sent are here,
 	// whatever their order.
 	digest uint64
 	count  uint64
 }
 
-func newChecker(user string) *checker {
-	return &checker{user: user, chats: make(map[string]*progress)}
+// NewChecker returns the checker of a user.
+func NewChecker(user string) *Checker {
+	return &Checker{user: user, chats: make(map[string]*progress)}
 }
 
-// observe takes one message. It returns the contiguous prefix of the chat, which is what a client may acknowledge, and
+// Observe takes one message. It returns the contiguous prefix of the chat, which is what a client may acknowledge, and
 // whether the message is new.
-func (c *checker) observe(chat []byte, sequence, digest uint64) (prefix uint64, fresh bool) {
+func (c *Checker) Observe(chat []byte, sequence, digest uint64) (prefix uint64, fresh bool) {
 	p := c.chat(chat)
 	fresh = c.place(p, string0(chat), sequence)
 	if fresh {
@@ -50,8 +56,8 @@ func (c *checker) observe(chat []byte, sequence, digest uint64) (prefix uint64, 
 	return p.prefix(), fresh
 }
 
-// gap takes a range that the user may not see; it counts as received.
-func (c *checker) gap(chat []byte, from, to uint64) (prefix uint64) {
+// Gap takes a range that the user may not see; it counts as received.
+func (c *Checker) Gap(chat []byte, from, to uint64) (prefix uint64) {
 	p := c.chat(chat)
 	for sequence := from; sequence <= to; sequence++ {
 		c.place(p, string0(chat), sequence)
@@ -59,24 +65,27 @@ func (c *checker) gap(chat []byte, from, to uint64) (prefix uint64) {
 	return p.prefix()
 }
 
-// resumed says that the connection was lost and another one continues.
-func (c *checker) resumed() {
+// Resumed says that the connection was lost and another one continues.
+func (c *Checker) Resumed() {
 	for _, p := range c.chats {
 		p.replay, p.anywhere = 0, true
 	}
 }
 
+// Rewound says that the server was told a position, from which it goes on, whatever it has sent meanwhile.
+func (c *Checker) Rewound(chat string) { c.chat([]byte(chat)).rewound = true }
+
 // string0 defers the conversion to where a sentence is formed.
 type string0 []byte
 
-func (c *checker) place(p *progress, chat string0, sequence uint64) bool {
+func (c *Checker) place(p *progress, chat string0, sequence uint64) bool {
 	switch {
 	case sequence == p.next:
 		p.next++
 		p.replay, p.anywhere = 0, false
 		return true
 	case sequence > p.next:
-		c.problem("%s got %d of chat %s before %d", c.user, sequence, chat, p.next)
+		c.Problem("%s got %d of chat %s before %d", c.user, sequence, chat, p.next)
 		for s := p.next; s < sequence; s++ {
 			p.missing[s] = struct{}{}
 		}
@@ -87,38 +96,52 @@ func (c *checker) place(p *progress, chat string0, sequence uint64) bool {
 		delete(p.missing, sequence)
 		return true
 	}
-	if p.anywhere || sequence == p.replay {
+	if p.anywhere || p.rewound && sequence != p.replay {
+		p.rewound = p.rewound && p.anywhere
 		p.replay, p.anywhere = sequence+1, false
 		return false
 	}
-	c.problem("%s got %d of chat %s twice", c.user, sequence, chat)
+	if sequence == p.replay {
+		p.replay = sequence + 1
+		return false
+	}
+	c.Problem("%s got %d of chat %s twice", c.user, sequence, chat)
 	return false
 }
 
-// finish compares with what must have arrived: the messages 1..head of a chat, and their digest.
-func (c *checker) finish(chat string, head, digest uint64) {
+// Finish compares with what must have arrived: the messages 1..head of a chat, and their digest.
+func (c *Checker) Finish(chat string, head, digest uint64) {
 	p := c.chat([]byte(chat))
 	if len(p.missing) > 0 || p.next <= head {
-		c.problem("%s never got %s of chat %s, whose head is %d", c.user, lost(p, head), chat, head)
+		c.Problem("%s never got %s of chat %s, whose head is %d", c.user, lost(p, head), chat, head)
 		return
 	}
 	if p.next != head+1 {
-		c.problem("%s got messages of chat %s up to %d, but its head is %d", c.user, chat, p.next-1, head)
+		c.Problem("%s got messages of chat %s up to %d, but its head is %d", c.user, chat, p.next-1, head)
 		return
 	}
 	if p.digest != digest {
-		c.problem("%s got %d messages of chat %s that are not the ones that were sent", c.user, p.count, chat)
+		c.Problem("%s got %d messages of chat %s that are not the ones that were sent", c.user, p.count, chat)
 	}
 }
 
-func (c *checker) problem(format string, args ...any) {
+// Problems returns the first problems, and how many there are besides.
+func (c *Checker) Problems() []string {
+	if more := c.found - len(c.problems); more > 0 {
+		return append(slices.Clip(c.problems), fmt.Sprintf("%s has %d more problems", c.user, more))
+	}
+	return c.problems
+}
+
+// Problem notes a problem.
+func (c *Checker) Problem(format string, args ...any) {
 	c.found++
 	if len(c.problems) < maxProblems {
 		c.problems = append(c.problems, fmt.Sprintf(format, args...))
 	}
 }
 
-func (c *checker) chat(chat []byte) *progress {
+func (c *Checker) chat(chat []byte) *progress {
 	p, ok := c.chats[string(chat)]
 	if !ok {
 		p = &progress{next: 1, missing: make(map[uint64]struct{})}

@@ -1,4 +1,4 @@
-package bench
+package device
 
 import (
 	"context"
@@ -11,12 +11,12 @@ func TestAcknowledger_writes_after_count_or_interval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		written := make(chan string, 8)
-		a := newAcknowledger(3, 50*time.Millisecond, func(body []byte) error {
+		a := NewAcknowledger(3, 50*time.Millisecond, func(body []byte) error {
 			written <- string(body)
 			return nil
 		})
 		done := make(chan error, 1)
-		go func() { done <- a.run(ctx) }()
+		go func() { done <- a.Run(ctx) }()
 
 		// after lets time pass on the bubble's clock, and returns what was written meanwhile.
 		after := func(d time.Duration) string {
@@ -29,7 +29,7 @@ func TestAcknowledger_writes_after_count_or_interval(t *testing.T) {
 				return ""
 			}
 		}
-		a.received([]byte("c"), 1)
+		a.Received([]byte("c"), 1)
 		if got := after(49 * time.Millisecond); got != "" {
 			t.Errorf("written before the interval has passed: %s", got)
 		}
@@ -37,19 +37,19 @@ func TestAcknowledger_writes_after_count_or_interval(t *testing.T) {
 			t.Errorf("after the interval: written %q, want %q", got, want)
 		}
 		for n := range uint64(3) {
-			a.received([]byte("c"), 2+n)
+			a.Received([]byte("c"), 2+n)
 		}
 		if got, want := after(0), `{"chats":[{"chat_id":"c","last_acked_sequence":4}]}`; got != want {
 			t.Errorf("after the third message: written %q, want %q", got, want)
 		}
-		if !a.idle() {
+		if !a.Idle() {
 			t.Error("everything is written, but it is not idle")
 		}
 		if got := after(time.Second); got != "" {
 			t.Errorf("written without a message: %s", got)
 		}
-		a.received([]byte("c"), 5)
-		a.hurry()
+		a.Received([]byte("c"), 5)
+		a.Hurry()
 		if got, want := after(0), `{"chats":[{"chat_id":"c","last_acked_sequence":5}]}`; got != want {
 			t.Errorf("when hurried: written %q, want %q", got, want)
 		}
