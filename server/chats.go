@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -51,7 +50,7 @@ type ChatPage struct {
 //
 // Errors: Invalid (a bad id, type, name or number of members), Conflict (the chat id is taken).
 func (s *Server) CreateChat(ctx context.Context, c Caller, r CreateChatRequest) (view ChatView, created bool, err error) {
-	n, err := newChat(c.User, r)
+	n, err := s.newChat(c.User, r)
 	if err != nil {
 		return ChatView{}, false, err
 	}
@@ -80,10 +79,10 @@ func (s *Server) CreateChat(ctx context.Context, c Caller, r CreateChatRequest) 
 }
 
 // newChat checks the request and completes it.
-func newChat(creator tidemark.UserID, r CreateChatRequest) (storage.NewChat, error) {
+func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.NewChat, error) {
 	n := storage.NewChat{
 		ID: r.ChatID, Type: r.Type, Name: r.Name, History: r.History,
-		CreatedAt: time.Now().UTC().Truncate(time.Millisecond), Creator: creator,
+		CreatedAt: s.now(), Creator: creator,
 	}
 	if n.ID == "" {
 		id, err := uuid.NewV7()

@@ -32,6 +32,10 @@ type Config struct {
 	// Logger is never given message text or tokens. Default slog.Default().
 	Logger *slog.Logger
 
+	// Clock is the time of day, for what is stored and shown and decides nothing: when a message was sent, when a watermark moved. It may jump. Every period
+	// is measured by the monotonic clock instead. Default time.Now.
+	Clock func() time.Time
+
 	// Heartbeat is the longest silence of the server on a stream. Default 20 s.
 	Heartbeat time.Duration
 	// ResumeWindow is how long a session outlives its connection. Default 60 s.
@@ -69,6 +73,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
 	}
 	defaultTo(&c.Heartbeat, 20*time.Second)
 	defaultTo(&c.ResumeWindow, time.Minute)

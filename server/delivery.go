@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -75,7 +74,7 @@ func indexes(n int) []int {
 // acknowledge writes those of the acks that at names, of which no two are about one chat.
 func (s *Server) acknowledge(ctx context.Context, user tidemark.UserID, acks []Ack, at []int, results []AckResult) error {
 	advances := make([]storage.Advance, len(at))
-	now := time.Now().UTC().Truncate(time.Millisecond)
+	now := s.now()
 	for i, j := range at {
 		advances[i] = storage.Advance{
 			User: user, Chat: acks[j].Chat, Now: now, Raise: tidemark.Raise{Acked: acks[j].Acked, Read: acks[j].Read},

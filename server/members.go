@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
@@ -102,7 +101,7 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 // compare.
 func (s *Server) add(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (storage.Added, error) {
 	for attempt := 1; ; attempt++ {
-		added, err := s.storage.AddMembers(ctx, chat, users, time.Now().UTC().Truncate(time.Millisecond))
+		added, err := s.storage.AddMembers(ctx, chat, users, s.now())
 		if tidemark.CodeOf(err) != tidemark.Unavailable {
 			if err == nil && attempt > 1 {
 				added.New = users // an attempt whose answer was lost may have added them
@@ -164,7 +163,7 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 // remove ends a membership. An outcome that is unknown is resolved by trying again: if he is no member then, this call removed him, or might have.
 func (s *Server) remove(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID) (storage.Removed, error) {
 	for attempt := 1; ; attempt++ {
-		removed, err := s.storage.RemoveMember(ctx, chat, user, time.Now().UTC().Truncate(time.Millisecond))
+		removed, err := s.storage.RemoveMember(ctx, chat, user, s.now())
 		code := tidemark.CodeOf(err)
 		if code == tidemark.NotMember && attempt > 1 {
 			p, err := s.feed.People(ctx, chat, 0)

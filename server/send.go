@@ -107,7 +107,7 @@ func (s *Server) draft(ctx context.Context, user tidemark.UserID, r SendRequest)
 		return d, tidemark.Wrap(tidemark.Internal, err, "no message id could be made")
 	}
 	d.MessageID = tidemark.MessageID(id.String())
-	d.CreatedAt = time.Now().UTC().Truncate(time.Millisecond)
+	d.CreatedAt = s.now()
 	return d, nil
 }
 

@@ -72,7 +72,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.ticks = ticks.New(ticks.Config{
 		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log,
-		Sessions: s.sessions.of, Publish: s.publishStatus, Owe: s.debts.Mark,
+		Sessions: s.sessions.of, Publish: s.publishStatus, Now: s.now, Owe: s.debts.Mark,
 		AckInterval: cfg.AckInterval, AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
 	})
 	return s, nil
@@ -182,6 +182,9 @@ func (s *Server) Ready(ctx context.Context) error {
 	_, err := s.registry.Epoch(ctx)
 	return err
 }
+
+// now returns the time of day in the precision of the contract.
+func (s *Server) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Millisecond) }
 
 // Heartbeat returns the longest silence that adapters may leave on a stream.
 func (s *Server) Heartbeat() time.Duration { return s.cfg.Heartbeat }

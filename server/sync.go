@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/session"
@@ -101,7 +100,7 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 		return nil, err
 	}
 	var advances []storage.Advance
-	now := time.Now().UTC().Truncate(time.Millisecond)
+	now := s.now()
 	verdicts, err := s.feed.Members(ctx, keysOf(user, ids))
 	if err != nil {
 		return nil, err

@@ -56,6 +56,21 @@ var messageRules = []rule{
 		}
 		w.equal("head", w.info(c).Head, tidemark.Sequence(3))
 	}},
+	{"Append_send_idempotent_whatever_the_clock_says", func(w *world) {
+		alice := w.user("alice")
+		c := w.group("c", alice)
+		draft := w.draft(c, alice, "once")
+		first := w.append(draft)
+		again := draft
+		for _, days := range []int{1, 8, 366, -1, -366, 36_500} {
+			again.CreatedAt = draft.CreatedAt.AddDate(0, 0, days)
+			w.equal("sent again with the clock elsewhere", w.append(again), storage.Appended{Message: first.Message, Duplicate: true, Version: 1})
+			other := w.draft(c, alice, fmt.Sprint("other", days))
+			other.CreatedAt = again.CreatedAt
+			w.append(other)
+		}
+		w.equal("head", w.info(c).Head, tidemark.Sequence(7))
+	}},
 	{"Append_same_key_other_message_is_Conflict", func(w *world) {
 		alice := w.user("alice")
 		c := w.group("c", alice)

@@ -260,8 +260,7 @@ func (t *Ticks) fold(items []item, key storage.StateKey, r *raises, head tidemar
 	if raise == (tidemark.Raise{}) {
 		return items
 	}
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	return append(items, item{given: r, runs: runs, advance: storage.Advance{User: key.User, Chat: key.Chat, Now: now, Raise: raise}})
+	return append(items, item{given: r, runs: runs, advance: storage.Advance{User: key.User, Chat: key.Chat, Now: t.cfg.Now(), Raise: raise}})
 }
 
 // waitAgain puts runs back among those that wait. Without room for them, rows are owed for those that had none.

@@ -34,6 +34,8 @@ type Config struct {
 	Publish func(ctx context.Context, to *feed.People, updates []tidemark.StatusUpdate)
 	// Owe takes over rows that have to be marked. It does not block.
 	Owe func(rows []tidemark.PendingDelivery)
+	// Now is the time that is stored with what moved.
+	Now func() time.Time
 	// AckInterval is the least time between two writes of coalesced acknowledgements, AuthorRetry the time after which an author's run is tried
 	// once more, StatusInterval the least time between two updates about one member of one chat.
 	AckInterval, AuthorRetry, StatusInterval time.Duration
