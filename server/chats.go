@@ -114,7 +114,7 @@ func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.
 	case n.Type == tidemark.Direct && len(members) != 2:
 		return n, tidemark.Errorf(tidemark.Invalid, "a direct chat has two members: name exactly one other user in member_ids")
 	case len(members) > tidemark.MaxMembersPerCall:
-		return n, tidemark.Errorf(tidemark.Invalid, "a chat is created with at most %d members; add more afterwards", tidemark.MaxMembersPerCall)
+		return n, tidemark.Errorf(tidemark.Invalid, "member_ids and the caller are %d users, at most %d are allowed; add more afterwards", len(members), tidemark.MaxMembersPerCall)
 	}
 	return n, nil
 }

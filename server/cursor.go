@@ -31,7 +31,7 @@ func decodeCursor(kind, cursor string) (string, error) {
 		return "", errCursor()
 	}
 	got, position, ok := strings.Cut(string(raw), "|")
-	if !ok || got != kind {
+	if !ok || got != kind || position == "" {
 		return "", errCursor()
 	}
 	return position, nil

@@ -253,8 +253,10 @@ type CreateChat struct {
 	ChatId *Id `json:"chat_id,omitempty"`
 
 	// History What a new member may see: everything, or what is sent after he joined.
-	History   *History `json:"history,omitempty"`
-	MemberIds []Id     `json:"member_ids"`
+	History *History `json:"history,omitempty"`
+
+	// MemberIds With the caller, whether he is named or not, at most 1,000 users.
+	MemberIds []Id `json:"member_ids"`
 
 	// Name At most 256 bytes.
 	Name *string  `json:"name,omitempty"`
