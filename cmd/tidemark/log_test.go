@@ -253,6 +253,7 @@ func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 		call(t, ann+"x", "GET", api+"/chats?ticket="+ann, "")
 		call(t, "tmk_"+content, "GET", api+"/chats", "")
 		call(t, "", "GET", api+"/poll?wait=0&ticket="+content, "")
+		call(t, ann, "GET", api+"/chats/team?ticket="+b.key, "") // with its header: 200, and 503 when storage fails
 		call(t, ann, "GET", api+"/chats/team/messages?limit="+content+"&ticket="+b.key, "")
 		say(t, ws,
 			`{"type":"send_message","request_id":"`+content+` in frame","payload":{"chat_id":"team","client_message_id":"`+key+`w","content":"`+content+`"}}`,

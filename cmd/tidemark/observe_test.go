@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
@@ -423,7 +424,10 @@ func TestDebugListen_is_for_this_machine_and_metrics_for_nobody_else(t *testing.
 	t.Setenv(secretVariable, testSecret)
 	for _, address := range []string{"0.0.0.0:6060", ":6060", "10.0.0.1:6060", "example.org:6060", "6060"} {
 		var log logBuffer
-		if code := run(t.Context(), []string{"serve", "--store", "memory:", "--debug-listen", address}, streams{out: io.Discard, err: &log}); code != exitUsage {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // if it is accepted, it serves
+		code := run(ctx, []string{"serve", "--store", "memory:", "--debug-listen", address}, streams{out: io.Discard, err: &log})
+		cancel()
+		if code != exitUsage {
 			t.Errorf("--debug-listen %s: exit %d, want %d: %s", address, code, exitUsage, log.String())
 		}
 	}

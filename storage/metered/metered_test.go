@@ -196,3 +196,17 @@ func TestMeter_costs_no_allocation(t *testing.T) {
 		t.Errorf("a call costs %v allocations, %v without the meter", with, without)
 	}
 }
+
+// BenchmarkMeter is what the meter adds to a call.
+func BenchmarkMeter(b *testing.B) {
+	meter := metered.New(slog.New(slog.DiscardHandler))
+	chats := []tidemark.ChatID{}
+	for name, s := range map[string]storage.Store{"without": memory.New(), "with": meter.Store(memory.New())} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = s.Heads(b.Context(), chats)
+			}
+		})
+	}
+}
