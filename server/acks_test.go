@@ -299,14 +299,20 @@ func TestAck_of_a_stranger_is_not_pushed(t *testing.T) {
 	})
 }
 
+// One acknowledgement among more than are written at once.
 func TestAck_delivered_is_eventually_consistent_within_a_second(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const others = 2_500
 		w := newWorld(t)
 		a := w.node("a")
-		chat := a.chat("ab", "alice", "bob")
+		chat := a.chat("z", "alice", "bob") // the last in their order
 		a.send("alice", chat)
+		w.manyChats(others)
 		bob := a.open("bob")
 		bob.drain()
+		for i := range others {
+			bob.Ack(server.Ack{Chat: tidemark.ChatID(fmt.Sprintf("c%05d", i)), Acked: 1})
+		}
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		begun := time.Now()
 		time.Sleep(time.Second)

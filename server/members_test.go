@@ -34,7 +34,7 @@ func (c *core) add(chat tidemark.ChatID, users ...tidemark.UserID) {
 	}
 }
 
-func TestMembership_nothing_outside_it_while_messages_wait(t *testing.T) {
+func TestMembership_nothing_outside_membership_while_messages_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")

@@ -398,3 +398,46 @@ func TestLarge_chats_live_session_that_a_publication_did_not_reach_is_told(t *te
 		want(t, "bob", messagesOf(bob.drain()), "message large 1")
 	})
 }
+
+// A late wake is below what is just being read: the page that was ordered before must not carry the session over it.
+func TestSession_in_order_when_a_late_wake_comes_during_a_read(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		small := func(cfg *server.Config) { cfg.TailMessages = 1 }
+		a, b := w.node("a", small), w.node("b", small)
+		chat := a.chat("ab", "alice", "bob")
+		phone, tablet := a.open("bob", onDevice("phone")), b.open("bob", onDevice("tablet"))
+		phone.drain()
+		tablet.drain()
+		late := w.holdWakesTo("b", 1)
+		a.send("alice", chat)
+		phone.drain()
+		phone.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		a.send("alice", chat)
+		a.send("alice", chat) // the tail holds this one only
+		w.before.set(once("Ranges", nil, func() { late.release(t) }))
+		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1", "message ab 2", "message ab 3")
+	})
+}
+
+// What an older connection is just reading belongs to the newer one.
+func TestSession_resume_lossless_when_the_older_connection_is_reading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
+		chat := a.chat("ab", "alice", "bob")
+		older := a.open("bob")
+		older.drain()
+		a.send("alice", chat)
+		a.send("alice", chat)
+		var newer *client
+		w.before.set(once("Ranges", nil, func() { newer = a.open("bob", resuming(older.Session(), older.last)) }))
+		events, err := older.Next(a.ctx, nil, false)
+		wantCode(t, "Next of the older one", err, tidemark.Replaced)
+		want(t, "the newer one", messagesOf(newer.drain()), "message ab 1", "message ab 2")
+		if len(events) > 0 {
+			t.Errorf("the older one got %d events", len(events))
+		}
+	})
+}

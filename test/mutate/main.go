@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,7 +52,7 @@ func run(ctx context.Context, only string, parallel int) error {
 	defer os.RemoveAll(dir)
 
 	began := time.Now()
-	sound := baselines(ctx, breaks, parallel)
+	sound := baselines(ctx, breaks, dir, parallel)
 	fmt.Printf("%d tests pass without a break, %d do not (%.0f s)\n", len(sound), len(tests(breaks))-len(sound), time.Since(began).Seconds())
 	failures := len(tests(breaks)) - len(sound)
 
@@ -92,22 +93,33 @@ func tests(breaks []table.Break) []string {
 	return slices.Compact(all)
 }
 
-// baselines runs each test without a break, and returns those that pass and are there.
-func baselines(ctx context.Context, breaks []table.Break, parallel int) map[string]bool {
+// baselines runs each test without a break, and returns those that pass and are there. A package is built once for all of its tests.
+func baselines(ctx context.Context, breaks []table.Break, dir string, parallel int) map[string]bool {
+	patterns := make(map[string][]string)
+	for _, test := range tests(breaks) {
+		pkg, pattern, _ := strings.Cut(test, " ")
+		patterns[pkg] = append(patterns[pkg], pattern)
+	}
 	var mu sync.Mutex
 	sound := make(map[string]bool)
-	each(tests(breaks), parallel, func(test string) {
-		pkg, pattern, _ := strings.Cut(test, " ")
-		output, err := goTest(ctx, pkg, pattern)
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case err != nil:
-			fmt.Printf("unbroken, but fails: %s\n%s\n", test, tail(output))
-		case !ran(output, pattern):
-			fmt.Printf("no such test: %s\n", test)
-		default:
-			sound[test] = true
+	each(slices.Sorted(maps.Keys(patterns)), parallel, func(pkg string) {
+		binary := filepath.Join(dir, strings.NewReplacer("/", "-", ".", "").Replace(pkg)+"-test")
+		if output, err := start(ctx, ".", "go", "test", "-c", "-vet=off", "-o", binary, pkg); err != nil {
+			fmt.Printf("no build: %s\n%s\n", pkg, tail(output))
+			return
+		}
+		for _, pattern := range patterns[pkg] {
+			output, err := start(ctx, pkg, binary, "-test.v", "-test.timeout", timeout, "-test.run", pattern)
+			mu.Lock()
+			switch {
+			case err != nil:
+				fmt.Printf("fails without a break: %s %s\n%s\n", pkg, pattern, tail(output))
+			case !ran(output, pattern):
+				fmt.Printf("no such test: %s %s\n", pkg, pattern)
+			default:
+				sound[pkg+" "+pattern] = true
+			}
+			mu.Unlock()
 		}
 	})
 	return sound
@@ -142,7 +154,7 @@ func try(ctx context.Context, b table.Break, dir string) (verdict, output string
 	if err != nil {
 		return "error", err.Error()
 	}
-	output, err = goTest(ctx, b.Package, b.Test, "-overlay", overlay)
+	output, err = start(ctx, ".", "go", "test", "-count=1", "-vet=off", "-v", "-timeout", timeout, "-run", b.Test, "-overlay", overlay, b.Package)
 	switch {
 	case err == nil:
 		return "SURVIVED", output
@@ -170,12 +182,11 @@ func write(dir, name, path, broken string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, replace, 0o600)
 }
 
-// goTest runs go test and returns what it said.
-func goTest(ctx context.Context, pkg, pattern string, flags ...string) (string, error) {
-	args := append([]string{"test", "-count=1", "-vet=off", "-v", "-timeout", timeout, "-run", pattern}, flags...)
+// start runs a command in a directory and returns what it said.
+func start(ctx context.Context, dir, name string, args ...string) (string, error) {
 	var out bytes.Buffer
-	command := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	command.Stdout, command.Stderr = &out, &out
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir, command.Stdout, command.Stderr = dir, &out, &out
 	err := command.Run()
 	return out.String(), err
 }
