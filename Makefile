@@ -63,6 +63,7 @@ verify: ## check the model of docs/verification with Spin: all rules, and each r
 .PHONY: suites
 suites: build browser-deps proxy-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
+	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
 	TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) go test -count=1 -v -timeout 20m -run invariants ./server/simulationtest | grep -v '^=== '
 	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -timeout 20m ./test/... | grep -v '^=== '
@@ -78,9 +79,10 @@ mutate: ## break the product in each recorded way, and show that the test named 
 .PHONY: soak
 soak: browser-deps proxy-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
-	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
+	@scripts/need strace strace
+	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) go test -count=1 -v -timeout 24h ./server/simulationtest
-	go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
+	TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 	scripts/verify large
 	go run ./test/mutate
 	TIDEMARK_FUZZ_TIME=$(or $(TIDEMARK_FUZZ_TIME),5m) scripts/fuzz

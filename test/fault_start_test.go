@@ -236,3 +236,17 @@ func filled(t *testing.T, p *process) {
 	}
 	p.stop()
 }
+
+// TestFault_full_disk_at_the_start: without room for the log there is nothing to serve with, and the server says so.
+func TestFault_full_disk_at_the_start(t *testing.T) {
+	p := newProcess(t)
+	filled(t, p)
+	source := p.dir
+	small := filepath.Join(p.dir, "small")
+	inTmpfs(t, p, "3m", "cp "+source+"/test.db "+small+"/ && (cat /dev/zero > "+small+"/ballast || true) && ")
+	p.launch()
+	var exit *exec.ExitError
+	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.log.String(), "free some space") {
+		t.Errorf("the server ended with %v: %s", err, p.log.String())
+	}
+}
