@@ -90,8 +90,22 @@ func particular() []exchange {
 	}
 }
 
-// try makes the exchange. The answer is compared with the contract on the way.
+// try makes the exchange, and checks its status and code.
 func (e exchange) try(t *testing.T, s *transporttest.Stack) *http.Response {
+	t.Helper()
+	res := e.send(t, s)
+	code := ""
+	if res.StatusCode >= http.StatusBadRequest && e.method != http.MethodHead {
+		code = problemOf(t, res).Code
+	}
+	if res.StatusCode != e.status || e.code != "" && code != e.code {
+		t.Errorf("%s %s %.100s as %q: %d %s, want %d %s", e.method, e.path, e.body, e.who, res.StatusCode, code, e.status, e.code)
+	}
+	return res
+}
+
+// send makes the exchange, whose answer is compared with the contract on the way.
+func (e exchange) send(t *testing.T, s *transporttest.Stack) *http.Response {
 	t.Helper()
 	root := strings.TrimSuffix(s.URL, transports.BasePath)
 	r, err := http.NewRequestWithContext(t.Context(), e.method, root+e.full(), strings.NewReader(e.body))
@@ -112,13 +126,6 @@ func (e exchange) try(t *testing.T, s *transporttest.Stack) *http.Response {
 		t.Fatalf("%s %s: %v", e.method, e.path, err)
 	}
 	t.Cleanup(func() { _ = res.Body.Close() })
-	code := ""
-	if res.StatusCode >= http.StatusBadRequest {
-		code = problemOf(t, res).Code
-	}
-	if res.StatusCode != e.status || e.code != "" && code != e.code {
-		t.Errorf("%s %s %.100s as %q: %d %s, want %d %s", e.method, e.path, e.body, e.who, res.StatusCode, code, e.status, e.code)
-	}
 	return res
 }
 

@@ -204,7 +204,7 @@ func FuzzParameters(f *testing.F) {
 	}
 	for i := range all {
 		for _, value := range []string{"", "0", "1", "-1", "1.5", "1e3", "9007199254740991", "9007199254740992", "9223372036854775808", "18446744073709551616", "x", "a b", "a%b", "ü", "\x00",
-			strings.Repeat("i", 128), strings.Repeat("i", 129), "team", "true", "..", "+1", "007", "0x1"} {
+			strings.Repeat("i", 128), strings.Repeat("i", 129), "team", "true", "..", "+1", "007", "0x1", "2170000000A"} {
 			f.Add(uint8(i), value)
 		}
 	}

@@ -7,7 +7,6 @@ package longpoll
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -146,12 +145,12 @@ func parseWait(s string) (time.Duration, error) {
 	if s == "" {
 		return defaultWait, nil
 	}
-	seconds, err := strconv.ParseUint(s, 10, 31)
-	if errors.Is(err, strconv.ErrRange) {
-		return maxWait, nil
-	}
-	if err != nil {
+	if strings.Trim(s, "0123456789") != "" {
 		return 0, tidemark.Errorf(tidemark.Invalid, "wait must be a number of seconds: 0 to answer at once, at most %d", int(maxWait/time.Second))
+	}
+	seconds, err := strconv.ParseUint(s, 10, 31)
+	if err != nil { // more than 31 bits
+		return maxWait, nil
 	}
 	return min(time.Duration(seconds)*time.Second, maxWait), nil
 }
