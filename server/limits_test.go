@@ -279,3 +279,56 @@ func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 		}
 	})
 }
+
+// The messages that are kept in memory are bounded, of one chat and of all.
+func TestTails_are_bounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 256 << 10
+		a := newWorld(t).node("a", func(cfg *server.Config) { cfg.TailBytes, cfg.HotChats = most, 100 })
+		text := strings.Repeat("x", 1_000)
+		for i := range 300 {
+			chat := a.chat(tidemark.ChatID(fmt.Sprintf("c%d", i)), "alice", "bob", "carol")
+			for n := range 3 {
+				if _, err := a.sendKey("alice", chat, fmt.Sprint(n), text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := a.Counters()["tail_bytes"]; got > most {
+				t.Fatalf("after %d chats %d bytes are kept, want at most %d", i+1, got, most)
+			}
+		}
+		if got := a.Counters()["tail_bytes"]; got < most/2 {
+			t.Errorf("only %d bytes are kept", got)
+		}
+	})
+}
+
+// Acknowledgements are never refused with a frame; what they cost is bounded all the same: those of chats that do not exist wait in a bounded set, and beyond it are dropped.
+func TestAcks_that_wait_are_bounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, more = 200_000, 1_000
+		w := newWorld(t)
+		a := w.node("a")
+		bob := a.open("bob")
+		bob.drain()
+		release := make(chan struct{})
+		w.before.set(func(string) error { <-release; return nil })
+		bob.Ack(server.Ack{Chat: "first", Acked: 1})
+		settle() // it is being written, as long as that may take
+		for i := range most + more {
+			bob.Ack(server.Ack{Chat: tidemark.ChatID(fmt.Sprintf("n%d", i)), Acked: 1})
+		}
+		if got := a.Counters()["acks_dropped_total"]; got != more {
+			t.Errorf("%d acknowledgements were dropped, want %d", got, more)
+		}
+		for range 100_000 { // of one chat are one
+			bob.Ack(server.Ack{Chat: "n0", Acked: 1})
+		}
+		if got := a.Counters()["acks_dropped_total"]; got != more {
+			t.Errorf("%d acknowledgements were dropped, want %d", got, more)
+		}
+		w.before.clear()
+		close(release)
+		settle()
+	})
+}

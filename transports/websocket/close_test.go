@@ -174,7 +174,7 @@ func TestShutdown_closes_with_1012(t *testing.T) {
 	c := connect(t, s, "alice")
 	done := make(chan error, 1)
 	go func() { done <- s.WebSocket.Shutdown(context.Background()) }()
-	if code, reason := closed(t, c); code != 1012 {
+	if code, reason := closed(t, c); code != 1012 || !strings.HasPrefix(reason, "restarting; retry-after=") {
 		t.Errorf("closed with %d %q, want 1012", code, reason)
 	}
 	if err := <-done; err != nil {

@@ -1,0 +1,194 @@
+package transporttest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
+)
+
+// refusal tries to open a stream of a user, and returns how that is refused: a status or a close code, and the seconds after which to come back.
+func refusal(t *testing.T, s *transporttest.Stack, path string, user tidemark.UserID) (status int, after float64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if path == "/ws" {
+		c := transporttest.DialWebSocket(t, s, nil, user)
+		for {
+			_, err := c.Next(ctx)
+			var frame websocket.CloseError
+			if errors.As(err, &frame) {
+				found := regexp.MustCompile(`^[a-z].*; retry-after=(\d+\.\d)$`).FindStringSubmatch(frame.Reason)
+				if found == nil {
+					t.Fatalf("%d with the reason %q", frame.Code, frame.Reason)
+				}
+				after, _ = strconv.ParseFloat(found[1], 64)
+				return int(frame.Code), after
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer dev:"+string(user))
+	response, err := s.Transport(t).RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	after, err = strconv.ParseFloat(response.Header.Get("Retry-After"), 64)
+	if err != nil {
+		t.Fatalf("%s: %d with Retry-After %q", path, response.StatusCode, response.Header.Get("Retry-After"))
+	}
+	return response.StatusCode, after
+}
+
+func TestCatchUps_are_admitted_a_few_at_a_time(t *testing.T) {
+	gate := transports.NewGate(transports.GateConfig{Slots: 1, Wait: 50 * time.Millisecond})
+	s := transporttest.New(t, transporttest.Options{Gate: gate})
+	chat := s.Group("alice", "bob")
+	s.Send("alice", chat, 1, 300) // three pages
+	held, err := gate.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"/ws": 1013, "/events": 503, "/poll": 503} {
+		if status, after := refusal(t, s, path, "bob"); status != want || after < 1 || after > 5 {
+			t.Errorf("%s when all places are taken: %d, come back after %g s", path, status, after)
+		}
+	}
+	held.Leave()
+	// Each gives its place back, whether it waits for more, or has gone.
+	for round := range 3 {
+		for _, dialer := range []transporttest.Dialer{transporttest.WebSocket(), transporttest.SSE(), transporttest.LongPoll()} {
+			c := dialer.Dial(t, s, transporttest.Position{User: "bob"})
+			until(t, c, tidemark.EventCaughtUp)
+			if round == 0 {
+				c.Cut()
+			}
+		}
+	}
+}
+
+func until(t *testing.T, c transporttest.Client, kind tidemark.EventType) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		ev, err := c.Next(ctx)
+		if err != nil {
+			t.Fatalf("before %s: %v", kind, err)
+		}
+		if ev.Type == kind {
+			return
+		}
+	}
+}
+
+// TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting: each of two deaf clients, with more to get than the kernel takes, would hold the only place for ten seconds.
+func TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{Gate: transports.NewGate(transports.GateConfig{Slots: 1})})
+	chat := s.Group("alice", "bob")
+	text := strings.Repeat("x", 60<<10)
+	for i := range 400 {
+		s.SendText("alice", chat, fmt.Sprint(i), text)
+	}
+	other := s.Group("alice", "carol")
+	s.Send("alice", other, 1, 1)
+	for _, path := range []string{"/events", "/ws"} {
+		deaf := dialBare(t, s)
+		deaf.say("GET %s%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", deaf.path, path, deaf.host)
+	}
+	transporttest.Eventually(t, "both are connected", func() bool { return s.SSE.Connections()+s.WebSocket.Connections() == 2 })
+	start := time.Now()
+	until(t, transporttest.SSE().Dial(t, s, transporttest.Position{User: "carol"}), tidemark.EventCaughtUp)
+	if waited := time.Since(start); waited > 5*time.Second {
+		t.Errorf("a client waited %v for those that do not read", waited)
+	}
+}
+
+func TestSessions_of_a_user_refused_ones_know_when_to_come_back(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{Core: server.Config{SessionsPerUser: 1}})
+	until(t, transporttest.SSE().Dial(t, s, transporttest.Position{User: "bob"}), tidemark.EventCaughtUp)
+	for path, want := range map[string]int{"/ws": 4429, "/events": 429, "/poll": 429} {
+		if status, after := refusal(t, s, path, "bob"); status != want || after < 10 || after > 60 {
+			t.Errorf("%s: %d, come back after %g s", path, status, after)
+		}
+	}
+}
+
+// TestCalls_on_a_stream_are_limited: opening one and sync_request count, and typing is dropped; acknowledgements are never refused.
+func TestCalls_on_a_stream_are_limited(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{Limit: transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.001, CallBurst: 10})})
+	chat := s.Group("alice", "bob")
+	s.Send("alice", chat, 1, 1)
+	alice := transporttest.DialWebSocket(t, s, nil, "alice")
+	until(t, alice, tidemark.EventCaughtUp)
+	c := transporttest.DialWebSocket(t, s, nil, "bob") // 5 of 10
+	until(t, c, tidemark.EventCaughtUp)
+	c.Write(`{"type":"sync_request","request_id":"one","payload":{}}`) // 10 of 10
+	until(t, c, "sync_response")
+	c.Write(`{"type":"sync_request","request_id":"two","payload":{}}`)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		ev, err := c.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var problem struct{ Code string }
+		_ = json.Unmarshal(ev.Payload, &problem)
+		if ev.Type == tidemark.EventError && problem.Code == "RATE_LIMITED" && ev.RequestID == "two" {
+			break
+		}
+		if ev.RequestID != "" {
+			t.Fatalf("the second is answered by %s %s", ev.Type, ev.Payload)
+		}
+	}
+	for range 3 {
+		c.Write(fmt.Sprintf(`{"type":"typing","payload":{"chat_id":%q}}`, chat))
+	}
+	for range 1_000 {
+		c.Write(fmt.Sprintf(`{"type":"ack","payload":{"chat_id":%q,"last_acked_sequence":1}}`, chat))
+	}
+	c.Write(`{"type":"ping","request_id":"end"}`)
+	until(t, c, "pong")
+	s.Send("alice", chat, 2, 1)
+	typing := 0
+	for {
+		ev, err := alice.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == "typing" {
+			typing++
+		}
+		if ev.Type == tidemark.EventMessage {
+			break
+		}
+	}
+	if typing != 0 {
+		t.Errorf("%d typing notices beyond the limit reached alice", typing)
+	}
+	if status, _ := refusal(t, s, "/events", "bob"); status != http.StatusTooManyRequests {
+		t.Errorf("another stream: %d, want 429", status)
+	}
+}
