@@ -106,10 +106,10 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 		return nil, err
 	}
 	for i, cursor := range cursors {
-		chats[i].Head = heads[i]
 		if chats[i].Err = verdicts[i]; verdicts[i] != nil {
-			continue
+			continue // without its head, which is for members
 		}
+		chats[i].Head = heads[i]
 		if cursor.Acked > heads[i] {
 			chats[i].Reset = tidemark.ResetAhead
 			continue

@@ -196,6 +196,8 @@ func generic(e exchange, status string) (exchange, bool) {
 		e.who = ""
 	case status == "403" && strings.HasPrefix(path, "/chats/"):
 		e.who = "eve"
+	case status == "403":
+		e.header = [2]string{"X-User-ID", "eve"}
 	case status == "404":
 		e.path = strings.Replace(e.path, "team", "nowhere", 1)
 	case status == "413":

@@ -215,3 +215,6 @@ func (c Call) All() []*openapi3.Parameter {
 	}
 	return all
 }
+
+// Frames returns the types of the frames that a WebSocket client sends.
+func (c *Contract) Frames() []string { return c.types("ClientFrame") }

@@ -1,0 +1,500 @@
+package transports_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+)
+
+// credentialTable is what comes of a call whose credentials are as the row says, over each transport; REST is every call of the API. A WebSocket
+// that is refused closes with the code. "yes" is the success of whatever was called.
+const credentialTable = `
+credentials              transports REST SSE long-poll WebSocket
+none                     all        401  401 401       4401
+nonsense                 all        401  401 401       4401
+empty                    all        401  401 401       4401
+basic                    all        401  401 401       4401
+two-headers              all        401  401 401       4401
+dev-name                 all        401  401 401       4401
+expired                  all        401  401 401       4401
+not-yet-valid            all        401  401 401       4401
+another-secret           all        401  401 401       4401
+another-issuers-key      all        401  401 401       4401
+other-claims-old-seal    all        401  401 401       4401
+alg-none                 all        401  401 401       4401
+alg-HS512                all        401  401 401       4401
+alg-RS512                all        401  401 401       4401
+HS256-with-public-key    all        401  401 401       4401
+unknown-kid              all        401  401 401       4401
+no-kid                   all        401  401 401       4401
+kid-of-another-kind      all        401  401 401       4401
+no-sub                   all        401  401 401       4401
+no-exp                   all        401  401 401       4401
+bad-sub                  all        401  401 401       4401
+key-unknown              all        401  401 401       4401
+key-without-user         all        400  400 400       1008
+key-bad-user             all        400  400 400       1008
+key-two-users            all        400  400 400       1008
+token-naming-another     all        403D 403D 403D     4403
+token-naming-nonsense    all        400  400 400       1008
+HS256                    all        yes  yes yes       yes
+RS256                    all        yes  yes yes       yes
+ES256                    all        yes  yes yes       yes
+token-naming-himself     all        yes  yes yes       yes
+key                      all        yes  yes yes       yes
+`
+
+// credentials makes the credentials of a row for a user.
+func (w *world) credentials(kind string, user tidemark.UserID) http.Header {
+	w.t.Helper()
+	sub := jwt.MapClaims{"sub": string(user)}
+	with := func(name string, value any) jwt.MapClaims {
+		claims := maps.Clone(sub)
+		claims[name] = value
+		return claims
+	}
+	hs := func(claims jwt.MapClaims) http.Header { return w.sign(jwt.SigningMethodHS256, w.secret, "", claims) }
+	naming := func(h http.Header, users ...string) http.Header {
+		h["X-User-Id"] = users
+		return h
+	}
+	switch kind {
+	case "none":
+		return http.Header{}
+	case "nonsense":
+		return bearer("nonsense")
+	case "empty":
+		return bearer("")
+	case "basic":
+		return http.Header{"Authorization": {"Basic b3duZXI6eA=="}}
+	case "two-headers":
+		return http.Header{"Authorization": {hs(sub).Get("Authorization"), hs(sub).Get("Authorization")}}
+	case "dev-name":
+		return bearer("dev:" + string(user))
+	case "expired":
+		return hs(with("exp", time.Now().Add(-time.Second).Unix()))
+	case "not-yet-valid":
+		return hs(with("nbf", time.Now().Add(time.Minute).Unix()))
+	case "another-secret":
+		return w.sign(jwt.SigningMethodHS256, []byte("another secret of 32 bytes or so"), "", sub)
+	case "another-issuers-key":
+		return w.sign(jwt.SigningMethodRS256, w.stranger, "r", sub)
+	case "other-claims-old-seal":
+		good, other := strings.Split(hs(sub).Get("Authorization"), "."), strings.Split(hs(with("sub", "somebody")).Get("Authorization"), ".")
+		return http.Header{"Authorization": {other[0] + "." + good[1] + "." + other[2]}}
+	case "alg-none":
+		return w.sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", sub)
+	case "alg-HS512":
+		return w.sign(jwt.SigningMethodHS512, w.secret, "", sub)
+	case "alg-RS512":
+		return w.sign(jwt.SigningMethodRS512, w.rsa, "r", sub)
+	case "HS256-with-public-key":
+		return w.sign(jwt.SigningMethodHS256, w.publicBytes(), "r", sub)
+	case "unknown-kid":
+		return w.sign(jwt.SigningMethodRS256, w.rsa, "x", sub)
+	case "no-kid":
+		return w.sign(jwt.SigningMethodRS256, w.rsa, "", sub)
+	case "kid-of-another-kind":
+		return w.sign(jwt.SigningMethodRS256, w.rsa, "e", sub)
+	case "no-sub":
+		return hs(with("sub", nil))
+	case "no-exp":
+		return hs(with("exp", nil))
+	case "bad-sub":
+		return hs(with("sub", "a b"))
+	case "key-unknown":
+		key, _, err := transports.NewAPIKey("unknown")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return naming(bearer(key), string(user))
+	case "key-without-user":
+		return bearer(w.apiKey)
+	case "key-bad-user":
+		return naming(bearer(w.apiKey), "a b")
+	case "key-two-users":
+		return naming(bearer(w.apiKey), string(user), string(user))
+	case "token-naming-another":
+		return naming(hs(sub), "somebody")
+	case "token-naming-nonsense":
+		return naming(hs(sub), "a b")
+	case "token-naming-himself":
+		return naming(hs(sub), string(user))
+	case "HS256":
+		return hs(sub)
+	case "RS256":
+		return w.sign(jwt.SigningMethodRS256, w.rsa, "r", sub)
+	case "ES256":
+		return w.sign(jwt.SigningMethodES256, w.ec, "e", sub)
+	case "key":
+		return w.key(user)
+	}
+	w.t.Fatalf("no such credentials: %s", kind)
+	return nil
+}
+
+// apiCalls are the calls of the API that are answered at once: those about chats, and the rest.
+func apiCalls() map[string]call {
+	calls := chatCalls()
+	calls["createTicket"] = call{"POST", "/tickets", ""}
+	return calls
+}
+
+func TestMatrix_credentials(t *testing.T) {
+	w := newWorld(t, 0)
+	for _, r := range rows(t, credentialTable) {
+		for verb, call := range apiCalls() {
+			c := &cell{cast: w.cast("group"), w: w, verb: verb}
+			c.self = c.owner
+			what := fmt.Sprintf("%s with credentials %s", verb, r.verb)
+			want := r.want["REST"]
+			if want != "yes" {
+				c.guard(what)
+			}
+			res, raw := w.do(call.method, transports.BasePath+c.fill(call.path), c.fill(call.body), w.credentials(r.verb, c.self))
+			got := outcome(res, raw)
+			if res.StatusCode < 300 || verb == "createChat" && got == "409" { // it was let in
+				got = "yes"
+			}
+			w.cells++
+			if got != want {
+				t.Errorf("%s: %s, want %s: %s", what, got, want, raw)
+			}
+			if want == "401" && res.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s: no WWW-Authenticate", what)
+			}
+		}
+		for _, transport := range []string{"SSE", "long-poll", "WebSocket"} {
+			c := w.cast("group")
+			what := fmt.Sprintf("%s with credentials %s", transport, r.verb)
+			got, want := w.open(transport, "", 0, "", w.credentials(r.verb, c.owner)), r.want[transport]
+			if want == "yes" {
+				want = "new"
+			} else {
+				c.guard(what)
+			}
+			w.cells++
+			if got != want {
+				t.Errorf("%s: %s, want %s", what, got, want)
+			}
+		}
+		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.yaml"} { // for everybody
+			w.cells++
+			if res, raw := w.do("GET", path, "", w.credentials(r.verb, "owner")); res.StatusCode != 200 {
+				t.Errorf("%s with credentials %s: %d %s", path, r.verb, res.StatusCode, raw)
+			}
+		}
+	}
+	w.end()
+	t.Logf("%d cells", w.cells)
+}
+
+// sessionTable is what comes of a position in a session that the row describes. Credentials are those of a user, in the header; sync names the session in its body.
+const sessionTable = `
+session         of    SSE     long-poll WebSocket sync
+his             user  resumed resumed   resumed   200
+anothers        user  new     410       new       410
+unknown         user  new     410       new       410
+his             key   resumed resumed   resumed   200
+anothers        key   new     410       new       410
+`
+
+// ticketTable is the same for tickets. REST is every call but acknowledge. A used ticket has opened the session "its"; the connection is still there.
+const ticketTable = `
+ticket          session  REST acknowledge SSE     long-poll WebSocket
+fresh           none     401  200         new     new       new
+fresh           his      401  200         resumed resumed   resumed
+fresh           anothers 401  200         new     410       new
+used            none     401  200         401     401       4401
+used            its      401  200         resumed resumed   resumed
+used            his      401  200         401     401       4401
+used            anothers 401  200         401     401       4401
+unknown         none     401  401         401     401       4401
+unknown         his      401  401         401     401       4401
+expired         none     401  401         401     401       4401
+naming-another  none     401  403D        403D    403D      4403
+dev-name        none     401  401         401     401       4401
+`
+
+// session opens a session of a user, and returns it with the id of its last event.
+func (w *world) session(user tidemark.UserID) (tidemark.SessionID, uint64) {
+	w.t.Helper()
+	c, err := w.core.Open(w.t.Context(), server.OpenRequest{User: user})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	events, err := c.Next(w.t.Context(), nil, true)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c.Session(), events[len(events)-1].ID
+}
+
+// named returns the session that a table names.
+func (w *world) named(name string, c *cast, its tidemark.SessionID) (tidemark.SessionID, uint64) {
+	switch name {
+	case "none":
+		return "", 0
+	case "its":
+		return its, 1
+	case "his":
+		return w.session(c.owner)
+	case "anothers":
+		return w.session(c.member)
+	case "unknown":
+		return "unknown", 1
+	}
+	w.t.Fatalf("no such session: %s", name)
+	return "", 0
+}
+
+func TestMatrix_sessions(t *testing.T) {
+	w := newWorld(t, 0)
+	for _, r := range rows(t, sessionTable) {
+		for column, want := range r.want {
+			c := w.cast("group")
+			creds := w.token(c.owner)
+			if r.object == "key" {
+				creds = w.key(c.owner)
+			}
+			session, after := w.named(r.verb, c, "")
+			var got string
+			if column == "sync" {
+				got = outcome(w.do("POST", transports.BasePath+"/sync", fmt.Sprintf(`{"session":%q}`, session), creds))
+			} else {
+				got = w.open(column, session, after, "", creds)
+			}
+			w.cells++
+			if got != want {
+				t.Errorf("%s of the session that is %s, by %s: %s, want %s", column, r.verb, r.object, got, want)
+			}
+		}
+	}
+	w.end()
+	t.Logf("%d cells", w.cells)
+}
+
+func TestMatrix_tickets(t *testing.T) {
+	w, short := newWorld(t, 0), newWorld(t, time.Nanosecond)
+	for _, r := range rows(t, ticketTable) {
+		on := w
+		if r.verb == "expired" {
+			on = short
+		}
+		for column, want := range r.want {
+			calls := map[string]call{column: {}}
+			switch column {
+			case "REST":
+				calls = apiCalls()
+				delete(calls, "acknowledge")
+			case "acknowledge":
+				calls = map[string]call{"acknowledge": apiCalls()["acknowledge"]}
+			}
+			for verb, call := range calls {
+				c := &cell{cast: on.cast("group"), w: on, verb: verb}
+				c.self = c.owner
+				ticket, its, header := on.ticket(r.verb, c.owner)
+				session, after := on.named(r.object, c.cast, its)
+				what := fmt.Sprintf("%s with the ticket %s and the session %s", verb, r.verb, r.object)
+				var got string
+				if call.method != "" {
+					if want != "200" {
+						c.guard(what)
+					}
+					got = outcome(on.do(call.method, transports.BasePath+c.fill(call.path)+"?ticket="+ticket, c.fill(call.body), header))
+				} else {
+					got = on.open(verb, session, after, ticket, header)
+				}
+				on.cells++
+				if got != want {
+					t.Errorf("%s: %s, want %s", what, got, want)
+				}
+			}
+		}
+	}
+	w.end()
+	short.end()
+	t.Logf("%d cells", w.cells+short.cells)
+}
+
+// ticket makes a ticket of a kind; its is the session that it opened, header what is sent beside it.
+func (w *world) ticket(kind string, user tidemark.UserID) (ticket string, its tidemark.SessionID, header http.Header) {
+	w.t.Helper()
+	switch kind {
+	case "unknown":
+		return "NOSUCHTICKETNOSUCHTICKETNO", "", nil
+	case "dev-name":
+		return "dev:" + string(user), "", nil
+	}
+	res, raw := w.do("POST", transports.BasePath+"/tickets", "", w.token(user))
+	var made struct{ Ticket string }
+	if err := json.Unmarshal(raw, &made); err != nil || res.StatusCode != 201 {
+		w.t.Fatalf("a ticket: %d %s", res.StatusCode, raw)
+	}
+	switch kind {
+	case "used":
+		_, open, code := w.socket("?ticket="+made.Ticket, nil)
+		if open == nil {
+			w.t.Fatalf("using a ticket: closed with %d", code)
+		}
+		its = tidemark.SessionID(open["session"].(string))
+	case "naming-another":
+		header = http.Header{"X-User-Id": {"somebody"}}
+	}
+	return made.Ticket, its, header
+}
+
+// open opens a stream, at a position in a session if it is not "". It returns new or resumed, or the status or close code of a refusal.
+func (w *world) open(transport string, session tidemark.SessionID, after uint64, ticket string, header http.Header) string {
+	w.t.Helper()
+	header = header.Clone()
+	query := "?wait=0"
+	if ticket != "" {
+		query += "&ticket=" + ticket
+	}
+	if session != "" && transport != "SSE" {
+		query += fmt.Sprintf("&session=%s&after=%d", session, after)
+	}
+	path := transports.BasePath
+	resumed := false
+	switch transport {
+	case "SSE":
+		if session != "" {
+			query += fmt.Sprintf("&last_event_id=%s.%d", session, after)
+		}
+		res, raw := w.do("GET", path+"/events"+query, "", header)
+		if res.StatusCode != 200 {
+			return outcome(res, raw)
+		}
+		lines := bufio.NewScanner(res.Body)
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
+		}
+		resumed = strings.Contains(lines.Text(), `"resumed":true`)
+	case "long-poll":
+		res, raw := w.do("GET", path+"/poll"+query, "", header)
+		if res.StatusCode != 200 {
+			return outcome(res, raw)
+		}
+		resumed = session != "" && strings.Contains(string(raw), fmt.Sprintf(`"session":%q`, session))
+	case "WebSocket":
+		_, open, code := w.socket(query, header)
+		if open == nil {
+			return fmt.Sprint(code)
+		}
+		resumed = open["resumed"] == true
+	}
+	if resumed {
+		return "resumed"
+	}
+	return "new"
+}
+
+// reader opens a stream, and returns what reads the next piece of it. The stream has caught up.
+func (w *world) reader(what, transport string, header http.Header) func() string {
+	w.t.Helper()
+	path := transports.BasePath
+	fail := func(err error) {
+		w.t.Helper()
+		w.t.Fatalf("%s: %v", what, err)
+	}
+	switch transport {
+	case "SSE":
+		res, raw := w.do("GET", path+"/events", "", header)
+		if res.StatusCode != 200 {
+			fail(fmt.Errorf("%d %s", res.StatusCode, raw))
+		}
+		lines := bufio.NewScanner(res.Body)
+		return func() string {
+			if !lines.Scan() {
+				fail(fmt.Errorf("the stream ended: %w", lines.Err()))
+			}
+			return lines.Text()
+		}
+	case "long-poll":
+		query := "?wait=0"
+		next := func() string {
+			res, raw := w.do("GET", path+"/poll"+query, "", header)
+			var poll struct {
+				Session string
+				Events  []struct{ ID int }
+			}
+			if err := json.Unmarshal(raw, &poll); err != nil || res.StatusCode != 200 {
+				fail(fmt.Errorf("%d %s", res.StatusCode, raw))
+			}
+			if n := len(poll.Events); n > 0 {
+				query = fmt.Sprintf("?wait=5&session=%s&after=%d", poll.Session, poll.Events[n-1].ID)
+			}
+			return string(raw)
+		}
+		next() // opens the session
+		return next
+	}
+	conn, _, code := w.socket("", header)
+	if conn == nil {
+		fail(fmt.Errorf("closed with %d", code))
+	}
+	return func() string {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_, raw, err := conn.Read(ctx)
+		if err != nil {
+			fail(err)
+		}
+		return string(raw)
+	}
+}
+
+// TestMatrix_is_whole: what openapi.yaml has and the tables have not is something that nobody has thought about.
+func TestMatrix_is_whole(t *testing.T) {
+	contract := apitest.Load(t)
+	type operation struct{ method, path string }
+	covered := map[operation]bool{}
+	for _, c := range apiCalls() {
+		path := strings.NewReplacer("CHAT", "{chat_id}", "SELF", "{user_id}", "OTHER", "{user_id}").Replace(c.path)
+		covered[operation{c.method, transports.BasePath + path}] = true
+	}
+	for _, path := range []string{"/api/v1/events", "/api/v1/poll", "/api/v1/ws", "/healthz", "/readyz", "/metrics", "/openapi.yaml"} {
+		covered[operation{"GET", path}] = true
+	}
+	for _, call := range contract.Calls() {
+		o := operation{call.Method, call.Path}
+		if !covered[o] {
+			t.Errorf("%v is in openapi.yaml, and in no table", o)
+		}
+		delete(covered, o)
+	}
+	for o := range covered {
+		t.Errorf("%v is in the tables, and not in openapi.yaml", o)
+	}
+	inTable := map[string]int{}
+	for _, r := range rows(t, membershipTable) {
+		inTable[r.verb]++
+	}
+	for _, frame := range contract.Frames() {
+		if clientFrames()[frame] == "" || inTable[frame] == 0 {
+			t.Errorf("the frame %s is in openapi.yaml, and in no table", frame)
+		}
+	}
+	for verb := range chatCalls() {
+		if inTable[verb] != 4 {
+			t.Errorf("%s has %d rows, want one for each kind of chat", verb, inTable[verb])
+		}
+	}
+	if got := slices.Sorted(maps.Keys(clientFrames())); len(got) != len(contract.Frames()) {
+		t.Errorf("the tables have the frames %v, openapi.yaml %v", got, contract.Frames())
+	}
+}

@@ -1,0 +1,463 @@
+package transports_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports"
+)
+
+// membershipTable is who may do what in which chat: a row for each verb and kind of chat, a column for each caller. key/X is a backend that acts for X.
+//
+// The outcome is the HTTP status; behind it N is NOT_A_MEMBER, D is DENIED, F is NOT_FOUND. Behind a slash stands what became of the single
+// item of a list: ok, or its code. in and out say whether the chat is in the list. Frames: ok is their reply, a letter the code of the error; silent frames
+// have none, and took effect (+) or not (-).
+const membershipTable = `
+verb                chat     owner   member  former  stranger key/member key/stranger
+getChat             group    200     200     403N    403N     200        403N
+getChat             direct   200     200     403N    403N     200        403N
+getChat             large    200     200     403N    403N     200        403N
+getChat             unknown  404F    404F    404F    404F     404F       404F
+renameChat          group    200     403D    403N    403N     200        200
+renameChat          direct   403D    403D    403N    403N     403D       403D
+renameChat          large    200     403D    403N    403N     200        200
+renameChat          unknown  404F    404F    404F    404F     404F       404F
+listMembers         group    200     200     403N    403N     200        403N
+listMembers         direct   200     200     403N    403N     200        403N
+listMembers         large    200     200     403N    403N     200        403N
+listMembers         unknown  404F    404F    404F    404F     404F       404F
+addMembers          group    200     403D    403N    403N     200        200
+addMembers          direct   403D    403D    403N    403N     403D       403D
+addMembers          large    200     403D    403N    403N     200        200
+addMembers          unknown  404F    404F    404F    404F     404F       404F
+removeMember        group    204     403D    403N    403N     204        204
+removeMember        direct   403D    403D    403N    403N     403D       403D
+removeMember        large    204     403D    403N    403N     204        204
+removeMember        unknown  404F    404F    404F    404F     404F       404F
+removeMember/self   group    204     204     403N    403N     204        403N
+removeMember/self   direct   403D    403D    403N    403N     403D       403D
+removeMember/self   large    204     204     403N    403N     204        403N
+removeMember/self   unknown  404F    404F    404F    404F     404F       404F
+listMessages        group    200     200     403N    403N     200        403N
+listMessages        direct   200     200     403N    403N     200        403N
+listMessages        large    200     200     403N    403N     200        403N
+listMessages        unknown  404F    404F    404F    404F     404F       404F
+sendMessage         group    201     201     403N    403N     201        403N
+sendMessage         direct   201     201     403N    403N     201        403N
+sendMessage         large    201     201     403N    403N     201        403N
+sendMessage         unknown  404F    404F    404F    404F     404F       404F
+getDeliveryState    group    200     200     403N    403N     200        403N
+getDeliveryState    direct   200     200     403N    403N     200        403N
+getDeliveryState    large    200     200     403N    403N     200        403N
+getDeliveryState    unknown  404F    404F    404F    404F     404F       404F
+updateDeliveryState group    200     200     403N    403N     200        403N
+updateDeliveryState direct   200     200     403N    403N     200        403N
+updateDeliveryState large    200     200     403N    403N     200        403N
+updateDeliveryState unknown  404F    404F    404F    404F     404F       404F
+getDeliveryStatus   group    200     200     403N    403N     200        403N
+getDeliveryStatus   direct   200     200     403N    403N     200        403N
+getDeliveryStatus   large    200     200     403N    403N     200        403N
+getDeliveryStatus   unknown  404F    404F    404F    404F     404F       404F
+acknowledge         group    200/ok  200/ok  200/N   200/N    200/ok     200/N
+acknowledge         direct   200/ok  200/ok  200/N   200/N    200/ok     200/N
+acknowledge         large    200/ok  200/ok  200/N   200/N    200/ok     200/N
+acknowledge         unknown  200/F   200/F   200/F   200/F    200/F      200/F
+sync                group    200/ok  200/ok  200/N   200/N    200/ok     200/N
+sync                direct   200/ok  200/ok  200/N   200/N    200/ok     200/N
+sync                large    200/ok  200/ok  200/N   200/N    200/ok     200/N
+sync                unknown  200/F   200/F   200/F   200/F    200/F      200/F
+sync/behind         group    out     in      out     out      in         out
+sync/behind         direct   out     in      out     out      in         out
+sync/behind         large    out     in      out     out      in         out
+sync/behind         unknown  out     out     out     out      out        out
+listChats           group    in      in      out     out      in         out
+listChats           direct   in      in      out     out      in         out
+listChats           large    in      in      out     out      in         out
+listChats           unknown  out     out     out     out      out        out
+listDeliveryStates  group    in      in      out     out      in         out
+listDeliveryStates  direct   in      in      out     out      in         out
+listDeliveryStates  large    in      in      out     out      in         out
+listDeliveryStates  unknown  out     out     out     out      out        out
+createChat          group    409     409     409     409      409        409
+createChat          direct   409     409     409     409      409        409
+createChat          large    409     409     409     409      409        409
+createChat          unknown  201     201     201     201      201        201
+send_message        group    ok      ok      N       N        ok         N
+send_message        direct   ok      ok      N       N        ok         N
+send_message        large    ok      ok      N       N        ok         N
+send_message        unknown  F       F       F       F        F          F
+sync_request        group    ok/ok   ok/ok   ok/N    ok/N     ok/ok      ok/N
+sync_request        direct   ok/ok   ok/ok   ok/N    ok/N     ok/ok      ok/N
+sync_request        large    ok/ok   ok/ok   ok/N    ok/N     ok/ok      ok/N
+sync_request        unknown  ok/F    ok/F    ok/F    ok/F     ok/F       ok/F
+ack                 group    +       +       -       -        +          -
+ack                 direct   +       +       -       -        +          -
+ack                 large    +       +       -       -        +          -
+ack                 unknown  -       -       -       -        -          -
+read                group    +       +       -       -        +          -
+read                direct   +       +       -       -        +          -
+read                large    +       +       -       -        +          -
+read                unknown  -       -       -       -        -          -
+typing              group    +       +       -       -        +          -
+typing              direct   +       +       -       -        +          -
+typing              large    -       -       -       -        -          -
+typing              unknown  -       -       -       -        -          -
+ping                group    ok      ok      ok      ok       ok         ok
+SSE                 group    in      in      out     out      in         out
+SSE                 direct   in      in      out     out      in         out
+long-poll           group    in      in      out     out      in         out
+long-poll           direct   in      in      out     out      in         out
+WebSocket           group    in      in      out     out      in         out
+WebSocket           direct   in      in      out     out      in         out
+`
+
+// A call of the table, and what it means for a chat.
+type call struct{ method, path, body string }
+
+// chatCalls are the REST calls of membershipTable. CHAT, SELF, and OTHER (a member who is not the caller) stand for the people of the cell.
+func chatCalls() map[string]call {
+	return map[string]call{
+		"getChat":             {"GET", "/chats/CHAT", ""},
+		"renameChat":          {"PATCH", "/chats/CHAT", `{"name":"other"}`},
+		"listMembers":         {"GET", "/chats/CHAT/members", ""},
+		"addMembers":          {"POST", "/chats/CHAT/members", `{"user_ids":["added"]}`},
+		"removeMember":        {"DELETE", "/chats/CHAT/members/OTHER", ""},
+		"removeMember/self":   {"DELETE", "/chats/CHAT/members/SELF", ""},
+		"listMessages":        {"GET", "/chats/CHAT/messages", ""},
+		"sendMessage":         {"POST", "/chats/CHAT/messages", `{"client_message_id":"m","content":"x"}`},
+		"getDeliveryState":    {"GET", "/chats/CHAT/delivery-state", ""},
+		"updateDeliveryState": {"PATCH", "/chats/CHAT/delivery-state", `{"last_acked_sequence":2,"last_read_sequence":2}`},
+		"getDeliveryStatus":   {"GET", "/chats/CHAT/delivery-status", ""},
+		"acknowledge":         {"POST", "/acks", `{"chats":[{"chat_id":"CHAT","last_acked_sequence":2}]}`},
+		"sync":                {"POST", "/sync", `{"chats":[{"chat_id":"CHAT","last_acked_sequence":1}]}`},
+		"sync/behind":         {"POST", "/sync", `{}`},
+		"listChats":           {"GET", "/chats", ""},
+		"listDeliveryStates":  {"GET", "/delivery-states", ""},
+		"createChat":          {"POST", "/chats", `{"type":"group","chat_id":"CHAT","member_ids":["OTHER"]}`},
+	}
+}
+
+// clientFrames are the WebSocket frames of membershipTable.
+func clientFrames() map[string]string {
+	return map[string]string{
+		"send_message": `{"client_message_id":"m","content":"x","chat_id":"CHAT"}`,
+		"sync_request": `{"chats":[{"chat_id":"CHAT","last_acked_sequence":1}]}`,
+		"ack":          `{"chat_id":"CHAT","last_acked_sequence":2}`,
+		"read":         `{"chat_id":"CHAT","last_read_sequence":2}`,
+		"typing":       `{"chat_id":"CHAT"}`,
+		"ping":         `{}`,
+	}
+}
+
+// row is a line of a table.
+type row struct {
+	verb, object string
+	want         map[string]string // by column
+}
+
+func rows(t *testing.T, table string) []row {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	columns := strings.Fields(lines[0])
+	var all []row
+	for _, line := range lines[1:] {
+		fields := strings.Fields(line)
+		if len(fields) != len(columns) {
+			t.Fatalf("%q has %d fields, want %d", line, len(fields), len(columns))
+		}
+		r := row{fields[0], fields[1], make(map[string]string)}
+		for i, want := range fields[2:] {
+			r.want[columns[i+2]] = want
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// cell is one caller, verb and chat.
+type cell struct {
+	*cast
+	w     *world
+	verb  string
+	self  tidemark.UserID
+	creds http.Header
+	want  string
+}
+
+// other is a member who is not the caller.
+func (c *cell) other() tidemark.UserID {
+	if c.listen == c.self {
+		return c.member // of a direct chat
+	}
+	return c.listen
+}
+
+func (c *cell) fill(s string) string {
+	return strings.NewReplacer("CHAT", string(c.chat), "SELF", string(c.self), "OTHER", string(c.other())).Replace(s)
+}
+
+func isStream(verb string) bool { return verb == "SSE" || verb == "long-poll" || verb == "WebSocket" }
+
+func TestMatrix_membership(t *testing.T) {
+	w := newWorld(t, 0)
+	calls, client := chatCalls(), clientFrames()
+	for _, r := range rows(t, membershipTable) {
+		for column, want := range r.want {
+			people := w.cast(r.object)
+			user, backend := people.user(column)
+			creds := w.token(user)
+			if backend {
+				creds = w.key(user)
+			}
+			c := &cell{cast: people, w: w, verb: r.verb, self: user, creds: creds, want: want}
+			what := fmt.Sprintf("%s of a %s chat by %s", r.verb, r.object, column)
+			if refused(want) && !isStream(r.verb) {
+				c.guard(what)
+			}
+			var got string
+			if call, ok := calls[r.verb]; ok {
+				got = c.rest(t, what, call)
+			} else if payload, ok := client[r.verb]; ok {
+				got = c.frame(what, payload)
+			} else {
+				got = c.stream(what)
+			}
+			w.cells++
+			if got != want {
+				t.Errorf("%s: %s, want %s", what, got, want)
+			}
+		}
+	}
+	w.end()
+	t.Logf("%d cells", w.cells)
+}
+
+// refused reports whether an outcome is one after which nothing may have changed.
+func refused(want string) bool {
+	return strings.HasPrefix(want, "4") || strings.HasSuffix(want, "/N") || strings.HasSuffix(want, "/F") || want == "N" || want == "F" || want == "-" || want == "out"
+}
+
+// rest makes a call, and says what came of it.
+func (c *cell) rest(t *testing.T, what string, call call) string {
+	t.Helper()
+	res, raw := c.w.do(call.method, transports.BasePath+c.fill(call.path), c.fill(call.body), c.creds)
+	got := outcome(res, raw)
+	if got == "409" || refused(got) || refused(c.want) {
+		c.secretive(what, raw)
+	}
+	var body struct {
+		Chats  []json.RawMessage
+		States []json.RawMessage
+	}
+	switch c.verb {
+	case "acknowledge", "sync", "sync/behind", "listChats", "listDeliveryStates":
+		if err := json.Unmarshal(raw, &body); err != nil {
+			t.Fatalf("%s: %v in %s", what, err, raw)
+		}
+	default:
+		return got
+	}
+	items := append(body.Chats, body.States...)
+	if c.verb == "acknowledge" || c.verb == "sync" {
+		if len(items) < 1 {
+			t.Fatalf("%s: no item in %s", what, raw)
+		}
+		return got + "/" + item(t, what, items[0])
+	}
+	return in(c.mentions(items...))
+}
+
+func in(yes bool) string {
+	if yes {
+		return "in"
+	}
+	return "out"
+}
+
+// mentions reports whether the chat is named.
+func (c *cell) mentions(texts ...json.RawMessage) bool {
+	return slices.ContainsFunc(texts, func(text json.RawMessage) bool {
+		return strings.Contains(string(text), fmt.Sprintf(`"chat_id":%q`, c.chat))
+	})
+}
+
+// item says what became of an item of a list. One that was refused says nothing of the chat.
+func item(t *testing.T, what string, raw json.RawMessage) string {
+	t.Helper()
+	var v struct {
+		Code     string
+		Head     int `json:"head_sequence"`
+		Messages []json.RawMessage
+		Gaps     []json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("%s: %v in %s", what, err, raw)
+	}
+	if v.Code == "" {
+		return "ok"
+	}
+	if v.Head != 0 || len(v.Messages)+len(v.Gaps) > 0 {
+		t.Errorf("%s: the refusal tells of the chat: %s", what, raw)
+	}
+	return short(v.Code)
+}
+
+// secretive fails the test if an answer shows what only members know.
+func (c *cell) secretive(what string, raw []byte) {
+	c.w.t.Helper()
+	if strings.Contains(string(raw), canary) {
+		c.w.t.Errorf("%s: the refusal tells of the chat: %s", what, raw)
+	}
+}
+
+// frame sends a frame, and says what came of it.
+func (c *cell) frame(what, payload string) string {
+	t := c.w.t
+	t.Helper()
+	var listener *server.Connection
+	if c.verb == "typing" {
+		var err error
+		if listener, err = c.w.core.Open(t.Context(), server.OpenRequest{User: c.other()}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(listener.Detach)
+	}
+	conn, _, code := c.w.socket("", c.creds)
+	if conn == nil {
+		t.Fatalf("%s: closed with %d", what, code)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	silent := c.verb == "ack" || c.verb == "read" || c.verb == "typing"
+	sent := []string{fmt.Sprintf(`{"type":%q,"request_id":"r","payload":%s}`, c.verb, c.fill(payload))}
+	until := "r"
+	if silent {
+		sent, until = append(sent, `{"type":"ping","request_id":"p"}`), "p"
+	}
+	for _, frame := range sent {
+		if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	var reply struct {
+		Type      string
+		RequestID string `json:"request_id"`
+		Payload   struct {
+			Code  string
+			Chats []json.RawMessage
+		}
+	}
+	for reply.RequestID != until {
+		reply.RequestID = ""
+		_, raw, err := conn.Read(ctx)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if err := json.Unmarshal(raw, &reply); err != nil {
+			t.Fatalf("%s: %v in %s", what, err, raw)
+		}
+		if refused(c.want) && !c.insider() {
+			c.secretive(what, raw)
+		}
+		if silent && reply.RequestID == "r" {
+			t.Errorf("%s was answered: %s", what, raw)
+		}
+	}
+	switch {
+	case silent:
+		return c.effect(what, listener)
+	case reply.Type == "error":
+		return short(reply.Payload.Code)
+	case c.verb == "sync_request":
+		return "ok/" + item(t, what, reply.Payload.Chats[0])
+	}
+	return "ok"
+}
+
+// insider reports whether the caller is one of the chat, and so sees on his stream what others must not.
+func (c *cell) insider() bool { return c.self == c.owner || c.self == c.member }
+
+// effect says whether a silent frame did something. That it did nothing is known for sure when the server has stopped: guard looks
+// at the states then, and here at the notices.
+func (c *cell) effect(what string, listener *server.Connection) string {
+	t := c.w.t
+	t.Helper()
+	moved := func() bool {
+		state, err := c.w.core.DeliveryState(t.Context(), c.self, c.chat)
+		return err == nil && (c.verb == "ack" && state.Acked == 2 || c.verb == "read" && state.Read == 2)
+	}
+	if listener != nil {
+		moved = func() bool { return heard(t, listener, c.self) }
+	}
+	if c.want == "-" {
+		c.w.refused = append(c.w.refused, func() {
+			if moved() {
+				t.Errorf("%s took effect", what)
+			}
+		})
+		return "-"
+	}
+	for deadline := time.Now().Add(10 * time.Second); !moved(); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return "-"
+		}
+	}
+	return "+"
+}
+
+// heard reports whether the session has been told that somebody types.
+func heard(t *testing.T, c *server.Connection, who tidemark.UserID) bool {
+	t.Helper()
+	for {
+		events, err := c.Next(context.Background(), nil, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range events {
+			if ev.Type == tidemark.EventTyping && strings.Contains(string(ev.Payload), fmt.Sprintf("%q", who)) {
+				return true
+			}
+		}
+		if len(events) == 0 {
+			return false
+		}
+	}
+}
+
+// stream opens a stream, and says whether a message that is sent to the chat comes on it. The caller has a chat of his own, by whose messages he
+// knows that all before them has come.
+func (c *cell) stream(what string) string {
+	t := c.w.t
+	t.Helper()
+	own, _, err := c.w.core.CreateChat(t.Context(), server.Caller{User: c.self}, server.CreateChatRequest{Type: tidemark.Group})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := c.w.reader(what, c.verb, c.creds)
+	send := func(user tidemark.UserID, chat tidemark.ChatID, key string) {
+		draft := tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: "late", ContentType: tidemark.DefaultContentType}
+		if _, err := c.w.core.Send(t.Context(), user, server.SendRequest{Draft: draft}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(c.owner, c.chat, "late")
+	found := false
+	for _, key := range []string{"first", "second"} { // a session serves its chats in turn: with the second, all from before the first is there
+		send(c.self, own.ID, key)
+		for seen := ""; !strings.Contains(seen, fmt.Sprintf(`"client_message_id":%q`, key)); {
+			seen = read()
+			found = found || strings.Contains(seen, string(c.chat))
+		}
+	}
+	return in(found)
+}
