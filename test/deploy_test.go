@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gopkg.in/yaml.v3"
 )
@@ -178,6 +179,9 @@ func TestSystemd_unit_is_valid_and_hardened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if wait := regexp.MustCompile(`(?m)^TimeoutStopSec=(\S+)$`).FindSubmatch(text); wait == nil || !longerThanDrain(t, string(wait[1])) {
+		t.Errorf("TimeoutStopSec is %q, which must be longer than a drain", wait)
+	}
 	const program, exposure = "ExecStart=/usr/local/bin/tidemark ", "20" // of 100; what is not hardened at all has 96
 	if !bytes.Contains(text, []byte(program)) {
 		t.Fatalf("the unit does not say %q", program)
@@ -218,7 +222,7 @@ func TestCompose_runs_what_the_image_needs(t *testing.T) {
 		t.Fatal(err)
 	}
 	service, ok := compose.Services["tidemark"]
-	if !ok || !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || service.StopGrace != "45s" {
+	if !ok || !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || !longerThanDrain(t, service.StopGrace) {
 		t.Errorf("the service is %+v", service)
 	}
 	if _, err := os.Stat(filepath.Join("../deploy", service.Build.Context, service.Build.Dockerfile)); err != nil {
@@ -239,14 +243,42 @@ func TestCompose_runs_what_the_image_needs(t *testing.T) {
 	}
 }
 
+// longerThanDrain reports whether a time lets the server stop as it likes to, by its defaults, with ten seconds to spare.
+func longerThanDrain(t *testing.T, wait string) bool {
+	t.Helper()
+	whole, err := time.ParseDuration(wait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain := 10 * time.Second
+	for _, flag := range []string{"drain-delay", "drain-deadline"} {
+		found := regexp.MustCompile(`(?s)--` + flag + `=.*?Default\s+(\d+s)`).FindStringSubmatch(serveHelp(t))
+		if found == nil {
+			t.Fatalf("serve --help tells no default of --%s", flag)
+		}
+		part, err := time.ParseDuration(found[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		drain += part
+	}
+	return whole > drain
+}
+
+// serveHelp returns what `serve --help` prints.
+func serveHelp(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "run", module+"/cmd/tidemark", "serve", "--help").Output()
+	if err != nil {
+		t.Fatalf("serve --help: %v\n%s", err, stderrOf(err))
+	}
+	return string(out)
+}
+
 // serveVariables returns the environment variables that `serve --help` names.
 func serveVariables(t *testing.T) []string {
 	t.Helper()
-	out, err := exec.Command("go", "run", module+"/cmd/tidemark", "serve", "--help").CombinedOutput()
-	if err != nil {
-		t.Fatalf("serve --help: %v\n%s", err, out)
-	}
-	found := regexp.MustCompile(`TIDEMARK_[A-Z_]+`).FindAllString(string(out), -1)
+	found := regexp.MustCompile(`TIDEMARK_[A-Z_]+`).FindAllString(serveHelp(t), -1)
 	if len(found) < 5 {
 		t.Fatalf("serve --help names %q", found)
 	}
