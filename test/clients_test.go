@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/r3labs/sse/v2"
 	"gopkg.in/cenkalti/backoff.v1"
+
+	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 // Clients that nobody made for Tidemark, against the real binary.
@@ -97,11 +99,12 @@ type open struct {
 	Resumed bool   `json:"resumed"`
 }
 
-func newReader(u user) *reader {
+func newReader(t *testing.T, u user) *reader {
+	t.Helper()
 	r := &reader{conns: &connections{}}
 	r.client = sse.NewClient(u.url+"/api/v1/events", sse.ClientMaxBufferSize(1<<20))
 	r.client.Headers["Authorization"] = "Bearer dev:" + u.name
-	r.client.Connection.Transport = &http.Transport{DialContext: r.conns.dial, DisableKeepAlives: true}
+	r.client.Connection.Transport = transporttest.Checked(t, &http.Transport{DialContext: r.conns.dial, DisableKeepAlives: true})
 	r.client.ResponseValidator = func(_ *sse.Client, response *http.Response) error {
 		if response.StatusCode == http.StatusOK {
 			return nil
@@ -186,7 +189,7 @@ func TestR3labs_resumes_after_a_cut(t *testing.T) {
 	chat := alice.direct(t, "bob")
 
 	ctx, cancel := context.WithCancel(t.Context())
-	r := newReader(alice)
+	r := newReader(t, alice)
 	ended := make(chan error, 1)
 	go func() { ended <- r.run(ctx) }()
 	defer func() {
@@ -239,7 +242,9 @@ type frame struct {
 func dial(t *testing.T, u user) *websocket.Conn {
 	t.Helper()
 	url := strings.Replace(u.url, "http://", "ws://", 1) + "/api/v1/ws?ticket=dev:" + u.name
-	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{Subprotocols: []string{"tidemark.v1"}})
+	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{
+		Subprotocols: []string{"tidemark.v1"}, HTTPClient: &http.Client{Transport: transporttest.Checked(t, http.DefaultTransport)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 // deadline bounds every wait for a client: far above what any of them takes on an idle machine.
@@ -51,6 +53,19 @@ type state struct {
 	Read   int64  `json:"last_read_sequence"`
 }
 
+// checked returns the user's client, whose exchanges are compared with openapi.yaml.
+func (u user) checked(t *testing.T) *http.Client {
+	client := http.Client{Timeout: deadline}
+	if u.client != nil {
+		client = *u.client
+	}
+	if client.Transport == nil {
+		client.Transport = http.DefaultTransport
+	}
+	client.Transport = transporttest.Checked(t, client.Transport)
+	return &client
+}
+
 // call performs one request and decodes the answer into `into`; the test fails on an answer >= 300.
 func (u user) call(t *testing.T, method, path string, body, into any) {
 	t.Helper()
@@ -66,11 +81,7 @@ func (u user) call(t *testing.T, method, path string, body, into any) {
 	}
 	request.Header.Set("Authorization", "Bearer "+u.bearer())
 	request.Header.Set("Content-Type", "application/json")
-	client := u.client
-	if client == nil {
-		client = &http.Client{Timeout: deadline}
-	}
-	response, err := client.Do(request)
+	response, err := u.checked(t).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -255,11 +255,14 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 
 // loose are the values about which contract and server may differ.
 func loose(p *openapi3.Parameter, value string) bool {
+	if strings.HasPrefix(value, "-") && strings.Trim(value, "-0") == "" { // minus zero
+		return true
+	}
 	switch p.Name {
 	case "cursor", "session": // opaque: the server knows its own
 		return true
 	case "statuses": // true and false are taken for 1 and 0
-		return value == "" || value == "true" || value == "false"
+		return value == "" || value == "true" || value == "false" || len(value) > 1 && value[0] == '0'
 	case "wait", "after", "device_id": // empty counts as absent
 		return value == ""
 	}

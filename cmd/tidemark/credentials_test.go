@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 func TestAPIKey_key_on_output_and_its_line_on_error(t *testing.T) {
@@ -31,7 +33,7 @@ func TestServe_with_an_api_key(t *testing.T) {
 		if user != "" {
 			request.Header.Set("X-User-ID", user)
 		}
-		response, err := http.DefaultTransport.RoundTrip(request)
+		response, err := transporttest.Checked(t, http.DefaultTransport).RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
 		}

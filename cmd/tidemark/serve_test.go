@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-im/tidemark/bench"
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 // logBuffer is a log that is read while it is written.
@@ -178,7 +179,7 @@ func TestServe_with_a_secret_and_sqlite(t *testing.T) {
 			t.Fatal(err)
 		}
 		request.Header.Set("Authorization", "Bearer "+token)
-		response, err := http.DefaultTransport.RoundTrip(request)
+		response, err := transporttest.Checked(t, http.DefaultTransport).RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +309,7 @@ func TestServe_ends_with_its_streams_open(t *testing.T) {
 			t.Fatal(err)
 		}
 		request.Header.Set("Authorization", "Bearer dev:bob")
-		response, err := http.DefaultTransport.RoundTrip(request)
+		response, err := transporttest.Checked(t, http.DefaultTransport).RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -24,27 +25,34 @@ type Contract struct {
 	seen   seen
 }
 
-// Load returns the contract. It ends the test if the file is no valid OpenAPI document.
+// Load returns the contract, of which nothing has been seen. It ends the test if the file is no valid OpenAPI document.
 func Load(t testing.TB) *Contract {
 	t.Helper()
-	c := &Contract{doc: parse(t), closed: parse(t)}
-	closeAll(c.closed)
-	return c
-}
-
-func parse(t testing.TB) *openapi3.T {
-	t.Helper()
-	loader := openapi3.NewLoader()
-	doc, err := loader.LoadFromData(tidemark.OpenAPI)
-	if err == nil {
-		err = doc.Validate(loader.Context, openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation(),
-			openapi3.EnableSchemaFormatValidation(), openapi3.EnableSchemaPatternValidation())
-	}
+	parsed, err := documents()
 	if err != nil {
 		t.Fatalf("openapi.yaml: %v", err)
 	}
-	return doc
+	return &Contract{doc: parsed.doc, closed: parsed.closed}
 }
+
+// pair is the contract as it is, and the copy of closed objects.
+type pair struct{ doc, closed *openapi3.T }
+
+// documents is constant: the file is part of the program. Parsing it takes longer than most tests.
+var documents = sync.OnceValues(func() (p pair, err error) {
+	loader := openapi3.NewLoader()
+	if p.doc, err = loader.LoadFromData(tidemark.OpenAPI); err != nil {
+		return p, err
+	}
+	if err = p.doc.Validate(loader.Context, openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation(),
+		openapi3.EnableSchemaFormatValidation(), openapi3.EnableSchemaPatternValidation()); err != nil {
+		return p, err
+	}
+	if p.closed, err = openapi3.NewLoader().LoadFromData(tidemark.OpenAPI); err == nil {
+		closeAll(p.closed)
+	}
+	return p, err
+})
 
 // Call is an operation of the contract.
 type Call struct {
