@@ -259,6 +259,7 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		"tidemark_commit_seconds_count":                                                                    3,
 		"tidemark_commit_sends_sum":                                                                        2,
 		"tidemark_commit_acks_sum":                                                                         1,
+		"tidemark_catch_ups":                                                                               0,
 		"tidemark_tail_bytes":                                                                              1,
 	}
 }

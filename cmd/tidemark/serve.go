@@ -154,7 +154,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Server: core, Auth: credentials, Limit: limiter, Origins: o.origins, Logger: log, Page: web.App(), Alive: progress(store.committing),
 		Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,
 		Version: version, PrivateMetrics: o.privateMetrics, Collectors: o.collectors(),
-		Counters: []transports.CounterFunc{sockets.Counters, events.Counters, polls.Counters},
+		Counters: []transports.CounterFunc{sockets.Counters, events.Counters, polls.Counters, gate.Counters},
 	})
 	if err != nil {
 		return err

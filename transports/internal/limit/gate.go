@@ -42,6 +42,7 @@ type Gate struct {
 	cfg     GateConfig
 	slots   chan struct{}
 	waiting atomic.Int64
+	refused atomic.Int64
 }
 
 // NewGate returns a Gate.
@@ -66,7 +67,7 @@ func (g *Gate) Enter(ctx context.Context) (*Pass, error) {
 	}
 	if g.waiting.Add(1) > int64(g.cfg.Queue) {
 		g.waiting.Add(-1)
-		return nil, errBusy()
+		return nil, g.refuse()
 	}
 	defer g.waiting.Add(-1)
 	late := time.NewTimer(g.cfg.Wait)
@@ -75,14 +76,22 @@ func (g *Gate) Enter(ctx context.Context) (*Pass, error) {
 	case g.slots <- struct{}{}: // senders are served in the order in which they came
 		return &Pass{gate: g}, nil
 	case <-late.C:
-		return nil, errBusy()
+		return nil, g.refuse()
 	case <-ctx.Done():
 		return nil, tidemark.Wrap(tidemark.Unavailable, context.Cause(ctx), "the server is restarting; try again")
 	}
 }
 
-// errBusy is what a client is told that was not admitted.
-func errBusy() error {
+// Counters returns what the gate counts (transports.CounterFunc).
+func (g *Gate) Counters() map[string]int64 {
+	return map[string]int64{
+		"catch_ups": int64(len(g.slots)), "catch_ups_waiting": g.waiting.Load(), "catch_ups_refused_total": g.refused.Load(),
+	}
+}
+
+// refuse returns what a client is told that was not admitted.
+func (g *Gate) refuse() error {
+	g.refused.Add(1)
 	wait := comeBackFrom + rand.N(comeBackTo-comeBackFrom)
 	return problem.RetryAfter(tidemark.Errorf(tidemark.Unavailable, "too many clients are connecting at this moment; come back a little later"), wait)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -145,5 +147,37 @@ func TestGate_nil_admits_everybody(t *testing.T) {
 		if err := enter(t, g).During(func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestGate_counts_who_is_in_who_waits_and_who_is_refused(t *testing.T) {
+	g := limit.NewGate(limit.GateConfig{Slots: 1, Queue: 1, Wait: time.Minute})
+	pass, err := g.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	go func() {
+		_, err := g.Enter(ctx)
+		waited <- err
+	}()
+	for deadline := time.Now().Add(10 * time.Second); g.Counters()["catch_ups_waiting"] == 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits")
+		}
+	}
+	if _, err := g.Enter(t.Context()); err == nil {
+		t.Error("a queue of one takes two")
+	}
+	got := g.Counters()
+	cancel()
+	<-waited
+	if want := map[string]int64{"catch_ups": 1, "catch_ups_waiting": 1, "catch_ups_refused_total": 1}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	pass.Leave()
+	if now := g.Counters(); now["catch_ups"] != 0 || now["catch_ups_waiting"] != 0 {
+		t.Errorf("when all have left: %v", now)
 	}
 }
