@@ -143,9 +143,6 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 		return err
 	}
 	s.feed.Chat(chat).Outdate(removed.Version)
-	if removed.Head > 0 {
-		s.ticks.Clear(ctx, []storage.Clear{{User: user, Chat: chat, Through: removed.Head}})
-	}
 	told := []tidemark.UserID{user}
 	p, err := s.feed.People(ctx, chat, removed.Version)
 	if err != nil {

@@ -129,6 +129,76 @@ func TestMembership_removal_that_is_told_after_the_return_loses_nothing(t *testi
 	})
 }
 
+// Bob's session misses that he was out, and the last message was sent before, by a node that found him out when it handed it over.
+func TestMembership_return_to_a_session_that_is_past_the_first_message(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob := a.open("bob")
+		a.send("alice", chat)
+		want(t, "bob", messagesOf(bob.drain()), "message abc 1")
+		w.appendDead("alice", chat, "k")
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Membership != nil {
+				return errDown
+			}
+			return send()
+		})
+		a.remove(chat, "bob")
+		a.add(chat, "bob")
+		want(t, "bob, who is back", messagesOf(bob.drain()), "message abc 2")
+	})
+}
+
+// The node owes a session two wakes of one chat, and the session has passed the first of them when it is told.
+func TestDebts_wakes_of_one_chat_reach_its_end(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Wake != nil && e.Wake.Sequence != 2 {
+				return errDown
+			}
+			return send()
+		})
+		for range 3 {
+			a.send("alice", chat)
+		}
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1", "message ab 2")
+		w.publish.clear()
+		settle()
+		want(t, "bob, when the bus is back", messagesOf(bob.drain()), "message ab 3")
+	})
+}
+
+// Nothing writes alice's own watermark any more when the node, which is stopping, finds out that her message is stored.
+func TestStop_resolves_a_send_and_marks_its_author(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("alice")
+		w.after.set(func(method string) error {
+			if method == "Append" {
+				return errDown
+			}
+			return nil
+		})
+		_, err := a.sendKey("alice", chat, "k", "hello")
+		wantCode(t, "the outcome is unknown", err, tidemark.Unavailable)
+		synctest.Wait()
+		w.after.clear()
+		if err := a.Stop(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "alice's other device", messagesOf(b.open("alice").drain()), "message ab 1")
+	})
+}
+
 func TestOpen_row_above_the_head_holds_nothing_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -164,6 +234,12 @@ func TestClose_marks_nothing_above_the_head(t *testing.T) {
 		a.ack("bob", chat, 1, 0)
 		bob.goodbye()
 		w.wantRows("after the goodbye", "bob")
+		bob = a.open("bob")
+		a.send("alice", chat)
+		bob.drain()
+		a.ack("bob", chat, 2, 0)
+		bob.goodbye()
+		w.wantRows("everything is acknowledged", "bob")
 	})
 }
 

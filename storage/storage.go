@@ -94,8 +94,8 @@ type Members interface {
 	AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (Added, error)
 
 	// RemoveMember ends the membership of a user, in one step with the chat's head: his intervals become
-	// Intervals.Left(head), and the membership version grows by one. His delivery state and pending row are kept
-	// (ADR-008 §6.1); only the row of a Large chat goes. NotFound (no such chat), NotMember (he is not one), Denied (a direct chat).
+	// Intervals.Left(head), and the membership version grows by one. His delivery state is kept (ADR-008 §6.1);
+	// his pending row goes in this step, so that it is never that of his return. NotFound (no such chat), NotMember (he is not one), Denied (a direct chat).
 	RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (Removed, error)
 
 	// Rosters returns the current members of each chat, at one version each; nil for a chat that does not exist.

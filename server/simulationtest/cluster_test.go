@@ -28,8 +28,8 @@ type node struct {
 	// dead says that it crashed: none of its calls goes on. grave is closed when the simulation is over.
 	dead  atomic.Bool
 	grave chan struct{}
-	// island says that it cannot reach the registry.
-	island bool
+	// island says that it cannot reach the registry, away that it cannot reach the storage.
+	island, away bool
 }
 
 // rest is where the calls of a dead node wait for the end of the simulation.

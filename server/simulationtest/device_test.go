@@ -181,6 +181,7 @@ type payload struct {
 	Content  string
 	SenderID tidemark.UserID
 	Key      string
+	Change   tidemark.Change
 }
 
 func decode(raw []byte) (payload, error) {
@@ -196,6 +197,7 @@ func decode(raw []byte) (payload, error) {
 		Content  string               `json:"content"`
 		SenderID tidemark.UserID      `json:"sender_id"`
 		Key      string               `json:"client_message_id"`
+		Change   tidemark.Change      `json:"change"`
 	}
 	err := json.Unmarshal(raw, &p)
 	return payload(p), err
@@ -240,7 +242,12 @@ func (d *device) take(e tidemark.Event) {
 		}
 		s.lost = s.lost || p.Reason != tidemark.ResetAhead
 	default:
-		d.w.transcribe("%s < %d %s %s %s", d.name(), e.ID, e.Type, p.ChatID, p.UserID)
+		d.w.transcribe("%s < %d %s %s %s %s", d.name(), e.ID, e.Type, p.ChatID, p.UserID, p.Change)
+		if p.UserID == d.user && p.Change == tidemark.Removed {
+			// It may be late, and he may be back: the session has forgotten his place, and begins where his watermark is.
+			delete(s.placed, p.ChatID)
+			s.opened[p.ChatID] = d.w.head(p.ChatID)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -15,7 +16,7 @@ func (w *world) heal() {
 	w.calm = true
 	w.transcribe("nothing goes wrong any more")
 	for _, n := range w.nodes {
-		n.island = false
+		n.island, n.away = false, false
 	}
 	w.settle()
 	if len(w.up()) == 0 {
@@ -28,6 +29,7 @@ func (w *world) heal() {
 	for _, d := range w.devices {
 		if d.conn != nil && !w.failed() {
 			d.owed()
+			d.marked()
 		}
 	}
 	w.truth.stored()
@@ -120,6 +122,27 @@ func (w *world) comeBack(up []*node, ticks bool) {
 	}
 }
 
+// marked checks that a row stands for what came while the session was open and was not acknowledged: the grace period is over.
+func (d *device) marked() {
+	if d.sit.epoch != d.w.epoch() || d.sit.shaky != d.w.shaky.Load() {
+		return
+	}
+	first := map[tidemark.ChatID]tidemark.Sequence{}
+	for _, row := range d.w.rows(d.user) {
+		first[row.ChatID] = row.FirstUndelivered
+	}
+	for _, chat := range d.w.chats {
+		key := storage.StateKey{User: d.user, Chat: chat}
+		if chat == "large" || !d.w.truth.member(d.user, chat) || d.sit.changes[chat] != d.w.truth.changes[key] {
+			continue
+		}
+		n := max(d.w.state(d.user, chat).Acked, d.sit.opened[chat]) + 1
+		if n <= d.w.head(chat) && (first[chat] == 0 || first[chat] > n) {
+			d.w.failf("pending_or_delivered: %s has not acknowledged %s %d in time, and no row says so: %v", d.name(), chat, n, d.w.rows(d.user))
+		}
+	}
+}
+
 // knows checks that the ticks of a device are what is stored, after it was sent a snapshot.
 func (d *device) knows() {
 	for _, chat := range d.w.chats {
@@ -161,8 +184,7 @@ func (w *world) acknowledgeAll() {
 	w.pass(time.Second)
 	for _, user := range w.users {
 		for _, row := range w.rows(user) {
-			// A session that was only told to look may have left a row for what follows the head, which costs a look and no more.
-			if row.FirstUndelivered > 0 && row.FirstUndelivered <= w.head(row.ChatID) && w.truth.member(user, row.ChatID) {
+			if row.FirstUndelivered > 0 && row.FirstUndelivered <= w.head(row.ChatID)+w.above && w.truth.member(user, row.ChatID) {
 				w.failf("pending_or_delivered: %v stands, and everything is acknowledged", row)
 			}
 		}

@@ -17,6 +17,7 @@ type fault string
 const (
 	storeLost    fault = "storage fails before its effect"
 	storeUnknown fault = "storage fails after its effect"
+	outages      fault = "storage is away for a while"
 	islands      fault = "registry unreachable"
 	lateReply    fault = "a reply is late"
 	stalls       fault = "a call is held back"
@@ -42,7 +43,7 @@ const (
 
 func faults() []fault {
 	return []fault{
-		storeLost, storeUnknown, islands, lateReply, stalls, carriedLate, carriedTwice, carriedNot, carriedDoubt, busRejoins, forgets, foreignCrash,
+		storeLost, storeUnknown, outages, islands, lateReply, stalls, carriedLate, carriedTwice, carriedNot, carriedDoubt, busRejoins, forgets, foreignCrash,
 		jumps, crashes, restarts, badAcks, oldPositions, elsewhere, vanishing, cuts, comings, restAcks, closes,
 	}
 }
@@ -93,11 +94,15 @@ func (w *world) letGo(c *call) {
 			v.unknown = !v.lost
 			note(string(islands))
 		}
-	case w.chance(storeLost, 25):
+	case c.node.away:
+		v.lost = w.roll(3) > 0
+		v.unknown = !v.lost
+		note(string(outages))
+	case w.chance(storeLost, 20):
 		v.lost = true
 		w.count(string(storeLost))
 		note("failed before " + c.kind)
-	case w.chance(storeUnknown, 25):
+	case w.chance(storeUnknown, 15):
 		v.unknown = true
 		w.count(string(storeUnknown))
 		note("failed after " + c.kind)
@@ -119,7 +124,7 @@ func (w *world) carry(note func(string)) carriage {
 	case w.chance(carriedTwice, 5):
 		note(string(carriedTwice))
 		return carryTwice
-	case w.chance(carriedNot, 8):
+	case w.chance(carriedNot, 4):
 		note(string(carriedNot))
 		return carryFailed
 	case w.chance(carriedDoubt, 8):
@@ -177,7 +182,7 @@ func (w *world) trouble() {
 		return
 	}
 	var enabled []fault
-	for _, f := range []fault{islands, busRejoins, forgets, foreignCrash, jumps, restarts} {
+	for _, f := range []fault{islands, outages, busRejoins, forgets, foreignCrash, jumps, restarts} {
 		if w.swarm[f] {
 			enabled = append(enabled, f)
 		}
@@ -190,6 +195,9 @@ func (w *world) trouble() {
 	case islands:
 		n.island = !n.island
 		w.transcribe("%s is an island: %v", n.id, n.island)
+	case outages:
+		n.away = !n.away
+		w.transcribe("%s cannot reach the storage: %v", n.id, n.away)
 	case busRejoins:
 		w.loseMail(n)
 	case forgets:
@@ -214,6 +222,11 @@ func (w *world) trouble() {
 			w.halt(n)
 		}
 	}
+}
+
+// mild are the faults under which the registry forgets nothing, so that proofs stay good and nobody compares.
+func mild() []fault {
+	return []fault{storeLost, storeUnknown, outages, lateReply, stalls, carriedLate, carriedTwice, carriedNot, carriedDoubt, restarts, cuts, comings, restAcks, closes}
 }
 
 // spawn starts a node under a name that nobody has.
@@ -260,19 +273,15 @@ func (l *letter) key() string { return fmt.Sprintf("%s %s %s", l.chat, l.user, l
 
 // client lets somebody do something.
 func (w *world) client() {
-	switch r := w.roll(20); {
-	case r < 13:
-		w.turn(pick(w, w.devices))
-	case r < 17:
+	switch r := w.roll(24); {
+	case r < 3 && w.swarm[comings]:
+		w.members()
+	case r < 6 && w.swarm[restAcks]:
+		w.acknowledge()
+	case r < 10:
 		w.write()
-	case r < 18:
-		if w.swarm[comings] {
-			w.members()
-		}
 	default:
-		if w.swarm[restAcks] {
-			w.acknowledge()
-		}
+		w.turn(pick(w, w.devices))
 	}
 }
 

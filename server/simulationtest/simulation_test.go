@@ -182,9 +182,15 @@ func simulate(t *testing.T, seed uint64) (r result) {
 // run is the story of one run: things happen and go wrong; then nothing goes wrong any more, and what must be true is looked at.
 func (w *world) run(seed uint64) {
 	defer w.bury()
-	for _, f := range faults() {
+	possible := faults()
+	if gentle := w.roll(2) == 0; gentle {
+		possible = mild()
+	}
+	for _, f := range possible {
 		w.swarm[f] = w.roll(3) == 0
 	}
+	w.swarm[closes] = w.roll(3) > 0
+	w.swarm[stalls] = w.swarm[stalls] || w.roll(3) == 0
 	w.swarm[carriedLate] = w.swarm[carriedLate] || w.swarm[busRejoins]
 	// The seeds take the crash points in turn, so that each of them is met.
 	points := uint64(len(durable()))

@@ -52,6 +52,7 @@ func (tr *truth) added(chat tidemark.ChatID, added storage.Added) {
 		}
 		tr.spans[key] = append(tr.spans[key], span{from: from})
 		tr.changes[key]++
+		tr.marks[key] = tr.w.state(user, chat)
 	}
 }
 
@@ -123,6 +124,9 @@ func (tr *truth) advanced(advances []storage.Advance) {
 		}
 		if head := tr.heads[a.Chat]; now.Acked > head || now.Read > head {
 			tr.w.failf("watermark_bounded_by_counter: %s in %s is at %d/%d, and the head is %d", a.User, a.Chat, now.Acked, now.Read, head)
+		}
+		if now.Acked > before.Acked && before.Acked+1 < a.AckedFrom {
+			tr.w.failf("ack_cumulative: %s in %s went from %d to %d by writing %d", a.User, a.Chat, before.Acked, now.Acked, a.AckedFrom)
 		}
 		tr.marks[key] = now
 	}

@@ -51,7 +51,7 @@ func (d *device) comeBack() {
 		w.count(string(oldPositions))
 		after = pick(w, d.sit.trail)
 		d.sit.forgiven = true
-		if w.roll(6) == 0 {
+		if w.roll(3) == 0 {
 			after = d.sit.last + 1000
 		}
 	}
@@ -76,10 +76,10 @@ func (d *device) use() {
 		w.transcribe("%s vanishes", d.name())
 		d.leave()
 		d.sess, d.until = "", w.now+w.roll(100)
-	case w.chance(closes, 15):
+	case w.chance(closes, w.hurry):
 		w.count(string(closes))
 		d.close()
-		d.until = w.now + w.roll(150)
+		d.until = w.now + w.roll(10*w.hurry)
 	case d.sit.lost, d.cursors && w.roll(30) == 0:
 		d.place()
 	case w.roll(4) == 0:

@@ -47,7 +47,11 @@ type world struct {
 	users   []tidemark.UserID
 	devices []*device
 	letters []*letter
-	most    int
+	// most is how many letters are written; hurry how long sessions last and devices stay away, roughly.
+	most  int
+	hurry int
+	// above is 1 if no row may stand above the head, 0 if one was put there.
+	above   tidemark.Sequence
 	spawned int
 
 	// shaky counts the calls that the registry did not answer.
@@ -126,8 +130,9 @@ func (w *world) act(n *node, what string, f func(ctx context.Context) func()) {
 	})
 }
 
-// wait lets everything come to rest, and takes up what has come to its end.
+// wait lets everything come to rest, and takes up what has come to its end. A moment passes, so that no two deadlines are the same.
 func (w *world) wait() {
+	time.Sleep(time.Duration(1 + w.roll(1000)))
 	for {
 		synctest.Wait()
 		w.mu.Lock()
@@ -233,11 +238,40 @@ func (w *world) found() {
 		w.chats = append(w.chats, new.ID)
 	}
 	slices.Sort(w.chats)
-	w.most = 2 + w.roll(10)
+	w.most, w.hurry, w.above = 2+w.roll(10), pick(w, []int{4, 15, 15, 30}), 1
+	if w.roll(4) == 0 {
+		w.past()
+	}
 	for _, user := range w.users {
 		for i := range 1 + w.roll(2) {
 			w.devices = append(w.devices, w.device(user, tidemark.DeviceID(fmt.Sprintf("d%d", i+1))))
 		}
+	}
+}
+
+// past is what was there before: messages of a node that died before it could hand them over, and a row above the head.
+func (w *world) past() {
+	for i := range 1 + w.roll(3) {
+		chat := pick(w, w.chats)
+		id := fmt.Sprintf("past-%d", i)
+		drafts := []tidemark.Draft{{
+			ChatID: chat, SenderID: "alice", ClientMessageID: id, Content: id, ContentType: tidemark.DefaultContentType,
+			MessageID: tidemark.MessageID(id), CreatedAt: time.Now().UTC(),
+		}}
+		appended, err := w.raw.Append(context.Background(), drafts)
+		if err != nil {
+			w.failf("Append: %v", err)
+			return
+		}
+		w.truth.appended(drafts, appended)
+	}
+	chat, user := pick(w, w.chats), pick(w, w.users)
+	if w.roll(2) == 0 || chat == "large" || !w.truth.member(user, chat) {
+		return
+	}
+	w.above = 0
+	if _, err := w.raw.Mark(context.Background(), []tidemark.PendingDelivery{{UserID: user, ChatID: chat, FirstUndelivered: w.head(chat) + 1}}); err != nil {
+		w.failf("Mark: %v", err)
 	}
 }
 

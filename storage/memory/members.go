@@ -86,9 +86,7 @@ func (s *Store) RemoveMember(ctx context.Context, id tidemark.ChatID, user tidem
 	member.Intervals = member.Intervals.Left(c.Head)
 	c.members[user] = member
 	delete(s.memberOf[user], id)
-	if c.Large {
-		delete(s.pending[user], id)
-	}
+	delete(s.pending[user], id)
 	c.MemberCount--
 	c.MembersVersion++
 	c.roster = nil

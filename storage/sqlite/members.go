@@ -210,10 +210,8 @@ func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tid
 		if err := w.putMember(c, m); err != nil {
 			return err
 		}
-		if c.large {
-			if err := w.unmark(c, user); err != nil {
-				return err
-			}
+		if err := w.unmark(c, user); err != nil {
+			return err
 		}
 		removed = storage.Removed{Version: c.version + 1, Head: c.head}
 		return w.setMembership(c, c.members-1)

@@ -146,10 +146,10 @@ var pendingRules = []rule{
 			c := w.group(name, alice, bob)
 			w.send(c, alice, 1)
 			row := tidemark.PendingDelivery{UserID: bob, ChatID: c, FirstUndelivered: tidemark.Sequence(i + 1)}
-			w.mark(bob, c, row.FirstUndelivered)
 			if name == "left" {
 				w.remove(c, bob)
 			}
+			w.mark(bob, c, row.FirstUndelivered)
 			w.mark(alice, c, 1)
 			want = append(want, row)
 		}

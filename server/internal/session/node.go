@@ -56,19 +56,12 @@ func (n *Node) Boundaries(ctx context.Context, user tidemark.UserID, ids []tidem
 	}
 	var updates []tidemark.StatusUpdate
 	var keys []storage.StateKey
-	for i, p := range all {
+	for _, p := range all {
 		if p == nil {
 			continue
 		}
 		if _, ok := p.Member(user); !ok {
-			// What memory says may be older than his return: the news of it is a hint, which may have been missed.
-			p, _, err = n.Feed.Member(ctx, user, ids[i])
-			if code := tidemark.CodeOf(err); code == tidemark.NotMember || code == tidemark.NotFound {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
+			continue
 		}
 		if len(p.Users) > tidemark.StatusFanoutLimit {
 			sum, err := n.Storage.Summary(ctx, p.ChatID, 0)

@@ -102,8 +102,10 @@ func (s *Session) Wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked 
 		return false
 	}
 	if p := s.touch(chat, sequence); p != nil {
-		if p.row = p.row || marked; marked && p.next <= sequence {
-			p.toEnd = true // a row names its first message only
+		if marked {
+			// A row names its first message only, and stands for all that follow, of which the session may have missed the last.
+			p.row, p.toEnd = true, true
+			s.queue(p)
 		}
 		if !marked && !p.graced && p.woken > p.acked {
 			p.graced = true
@@ -242,9 +244,11 @@ func (s *Session) snapshot(chat tidemark.ChatID) {
 // has to compare, and leaves no proof until it has.
 func (s *Session) drop(chat tidemark.ChatID) {
 	s.drops++
-	s.look.again, s.complete = true, false
 	s.room()
 	if p := s.chats[chat]; p != nil {
+		if p.woken > p.acked {
+			s.look.again, s.complete = true, false
+		}
 		p.woken, p.toEnd, p.backlogTo = 0, false, 0
 		p.next = max(p.next, 1)
 		p.rewinds++

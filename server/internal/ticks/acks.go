@@ -23,6 +23,8 @@ type acks struct {
 	// flying is what is being written.
 	flying  map[storage.StateKey]*raises
 	retries []retry
+	// ended says that nothing writes any more what would wait.
+	ended bool
 }
 
 // raises is what waits to be written for one user and chat.
@@ -105,7 +107,7 @@ const ackBatch = 2_000
 // waitingLocked returns the entry of a user and chat, nil if there is no room for a new one.
 func (a *acks) waitingLocked(key storage.StateKey) *raises {
 	r := a.pending[key]
-	if r == nil && len(a.pending) < maxAcks {
+	if r == nil && !a.ended && len(a.pending) < maxAcks {
 		r = &raises{}
 		a.pending[key] = r
 	}
@@ -400,11 +402,11 @@ func (t *Ticks) giveUp(key storage.StateKey, runs []authorRun) {
 	}
 }
 
-// Abandon gives up the runs that wait, because the node is ending and nothing writes them any more.
+// Abandon gives up the runs that wait, because the node is ending and nothing writes them any more. No later run covers its author.
 func (t *Ticks) Abandon() {
 	t.acks.mu.Lock()
 	retries, pending := t.acks.retries, t.acks.pending
-	t.acks.retries, t.acks.pending = nil, make(map[storage.StateKey]*raises)
+	t.acks.retries, t.acks.pending, t.acks.ended = nil, make(map[storage.StateKey]*raises), true
 	t.acks.mu.Unlock()
 	for _, r := range retries {
 		t.giveUp(r.key, []authorRun{r.run})
