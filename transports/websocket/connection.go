@@ -17,6 +17,13 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
+const (
+	// maxUnanswered is how many pings a client may leave unanswered.
+	maxUnanswered = 2
+	// maxPartial is how many heartbeats a message may take to come to its end.
+	maxPartial = 3
+)
+
 // connection is one open WebSocket. While it is idle it has two goroutines: one waits for frames and owns the connection's end, one waits for
 // events. Whatever ends the connection makes the first return from its read.
 type connection struct {
@@ -264,11 +271,11 @@ func (c *connection) beat() time.Duration {
 	case ended != nil:
 		c.end(CloseUnauthenticated, closeReason(ended))
 		return 0
-	case c.partial.Load() > 0 && c.partial.Add(1) > 3:
+	case c.partial.Load() > 0 && c.partial.Add(1) > maxPartial:
 		c.end(CloseSilent, "a message did not come to its end")
 		return 0
 	case c.conn.out.Busy():
-	case c.unanswered.Add(1) > 2:
+	case c.unanswered.Add(1) > maxUnanswered:
 		c.end(CloseSilent, "two pings were not answered")
 		return 0
 	case c.conn.Ping() != nil || c.conn.Flush() != nil:
