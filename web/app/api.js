@@ -2,13 +2,14 @@
 
 const BASE = '/api/v1';
 
-/** An answer >= 400, or none at all (status 0). `final` says that trying again cannot help. */
+/** An answer >= 400, or none at all (status 0). `final` says that trying again cannot help; `after` is the Retry-After in seconds, 0 if none. */
 export class ApiError extends Error {
-  constructor(status, code, detail) {
+  constructor(status, code, detail, after = 0) {
     super(detail || code);
     this.name = 'ApiError';
     this.status = status;
     this.code = code;
+    this.after = after;
   }
 
   get final() {
@@ -79,7 +80,8 @@ export class Api {
       if (response.ok) throw new ApiError(0, 'UNREACHABLE', 'The answer was cut off.');
     }
     if (!response.ok) {
-      throw new ApiError(response.status, answer?.code ?? `HTTP_${response.status}`, answer?.detail ?? response.statusText);
+      const after = Number(response.headers.get('Retry-After')) || 0;
+      throw new ApiError(response.status, answer?.code ?? `HTTP_${response.status}`, answer?.detail ?? response.statusText, after);
     }
     return answer;
   }

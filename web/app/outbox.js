@@ -14,6 +14,8 @@ export class Outbox {
   #running = false;
   // How often in a row nothing came of it; the pauses grow with it.
   #pauses = 0;
+  // The Retry-After of the last refusal, in seconds.
+  #after = 0;
 
   /**
    * @param onStored called with each confirmed message; it must store it, which takes it out of the database's outbox.
@@ -93,7 +95,7 @@ export class Outbox {
         this.#pauses = 0;
         continue;
       }
-      this.#timer = setTimeout(() => this.#run(), pauseBefore(this.#pauses));
+      this.#timer = setTimeout(() => this.#run(), pauseBefore(this.#pauses, this.#after));
       break;
     }
     this.#running = false;
@@ -111,6 +113,7 @@ export class Outbox {
       this.#remove(item);
       return true;
     } catch (error) {
+      this.#after = error.after ?? 0;
       const attempts = item.attempts + (error.status === 0 || error.status === 401 ? 0 : 1);
       const failed = error.final || attempts >= ATTEMPTS;
       this.#pauses++;

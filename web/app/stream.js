@@ -2,10 +2,13 @@
 
 const TYPES = ['open', 'message', 'gap', 'status_update', 'membership', 'caught_up', 'reset', 'error'];
 
-/** The pause before attempt n (from 0) in milliseconds: 0.5 s doubling to 15 s, half of it random. */
-export function pauseBefore(attempt, random = Math.random) {
-  const ceiling = Math.min(15_000, 500 * 2 ** attempt);
-  return ceiling / 2 + (random() * ceiling) / 2;
+/**
+ * The pause before attempt n (from 0) in milliseconds: a random part of 0.5 s doubling to 30 s, so that clients that lost a server do not come
+ * back together. `after` is the Retry-After of an answer in seconds; the server has spread its clients by it, to the second.
+ */
+export function pauseBefore(attempt, after = 0, random = Math.random) {
+  if (after > 0) return (after + random()) * 1_000;
+  return random() * Math.min(30_000, 500 * 2 ** attempt);
 }
 
 /**
@@ -75,7 +78,7 @@ export class Stream {
     } catch (error) {
       if (generation !== this.#generation) return;
       if (error.status === 401) this.onRefused(error);
-      else this.#later();
+      else this.#later(error.after);
       return;
     }
     if (generation !== this.#generation) return;
@@ -112,9 +115,9 @@ export class Stream {
     else this.onState('connecting');
   }
 
-  #later() {
+  #later(after) {
     this.#stop();
     this.onState('connecting');
-    this.#timer = setTimeout(() => this.#connect(), pauseBefore(this.#attempt++));
+    this.#timer = setTimeout(() => this.#connect(), pauseBefore(this.#attempt++, after));
   }
 }
