@@ -34,7 +34,7 @@ func onSite(t *testing.T, file string) {
 	control.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, s.run("token", "--user", r.FormValue("user"), "--ttl", r.FormValue("ttl")))
 	})
-	// In a goroutine of its own a failure could not end the test.
+	// What fails in a handler marks the test as failed, and the file, which gets no answer, ends.
 	calls := httptest.NewServer(control)
 	t.Cleanup(calls.Close)
 	inChromium(t, file, "TIDEMARK_TEST_URL=http://"+s.address, "TIDEMARK_TEST_CONTROL="+calls.URL)
