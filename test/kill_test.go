@@ -166,7 +166,7 @@ func (k *killed) confirmations() int {
 // load sends from six clients over HTTP and two over WebSockets, until the server does not answer any more. At a random moment it does what has been planned.
 func (k *killed) load(run int, planned func()) {
 	k.ending.Store(false)
-	ctx, cancel := context.WithCancel(k.t.Context())
+	ctx, cancel := context.WithTimeout(k.t.Context(), 5*time.Minute)
 	defer cancel()
 	var clients sync.WaitGroup
 	for c := range 8 {
@@ -189,8 +189,9 @@ func (k *killed) load(run int, planned func()) {
 func (k *killed) send(ctx context.Context, chat, id string) bool {
 	status, body, _ := k.as("alice").try(ctx, http.MethodPost, "/chats/"+chat+"/messages", map[string]any{"client_message_id": id, "content": id})
 	var m message
-	if !k.note(status == http.StatusCreated && json.Unmarshal(body, &m) == nil, chat, id, m.Sequence) {
-		return false
+	confirmed := status == http.StatusCreated && json.Unmarshal(body, &m) == nil
+	if !k.note(confirmed, chat, id, m.Sequence) {
+		return status != 0 // a hung server answers 503 to what took too long
 	}
 	if m.Sequence%2 == 0 {
 		return true
@@ -198,7 +199,7 @@ func (k *killed) send(ctx context.Context, chat, id string) bool {
 	var s state
 	status, body, _ = k.as("carol").try(ctx, http.MethodPatch, "/chats/"+chat+"/delivery-state", map[string]any{"last_acked_sequence": m.Sequence})
 	if status != http.StatusOK || json.Unmarshal(body, &s) != nil {
-		return false
+		return status != 0
 	}
 	k.tell(map[string]int64{chat + "/carol": s.Acked})
 	return true
@@ -244,10 +245,13 @@ func (k *killed) socket(ctx context.Context, chat, name string) {
 				return
 			}
 		}
-		for f := (frame{}); f.Type != "send_message_ack"; {
+		for f := (frame{}); f.Type != "send_message_ack" && f.Type != "error"; {
 			if wsjson.Read(ctx, conn, &f) != nil {
 				k.note(false, chat, "", 0)
 				return
+			}
+			if f.Type == "error" {
+				k.note(false, chat, "", 0)
 			}
 			if f.Type != "send_message_ack" {
 				continue
