@@ -458,6 +458,28 @@ func (w *world) reader(what, transport string, header http.Header) func() string
 	}
 }
 
+// TestMatrix_before_the_first_keys: a token may be good, so it is not refused but put off; everybody else is served.
+func TestMatrix_before_the_first_keys(t *testing.T) {
+	o := options{auth: transports.AuthConfig{Dev: true}}
+	var err error
+	if o.auth.JWKS, err = transports.NewJWKS(transports.JWKSConfig{URL: "http://127.0.0.1:1/"}); err != nil {
+		t.Fatal(err)
+	}
+	a := start(t, o)
+	w := &world{t: t}
+	w.issuer()
+	header := w.credentials("RS256", "ann")
+	for path, want := range map[string]int{"//readyz": 503, "//healthz": 200, "/chats": 503, "/delivery-states": 503} {
+		r := as{api: a, credentials: header.Get("Authorization")}.do("GET", path, "")
+		if r.StatusCode != want || want == 503 && (r.Header.Get("Retry-After") == "" || r.code() != "UNAVAILABLE") {
+			t.Errorf("%s: %d %s, want %d", path, r.StatusCode, r.body, want)
+		}
+	}
+	if r := a.as("ann").do("GET", "/chats", ""); r.StatusCode != 200 {
+		t.Errorf("other credentials: %d %s", r.StatusCode, r.body)
+	}
+}
+
 // TestMatrix_is_whole: what openapi.yaml has and the tables have not is something that nobody has thought about.
 func TestMatrix_is_whole(t *testing.T) {
 	contract := apitest.Load(t)

@@ -1,12 +1,22 @@
 package main
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
@@ -40,6 +50,49 @@ func TestServe_with_an_api_key(t *testing.T) {
 		response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("for the user %q: %d, want %d", user, response.StatusCode, want)
+		}
+	}
+}
+
+// startLogged waits until /readyz is green, which it is when the keys have come at the second attempt.
+func TestServe_with_the_keys_of_an_issuer(t *testing.T) {
+	cleanEnvironment(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fetches atomic.Int64
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if fetches.Add(1) == 1 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "e"}}})
+	}))
+	t.Cleanup(issuer.Close)
+	url := startServer(t, "--store", "memory:", "--jwks-url", issuer.URL, "--jwt-audience", "tidemark")
+	if n := fetches.Load(); n != 2 {
+		t.Errorf("ready after %d fetches, want 2", n)
+	}
+	for audience, want := range map[string]int{"tidemark": http.StatusOK, "another": http.StatusUnauthorized} {
+		token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"sub": "bob", "aud": audience, "exp": time.Now().Add(time.Hour).Unix()})
+		token.Header["kid"] = "e"
+		text, err := token.SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/chats", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+text)
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("a token for %s: %d, want %d", audience, response.StatusCode, want)
 		}
 	}
 }
