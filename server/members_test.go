@@ -177,6 +177,7 @@ func TestMembership_resume_sends_nothing_of_a_chat_that_he_left(t *testing.T) {
 		position := bob.last
 		a.send("alice", chat)
 		a.ack("carol", chat, 1, 0)
+		a.add(chat, "dave")
 		settle()
 		bob.drain()
 		bob.Detach()

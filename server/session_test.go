@@ -240,3 +240,54 @@ func TestSession_expires_and_marks_what_was_not_acknowledged(t *testing.T) {
 		want(t, "back", messagesOf(back.drain()), "message ab 2", "message ab 3")
 	})
 }
+
+func TestPending_once_a_close_with_nothing_unacknowledged_marks_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		a.send("alice", chat)
+		bob.drain()
+		bob.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		bob.goodbye()
+		w.wantRows("everything was acknowledged", "bob")
+	})
+}
+
+// The time of grace began with the first message, which was acknowledged. The second one has a time of its own.
+func TestSession_no_acknowledgement_of_a_later_message_within_grace_marks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		a.send("alice", chat)
+		time.Sleep(5 * time.Second)
+		a.send("alice", chat)
+		bob.drain()
+		bob.Ack(server.Ack{Chat: chat, Acked: 1})
+		time.Sleep(20 * time.Second)
+		w.wantRows("the second one", "bob", row("bob", chat, 2))
+	})
+}
+
+func TestR_CLEAR_the_last_of_several_acknowledgements_on_a_stream_ends_the_row(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		a.send("alice", chat)
+		bob := a.open("bob")
+		bob.drain()
+		for n, rows := range [][]tidemark.PendingDelivery{{row("bob", chat, 1)}, {row("bob", chat, 2)}, nil} {
+			bob.Ack(server.Ack{Chat: chat, Acked: tidemark.Sequence(n)})
+			settle()
+			w.wantRows(fmt.Sprintf("acknowledged %d of 2", n), "bob", rows...)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package session_test
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+// A hand-over may have found the session just before it ended. What it does not take, the caller marks (R_NOBODY, R_ORDER).
+func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
+	store := memory.New()
+	node := &session.Node{
+		Storage: store, Feed: feed.New(store, feed.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Known: feed.NewKnown(10), Log: slog.Default(),
+		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Stopping: new(atomic.Bool),
+	}
+	s := node.New(registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}, false)
+	if !s.Wake("c", 1, false) {
+		t.Error("a live session does not take a wake")
+	}
+	rows, ended := s.Ending().End()
+	if want := (tidemark.PendingDelivery{UserID: "bob", ChatID: "c", FirstUndelivered: 1}); !ended || len(rows) != 1 || rows[0] != want {
+		t.Errorf("End: got %v, %v, want the row %v", rows, ended, want)
+	}
+	if s.Wake("c", 2, false) {
+		t.Error("a session that has ended takes a wake: nobody would mark it")
+	}
+	if rows, again := s.Ending().End(); again || len(rows) > 0 {
+		t.Errorf("End again: got %v, %v, want nothing", rows, again)
+	}
+}
