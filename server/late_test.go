@@ -80,8 +80,11 @@ func TestSession_acknowledgement_trims_the_resume_memory(t *testing.T) {
 		}
 		bob.drain()
 		bob.Ack(server.Ack{Chat: chat, Acked: 3})
+		at := c.open("bob", resuming(bob.Session(), begin+3))
+		at.last = bob.last
+		want(t, "from what he acknowledged", messagesOf(at.drain()), "message ab 4", "message ab 5")
 		early := c.open("bob", resuming(bob.Session(), begin))
-		early.last = bob.last
+		early.last = at.last
 		want(t, "from before what he acknowledged", early.drain()[:2], "open resumed=false", "reset unknown_position")
 	})
 }
@@ -199,5 +202,22 @@ func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *tes
 		}
 		settle()
 		want(t, "what the late update becomes", again.drain(), "status ab bob 2 0")
+	})
+}
+
+// The node of the one who is told does not know the watermarks itself.
+func TestStatus_read_implies_delivered_on_another_node(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		alice := b.open("alice")
+		alice.drain()
+		a.send("alice", chat)
+		settle()
+		alice.drain()
+		a.ack("bob", chat, 0, 1)
+		settle()
+		want(t, "alice", alice.drain(), "status ab bob 1 1")
 	})
 }

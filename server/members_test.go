@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // nothing_outside_membership (delivery.md §5).
@@ -526,5 +527,64 @@ func TestRename_of_a_direct_chat_is_denied(t *testing.T) {
 		direct := a.chat("ab", "alice", "bob")
 		_, err := a.RenameChat(a.ctx, server.Caller{User: "alice"}, direct, "ours")
 		wantCode(t, "RenameChat", err, tidemark.Denied)
+	})
+}
+
+func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		b.send("bob", chat)
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Membership != nil {
+				return nil
+			}
+			return send()
+		})
+		a.add(chat, "dave")
+		_, err := b.DeliveryState(b.ctx, "dave", chat)
+		wantCode(t, "a member whom this node does not know", err, "")
+	})
+}
+
+func TestMembership_nothing_outside_membership_when_it_is_read_from_storage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		a.send("alice", chat)
+		a.remove(chat, "bob")
+		a.send("alice", chat)
+		a.send("alice", chat)
+		a.add(chat, "bob")
+		a.send("alice", chat)
+		a.send("alice", chat)
+		want(t, "bob", a.open("bob").drain()[:7], "open resumed=false",
+			"message abc 1", "message abc 2", "gap abc 3-4", "message abc 5", "message abc 6", "caught_up")
+	})
+}
+
+func TestMembership_nothing_outside_it_in_the_history_on_a_node_with_an_old_roster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		b.send("bob", chat)
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Membership != nil {
+				return nil
+			}
+			return send()
+		})
+		a.remove(chat, "bob")
+		if _, err := storage.AppendOne(w.ctx, w.raw, tidemark.Draft{
+			ChatID: chat, SenderID: "alice", ClientMessageID: "k", Content: "not for bob", ContentType: tidemark.DefaultContentType, MessageID: "m",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := b.History(b.ctx, "bob", server.HistoryRequest{Chat: chat, Limit: 10})
+		wantCode(t, "History", err, tidemark.NotMember)
 	})
 }

@@ -291,3 +291,21 @@ func TestR_CLEAR_the_last_of_several_acknowledgements_on_a_stream_ends_the_row(t
 		}
 	})
 }
+
+// A row says where a chat begins and not where it ends: the session reads on, page by page.
+func TestR_PROOF_rows_lead_to_the_end_of_a_long_chat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages = 500
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("bob")
+		for range messages {
+			a.send("alice", chat)
+		}
+		got := messagesOf(a.open("bob").drain())
+		if n := len(got); n != messages || got[n-1] != fmt.Sprintf("message ab %d", messages) {
+			t.Errorf("%d messages came, want %d", n, messages)
+		}
+	})
+}

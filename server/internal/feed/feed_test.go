@@ -1,0 +1,86 @@
+package feed_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+// What a node remembers is bounded: by messages of a chat, and by bytes of all.
+func TestPut_remembers_no_more_than_its_bounds(t *testing.T) {
+	const payload = 100
+	for what, tt := range map[string]struct {
+		cfg         feed.Config
+		chats, puts int
+		most        int64
+	}{
+		"messages of a chat": {feed.Config{Chats: 10, Bytes: 1 << 30, Messages: 4}, 1, 100, 4 * 2 * payload},
+		"bytes of all":       {feed.Config{Chats: 10_000, Bytes: 50_000, Messages: 4}, 1_000, 4, 51_000},
+		"chats":              {feed.Config{Chats: 10, Bytes: 1 << 30, Messages: 4}, 1_000, 4, 10 * 4 * 2 * payload},
+	} {
+		f := feed.New(memory.New(), tt.cfg)
+		for i := range tt.chats {
+			chat := tidemark.ChatID(fmt.Sprintf("c%d", i))
+			for n := range tt.puts {
+				f.Put(f.Chat(chat), &tidemark.Message{ChatID: chat, Sequence: tidemark.Sequence(n + 1)}, make([]byte, payload))
+			}
+		}
+		if got := f.Bytes(); got == 0 || got > tt.most {
+			t.Errorf("%s: %d bytes are remembered, want at most %d", what, got, tt.most)
+		}
+	}
+}
+
+func TestKnown_remembers_no_more_than_its_bound(t *testing.T) {
+	const most = 8
+	k := feed.NewKnown(most)
+	remembered := 0
+	for i := range 3 * most {
+		k.Raise(tidemark.DeliveryState{UserID: "bob", ChatID: tidemark.ChatID(fmt.Sprintf("c%d", i)), Acked: 1})
+	}
+	for i := range 3 * most {
+		if _, ok := k.Acked(storage.StateKey{User: "bob", Chat: tidemark.ChatID(fmt.Sprintf("c%d", i))}); ok {
+			remembered++
+		}
+	}
+	if remembered != most {
+		t.Errorf("%d states are remembered, want %d", remembered, most)
+	}
+}
+
+// What is remembered of a watermark only grows, in whichever order the news come.
+func TestKnown_watermark_monotonic(t *testing.T) {
+	k := feed.NewKnown(8)
+	st := tidemark.DeliveryState{UserID: "bob", ChatID: "c", Acked: 5, Read: 3}
+	k.Raise(st)
+	st.Acked, st.Read = 4, 4
+	if got := k.Raise(st); got.Acked != 5 || got.Read != 4 {
+		t.Errorf("after 5, 3 and 4, 4: got %d, %d, want 5, 4", got.Acked, got.Read)
+	}
+}
+
+// stale answers with older and older rosters, as an eventual read may.
+type stale struct {
+	feed.Storage
+	version uint64
+}
+
+func (s *stale) Rosters(_ context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	s.version--
+	return []*tidemark.Roster{{ChatID: chats[0], Version: s.version}}, nil
+}
+
+func TestPeople_newest_roster_is_kept(t *testing.T) {
+	f := feed.New(&stale{version: 10}, feed.Config{Chats: 10, Bytes: 1 << 20, Messages: 4})
+	for _, atLeast := range []uint64{0, 20, 20, 0} {
+		p, err := f.People(t.Context(), "c", atLeast)
+		if err != nil || p.Version != 9 {
+			t.Errorf("People at least %d: got version %d, %v, want 9, the newest that was read", atLeast, p.Version, err)
+		}
+	}
+}
