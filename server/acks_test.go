@@ -596,23 +596,3 @@ func TestStatus_snapshot_follows_caught_up(t *testing.T) {
 		want(t, "what moves is pushed to both", alice.drain(), "status ab bob 2 2")
 	})
 }
-
-// One device is far ahead; the other ones are behind, and acknowledge more often than the node keeps apart.
-func TestAck_multi_device_highest_wins_of_many_that_wait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.node("a")
-		chat := a.chat("ab", "alice", "bob")
-		for range 9 {
-			a.send("alice", chat)
-		}
-		ahead, behind := a.open("bob", onDevice("phone")), a.open("bob", onDevice("tablet"))
-		settle()
-		ahead.Ack(server.Ack{Chat: chat, Acked: 9})
-		for n := range tidemark.Sequence(8) {
-			behind.Ack(server.Ack{Chat: chat, Acked: n + 1})
-		}
-		settle()
-		w.wantState("the one ahead", "bob", chat, 9, 0)
-	})
-}
