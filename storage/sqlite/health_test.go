@@ -294,6 +294,9 @@ func TestCommit_moved_file_is_Unavailable_and_recovers(t *testing.T) {
 		if err := os.Rename(path+suffix, path+".away"); err != nil {
 			t.Fatal(err)
 		}
+		if err := s.change(t.Context(), func(w *writer) error { w.looked = time.Time{}; return nil }); err != nil {
+			t.Fatal(err)
+		}
 		for _, replaced := range []bool{false, true} {
 			if replaced {
 				if err := os.WriteFile(path+suffix, []byte("something else"), 0o600); err != nil {
