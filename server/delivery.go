@@ -21,8 +21,11 @@ type AckResult struct {
 	Err error
 }
 
+// maxTimes is how often one call may name a chat: each time is a write of its own.
+const maxTimes = 10
+
 // Acknowledge raises the user's watermarks and returns them as they are stored then, higher ones included. Each item stands alone. The effects are
-// durable when it returns nil. Unavailable: repeat it.
+// durable when it returns nil. Invalid: a chat is named more than maxTimes, and nothing was done. Unavailable: repeat it.
 func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []Ack) ([]AckResult, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -33,8 +36,12 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 	s.ticks.Count.Acks.Add(int64(len(acks)))
 	results := make([]AckResult, len(acks))
 	chats := make([]tidemark.ChatID, len(acks))
+	times := make(map[tidemark.ChatID]int, len(acks))
 	for i, ack := range acks {
 		chats[i] = ack.Chat
+		if times[ack.Chat]++; times[ack.Chat] > maxTimes {
+			return nil, tidemark.Errorf(tidemark.Invalid, "chats names %s more than %d times; its highest sequences are enough", ack.Chat, maxTimes)
+		}
 	}
 	verdicts, err := s.feed.Members(ctx, keysOf(user, chats))
 	if err != nil {

@@ -91,7 +91,8 @@ func fields() []field {
 		{"sendMessage", "seen_sequence", send("seen_sequence"), badAcks()},
 		{"updateDeliveryState", "last_acked_sequence", `{"last_acked_sequence":%s,"last_read_sequence":1}`, badAcks()},
 		{"updateDeliveryState", "last_read_sequence", `{"last_acked_sequence":1,"last_read_sequence":%s}`, badAcks()},
-		{"acknowledge", "chats", `{"chats":%s}`, append(badLists(), bad{`null`, invalid})},
+		{"acknowledge", "chats", `{"chats":%s}`, append(badLists(), bad{`null`, invalid},
+			bad{`[` + strings.Repeat(`{"chat_id":"team","last_acked_sequence":1},`, 10) + `{"chat_id":"team","last_acked_sequence":1}]`, invalid})},
 		{"acknowledge", "chat_id", `{"chats":[{"last_acked_sequence":1,"chat_id":%s}]}`, slices.DeleteFunc(badIDs(), func(b bad) bool { // texts get an answer of their own
 			return strings.HasPrefix(b.value, `"`) && b.value != `""` && !strings.Contains(b.value, `\u`)
 		})},
