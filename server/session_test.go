@@ -10,7 +10,9 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/bus/local"
+	"github.com/tidemark-im/tidemark/server/registry"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -307,5 +309,27 @@ func TestR_PROOF_rows_lead_to_the_end_of_a_long_chat(t *testing.T) {
 		if n := len(got); n != messages || got[n-1] != fmt.Sprintf("message ab %d", messages) {
 			t.Errorf("%d messages came, want %d", n, messages)
 		}
+	})
+}
+
+// A publication that is lost without a word is made up for by the next one: the chat begins behind the watermark, not at what woke it.
+func TestR_MIN_start_is_behind_the_watermark_when_a_wake_was_lost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
+		bob.drain()
+		lost := false
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Wake != nil && !lost {
+				lost = true
+				return nil
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		a.send("alice", chat)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1", "message ab 2")
 	})
 }
