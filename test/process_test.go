@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,11 +30,7 @@ func serveDev(t *testing.T) string {
 	address := freeAddress(t)
 	serve := exec.Command(binary, "serve", "--dev", "--listen", address, "--store", "sqlite:"+filepath.Join(dir, "tidemark.db"))
 	serve.Dir = dir
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "TIDEMARK_") {
-			serve.Env = append(serve.Env, variable)
-		}
-	}
+	serve.Env = environment()
 	var log bytes.Buffer
 	serve.Stdout, serve.Stderr = &log, &log
 	if err := serve.Start(); err != nil {
@@ -104,4 +101,9 @@ func freeAddress(t *testing.T) string {
 	}
 	defer listener.Close()
 	return listener.Addr().String()
+}
+
+// environment is the caller's without TIDEMARK_ variables: those of the suites are unknown to the program, which refuses them.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "TIDEMARK_") })
 }

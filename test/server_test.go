@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -60,11 +59,7 @@ func (p *process) launch() {
 	line := append(append([]string{}, p.wrap...), p.binary, "serve", "--dev", "--listen", p.address, "--store", "sqlite:"+p.database())
 	command := exec.Command(line[0], line[1:]...)
 	command.Dir = p.dir
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "TIDEMARK_") {
-			command.Env = append(command.Env, variable)
-		}
-	}
+	command.Env = environment()
 	if p.credential != nil {
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: p.credential}
 	}

@@ -2,7 +2,6 @@ package test
 
 import (
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -51,11 +50,7 @@ func newSite(t *testing.T, flags ...string) *site {
 func (s *site) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.binary, args...)
 	cmd.Dir = s.dir
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "TIDEMARK_") {
-			cmd.Env = append(cmd.Env, variable)
-		}
-	}
+	cmd.Env = environment()
 	cmd.Env = append(cmd.Env, "TIDEMARK_JWT_SECRET="+siteSecret)
 	return cmd
 }

@@ -32,6 +32,7 @@ func TestStorm_drain_loses_nothing_and_spreads_clients(t *testing.T) {
 	address := freeAddress(t)
 	args := []string{"serve", "--dev", "--listen", address, "--store", "sqlite:" + filepath.Join(dir, "tidemark.db"), "--drain-deadline", "15s"}
 	serve := exec.Command(binary, args...)
+	serve.Env = environment()
 	var log bytes.Buffer
 	serve.Stdout, serve.Stderr = &log, &log
 	if err := serve.Start(); err != nil {
@@ -51,6 +52,7 @@ func TestStorm_drain_loses_nothing_and_spreads_clients(t *testing.T) {
 
 	bench := exec.Command(binary, "bench", "storm", "--url", "http://"+address, "--pid", strconv.Itoa(serve.Process.Pid), "--json",
 		"--connections", strconv.Itoa(connections), "--duration", "4s", "--drain", "60s", "--restart-command", binary+" "+strings.Join(args, " "))
+	bench.Env = environment()
 	var out, stderr bytes.Buffer
 	bench.Stdout, bench.Stderr = &out, &stderr
 	failed := bench.Run()

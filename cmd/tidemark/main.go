@@ -86,11 +86,9 @@ func run(ctx context.Context, args []string, std streams) int {
 		fmt.Fprintf(std.err, "tidemark: %v\nSee tidemark --help.\n", err)
 		return exitUsage
 	}
-	if command.Command() != "version" {
-		if err := checkEnvironment(parser.Model); err != nil {
-			fmt.Fprintln(std.err, "tidemark:", err)
-			return exitUsage
-		}
+	if err := checkEnvironment(command); err != nil {
+		fmt.Fprintln(std.err, "tidemark:", err)
+		return exitUsage
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	err = command.Run()
