@@ -2,11 +2,14 @@ package transporttest_test
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -267,4 +270,62 @@ func newShort(t *testing.T) *transporttest.Stack {
 	var o transporttest.Options
 	o.Core.Heartbeat = 50 * time.Millisecond
 	return transporttest.New(t, o)
+}
+
+// TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing: its answers fill what the kernel keeps, then it is not read from, and after the write timeout it is cut.
+// Its session waits, and the same sends again are answered as stored before, or stored now, in their order.
+func TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{WriteTimeout: 200 * time.Millisecond})
+	chat := s.Group("bob", "alice")
+	b := dialBare(t, s)
+	b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer dev:bob\r\n\r\n", b.path, b.host)
+	if r, err := http.ReadResponse(b.lines, nil); err != nil || r.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("no upgrade: %v, %v", r, err)
+	}
+	frame := func(i int) string {
+		return fmt.Sprintf(`{"type":"send_message","request_id":"%d","payload":{"chat_id":%q,"client_message_id":"n%d","content":"x"}}`, i, chat, i)
+	}
+	sent := 0
+	for ; sent < 200_000; sent++ {
+		text := frame(sent)
+		head := []byte{0x81, 0xfe, byte(len(text) >> 8), byte(len(text)), 0, 0, 0, 0}
+		if _, err := b.Write(append(head, text...)); err != nil {
+			break
+		}
+	}
+	if sent == 200_000 {
+		t.Fatal("it was never cut")
+	}
+	transporttest.Eventually(t, "nothing is left of it", func() bool { return s.WebSocket.Connections() == 0 })
+	again := transporttest.DialWebSocket(t, s, nil, "bob")
+	duplicates := 0
+	for i := range 1_000 {
+		again.Write(frame(i))
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		for {
+			ev, err := again.Next(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.RequestID == "" {
+				continue
+			}
+			var answer struct {
+				Sequence  int
+				Duplicate bool
+			}
+			if err := json.Unmarshal(ev.Payload, &answer); err != nil || ev.RequestID != strconv.Itoa(i) || answer.Sequence != i+1 {
+				t.Fatalf("send %d was answered by %s %s", i, ev.Type, ev.Payload)
+			}
+			if answer.Duplicate {
+				duplicates++
+			}
+			break
+		}
+		cancel()
+	}
+	if duplicates == 0 {
+		t.Error("nothing that it sent before was stored: the test shows nothing")
+	}
 }
