@@ -56,6 +56,8 @@ type sitting struct {
 	placed, heads map[tidemark.ChatID]tidemark.Sequence
 	// forgiven says that it gave the server reason to forget a position: a reset is no fault.
 	forgiven bool
+	// caught says that caught_up came.
+	caught bool
 	// lost says that a reset came and it has not synced since.
 	lost bool
 }
@@ -243,6 +245,9 @@ func (d *device) take(e tidemark.Event) {
 		s.lost = s.lost || p.Reason != tidemark.ResetAhead
 	default:
 		d.w.transcribe("%s < %d %s %s %s %s", d.name(), e.ID, e.Type, p.ChatID, p.UserID, p.Change)
+		if s.caught = s.caught || e.Type == tidemark.EventCaughtUp; e.Type == tidemark.EventCaughtUp && d.id == probe {
+			d.owed()
+		}
 		if p.UserID == d.user && p.Change == tidemark.Removed {
 			// It may be late, and he may be back: the session has forgotten his place, and begins where his watermark is.
 			delete(s.placed, p.ChatID)

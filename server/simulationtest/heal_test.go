@@ -91,13 +91,16 @@ func (w *world) drain(devices []*device) {
 	}
 }
 
+// probe is the device that looks whether all is well, when nothing goes wrong and nothing else happens.
+const probe = "probe"
+
 // comeBack opens a session for each user: everything that he has not acknowledged comes, and, if asked, the ticks are the truth.
 func (w *world) comeBack(up []*node, ticks bool) {
 	for _, user := range w.users {
 		if w.failed() {
 			return
 		}
-		d := w.device(user, "probe")
+		d := w.device(user, probe)
 		d.cursors = false
 		d.open(pick(w, up), "", 0, false, ticks)
 		w.settle()
@@ -106,7 +109,9 @@ func (w *world) comeBack(up []*node, ticks bool) {
 			return
 		}
 		w.drain([]*device{d})
-		d.owed()
+		if d.owed(); d.conn == nil || !d.sit.caught {
+			w.failf("%s never catches up", d.name())
+		}
 		if ticks {
 			d.knows()
 		}

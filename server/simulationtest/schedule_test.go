@@ -229,6 +229,11 @@ func mild() []fault {
 	return []fault{storeLost, storeUnknown, outages, lateReply, stalls, carriedLate, carriedTwice, carriedNot, carriedDoubt, restarts, cuts, comings, restAcks, closes}
 }
 
+// doors are the faults of a run in which few users come and go through few doors, and little else happens that could make up for what is lost.
+func doors() []fault {
+	return []fault{lateReply, stalls, carriedLate, carriedNot, restarts, comings, restAcks, storeUnknown}
+}
+
 // spawn starts a node under a name that nobody has.
 func (w *world) spawn() {
 	id := tidemark.NodeID([]string{"a", "b", "c"}[w.roll(3)])

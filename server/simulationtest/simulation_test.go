@@ -183,13 +183,16 @@ func simulate(t *testing.T, seed uint64) (r result) {
 func (w *world) run(seed uint64) {
 	defer w.bury()
 	possible := faults()
-	if gentle := w.roll(2) == 0; gentle {
+	switch w.roll(4) {
+	case 0, 1:
 		possible = mild()
+	case 2:
+		possible, w.doors = doors(), true
 	}
 	for _, f := range possible {
 		w.swarm[f] = w.roll(3) == 0
 	}
-	w.swarm[closes] = w.roll(3) > 0
+	w.swarm[closes] = w.doors || w.roll(3) > 0
 	w.swarm[stalls] = w.swarm[stalls] || w.roll(3) == 0
 	w.swarm[carriedLate] = w.swarm[carriedLate] || w.swarm[busRejoins]
 	// The seeds take the crash points in turn, so that each of them is met.

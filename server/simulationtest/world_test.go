@@ -42,6 +42,7 @@ type world struct {
 	swarm   map[fault]bool
 	crash   crashPoint
 	calm    bool
+	doors   bool
 	now     int
 	chats   []tidemark.ChatID
 	users   []tidemark.UserID
@@ -222,6 +223,9 @@ func (w *world) found() {
 	}
 	w.dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	all = all[:1+w.roll(3)]
+	if w.doors {
+		all = all[:1]
+	}
 	if w.roll(6) == 0 {
 		large := storage.NewChat{ID: "large", Type: tidemark.Group, History: tidemark.HistoryFull, Members: []tidemark.UserID{"alice", "bob", "carol"}}
 		for i := range tidemark.PendingFanoutLimit {
@@ -239,10 +243,16 @@ func (w *world) found() {
 	}
 	slices.Sort(w.chats)
 	w.most, w.hurry, w.above = 2+w.roll(10), pick(w, []int{4, 15, 15, 30}), 1
+	if w.doors {
+		w.most, w.hurry = 2+w.roll(4), 4
+	}
 	if w.roll(4) == 0 {
 		w.past()
 	}
 	for _, user := range w.users {
+		if w.doors && !w.swarm[comings] && !w.truth.member(user, w.chats[0]) {
+			continue
+		}
 		for i := range 1 + w.roll(2) {
 			w.devices = append(w.devices, w.device(user, tidemark.DeviceID(fmt.Sprintf("d%d", i+1))))
 		}
