@@ -66,7 +66,11 @@ func run(ctx context.Context, only string, parallel int) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Printf("%-10s %-58s %5.1f s  %s %s\n", cmp.Or(verdict, "caught"), b.Name, time.Since(start).Seconds(), b.Package, b.Test)
+		by := b.Test
+		if verdict == "" {
+			by = noticed(output, by)
+		}
+		fmt.Printf("%-10s %-58s %5.1f s  %s %s\n", cmp.Or(verdict, "caught"), b.Name, time.Since(start).Seconds(), b.Package, by)
 		if verdict == "" {
 			caught++
 			return
@@ -136,7 +140,16 @@ func ran(output, pattern string) bool {
 	return false
 }
 
-// try applies one break. It returns "" if the test failed of it, else what happened instead, and the output.
+// noticed returns the first test that failed, or else the pattern by which it was chosen.
+func noticed(output, pattern string) string {
+	_, rest, found := strings.Cut(output, "--- FAIL: ")
+	if name, _, ok := strings.Cut(rest, " "); found && ok {
+		return name
+	}
+	return pattern
+}
+
+// try applies one break. It returns "" if the test failed of it, else what happened instead; and the output.
 func try(ctx context.Context, b table.Break, dir string) (verdict, output string) {
 	path, err := filepath.Abs(b.File)
 	if err != nil {
@@ -165,7 +178,7 @@ func try(ctx context.Context, b table.Break, dir string) (verdict, output string
 	case !strings.Contains(output, "--- FAIL") && !strings.Contains(output, "panic: ") && !strings.Contains(output, "fatal error: "):
 		return "error", output
 	}
-	return "", ""
+	return "", output
 }
 
 // write stores a broken file, and the overlay that puts it in the place of the good one.
