@@ -257,6 +257,9 @@ func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 				break
 			}
 		}
+		if !acknowledging {
+			t.Error("everything arrived before he acknowledged any: the map is not bounded")
+		}
 		if len(got) != chats {
 			t.Errorf("%d chats arrived, want %d", len(got), chats)
 		}

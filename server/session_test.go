@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -331,5 +332,33 @@ func TestR_MIN_start_is_behind_the_watermark_when_a_wake_was_lost(t *testing.T) 
 		a.send("alice", chat)
 		a.send("alice", chat)
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1", "message ab 2")
+	})
+}
+
+func TestSession_resume_lossless_of_every_kind_of_event(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		a.remove(chat, "bob")
+		a.send("alice", chat)
+		a.add(chat, "bob")
+		a.send("alice", chat)
+		a.add(chat, "dave")
+		a.ack("carol", chat, 1, 0)
+		settle()
+		sent := bob.drain()
+		again := a.open("bob", resuming(bob.Session(), 1))
+		again.last = bob.last
+		got := again.drain()
+		for _, line := range []string{
+			"caught_up", "membership abc bob removed", "gap abc 1-1", "message abc 2", "membership abc dave added", "status abc carol 1 0",
+		} {
+			if line != "caught_up" && !slices.Contains(sent, line) || !slices.Contains(got, line) {
+				t.Errorf("%s: sent %v, and after the resume %v", line, sent, got)
+			}
+		}
 	})
 }
