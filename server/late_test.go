@@ -241,3 +241,20 @@ func TestAck_multi_device_highest_wins_of_many_that_wait(t *testing.T) {
 		w.wantState("the one ahead", "bob", chat, 9, 0)
 	})
 }
+
+func TestSession_in_order_from_the_first_of_several_messages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		bob := c.open("bob")
+		bob.drain()
+		begin := bob.last
+		for range 3 {
+			c.send("alice", chat)
+		}
+		bob.drain()
+		again := c.open("bob", resuming(bob.Session(), begin+1))
+		again.last = bob.last
+		want(t, "after message 1", messagesOf(again.drain()), "message ab 2", "message ab 3")
+	})
+}
