@@ -199,6 +199,20 @@ func TestStop_resolves_a_send_and_marks_its_author(t *testing.T) {
 	})
 }
 
+// The rows of earlier messages are still on their way: a client that got the later one first would acknowledge both.
+func TestOpen_row_is_no_watermark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.leaveProof("bob")
+		w.appendDead("alice", chat, "k")
+		a.send("alice", chat)
+		w.wantRows("of the second", "bob", row("bob", chat, 2))
+		want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1", "message ab 2")
+	})
+}
+
 func TestOpen_row_above_the_head_holds_nothing_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -141,7 +141,7 @@ func (w *world) step() {
 	w.wait()
 	all, fresh := w.gate.waiting()
 	for _, c := range fresh {
-		if w.chance(stalls, 8) {
+		if seldom := 8; w.chance(stalls, seldom) || w.doors && w.chance(stalls, seldom/2) {
 			w.count(string(stalls))
 			c.hold = w.now + 5 + w.roll(60)
 		}

@@ -193,7 +193,7 @@ func (w *world) run(seed uint64) {
 		w.swarm[f] = w.roll(3) == 0
 	}
 	w.swarm[closes] = w.doors || w.roll(3) > 0
-	w.swarm[stalls] = w.swarm[stalls] || w.roll(3) == 0
+	w.swarm[stalls] = w.doors || w.swarm[stalls] || w.roll(3) == 0
 	w.swarm[carriedLate] = w.swarm[carriedLate] || w.swarm[busRejoins]
 	// The seeds take the crash points in turn, so that each of them is met.
 	points := uint64(len(durable()))

@@ -170,8 +170,10 @@ func (s *Session) found(f find) {
 	if p == nil {
 		return
 	}
-	// A row's first sequence is at most watermark + 1, and a lag begins there: the start needs no further look.
-	s.ackedIs(p, tidemark.After(f.first))
+	// A lag begins behind the watermark. A row may begin later: messages before it may still be on their way to be marked.
+	if f.head > 0 {
+		s.ackedIs(p, tidemark.After(f.first))
+	}
 	p.row = p.row || f.row
 	if f.head == 0 {
 		p.toEnd = true // a row may be above the head: it does not say that its message exists
