@@ -227,7 +227,7 @@ func (j *JWKS) find(ctx context.Context, alg, kid string) (any, *keySet, error) 
 	case !known && j.unsure():
 		return nil, nil, tidemark.Errorf(tidemark.Unavailable, "the token's key is unknown, and the issuer cannot be asked for it now; try again")
 	case kid == "":
-		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated, "the token names no key (kid), and the issuer has not just one for its algorithm")
+		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated, "the token names no key (kid), and the issuer does not have just one, for its algorithm")
 	case known:
 		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated, "the token's key (kid) is not for its algorithm (alg)")
 	}
