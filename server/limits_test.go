@@ -310,7 +310,8 @@ func TestTails_are_bounded(t *testing.T) {
 				t.Fatalf("after %d chats %d bytes are kept, want at most %d", i+1, got, most)
 			}
 		}
-		if got := a.Counters()["tail_bytes"]; got < most/2 {
+		// Which chats a sweep meets first is chance, so more may go than have to.
+		if got := a.Counters()["tail_bytes"]; got < most/4 {
 			t.Errorf("only %d bytes are kept", got)
 		}
 	})
