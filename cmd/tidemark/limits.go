@@ -14,8 +14,8 @@ const (
 	reservedFiles = 256
 	// mostConnections is the bound if the operating system would allow more: about 1 GiB of memory (docs/performance.md).
 	mostConnections = 100_000
-	// stuckAfter is how long a commit may take before /healthz says that the process has to be started again. A lock of another program is waited for
-	// for 5 s, and a large checkpoint on a slow disk is one of some seconds.
+	// stuckAfter is how long a commit or checkpoint may take before /healthz says that the process has to be started again. A lock of another program is
+	// waited for for a second or two, and a large checkpoint on a slow disk takes some.
 	stuckAfter = 30 * time.Second
 )
 

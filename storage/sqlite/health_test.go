@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -347,4 +348,28 @@ func TestCommit_late_caller_is_told_the_reason(t *testing.T) {
 	wantCode(t, <-result, tidemark.Unavailable, "may still be stored", "full")
 	fs.Disarm()
 	release()
+}
+
+// A checkpoint that does not end holds up everybody's writes as a commit does.
+func TestCheck_checkpoint_that_does_not_end(t *testing.T) {
+	s, _, fs := openFaulty(t)
+	send(t, s, "1")
+	reached, released := make(chan struct{}), make(chan struct{})
+	defer close(released)
+	reach := sync.OnceFunc(func() { close(reached) })
+	fs.Arm(func(c vfstest.Call) vfstest.Fault {
+		if c.Op == vfstest.Sync && c.File == "" {
+			reach()
+			<-released
+		}
+		return vfstest.None
+	})
+	if err := s.change(t.Context(), func(w *writer) error { w.checkpointEvery, w.checkpointAt = 1, 1; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	if s.Committing() == 0 {
+		t.Error("nothing is said to be under way")
+	}
+	wantCode(t, s.health.Trouble(time.Now().Add(health.StuckAfter)), tidemark.Unavailable, "not finished", "2 seconds")
 }

@@ -183,7 +183,7 @@ func (s *Store) Close() error {
 // must end, and its successor recovers what is on disk (delivery.md §2).
 func (s *Store) Failed() <-chan struct{} { return s.health.Failed() }
 
-// Committing returns how long the present commit has been under way, 0 if there is none. One that never ends needs a new process.
+// Committing returns how long the present commit or checkpoint has been under way, 0 if there is none. One that never ends needs a new process.
 func (s *Store) Committing() time.Duration { return s.health.Committing() }
 
 // Check implements storage.Store. After a commit that failed it tries a small one.
@@ -198,7 +198,7 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	if s.health.Commit() != nil {
-		// late says why, if it is in vain.
+		// If it is in vain, Trouble says why.
 		_ = s.change(ctx, func(w *writer) error { return w.c.exec("PRAGMA user_version = 0") })
 	}
 	return s.health.Trouble(time.Now())

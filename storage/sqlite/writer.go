@@ -69,9 +69,7 @@ func (s *Store) write() {
 			close(j.done)
 		}
 		clear(batch)
-		if err := s.writer.checkpoint(health.Full(s.health.Commit())); err != nil {
-			s.health.Fail(err)
-		}
+		s.health.Checkpoint(func() error { return s.writer.checkpoint(health.Full(s.health.Commit())) })
 	}
 }
 
@@ -148,7 +146,7 @@ func newWriter(c *conn) *writer {
 }
 
 // transaction runs the batch and commits. After an error nothing of it is in the database, unless committing reports that the commit
-// itself failed and unknownOutcome says so. Errors of the contract stay with their job.
+// itself failed and health.UnknownOutcome says so. Errors of the contract stay with their job.
 func (w *writer) transaction(batch []*job) (committing bool, err error) {
 	defer func() {
 		if err != nil {

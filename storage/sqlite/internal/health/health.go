@@ -25,7 +25,7 @@ type Health struct {
 	broken error
 	// damaged is the first sign of a corrupt database. It stays: nothing is written any more, lest it gets worse.
 	damaged error
-	// commit is the error of the latest commit, nil if it succeeded; began is when the present one began, zero if there is none.
+	// commit is the error of the latest commit, nil if it succeeded; began is when the present commit or checkpoint began, zero if there is none.
 	commit error
 	began  time.Time
 	// unreadable is the latest read that the disk failed.
@@ -59,6 +59,20 @@ func (h *Health) End(err error) {
 		h.commit = err
 	}
 	h.noteLocked(err)
+}
+
+// Checkpoint runs a checkpoint, for which everybody's writes wait as for a commit. If do fails the store has ended.
+func (h *Health) Checkpoint(do func() error) {
+	h.mu.Lock()
+	h.began = time.Now()
+	h.mu.Unlock()
+	err := do()
+	h.mu.Lock()
+	h.began = time.Time{}
+	h.mu.Unlock()
+	if err != nil {
+		h.Fail(err)
+	}
 }
 
 // Read takes note of what became of a read.
@@ -107,7 +121,7 @@ func (h *Health) Commit() error {
 	return h.commit
 }
 
-// Committing returns how long the present commit has been under way, 0 if there is none.
+// Committing returns how long the present commit or checkpoint has been under way, 0 if there is none.
 func (h *Health) Committing() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
