@@ -49,6 +49,9 @@ type Adapter struct {
 	cfg   Config
 	group stream.Group
 	pool  stream.Pool
+	// requests is the context of what polls read at once: it goes on when their client has gone, until Shutdown gives up.
+	requests context.Context
+	giveUp   context.CancelFunc
 }
 
 // New returns an adapter. It starts nothing.
@@ -56,7 +59,9 @@ func New(cfg Config) *Adapter {
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 10 * time.Second
 	}
-	return &Adapter{cfg: cfg}
+	a := &Adapter{cfg: cfg}
+	a.requests, a.giveUp = context.WithCancel(context.Background())
+	return a
 }
 
 // Connections returns the number of polls under way.
@@ -69,7 +74,10 @@ func (a *Adapter) Counters() map[string]int64 {
 
 // Shutdown refuses further polls with 503, answers those that wait, without events, and waits for their goroutines. If ctx ends first
 // the connections are dropped, and its error is returned.
-func (a *Adapter) Shutdown(ctx context.Context) error { return a.group.Shutdown(ctx) }
+func (a *Adapter) Shutdown(ctx context.Context) error {
+	defer context.AfterFunc(ctx, a.giveUp)()
+	return a.group.Shutdown(ctx)
+}
 
 // Handle answers GET /poll. Where the connection can be taken over it does not wait itself.
 func (a *Adapter) Handle(e echo.Context) error {

@@ -66,7 +66,12 @@ func (p *poll) gatherNow(r *http.Request) (events []tidemark.Event, more bool, e
 	defer p.pass.Leave()
 	ctx, cancel := stream.Detached(r)
 	defer cancel()
-	return p.gather(ctx, false)
+	defer context.AfterFunc(p.adapter.requests, cancel)()
+	events, more, err = p.gather(ctx, false)
+	if err != nil && p.adapter.requests.Err() != nil {
+		err = stream.Restarting()
+	}
+	return events, more, err
 }
 
 // await gathers what comes within the wait; nothing, when the server stops.

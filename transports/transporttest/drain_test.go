@@ -1,0 +1,85 @@
+package transporttest_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
+)
+
+// hangs is how long the store of a test gives no answer; much longer than any shutdown here may take.
+const hangs = 6 * time.Second
+
+// hung is a store that answers nothing of what an open asks for.
+type hung struct {
+	storage.Store
+	asked chan struct{}
+}
+
+func (h *hung) wait(ctx context.Context) error {
+	select {
+	case h.asked <- struct{}{}:
+	default:
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(hangs):
+	}
+	return tidemark.Errorf(tidemark.Unavailable, "the disk hangs")
+}
+
+// PendingOf implements storage.Pending.
+func (h *hung) PendingOf(ctx context.Context, _ tidemark.UserID, _ tidemark.ChatID, _ int) ([]tidemark.PendingDelivery, bool, error) {
+	return nil, false, h.wait(ctx)
+}
+
+// Behind implements storage.Pending.
+func (h *hung) Behind(ctx context.Context, _ tidemark.UserID, _ storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	return nil, "", false, h.wait(ctx)
+}
+
+// TestShutdown_ends_in_time_while_the_storage_hangs: an open that gets no answer does not hold the server up.
+func TestShutdown_ends_in_time_while_the_storage_hangs(t *testing.T) {
+	for path, stop := range map[string]func(*transporttest.Stack) func(context.Context) error{
+		"/events":      func(s *transporttest.Stack) func(context.Context) error { return s.SSE.Shutdown },
+		"/poll":        func(s *transporttest.Stack) func(context.Context) error { return s.LongPoll.Shutdown },
+		"/poll?wait=0": func(s *transporttest.Stack) func(context.Context) error { return s.LongPoll.Shutdown },
+		"/ws":          func(s *transporttest.Stack) func(context.Context) error { return s.WebSocket.Shutdown },
+	} {
+		store := &hung{Store: memory.New(), asked: make(chan struct{}, 1)}
+		s := transporttest.New(t, transporttest.Options{Storage: store})
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer dev:bob")
+		if path == "/ws" {
+			for name, value := range map[string]string{
+				"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+			} {
+				r.Header.Set(name, value)
+			}
+		}
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			if response, err := http.DefaultTransport.RoundTrip(r); err == nil {
+				_ = response.Body.Close()
+			}
+		}()
+		<-store.asked
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		began := time.Now()
+		_ = stop(s)(ctx) // whether it had to cut is the transport's affair
+		if took := time.Since(began); took > hangs/2 {
+			t.Errorf("%s: the shutdown was given 100 ms, and took %v", path, took)
+		}
+		cancel()
+		<-answered
+	}
+}
