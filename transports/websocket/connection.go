@@ -73,7 +73,11 @@ func (c *connection) start(r *http.Request) {
 	stopped := c.closing
 	c.closing = false
 	c.mu.Unlock()
-	switch err := c.open(r); {
+	var err error
+	if !stopped {
+		err = c.open(r)
+	}
+	switch {
 	case stopped:
 		c.Stop(problem.Delay(stream.Restarting()))
 	case err != nil:
@@ -271,7 +275,7 @@ func (c *connection) beat() time.Duration {
 	case ended != nil:
 		c.end(CloseUnauthenticated, closeReason(ended))
 		return 0
-	case c.partial.Load() > 0 && c.partial.Add(1) > maxPartial:
+	case c.stalled():
 		c.end(CloseSilent, "a message did not come to its end")
 		return 0
 	case c.conn.out.Busy():
@@ -282,6 +286,12 @@ func (c *connection) beat() time.Duration {
 		return 0
 	}
 	return c.untilBeat()
+}
+
+// stalled counts a heartbeat of the message that is being read, and reports whether it has had too many. One that ends at this moment leaves no count behind.
+func (c *connection) stalled() bool {
+	n := c.partial.Load()
+	return n > 0 && c.partial.CompareAndSwap(n, n+1) && n+1 > maxPartial
 }
 
 // untilBeat is the heartbeat, or the rest of the token's life if that is shorter.
