@@ -63,7 +63,7 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 		until(t, "the load runs", func() bool { return t.Failed() || told.size() >= enough }, func() string { return fmt.Sprint(told.size(), " confirmed") })
 		messages, acked := told.copy()
 		file := filepath.Join(t.TempDir(), "copy.db")
-		s.run("backup", "--store", "sqlite:"+s.store, "--to", file)
+		s.run("backup", "--store", "sqlite:"+s.database(), "--to", file)
 		copies = append(copies, taken{file, messages, acked})
 		during := told.size() - len(messages)
 		t.Logf("backup %d: %d confirmed before it, %d while it ran", n+1, len(messages), during)
@@ -74,10 +74,10 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 	end()
 	all, _ := told.copy()
 
-	live := s.store
+	live := s.database()
 	for _, c := range copies {
 		s.stop()
-		s.store = c.file
+		s.serveFrom(c.file)
 		s.start()
 		found := s.stored(bob)
 		if len(found) < len(c.messages) || len(found) > len(all) {
@@ -98,7 +98,7 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 	s.stop()
 
 	restore(t, live, copies[0].file)
-	s.store = live
+	s.serveFrom(live)
 	s.start()
 	for _, chat := range backupChats {
 		s.toldOfTheReset(bob, chat, all)
@@ -231,7 +231,7 @@ func TestBackup_without_room_leaves_nothing(t *testing.T) {
 	}
 	dir := t.TempDir()
 	// A limit of the size of files, in KiB, stands for a disk without room.
-	out, err := exec.Command("bash", "-c", `ulimit -f 100; exec "$0" backup --store "sqlite:$1" --to "$2"`, s.binary, s.store, filepath.Join(dir, "copy.db")).CombinedOutput()
+	out, err := exec.Command("bash", "-c", `ulimit -f 100; exec "$0" backup --store "sqlite:$1" --to "$2"`, s.binary, s.database(), filepath.Join(dir, "copy.db")).CombinedOutput()
 	if err == nil {
 		t.Errorf("it says: %s", out)
 	}
@@ -239,5 +239,5 @@ func TestBackup_without_room_leaves_nothing(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("it left %v (%v)", left, err)
 	}
-	s.run("backup", "--store", "sqlite:"+s.store, "--to", filepath.Join(dir, "copy.db"))
+	s.run("backup", "--store", "sqlite:"+s.database(), "--to", filepath.Join(dir, "copy.db"))
 }

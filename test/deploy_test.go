@@ -68,21 +68,18 @@ func TestDocker_image_is_static_small_and_nobody(t *testing.T) {
 	}
 
 	// As in the image: no environment but its own, a directory for data, and nothing else.
-	address, data := freeAddress(t), t.TempDir()
-	s := &site{t: t, dir: data, binary: binary, address: address, store: filepath.Join(data, "tidemark.db"), log: &output{}}
-	t.Cleanup(s.stop)
-	s.start()
+	s := siteOf(processOf(t, binary))
 	if got := s.run("version"); got != "tidemark of-a-test" {
 		t.Errorf("version: %q", got)
 	}
 	health := exec.Command(binary, "health")
-	health.Env = []string{"TIDEMARK_LISTEN=" + address}
+	health.Env = []string{"TIDEMARK_LISTEN=" + s.address}
 	if out, err := health.CombinedOutput(); err != nil {
 		t.Errorf("health: %v: %s", err, out)
 	}
 	s.stop()
 	health = exec.Command(binary, "health")
-	health.Env = []string{"TIDEMARK_LISTEN=" + address}
+	health.Env = []string{"TIDEMARK_LISTEN=" + s.address}
 	if out, err := health.CombinedOutput(); err == nil {
 		t.Errorf("the server is gone, and health says: %s", out)
 	}

@@ -38,7 +38,7 @@ func TestFault_at_the_start(t *testing.T) {
 			t.Cleanup(other.stop)
 		}, false, []string{"in use by another server"}},
 		{"directory without permission", func(t *testing.T, p *process) { must(t, os.Chmod(p.store, 0o555)) }, true, []string{"permissions of its file and directory"}},
-		{"file without permission", func(t *testing.T, p *process) { must(t, os.Chmod(p.database(), 0o444)) }, true, []string{"test.db", "permissions"}},
+		{"file without permission", func(t *testing.T, p *process) { must(t, os.Chmod(p.database(), 0o444)) }, true, []string{"tidemark.db", "permissions"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			q := *p
@@ -80,7 +80,7 @@ func TestFault_read_only_file_system(t *testing.T) {
 	p := newProcess(t)
 	filled(t, p)
 	source := p.dir
-	inTmpfs(t, p, "3m", "cp "+source+"/test.db "+filepath.Join(p.dir, "small")+"/ && mount -o remount,ro "+filepath.Join(p.dir, "small")+" && ")
+	inTmpfs(t, p, "3m", "cp "+source+"/tidemark.db "+filepath.Join(p.dir, "small")+"/ && mount -o remount,ro "+filepath.Join(p.dir, "small")+" && ")
 	p.launch()
 	var exit *exec.ExitError
 	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.log.String(), "writable") {
@@ -243,7 +243,7 @@ func TestFault_full_disk_at_the_start(t *testing.T) {
 	filled(t, p)
 	source := p.dir
 	small := filepath.Join(p.dir, "small")
-	inTmpfs(t, p, "3m", "cp "+source+"/test.db "+small+"/ && (cat /dev/zero > "+small+"/ballast || true) && ")
+	inTmpfs(t, p, "3m", "cp "+source+"/tidemark.db "+small+"/ && (cat /dev/zero > "+small+"/ballast || true) && ")
 	p.launch()
 	var exit *exec.ExitError
 	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.log.String(), "free some space") {

@@ -1,64 +1,24 @@
 package test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
 
-// serveDev builds the program, serves in development mode with an empty database on a free port until the test ends, and returns
-// the address. The environment is the caller's without TIDEMARK_ variables.
+// serveDev serves in development mode with an empty database on a free port until the test ends, and returns the address.
 func serveDev(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "tidemark")
-	build := exec.Command("go", "build", "-o", binary, module+"/cmd/tidemark")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-
-	address := freeAddress(t)
-	serve := exec.Command(binary, "serve", "--dev", "--listen", address, "--store", "sqlite:"+filepath.Join(dir, "tidemark.db"))
-	serve.Dir = dir
-	serve.Env = environment()
-	var log bytes.Buffer
-	serve.Stdout, serve.Stderr = &log, &log
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- serve.Wait() }()
-	t.Cleanup(func() {
-		_ = serve.Process.Signal(syscall.SIGTERM)
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("serve ended with %v after SIGTERM", err)
-			}
-		case <-time.After(20 * time.Second):
-			_ = serve.Process.Kill()
-			<-ended
-			t.Error("serve did not end within 20 s of SIGTERM")
-		}
-		if t.Failed() {
-			t.Logf("the server's log:\n%s", log.String())
-		}
-	})
-
-	if err := waitReady(t.Context(), "http://"+address+"/readyz", ended); err != nil {
-		t.Fatal(err)
-	}
-	return address
+	p := newProcess(t)
+	t.Cleanup(p.stop)
+	p.start()
+	return p.address
 }
 
 // waitReady asks until the server answers 200, for at most 20 s.

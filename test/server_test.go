@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,8 +21,10 @@ type process struct {
 	dir     string
 	binary  string
 	address string
-	// store is the directory of the database.
-	store string
+	// store is the directory of the database, name its file there.
+	store, name string
+	// flags are those of serve, besides where to listen and what to store to; env is the environment besides that of the caller.
+	flags, env []string
 	// wrap is a command that runs the server, before its own; credential the user that it runs as, nil for the same.
 	wrap       []string
 	credential *syscall.Credential
@@ -31,14 +34,21 @@ type process struct {
 	ended   chan error
 }
 
-// newProcess builds the server. What was started of it ends with the test.
+// newProcess builds the program, as a server in development mode with an empty database. What was started of it ends with the test.
 func newProcess(t *testing.T) *process {
 	t.Helper()
-	dir := t.TempDir()
-	p := &process{t: t, dir: dir, binary: filepath.Join(dir, "tidemark"), store: dir, address: freeAddress(t)}
-	if out, err := exec.Command("go", "build", "-o", p.binary, module+"/cmd/tidemark").CombinedOutput(); err != nil {
+	binary := filepath.Join(t.TempDir(), "tidemark")
+	if out, err := exec.Command("go", "build", "-o", binary, module+"/cmd/tidemark").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	return processOf(t, binary)
+}
+
+// processOf is newProcess with a program that is built.
+func processOf(t *testing.T, binary string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	p := &process{t: t, dir: dir, binary: binary, store: dir, name: "tidemark.db", address: freeAddress(t), flags: []string{"--dev"}}
 	t.Cleanup(func() {
 		if p.process != nil {
 			_ = p.process.Kill()
@@ -51,15 +61,21 @@ func newProcess(t *testing.T) *process {
 	return p
 }
 
-func (p *process) database() string { return filepath.Join(p.store, "test.db") }
+func (p *process) database() string { return filepath.Join(p.store, p.name) }
+
+// line is the command that starts the server.
+func (p *process) line() []string {
+	line := slices.Concat(p.wrap, []string{p.binary, "serve", "--listen", p.address, "--store", "sqlite:" + p.database()})
+	return append(line, p.flags...)
+}
 
 // launch starts the server and does not wait until it is ready.
 func (p *process) launch() {
 	p.t.Helper()
-	line := append(append([]string{}, p.wrap...), p.binary, "serve", "--dev", "--listen", p.address, "--store", "sqlite:"+p.database())
+	line := p.line()
 	command := exec.Command(line[0], line[1:]...)
 	command.Dir = p.dir
-	command.Env = environment()
+	command.Env = append(environment(), p.env...)
 	if p.credential != nil {
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: p.credential}
 	}
@@ -82,14 +98,14 @@ func (p *process) start() {
 	}
 }
 
-// wait waits until the server has ended, for at most 20 s, and returns how.
+// wait waits until the server has ended, for at most 40 s, and returns how.
 func (p *process) wait() error {
 	p.t.Helper()
 	select {
 	case err := <-p.ended:
 		p.process = nil
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(40 * time.Second):
 		_ = p.process.Kill()
 		p.process = nil
 		p.t.Errorf("the server has not ended; its log:\n%s", p.log.String())
@@ -97,9 +113,12 @@ func (p *process) wait() error {
 	}
 }
 
-// stop ends the server in good order.
+// stop ends the server in good order, if it runs.
 func (p *process) stop() {
 	p.t.Helper()
+	if p.process == nil {
+		return
+	}
 	if err := p.process.Signal(syscall.SIGTERM); err != nil {
 		p.t.Error(err)
 	}

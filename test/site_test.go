@@ -5,53 +5,35 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
-// A site is a server as somebody runs it for others: without --dev, on a file, with a secret. It can be stopped and started again.
-type site struct {
-	t       *testing.T
-	dir     string
-	binary  string
-	address string
-	store   string
-	log     *output
-	// flags of serve, besides where to listen and what to store to.
-	flags []string
-
-	process *exec.Cmd
-	ended   chan error
-}
+// A site is a server as somebody runs it for others: without --dev, and with a secret.
+type site struct{ *process }
 
 // siteSecret signs the tokens of a site.
 const siteSecret = "a secret of a test, of more than 32 bytes"
 
-// newSite builds the program and starts a site with an empty database, which ends with the test.
+// newSite starts a site with an empty database, which ends with the test.
 func newSite(t *testing.T, flags ...string) *site {
 	t.Helper()
-	dir := t.TempDir()
-	s := &site{t: t, dir: dir, binary: filepath.Join(dir, "tidemark"), address: freeAddress(t), store: filepath.Join(dir, "tidemark.db"), log: &output{}, flags: flags}
-	if out, err := exec.Command("go", "build", "-o", s.binary, module+"/cmd/tidemark").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	t.Cleanup(func() {
-		s.stop()
-		if t.Failed() {
-			t.Logf("the server's log:\n%s", s.log.String())
-		}
-	})
-	s.start()
-	return s
+	return siteOf(newProcess(t), flags...)
+}
+
+// siteOf makes a site of a process, with flags of serve, and starts it.
+func siteOf(p *process, flags ...string) *site {
+	p.t.Helper()
+	p.flags, p.env = flags, []string{"TIDEMARK_JWT_SECRET=" + siteSecret}
+	p.t.Cleanup(p.stop)
+	p.start()
+	return &site{p}
 }
 
 // command returns the program with a site's environment.
 func (s *site) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.binary, args...)
 	cmd.Dir = s.dir
-	cmd.Env = environment()
-	cmd.Env = append(cmd.Env, "TIDEMARK_JWT_SECRET="+siteSecret)
+	cmd.Env = append(environment(), s.env...)
 	return cmd
 }
 
@@ -72,40 +54,9 @@ func stderrOf(err error) string {
 	return ""
 }
 
-// start serves s.store on s.address, and returns when the server is ready.
-func (s *site) start() {
-	s.t.Helper()
-	s.process = s.command(append([]string{"serve", "--listen", s.address, "--store", "sqlite:" + s.store}, s.flags...)...)
-	s.process.Stdout, s.process.Stderr = s.log, s.log
-	if err := s.process.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.ended = make(chan error, 1)
-	process, ended := s.process, s.ended
-	go func() { ended <- process.Wait() }()
-	if err := waitReady(s.t.Context(), "http://"+s.address+"/readyz", s.ended); err != nil {
-		s.t.Fatalf("%v\n%s", err, s.log.String())
-	}
-}
-
-// stop ends the server in good order, if it runs.
-func (s *site) stop() {
-	s.t.Helper()
-	if s.process == nil {
-		return
-	}
-	_ = s.process.Process.Signal(syscall.SIGTERM)
-	select {
-	case err := <-s.ended:
-		if err != nil {
-			s.t.Errorf("serve ended with %v after SIGTERM", err)
-		}
-	case <-time.After(40 * time.Second):
-		_ = s.process.Process.Kill()
-		<-s.ended
-		s.t.Error("serve did not end within 40 s of SIGTERM")
-	}
-	s.process = nil
+// serveFrom has the next start serve another database.
+func (s *site) serveFrom(database string) {
+	s.store, s.name = filepath.Split(database)
 }
 
 // user returns a user with a token of `tidemark token`, who calls the site at url.

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -24,38 +22,19 @@ func TestStorm_drain_loses_nothing_and_spreads_clients(t *testing.T) {
 			t.Fatalf("TIDEMARK_STORM_CONNECTIONS is not a number: %v", err)
 		}
 	}
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "tidemark")
-	if out, err := exec.Command("go", "build", "-o", binary, module+"/cmd/tidemark").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	address := freeAddress(t)
-	args := []string{"serve", "--dev", "--listen", address, "--store", "sqlite:" + filepath.Join(dir, "tidemark.db"), "--drain-deadline", "15s"}
-	serve := exec.Command(binary, args...)
-	serve.Env = environment()
-	var log bytes.Buffer
-	serve.Stdout, serve.Stderr = &log, &log
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- serve.Wait() }()
-	t.Cleanup(func() {
-		_ = serve.Process.Signal(syscall.SIGKILL) // if it has not ended long since
-		if err := <-ended; err != nil {
-			t.Errorf("the server ended with %v:\n%s", err, log.String())
-		}
-	})
-	if err := waitReady(t.Context(), "http://"+address+"/readyz", ended); err != nil {
-		t.Fatal(err)
-	}
+	p := newProcess(t)
+	p.flags = append(p.flags, "--drain-deadline", "15s")
+	p.start()
 
-	bench := exec.Command(binary, "bench", "storm", "--url", "http://"+address, "--pid", strconv.Itoa(serve.Process.Pid), "--json",
-		"--connections", strconv.Itoa(connections), "--duration", "4s", "--drain", "60s", "--restart-command", binary+" "+strings.Join(args, " "))
+	bench := exec.Command(p.binary, "bench", "storm", "--url", "http://"+p.address, "--pid", strconv.Itoa(p.process.Pid), "--json",
+		"--connections", strconv.Itoa(connections), "--duration", "4s", "--drain", "60s", "--restart-command", strings.Join(p.line(), " "))
 	bench.Env = environment()
 	var out, stderr bytes.Buffer
 	bench.Stdout, bench.Stderr = &out, &stderr
 	failed := bench.Run()
+	if err := p.wait(); err != nil {
+		t.Errorf("the server ended with %v after SIGTERM", err)
+	}
 	var report struct {
 		Sent     int64
 		Problems []string
