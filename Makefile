@@ -74,7 +74,7 @@ fuzz: ## every fuzz target for TIDEMARK_FUZZ_TIME (10s); their seeds are in ever
 
 .PHONY: mutate
 mutate: ## break the product in each recorded way, and show that the test named beside it fails (ARGS="-run Send")
-	go run ./test/mutate $(ARGS)
+	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),2500) go run ./test/mutate $(ARGS)
 
 .PHONY: soak
 soak: browser-deps proxy-deps ## the suites, and the random histories of every storage, with long counts: hours
@@ -84,7 +84,7 @@ soak: browser-deps proxy-deps ## the suites, and the random histories of every s
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) go test -count=1 -v -timeout 24h ./server/simulationtest
 	TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 	scripts/verify large
-	go run ./test/mutate
+	$(MAKE) --no-print-directory mutate
 	TIDEMARK_FUZZ_TIME=$(or $(TIDEMARK_FUZZ_TIME),5m) scripts/fuzz
 
 .PHONY: bench

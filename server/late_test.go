@@ -69,7 +69,7 @@ func TestSend_seen_beyond_the_head_is_refused(t *testing.T) {
 
 // "Trimmed by acknowledgements" (delivery.md §3): what a client has stored from the stream is not remembered for sending again.
 func TestSession_acknowledgement_trims_the_resume_memory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	test := func(t *testing.T, from uint64) {
 		c := start(t)
 		chat := c.chat("ab", "alice", "bob")
 		bob := c.open("bob")
@@ -80,13 +80,19 @@ func TestSession_acknowledgement_trims_the_resume_memory(t *testing.T) {
 		}
 		bob.drain()
 		bob.Ack(server.Ack{Chat: chat, Acked: 3})
-		at := c.open("bob", resuming(bob.Session(), begin+3))
-		at.last = bob.last
-		want(t, "from what he acknowledged", messagesOf(at.drain()), "message ab 4", "message ab 5")
-		early := c.open("bob", resuming(bob.Session(), begin))
-		early.last = at.last
+		if from == 3 {
+			at := c.open("bob", resuming(bob.Session(), begin+3))
+			at.last = bob.last
+			want(t, "from what he acknowledged", messagesOf(at.drain()), "message ab 4", "message ab 5")
+			return
+		}
+		early := c.open("bob", resuming(bob.Session(), begin+from))
+		early.last = bob.last
 		want(t, "from before what he acknowledged", early.drain()[:2], "open resumed=false", "reset unknown_position")
-	})
+	}
+	for from := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) { test(t, from) })
+	}
 }
 
 // A node with an old roster reads it again before it says no.
