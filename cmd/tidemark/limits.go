@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -49,6 +50,15 @@ func (f limitFlags) withDefaults(dev bool) (limitFlags, error) {
 		return f, usageError{fmt.Errorf("--drain-deadline is %v, and has to be longer than --drain-delay, which is %v and a part of it", f.DrainDeadline, *f.DrainDelay)}
 	}
 	return f, nil
+}
+
+// openFiles returns how many files the process may have open, 0 if that is not known. The runtime has raised the limit as far as it may.
+func openFiles() uint64 {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return limit.Cur
 }
 
 // connectionsFor is how many connections a process may hold that may open so many files, 0 for no limit.

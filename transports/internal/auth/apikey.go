@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -147,8 +146,6 @@ func readKeysFile(path string) ([]byte, fs.FileMode, error) {
 	switch {
 	case !mode.IsRegular():
 		return nil, mode, fmt.Errorf("%s is not a regular file; it is read again and again", path)
-	case runtime.GOOS == "windows":
-		mode = 0 // it has no such permissions
 	case mode.Perm()&0o002 != 0:
 		return nil, mode, fmt.Errorf("anybody on this machine may write %s, and so let himself in: chmod o-w", path)
 	}
