@@ -248,6 +248,7 @@ func TestCommit_full_database_is_Unavailable_and_recovers(t *testing.T) {
 	pragma("PRAGMA max_page_count = 1")
 	_, err := storage.AppendOne(t.Context(), s, draft("big", strings.Repeat("x", tidemark.MaxContent)))
 	wantCode(t, err, tidemark.Unavailable, "full")
+	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "full") // although a small write would succeed
 	wantGapless(t, s, 1)
 	pragma("PRAGMA max_page_count = 1000000")
 	if got := send(t, s, "2"); got != 2 {

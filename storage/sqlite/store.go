@@ -197,7 +197,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.health.Commit() != nil {
+	if s.health.WorthATrial(time.Now()) {
 		// If it is in vain, Trouble says why.
 		_ = s.change(ctx, func(w *writer) error { return w.c.exec("PRAGMA user_version = 0") })
 	}

@@ -14,6 +14,9 @@ const (
 	StuckAfter = 2 * time.Second
 	// unreadableFor is how long the store counts as not ready after a read failed: what is asked for tells no earlier whether others fail too.
 	unreadableFor = 10 * time.Second
+	// fullFor is how long the store counts as not ready after a commit found the disk full, if none succeeds meanwhile. A trial write of one page says
+	// nothing of those that need more. It is longer than the core's pause before it tries again what was refused.
+	fullFor = 2 * time.Second
 )
 
 // Health is what the calls have told about a database and its disk. Use New. It is safe for concurrent use.
@@ -25,9 +28,10 @@ type Health struct {
 	broken error
 	// damaged is the first sign of a corrupt database. It stays: nothing is written any more, lest it gets worse.
 	damaged error
-	// commit is the error of the latest commit, nil if it succeeded; began is when the present commit or checkpoint began, zero if there is none.
-	commit error
-	began  time.Time
+	// commit is the error of the latest commit, nil if it succeeded, and commitAt its time; began is when the present commit or checkpoint began, zero if there is none.
+	commit   error
+	commitAt time.Time
+	began    time.Time
 	// unreadable is the latest read that the disk failed.
 	unreadable   error
 	unreadableAt time.Time
@@ -56,7 +60,7 @@ func (h *Health) End(err error) {
 	defer h.mu.Unlock()
 	h.began = time.Time{}
 	if h.commit = nil; !ItemsFault(err) {
-		h.commit = err
+		h.commit, h.commitAt = err, time.Now()
 	}
 	h.noteLocked(err)
 }
@@ -119,6 +123,13 @@ func (h *Health) Commit() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.commit
+}
+
+// WorthATrial reports whether the latest commit failed, and a small write can tell whether others would succeed now.
+func (h *Health) WorthATrial(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.commit != nil && (!Full(h.commit) || now.Sub(h.commitAt) >= fullFor)
 }
 
 // Committing returns how long the present commit or checkpoint has been under way, 0 if there is none.
