@@ -45,7 +45,10 @@ func TestFault_at_the_start(t *testing.T) {
 			q.t, q.process = t, nil
 			dir, err := os.MkdirTemp("", "tidemark-fault-")
 			must(t, err)
-			t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+			t.Cleanup(func() {
+				must(t, os.Chmod(dir, 0o700)) // damage may have taken the right
+				must(t, os.RemoveAll(dir))
+			})
 			q.store, q.dir = dir, dir
 			filled(t, &q)
 			if test.nobody { // as another user, for whom permissions count
@@ -80,7 +83,7 @@ func TestFault_read_only_file_system(t *testing.T) {
 	p := newProcess(t)
 	filled(t, p)
 	source := p.dir
-	inTmpfs(t, p, "3m", "cp "+source+"/tidemark.db "+filepath.Join(p.dir, "small")+"/ && mount -o remount,ro "+filepath.Join(p.dir, "small")+" && ")
+	inTmpfs(t, p, "3m", "cp "+source+"/tidemark.db "+filepath.Join(p.dir, "small")+"/ && mount -o remount,bind,ro "+filepath.Join(p.dir, "small")+" && ")
 	p.launch()
 	var exit *exec.ExitError
 	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.log.String(), "writable") {
