@@ -98,6 +98,37 @@ func TestHeader_tokens(t *testing.T) {
 	wantRefused(t, "Basic", err)
 }
 
+// Another claim of the issuer, whose name differs in the case only, is not the claim: users may have a say in what it holds.
+func TestHeader_claims_are_named_exactly(t *testing.T) {
+	a := auth.New(auth.Config{JWTSecret: secret, Issuer: "ours", Audience: "tidemark"})
+	sealed := func(claims string) string {
+		part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+		text := part(`{"alg":"HS256","typ":"JWT"}`) + "." + part(claims)
+		seal, err := jwt.SigningMethodHS256.Sign(text, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text + "." + base64.RawURLEncoding.EncodeToString(seal)
+	}
+	past, future := time.Now().Add(-time.Minute).Unix(), time.Now().Add(time.Hour).Unix()
+
+	good := fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours","aud":"tidemark","Sub":"eve","EXP":%d,"Iss":"theirs","AUD":"another","Nbf":%d}`, future, past, future)
+	id, err := a.Header(bearer(sealed(good)))
+	wantUser(t, "claims beside others of the same letters", id, err, "ann")
+	for what, claims := range map[string]string{
+		"EXP behind an exp that is over": fmt.Sprintf(`{"sub":"ann","exp":%d,"EXP":%d,"iss":"ours","aud":"tidemark"}`, past, future),
+		"Exp alone":                      fmt.Sprintf(`{"sub":"ann","Exp":%d,"iss":"ours","aud":"tidemark"}`, future),
+		"Sub alone":                      fmt.Sprintf(`{"Sub":"ann","exp":%d,"iss":"ours","aud":"tidemark"}`, future),
+		"ISS behind another iss":         fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"theirs","ISS":"ours","aud":"tidemark"}`, future),
+		"AUD behind another aud":         fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours","aud":"another","AUD":"tidemark"}`, future),
+		"NBF behind an nbf to come":      fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours","aud":"tidemark","nbf":%d,"NBF":%d}`, future, future, past),
+		"a sub that is no string":        fmt.Sprintf(`{"sub":5,"exp":%d,"iss":"ours","aud":"tidemark"}`, future),
+	} {
+		_, err := a.Header(bearer(sealed(claims)))
+		wantRefused(t, what, err)
+	}
+}
+
 func TestHeader_without_secret_no_token_is_good(t *testing.T) {
 	a := auth.New(auth.Config{})
 	_, err := a.Header(bearer(token(t, jwt.SigningMethodHS256, []byte(""), jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Hour).Unix()})))

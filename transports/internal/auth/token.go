@@ -77,9 +77,9 @@ func (t *tokens) verify(ctx context.Context, token string) (Identity, error) {
 }
 
 func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
-	var claims jwt.RegisteredClaims
+	claims := jwt.MapClaims{} // a struct would take EXP for exp: encoding/json does not look at the case, and the issuer's own claims may have any name
 	var keys *keySet
-	_, err := t.parser.ParseWithClaims(token, &claims, func(token *jwt.Token) (public any, err error) {
+	_, err := t.parser.ParseWithClaims(token, claims, func(token *jwt.Token) (public any, err error) {
 		if _, ok := token.Header["crit"]; ok { // RFC 7515 §4.1.11: we understand none
 			return nil, tidemark.Errorf(tidemark.Unauthenticated, "the token has critical header fields (crit), which this server does not know")
 		}
@@ -93,16 +93,18 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 		public, keys, err = t.keys.find(ctx, token.Method.Alg(), kid)
 		return public, err
 	})
-	if err == nil && !time.Now().Before(claims.ExpiresAt.Time) {
-		err = jwt.ErrTokenExpired
-	}
 	if err != nil {
 		return verified{}, refusal(err)
 	}
-	if !tidemark.ValidID(claims.Subject) {
+	expires, err := claims.GetExpirationTime()
+	if err != nil || expires == nil || !time.Now().Before(expires.Time) {
+		return verified{}, refusal(jwt.ErrTokenExpired)
+	}
+	subject, _ := claims["sub"].(string)
+	if !tidemark.ValidID(subject) {
 		return verified{}, tidemark.Errorf(tidemark.Unauthenticated, "the token's sub is not a user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", tidemark.MaxIDLength)
 	}
-	id := Identity{Caller: server.Caller{User: tidemark.UserID(claims.Subject)}, Expires: claims.ExpiresAt.Time}
+	id := Identity{Caller: server.Caller{User: tidemark.UserID(subject)}, Expires: expires.Time}
 	return verified{id, keys}, nil
 }
 
