@@ -44,6 +44,8 @@ type options struct {
 	// connections bounds them; 0 does not.
 	connections int
 	alive       func() error
+	// log, if not nil, is where the handler and its server log to.
+	log *slog.Logger
 	// adapters, if not nil, is called once the core has started and before the first request.
 	adapters func(a *api, auth *transports.Authenticator)
 }
@@ -65,6 +67,9 @@ func start(t *testing.T, o options) *api {
 		o.page = fstest.MapFS{"index.html": {Data: []byte("<!doctype html><title>Tidemark</title>")}, "app.js": {Data: []byte("export {}")}}
 	}
 	auth := transports.NewAuthenticator(o.auth)
+	if o.log != nil {
+		logger = o.log
+	}
 	h, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page, Logger: logger, Alive: o.alive,
 	})

@@ -251,11 +251,17 @@ func (l scrapeLog) Println(v ...any) {
 	l.Error("the metrics could not be gathered", "error", fmt.Sprint(v...))
 }
 
-// netLog is the log of net/http: its sentences become an attribute, so that the message is always the same.
+// netLog is the log of net/http: its sentences become an attribute, so that the message is always the same. What clients do wrong is of no interest; that nobody
+// can connect any more, for want of files, is.
 type netLog struct{ *slog.Logger }
 
 // Write implements io.Writer.
 func (l netLog) Write(p []byte) (int, error) {
-	l.Debug("net/http complains", "error", strings.TrimSpace(string(p)))
+	sentence := strings.TrimSpace(string(p))
+	if strings.HasPrefix(sentence, "http: Accept error") {
+		l.Error("a connection could not be accepted", "error", sentence)
+	} else {
+		l.Debug("net/http complains", "error", sentence)
+	}
 	return len(p), nil
 }

@@ -2,13 +2,18 @@ package transports_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,6 +164,38 @@ func TestShutdown_ends_open_streams_and_lets_calls_finish(t *testing.T) {
 	a.handler.ServeHTTP(rec, httptest.NewRequest("GET", "/readyz", nil))
 	if rec.Code != 503 {
 		t.Errorf("readyz while stopping: %d", rec.Code)
+	}
+}
+
+// exhausted is a listener for whose connections there is no file any more, and which then ends.
+type exhausted struct {
+	net.Listener
+	tried bool
+}
+
+// Accept implements net.Listener.
+func (l *exhausted) Accept() (net.Conn, error) {
+	if l.tried {
+		return nil, net.ErrClosed
+	}
+	l.tried = true
+	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+}
+
+func TestLog_says_that_nobody_can_connect(t *testing.T) {
+	var log bytes.Buffer
+	o := dev()
+	o.log = slog.New(slog.NewTextHandler(&log, nil))
+	a := start(t, o)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.handler.HTTPServer("").Serve(&exhausted{Listener: l}); !errors.Is(err, net.ErrClosed) {
+		t.Fatal(err)
+	}
+	if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "too many open files") {
+		t.Errorf("with the files at their limit, the log is %q", got)
 	}
 }
 
