@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -145,6 +146,8 @@ func TestLimits_defaults(t *testing.T) {
 		{limitFlags{DrainDelay: &minute, DrainDeadline: 2 * minute}, false, minute},
 		{limitFlags{DrainDeadline: time.Second}, false, 100 * time.Millisecond},
 		{limitFlags{MaxConnections: -1}, false, -1},
+		{limitFlags{MaxConnections: 1}, false, drainDelay},
+		{limitFlags{MaxConnections: math.MaxInt}, false, -1}, // no system has so many files
 	} {
 		got, err := tt.given.withDefaults(tt.dev)
 		if refused := err != nil; refused != (tt.delay < 0) || !refused && *got.DrainDelay != tt.delay {

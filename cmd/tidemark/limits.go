@@ -33,8 +33,13 @@ func (f limitFlags) withDefaults(dev bool) (limitFlags, error) {
 	if f.MaxConnections < 0 || f.MaxConnectionsPerAddress < 0 {
 		return f, usageError{fmt.Errorf("--max-connections and --max-connections-per-address are numbers from 0 on")}
 	}
+	files := openFiles()
+	if room := roomFor(files); files > 0 && uint64(f.MaxConnections) > room {
+		return f, usageError{fmt.Errorf("--max-connections is %d, but this process may open %d files, which is enough for %d: raise that limit (LimitNOFILE=, ulimit -n), or leave the flag out",
+			f.MaxConnections, files, room)}
+	}
 	if f.MaxConnections == 0 {
-		f.MaxConnections = connectionsFor(openFiles())
+		f.MaxConnections = connectionsFor(files)
 	}
 	if f.DrainDeadline == 0 {
 		f.DrainDeadline = drainWithin
@@ -61,12 +66,18 @@ func openFiles() uint64 {
 	return limit.Cur
 }
 
-// connectionsFor is how many connections a process may hold that may open so many files, 0 for no limit.
+// connectionsFor is how many connections a process holds that may open so many files, 0 for no limit, if nothing else is said.
 func connectionsFor(files uint64) int {
-	if files == 0 || files > mostConnections+reservedFiles {
+	if files == 0 {
 		return mostConnections
 	}
-	return int(max(files-min(files, reservedFiles), files/2, 1))
+	return int(min(roomFor(files), mostConnections))
+}
+
+// roomFor is how many connections so many files are enough for. With more, the process could neither accept nor open its database any more, and every call would
+// hang instead of being answered 503.
+func roomFor(files uint64) uint64 {
+	return max(files-min(files, reservedFiles), files/2, 1)
 }
 
 // listen listens within the limits.
