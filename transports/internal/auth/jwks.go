@@ -164,8 +164,11 @@ func (j *JWKS) refresh(ctx context.Context) (ok bool) {
 	case err == nil && turned:
 		log.Info("the keys of the issuer can be fetched again")
 	}
-	if changed {
-		log.Info("the keys of the issuer have changed", "usable", len(set.keys), "ignored", errors.Join(ignored...))
+	switch {
+	case changed && len(set.keys) == 0:
+		log.Warn("the issuer has no key that is of use; its tokens are refused", "ignored", fmt.Sprint(ignored))
+	case changed:
+		log.Info("the keys of the issuer have changed", "usable", len(set.keys), "ignored", fmt.Sprint(ignored))
 	}
 	return err == nil
 }

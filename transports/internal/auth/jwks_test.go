@@ -417,13 +417,18 @@ func TestJWKS_empty_set_withdraws_every_key(t *testing.T) {
 	i := newIssuer(t)
 	e := ecKey(t, elliptic.P256())
 	i.publish(t, public(e, "e"))
-	a := trust(t, i, auth.JWKSConfig{Refresh: 10 * time.Millisecond}, auth.Config{})
+	log := new(lines)
+	a := trust(t, i, auth.JWKSConfig{Refresh: 10 * time.Millisecond, Logger: slog.New(log)}, auth.Config{})
 	eventually(t, "the keys are fetched", func() bool { return a.Ready() == nil })
+	if n := log.warnings.Load(); n != 0 {
+		t.Errorf("%d warnings while there is a key", n)
+	}
 	i.serve(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"keys":[{"kty":"new"},7]}`) })
 	eventually(t, "no key is good", func() bool {
 		_, err := header(a, signed(t, jwt.SigningMethodES256, e, "e", "ann"))
 		return tidemark.CodeOf(err) == tidemark.Unauthenticated
 	})
+	eventually(t, "the log warns of it", func() bool { return log.warnings.Load() == 1 })
 }
 
 func TestJWKS_follows_a_redirect_on_the_machine(t *testing.T) {

@@ -52,15 +52,18 @@ func New(cfg Config) (*Policy, error) {
 			continue
 		}
 		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) || u.User != nil ||
+		if err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) || u.User != nil || strings.ContainsFunc(origin, unsaid) ||
 			u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" {
 			return nil, tidemark.Errorf(tidemark.Invalid,
-				"%.100q is no origin as browsers say it: a scheme and a host in lower case, a port if it is not the usual one, and nothing more, as in https://app.example.com", origin)
+				"%.100q is no origin as browsers say it: a scheme and a host in lower case, a port if it is not the usual one, and nothing more, as in https://app.example.com; one name at a time, and one of other letters as xn--…", origin)
 		}
 		p.allow = append(p.allow, origin)
 	}
 	return p, nil
 }
+
+// unsaid are the characters that a browser never says in an origin: a name of other letters comes as xn--…, and no name stands for several.
+func unsaid(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == ',' }
 
 // Check returns nil if the page that makes a request may do so, or no page does. Denied otherwise.
 func (p *Policy) Check(r *http.Request) error {

@@ -98,6 +98,7 @@ func TestNew_takes_origins_only(t *testing.T) {
 	for _, bad := range []string{
 		"", "null", "app.example.com", "https://app.example.com/", "https://App.example.com", "HTTPS://app.example.com", "https://a@app.example.com",
 		"https://app.example.com?x", "https://app.example.com:443", "http://app.example.com:80", "https://", "//app.example.com", "https://%zz",
+		"https://*.example.com", "https://ümlaut.example.com", "https://a.example.com,https://b.example.com",
 	} {
 		if _, err := origin.New(origin.Config{Allow: []string{bad}}); tidemark.CodeOf(err) != tidemark.Invalid {
 			t.Errorf("%q: %v", bad, err)
