@@ -21,6 +21,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/rest"
 )
@@ -164,6 +165,32 @@ func TestShutdown_ends_open_streams_and_lets_calls_finish(t *testing.T) {
 	a.handler.ServeHTTP(rec, httptest.NewRequest("GET", "/readyz", nil))
 	if rec.Code != 503 {
 		t.Errorf("readyz while stopping: %d", rec.Code)
+	}
+}
+
+func TestAcks_many_at_a_time_cost_more(t *testing.T) {
+	o := dev()
+	o.limit = transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.001, CallBurst: 5})
+	a := start(t, o)
+	entries := func(n int) string {
+		of := make([]string, n)
+		for i := range of {
+			of[i] = fmt.Sprintf(`{"chat_id":"c%d","last_acked_sequence":1}`, i)
+		}
+		return `{"chats":[` + strings.Join(of, ",") + `]}`
+	}
+	ann, bob := a.as("ann"), a.as("bob")
+	for i, tt := range []struct {
+		as      as
+		entries int
+		want    int
+	}{
+		{ann, 99, 200}, {ann, 300, 200}, {ann, 0, 429}, // 1, 1 + 3, one too many
+		{bob, 400, 200}, {bob, 100, 429}, // 1 + 4
+	} {
+		if r := tt.as.do("POST", "/acks", entries(tt.entries)); r.StatusCode != tt.want {
+			t.Errorf("call %d, of %d entries: %d %s", i, tt.entries, r.StatusCode, r.body)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
@@ -92,6 +93,9 @@ func (h *Handler) Acknowledge(c echo.Context) error {
 	}
 	items, err := wire.DecodeAcks(raw)
 	if err != nil {
+		return err
+	}
+	if err := h.limit.Call(caller(c).User, len(items)/limit.AcksPerCall); err != nil {
 		return err
 	}
 	good := make([]server.Ack, 0, len(items))

@@ -29,6 +29,8 @@ const (
 	Call = 1
 	// LargeCall is the cost of one that reads or writes as many rows as it likes: a page, a list, a sync, a new chat, members, a new session.
 	LargeCall = 5
+	// AcksPerCall is how many entries of one POST /acks cost as much as a call: they are thousands in a body, and each is looked up.
+	AcksPerCall = 100
 )
 
 // Config configures a Limiter.
