@@ -54,6 +54,7 @@ token-naming-nonsense    all        400  400 400       1008
 HS256                    all        yes  yes yes       yes
 RS256                    all        yes  yes yes       yes
 ES256                    all        yes  yes yes       yes
+EdDSA                    all        yes  yes yes       yes
 token-naming-himself     all        yes  yes yes       yes
 key                      all        yes  yes yes       yes
 `
@@ -140,6 +141,8 @@ func (w *world) credentials(kind string, user tidemark.UserID) http.Header {
 		return w.sign(jwt.SigningMethodRS256, w.rsa, "r", sub)
 	case "ES256":
 		return w.sign(jwt.SigningMethodES256, w.ec, "e", sub)
+	case "EdDSA":
+		return w.sign(jwt.SigningMethodEdDSA, w.ed, "d", sub)
 	case "key":
 		return w.key(user)
 	}

@@ -3,6 +3,7 @@ package transports_test
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
@@ -49,6 +50,7 @@ type world struct {
 	secret   []byte
 	rsa      *rsa.PrivateKey
 	ec       *ecdsa.PrivateKey
+	ed       ed25519.PrivateKey
 	stranger *rsa.PrivateKey // of no issuer
 	apiKey   string
 
@@ -129,7 +131,7 @@ func newWorld(t *testing.T, ttl time.Duration) *world {
 	return w
 }
 
-// issuer publishes a key for RS256 and one for ES256.
+// issuer publishes a key for RS256, one for ES256 and one for EdDSA.
 func (w *world) issuer() *transports.JWKS {
 	w.t.Helper()
 	var err error
@@ -141,7 +143,12 @@ func (w *world) issuer() *transports.JWKS {
 	if w.ec, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		w.t.Fatal(err)
 	}
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: w.rsa.Public(), KeyID: "r"}, {Key: w.ec.Public(), KeyID: "e"}}})
+	if _, w.ed, err = ed25519.GenerateKey(rand.Reader); err != nil {
+		w.t.Fatal(err)
+	}
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
+		{Key: w.rsa.Public(), KeyID: "r"}, {Key: w.ec.Public(), KeyID: "e"}, {Key: w.ed.Public(), KeyID: "d"},
+	}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -104,12 +104,18 @@ func TestGroup_shutdown_spreads_goodbyes_and_returns(t *testing.T) {
 					t.Errorf("all were told after %v, want %v", took, tt.spread)
 				}
 				slots := map[time.Duration]int{}
+				last := time.Duration(0)
 				for _, m := range members {
 					back := m.stoppedAt.Add(m.comeBack)
+					last = max(last, back.Sub(start))
 					if back.Before(start.Add(tt.spread * 8 / 10)) {
 						t.Fatalf("one is told to come back after %v, before all have been told", back.Sub(start))
 					}
 					slots[back.Sub(start)/(500*time.Millisecond)]++
+				}
+				// A second more for each thousand, however short the time in which they are told.
+				if want := tt.spread + comeBackWithin + time.Duration(tt.n)*time.Millisecond; tt.n > 100 && last < want*9/10 {
+					t.Errorf("the last one comes back after %v, want about %v", last, want)
 				}
 				for slot, n := range slots {
 					if tt.n > 100 && n > tt.n/5 {
