@@ -6,11 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/transports"
 )
 
 // dev makes a call of bob's.
@@ -164,5 +169,57 @@ func TestHealthz_is_red_when_a_commit_never_ends(t *testing.T) {
 	}
 	if progress(nil) != nil {
 		t.Error("a store that does not tell is asked")
+	}
+}
+
+// hanging is a store whose disk answers nothing any more.
+type hanging struct {
+	storage.Store
+	until chan struct{}
+}
+
+func (h hanging) Close() error {
+	<-h.until
+	return h.Store.Close()
+}
+
+// TestDrain_ends_though_the_disk_answers_nothing: a third after its deadline the process ends, and not before.
+func TestDrain_ends_though_the_disk_answers_nothing(t *testing.T) {
+	limits, err := limitFlags{DrainDeadline: 300 * time.Millisecond}.withDefaults(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := hanging{Store: memory.New(), until: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var log logBuffer
+	ended, gaveUp := make(chan error, 1), make(chan struct{})
+	go func() {
+		ended <- serve(ctx, options{
+			listen: "127.0.0.1:0", limits: limits, credentials: transports.AuthConfig{Dev: true}, giveUp: func() { close(gaveUp) },
+			open: func(context.Context) (openedStore, error) { return openedStore{Store: store}, nil },
+		}, slog.New(slog.NewTextHandler(&log, nil)))
+	}()
+	poll(t, func() error {
+		if !listening.MatchString(log.String()) {
+			return fmt.Errorf("no address in the log: %s", log.String())
+		}
+		return nil
+	})
+	began := time.Now()
+	cancel()
+	select {
+	case <-gaveUp:
+	case <-time.After(drainWithin):
+		t.Error("it waits for the disk")
+	}
+	if waited := time.Since(began); waited < 400*time.Millisecond {
+		t.Errorf("it gave up after %v, and was given 400 ms", waited)
+	}
+	if !strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("nothing is said of it: %s", log.String())
+	}
+	close(store.until)
+	if err := <-ended; err != nil {
+		t.Errorf("serve ended with %v", err)
 	}
 }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
+	"os"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -78,7 +81,8 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	open := func(ctx context.Context) (openedStore, error) { return openStore(ctx, store, meter) }
 	return serve(ctx, options{
 		listen: c.Listen, open: open, credentials: credentials, origins: origins, limits: limits,
-		meter: meter, debugListen: c.Observe.DebugListen, privateMetrics: !c.Dev && !c.Observe.PublicMetrics,
+		giveUp: func() { os.Exit(exitFailure) },
+		meter:  meter, debugListen: c.Observe.DebugListen, privateMetrics: !c.Dev && !c.Observe.PublicMetrics,
 	}, log)
 }
 
@@ -111,6 +115,8 @@ type options struct {
 	meter          *metered.Meter
 	debugListen    string
 	privateMetrics bool
+	// giveUp ends the process. It is called if the stop does not end by itself.
+	giveUp func()
 }
 
 // limiter returns the limits on what a user may do, nil in development.
@@ -129,12 +135,23 @@ func (o *options) collectors() []prometheus.Collector {
 	return []prometheus.Collector{o.meter}
 }
 
+// whenLate returns a timer that ends the process, as a crash does, once it is reset. A disk that answers nothing can hold up a stop for ever: nothing waits
+// for that, since what was confirmed is stored.
+func (o *options) whenLate(log *slog.Logger) *time.Timer {
+	return time.AfterFunc(math.MaxInt64, func() {
+		log.Error("the stop does not end, probably because the disk does not answer; the process ends as in a crash. What was confirmed is stored")
+		o.giveUp()
+	})
+}
+
 // serve is the whole server: what is started here is stopped here, in the opposite order.
 func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	store, err := o.open(ctx)
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
+	late := o.whenLate(log)
+	defer late.Stop()
 	defer func() { err = errors.Join(err, store.Close()) }()
 
 	leases := memory.New()
@@ -196,6 +213,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		end.delay = 0
 		served <- http.ErrServerClosed
 	}
+	late.Reset(end.within + end.within/3)
 	err = errors.Join(err, end.run())
 	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, serveErr)
