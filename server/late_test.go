@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
@@ -262,5 +263,40 @@ func TestSession_in_order_from_the_first_of_several_messages(t *testing.T) {
 		again := c.open("bob", resuming(bob.Session(), begin+1))
 		again.last = bob.last
 		want(t, "after message 1", messagesOf(again.drain()), "message ab 2", "message ab 3")
+	})
+}
+
+// A connection that was replaced has nothing to say about the session any more: neither that it has gone, nor what has arrived.
+func TestSession_of_a_newer_connection_does_not_end_with_the_older(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		older := c.open("bob")
+		older.drain()
+		newer := c.open("bob", resuming(older.Session(), older.last))
+		newer.drain()
+		older.Detach()
+		time.Sleep(5 * time.Minute)
+		c.send("alice", chat)
+		want(t, "after the older connection has gone", messagesOf(newer.drain()), "message ab 1")
+	})
+}
+
+func TestSession_acknowledgement_of_a_replaced_connection_trims_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		first, second := c.chat("ab", "alice", "bob"), c.chat("abc", "alice", "bob", "carol")
+		older := c.open("bob")
+		older.drain()
+		begin := older.last
+		c.send("alice", first)
+		c.send("alice", second)
+		older.drain()
+		newer := c.open("bob", resuming(older.Session(), begin))
+		at := older.last
+		newer.drain()
+		older.Ack(server.Ack{Chat: second, Acked: 1})
+		again := c.open("bob", resuming(older.Session(), at))
+		want(t, "from before what the newer connection was sent", again.drain()[:1], "open resumed=true")
 	})
 }

@@ -260,6 +260,33 @@ func TestCommit_full_database_is_Unavailable_and_recovers(t *testing.T) {
 	wantGapless(t, s, 2)
 }
 
+// What a call had stored before its commit was given up is forgotten: the next commit, of whatever kind, must not write the head that it led to.
+func TestCommit_full_database_in_the_middle_of_a_call_leaves_no_gap(t *testing.T) {
+	s, _ := openNew(t)
+	send(t, s, "1")
+	pages := func(n int) {
+		t.Helper()
+		if err := s.change(t.Context(), func(w *writer) error { return w.c.pragma(fmt.Sprint("PRAGMA max_page_count = ", n)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages(1)
+	appended, err := s.Append(t.Context(), []tidemark.Draft{draft("small", "hello"), draft("big", strings.Repeat("x", tidemark.MaxContent))})
+	if err == nil {
+		for _, a := range appended {
+			wantCode(t, a.Err, tidemark.Unavailable, "full")
+		}
+	} else {
+		wantCode(t, err, tidemark.Unavailable, "full")
+	}
+	pages(1_000_000)
+	wantGapless(t, s, 1)
+	if got := send(t, s, "small"); got != 2 {
+		t.Errorf("the first send after the disk was full has sequence %d, want 2", got)
+	}
+	wantGapless(t, s, 2)
+}
+
 func TestCommit_locked_database_is_Unavailable_and_recovers(t *testing.T) {
 	s, path := openNew(t)
 	if err := s.change(t.Context(), func(w *writer) error { w.c.BusyTimeout(10); return nil }); err != nil {

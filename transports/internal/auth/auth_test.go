@@ -218,6 +218,28 @@ func TestTicket_opens_one_session_and_resumes_it(t *testing.T) {
 	})
 }
 
+// A session that has ended is replaced by another one, on the same ticket: from then on the ticket's life is that one's.
+func TestTicket_follows_the_session_that_replaced_its_first(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := auth.New(auth.Config{})
+		r := issue(t, a, ann())
+		id, err := a.Stream(r, "")
+		wantUser(t, "first use", id, err, "ann")
+		a.Bind(id, "s1")
+		a.Bind(id, "s2")
+		a.Leave(id, "s1")
+		_, err = a.Stream(r, "s1")
+		wantRefused(t, "the session that ended", err)
+		time.Sleep(time.Hour)
+		id, err = a.Stream(r, "s2")
+		wantUser(t, "the newer one, which is there", id, err, "ann")
+		a.Leave(id, "s2")
+		time.Sleep(time.Minute)
+		_, err = a.Stream(r, "s2")
+		wantRefused(t, "a minute after the newer one's connection", err)
+	})
+}
+
 func TestTicket_ends_after_30_seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := auth.New(auth.Config{})
@@ -235,6 +257,10 @@ func TestTicket_ends_with_the_credentials_it_was_made_with(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := auth.New(auth.Config{})
 		id := ann()
+		id.Expires = time.Now().Add(10 * time.Second)
+		if _, expires, err := a.Issue(id); err != nil || !expires.Equal(id.Expires) {
+			t.Errorf("a ticket of a token that ends at %v ends at %v (%v)", id.Expires, expires, err)
+		}
 		id.Expires = time.Now().Add(time.Minute)
 		r := issue(t, a, id)
 		id, err := a.Stream(r, "")
