@@ -248,7 +248,7 @@ type scrapeLog struct{ *slog.Logger }
 
 // Println implements promhttp.Logger.
 func (l scrapeLog) Println(v ...any) {
-	l.Error("the metrics could not be gathered", "error", fmt.Sprint(v...))
+	l.Warn("the metrics could not be gathered", "error", fmt.Sprint(v...))
 }
 
 // netLog is the log of net/http: its sentences become an attribute, so that the message is always the same. What clients do wrong is of no interest; that nobody
