@@ -121,7 +121,16 @@ func (w *world) rows(user tidemark.UserID) []tidemark.PendingDelivery {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return rows
+	return plain(rows)
+}
+
+// plain leaves the watermarks out.
+func plain(rows []storage.PendingRow) []tidemark.PendingDelivery {
+	var flat []tidemark.PendingDelivery
+	for _, row := range rows {
+		flat = append(flat, row.PendingDelivery)
+	}
+	return flat
 }
 
 func (w *world) wantRows(what string, user tidemark.UserID, want ...tidemark.PendingDelivery) {

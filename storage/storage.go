@@ -168,8 +168,8 @@ type Pending interface {
 	Clear(ctx context.Context, items []Clear) (cleared []bool, err error)
 
 	// PendingOf returns a page of the rows of a user, in ascending order of chat id after the one given ("" for the first
-	// page). It sees every Mark and Clear that returned before it was called. Limit is at least 1.
-	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (rows []tidemark.PendingDelivery, more bool, err error)
+	// page), each with his acknowledged watermark. It sees every Mark, Clear and Advance that returned before it was called. Limit is at least 1.
+	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (rows []PendingRow, more bool, err error)
 
 	// Behind returns a page of the chats of which the user is a member now and whose head is above his acknowledged
 	// watermark, in ascending order of chat id after q.After. It sees every append that returned before it was called; the watermark
@@ -334,6 +334,13 @@ type BehindQuery struct {
 	After     tidemark.ChatID
 	// Limit is at least 1.
 	Limit int
+}
+
+// PendingRow is a pending row of a user and his acknowledged watermark in the chat, 0 if he has none. The row's first message need not be the one behind the
+// watermark: those before it may be on their way to be marked.
+type PendingRow struct {
+	tidemark.PendingDelivery
+	Acked tidemark.Sequence
 }
 
 // Lag is a chat in which a user is behind.

@@ -194,8 +194,8 @@ func (s gatedStore) Clear(ctx context.Context, items []storage.Clear) ([]bool, e
 	return through(ctx, s.n, "Clear", args.String(), func(ctx context.Context) ([]bool, error) { return s.n.world.raw.Clear(ctx, items) })
 }
 
-func (s gatedStore) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.PendingDelivery, bool, error) {
-	p, err := through(ctx, s.n, "PendingOf", string(user), func(ctx context.Context) (p pair[[]tidemark.PendingDelivery, bool], err error) {
+func (s gatedStore) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+	p, err := through(ctx, s.n, "PendingOf", string(user), func(ctx context.Context) (p pair[[]storage.PendingRow, bool], err error) {
 		p.a, p.b, err = s.n.world.raw.PendingOf(ctx, user, after, limit)
 		return p, err
 	})

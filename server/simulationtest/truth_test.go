@@ -188,5 +188,9 @@ func (w *world) rows(user tidemark.UserID) []tidemark.PendingDelivery {
 	if err != nil {
 		w.failf("PendingOf: %v", err)
 	}
-	return rows
+	var flat []tidemark.PendingDelivery
+	for _, row := range rows {
+		flat = append(flat, row.PendingDelivery)
+	}
+	return flat
 }

@@ -59,15 +59,18 @@ func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error
 }
 
 // PendingOf implements storage.Pending.
-func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.PendingDelivery, bool, error) {
+func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, false, err
 	}
 	defer s.mu.Unlock()
-	var rows []tidemark.PendingDelivery
+	var rows []storage.PendingRow
 	for _, id := range slices.Sorted(maps.Keys(s.pending[user])) {
 		if id > after {
-			rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: id, FirstUndelivered: s.pending[user][id]})
+			rows = append(rows, storage.PendingRow{
+				PendingDelivery: tidemark.PendingDelivery{UserID: user, ChatID: id, FirstUndelivered: s.pending[user][id]},
+				Acked:           s.state(user, id).Acked,
+			})
 		}
 	}
 	rows, more := page(rows, limit)

@@ -157,7 +157,7 @@ func (s *Store) Clear(ctx context.Context, items []storage.Clear) (cleared []boo
 }
 
 // PendingOf implements storage.Pending.
-func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (rows []tidemark.PendingDelivery, more bool, err error) {
+func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (rows []storage.PendingRow, more bool, err error) {
 	began := time.Now()
 	rows, more, err = s.store.PendingOf(ctx, user, after, limit)
 	s.meter.done(ctx, opPendingOf, began, err)

@@ -144,16 +144,23 @@ func (w *writer) unmark(c *chat, user tidemark.UserID) error {
 	return q.run()
 }
 
-const pendingOfUser = `SELECT chat_id, first_undelivered_seq FROM pending_deliveries WHERE user_id = ? AND chat_id > ? ORDER BY chat_id LIMIT ?`
+// pendingOfUser looks twice beside each row.
+const pendingOfUser = `SELECT p.chat_id, p.first_undelivered_seq, coalesce(d.last_acked_sequence, 0) FROM pending_deliveries AS p
+	LEFT JOIN chats AS c ON c.id = p.chat_id
+	LEFT JOIN delivery_state AS d ON d.chat = c.key AND d.user_id = p.user_id
+	WHERE p.user_id = ? AND p.chat_id > ? ORDER BY p.chat_id LIMIT ?`
 
 // PendingOf implements storage.Pending.
-func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.PendingDelivery, bool, error) {
+func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
 	return page(ctx, s, pendingOfUser, limit, func(q *stmt) {
 		q.string(1, string(user))
 		q.string(2, string(after))
 		q.integer(3, int64(limit)+1)
-	}, func(row *stmt) tidemark.PendingDelivery {
-		return tidemark.PendingDelivery{UserID: user, ChatID: tidemark.ChatID(row.stringAt(0)), FirstUndelivered: tidemark.Sequence(row.integerAt(1))}
+	}, func(row *stmt) storage.PendingRow {
+		return storage.PendingRow{
+			PendingDelivery: tidemark.PendingDelivery{UserID: user, ChatID: tidemark.ChatID(row.stringAt(0)), FirstUndelivered: tidemark.Sequence(row.integerAt(1))},
+			Acked:           tidemark.Sequence(row.integerAt(2)),
+		}
 	})
 }
 

@@ -123,8 +123,8 @@ func (i *intercepted) Clear(ctx context.Context, items []storage.Clear) ([]bool,
 	return results2(i, "Clear", len(items), func() ([]bool, error) { return i.Store.Clear(ctx, items) })
 }
 
-func (i *intercepted) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.PendingDelivery, bool, error) {
-	return results3(i, "PendingOf", func() ([]tidemark.PendingDelivery, bool, error) {
+func (i *intercepted) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+	return results3(i, "PendingOf", func() ([]storage.PendingRow, bool, error) {
 		return i.Store.PendingOf(ctx, user, after, limit)
 	})
 }

@@ -139,13 +139,19 @@ var pendingRules = []rule{
 		w.add(born, late)
 		w.equal("rows after the return", w.pending(late), first{born: 0, grown: 0})
 	}},
-	{"PendingOf_pages_in_order_of_chat_id", func(w *world) {
+	{"PendingOf_pages_in_order_of_chat_id_with_the_watermarks", func(w *world) {
 		alice, bob := w.user("alice"), w.user("bob")
-		var want []tidemark.PendingDelivery
+		var want []storage.PendingRow
 		for i, name := range []string{"A", "B", "a", "a-", "a.", "b", "left"} {
 			c := w.group(name, alice, bob)
-			w.send(c, alice, 1)
-			row := tidemark.PendingDelivery{UserID: bob, ChatID: c, FirstUndelivered: tidemark.Sequence(i + 1)}
+			w.send(c, alice, i+1)
+			row := storage.PendingRow{
+				PendingDelivery: tidemark.PendingDelivery{UserID: bob, ChatID: c, FirstUndelivered: tidemark.Sequence(i + 1)},
+				Acked:           tidemark.Sequence(i / 2), // 0 has no delivery state
+			}
+			if row.Acked > 0 {
+				w.raise(bob, c, tidemark.Raise{Acked: row.Acked}, at(1))
+			}
 			if name == "left" {
 				w.remove(c, bob)
 			}
@@ -154,9 +160,9 @@ var pendingRules = []rule{
 			want = append(want, row)
 		}
 		for _, limit := range []int{1, 2, 3, 6, 7, 8} {
-			got := pages(w, limit, "", func(after tidemark.ChatID) ([]tidemark.PendingDelivery, bool, error) {
+			got := pages(w, limit, "", func(after tidemark.ChatID) ([]storage.PendingRow, bool, error) {
 				return w.store.PendingOf(w.ctx, bob, after, limit)
-			}, func(row tidemark.PendingDelivery) tidemark.ChatID { return row.ChatID })
+			}, func(row storage.PendingRow) tidemark.ChatID { return row.ChatID })
 			w.equal("rows", got, want)
 		}
 		w.equal("pending of a stranger", w.pending(w.user("stranger")), nil)

@@ -34,7 +34,7 @@ func (h *hung) wait(ctx context.Context) error {
 }
 
 // PendingOf implements storage.Pending.
-func (h *hung) PendingOf(ctx context.Context, _ tidemark.UserID, _ tidemark.ChatID, _ int) ([]tidemark.PendingDelivery, bool, error) {
+func (h *hung) PendingOf(ctx context.Context, _ tidemark.UserID, _ tidemark.ChatID, _ int) ([]storage.PendingRow, bool, error) {
 	return nil, false, h.wait(ctx)
 }
 

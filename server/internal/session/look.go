@@ -125,8 +125,8 @@ func (s *Session) lookFor(ctx context.Context, c *Connection, l look) error {
 
 // find is a chat that a look found.
 type find struct {
-	chat  tidemark.ChatID
-	first tidemark.Sequence
+	chat         tidemark.ChatID
+	first, acked tidemark.Sequence
 	// head is 0 if only storage knows where the chat ends.
 	head tidemark.Sequence
 	// row says that a pending row stands, or may.
@@ -142,7 +142,7 @@ func (s *Session) readLook(ctx context.Context, l look) (found []find, next tide
 			return nil, "", false, err
 		}
 		for _, row := range rows {
-			found = append(found, find{chat: row.ChatID, first: row.FirstUndelivered, row: true})
+			found = append(found, find{chat: row.ChatID, first: row.FirstUndelivered, acked: row.Acked, row: true})
 			next = row.ChatID
 		}
 		return found, next, more, nil
@@ -155,7 +155,7 @@ func (s *Session) readLook(ctx context.Context, l look) (found []find, next tide
 		return nil, "", false, err
 	}
 	for _, lag := range lags {
-		found = append(found, find{chat: lag.Chat, first: tidemark.First(lag.Acked), head: lag.Head, row: l.mode == lookCompare})
+		found = append(found, find{chat: lag.Chat, first: tidemark.First(lag.Acked), acked: lag.Acked, head: lag.Head, row: l.mode == lookCompare})
 	}
 	return found, next, more, nil
 }
@@ -170,10 +170,8 @@ func (s *Session) found(f find) {
 	if p == nil {
 		return
 	}
-	// A lag begins behind the watermark. A row may begin later: messages before it may still be on their way to be marked.
-	if f.head > 0 {
-		s.ackedIs(p, tidemark.After(f.first))
-	}
+	// A row may begin later than behind the watermark: messages before it may still be on their way to be marked.
+	s.ackedIs(p, f.acked)
 	p.row = p.row || f.row
 	if f.head == 0 {
 		p.toEnd = true // a row may be above the head: it does not say that its message exists

@@ -20,7 +20,7 @@ type Storage interface {
 	ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) ([]storage.Conversation, bool, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error)
-	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.PendingDelivery, bool, error)
+	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error)
 	Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error)
 }
 
