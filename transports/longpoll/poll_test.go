@@ -162,7 +162,11 @@ func TestWait_ends_with_an_event_or_without_any(t *testing.T) {
 	}()
 	transporttest.Eventually(t, "it waits", func() bool { return s.LongPoll.Connections() == 1 })
 	s.Send("alice", chat, 1, 1)
-	if got := messages(t, <-answer); len(got) != 1 {
+	page = <-answer
+	if len(messages(t, page)) == 0 { // the author's tick may be faster than the message
+		page = mustPoll(t, s, "session", first.Session, "after", last(t, page))
+	}
+	if got := messages(t, page); len(got) != 1 {
 		t.Errorf("the waiting poll got the messages %v", got)
 	}
 }

@@ -88,6 +88,10 @@ func TestHeader_tokens(t *testing.T) {
 		_, err := a.Header(bearer(credentials))
 		wantRefused(t, what, err)
 	}
+	_, err = a.Header(bearer(token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann"})))
+	if detail := tidemark.DetailOf(err); !strings.Contains(detail, "exp") || strings.Contains(detail, "expired") {
+		t.Errorf("a token that never ends: %q, want it to be said that exp is missing", detail)
+	}
 	_, err = a.Header(httptest.NewRequest("GET", "/", nil))
 	wantRefused(t, "no header", err)
 	_, err = a.Header(query("dev:ann"))
