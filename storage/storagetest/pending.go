@@ -157,6 +157,7 @@ var pendingRules = []rule{
 			}
 			w.mark(bob, c, row.FirstUndelivered)
 			w.mark(alice, c, 1)
+			w.raise(alice, c, tidemark.Raise{Acked: tidemark.Sequence(i + 1)}, at(1)) // hers is not his
 			want = append(want, row)
 		}
 		for _, limit := range []int{1, 2, 3, 6, 7, 8} {
