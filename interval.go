@@ -1,5 +1,10 @@
 package tidemark
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Interval is a range of sequences, both ends included. To 0 means open: without end.
 type Interval struct{ From, To Sequence }
 
@@ -112,4 +117,40 @@ func (iv Intervals) Gaps(chat ChatID, from, to Sequence) []Gap {
 		from = end + 1
 	}
 	return gaps
+}
+
+// Text returns the intervals as "1-5,9-", the form in which the SQL backends store them; "" for none.
+func (iv Intervals) Text() string {
+	var b []byte
+	for n, i := range iv {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = append(strconv.AppendUint(b, uint64(i.From), 10), '-')
+		if i.To != 0 {
+			b = strconv.AppendUint(b, uint64(i.To), 10)
+		}
+	}
+	return string(b)
+}
+
+// ParseIntervals reads what Text wrote. Anything else is an Internal error.
+func ParseIntervals(text string) (Intervals, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var intervals Intervals
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, found := strings.Cut(part, "-")
+		first, err := strconv.ParseUint(from, 10, 64)
+		var last uint64
+		if err == nil && to != "" {
+			last, err = strconv.ParseUint(to, 10, 64)
+		}
+		if err != nil || !found {
+			return nil, Errorf(Internal, "the database holds the intervals %q, which are none", text)
+		}
+		intervals = append(intervals, Interval{From: Sequence(first), To: Sequence(last)})
+	}
+	return intervals, nil
 }

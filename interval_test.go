@@ -1,6 +1,7 @@
 package tidemark_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -204,5 +205,29 @@ func TestIntervals_Before_is_Visible_backwards(t *testing.T) {
 	}
 	if from, visible := (tidemark.Intervals)(nil).Before(7); from != 1 || visible {
 		t.Errorf("nobody sees anything: %d, %t", from, visible)
+	}
+}
+
+func TestIntervals_text_is_read_as_it_was_written(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		intervals := rapid.SliceOf(rapid.Custom(func(t *rapid.T) tidemark.Interval {
+			return tidemark.Interval{
+				From: tidemark.Sequence(rapid.Uint64Max(uint64(tidemark.MaxSequence)).Draw(t, "from")),
+				To:   tidemark.Sequence(rapid.Uint64Max(uint64(tidemark.MaxSequence)).Draw(t, "to")),
+			}
+		})).Draw(t, "intervals")
+		text := tidemark.Intervals(intervals).Text()
+		got, err := tidemark.ParseIntervals(text)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(tidemark.Intervals(intervals)) {
+			t.Errorf("%q was read as %v, want %v", text, got, intervals)
+		}
+	})
+	for _, text := range []string{"x", "1", "-", "1-x", "1-2,", "1-2;3-"} {
+		if got, err := tidemark.ParseIntervals(text); tidemark.CodeOf(err) != tidemark.Internal {
+			t.Errorf("%q was read as %v, %v, want an Internal error", text, got, err)
+		}
 	}
 }

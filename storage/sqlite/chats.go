@@ -248,7 +248,7 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.
 			conversation := storage.Conversation{Chat: scanChat(row), Activity: timeOf(row.integerAt(chatWidth))}
 			conversation.State = scanState(row, chatWidth+3, user, conversation.Chat.ID)
 			var intervals tidemark.Intervals
-			if intervals, bad = parseIntervals(row.stringAt(chatWidth + 2)); bad != nil {
+			if intervals, bad = tidemark.ParseIntervals(row.stringAt(chatWidth + 2)); bad != nil {
 				return false
 			}
 			list, keys, visible = append(list, conversation), append(keys, row.integerAt(chatWidth+1)), append(visible, intervals)

@@ -23,7 +23,7 @@ func (w *writer) putMember(c *chat, m tidemark.Member) error {
 	q.integer(4, flag(m.Intervals.Open()))
 	q.string(5, string(m.Role))
 	q.integer(6, m.JoinedAt.UnixMilli())
-	q.string(7, formatIntervals(m.Intervals))
+	q.string(7, m.Intervals.Text())
 	return q.run()
 }
 
@@ -44,7 +44,7 @@ func (w *writer) member(c *chat, user tidemark.UserID) (m tidemark.Member, found
 }
 
 func scanMember(row *stmt) (tidemark.Member, error) {
-	intervals, err := parseIntervals(row.stringAt(3))
+	intervals, err := tidemark.ParseIntervals(row.stringAt(3))
 	return tidemark.Member{
 		UserID: tidemark.UserID(row.stringAt(0)), Role: tidemark.Role(row.stringAt(1)),
 		JoinedAt: timeOf(row.integerAt(2)), Intervals: intervals,

@@ -2,13 +2,11 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
@@ -133,29 +131,5 @@ func TestMigrate_up_and_down(t *testing.T) {
 	version(needed)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestIntervals_text_is_read_as_it_was_written(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		intervals := rapid.SliceOf(rapid.Custom(func(t *rapid.T) tidemark.Interval {
-			return tidemark.Interval{
-				From: tidemark.Sequence(rapid.Uint64Max(uint64(tidemark.MaxSequence)).Draw(t, "from")),
-				To:   tidemark.Sequence(rapid.Uint64Max(uint64(tidemark.MaxSequence)).Draw(t, "to")),
-			}
-		})).Draw(t, "intervals")
-		text := formatIntervals(intervals)
-		got, err := parseIntervals(text)
-		if err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-		if fmt.Sprint(got) != fmt.Sprint(tidemark.Intervals(intervals)) {
-			t.Errorf("%q was read as %v, want %v", text, got, intervals)
-		}
-	})
-	for _, text := range []string{"x", "1", "-", "1-x", "1-2,", "1-2;3-"} {
-		if got, err := parseIntervals(text); tidemark.CodeOf(err) != tidemark.Internal {
-			t.Errorf("%q was read as %v, %v, want an Internal error", text, got, err)
-		}
 	}
 }
