@@ -1,6 +1,7 @@
 package test
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -21,8 +22,8 @@ type process struct {
 	dir     string
 	binary  string
 	address string
-	// store is the directory of the database, name its file there.
-	store, name string
+	// store is the directory of the database, name its file there; unless url is the store.
+	store, name, url string
 	// flags are those of serve, besides where to listen and what to store to; env is the environment besides that of the caller.
 	flags, env []string
 	// wrap is a command that runs the server, before its own; credential the user that it runs as, nil for the same.
@@ -65,8 +66,8 @@ func (p *process) database() string { return filepath.Join(p.store, p.name) }
 
 // line is the command that starts the server.
 func (p *process) line() []string {
-	line := slices.Concat(p.wrap, []string{p.binary, "serve", "--listen", p.address, "--store", "sqlite:" + p.database()})
-	return append(line, p.flags...)
+	store := cmp.Or(p.url, "sqlite:"+p.database())
+	return slices.Concat(p.wrap, []string{p.binary, "serve", "--listen", p.address, "--store", store, "--migrate"}, p.flags)
 }
 
 // launch starts the server and does not wait until it is ready.
