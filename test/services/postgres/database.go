@@ -1,0 +1,40 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Database makes an empty database, which is dropped with the test, whoever is connected then, and returns its URL.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	name := "t" + strings.ToLower(rand.Text()[:16])
+	s.Exec(t, "postgres", "CREATE DATABASE "+name+" TEMPLATE template0")
+	t.Cleanup(func() {
+		if s.pid == 0 {
+			return // it goes with the directory
+		}
+		s.Exec(t, "postgres", "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+	})
+	return s.URL(name)
+}
+
+// Exec runs statements as the superuser over a connection of its own, within 30 s.
+func (s *Server) Exec(t testing.TB, database, statements string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, statements); err != nil {
+		t.Fatalf("%s: %v", statements, err)
+	}
+}

@@ -1,0 +1,171 @@
+// Package postgres starts real Postgres servers for tests: a private initdb in a directory of its own, on a free port of the loopback interface, by a user who is not
+// root, with durability as in production. `make postgres-deps` installs what it needs; without it tests fail and say so.
+//
+// A server and its directory do not outlive the process of the tests, however that ends: a small shell watches it (supervise.sh).
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Server is a Postgres server. Its methods may be called by several goroutines, except that Stop, Kill, Freeze, Thaw and Run are one after the other.
+type Server struct {
+	dir, bin string
+	port     int
+	password string
+	// credential is the user that it runs as, nil for our own.
+	credential *syscall.Credential
+	// supervisor ends the server and removes the directory when hold, its input, is closed: by us, or with our process.
+	supervisor *exec.Cmd
+	hold       *os.File
+	// pid is that of the postmaster, a child of ours; 0 while it does not run.
+	pid int
+}
+
+// user is the superuser, as whom tests connect.
+const user = "tidemark"
+
+// shared is the server of the process. A process has one of them, which is why it is the package's.
+var shared = sync.OnceValues(func() (*Server, error) { return start() })
+
+// Shared returns the server of this process, and starts it at the first call. It ends with the process. It is for tests that mind only their own database.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	s, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Start starts a server for one test, and ends it with the test. Settings are lines of postgresql.conf, which win over the usual ones.
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := start(settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of Postgres's log:\n%s", tail(s.Log(), 4000))
+		}
+		if err := s.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// PID returns the process id of the postmaster, 0 while it does not run.
+func (s *Server) PID() int { return s.pid }
+
+// Data returns the data directory, as the server sees it.
+func (s *Server) Data() string { return filepath.Join(s.dir, "data") }
+
+// Port returns the port on 127.0.0.1. It is the same for all of the server's life.
+func (s *Server) Port() int { return s.port }
+
+// Log returns what the server has written to its log.
+func (s *Server) Log() string {
+	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// URL returns the URL of a database, for the superuser.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/%s?sslmode=disable", user, s.password, s.port, database)
+}
+
+// Stop ends the server in one of Postgres's modes, and waits: "smart" when the last client has left, "fast" after rolling back what is open, "immediate" without a
+// checkpoint, as in a crash.
+func (s *Server) Stop(t testing.TB, mode string) {
+	t.Helper()
+	signal, known := map[string]syscall.Signal{"smart": syscall.SIGTERM, "fast": syscall.SIGINT, "immediate": syscall.SIGQUIT}[mode]
+	if !known {
+		t.Fatalf("there is no mode %q", mode)
+	}
+	if err := syscall.Kill(s.pid, signal); err != nil {
+		t.Fatalf("ending Postgres: %v", err)
+	}
+	if err := s.wait(60 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Kill kills the postmaster and all of its children with SIGKILL at one moment, as when the machine fails. It waits until they are gone.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	s.Freeze(t) // so that none is born meanwhile
+	family := s.family()
+	for _, pid := range family {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err := s.wait(20 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range family[1:] {
+		for deadline := time.Now().Add(20 * time.Second); runs(pid); {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d of Postgres does not end", pid)
+			}
+			pause()
+		}
+	}
+}
+
+// Freeze stops the postmaster and its children with SIGSTOP: they answer nobody, and their connections stand. Thaw lets them go on.
+func (s *Server) Freeze(t testing.TB) {
+	t.Helper()
+	// The postmaster first: then it has no more children.
+	if err := syscall.Kill(s.pid, syscall.SIGSTOP); err != nil {
+		t.Fatalf("stopping Postgres: %v", err)
+	}
+	for !strings.Contains("TtZ", state(s.pid)) {
+		pause()
+	}
+	for _, pid := range s.family() {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+}
+
+// Thaw ends a Freeze.
+func (s *Server) Thaw(t testing.TB) {
+	t.Helper()
+	for _, pid := range s.family() {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Errorf("process %d of Postgres: %v", pid, err)
+		}
+	}
+}
+
+// Run starts the server again, after Stop or Kill, and waits until it serves.
+func (s *Server) Run(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		err := s.run(ctx)
+		if err == nil {
+			return
+		}
+		// Somebody may hold the port for a moment.
+		if !isPortTaken(err) || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		pause()
+	}
+}
+
+func tail(text string, n int) string { return text[max(0, len(text)-n):] }

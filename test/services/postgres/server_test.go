@@ -1,0 +1,246 @@
+package postgres
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+)
+
+// endVariable says how this program, instead of running tests, ends after it has started a server.
+const endVariable = "TEST_END"
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(endVariable); how != "" {
+		s, err := shared()
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(s.pid, s.dir)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		if how == "panic" {
+			panic("as planned")
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestShared_ends_with_the_process_however_that_ends(t *testing.T) {
+	for _, tc := range []struct {
+		how string
+		end func(process *os.Process, input io.Closer, postmaster int) error
+	}{
+		{"exit", func(_ *os.Process, input io.Closer, _ int) error { return input.Close() }},
+		{"panic", func(_ *os.Process, input io.Closer, _ int) error { return input.Close() }},
+		{"SIGKILL of its group", func(p *os.Process, _ io.Closer, _ int) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }},
+		{"SIGKILL, with a server that is stopped", func(p *os.Process, _ io.Closer, postmaster int) error {
+			return errors.Join(syscall.Kill(postmaster, syscall.SIGSTOP), p.Kill())
+		}},
+	} {
+		t.Run(tc.how, func(t *testing.T) {
+			t.Parallel()
+			command := exec.Command(os.Args[0])
+			command.Env = append(os.Environ(), endVariable+"="+tc.how)
+			command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			input, err := command.StdinPipe()
+			must(t, err)
+			output, err := command.StdoutPipe()
+			must(t, err)
+			must(t, command.Start())
+			line, err := bufio.NewReader(output).ReadString('\n')
+			must(t, err)
+			var postmaster int
+			var dir string
+			if _, err := fmt.Sscan(line, &postmaster, &dir); err != nil {
+				t.Fatalf("the program says %q", line)
+			}
+			s := Server{pid: postmaster}
+			family := s.family()
+			if len(family) < 4 || !runs(postmaster) {
+				t.Fatalf("the server has the processes %v", family)
+			}
+			must(t, tc.end(command.Process, input, postmaster))
+			_ = command.Wait() // how it ended is the case
+			for deadline := time.Now().Add(30 * time.Second); ; pause() {
+				left := []string{}
+				for _, pid := range family {
+					if runs(pid) {
+						left = append(left, fmt.Sprint("process ", pid))
+					}
+				}
+				if _, err := os.Stat(dir); err == nil {
+					left = append(left, dir)
+				}
+				if len(left) == 0 {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("there is left: %s", left)
+				}
+			}
+		})
+	}
+}
+
+func TestStart_leaves_nothing(t *testing.T) {
+	var dir string
+	var pid int
+	t.Run("a test", func(t *testing.T) {
+		s := Start(t)
+		dir, pid = s.dir, s.pid
+	})
+	if _, err := os.Stat(dir); !os.IsNotExist(err) || runs(pid) {
+		t.Errorf("%s: %v; the process runs: %v", dir, err, runs(pid))
+	}
+}
+
+func TestServer_is_durable_guarded_and_not_root(t *testing.T) {
+	s := Start(t, "work_mem = '5MB'")
+	conn := connect(t, s.Database(t))
+	got := map[string]string{}
+	want := map[string]string{
+		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_preload_libraries": "pg_stat_statements", "max_connections": "200",
+		"listen_addresses": "127.0.0.1", "port": fmt.Sprint(s.Port()), "data_directory": s.Data(), "work_mem": "5MB",
+	}
+	for name := range want {
+		var value string
+		must(t, conn.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&value))
+		got[name] = value
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	var before bool
+	must(t, conn.QueryRow(t.Context(), "SELECT 'b' < 'A' COLLATE \"C\" OR 'a' < 'B' COLLATE \"default\" AND 'b' > 'A' COLLATE \"default\"").Scan(&before))
+	if !before {
+		t.Error("the default collation is that of bytes: a statement that forgets to name its own is not found out")
+	}
+	if info, err := os.Stat(fmt.Sprintf("/proc/%d", s.PID())); err != nil || info.Sys().(*syscall.Stat_t).Uid == 0 {
+		t.Errorf("the server runs as root: %v", err)
+	}
+	_, err := pgx.Connect(t.Context(), strings.Replace(s.URL("postgres"), s.password, "guess", 1))
+	if err == nil || !strings.Contains(err.Error(), "password authentication failed") {
+		t.Errorf("connecting with another password: %v", err)
+	}
+}
+
+func TestDatabase_is_empty_and_dropped_with_the_test(t *testing.T) {
+	s := Shared(t)
+	if Shared(t) != s {
+		t.Error("there are two shared servers")
+	}
+	count := func() (n int) {
+		must(t, connect(t, s.URL("postgres")).QueryRow(t.Context(), "SELECT count(*) FROM pg_database").Scan(&n))
+		return n
+	}
+	before := count()
+	t.Run("a test", func(t *testing.T) {
+		url := s.Database(t)
+		if url == s.Database(t) || count() != before+2 {
+			t.Errorf("two databases are one, or the server has %d after %d", count(), before)
+		}
+		conn := connect(t, url) // still there when the database is dropped
+		_, err := conn.Exec(t.Context(), "CREATE TABLE t (n int)")
+		must(t, err)
+	})
+	if after := count(); after != before {
+		t.Errorf("the server has %d databases after the test, and had %d", after, before)
+	}
+}
+
+func TestStop_Kill_and_Run_keep_what_is_committed(t *testing.T) {
+	s := Start(t)
+	url := s.Database(t)
+	s.Exec(t, strings.Split(url[strings.LastIndex(url, "/")+1:], "?")[0], "CREATE TABLE t (n int)")
+	for i, end := range []func(){
+		func() { s.Kill(t) },
+		func() { s.Stop(t, "immediate") },
+		func() { s.Stop(t, "fast") },
+	} {
+		conn := connect(t, url)
+		_, err := conn.Exec(t.Context(), "INSERT INTO t VALUES ($1)", i)
+		must(t, err)
+		family := s.family()
+		end()
+		for _, pid := range family {
+			if runs(pid) {
+				t.Errorf("process %d still runs", pid)
+			}
+		}
+		if s.PID() != 0 {
+			t.Errorf("the process id is %d when nothing runs", s.PID())
+		}
+		if _, err := pgx.Connect(t.Context(), url); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("connecting to a server that is down: %v", err)
+		}
+		s.Run(t)
+		var n int
+		must(t, connect(t, url).QueryRow(t.Context(), "SELECT count(*) FROM t").Scan(&n))
+		if n != i+1 {
+			t.Errorf("%d rows, want %d", n, i+1)
+		}
+	}
+}
+
+func TestFreeze_answers_nobody_until_Thaw(t *testing.T) {
+	s := Start(t)
+	conn := connect(t, s.URL("postgres"))
+	s.Freeze(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := pgx.Connect(ctx, s.URL("postgres")); err == nil {
+		t.Error("a frozen server answers")
+	}
+	answered := make(chan error, 1)
+	go func() { _, err := conn.Exec(t.Context(), "SELECT 1"); answered <- err }()
+	select {
+	case err := <-answered:
+		t.Errorf("a frozen backend answers: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	s.Thaw(t)
+	if err := <-answered; err != nil {
+		t.Errorf("after Thaw: %v", err)
+	}
+}
+
+func TestRun_names_a_taken_port(t *testing.T) {
+	s := Start(t)
+	s.Stop(t, "fast")
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
+	must(t, err)
+	if err := s.run(t.Context()); !isPortTaken(err) {
+		t.Errorf("got %v, want that the port is taken", err)
+	}
+	must(t, listener.Close())
+	s.Run(t)
+}
+
+// connect connects until the test ends.
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

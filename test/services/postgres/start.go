@@ -1,0 +1,256 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	osuser "os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+//go:embed supervise.sh
+var supervise string
+
+// usual are the settings of every server. Durability is as in production; memory is small.
+func usual(dir string) []string {
+	return []string{
+		"listen_addresses = '127.0.0.1'",
+		"unix_socket_directories = '" + dir + "'",
+		"max_connections = 200",
+		"shared_buffers = 32MB",
+		"fsync = on",
+		"full_page_writes = on",
+		"synchronous_commit = on",
+		"shared_preload_libraries = 'pg_stat_statements'",
+		"log_checkpoints = off",
+		"timezone = 'UTC'",
+		"log_timezone = 'UTC'",
+	}
+}
+
+// start makes a server, and starts it.
+func start(settings ...string) (_ *Server, err error) {
+	s, err := prepare()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.end())
+		}
+	}()
+	if err := s.initdb(); err != nil {
+		return nil, err
+	}
+	if err := s.configure(settings); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		if s.port, err = freePort(); err != nil {
+			return nil, err
+		}
+		if err = s.run(ctx); !isPortTaken(err) {
+			return s, err
+		}
+	}
+}
+
+// prepare makes the directory, and starts the supervisor, which ends with the directory.
+func prepare() (*Server, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	credential, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "tidemark-postgres-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, bin: bin, password: rand.Text(), credential: credential}
+	if credential != nil {
+		if err := os.Chown(dir, int(credential.Uid), int(credential.Gid)); err != nil {
+			return nil, errors.Join(err, os.Remove(dir))
+		}
+	}
+	input, hold, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(dir))
+	}
+	defer input.Close()
+	s.hold = hold
+	s.supervisor = s.command("/bin/sh", "-c", supervise, "sh", dir)
+	s.supervisor.Stdin = input
+	if err := s.supervisor.Start(); err != nil {
+		return nil, errors.Join(err, hold.Close(), os.Remove(dir))
+	}
+	return s, nil
+}
+
+// programs returns the directory of initdb and postgres: that of the PATH, or the newest of Debian's.
+func programs() (string, error) {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path), nil
+		}
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil || len(found) == 0 {
+		return "", errors.New("no Postgres is installed; run: make postgres-deps (or: apt-get install postgresql, with create_main_cluster = false in /etc/postgresql-common/createcluster.conf)")
+	}
+	version := func(path string) int {
+		n, _ := strconv.Atoi(strings.Split(path, "/")[4]) // 0 for what is no number
+		return n
+	}
+	newest := slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })
+	return filepath.Dir(newest), nil
+}
+
+// unprivileged returns the user that Postgres runs as if we are root, which it refuses to be; nil if we are not.
+func unprivileged() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil //nolint:nilnil // nil is our own user, as in exec.Cmd
+	}
+	u, err := osuser.Lookup("postgres")
+	if err != nil {
+		u, err = osuser.Lookup("nobody")
+	}
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// command is one that runs as the server's user, out of the reach of signals to our terminal and of limits to our output.
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	command := exec.Command(name, args...)
+	command.Dir = s.dir
+	command.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") }), "HOME="+s.dir, "LC_ALL=C")
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: s.credential}
+	return command
+}
+
+// initdb makes the data directory. The default collation is not that of bytes, so that a statement which forgets to name its own is found out.
+func (s *Server) initdb() error {
+	secret := filepath.Join(s.dir, "password")
+	if err := os.WriteFile(secret, []byte(s.password+"\n"), 0o600); err != nil {
+		return err
+	}
+	if s.credential != nil {
+		if err := os.Chown(secret, int(s.credential.Uid), int(s.credential.Gid)); err != nil {
+			return err
+		}
+	}
+	// What is lost before the server has started is not missed: no sync.
+	out, err := s.command(filepath.Join(s.bin, "initdb"), "--pgdata="+s.Data(), "--no-sync", "--username="+user, "--auth=scram-sha-256", "--pwfile="+secret,
+		"--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return os.Remove(secret)
+}
+
+// configure appends to postgresql.conf, where the last line wins.
+func (s *Server) configure(settings []string) error {
+	file, err := os.OpenFile(filepath.Join(s.Data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString("\n" + strings.Join(slices.Concat(usual(s.dir), settings), "\n") + "\n")
+	return errors.Join(err, file.Close())
+}
+
+// freePort returns a port where nothing listens at this moment. It is below those that the system gives to connections, lest one of them takes it while the server is down.
+func freePort() (int, error) {
+	var err error
+	for range 100 {
+		port := 15_000 + mathrand.IntN(17_000)
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			return port, listener.Close()
+		}
+	}
+	return 0, err
+}
+
+// portTaken is how Postgres ends if it cannot listen.
+type portTaken struct{ port int }
+
+// Error implements error.
+func (e portTaken) Error() string { return fmt.Sprintf("Postgres: port %d is taken", e.port) }
+
+func isPortTaken(err error) bool { return errors.As(err, new(portTaken)) }
+
+// run starts the postmaster, and waits until it serves.
+func (s *Server) run(ctx context.Context) error {
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	before := len(s.Log())
+	command := s.command(filepath.Join(s.bin, "postgres"), "-D", s.Data(), "-p", strconv.Itoa(s.port))
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		return err
+	}
+	s.pid = command.Process.Pid
+	for !s.serves() {
+		if s.reaped() {
+			said := s.Log()[before:]
+			if strings.Contains(said, "could not create any TCP/IP sockets") {
+				return portTaken{s.port}
+			}
+			return fmt.Errorf("starting Postgres: it ended at once:\n%s", said)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("starting Postgres: it is not ready in time:\n%s", s.Log()[before:])
+		}
+		pause()
+	}
+	return nil
+}
+
+// serves reports whether the postmaster says so: in the eighth line of its file, which begins with its process id.
+func (s *Server) serves() bool {
+	text, err := os.ReadFile(filepath.Join(s.Data(), "postmaster.pid"))
+	lines := strings.Split(string(text), "\n")
+	if err != nil || len(lines) < 8 || lines[0] != strconv.Itoa(s.pid) {
+		return false
+	}
+	status := strings.TrimSpace(lines[7])
+	return status == "ready" || status == "standby"
+}
+
+// end ends the server and removes its directory.
+func (s *Server) end() error {
+	err := s.hold.Close()
+	err = errors.Join(err, s.supervisor.Wait())
+	if s.pid != 0 {
+		err = errors.Join(err, s.wait(time.Second))
+	}
+	return err
+}
