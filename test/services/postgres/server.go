@@ -35,7 +35,7 @@ type Server struct {
 const user = "tidemark"
 
 // shared is the server of the process. A process has one of them, which is why it is the package's.
-var shared = sync.OnceValues(func() (*Server, error) { return start() })
+var shared = sync.OnceValues(func() (*Server, error) { return start((*Server).initdb) })
 
 // Shared returns the server of this process, and starts it at the first call. It ends with the process. It is for tests that mind only their own database.
 func Shared(t testing.TB) *Server {
@@ -50,7 +50,22 @@ func Shared(t testing.TB) *Server {
 // Start starts a server for one test, and ends it with the test. Settings are lines of postgresql.conf, which win over the usual ones.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s, err := start(settings...)
+	return started(t, (*Server).initdb, settings)
+}
+
+// StartCopy starts a server on a copy of another one's data, which fill puts into the directory copied.Data(), by pg_basebackup or out of a backup. It has the same
+// superuser and password, and ends with the test. Settings are those of Start.
+func StartCopy(t testing.TB, of *Server, fill func(copied *Server) error, settings ...string) *Server {
+	t.Helper()
+	return started(t, func(copied *Server) error {
+		copied.password = of.password
+		return fill(copied)
+	}, settings)
+}
+
+func started(t testing.TB, fill func(*Server) error, settings []string) *Server {
+	t.Helper()
+	s, err := start(fill, settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +78,13 @@ func Start(t testing.TB, settings ...string) *Server {
 		}
 	})
 	return s
+}
+
+// Shell returns a script of bash that runs as the server's user, who is not root, with Postgres's programs on its PATH and the superuser's password in PGPASSWORD.
+func (s *Server) Shell(script string, env ...string) *exec.Cmd {
+	command := s.command("/bin/bash", "-euo", "pipefail", "-c", script)
+	command.Env = append(append(command.Env, "PATH="+s.bin+":"+os.Getenv("PATH"), "PGPASSWORD="+s.password), env...)
+	return command
 }
 
 // PID returns the process id of the postmaster, 0 while it does not run.

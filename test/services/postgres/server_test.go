@@ -244,3 +244,28 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestStartCopy_follows: a standby has what the server has, and ends with its test as any other.
+func TestStartCopy_follows(t *testing.T) {
+	s := Shared(t)
+	var dir string
+	t.Run("standby", func(t *testing.T) {
+		copied := StartCopy(t, s, func(copied *Server) error {
+			script := `pg_basebackup --pgdata="$TO" --dbname="$FROM" --write-recovery-conf --checkpoint=fast`
+			out, err := copied.Shell(script, "TO="+copied.Data(), "FROM="+s.URL("postgres")).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
+		dir = copied.dir
+		var standby bool
+		must(t, connect(t, copied.URL("postgres")).QueryRow(t.Context(), "SELECT pg_is_in_recovery()").Scan(&standby))
+		if !standby {
+			t.Error("the copy is no standby")
+		}
+	})
+	if _, err := os.Stat(dir); err == nil {
+		t.Errorf("%s is still there", dir)
+	}
+}

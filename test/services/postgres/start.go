@@ -39,8 +39,8 @@ func usual(dir string) []string {
 	}
 }
 
-// start makes a server, and starts it.
-func start(settings ...string) (_ *Server, err error) {
+// start makes a server, whose data directory fill makes, and starts it.
+func start(fill func(*Server) error, settings ...string) (_ *Server, err error) {
 	s, err := prepare()
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func start(settings ...string) (_ *Server, err error) {
 			err = errors.Join(err, s.end())
 		}
 	}()
-	if err := s.initdb(); err != nil {
+	if err := fill(s); err != nil {
 		return nil, err
 	}
 	if err := s.configure(settings); err != nil {
