@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 )
 
 // core is a running Server on a store that counts, and what the tests of the core ask of it.
@@ -37,7 +37,7 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 // start starts a Server inside the bubble of a test, and stops it at the end.
 func start(t *testing.T, change ...func(*server.Config)) *core {
 	t.Helper()
-	return startOn(t, memory.New(), registrymemory.New(), local.New(), change...)
+	return startOn(t, stores.Open(t), registrymemory.New(), local.New(), change...)
 }
 
 func startOn(t *testing.T, store storage.Store, reg *registrymemory.Registry, b *local.Bus, change ...func(*server.Config)) *core {

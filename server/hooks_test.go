@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,11 +16,11 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 )
 
-// world is what several nodes share, with places where a test can step in between. Its store is memory's; its bus is local's.
+// world is what several nodes share, with places where a test can step in between. Its store is that of the test run; its bus is local's.
 type world struct {
 	t   *testing.T
 	ctx context.Context
@@ -58,7 +59,7 @@ func (h *hook[F]) get() (F, bool) {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, ctx: context.Background(), raw: memory.New(), reg: registrymemory.New(), bus: local.New()}
+	return &world{t: t, ctx: context.Background(), raw: stores.Open(t), reg: registrymemory.New(), bus: local.New()}
 }
 
 // node starts a server of a name in the world.
@@ -161,7 +162,7 @@ func (w *world) appendDead(user tidemark.UserID, chat tidemark.ChatID, key strin
 		MessageID: tidemark.MessageID("dead-" + key), CreatedAt: time.Now().UTC(),
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		w.t.Error(err)
 	}
 	return appended.Message
 }
@@ -228,4 +229,18 @@ func wantCode(t *testing.T, what string, err error, code tidemark.Code) {
 	if got := tidemark.CodeOf(err); got != code {
 		t.Errorf("%s: got %v, want code %q", what, err, code)
 	}
+}
+
+// atOnce makes n calls, up to 64 at once, and waits for them: many writes share the commits of a storage that has a disk.
+func atOnce(n int, call func(i int)) {
+	var all sync.WaitGroup
+	var next atomic.Int64
+	for range min(n, 64) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				call(i)
+			}
+		})
+	}
+	all.Wait()
 }

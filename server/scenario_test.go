@@ -20,13 +20,12 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/memory"
-	"github.com/tidemark-im/tidemark/storage/sqlite"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 )
 
 var update = flag.Bool("update", false, "write the transcripts of the scenarios as they are now")
 
-// TestScenarios runs the flows of the specification (testdata/*.txt) on every embedded store. A scenario is a list of blocks: a command, a
+// TestScenarios runs the flows of the specification (testdata/*.txt) on the store of the test run. A scenario is a list of blocks: a command, a
 // line of four dashes, and the transcript that it must give, which ends at an empty line.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -34,34 +33,18 @@ func TestScenarios(t *testing.T) {
 		t.Fatalf("no scenarios: %v", err)
 	}
 	for _, file := range files {
-		for name, open := range stores() {
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { runScenario(t, file, open(t)) })
-			})
-		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runScenario(t, file) })
+		})
 	}
 }
 
-// stores opens an empty store of each kind that needs no other process.
-func stores() map[string]func(t *testing.T) storage.Store {
-	return map[string]func(t *testing.T) storage.Store{
-		"memory": func(*testing.T) storage.Store { return memory.New() },
-		"sqlite": func(t *testing.T) storage.Store {
-			store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "scenario.db")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return store
-		},
-	}
-}
-
-func runScenario(t *testing.T, file string, store storage.Store) {
+func runScenario(t *testing.T, file string) {
 	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &scenario{t: t, store: store, reg: registrymemory.New(), bus: local.New(), clients: map[string]*client{}}
+	sc := &scenario{t: t, store: stores.Open(t), reg: registrymemory.New(), bus: local.New(), clients: map[string]*client{}}
 	sc.boot()
 	var got strings.Builder
 	for _, block := range strings.Split(strings.TrimSpace(string(want)), "\n\n") {
@@ -80,9 +63,6 @@ func runScenario(t *testing.T, file string, store storage.Store) {
 		got.WriteString("\n")
 	}
 	sc.halt()
-	if err := store.Close(); err != nil {
-		t.Error(err)
-	}
 	transcript := strings.TrimSpace(got.String()) + "\n"
 	if *update {
 		if err := os.WriteFile(file, []byte(transcript), 0o644); err != nil {

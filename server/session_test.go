@@ -12,10 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
-	"github.com/tidemark-im/tidemark/server/bus/local"
 	"github.com/tidemark-im/tidemark/server/registry"
-	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
-	"github.com/tidemark-im/tidemark/storage"
 )
 
 func want(t *testing.T, what string, got []string, want ...string) {
@@ -47,24 +44,17 @@ func TestSession_live_message_and_ticks(t *testing.T) {
 // His catch-up after a clean close is one listing and one range read (a snapshot of statuses, if he asks for one, two more reads whatever he missed); what he
 // missed is one row, written once; his acknowledgement of all of it is one frame, one watermark write, one clear.
 func TestPending_once_and_cheap_catch_up(t *testing.T) {
-	for name, open := range stores() {
-		for statuses, calls := range map[bool]map[string]int{
-			false: {"PendingOf": 1, "Ranges": 1}, true: {"PendingOf": 1, "Ranges": 1, "ChatsOf": 1, "States": 1},
-		} {
-			t.Run(fmt.Sprintf("%s/statuses=%t", name, statuses), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { countCatchUp(t, open(t), statuses, calls) })
-			})
-		}
+	for statuses, calls := range map[bool]map[string]int{
+		false: {"PendingOf": 1, "Ranges": 1}, true: {"PendingOf": 1, "Ranges": 1, "ChatsOf": 1, "States": 1},
+	} {
+		t.Run(fmt.Sprintf("statuses=%t", statuses), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { countCatchUp(t, statuses, calls) })
+		})
 	}
 }
 
-func countCatchUp(t *testing.T, store storage.Store, statuses bool, calls map[string]int) {
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c := startOn(t, store, registrymemory.New(), local.New(), func(cfg *server.Config) { cfg.TailMessages = 1 })
+func countCatchUp(t *testing.T, statuses bool, calls map[string]int) {
+	c := start(t, func(cfg *server.Config) { cfg.TailMessages = 1 })
 	chat := c.chat("ab", "alice", "bob")
 	bob := c.open("bob")
 	bob.drain()

@@ -16,8 +16,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
@@ -230,7 +230,7 @@ func seeLimits(t *testing.T, contract *apitest.Contract) {
 func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exchange) {
 	t.Helper()
 	var fault atomic.Pointer[error]
-	store := storagetest.Fault(memory.New())
+	store := storagetest.Fault(stores.Open(t))
 	store.Before = func(string) error {
 		if err := fault.Load(); err != nil {
 			return *err

@@ -22,7 +22,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
-	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -46,7 +46,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	reg := registrymemory.New()
-	core, err := server.New(server.Config{Storage: memory.New(), Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger, SessionsPerUser: 1 << 20})
+	core, err := server.New(server.Config{Storage: stores.Open(t), Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger, SessionsPerUser: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
-	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 )
@@ -56,7 +56,7 @@ func start(t *testing.T, o options) *api {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	reg := registrymemory.New()
-	core, err := server.New(server.Config{Storage: memory.New(), Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger})
+	core, err := server.New(server.Config{Storage: stores.Open(t), Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -51,7 +51,7 @@ func TestShutdown_ends_in_time_while_the_storage_hangs(t *testing.T) {
 		"/poll?wait=0": func(s *transporttest.Stack) func(context.Context) error { return s.LongPoll.Shutdown },
 		"/ws":          func(s *transporttest.Stack) func(context.Context) error { return s.WebSocket.Shutdown },
 	} {
-		store := &hung{Store: memory.New(), asked: make(chan struct{}, 1)}
+		store := &hung{Store: stores.Open(t), asked: make(chan struct{}, 1)}
 		s := transporttest.New(t, transporttest.Options{Storage: store})
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
 		if err != nil {

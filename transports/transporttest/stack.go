@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registry "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -37,7 +37,7 @@ type Options struct {
 	Origins *transports.Origins
 	// WriteTimeout is that of all adapters.
 	WriteTimeout time.Duration
-	// Storage default: memory.
+	// Storage default: the one of the test run (package stores).
 	Storage storage.Store
 	// Contract notes what is seen of openapi.yaml. Default: one of its own.
 	Contract *apitest.Contract
@@ -73,7 +73,7 @@ func New(t testing.TB, o Options) *Stack {
 	logger := slog.New(slog.DiscardHandler)
 	reg := registry.New()
 	if o.Storage == nil {
-		o.Storage = memory.New()
+		o.Storage = stores.Open(t)
 	}
 	if o.Contract == nil {
 		o.Contract = apitest.Load(t)

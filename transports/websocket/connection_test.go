@@ -13,14 +13,14 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registry "github.com/tidemark-im/tidemark/server/registry/memory"
-	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 )
 
 // TestStop_during_the_upgrade_opens_no_session: whoever comes in that moment is told to come back, and takes up no place.
 func TestStop_during_the_upgrade_opens_no_session(t *testing.T) {
 	leases := registry.New()
-	core, err := server.New(server.Config{Storage: memory.New(), Registry: leases, Nodes: leases, Bus: local.New()})
+	core, err := server.New(server.Config{Storage: stores.Open(t), Registry: leases, Nodes: leases, Bus: local.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

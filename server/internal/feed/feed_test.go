@@ -23,7 +23,7 @@ func TestPut_remembers_no_more_than_its_bounds(t *testing.T) {
 		"bytes of all":       {feed.Config{Chats: 10_000, Bytes: 50_000, Messages: 4}, 1_000, 4, 51_000},
 		"chats":              {feed.Config{Chats: 10, Bytes: 1 << 30, Messages: 4}, 1_000, 4, 10 * 4 * 2 * payload},
 	} {
-		f := feed.New(memory.New(), tt.cfg)
+		f := feed.New(memory.New(), tt.cfg) // The store plays no role: nothing is read.
 		for i := range tt.chats {
 			chat := tidemark.ChatID(fmt.Sprintf("c%d", i))
 			for n := range tt.puts {

@@ -15,7 +15,7 @@ import (
 
 // A hand-over may have found the session just before it ended. What it does not take, the caller marks (R_NOBODY, R_ORDER).
 func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
-	store := memory.New()
+	store := memory.New() // It plays no role: the session is not served.
 	node := &session.Node{
 		Storage: store, Feed: feed.New(store, feed.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Known: feed.NewKnown(10), Log: slog.Default(),
 		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Stopping: new(atomic.Bool),

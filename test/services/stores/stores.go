@@ -1,0 +1,42 @@
+// Package stores opens the store that the suites of the core and of the transports run on. They name no backend: which one it is, is said by
+// TIDEMARK_TEST_STORE when the tests are run (`make backends` runs them once on each).
+package stores
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/storage/sqlite"
+)
+
+// Variable names the environment variable that says on which backend a test runs: memory, which is also the default, or sqlite.
+const Variable = "TIDEMARK_TEST_STORE"
+
+// Open returns an empty store, which is closed when the test ends: after whatever the test registers with t.Cleanup from now on. In a bubble of
+// testing/synctest it is to be called within that bubble. It may be called concurrently.
+func Open(t testing.TB) storage.Store {
+	t.Helper()
+	var s storage.Store
+	var err error
+	switch kind := os.Getenv(Variable); kind {
+	case "", "memory":
+		s = memory.New()
+	case "sqlite":
+		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(t.TempDir(), "tidemark.db")})
+	default:
+		t.Fatalf("%s is %q: there is no such store, only memory and sqlite", Variable, kind)
+	}
+	if err != nil {
+		t.Fatalf("opening the store of the test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closing the store of the test: %v", err)
+		}
+	})
+	return s
+}
