@@ -8,3 +8,8 @@ import "embed"
 //
 //go:embed sqlite/*.sql
 var SQLite embed.FS
+
+// Postgres is the folder "postgres", which storage/postgres runs when it is told to.
+//
+//go:embed postgres/*.sql
+var Postgres embed.FS

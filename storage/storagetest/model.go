@@ -156,7 +156,7 @@ func (m *model) rename(rt *rapid.T) {
 }
 
 func (m *model) appendNew(rt *rapid.T) {
-	draft := m.draft(m.drawChat(rt), m.drawUser(rt), rapid.StringN(1, 20, 40).Draw(rt, "content"))
+	draft := m.draft(m.drawChat(rt), m.drawUser(rt), rapid.StringOfN(rapid.Rune().Filter(func(r rune) bool { return r != 0 }), 1, 20, 40).Draw(rt, "content"))
 	draft.CreatedAt = at(m.tick() / 3)
 	if rapid.Bool().Draw(rt, "attach") {
 		draft.Attachment = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)

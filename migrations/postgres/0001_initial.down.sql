@@ -1,0 +1,1 @@
+DROP TABLE pending_deliveries, delivery_state, messages, members, chats;

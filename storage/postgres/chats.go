@@ -1,0 +1,306 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// chatColumns are those of a chatRow.
+const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count, c.members_version, c.large`
+
+// A chatRow is a row of chats.
+type chatRow struct {
+	id, kind, name, history  string
+	createdAt, head, version int64
+	members                  int
+	large                    bool
+}
+
+// columns are where to scan chatColumns.
+func (r *chatRow) columns() []any {
+	return []any{&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version, &r.large}
+}
+
+func (r *chatRow) chat() tidemark.Chat {
+	return tidemark.Chat{
+		ID: tidemark.ChatID(r.id), Type: tidemark.ChatType(r.kind), Name: r.name, History: tidemark.HistoryMode(r.history), CreatedAt: timeOf(r.createdAt),
+		Head: tidemark.Sequence(r.head), MemberCount: r.members, MembersVersion: uint64(r.version), Large: r.large,
+	}
+}
+
+func noChat(id tidemark.ChatID) error {
+	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)
+}
+
+// missing makes NotFound of the error of a statement that has a row for each chat that exists.
+func missing(err error, id tidemark.ChatID) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return noChat(id)
+	}
+	return err
+}
+
+// insertChat creates a chat with its members, unless its id or its pair is taken. It has a row if it did.
+const insertChat = `WITH chat AS (
+	INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at, member_count, large)
+	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9) ON CONFLICT DO NOTHING RETURNING key
+), joined AS (
+	INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
+	SELECT c.key, u.id, $1, true, CASE WHEN u.id = $8 THEN $10 ELSE $11 END, $6, '1-' FROM chat AS c, unnest($7::text[]) AS u (id)
+), standing AS (
+	INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) SELECT u.id, $1, 0 FROM chat AS c, unnest($7::text[]) AS u (id) WHERE $9
+	ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0
+)
+SELECT key FROM chat`
+
+const (
+	chatByID   = `SELECT ` + chatColumns + ` FROM chats AS c WHERE c.id = $1`
+	chatByPair = `SELECT ` + chatColumns + ` FROM chats AS c WHERE c.direct_key = $1`
+)
+
+// CreateChat implements storage.Chats.
+func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
+	var pair *string
+	if new.Type == tidemark.Direct {
+		key := tidemark.DirectKey(new.Members[0], new.Members[1])
+		pair = &key
+	}
+	members := make([]string, len(new.Members))
+	for i, user := range new.Members {
+		members[i] = string(user)
+	}
+	slices.Sort(members)
+	chat := tidemark.Chat{
+		ID: new.ID, Type: new.Type, Name: new.Name, History: new.History, CreatedAt: timeOf(new.CreatedAt.UnixMilli()),
+		MemberCount: len(new.Members), MembersVersion: 1, Large: len(new.Members) > tidemark.PendingFanoutLimit,
+	}
+	created := false
+	err := s.change(ctx, func(ctx context.Context, c *conn) error {
+		if pair != nil {
+			// Most who open a direct chat open one that exists: that costs no write.
+			found, err := c.chat(ctx, chatByPair, *pair)
+			if !errors.Is(err, pgx.ErrNoRows) {
+				chat = found
+				return err
+			}
+		}
+		var key int64
+		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History), chat.Name, pair, chat.CreatedAt.UnixMilli(),
+			members, string(new.Creator), chat.Large, string(tidemark.Owner), string(tidemark.Ordinary)).Scan(&key)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			created = err == nil
+			return err
+		}
+		if pair != nil {
+			found, err := c.chat(ctx, chatByPair, *pair)
+			if !errors.Is(err, pgx.ErrNoRows) {
+				chat = found
+				return err
+			}
+		}
+		return tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
+	})
+	if err != nil {
+		return tidemark.Chat{}, false, err
+	}
+	return chat, created, nil
+}
+
+// chat runs a statement with one parameter that finds at most one chat, else pgx.ErrNoRows.
+func (c *conn) chat(ctx context.Context, text, parameter string) (tidemark.Chat, error) {
+	var row chatRow
+	err := c.QueryRow(ctx, text, parameter).Scan(row.columns()...)
+	return row.chat(), err
+}
+
+// Chat implements storage.Chats.
+func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (chat tidemark.Chat, err error) {
+	err = s.read(ctx, func(ctx context.Context, c *conn) (err error) {
+		chat, err = c.chat(ctx, chatByID, string(id))
+		return missing(err, id)
+	})
+	if err != nil {
+		return tidemark.Chat{}, err
+	}
+	return chat, nil
+}
+
+const renameChat = `UPDATE chats AS c SET name = $2 WHERE c.id = $1 RETURNING ` + chatColumns
+
+// RenameChat implements storage.Chats.
+func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string) (tidemark.Chat, error) {
+	var row chatRow
+	err := s.change(ctx, func(ctx context.Context, c *conn) error {
+		return missing(c.QueryRow(ctx, renameChat, string(id), name).Scan(row.columns()...), id)
+	})
+	if err != nil {
+		return tidemark.Chat{}, err
+	}
+	return row.chat(), nil
+}
+
+const headsOf = `SELECT n.no, c.head FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no) CROSS JOIN LATERAL (SELECT head FROM chats WHERE id = n.id LIMIT 1) AS c`
+
+// Heads implements storage.Chats.
+func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
+	if err := checkBatch(len(chats)); err != nil || len(chats) == 0 {
+		return nil, err
+	}
+	heads := make([]tidemark.Sequence, len(chats))
+	err := s.read(ctx, func(ctx context.Context, c *conn) error {
+		return c.each(ctx, headsOf, []any{texts(chats)}, func(row pgx.Rows) error {
+			var no, head int64
+			err := row.Scan(&no, &head)
+			if err == nil {
+				heads[no-1] = tidemark.Sequence(head)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return heads, nil
+}
+
+// texts returns ids as a parameter.
+func texts[T ~string](ids []T) []string {
+	plain := make([]string, len(ids))
+	for i, id := range ids {
+		plain[i] = string(id)
+	}
+	return plain
+}
+
+// conversationsByActivity lists a user's chats. It looks at all of them: their order changes with every message.
+const conversationsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.key, m.intervals, ` + stateColumns + `
+	FROM members AS m
+	CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
+	WHERE m.user_id = $1 AND m.current AND (c.activity_at < $2 OR (c.activity_at = $2 AND c.id > $3))
+	ORDER BY c.activity_at DESC, c.id LIMIT $4`
+
+// ChatsOf implements storage.Chats: a statement for the chats, one for their last messages, and one for the user's own among the unread.
+func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) ([]storage.Conversation, bool, error) {
+	activity := int64(math.MaxInt64)
+	if page.ChatID != "" {
+		activity = page.Activity.UnixMilli()
+	}
+	var l listing
+	more := false
+	err := s.read(ctx, func(ctx context.Context, c *conn) error {
+		l = listing{user: user}
+		err := c.each(ctx, conversationsByActivity, []any{string(user), activity, string(page.ChatID), int64(page.Limit) + 1}, l.add)
+		if more = len(l.conversations) > page.Limit; more {
+			l.conversations = l.conversations[:page.Limit]
+		}
+		if err != nil || page.Brief {
+			return err
+		}
+		if err := l.last(ctx, c); err != nil {
+			return err
+		}
+		return l.unread(ctx, c)
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return l.conversations, more, nil
+}
+
+// A listing is a page of a user's chats in the making.
+type listing struct {
+	user          tidemark.UserID
+	conversations []storage.Conversation
+	keys          []int64
+	visible       []tidemark.Intervals
+}
+
+// add takes a row of conversationsByActivity.
+func (l *listing) add(row pgx.Rows) error {
+	var chat chatRow
+	var activity, key, acked, read, updatedAt int64
+	var intervals string
+	if err := row.Scan(append(chat.columns(), &activity, &key, &intervals, &acked, &read, &updatedAt)...); err != nil {
+		return err
+	}
+	visible, err := tidemark.ParseIntervals(intervals)
+	if err != nil {
+		return err
+	}
+	c := storage.Conversation{Chat: chat.chat(), Activity: timeOf(activity)}
+	c.State = state(l.user, c.Chat.ID, acked, read, updatedAt)
+	l.conversations, l.keys, l.visible = append(l.conversations, c), append(l.keys, key), append(l.visible, visible)
+	return nil
+}
+
+const messagesAt = `SELECT n.no, ` + messageColumns + ` FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS n (chat, sequence, no)
+	CROSS JOIN LATERAL (SELECT * FROM messages WHERE chat = n.chat AND sequence = n.sequence LIMIT 1) AS m`
+
+// last fills in the last message of each chat, if the user may see it.
+func (l *listing) last(ctx context.Context, c *conn) error {
+	var keys, sequences []int64
+	var at []int
+	for i := range l.conversations {
+		if head := l.conversations[i].Chat.Head; head > 0 && l.visible[i].Contains(head) {
+			keys, sequences, at = append(keys, l.keys[i]), append(sequences, int64(head)), append(at, i)
+		}
+	}
+	if len(at) == 0 {
+		return nil
+	}
+	var no int64
+	var m messageRow
+	to := append([]any{&no}, m.columns()...)
+	return c.each(ctx, messagesAt, []any{keys, sequences}, func(row pgx.Rows) error {
+		if err := row.Scan(to...); err != nil {
+			return err
+		}
+		found := &l.conversations[at[no-1]]
+		last := m.message(found.Chat.ID)
+		found.Last = &last
+		return nil
+	})
+}
+
+const ownMessages = `SELECT n.no, (SELECT count(*) FROM messages AS m WHERE m.chat = n.chat AND m.sequence BETWEEN n.low AND n.high AND m.sender_id = $4)
+	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS n (chat, low, high, no)`
+
+// unread counts what the user may see behind his read watermark, without his own among the first UnreadScan of a chat.
+func (l *listing) unread(ctx context.Context, c *conn) error {
+	var keys, lows, highs []int64
+	var at []int
+	for i := range l.conversations {
+		found := &l.conversations[i]
+		budget := tidemark.Sequence(storage.UnreadScan)
+		for from := found.State.Read + 1; from <= found.Chat.Head; {
+			end, shown := l.visible[i].Visible(from, found.Chat.Head)
+			if n := end + 1 - from; shown {
+				found.Unread += int64(n)
+				if looked := min(n, budget); looked > 0 {
+					keys, lows, highs, at = append(keys, l.keys[i]), append(lows, int64(from)), append(highs, int64(from+looked-1)), append(at, i)
+					budget -= looked
+				}
+			}
+			from = end + 1
+		}
+	}
+	if len(at) == 0 {
+		return nil
+	}
+	return c.each(ctx, ownMessages, []any{keys, lows, highs, string(l.user)}, func(row pgx.Rows) error {
+		var no, own int64
+		err := row.Scan(&no, &own)
+		if err == nil {
+			l.conversations[at[no-1]].Unread -= own
+		}
+		return err
+	})
+}

@@ -1,0 +1,303 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// raiseStates is tidemark.Raise.Apply for many rows, each of another user and chat, in one step. What a raise does is computed from the snapshot of
+// the statement, and written only if the row still is what it was there; if not, the raise "moves" and is not among the rows that were written, and is tried
+// again. The bound by the head needs no lock: heads only grow. First come the raises whose chat exists, with what there was before, then the rows that were written.
+const raiseStates = `WITH raise AS MATERIALIZED (
+	SELECT r.*, c.key, c.head, s.ctid AS place,
+		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read, coalesce(s.updated_at, 0) AS updated_at
+	FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[], $7::bigint[])
+		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked, now, no)
+	CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
+	LEFT JOIN LATERAL (SELECT ctid, * FROM delivery_state WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS s ON true
+), applied AS MATERIALIZED (
+	SELECT r.*, a.acked AS new_acked, d.read AS new_read,
+		greatest(r.to_acked, r.to_read) <= r.head AND (a.acked, d.read) <> (r.acked, r.read) AS moves
+	FROM raise AS r
+	CROSS JOIN LATERAL (SELECT CASE WHEN r.to_acked > r.acked AND r.acked + 1 >= r.acked_from THEN r.to_acked ELSE r.acked END AS acked) AS a
+	CROSS JOIN LATERAL (SELECT greatest(r.read, least(r.to_read, CASE WHEN r.within_acked THEN a.acked END)) AS read) AS d
+), raised AS (
+	UPDATE delivery_state AS s SET last_acked_sequence = a.new_acked, last_read_sequence = a.new_read, updated_at = a.now
+	FROM applied AS a
+	WHERE a.moves AND s.ctid = a.place AND s.last_acked_sequence = a.acked AND s.last_read_sequence = a.read
+	RETURNING s.chat, s.user_id
+), created AS (
+	INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
+	SELECT key, user_id, new_acked, new_read, now FROM applied WHERE moves AND place IS NULL ORDER BY no
+	ON CONFLICT DO NOTHING RETURNING chat, user_id
+)
+SELECT no, key, '', head, acked, read, updated_at, moves FROM applied
+UNION ALL SELECT 0, chat, user_id, 0, 0, 0, 0, true FROM raised
+UNION ALL SELECT 0, chat, user_id, 0, 0, 0, 0, true FROM created`
+
+// Advance implements storage.Deliveries.
+func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+	if err := storage.CheckDistinct(advances); err != nil {
+		return nil, err
+	}
+	return through(ctx, s, s.advances, advances)
+}
+
+// advance writes the raises of many calls. Those of one user and chat become one raise if they can, else they follow each other.
+func (s *Store) advance(ctx context.Context, c *conn, advances []storage.Advance) ([]storage.Advanced, error) {
+	results := make([]storage.Advanced, len(advances))
+	todo := make([]int, len(advances))
+	for i := range todo {
+		todo[i] = i
+	}
+	for round := 0; len(todo) > 0; round++ {
+		if round > maxRounds+len(advances) {
+			return nil, tidemark.Errorf(tidemark.Unavailable, "the watermarks of a user change too quickly; try again")
+		}
+		began := time.Now()
+		folds, rest := foldAll(advances, todo)
+		if err := c.raise(ctx, folds); err != nil {
+			return nil, err
+		}
+		todo = todo[:0]
+		acks := 0
+		for _, f := range folds {
+			moved, again := f.answer(advances, results)
+			acks += moved
+			todo = append(todo, again...)
+		}
+		todo = append(todo, rest...)
+		if acks > 0 {
+			s.committed(0, acks, time.Since(began))
+		}
+	}
+	return results, nil
+}
+
+// A fold is one raise that stands for several of one user and chat.
+type fold struct {
+	storage.Advance
+	items []int // of the advances, in their order
+	// What the statement found: the chat and its head, the state before, whether the raise moves it, and whether that was done.
+	known, moves, done bool
+	head               tidemark.Sequence
+	before             tidemark.DeliveryState
+}
+
+// plain reports whether a raise does the same whatever was raised before: then the higher of two does what both do.
+func plain(r tidemark.Raise) bool { return r.AckedFrom == 0 && !r.ReadWithinAcked }
+
+// foldAll makes one raise of those that name the same user and chat, if they are plain. There are at most
+// maxItems. rest are those that have to wait for the next statement.
+func foldAll(advances []storage.Advance, todo []int) (folds []*fold, rest []int) {
+	at := make(map[storage.StateKey]*fold, len(todo))
+	for _, i := range todo {
+		a := &advances[i]
+		key := storage.StateKey{User: a.User, Chat: a.Chat}
+		f := at[key]
+		switch {
+		case f == nil && len(folds) == maxItems:
+			rest = append(rest, i)
+		case f == nil:
+			f = &fold{Advance: *a, items: []int{i}}
+			at[key] = f
+			folds = append(folds, f)
+		case plain(f.Raise) && plain(a.Raise):
+			f.items = append(f.items, i)
+			f.Acked, f.Read = max(f.Acked, a.Acked), max(f.Read, a.Read)
+			if a.Now.After(f.Now) {
+				f.Now = a.Now
+			}
+		default:
+			rest = append(rest, i)
+		}
+	}
+	return folds, rest
+}
+
+// answer sets the results of the fold's items, and returns how many moved something, and those that have to be tried again.
+func (f *fold) answer(advances []storage.Advance, results []storage.Advanced) (moved int, again []int) {
+	state := f.before
+	refused := f.Bounded(f.head) != nil
+	for _, i := range f.items {
+		own := advances[i].Bounded(f.head)
+		switch {
+		case !f.known:
+			results[i] = storage.Advanced{Err: noChat(f.Chat)}
+		case own != nil:
+			results[i] = storage.Advanced{Err: own}
+		case refused, f.moves && !f.done:
+			again = append(again, i)
+		default:
+			results[i].State, results[i].Moved = advances[i].Apply(state, timeOf(f.Now.UnixMilli()))
+			if state = results[i].State; results[i].Moved {
+				moved++
+			}
+		}
+	}
+	return moved, again
+}
+
+// raise runs the statement for folds of different users or chats, in the order of their keys.
+func (c *conn) raise(ctx context.Context, folds []*fold) error {
+	slices.SortFunc(folds, func(a, b *fold) int {
+		return cmp.Or(strings.Compare(string(a.Chat), string(b.Chat)), strings.Compare(string(a.User), string(b.User)))
+	})
+	n := len(folds)
+	text, numbers, within := make([]string, 2*n), make([]int64, 4*n), make([]bool, n)
+	chats, users := text[:n], text[n:]
+	acked, from, read, now := numbers[:n], numbers[n:2*n], numbers[2*n:3*n], numbers[3*n:]
+	for i, f := range folds {
+		chats[i], users[i] = string(f.Chat), string(f.User)
+		acked[i], from[i], read[i] = column(f.Acked), column(f.AckedFrom), column(f.Read)
+		within[i], now[i] = f.ReadWithinAcked, f.Now.UnixMilli()
+	}
+	type pair struct {
+		chat int64
+		user string
+	}
+	stored := make(map[pair]*fold, n)
+	var no, chat, head, ackedBefore, readBefore, updatedAt int64
+	var user string
+	var moves bool
+	to := []any{&no, &chat, &user, &head, &ackedBefore, &readBefore, &updatedAt, &moves}
+	return c.each(ctx, raiseStates, []any{chats, users, acked, from, read, within, now}, func(row pgx.Rows) error {
+		if err := row.Scan(to...); err != nil {
+			return err
+		}
+		if no == 0 {
+			stored[pair{chat, user}].done = true
+			return nil
+		}
+		f := folds[no-1]
+		f.known, f.head, f.moves = true, tidemark.Sequence(head), moves
+		f.before = state(f.User, f.Chat, ackedBefore, readBefore, updatedAt)
+		stored[pair{chat, string(f.User)}] = f
+		return nil
+	})
+}
+
+// state is a row of delivery_state, zeros if there is none.
+func state(user tidemark.UserID, chat tidemark.ChatID, acked, read, updatedAt int64) tidemark.DeliveryState {
+	s := tidemark.DeliveryState{UserID: user, ChatID: chat, Acked: tidemark.Sequence(acked), Read: tidemark.Sequence(read)}
+	if acked != 0 || read != 0 {
+		s.UpdatedAt = timeOf(updatedAt)
+	}
+	return s
+}
+
+// stateColumns are those of state, of a row d that may be missing.
+const stateColumns = `coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0), coalesce(d.updated_at, 0)`
+
+const statesOfPairs = `SELECT k.no, ` + stateColumns + ` FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (chat_id, user_id, no)
+	CROSS JOIN LATERAL (SELECT key FROM chats WHERE id = k.chat_id LIMIT 1) AS c
+	CROSS JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = c.key AND user_id = k.user_id LIMIT 1) AS d`
+
+// States implements storage.Deliveries.
+func (s *Store) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+	if err := checkBatch(len(keys)); err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	states := make([]tidemark.DeliveryState, len(keys))
+	chats, users := make([]string, len(keys)), make([]string, len(keys))
+	for i, key := range keys {
+		chats[i], users[i] = string(key.Chat), string(key.User)
+		states[i] = tidemark.DeliveryState{UserID: key.User, ChatID: key.Chat}
+	}
+	err := s.read(ctx, func(ctx context.Context, c *conn) error {
+		var no, acked, read, updatedAt int64
+		to := []any{&no, &acked, &read, &updatedAt}
+		return c.each(ctx, statesOfPairs, []any{chats, users}, func(row pgx.Rows) error {
+			if err := row.Scan(to...); err != nil {
+				return err
+			}
+			states[no-1] = state(keys[no-1].User, keys[no-1].Chat, acked, read, updatedAt)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return states, nil
+}
+
+const statesOfUser = `SELECT m.chat_id, ` + stateColumns + ` FROM members AS m
+	CROSS JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d
+	WHERE m.user_id = $1 AND m.chat_id > $2 AND m.current ORDER BY m.chat_id LIMIT $3`
+
+// StatesOf implements storage.Deliveries.
+func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	return list(ctx, s, statesOfUser, limit, []any{string(user), string(after), int64(limit) + 1}, func(row pgx.Rows) (tidemark.DeliveryState, error) {
+		var chat string
+		var acked, read, updatedAt int64
+		err := row.Scan(&chat, &acked, &read, &updatedAt)
+		return state(user, tidemark.ChatID(chat), acked, read, updatedAt), err
+	})
+}
+
+const statesInChat = `SELECT m.user_id, ` + stateColumns + ` FROM members AS m
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
+	WHERE m.chat = (SELECT key FROM chats WHERE id = $1) AND m.user_id > $2 AND m.current ORDER BY m.user_id LIMIT $3`
+
+// StatesIn implements storage.Deliveries.
+func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	return list(ctx, s, statesInChat, limit, []any{string(chat), string(after), int64(limit) + 1}, func(row pgx.Rows) (tidemark.DeliveryState, error) {
+		var user string
+		var acked, read, updatedAt int64
+		err := row.Scan(&user, &acked, &read, &updatedAt)
+		return state(tidemark.UserID(user), chat, acked, read, updatedAt), err
+	})
+}
+
+// list reads a page of at most limit rows of a statement that asks for one more, and reports whether there are more.
+func list[T any](ctx context.Context, s *Store, text string, limit int, parameters []any, scan func(pgx.Rows) (T, error)) (rows []T, more bool, err error) {
+	err = s.read(ctx, func(ctx context.Context, c *conn) error {
+		rows = rows[:0]
+		return c.each(ctx, text, parameters, func(row pgx.Rows) error {
+			found, err := scan(row)
+			rows = append(rows, found)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if len(rows) > limit {
+		return rows[:limit], true, nil
+	}
+	return rows, false, nil
+}
+
+// summaryOf has one row for a chat, also for one without members.
+const summaryOf = `SELECT count(m.user_id),
+		count(m.user_id) FILTER (WHERE coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0) >= $2),
+		count(m.user_id) FILTER (WHERE coalesce(d.last_read_sequence, 0) >= $2),
+		coalesce(min(coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0)) FILTER (WHERE m.user_id IS NOT NULL), 0),
+		coalesce(min(coalesce(d.last_read_sequence, 0)) FILTER (WHERE m.user_id IS NOT NULL), 0)
+	FROM chats AS c
+	LEFT JOIN LATERAL (SELECT chat, user_id FROM members WHERE chat = c.key AND current OFFSET 0) AS m ON true
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
+	WHERE c.id = $1 GROUP BY c.key`
+
+// Summary implements storage.Deliveries.
+func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+	var found storage.Summary
+	err := s.read(ctx, func(ctx context.Context, c *conn) error {
+		var acked, read int64
+		err := c.QueryRow(ctx, summaryOf, string(chat), column(sequence)).Scan(&found.Members, &found.Delivered, &found.Read, &acked, &read)
+		found.Least = tidemark.Boundary{Acked: tidemark.Sequence(acked), Read: tidemark.Sequence(read)}
+		return missing(err, chat)
+	})
+	if err != nil {
+		return storage.Summary{}, err
+	}
+	return found, nil
+}

@@ -1,0 +1,194 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// The conditions that are looked at one by one (Postgres, Appendix A).
+const (
+	uniqueViolation     = "23505"
+	serializationFailed = "40001"
+	deadlockDetected    = "40P01"
+	lockNotAvailable    = "55P03"
+	readOnlyTransaction = "25006"
+	diskFull            = "53100"
+	tooManyConnections  = "53300"
+	queryCanceled       = "57014"
+	noPrivilege         = "42501"
+	undefinedTable      = "42P01"
+	undefinedColumn     = "42703"
+)
+
+// unreached is why there is no connection: nothing was asked of the database.
+type unreached struct{ cause error }
+
+func (e *unreached) Error() string { return "no connection to the database: " + e.cause.Error() }
+
+func (e *unreached) Unwrap() error { return e.cause }
+
+// A hole is a message that must exist and is not there.
+type hole struct {
+	chat     tidemark.ChatID
+	sequence tidemark.Sequence
+}
+
+func (e *hole) Error() string {
+	return fmt.Sprintf("message %d of chat %s is missing", e.sequence, e.chat)
+}
+
+// condition returns the SQLSTATE of an error, "" if the database did not say one.
+func condition(err error) string {
+	var said *pgconn.PgError
+	if errors.As(err, &said) {
+		return said.Code
+	}
+	return ""
+}
+
+// class returns the first two characters of the SQLSTATE.
+func class(err error) string {
+	if code := condition(err); len(code) == 5 {
+		return code[:2]
+	}
+	return ""
+}
+
+func readOnly(err error) bool { return condition(err) == readOnlyTransaction }
+
+// undone reports whether an error says that nothing was changed, and another attempt may succeed.
+func undone(err error) bool {
+	var e *unreached
+	switch condition(err) {
+	case serializationFailed, deadlockDetected:
+		return true
+	case "":
+		return errors.As(err, &e)
+	default:
+		return readOnly(err) || errors.As(err, &e) && class(err) != "28"
+	}
+}
+
+// harmless reports whether another attempt may succeed of something that may be done twice, even if nobody knows whether it was.
+func harmless(err error) bool {
+	var e *tidemark.Error
+	var h *hole
+	switch {
+	case undone(err):
+		return true
+	case errors.As(err, &e), errors.As(err, &h):
+		return false
+	}
+	switch class(err) {
+	case "": // The connection broke.
+		return true
+	case "08", "57":
+		return condition(err) != queryCanceled
+	default:
+		return false
+	}
+}
+
+// itemsFault reports whether an error may lie in an item, or in the chat that it names: the others may succeed.
+func itemsFault(err error) bool {
+	switch class(err) {
+	case "22", "23", "54":
+		return true
+	default:
+		return condition(err) == lockNotAvailable
+	}
+}
+
+// public makes an error one of the contract. Those of the contract stay as they are.
+func public(err error) error {
+	var e *tidemark.Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	const unavailable = tidemark.Unavailable
+	var h *hole
+	var never *unreached
+	said := condition(err)
+	switch {
+	case errors.As(err, &h):
+		return tidemark.Wrap(unavailable, err, "the database is corrupt; stop the server and restore a backup")
+	case said == diskFull:
+		return tidemark.Wrap(unavailable, err, "the disk of the database is full; free some space")
+	case said == tooManyConnections:
+		return tidemark.Wrap(unavailable, err, "the database has no connection left; raise its max_connections, or lower pool_writers and pool_readers")
+	case said == readOnlyTransaction:
+		return tidemark.Wrap(unavailable, err, "the database is read-only: it is a standby, or set so")
+	case said == lockNotAvailable:
+		return tidemark.Wrap(unavailable, err, "another program holds a lock in the database; end it, or try again")
+	case said == queryCanceled:
+		return tidemark.Wrap(unavailable, err, "the database took too long")
+	case said == noPrivilege:
+		return tidemark.Wrap(unavailable, err, "the role may not use the tables of the database; grant it SELECT, INSERT, UPDATE and DELETE")
+	case said == undefinedTable, said == undefinedColumn:
+		return tidemark.Wrap(unavailable, err, "the database has not the schema that this program needs; run tidemark migrate up")
+	case class(err) == "28", class(err) == "3D":
+		return tidemark.Wrap(unavailable, err, "the database refused the connection: "+words(err))
+	case class(err) == "53", class(err) == "57", class(err) == "58", class(err) == "40", class(err) == "08":
+		return tidemark.Wrap(unavailable, err, "the database cannot serve the call now: "+words(err))
+	case class(err) == "XX":
+		return tidemark.Wrap(unavailable, err, "the database reports damage; look into its log")
+	case said != "":
+		return tidemark.Wrap(tidemark.Internal, err, "the database refused a statement")
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return tidemark.Wrap(unavailable, err, "the database did not answer in time")
+	case errors.As(err, &never):
+		return tidemark.Wrap(unavailable, err, "the database cannot be reached")
+	default:
+		return tidemark.Wrap(unavailable, err, "the connection to the database broke")
+	}
+}
+
+// words returns what the database said.
+func words(err error) string {
+	var said *pgconn.PgError
+	if errors.As(err, &said) {
+		return said.Message
+	}
+	return err.Error()
+}
+
+// troubleTime is how long a write that failed makes the store unfit, if no other one is tried.
+const troubleTime = 5 * time.Second
+
+// health knows how the last write went.
+type health struct {
+	mu     sync.Mutex
+	err    error // of the last write, nil if it was well
+	failed time.Time
+}
+
+// written takes in the error of a write, and returns it.
+func (h *health) written(err error) error {
+	bad := err != nil && (tidemark.CodeOf(err) == tidemark.Unavailable && !errors.Is(err, context.Canceled) || tidemark.CodeOf(err) == tidemark.Internal)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case bad:
+		h.err, h.failed = err, time.Now()
+	case h.err != nil:
+		h.err = nil
+	}
+	return err
+}
+
+// trouble returns why writes fail at present, nil if none has lately.
+func (h *health) trouble(now time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == nil || now.Sub(h.failed) > troubleTime {
+		return nil
+	}
+	return tidemark.Wrap(tidemark.Unavailable, h.err, "the last write failed: "+tidemark.DetailOf(h.err))
+}

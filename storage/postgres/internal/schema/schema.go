@@ -1,0 +1,91 @@
+// Package schema runs the migrations of the Postgres store.
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/golang-migrate/migrate/v4"
+	driver "github.com/golang-migrate/migrate/v4/database/pgx/v5"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/migrations"
+)
+
+// Up runs every migration that the database lacks, under a lock in it: of several processes that come at once one does the work, and the others find it done.
+func Up(ctx context.Context, config pgx.ConnConfig) error {
+	return with(ctx, config, (*migrate.Migrate).Up)
+}
+
+// Down reverts the latest migration, under the same lock. Invalid if there is none.
+func Down(ctx context.Context, config pgx.ConnConfig) error {
+	err := with(ctx, config, func(m *migrate.Migrate) error { return m.Steps(-1) })
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, migrate.ErrNilVersion) {
+		return tidemark.Errorf(tidemark.Invalid, "there is no schema to take down")
+	}
+	return err
+}
+
+// with returns the errors of the database as they are.
+func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) error) error {
+	source, err := iofs.New(migrations.Postgres, "postgres")
+	if err != nil {
+		return tidemark.Wrap(tidemark.Internal, err, "the embedded migrations cannot be read")
+	}
+	db := stdlib.OpenDB(config)
+	defer db.Close()
+	if err := db.PingContext(ctx); err != nil {
+		return err
+	}
+	target, err := driver.WithInstance(db, &driver.Config{})
+	if err != nil {
+		return err
+	}
+	m, err := migrate.NewWithInstance("iofs", source, "pgx5", target)
+	if err != nil {
+		return tidemark.Wrap(tidemark.Internal, err, "the migrations cannot be prepared")
+	}
+	defer m.Close()
+	if err := do(m); err != nil && !errors.Is(err, migrate.ErrNoChange) {
+		return err
+	}
+	return nil
+}
+
+// Querier is a connection.
+type Querier interface {
+	QueryRow(ctx context.Context, text string, parameters ...any) pgx.Row
+}
+
+// Read returns the version of the database, 0 if it is empty, and whether a migration to it failed half-way.
+func Read(ctx context.Context, c Querier) (version uint, dirty bool, err error) {
+	var there bool
+	if err := c.QueryRow(ctx, "SELECT to_regclass('schema_migrations') IS NOT NULL").Scan(&there); err != nil || !there {
+		return 0, false, err
+	}
+	var found int64
+	err = c.QueryRow(ctx, "SELECT version, dirty FROM schema_migrations").Scan(&found, &dirty)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, nil
+	}
+	return uint(max(found, 0)), dirty, err
+}
+
+// Newest returns the highest version of the embedded migrations.
+func Newest() (uint, error) {
+	names, err := fs.Glob(migrations.Postgres, "postgres/*.up.sql")
+	if err != nil || len(names) == 0 {
+		return 0, tidemark.Errorf(tidemark.Internal, "the embedded migrations are missing")
+	}
+	var version uint
+	if _, err := fmt.Sscanf(path.Base(names[len(names)-1]), "%d_", &version); err != nil {
+		return 0, tidemark.Wrap(tidemark.Internal, err, "the embedded migrations have no version")
+	}
+	return version, nil
+}

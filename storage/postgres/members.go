@@ -1,0 +1,259 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// lockChat locks a chat as an append does: its head and its members stay as they are until the transaction ends.
+const lockChat = `SELECT ` + chatColumns + `, c.key FROM chats AS c WHERE c.id = $1 FOR NO KEY UPDATE`
+
+// A membership is the work on the members of a chat that is locked.
+type membership struct {
+	tx   pgx.Tx
+	chat tidemark.Chat
+	key  int64
+}
+
+// locked runs do in a transaction that has locked the chat. Denied for a direct chat, unless do looks first.
+func (s *Store) locked(ctx context.Context, chat tidemark.ChatID, do func(ctx context.Context, m *membership) error) error {
+	return s.change(ctx, func(ctx context.Context, c *conn) error {
+		return c.transaction(ctx, func(tx pgx.Tx) error {
+			m := &membership{tx: tx}
+			var row chatRow
+			if err := missing(tx.QueryRow(ctx, lockChat, string(chat)).Scan(append(row.columns(), &m.key)...), chat); err != nil {
+				return err
+			}
+			m.chat = row.chat()
+			return do(ctx, m)
+		})
+	})
+}
+
+// changeable returns Denied for a direct chat.
+func (m *membership) changeable() error {
+	if m.chat.Type == tidemark.Direct {
+		return tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", m.chat.ID)
+	}
+	return nil
+}
+
+const membersNamed = `SELECT m.user_id, m.role, m.joined_at, m.intervals FROM unnest($2::text[]) AS u (id)
+	CROSS JOIN LATERAL (SELECT * FROM members WHERE chat = $1 AND user_id = u.id LIMIT 1) AS m`
+
+// named returns those of the users who are members, or were.
+func (m *membership) named(ctx context.Context, users []tidemark.UserID) (map[tidemark.UserID]tidemark.Member, error) {
+	rows, err := m.tx.Query(ctx, membersNamed, m.key, texts(users))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	found := make(map[tidemark.UserID]tidemark.Member, len(users))
+	for rows.Next() {
+		var row memberRow
+		if err := rows.Scan(row.columns()...); err != nil {
+			return nil, err
+		}
+		member, err := row.member()
+		if err != nil {
+			return nil, err
+		}
+		found[member.UserID] = member
+	}
+	return found, rows.Err()
+}
+
+// A memberRow is a row of members.
+type memberRow struct {
+	user, role string
+	joinedAt   int64
+	intervals  string
+}
+
+func (r *memberRow) columns() []any { return []any{&r.user, &r.role, &r.joinedAt, &r.intervals} }
+
+func (r *memberRow) member() (tidemark.Member, error) {
+	intervals, err := tidemark.ParseIntervals(r.intervals)
+	return tidemark.Member{UserID: tidemark.UserID(r.user), Role: tidemark.Role(r.role), JoinedAt: timeOf(r.joinedAt), Intervals: intervals}, err
+}
+
+// The writes of a change of members.
+const (
+	putMembers = `INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
+		SELECT $1, u.id, $2, $6, $5, $7, u.intervals FROM unnest($3::text[], $4::text[]) AS u (id, intervals)
+		ON CONFLICT (chat, user_id) DO UPDATE SET current = excluded.current, role = excluded.role, joined_at = excluded.joined_at, intervals = excluded.intervals`
+	startAtHead = `INSERT INTO delivery_state AS d (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
+		SELECT $1, u.id, $3, $3, $4 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
+		ON CONFLICT (chat, user_id) DO UPDATE SET last_acked_sequence = greatest(d.last_acked_sequence, $3), last_read_sequence = greatest(d.last_read_sequence, $3), updated_at = $4
+		WHERE d.last_acked_sequence < $3 OR d.last_read_sequence < $3`
+	standAll = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
+		SELECT m.user_id, m.chat_id, 0 FROM members AS m WHERE m.chat = $1 AND m.current ORDER BY m.user_id
+		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0 WHERE p.first_undelivered_seq > 0`
+	stand = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq) SELECT u.id, $1, 0 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
+		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0 WHERE p.first_undelivered_seq > 0`
+	setMembership = `UPDATE chats SET member_count = $2, members_version = members_version + 1, large = $3 WHERE key = $1`
+	statesNamed   = `SELECT u.id, ` + stateColumns + ` FROM unnest($2::text[]) AS u (id)
+		LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = $1 AND user_id = u.id LIMIT 1) AS d ON true ORDER BY u.id COLLATE "C"`
+	leave  = `UPDATE members SET current = false, intervals = $3 WHERE chat = $1 AND user_id = $2`
+	unmark = `DELETE FROM pending_deliveries WHERE user_id = $1 AND chat_id = $2`
+)
+
+// AddMembers implements storage.Members.
+func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+	if err := checkBatch(len(users)); err != nil {
+		return storage.Added{}, err
+	}
+	users = slices.Clone(users)
+	slices.Sort(users)
+	users = slices.Compact(users)
+	var added storage.Added
+	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
+		err := m.changeable()
+		if err == nil {
+			added, err = m.add(ctx, users, now)
+		}
+		return err
+	})
+	if err != nil {
+		return storage.Added{}, err
+	}
+	return added, nil
+}
+
+// add decides about all the users before it writes anything. They are sorted.
+func (m *membership) add(ctx context.Context, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+	known, err := m.named(ctx, users)
+	if err != nil {
+		return storage.Added{}, err
+	}
+	added := storage.Added{Version: m.chat.MembersVersion, Head: m.chat.Head}
+	var joining, intervals, first []string
+	for _, user := range users {
+		before, returning := known[user]
+		if before.Intervals.Open() {
+			continue
+		}
+		after := before.Intervals.Joined(m.chat.Head, m.chat.History, returning)
+		if len(after) > tidemark.MaxIntervals {
+			return storage.Added{}, tidemark.Errorf(tidemark.Denied, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
+		}
+		added.New, joining, intervals = append(added.New, user), append(joining, string(user)), append(intervals, after.Text())
+		if !returning {
+			first = append(first, string(user))
+		}
+	}
+	members := m.chat.MemberCount + len(joining)
+	if members > tidemark.MaxMembers {
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the chat would have %d members, at most %d are allowed", members, tidemark.MaxMembers)
+	}
+	var batch pgx.Batch
+	if len(joining) > 0 {
+		added.Version++
+		at := now.UnixMilli()
+		batch.Queue(putMembers, m.key, string(m.chat.ID), joining, intervals, string(tidemark.Ordinary), true, at)
+		if m.chat.History == tidemark.HistorySinceJoin && m.chat.Head > 0 && len(first) > 0 {
+			batch.Queue(startAtHead, m.key, first, int64(m.chat.Head), at)
+		}
+		large := m.chat.Large || members > tidemark.PendingFanoutLimit
+		switch {
+		case m.chat.Large:
+			batch.Queue(stand, string(m.chat.ID), joining)
+		case large:
+			batch.Queue(standAll, m.key)
+		}
+		batch.Queue(setMembership, m.key, members, large)
+	}
+	batch.Queue(statesNamed, m.key, texts(users)).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var user string
+			var acked, read, updatedAt int64
+			if err := rows.Scan(&user, &acked, &read, &updatedAt); err != nil {
+				return err
+			}
+			added.States = append(added.States, state(tidemark.UserID(user), m.chat.ID, acked, read, updatedAt))
+		}
+		return rows.Err()
+	})
+	return added, m.tx.SendBatch(ctx, &batch).Close()
+}
+
+// RemoveMember implements storage.Members.
+func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time) (storage.Removed, error) {
+	var removed storage.Removed
+	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
+		known, err := m.named(ctx, []tidemark.UserID{user})
+		if err != nil {
+			return err
+		}
+		intervals := known[user].Intervals
+		if !intervals.Open() {
+			return notMember(chat, user)
+		}
+		if err := m.changeable(); err != nil {
+			return err
+		}
+		removed = storage.Removed{Version: m.chat.MembersVersion + 1, Head: m.chat.Head}
+		var batch pgx.Batch
+		batch.Queue(leave, m.key, string(user), intervals.Left(m.chat.Head).Text())
+		batch.Queue(unmark, string(user), string(chat))
+		batch.Queue(setMembership, m.key, m.chat.MemberCount-1, m.chat.Large)
+		return m.tx.SendBatch(ctx, &batch).Close()
+	})
+	if err != nil {
+		return storage.Removed{}, err
+	}
+	return removed, nil
+}
+
+func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
+	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
+}
+
+// rostersOf has a row for each member, and one for a chat without members. All chats are of one snapshot.
+const rostersOf = `SELECT n.no, c.type, c.history, c.large, c.members_version, c.member_count, coalesce(m.user_id, ''), coalesce(m.role, ''), coalesce(m.joined_at, 0), coalesce(m.intervals, '')
+	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no) CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
+	LEFT JOIN LATERAL (SELECT * FROM members WHERE chat = c.key AND current OFFSET 0) AS m ON true
+	ORDER BY n.no, m.user_id`
+
+// Rosters implements storage.Members.
+func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	if err := checkBatch(len(chats)); err != nil || len(chats) == 0 {
+		return nil, err
+	}
+	var rosters []*tidemark.Roster
+	err := s.read(ctx, func(ctx context.Context, c *conn) error {
+		rosters = make([]*tidemark.Roster, len(chats))
+		return c.each(ctx, rostersOf, []any{texts(chats)}, func(row pgx.Rows) error {
+			var no int64
+			var chat chatRow
+			var m memberRow
+			if err := row.Scan(append([]any{&no, &chat.kind, &chat.history, &chat.large, &chat.version, &chat.members}, m.columns()...)...); err != nil {
+				return err
+			}
+			r := rosters[no-1]
+			if r == nil {
+				r = &tidemark.Roster{
+					ChatID: chats[no-1], Type: tidemark.ChatType(chat.kind), History: tidemark.HistoryMode(chat.history),
+					Large: chat.large, Version: uint64(chat.version), Members: make([]tidemark.Member, 0, chat.members),
+				}
+				rosters[no-1] = r
+			}
+			if m.user == "" {
+				return nil
+			}
+			member, err := m.member()
+			r.Members = append(r.Members, member)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rosters, nil
+}

@@ -1,0 +1,295 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const (
+	// maxWeight is how many bytes of content share a statement, unless one message has more.
+	maxWeight = 4 << 20
+	// maxRounds is how often something is written again that changed between the snapshot of a statement and its locks.
+	maxRounds = 20
+)
+
+// appendDrafts stores drafts behind the messages of their chats, in one step.
+//   - What it knows of the keys and of the members is of one snapshot. It moves the counter of a chat only if the chat still has the members of that snapshot, and
+//     behind the latest head, whatever was appended after the snapshot. If the members changed, the drafts of the chat have no sequence, and
+//     are written again. A key that came meanwhile violates messages_by_key, and the statement is repeated.
+//   - Chats are locked in the order of their keys, as in every statement that locks several.
+//   - There is no join: a look-up is a sub-select by the whole key, and what is known of a chat is found in an array. So there is nothing for
+//     the planner to choose, whatever it believes of the tables, and one plan serves for ever. Joins became scans of whole tables.
+const appendDrafts = `WITH chat AS MATERIALIZED (
+	SELECT array_agg(coalesce(c.key, 0) ORDER BY n.no) AS keys, array_agg(coalesce(c.members_version, 0) ORDER BY n.no) AS versions
+	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
+	LEFT JOIN LATERAL (SELECT key, members_version FROM chats WHERE id = n.id LIMIT 1) AS c ON true
+), draft AS MATERIALIZED (
+	SELECT d.*, chat.keys[d.chat_no] AS key, chat.versions[d.chat_no] AS members_version
+	FROM chat, unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[])
+		WITH ORDINALITY AS d (chat_no, sender_id, client_message_id, message_id, created_at, content_type, attachment, content, no)
+), judged AS MATERIALIZED (
+	SELECT d.*,
+		(SELECT m.sequence FROM messages AS m WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id AND m.chat = d.key LIMIT 1) AS known,
+		coalesce((SELECT m.current FROM members AS m WHERE m.chat = d.key AND m.user_id = d.sender_id LIMIT 1), false) AS member
+	FROM draft AS d
+), numbered AS MATERIALIZED (
+	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND member) OVER (PARTITION BY chat_no ORDER BY no) AS nth FROM judged AS j
+), wanted AS MATERIALIZED (
+	SELECT array_agg(key) AS keys, array_agg(members_version) AS versions, array_agg(nth) AS counts, array_agg(created_at) AS times
+	FROM (SELECT DISTINCT ON (chat_no) key, members_version, nth, created_at FROM numbered WHERE known IS NULL AND member ORDER BY chat_no, no DESC) AS n
+), moved AS (
+	UPDATE chats AS c SET
+		head = c.head + (SELECT counts FROM wanted)[array_position((SELECT keys FROM wanted), c.key)],
+		activity_at = (SELECT times FROM wanted)[array_position((SELECT keys FROM wanted), c.key)]
+	WHERE c.key = ANY ((SELECT keys FROM wanted)::bigint[])
+		AND c.members_version = (SELECT versions FROM wanted)[array_position((SELECT keys FROM wanted), c.key)]
+	RETURNING c.key, c.head - (SELECT counts FROM wanted)[array_position((SELECT keys FROM wanted), c.key)] AS base
+), based AS MATERIALIZED (
+	SELECT array_agg(key) AS keys, array_agg(base) AS bases FROM moved
+), placed AS MATERIALIZED (
+	SELECT n.*, CASE WHEN known IS NULL AND member THEN based.bases[array_position(based.keys, n.key)] + nth END AS sequence FROM numbered AS n, based
+), stored AS (
+	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, attachment, content)
+	SELECT key, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, attachment, content FROM placed WHERE sequence IS NOT NULL
+)
+SELECT no, key <> 0, coalesce(known, 0), member, members_version, coalesce(sequence, 0) FROM placed`
+
+// A verdict is what the statement found for a draft.
+type verdict struct {
+	chat     bool              // is there
+	known    tidemark.Sequence // of the message with this key, 0 if there is none
+	member   bool
+	version  uint64
+	sequence tidemark.Sequence // of this message; 0 if it was refused, or has to be written again
+}
+
+// Append implements storage.Messages.
+func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	return through(ctx, s, s.appends, drafts)
+}
+
+// append writes the drafts of many calls. Of those with equal keys the first is written, and the others are compared with what then is stored.
+func (s *Store) append(ctx context.Context, c *conn, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	type key struct {
+		chat            tidemark.ChatID
+		sender          tidemark.UserID
+		clientMessageID string
+	}
+	first := make(map[key]int, len(drafts))
+	leader := make([]int, len(drafts))
+	todo := make([]int, 0, len(drafts))
+	for i := range drafts {
+		d := &drafts[i]
+		k := key{d.ChatID, d.SenderID, d.ClientMessageID}
+		j, twice := first[k]
+		if !twice {
+			first[k], j = i, i
+			todo = append(todo, i)
+		}
+		leader[i] = j
+	}
+	a := &appending{drafts: drafts, results: make([]storage.Appended, len(drafts)), stored: make([]*tidemark.Message, len(drafts)), repeated: c.attempt > 0, committed: s.committed}
+	for round := 0; len(todo) > 0; round++ {
+		if round == maxRounds {
+			return nil, tidemark.Errorf(tidemark.Unavailable, "the members of a chat change too quickly; try again")
+		}
+		var err error
+		if todo, err = a.round(ctx, c, todo); err != nil {
+			return nil, err
+		}
+	}
+	for i, j := range leader {
+		if i != j {
+			a.follow(i, j)
+		}
+	}
+	return a.results, nil
+}
+
+// An appending is the work on the drafts of a batch.
+type appending struct {
+	drafts  []tidemark.Draft
+	results []storage.Appended
+	// stored is the message with the key of a draft, once it is known.
+	stored []*tidemark.Message
+	// repeated reports that an earlier attempt may have stored the drafts.
+	repeated  bool
+	committed func(sends, acks int, took time.Duration)
+}
+
+// round writes the drafts, in statements of bounded size, and returns those whose chat changed its members meanwhile.
+func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
+	for len(todo) > 0 {
+		n, weight := 0, 0
+		for n < len(todo) && (n == 0 || n < maxItems && weight < maxWeight) {
+			d := &a.drafts[todo[n]]
+			weight += len(d.Content) + len(d.Attachment)
+			n++
+		}
+		part, err := a.write(ctx, c, todo[:n])
+		if itemsFault(err) && n > 1 {
+			part, err = a.oneByOne(ctx, c, todo[:n])
+		}
+		if err != nil {
+			return nil, err
+		}
+		unsure, todo = append(unsure, part...), todo[n:]
+	}
+	return unsure, nil
+}
+
+// oneByOne writes each draft by itself, so that one that is impossible, or one chat that is locked by somebody, fails alone.
+func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
+	locked := map[tidemark.ChatID]error{}
+	for _, i := range todo {
+		if err := locked[a.drafts[i].ChatID]; err != nil {
+			a.results[i] = storage.Appended{Err: public(err)}
+			continue
+		}
+		part, err := a.write(ctx, c, []int{i})
+		switch {
+		case itemsFault(err):
+			a.results[i] = storage.Appended{Err: public(err)}
+			locked[a.drafts[i].ChatID] = err
+		case err != nil:
+			return nil, err
+		}
+		unsure = append(unsure, part...)
+	}
+	return unsure, nil
+}
+
+// write runs the statement for some of the drafts, and returns those whose chat changed its members meanwhile.
+func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
+	began := time.Now()
+	verdicts := make([]verdict, len(todo))
+	parameters := a.parameters(todo)
+	for again := 0; ; again++ {
+		clear(verdicts)
+		err = c.each(ctx, appendDrafts, parameters, func(row pgx.Rows) error {
+			var no int64
+			var v verdict
+			err := row.Scan(&no, &v.chat, (*uint64)(&v.known), &v.member, &v.version, (*uint64)(&v.sequence))
+			if err == nil {
+				verdicts[no-1] = v
+			}
+			return err
+		})
+		if !keyCame(err) || again == maxRounds {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	sends := 0
+	var known []int
+	for n, i := range todo {
+		d, v := &a.drafts[i], &verdicts[n]
+		switch {
+		case !v.chat:
+			a.results[i] = storage.Appended{Err: noChat(d.ChatID)}
+		case v.known != 0:
+			known = append(known, n)
+		case !v.member:
+			a.results[i] = storage.Appended{Err: notMember(d.ChatID, d.SenderID)}
+		case v.sequence == 0:
+			unsure = append(unsure, i)
+		default:
+			sends++
+			m := d.Message(v.sequence, v.version)
+			m.CreatedAt = timeOf(d.CreatedAt.UnixMilli())
+			a.stored[i], a.results[i] = &m, storage.Appended{Message: m, Version: v.version}
+		}
+	}
+	if sends > 0 {
+		a.committed(sends, 0, time.Since(began))
+	}
+	return unsure, a.find(ctx, c, todo, verdicts, known)
+}
+
+// parameters are those of appendDrafts: the drafts, and the chats in the order of their ids.
+func (a *appending) parameters(todo []int) []any {
+	chats := make([]string, 0, len(todo))
+	for _, i := range todo {
+		chats = append(chats, string(a.drafts[i].ChatID))
+	}
+	slices.Sort(chats)
+	chats = slices.Compact(chats)
+	n := len(todo)
+	chat, created := make([]int64, n), make([]int64, n)
+	text := make([]string, 5*n)
+	senders, keys, ids, types, contents := text[:n], text[n:2*n], text[2*n:3*n], text[3*n:4*n], text[4*n:]
+	attachments := make([]*string, n)
+	for at, i := range todo {
+		d := &a.drafts[i]
+		no, _ := slices.BinarySearch(chats, string(d.ChatID))
+		chat[at], created[at] = int64(no)+1, d.CreatedAt.UnixMilli()
+		senders[at], keys[at], ids[at], types[at], contents[at] = string(d.SenderID), d.ClientMessageID, string(d.MessageID), d.ContentType, d.Content
+		if d.Attachment != nil {
+			attachment := string(d.Attachment)
+			attachments[at] = &attachment
+		}
+	}
+	return []any{chats, chat, senders, keys, ids, created, types, attachments, contents}
+}
+
+// keyCame reports whether a message with one of the keys was stored after the statement's snapshot. The next one sees it.
+func keyCame(err error) bool {
+	var said *pgconn.PgError
+	return errors.As(err, &said) && said.Code == uniqueViolation && said.ConstraintName == "messages_by_key"
+}
+
+// find reads the messages whose keys are known, and answers for their drafts.
+func (a *appending) find(ctx context.Context, c *conn, todo []int, verdicts []verdict, known []int) error {
+	if len(known) == 0 {
+		return nil
+	}
+	ranges := make([]storage.Range, len(known))
+	for at, n := range known {
+		ranges[at] = storage.Range{Chat: a.drafts[todo[n]].ChatID, After: verdicts[n].known - 1, Limit: 1}
+	}
+	pages, err := c.ranges(ctx, ranges)
+	if err != nil {
+		return err
+	}
+	for at, n := range known {
+		i := todo[n]
+		if len(pages[at]) == 0 {
+			return &hole{a.drafts[i].ChatID, verdicts[n].known}
+		}
+		a.stored[i] = &pages[at][0]
+		a.results[i] = a.same(i, a.stored[i], verdicts[n].version)
+		if a.repeated && a.stored[i].MessageID == a.drafts[i].MessageID {
+			// It was the earlier attempt, whose answer was lost.
+			a.results[i].Duplicate = false
+		}
+	}
+	return nil
+}
+
+// same answers for a draft whose key has a message.
+func (a *appending) same(i int, stored *tidemark.Message, version uint64) storage.Appended {
+	d := &a.drafts[i]
+	if !stored.SameAs(d) {
+		return storage.Appended{Err: tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", d.ClientMessageID)}
+	}
+	return storage.Appended{Message: *stored, Duplicate: true, Version: version}
+}
+
+// follow answers for a draft that has the key of an earlier one in the batch.
+func (a *appending) follow(i, earlier int) {
+	if stored := a.stored[earlier]; stored != nil {
+		a.results[i] = a.same(i, stored, max(a.results[earlier].Version, stored.MembersVersion))
+		return
+	}
+	a.results[i] = a.results[earlier]
+}

@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/schema"
+)
+
+// Direction is where Migrate goes.
+type Direction string
+
+// The directions.
+const (
+	// Up runs every migration that the database lacks.
+	Up Direction = "up"
+	// Down reverts the latest migration. It destroys what only the newer schema can hold; reverting the first one destroys everything.
+	Down Direction = "down"
+)
+
+// Schema says which schema a database has, and which one this program needs.
+type Schema struct {
+	// Version is 0 for an empty database.
+	Version uint
+	Needed  uint
+	// Dirty reports that a migration failed half-way: the database needs a person.
+	Dirty bool
+}
+
+// fit returns a Conflict error unless a server may work with the schema.
+func (s Schema) fit() error {
+	switch {
+	case s.Dirty:
+		return tidemark.Errorf(tidemark.Conflict, "a migration to version %d failed half-way; mend the schema by hand, or restore a backup", s.Version)
+	case s.Version < s.Needed:
+		return tidemark.Errorf(tidemark.Conflict, "the schema has version %d, and this program needs %d; run tidemark migrate up with the same --store, or serve with --migrate", s.Version, s.Needed)
+	case s.Version > s.Needed:
+		return tidemark.Errorf(tidemark.Conflict, "the schema has version %d, and this program knows versions up to %d; run a newer program", s.Version, s.Needed)
+	}
+	return nil
+}
+
+// Migrate changes the schema of the database under a lock in it: of several processes that come at once one does the work, and the others find it
+// done. Servers may run meanwhile; those of another version than the new schema are refused when they open the next time. Through a pooler in transaction mode the lock does not
+// hold: use the address of the database itself.
+//
+// Errors: Invalid (the URL; nothing to take down), Conflict (an earlier migration failed half-way; the schema is newer than this program), Unavailable.
+func Migrate(ctx context.Context, url string, direction Direction) error {
+	t, err := parse(Config{URL: url})
+	if err != nil {
+		return err
+	}
+	found, err := Status(ctx, url)
+	if err != nil {
+		return err
+	}
+	if found.Dirty || found.Version > found.Needed && direction == Up {
+		return t.named(found.fit())
+	}
+	if direction != Up && direction != Down {
+		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
+	}
+	run := schema.Up
+	if direction == Down {
+		run = schema.Down
+	}
+	settings := t.config.ConnConfig.Copy()
+	delete(settings.RuntimeParams, "statement_timeout") // An index of a large table takes its time,
+	delete(settings.RuntimeParams, "lock_timeout")      // and whoever comes second waits for the lock.
+	if err := run(ctx, *settings); err != nil {
+		return t.named(public(err))
+	}
+	return nil
+}
+
+// Status returns the schema of the database.
+func Status(ctx context.Context, url string) (Schema, error) {
+	t, err := parse(Config{URL: url})
+	if err != nil {
+		return Schema{}, err
+	}
+	pool, err := t.pool(ctx, 1)
+	if err != nil {
+		return Schema{}, err
+	}
+	defer pool.Close()
+	var found Schema
+	err = attempts(ctx, pool, harmless, func(ctx context.Context, c *conn) (err error) {
+		found, err = readSchema(ctx, c)
+		return err
+	})
+	if err != nil {
+		return Schema{}, t.named(err)
+	}
+	return found, nil
+}
+
+// readSchema returns the schema of the database.
+func readSchema(ctx context.Context, c *conn) (found Schema, err error) {
+	if found.Needed, err = schema.Newest(); err == nil {
+		found.Version, found.Dirty, err = schema.Read(ctx, c)
+	}
+	return found, err
+}
+
+// promises returns an error unless the database takes writes, and has them on disk when it says so.
+func promises(ctx context.Context, c *conn) error {
+	var readOnly, fsync, commit string
+	err := c.QueryRow(ctx, `SELECT current_setting('transaction_read_only'), current_setting('fsync'), current_setting('synchronous_commit')`).Scan(&readOnly, &fsync, &commit)
+	switch {
+	case err != nil:
+		return err
+	case readOnly == "on":
+		return tidemark.Errorf(tidemark.Unavailable, "the database is read-only: it is a standby, or set so")
+	case fsync == "off":
+		return tidemark.Errorf(tidemark.Conflict, "fsync is off in the database, so a confirmed message could be lost; turn it on in postgresql.conf")
+	case commit == "off":
+		return tidemark.Errorf(tidemark.Conflict, "synchronous_commit is off in the database, so a confirmed message could be lost; turn it on in postgresql.conf, or for the role: ALTER ROLE … SET synchronous_commit = on")
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// markRows writes the rows for which none stands at or below, and returns those. One that stands costs a look-up and no lock. Whoever makes one stand higher or
+// removes it meanwhile has seen the head of the message that is marked: a Clear locks the counter first (delivery.md §4, R_CLEAR).
+const markRows = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
+	SELECT r.user_id, r.chat_id, r.first FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS r (user_id, chat_id, first, no)
+	WHERE (SELECT true FROM pending_deliveries AS q WHERE q.user_id = r.user_id AND q.chat_id = r.chat_id AND q.first_undelivered_seq <= r.first LIMIT 1) IS NULL
+	ORDER BY r.no
+	ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = excluded.first_undelivered_seq
+	WHERE excluded.first_undelivered_seq < p.first_undelivered_seq
+	RETURNING user_id, chat_id`
+
+// Mark implements storage.Pending.
+func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
+	return through(ctx, s, s.marks, rows)
+}
+
+func (s *Store) mark(ctx context.Context, c *conn, rows []tidemark.PendingDelivery) ([]bool, error) {
+	key := func(i int) storage.StateKey { return storage.StateKey{User: rows[i].UserID, Chat: rows[i].ChatID} }
+	return inTurns(len(rows), key, func(turn []int, users, chats []string, written []bool) error {
+		first := make([]int64, len(turn))
+		at := make(map[storage.StateKey]int, len(turn))
+		for n, i := range turn {
+			first[n] = column(rows[i].FirstUndelivered)
+			at[key(i)] = i
+		}
+		return c.each(ctx, markRows, []any{users, chats, first}, func(row pgx.Rows) error {
+			var user, chat string
+			err := row.Scan(&user, &chat)
+			written[at[storage.StateKey{User: tidemark.UserID(user), Chat: tidemark.ChatID(chat)}]] = true
+			return err
+		})
+	})
+}
+
+// clearRows locks the counters of the chats for which there is something to clear, and looks at their latest heads: no message that is appended later can be
+// behind the row that is removed, and one that is already there keeps it (delivery.md §4, R_CLEAR). The last row is how many rows stood in the snapshot: if fewer
+// were touched, some changed meanwhile.
+const clearRows = `WITH item AS MATERIALIZED (
+	SELECT i.*, p.ctid AS place, c.key
+	FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS i (user_id, chat_id, through, no)
+	CROSS JOIN LATERAL (SELECT ctid FROM pending_deliveries WHERE user_id = i.user_id AND chat_id = i.chat_id AND first_undelivered_seq BETWEEN 1 AND i.through LIMIT 1) AS p
+	LEFT JOIN LATERAL (SELECT key FROM chats WHERE id = i.chat_id LIMIT 1) AS c ON true
+), locked AS MATERIALIZED (
+	SELECT c.key, c.head FROM chats AS c WHERE c.key = ANY ((SELECT array_agg(key) FROM item)::bigint[]) ORDER BY c.key FOR NO KEY UPDATE
+), latest AS MATERIALIZED (
+	SELECT array_agg(key) AS keys, array_agg(head) AS heads FROM locked
+), judged AS MATERIALIZED (
+	SELECT i.*, i.through >= coalesce(l.heads[array_position(l.keys, i.key)], 0) AS all FROM item AS i, latest AS l
+), removed AS (
+	DELETE FROM pending_deliveries AS p USING judged AS j WHERE j.all AND p.ctid = j.place AND p.first_undelivered_seq BETWEEN 1 AND j.through RETURNING j.no
+), raised AS (
+	UPDATE pending_deliveries AS p SET first_undelivered_seq = j.through + 1
+	FROM judged AS j WHERE NOT j.all AND p.ctid = j.place AND p.first_undelivered_seq BETWEEN 1 AND j.through RETURNING j.no
+)
+SELECT no, 0 FROM removed UNION ALL SELECT no, 0 FROM raised UNION ALL SELECT 0, count(*) FROM item`
+
+// Clear implements storage.Pending.
+func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
+	return through(ctx, s, s.clears, items)
+}
+
+func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bool, error) {
+	key := func(i int) storage.StateKey { return storage.StateKey{User: items[i].User, Chat: items[i].Chat} }
+	return inTurns(len(items), key, func(turn []int, users, chats []string, cleared []bool) error {
+		through := make([]int64, len(turn))
+		for n, i := range turn {
+			through[n] = column(items[i].Through)
+		}
+		for again := 0; ; again++ {
+			stood, touched := 0, 0
+			err := c.each(ctx, clearRows, []any{users, chats, through}, func(row pgx.Rows) error {
+				var no, count int
+				err := row.Scan(&no, &count)
+				switch {
+				case err != nil:
+				case no == 0:
+					stood = count
+				default:
+					cleared[turn[no-1]] = true
+					touched++
+				}
+				return err
+			})
+			if err != nil || touched == stood {
+				return err
+			}
+			if again == maxRounds {
+				return tidemark.Errorf(tidemark.Unavailable, "the pending rows of a user change too quickly; try again")
+			}
+		}
+	})
+}
+
+// inTurns calls write with the numbers of at most maxItems items that name each user and chat once, in the order of their keys, until all had their turn: those with equal
+// keys follow each other.
+func inTurns(n int, key func(i int) storage.StateKey, write func(turn []int, users, chats []string, results []bool) error) ([]bool, error) {
+	results := make([]bool, n)
+	todo := make([]int, n)
+	for i := range todo {
+		todo[i] = i
+	}
+	for len(todo) > 0 {
+		named := make(map[storage.StateKey]bool, len(todo))
+		var turn, rest []int
+		for _, i := range todo {
+			if k := key(i); named[k] || len(turn) == maxItems {
+				rest = append(rest, i)
+			} else {
+				named[k] = true
+				turn = append(turn, i)
+			}
+		}
+		slices.SortFunc(turn, func(a, b int) int {
+			x, y := key(a), key(b)
+			return cmp.Or(strings.Compare(string(x.User), string(y.User)), strings.Compare(string(x.Chat), string(y.Chat)))
+		})
+		users, chats := make([]string, len(turn)), make([]string, len(turn))
+		for at, i := range turn {
+			users[at], chats[at] = string(key(i).User), string(key(i).Chat)
+		}
+		if err := write(turn, users, chats, results); err != nil {
+			return nil, err
+		}
+		todo = rest
+	}
+	return results, nil
+}
+
+// pendingOfUser looks twice beside each row.
+const pendingOfUser = `SELECT p.chat_id, p.first_undelivered_seq, coalesce(d.last_acked_sequence, 0) FROM pending_deliveries AS p
+	LEFT JOIN LATERAL (SELECT key FROM chats WHERE id = p.chat_id LIMIT 1) AS c ON true
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = c.key AND user_id = p.user_id LIMIT 1) AS d ON true
+	WHERE p.user_id = $1 AND p.chat_id > $2 ORDER BY p.chat_id LIMIT $3`
+
+// PendingOf implements storage.Pending.
+func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+	return list(ctx, s, pendingOfUser, limit, []any{string(user), string(after), int64(limit) + 1}, func(row pgx.Rows) (storage.PendingRow, error) {
+		var chat string
+		var first, acked int64
+		err := row.Scan(&chat, &first, &acked)
+		return storage.PendingRow{
+			PendingDelivery: tidemark.PendingDelivery{UserID: user, ChatID: tidemark.ChatID(chat), FirstUndelivered: tidemark.Sequence(first)},
+			Acked:           tidemark.Sequence(acked),
+		}, err
+	})
+}
+
+// behind looks at every chat of the user up to the end of the page: two look-ups each.
+const behind = `SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) FROM members AS m
+	CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
+	WHERE m.user_id = $1 AND m.chat_id > $2 AND m.current AND (c.large OR NOT $3) AND c.head > coalesce(d.last_acked_sequence, 0)
+	ORDER BY m.chat_id LIMIT $4`
+
+// Behind implements storage.Pending.
+func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	lags, more, err := list(ctx, s, behind, q.Limit, []any{string(user), string(q.After), q.LargeOnly, int64(q.Limit) + 1}, func(row pgx.Rows) (storage.Lag, error) {
+		var chat string
+		var head, acked int64
+		err := row.Scan(&chat, &head, &acked)
+		return storage.Lag{Chat: tidemark.ChatID(chat), Head: tidemark.Sequence(head), Acked: tidemark.Sequence(acked)}, err
+	})
+	if err != nil || !more {
+		return lags, "", false, err
+	}
+	return lags, lags[len(lags)-1].Chat, true, nil
+}

@@ -1,0 +1,196 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// readUp and readDown read a page of each range, in no order. A page ends behind the message with which it reaches its weight, from the end that it starts
+// at. A range without messages has one row, with the sequence 0; an unknown chat has none.
+const (
+	readUp   = readFirst + `(ORDER BY m.sequence` + readSecond + `ORDER BY m.sequence` + readThird
+	readDown = readFirst + `(ORDER BY m.sequence DESC` + readSecond + `ORDER BY m.sequence DESC` + readThird
+
+	readFirst = `SELECT r.no, c.head, coalesce(p.sequence, 0), coalesce(p.created_at, 0), coalesce(p.members_version, 0), coalesce(p.sender_id, ''),
+	coalesce(p.client_message_id, ''), coalesce(p.message_id, ''), coalesce(p.content_type, ''), p.attachment, coalesce(p.content, '')
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) WITH ORDINALITY AS r (chat_id, low, high, page, weight, no)
+CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
+LEFT JOIN LATERAL (
+	SELECT * FROM (
+		SELECT m.*, octet_length(m.content) + coalesce(octet_length(m.attachment), 0) AS own,
+			sum(octet_length(m.content) + coalesce(octet_length(m.attachment), 0)) OVER `
+	readSecond = ` ROWS UNBOUNDED PRECEDING) AS through
+		FROM messages AS m WHERE m.chat = c.key AND m.sequence BETWEEN r.low AND least(r.high, c.head) `
+	readThird = ` LIMIT r.page
+	) AS w WHERE r.weight = 0 OR w.through - w.own < r.weight
+) AS p ON true`
+)
+
+// Ranges implements storage.Messages: one statement for all ranges that go up, and one for those that go down.
+func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	if err := checkBatch(len(ranges)); err != nil || len(ranges) == 0 {
+		return nil, err
+	}
+	var pages [][]tidemark.Message
+	err := s.read(ctx, func(ctx context.Context, c *conn) (err error) {
+		pages, err = c.ranges(ctx, ranges)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pages, nil
+}
+
+func (c *conn) ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	pages := make([]page, len(ranges))
+	var up, down []*page
+	for i := range ranges {
+		p := &pages[i]
+		p.wanted = &ranges[i]
+		if p.wanted.Before == 0 {
+			up = append(up, p)
+		} else {
+			down = append(down, p)
+		}
+	}
+	if err := c.read(ctx, readUp, up); err != nil {
+		return nil, err
+	}
+	if err := c.read(ctx, readDown, down); err != nil {
+		return nil, err
+	}
+	messages := make([][]tidemark.Message, len(ranges))
+	for i := range pages {
+		if err := pages[i].whole(); err != nil {
+			return nil, err
+		}
+		messages[i] = pages[i].messages
+	}
+	return messages, nil
+}
+
+// A page is what was read of a range.
+type page struct {
+	wanted   *storage.Range
+	head     tidemark.Sequence
+	messages []tidemark.Message
+}
+
+// bounds returns the first and the last sequence that the range can have, as columns.
+func (p *page) bounds() (low, high int64) {
+	low, high = column(p.wanted.After)+1, math.MaxInt64
+	if p.wanted.Before != 0 {
+		high = column(p.wanted.Before) - 1
+	}
+	return low, high
+}
+
+// column returns a sequence as a bigint that can be counted up.
+func column(s tidemark.Sequence) int64 { return int64(min(s, tidemark.MaxSequence)) }
+
+// read fills pages, which all go in one direction.
+func (c *conn) read(ctx context.Context, text string, pages []*page) error {
+	n := len(pages)
+	if n == 0 {
+		return nil
+	}
+	chats, numbers := make([]string, n), make([]int64, 4*n)
+	lows, highs, limits, weights := numbers[:n], numbers[n:2*n], numbers[2*n:3*n], numbers[3*n:]
+	for i, p := range pages {
+		chats[i], limits[i], weights[i] = string(p.wanted.Chat), int64(p.wanted.Limit), int64(p.wanted.MaxBytes)
+		lows[i], highs[i] = p.bounds()
+	}
+	var no, head int64
+	var m messageRow
+	to := append([]any{&no, &head}, m.columns()...)
+	return c.each(ctx, text, []any{chats, lows, highs, limits, weights}, func(row pgx.Rows) error {
+		if err := row.Scan(to...); err != nil {
+			return err
+		}
+		p := pages[no-1]
+		p.head = tidemark.Sequence(head)
+		if m.sequence != 0 {
+			p.messages = append(p.messages, m.message(p.wanted.Chat))
+		}
+		return nil
+	})
+}
+
+// whole sorts the page, and returns a hole if something is missing in it: the chat's head says what must be there. A hole is damage of the
+// database, and never taken for the end of the chat.
+func (p *page) whole() error {
+	ascending := func(a, b tidemark.Message) int { return cmp.Compare(a.Sequence, b.Sequence) }
+	if p.wanted.Before != 0 {
+		slices.Reverse(p.messages)
+	}
+	if !slices.IsSortedFunc(p.messages, ascending) {
+		slices.SortFunc(p.messages, ascending)
+	}
+	first, last := p.wanted.After+1, p.head
+	if p.wanted.Before != 0 {
+		last = min(last, p.wanted.Before-1)
+	}
+	if first > last || p.head == 0 {
+		return nil
+	}
+	n := tidemark.Sequence(len(p.messages))
+	full := p.full()
+	from := first
+	if p.wanted.Before != 0 && full {
+		from = last + 1 - n
+	}
+	for i := range p.messages {
+		if want := from + tidemark.Sequence(i); p.messages[i].Sequence != want {
+			return &hole{p.wanted.Chat, want}
+		}
+	}
+	if !full && n != last+1-first {
+		return &hole{p.wanted.Chat, from + n}
+	}
+	return nil
+}
+
+// full reports whether the page holds as much as was asked for.
+func (p *page) full() bool {
+	weight := 0
+	for i := range p.messages {
+		weight += len(p.messages[i].Content) + len(p.messages[i].Attachment)
+	}
+	return len(p.messages) == p.wanted.Limit || p.wanted.MaxBytes != 0 && weight >= p.wanted.MaxBytes
+}
+
+// messageColumns are those of a messageRow.
+const messageColumns = `m.sequence, m.created_at, m.members_version, m.sender_id, m.client_message_id, m.message_id, m.content_type, m.attachment, m.content`
+
+// A messageRow is a row of messages, read again and again.
+type messageRow struct {
+	sequence, createdAt, version int64
+	sender, key, id, contentType string
+	attachment                   []byte
+	content                      string
+}
+
+// columns are where to scan messageColumns.
+func (m *messageRow) columns() []any {
+	return []any{&m.sequence, &m.createdAt, &m.version, &m.sender, &m.key, &m.id, &m.contentType, &m.attachment, &m.content}
+}
+
+func (m *messageRow) message(chat tidemark.ChatID) tidemark.Message {
+	return tidemark.Message{
+		ChatID: chat, Sequence: tidemark.Sequence(m.sequence), SenderID: tidemark.UserID(m.sender), ClientMessageID: m.key,
+		MessageID: tidemark.MessageID(m.id), CreatedAt: timeOf(m.createdAt), MembersVersion: uint64(m.version),
+		ContentType: m.contentType, Attachment: m.attachment, Content: m.content,
+	}
+}
+
+// timeOf returns the time of a column.
+func timeOf(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }

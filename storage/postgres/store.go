@@ -1,0 +1,243 @@
+// Package postgres is the store for those who run Postgres already, or several nodes: every write is durable when it returns, and any
+// number of nodes may write to one database, to one chat too.
+//
+// Writes of one kind queue in a lane. Whoever writes takes all that queued while the previous statement ran, and writes it as one statement
+// over arrays (UNNEST), which is a transaction of its own: a lone write costs one statement and one commit, and a thousand
+// concurrent ones share a few. There are no timers. Reads run beside them on connections of their own. README.md has the
+// schema, the statements of each method with their cost, and the limits.
+package postgres
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/lane"
+)
+
+// Config says where the database is. Everything but URL has a working default.
+type Config struct {
+	// URL is a connection string of libpq's form, postgres://user:password@host:port/database?parameters, with several hosts separated
+	// by commas if there are standbys. Beside libpq's parameters it may have pool_writers and pool_readers, which Writers and Readers
+	// override, and pgbouncer=true for a pooler in transaction mode: then no statement stays prepared, and no setting is made for a session.
+	URL string
+	// Writers is the number of connections that write, 4 by default, at least 2.
+	Writers int
+	// Readers is the number of connections that read, 8 by default.
+	Readers int
+	// Committed, if not nil, is told of each statement that stored messages or raised watermarks: how many, and how long it took, commit
+	// included. It is called by the goroutines that write, and must not block.
+	Committed func(sends, acks int, took time.Duration)
+}
+
+const (
+	defaultWriters = 4
+	defaultReaders = 8
+	// appenders is how many goroutines write messages. While one waits for its commit the other collects and computes; more would make smaller batches.
+	appenders = 2
+	// maxItems is how many items share a statement, unless one call has more.
+	maxItems = 512
+	// callTime bounds what is asked of the database, with all attempts: so late is known that it does not answer.
+	callTime = 5 * time.Second
+)
+
+// Store implements storage.Store.
+type Store struct {
+	writers, readers *pgxpool.Pool
+	committed        func(sends, acks int, took time.Duration)
+
+	// The lanes: one for each kind of write that many make at once.
+	appends  *lane.Lane[tidemark.Draft, storage.Appended]
+	advances *lane.Lane[storage.Advance, storage.Advanced]
+	marks    *lane.Lane[tidemark.PendingDelivery, bool]
+	clears   *lane.Lane[storage.Clear, bool]
+
+	health  health
+	release sync.Once
+
+	mu     sync.Mutex
+	calls  int           // under way
+	closed bool          // refuse new calls
+	idle   chan struct{} // made by Close, closed when calls gets to 0
+}
+
+var _ storage.Store = (*Store)(nil)
+
+// Open connects to the database, whose schema must be the one that this program needs: see Migrate. It starts the goroutines that write,
+// which Close ends and waits for.
+//
+// Errors: Invalid (the URL), Unavailable (the database cannot be reached, or is a standby), Conflict (its schema is older or newer than
+// this program, or half-way between two; or it would confirm what is not on disk: fsync or synchronous_commit is off).
+func Open(ctx context.Context, config Config) (*Store, error) {
+	to, err := parse(config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{committed: config.Committed}
+	if s.committed == nil {
+		s.committed = func(int, int, time.Duration) {}
+	}
+	if s.writers, err = to.pool(ctx, to.writers); err == nil {
+		s.readers, err = to.pool(ctx, to.readers)
+	}
+	if err == nil {
+		err = s.fit(ctx)
+	}
+	if err != nil {
+		s.disconnect()
+		return nil, to.named(err)
+	}
+	s.appends = newLane(s, s.append)
+	s.advances = newLane(s, s.advance)
+	s.marks = newLane(s, s.mark)
+	s.clears = newLane(s, s.clear)
+	for range appenders {
+		s.appends.Start()
+	}
+	s.advances.Start()
+	s.marks.Start()
+	s.clears.Start()
+	return s, nil
+}
+
+// fit returns an error if the database cannot be used: its schema, or what it promises.
+func (s *Store) fit(ctx context.Context) error {
+	return s.read(ctx, func(ctx context.Context, c *conn) error {
+		found, err := readSchema(ctx, c)
+		if err != nil {
+			return err
+		}
+		if err := found.fit(); err != nil {
+			return err
+		}
+		return promises(ctx, c)
+	})
+}
+
+// disconnect closes the pools. No call is under way.
+func (s *Store) disconnect() {
+	for _, pool := range []*pgxpool.Pool{s.writers, s.readers} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
+
+// Close implements storage.Store.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+		if s.calls == 0 {
+			close(s.idle)
+		}
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	<-idle
+	s.release.Do(func() {
+		s.appends.Stop()
+		s.advances.Stop()
+		s.marks.Stop()
+		s.clears.Stop()
+		s.disconnect()
+	})
+	return nil
+}
+
+// Check implements storage.Store: the database can be reached, takes writes, and still promises that what it commits is on disk.
+func (s *Store) Check(ctx context.Context) error {
+	err := s.read(ctx, promises)
+	if tidemark.CodeOf(err) == tidemark.Conflict {
+		err = tidemark.Wrap(tidemark.Unavailable, err, tidemark.DetailOf(err))
+	}
+	if err != nil {
+		return err
+	}
+	return s.health.trouble(time.Now())
+}
+
+// enter begins a call; leave ends it.
+func (s *Store) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return tidemark.Errorf(tidemark.Unavailable, "the database is closed")
+	}
+	s.calls++
+	return nil
+}
+
+func (s *Store) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls--
+	if s.calls == 0 && s.idle != nil {
+		close(s.idle)
+	}
+}
+
+// newLane makes a lane whose items write writes, several times if connections turn out to be broken: they may be done twice.
+func newLane[I, R any](s *Store, write func(context.Context, *conn, []I) ([]R, error)) *lane.Lane[I, R] {
+	return lane.New(maxItems, func(collect func() []I) (results []R, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), callTime)
+		defer cancel()
+		err = attempts(ctx, s.writers, harmless, func(ctx context.Context, c *conn) (err error) {
+			results, err = write(ctx, c, collect())
+			return err
+		})
+		return results, err
+	})
+}
+
+// through passes the items of a call through a lane.
+func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items []I) ([]R, error) {
+	if err := checkBatch(len(items)); err != nil || len(items) == 0 {
+		return nil, err
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	results, err := l.Do(ctx, items)
+	return results, s.health.written(err)
+}
+
+// read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that
+// was answered before it began.
+func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return attempts(ctx, s.readers, harmless, do)
+}
+
+// change runs do, which writes and is not harmless to repeat, on a connection that writes.
+func (s *Store) change(ctx context.Context, do func(context.Context, *conn) error) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return s.health.written(attempts(ctx, s.writers, undone, do))
+}
+
+// checkBatch returns an Invalid error if a slice argument is too long.
+func checkBatch(n int) error {
+	if n > storage.MaxBatch {
+		return tidemark.Errorf(tidemark.Invalid, "%d items are too many for one call, at most %d are allowed", n, storage.MaxBatch)
+	}
+	return nil
+}

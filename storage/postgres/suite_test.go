@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/storagetest"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// durable is a store that knows where it is.
+type durable struct {
+	*Store
+	url string
+}
+
+// openNew opens a store on an empty database.
+func openNew(t *testing.T) storage.Store {
+	t.Helper()
+	url := service.Shared(t).Database(t)
+	if err := Migrate(t.Context(), url, Up); err != nil {
+		t.Fatalf("Migrate: %v", err)
+	}
+	return durable{openTest(t, url), url}
+}
+
+// openTest opens a store that t closes.
+func openTest(t testing.TB, url string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Config{URL: url})
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func reopen(t *testing.T, s storage.Store) storage.Store {
+	t.Helper()
+	d := s.(durable)
+	if err := d.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	return durable{openTest(t, d.url), d.url}
+}
+
+func TestStore(t *testing.T) { storagetest.Run(t, openNew) }
+
+func TestStore_durable(t *testing.T) { storagetest.RunDurable(t, openNew, reopen) }
