@@ -5,10 +5,12 @@
 //
 //	func TestStore(t *testing.T)         { storagetest.Run(t, open) }
 //	func TestStore_durable(t *testing.T) { storagetest.RunDurable(t, open, reopen) }
+//	func TestStore_shared(t *testing.T)  { storagetest.RunShared(t, openTwo) }
 //
 // Every subtest is named after the rule that it holds the backend to. The subtests share a store and run in parallel; each uses
 // ids of its own, so that every rule is also tested beside foreign data. The number of random runs of the model test is
-// rapid's flag, -rapid.checks; its seed is printed when it fails.
+// rapid's flag, -rapid.checks; its seed is printed when it fails. That of the histories under concurrency is
+// TIDEMARK_HISTORY_RUNS (history.go).
 package storagetest
 
 import (
@@ -33,22 +35,10 @@ type Open func(t *testing.T) storage.Store
 // Run holds a backend to the contract.
 func Run(t *testing.T, open func(t *testing.T) storage.Store) {
 	limitChecks(t, "20")
-	t.Run("rules", func(t *testing.T) {
-		s := newSuite(open(t))
-		s.run(t, "Chats", chatRules)
-		s.run(t, "Members", memberRules)
-		s.run(t, "Messages", messageRules)
-		s.run(t, "Range", rangeRules)
-		s.run(t, "Deliveries", deliveryRules)
-		s.run(t, "Statuses", statusRules)
-		s.run(t, "Pending", pendingRules)
-		s.run(t, "Behind", behindRules)
-		s.run(t, "Limits", limitRules)
-		s.run(t, "Concurrency", concurrencyRules)
-		s.run(t, "Context", contextRules)
-	})
+	t.Run("rules", func(t *testing.T) { newSuite(open(t)).runAll(t) })
 	t.Run("Close", func(t *testing.T) { testClose(t, open) })
 	t.Run("model", func(t *testing.T) { testModel(t, newSuite(open(t)), nil) })
+	t.Run("histories", func(t *testing.T) { testHistories(t, newSuite(open(t))) })
 }
 
 // RunDurable holds a backend that persists to what it has confirmed: reopen closes a store and opens the same data
@@ -91,6 +81,20 @@ func newSuite(s storage.Store) suite { return suite{store: s, last: &atomic.Int6
 type rule struct {
 	name string
 	test func(w *world)
+}
+
+func (s suite) runAll(t *testing.T) {
+	s.run(t, "Chats", chatRules)
+	s.run(t, "Members", memberRules)
+	s.run(t, "Messages", messageRules)
+	s.run(t, "Range", rangeRules)
+	s.run(t, "Deliveries", deliveryRules)
+	s.run(t, "Statuses", statusRules)
+	s.run(t, "Pending", pendingRules)
+	s.run(t, "Behind", behindRules)
+	s.run(t, "Limits", limitRules)
+	s.run(t, "Concurrency", concurrencyRules)
+	s.run(t, "Context", contextRules)
 }
 
 func (s suite) run(t *testing.T, role string, rules []rule) {

@@ -23,6 +23,14 @@ func TestFault_without_hooks_changes_nothing(t *testing.T) {
 	storagetest.Run(t, func(*testing.T) storage.Store { return storagetest.Fault(memory.New()) })
 }
 
+// One store passes for two of which each sees at once what the other wrote.
+func TestShared_of_one_store(t *testing.T) {
+	storagetest.RunShared(t, func(*testing.T) (storage.Store, storage.Store) {
+		s := memory.New()
+		return s, s
+	})
+}
+
 func group(t *testing.T, s storage.Store) {
 	t.Helper()
 	_, _, err := s.CreateChat(t.Context(), storage.NewChat{

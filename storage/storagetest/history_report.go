@@ -1,0 +1,119 @@
+package storagetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+const (
+	// searchTime is how long the search for an order may take: the histories are made such that it takes milliseconds.
+	searchTime = time.Minute
+	// lesserTime is how long each search may take that makes a contradiction shorter.
+	lesserTime = 200 * time.Millisecond
+)
+
+// check returns "" if the operations in a chat have an order that the contract allows, else what a person needs to see why not.
+func (h *history) check(chat tidemark.ChatID) string {
+	var operations []*operation
+	for _, o := range h.operations {
+		if o.chat == chat {
+			operations = append(operations, o)
+		}
+	}
+	first := h.first[chat]
+	switch result, _ := search(first, operations, searchTime); result {
+	case porcupine.Ok:
+		return ""
+	case porcupine.Unknown:
+		return fmt.Sprintf("no order of %d operations was found in %v, and none was excluded", len(operations), searchTime)
+	}
+	operations = lesser(first, operations)
+	_, best := search(first, operations, searchTime)
+	return strings.ReplaceAll(describe(first, operations, best), h.prefix, "")
+}
+
+// search returns whether there is an order, and the longest beginning of one.
+func search(first room, operations []*operation, atMost time.Duration) (porcupine.CheckResult, []*operation) {
+	all := make([]porcupine.Operation, len(operations))
+	for i, o := range operations {
+		all[i] = porcupine.Operation{ClientId: o.client, Input: o, Call: int64(o.call), Return: int64(o.answer)}
+	}
+	result, info := porcupine.CheckOperationsVerbose(porcupine.Model{
+		Init: func() any { return first },
+		Step: func(state, input, _ any) (bool, any) {
+			o := input.(*operation)
+			after, want := o.apply(state.(room))
+			return o.unknown || o.got == want, after
+		},
+	}, all, atMost)
+	var longest []*operation
+	for _, partition := range info.PartialLinearizationsOperations() {
+		for _, order := range partition {
+			if len(order) > len(longest) {
+				longest = longest[:0]
+				for _, o := range order {
+					longest = append(longest, o.Input.(*operation))
+				}
+			}
+		}
+	}
+	return result, longest
+}
+
+// lesser leaves out what a contradiction does not need: reads, and what was called when all the rest had been answered.
+func lesser(first room, operations []*operation) []*operation {
+	slices.SortFunc(operations, func(a, b *operation) int { return cmp.Compare(a.call, b.call) })
+	for i := len(operations) - 1; i >= 0; i-- {
+		o := operations[i]
+		last := !slices.ContainsFunc(operations, func(other *operation) bool { return other != o && other.answer >= o.call && !other.unknown })
+		if !o.reads && !last {
+			continue
+		}
+		without := slices.Delete(slices.Clone(operations), i, i+1)
+		if result, _ := search(first, without, lesserTime); result == porcupine.Illegal {
+			operations = without
+		}
+	}
+	return operations
+}
+
+// describe tells the operations, the longest order of them, and why it ends.
+func describe(first room, operations, best []*operation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no order of these operations gives these answers. They are in the order of their calls, with the times of call and answer in µs:\n")
+	for _, o := range operations {
+		answered, got := fmt.Sprint(o.answer.Microseconds()), o.got
+		if o.unknown {
+			answered, got = "never", "nobody knows"
+		}
+		fmt.Fprintf(&b, "  %7d to %7s  client %d  %s → %s\n", o.call.Microseconds(), answered, o.client, o.what, got)
+	}
+	fmt.Fprintf(&b, "\nThe longest order that was found:\n")
+	state, done := first, map[*operation]bool{}
+	for i, o := range best {
+		var answer string
+		state, answer = o.apply(state)
+		done[o] = true
+		fmt.Fprintf(&b, "  %3d.  client %d  %s → %s\n", i+1, o.client, o.what, answer)
+	}
+	fmt.Fprintf(&b, "\nIt leaves: %s; %s\n", state.info(), state.members())
+	for who, s := range state.seats {
+		fmt.Fprintf(&b, "  %s: %s, pending %s\n", seatNames[who], stateText(s.state()), state.pending(who))
+	}
+	fmt.Fprintf(&b, "  messages: %s\n\nThe next cannot be any of:\n", state.page(1, state.head))
+	for _, o := range operations {
+		// Only what was called before all of the rest were answered could be next.
+		if !done[o] && !slices.ContainsFunc(operations, func(other *operation) bool { return !done[other] && other.answer < o.call }) {
+			_, want := o.apply(state)
+			fmt.Fprintf(&b, "  client %d  %s → %s, which would be answered: %s\n", o.client, o.what, o.got, want)
+		}
+	}
+	return b.String()
+}

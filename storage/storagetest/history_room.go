@@ -1,0 +1,251 @@
+package storagetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// room is a chat in the sequential specification: a value, which == compares. Its methods return the room afterwards, and the answer in words.
+type room struct {
+	mode    tidemark.HistoryMode
+	version uint64
+	head    tidemark.Sequence
+	// log has a line for each message.
+	log   string
+	seats [len(seatNames)]seat
+}
+
+// seatNames are the people, in the order of their ids.
+var seatNames = [...]string{"alice", "bob", "carol", "dave"}
+
+// seat is what a room knows of one person.
+type seat struct {
+	// ever says that he was a member at some time; intervals is Intervals.Text.
+	ever      bool
+	intervals string
+	acked     tidemark.Sequence
+	read      tidemark.Sequence
+	updated   time.Duration // since at(0)
+	// marked is the first undelivered sequence of his pending row, 0 if there is none.
+	marked tidemark.Sequence
+}
+
+func newRoom(mode tidemark.HistoryMode, members int) room {
+	r := room{mode: mode, version: 1}
+	for i := range members {
+		r.seats[i] = seat{ever: true, intervals: tidemark.Intervals{{From: 1}}.Text()}
+	}
+	return r
+}
+
+func (s seat) visible() tidemark.Intervals {
+	intervals, err := tidemark.ParseIntervals(s.intervals)
+	if err != nil {
+		panic(err) // Text wrote it.
+	}
+	return intervals
+}
+
+func (s seat) member() bool { return s.visible().Open() }
+
+func (s seat) state() tidemark.DeliveryState {
+	state := tidemark.DeliveryState{Acked: s.acked, Read: s.read}
+	if s.updated != 0 {
+		state.UpdatedAt = at(0).Add(s.updated)
+	}
+	return state
+}
+
+// stateText tells a delivery state.
+func stateText(s tidemark.DeliveryState) string {
+	since := "never"
+	if !s.UpdatedAt.IsZero() {
+		since = s.UpdatedAt.Sub(at(0)).String()
+	}
+	return fmt.Sprintf("%d/%d moved %s", s.Acked, s.Read, since)
+}
+
+// sent is a draft in words without spaces.
+type sent struct{ sender, key, text, id string }
+
+func (d sent) line(version uint64) string {
+	return fmt.Sprintf("%s %s %s %s v%d\n", d.sender, d.key, d.text, d.id, version)
+}
+
+// messageText tells a stored message as room does.
+func messageText(n tidemark.Sequence, line string) string {
+	return fmt.Sprintf("%d: %s", n, strings.TrimSuffix(line, "\n"))
+}
+
+// append returns the answer of each draft, one behind the other.
+func (r room) append(drafts []sent) (room, string) {
+	var answers []string
+	for _, d := range drafts {
+		var answer string
+		r, answer = r.appendOne(d)
+		answers = append(answers, answer)
+	}
+	return r, strings.Join(answers, "; ")
+}
+
+func (r room) appendOne(d sent) (room, string) {
+	n := tidemark.Sequence(0)
+	for line := range strings.Lines(r.log) {
+		n++
+		if strings.HasPrefix(line, d.sender+" "+d.key+" ") {
+			if strings.Fields(line)[2] != d.text {
+				return r, string(tidemark.Conflict)
+			}
+			return r, messageText(n, line) + " again"
+		}
+	}
+	if !r.seats[slices.Index(seatNames[:], d.sender)].member() {
+		return r, string(tidemark.NotMember)
+	}
+	r.head++
+	line := d.line(r.version)
+	r.log += line
+	return r, messageText(r.head, line)
+}
+
+// page tells the messages from..to.
+func (r room) page(from, to tidemark.Sequence) string {
+	var lines []string
+	n := tidemark.Sequence(0)
+	for line := range strings.Lines(r.log) {
+		if n++; n >= from && n <= to {
+			lines = append(lines, messageText(n, line))
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+func (r room) advance(who int, raise tidemark.Raise, now time.Time) (room, string) {
+	if err := raise.Bounded(r.head); err != nil {
+		return r, string(tidemark.CodeOf(err))
+	}
+	state, moved := raise.Apply(r.seats[who].state(), now)
+	r.seats[who].acked, r.seats[who].read = state.Acked, state.Read
+	if moved {
+		r.seats[who].updated = now.Sub(at(0))
+	}
+	return r, advancedText(state, moved)
+}
+
+func advancedText(state tidemark.DeliveryState, moved bool) string {
+	return fmt.Sprintf("%s, by this %t", stateText(state), moved)
+}
+
+func (r room) add(people []int, now time.Time) (room, string) {
+	var joined, states []string
+	for _, who := range people {
+		s := &r.seats[who]
+		if !s.member() {
+			s.intervals = s.visible().Joined(r.head, r.mode, s.ever).Text()
+			if !s.ever && r.mode == tidemark.HistorySinceJoin {
+				r, _ = r.advance(who, tidemark.Raise{Acked: r.head, Read: r.head}, now)
+				s = &r.seats[who]
+			}
+			s.ever = true
+			joined = append(joined, seatNames[who])
+		}
+		states = append(states, seatNames[who]+" "+stateText(s.state()))
+	}
+	if len(joined) > 0 {
+		r.version++
+	}
+	return r, addedText(r.version, r.head, joined, states)
+}
+
+func addedText(version uint64, head tidemark.Sequence, joined, states []string) string {
+	return fmt.Sprintf("v%d at %d, new: %s; %s", version, head, strings.Join(joined, " "), strings.Join(states, ", "))
+}
+
+func (r room) remove(who int) (room, string) {
+	s := &r.seats[who]
+	if !s.member() {
+		return r, string(tidemark.NotMember)
+	}
+	s.intervals, s.marked = s.visible().Left(r.head).Text(), 0
+	r.version++
+	return r, removedText(r.version, r.head)
+}
+
+func removedText(version uint64, head tidemark.Sequence) string {
+	return fmt.Sprintf("v%d at %d", version, head)
+}
+
+func (r room) mark(who int, first tidemark.Sequence) (room, string) {
+	s := &r.seats[who]
+	if s.marked != 0 && s.marked <= first {
+		return r, "stands"
+	}
+	s.marked = first
+	return r, "written"
+}
+
+func (r room) clear(who int, through tidemark.Sequence) (room, string) {
+	s := &r.seats[who]
+	switch {
+	case s.marked == 0 || s.marked > through:
+		return r, "left"
+	case through >= r.head:
+		s.marked = 0
+	default:
+		s.marked = through + 1
+	}
+	return r, "cleared"
+}
+
+// pending tells a pending row with the watermark beside it.
+func (r room) pending(who int) string {
+	if r.seats[who].marked == 0 {
+		return "none"
+	}
+	return pendingText(r.seats[who].marked, r.seats[who].acked)
+}
+
+func pendingText(first, acked tidemark.Sequence) string {
+	return fmt.Sprintf("from %d, acked %d", first, acked)
+}
+
+func (r room) behind(who int) string {
+	if s := r.seats[who]; !s.member() || r.head <= s.acked {
+		return "no"
+	}
+	return fmt.Sprintf("head %d", r.head)
+}
+
+// members tells the roster.
+func (r room) members() string {
+	var members []string
+	for who, s := range r.seats {
+		if s.member() {
+			members = append(members, seatNames[who]+" "+s.intervals)
+		}
+	}
+	return rosterText(r.version, members)
+}
+
+func rosterText(version uint64, members []string) string {
+	return fmt.Sprintf("v%d: %s", version, strings.Join(members, ", "))
+}
+
+// info tells the chat.
+func (r room) info() string {
+	members := 0
+	for _, s := range r.seats {
+		if s.member() {
+			members++
+		}
+	}
+	return infoText(tidemark.Chat{Head: r.head, MemberCount: members, MembersVersion: r.version})
+}
+
+func infoText(c tidemark.Chat) string {
+	return fmt.Sprintf("head %d, %d members, v%d", c.Head, c.MemberCount, c.MembersVersion)
+}

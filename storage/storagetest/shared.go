@@ -1,0 +1,120 @@
+package storagetest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// RunShared holds a backend that several processes may use at once to the contract: open returns two stores on the same empty data. Every rule holds
+// whichever of them is called: the calls go to both in turn.
+func RunShared(t *testing.T, open func(t *testing.T) (one, other storage.Store)) {
+	limitChecks(t, "10")
+	both := func(t *testing.T) suite {
+		one, other := open(t)
+		return newSuite(&turns{stores: [2]storage.Store{one, other}})
+	}
+	t.Run("rules", func(t *testing.T) { both(t).runAll(t) })
+	t.Run("model", func(t *testing.T) { testModel(t, both(t), nil) })
+	t.Run("histories", func(t *testing.T) {
+		one, other := open(t)
+		testHistories(t, newSuite(one), other)
+	})
+}
+
+// turns is two stores on the same data, called in turn.
+type turns struct {
+	stores [2]storage.Store
+	calls  atomic.Uint64
+}
+
+func (t *turns) next() storage.Store { return t.stores[t.calls.Add(1)%2] }
+
+func (t *turns) Check(ctx context.Context) error { return t.next().Check(ctx) }
+
+func (t *turns) Close() error {
+	if err := t.stores[0].Close(); err != nil {
+		return err
+	}
+	return t.stores[1].Close()
+}
+
+func (t *turns) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
+	return t.next().CreateChat(ctx, new)
+}
+
+func (t *turns) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error) {
+	return t.next().Chat(ctx, chat)
+}
+
+func (t *turns) RenameChat(ctx context.Context, chat tidemark.ChatID, name string) (tidemark.Chat, error) {
+	return t.next().RenameChat(ctx, chat, name)
+}
+
+func (t *turns) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.ChatsPage) ([]storage.Conversation, bool, error) {
+	return t.next().ChatsOf(ctx, user, p)
+}
+
+func (t *turns) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
+	return t.next().Heads(ctx, chats)
+}
+
+func (t *turns) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+	return t.next().AddMembers(ctx, chat, users, now)
+}
+
+func (t *turns) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (storage.Removed, error) {
+	return t.next().RemoveMember(ctx, chat, user, now)
+}
+
+func (t *turns) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	return t.next().Rosters(ctx, chats)
+}
+
+func (t *turns) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	return t.next().Append(ctx, drafts)
+}
+
+func (t *turns) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	return t.next().Ranges(ctx, ranges)
+}
+
+func (t *turns) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+	return t.next().Advance(ctx, advances)
+}
+
+func (t *turns) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+	return t.next().States(ctx, keys)
+}
+
+func (t *turns) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	return t.next().StatesOf(ctx, user, after, limit)
+}
+
+func (t *turns) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	return t.next().StatesIn(ctx, chat, after, limit)
+}
+
+func (t *turns) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+	return t.next().Summary(ctx, chat, sequence)
+}
+
+func (t *turns) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
+	return t.next().Mark(ctx, rows)
+}
+
+func (t *turns) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
+	return t.next().Clear(ctx, items)
+}
+
+func (t *turns) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+	return t.next().PendingOf(ctx, user, after, limit)
+}
+
+func (t *turns) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	return t.next().Behind(ctx, user, q)
+}
