@@ -65,7 +65,7 @@ func parse(config Config) (*target, error) {
 		query.Del(pool.parameter)
 	}
 	query.Del("pgbouncer")
-	u.RawQuery = query.Encode()
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // libpq's form of a blank
 	t.config, err = pgxpool.ParseConfig(u.String())
 	if err != nil {
 		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database cannot be used: %s", reason(err))

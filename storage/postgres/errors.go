@@ -61,7 +61,10 @@ func class(err error) string {
 	return ""
 }
 
-func readOnly(err error) bool { return condition(err) == readOnlyTransaction }
+// readOnly reports whether the server takes no writes: it refused one, or was found so when the connection was made.
+func readOnly(err error) bool {
+	return condition(err) == readOnlyTransaction || errors.Is(err, pgconn.ErrReadOnlyConnection)
+}
 
 // undone reports whether an error says that nothing was changed, and another attempt may succeed.
 func undone(err error) bool {
@@ -123,7 +126,7 @@ func public(err error) error {
 		return tidemark.Wrap(unavailable, err, "the disk of the database is full; free some space")
 	case said == tooManyConnections:
 		return tidemark.Wrap(unavailable, err, "the database has no connection left; raise its max_connections, or lower pool_writers and pool_readers")
-	case said == readOnlyTransaction:
+	case readOnly(err):
 		return tidemark.Wrap(unavailable, err, "the database is read-only: it is a standby, or set so")
 	case said == lockNotAvailable:
 		return tidemark.Wrap(unavailable, err, "another program holds a lock in the database; end it, or try again")
