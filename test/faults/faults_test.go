@@ -1,0 +1,282 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/postgres"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// role is the user of the nodes. He is no superuser, for whom Postgres makes exceptions.
+const role = "node"
+
+// database makes a database with the schema, which belongs to the role, and returns its URL for the role.
+func database(t *testing.T, s *service.Server) string {
+	t.Helper()
+	at := s.Database(t)
+	s.Exec(t, "postgres", "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'; ALTER DATABASE "+nameOf(t, at)+" OWNER TO "+role)
+	u, err := url.Parse(at)
+	must(t, err)
+	u.User = url.UserPassword(role, "secret")
+	must(t, postgres.Migrate(t.Context(), u.String(), postgres.Up))
+	return u.String()
+}
+
+// nameOf returns the name of the database in a URL.
+func nameOf(t *testing.T, at string) string {
+	t.Helper()
+	u, err := url.Parse(at)
+	must(t, err)
+	return strings.TrimPrefix(u.Path, "/")
+}
+
+// with returns a URL with another parameter.
+func with(t *testing.T, at, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(at)
+	must(t, err)
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // a blank, as libpq reads it
+	return u.String()
+}
+
+// nodes opens two stores.
+func nodes(t *testing.T, at string) []storage.Store {
+	t.Helper()
+	stores := []storage.Store{}
+	for range 2 {
+		store, err := postgres.Open(t.Context(), postgres.Config{URL: at})
+		must(t, err)
+		t.Cleanup(func() { must(t, store.Close()) })
+		stores = append(stores, store)
+	}
+	return stores
+}
+
+// admin is a connection of the superuser.
+func admin(t *testing.T, s *service.Server, at string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.URL(nameOf(t, at)))
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// repeat does something again and again for TIDEMARK_FAULT_SECONDS (2 if it is not set), with pauses, and at least once. It returns how often.
+func (h *history) repeat(do func(random *rand.Rand), least, most time.Duration) (n int) {
+	h.t.Helper()
+	random := rand.New(rand.NewPCG(h.seed, 0))
+	for deadline := time.Now().Add(time.Duration(number(h.t, "TIDEMARK_FAULT_SECONDS", 2)) * time.Second); n == 0 || time.Now().Before(deadline); n++ {
+		do(random)
+		<-time.After(least + time.Duration(random.Int64N(int64(most-least))))
+	}
+	return n
+}
+
+func TestFault_backends_terminated_in_mid_statement(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	at := database(t, s)
+	h := newHistory(t, nodes(t, at)...)
+	conn := admin(t, s, at)
+	all, busy := 0, 0
+	h.under(func() {
+		h.repeat(func(*rand.Rand) {
+			var ended, active int
+			must(t, conn.QueryRow(t.Context(), "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)), count(*) FILTER (WHERE state = 'active') FROM pg_stat_activity WHERE usename = $1", role).Scan(&ended, &active))
+			all += ended
+			busy += active
+		}, 20*time.Millisecond, 200*time.Millisecond)
+	})
+	t.Logf("%d backends terminated, %d of them in mid-statement", all, busy)
+	if busy < 5 {
+		t.Errorf("%d statements were cut", busy)
+	}
+}
+
+func TestFault_server_that_ends_at_once(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*service.Server, *testing.T){
+		"pg_ctl restart -m immediate": func(s *service.Server, t *testing.T) { s.Stop(t, "immediate") },
+		"SIGKILL of all processes":    func(s *service.Server, t *testing.T) { s.Kill(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := service.Start(t)
+			h := newHistory(t, nodes(t, database(t, s))...)
+			var ends int
+			h.under(func() {
+				ends = h.repeat(func(random *rand.Rand) {
+					end(s, t)
+					// Callers wait for a server that is back soon, and are refused by one that is not.
+					<-time.After(time.Duration(random.IntN(2000)) * time.Millisecond)
+					s.Run(t)
+				}, 200*time.Millisecond, 700*time.Millisecond)
+			})
+			recoveries := strings.Count(s.Log(), "database system was not properly shut down") + strings.Count(s.Log(), "database system was interrupted")
+			t.Logf("ended %d times; %d recoveries", ends, recoveries)
+			if recoveries < ends {
+				t.Error("the server was not recovered each time")
+			}
+		})
+	}
+}
+
+func TestFault_server_that_hangs(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	h := newHistory(t, nodes(t, database(t, s))...)
+	h.under(func() {
+		h.repeat(func(*rand.Rand) {
+			s.Freeze(t)
+			<-time.After(3 * time.Second)
+			s.Thaw(t)
+		}, 200*time.Millisecond, 700*time.Millisecond)
+	})
+	if h.refused == 0 || h.slowest < 900*time.Millisecond {
+		t.Errorf("%d calls were refused, the slowest took %v: nothing hung", h.refused, h.slowest)
+	}
+}
+
+func TestFault_no_connection_left(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t, "max_connections = 30")
+	at := database(t, s)
+	h := newHistory(t, nodes(t, at)...)
+	conn := admin(t, s, at)
+	s.Exec(t, "postgres", "CREATE ROLE hog LOGIN PASSWORD 'secret'")
+	hogs := strings.Replace(at, role+":", "hog:", 1)
+	h.under(func() {
+		h.repeat(func(*rand.Rand) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			var others sync.WaitGroup
+			for range 4 {
+				others.Go(func() { hog(ctx, hogs) })
+			}
+			for ctx.Err() == nil {
+				// What the nodes have, the others take.
+				_, err := conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", role)
+				must(t, err)
+				<-time.After(100 * time.Millisecond)
+			}
+			others.Wait()
+		}, 50*time.Millisecond, 100*time.Millisecond)
+	})
+	if !h.told("max_connections") {
+		t.Error("nobody was told that there are too many connections")
+	}
+}
+
+// hog takes every connection that it can get, until ctx ends.
+func hog(ctx context.Context, at string) {
+	for ctx.Err() == nil {
+		if conn, err := pgx.Connect(ctx, at); err == nil {
+			defer conn.Close(context.Background())
+			continue
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+func TestFault_every_connection_of_the_pools_held(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	at := database(t, s)
+	h := newHistory(t, nodes(t, at)...)
+	conn := admin(t, s, at)
+	waiting := 0
+	h.under(func() {
+		h.repeat(func(*rand.Rand) {
+			tx, err := conn.Begin(t.Context())
+			must(t, err)
+			_, err = tx.Exec(t.Context(), "LOCK TABLE chats IN ACCESS EXCLUSIVE MODE")
+			must(t, err)
+			for range 40 {
+				<-time.After(100 * time.Millisecond)
+				var n int
+				must(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&n))
+				waiting = max(waiting, n)
+			}
+			must(t, tx.Rollback(t.Context()))
+		}, 100*time.Millisecond, 200*time.Millisecond)
+	})
+	t.Logf("%d statements waited at a time", waiting)
+	if !h.told("holds a lock") || waiting < 6 {
+		t.Errorf("%d statements waited, and the reasons do not name the lock", waiting)
+	}
+}
+
+func TestFault_deadlocks(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t, "deadlock_timeout = 100ms", "log_line_prefix = '%u '")
+	at := database(t, s)
+	h := newHistory(t, nodes(t, at)...)
+	conn := admin(t, s, at)
+	h.under(func() {
+		h.repeat(func(*rand.Rand) {
+			// Who looks for the deadlock first loses: the nodes do so after 0.1 s, when this session waits for them already.
+			_, _ = conn.Exec(t.Context(), "BEGIN; SET LOCAL deadlock_timeout = '1s'; SELECT FROM chats WHERE id = 'c' FOR UPDATE; SELECT pg_sleep(0.03); SELECT FROM chats WHERE id IN ('a', 'B') ORDER BY id COLLATE \"C\" DESC FOR UPDATE; COMMIT")
+			_, err := conn.Exec(t.Context(), "ROLLBACK")
+			must(t, err)
+		}, 5*time.Millisecond, 20*time.Millisecond)
+	})
+	ours := strings.Count(s.Log(), role+" ERROR:  deadlock detected")
+	t.Logf("%d statements of the nodes lost a deadlock", ours)
+	if ours == 0 {
+		t.Error("no statement of the nodes lost a deadlock")
+	}
+}
+
+func TestFault_serialization_errors(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			s := service.Start(t, "log_line_prefix = '%u '")
+			h := newHistory(t, nodes(t, with(t, database(t, s), "default_transaction_isolation", level))...)
+			h.under(func() { h.repeat(func(*rand.Rand) {}, time.Millisecond, 10*time.Millisecond) })
+			failed := strings.Count(s.Log(), role+" ERROR:  could not serialize access")
+			t.Logf("%d statements could not be serialized", failed)
+			if failed == 0 {
+				t.Error("every statement could be serialized")
+			}
+		})
+	}
+}
+
+func TestFault_database_set_read_only(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	at := database(t, s)
+	stores := nodes(t, at)
+	h := newHistory(t, stores...)
+	conn := admin(t, s, at)
+	var unfit error
+	h.under(func() {
+		h.repeat(func(*rand.Rand) {
+			set := func(value string) {
+				_, err := conn.Exec(t.Context(), fmt.Sprintf("ALTER ROLE %s SET default_transaction_read_only = %s; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%s'", role, value, role))
+				must(t, err)
+			}
+			set("on")
+			<-time.After(2 * time.Second)
+			unfit = stores[0].Check(t.Context())
+			set("off")
+		}, 100*time.Millisecond, 500*time.Millisecond)
+	})
+	if !h.told("read-only") || unfit == nil || !strings.Contains(unfit.Error(), "read-only") {
+		t.Errorf("nobody was told that the database is read-only; Check said: %v", unfit)
+	}
+}

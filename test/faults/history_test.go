@@ -1,0 +1,476 @@
+// Package faults breaks Postgres under the stores of two nodes, in every way that the project knows of, and compares what is stored afterwards with what
+// callers were told.
+package faults
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const (
+	// grace is how long after its deadline a call has to return at the latest.
+	grace = time.Second
+	// patience is how long after a fault the last chat takes a message at the latest.
+	patience = 10 * time.Second
+)
+
+// history is what goroutines do to the stores of several nodes on one database, and what they are told.
+type history struct {
+	t      *testing.T
+	seed   uint64
+	stores []storage.Store
+	chats  []tidemark.ChatID
+	users  []tidemark.UserID
+	owners []*owner
+	ending atomic.Bool
+	// patience is the constant, except for stores that are stuck on purpose.
+	patience time.Duration
+
+	mu         sync.Mutex
+	sends      map[string]*send                        // by chat and key
+	heads      map[tidemark.ChatID]tidemark.Sequence   // the greatest that anybody was told
+	raised     map[storage.StateKey]tidemark.Watermark // the greatest acknowledged watermark that anybody was told
+	seen       []map[storage.StateKey]tidemark.Watermark
+	reasons    map[string]int // of refused calls
+	violations []string
+	// unmended are the chats that have not taken a message since the fault ended, nil before.
+	unmended map[nodeChat]bool
+
+	calls              map[string]int // by method
+	refused, confirmed int
+	// ambiguous counts the messages that were stored although the caller had been told Unavailable.
+	ambiguous int
+	slowest   time.Duration
+	recovered time.Duration
+}
+
+// nodeChat is a chat as a node serves it.
+type nodeChat struct {
+	node int
+	chat tidemark.ChatID
+}
+
+// send is a message that somebody wants stored.
+type send struct {
+	draft tidemark.Draft
+	// tried are the message ids of the calls, one for each. Of those that were refused nobody knows what became.
+	tried []tidemark.MessageID
+	// sequence is the confirmed one, 0 while there is none.
+	sequence tidemark.Sequence
+}
+
+func newHistory(t *testing.T, stores ...storage.Store) *history {
+	t.Helper()
+	h := &history{
+		t: t, seed: seed(t), stores: stores, patience: patience,
+		chats: []tidemark.ChatID{"a", "B", "c"}, users: []tidemark.UserID{"ann", "Ben", "cleo", "dora"},
+		sends: map[string]*send{}, heads: map[tidemark.ChatID]tidemark.Sequence{}, raised: map[storage.StateKey]tidemark.Watermark{},
+		reasons: map[string]int{}, calls: map[string]int{},
+	}
+	for range stores {
+		h.seen = append(h.seen, map[storage.StateKey]tidemark.Watermark{})
+	}
+	for i := range 2 * len(stores) {
+		h.owners = append(h.owners, &owner{history: h, chat: tidemark.ChatID(fmt.Sprint("own-", i)), possible: map[tidemark.Sequence]bool{0: true}})
+	}
+	chats := slices.Clone(h.chats)
+	for _, o := range h.owners {
+		chats = append(chats, o.chat)
+	}
+	for _, id := range chats {
+		_, _, err := stores[0].CreateChat(t.Context(), storage.NewChat{ID: id, Type: tidemark.Group, CreatedAt: time.Now(), Creator: h.users[0], Members: h.users})
+		must(t, err)
+	}
+	return h
+}
+
+// under lets everybody work while inject breaks things, and shows afterwards that all rules hold and nothing is stuck. Inject ends with everything mended.
+func (h *history) under(inject func()) {
+	h.t.Helper()
+	h.run(inject)
+	for _, v := range h.violations[:min(len(h.violations), 10)] {
+		h.t.Error(v)
+	}
+	h.t.Logf("seed %d: %d calls (%v), %d refused; %d messages confirmed, %d of them stored by a call that was refused; slowest call %v; the last chat was well %v after the fault; reasons: %s",
+		h.seed, total(h.calls), h.calls, h.refused, h.confirmed, h.ambiguous, h.slowest.Round(time.Millisecond), h.recovered.Round(time.Millisecond), h.why())
+	if len(h.violations) > 10 {
+		h.t.Errorf("%d rules were broken in all", len(h.violations))
+	}
+}
+
+// run is under without the report.
+func (h *history) run(inject func()) {
+	h.t.Helper()
+	h.work(inject)
+	h.settle()
+	h.verify()
+}
+
+// work runs the goroutines until inject has returned.
+func (h *history) work(inject func()) {
+	ctx := h.t.Context()
+	var running sync.WaitGroup
+	number := 0
+	start := func(do func(w *worker)) {
+		number++
+		w := &worker{history: h, number: number, random: rand.New(rand.NewPCG(h.seed, uint64(number)))}
+		running.Go(func() {
+			for !h.ending.Load() && ctx.Err() == nil {
+				do(w)
+				<-time.After(time.Duration(1+w.random.IntN(4)) * time.Millisecond)
+			}
+		})
+	}
+	for node := range h.stores {
+		for range 4 {
+			start(func(w *worker) { w.node = node; w.send(ctx) })
+		}
+		for range 2 {
+			start(func(w *worker) { w.node = node; w.advance(ctx) })
+		}
+		start(func(w *worker) { w.node = node; w.read(ctx) })
+	}
+	for _, o := range h.owners {
+		start(func(w *worker) { o.step(ctx, w) })
+	}
+	h.await(h.patience, "some messages are confirmed", func() bool { return h.confirmed >= 20 })
+	inject()
+	mended := time.Now()
+	h.mu.Lock()
+	h.unmended = map[nodeChat]bool{}
+	for node := range h.stores {
+		for _, chat := range h.chats {
+			h.unmended[nodeChat{node, chat}] = true
+		}
+	}
+	h.mu.Unlock()
+	h.await(h.patience, "every chat takes messages again, over every node", func() bool { return len(h.unmended) == 0 })
+	h.recovered = time.Since(mended)
+	h.ending.Store(true)
+	running.Wait()
+}
+
+// await waits until the condition holds, which is asked under the lock.
+func (h *history) await(atMost time.Duration, what string, condition func() bool) {
+	h.t.Helper()
+	for deadline := time.Now().Add(atMost); ; {
+		h.mu.Lock()
+		holds := condition()
+		h.mu.Unlock()
+		if holds {
+			return
+		}
+		if time.Now().After(deadline) {
+			h.broken("%s: not within %v", what, atMost)
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func (h *history) broken(format string, arguments ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.violations = append(h.violations, fmt.Sprintf(format, arguments...))
+}
+
+// why lists the reasons that callers were given.
+func (h *history) why() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lines := []string{}
+	for _, reason := range slices.Sorted(maps.Keys(h.reasons)) {
+		lines = append(lines, fmt.Sprintf("%d × %q", h.reasons[reason], reason))
+	}
+	return strings.Join(lines, ", ")
+}
+
+// told reports whether a call was refused with a reason that contains the words.
+func (h *history) told(words string) bool {
+	for reason := range h.reasons {
+		if strings.Contains(reason, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// worker is a goroutine that calls the store of a node.
+type worker struct {
+	*history
+	number, node int
+	random       *rand.Rand
+	sent         int
+}
+
+// call calls the store, with a deadline, and reports whether it succeeded. An error has to be Unavailable with a reason, in time.
+func (w *worker) call(ctx context.Context, method string, do func(ctx context.Context, store storage.Store) error) bool {
+	limit := []time.Duration{time.Second, 4 * time.Second}[w.random.IntN(2)]
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	began := time.Now()
+	err := do(ctx, w.stores[w.node])
+	took := time.Since(began)
+	if took > limit+grace {
+		w.broken("%s returned %v after %v, with a deadline of %v", method, err, took, limit)
+	}
+	if err != nil && (tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "") {
+		w.broken("%s: %v, want Unavailable with a reason", method, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls[method]++
+	w.slowest = max(w.slowest, took)
+	if err != nil {
+		w.refused++
+		w.reasons[tidemark.DetailOf(err)]++
+	}
+	return err == nil
+}
+
+// send sends one to four messages, and sends them again once if they were refused, perhaps over another node.
+func (w *worker) send(ctx context.Context) {
+	sends := make([]*send, 1+w.random.IntN(4))
+	for i := range sends {
+		w.sent++
+		sends[i] = w.compose(w.chats[w.random.IntN(len(w.chats))], fmt.Sprintf("w%d-%d", w.number, w.sent))
+	}
+	home := w.node
+	for range 2 {
+		if w.append(ctx, sends) {
+			break
+		}
+		<-time.After(time.Duration(w.random.IntN(50)) * time.Millisecond)
+		w.node = w.random.IntN(len(w.stores))
+	}
+	w.node = home
+}
+
+// compose notes a message to be sent.
+func (w *worker) compose(chat tidemark.ChatID, key string) *send {
+	s := &send{draft: tidemark.Draft{
+		ChatID: chat, SenderID: w.users[w.random.IntN(len(w.users))], ClientMessageID: key, ContentType: tidemark.DefaultContentType,
+		Content: strings.Repeat(key+" ", 1+w.random.IntN(100)), CreatedAt: time.Now(),
+	}}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sends[string(chat)+"/"+key] = s
+	return s
+}
+
+// append makes a call for messages of which none is tried by somebody else at the time, and notes what came of it. It reports whether all are stored now.
+func (w *worker) append(ctx context.Context, sends []*send) bool {
+	drafts := make([]tidemark.Draft, len(sends))
+	w.mu.Lock()
+	heads := maps.Clone(w.heads)
+	for i, s := range sends {
+		// The server gives each call an id of its own.
+		s.draft.MessageID = tidemark.MessageID(uuid.Must(uuid.NewV7()).String())
+		s.tried = append(s.tried, s.draft.MessageID)
+		drafts[i] = s.draft
+	}
+	w.mu.Unlock()
+	var appended []storage.Appended
+	if !w.call(ctx, "Append", func(ctx context.Context, store storage.Store) (err error) {
+		appended, err = store.Append(ctx, drafts)
+		return err
+	}) {
+		return false
+	}
+	all := true
+	for i, a := range appended {
+		s := sends[i]
+		if a.Err != nil {
+			all = false
+			if tidemark.CodeOf(a.Err) != tidemark.Unavailable {
+				w.broken("the message %s: %v", s.draft.ClientMessageID, a.Err)
+			}
+			w.mu.Lock()
+			w.reasons[tidemark.DetailOf(a.Err)]++
+			w.mu.Unlock()
+			continue
+		}
+		w.confirm(s, a, heads[s.draft.ChatID])
+	}
+	return all
+}
+
+// confirm takes in that a message is stored. Before is a head that somebody was told before the call.
+func (w *worker) confirm(s *send, a storage.Appended, before tidemark.Sequence) {
+	m, d := &a.Message, &s.draft
+	if m.ChatID != d.ChatID || m.ClientMessageID != d.ClientMessageID || !m.SameAs(d) {
+		w.broken("%s was sent, and %s of %s confirmed", d.ClientMessageID, m.ClientMessageID, m.ChatID)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	which := slices.Index(s.tried, m.MessageID)
+	switch {
+	case which < 0:
+		w.violations = append(w.violations, fmt.Sprintf("%s is confirmed with an id that no call had", d.ClientMessageID))
+	case which < len(s.tried)-1 && s.sequence == 0:
+		w.ambiguous++
+	case which == 0 && len(s.tried) == 1 && m.Sequence <= before:
+		w.violations = append(w.violations, fmt.Sprintf("%s is confirmed at %d of %s, where %d was told before it was sent", d.ClientMessageID, m.Sequence, d.ChatID, before))
+	}
+	if s.sequence != 0 && s.sequence != m.Sequence {
+		w.violations = append(w.violations, fmt.Sprintf("%s was confirmed at %d, and then at %d", d.ClientMessageID, s.sequence, m.Sequence))
+	}
+	if s.sequence == 0 {
+		w.confirmed++
+	}
+	s.sequence = m.Sequence
+	delete(w.unmended, nodeChat{w.node, d.ChatID})
+	w.heads[d.ChatID] = max(w.heads[d.ChatID], m.Sequence)
+}
+
+// advance raises watermarks of users who are shared with other workers, to heads that were told.
+func (w *worker) advance(ctx context.Context) {
+	advances := make([]storage.Advance, 0, 3)
+	floors := make([]tidemark.Watermark, 0, 3)
+	w.mu.Lock()
+	for _, chat := range w.chats[:1+w.random.IntN(len(w.chats))] {
+		head := w.heads[chat]
+		if head == 0 {
+			continue
+		}
+		key := storage.StateKey{User: w.users[w.random.IntN(len(w.users))], Chat: chat}
+		raise := tidemark.Raise{Acked: head - tidemark.Sequence(w.random.IntN(int(min(head, 5))))}
+		raise.Read = tidemark.Sequence(w.random.Int64N(int64(raise.Acked) + 1))
+		advances = append(advances, storage.Advance{User: key.User, Chat: chat, Raise: raise, Now: time.Now()})
+		floors = append(floors, max(raise.Acked, w.raised[key]))
+	}
+	w.mu.Unlock()
+	var advanced []storage.Advanced
+	if len(advances) == 0 || !w.call(ctx, "Advance", func(ctx context.Context, store storage.Store) (err error) {
+		advanced, err = store.Advance(ctx, advances)
+		return err
+	}) {
+		return
+	}
+	for i, a := range advanced {
+		if a.Err != nil {
+			if tidemark.CodeOf(a.Err) != tidemark.Unavailable {
+				w.broken("the watermark %d of %s: %v", advances[i].Acked, advances[i].Chat, a.Err)
+			}
+			continue
+		}
+		if a.State.Acked < floors[i] {
+			w.broken("the watermark of %s in %s is told as %d, after %d", a.State.UserID, a.State.ChatID, a.State.Acked, floors[i])
+		}
+		w.tell(a.State)
+	}
+}
+
+// tell notes a state that a node told.
+func (w *worker) tell(s tidemark.DeliveryState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := storage.StateKey{User: s.UserID, Chat: s.ChatID}
+	w.raised[key] = max(w.raised[key], s.Acked)
+	w.seen[w.node][key] = max(w.seen[w.node][key], s.Acked)
+}
+
+// read reads in one of the ways that servers read, and compares it with what was told before.
+func (w *worker) read(ctx context.Context) {
+	chat, user := w.chats[w.random.IntN(len(w.chats))], w.users[w.random.IntN(len(w.users))]
+	key := storage.StateKey{User: user, Chat: chat}
+	w.mu.Lock()
+	head, acked := w.heads[chat], w.seen[w.node][key]
+	w.mu.Unlock()
+	switch w.random.IntN(6) {
+	case 0:
+		var heads []tidemark.Sequence
+		if w.call(ctx, "Heads", func(ctx context.Context, s storage.Store) (err error) {
+			heads, err = s.Heads(ctx, []tidemark.ChatID{chat})
+			return err
+		}) && heads[0] < head {
+			w.broken("the head of %s is told as %d, after %d", chat, heads[0], head)
+		}
+	case 1:
+		w.page(ctx, chat, head)
+	case 2:
+		var states []tidemark.DeliveryState
+		if w.call(ctx, "States", func(ctx context.Context, s storage.Store) (err error) {
+			states, err = s.States(ctx, []storage.StateKey{key})
+			return err
+		}) {
+			if states[0].Acked < acked {
+				w.broken("the state of %s in %s is read as %d, after %d over the same node", user, chat, states[0].Acked, acked)
+			}
+			w.tell(states[0])
+		}
+	case 3:
+		w.call(ctx, "ChatsOf", func(ctx context.Context, s storage.Store) error {
+			_, _, err := s.ChatsOf(ctx, user, storage.ChatsPage{Limit: 10})
+			return err
+		})
+	case 4:
+		w.call(ctx, "Behind", func(ctx context.Context, s storage.Store) error {
+			_, _, _, err := s.Behind(ctx, user, storage.BehindQuery{Limit: 10})
+			return err
+		})
+	case 5:
+		w.call(ctx, "Check", func(ctx context.Context, s storage.Store) error { return s.Check(ctx) })
+	}
+}
+
+// page reads up to 50 messages, which begin behind the position, have no hole, and go as far as the head that was told.
+func (w *worker) page(ctx context.Context, chat tidemark.ChatID, head tidemark.Sequence) {
+	after := tidemark.Sequence(w.random.Int64N(int64(head) + 1))
+	var pages [][]tidemark.Message
+	if !w.call(ctx, "Ranges", func(ctx context.Context, s storage.Store) (err error) {
+		pages, err = s.Ranges(ctx, []storage.Range{{Chat: chat, After: after, Limit: 50}})
+		return err
+	}) {
+		return
+	}
+	for i, m := range pages[0] {
+		if m.Sequence != after+1+tidemark.Sequence(i) {
+			w.broken("%s after %d: message %d is that of sequence %d", chat, after, i, m.Sequence)
+		}
+	}
+	if n := tidemark.Sequence(len(pages[0])); n < min(50, head-after) {
+		w.broken("%s after %d has %d messages, and its head was told as %d", chat, after, n, head)
+	}
+}
+
+// seed is TIDEMARK_SEED, or another one for each run.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	return uint64(number(t, "TIDEMARK_SEED", int(time.Now().UnixNano())))
+}
+
+// number reads a variable of the environment.
+func number(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s is not a number: %v", variable, err)
+	}
+	return n
+}
+
+func total(counts map[string]int) (n int) {
+	for _, count := range counts {
+		n += count
+	}
+	return n
+}

@@ -1,0 +1,168 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+// liar is a store that breaks a rule now and then.
+type liar struct {
+	storage.Store
+	calls   atomic.Int64
+	append  func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error)
+	advance func(n int64, advanced []storage.Advanced)
+	clear   func(items []storage.Clear)
+	ranges  func(n int64, pages [][]tidemark.Message)
+	// hang is how long the fifth call of Heads takes, whatever its deadline.
+	hang time.Duration
+}
+
+// Append implements storage.Messages.
+func (l *liar) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	if l.append != nil {
+		return l.append(l.Store, l.calls.Add(1), drafts)
+	}
+	return l.Store.Append(ctx, drafts)
+}
+
+// Advance implements storage.Deliveries.
+func (l *liar) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+	advanced, err := l.Store.Advance(ctx, advances)
+	if l.advance != nil && err == nil {
+		l.advance(l.calls.Add(1), advanced)
+	}
+	return advanced, err
+}
+
+// Clear implements storage.Pending.
+func (l *liar) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
+	if l.clear != nil {
+		l.clear(items)
+	}
+	return l.Store.Clear(ctx, items)
+}
+
+// Ranges implements storage.Messages.
+func (l *liar) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	pages, err := l.Store.Ranges(ctx, ranges)
+	if l.ranges != nil && err == nil {
+		l.ranges(l.calls.Add(1), pages)
+	}
+	return pages, err
+}
+
+// Heads implements storage.Chats.
+func (l *liar) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
+	if l.hang > 0 && l.calls.Add(1) == 5 {
+		<-time.After(l.hang)
+	}
+	return l.Store.Heads(ctx, chats)
+}
+
+// TestHistory_notices_stores_that_lie shows what the comparison is worth: on an honest store, also one that loses replies and is slow, it finds nothing, and it finds each lie.
+func TestHistory_notices_stores_that_lie(t *testing.T) {
+	ctx := context.Background()
+	for name, tc := range map[string]struct {
+		liar *liar
+		want string // in one of the violations; none if it is empty
+	}{
+		"honest": {&liar{}, ""},
+		"loses replies and requests": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+			if n%5 == 1 {
+				return nil, tidemark.Errorf(tidemark.Unavailable, "not reached")
+			}
+			appended, err := s.Append(ctx, drafts)
+			if n%5 == 2 {
+				return nil, tidemark.Errorf(tidemark.Unavailable, "reply lost")
+			}
+			return appended, err
+		}}, ""},
+		"loses a confirmed message": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+			if n != 30 {
+				return s.Append(ctx, drafts)
+			}
+			heads, err := s.Heads(ctx, []tidemark.ChatID{drafts[0].ChatID})
+			if err != nil {
+				return nil, err
+			}
+			appended := []storage.Appended{}
+			for i, d := range drafts {
+				appended = append(appended, storage.Appended{Message: d.Message(heads[0]+1+tidemark.Sequence(i), 1)})
+			}
+			return appended, nil
+		}}, "stored at 0"},
+		"stores one twice": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+			if n == 30 {
+				again := drafts[0]
+				again.SenderID = map[bool]tidemark.UserID{true: "ann", false: "Ben"}[again.SenderID == "Ben"]
+				if _, err := s.Append(ctx, []tidemark.Draft{again}); err != nil {
+					return nil, err
+				}
+			}
+			return s.Append(ctx, drafts)
+		}}, "is stored at"},
+		"answers Internal": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+			if n == 30 {
+				return nil, tidemark.Wrap(tidemark.Internal, errors.New("x"), "a bug")
+			}
+			return s.Append(ctx, drafts)
+		}}, "want Unavailable"},
+		"a watermark goes back": {&liar{advance: func(n int64, advanced []storage.Advanced) {
+			if n > 20 {
+				advanced[0].State.Acked = 1
+			}
+		}}, "is told as 1, after"},
+		"a watermark is told and not stored": {&liar{advance: func(n int64, advanced []storage.Advanced) {
+			if n == 20 {
+				advanced[0].State.Acked += 1_000_000
+			}
+		}}, "somebody was told 1000"},
+		"clears too much": {&liar{clear: func(items []storage.Clear) { items[0].Through = tidemark.MaxSequence }}, "can only be one of"},
+		"clears nothing":  {&liar{clear: func(items []storage.Clear) { items[0].User = "nobody" }}, "can only be one of"},
+		"a hole in a page": {&liar{ranges: func(_ int64, pages [][]tidemark.Message) {
+			if len(pages[0]) > 5 {
+				pages[0] = slices.Concat(pages[0][:2], pages[0][3:])
+			}
+		}}, "is that of sequence"},
+		"a page that ends before the head": {&liar{ranges: func(n int64, pages [][]tidemark.Message) {
+			if n < 1000 {
+				pages[0] = nil
+			}
+		}}, "its head was told as"},
+		"hangs": {&liar{hang: 6 * time.Second}, "with a deadline of"},
+		"stuck": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+			if n > 100 && drafts[0].ChatID == "B" {
+				return nil, tidemark.Errorf(tidemark.Unavailable, "for ever")
+			}
+			return s.Append(ctx, drafts)
+		}}, "not within 1s after the fault"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.liar.Store = memory.New()
+			h := newHistory(t, tc.liar, tc.liar)
+			h.patience = time.Second
+			h.run(func() {
+				h.await(30*time.Second, "enough is done", func() bool {
+					return len(h.calls) == 11 && slices.Min(slices.Collect(maps.Values(h.calls))) >= 30 || len(h.violations) > 0
+				})
+			})
+			if tc.want == "" && len(h.violations) > 0 || h.confirmed == 0 {
+				t.Errorf("seed %d: an honest store is accused of %d violations: %s", h.seed, len(h.violations), h.violations[:min(5, len(h.violations))])
+			}
+			if tc.want != "" && !strings.Contains(strings.Join(h.violations, "\n"), tc.want) {
+				t.Errorf("seed %d: the violations are %q, want one with %q", h.seed, h.violations[:min(5, len(h.violations))], tc.want)
+			}
+		})
+	}
+}

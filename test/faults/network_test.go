@@ -1,0 +1,101 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// network is a proxy between the nodes and Postgres.
+type network struct {
+	t     *testing.T
+	proxy *toxiproxy.Proxy
+	added int
+}
+
+// through puts a network between, and returns it with the URL that leads through it.
+func through(t *testing.T, at string) (*network, string) {
+	t.Helper()
+	u, err := url.Parse(at)
+	must(t, err)
+	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "postgres", "127.0.0.1:0", u.Host)
+	must(t, proxy.Start())
+	t.Cleanup(proxy.Stop)
+	_, port, err := net.SplitHostPort(proxy.Listen)
+	must(t, err)
+	u.Host = net.JoinHostPort("127.0.0.1", port)
+	return &network{t: t, proxy: proxy}, u.String()
+}
+
+// toxic adds a fault for what flows to Postgres (upstream) or from it (downstream), and returns what takes it away again.
+func (n *network) toxic(kind, stream, attributes string) (remove func()) {
+	n.t.Helper()
+	n.added++
+	name := fmt.Sprint(kind, n.added)
+	_, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"name":%q,"type":%q,"stream":%q,"attributes":{%s}}`, name, kind, stream, attributes)))
+	must(n.t, err)
+	return func() { must(n.t, n.proxy.Toxics.RemoveToxic(n.t.Context(), name)) }
+}
+
+func TestFault_network(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// during adds faults, and takes them away.
+		during func(n *network, random *rand.Rand)
+		// fired reports whether callers have met the fault.
+		fired func(h *history) bool
+	}{
+		{"connections reset in mid-statement", func(n *network, random *rand.Rand) {
+			remove := n.toxic("reset_peer", []string{"upstream", "downstream"}[random.IntN(2)], `"timeout":0`)
+			<-time.After(time.Duration(100+random.IntN(2000)) * time.Millisecond)
+			remove()
+		}, func(h *history) bool {
+			return h.told("the connection to the database broke") || h.told("cannot be reached")
+		}},
+		{"replies of committed statements lost", func(n *network, random *rand.Rand) {
+			// The request gets through, and of the reply nothing, or its beginning.
+			remove := n.toxic("limit_data", "downstream", fmt.Sprintf(`"bytes":%d`, random.IntN(2)*random.IntN(2000)))
+			<-time.After(2500 * time.Millisecond)
+			remove()
+		}, func(h *history) bool { return h.ambiguous > 0 }},
+		{"requests cut in their middle", func(n *network, random *rand.Rand) {
+			remove := n.toxic("limit_data", "upstream", fmt.Sprintf(`"bytes":%d`, 500+random.IntN(3000)))
+			<-time.After(2 * time.Second)
+			remove()
+		}, func(h *history) bool { return h.refused > 0 }},
+		{"300 ms of latency, more or less", func(n *network, _ *rand.Rand) {
+			remove := n.toxic("latency", "downstream", `"latency":300,"jitter":200`)
+			<-time.After(2 * time.Second)
+			remove()
+		}, func(h *history) bool { return h.slowest > 300*time.Millisecond }},
+		{"a black hole", func(n *network, random *rand.Rand) {
+			remove := n.toxic("timeout", []string{"upstream", "downstream"}[random.IntN(2)], `"timeout":0`)
+			<-time.After(time.Duration(5500+random.IntN(1000)) * time.Millisecond)
+			remove()
+		}, func(h *history) bool { return h.refused > 0 && h.slowest > 900*time.Millisecond }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			network, at := through(t, database(t, service.Start(t)))
+			h := newHistory(t, nodes(t, at)...)
+			times := 0
+			h.under(func() {
+				times = h.repeat(func(random *rand.Rand) { tc.during(network, random) }, 100*time.Millisecond, 500*time.Millisecond)
+			})
+			t.Logf("%d times", times)
+			if !tc.fired(h) {
+				t.Error("no caller has met the fault")
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// receiver is whose pending rows the owners write.
+const receiver tidemark.UserID = "cleo"
+
+// owner is the only one who writes to a chat and to the pending row of one user in it, over all nodes, one call after the other. So he knows what the row can be.
+type owner struct {
+	*history
+	chat tidemark.ChatID
+	sent int
+	// head is exact: he sends until he is answered.
+	head tidemark.Sequence
+	// possible are the first sequences that the row can have, 0 for no row. What was refused may have happened, or may happen later.
+	possible map[tidemark.Sequence]bool
+	late     []change
+}
+
+// change is what a Mark or Clear makes of a row: the values that it can have afterwards.
+type change func(first tidemark.Sequence) []tidemark.Sequence
+
+// step does one thing.
+func (o *owner) step(ctx context.Context, w *worker) {
+	w.node = w.random.IntN(len(w.stores))
+	switch what := w.random.IntN(5); {
+	case what < 2 || o.head == 0:
+		o.sent++
+		s := w.compose(o.chat, fmt.Sprintf("o%d", o.sent))
+		for !w.append(ctx, []*send{s}) && ctx.Err() == nil && !o.ending.Load() {
+			<-time.After(10 * time.Millisecond)
+		}
+		o.head++ // it is there, or will be when everything has been settled
+		if s.sequence != 0 && s.sequence != o.head {
+			w.broken("%s: message %d of its only sender is confirmed at %d", o.chat, o.head, s.sequence)
+		}
+	case what == 2:
+		first := o.head - tidemark.Sequence(w.random.Int64N(min(int64(o.head), 5)))
+		o.did(w.call(ctx, "Mark", func(ctx context.Context, s storage.Store) error {
+			_, err := s.Mark(ctx, []tidemark.PendingDelivery{{UserID: receiver, ChatID: o.chat, FirstUndelivered: first}})
+			return err
+		}), func(was tidemark.Sequence) []tidemark.Sequence {
+			if was != 0 && was < first {
+				return []tidemark.Sequence{was}
+			}
+			return []tidemark.Sequence{first}
+		})
+	case what == 3:
+		through := o.head - tidemark.Sequence(w.random.Int64N(min(int64(o.head), 5)))
+		head := o.head
+		o.did(w.call(ctx, "Clear", func(ctx context.Context, s storage.Store) error {
+			_, err := s.Clear(ctx, []storage.Clear{{User: receiver, Chat: o.chat, Through: through}})
+			return err
+		}), func(was tidemark.Sequence) []tidemark.Sequence {
+			switch {
+			case was == 0 || was > through:
+				return []tidemark.Sequence{was}
+			case through < head:
+				return []tidemark.Sequence{through + 1}
+			case o.head > head: // it happened late
+				return []tidemark.Sequence{0, through + 1}
+			default:
+				return []tidemark.Sequence{0}
+			}
+		})
+	default:
+		o.look(ctx, w)
+	}
+}
+
+// did takes in a change.
+func (o *owner) did(confirmed bool, c change) {
+	if !confirmed {
+		o.late = append(o.late, c)
+	} else {
+		after := map[tidemark.Sequence]bool{}
+		for first := range o.possible {
+			for _, then := range c(first) {
+				after[then] = true
+			}
+		}
+		o.possible = after
+	}
+	o.widen()
+}
+
+// widen adds what the changes that may still happen make of what is possible.
+func (o *owner) widen() {
+	for n := -1; n != len(o.possible); {
+		n = len(o.possible)
+		for first := range maps.Clone(o.possible) {
+			for _, c := range o.late {
+				for _, then := range c(first) {
+					o.possible[then] = true
+				}
+			}
+		}
+	}
+}
+
+// look reads the row, and reports whether it could.
+func (o *owner) look(ctx context.Context, w *worker) bool {
+	var rows []storage.PendingRow
+	if !w.call(ctx, "PendingOf", func(ctx context.Context, s storage.Store) (err error) {
+		rows, _, err = s.PendingOf(ctx, receiver, "", 1000)
+		return err
+	}) {
+		return false
+	}
+	var first tidemark.Sequence
+	for _, row := range rows {
+		if row.ChatID == o.chat {
+			first = row.FirstUndelivered
+		}
+	}
+	if !o.possible[first] {
+		w.broken("%s (head %d): the pending row begins at %d, and can only be one of %v", o.chat, o.head, first, slices.Sorted(maps.Keys(o.possible)))
+	}
+	o.possible = map[tidemark.Sequence]bool{first: true}
+	o.widen()
+	return true
+}
