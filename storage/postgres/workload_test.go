@@ -1,0 +1,295 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// perChat is how many messages a chat of the fixture has, and members how many members.
+const (
+	perChat = 100
+	members = 10
+)
+
+// fixture fills a database with chats of ten members and a hundred messages each. Besides, writer is a member of the first hundred chats, reader of the second
+// hundred, and has received all of every second one; hundred and thousand are chats with as many members. Half of all members have watermarks. Nothing is analyzed.
+var fixture = []string{
+	`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large)
+		SELECT 'chat' || lpad(i::text, 6, '0'), 'group', 'full', 'a chat', 1, i, $2, $3 + (i <= 200)::int, false FROM generate_series(1, $1::int) AS i ORDER BY i`,
+	`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large) VALUES
+		('hundred', 'group', 'full', 'a hundred', 1, 1, $2, 100, false), ('thousand', 'group', 'full', 'a thousand', 1, 1, $2, 1000, true)`,
+	`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
+		SELECT c.key, u.id, c.id, true, 'member', 1, '1-' FROM chats AS c, LATERAL (
+			SELECT 'user' || (c.key + 97 * j) % $1::int AS id FROM generate_series(0, $3::int - 1) AS j WHERE c.key <= $1
+			UNION ALL SELECT 'crowd' || j FROM generate_series(1, c.member_count) AS j WHERE c.key > $1
+			UNION ALL SELECT CASE WHEN c.key <= 100 THEN 'writer' ELSE 'reader' END WHERE c.key <= 200) AS u ORDER BY c.key`,
+	`INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, content)
+		SELECT c.key, s, 1, 1, 'user' || (c.key + 97 * (s % $3::int)) % $1::int, 'key' || s || '-' || c.key, 'message' || s || '-' || c.key, 'text/plain', repeat('x', 100)
+		FROM chats AS c, generate_series(1, $2::int) AS s WHERE c.key <= $1 ORDER BY s, c.key`,
+	`INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, content)
+		SELECT c.key, s, 1, 1, 'crowd' || s, 'key' || s, 'message' || s || '-' || c.key, 'text/plain', repeat('x', 100)
+		FROM chats AS c, generate_series(1, $2::int) AS s WHERE c.key > $1 ORDER BY s, c.key`,
+	`INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
+		SELECT chat, user_id, CASE WHEN user_id = 'reader' THEN $2 ELSE $2 / 2 END, $2 / 2, 1 FROM members WHERE (chat + length(user_id) + ascii(right(user_id, 1))) % 2 = 0`,
+	`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) SELECT user_id, chat_id, 1 FROM members WHERE chat % 5 = 0 AND chat <= $1
+		UNION ALL SELECT user_id, chat_id, 0 FROM members WHERE chat_id = 'thousand'`,
+}
+
+// fill fills an empty database with n chats of the fixture.
+func fill(t *testing.T, url string, n int) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	for _, text := range fixture {
+		// Every statement names a part of the parameters.
+		bound := strings.NewReplacer("$1", fmt.Sprint(n), "$2", fmt.Sprint(perChat), "$3", fmt.Sprint(members)).Replace(text)
+		if _, err := c.Exec(t.Context(), bound); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+// newDatabase makes a database with the schema.
+func newDatabase(t *testing.T, on *service.Server) (url string) {
+	t.Helper()
+	url = on.Database(t)
+	if err := Migrate(t.Context(), url, Up); err != nil {
+		t.Fatalf("Migrate: %v", err)
+	}
+	return url
+}
+
+// An operation is a method of the contract in a typical shape. In each round it does what it is there for, with other names.
+type operation struct {
+	name   string
+	before func(round int) error // what it finds; nil for the fixture
+	run    func(round int) error
+}
+
+// workload runs on a store that has the fixture.
+type workload struct {
+	t *testing.T
+	s *Store
+}
+
+func chatNo(n int) tidemark.ChatID { return tidemark.ChatID(fmt.Sprintf("chat%06d", n)) }
+
+func chatNos(from, n int) (chats []tidemark.ChatID) {
+	for i := range n {
+		chats = append(chats, chatNo(from+i))
+	}
+	return chats
+}
+
+// named returns n users who are in no chat of the fixture.
+func named(prefix string, n int) (users []tidemark.UserID) {
+	for i := range n {
+		users = append(users, tidemark.UserID(fmt.Sprintf("%s-%d", prefix, i)))
+	}
+	return users
+}
+
+// drafts are one message of writer for each chat, with keys that begin with prefix.
+func drafts(prefix string, chats ...tidemark.ChatID) (drafts []tidemark.Draft) {
+	for i, chat := range chats {
+		key := fmt.Sprintf("%s-%d", prefix, i)
+		drafts = append(drafts, tidemark.Draft{
+			ChatID: chat, SenderID: "writer", ClientMessageID: key, MessageID: tidemark.MessageID("m-" + key), CreatedAt: time.UnixMilli(5),
+			ContentType: tidemark.DefaultContentType, Content: strings.Repeat("y", 100),
+		})
+	}
+	return drafts
+}
+
+func (w *workload) append(drafts []tidemark.Draft) error {
+	appended, err := w.s.Append(w.t.Context(), drafts)
+	for _, a := range appended {
+		err = errors.Join(err, a.Err)
+	}
+	return err
+}
+
+// advance raises a user's watermarks in chats.
+func (w *workload) advance(to tidemark.Sequence, user tidemark.UserID, chats ...tidemark.ChatID) error {
+	var advances []storage.Advance
+	for _, chat := range chats {
+		advances = append(advances, storage.Advance{User: user, Chat: chat, Raise: tidemark.Raise{Acked: to}, Now: time.UnixMilli(6)})
+	}
+	advanced, err := w.s.Advance(w.t.Context(), advances)
+	for _, a := range advanced {
+		err = errors.Join(err, a.Err)
+	}
+	return err
+}
+
+func (w *workload) mark(first tidemark.Sequence, chat tidemark.ChatID, users ...tidemark.UserID) error {
+	var rows []tidemark.PendingDelivery
+	for _, user := range users {
+		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first})
+	}
+	_, err := w.s.Mark(w.t.Context(), rows)
+	return err
+}
+
+func (w *workload) clear(through tidemark.Sequence, chat tidemark.ChatID, users ...tidemark.UserID) error {
+	var items []storage.Clear
+	for _, user := range users {
+		items = append(items, storage.Clear{User: user, Chat: chat, Through: through})
+	}
+	_, err := w.s.Clear(w.t.Context(), items)
+	return err
+}
+
+func (w *workload) create(id tidemark.ChatID, kind tidemark.ChatType, history tidemark.HistoryMode, users []tidemark.UserID) error {
+	_, _, err := w.s.CreateChat(w.t.Context(), storage.NewChat{ID: id, Type: kind, History: history, CreatedAt: time.UnixMilli(7), Creator: users[0], Members: users})
+	return err
+}
+
+func (w *workload) add(chat tidemark.ChatID, users ...tidemark.UserID) error {
+	_, err := w.s.AddMembers(w.t.Context(), chat, users, time.UnixMilli(8))
+	return err
+}
+
+func (w *workload) ranges(n int, r storage.Range) error {
+	var ranges []storage.Range
+	for i := range n {
+		ranges = append(ranges, r)
+		ranges[i].Chat = chatNo(101 + i)
+	}
+	pages, err := w.s.Ranges(w.t.Context(), ranges)
+	for _, page := range pages {
+		if len(page) != r.Limit {
+			err = errors.Join(err, fmt.Errorf("a page has %d messages", len(page)))
+		}
+	}
+	return err
+}
+
+func all(n int) tidemark.Sequence { return tidemark.Sequence(n) }
+
+// writes are the operations that write. Chats have a hundred messages and more; those from 101 on have exactly that.
+func (w *workload) writes() []operation {
+	const full, joined = tidemark.HistoryFull, tidemark.HistorySinceJoin
+	name := func(what string, round int) string { return fmt.Sprintf("%s-%d", what, round) }
+	id := func(what string, round int) tidemark.ChatID { return tidemark.ChatID(name(what, round)) }
+	user := func(what string, round int) tidemark.UserID { return tidemark.UserID(name(what, round)) }
+	group := func(what string, history tidemark.HistoryMode, n int) func(int) error {
+		return func(r int) error {
+			return errors.Join(w.create(id(what, r), tidemark.Group, history, append(named(name(what, r), n-1), "writer")), w.append(drafts(name(what, r), id(what, r))))
+		}
+	}
+	pair := func(r int) error {
+		return w.create(id("direct", r), tidemark.Direct, full, []tidemark.UserID{user("ann", r), "writer"})
+	}
+	one := make([]tidemark.ChatID, 64)
+	for i := range one {
+		one[i] = chatNo(90)
+	}
+	return []operation{
+		{"`Append`", nil, func(r int) error { return w.append(drafts(name("alone", r), chatNo(1))) }},
+		{"`Append` of 64 to 64 chats", nil, func(r int) error { return w.append(drafts(name("spread", r), chatNos(1, 64)...)) }},
+		{"`Append` of 64 to one chat", nil, func(r int) error { return w.append(drafts(name("hot", r), one...)) }},
+		{"`Append` of a known key", func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) }, func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) }},
+		{"`Advance`", nil, func(r int) error { return w.advance(all(60+r), "crowd1", "hundred") }},
+		{"`Advance`, the first of a user and chat", nil, func(r int) error { return w.advance(1, user("first", r), chatNo(1)) }},
+		{"`Advance` of 64", nil, func(r int) error { return w.advance(all(101+r), "writer", chatNos(1, 64)...) }},
+		{"`Advance`, stale", nil, func(int) error { return w.advance(1, "crowd1", "hundred") }},
+		{"`Mark` of 64", nil, func(r int) error { return w.mark(5, chatNo(3), named(name("new", r), 64)...) }},
+		{"`Mark` of 64 that stand", nil, func(r int) error { return w.mark(6, chatNo(3), named(name("new", r), 64)...) }},
+		{"`Clear` of 64, through the head", func(r int) error { return w.mark(1, chatNo(110), named(name("all", r), 64)...) }, func(r int) error { return w.clear(perChat, chatNo(110), named(name("all", r), 64)...) }},
+		{"`Clear` of 64, through a part", func(r int) error { return w.mark(1, chatNo(110), named(name("part", r), 64)...) }, func(r int) error { return w.clear(50, chatNo(110), named(name("part", r), 64)...) }},
+		{"`Clear` of 64, nothing is there", nil, func(int) error { return w.clear(50, chatNo(110), named("nobody", 64)...) }},
+		{"`CreateChat`, a group of 2", nil, func(r int) error { return w.create(id("two", r), tidemark.Group, full, named(name("two", r), 2)) }},
+		{"`CreateChat`, a group of 600", nil, func(r int) error { return w.create(id("many", r), tidemark.Group, full, named(name("many", r), 600)) }},
+		{"`CreateChat`, a direct chat", nil, pair},
+		{"`CreateChat`, a direct chat that exists", nil, pair},
+		{"`RenameChat`", nil, func(r int) error { _, err := w.s.RenameChat(w.t.Context(), chatNo(4), name("name", r)); return err }},
+		{"`AddMembers` of 1", group("add", full, 10), func(r int) error { return w.add(id("add", r), user("joins", r)) }},
+		{"`AddMembers` of 1, history from the join", group("late", joined, 10), func(r int) error { return w.add(id("late", r), user("joins", r)) }},
+		{"`AddMembers` of 1, to a large chat", nil, func(r int) error { return w.add("thousand", user("joins", r)) }},
+		{"`AddMembers` of 600, with which the chat is large", group("grow", full, 10), func(r int) error { return w.add(id("grow", r), named(name("grown", r), 600)...) }},
+		{"`RemoveMember`", group("remove", full, 10), func(r int) error {
+			_, err := w.s.RemoveMember(w.t.Context(), id("remove", r), "writer", time.UnixMilli(9))
+			return err
+		}},
+	}
+}
+
+// reads are the operations that read.
+func (w *workload) reads() []operation {
+	ctx := w.t.Context()
+	read := func(name string, do func() (got, want int, err error)) operation {
+		return operation{name: name, run: func(int) error {
+			got, want, err := do()
+			if err == nil && got < want {
+				err = fmt.Errorf("it returned %d, want %d", got, want)
+			}
+			return err
+		}}
+	}
+	page := func(brief bool) func() (int, int, error) {
+		return func() (int, int, error) {
+			found, _, err := w.s.ChatsOf(ctx, "reader", storage.ChatsPage{Limit: 20, Brief: brief})
+			return len(found), 20, err
+		}
+	}
+	summary := func(chat tidemark.ChatID, want int) func() (int, int, error) {
+		return func() (int, int, error) {
+			found, err := w.s.Summary(ctx, chat, 50)
+			return found.Members, want, err
+		}
+	}
+	states := make([]storage.StateKey, 50)
+	for i := range states {
+		states[i] = storage.StateKey{User: "reader", Chat: chatNo(101 + i)}
+	}
+	return []operation{
+		{"`Ranges`, 50 messages", nil, func(int) error { return w.ranges(1, storage.Range{After: 20, Limit: 50}) }},
+		{"`Ranges`, 50 messages of 20 chats", nil, func(int) error { return w.ranges(20, storage.Range{After: 20, Limit: 50, MaxBytes: 1 << 20}) }},
+		{"`Ranges`, the last 50 messages", nil, func(int) error { return w.ranges(1, storage.Range{Before: perChat + 1, Limit: 50}) }},
+		read("`PendingOf`, 20 rows", func() (int, int, error) {
+			rows, _, err := w.s.PendingOf(ctx, "reader", "", 20)
+			return len(rows), 20, err
+		}),
+		read("`Behind`, in 50 of 100 chats", func() (int, int, error) {
+			lags, _, _, err := w.s.Behind(ctx, "reader", storage.BehindQuery{Limit: 200})
+			return len(lags), 50, err
+		}),
+		read("`Heads` of 50", func() (int, int, error) {
+			heads, err := w.s.Heads(ctx, chatNos(101, 50))
+			return int(heads[49]) + len(heads), 150, err
+		}),
+		read("`States` of 50", func() (int, int, error) { found, err := w.s.States(ctx, states); return len(found), 50, err }),
+		read("`StatesOf`", func() (int, int, error) {
+			found, _, err := w.s.StatesOf(ctx, "reader", "", 200)
+			return len(found), 50, err
+		}),
+		read("`StatesIn`, 100 members", func() (int, int, error) {
+			found, _, err := w.s.StatesIn(ctx, "hundred", "", 200)
+			return len(found), 100, err
+		}),
+		read("`Summary`, 100 members", summary("hundred", 100)),
+		read("`Summary`, 1,000 members", summary("thousand", 1000)),
+		read("`Rosters` of 20 chats of 10", func() (int, int, error) {
+			found, err := w.s.Rosters(ctx, chatNos(101, 20))
+			return len(found[0].Members) + len(found[19].Members), 20, err
+		}),
+		read("`ChatsOf`, 20 of 100", page(false)),
+		read("`ChatsOf`, 20 of 100, brief", page(true)),
+		read("`Chat`", func() (int, int, error) { found, err := w.s.Chat(ctx, chatNo(105)); return found.MemberCount, 11, err }),
+		{"`Check`", nil, func(int) error { return w.s.Check(ctx) }},
+	}
+}
