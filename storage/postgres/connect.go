@@ -105,7 +105,7 @@ func (t *target) configure(pooler bool) {
 		"application_name": "tidemark",
 		// Each statement reads a few rows by their keys, whatever their number: one plan for all, made once, that no young and empty table
 		// can spoil. With costs as high as a forbidden plan's, the compiler would be called for it.
-		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off",
+		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off",
 		"default_transaction_isolation": "read committed",
 		// A server that lost its client gives up by itself. Locks of ours last a commit; whoever holds one longer is somebody else.
 		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "5s",

@@ -31,20 +31,16 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 	SELECT array_agg(coalesce(c.key, 0) ORDER BY n.no) AS keys, array_agg(coalesce(c.members_version, 0) ORDER BY n.no) AS versions
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
 	LEFT JOIN LATERAL (SELECT key, members_version FROM chats WHERE id = n.id LIMIT 1) AS c ON true
-), draft AS MATERIALIZED (
-	SELECT d.*, chat.keys[d.chat_no] AS key, chat.versions[d.chat_no] AS members_version
-	FROM chat, unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[])
-		WITH ORDINALITY AS d (chat_no, sender_id, client_message_id, message_id, created_at, content_type, attachment, content, no)
 ), judged AS MATERIALIZED (
-	SELECT d.*,
-		(SELECT m.sequence FROM messages AS m WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id AND m.chat = d.key LIMIT 1) AS known,
-		coalesce((SELECT m.current FROM members AS m WHERE m.chat = d.key AND m.user_id = d.sender_id LIMIT 1), false) AS member
-	FROM draft AS d
+	SELECT d.no, d.chat_no, d.created_at, chat.keys[d.chat_no] AS key, chat.versions[d.chat_no] AS version,
+		(SELECT m.sequence FROM messages AS m WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id AND m.chat = chat.keys[d.chat_no] LIMIT 1) AS known,
+		coalesce((SELECT m.current FROM members AS m WHERE m.chat = chat.keys[d.chat_no] AND m.user_id = d.sender_id LIMIT 1), false) AS member
+	FROM chat, unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS d (chat_no, sender_id, client_message_id, created_at, no)
 ), numbered AS MATERIALIZED (
 	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND member) OVER (PARTITION BY chat_no ORDER BY no) AS nth FROM judged AS j
 ), wanted AS MATERIALIZED (
-	SELECT array_agg(key) AS keys, array_agg(members_version) AS versions, array_agg(nth) AS counts, array_agg(created_at) AS times
-	FROM (SELECT DISTINCT ON (chat_no) key, members_version, nth, created_at FROM numbered WHERE known IS NULL AND member ORDER BY chat_no, no DESC) AS n
+	SELECT array_agg(key) AS keys, array_agg(version) AS versions, array_agg(nth) AS counts, array_agg(created_at) AS times
+	FROM (SELECT DISTINCT ON (chat_no) key, version, nth, created_at FROM numbered WHERE known IS NULL AND member ORDER BY chat_no, no DESC) AS n
 ), moved AS (
 	UPDATE chats AS c SET
 		head = c.head + (SELECT counts FROM wanted)[array_position((SELECT keys FROM wanted), c.key)],
@@ -55,12 +51,15 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 ), based AS MATERIALIZED (
 	SELECT array_agg(key) AS keys, array_agg(base) AS bases FROM moved
 ), placed AS MATERIALIZED (
-	SELECT n.*, CASE WHEN known IS NULL AND member THEN based.bases[array_position(based.keys, n.key)] + nth END AS sequence FROM numbered AS n, based
+	SELECT n.*, coalesce(CASE WHEN known IS NULL AND member THEN based.bases[array_position(based.keys, n.key)] + nth END, 0) AS sequence FROM numbered AS n, based
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, attachment, content)
-	SELECT key, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, attachment, content FROM placed WHERE sequence IS NOT NULL
+	SELECT chat.keys[d.chat_no], p.sequences[d.no], d.created_at, chat.versions[d.chat_no], d.sender_id, d.client_message_id, d.message_id, d.content_type, d.attachment, d.content
+	FROM chat, (SELECT array_agg(sequence ORDER BY no) AS sequences FROM placed) AS p, unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[])
+		WITH ORDINALITY AS d (chat_no, sender_id, client_message_id, created_at, message_id, content_type, attachment, content, no)
+	WHERE p.sequences[d.no] > 0
 )
-SELECT no, key <> 0, coalesce(known, 0), member, members_version, coalesce(sequence, 0) FROM placed`
+SELECT no, key <> 0, coalesce(known, 0), member, version, sequence FROM placed`
 
 // A verdict is what the statement found for a draft.
 type verdict struct {
@@ -239,7 +238,7 @@ func (a *appending) parameters(todo []int) []any {
 			attachments[at] = &attachment
 		}
 	}
-	return []any{chats, chat, senders, keys, ids, created, types, attachments, contents}
+	return []any{chats, chat, senders, keys, created, ids, types, attachments, contents}
 }
 
 // keyCame reports whether a message with one of the keys was stored after the statement's snapshot. The next one sees it.

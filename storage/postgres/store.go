@@ -38,7 +38,7 @@ const (
 	defaultWriters = 4
 	defaultReaders = 8
 	// appenders is how many goroutines write messages. While one waits for its commit the other collects and computes; more would make smaller batches.
-	appenders = 2
+	appenders = 1
 	// maxItems is how many items share a statement, unless one call has more.
 	maxItems = 512
 	// callTime bounds what is asked of the database, with all attempts: so late is known that it does not answer.

@@ -1,0 +1,266 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// senders is how many send at once in the measurements, each of them waiting for his answer.
+const senders = 64
+
+// A load is what senders do for some time, and what that costs.
+type load struct {
+	perSecond float64
+	// micro is the user and system time of this process and of Postgres for each operation, in microseconds; server is the part of Postgres.
+	micro, server float64
+}
+
+func (l load) String() string {
+	return fmt.Sprintf("%.0f/s, %.1f µs each (Postgres %.1f)", l.perSecond, l.micro, l.server)
+}
+
+// TestAppend_costs_a_fraction_of_a_naive_writer alternates the store with what a service does that writes each message in a transaction of its own, on the same
+// server. TIDEMARK_COST_SECONDS is how long each of the runs takes, TIDEMARK_COST_ROUNDS how many there are of each.
+func TestAppend_costs_a_fraction_of_a_naive_writer(t *testing.T) {
+	seconds, rounds := number(t, "TIDEMARK_COST_SECONDS", 1), number(t, "TIDEMARK_COST_ROUNDS", 2)
+	for _, test := range []struct {
+		name  string
+		chats int
+		// How many times less CPU and how many times the messages in a second it is at least. What is shown is more; other programs on the machine take the rest.
+		cpu, rate float64
+	}{{"1000 chats", 1_000, 4, 2.5}, {"one hot chat", 1, 10, 6}} {
+		t.Run(test.name, func(t *testing.T) {
+			server := service.Shared(t)
+			url := server.Database(t)
+			if err := Migrate(t.Context(), url, Up); err != nil {
+				t.Fatal(err)
+			}
+			s := openTest(t, url)
+			chats := fill(t, s, test.chats)
+			naive := openNaive(t, url)
+			var cpu, rate []float64
+			for range rounds {
+				theirs := measure(t, server.PID(), seconds, func(i int) error { return naive.send(t.Context(), chats[i%len(chats)], "anna") })
+				ours := measure(t, server.PID(), seconds, func(i int) error {
+					d := draftFor(chats[i%len(chats)], "anna")
+					_, err := storage.AppendOne(t.Context(), s, d)
+					return err
+				})
+				t.Logf("naive: %v; the store: %v", theirs, ours)
+				cpu, rate = append(cpu, theirs.micro/ours.micro), append(rate, ours.perSecond/theirs.perSecond)
+			}
+			t.Logf("%s: %.1f times less CPU, %.1f times the messages (medians of %d alternating runs)", test.name, median(cpu), median(rate), rounds)
+			if median(cpu) < test.cpu || median(rate) < test.rate {
+				t.Errorf("%.1f times less CPU and %.1f times the messages of a naive writer, want %.1f and %.1f", median(cpu), median(rate), test.cpu, test.rate)
+			}
+		})
+	}
+}
+
+// TestAdvance_costs_little is about acknowledgements of many users at once.
+func TestAdvance_costs_little(t *testing.T) {
+	server := service.Shared(t)
+	url := server.Database(t)
+	if err := Migrate(t.Context(), url, Up); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, url)
+	chats := fill(t, s, 1_000)
+	drafts := make([]tidemark.Draft, 0, 9_000)
+	for i := range cap(drafts) {
+		drafts = append(drafts, draftFor(chats[i%len(chats)], "anna"))
+	}
+	for range 20 {
+		for i := range drafts {
+			drafts[i].ClientMessageID = newID()
+		}
+		if _, err := s.Append(t.Context(), drafts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := measure(t, server.PID(), number(t, "TIDEMARK_COST_SECONDS", 1), func(i int) error {
+		advanced, err := s.Advance(t.Context(), []storage.Advance{{
+			User: "ben", Chat: chats[i%len(chats)], Raise: tidemark.Raise{Acked: min(180, tidemark.Sequence(1+i/len(chats)))}, Now: time.Now(),
+		}})
+		if err == nil {
+			err = advanced[0].Err
+		}
+		return err
+	})
+	t.Logf("acknowledgements of %d at once: %v", senders, got)
+	if got.micro > 100 {
+		t.Errorf("an acknowledgement costs %.1f µs, want a few tens", got.micro)
+	}
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func draftFor(chat tidemark.ChatID, sender tidemark.UserID) tidemark.Draft {
+	return tidemark.Draft{
+		ChatID: chat, SenderID: sender, ClientMessageID: newID(), Content: strings.Repeat("message ", 25),
+		ContentType: tidemark.DefaultContentType, MessageID: tidemark.MessageID(newID()), CreatedAt: time.Now(),
+	}
+}
+
+// fill creates chats of anna and ben.
+func fill(t *testing.T, s *Store, n int) []tidemark.ChatID {
+	t.Helper()
+	chats := make([]tidemark.ChatID, n)
+	for i := range chats {
+		chats[i] = tidemark.ChatID(newID())
+		_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+			ID: chats[i], Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.Now(), Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return chats
+}
+
+// naive writes each message in a transaction: it locks the chat and looks whether the sender is a member, counts, stores, and commits.
+type naive struct{ pool *pgxpool.Pool }
+
+func openNaive(t *testing.T, url string) naive {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 16 // It is slower with 64.
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return naive{pool}
+}
+
+func (n naive) send(ctx context.Context, chat tidemark.ChatID, sender tidemark.UserID) error {
+	return pgx.BeginFunc(ctx, n.pool, func(tx pgx.Tx) error {
+		d := draftFor(chat, sender)
+		var key, head int64
+		err := tx.QueryRow(ctx, `SELECT c.key, c.head FROM chats AS c JOIN members AS m ON m.chat = c.key AND m.user_id = $2 AND m.current WHERE c.id = $1 FOR UPDATE OF c`,
+			string(chat), string(sender)).Scan(&key, &head)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE chats SET head = head + 1, activity_at = $2 WHERE key = $1`, key, d.CreatedAt.UnixMilli()); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, content)
+			VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8)`, key, head+1, d.CreatedAt.UnixMilli(), string(sender), d.ClientMessageID, string(d.MessageID), d.ContentType, d.Content)
+		return err
+	})
+}
+
+// measure lets the senders do something for some seconds.
+func measure(t *testing.T, postmaster, seconds int, do func(i int) error) load {
+	t.Helper()
+	var next atomic.Int64
+	var group sync.WaitGroup
+	own, server, began := ownTime(t), treeTime(t, postmaster), time.Now()
+	end := began.Add(time.Duration(seconds) * time.Second)
+	for range senders {
+		group.Go(func() {
+			for time.Now().Before(end) {
+				if err := do(int(next.Add(1)) - 1); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	n := float64(next.Load())
+	own, server = ownTime(t)-own, treeTime(t, postmaster)-server
+	return load{
+		perSecond: n / time.Since(began).Seconds(),
+		micro:     float64((own + server).Microseconds()) / n, server: float64(server.Microseconds()) / n,
+	}
+}
+
+// ownTime is the CPU time of this process.
+func ownTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// treeTime is the CPU time of a process and of its children, those that have ended included.
+func treeTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	total := processTime(pid)
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil || len(lists) == 0 {
+		t.Fatalf("the children of %d cannot be listed: %v", pid, err)
+	}
+	for _, list := range lists {
+		children, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, child := range strings.Fields(string(children)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				total += processTime(n)
+			}
+		}
+	}
+	return total
+}
+
+// processTime is the CPU time of a process and of those children that it has waited for; 0 if it has just ended.
+func processTime(pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
+		if n, err := strconv.ParseInt(field, 10, 64); err == nil {
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+func median(of []float64) float64 {
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[len(sorted)/2]
+}
+
+// number reads a count from the environment.
+func number(t *testing.T, name string, usual int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q, want a number from 1 on", name, text)
+	}
+	return n
+}
