@@ -54,7 +54,7 @@ func TestAppend_costs_a_fraction_of_a_naive_writer(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := openTest(t, url)
-			chats := fill(t, s, test.chats)
+			chats := openedChats(t, s, test.chats)
 			naive := openNaive(t, url)
 			var cpu, rate []float64
 			for range rounds {
@@ -83,7 +83,7 @@ func TestAdvance_costs_little(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := openTest(t, url)
-	chats := fill(t, s, 1_000)
+	chats := openedChats(t, s, 1_000)
 	drafts := make([]tidemark.Draft, 0, 9_000)
 	for i := range cap(drafts) {
 		drafts = append(drafts, draftFor(chats[i%len(chats)], "anna"))
@@ -120,8 +120,8 @@ func draftFor(chat tidemark.ChatID, sender tidemark.UserID) tidemark.Draft {
 	}
 }
 
-// fill creates chats of anna and ben.
-func fill(t *testing.T, s *Store, n int) []tidemark.ChatID {
+// openedChats creates chats of anna and ben.
+func openedChats(t *testing.T, s *Store, n int) []tidemark.ChatID {
 	t.Helper()
 	chats := make([]tidemark.ChatID, n)
 	for i := range chats {
