@@ -13,13 +13,14 @@ import (
 // clockTicks is the unit of the times in /proc/PID/stat, 1/100 s on every Linux architecture that Go runs on.
 const clockTicks = 100
 
-// Process is what /proc tells about one process.
+// Process is what /proc tells about one process, and about the time of its children: a database has one for each connection.
 type Process struct {
-	PID    int
-	Name   string
+	PID  int
+	Name string
+	// User and System are times of the process, of its children, and of those that have ended and that it has waited for.
 	User   time.Duration
 	System time.Duration
-	// Resident is VmRSS in bytes.
+	// Resident is VmRSS in bytes, that of the process alone.
 	Resident int64
 }
 
@@ -42,10 +43,35 @@ func ReadProcess(pid int) (Process, error) {
 		return Process{}, fmt.Errorf("process %d cannot be read: %w", pid, err)
 	}
 	p.PID, p.Resident = pid, parseResident(status)
+	for _, child := range children(dir) {
+		// One that has ended since is in the time of those that were waited for, the next time.
+		if stat, err := os.ReadFile(filepath.Join("/proc", child, "stat")); err == nil {
+			c, err := parseStat(stat)
+			if err != nil {
+				return Process{}, fmt.Errorf("process %s: %w", child, err)
+			}
+			p.User, p.System = p.User+c.User, p.System+c.System
+		}
+	}
 	return p, nil
 }
 
-// parseStat reads name, user and system time. The name is in parentheses and may hold anything, so the fields are counted from
+// children returns the children of a process. A kernel that does not list them has none.
+func children(dir string) []string {
+	lists, err := filepath.Glob(filepath.Join(dir, "task", "*", "children"))
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, list := range lists {
+		if names, err := os.ReadFile(list); err == nil {
+			all = append(all, strings.Fields(string(names))...)
+		}
+	}
+	return all
+}
+
+// parseStat reads the name, and user and system time with those of the children that have ended. The name is in parentheses and may hold anything, so the fields are counted from
 // the last parenthesis on.
 func parseStat(stat []byte) (Process, error) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
@@ -53,20 +79,19 @@ func parseStat(stat []byte) (Process, error) {
 		return Process{}, fmt.Errorf("stat has no name: %q", stat)
 	}
 	fields := strings.Fields(string(stat[end+1:]))
-	const utime, stime = 11, 12 // fields 14 and 15 of proc(5), counted after the name
-	if len(fields) <= stime {
+	const utime, stime, cutime, cstime = 11, 12, 13, 14 // fields 14 to 17 of proc(5), counted after the name
+	if len(fields) <= cstime {
 		return Process{}, fmt.Errorf("stat is short: %q", stat)
 	}
-	user, err := strconv.ParseInt(fields[utime], 10, 64)
-	if err != nil {
-		return Process{}, fmt.Errorf("utime: %w", err)
+	var ticks [cstime + 1]time.Duration
+	for i := utime; i <= cstime; i++ {
+		n, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			return Process{}, fmt.Errorf("field %d of stat: %w", i+3, err)
+		}
+		ticks[i] = time.Duration(n) * time.Second / clockTicks
 	}
-	system, err := strconv.ParseInt(fields[stime], 10, 64)
-	if err != nil {
-		return Process{}, fmt.Errorf("stime: %w", err)
-	}
-	const tick = time.Second / clockTicks
-	return Process{Name: string(stat[open+1 : end]), User: time.Duration(user) * tick, System: time.Duration(system) * tick}, nil
+	return Process{Name: string(stat[open+1 : end]), User: ticks[utime] + ticks[cutime], System: ticks[stime] + ticks[cstime]}, nil
 }
 
 func parseResident(status []byte) int64 {

@@ -9,17 +9,17 @@ import (
 )
 
 func TestParseStat_name_may_hold_anything(t *testing.T) {
-	stat := "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 150 25 0 0 20 0 8 0 100 1000 10 18446744073709551615"
+	stat := "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 150 25 30 5 20 0 8 0 100 1000 10 18446744073709551615"
 	got, err := parseStat([]byte(stat))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Process{Name: "a) b (c", User: 1500 * time.Millisecond, System: 250 * time.Millisecond}
+	want := Process{Name: "a) b (c", User: 1800 * time.Millisecond, System: 300 * time.Millisecond}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got.CPU() != 1750*time.Millisecond {
-		t.Errorf("CPU = %v, want 1.75s", got.CPU())
+	if got.CPU() != 2100*time.Millisecond {
+		t.Errorf("CPU = %v, want 2.1s", got.CPU())
 	}
 }
 

@@ -63,6 +63,14 @@ func StartCopy(t testing.TB, of *Server, fill func(copied *Server) error, settin
 	}, settings)
 }
 
+// Serve starts a server for a program that is no test. Close ends it.
+func Serve(settings ...string) (*Server, error) {
+	return start((*Server).initdb, settings...)
+}
+
+// Close ends a server that Serve has started, and removes its directory.
+func (s *Server) Close() error { return s.end() }
+
 func started(t testing.TB, fill func(*Server) error, settings []string) *Server {
 	t.Helper()
 	s, err := start(fill, settings...)
