@@ -1,7 +1,7 @@
 // With runs a command beside a Postgres server of its own, which ends with it: go run ./test/services/postgres/with COMMAND ARG…
 //
-// The command finds an empty database by TIDEMARK_STORE, and the process id of the server in TIDEMARK_STORE_PID. The lines of
-// TIDEMARK_POSTGRES_SETTINGS, if there are any, are added to postgresql.conf.
+// The command finds an empty database by STORE_URL, and the process id of the server in STORE_PID. The lines of
+// POSTGRES_SETTINGS, if there are any, are added to postgresql.conf.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 }
 
 func run(name string, args []string) (err error) {
-	settings := strings.Split(os.Getenv("TIDEMARK_POSTGRES_SETTINGS"), "\n")
+	settings := strings.Split(os.Getenv("POSTGRES_SETTINGS"), "\n")
 	server, err := postgres.Serve(settings...)
 	if err != nil {
 		return err
@@ -44,6 +44,6 @@ func run(name string, args []string) (err error) {
 	defer signal.Stop(interrupts)
 	command := exec.Command(name, args...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
-	command.Env = append(os.Environ(), "TIDEMARK_STORE="+server.URL("postgres"), fmt.Sprint("TIDEMARK_STORE_PID=", server.PID()))
+	command.Env = append(os.Environ(), "STORE_URL="+server.URL("postgres"), fmt.Sprint("STORE_PID=", server.PID()))
 	return command.Run()
 }
