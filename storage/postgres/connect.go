@@ -31,6 +31,7 @@ type target struct {
 	config           *pgxpool.Config
 	writers, readers int
 	name             string // of the database, without a password
+	pooler           bool   // stands between, in transaction mode
 }
 
 // parse reads the URL. No error repeats it: it may hold a password.
@@ -41,9 +42,8 @@ func parse(config Config) (*target, error) {
 	}
 	t := &target{writers: config.Writers, readers: config.Readers}
 	query := u.Query()
-	pooler := false
 	if s := query.Get("pgbouncer"); s != "" {
-		if pooler, err = strconv.ParseBool(s); err != nil {
+		if t.pooler, err = strconv.ParseBool(s); err != nil {
 			return nil, tidemark.Errorf(tidemark.Invalid, "pgbouncer in the URL of the database is true or false, not %q", s)
 		}
 	}
@@ -70,7 +70,7 @@ func parse(config Config) (*target, error) {
 	if err != nil {
 		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database cannot be used: %s", reason(err))
 	}
-	t.configure(pooler)
+	t.configure()
 	return t, nil
 }
 
@@ -84,7 +84,7 @@ func reason(err error) string {
 }
 
 // configure sets what the URL leaves open.
-func (t *target) configure(pooler bool) {
+func (t *target) configure() {
 	c := t.config.ConnConfig
 	t.name = fmt.Sprintf("the database %s at %s", c.Database, net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
 	if !strings.Contains(c.ConnString(), "connect_timeout=") {
@@ -97,7 +97,7 @@ func (t *target) configure(pooler bool) {
 	}
 	t.config.MaxConnLifetime = lifeTime
 	t.config.MaxConnLifetimeJitter = lifeTime / 4
-	if pooler {
+	if t.pooler {
 		c.DefaultQueryExecMode = pgx.QueryExecModeExec
 		return
 	}

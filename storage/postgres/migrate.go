@@ -31,7 +31,7 @@ type Schema struct {
 func (s Schema) fit() error {
 	switch {
 	case s.Dirty:
-		return tidemark.Errorf(tidemark.Conflict, "a migration to version %d failed half-way; mend the schema by hand, or restore a backup", s.Version)
+		return schema.HalfWay(s.Version)
 	case s.Version < s.Needed:
 		return tidemark.Errorf(tidemark.Conflict, "the schema has version %d, and this program needs %d; run tidemark migrate up with the same --store, or serve with --migrate", s.Version, s.Needed)
 	case s.Version > s.Needed:
@@ -41,20 +41,22 @@ func (s Schema) fit() error {
 }
 
 // Migrate changes the schema of the database under a lock in it: of several processes that come at once one does the work, and the others find it
-// done. Servers may run meanwhile; those of another version than the new schema are refused when they open the next time. Through a pooler in transaction mode the lock does not
-// hold: use the address of the database itself.
+// done. Servers may run meanwhile; those of another version than the new schema are refused when they open the next time.
 //
-// Errors: Invalid (the URL; nothing to take down), Conflict (an earlier migration failed half-way; the schema is newer than this program), Unavailable.
+// Errors: Invalid (the URL, also one with a pooler in transaction mode, where the lock does not hold; nothing to take down), Conflict (an earlier migration failed half-way; the schema is newer than this program), Unavailable.
 func Migrate(ctx context.Context, url string, direction Direction) error {
 	t, err := parse(Config{URL: url})
 	if err != nil {
 		return err
 	}
+	if t.pooler {
+		return tidemark.Errorf(tidemark.Invalid, "a migration holds a lock from one statement to the next, which a pooler in transaction mode does not keep; give the address of the database itself")
+	}
 	found, err := Status(ctx, url)
 	if err != nil {
 		return err
 	}
-	if found.Dirty || found.Version > found.Needed && direction == Up {
+	if !found.Dirty && found.Version > found.Needed && direction == Up { // what is dirty may be under way in another process
 		return t.named(found.fit())
 	}
 	if direction != Up && direction != Down {

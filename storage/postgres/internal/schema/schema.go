@@ -52,10 +52,21 @@ func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) 
 		return tidemark.Wrap(tidemark.Internal, err, "the migrations cannot be prepared")
 	}
 	defer m.Close()
-	if err := do(m); err != nil && !errors.Is(err, migrate.ErrNoChange) {
+	err = do(m)
+	var dirty migrate.ErrDirty
+	switch {
+	case errors.As(err, &dirty): // Nobody else holds the lock, so it is none that has not ended yet.
+		return HalfWay(uint(max(dirty.Version, 0)))
+	case errors.Is(err, migrate.ErrNoChange):
+		return nil
+	default:
 		return err
 	}
-	return nil
+}
+
+// HalfWay is a Conflict: a migration to a version has begun, and has not ended.
+func HalfWay(version uint) error {
+	return tidemark.Errorf(tidemark.Conflict, "a migration to version %d failed half-way, or has not ended yet; if it failed, mend the schema by hand, or restore a backup", version)
 }
 
 // Querier is a connection.

@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4/database"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// TestMigrate_many_at_once_find_it_done: of those who come together one does the work.
+func TestMigrate_many_at_once_find_it_done(t *testing.T) {
+	url := service.Shared(t).Database(t)
+	errs := make([]error, 6)
+	var together sync.WaitGroup
+	for i := range errs {
+		together.Go(func() { errs[i] = Migrate(t.Context(), url, Up) })
+	}
+	together.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	openTest(t, url)
+}
+
+// TestMigrate_waits_for_one_under_way: what another process is just doing looks as if it had failed half-way.
+func TestMigrate_waits_for_one_under_way(t *testing.T) {
+	url := service.Shared(t).Database(t)
+	if err := Migrate(t.Context(), url, Up); err != nil {
+		t.Fatal(err)
+	}
+	other, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.Background())
+	lock, err := database.GenerateAdvisoryLockId(other.Config().Database, "public", "schema_migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(statement string) {
+		t.Helper()
+		if _, err := other.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	do("SELECT pg_advisory_lock(" + lock + ")")
+	do("UPDATE schema_migrations SET dirty = true")
+	ended := make(chan error, 1)
+	go func() { ended <- Migrate(t.Context(), url, Up) }()
+	for waits := false; !waits; {
+		select {
+		case err := <-ended:
+			t.Fatalf("Migrate ended with %v while another one was under way", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+		err := other.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(&waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("UPDATE schema_migrations SET dirty = false")
+	do("SELECT pg_advisory_unlock(" + lock + ")")
+	if err := <-ended; err != nil {
+		t.Errorf("Migrate: %v", err)
+	}
+}
+
+func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
+	for _, tc := range []struct {
+		name, damage, parameters string
+		migrate, open            tidemark.Code
+		words                    string
+	}{
+		{"half-way", "UPDATE schema_migrations SET dirty = true", "", tidemark.Conflict, tidemark.Conflict, "half-way"},
+		{"newer", "UPDATE schema_migrations SET version = 999", "", tidemark.Conflict, tidemark.Conflict, "run a newer program"},
+		{"through a pooler", "SELECT 1", "&pgbouncer=true", tidemark.Invalid, "", "the address of the database itself"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			url := service.Shared(t).Database(t)
+			if err := Migrate(t.Context(), url, Up); err != nil {
+				t.Fatal(err)
+			}
+			conn, err := pgx.Connect(t.Context(), url)
+			if err == nil {
+				_, err = conn.Exec(t.Context(), tc.damage)
+				err = errors.Join(err, conn.Close(t.Context()))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = Migrate(t.Context(), url+tc.parameters, Up)
+			if tidemark.CodeOf(err) != tc.migrate || !strings.Contains(err.Error(), tc.words) {
+				t.Errorf("Migrate: %v, want %s and %q", err, tc.migrate, tc.words)
+			}
+			s, err := Open(t.Context(), Config{URL: url + tc.parameters})
+			if err == nil {
+				err = s.Close()
+			}
+			if (err != nil) != (tc.open != "") || err != nil && tidemark.CodeOf(err) != tc.open {
+				t.Errorf("Open: %v, want %q", err, tc.open)
+			}
+		})
+	}
+}
