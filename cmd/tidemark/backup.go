@@ -32,8 +32,11 @@ func (c *backupCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	if u.scheme != schemeSQLite {
+	switch u.scheme {
+	case schemeMemory:
 		return usageError{errors.New("the store memory: is gone with its process; there is nothing to back up")}
+	case schemePostgres:
+		return usageError{errors.New("a database of Postgres is copied by its own tools: pg_dump, or pg_basebackup (docs/operations.md)")}
 	}
 	bytes, err := backup.Write(u.path, c.To)
 	if err != nil {

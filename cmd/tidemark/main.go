@@ -53,7 +53,7 @@ type usageError struct{ error }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	code := run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr})
+	code := run(ctx, hideArguments(os.Args[1:]), streams{out: os.Stdout, err: os.Stderr})
 	stop()
 	os.Exit(code)
 }
@@ -91,8 +91,8 @@ func run(ctx context.Context, args []string, std streams) int {
 	if exited { // --help has been printed
 		return exitOK
 	}
-	if err != nil {
-		fmt.Fprintf(std.err, "tidemark: %v\nSee tidemark --help.\n", err)
+	if err != nil { // it may repeat an argument
+		fmt.Fprintf(std.err, "tidemark: %s\nSee tidemark --help.\n", hideURLs(err.Error()))
 		return exitUsage
 	}
 	if err := checkEnvironment(command); err != nil {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/tidemark-im/tidemark/storage/postgres"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
 )
 
@@ -12,7 +14,7 @@ type migrateCommand struct {
 	Down   migrateDown   `cmd:"" help:"Revert the latest migration. It destroys what only the newer schema holds."`
 	Status migrateStatus `cmd:"" help:"Show the schema that the store has, and the one that this program needs."`
 
-	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH."`
+	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH or postgres://…"`
 	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store matters here."`
 }
 
@@ -22,57 +24,76 @@ type (
 	migrateStatus struct{}
 )
 
+// direction is where a migration goes, in the words of every backend.
+type direction string
+
+const (
+	up   = direction(sqlite.Up)
+	down = direction(sqlite.Down)
+)
+
 // Run migrates up.
-func (migrateUp) Run(cli *commands, std streams) error {
-	return cli.Migrate.to(sqlite.Up, std)
+func (migrateUp) Run(ctx context.Context, cli *commands, std streams) error {
+	return cli.Migrate.to(ctx, up, std)
 }
 
 // Run migrates one step down.
-func (migrateDown) Run(cli *commands, std streams) error {
-	return cli.Migrate.to(sqlite.Down, std)
+func (migrateDown) Run(ctx context.Context, cli *commands, std streams) error {
+	return cli.Migrate.to(ctx, down, std)
 }
 
 // Run prints the two versions. A dirty schema is a failure.
-func (migrateStatus) Run(cli *commands, std streams) error {
-	path, err := cli.Migrate.path()
+func (migrateStatus) Run(ctx context.Context, cli *commands, std streams) error {
+	u, err := cli.Migrate.store()
 	if err != nil {
 		return err
 	}
-	return printSchema(path, std)
+	return printSchema(ctx, u, std)
 }
 
-func (c *migrateCommand) to(direction sqlite.Direction, std streams) error {
-	path, err := c.path()
+func (c *migrateCommand) to(ctx context.Context, where direction, std streams) error {
+	u, err := c.store()
 	if err != nil {
 		return err
 	}
-	if err := sqlite.Migrate(path, direction); err != nil {
+	if u.scheme == schemePostgres {
+		err = postgres.Migrate(ctx, u.url, postgres.Direction(where))
+	} else {
+		err = sqlite.Migrate(u.path, sqlite.Direction(where))
+	}
+	if err != nil {
 		return err
 	}
-	return printSchema(path, std)
+	return printSchema(ctx, u, std)
 }
 
-func (c *migrateCommand) path() (string, error) {
+// store is the store of the flag, which has a schema.
+func (c *migrateCommand) store() (storeURL, error) {
 	u, err := parseStore(c.Store)
-	if err != nil {
-		return "", err
+	if err == nil && u.scheme == schemeMemory {
+		err = usageError{errors.New("the store memory: has no schema")}
 	}
-	if u.scheme == schemeMemory {
-		return "", usageError{errors.New("the store memory: has no schema")}
-	}
-	return u.path, nil
+	return u, err
 }
 
-func printSchema(path string, std streams) error {
-	schema, err := sqlite.Status(path)
+func printSchema(ctx context.Context, u storeURL, std streams) error {
+	schema, err := schemaOf(ctx, u)
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(std.out, "%s: schema %d, needed %d\n", path, schema.Version, schema.Needed); err != nil {
+	if _, err := fmt.Fprintf(std.out, "%s: schema %d, needed %d\n", u.name, schema.Version, schema.Needed); err != nil {
 		return err
 	}
 	if schema.Dirty {
-		return fmt.Errorf("a migration of %s failed half-way; restore a backup, or mend the schema by hand", path)
+		return fmt.Errorf("a migration of %s failed half-way; restore a backup, or mend the schema by hand", u.name)
 	}
 	return nil
+}
+
+func schemaOf(ctx context.Context, u storeURL) (sqlite.Schema, error) {
+	if u.scheme == schemePostgres {
+		schema, err := postgres.Status(ctx, u.url)
+		return sqlite.Schema(schema), err
+	}
+	return sqlite.Status(u.path)
 }

@@ -29,9 +29,9 @@ import (
 // serveCommand is the configuration of the server: flags, TIDEMARK_… variables and keys of the file.
 type serveCommand struct {
 	Listen      string          `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; port 0 chooses a free one, which is logged. Default ${default}."`
-	Store       string          `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), or memory: for a trial."`
+	Store       string          `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), postgres://USER:PASSWORD@HOST:PORT/DATABASE, or memory: for a trial."`
 	Dev         bool            `env:"TIDEMARK_DEV" help:"Development: anyone is whoever he says he is (Bearer dev:NAME), without rate limits. Loopback addresses only."`
-	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"Bring the schema up to date first. SQLite and memory do so without being asked."`
+	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"Bring the schema of Postgres up to date first; without it an older schema is refused. SQLite and memory need no asking."`
 	Credentials credentialFlags `embed:""`
 	Observe     observeFlags    `embed:""`
 	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Web pages that may call, such as https://app.example.com, or * for all; may be repeated. Those of the server's own host always may."`
@@ -78,7 +78,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 		log.Warn("DEVELOPMENT MODE: no passwords and no rate limits; anyone on this machine is whoever he says he is. Never use it for real messages")
 	}
 	meter := metered.New(log)
-	open := func(ctx context.Context) (openedStore, error) { return openStore(ctx, store, meter) }
+	open := func(ctx context.Context) (openedStore, error) { return openStore(ctx, store, c.Migrate, meter) }
 	return serve(ctx, options{
 		listen: c.Listen, open: open, credentials: credentials, origins: origins, limits: limits,
 		giveUp: func() { os.Exit(exitFailure) },
@@ -135,11 +135,11 @@ func (o *options) collectors() []prometheus.Collector {
 	return []prometheus.Collector{o.meter}
 }
 
-// whenLate returns a timer that ends the process, as a crash does, once it is reset. A disk that answers nothing can hold up a stop for ever: nothing waits
+// whenLate returns a timer that ends the process, as a crash does, once it is reset. A disk or a database that answers nothing can hold up a stop for ever: nothing waits
 // for that, since what was confirmed is stored.
 func (o *options) whenLate(log *slog.Logger) *time.Timer {
 	return time.AfterFunc(math.MaxInt64, func() {
-		log.Error("the stop does not end, probably because the disk does not answer; the process ends as in a crash. What was confirmed is stored")
+		log.Error("the stop does not end, probably because the storage does not answer; the process ends as in a crash. What was confirmed is stored")
 		o.giveUp()
 	})
 }

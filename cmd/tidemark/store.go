@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/metered"
+	"github.com/tidemark-im/tidemark/storage/postgres"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
 )
 
@@ -19,47 +21,80 @@ const defaultDatabase = "tidemark.db"
 type storeURL struct {
 	scheme string
 	path   string // of the SQLite file
+	url    string // of Postgres; it may hold a password
+	name   string // what may be shown of it
 }
 
 const (
-	schemeMemory = "memory"
-	schemeSQLite = "sqlite"
+	schemeMemory   = "memory"
+	schemeSQLite   = "sqlite"
+	schemePostgres = "postgres"
 )
 
-// parseStore reads memory: or sqlite:PATH.
+// parseStore reads memory:, sqlite:PATH or postgres://…. Errors show nothing of a URL.
 func parseStore(raw string) (storeURL, error) {
 	scheme, rest, found := strings.Cut(raw, ":")
 	switch {
 	case found && scheme == schemeMemory:
 		if rest != "" {
-			return storeURL{}, usageError{fmt.Errorf("the store memory: takes nothing after the colon, got %q", rest)}
+			return storeURL{}, usageError{errors.New("the store memory: takes nothing after the colon")}
 		}
-		return storeURL{scheme: scheme}, nil
+		return storeURL{scheme: scheme, name: raw}, nil
 	case found && scheme == schemeSQLite:
 		if rest == "" {
 			rest = defaultDatabase
 		}
-		return storeURL{scheme: scheme, path: rest}, nil
-	case found && (scheme == "postgres" || scheme == "postgresql" || scheme == "dynamodb"):
-		// The rest may hold a password.
-		return storeURL{}, usageError{fmt.Errorf("the store %s: is not in this build yet; use memory: or sqlite:PATH", scheme)}
+		return storeURL{scheme: scheme, path: rest, name: rest}, nil
+	case found && (scheme == schemePostgres || scheme == "postgresql"):
+		return parsePostgres(raw, rest)
+	case found && scheme == "dynamodb":
+		return storeURL{}, usageError{errors.New("the store dynamodb: is not in this build yet; use memory:, sqlite:PATH or postgres://HOST/DATABASE")}
 	}
-	return storeURL{}, usageError{fmt.Errorf("there is no such store; use memory: or sqlite:PATH (sqlite: is ./%s)", defaultDatabase)}
+	return storeURL{}, usageError{fmt.Errorf("there is no such store; use memory:, sqlite:PATH (sqlite: is ./%s) or postgres://HOST/DATABASE", defaultDatabase)}
+}
+
+// parsePostgres finds out what may be shown of a URL. The driver reads the rest, and says what is wrong with it.
+func parsePostgres(raw, rest string) (storeURL, error) {
+	rest, found := strings.CutPrefix(rest, "//")
+	if !found {
+		return storeURL{}, usageError{errors.New("a store of Postgres is written postgres://USER:PASSWORD@HOST:PORT/DATABASE")}
+	}
+	// Like libpq, the driver looks for the end of the password before the first slash.
+	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
+		rest = rest[i+1:]
+	}
+	place, _, _ := strings.Cut(rest, "?")
+	if strings.Contains(place, "@") {
+		return storeURL{}, usageError{errors.New("the store's URL has an @ in its host or database; in a password an @ is written %40, and a slash %2F")}
+	}
+	return storeURL{scheme: schemePostgres, url: raw, name: "postgres://" + place}, nil
 }
 
 // openedStore is a store, and what it tells of itself.
 type openedStore struct {
 	storage.Store
-	// failed, if not nil, is closed when the disk failed, so that nobody knows what is stored: the process must end (delivery.md §2).
+	// failed, if not nil, is closed when the disk failed, so that nobody knows what is stored: the process must end (delivery.md §2). Postgres sees to its disk itself.
 	failed <-chan struct{}
-	// committing, if not nil, is how long the present commit has been under way, 0 if there is none.
+	// committing, if not nil, is how long the present commit has been under way, 0 if there is none. It is nil where a new process would not help.
 	committing func() time.Duration
 }
 
-// openStore opens the store, with its schema up to date and a meter before it.
-func openStore(ctx context.Context, u storeURL, meter *metered.Meter) (openedStore, error) {
-	if u.scheme == schemeMemory {
+// openStore opens the store with a meter before it. SQLite's schema is brought up to date; that of Postgres only if migrate is set, since others may use it.
+func openStore(ctx context.Context, u storeURL, migrate bool, meter *metered.Meter) (openedStore, error) {
+	switch u.scheme {
+	case schemeMemory:
 		return openedStore{Store: meter.Store(memory.New())}, nil
+	case schemePostgres:
+		if migrate {
+			if err := postgres.Migrate(ctx, u.url, postgres.Up); err != nil {
+				return openedStore{}, err
+			}
+		}
+		s, err := postgres.Open(ctx, postgres.Config{URL: u.url, Committed: meter.Committed})
+		if err != nil {
+			return openedStore{}, err
+		}
+		return openedStore{Store: meter.Store(s)}, nil
 	}
 	s, err := sqlite.Open(ctx, sqlite.Config{Path: u.path, Committed: meter.Committed})
 	if err != nil {
