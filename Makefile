@@ -33,8 +33,9 @@ build: ## build bin/tidemark, without cgo
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tidemark ./cmd/tidemark
 
 .PHONY: run
-run: build ## serve on http://127.0.0.1:8080 for development, with data in ./tidemark.db
-	exec bin/tidemark serve --dev --listen $(LISTEN) --store $(STORE)
+run: export TIDEMARK_STORE = $(STORE)
+run: build ## serve on http://127.0.0.1:8080 for development, with data in ./tidemark.db (STORE=postgres://… for another place)
+	exec bin/tidemark serve --dev --migrate --listen $(LISTEN)
 
 .PHONY: fmt
 fmt: ## format the Go code

@@ -112,7 +112,7 @@ func restore(t *testing.T, database, copied string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(page), "## Restore\n\n```\n")
+	_, rest, _ := strings.Cut(string(page), "## Restore of SQLite\n\n```\n")
 	block, _, found := strings.Cut(rest, "```")
 	if !found || strings.Count(block, "systemctl ") != 2 {
 		t.Fatalf("the block of the restore is %q", block)
@@ -166,8 +166,14 @@ func writeUntil(t *testing.T, stop <-chan struct{}, sender, reader user, chat st
 // stored reads every message of the chats: contents to sequences. They must follow each other without a hole.
 func (s *site) stored(u user) map[string]int64 {
 	s.t.Helper()
+	return s.storedIn(u, backupChats...)
+}
+
+// storedIn is stored of some chats.
+func (s *site) storedIn(u user, chats ...string) map[string]int64 {
+	s.t.Helper()
 	found := map[string]int64{}
-	for _, chat := range backupChats {
+	for _, chat := range chats {
 		next := int64(1)
 		for more := true; more; {
 			var page struct {

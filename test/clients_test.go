@@ -26,8 +26,10 @@ import (
 
 // Clients that nobody made for Tidemark, against the real binary.
 
-func TestCurl_reads_the_stream(t *testing.T) {
-	address := serveDev(t)
+func TestCurl_reads_the_stream(t *testing.T) { eachStorage(t, curlReads) }
+
+func curlReads(t *testing.T, p *process) {
+	address := p.serve()
 	alice, bob := as(address, "alice"), as(address, "bob")
 	chat := alice.direct(t, "bob")
 
@@ -183,8 +185,10 @@ func (c *connections) cut() {
 	c.conns = nil
 }
 
-func TestR3labs_resumes_after_a_cut(t *testing.T) {
-	address := serveDev(t)
+func TestR3labs_resumes_after_a_cut(t *testing.T) { eachStorage(t, r3labsResumes) }
+
+func r3labsResumes(t *testing.T, p *process) {
+	address := p.serve()
 	alice, bob := as(address, "alice"), as(address, "bob")
 	chat := alice.direct(t, "bob")
 
@@ -292,8 +296,10 @@ func next[T any](t *testing.T, conn *websocket.Conn, kind string, want func(T) b
 	}
 }
 
-func TestCoderWebSocket_sends_receives_and_acknowledges(t *testing.T) {
-	address := serveDev(t)
+func TestCoderWebSocket_sends_receives_and_acknowledges(t *testing.T) { eachStorage(t, coderSends) }
+
+func coderSends(t *testing.T, p *process) {
+	address := p.serve()
 	alice, bob := as(address, "alice"), as(address, "bob")
 	chat := alice.direct(t, "bob")
 	a, b := dial(t, alice), dial(t, bob)

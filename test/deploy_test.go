@@ -3,6 +3,7 @@ package test
 import (
 	"bytes"
 	"debug/elf"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -237,6 +238,46 @@ func TestCompose_runs_what_the_image_needs(t *testing.T) {
 		if !slices.Contains(serveVariables(t), name) {
 			t.Errorf("the variable %s is none of the server's", name)
 		}
+	}
+}
+
+// TestCompose_with_postgres: what is put on top has Tidemark use, migrate and await a database that nobody else reaches.
+func TestCompose_with_postgres(t *testing.T) {
+	text, err := os.ReadFile("../deploy/compose.postgres.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compose struct {
+		Services map[string]struct {
+			Image       string
+			Environment map[string]string
+			Ports       []string
+			Volumes     []string
+			DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+			HealthCheck struct{ Test []string }
+		}
+		Volumes map[string]any
+	}
+	if err := yaml.Unmarshal(text, &compose); err != nil {
+		t.Fatal(err)
+	}
+	tidemark, database := compose.Services["tidemark"], compose.Services["postgres"]
+	if tidemark.DependsOn["postgres"].Condition != "service_healthy" || len(database.HealthCheck.Test) == 0 {
+		t.Errorf("the server does not wait for the database: %+v, %+v", tidemark, database)
+	}
+	for name := range tidemark.Environment {
+		if !slices.Contains(serveVariables(t), name) {
+			t.Errorf("the variable %s is none of the server's", name)
+		}
+	}
+	// As compose.yaml puts in the password.
+	store := regexp.MustCompile(`\$\{POSTGRES_PASSWORD:[^}]*\}`).ReplaceAllString(tidemark.Environment["TIDEMARK_STORE"], "secret")
+	e := database.Environment
+	if want := fmt.Sprintf("postgres://%s:secret@postgres:5432/%s", e["POSTGRES_USER"], e["POSTGRES_DB"]); store != want || tidemark.Environment["TIDEMARK_MIGRATE"] != "true" {
+		t.Errorf("the store is %s, migrated: %s; want %s", store, tidemark.Environment["TIDEMARK_MIGRATE"], want)
+	}
+	if _, named := compose.Volumes["postgres"]; !named || !slices.Equal(database.Volumes, []string{"postgres:/var/lib/postgresql/data"}) || database.Ports != nil {
+		t.Errorf("the database has the volumes %q of %v, and the ports %q", database.Volumes, compose.Volumes, database.Ports)
 	}
 }
 

@@ -15,8 +15,13 @@ import (
 // serveDev serves in development mode with an empty database on a free port until the test ends, and returns the address.
 func serveDev(t *testing.T) string {
 	t.Helper()
-	p := newProcess(t)
-	t.Cleanup(p.stop)
+	return newProcess(t).serve()
+}
+
+// serve starts the server until the test ends, and returns its address.
+func (p *process) serve() string {
+	p.t.Helper()
+	p.t.Cleanup(p.stop)
 	p.start()
 	return p.address
 }

@@ -17,12 +17,17 @@ const readmeAddress = "127.0.0.1:8080"
 
 // TestReadme_commands_lead_to_a_blue_tick runs what the README tells a newcomer to type, against a server of its own.
 func TestReadme_commands_lead_to_a_blue_tick(t *testing.T) {
+	eachStorage(t, func(t *testing.T, p *process) { readmeLeadsToABlueTick(t, p.serve()) })
+}
+
+// readmeLeadsToABlueTick runs the commands against a server in development mode with an empty database.
+func readmeLeadsToABlueTick(t *testing.T, address string) {
+	t.Helper()
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := shellBlocks(string(readme))
-	address := serveDev(t)
 	output := runBlocks(t, blocks, address)
 
 	for _, step := range []struct {

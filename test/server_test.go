@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
 // flag is set by one goroutine and seen by others.
@@ -24,6 +26,8 @@ type process struct {
 	address string
 	// store is the directory of the database, name its file there; unless url is the store.
 	store, name, url string
+	// migrated says that the schema is there, or is to be missed.
+	migrated bool
 	// flags are those of serve, besides where to listen and what to store to; env is the environment besides that of the caller.
 	flags, env []string
 	// wrap is a command that runs the server, before its own; credential the user that it runs as, nil for the same.
@@ -35,14 +39,20 @@ type process struct {
 	ended   chan error
 }
 
-// newProcess builds the program, as a server in development mode with an empty database. What was started of it ends with the test.
-func newProcess(t *testing.T) *process {
+// build builds the program.
+func build(t *testing.T) (binary string) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "tidemark")
+	binary = filepath.Join(t.TempDir(), "tidemark")
 	if out, err := exec.Command("go", "build", "-o", binary, module+"/cmd/tidemark").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	return processOf(t, binary)
+	return binary
+}
+
+// newProcess builds the program, as a server in development mode with an empty database. What was started of it ends with the test.
+func newProcess(t *testing.T) *process {
+	t.Helper()
+	return processOf(t, build(t))
 }
 
 // processOf is newProcess with a program that is built.
@@ -62,12 +72,27 @@ func processOf(t *testing.T, binary string) *process {
 	return p
 }
 
+// eachStorage runs a test with a server of each storage, one after the other: nobody can tell from outside which it is.
+func eachStorage(t *testing.T, run func(t *testing.T, p *process)) {
+	t.Helper()
+	binary := build(t)
+	t.Run("sqlite", func(t *testing.T) { run(t, processOf(t, binary)) })
+	t.Run("postgres", func(t *testing.T) {
+		p := processOf(t, binary)
+		p.url = postgres.Shared(t).Database(t)
+		run(t, p)
+	})
+}
+
 func (p *process) database() string { return filepath.Join(p.store, p.name) }
 
 // line is the command that starts the server.
 func (p *process) line() []string {
-	store := cmp.Or(p.url, "sqlite:"+p.database())
-	return slices.Concat(p.wrap, []string{p.binary, "serve", "--listen", p.address, "--store", store, "--migrate"}, p.flags)
+	line := slices.Concat(p.wrap, []string{p.binary, "serve", "--listen", p.address, "--store", cmp.Or(p.url, "sqlite:"+p.database())}, p.flags)
+	if !p.migrated {
+		line = append(line, "--migrate")
+	}
+	return line
 }
 
 // launch starts the server and does not wait until it is ready.

@@ -12,9 +12,13 @@ import (
 )
 
 // TestStorm_drain_loses_nothing_and_spreads_clients stops the server by SIGTERM under load with TIDEMARK_STORM_CONNECTIONS connections (300 if it is not set) of all
-// transports, and starts it on the same file: the stop keeps its deadline, every client comes back and is whole, nothing is lost, doubled or out of order, no tick goes
+// transports, and starts it on the same storage: the stop keeps its deadline, every client comes back and is whole, nothing is lost, doubled or out of order, no tick goes
 // back, and clients come back spread. It prints what `tidemark bench storm` says.
 func TestStorm_drain_loses_nothing_and_spreads_clients(t *testing.T) {
+	eachStorage(t, stormLosesNothing)
+}
+
+func stormLosesNothing(t *testing.T, p *process) {
 	connections := 300
 	if text := os.Getenv("TIDEMARK_STORM_CONNECTIONS"); text != "" {
 		var err error
@@ -22,7 +26,6 @@ func TestStorm_drain_loses_nothing_and_spreads_clients(t *testing.T) {
 			t.Fatalf("TIDEMARK_STORM_CONNECTIONS is not a number: %v", err)
 		}
 	}
-	p := newProcess(t)
 	p.flags = append(p.flags, "--drain-deadline", "15s")
 	p.start()
 

@@ -45,11 +45,11 @@ func New(log *slog.Logger) *Meter {
 		}, []string{"operation", "code"}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tidemark_commit_seconds",
-			Help:    "How long transactions of the embedded database took from their first statement until they were on disk. Mostly the disk's fsync.",
+			Help:    "How long the commits of a database took that stored messages or raised watermarks, from their first statement until they were on disk. Mostly the disk's fsync, with Postgres the round trip too.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
-		appends: batch("tidemark_commit_sends", "Messages in one transaction of the embedded database, of those that had any. More than 1 is what group commit saves."),
-		raises:  batch("tidemark_commit_acks", "Raises of watermarks in one transaction of the embedded database, of those that had any."),
+		appends: batch("tidemark_commit_sends", "Messages in one of these commits, of those that had any. More than 1 is what sharing them saves."),
+		raises:  batch("tidemark_commit_acks", "Raises of watermarks in one of these commits, of those that had any."),
 	}
 	for op := range operations {
 		m.seconds[op] = latency.WithLabelValues(op.String()).(prometheus.Histogram)
@@ -58,7 +58,7 @@ func New(log *slog.Logger) *Meter {
 	return m
 }
 
-// Committed takes in a transaction: how many messages and raises of watermarks were in it, and how long it took. Backends without transactions of
+// Committed takes in a commit: how many messages and raises of watermarks were in it, and how long it took. Backends whose commits are not shared by
 // several calls never call it.
 func (m *Meter) Committed(sends, acks int, took time.Duration) {
 	m.commits.Observe(took.Seconds())

@@ -1,0 +1,423 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// The commands of docs/operations.md about Postgres, which these tests run as they stand there, with other places and passwords.
+
+// operator does what docs/operations.md says, on a server of its own, with other places and passwords.
+type operator struct {
+	t      *testing.T
+	server *postgres.Server
+	binary string
+	// dir stands for /etc/tidemark and /var/backups.
+	dir   string
+	guide string
+}
+
+func newOperator(t *testing.T, server *postgres.Server) *operator {
+	t.Helper()
+	guide, err := os.ReadFile("../docs/operations.md")
+	must(t, err)
+	dir, err := os.MkdirTemp("", "tidemark-operator-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	must(t, os.Chmod(dir, 0o777)) //nolint:gosec // the database's user writes there, too
+	return &operator{t: t, server: server, binary: build(t), dir: dir, guide: string(guide)}
+}
+
+// block returns the first block of code behind the first place of the guide that has the words.
+func (o *operator) block(words string) string {
+	o.t.Helper()
+	_, rest, found := strings.Cut(o.guide, words)
+	_, rest, opened := strings.Cut(rest, "\n```")
+	_, rest, _ = strings.Cut(rest, "\n")
+	block, _, closed := strings.Cut(rest, "\n```")
+	if !found || !opened || !closed {
+		o.t.Fatalf("docs/operations.md has no block behind %q", words)
+	}
+	return o.here(block)
+}
+
+// here puts what is here in the places that the guide speaks of.
+func (o *operator) here(text string) string {
+	if o.server == nil {
+		return strings.ReplaceAll(text, "/var/backups", o.dir)
+	}
+	place := fmt.Sprintf("127.0.0.1:%d", o.server.Port())
+	return strings.NewReplacer(
+		"db.example.org:5432", place, "host=db.example.org port=5432", fmt.Sprintf("host=127.0.0.1 port=%d", o.server.Port()),
+		"/etc/tidemark", o.dir, "/etc/pgbouncer", o.dir, "/var/backups", o.dir, "systemctl ", ": ",
+		"tidemark-$(date +%F).dump", "tidemark.dump", "tidemark-2026-11-20.dump", "tidemark.dump",
+	).Replace(text)
+}
+
+// roles makes roles, schema and environment file, as the guide begins.
+func (o *operator) roles() {
+	o.t.Helper()
+	said := strings.TrimSpace(o.run("### Roles and schema"))
+	if want := fmt.Sprintf("postgres://127.0.0.1:%d/tidemark: schema 1, needed 1", o.server.Port()); !strings.HasSuffix(said, want) {
+		o.t.Errorf("the commands said %q, want %q at the end", said, want)
+	}
+}
+
+// run runs the block behind some words as the operator, and returns what it wrote to standard output.
+func (o *operator) run(words string, env ...string) string {
+	o.t.Helper()
+	command := exec.Command("bash", "-euo", "pipefail", "-c", o.block(words))
+	command.Dir = o.dir
+	command.Env = append(environment(), "PATH="+filepath.Dir(o.binary)+":"+os.Getenv("PATH"), "SUPERUSER="+o.server.URL("postgres"), "PGPASSWORD=one")
+	command.Env = append(command.Env, env...)
+	out, err := command.Output()
+	if err != nil {
+		o.t.Fatalf("%q: %v\n%s\n%s", words, err, out, stderrOf(err))
+	}
+	return string(out)
+}
+
+// store is the URL in the environment file.
+func (o *operator) store() string {
+	o.t.Helper()
+	env, err := os.ReadFile(filepath.Join(o.dir, "tidemark.env"))
+	must(o.t, err)
+	_, store, _ := strings.Cut(strings.TrimSpace(string(env)), "TIDEMARK_STORE=")
+	return store
+}
+
+// site serves what the guide has prepared, to others.
+func (o *operator) site() *site {
+	o.t.Helper()
+	p := processOf(o.t, o.binary)
+	p.url, p.migrated = o.store(), true
+	return siteOf(p)
+}
+
+// TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored takes a dump under load: whatever was confirmed before it began is in it, nothing is missing in between, and after going back to it
+// devices that have more are told so. The role that serves may do no more than that.
+func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, postgres.Start(t))
+	o.roles()
+	s := o.site()
+	for _, statement := range []string{"DROP TABLE messages", "CREATE TABLE mine (n int)", "UPDATE pg_authid SET rolsuper = true", "TRUNCATE messages", "UPDATE schema_migrations SET version = 0; SELECT 1/0"} {
+		if out, err := o.server.Shell(`psql --set=ON_ERROR_STOP=1 "$STORE" --command="$STATEMENT"`, "STORE="+s.url, "STATEMENT="+statement).CombinedOutput(); err == nil {
+			t.Errorf("the role that serves may do %s: %s", statement, out)
+		}
+	}
+	alice, bob := s.user("alice", "http://"+s.address, nil), s.user("bob", "http://"+s.address, nil)
+	for _, chat := range backupChats {
+		alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
+	}
+	told := &ledger{messages: map[string]int64{}, acked: map[string]int64{}}
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	end := sync.OnceFunc(func() { close(stop); clients.Wait() })
+	t.Cleanup(end)
+	for _, chat := range backupChats {
+		clients.Go(func() { writeUntil(t, stop, alice, bob, chat, told) })
+	}
+	enough := func(n int) {
+		until(t, "the load runs", func() bool { return t.Failed() || told.size() >= n }, func() string { return fmt.Sprint(told.size(), " confirmed") })
+	}
+	enough(60)
+	before, acked := told.copy()
+	o.run("### Backup of Postgres")
+	enough(told.size() + 30)
+	end()
+	all, _ := told.copy()
+	s.stop()
+	o.run("### Restore of Postgres")
+	s.start()
+
+	restored := s.stored(bob)
+	if len(restored) < len(before) || len(restored) >= len(all) {
+		t.Errorf("%d messages were restored; %d were confirmed before the dump, %d in all", len(restored), len(before), len(all))
+	}
+	for id, sequence := range before {
+		if restored[id] != sequence {
+			t.Errorf("%s was confirmed as %d before the dump, and is restored as %d (0: not at all)", id, sequence, restored[id])
+		}
+	}
+	for chat, sequence := range acked {
+		var got state
+		if bob.call(t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &got); got.Acked < sequence {
+			t.Errorf("%s: the watermark is restored as %d, and was %d before the dump", chat, got.Acked, sequence)
+		}
+	}
+	for _, chat := range backupChats {
+		s.toldOfTheReset(bob, chat, all)
+	}
+}
+
+// TestOperations_postgres_partitions_change_nothing splits the messages as the guide says: what is stored and the idempotency keys stay, and chats go on.
+func TestOperations_postgres_partitions_change_nothing(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, postgres.Start(t))
+	o.roles()
+	s := o.site()
+	alice, bob := s.user("alice", "http://"+s.address, nil), s.user("bob", "http://"+s.address, nil)
+	want := map[string]int64{}
+	for _, chat := range backupChats {
+		alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
+		for n := range 10 {
+			content := fmt.Sprint(chat, " message ", n)
+			want[content] = alice.send(t, chat, content).Sequence
+		}
+	}
+	s.stop()
+	o.run("**Partitions.**")
+	s.start()
+	for _, chat := range backupChats {
+		again := chat + " message 3"
+		if got := alice.send(t, chat, again).Sequence; got != want[again] {
+			t.Errorf("%s, sent again, is %d", again, got)
+		}
+		for n := range 10 {
+			content := fmt.Sprint(chat, " message ", 10+n)
+			want[content] = int64(11 + n)
+			if got := alice.send(t, chat, content).Sequence; got != want[content] {
+				t.Errorf("%s is %d, want %d", content, got, want[content])
+			}
+		}
+	}
+	if diff := cmp.Diff(want, s.stored(bob)); diff != "" {
+		t.Errorf("stored (-want +got):\n%s", diff)
+	}
+	if said := o.run("### Watching Postgres"); !strings.Contains(said, "messages_15") || !strings.Contains(said, "tidemark_app") {
+		t.Errorf("what is watched: %s", said)
+	}
+}
+
+// TestOperations_postgres_through_pgbouncer runs the README's first steps through a pooler in transaction mode, configured as the guide says.
+func TestOperations_postgres_through_pgbouncer(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, postgres.Start(t))
+	o.roles()
+	o.run("Set the settings that Tidemark would make")
+	address := freeAddress(t)
+	_, port, _ := strings.Cut(address, ":")
+	configuration := filepath.Join(o.dir, "pgbouncer.ini")
+	block := o.block("**PgBouncer**")
+	if !strings.Contains(block, "listen_port = 6432") {
+		t.Fatalf("the guide's configuration is %s", block)
+	}
+	put(t, configuration, strings.ReplaceAll(block, "6432", port)+"\n")
+	put(t, filepath.Join(o.dir, "userlist.txt"), `"tidemark_app" "another"`+"\n")
+	for _, file := range []string{configuration, filepath.Join(o.dir, "userlist.txt")} {
+		must(t, os.Chmod(file, 0o644)) //nolint:gosec // for the user whom the pooler runs as
+	}
+	pooler := o.server.Shell(`exec "$PGBOUNCER" "$CONFIGURATION"`, "PGBOUNCER="+o.pgbouncer(), "CONFIGURATION="+configuration)
+	log := &output{}
+	pooler.Stdout, pooler.Stderr = log, log
+	must(t, pooler.Start())
+	t.Cleanup(func() {
+		_ = pooler.Process.Kill()
+		_ = pooler.Wait()
+		if t.Failed() {
+			t.Logf("the pooler's log:\n%s", log.String())
+		}
+	})
+	until(t, "the pooler listens", func() bool { return strings.Contains(log.String(), "process up") }, log.String)
+
+	p := processOf(t, o.binary)
+	p.url = strings.Replace(o.store(), fmt.Sprintf("127.0.0.1:%d", o.server.Port()), address, 1) + "?pgbouncer=true"
+	p.migrated = true
+	readmeLeadsToABlueTick(t, p.serve())
+	if out, err := p.command("bench", "p2p", "--url", "http://"+p.address, "--pairs", "20", "--messages", "2000"); err != nil {
+		t.Errorf("bench: %v\n%s", err, out)
+	}
+	if !strings.Contains(log.String(), "tidemark/tidemark_app") {
+		t.Error("nobody came through the pooler")
+	}
+	p.stop()
+}
+
+// pgbouncer returns the path of a copy of the program that the database's user may run.
+func (o *operator) pgbouncer() string {
+	o.t.Helper()
+	path, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		path = "../.build/debian/usr/sbin/pgbouncer"
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		o.t.Fatalf("pgbouncer is missing; run: make postgres-deps (%v)", err)
+	}
+	copied := filepath.Join(o.dir, "pgbouncer")
+	must(o.t, os.WriteFile(copied, program, 0o755)) //nolint:gosec // it has to run
+	return copied
+}
+
+// TestOperations_postgres_to_a_moment goes back to a second between two messages, out of a base backup and the archive of the log.
+func TestOperations_postgres_to_a_moment(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, nil)
+	wal := filepath.Join(o.dir, "wal")
+	must(t, os.Mkdir(wal, 0o777))
+	must(t, os.Chmod(wal, 0o777)) //nolint:gosec // the database's user writes there
+	o.server = postgres.Start(t, strings.Split(o.block("**To a moment.**"), "\n")...)
+	o.roles()
+	s := o.site()
+	alice := s.user("alice", "http://"+s.address, nil)
+	alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "b0", "member_ids": []string{"bob"}}, nil)
+	alice.send(t, "b0", "in the base")
+	base := o.server.Shell(o.block("and now and then a copy"), "SUPERUSER="+o.server.URL("postgres"))
+	if out, err := base.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	alice.send(t, "b0", "in the archive")
+	moment := o.ask("SELECT now()")
+	until(t, "a second has passed", func() bool { return o.ask("SELECT now() > '"+moment+"'::timestamptz + interval '1 second'") == "t" }, func() string { return moment })
+	alice.send(t, "b0", "the mistake")
+	o.ask("SELECT pg_switch_wal()")
+	last := o.ask("SELECT pg_walfile_name(pg_current_wal_lsn() - 1)")
+	until(t, "the log is archived", func() bool { return o.ask("SELECT last_archived_wal >= '"+last+"' FROM pg_stat_archiver") == "t" }, func() string { return o.ask("SELECT last_archived_wal FROM pg_stat_archiver") })
+	s.stop()
+	o.server.Stop(t, "fast")
+
+	block := o.block("To go back, with both")
+	if !strings.Contains(block, "2026-11-20 12:00:00+00") {
+		t.Fatalf("the guide's commands are %s", block)
+	}
+	block = strings.ReplaceAll(block, "2026-11-20 12:00:00+00", moment)
+	restored := postgres.StartCopy(t, o.server, func(copied *postgres.Server) error {
+		script := strings.ReplaceAll("mkdir -m 700 /var/lib/postgresql/15/main\n"+block, "/var/lib/postgresql/15/main", copied.Data())
+		if out, err := copied.Shell(script).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	s.url = strings.Replace(s.url, fmt.Sprint(":", o.server.Port(), "/"), fmt.Sprint(":", restored.Port(), "/"), 1)
+	s.start()
+	if diff := cmp.Diff(map[string]int64{"in the base": 1, "in the archive": 2}, s.storedIn(alice, "b0")); diff != "" {
+		t.Errorf("restored (-want +got):\n%s", diff)
+	}
+	if sent := alice.send(t, "b0", "from here on"); sent.Sequence != 3 {
+		t.Errorf("the next message is %d, want 3", sent.Sequence)
+	}
+	s.stop()
+}
+
+// ask returns the first value of the answer.
+func (o *operator) ask(question string) string {
+	o.t.Helper()
+	out, err := o.server.Shell(`psql --no-align --tuples-only "$URL" --command="$QUESTION"`, "URL="+o.server.URL("postgres"), "QUESTION="+question).Output()
+	if err != nil {
+		o.t.Fatalf("%s: %v: %s", question, err, stderrOf(err))
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestOperations_postgres_standby_is_promoted: with a synchronous standby nothing that was confirmed is lost with the server, and Tidemark goes on by itself at the promoted one.
+func TestOperations_postgres_standby_is_promoted(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, postgres.Start(t))
+	o.roles()
+	o.run("### Standby")
+	standby := postgres.StartCopy(t, o.server, func(copied *postgres.Server) error {
+		script := strings.ReplaceAll(o.block("On the standby, as `postgres`"), "/var/lib/postgresql/15/main", copied.Data())
+		script = strings.ReplaceAll(script, "host=db1.example.org port=5432", fmt.Sprintf("host=127.0.0.1 port=%d", o.server.Port()))
+		if out, err := copied.Shell(script, "PGPASSWORD=third").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	o.run("Then have each commit wait")
+	until(t, "the standby is synchronous", func() bool { return o.ask("SELECT sync_state FROM pg_stat_replication") == "sync" }, func() string { return o.ask("TABLE pg_stat_replication") })
+
+	p := processOf(t, o.binary)
+	p.url = strings.NewReplacer("db1.example.org:5432", fmt.Sprintf("127.0.0.1:%d", o.server.Port()), "db2.example.org:5432", fmt.Sprintf("127.0.0.1:%d", standby.Port())).Replace(o.block("and give Tidemark both"))
+	p.migrated = true
+	p.serve()
+	f := newFaulty(t, p)
+	w := writeHard(t, p, 3)
+	until(t, "the load runs", func() bool { return w.size() >= 100 }, func() string { return fmt.Sprint(w.size(), " confirmed") })
+	o.server.Kill(t)
+	f.refuses(false)
+	before := w.size()
+	o.run("**Promotion.**", "STANDBY="+standby.URL("postgres"))
+	f.recovers()
+	until(t, "the load goes on", func() bool { return w.size() >= before+100 }, func() string { return fmt.Sprint(w.size(), " confirmed, of ", before) })
+	w.check()
+}
+
+// hardWriters send to chats of their own until the test ends, each message until it is confirmed.
+type hardWriters struct {
+	t     *testing.T
+	p     *process
+	chats []string
+	told  ledger
+	end   func()
+}
+
+func writeHard(t *testing.T, p *process, n int) *hardWriters {
+	t.Helper()
+	w := &hardWriters{t: t, p: p, told: ledger{messages: map[string]int64{}}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	w.end = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(w.end)
+	for i := range n {
+		chat := fmt.Sprint("w", i)
+		w.chats = append(w.chats, chat)
+		as(p.address, "alice").call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
+		running.Go(func() { w.run(ctx, chat) })
+	}
+	return w
+}
+
+func (w *hardWriters) size() int { return w.told.size() }
+
+func (w *hardWriters) run(ctx context.Context, chat string) {
+	for n := 1; ctx.Err() == nil; <-time.After(5 * time.Millisecond) {
+		id := fmt.Sprint(chat, "-m", n)
+		status, body, err := as(w.p.address, "alice").try(ctx, http.MethodPost, "/chats/"+chat+"/messages", map[string]any{"client_message_id": id, "content": id})
+		switch {
+		case err == nil && status < 300:
+			var m message
+			if err := json.Unmarshal(body, &m); err != nil || m.Sequence != int64(n) {
+				w.t.Errorf("%s was confirmed with %s, %v; want %d", id, body, err, n)
+				return
+			}
+			w.told.mu.Lock()
+			w.told.messages[id] = m.Sequence
+			w.told.mu.Unlock()
+			n++
+		case err == nil && status != http.StatusServiceUnavailable:
+			w.t.Errorf("%s was answered %d %s", id, status, body)
+			return
+		}
+	}
+}
+
+// check ends the writers, and looks whether everything that was confirmed is there, once, and nothing else but what was under way.
+func (w *hardWriters) check() {
+	w.t.Helper()
+	w.end()
+	messages, _ := w.told.copy()
+	stored := (&site{w.p}).storedIn(as(w.p.address, "bob"), w.chats...)
+	for id, sequence := range messages {
+		if stored[id] != sequence {
+			w.t.Errorf("%s was confirmed as %d, and is stored as %d (0: not at all)", id, sequence, stored[id])
+		}
+	}
+	if more := len(stored) - len(messages); more < 0 || more > len(w.chats) {
+		w.t.Errorf("%d messages are stored, and %d were confirmed", len(stored), len(messages))
+	}
+	w.t.Logf("%d messages confirmed, none lost", len(messages))
+}
