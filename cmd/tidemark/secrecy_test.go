@@ -9,11 +9,11 @@ import (
 func TestParseStore_postgres_keeps_the_url_and_shows_no_password(t *testing.T) {
 	for raw, name := range map[string]string{
 		"postgres://u:p@h:1/d": "postgres://h:1/d",
-		"postgresql://u:p%2F%40@h/d?sslmode=verify-full&password=p":     "postgres://h/d",
-		"postgres://u:p@h1:1,[::2]:2/d": "postgres://h1:1,[::2]:2/d",
-		"postgres:///d?host=/run/postgresql":                            "postgres:///d",
-		"postgres://":                                                   "postgres://",
-		"postgres://u:p?q@h/d":                                          "postgres://h/d",
+		"postgresql://u:p%2F%40@h/d?sslmode=verify-full&password=p": "postgres://h/d",
+		"postgres://u:p@h1:1,[::2]:2/d":                             "postgres://h1:1,[::2]:2/d",
+		"postgres:///d?host=/run/postgresql":                        "postgres:///d",
+		"postgres://":                                               "postgres://",
+		"postgres://u:p?q@h/d":                                      "postgres://h/d",
 	} {
 		got, err := parseStore(raw)
 		if want := (storeURL{scheme: schemePostgres, url: raw, name: name}); err != nil || got != want {
