@@ -180,6 +180,9 @@ func (s *Server) Thaw(t testing.TB) {
 	}
 }
 
+// Ended reports whether the postmaster has ended, also by itself: if it could not recover from a crash.
+func (s *Server) Ended() bool { return s.pid == 0 || s.reaped() }
+
 // Run starts the server again, after Stop or Kill, and waits until it serves.
 func (s *Server) Run(t testing.TB) {
 	t.Helper()

@@ -1,0 +1,148 @@
+package faults
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// disk is a small file system.
+type disk struct {
+	t *testing.T
+	// dir is its root, which everybody may use.
+	dir string
+}
+
+// small mounts a file system of a size as mount wants it, which goes with the test or with the process of the test. It is mounted in a namespace of its own, and reached through
+// the process that holds that, who is the user of the server.
+func small(t *testing.T, s *service.Server, size string) *disk {
+	t.Helper()
+	info, err := os.Stat(s.Data())
+	must(t, err)
+	owner := info.Sys().(*syscall.Stat_t)
+	mount := "mount -t tmpfs -o mode=0777,size=" + size + " tmpfs /mnt && echo mounted && exec "
+	line := []string{"unshare", "-rm", "sh", "-c", mount + "cat"}
+	if os.Getuid() == 0 {
+		line = []string{"unshare", "-m", "sh", "-c", mount + fmt.Sprintf("setpriv --reuid=%d --regid=%d --clear-groups cat", owner.Uid, owner.Gid)}
+	}
+	holder := exec.Command(line[0], line[1:]...)
+	holder.Dir = "/"
+	hold, err := holder.StdinPipe()
+	must(t, err)
+	said, err := holder.StdoutPipe()
+	must(t, err)
+	must(t, holder.Start())
+	t.Cleanup(func() { _ = hold.Close(); _ = holder.Wait() })
+	if line, err := bufio.NewReader(said).ReadString('\n'); line != "mounted\n" {
+		t.Fatalf("no file system can be mounted (%v); run this as root, or allow it: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000", err)
+	}
+	d := &disk{t: t, dir: fmt.Sprintf("/proc/%d/root/mnt", holder.Process.Pid)}
+	for deadline := time.Now().Add(10 * time.Second); s.Shell("test -w "+d.dir).Run() != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the server cannot reach the small file system")
+		}
+	}
+	return d
+}
+
+// fill takes all of the space, and returns what frees it again.
+func (d *disk) fill() (free func()) {
+	d.t.Helper()
+	path := filepath.Join(d.dir, "ballast")
+	file, err := os.Create(path)
+	must(d.t, err)
+	if _, err := io.Copy(file, zeros{}); !errors.Is(err, syscall.ENOSPC) {
+		d.t.Fatalf("the disk is not full: %v", err)
+	}
+	_ = file.Close()
+	return func() { must(d.t, os.Remove(path)) }
+}
+
+// zeros are as many zeros as one wants.
+type zeros struct{}
+
+// Read implements io.Reader.
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+func TestFault_disk_of_the_tables_full(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	d := small(t, s, "200m")
+	at := database(t, s)
+	must(t, s.Shell("mkdir "+d.dir+"/tables").Run())
+	s.Exec(t, "postgres", "CREATE TABLESPACE small LOCATION '"+d.dir+"/tables'")
+	s.Exec(t, "postgres", "ALTER DATABASE "+nameOf(t, at)+" SET TABLESPACE small")
+	stores := nodes(t, at)
+	h := newHistory(t, stores...)
+	var unfit error
+	h.under(func() {
+		free := d.fill()
+		h.await(20*time.Second, "somebody is told that the disk is full", func() bool { return h.told("disk of the database is full") })
+		<-time.After(time.Duration(number(t, "TIDEMARK_FAULT_SECONDS", 2)) * time.Second)
+		unfit = stores[0].Check(t.Context())
+		free()
+	})
+	if unfit == nil || !strings.Contains(unfit.Error(), "full") {
+		t.Errorf("Check says %v when the disk is full", unfit)
+	}
+}
+
+func TestFault_disk_of_the_log_full(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t, "wal_recycle = off", "max_wal_size = 64MB", "min_wal_size = 32MB")
+	d := small(t, s, "200m")
+	s.Stop(t, "fast")
+	if out, err := s.Shell(fmt.Sprintf("cp -r %[1]s/pg_wal %[2]s/ && rm -r %[1]s/pg_wal && ln -s %[2]s/pg_wal %[1]s/pg_wal", s.Data(), d.dir)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.Run(t)
+	at := database(t, s)
+	h := newHistory(t, nodes(t, at)...)
+	conn := admin(t, s, at)
+	ended := false
+	h.under(func() {
+		free := d.fill()
+		_, _ = conn.Exec(t.Context(), "SELECT pg_switch_wal()") // the next write needs a new segment
+		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.Log(), "PANIC"); {
+			if time.Now().After(deadline) {
+				t.Error("the server did not panic")
+				break
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		<-time.After(time.Duration(number(t, "TIDEMARK_FAULT_SECONDS", 2)) * time.Second)
+		free()
+		// Either it comes back by itself, or it has given up, and somebody has to start it.
+		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+			if s.Ended() {
+				ended = true
+				s.Run(t)
+			}
+			conn, err := pgx.Connect(t.Context(), at)
+			if err == nil {
+				_ = conn.Close(t.Context())
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("the server is not back: %v", err)
+				break
+			}
+		}
+	})
+	t.Logf("%d panics; the server gave up: %v", strings.Count(s.Log(), "PANIC"), ended)
+	if h.refused == 0 {
+		t.Error("nothing was refused")
+	}
+}

@@ -1,0 +1,60 @@
+package faults
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/postgres"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// The URL names both servers. While there is only the standby, writes are refused, and Check says why; when it is promoted the nodes go on by themselves. The primary confirms
+// nothing that the standby has not on its disk, so nothing confirmed is lost.
+func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
+	t.Parallel()
+	primary := service.Start(t)
+	at := database(t, primary)
+	standby := service.StartCopy(t, primary, func(copied *service.Server) error {
+		out, err := primary.Shell(fmt.Sprintf("pg_basebackup -h 127.0.0.1 -p %d -U tidemark -D %s -R -X stream -c fast", primary.Port(), copied.Data())).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	primary.Exec(t, "postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	primary.Exec(t, "postgres", "SELECT pg_reload_conf()")
+	conn := admin(t, primary, at)
+	for state := ""; state != "sync"; {
+		must(t, conn.QueryRow(t.Context(), "SELECT coalesce(max(sync_state), '') FROM pg_stat_replication").Scan(&state))
+	}
+
+	u, err := url.Parse(at)
+	must(t, err)
+	u.Host = fmt.Sprintf("127.0.0.1:%d", standby.Port())
+	if _, err := postgres.Open(t.Context(), postgres.Config{URL: u.String()}); tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("opening a standby: %v, want Unavailable because it is read-only", err)
+	}
+	u.Host = fmt.Sprintf("127.0.0.1:%d,127.0.0.1:%d", standby.Port(), primary.Port())
+	stores := nodes(t, u.String())
+	h := newHistory(t, stores...)
+	var unfit error
+	before := 0
+	h.under(func() {
+		<-time.After(500 * time.Millisecond)
+		h.mu.Lock()
+		before = h.confirmed
+		h.mu.Unlock()
+		primary.Kill(t)
+		<-time.After(3 * time.Second)
+		unfit = stores[0].Check(t.Context())
+		standby.Exec(t, "postgres", "SELECT pg_promote()")
+	})
+	t.Logf("%d messages were confirmed by the primary", before)
+	if !h.told("read-only") || unfit == nil || !strings.Contains(unfit.Error(), "read-only") {
+		t.Errorf("nobody was told that there is only a standby; Check said: %v", unfit)
+	}
+}
