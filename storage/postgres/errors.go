@@ -165,23 +165,30 @@ func words(err error) string {
 // troubleTime is how long a write that failed makes the store unfit, if no other one is tried.
 const troubleTime = 5 * time.Second
 
-// health knows how the last write went.
+// health knows how the last write of each kind went: on a full disk a watermark may still move, while no message is stored.
 type health struct {
-	mu     sync.Mutex
-	err    error // of the last write, nil if it was well
-	failed time.Time
+	mu sync.Mutex
+	// failed are the kinds whose last write was not well.
+	failed map[any]failure
 }
 
-// written takes in the error of a write, and returns it.
-func (h *health) written(err error) error {
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// written takes in the error of a write of a kind, and returns it.
+func (h *health) written(kind any, err error) error {
 	bad := err != nil && (tidemark.CodeOf(err) == tidemark.Unavailable && !errors.Is(err, context.Canceled) || tidemark.CodeOf(err) == tidemark.Internal)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case bad:
-		h.err, h.failed = err, time.Now()
-	case h.err != nil:
-		h.err = nil
+	case !bad:
+		delete(h.failed, kind)
+	case h.failed == nil:
+		h.failed = map[any]failure{kind: {err, time.Now()}}
+	default:
+		h.failed[kind] = failure{err, time.Now()}
 	}
 	return err
 }
@@ -190,8 +197,10 @@ func (h *health) written(err error) error {
 func (h *health) trouble(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.err == nil || now.Sub(h.failed) > troubleTime {
-		return nil
+	for _, f := range h.failed {
+		if now.Sub(f.at) <= troubleTime {
+			return tidemark.Wrap(tidemark.Unavailable, f.err, "the last write failed: "+tidemark.DetailOf(f.err))
+		}
 	}
-	return tidemark.Wrap(tidemark.Unavailable, h.err, "the last write failed: "+tidemark.DetailOf(h.err))
+	return nil
 }

@@ -208,7 +208,7 @@ func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items 
 	}
 	defer s.leave()
 	results, err := l.Do(ctx, items)
-	return results, s.health.written(err)
+	return results, s.health.written(l, err)
 }
 
 // read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that
@@ -231,7 +231,7 @@ func (s *Store) change(ctx context.Context, do func(context.Context, *conn) erro
 	defer s.leave()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return s.health.written(attempts(ctx, s.writers, undone, do))
+	return s.health.written(nil, attempts(ctx, s.writers, undone, do))
 }
 
 // checkBatch returns an Invalid error if a slice argument is too long.
