@@ -241,8 +241,15 @@ func (l *listing) add(row pgx.Rows) error {
 	return nil
 }
 
-const messagesAt = `SELECT n.no, ` + messageColumns + ` FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS n (chat, sequence, no)
-	CROSS JOIN LATERAL (SELECT * FROM messages WHERE chat = n.chat AND sequence = n.sequence LIMIT 1) AS m`
+// messagesAt and ownMessages ask for an order that only the primary key has: while the tables are small, messages_by_key looks as good.
+const (
+	messagesAt = `SELECT n.no, ` + messageColumns + ` FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS n (chat, sequence, no)
+	CROSS JOIN LATERAL (SELECT * FROM messages WHERE chat = n.chat AND sequence BETWEEN n.sequence AND n.sequence ORDER BY sequence LIMIT 1) AS m`
+	ownMessages = `SELECT n.no, (
+		SELECT count(*) FILTER (WHERE m.sender_id = $4)
+		FROM (SELECT sender_id FROM messages WHERE chat = n.chat AND sequence BETWEEN n.low AND n.high ORDER BY sequence) AS m
+	) FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS n (chat, low, high, no)`
+)
 
 // last fills in the last message of each chat, if the user may see it.
 func (l *listing) last(ctx context.Context, c *conn) error {
@@ -269,9 +276,6 @@ func (l *listing) last(ctx context.Context, c *conn) error {
 		return nil
 	})
 }
-
-const ownMessages = `SELECT n.no, (SELECT count(*) FROM messages AS m WHERE m.chat = n.chat AND m.sequence BETWEEN n.low AND n.high AND m.sender_id = $4)
-	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS n (chat, low, high, no)`
 
 // unread counts what the user may see behind his read watermark, without his own among the first UnreadScan of a chat.
 func (l *listing) unread(ctx context.Context, c *conn) error {

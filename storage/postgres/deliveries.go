@@ -245,7 +245,7 @@ func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidema
 
 const statesInChat = `SELECT m.user_id, ` + stateColumns + ` FROM members AS m
 	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
-	WHERE m.chat = (SELECT key FROM chats WHERE id = $1) AND m.user_id > $2 AND m.current ORDER BY m.user_id LIMIT $3`
+	WHERE m.chat = (SELECT key FROM chats WHERE id = $1) AND m.user_id > $2 AND m.current::int = 1 ORDER BY m.user_id LIMIT $3`
 
 // StatesIn implements storage.Deliveries.
 func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
@@ -277,15 +277,16 @@ func list[T any](ctx context.Context, s *Store, text string, limit int, paramete
 }
 
 // summaryOf has one row for a chat, also for one without members.
-const summaryOf = `SELECT count(m.user_id),
-		count(m.user_id) FILTER (WHERE coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0) >= $2),
-		count(m.user_id) FILTER (WHERE coalesce(d.last_read_sequence, 0) >= $2),
-		coalesce(min(coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0)) FILTER (WHERE m.user_id IS NOT NULL), 0),
-		coalesce(min(coalesce(d.last_read_sequence, 0)) FILTER (WHERE m.user_id IS NOT NULL), 0)
-	FROM chats AS c
-	LEFT JOIN LATERAL (SELECT chat, user_id FROM members WHERE chat = c.key AND current OFFSET 0) AS m ON true
+const summaryOf = `SELECT s.* FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1) AS c CROSS JOIN LATERAL (
+	SELECT count(*),
+		count(*) FILTER (WHERE coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0) >= $2),
+		count(*) FILTER (WHERE coalesce(d.last_read_sequence, 0) >= $2),
+		coalesce(min(coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0)), 0),
+		coalesce(min(coalesce(d.last_read_sequence, 0)), 0)
+	FROM members AS m
 	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
-	WHERE c.id = $1 GROUP BY c.key`
+	WHERE m.chat = c.key AND m.current::int = 1
+) AS s`
 
 // Summary implements storage.Deliveries.
 func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {

@@ -205,7 +205,7 @@ func (w *workload) writes() []operation {
 		{"`Append` of a known key", func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) }, func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) }},
 		{"`Advance`", nil, func(r int) error { return w.advance(all(60+r), "crowd1", "hundred") }},
 		{"`Advance`, the first of a user and chat", nil, func(r int) error { return w.advance(1, user("first", r), chatNo(1)) }},
-		{"`Advance` of 64", nil, func(r int) error { return w.advance(all(101+r), "writer", chatNos(1, 64)...) }},
+		{"`Advance` of 64", nil, func(r int) error { return w.advance(all(60+r), "writer", chatNos(1, 64)...) }},
 		{"`Advance`, stale", nil, func(int) error { return w.advance(1, "crowd1", "hundred") }},
 		{"`Mark` of 64", nil, func(r int) error { return w.mark(5, chatNo(3), named(name("new", r), 64)...) }},
 		{"`Mark` of 64 that stand", nil, func(r int) error { return w.mark(6, chatNo(3), named(name("new", r), 64)...) }},

@@ -1,0 +1,356 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// A node is a step of a plan that was run.
+type node struct {
+	Type      string  `json:"Node Type"`
+	Operation string  `json:"Operation"`
+	Relation  string  `json:"Relation Name"`
+	Index     string  `json:"Index Name"`
+	Name      string  `json:"Subplan Name"`
+	CTE       string  `json:"CTE Name"`
+	Condition string  `json:"Index Cond"`
+	Recheck   string  `json:"Recheck Cond"`
+	TID       string  `json:"TID Cond"`
+	Filter    string  `json:"Filter"`
+	Rows      float64 `json:"Actual Rows"` // of a loop, as the other numbers of rows
+	Loops     float64 `json:"Actual Loops"`
+	Removed   float64 `json:"Rows Removed by Filter"`
+	Rechecked float64 `json:"Rows Removed by Index Recheck"`
+	Unjoined  float64 `json:"Rows Removed by Join Filter"`
+	Hit       float64 `json:"Shared Hit Blocks"` // of all loops
+	Read      float64 `json:"Shared Read Blocks"`
+	Plans     []node  `json:"Plans"`
+}
+
+// A plan is one that auto_explain reported.
+type plan struct {
+	Text string `json:"Query Text"`
+	Plan node   `json:"Plan"`
+}
+
+// readPlan reads a notice of auto_explain.
+func readPlan(t *testing.T, notice string) (p plan) {
+	t.Helper()
+	_, text, ok := strings.Cut(notice, "plan:")
+	if !ok {
+		t.Fatalf("the notice is no plan: %s", notice)
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return p
+}
+
+// each calls do for the node and those below it.
+func (n *node) each(do func(n *node, depth int), depth int) {
+	do(n, depth)
+	for i := range n.Plans {
+		n.Plans[i].each(do, depth+1)
+	}
+}
+
+// yield is how many rows a statement is about: those that it returns, those that it writes, or those that it is asked about, whatever are most.
+func (n *node) yield() float64 {
+	most := max(1, n.Rows)
+	n.each(func(n *node, _ int) {
+		switch n.Type {
+		case "Function Scan":
+			most = max(most, n.Rows+n.Removed)
+		case "ModifyTable":
+			most = max(most, n.Plans[0].Rows*n.Plans[0].Loops)
+		}
+	}, 0)
+	return most
+}
+
+// The rule: no node scans a table. None reads or compares more than ten rows for each that the statement is about (yield); how many rows an aggregate is to count is said by the caller. A scan looks at no more
+// pages than a few for each look-up and row, which finds an index that is read without its first column; and the statement at no more than 30 for each row that it is about.
+const (
+	mostRows      = 10
+	pagesPerLoop  = 12
+	pagesPerRow   = 4
+	pagesPerYield = 30
+)
+
+// faults returns what is bad in a plan.
+func (n *node) faults(counted float64) (bad []string) {
+	about := max(n.yield(), counted)
+	n.each(func(n *node, _ int) {
+		read := (n.Rows + n.Removed + n.Rechecked) * n.Loops
+		pages := n.Hit + n.Read
+		switch {
+		case n.Type == "Seq Scan":
+			bad = append(bad, "scans "+n.Relation)
+		case n.Unjoined*n.Loops > mostRows*about:
+			bad = append(bad, fmt.Sprintf("%s drops %.0f rows of a join for %.0f", n.Type, n.Unjoined*n.Loops, about))
+		case n.Relation == "" || n.Type == "ModifyTable":
+		case read > mostRows*about:
+			bad = append(bad, fmt.Sprintf("%s on %s reads %.0f rows for %.0f", n.Type, n.Relation, read, about))
+		case strings.Contains(n.Condition+n.Recheck, "ANY ($"): // Its pages include those of the steps that make the array.
+		case pages > pagesPerLoop*n.Loops+pagesPerRow*read:
+			bad = append(bad, fmt.Sprintf("%s on %s looks at %.0f pages in %.0f loops for %.0f rows", n.Type, n.Relation, pages, n.Loops, read))
+		}
+	}, 0)
+	if pages := n.Hit + n.Read; pages > pagesPerYield*(about+1) {
+		bad = append(bad, fmt.Sprintf("looks at %.0f pages for %.0f rows", pages, about))
+	}
+	return bad
+}
+
+// lines are what a person reads of a plan.
+func (n *node) lines() (lines []string) {
+	n.each(func(n *node, depth int) {
+		line := strings.Repeat("  ", depth)
+		if n.Name != "" {
+			line += n.Name + ": "
+		}
+		line += n.Type
+		for _, part := range []struct{ word, value string }{{" ", n.Operation}, {" ", n.Index}, {" on ", n.Relation}, {" on ", n.CTE}, {", ", n.Condition}, {", ", n.TID}, {", if ", n.Filter}} {
+			if part.value != "" {
+				line += part.word + shortened(part.value)
+			}
+		}
+		switch {
+		case n.Loops == 0:
+			line += ": never"
+		case n.Loops == 1:
+			line += fmt.Sprintf(": %.0f rows", n.Rows)
+		default:
+			line += fmt.Sprintf(": %s rows × %.0f", strconv.FormatFloat(n.Rows, 'g', 3, 64), n.Loops)
+		}
+		if n.Removed > 0 {
+			line += fmt.Sprintf(", %s dropped", strconv.FormatFloat(n.Removed, 'g', 3, 64))
+		}
+		lines = append(lines, line)
+	}, 0)
+	return lines
+}
+
+// shortened returns the beginning of a condition.
+func shortened(text string) string {
+	const most = 110
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
+}
+
+// planMessages is how many messages the database of the plans has: a million, or more by TIDEMARK_PLAN_MESSAGES; a tenth in make check, which is to be quick.
+func planMessages(t *testing.T) int {
+	t.Helper()
+	const least = 1_000_000
+	if testing.Short() {
+		return least / 10
+	}
+	text := os.Getenv("TIDEMARK_PLAN_MESSAGES")
+	if text == "" {
+		return least
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least {
+		t.Fatalf("TIDEMARK_PLAN_MESSAGES is %q, want a number of at least %d", text, least)
+	}
+	return n
+}
+
+// TestPlans_no_statement_reads_much_more_than_it_returns runs every method on a database of ten thousand chats and a million messages, and looks at the plans that were
+// run, as auto_explain reports them: those that were made while all tables were empty and known to be, those of a server that knows its tables, and those of
+// a pooler, where each run has a plan of its own, before and after the server knows its tables. Those of the second kind are in plans.md; TIDEMARK_UPDATE=1 writes it.
+func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
+	server := service.Start(t, "shared_preload_libraries = 'auto_explain'", "auto_explain.log_min_duration = 0", "auto_explain.log_analyze = on", "auto_explain.log_buffers = on",
+		"auto_explain.log_timing = off", "auto_explain.log_format = json", "auto_explain.log_level = notice",
+		"autovacuum = off", "max_wal_size = 4GB", "checkpoint_timeout = 1h", "shared_buffers = 256MB")
+	url := newDatabase(t, server)
+	analyze := func() { server.Exec(t, url[strings.LastIndex(url, "/")+1:strings.Index(url, "?")], "ANALYZE") }
+	names := statements(t)
+
+	analyze()
+	young, youngWatch := watched(t, url)
+	for _, pool := range []func(context.Context, func(*conn) error) error{
+		func(ctx context.Context, do func(*conn) error) error {
+			return once(ctx, young.writers, 0, func(_ context.Context, c *conn) error { return do(c) })
+		},
+		func(ctx context.Context, do func(*conn) error) error {
+			return once(ctx, young.readers, 0, func(_ context.Context, c *conn) error { return do(c) })
+		},
+	} {
+		if err := pool(t.Context(), func(c *conn) error { return plansOf(t, c, names) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, empty := youngWatch.take()
+	if len(empty) < 2*(len(names)-5) {
+		t.Fatalf("%d plans were made of %d statements on the empty tables", len(empty), len(names))
+	}
+	naive := newNaive(t, url)
+	fill(t, url, planMessages(t)/perChat)
+
+	t.Run("made on empty tables", func(t *testing.T) {
+		checkPlans(t, young, youngWatch, 0, names)
+		for _, pool := range []int64{young.writers.Stat().NewConnsCount(), young.readers.Stat().NewConnsCount()} {
+			if pool != 1 {
+				t.Errorf("there were %d connections, so that the plans are not those of the empty tables", pool)
+			}
+		}
+		// The trap that they had to avoid is there.
+		if bad := naive(t); len(bad) == 0 {
+			t.Error("a plan of a naive statement that was made on empty tables is good")
+		}
+	})
+	pooled := func(round int) func(t *testing.T) {
+		return func(t *testing.T) {
+			s, w := watched(t, url+"&pgbouncer=true")
+			checkPlans(t, s, w, round, names)
+		}
+	}
+	small := testing.Short() // Where each run has its plan, a scan of a small table may be the best.
+	if !small {
+		t.Run("through a pooler, tables unknown", pooled(1))
+	}
+	analyze()
+	t.Run("tables known", func(t *testing.T) {
+		s, w := watched(t, url)
+		compare(t, checkPlans(t, s, w, 2, names), names)
+	})
+	if !small {
+		t.Run("through a pooler, tables known", pooled(3))
+	}
+}
+
+// plansOf runs each statement without values, so that the connection keeps its plan.
+func plansOf(t *testing.T, c *conn, names map[string]string) error {
+	t.Helper()
+	for text := range names {
+		if strings.HasPrefix(text, "BEGIN") {
+			continue
+		}
+		described, err := c.Prepare(t.Context(), "", text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+		rows, err := c.Query(t.Context(), text, make([]any, len(described.ParamOIDs))...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+		rows.Close()
+		if err := rows.Err(); err != nil && class(err) != "23" { // NULL in a column
+			return fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	return nil
+}
+
+// newNaive prepares a look-up by the primary key on the empty table, without the settings of the store, and returns what is bad in its plan at the next run.
+func newNaive(t *testing.T, url string) func(t *testing.T) (bad []string) {
+	t.Helper()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watch{}
+	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { w.notices = append(w.notices, n.Message) }
+	c, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	run := func(t *testing.T) []string {
+		t.Helper()
+		if _, err := c.Exec(t.Context(), "SELECT content FROM messages WHERE chat = $1 AND sequence = $2", 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		_, _, notices := w.take()
+		p := readPlan(t, notices[len(notices)-1])
+		return p.Plan.faults(0)
+	}
+	run(t)
+	return run
+}
+
+// checkPlans runs every method, reports the plans that are bad, and returns for each statement the one that was about most rows.
+func checkPlans(t *testing.T, s *Store, w *watch, round int, names map[string]string) map[string]plan {
+	t.Helper()
+	load := &workload{t, s}
+	counted := map[string]float64{"`Summary`, 100 members": 100, "`Summary`, 1,000 members": 1000, "`ChatsOf`, 20 of 100": 20 * perChat / 2}
+	found := map[string]plan{}
+	for _, o := range append(load.writes(), load.reads()...) {
+		if o.before != nil {
+			if err := o.before(round); err != nil {
+				t.Fatalf("before %s: %v", o.name, err)
+			}
+		}
+		w.take()
+		if err := o.run(round); err != nil {
+			t.Fatalf("%s: %v", o.name, err)
+		}
+		_, _, notices := w.take()
+		for _, notice := range notices {
+			p := readPlan(t, notice)
+			name := names[p.Text]
+			for _, bad := range p.Plan.faults(counted[o.name]) {
+				t.Errorf("%s: %s %s\n%s", o.name, name, bad, strings.Join(p.Plan.lines(), "\n"))
+			}
+			if before, known := found[name]; !known || before.Plan.yield() < p.Plan.yield() {
+				found[name] = p
+			}
+		}
+	}
+	for text, name := range names {
+		if _, ran := found[name]; !ran && !strings.HasPrefix(text, "BEGIN") {
+			t.Errorf("there is no plan of %s", name)
+		}
+	}
+	return found
+}
+
+// compare compares plans with those of plans.md.
+func compare(t *testing.T, found map[string]plan, names map[string]string) {
+	t.Helper()
+	const file = "plans.md"
+	text := "# The plans of the statements\n\nAs Postgres 15 ran them on ten thousand chats and a million messages, with how many rows each step returned, and in how many loops. " +
+		"Of several runs of a statement the one that was about most rows is shown. Estimates and times are left out. " +
+		"Written by a test, which says what it demands of them: TIDEMARK_UPDATE=1 go test -run Plans ./storage/postgres\n"
+	for _, name := range slices.Sorted(maps.Values(names)) {
+		p, ran := found[name]
+		if ran && p.Plan.Type != "Result" {
+			text += "\n## " + name + "\n\n```\n" + strings.Join(p.Plan.lines(), "\n") + "\n```\n"
+		}
+	}
+	if os.Getenv(update) != "" {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // a page for everybody
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, expected := strings.Split(text, "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(got), len(expected)) {
+		if got[i] != expected[i] {
+			t.Fatalf("line %d of %s is\n%s\nbut the plan is\n%s\n%s=1 writes what is", i+1, file, expected[i], got[i], update)
+		}
+	}
+	if len(got) != len(expected) {
+		t.Fatalf("%s has %d lines, want %d", file, len(expected), len(got))
+	}
+}
