@@ -27,14 +27,8 @@ import (
 // that anybody was told went back, the devices on both kinds of streams get everything, and somebody who was offline gets exactly what he had not acknowledged
 // (confirmed_is_durable, sequence_gapless, watermark_monotonic, resume_lossless, pending_or_delivered).
 func TestKill_confirmed_is_durable(t *testing.T) {
-	runs := 3
-	if text := os.Getenv("TIDEMARK_KILL_RUNS"); text != "" {
-		var err error
-		if runs, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("TIDEMARK_KILL_RUNS is not a number: %v", err)
-		}
-	}
-	k := newKilled(t)
+	runs := killRuns(t)
+	k := newKilled(t, newProcess(t))
 	t.Logf("%d runs with seed %d", runs, k.seed)
 	for run := range runs {
 		k.load(run, func() {
@@ -70,7 +64,7 @@ func TestKill_stopped_process_goes_on(t *testing.T) {
 			t.Fatalf("TIDEMARK_HANG_SECONDS is not a number: %v", err)
 		}
 	}
-	k := newKilled(t)
+	k := newKilled(t, newProcess(t))
 	k.load(0, func() {
 		for _, signal := range []os.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
 			if err := k.server.process.Signal(signal); err != nil {
@@ -88,6 +82,20 @@ func TestKill_stopped_process_goes_on(t *testing.T) {
 	k.check()
 	k.stop()
 	t.Logf("stopped for %d s: %d messages confirmed, lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer", seconds, len(k.confirmed), k.lost, k.twice, k.gaps, k.back, k.unanswered)
+}
+
+// killRuns is how often something is killed.
+func killRuns(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("TIDEMARK_KILL_RUNS")
+	if text == "" {
+		return 3
+	}
+	runs, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("TIDEMARK_KILL_RUNS is not a number: %v", err)
+	}
+	return runs
 }
 
 var killChats = []string{"k0", "k1", "k2"}
@@ -108,13 +116,15 @@ type killed struct {
 	told       map[string]int64 // acknowledged watermarks by chat/user, as somebody was told
 	overSocket int
 	unanswered int
+	reasons    map[string]int // of answers 503, by detail
+	slowest    time.Duration  // of the answers over HTTP
 
 	lost, twice, gaps, back    int
 	torn, watermarks, caughtUp int
 	dora                       map[string]int64 // what she acknowledged
 }
 
-func newKilled(t *testing.T) *killed {
+func newKilled(t *testing.T, server *process) *killed {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("TIDEMARK_SEED"); text != "" {
@@ -123,8 +133,8 @@ func newKilled(t *testing.T) *killed {
 		}
 	}
 	k := &killed{
-		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), server: newProcess(t),
-		confirmed: map[string]int64{}, told: map[string]int64{}, dora: map[string]int64{},
+		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), server: server,
+		confirmed: map[string]int64{}, told: map[string]int64{}, dora: map[string]int64{}, reasons: map[string]int{},
 	}
 	k.server.start()
 	for _, chat := range killChats {
@@ -187,7 +197,7 @@ func (k *killed) load(run int, planned func()) {
 
 // send sends one message over HTTP, acknowledges it as carol every other time, and notes what was answered. It reports whether the server answers.
 func (k *killed) send(ctx context.Context, chat, id string) bool {
-	status, body, _ := k.as("alice").try(ctx, http.MethodPost, "/chats/"+chat+"/messages", map[string]any{"client_message_id": id, "content": id})
+	status, body := k.ask(ctx, "alice", http.MethodPost, "/chats/"+chat+"/messages", map[string]any{"client_message_id": id, "content": id})
 	var m message
 	confirmed := status == http.StatusCreated && json.Unmarshal(body, &m) == nil
 	if !k.note(confirmed, chat, id, m.Sequence) {
@@ -197,12 +207,32 @@ func (k *killed) send(ctx context.Context, chat, id string) bool {
 		return true
 	}
 	var s state
-	status, body, _ = k.as("carol").try(ctx, http.MethodPatch, "/chats/"+chat+"/delivery-state", map[string]any{"last_acked_sequence": m.Sequence})
+	status, body = k.ask(ctx, "carol", http.MethodPatch, "/chats/"+chat+"/delivery-state", map[string]any{"last_acked_sequence": m.Sequence})
 	if status != http.StatusOK || json.Unmarshal(body, &s) != nil {
 		return status != 0
 	}
 	k.tell(map[string]int64{chat + "/carol": s.Acked})
 	return true
+}
+
+// ask makes a request. What is refused is refused with 503 and a reason.
+func (k *killed) ask(ctx context.Context, name, method, path string, body any) (status int, answer []byte) {
+	began := time.Now()
+	status, answer, _ = k.as(name).try(ctx, method, path, body)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if status != 0 {
+		k.slowest = max(k.slowest, time.Since(began))
+	}
+	var p problem
+	switch {
+	case status < 300:
+	case status != http.StatusServiceUnavailable || json.Unmarshal(answer, &p) != nil || p.Detail == "":
+		k.t.Errorf("%s %s: got %d %s, want 503 with a reason", method, path, status, answer)
+	default:
+		k.reasons[p.Detail]++
+	}
+	return status, answer
 }
 
 // note notes the answer to a send.

@@ -1,0 +1,89 @@
+package test
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// TestKill_Postgres_confirmed_is_durable kills all processes of Postgres with SIGKILL under load, TIDEMARK_KILL_RUNS times (3 if it is not set), every fourth time the server as well, and starts them again.
+// What holds after TestKill_confirmed_is_durable holds here. Meanwhile callers are answered 503 with a reason in bounded time, /readyz is red, and both end without anybody's help.
+func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
+	const bound = 12 * time.Second // a read and a write, each of them behind one that takes all of the 5 s that the store gives it
+	runs := killRuns(t)
+	database := postgres.Start(t)
+	p := newProcess(t)
+	p.url = database.Database(t)
+	k := newKilled(t, p)
+	t.Logf("%d runs with seed %d", runs, k.seed)
+	red, restarts := 0, 0
+	for run := range runs {
+		both := run%4 == 3
+		k.load(run, func() {
+			database.Kill(t)
+			if both {
+				must(t, k.server.process.Kill())
+				return
+			}
+			if run%4 == 0 {
+				refused := k.refusals()
+				// Long enough that nobody can wait for it.
+				until(t, "/readyz is red, and callers are refused", func() bool {
+					return k.ready() == http.StatusServiceUnavailable && k.refusals() > refused
+				}, func() string { return "" })
+				red++
+			}
+			database.Run(t)
+			until(t, "/readyz is green again", func() bool { return k.ready() == http.StatusOK }, func() string { return k.server.log.String() })
+			before := k.confirmations()
+			until(t, "sends are confirmed again", func() bool { return k.confirmations() > before+20 }, func() string { return k.server.log.String() })
+			k.ending.Store(true)
+		})
+		if both {
+			restarts++
+			k.server.wait()
+			database.Run(t)
+			k.server.start()
+		}
+		k.check()
+		if t.Failed() {
+			t.Fatalf("run %d (seed %d)", run, k.seed)
+		}
+	}
+	k.stop()
+	t.Logf("%d kills of Postgres, %d of them with the server: %d messages confirmed, %d of them over a WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer or refused; "+
+		"the slowest answer took %v; %d times red; %d watermarks told; the offline user got %d messages; reasons: %s",
+		runs, restarts, len(k.confirmed), k.overSocket, k.lost, k.twice, k.gaps, k.back, k.unanswered, k.slowest.Round(time.Millisecond), red, k.watermarks, k.caughtUp,
+		strings.Join(slices.Sorted(maps.Keys(k.reasons)), "; "))
+	if k.slowest > bound {
+		t.Errorf("the slowest answer took %v, want at most %v", k.slowest, bound)
+	}
+	if k.overSocket == 0 || k.overSocket == len(k.confirmed) || k.unanswered == 0 || len(k.reasons) == 0 || k.watermarks == 0 || k.caughtUp == 0 || red == 0 || runs > 3 && restarts == 0 {
+		t.Error("something of this did not happen: the runs show nothing")
+	}
+}
+
+// refusals is how often callers were answered 503.
+func (k *killed) refusals() (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, count := range k.reasons {
+		n += count
+	}
+	return n
+}
+
+// ready asks /readyz; 0 means that there was no answer.
+func (k *killed) ready() int {
+	response, err := http.Get("http://" + k.server.address + "/readyz")
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
