@@ -223,8 +223,8 @@ type Added struct {
 	Head    tidemark.Sequence
 	// New are those who were not members before, in the order of their ids.
 	New []tidemark.UserID
-	// States are the delivery states of all users named, those who were members before included, in the order of their ids: a call that repeats one
-	// whose answer was lost says what that one would have said.
+	// States are the delivery states of all users named, those who were members before included, in the order of their ids, none older than the call: a call
+	// that repeats one whose answer was lost says what that one would have said.
 	States []tidemark.DeliveryState
 }
 

@@ -51,3 +51,12 @@ func reopen(t *testing.T, s storage.Store) storage.Store {
 func TestStore(t *testing.T) { storagetest.Run(t, openNew) }
 
 func TestStore_durable(t *testing.T) { storagetest.RunDurable(t, openNew, reopen) }
+
+// openTwo opens two stores on one empty database, as two nodes do.
+func openTwo(t *testing.T) (storage.Store, storage.Store) {
+	t.Helper()
+	one := openNew(t).(durable)
+	return one, openTest(t, one.url)
+}
+
+func TestStore_shared(t *testing.T) { storagetest.RunShared(t, openTwo) }

@@ -33,6 +33,7 @@ type history struct {
 	// top is the highest sequence that somebody was told.
 	top     map[tidemark.ChatID]tidemark.Sequence
 	glances []glance
+	lost    int // calls of unknown outcome
 	tick    int
 }
 
@@ -60,10 +61,11 @@ const maxTime = time.Duration(math.MaxInt64)
 const (
 	// historyVariable says how many histories are made of each store.
 	historyVariable = "TIDEMARK_HISTORY_RUNS"
-	historyRuns     = 60
+	historyRuns     = 30
 	historyClients  = 6
 	historyCalls    = 14
 	historyKeys     = 5
+	historyLost     = 3
 )
 
 // testHistories makes histories on one store, or on several with the same data.
@@ -148,7 +150,7 @@ func (h *history) now() time.Time {
 
 // do makes a call of the store. A write may lose its context under way. Unavailable is an answer only then.
 func (c *client) do(write bool, call func(ctx context.Context) error) (span, error) {
-	ctx, hurried := c.ctx, write && c.dice.IntN(12) == 0
+	ctx, hurried := c.ctx, write && c.dice.IntN(12) == 0 && c.mayHurry()
 	if hurried {
 		limited, cancel := context.WithTimeout(ctx, time.Duration(c.dice.IntN(1_500))*time.Microsecond)
 		defer cancel()
@@ -159,9 +161,19 @@ func (c *client) do(write bool, call func(ctx context.Context) error) (span, err
 	s.answer = time.Since(c.began)
 	if hurried && tidemark.CodeOf(err) == tidemark.Unavailable {
 		s.unknown, s.answer = true, maxTime
+		c.mu.Lock()
+		c.lost++
+		c.mu.Unlock()
 		return s, nil
 	}
 	return s, err
+}
+
+// mayHurry bounds how many calls have an unknown outcome: each of them doubles what the search has to look at.
+func (h *history) mayHurry() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lost < historyLost
 }
 
 // saw notes an operation: what was asked, what was answered, whether that means that it changed something, and what the specification does.

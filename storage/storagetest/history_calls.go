@@ -243,22 +243,21 @@ func (c *client) add(chat tidemark.ChatID, who int) error {
 		if err != nil {
 			return err
 		}
-		var joined, told []string
+		var joined []string
 		for _, user := range added.New {
 			joined = append(joined, c.name(user))
 		}
-		for _, state := range added.States {
-			told = append(told, c.name(state.UserID)+" "+stateText(state))
-		}
-		got, states = addedText(added.Version, added.Head, joined, told), added.States
+		got, states = addedText(added.Version, added.Head, joined), added.States
 		changed = len(joined) > 0
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, state := range states {
+	for _, state := range states { // each is that of some moment of the call
+		who := slices.Index(c.people, state.UserID)
 		c.glanced(s, false, state)
+		c.looked(s, chat, "state beside the addition of "+seatNames[who], stateText(state), func(r room) string { return stateText(r.seats[who].state()) })
 	}
 	c.saw(s, chat, fmt.Sprintf("add %s at %v", strings.Join(names, " "), now.Sub(at(0))), got, changed, func(r room) (room, string) { return r.add(people, now) })
 	return nil

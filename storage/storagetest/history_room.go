@@ -141,7 +141,7 @@ func advancedText(state tidemark.DeliveryState, moved bool) string {
 }
 
 func (r room) add(people []int, now time.Time) (room, string) {
-	var joined, states []string
+	var joined []string
 	for _, who := range people {
 		s := &r.seats[who]
 		if !s.member() {
@@ -153,16 +153,15 @@ func (r room) add(people []int, now time.Time) (room, string) {
 			s.ever = true
 			joined = append(joined, seatNames[who])
 		}
-		states = append(states, seatNames[who]+" "+stateText(s.state()))
 	}
 	if len(joined) > 0 {
 		r.version++
 	}
-	return r, addedText(r.version, r.head, joined, states)
+	return r, addedText(r.version, r.head, joined)
 }
 
-func addedText(version uint64, head tidemark.Sequence, joined, states []string) string {
-	return fmt.Sprintf("v%d at %d, new: %s; %s", version, head, strings.Join(joined, " "), strings.Join(states, ", "))
+func addedText(version uint64, head tidemark.Sequence, joined []string) string {
+	return fmt.Sprintf("v%d at %d, new: %s", version, head, strings.Join(joined, " "))
 }
 
 func (r room) remove(who int) (room, string) {
