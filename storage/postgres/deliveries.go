@@ -19,12 +19,12 @@ import (
 const raiseStates = `WITH raise AS MATERIALIZED (
 	SELECT r.*, c.key, c.head, s.ctid AS place,
 		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read, coalesce(s.updated_at, 0) AS updated_at
-	FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[], $7::bigint[])
-		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked, now, no)
+	FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[], $7::bigint[], $8::bigint[], $9::bigint[])
+		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked, first_read, first_now, read_now, no)
 	CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
 	LEFT JOIN LATERAL (SELECT ctid, * FROM delivery_state WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS s ON true
 ), applied AS MATERIALIZED (
-	SELECT r.*, a.acked AS new_acked, d.read AS new_read,
+	SELECT r.*, a.acked AS new_acked, d.read AS new_read, CASE WHEN d.read > greatest(r.read, r.first_read) THEN r.read_now ELSE r.first_now END AS now,
 		greatest(r.to_acked, r.to_read) <= r.head AND (a.acked, d.read) <> (r.acked, r.read) AS moves
 	FROM raise AS r
 	CROSS JOIN LATERAL (SELECT CASE WHEN r.to_acked > r.acked AND r.acked + 1 >= r.acked_from THEN r.to_acked ELSE r.acked END AS acked) AS a
@@ -64,7 +64,7 @@ func (s *Store) advance(ctx context.Context, c *conn, advances []storage.Advance
 		}
 		began := time.Now()
 		folds, rest := foldAll(advances, todo)
-		if err := c.raise(ctx, folds); err != nil {
+		if err := c.raise(ctx, advances, folds); err != nil {
 			return nil, err
 		}
 		todo = todo[:0]
@@ -85,7 +85,9 @@ func (s *Store) advance(ctx context.Context, c *conn, advances []storage.Advance
 // A fold is one raise that stands for several of one user and chat.
 type fold struct {
 	storage.Advance
-	items []int // of the advances, in their order
+	// first is the item with the highest Acked, read the one with the highest Read. In this order they do all that the fold does; the other items find it done.
+	first, read int
+	items       []int // of the advances
 	// What the statement found: the chat and its head, the state before, whether the raise moves it, and whether that was done.
 	known, moves, done bool
 	head               tidemark.Sequence
@@ -107,15 +109,18 @@ func foldAll(advances []storage.Advance, todo []int) (folds []*fold, rest []int)
 		case f == nil && len(folds) == maxItems:
 			rest = append(rest, i)
 		case f == nil:
-			f = &fold{Advance: *a, items: []int{i}}
+			f = &fold{Advance: *a, first: i, read: i, items: []int{i}}
 			at[key] = f
 			folds = append(folds, f)
 		case plain(f.Raise) && plain(a.Raise):
 			f.items = append(f.items, i)
-			f.Acked, f.Read = max(f.Acked, a.Acked), max(f.Read, a.Read)
-			if a.Now.After(f.Now) {
-				f.Now = a.Now
+			if first := &advances[f.first]; a.Acked > first.Acked || a.Acked == first.Acked && a.Read > first.Read {
+				f.first = i
 			}
+			if a.Read > advances[f.read].Read {
+				f.read = i
+			}
+			f.Acked, f.Read = advances[f.first].Acked, advances[f.read].Read
 		default:
 			rest = append(rest, i)
 		}
@@ -127,7 +132,12 @@ func foldAll(advances []storage.Advance, todo []int) (folds []*fold, rest []int)
 func (f *fold) answer(advances []storage.Advance, results []storage.Advanced) (moved int, again []int) {
 	state := f.before
 	refused := f.Bounded(f.head) != nil
-	for _, i := range f.items {
+	answered := map[int]bool{}
+	for _, i := range append([]int{f.first, f.read}, f.items...) {
+		if answered[i] {
+			continue
+		}
+		answered[i] = true
 		own := advances[i].Bounded(f.head)
 		switch {
 		case !f.known:
@@ -137,7 +147,7 @@ func (f *fold) answer(advances []storage.Advance, results []storage.Advanced) (m
 		case refused, f.moves && !f.done:
 			again = append(again, i)
 		default:
-			results[i].State, results[i].Moved = advances[i].Apply(state, timeOf(f.Now.UnixMilli()))
+			results[i].State, results[i].Moved = advances[i].Apply(state, timeOf(advances[i].Now.UnixMilli()))
 			if state = results[i].State; results[i].Moved {
 				moved++
 			}
@@ -147,18 +157,20 @@ func (f *fold) answer(advances []storage.Advance, results []storage.Advanced) (m
 }
 
 // raise runs the statement for folds of different users or chats, in the order of their keys.
-func (c *conn) raise(ctx context.Context, folds []*fold) error {
+func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*fold) error {
 	slices.SortFunc(folds, func(a, b *fold) int {
 		return cmp.Or(strings.Compare(string(a.Chat), string(b.Chat)), strings.Compare(string(a.User), string(b.User)))
 	})
 	n := len(folds)
-	text, numbers, within := make([]string, 2*n), make([]int64, 4*n), make([]bool, n)
+	text, numbers, within := make([]string, 2*n), make([]int64, 6*n), make([]bool, n)
 	chats, users := text[:n], text[n:]
-	acked, from, read, now := numbers[:n], numbers[n:2*n], numbers[2*n:3*n], numbers[3*n:]
+	acked, from, read := numbers[:n], numbers[n:2*n], numbers[2*n:3*n]
+	firstRead, firstNow, readNow := numbers[3*n:4*n], numbers[4*n:5*n], numbers[5*n:]
 	for i, f := range folds {
 		chats[i], users[i] = string(f.Chat), string(f.User)
 		acked[i], from[i], read[i] = column(f.Acked), column(f.AckedFrom), column(f.Read)
-		within[i], now[i] = f.ReadWithinAcked, f.Now.UnixMilli()
+		first := &advances[f.first]
+		within[i], firstRead[i], firstNow[i], readNow[i] = f.ReadWithinAcked, column(first.Read), first.Now.UnixMilli(), advances[f.read].Now.UnixMilli()
 	}
 	type pair struct {
 		chat int64
@@ -169,7 +181,7 @@ func (c *conn) raise(ctx context.Context, folds []*fold) error {
 	var user string
 	var moves bool
 	to := []any{&no, &chat, &user, &head, &ackedBefore, &readBefore, &updatedAt, &moves}
-	return c.each(ctx, raiseStates, []any{chats, users, acked, from, read, within, now}, func(row pgx.Rows) error {
+	return c.each(ctx, raiseStates, []any{chats, users, acked, from, read, within, firstRead, firstNow, readNow}, func(row pgx.Rows) error {
 		if err := row.Scan(to...); err != nil {
 			return err
 		}

@@ -101,7 +101,11 @@ const (
 	setMembership = `UPDATE chats SET member_count = $2, members_version = members_version + 1, large = $3 WHERE key = $1`
 	statesNamed   = `SELECT u.id, ` + stateColumns + ` FROM unnest($2::text[]) AS u (id)
 		LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = $1 AND user_id = u.id LIMIT 1) AS d ON true ORDER BY u.id COLLATE "C"`
-	leave  = `UPDATE members SET current = false, intervals = $3 WHERE chat = $1 AND user_id = $2`
+	leave = `UPDATE members SET current = false, intervals = $3 WHERE chat = $1 AND user_id = $2`
+	// hold makes the row, if there is none, and locks it: a Mark that comes now waits, and writes its own afterwards. A DELETE alone would not see what is
+	// marked between its snapshot and the commit.
+	hold = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq) VALUES ($1, $2, 1)
+		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = p.first_undelivered_seq`
 	unmark = `DELETE FROM pending_deliveries WHERE user_id = $1 AND chat_id = $2`
 )
 
@@ -202,6 +206,7 @@ func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tid
 		removed = storage.Removed{Version: m.chat.MembersVersion + 1, Head: m.chat.Head}
 		var batch pgx.Batch
 		batch.Queue(leave, m.key, string(user), intervals.Left(m.chat.Head).Text())
+		batch.Queue(hold, string(user), string(chat))
 		batch.Queue(unmark, string(user), string(chat))
 		batch.Queue(setMembership, m.key, m.chat.MemberCount-1, m.chat.Large)
 		return m.tx.SendBatch(ctx, &batch).Close()

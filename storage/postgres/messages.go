@@ -67,7 +67,7 @@ type verdict struct {
 	known    tidemark.Sequence // of the message with this key, 0 if there is none
 	member   bool
 	version  uint64
-	sequence tidemark.Sequence // of this message; 0 if it was refused, or has to be written again
+	sequence tidemark.Sequence // of this message; 0 if it was refused, or the members of the chat changed
 }
 
 // Append implements storage.Messages.
@@ -95,7 +95,7 @@ func (s *Store) append(ctx context.Context, c *conn, drafts []tidemark.Draft) ([
 		}
 		leader[i] = j
 	}
-	a := &appending{drafts: drafts, results: make([]storage.Appended, len(drafts)), stored: make([]*tidemark.Message, len(drafts)), repeated: c.attempt > 0, committed: s.committed}
+	a := &appending{drafts: drafts, results: make([]storage.Appended, len(drafts)), stored: make([]*tidemark.Message, len(drafts)), versions: make([]uint64, len(drafts)), repeated: c.attempt > 0, committed: s.committed}
 	for round := 0; len(todo) > 0; round++ {
 		if round == maxRounds {
 			return nil, tidemark.Errorf(tidemark.Unavailable, "the members of a chat change too quickly; try again")
@@ -119,12 +119,14 @@ type appending struct {
 	results []storage.Appended
 	// stored is the message with the key of a draft, once it is known.
 	stored []*tidemark.Message
+	// versions are the membership versions that the chats of those had in this call.
+	versions []uint64
 	// repeated reports that an earlier attempt may have stored the drafts.
 	repeated  bool
 	committed func(sends, acks int, took time.Duration)
 }
 
-// round writes the drafts, in statements of bounded size, and returns those whose chat changed its members meanwhile.
+// round writes the drafts, in statements of bounded size, and returns those whose chat changed its members meanwhile, and those behind them.
 func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
 	for len(todo) > 0 {
 		n, weight := 0, 0
@@ -140,9 +142,11 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 		if err != nil {
 			return nil, err
 		}
-		unsure, todo = append(unsure, part...), todo[n:]
+		if todo = todo[n:]; len(part) > 0 {
+			return append(part, todo...), nil // No draft overtakes an earlier one of its chat.
+		}
 	}
-	return unsure, nil
+	return nil, nil
 }
 
 // oneByOne writes each draft by itself, so that one that is impossible, or one chat that is locked by somebody, fails alone.
@@ -189,6 +193,13 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	if err != nil {
 		return nil, err
 	}
+	// In a chat whose members changed nothing is decided: who was refused may be a member in the step that stores the others.
+	changed := map[tidemark.ChatID]bool{}
+	for n, i := range todo {
+		if v := &verdicts[n]; v.chat && v.known == 0 && v.member && v.sequence == 0 {
+			changed[a.drafts[i].ChatID] = true
+		}
+	}
 	sends := 0
 	var known []int
 	for n, i := range todo {
@@ -196,17 +207,17 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 		switch {
 		case !v.chat:
 			a.results[i] = storage.Appended{Err: noChat(d.ChatID)}
+		case changed[d.ChatID]:
+			unsure = append(unsure, i)
 		case v.known != 0:
 			known = append(known, n)
 		case !v.member:
 			a.results[i] = storage.Appended{Err: notMember(d.ChatID, d.SenderID)}
-		case v.sequence == 0:
-			unsure = append(unsure, i)
 		default:
 			sends++
 			m := d.Message(v.sequence, v.version)
 			m.CreatedAt = timeOf(d.CreatedAt.UnixMilli())
-			a.stored[i], a.results[i] = &m, storage.Appended{Message: m, Version: v.version}
+			a.stored[i], a.versions[i], a.results[i] = &m, v.version, storage.Appended{Message: m, Version: v.version}
 		}
 	}
 	if sends > 0 {
@@ -265,7 +276,7 @@ func (a *appending) find(ctx context.Context, c *conn, todo []int, verdicts []ve
 		if len(pages[at]) == 0 {
 			return &hole{a.drafts[i].ChatID, verdicts[n].known}
 		}
-		a.stored[i] = &pages[at][0]
+		a.stored[i], a.versions[i] = &pages[at][0], verdicts[n].version
 		a.results[i] = a.same(i, a.stored[i], verdicts[n].version)
 		if a.repeated && a.stored[i].MessageID == a.drafts[i].MessageID {
 			// It was the earlier attempt, whose answer was lost.
@@ -287,7 +298,7 @@ func (a *appending) same(i int, stored *tidemark.Message, version uint64) storag
 // follow answers for a draft that has the key of an earlier one in the batch.
 func (a *appending) follow(i, earlier int) {
 	if stored := a.stored[earlier]; stored != nil {
-		a.results[i] = a.same(i, stored, max(a.results[earlier].Version, stored.MembersVersion))
+		a.results[i] = a.same(i, stored, a.versions[earlier])
 		return
 	}
 	a.results[i] = a.results[earlier]
