@@ -60,3 +60,32 @@ func openTwo(t *testing.T) (storage.Store, storage.Store) {
 }
 
 func TestStore_shared(t *testing.T) { storagetest.RunShared(t, openTwo) }
+
+// TestStore_durable_when_the_server_crashes stops the server without a checkpoint before it opens the data again. In the histories of the model it does so in the
+// first few times only, each of which takes a second.
+func TestStore_durable_when_the_server_crashes(t *testing.T) {
+	server := service.Start(t)
+	open := func(t *testing.T) storage.Store {
+		t.Helper()
+		url := server.Database(t)
+		if err := Migrate(t.Context(), url, Up); err != nil {
+			t.Fatalf("Migrate: %v", err)
+		}
+		return durable{openTest(t, url), url}
+	}
+	crashes := 0
+	storagetest.RunDurable(t, open, func(t *testing.T, s storage.Store) storage.Store {
+		t.Helper()
+		if err := s.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+		if crashes++; crashes <= 6 {
+			server.Stop(t, "immediate")
+			server.Run(t)
+		}
+		return durable{openTest(t, s.(durable).url), s.(durable).url}
+	})
+	if crashes < 6 {
+		t.Errorf("the server crashed %d times", crashes)
+	}
+}

@@ -52,18 +52,15 @@ func RunDurable(t *testing.T, open func(t *testing.T) storage.Store, reopen func
 
 // limitChecks makes the model test modest, unless the flag says otherwise.
 func limitChecks(t *testing.T, modest string) {
-	const name = "rapid.checks"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
-	if given {
+	checks := flag.Lookup("rapid.checks")
+	if checks.Value.String() != checks.DefValue {
 		return
 	}
-	before := flag.Lookup(name).Value.String()
-	if err := flag.Set(name, modest); err != nil {
+	if err := checks.Value.Set(modest); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := flag.Set(name, before); err != nil {
+		if err := checks.Value.Set(checks.DefValue); err != nil {
 			t.Error(err)
 		}
 	})
