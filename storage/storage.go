@@ -113,7 +113,8 @@ type Messages interface {
 	// concurrent ones, store one message. Keys are kept at least 7 days; after that the same key may store another message.
 	//
 	// A draft that is refused fails alone, with the Err of its Appended: NotFound (no such chat), NotMember (the sender is not a member in this step),
-	// Conflict. The error of the call means that any of the drafts may or may not have been stored; it is resolved by calling again with the same
+	// Conflict; or Unavailable or Internal, if it alone could not be stored (somebody holds a lock on its chat; the database refuses a value), and was not. The error of the call
+	// means that any of the drafts may or may not have been stored; it is resolved by calling again with the same
 	// keys. Drafts have been checked (Draft.Check) and carry MessageID and CreatedAt.
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
@@ -242,7 +243,7 @@ type Appended struct {
 	Duplicate bool
 	// Version is the chat's membership version: of this step, or, for a duplicate, not older than the call.
 	Version uint64
-	// Err is NotFound, NotMember or Conflict; the other fields are empty then.
+	// Err is why the draft is not stored (see Append); the other fields are empty then.
 	Err error
 }
 

@@ -180,13 +180,19 @@ func attempts(ctx context.Context, pool *pgxpool.Pool, again func(error) bool, d
 	}
 }
 
-// once runs do on a connection of the pool.
+// once runs do on a connection of the pool. A caller who leaves does not cut off a statement that is under way, because that would cost the connection; only time does.
 func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.Context, *conn) error) error {
 	c, err := pool.Acquire(ctx)
 	if err != nil {
 		return &unreached{err}
 	}
 	defer c.Release()
+	deadline, bounded := ctx.Deadline()
+	if !bounded {
+		deadline = time.Now().Add(callTime)
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
 	err = do(ctx, &conn{Conn: c.Conn(), attempt: attempt})
 	switch {
 	case err == nil:
