@@ -1,0 +1,435 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// A rival is another program that works in the database, in a transaction that it has begun.
+type rival struct {
+	t    *testing.T
+	conn *pgx.Conn
+}
+
+// withRival opens a store with the chats c and d of anna and ben, and connects a rival, who locks nothing yet.
+func withRival(t *testing.T, parameters string) (*Store, *rival) {
+	t.Helper()
+	url := newDatabase(t, service.Shared(t))
+	s := openTest(t, url+parameters)
+	for _, id := range []tidemark.ChatID{"c", "d"} {
+		_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+			ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1), Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	r := &rival{t, conn}
+	r.do("BEGIN")
+	return s, r
+}
+
+func (r *rival) do(statement string, parameters ...any) {
+	r.t.Helper()
+	if _, err := r.conn.Exec(r.t.Context(), statement, parameters...); err != nil {
+		r.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// lockChat locks c as an append does.
+func (r *rival) lockChat() { r.do("SELECT FROM chats WHERE id = 'c' FOR NO KEY UPDATE") }
+
+// commit ends the transaction when somebody waits for its locks.
+func (r *rival) commit() {
+	r.t.Helper()
+	for deadline, waits := time.Now().Add(10*time.Second), false; !waits; {
+		err := r.conn.QueryRow(r.t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))").Scan(&waits)
+		if err != nil || time.Now().After(deadline) {
+			r.t.Fatalf("nobody waits for the rival: %v", err)
+		}
+	}
+	r.do("COMMIT")
+}
+
+// queued waits until n calls are under way.
+func queued(t *testing.T, s *Store, n int) {
+	t.Helper()
+	wantSoon(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.calls == n
+	})
+}
+
+// wantSoon waits until something is so.
+func wantSoon(t *testing.T, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what is waited for does not come")
+		}
+	}
+}
+
+// message is a draft of a user under a key.
+func message(chat tidemark.ChatID, sender tidemark.UserID, key, content string) tidemark.Draft {
+	return tidemark.Draft{
+		ChatID: chat, SenderID: sender, ClientMessageID: key, Content: content, ContentType: tidemark.DefaultContentType,
+		MessageID: tidemark.MessageID("m-" + key), CreatedAt: time.UnixMilli(2),
+	}
+}
+
+// sent begins an append, whose result the channel gets.
+func sent(s *Store, d tidemark.Draft) <-chan appendResult {
+	result := make(chan appendResult, 1)
+	go func() {
+		appended, err := storage.AppendOne(context.Background(), s, d)
+		result <- appendResult{appended, err}
+	}()
+	return result
+}
+
+type appendResult struct {
+	storage.Appended
+	err error
+}
+
+// wantMessages checks that the chat c has the messages with these keys, in this order.
+func wantMessages(t *testing.T, s *Store, keys ...string) {
+	t.Helper()
+	pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: "c", Limit: 1_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range pages[0] {
+		got = append(got, m.ClientMessageID)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(keys) {
+		t.Errorf("the chat has the messages %q, want %q", got, keys)
+	}
+}
+
+func wantError(t *testing.T, err error, want tidemark.Code, words ...string) {
+	t.Helper()
+	if got := tidemark.CodeOf(err); got != want {
+		t.Fatalf("got error %v with code %q, want code %q", err, got, want)
+	}
+	for _, word := range words {
+		if !strings.Contains(tidemark.DetailOf(err), word) {
+			t.Errorf("the error says %q, want it to say %q", tidemark.DetailOf(err), word)
+		}
+	}
+}
+
+func TestLanes_concurrent_writes_share_a_statement(t *testing.T) {
+	s, r := withRival(t, "")
+	var statements, messages atomic.Int64
+	s.committed = func(sends, _ int, _ time.Duration) {
+		statements.Add(1)
+		messages.Add(int64(sends))
+	}
+	r.lockChat()
+	var group sync.WaitGroup
+	first := sent(s, message("c", "anna", "first", "hello"))
+	queued(t, s, 1)
+	for i := range 64 {
+		group.Go(func() {
+			if _, err := storage.AppendOne(t.Context(), s, message("c", "anna", fmt.Sprint(i), "hello")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	queued(t, s, 65)
+	r.commit()
+	group.Wait()
+	if result := <-first; result.err != nil {
+		t.Error(result.err)
+	}
+	if statements.Load() > 3 || messages.Load() != 65 {
+		t.Errorf("%d messages that came together took %d statements, want 65 in 2", messages.Load(), statements.Load())
+	}
+}
+
+func TestAppend_equal_keys_of_one_batch_store_one_message(t *testing.T) {
+	s, r := withRival(t, "")
+	r.lockChat()
+	first := sent(s, message("c", "anna", "before", "hello"))
+	queued(t, s, 1)
+	var results []<-chan appendResult
+	for range 10 {
+		results = append(results, sent(s, message("c", "anna", "same", "hello")))
+	}
+	queued(t, s, 11)
+	r.commit()
+	<-first
+	stored := 0
+	for _, result := range results {
+		got := <-result
+		if got.err != nil || got.Message.Sequence != 2 {
+			t.Errorf("got %+v, want the message 2", got)
+		}
+		if !got.Duplicate {
+			stored++
+		}
+	}
+	if stored != 1 {
+		t.Errorf("%d of 10 equal sends were the first one, want 1", stored)
+	}
+	wantMessages(t, s, "before", "same")
+}
+
+func TestAppend_equal_keys_are_compared_with_what_is_stored(t *testing.T) {
+	s, _ := withRival(t, "")
+	const conflict, duplicate, stored = "conflict", "duplicate", "stored"
+	for _, tc := range []struct {
+		name     string
+		contents []string
+		want     []string
+	}{
+		{"nothing is stored", []string{"one", "other", "one"}, []string{stored, conflict, duplicate}},
+		{"one is stored: first a conflicting one, then an equal one", []string{"other", "one"}, []string{conflict, duplicate}},
+		{"one is stored: first an equal one", []string{"one", "other", "one"}, []string{duplicate, conflict, duplicate}},
+	} {
+		var drafts []tidemark.Draft
+		for _, content := range tc.contents {
+			drafts = append(drafts, message("c", "anna", "key", content))
+		}
+		appended, err := s.Append(t.Context(), drafts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range appended {
+			got := stored
+			switch {
+			case tidemark.CodeOf(a.Err) == tidemark.Conflict:
+				got = conflict
+			case a.Err != nil:
+				got = a.Err.Error()
+			case a.Duplicate:
+				got = duplicate
+			}
+			if got != tc.want[i] || a.Err == nil && (a.Message.Content != "one" || a.Message.Sequence != 1) {
+				t.Errorf("%s: draft %d is %s (%+v), want %s", tc.name, i, got, a, tc.want[i])
+			}
+		}
+	}
+	wantMessages(t, s, "key")
+}
+
+func TestAppend_bad_item_fails_alone(t *testing.T) {
+	s, _ := withRival(t, "")
+	appended, err := s.Append(t.Context(), []tidemark.Draft{message("c", "anna", "1", "hello"), message("d", "anna", "bad", "\x00"), message("c", "anna", "2", "hello")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, appended[1].Err, tidemark.Internal, "refused")
+	for _, i := range []int{0, 2} {
+		if appended[i].Err != nil {
+			t.Errorf("draft %d: %v", i, appended[i].Err)
+		}
+	}
+	wantMessages(t, s, "1", "2")
+}
+
+func TestAppend_locked_chat_fails_alone(t *testing.T) {
+	s, r := withRival(t, "&lock_timeout=200ms")
+	r.lockChat()
+	appended, err := s.Append(t.Context(), []tidemark.Draft{message("c", "anna", "1", "hello"), message("d", "anna", "2", "hello"), message("c", "ben", "3", "hello")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{0, 2} {
+		wantError(t, appended[i].Err, tidemark.Unavailable, "lock")
+	}
+	if appended[1].Err != nil || appended[1].Message.Sequence != 1 {
+		t.Errorf("in the other chat: %+v", appended[1])
+	}
+	r.do("COMMIT")
+	if _, err := storage.AppendOne(t.Context(), s, message("c", "anna", "1", "hello")); err != nil {
+		t.Errorf("after the lock has gone: %v", err)
+	}
+	wantMessages(t, s, "1")
+}
+
+func TestAppend_caller_who_gives_up_gets_Unavailable(t *testing.T) {
+	s, r := withRival(t, "")
+	r.lockChat()
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error)
+	go func() {
+		_, err := storage.AppendOne(ctx, s, message("c", "anna", "1", "hello"))
+		result <- err
+	}()
+	queued(t, s, 1)
+	cancel()
+	wantError(t, <-result, tidemark.Unavailable, "may still be stored")
+	r.commit()
+	again, err := storage.AppendOne(t.Context(), s, message("c", "anna", "1", "hello"))
+	if err != nil || !again.Duplicate || again.Message.Sequence != 1 {
+		t.Errorf("the repeated send: %+v, %v; want a duplicate of message 1", again, err)
+	}
+	wantMessages(t, s, "1")
+}
+
+// What was true when the statement began is not true any more when it gets the lock of the chat.
+func TestAppend_sees_the_members_of_its_own_step(t *testing.T) {
+	s, r := withRival(t, "")
+	r.lockChat()
+	r.do("UPDATE members SET current = false, intervals = '1-0' WHERE user_id = 'anna' AND chat_id = 'c'")
+	r.do("UPDATE chats SET member_count = 1, members_version = members_version + 1 WHERE id = 'c'")
+	anna := sent(s, message("c", "anna", "1", "hello"))
+	r.commit()
+	wantError(t, (<-anna).err, tidemark.NotMember)
+
+	r.do("BEGIN")
+	r.lockChat()
+	r.do("UPDATE chats SET member_count = 2, members_version = members_version + 1 WHERE id = 'c'")
+	r.do("UPDATE members SET current = true WHERE user_id = 'anna' AND chat_id = 'c'")
+	ben := sent(s, message("c", "ben", "2", "hello"))
+	r.commit()
+	if got := <-ben; got.err != nil || got.Version != 3 || got.Message.MembersVersion != 3 || got.Message.Sequence != 1 {
+		t.Errorf("after another one joined: %+v, want message 1 of version 3", got)
+	}
+	wantMessages(t, s, "2")
+}
+
+func TestAppend_key_that_came_meanwhile_is_a_duplicate(t *testing.T) {
+	s, r := withRival(t, "")
+	r.lockChat()
+	r.do(`INSERT INTO messages SELECT key, 1, 1, 1, 'anna', 'key', 'first', 'text/plain', NULL, 'hello' FROM chats WHERE id = 'c'`)
+	r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
+	same, other := message("c", "anna", "key", "hello"), message("c", "anna", "key2", "hello")
+	var appended []storage.Appended
+	var err error
+	var group sync.WaitGroup
+	group.Go(func() { appended, err = s.Append(t.Context(), []tidemark.Draft{same, other}) })
+	r.commit()
+	group.Wait()
+	if err != nil || appended[0].Err != nil || appended[1].Err != nil {
+		t.Fatalf("got %+v, %v", appended, err)
+	}
+	if a := appended[0]; !a.Duplicate || a.Message.Sequence != 1 || a.Message.MessageID != "first" {
+		t.Errorf("the send with the key that came: %+v, want a duplicate of the first", a)
+	}
+	if a := appended[1]; a.Duplicate || a.Message.Sequence != 2 {
+		t.Errorf("the other one: %+v, want message 2", a)
+	}
+	wantMessages(t, s, "key", "key2")
+}
+
+func TestAppend_head_that_moved_meanwhile_is_counted_on(t *testing.T) {
+	s, r := withRival(t, "")
+	r.lockChat()
+	r.do(`INSERT INTO messages SELECT key, 1, 1, 1, 'anna', 'theirs', 'first', 'text/plain', NULL, 'hello' FROM chats WHERE id = 'c'`)
+	r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
+	ours := sent(s, message("c", "anna", "ours", "hello"))
+	r.commit()
+	if got := <-ours; got.err != nil || got.Message.Sequence != 2 {
+		t.Errorf("got %+v, want message 2", got)
+	}
+	wantMessages(t, s, "theirs", "ours")
+}
+
+func TestAdvance_row_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
+	s, r := withRival(t, "")
+	r.do("UPDATE chats SET head = 9 WHERE id = 'c'")
+	r.do(`INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1 FROM chats WHERE id = 'c'`)
+	r.do("COMMIT")
+	for _, tc := range []struct {
+		name, rival string
+		user        tidemark.UserID
+		raise       tidemark.Raise
+		acked, read tidemark.Sequence
+		moved       bool
+	}{
+		{"it went beyond", "UPDATE delivery_state SET last_acked_sequence = 5 WHERE user_id = 'anna'", "anna", tidemark.Raise{Acked: 3}, 5, 0, false},
+		{"it is still below", "UPDATE delivery_state SET last_acked_sequence = 6 WHERE user_id = 'anna'", "anna", tidemark.Raise{Acked: 8}, 8, 0, true},
+		{"the other watermark", "UPDATE delivery_state SET last_acked_sequence = 9 WHERE user_id = 'anna'", "anna", tidemark.Raise{Read: 4}, 9, 4, true},
+		{"it was created", "INSERT INTO delivery_state SELECT key, 'ben', 4, 0, 1 FROM chats WHERE id = 'c'", "ben", tidemark.Raise{Acked: 2}, 4, 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r.t = t
+			r.do("BEGIN")
+			r.do(tc.rival)
+			var advanced []storage.Advanced
+			var err error
+			var group sync.WaitGroup
+			group.Go(func() {
+				advanced, err = s.Advance(t.Context(), []storage.Advance{{User: tc.user, Chat: "c", Raise: tc.raise, Now: time.UnixMilli(5)}})
+			})
+			r.commit()
+			group.Wait()
+			if err != nil || advanced[0].Err != nil {
+				t.Fatalf("got %+v, %v", advanced, err)
+			}
+			if a := advanced[0]; a.State.Acked != tc.acked || a.State.Read != tc.read || a.Moved != tc.moved {
+				t.Errorf("got %+v, want acked %d, read %d, moved %v", a, tc.acked, tc.read, tc.moved)
+			}
+			states, err := s.States(t.Context(), []storage.StateKey{{User: tc.user, Chat: "c"}})
+			if err != nil || states[0].Acked != tc.acked || states[0].Read != tc.read {
+				t.Errorf("stored is %+v, %v", states, err)
+			}
+		})
+	}
+}
+
+func TestClear_row_or_head_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
+	for _, tc := range []struct {
+		name, rival string
+		through     tidemark.Sequence
+		cleared     bool
+		left        tidemark.Sequence // 0 if the row is gone
+	}{
+		{"the row went beyond", "UPDATE pending_deliveries SET first_undelivered_seq = 3", 2, false, 3},
+		{"the row is still below", "UPDATE pending_deliveries SET first_undelivered_seq = 2", 2, true, 3},
+		{"the row is gone", "DELETE FROM pending_deliveries", 5, false, 0},
+		{"the row stands for a large chat", "UPDATE pending_deliveries SET first_undelivered_seq = 0", 5, false, 0},
+		{"the head moved", "UPDATE chats SET head = 6 WHERE id = 'c'", 5, true, 6},
+		{"the chat was locked, and nothing moved", "SELECT FROM chats WHERE id = 'c' FOR NO KEY UPDATE", 5, true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, r := withRival(t, "")
+			r.do("UPDATE chats SET head = 5 WHERE id = 'c'")
+			r.do("INSERT INTO pending_deliveries VALUES ('ben', 'c', 1)")
+			r.do("COMMIT")
+			r.do("BEGIN")
+			r.do(tc.rival)
+			var cleared []bool
+			var err error
+			var group sync.WaitGroup
+			group.Go(func() {
+				cleared, err = s.Clear(t.Context(), []storage.Clear{{User: "ben", Chat: "c", Through: tc.through}})
+			})
+			r.commit()
+			group.Wait()
+			if err != nil || cleared[0] != tc.cleared {
+				t.Errorf("cleared is %v, %v; want %v", cleared, err, tc.cleared)
+			}
+			rows, _, err := s.PendingOf(t.Context(), "ben", "", 10)
+			var left tidemark.Sequence
+			if len(rows) > 0 {
+				left = rows[0].FirstUndelivered
+			}
+			if err != nil || left != tc.left {
+				t.Errorf("the row is %+v, %v; want %d", rows, err, tc.left)
+			}
+		})
+	}
+}
