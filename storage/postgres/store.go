@@ -91,8 +91,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		s.disconnect()
 		return nil, to.named(err)
 	}
-	s.appends = newLane(s, s.append)
-	s.advances = newLane(s, s.advance)
+	s.appends = newLane(s, settled(s.append, someDuplicate))
+	s.advances = newLane(s, settled(s.advance, noneMoved))
 	s.marks = newLane(s, s.mark)
 	s.clears = newLane(s, s.clear)
 	for range appenders {
