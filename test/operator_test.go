@@ -347,6 +347,27 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	f := newFaulty(t, p)
 	w := writeHard(t, p, 3)
 	until(t, "the load runs", func() bool { return w.size() >= 100 }, func() string { return fmt.Sprint(w.size(), " confirmed") })
+	// A standby that says nothing: nothing is confirmed that only one of them has, however often it is sent.
+	standby.Freeze(t)
+	var twice sync.WaitGroup
+	for range 2 {
+		twice.Go(func() {
+			status, body, err := f.as("frank").try(t.Context(), http.MethodPatch, "/chats/c/delivery-state", map[string]any{"last_acked_sequence": 3})
+			if detail := f.problem(status, body); err != nil || detail == "" {
+				t.Errorf("without the standby an acknowledgement was answered %d %s, %v", status, body, err)
+			}
+		})
+		if status, detail := f.send("frozen"); status != http.StatusServiceUnavailable {
+			t.Errorf("without the standby a send was answered %d %s", status, detail)
+		}
+		twice.Wait()
+	}
+	if status, detail := f.ready(); status != http.StatusServiceUnavailable {
+		t.Errorf("without the standby /readyz is %d %s", status, detail)
+	}
+	standby.Thaw(t)
+	until(t, "sends are confirmed again", func() bool { status, _ := f.send("thawed"); return status < 300 }, func() string { return "" })
+
 	o.server.Kill(t)
 	f.refuses(false)
 	before := w.size()
