@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/postgres"
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
@@ -84,6 +85,16 @@ func (h *history) repeat(do func(random *rand.Rand), least, most time.Duration) 
 	return n
 }
 
+// red shows that a node is not ready, as /readyz asks it.
+func (h *history) red() {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Second)
+	defer cancel()
+	if err := h.stores[0].Check(ctx); tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "" {
+		h.t.Errorf("Check says %v during the fault, want Unavailable with a reason", err)
+	}
+}
+
 func TestFault_backends_terminated_in_mid_statement(t *testing.T) {
 	t.Parallel()
 	s := service.Start(t)
@@ -119,8 +130,9 @@ func TestFault_server_that_ends_at_once(t *testing.T) {
 			h.under(func() {
 				ends = h.repeat(func(random *rand.Rand) {
 					end(s, t)
+					h.red()
 					// Callers wait for a server that is back soon, and are refused by one that is not.
-					<-time.After(time.Duration(random.IntN(2000)) * time.Millisecond)
+					<-time.After(time.Duration(random.IntN(1000)) * time.Millisecond)
 					s.Run(t)
 				}, 200*time.Millisecond, 700*time.Millisecond)
 			})
@@ -140,7 +152,9 @@ func TestFault_server_that_hangs(t *testing.T) {
 	h.under(func() {
 		h.repeat(func(*rand.Rand) {
 			s.Freeze(t)
-			<-time.After(3 * time.Second)
+			<-time.After(time.Second)
+			h.red()
+			<-time.After(time.Second)
 			s.Thaw(t)
 		}, 200*time.Millisecond, 700*time.Millisecond)
 	})
@@ -209,6 +223,7 @@ func TestFault_every_connection_of_the_pools_held(t *testing.T) {
 				must(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&n))
 				waiting = max(waiting, n)
 			}
+			h.red()
 			must(t, tx.Rollback(t.Context()))
 		}, 100*time.Millisecond, 200*time.Millisecond)
 	})
