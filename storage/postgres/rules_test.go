@@ -311,27 +311,36 @@ func TestAppend_sees_the_members_of_its_own_step(t *testing.T) {
 }
 
 func TestAppend_key_that_came_meanwhile_is_a_duplicate(t *testing.T) {
-	s, r := withRival(t, "")
-	r.lockChat()
-	r.do(`INSERT INTO messages SELECT key, 1, 1, 1, 'anna', 'key', 'first', 'text/plain', NULL, 'hello' FROM chats WHERE id = 'c'`)
-	r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
-	same, other := message("c", "anna", "key", "hello"), message("c", "anna", "key2", "hello")
-	var appended []storage.Appended
-	var err error
-	var group sync.WaitGroup
-	group.Go(func() { appended, err = s.Append(t.Context(), []tidemark.Draft{same, other}) })
-	r.commit()
-	group.Wait()
-	if err != nil || appended[0].Err != nil || appended[1].Err != nil {
-		t.Fatalf("got %+v, %v", appended, err)
+	for _, others := range [][]string{nil, {"other"}} {
+		t.Run(fmt.Sprintf("beside %d others", len(others)), func(t *testing.T) {
+			s, r := withRival(t, "")
+			r.lockChat()
+			r.do(`INSERT INTO messages SELECT key, 1, 1, 1, 'anna', 'key', 'first', 'text/plain', NULL, 'hello' FROM chats WHERE id = 'c'`)
+			r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
+			drafts := []tidemark.Draft{message("c", "anna", "key", "hello")}
+			for _, key := range others {
+				drafts = append(drafts, message("c", "anna", key, "hello"))
+			}
+			var appended []storage.Appended
+			var err error
+			var group sync.WaitGroup
+			group.Go(func() { appended, err = s.Append(t.Context(), drafts) })
+			r.commit()
+			group.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, a := range appended {
+				if a.Err != nil || a.Duplicate != (i == 0) || a.Message.Sequence != tidemark.Sequence(i+1) {
+					t.Errorf("draft %d: got %+v", i, a)
+				}
+			}
+			if appended[0].Message.MessageID != "first" {
+				t.Errorf("the send with the key that came: %+v, want a duplicate of the first", appended[0])
+			}
+			wantMessages(t, s, append([]string{"key"}, others...)...)
+		})
 	}
-	if a := appended[0]; !a.Duplicate || a.Message.Sequence != 1 || a.Message.MessageID != "first" {
-		t.Errorf("the send with the key that came: %+v, want a duplicate of the first", a)
-	}
-	if a := appended[1]; a.Duplicate || a.Message.Sequence != 2 {
-		t.Errorf("the other one: %+v, want message 2", a)
-	}
-	wantMessages(t, s, "key", "key2")
 }
 
 func TestAppend_head_that_moved_meanwhile_is_counted_on(t *testing.T) {
