@@ -199,14 +199,16 @@ func (h *history) why() string {
 	return strings.Join(lines, ", ")
 }
 
-// told reports whether a call was refused with a reason that contains the words.
-func (h *history) told(words string) bool {
-	for reason := range h.reasons {
+// refusals is how many calls were refused with a reason that contains the words.
+func (h *history) refusals(words string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for reason, count := range h.reasons {
 		if strings.Contains(reason, words) {
-			return true
+			n += count
 		}
 	}
-	return false
+	return n
 }
 
 // worker is a goroutine that calls the store of a node.

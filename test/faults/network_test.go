@@ -60,7 +60,7 @@ func TestFault_network(t *testing.T) {
 			<-time.After(time.Duration(100+random.IntN(2000)) * time.Millisecond)
 			remove()
 		}, func(h *history) bool {
-			return h.told("the connection to the database broke") || h.told("cannot be reached")
+			return h.refusals("the connection to the database broke") > 0 || h.refusals("cannot be reached") > 0
 		}},
 		{"replies of committed statements lost", func(n *network, random *rand.Rand) {
 			// The request gets through, and of the reply nothing, or its beginning.
