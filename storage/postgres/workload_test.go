@@ -21,42 +21,48 @@ const (
 	members = 10
 )
 
-// fixture fills a database with chats of ten members and a hundred messages each. Besides, writer is a member of the first hundred chats, reader of the second
-// hundred, and has received all of every second one; hundred and thousand are chats with as many members. Half of all members have watermarks. Nothing is analyzed.
-var fixture = []string{
-	`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large)
-		SELECT 'chat' || lpad(i::text, 6, '0'), 'group', 'full', 'a chat', 1, i, $2, $3 + (i <= 200)::int, false FROM generate_series(1, $1::int) AS i ORDER BY i`,
-	`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large) VALUES
-		('hundred', 'group', 'full', 'a hundred', 1, 1, $2, 100, false), ('thousand', 'group', 'full', 'a thousand', 1, 1, $2, 1000, true)`,
-	`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
-		SELECT c.key, u.id, c.id, true, 'member', 1, '1-' FROM chats AS c, LATERAL (
-			SELECT 'user' || (c.key + 97 * j) % $1::int AS id FROM generate_series(0, $3::int - 1) AS j WHERE c.key <= $1
-			UNION ALL SELECT 'crowd' || j FROM generate_series(1, c.member_count) AS j WHERE c.key > $1
-			UNION ALL SELECT CASE WHEN c.key <= 100 THEN 'writer' ELSE 'reader' END WHERE c.key <= 200) AS u ORDER BY c.key`,
-	`INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, content)
-		SELECT c.key, s, 1, 1, 'user' || (c.key + 97 * (s % $3::int)) % $1::int, 'key' || s || '-' || c.key, 'message' || s || '-' || c.key, 'text/plain', repeat('x', 100)
-		FROM chats AS c, generate_series(1, $2::int) AS s WHERE c.key <= $1 ORDER BY s, c.key`,
-	`INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, content)
-		SELECT c.key, s, 1, 1, 'crowd' || s, 'key' || s, 'message' || s || '-' || c.key, 'text/plain', repeat('x', 100)
-		FROM chats AS c, generate_series(1, $2::int) AS s WHERE c.key > $1 ORDER BY s, c.key`,
-	`INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
-		SELECT chat, user_id, CASE WHEN user_id = 'reader' THEN $2 ELSE $2 / 2 END, $2 / 2, 1 FROM members WHERE (chat + length(user_id) + ascii(right(user_id, 1))) % 2 = 0`,
-	`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) SELECT user_id, chat_id, 1 FROM members WHERE chat % 5 = 0 AND chat <= $1
-		UNION ALL SELECT user_id, chat_id, 0 FROM members WHERE chat_id = 'thousand'`,
+// crowds are two chats with a hundred and a thousand members.
+const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large) VALUES
+	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 100, false), ('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 1000, true)`
+
+// fixture makes the chats from $from to $to, of ten members and a hundred messages each. Besides, writer is a member of the first hundred chats, reader of the second
+// hundred, and has received all of every second one. Half of all members have watermarks. Nothing is analyzed. activity_at is the number of the chat, 0 of a crowd.
+func fixture() []string {
+	const chats = `(SELECT *, activity_at AS no FROM chats WHERE activity_at BETWEEN $from AND $to) AS c`
+	return []string{
+		`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large)
+			SELECT 'chat' || lpad(i::text, 6, '0'), 'group', 'full', 'a chat', 1, i, $n, $m + (i <= 200)::int, false FROM generate_series(greatest($from, 1), $to) AS i ORDER BY i`,
+		`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
+			SELECT c.key, u.id, c.id, true, 'member', 1, '1-' FROM ` + chats + `, LATERAL (
+				SELECT 'user' || (c.no + 97 * j) % 10007 AS id FROM generate_series(0, $m - 1) AS j WHERE c.no > 0
+				UNION ALL SELECT 'crowd' || j FROM generate_series(1, c.member_count) AS j WHERE c.no = 0
+				UNION ALL SELECT CASE WHEN c.no <= 100 THEN 'writer' ELSE 'reader' END WHERE c.no BETWEEN 1 AND 200) AS u ORDER BY c.no, c.key`,
+		`INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, content)
+			SELECT c.key, s, 1, 1, CASE c.no WHEN 0 THEN 'crowd' || s ELSE 'user' || (c.no + 97 * (s % $m)) % 10007 END, 'key' || s || '-' || c.key, 'message' || s || '-' || c.key, 'text/plain', repeat('x', 100)
+			FROM ` + chats + `, generate_series(1, $n) AS s ORDER BY s, c.no, c.key`,
+		`INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
+			SELECT m.chat, m.user_id, CASE WHEN m.user_id = 'reader' THEN $n ELSE $n / 2 END, $n / 2, 1
+			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key WHERE (c.no + length(user_id) + ascii(right(user_id, 1))) % 2 = 0`,
+		`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) SELECT m.user_id, m.chat_id, CASE WHEN c.large THEN 0 ELSE 1 END
+			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key WHERE CASE c.no WHEN 0 THEN c.large ELSE c.no % 5 = 0 END`,
+	}
 }
 
-// fill fills an empty database with n chats of the fixture.
-func fill(t *testing.T, url string, n int) {
+// fill makes the chats of the fixture from one to another; with those from 1 on come the crowds.
+func fill(t *testing.T, url string, from, to int) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close(context.Background())
-	for _, text := range fixture {
-		// Every statement names a part of the parameters.
-		bound := strings.NewReplacer("$1", fmt.Sprint(n), "$2", fmt.Sprint(perChat), "$3", fmt.Sprint(members)).Replace(text)
-		if _, err := c.Exec(t.Context(), bound); err != nil {
+	texts := fixture()
+	if from == 1 {
+		texts, from = append([]string{crowds}, texts...), 0
+	}
+	values := strings.NewReplacer("$from", fmt.Sprint(from), "$to", fmt.Sprint(to), "$n", fmt.Sprint(perChat), "$m", fmt.Sprint(members))
+	for _, text := range texts {
+		if _, err := c.Exec(t.Context(), values.Replace(text)); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
 	}
