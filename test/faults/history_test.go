@@ -36,6 +36,7 @@ type history struct {
 	chats  []tidemark.ChatID
 	users  []tidemark.UserID
 	owners []*owner
+	guests []*guest
 	ending atomic.Bool
 	// patience is the constant, except for stores that are stuck on purpose.
 	patience time.Duration
@@ -86,6 +87,9 @@ func newHistory(t *testing.T, stores ...storage.Store) *history {
 	}
 	for i := range 2 * len(stores) {
 		h.owners = append(h.owners, &owner{history: h, chat: tidemark.ChatID(fmt.Sprint("own-", i)), possible: map[tidemark.Sequence]bool{0: true}})
+	}
+	for i := range stores {
+		h.guests = append(h.guests, &guest{history: h, chat: h.chats[i%len(h.chats)], name: fmt.Sprint("guest", i), out: true})
 	}
 	chats := slices.Clone(h.chats)
 	for _, o := range h.owners {
@@ -146,6 +150,9 @@ func (h *history) work(inject func()) {
 	}
 	for _, o := range h.owners {
 		start(func(w *worker) { o.step(ctx, w) })
+	}
+	for _, g := range h.guests {
+		start(func(w *worker) { g.step(ctx, w) })
 	}
 	h.await(h.patience, "some messages are confirmed", func() bool { return h.confirmed >= 20 })
 	inject()

@@ -40,6 +40,16 @@ func (h *history) settle() {
 			try("sending what was refused", func() bool { return w.append(ctx, again) })
 		}
 	}
+	// Everybody has come and gone once more.
+	w := &worker{history: h, number: 2000, random: rand.New(rand.NewPCG(h.seed, 2000))}
+	for _, g := range h.guests {
+		for range 10 {
+			g.step(ctx, w)
+		}
+		if g.in && g.out {
+			h.broken("the members of %s cannot be changed after the fault", g.chat)
+		}
+	}
 	for _, o := range h.owners {
 		o.head = h.heads[o.chat]
 		o.widen()
@@ -115,6 +125,11 @@ func (h *history) verify() {
 		for _, o := range h.owners {
 			if !o.look(ctx, w) {
 				h.broken("the pending rows cannot be read over node %d", node)
+			}
+		}
+		for _, g := range h.guests {
+			if !g.look(ctx, w) {
+				h.broken("the members cannot be read over node %d", node)
 			}
 		}
 	}

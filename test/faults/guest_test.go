@@ -1,0 +1,82 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// guest comes to a chat and leaves it, over all nodes, one call after the other. Joining and leaving are transactions of several statements, so a cut may leave them open for a while.
+type guest struct {
+	*history
+	chat tidemark.ChatID
+	name string
+	// visits counts the joins: after some of them he comes under another name, since nobody may join without end.
+	visits int
+	// in and out say what may be: both, after a call that was refused. What is refused does not happen later: whoever changes the members next waits for it.
+	in, out bool
+}
+
+func (g *guest) user() tidemark.UserID { return tidemark.UserID(fmt.Sprint(g.name, "-", g.visits/50)) }
+
+// step joins or leaves, or looks.
+func (g *guest) step(ctx context.Context, w *worker) {
+	w.node = w.random.IntN(len(w.stores))
+	switch {
+	case w.random.IntN(3) == 0:
+		g.look(ctx, w)
+	case g.in:
+		if stranger, ok := g.leave(ctx, w); !ok {
+			g.out = true
+		} else {
+			if stranger && !g.out {
+				w.broken("%s left %s, and is told that he was no member", g.user(), g.chat)
+			}
+			g.in, g.out = false, true
+		}
+	default:
+		if g.visits++; g.visits%50 == 0 {
+			g.in, g.out = false, true // another one
+		}
+		if w.call(ctx, "AddMembers", func(ctx context.Context, s storage.Store) error {
+			_, err := s.AddMembers(ctx, g.chat, []tidemark.UserID{g.user()}, time.Now())
+			return err
+		}) {
+			g.in, g.out = true, false
+		} else {
+			g.in = true
+		}
+	}
+	<-time.After(time.Duration(10+w.random.IntN(30)) * time.Millisecond)
+}
+
+// leave leaves, and reports whether he was no member.
+func (g *guest) leave(ctx context.Context, w *worker) (stranger, ok bool) {
+	ok = w.call(ctx, "RemoveMember", func(ctx context.Context, s storage.Store) error {
+		_, err := s.RemoveMember(ctx, g.chat, g.user(), time.Now())
+		if stranger = tidemark.CodeOf(err) == tidemark.NotMember; stranger {
+			return nil
+		}
+		return err
+	})
+	return stranger, ok
+}
+
+// look reads who is there, and reports whether it could.
+func (g *guest) look(ctx context.Context, w *worker) bool {
+	var rosters []*tidemark.Roster
+	if !w.call(ctx, "Rosters", func(ctx context.Context, s storage.Store) (err error) {
+		rosters, err = s.Rosters(ctx, []tidemark.ChatID{g.chat})
+		return err
+	}) {
+		return false
+	}
+	_, in := rosters[0].Member(g.user())
+	if in && !g.in || !in && !g.out {
+		w.broken("%s is a member of %s: %v, and it can be so: %v, or not: %v", g.user(), g.chat, in, g.in, g.out)
+	}
+	return true
+}
