@@ -18,7 +18,7 @@ PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
 KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),20)
 # On which storages, besides memory, the packages whose tests open the store of the run are tested once more, and how often.
-BACKENDS       := sqlite
+BACKENDS       := sqlite postgres
 BACKEND_RUNS   := $(or $(TIDEMARK_BACKEND_RUNS),1)
 STORE_PACKAGES := ./server $(addprefix ./transports/,. transporttest websocket sse longpoll rest)
 # How many seeds the simulation of the core runs.
@@ -66,8 +66,8 @@ verify: ## check the model of docs/verification with Spin: all rules, and each r
 	scripts/verify
 
 .PHONY: backends
-backends: ## the tests of the core and of the transports on each storage; those of make check run on memory
-	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store go test -count=$(BACKEND_RUNS) -timeout 24h $(STORE_PACKAGES) || exit 1; done
+backends: postgres-deps ## the tests of the core and of the transports on each storage; those of make check run on memory
+	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),30) go test -count=$(BACKEND_RUNS) -timeout 24h $(STORE_PACKAGES) || exit 1; done
 
 .PHONY: suites
 suites: build browser-deps proxy-deps postgres-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
@@ -92,7 +92,8 @@ soak: browser-deps proxy-deps postgres-deps ## the suites, and the random histor
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) go test -count=1 -v -timeout 24h ./server/simulationtest
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
-	$(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),50)
+	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000
+	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) $(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20)
 	scripts/verify large
 	$(MAKE) --no-print-directory mutate
 	TIDEMARK_FUZZ_TIME=$(or $(TIDEMARK_FUZZ_TIME),5m) scripts/fuzz

@@ -158,7 +158,7 @@ func fillHeap() uint64 {
 // A client that never reads holds no messages: what its session costs does not depend on how many wait.
 func TestSession_a_slow_client_holds_no_messages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const messages = 3_000
+		const messages = 2_000
 		grown := func(chat tidemark.ChatID, a *core) int64 {
 			before := fillHeap()
 			for i := range messages {

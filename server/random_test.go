@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,8 +24,16 @@ import (
 // again, while others send; storage and bus are slow at random, so that everything overlaps with everything; publications are late, doubled or fail; storage
 // fails now and then; a node may die. In the end every session has what is owed to it (delivery.md §3): every message that no device of its user has acknowledged, and,
 // unless a node died, every message appended after it opened. The runs are short: a later message of a chat makes up for most of what is lost.
+// There are TIDEMARK_RANDOM_RUNS of them, 150 if it is not set.
 func TestRandom_nothing_is_lost(t *testing.T) {
-	for seed := range uint64(150) {
+	runs := uint64(150)
+	if given := os.Getenv("TIDEMARK_RANDOM_RUNS"); given != "" {
+		var err error
+		if runs, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatalf("TIDEMARK_RANDOM_RUNS: %v", err)
+		}
+	}
+	for seed := range runs {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { runRandom(t, seed) })
 		})

@@ -5,9 +5,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(stores.Main(m)) }
 
 func TestDelivery(t *testing.T) { transporttest.Run(t, transporttest.WebSocket()) }

@@ -47,6 +47,9 @@ func Shared(t testing.TB) *Server {
 	return s
 }
 
+// SharedByMain is Shared for a TestMain, which has no test.
+func SharedByMain() (*Server, error) { return shared() }
+
 // Start starts a server for one test, and ends it with the test. Settings are lines of postgresql.conf, which win over the usual ones.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()

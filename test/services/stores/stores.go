@@ -4,20 +4,22 @@ package stores
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/storage/postgres"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
 )
 
-// Variable names the environment variable that says on which backend a test runs: memory, which is also the default, or sqlite.
+// Variable names the environment variable that says on which backend a test runs: memory, which is also the default, sqlite or postgres.
 const Variable = "TIDEMARK_TEST_STORE"
 
 // Open returns an empty store, which is closed when the test ends: after whatever the test registers with t.Cleanup from now on. In a bubble of
-// testing/synctest it is to be called within that bubble. It may be called concurrently.
+// testing/synctest it is to be called within that bubble. It may be called concurrently. The package's TestMain has to use Main.
 func Open(t testing.TB) storage.Store {
 	t.Helper()
 	var s storage.Store
@@ -27,8 +29,10 @@ func Open(t testing.TB) storage.Store {
 		s = memory.New()
 	case "sqlite":
 		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(t.TempDir(), "tidemark.db")})
+	case "postgres":
+		s, err = postgres.Open(context.Background(), postgres.Config{URL: databases.take(t)})
 	default:
-		t.Fatalf("%s is %q: there is no such store, only memory and sqlite", Variable, kind)
+		t.Fatalf("%s is %q: there is no such store, only memory, sqlite and postgres", Variable, kind)
 	}
 	if err != nil {
 		t.Fatalf("opening the store of the test: %v", err)
@@ -39,4 +43,23 @@ func Open(t testing.TB) storage.Store {
 		}
 	})
 	return s
+}
+
+// Main is for TestMain: what it returns runs the tests, and before them whatever the stores need that cannot be made within a test.
+func Main(m *testing.M) interface{ Run() int } { return runner{m} }
+
+type runner struct{ *testing.M }
+
+// Run implements goleak.TestingM.
+func (r runner) Run() int {
+	if os.Getenv(Variable) != "postgres" {
+		return r.M.Run()
+	}
+	var err error
+	if databases, err = openPool(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer databases.close()
+	return r.M.Run()
 }
