@@ -50,9 +50,9 @@ func parse(config Config) (*target, error) {
 	for _, pool := range []struct {
 		parameter string
 		size      *int
-		usual     int
 		least     int
-	}{{"pool_writers", &t.writers, defaultWriters, 2}, {"pool_readers", &t.readers, defaultReaders, 1}} {
+		usual     int
+	}{{"pool_writers", &t.writers, 2, defaultWriters}, {"pool_readers", &t.readers, 1, defaultReaders}} {
 		if s := query.Get(pool.parameter); s != "" && *pool.size == 0 {
 			if *pool.size, err = strconv.Atoi(s); err != nil || *pool.size < pool.least || *pool.size > 1_000 {
 				return nil, tidemark.Errorf(tidemark.Invalid, "%s in the URL of the database is a number from %d to 1000, not %q", pool.parameter, pool.least, s)
@@ -90,6 +90,7 @@ func (t *target) configure() {
 	if !strings.Contains(c.ConnString(), "connect_timeout=") {
 		c.ConnectTimeout = connectTime
 	}
+	c.OnNotice = notice
 	c.DialFunc = (&net.Dialer{KeepAlive: keepAlive}).DialContext
 	if c.ValidateConnect == nil {
 		// Of several hosts, the one that takes writes.
@@ -194,6 +195,9 @@ func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	err = do(ctx, &conn{Conn: c.Conn(), attempt: attempt})
+	if e := confirmed(c.Conn().PgConn()); err == nil {
+		err = e
+	}
 	switch {
 	case err == nil:
 	case readOnly(err):
