@@ -349,9 +349,10 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	until(t, "the load runs", func() bool { return w.size() >= 100 }, func() string { return fmt.Sprint(w.size(), " confirmed") })
 	// A standby that says nothing: nothing is confirmed that only one of them has, however often it is sent.
 	standby.Freeze(t)
-	var twice sync.WaitGroup
-	for range 2 {
-		twice.Go(func() {
+	var acks sync.WaitGroup
+	end := func() {}
+	for round := range 2 {
+		acks.Go(func() {
 			status, body, err := f.as("frank").try(t.Context(), http.MethodPatch, "/chats/c/delivery-state", map[string]any{"last_acked_sequence": 3})
 			if detail := f.problem(status, body); err != nil || detail == "" {
 				t.Errorf("without the standby an acknowledgement was answered %d %s, %v", status, body, err)
@@ -360,11 +361,15 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 		if status, detail := f.send("frozen"); status != http.StatusServiceUnavailable {
 			t.Errorf("without the standby a send was answered %d %s", status, detail)
 		}
-		twice.Wait()
+		acks.Wait()
+		if round == 0 { // and somebody ends what hangs
+			end = o.cancelWaits()
+		}
 	}
 	if status, detail := f.ready(); status != http.StatusServiceUnavailable {
 		t.Errorf("without the standby /readyz is %d %s", status, detail)
 	}
+	end()
 	standby.Thaw(t)
 	until(t, "sends are confirmed again", func() bool { status, _ := f.send("thawed"); return status < 300 }, func() string { return "" })
 
@@ -375,6 +380,18 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	f.recovers()
 	until(t, "the load goes on", func() bool { return w.size() >= before+100 }, func() string { return fmt.Sprint(w.size(), " confirmed, of ", before) })
 	w.check()
+}
+
+// cancelWaits cancels whatever waits for a standby, again and again until the function that it returns is called.
+func (o *operator) cancelWaits() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			o.ask("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+		}
+	})
+	return func() { cancel(); running.Wait() }
 }
 
 // hardWriters send to chats of their own until the test ends, each message until it is confirmed.
