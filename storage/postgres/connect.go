@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/standby"
 )
 
 const (
@@ -90,7 +91,7 @@ func (t *target) configure() {
 	if !strings.Contains(c.ConnString(), "connect_timeout=") {
 		c.ConnectTimeout = connectTime
 	}
-	c.OnNotice = notice
+	c.OnNotice = standby.Notice
 	c.DialFunc = (&net.Dialer{KeepAlive: keepAlive}).DialContext
 	if c.ValidateConnect == nil {
 		// Of several hosts, the one that takes writes.
@@ -195,7 +196,7 @@ func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	err = do(ctx, &conn{Conn: c.Conn(), attempt: attempt})
-	if e := confirmed(c.Conn().PgConn()); err == nil {
+	if e := standby.Confirmed(c.Conn().PgConn()); err == nil {
 		err = e
 	}
 	switch {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -160,47 +158,4 @@ func words(err error) string {
 		return said.Message
 	}
 	return err.Error()
-}
-
-// troubleTime is how long a write that failed makes the store unfit, if no other one is tried.
-const troubleTime = 5 * time.Second
-
-// health knows how the last write of each kind went: on a full disk a watermark may still move, while no message is stored.
-type health struct {
-	mu sync.Mutex
-	// failed are the kinds whose last write was not well.
-	failed map[any]failure
-}
-
-type failure struct {
-	err error
-	at  time.Time
-}
-
-// written takes in the error of a write of a kind, and returns it.
-func (h *health) written(kind any, err error) error {
-	bad := err != nil && (tidemark.CodeOf(err) == tidemark.Unavailable && !errors.Is(err, context.Canceled) || tidemark.CodeOf(err) == tidemark.Internal)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case !bad:
-		delete(h.failed, kind)
-	case h.failed == nil:
-		h.failed = map[any]failure{kind: {err, time.Now()}}
-	default:
-		h.failed[kind] = failure{err, time.Now()}
-	}
-	return err
-}
-
-// trouble returns why writes fail at present, nil if none has lately.
-func (h *health) trouble(now time.Time) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, f := range h.failed {
-		if now.Sub(f.at) <= troubleTime {
-			return tidemark.Wrap(tidemark.Unavailable, f.err, "the last write failed: "+tidemark.DetailOf(f.err))
-		}
-	}
-	return nil
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -33,24 +30,4 @@ func someDuplicate(results []storage.Appended) bool {
 // noneMoved reports whether all watermarks were raised before. If one was not, its own commit has waited.
 func noneMoved(results []storage.Advanced) bool {
 	return !slices.ContainsFunc(results, func(r storage.Advanced) bool { return r.Moved })
-}
-
-// alone is where a connection keeps that a commit on it stands on one server alone.
-const alone = "tidemark: alone"
-
-// notice takes in what the database says beside its answers. If somebody cancels a commit that waits for a standby, it succeeds, and only a warning says that it may be
-// lost with this server. Its text may be in any language; the file that it comes from is always the same.
-func notice(conn *pgconn.PgConn, n *pgconn.Notice) {
-	if n.File == "syncrep.c" && n.SeverityUnlocalized == "WARNING" {
-		conn.CustomData()[alone] = true
-	}
-}
-
-// confirmed returns an error if a commit on the connection stands on one server alone, and forgets it.
-func confirmed(conn *pgconn.PgConn) error {
-	if conn.CustomData()[alone] == nil {
-		return nil
-	}
-	delete(conn.CustomData(), alone)
-	return tidemark.Errorf(tidemark.Unavailable, "somebody ended the wait for a synchronous standby; what was written may be lost with the server")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/health"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/lane"
 )
 
@@ -56,7 +57,7 @@ type Store struct {
 	marks    *lane.Lane[tidemark.PendingDelivery, bool]
 	clears   *lane.Lane[storage.Clear, bool]
 
-	health  health
+	health  health.Writes
 	release sync.Once
 
 	mu     sync.Mutex
@@ -159,7 +160,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.health.trouble(time.Now())
+	return s.health.Trouble(time.Now())
 }
 
 // enter begins a call; leave ends it.
@@ -208,7 +209,7 @@ func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items 
 	}
 	defer s.leave()
 	results, err := l.Do(ctx, items)
-	return results, s.health.written(l, err)
+	return results, s.health.Written(l, err)
 }
 
 // read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that
@@ -231,7 +232,7 @@ func (s *Store) change(ctx context.Context, do func(context.Context, *conn) erro
 	defer s.leave()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return s.health.written(nil, attempts(ctx, s.writers, undone, do))
+	return s.health.Written(nil, attempts(ctx, s.writers, undone, do))
 }
 
 // checkBatch returns an Invalid error if a slice argument is too long.

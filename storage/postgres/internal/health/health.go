@@ -1,0 +1,54 @@
+// Package health remembers whether the Postgres store's writes were well.
+package health
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// troubleTime is how long a write that failed makes the store unfit, if no other one is tried.
+const troubleTime = 5 * time.Second
+
+// Writes knows how the last write of each kind went: on a full disk a watermark may still move, while no message is stored. The zero value is ready; it is safe for concurrent use.
+type Writes struct {
+	mu sync.Mutex
+	// failed are the kinds whose last write was not well.
+	failed map[any]failure
+}
+
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// Written takes in the error of a write of a kind, and returns it.
+func (w *Writes) Written(kind any, err error) error {
+	bad := err != nil && (tidemark.CodeOf(err) == tidemark.Unavailable && !errors.Is(err, context.Canceled) || tidemark.CodeOf(err) == tidemark.Internal)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case !bad:
+		delete(w.failed, kind)
+	case w.failed == nil:
+		w.failed = map[any]failure{kind: {err, time.Now()}}
+	default:
+		w.failed[kind] = failure{err, time.Now()}
+	}
+	return err
+}
+
+// Trouble returns why writes fail at present, nil if none has lately.
+func (w *Writes) Trouble(now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.failed {
+		if now.Sub(f.at) <= troubleTime {
+			return tidemark.Wrap(tidemark.Unavailable, f.err, "the last write failed: "+tidemark.DetailOf(f.err))
+		}
+	}
+	return nil
+}
