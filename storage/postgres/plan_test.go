@@ -115,6 +115,17 @@ func (n *node) faults(counted float64) (bad []string) {
 	return bad
 }
 
+// unordered returns the steps of a plan that find rows in the order of their pages. Rows are locked as they are found, and have to be locked in the order of their
+// keys. Only a pooler may choose such steps.
+func (n *node) unordered() (bad []string) {
+	n.each(func(n *node, _ int) {
+		if strings.HasPrefix(n.Type, "Bitmap") {
+			bad = append(bad, n.Type+" on "+n.Relation+" has no order")
+		}
+	}, 0)
+	return bad
+}
+
 // lines are what a person reads of a plan.
 func (n *node) lines() (lines []string) {
 	n.each(func(n *node, depth int) {
@@ -317,7 +328,11 @@ func checkPlans(t *testing.T, s *Store, w *watch, round int, names map[string]st
 		for _, notice := range notices {
 			p := readPlan(t, notice)
 			name := names[p.Text]
-			for _, bad := range p.Plan.faults(counted[o.name]) {
+			bad := p.Plan.faults(counted[o.name])
+			if s.writers.Config().ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeExec {
+				bad = append(bad, p.Plan.unordered()...)
+			}
+			for _, bad := range bad {
 				t.Errorf("%s: %s %s\n%s", o.name, name, bad, strings.Join(p.Plan.lines(), "\n"))
 			}
 			if before, known := found[name]; !known || before.Plan.yield() < p.Plan.yield() {
