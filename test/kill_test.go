@@ -57,13 +57,7 @@ func TestKill_confirmed_is_durable(t *testing.T) {
 
 // TestKill_stopped_process_goes_on stops the server with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is not set), as a machine that swaps or is moved does. Clients time out and come back; nothing is lost.
 func TestKill_stopped_process_goes_on(t *testing.T) {
-	seconds := 3
-	if text := os.Getenv("TIDEMARK_HANG_SECONDS"); text != "" {
-		var err error
-		if seconds, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("TIDEMARK_HANG_SECONDS is not a number: %v", err)
-		}
-	}
+	seconds := hangSeconds(t)
 	k := newKilled(t, newProcess(t))
 	k.load(0, func() {
 		for _, signal := range []os.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
@@ -74,28 +68,38 @@ func TestKill_stopped_process_goes_on(t *testing.T) {
 				<-time.After(time.Duration(seconds) * time.Second)
 			}
 		}
-		// What hung has to be answered now, and new sends as well.
-		before := k.confirmations()
-		until(t, "sends are confirmed again", func() bool { return k.confirmations() > before+50 }, func() string { return fmt.Sprint(k.confirmations(), " after ", before) })
-		k.ending.Store(true)
+		k.goesOn()
 	})
 	k.check()
 	k.stop()
 	t.Logf("stopped for %d s: %d messages confirmed, lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer", seconds, len(k.confirmed), k.lost, k.twice, k.gaps, k.back, k.unanswered)
 }
 
+// goesOn ends the load when what hung has been answered, and new sends as well.
+func (k *killed) goesOn() {
+	k.t.Helper()
+	before := k.confirmations()
+	until(k.t, "sends are confirmed again", func() bool { return k.confirmations() > before+50 }, func() string { return fmt.Sprint(k.confirmations(), " after ", before) })
+	k.ending.Store(true)
+}
+
+// hangSeconds is for how long something hangs.
+func hangSeconds(t *testing.T) int { return fromEnvironment(t, "TIDEMARK_HANG_SECONDS", 3) }
+
 // killRuns is how often something is killed.
-func killRuns(t *testing.T) int {
+func killRuns(t *testing.T) int { return fromEnvironment(t, "TIDEMARK_KILL_RUNS", 3) }
+
+func fromEnvironment(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
-	text := os.Getenv("TIDEMARK_KILL_RUNS")
+	text := os.Getenv(variable)
 	if text == "" {
-		return 3
+		return otherwise
 	}
-	runs, err := strconv.Atoi(text)
+	n, err := strconv.Atoi(text)
 	if err != nil {
-		t.Fatalf("TIDEMARK_KILL_RUNS is not a number: %v", err)
+		t.Fatalf("%s is not a number: %v", variable, err)
 	}
-	return runs
+	return n
 }
 
 var killChats = []string{"k0", "k1", "k2"}
