@@ -85,7 +85,11 @@ func TestStore_durable_when_the_server_crashes(t *testing.T) {
 		}
 		return durable{openTest(t, s.(durable).url), s.(durable).url}
 	})
-	if crashes < 6 {
-		t.Errorf("the server crashed %d times", crashes)
+	least := 6
+	if testing.Short() { // rapid makes a fifth of its runs, which may be none that opens the data again.
+		least = 2
+	}
+	if crashes < least {
+		t.Errorf("the server crashed %d times, want at least %d", crashes, least)
 	}
 }
