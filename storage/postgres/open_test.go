@@ -25,6 +25,7 @@ func TestOpen_refuses(t *testing.T) {
 		_, address, _ := strings.Cut(url, "@")
 		return "postgres://guest:" + secret + "@" + address
 	}
+	clean := base(t)
 	server.Exec(t, "postgres", "CREATE ROLE guest LOGIN PASSWORD '"+secret+"'")
 	for _, tc := range []struct {
 		name  string
@@ -35,7 +36,7 @@ func TestOpen_refuses(t *testing.T) {
 		{"no schema", func(t *testing.T) string {
 			t.Helper()
 			return strings.TrimSuffix(server.Database(t), "?sslmode=disable")
-		}, tidemark.Conflict, []string{"version 0", "needs 1", "tidemark migrate up", "--migrate"}},
+		}, tidemark.Conflict, []string{"version 0", "this program needs", "tidemark migrate up", "--migrate"}},
 		{"an older schema", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)
@@ -60,20 +61,20 @@ func TestOpen_refuses(t *testing.T) {
 			server.Exec(t, "postgres", "ALTER DATABASE "+database(url)+" SET synchronous_commit = off")
 			return url
 		}, tidemark.Conflict, []string{"synchronous_commit is off", "could be lost"}},
-		{"synchronous_commit off in the URL", func(t *testing.T) string { t.Helper(); return base(t) + "?synchronous_commit=off" }, tidemark.Conflict, []string{"synchronous_commit is off"}},
+		{"synchronous_commit off in the URL", func(t *testing.T) string { t.Helper(); return clean + "?synchronous_commit=off" }, tidemark.Conflict, []string{"synchronous_commit is off"}},
 		{"read-only", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)
 			server.Exec(t, "postgres", "ALTER DATABASE "+database(url)+" SET default_transaction_read_only = on")
 			return url
 		}, tidemark.Unavailable, []string{"read-only", "standby"}},
-		{"another password", func(t *testing.T) string { t.Helper(); return strings.Replace(role(t, base(t)), secret, secret+"x", 1) }, tidemark.Unavailable, []string{"password authentication failed", "guest"}},
-		{"no such role", func(t *testing.T) string { t.Helper(); return strings.Replace(role(t, base(t)), "guest", "nobody", 1) }, tidemark.Unavailable, []string{"nobody"}},
+		{"another password", func(t *testing.T) string { t.Helper(); return strings.Replace(role(t, clean), secret, secret+"x", 1) }, tidemark.Unavailable, []string{"password authentication failed", "guest"}},
+		{"no such role", func(t *testing.T) string { t.Helper(); return strings.Replace(role(t, clean), "guest", "nobody", 1) }, tidemark.Unavailable, []string{"nobody"}},
 		{"no such database", func(t *testing.T) string {
 			t.Helper()
 			return role(t, server.URL("missing")[:strings.Index(server.URL("missing"), "?")])
 		}, tidemark.Unavailable, []string{`database "missing" does not exist`}},
-		{"no privileges", func(t *testing.T) string { t.Helper(); return role(t, base(t)) }, tidemark.Unavailable, []string{"grant it SELECT, INSERT, UPDATE and DELETE"}},
+		{"no privileges", func(t *testing.T) string { t.Helper(); return role(t, clean) }, tidemark.Unavailable, []string{"grant it SELECT, INSERT, UPDATE and DELETE"}},
 		{"nobody listens", func(t *testing.T) string { t.Helper(); return "postgres://guest:" + secret + "@127.0.0.1:1/tidemark" }, tidemark.Unavailable, []string{"cannot be reached", "127.0.0.1:1", "tidemark"}},
 		{"no URL", func(t *testing.T) string { t.Helper(); return "postgres://guest:" + secret + "%@127.0.0.1/tidemark" }, tidemark.Invalid, []string{"postgres://user:password@host:port/database"}},
 		{"a port that is none", func(t *testing.T) string {

@@ -22,6 +22,9 @@ type rival struct {
 	conn *pgx.Conn
 }
 
+// patient waits for a rival as long as a call may take, however slow the machine is.
+const patient = "&lock_timeout=0"
+
 // withRival opens a store with the chats c and d of anna and ben, and connects a rival, who locks nothing yet.
 func withRival(t *testing.T, parameters string) (*Store, *rival) {
 	t.Helper()
@@ -139,7 +142,7 @@ func wantError(t *testing.T, err error, want tidemark.Code, words ...string) {
 }
 
 func TestLanes_concurrent_writes_share_a_statement(t *testing.T) {
-	s, r := withRival(t, "")
+	s, r := withRival(t, patient)
 	var statements, messages atomic.Int64
 	s.committed = func(sends, _ int, _ time.Duration) {
 		statements.Add(1)
@@ -168,7 +171,7 @@ func TestLanes_concurrent_writes_share_a_statement(t *testing.T) {
 }
 
 func TestAppend_equal_keys_of_one_batch_store_one_message(t *testing.T) {
-	s, r := withRival(t, "")
+	s, r := withRival(t, patient)
 	r.lockChat()
 	first := sent(s, message("c", "anna", "before", "hello"))
 	queued(t, s, 1)
@@ -196,7 +199,7 @@ func TestAppend_equal_keys_of_one_batch_store_one_message(t *testing.T) {
 }
 
 func TestAppend_equal_keys_are_compared_with_what_is_stored(t *testing.T) {
-	s, _ := withRival(t, "")
+	s, _ := withRival(t, patient)
 	const conflict, duplicate, stored = "conflict", "duplicate", "stored"
 	for _, tc := range []struct {
 		name     string
@@ -234,7 +237,7 @@ func TestAppend_equal_keys_are_compared_with_what_is_stored(t *testing.T) {
 }
 
 func TestAppend_bad_item_fails_alone(t *testing.T) {
-	s, _ := withRival(t, "")
+	s, _ := withRival(t, patient)
 	appended, err := s.Append(t.Context(), []tidemark.Draft{message("c", "anna", "1", "hello"), message("d", "anna", "bad", "\x00"), message("c", "anna", "2", "hello")})
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +272,7 @@ func TestAppend_locked_chat_fails_alone(t *testing.T) {
 }
 
 func TestAppend_caller_who_gives_up_gets_Unavailable(t *testing.T) {
-	s, r := withRival(t, "")
+	s, r := withRival(t, patient)
 	r.lockChat()
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
@@ -290,7 +293,7 @@ func TestAppend_caller_who_gives_up_gets_Unavailable(t *testing.T) {
 
 // What was true when the statement began is not true any more when it gets the lock of the chat.
 func TestAppend_sees_the_members_of_its_own_step(t *testing.T) {
-	s, r := withRival(t, "")
+	s, r := withRival(t, patient)
 	r.lockChat()
 	r.do("UPDATE members SET current = false, intervals = '1-0' WHERE user_id = 'anna' AND chat_id = 'c'")
 	r.do("UPDATE chats SET member_count = 1, members_version = members_version + 1 WHERE id = 'c'")
@@ -313,7 +316,7 @@ func TestAppend_sees_the_members_of_its_own_step(t *testing.T) {
 func TestAppend_key_that_came_meanwhile_is_a_duplicate(t *testing.T) {
 	for _, others := range [][]string{nil, {"other"}} {
 		t.Run(fmt.Sprintf("beside %d others", len(others)), func(t *testing.T) {
-			s, r := withRival(t, "")
+			s, r := withRival(t, patient)
 			r.lockChat()
 			r.do(`INSERT INTO messages SELECT key, 1, 1, 1, 'anna', 'key', 'first', 'text/plain', NULL, 'hello' FROM chats WHERE id = 'c'`)
 			r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
@@ -344,7 +347,7 @@ func TestAppend_key_that_came_meanwhile_is_a_duplicate(t *testing.T) {
 }
 
 func TestAppend_head_that_moved_meanwhile_is_counted_on(t *testing.T) {
-	s, r := withRival(t, "")
+	s, r := withRival(t, patient)
 	r.lockChat()
 	r.do(`INSERT INTO messages SELECT key, 1, 1, 1, 'anna', 'theirs', 'first', 'text/plain', NULL, 'hello' FROM chats WHERE id = 'c'`)
 	r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
@@ -357,7 +360,7 @@ func TestAppend_head_that_moved_meanwhile_is_counted_on(t *testing.T) {
 }
 
 func TestAdvance_row_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
-	s, r := withRival(t, "")
+	s, r := withRival(t, patient)
 	r.do("UPDATE chats SET head = 9 WHERE id = 'c'")
 	r.do(`INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1 FROM chats WHERE id = 'c'`)
 	r.do("COMMIT")
@@ -400,6 +403,8 @@ func TestAdvance_row_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
 }
 
 func TestClear_row_or_head_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
+	s, r := withRival(t, patient)
+	r.do("COMMIT")
 	for _, tc := range []struct {
 		name, rival string
 		through     tidemark.Sequence
@@ -414,10 +419,10 @@ func TestClear_row_or_head_that_moved_meanwhile_is_looked_at_again(t *testing.T)
 		{"the chat was locked, and nothing moved", "SELECT FROM chats WHERE id = 'c' FOR NO KEY UPDATE", 5, true, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, r := withRival(t, "")
+			r.t = t
 			r.do("UPDATE chats SET head = 5 WHERE id = 'c'")
+			r.do("DELETE FROM pending_deliveries")
 			r.do("INSERT INTO pending_deliveries VALUES ('ben', 'c', 1)")
-			r.do("COMMIT")
 			r.do("BEGIN")
 			r.do(tc.rival)
 			var cleared []bool
