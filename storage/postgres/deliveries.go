@@ -215,30 +215,25 @@ const statesOfPairs = `SELECT k.no, ` + stateColumns + ` FROM unnest($1::text[],
 
 // States implements storage.Deliveries.
 func (s *Store) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
-	if err := checkBatch(len(keys)); err != nil || len(keys) == 0 {
-		return nil, err
-	}
+	return through(ctx, s, s.states, keys)
+}
+
+func readStates(ctx context.Context, c *conn, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
 	states := make([]tidemark.DeliveryState, len(keys))
 	chats, users := make([]string, len(keys)), make([]string, len(keys))
 	for i, key := range keys {
 		chats[i], users[i] = string(key.Chat), string(key.User)
 		states[i] = tidemark.DeliveryState{UserID: key.User, ChatID: key.Chat}
 	}
-	err := s.read(ctx, func(ctx context.Context, c *conn) error {
-		var no, acked, read, updatedAt int64
-		to := []any{&no, &acked, &read, &updatedAt}
-		return c.each(ctx, statesOfPairs, []any{chats, users}, func(row pgx.Rows) error {
-			if err := row.Scan(to...); err != nil {
-				return err
-			}
-			states[no-1] = state(keys[no-1].User, keys[no-1].Chat, acked, read, updatedAt)
-			return nil
-		})
+	var no, acked, read, updatedAt int64
+	to := []any{&no, &acked, &read, &updatedAt}
+	return states, c.each(ctx, statesOfPairs, []any{chats, users}, func(row pgx.Rows) error {
+		if err := row.Scan(to...); err != nil {
+			return err
+		}
+		states[no-1] = state(keys[no-1].User, keys[no-1].Chat, acked, read, updatedAt)
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return states, nil
 }
 
 const statesOfUser = `SELECT m.chat_id, ` + stateColumns + ` FROM members AS m

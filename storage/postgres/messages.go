@@ -267,16 +267,16 @@ func (a *appending) find(ctx context.Context, c *conn, todo []int, verdicts []ve
 	for at, n := range known {
 		ranges[at] = storage.Range{Chat: a.drafts[todo[n]].ChatID, After: verdicts[n].known - 1, Limit: 1}
 	}
-	pages, err := c.ranges(ctx, ranges)
+	pages, err := readPages(ctx, c, ranges)
 	if err != nil {
 		return err
 	}
 	for at, n := range known {
 		i := todo[n]
-		if len(pages[at]) == 0 {
-			return &hole{a.drafts[i].ChatID, verdicts[n].known}
+		if pages[at].hole != nil {
+			return pages[at].hole
 		}
-		a.stored[i], a.versions[i] = &pages[at][0], verdicts[n].version
+		a.stored[i], a.versions[i] = &pages[at].messages[0], verdicts[n].version
 		a.results[i] = a.same(i, a.stored[i], verdicts[n].version)
 		if a.repeated && a.stored[i].MessageID == a.drafts[i].MessageID {
 			// It was the earlier attempt, whose answer was lost.

@@ -139,22 +139,55 @@ func inTurns(n int, key func(i int) storage.StateKey, write func(turn []int, use
 	return results, nil
 }
 
-// pendingOfUser looks twice beside each row.
-const pendingOfUser = `SELECT p.chat_id, p.first_undelivered_seq, coalesce(d.last_acked_sequence, 0) FROM pending_deliveries AS p
+// pendingOfUsers reads a page of the rows of each user, and looks twice beside each row.
+const pendingOfUsers = `SELECT u.no, p.chat_id, p.first_undelivered_seq, coalesce(d.last_acked_sequence, 0)
+	FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS u (id, after, page, no)
+	CROSS JOIN LATERAL (SELECT * FROM pending_deliveries WHERE user_id = u.id AND chat_id > u.after ORDER BY chat_id LIMIT u.page) AS p
 	LEFT JOIN LATERAL (SELECT key FROM chats WHERE id = p.chat_id LIMIT 1) AS c ON true
 	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = c.key AND user_id = p.user_id LIMIT 1) AS d ON true
-	WHERE p.user_id = $1 AND p.chat_id > $2 ORDER BY p.chat_id LIMIT $3`
+	ORDER BY u.no, p.chat_id`
 
-// PendingOf implements storage.Pending.
+// A pendingQuery is a call of PendingOf, and a pendingPage its answer, with one row more if there are more.
+type (
+	pendingQuery struct {
+		user  tidemark.UserID
+		after tidemark.ChatID
+		limit int
+	}
+	pendingPage []storage.PendingRow
+)
+
+// PendingOf implements storage.Pending: one statement for all who come back.
 func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
-	return list(ctx, s, pendingOfUser, limit, []any{string(user), string(after), int64(limit) + 1}, func(row pgx.Rows) (storage.PendingRow, error) {
-		var chat string
-		var first, acked int64
-		err := row.Scan(&chat, &first, &acked)
-		return storage.PendingRow{
-			PendingDelivery: tidemark.PendingDelivery{UserID: user, ChatID: tidemark.ChatID(chat), FirstUndelivered: tidemark.Sequence(first)},
+	pages, err := through(ctx, s, s.pending, []pendingQuery{{user, after, limit}})
+	if err != nil {
+		return nil, false, err
+	}
+	if rows := pages[0]; len(rows) > limit {
+		return rows[:limit], true, nil
+	}
+	return pages[0], false, nil
+}
+
+func readPending(ctx context.Context, c *conn, queries []pendingQuery) ([]pendingPage, error) {
+	n := len(queries)
+	users, afters, limits := make([]string, n), make([]string, n), make([]int64, n)
+	for i, q := range queries {
+		users[i], afters[i], limits[i] = string(q.user), string(q.after), int64(q.limit)+1
+	}
+	pages := make([]pendingPage, n)
+	var no, first, acked int64
+	var chat string
+	to := []any{&no, &chat, &first, &acked}
+	return pages, c.each(ctx, pendingOfUsers, []any{users, afters, limits}, func(row pgx.Rows) error {
+		if err := row.Scan(to...); err != nil {
+			return err
+		}
+		pages[no-1] = append(pages[no-1], storage.PendingRow{
+			PendingDelivery: tidemark.PendingDelivery{UserID: queries[no-1].user, ChatID: tidemark.ChatID(chat), FirstUndelivered: tidemark.Sequence(first)},
 			Acked:           tidemark.Sequence(acked),
-		}, err
+		})
+		return nil
 	})
 }
 

@@ -34,23 +34,33 @@ LEFT JOIN LATERAL (
 ) AS p ON true`
 )
 
-// Ranges implements storage.Messages: one statement for all ranges that go up, and one for those that go down.
+// Ranges implements storage.Messages: one statement for all ranges that go up, and one for those that go down, those of other calls included.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
-	if err := checkBatch(len(ranges)); err != nil || len(ranges) == 0 {
-		return nil, err
-	}
-	var pages [][]tidemark.Message
-	err := s.read(ctx, func(ctx context.Context, c *conn) (err error) {
-		pages, err = c.ranges(ctx, ranges)
-		return err
-	})
+	pages, err := through(ctx, s, s.pages, ranges)
 	if err != nil {
 		return nil, err
 	}
-	return pages, nil
+	messages := make([][]tidemark.Message, len(pages))
+	for i := range pages {
+		if pages[i].hole != nil {
+			return nil, public(pages[i].hole)
+		}
+		messages[i] = pages[i].messages
+	}
+	return messages, nil
 }
 
-func (c *conn) ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+// A page is what was read of a range.
+type page struct {
+	wanted   *storage.Range
+	head     tidemark.Sequence
+	messages []tidemark.Message
+	// hole is what is missing in it, nil if it is whole.
+	hole error
+}
+
+// readPages reads the page of each range.
+func readPages(ctx context.Context, c *conn, ranges []storage.Range) ([]page, error) {
 	pages := make([]page, len(ranges))
 	var up, down []*page
 	for i := range ranges {
@@ -68,21 +78,10 @@ func (c *conn) ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark
 	if err := c.read(ctx, readDown, down); err != nil {
 		return nil, err
 	}
-	messages := make([][]tidemark.Message, len(ranges))
 	for i := range pages {
-		if err := pages[i].whole(); err != nil {
-			return nil, err
-		}
-		messages[i] = pages[i].messages
+		pages[i].hole = pages[i].whole()
 	}
-	return messages, nil
-}
-
-// A page is what was read of a range.
-type page struct {
-	wanted   *storage.Range
-	head     tidemark.Sequence
-	messages []tidemark.Message
+	return pages, nil
 }
 
 // bounds returns the first and the last sequence that the range can have, as columns.

@@ -38,10 +38,11 @@ type Config struct {
 const (
 	defaultWriters = 4
 	defaultReaders = 8
-	// appenders is how many goroutines write messages. While one waits for its commit the other collects and computes; more would make smaller batches.
-	appenders = 1
 	// maxItems is how many items share a statement, unless one call has more.
 	maxItems = 512
+	// pageReaders is how many statements read pages of messages at a time, and maxPages how many pages share one.
+	pageReaders = 3
+	maxPages    = 64
 	// callTime bounds what is asked of the database, with all attempts: so late is known that it does not answer.
 	callTime = 5 * time.Second
 )
@@ -51,11 +52,15 @@ type Store struct {
 	writers, readers *pgxpool.Pool
 	committed        func(sends, acks int, took time.Duration)
 
-	// The lanes: one for each kind of write that many make at once.
+	// The lanes: one for each kind of write that many make at once. One goroutine writes: two would make smaller batches, and fight over the rows of hot chats.
 	appends  *lane.Lane[tidemark.Draft, storage.Appended]
 	advances *lane.Lane[storage.Advance, storage.Advanced]
 	marks    *lane.Lane[tidemark.PendingDelivery, bool]
 	clears   *lane.Lane[storage.Clear, bool]
+	// And for what everybody reads who comes back: a thousand clients after a restart share a few statements.
+	pages   *lane.Lane[storage.Range, page]
+	pending *lane.Lane[pendingQuery, pendingPage]
+	states  *lane.Lane[storage.StateKey, tidemark.DeliveryState]
 
 	health  health.Writes
 	release sync.Once
@@ -92,17 +97,28 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		s.disconnect()
 		return nil, to.named(err)
 	}
-	s.appends = newLane(s, settled(s.append, someDuplicate))
-	s.advances = newLane(s, settled(s.advance, noneMoved))
-	s.marks = newLane(s, s.mark)
-	s.clears = newLane(s, s.clear)
-	for range appenders {
-		s.appends.Start()
+	s.appends = newLane(s.writers, 1, maxItems, settled(s.append, someDuplicate))
+	s.advances = newLane(s.writers, 1, maxItems, settled(s.advance, noneMoved))
+	s.marks = newLane(s.writers, 1, maxItems, s.mark)
+	s.clears = newLane(s.writers, 1, maxItems, s.clear)
+	s.pages = newLane(s.readers, pageReaders, maxPages, readPages)
+	s.pending = newLane(s.readers, 2, maxPages, readPending)
+	s.states = newLane(s.readers, 2, maxItems, readStates)
+	for _, l := range s.lanes() {
+		l.Start()
 	}
-	s.advances.Start()
-	s.marks.Start()
-	s.clears.Start()
 	return s, nil
+}
+
+// lanes returns all lanes.
+func (s *Store) lanes() []interface {
+	Start()
+	Stop()
+} {
+	return []interface {
+		Start()
+		Stop()
+	}{s.appends, s.advances, s.marks, s.clears, s.pages, s.pending, s.states}
 }
 
 // fit returns an error if the database cannot be used: its schema, or what it promises.
@@ -142,10 +158,9 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	<-idle
 	s.release.Do(func() {
-		s.appends.Stop()
-		s.advances.Stop()
-		s.marks.Stop()
-		s.clears.Stop()
+		for _, l := range s.lanes() {
+			l.Stop()
+		}
 		s.disconnect()
 	})
 	return nil
@@ -186,13 +201,13 @@ func (s *Store) leave() {
 	}
 }
 
-// newLane makes a lane whose items write writes, several times if connections turn out to be broken: they may be done twice.
-func newLane[I, R any](s *Store, write func(context.Context, *conn, []I) ([]R, error)) *lane.Lane[I, R] {
-	return lane.New(maxItems, func(collect func() []I) (results []R, err error) {
+// newLane makes a lane whose items work does on a connection of the pool, several times if connections turn out to be broken: they may be done twice.
+func newLane[I, R any](pool *pgxpool.Pool, width, most int, work func(context.Context, *conn, []I) ([]R, error)) *lane.Lane[I, R] {
+	return lane.New(width, most, func(collect func() []I) (results []R, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), callTime)
 		defer cancel()
-		err = attempts(ctx, s.writers, harmless, func(ctx context.Context, c *conn) (err error) {
-			results, err = write(ctx, c, collect())
+		err = attempts(ctx, pool, harmless, func(ctx context.Context, c *conn) (err error) {
+			results, err = work(ctx, c, collect())
 			return err
 		})
 		return results, err
@@ -209,7 +224,15 @@ func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items 
 	}
 	defer s.leave()
 	results, err := l.Do(ctx, items)
-	return results, s.health.Written(l, err)
+	if s.writes(l) {
+		err = s.health.Written(l, err)
+	}
+	return results, err
+}
+
+// writes reports whether it is a lane that writes.
+func (s *Store) writes(l any) bool {
+	return l == any(s.appends) || l == any(s.advances) || l == any(s.marks) || l == any(s.clears)
 }
 
 // read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that

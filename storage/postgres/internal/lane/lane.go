@@ -16,6 +16,7 @@ const queueLength = 4096
 // lone call is written at once. Its methods may be called concurrently, except that Stop comes last.
 type Lane[I, R any] struct {
 	queue   chan *call[I, R]
+	width   int
 	most    int
 	write   func(collect func() []I) ([]R, error)
 	running sync.WaitGroup
@@ -29,19 +30,21 @@ type call[I, R any] struct {
 	done    chan struct{}
 }
 
-// New makes a lane without goroutines. write calls collect when it is able to write, does the items in their order, and returns a result for
+// New makes a lane of a number of goroutines, which Start starts. write calls collect when it is able to write, does the items in their order, and returns a result for
 // each, or an error for all. collect returns calls until they have most items, and the same each time; what queues until it is called comes along.
-func New[I, R any](most int, write func(collect func() []I) ([]R, error)) *Lane[I, R] {
-	return &Lane[I, R]{queue: make(chan *call[I, R], queueLength), most: most, write: write}
+func New[I, R any](width, most int, write func(collect func() []I) ([]R, error)) *Lane[I, R] {
+	return &Lane[I, R]{queue: make(chan *call[I, R], queueLength), width: width, most: most, write: write}
 }
 
-// Start adds a goroutine that writes, until Stop.
+// Start starts the goroutines, which write until Stop. It is called once.
 func (l *Lane[I, R]) Start() {
-	l.running.Go(func() {
-		for first := range l.queue {
-			l.serve(first)
-		}
-	})
+	for range l.width {
+		l.running.Go(func() {
+			for first := range l.queue {
+				l.serve(first)
+			}
+		})
+	}
 }
 
 // Stop ends the goroutines, and waits for them. No call is under way.

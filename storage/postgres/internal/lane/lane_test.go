@@ -42,7 +42,7 @@ func (s *slow) write(collect func() []int) ([]int, error) {
 func run(t *testing.T, most int, test func(t *testing.T, s *slow, l *lane.Lane[int, int])) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}
-		l := lane.New(most, s.write)
+		l := lane.New(1, most, s.write)
 		l.Start()
 		test(t, s, l)
 		l.Stop()
@@ -112,7 +112,7 @@ func TestLane_a_write_that_collects_nothing_fails_those_who_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := tidemark.Errorf(tidemark.Unavailable, "the database is away")
 		writes := 0
-		l := lane.New(100, func(func() []int) ([]int, error) {
+		l := lane.New(1, 100, func(func() []int) ([]int, error) {
 			writes++
 			time.Sleep(time.Second)
 			return nil, away
@@ -151,7 +151,7 @@ func TestLane_a_caller_who_gives_up_gets_Unavailable_and_is_written(t *testing.T
 func TestLane_Stop_waits_for_the_write_under_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}
-		l := lane.New(100, s.write)
+		l := lane.New(1, 100, s.write)
 		l.Start()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
