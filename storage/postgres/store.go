@@ -83,10 +83,16 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{committed: config.Committed}
-	if s.committed == nil {
-		s.committed = func(int, int, time.Duration) {}
+	if config.Committed == nil {
+		config.Committed = func(int, int, time.Duration) {}
 	}
+	return open(ctx, to, config.Committed)
+}
+
+// open opens the store on a target.
+func open(ctx context.Context, to *target, committed func(sends, acks int, took time.Duration)) (*Store, error) {
+	s := &Store{committed: committed}
+	var err error
 	if s.writers, err = to.pool(ctx, to.writers); err == nil {
 		s.readers, err = to.pool(ctx, to.readers)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,11 +31,11 @@ type watch struct {
 // watched opens a store with one connection that reads and one that writes, and a watch on both.
 func watched(t *testing.T, url string) (*Store, *watch) {
 	t.Helper()
-	s := openTest(t, url)
 	to, err := parse(Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
+	to.writers, to.readers = 1, 1
 	w := &watch{}
 	to.config.ConnConfig.Tracer = w
 	to.config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
@@ -48,12 +49,16 @@ func watched(t *testing.T, url string) (*Store, *watch) {
 		return &watchedConn{Conn: c, watch: w}, err
 	}
 	to.config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-	s.disconnect()
-	for _, pool := range []**pgxpool.Pool{&s.writers, &s.readers} {
-		if *pool, err = to.pool(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+	s, err := open(t.Context(), to, func(int, int, time.Duration) {})
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.take()
 	return s, w
 }
 
