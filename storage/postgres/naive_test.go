@@ -84,21 +84,21 @@ func TestAdvance_costs_little(t *testing.T) {
 	}
 	s := openTest(t, url)
 	chats := openedChats(t, s, 1_000)
-	drafts := make([]tidemark.Draft, 0, 9_000)
-	for i := range cap(drafts) {
-		drafts = append(drafts, draftFor(chats[i%len(chats)], "anna"))
-	}
-	for range 20 {
-		for i := range drafts {
-			drafts[i].ClientMessageID = newID()
+	const head = 20
+	for range head {
+		drafts := make([]tidemark.Draft, len(chats))
+		for i, chat := range chats {
+			drafts[i] = draftFor(chat, "anna")
 		}
 		if _, err := s.Append(t.Context(), drafts); err != nil {
 			t.Fatal(err)
 		}
 	}
+	// Each raise moves a watermark by one.
 	got := measure(t, server.PID(), number(t, "TIDEMARK_COST_SECONDS", 1), func(i int) error {
+		chat, sequence, user := i%len(chats), 1+i/len(chats)%head, i/len(chats)/head
 		advanced, err := s.Advance(t.Context(), []storage.Advance{{
-			User: "ben", Chat: chats[i%len(chats)], Raise: tidemark.Raise{Acked: min(180, tidemark.Sequence(1+i/len(chats)))}, Now: time.Now(),
+			User: tidemark.UserID(fmt.Sprint("u", user)), Chat: chats[chat], Raise: tidemark.Raise{Acked: tidemark.Sequence(sequence)}, Now: time.Now(),
 		}})
 		if err == nil {
 			err = advanced[0].Err
@@ -124,15 +124,22 @@ func draftFor(chat tidemark.ChatID, sender tidemark.UserID) tidemark.Draft {
 func openedChats(t *testing.T, s *Store, n int) []tidemark.ChatID {
 	t.Helper()
 	chats := make([]tidemark.ChatID, n)
-	for i := range chats {
-		chats[i] = tidemark.ChatID(newID())
-		_, _, err := s.CreateChat(t.Context(), storage.NewChat{
-			ID: chats[i], Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.Now(), Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+	var group sync.WaitGroup
+	for worker := range 16 {
+		group.Go(func() {
+			for i := worker; i < n; i += 16 {
+				chats[i] = tidemark.ChatID(newID())
+				_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+					ID: chats[i], Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.Now(), Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
+	group.Wait()
 	return chats
 }
 
