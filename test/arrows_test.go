@@ -42,6 +42,11 @@ func arrows() []arrow {
 		{place: "storage/sqlite/internal/capi", others: []string{"modernc.org/sqlite", "modernc.org/libc"}},
 		{place: "storage/postgres", own: []string{"", "storage", "storage/postgres/internal/..."}, others: []string{"github.com/jackc/pgx/v5"}},
 		{place: "storage/postgres/internal/health", own: []string{""}},
+		{
+			place:  "storage/postgres/internal/target",
+			own:    []string{"", "storage/postgres/internal/standby"},
+			others: []string{"github.com/jackc/pgx/v5"},
+		},
 		{place: "storage/postgres/internal/lane", own: []string{""}},
 		{place: "storage/postgres/internal/standby", own: []string{""}, others: []string{"github.com/jackc/pgx/v5"}},
 		{place: "storage/postgres/internal/schema", own: []string{"", "migrations"}, others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"}},

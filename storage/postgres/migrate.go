@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/schema"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
 )
 
 // Direction is where Migrate goes.
@@ -45,11 +46,11 @@ func (s Schema) fit() error {
 //
 // Errors: Invalid (the URL, also one with a pooler in transaction mode, where the lock does not hold; nothing to take down), Conflict (an earlier migration failed half-way; the schema is newer than this program), Unavailable.
 func Migrate(ctx context.Context, url string, direction Direction) error {
-	t, err := parse(Config{URL: url})
+	t, err := target.Parse(url, 0, 0)
 	if err != nil {
 		return err
 	}
-	if t.pooler {
+	if t.Pooler {
 		return tidemark.Errorf(tidemark.Invalid, "a migration holds a lock from one statement to the next, which a pooler in transaction mode does not keep; give the address of the database itself")
 	}
 	found, err := Status(ctx, url)
@@ -57,7 +58,7 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 		return err
 	}
 	if !found.Dirty && found.Version > found.Needed && direction == Up { // what is dirty may be under way in another process
-		return t.named(found.fit())
+		return t.Named(found.fit())
 	}
 	if direction != Up && direction != Down {
 		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
@@ -66,22 +67,22 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 	if direction == Down {
 		run = schema.Down
 	}
-	settings := t.config.ConnConfig.Copy()
+	settings := t.Config.ConnConfig.Copy()
 	delete(settings.RuntimeParams, "statement_timeout") // An index of a large table takes its time,
 	delete(settings.RuntimeParams, "lock_timeout")      // and whoever comes second waits for the lock.
 	if err := run(ctx, *settings); err != nil {
-		return t.named(public(err))
+		return t.Named(public(err))
 	}
 	return nil
 }
 
 // Status returns the schema of the database.
 func Status(ctx context.Context, url string) (Schema, error) {
-	t, err := parse(Config{URL: url})
+	t, err := target.Parse(url, 0, 0)
 	if err != nil {
 		return Schema{}, err
 	}
-	pool, err := t.pool(ctx, 1)
+	pool, err := t.Pool(ctx, 1)
 	if err != nil {
 		return Schema{}, err
 	}
@@ -92,7 +93,7 @@ func Status(ctx context.Context, url string) (Schema, error) {
 		return err
 	})
 	if err != nil {
-		return Schema{}, t.named(err)
+		return Schema{}, t.Named(err)
 	}
 	return found, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/health"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/lane"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
 )
 
 // Config says where the database is. Everything but URL has a working default.
@@ -36,8 +37,6 @@ type Config struct {
 }
 
 const (
-	defaultWriters = 4
-	defaultReaders = 8
 	// maxItems is how many items share a statement, unless one call has more.
 	maxItems = 512
 	// pageReaders is how many statements read pages of messages at a time, and maxPages how many pages share one.
@@ -79,7 +78,7 @@ var _ storage.Store = (*Store)(nil)
 // Errors: Invalid (the URL), Unavailable (the database cannot be reached, or is a standby), Conflict (its schema is older or newer than
 // this program, or half-way between two; or it would confirm what is not on disk: fsync or synchronous_commit is off).
 func Open(ctx context.Context, config Config) (*Store, error) {
-	to, err := parse(config)
+	to, err := target.Parse(config.URL, config.Writers, config.Readers)
 	if err != nil {
 		return nil, err
 	}
@@ -90,18 +89,18 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 // open opens the store on a target.
-func open(ctx context.Context, to *target, committed func(sends, acks int, took time.Duration)) (*Store, error) {
+func open(ctx context.Context, to *target.Target, committed func(sends, acks int, took time.Duration)) (*Store, error) {
 	s := &Store{committed: committed}
 	var err error
-	if s.writers, err = to.pool(ctx, to.writers); err == nil {
-		s.readers, err = to.pool(ctx, to.readers)
+	if s.writers, err = to.Pool(ctx, to.Writers); err == nil {
+		s.readers, err = to.Pool(ctx, to.Readers)
 	}
 	if err == nil {
 		err = s.fit(ctx)
 	}
 	if err != nil {
 		s.disconnect()
-		return nil, to.named(err)
+		return nil, to.Named(err)
 	}
 	s.appends = newLane(s.writers, 1, maxItems, settled(s.append, someDuplicate))
 	s.advances = newLane(s.writers, 1, maxItems, settled(s.advance, noneMoved))

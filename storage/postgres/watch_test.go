@@ -18,6 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
 )
 
 // A watch sees what a store asks of its database.
@@ -31,24 +33,24 @@ type watch struct {
 // watched opens a store with one connection that reads and one that writes, and a watch on both.
 func watched(t *testing.T, url string) (*Store, *watch) {
 	t.Helper()
-	to, err := parse(Config{URL: url})
+	to, err := target.Parse(url, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	to.writers, to.readers = 1, 1
+	to.Writers, to.Readers = 1, 1
 	w := &watch{}
-	to.config.ConnConfig.Tracer = w
-	to.config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+	to.Config.ConnConfig.Tracer = w
+	to.Config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.notices = append(w.notices, n.Message)
 	}
-	dial := to.config.ConnConfig.DialFunc
-	to.config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := to.Config.ConnConfig.DialFunc
+	to.Config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		return &watchedConn{Conn: c, watch: w}, err
 	}
-	to.config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	to.Config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	s, err := open(t.Context(), to, func(int, int, time.Duration) {})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,144 @@
+// Package target reads the URL of a Postgres database, and says how to connect to it.
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/standby"
+)
+
+const (
+	// connectTime bounds making a connection, unless the URL has a connect_timeout.
+	connectTime = 3 * time.Second
+	// keepAlive is after what time of silence the kernel asks whether the server is still there.
+	keepAlive = 15 * time.Second
+	// lifeTime is after what time a connection is replaced, so that they spread over the servers again that an address stands for.
+	lifeTime = time.Hour
+)
+
+// The sizes of the pools, unless the URL or the program says something else.
+const (
+	defaultWriters = 4
+	defaultReaders = 8
+)
+
+// A Target is what a URL says.
+type Target struct {
+	Config *pgxpool.Config
+	// Writers and Readers are how many connections write and read.
+	Writers, Readers int
+	// Pooler reports that one stands between, in transaction mode.
+	Pooler bool
+	name   string // of the database, without a password
+}
+
+// Parse reads the URL. writers and readers win over what it says, unless they are 0. No error (Invalid) repeats it: it may hold a password.
+func Parse(raw string, writers, readers int) (*Target, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database cannot be read; it has the form postgres://user:password@host:port/database, special characters of a password written as %%XX")
+	}
+	t := &Target{Writers: writers, Readers: readers}
+	query := u.Query()
+	if s := query.Get("pgbouncer"); s != "" {
+		if t.Pooler, err = strconv.ParseBool(s); err != nil {
+			return nil, tidemark.Errorf(tidemark.Invalid, "pgbouncer in the URL of the database is true or false, not %q", s)
+		}
+	}
+	for _, pool := range []struct {
+		parameter string
+		size      *int
+		least     int
+		usual     int
+	}{{"pool_writers", &t.Writers, 2, defaultWriters}, {"pool_readers", &t.Readers, 1, defaultReaders}} {
+		if s := query.Get(pool.parameter); s != "" && *pool.size == 0 {
+			if *pool.size, err = strconv.Atoi(s); err != nil || *pool.size < pool.least || *pool.size > 1_000 {
+				return nil, tidemark.Errorf(tidemark.Invalid, "%s in the URL of the database is a number from %d to 1000, not %q", pool.parameter, pool.least, s)
+			}
+		}
+		if *pool.size == 0 {
+			*pool.size = pool.usual
+		}
+		*pool.size = max(*pool.size, pool.least)
+		query.Del(pool.parameter)
+	}
+	query.Del("pgbouncer")
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // libpq's form of a blank
+	t.Config, err = pgxpool.ParseConfig(u.String())
+	if err != nil {
+		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database cannot be used: %s", reason(err))
+	}
+	t.configure()
+	return t, nil
+}
+
+// reason returns why a connection string was refused, without the string.
+func reason(err error) string {
+	var refused *pgconn.ParseConfigError
+	if errors.As(err, &refused) && refused.Unwrap() != nil {
+		return refused.Unwrap().Error()
+	}
+	return "one of its parameters is unknown or malformed"
+}
+
+// configure sets what the URL leaves open.
+func (t *Target) configure() {
+	c := t.Config.ConnConfig
+	t.name = fmt.Sprintf("the database %s at %s", c.Database, net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
+	if !strings.Contains(c.ConnString(), "connect_timeout=") {
+		c.ConnectTimeout = connectTime
+	}
+	c.OnNotice = standby.Notice
+	c.DialFunc = (&net.Dialer{KeepAlive: keepAlive}).DialContext
+	if c.ValidateConnect == nil {
+		// Of several hosts, the one that takes writes.
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	t.Config.MaxConnLifetime = lifeTime
+	t.Config.MaxConnLifetimeJitter = lifeTime / 4
+	if t.Pooler {
+		c.DefaultQueryExecMode = pgx.QueryExecModeExec
+		return
+	}
+	for name, value := range map[string]string{
+		"application_name": "tidemark",
+		// Each statement reads a few rows by their keys, whatever their number: one plan for all, made once, that no young and empty table
+		// can spoil. With costs as high as a forbidden plan's, the compiler would be called for it.
+		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off",
+		"default_transaction_isolation": "read committed",
+		// A server that lost its client gives up by itself. Locks of ours last a commit; whoever holds one longer is somebody else.
+		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "5s",
+	} {
+		if _, given := c.RuntimeParams[name]; !given {
+			c.RuntimeParams[name] = value
+		}
+	}
+}
+
+// Pool makes a pool of at most n connections. It connects when the first is needed.
+func (t *Target) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
+	config := t.Config.Copy()
+	config.MaxConns = int32(n)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, tidemark.Wrap(tidemark.Invalid, err, "the pool of connections cannot be made")
+	}
+	return pool, nil
+}
+
+// Named says which database an error of the opening is about.
+func (t *Target) Named(err error) error {
+	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: t.name + ": " + tidemark.DetailOf(err), Err: err}
+}
