@@ -328,10 +328,17 @@ func (k *killed) check() {
 			k.t.Error(fault)
 		}
 	}
-	heads := map[string]int64{}
-	stored := map[string]int64{}
-	for _, chat := range killChats {
-		heads[chat] = k.read(chat, stored)
+	heads, stored := k.stored()
+	for _, d := range k.devices {
+		until(k.t, d.name+" has everything", func() bool {
+			for chat, head := range d.heads() {
+				if head > heads[chat] {
+					// What was refused may be stored late.
+					heads, stored = k.stored()
+				}
+			}
+			return maps.Equal(d.heads(), heads)
+		}, func() string { return fmt.Sprint(d.heads(), " of ", heads) })
 	}
 	for id, sequence := range k.confirmed {
 		if stored[id] != sequence {
@@ -349,10 +356,17 @@ func (k *killed) check() {
 		}
 	}
 	k.watermarks = len(k.told)
-	for _, d := range k.devices {
-		until(k.t, d.name+" has everything", func() bool { return maps.Equal(d.heads(), heads) }, func() string { return fmt.Sprint(d.heads(), " of ", heads) })
-	}
 	k.online(heads)
+}
+
+// stored reads all chats: their heads, and the sequences of the messages by chat/client_message_id.
+func (k *killed) stored() (heads, stored map[string]int64) {
+	k.t.Helper()
+	heads, stored = map[string]int64{}, map[string]int64{}
+	for _, chat := range killChats {
+		heads[chat] = k.read(chat, stored)
+	}
+	return heads, stored
 }
 
 // read reads a chat as bob, and returns its head.
