@@ -84,6 +84,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Chats", chatRules)
 	s.run(t, "Members", memberRules)
 	s.run(t, "Messages", messageRules)
+	s.run(t, "Attachments", attachmentRules)
 	s.run(t, "Range", rangeRules)
 	s.run(t, "Deliveries", deliveryRules)
 	s.run(t, "Statuses", statusRules)

@@ -431,7 +431,7 @@ type ResetReason string
 //
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
-	// Attachment At most 4,096 bytes of JSON, stored as it is.
+	// Attachment At most 4,096 bytes of JSON, stored as it is, and given back byte for byte but for line breaks between its tokens.
 	Attachment      *map[string]interface{} `json:"attachment,omitempty"`
 	ClientMessageId Id                      `json:"client_message_id"`
 

@@ -36,6 +36,7 @@ func Run(t *testing.T, d Dialer) {
 		{"foreign_session_is_unknown", testForeignSession},
 		{"slow_reader_loses_nothing", testSlowReader},
 		{"content_arrives_as_it_was_sent", testContent},
+		{"attachment_arrives_byte_for_byte", testAttachment},
 		{"messages_of_a_new_chat_arrive", testNewChat},
 		{"session_waits_for_the_resume_window", testResumeWindow},
 		{"shutdown_ends_the_stream_and_loses_nothing", testShutdown},

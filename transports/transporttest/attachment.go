@@ -1,0 +1,123 @@
+package transporttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+// withAttachment is a message as far as the suite looks at it here.
+type withAttachment struct {
+	Sequence   tidemark.Sequence `json:"sequence"`
+	Attachment json.RawMessage   `json:"attachment"`
+}
+
+// testAttachment sends attachments by REST and by WebSocket, and compares the bytes of every answer and of all that is read: live, and by one who comes later, from the storage.
+func testAttachment(t *testing.T, d Dialer) {
+	s := New(t, Options{Core: server.Config{TailMessages: 1, TailBytes: 1}})
+	chat := s.Group(alice, bob)
+	live := dial(t, s, d, Position{User: bob})
+	live.find(tidemark.EventCaughtUp)
+	socket := DialWebSocket(t, s, Position{}.query(), alice)
+	path := "/chats/" + string(chat) + "/messages"
+	sent := []string{
+		`{}`, `{ "b":1,  "a":2.50e1, "a":"\u00e9é😀\/" }`, `{"n":12345678901234567890.10}`, `{"a":"` + strings.Repeat("é", (tidemark.MaxAttachment-8)/2) + `"}`,
+		"{\n \"url\": \"s3://bucket/key?x=1&y=%20<>\",\r\n\t\"size\": 1}",
+	}
+	want := make([]string, len(sent))
+	for i, raw := range sent {
+		// A line break between tokens would end a line of Server-Sent Events: the wire has none.
+		want[i] = strings.NewReplacer("\n", "", "\r", "").Replace(raw)
+		body := fmt.Sprintf(`{"client_message_id":"k%d","attachment":%s}`, i, raw)
+		status := http.StatusCreated
+		if i%2 == 1 {
+			socket.Write(fmt.Sprintf(`{"type":"send_message","payload":{"chat_id":%q,"client_message_id":"k%d","attachment":%s}}`, chat, i, raw))
+			live.attachments(chat, i, want[i:i+1])
+			status = http.StatusOK
+		}
+		for _, status := range []int{status, http.StatusOK} {
+			checkAttachment(t, "the answer", call[withAttachment](t, s, alice, http.MethodPost, path, body, status), i, want[i])
+		}
+		call[struct{}](t, s, alice, http.MethodPost, path, fmt.Sprintf(`{"client_message_id":"k%d","attachment":{ }}`, i), http.StatusConflict)
+		if i%2 == 0 {
+			live.attachments(chat, i, want[i:i+1])
+		}
+		chats := call[struct {
+			Chats []struct {
+				Last withAttachment `json:"last_message"`
+			}
+		}](t, s, bob, http.MethodGet, "/chats", "", http.StatusOK)
+		checkAttachment(t, "the list of chats", chats.Chats[0].Last, i, want[i])
+	}
+	dial(t, s, d, Position{User: bob}).attachments(chat, 0, want)
+	type page struct{ Messages []withAttachment }
+	synced := call[struct{ Chats []page }](t, s, bob, http.MethodPost, "/sync", fmt.Sprintf(`{"chats":[{"chat_id":%q,"last_acked_sequence":0}]}`, chat), http.StatusOK)
+	for what, p := range map[string]page{
+		"sync":               synced.Chats[0],
+		"the history":        call[page](t, s, bob, http.MethodGet, path+"?after_sequence=0", "", http.StatusOK),
+		"the latest history": call[page](t, s, bob, http.MethodGet, path+"?before_sequence=99", "", http.StatusOK),
+	} {
+		if len(p.Messages) != len(want) {
+			t.Fatalf("%s has %d messages, want %d", what, len(p.Messages), len(want))
+		}
+		for i, m := range p.Messages {
+			checkAttachment(t, what, m, i, want[i])
+		}
+	}
+}
+
+// attachments reads messages from the ith of the chat on, and compares what is attached.
+func (d *device) attachments(chat tidemark.ChatID, i int, want []string) {
+	d.t.Helper()
+	for n := range want {
+		ev := d.find(tidemark.EventMessage)
+		var m withAttachment
+		if err := json.Unmarshal(ev.Payload, &m); err != nil {
+			d.t.Fatalf("%v in %s", err, ev.Payload)
+		}
+		checkAttachment(d.t, "the stream of "+string(chat), m, i+n, want[n])
+	}
+}
+
+func checkAttachment(t testing.TB, what string, got withAttachment, i int, want string) {
+	t.Helper()
+	if got.Sequence != tidemark.Sequence(i+1) || string(got.Attachment) != want {
+		t.Fatalf("%s: got message %d with %s, want message %d with %s", what, got.Sequence, got.Attachment, i+1, want)
+	}
+}
+
+// call sends a request that must be answered by a status, and reads the answer.
+func call[T any](t testing.TB, s *Stack, user tidemark.UserID, method, path, body string, status int) T {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bearer(r.Header, user)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	response, err := s.Transport(t).RoundTrip(r)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v T
+	if response.StatusCode != status {
+		t.Fatalf("%s %s: got %d %s, want %d", method, path, response.StatusCode, raw, status)
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("%s %s: %v in %s", method, path, err, raw)
+	}
+	return v
+}
