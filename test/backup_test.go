@@ -201,7 +201,7 @@ func (s *site) toldOfTheReset(u user, chat string, all map[string]int64) {
 	t := s.t
 	t.Helper()
 	head, has := int64(0), int64(0)
-	for _, sequence := range s.stored(u) {
+	for _, sequence := range s.storedIn(u, chat) {
 		head = max(head, sequence)
 	}
 	for id, sequence := range all {
@@ -217,8 +217,8 @@ func (s *site) toldOfTheReset(u user, chat string, all map[string]int64) {
 	var answer struct{ Chats []synced } // those that are waited for elsewhere are in it too
 	u.call(t, http.MethodPost, "/sync", map[string]any{"chats": []map[string]any{{"chat_id": chat, "last_acked_sequence": has}}}, &answer)
 	i := slices.IndexFunc(answer.Chats, func(c synced) bool { return c.ChatID == chat })
-	if i < 0 || answer.Chats[i].Reset.Reason != "ahead" || answer.Chats[i].Head >= has {
-		t.Errorf("%s: a device with %d messages is told %+v, want the reset of reason ahead", chat, has, answer)
+	if i < 0 || answer.Chats[i].Reset.Reason != "ahead" || answer.Chats[i].Head != head || head >= has {
+		t.Errorf("%s: a device with %d messages is told %+v, want the reset of reason ahead, to %d", chat, has, answer, head)
 		return
 	}
 	if sent := u.send(t, chat, "after the restore"); sent.Sequence != answer.Chats[i].Head+1 {

@@ -323,13 +323,11 @@ func (o *operator) ask(question string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestOperations_postgres_standby_is_promoted: with a synchronous standby nothing that was confirmed is lost with the server, and Tidemark goes on by itself at the promoted one.
-func TestOperations_postgres_standby_is_promoted(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t, postgres.Start(t))
-	o.roles()
+// standby makes a standby of the server, as the guide says.
+func (o *operator) standby() *postgres.Server {
+	o.t.Helper()
 	o.run("### Standby")
-	standby := postgres.StartCopy(t, o.server, func(copied *postgres.Server) error {
+	return postgres.StartCopy(o.t, o.server, func(copied *postgres.Server) error {
 		script := strings.ReplaceAll(o.block("On the standby, as `postgres`"), "/var/lib/postgresql/15/main", copied.Data())
 		script = strings.ReplaceAll(script, "host=db1.example.org port=5432", fmt.Sprintf("host=127.0.0.1 port=%d", o.server.Port()))
 		if out, err := copied.Shell(script, "PGPASSWORD=third").CombinedOutput(); err != nil {
@@ -337,11 +335,70 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// both returns the guide's URL of the server and its standby.
+func (o *operator) both(standby *postgres.Server) string {
+	o.t.Helper()
+	first, second := fmt.Sprintf("127.0.0.1:%d", o.server.Port()), fmt.Sprintf("127.0.0.1:%d", standby.Port())
+	return strings.NewReplacer("db1.example.org:5432", first, "db2.example.org:5432", second).Replace(o.block("and give Tidemark both"))
+}
+
+// TestOperations_postgres_asynchronous_standby_lacks_the_last: what the guide admits of a promotion without synchronous_standby_names. What is left is whole, devices that have more are told so, and
+// the chat goes on.
+func TestOperations_postgres_asynchronous_standby_lacks_the_last(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, postgres.Start(t))
+	o.roles()
+	standby := o.standby()
+	p := processOf(t, o.binary)
+	p.url, p.migrated = o.both(standby), true
+	s := siteOf(p)
+	alice, bob := s.user("alice", "http://"+s.address, nil), s.user("bob", "http://"+s.address, nil)
+	alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "b0", "member_ids": []string{"bob"}}, nil)
+	all := map[string]int64{}
+	send := func(n int) {
+		id := fmt.Sprint("b0/m", n)
+		all[id] = alice.send(t, "b0", id).Sequence
+	}
+	for n := range 5 {
+		send(n)
+	}
+	until(t, "the standby has the first ones", func() bool {
+		return o.ask("SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication") == "t"
+	}, func() string { return o.ask("TABLE pg_stat_replication") })
+	standby.Stop(t, "fast")
+	for n := range 5 {
+		send(5 + n)
+	}
+	o.server.Kill(t)
+	standby.Run(t)
+	o.run("**Promotion.**", "STANDBY="+standby.URL("postgres"))
+	s.stop()
+	s.start()
+	left := s.storedIn(bob, "b0")
+	if len(left) < 5 || len(left) == len(all) {
+		t.Fatalf("%d messages are left of %d: the test shows nothing", len(left), len(all))
+	}
+	for id, sequence := range left {
+		if all[id] != sequence {
+			t.Errorf("%s is stored as %d, and was confirmed as %d", id, sequence, all[id])
+		}
+	}
+	s.toldOfTheReset(bob, "b0", all)
+}
+
+// TestOperations_postgres_standby_is_promoted: with a synchronous standby nothing that was confirmed is lost with the server, and Tidemark goes on by itself at the promoted one.
+func TestOperations_postgres_standby_is_promoted(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, postgres.Start(t))
+	o.roles()
+	standby := o.standby()
 	o.run("Then have each commit wait")
 	until(t, "the standby is synchronous", func() bool { return o.ask("SELECT sync_state FROM pg_stat_replication") == "sync" }, func() string { return o.ask("TABLE pg_stat_replication") })
 
 	p := processOf(t, o.binary)
-	p.url = strings.NewReplacer("db1.example.org:5432", fmt.Sprintf("127.0.0.1:%d", o.server.Port()), "db2.example.org:5432", fmt.Sprintf("127.0.0.1:%d", standby.Port())).Replace(o.block("and give Tidemark both"))
+	p.url = o.both(standby)
 	p.migrated = true
 	p.serve()
 	f := newFaulty(t, p)
