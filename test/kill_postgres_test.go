@@ -23,7 +23,7 @@ func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
 	t.Logf("%d runs with seed %d", runs, k.seed)
 	red, restarts := 0, 0
 	for run := range runs {
-		both := run%4 == 3
+		both, refused := run%4 == 3, k.refusals()
 		k.load(run, func() {
 			database.Kill(t)
 			if both {
@@ -31,7 +31,6 @@ func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
 				return
 			}
 			if run%4 == 0 {
-				refused := k.refusals()
 				// Long enough that nobody can wait for it.
 				until(t, "/readyz is red, and callers are refused", func() bool {
 					return k.ready() == http.StatusServiceUnavailable && k.refusals() > refused
@@ -48,7 +47,9 @@ func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
 			database.Run(t)
 			k.server.start()
 		}
-		k.quiet()
+		if k.refusals() > refused {
+			k.quiet()
+		}
 		k.check()
 		if t.Failed() {
 			t.Fatalf("run %d (seed %d)", run, k.seed)
