@@ -216,7 +216,7 @@ func TestOperations_postgres_through_pgbouncer(t *testing.T) {
 	if !strings.Contains(block, "listen_port = 6432") {
 		t.Fatalf("the guide's configuration is %s", block)
 	}
-	put(t, configuration, strings.ReplaceAll(block, "6432", port)+"\n")
+	put(t, configuration, strings.ReplaceAll(block, "listen_port = 6432", "listen_port = "+port)+"\n")
 	put(t, filepath.Join(o.dir, "userlist.txt"), `"tidemark_app" "another"`+"\n")
 	for _, file := range []string{configuration, filepath.Join(o.dir, "userlist.txt")} {
 		must(t, os.Chmod(file, 0o644)) //nolint:gosec // for the user whom the pooler runs as
