@@ -71,7 +71,7 @@ func TestAccess_table(t *testing.T) {
 			}
 			costs[i] = append(costs[i], c)
 			blocks, bytes := middle(costs[i], func(c cost) int64 { return c.blocks }), middle(costs[i], func(c cost) int64 { return c.bytes })
-			lines[i] = fmt.Sprintf("| %s | %d | %d | %d | %s | %s | %s |", o.name, trips, c.statements, c.rows, rounded(blocks), rounded(bytes), which)
+			lines[i] = fmt.Sprintf("| %s | %d | %d | %s | %s | %s | %s |", o.name, trips, c.statements, grouped(c.rows), rounded(blocks), rounded(bytes), which)
 		}
 	}
 	table := append([]string{"| operation | round trips | statements | rows | blocks | WAL bytes | which |", "|---|---|---|---|---|---|---|"}, lines...)

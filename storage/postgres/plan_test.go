@@ -164,6 +164,9 @@ func shortened(text string) string {
 	return text
 }
 
+// planVersion is the version of Postgres whose plans are in plans.md.
+const planVersion = 15
+
 // planMessages is how many messages the database of the plans has: a million, or more by TIDEMARK_PLAN_MESSAGES; a tenth in make check, which is to be quick.
 func planMessages(t *testing.T) int {
 	t.Helper()
@@ -228,7 +231,14 @@ func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
 	analyze(url)
 	t.Run("tables known", func(t *testing.T) {
 		s, w := watched(t, url)
-		compare(t, checkPlans(t, s, w, 2, names), names)
+		found := checkPlans(t, s, w, 2, names)
+		var version int
+		if err := s.readers.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int / 10000").Scan(&version); err != nil {
+			t.Fatal(err)
+		}
+		if version == planVersion { // Others may choose, or word, some steps in another way; the rule holds for them, too.
+			compare(t, found, names)
+		}
 	})
 	if !short {
 		t.Run("through a pooler, tables known", pooled(3))
@@ -352,9 +362,9 @@ func checkPlans(t *testing.T, s *Store, w *watch, round int, names map[string]st
 func compare(t *testing.T, found map[string]plan, names map[string]string) {
 	t.Helper()
 	const file = "plans.md"
-	text := "# The plans of the statements\n\nAs Postgres 15 ran them on ten thousand chats and a million messages, with how many rows each step returned, and in how many loops. " +
-		"Of several runs of a statement the one that was about most rows is shown. Estimates and times are left out. " +
-		"Written by a test, which says what it demands of them: TIDEMARK_UPDATE=1 go test -run Plans ./storage/postgres\n"
+	text := fmt.Sprintf("# The plans of the statements\n\nAs Postgres %d ran them on ten thousand chats and a million messages, with how many rows each step returned, and in how many loops. "+
+		"Of several runs of a statement the one that was about most rows is shown. Estimates and times are left out. "+
+		"Written by a test, which says what it demands of them: TIDEMARK_UPDATE=1 go test -run Plans ./storage/postgres\n", planVersion)
 	for _, name := range slices.Sorted(maps.Values(names)) {
 		p, ran := found[name]
 		if ran && p.Plan.Type != "Result" {
