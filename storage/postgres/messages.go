@@ -100,10 +100,14 @@ func (s *Store) append(ctx context.Context, c *conn, drafts []tidemark.Draft) ([
 		if round == maxRounds {
 			return nil, tidemark.Errorf(tidemark.Unavailable, "the members of a chat change too quickly; try again")
 		}
-		var err error
-		if todo, err = a.round(ctx, c, todo); err != nil {
+		left, err := a.round(ctx, c, todo)
+		if err != nil {
 			return nil, err
 		}
+		if len(left) < len(todo) {
+			round = -1 // Only rounds that wrote nothing count.
+		}
+		todo = left
 	}
 	for i, j := range leader {
 		if i != j {
