@@ -180,7 +180,13 @@ func TestOperations_postgres_partitions_change_nothing(t *testing.T) {
 		}
 	}
 	s.stop()
+	const shape = `SELECT (SELECT string_agg(regexp_replace(indexdef, ' ON .* USING', ''), '; ' ORDER BY indexname) FROM pg_indexes WHERE tablename = 'messages'),
+		(SELECT string_agg(concat_ws(' ', attname, atttypid::regtype, attnotnull, attcollation), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'messages'::regclass AND attnum > 0)`
+	whole := o.askIn("tidemark", shape)
 	o.run("**Partitions.**")
+	if diff := cmp.Diff(whole, o.askIn("tidemark", shape)); diff != "" {
+		t.Errorf("indexes and columns of the messages (-want +got):\n%s", diff)
+	}
 	s.start()
 	for _, chat := range backupChats {
 		again := chat + " message 3"
@@ -316,7 +322,13 @@ func TestOperations_postgres_to_a_moment(t *testing.T) {
 // ask returns the first value of the answer.
 func (o *operator) ask(question string) string {
 	o.t.Helper()
-	out, err := o.server.Shell(`psql --no-align --tuples-only "$URL" --command="$QUESTION"`, "URL="+o.server.URL("postgres"), "QUESTION="+question).Output()
+	return o.askIn("postgres", question)
+}
+
+// askIn is ask in a database.
+func (o *operator) askIn(database, question string) string {
+	o.t.Helper()
+	out, err := o.server.Shell(`psql --no-align --tuples-only "$URL" --command="$QUESTION"`, "URL="+o.server.URL(database), "QUESTION="+question).Output()
 	if err != nil {
 		o.t.Fatalf("%s: %v: %s", question, err, stderrOf(err))
 	}
