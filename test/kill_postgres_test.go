@@ -30,7 +30,7 @@ func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
 				must(t, k.server.process.Kill())
 				return
 			}
-			if run%4 == 0 {
+			if run%10 == 0 {
 				// Long enough that nobody can wait for it.
 				until(t, "/readyz is red, and callers are refused", func() bool {
 					return k.ready() == http.StatusServiceUnavailable && k.refusals() > refused

@@ -57,7 +57,7 @@ func TestFault_network(t *testing.T) {
 	}{
 		{"connections reset in mid-statement", func(n *network, random *rand.Rand) {
 			remove := n.toxic("reset_peer", []string{"upstream", "downstream"}[random.IntN(2)], `"timeout":0`)
-			<-time.After(time.Duration(100+random.IntN(2000)) * time.Millisecond)
+			<-time.After(time.Duration(1500+random.IntN(1000)) * time.Millisecond) // longer than the store tries again
 			remove()
 		}, func(h *history) bool {
 			return h.refusals("the connection to the database broke") > 0 || h.refusals("cannot be reached") > 0
