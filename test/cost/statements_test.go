@@ -1,4 +1,4 @@
-package postgres
+package cost
 
 import (
 	"sync"
@@ -13,13 +13,13 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// TestLanes_statements_for_each_write counts what 64 senders at once cost, each waiting for his answer: by pg_stat_statements, everything included.
-func TestLanes_statements_for_each_write(t *testing.T) {
+// TestStatements_for_each_write counts what 64 senders at once cost, each waiting for his answer: by pg_stat_statements, everything included.
+func TestStatements_for_each_write(t *testing.T) {
 	const chats, each = 50, 100
 	server := service.Shared(t)
 	server.Exec(t, "postgres", "CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
-	url := newDatabase(t, server)
-	s := openTest(t, url)
+	url := server.Database(t)
+	s := openStore(t, url)
 	opened := openedChats(t, s, chats)
 	meter, err := pgx.Connect(t.Context(), server.URL("postgres"))
 	if err != nil {
@@ -40,7 +40,7 @@ func TestLanes_statements_for_each_write(t *testing.T) {
 			return err
 		}},
 	} {
-		before := statementsOf(t, meter, s)
+		before := statementsOf(t, meter, url)
 		var next atomic.Int64
 		var group sync.WaitGroup
 		for range senders {
@@ -54,7 +54,7 @@ func TestLanes_statements_for_each_write(t *testing.T) {
 			})
 		}
 		group.Wait()
-		calls := statementsOf(t, meter, s) - before
+		calls := statementsOf(t, meter, url) - before
 		got := float64(calls) / float64(next.Load())
 		t.Logf("%.3f statements for each %s of %d senders (%d for %d)", got, test.name, senders, calls, next.Load())
 		if calls == 0 || got > test.most {
@@ -64,9 +64,13 @@ func TestLanes_statements_for_each_write(t *testing.T) {
 }
 
 // statementsOf is how many statements the server has run in the store's database.
-func statementsOf(t *testing.T, meter *pgx.Conn, s *Store) (calls int) {
+func statementsOf(t *testing.T, meter *pgx.Conn, url string) (calls int) {
 	t.Helper()
-	err := meter.QueryRow(t.Context(), "SELECT sum(calls) FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = $1", s.writers.Config().ConnConfig.Database).Scan(&calls)
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = meter.QueryRow(t.Context(), "SELECT sum(calls) FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = $1", config.Database).Scan(&calls)
 	if err != nil {
 		t.Fatal(err)
 	}
