@@ -59,9 +59,7 @@ func TestFault_network(t *testing.T) {
 			remove := n.toxic("reset_peer", []string{"upstream", "downstream"}[random.IntN(2)], `"timeout":0`)
 			<-time.After(time.Duration(1500+random.IntN(1000)) * time.Millisecond) // longer than the store tries again
 			remove()
-		}, func(h *history) bool {
-			return h.refusals("the connection to the database broke") > 0 || h.refusals("cannot be reached") > 0
-		}},
+		}, func(h *history) bool { return h.refused > 0 }},
 		{"replies of committed statements lost", func(n *network, random *rand.Rand) {
 			// The request gets through, and of the reply nothing, or its beginning.
 			remove := n.toxic("limit_data", "downstream", fmt.Sprintf(`"bytes":%d`, random.IntN(2)*random.IntN(2000)))
