@@ -140,10 +140,14 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 			n++
 		}
 		part, err := a.write(ctx, c, todo[:n])
-		if itemsFault(err) && n > 1 {
-			part, err = a.oneByOne(ctx, c, todo[:n])
-		}
-		if err != nil {
+		switch {
+		case itemsFault(err) && n == 1:
+			a.results[todo[0]] = storage.Appended{Err: public(err)}
+		case itemsFault(err):
+			if part, err = a.oneByOne(ctx, c, todo[:n]); err != nil {
+				return nil, err
+			}
+		case err != nil:
 			return nil, err
 		}
 		if todo = todo[n:]; len(part) > 0 {
@@ -153,11 +157,13 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 	return nil, nil
 }
 
-// oneByOne writes each draft by itself, so that one that is impossible, or one chat that is locked by somebody, fails alone.
+// oneByOne writes each draft by itself: one that is impossible fails alone, and if somebody has locked a chat, only the drafts of that chat fail. It returns
+// those that have to be written again.
 func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
 	locked := map[tidemark.ChatID]error{}
-	for _, i := range todo {
-		if err := locked[a.drafts[i].ChatID]; err != nil {
+	for at, i := range todo {
+		chat := a.drafts[i].ChatID
+		if err := locked[chat]; err != nil {
 			a.results[i] = storage.Appended{Err: public(err)}
 			continue
 		}
@@ -165,13 +171,16 @@ func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure [
 		switch {
 		case itemsFault(err):
 			a.results[i] = storage.Appended{Err: public(err)}
-			locked[a.drafts[i].ChatID] = err
+			if condition(err) == lockNotAvailable {
+				locked[chat] = err
+			}
 		case err != nil:
 			return nil, err
+		case len(part) > 0:
+			return append(part, todo[at+1:]...), nil // as in round
 		}
-		unsure = append(unsure, part...)
 	}
-	return unsure, nil
+	return nil, nil
 }
 
 // write runs the statement for some of the drafts, and returns those whose chat changed its members meanwhile.

@@ -237,16 +237,54 @@ func TestAppend_equal_keys_are_compared_with_what_is_stored(t *testing.T) {
 }
 
 func TestAppend_bad_item_fails_alone(t *testing.T) {
-	s, _ := withRival(t, patient)
-	appended, err := s.Append(t.Context(), []tidemark.Draft{message("c", "anna", "1", "hello"), message("d", "anna", "bad", "\x00"), message("c", "anna", "2", "hello")})
-	if err != nil {
-		t.Fatal(err)
+	for _, tc := range []struct {
+		name   string
+		before int // how many good ones are before the bad one
+	}{{"in the middle of a statement", 1}, {"alone in the second statement", maxItems}} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, _ := withRival(t, patient)
+			var drafts []tidemark.Draft
+			var keys []string
+			for i := range tc.before {
+				keys = append(keys, fmt.Sprint(i))
+				drafts = append(drafts, message("c", "anna", keys[i], "hello"))
+			}
+			drafts = append(drafts, message("c", "anna", "bad", "\x00"))
+			if tc.before < maxItems-1 {
+				keys = append(keys, "after")
+				drafts = append(drafts, message("c", "anna", "after", "hello"))
+			}
+			appended, err := s.Append(t.Context(), drafts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, a := range appended {
+				if i == tc.before {
+					wantError(t, a.Err, tidemark.Internal, "refused")
+				} else if a.Err != nil {
+					t.Errorf("draft %d: %v", i, a.Err)
+				}
+			}
+			wantMessages(t, s, keys...)
+		})
 	}
-	wantError(t, appended[1].Err, tidemark.Internal, "refused")
-	for _, i := range []int{0, 2} {
-		if appended[i].Err != nil {
-			t.Errorf("draft %d: %v", i, appended[i].Err)
-		}
+}
+
+// The drafts are written one by one, because of the bad one, when the members of their chat change.
+func TestAppend_none_overtakes_one_whose_chat_has_changed(t *testing.T) {
+	s, r := withRival(t, patient)
+	r.lockChat()
+	r.do("UPDATE chats SET members_version = members_version + 1 WHERE id = 'c'")
+	var appended []storage.Appended
+	var err error
+	var group sync.WaitGroup
+	group.Go(func() {
+		appended, err = s.Append(t.Context(), []tidemark.Draft{message("d", "anna", "bad", "\x00"), message("c", "anna", "1", "hello"), message("c", "anna", "2", "hello")})
+	})
+	r.commit()
+	group.Wait()
+	if err != nil || appended[1].Err != nil || appended[2].Err != nil {
+		t.Fatalf("got %+v, %v", appended, err)
 	}
 	wantMessages(t, s, "1", "2")
 }

@@ -16,7 +16,7 @@ const troubleTime = 5 * time.Second
 // Writes knows how the last write of each kind went: on a full disk a watermark may still move, while no message is stored. The zero value is ready; it is safe for concurrent use.
 type Writes struct {
 	mu sync.Mutex
-	// failed are the kinds whose last write was not well.
+	// failed are the kinds whose last write was not well, and why.
 	failed map[any]failure
 }
 
@@ -25,19 +25,22 @@ type failure struct {
 	at  time.Time
 }
 
-// Written takes in the error of a write of a kind, and returns it.
+// Written takes in the error of a write of a kind, and returns it. That a caller left says nothing about the database.
 func (w *Writes) Written(kind any, err error) error {
-	bad := err != nil && (tidemark.CodeOf(err) == tidemark.Unavailable && !errors.Is(err, context.Canceled) || tidemark.CodeOf(err) == tidemark.Internal)
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	code := tidemark.CodeOf(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case !bad:
+	if code != tidemark.Unavailable && code != tidemark.Internal {
 		delete(w.failed, kind)
-	case w.failed == nil:
-		w.failed = map[any]failure{kind: {err, time.Now()}}
-	default:
-		w.failed[kind] = failure{err, time.Now()}
+		return err
 	}
+	if w.failed == nil {
+		w.failed = map[any]failure{}
+	}
+	w.failed[kind] = failure{err, time.Now()}
 	return err
 }
 
