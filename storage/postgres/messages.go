@@ -18,6 +18,8 @@ const (
 	maxWeight = 4 << 20
 	// maxRounds is how often something is written again that changed between the snapshot of a statement and its locks.
 	maxRounds = 20
+	// vainRounds is after how many of them a chat is locked before its members are looked at.
+	vainRounds = 3
 )
 
 // appendDrafts stores drafts behind the messages of their chats, in one step.
@@ -100,7 +102,11 @@ func (s *Store) append(ctx context.Context, c *conn, drafts []tidemark.Draft) ([
 		if round == maxRounds {
 			return nil, tidemark.Errorf(tidemark.Unavailable, "the members of a chat change too quickly; try again")
 		}
-		left, err := a.round(ctx, c, todo)
+		write := a.round
+		if round >= vainRounds {
+			write = a.alone
+		}
+		left, err := write(ctx, c, todo)
 		if err != nil {
 			return nil, err
 		}
@@ -155,6 +161,31 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 		}
 	}
 	return nil, nil
+}
+
+// alone writes drafts of the first one's chat while that is locked, so that its members do not change, and returns the others.
+func (a *appending) alone(ctx context.Context, c *conn, todo []int) (left []int, err error) {
+	chat, weight := a.drafts[todo[0]].ChatID, 0
+	var own, unsure []int
+	for _, i := range todo {
+		d := &a.drafts[i]
+		if d.ChatID != chat || len(own) == maxItems || weight >= maxWeight {
+			left = append(left, i)
+			continue
+		}
+		own, weight = append(own, i), weight+len(d.Content)+len(d.Attachment)
+	}
+	err = c.transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockChat, string(chat)); err != nil {
+			return err
+		}
+		unsure, err = a.write(ctx, c, own)
+		return err
+	})
+	if itemsFault(err) {
+		unsure, err = a.oneByOne(ctx, c, own)
+	}
+	return append(unsure, left...), err
 }
 
 // oneByOne writes each draft by itself: one that is impossible fails alone, and if somebody has locked a chat, only the drafts of that chat fail. It returns

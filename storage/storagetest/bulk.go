@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -61,21 +62,25 @@ var bulkRules = []rule{
 		}
 	}},
 	{"Append_of_many_keeps_their_order_while_members_change", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
+		alice := w.user("alice")
 		c := w.group("c", alice)
-		const calls, each, changes = 3, 1_500, 16
-		w.ok(concurrently(1+calls, func(i int) error {
-			if i == 0 {
-				for range changes / 2 {
-					if _, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{bob}, at(1)); err != nil {
+		const changers, calls, each = 16, 3, 1_200
+		var writing atomic.Int32
+		writing.Store(calls)
+		w.ok(concurrently(changers+calls, func(i int) error {
+			if i < changers { // at every moment, until all is written: that must come to an end
+				for n := 0; writing.Load() > 0 && n < 500; n++ {
+					user := w.user(fmt.Sprintf("guest-%d-%d", i, n))
+					if _, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{user}, at(1)); err != nil {
 						return err
 					}
-					if _, err := w.store.RemoveMember(w.ctx, c, bob, at(2)); err != nil {
+					if _, err := w.store.RemoveMember(w.ctx, c, user, at(2)); err != nil {
 						return err
 					}
 				}
 				return nil
 			}
+			defer writing.Add(-1)
 			drafts := make([]tidemark.Draft, each)
 			for n := range drafts {
 				drafts[n] = w.draft(c, alice, fmt.Sprint("number ", n))
