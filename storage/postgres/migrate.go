@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/schema"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
@@ -41,11 +43,16 @@ func (s Schema) fit() error {
 	return nil
 }
 
-// Migrate changes the schema of the database under a lock in it: of several processes that come at once one does the work, and the others find it
-// done. Servers may run meanwhile; those of another version than the new schema are refused when they open the next time.
+// Migrate changes the schema of the database under a lock in it: of several processes that come at once one does the work, and the others find it done.
+// Servers may run meanwhile; those of another version than the new schema are refused when they open the next time.
 //
-// Errors: Invalid (the URL, also one with a pooler in transaction mode, where the lock does not hold; nothing to take down), Conflict (an earlier migration failed half-way; the schema is newer than this program), Unavailable.
+// Errors: Invalid (the direction; the URL, also one with a pooler in transaction mode, where the lock does not hold; nothing to take down), Conflict (an
+// earlier migration failed half-way; the schema is newer than this program), Unavailable (the database cannot be reached, or the role may not change it).
 func Migrate(ctx context.Context, url string, direction Direction) error {
+	run, known := map[Direction]func(context.Context, pgx.ConnConfig) error{Up: schema.Up, Down: schema.Down}[direction]
+	if !known {
+		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
+	}
 	t, err := target.Parse(url, 0, 0)
 	if err != nil {
 		return err
@@ -60,23 +67,20 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 	if !found.Dirty && found.Version > found.Needed && direction == Up { // what is dirty may be under way in another process
 		return t.Named(found.fit())
 	}
-	if direction != Up && direction != Down {
-		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
-	}
-	run := schema.Up
-	if direction == Down {
-		run = schema.Down
-	}
 	settings := t.Config.ConnConfig.Copy()
-	delete(settings.RuntimeParams, "statement_timeout") // An index of a large table takes its time,
-	delete(settings.RuntimeParams, "lock_timeout")      // and whoever comes second waits for the lock.
-	if err := run(ctx, *settings); err != nil {
-		return t.Named(public(err))
+	// An index of a large table takes its time, and whoever comes second waits for the lock: whatever the URL and the role say, which is about serving.
+	settings.RuntimeParams["statement_timeout"], settings.RuntimeParams["lock_timeout"] = "0", "0"
+	err = run(ctx, *settings)
+	switch {
+	case err == nil:
+		return nil
+	case condition(err) == noPrivilege:
+		err = tidemark.Wrap(tidemark.Unavailable, err, "the role may not change the schema: "+words(err)+"; migrate as the role that owns the database")
 	}
-	return nil
+	return t.Named(public(err))
 }
 
-// Status returns the schema of the database.
+// Status returns the schema of the database. Errors: Invalid (the URL), Unavailable.
 func Status(ctx context.Context, url string) (Schema, error) {
 	t, err := target.Parse(url, 0, 0)
 	if err != nil {

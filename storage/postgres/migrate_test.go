@@ -30,7 +30,8 @@ func TestMigrate_many_at_once_find_it_done(t *testing.T) {
 	openTest(t, url)
 }
 
-// TestMigrate_waits_for_one_under_way: what another process is just doing looks as if it had failed half-way.
+// TestMigrate_waits_for_one_under_way: what another process is just doing looks as if it had failed half-way. It waits for longer than the limits of the role,
+// which are made for those who serve.
 func TestMigrate_waits_for_one_under_way(t *testing.T) {
 	url := service.Shared(t).Database(t)
 	if err := Migrate(t.Context(), url, Up); err != nil {
@@ -51,6 +52,9 @@ func TestMigrate_waits_for_one_under_way(t *testing.T) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
+	for _, limit := range []string{"lock_timeout", "statement_timeout"} {
+		do("ALTER DATABASE " + other.Config().Database + " SET " + limit + " = '100ms'")
+	}
 	do("SELECT pg_advisory_lock(" + lock + ")")
 	do("UPDATE schema_migrations SET dirty = true")
 	ended := make(chan error, 1)
@@ -66,6 +70,7 @@ func TestMigrate_waits_for_one_under_way(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	do("SELECT pg_sleep(0.3)")
 	do("UPDATE schema_migrations SET dirty = false")
 	do("SELECT pg_advisory_unlock(" + lock + ")")
 	if err := <-ended; err != nil {
@@ -108,5 +113,22 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 				t.Errorf("Open: %v, want %q", err, tc.open)
 			}
 		})
+	}
+}
+
+// TestMigrate_a_role_that_may_not is told so by the words of the database, and what to do.
+func TestMigrate_a_role_that_may_not(t *testing.T) {
+	server := service.Shared(t)
+	at := server.Database(t)
+	server.Exec(t, "postgres", "CREATE ROLE reader LOGIN PASSWORD 'secret'")
+	t.Cleanup(func() { server.Exec(t, "postgres", "DROP ROLE reader") })
+	_, address, _ := strings.Cut(at, "@")
+	for _, direction := range []Direction{Up, "sideways"} {
+		err := Migrate(t.Context(), "postgres://reader:secret@"+address, direction)
+		if direction == Up {
+			wantError(t, err, tidemark.Unavailable, "permission denied for schema public", "migrate as the role that owns the database")
+		} else {
+			wantError(t, err, tidemark.Invalid, "sideways")
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 
 	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
 	driver "github.com/golang-migrate/migrate/v4/database/pgx/v5"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 	"github.com/jackc/pgx/v5"
@@ -45,7 +46,7 @@ func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) 
 	}
 	target, err := driver.WithInstance(db, &driver.Config{})
 	if err != nil {
-		return err
+		return cause(err)
 	}
 	m, err := migrate.NewWithInstance("iofs", source, "pgx5", target)
 	if err != nil {
@@ -59,6 +60,20 @@ func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) 
 		return HalfWay(uint(max(dirty.Version, 0)))
 	case errors.Is(err, migrate.ErrNoChange):
 		return nil
+	default:
+		return cause(err)
+	}
+}
+
+// cause returns the error of the database that is in one of golang-migrate, where errors.As does not find it.
+func cause(err error) error {
+	var value database.Error
+	var pointer *database.Error
+	switch {
+	case errors.As(err, &value) && value.OrigErr != nil:
+		return value.OrigErr
+	case errors.As(err, &pointer) && pointer.OrigErr != nil:
+		return pointer.OrigErr
 	default:
 		return err
 	}
