@@ -39,7 +39,8 @@ const (
 	firstPause  = 15 * time.Millisecond
 )
 
-// attempts runs do on a connection of the pool, again if again says that its error allows it, until ctx ends. Its errors are those of the contract.
+// attempts runs do on a connection of the pool, and again while the error is one that again allows, at most maxAttempts times and until ctx ends. Its errors are those of
+// the contract.
 func attempts(ctx context.Context, pool *pgxpool.Pool, again func(error) bool, do func(context.Context, *conn) error) error {
 	pause := firstPause
 	for n := 0; ; n++ {

@@ -133,7 +133,7 @@ func public(err error) error {
 	case said == noPrivilege:
 		return tidemark.Wrap(unavailable, err, "the role may not use the tables of the database; grant it SELECT, INSERT, UPDATE and DELETE")
 	case said == undefinedTable, said == undefinedColumn:
-		return tidemark.Wrap(unavailable, err, "the database has not the schema that this program needs; run tidemark migrate up")
+		return tidemark.Wrap(unavailable, err, "the database lacks the schema that this program needs; run tidemark migrate up")
 	case class(err) == "28", class(err) == "3D":
 		return tidemark.Wrap(unavailable, err, "the database refused the connection: "+words(err))
 	case class(err) == "53", class(err) == "57", class(err) == "58", class(err) == "40", class(err) == "08":

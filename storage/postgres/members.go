@@ -21,7 +21,7 @@ type membership struct {
 	key  int64
 }
 
-// locked runs do in a transaction that has locked the chat. Denied for a direct chat, unless do looks first.
+// locked runs do in a transaction that has locked the chat. NotFound if there is none.
 func (s *Store) locked(ctx context.Context, chat tidemark.ChatID, do func(ctx context.Context, m *membership) error) error {
 	return s.change(ctx, func(ctx context.Context, c *conn) error {
 		return c.transaction(ctx, func(tx pgx.Tx) error {
@@ -221,7 +221,8 @@ func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
 	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
 }
 
-// rostersOf has a row for each member, and one for a chat without members. All chats are of one snapshot.
+// rostersOf has a row for each member, and one for a chat without members. All chats are of one snapshot. OFFSET 0 keeps the planner from
+// making a join of whole tables of the look-up of the members.
 const rostersOf = `SELECT n.no, c.type, c.history, c.large, c.members_version, c.member_count, coalesce(m.user_id, ''), coalesce(m.role, ''), coalesce(m.joined_at, 0), coalesce(m.intervals, '')
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no) CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
 	LEFT JOIN LATERAL (SELECT * FROM members WHERE chat = c.key AND current::int = 1 OFFSET 0) AS m ON true

@@ -170,7 +170,7 @@ func (p *page) full() bool {
 // messageColumns are those of a messageRow.
 const messageColumns = `m.sequence, m.created_at, m.members_version, m.sender_id, m.client_message_id, m.message_id, m.content_type, m.attachment, m.content`
 
-// A messageRow is a row of messages, read again and again.
+// A messageRow is where a row of messages is scanned. One serves for all rows of a statement.
 type messageRow struct {
 	sequence, createdAt, version int64
 	sender, key, id, contentType string
