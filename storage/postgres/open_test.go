@@ -104,6 +104,9 @@ func TestOpen_refuses(t *testing.T) {
 				t.Fatal("the database was opened", s.Close())
 			}
 			wantError(t, err, tc.code, tc.words...)
+			if tc.code == tidemark.Conflict && strings.Count(err.Error(), tc.words[0]) != 1 {
+				t.Errorf("the error says it twice: %v", err)
+			}
 			for _, text := range []string{err.Error(), tidemark.DetailOf(err)} {
 				if strings.Contains(text, secret) {
 					t.Errorf("the error repeats the password: %s", text)

@@ -140,5 +140,10 @@ func (t *Target) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 
 // Named says which database an error of the opening is about.
 func (t *Target) Named(err error) error {
-	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: t.name + ": " + tidemark.DetailOf(err), Err: err}
+	cause := err
+	var e *tidemark.Error
+	if errors.As(err, &e) {
+		cause = e.Err // What e says is in the detail.
+	}
+	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: t.name + ": " + tidemark.DetailOf(err), Err: cause}
 }
