@@ -48,7 +48,7 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]stor
 	if err := storage.CheckDistinct(advances); err != nil {
 		return nil, err
 	}
-	return through(ctx, s, s.advances, advances)
+	return written(ctx, s, s.advances, advances)
 }
 
 // advance writes the raises of many calls. Those of one user and chat become one raise if they can, else they follow each other.
@@ -262,25 +262,6 @@ func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidema
 		err := row.Scan(&user, &acked, &read, &updatedAt)
 		return state(tidemark.UserID(user), chat, acked, read, updatedAt), err
 	})
-}
-
-// list reads a page of at most limit rows of a statement that asks for one more, and reports whether there are more.
-func list[T any](ctx context.Context, s *Store, text string, limit int, parameters []any, scan func(pgx.Rows) (T, error)) (rows []T, more bool, err error) {
-	err = s.read(ctx, func(ctx context.Context, c *conn) error {
-		rows = rows[:0]
-		return c.each(ctx, text, parameters, func(row pgx.Rows) error {
-			found, err := scan(row)
-			rows = append(rows, found)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, false, err
-	}
-	if len(rows) > limit {
-		return rows[:limit], true, nil
-	}
-	return rows, false, nil
 }
 
 // summaryOf has one row for a chat, also for one without members.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidemark-im/tidemark"
@@ -228,16 +229,16 @@ func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items 
 		return nil, err
 	}
 	defer s.leave()
-	results, err := l.Do(ctx, items)
-	if s.writes(l) {
-		err = s.health.Written(l, err)
-	}
-	return results, err
+	return l.Do(ctx, items)
 }
 
-// writes reports whether it is a lane that writes.
-func (s *Store) writes(l any) bool {
-	return l == any(s.appends) || l == any(s.advances) || l == any(s.marks) || l == any(s.clears)
+// written is through for a lane that writes: how its writes go is a part of the store's health.
+func written[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items []I) ([]R, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	results, err := through(ctx, s, l, items)
+	return results, s.health.Written(l, err)
 }
 
 // read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that
@@ -250,6 +251,25 @@ func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error)
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return attempts(ctx, s.readers, harmless, do)
+}
+
+// list reads a page of at most limit rows of a statement that asks for one more, and reports whether there are more.
+func list[T any](ctx context.Context, s *Store, text string, limit int, parameters []any, scan func(pgx.Rows) (T, error)) (rows []T, more bool, err error) {
+	err = s.read(ctx, func(ctx context.Context, c *conn) error {
+		rows = rows[:0]
+		return c.each(ctx, text, parameters, func(row pgx.Rows) error {
+			found, err := scan(row)
+			rows = append(rows, found)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if len(rows) > limit {
+		return rows[:limit], true, nil
+	}
+	return rows, false, nil
 }
 
 // change runs do, which writes and is not harmless to repeat, on a connection that writes.
