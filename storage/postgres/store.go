@@ -222,6 +222,19 @@ func newLane[I, R any](pool *pgxpool.Pool, width, most int, work func(context.Co
 
 // through passes the items of a call through a lane.
 func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items []I) ([]R, error) {
+	return call(ctx, s, items, l.Do)
+}
+
+// written is through for a lane that writes: how its writes go is a part of the store's health.
+func written[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items []I) ([]R, error) {
+	return call(ctx, s, items, func(ctx context.Context, items []I) ([]R, error) {
+		results, err := l.Do(ctx, items)
+		return results, s.health.Written(l, err)
+	})
+}
+
+// call does something with the items of a call, unless there are none or too many.
+func call[I, R any](ctx context.Context, s *Store, items []I, do func(context.Context, []I) ([]R, error)) ([]R, error) {
 	if err := checkBatch(len(items)); err != nil || len(items) == 0 {
 		return nil, err
 	}
@@ -229,16 +242,7 @@ func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items 
 		return nil, err
 	}
 	defer s.leave()
-	return l.Do(ctx, items)
-}
-
-// written is through for a lane that writes: how its writes go is a part of the store's health.
-func written[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items []I) ([]R, error) {
-	if len(items) == 0 {
-		return nil, nil
-	}
-	results, err := through(ctx, s, l, items)
-	return results, s.health.Written(l, err)
+	return do(ctx, items)
 }
 
 // read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that

@@ -25,12 +25,12 @@ type failure struct {
 	at  time.Time
 }
 
-// Written takes in the error of a write of a kind, and returns it. That a caller left, or asked for what cannot be, says nothing about the database.
+// Written takes in the error of a write of a kind, and returns it. That a caller left says nothing about the database.
 func (w *Writes) Written(kind any, err error) error {
-	code := tidemark.CodeOf(err)
-	if code == tidemark.Invalid || errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) {
 		return err
 	}
+	code := tidemark.CodeOf(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if code != tidemark.Unavailable && code != tidemark.Internal {

@@ -14,7 +14,6 @@ func TestWrites_trouble_of_a_kind_lasts_until_one_of_it_succeeds(t *testing.T) {
 	full := tidemark.Errorf(tidemark.Unavailable, "the disk is full")
 	bug := tidemark.Errorf(tidemark.Internal, "a bug")
 	refused := tidemark.Errorf(tidemark.NotFound, "there is no such chat")
-	invalid := tidemark.Errorf(tidemark.Invalid, "10001 items are too many for one call")
 	left := tidemark.Wrap(tidemark.Unavailable, context.Canceled, "the caller left")
 	for _, tc := range []struct {
 		name  string
@@ -30,7 +29,6 @@ func TestWrites_trouble_of_a_kind_lasts_until_one_of_it_succeeds(t *testing.T) {
 		{"a failure, and a refusal", []error{full, refused}, nil, 0, false},
 		{"a failure, and a success of another kind", []error{full}, []error{nil}, 0, true},
 		{"a failure, and a caller who left", []error{full, left}, nil, 0, true},
-		{"a failure, and a call for too much", []error{full, invalid}, nil, 0, true},
 		{"a caller who left", []error{left}, nil, 0, false},
 		{"a failure a while ago", []error{full}, nil, 5 * time.Second, true},
 		{"a failure long ago", []error{full}, nil, 5*time.Second + 1, false},
