@@ -140,6 +140,8 @@ func public(err error) error {
 		return tidemark.Wrap(unavailable, err, "the database cannot serve the call now: "+words(err))
 	case class(err) == "XX":
 		return tidemark.Wrap(unavailable, err, "the database reports damage; look into its log")
+	case said != "" && errors.As(err, &never):
+		return tidemark.Wrap(unavailable, err, "the database refused the connection: "+words(err))
 	case said != "":
 		return tidemark.Wrap(tidemark.Internal, err, "the database refused a statement")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -60,9 +60,12 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 	if t.Pooler {
 		return tidemark.Errorf(tidemark.Invalid, "a migration holds a lock from one statement to the next, which a pooler in transaction mode does not keep; give the address of the database itself")
 	}
-	found, err := Status(ctx, url)
+	found, table, err := look(ctx, t)
 	if err != nil {
 		return err
+	}
+	if direction == Up && table != "" && found.Version == 0 && !found.Dirty {
+		return t.Named(schema.Stranger(table))
 	}
 	if !found.Dirty && found.Version > found.Needed && direction == Up { // what is dirty may be under way in another process
 		return t.Named(found.fit())
@@ -86,20 +89,27 @@ func Status(ctx context.Context, url string) (Schema, error) {
 	if err != nil {
 		return Schema{}, err
 	}
+	found, _, err := look(ctx, t)
+	return found, err
+}
+
+// look returns the schema of the database, and the name of a table of ours that was there before.
+func look(ctx context.Context, t *target.Target) (found Schema, table string, err error) {
 	pool, err := t.Pool(ctx, 1)
 	if err != nil {
-		return Schema{}, err
+		return Schema{}, "", err
 	}
 	defer pool.Close()
-	var found Schema
 	err = attempts(ctx, pool, harmless, func(ctx context.Context, c *conn) (err error) {
-		found, err = readSchema(ctx, c)
+		if table, err = schema.Taken(ctx, c); err == nil {
+			found, err = readSchema(ctx, c)
+		}
 		return err
 	})
 	if err != nil {
-		return Schema{}, t.Named(err)
+		return Schema{}, "", t.Named(err)
 	}
-	return found, nil
+	return found, table, nil
 }
 
 // readSchema returns the schema of the database.
@@ -110,10 +120,10 @@ func readSchema(ctx context.Context, c *conn) (found Schema, err error) {
 	return found, err
 }
 
-// promises returns an error unless the database takes writes, and has them on disk when it says so.
+// promises returns an error unless the database takes writes of any text, and has them on disk when it says so.
 func promises(ctx context.Context, c *conn) error {
-	var readOnly, fsync, commit string
-	err := c.QueryRow(ctx, `SELECT current_setting('transaction_read_only'), current_setting('fsync'), current_setting('synchronous_commit')`).Scan(&readOnly, &fsync, &commit)
+	var readOnly, fsync, commit, encoding string
+	err := c.QueryRow(ctx, `SELECT current_setting('transaction_read_only'), current_setting('fsync'), current_setting('synchronous_commit'), current_setting('server_encoding')`).Scan(&readOnly, &fsync, &commit, &encoding)
 	switch {
 	case err != nil:
 		return err
@@ -121,6 +131,8 @@ func promises(ctx context.Context, c *conn) error {
 		return tidemark.Errorf(tidemark.Unavailable, "the database is read-only: it is a standby, or set so")
 	case fsync == "off":
 		return tidemark.Errorf(tidemark.Conflict, "fsync is off in the database, so a confirmed message could be lost; turn it on in postgresql.conf")
+	case encoding != "UTF8":
+		return tidemark.Errorf(tidemark.Conflict, "the database has the encoding %s, which cannot hold every text; create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
 	case commit == "off":
 		return tidemark.Errorf(tidemark.Conflict, "synchronous_commit is off in the database, so a confirmed message could be lost; turn it on in postgresql.conf, or for the role: ALTER ROLE … SET synchronous_commit = on")
 	}

@@ -85,6 +85,15 @@ func TestOpen_refuses(t *testing.T) {
 			t.Helper()
 			return "postgres://guest:" + secret + "@127.0.0.1/tidemark?sslmode=maybe"
 		}, tidemark.Invalid, []string{"sslmode"}},
+		{"a parameter that Postgres does not know", func(t *testing.T) string { t.Helper(); return clean + "?wrong=1" }, tidemark.Unavailable, []string{"refused the connection", `"wrong"`}},
+		{"a password with a ?", func(t *testing.T) string {
+			t.Helper()
+			return "postgres://" + secret + ":12?" + secret + "@127.0.0.1/tidemark"
+		}, tidemark.Invalid, []string{"%XX"}},
+		{"parameters without a ?", func(t *testing.T) string {
+			t.Helper()
+			return "postgres://127.0.0.1:1/tidemark&user=guest&password=" + secret
+		}, tidemark.Invalid, []string{"follow one ?"}},
 		{"pgbouncer=perhaps", func(t *testing.T) string {
 			t.Helper()
 			return "postgres://guest:" + secret + "@127.0.0.1/tidemark?pgbouncer=perhaps"

@@ -13,6 +13,7 @@ import (
 	driver "github.com/golang-migrate/migrate/v4/database/pgx/v5"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tidemark-im/tidemark"
@@ -38,6 +39,9 @@ func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) 
 	source, err := iofs.New(migrations.Postgres, "postgres")
 	if err != nil {
 		return tidemark.Wrap(tidemark.Internal, err, "the embedded migrations cannot be read")
+	}
+	if config.RuntimeParams["search_path"], err = home(ctx, config); err != nil {
+		return err
 	}
 	db := stdlib.OpenDB(config)
 	defer db.Close()
@@ -65,6 +69,20 @@ func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) 
 	}
 }
 
+// home returns the schema in which the tables are, wherever in the search path that is, or will be. A schema that somebody made before it must not get a second set.
+func home(ctx context.Context, config pgx.ConnConfig) (name string, err error) {
+	c, err := pgx.ConnectConfig(ctx, &config)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = c.Close(ctx) }()
+	const text = `SELECT quote_ident(coalesce((SELECT n.nspname FROM pg_class AS t JOIN pg_namespace AS n ON n.oid = t.relnamespace WHERE t.oid = to_regclass('schema_migrations')), current_schema(), ''))`
+	if err = c.QueryRow(ctx, text).Scan(&name); err == nil && name == `""` {
+		err = tidemark.Errorf(tidemark.Conflict, "the search_path names no schema that is there, or that the role may use; create one, or grant it")
+	}
+	return name, err
+}
+
 // cause returns the error of the database that is in one of golang-migrate, where errors.As does not find it.
 func cause(err error) error {
 	var value database.Error
@@ -89,7 +107,27 @@ type Querier interface {
 	QueryRow(ctx context.Context, text string, parameters ...any) pgx.Row
 }
 
-// Read returns the version of the database, 0 if it is empty, and whether a migration to it failed half-way.
+// tables has the number of our tables that are there, and the name of one of them. It looks where a statement that names none of the schemas does.
+const tables = `SELECT count(*), coalesce(min(name), '') FROM unnest('{chats,members,messages,delivery_state,pending_deliveries}'::text[]) AS t (name) WHERE to_regclass(name) IS NOT NULL`
+
+const (
+	ourTables       = 5
+	undefinedColumn = "42703" // a condition (Postgres, Appendix A)
+)
+
+// Taken returns the name of a table in the way of the first migration, "" if there is none. What it finds is of a moment before the version that is read after it: our own
+// tables have one.
+func Taken(ctx context.Context, c Querier) (table string, err error) {
+	err = c.QueryRow(ctx, tables).Scan(nil, &table)
+	return table, err
+}
+
+// Stranger is a Conflict: what looks like ours belongs to another program, which may use the same library for its migrations.
+func Stranger(table string) error {
+	return tidemark.Errorf(tidemark.Conflict, "the table %s is there already, and it is another program's; give Tidemark a database of its own, or a schema (search_path)", table)
+}
+
+// Read returns the version of the database, 0 if it is empty, and whether a migration to it failed half-way. Conflict if it is the version of another program.
 func Read(ctx context.Context, c Querier) (version uint, dirty bool, err error) {
 	var there bool
 	if err := c.QueryRow(ctx, "SELECT to_regclass('schema_migrations') IS NOT NULL").Scan(&there); err != nil || !there {
@@ -97,10 +135,24 @@ func Read(ctx context.Context, c Querier) (version uint, dirty bool, err error) 
 	}
 	var found int64
 	err = c.QueryRow(ctx, "SELECT version, dirty FROM schema_migrations").Scan(&found, &dirty)
-	if errors.Is(err, pgx.ErrNoRows) {
+	var other *pgconn.PgError
+	switch newest, e := Newest(); {
+	case errors.Is(err, pgx.ErrNoRows):
 		return 0, false, nil
+	case errors.As(err, &other) && other.Code == undefinedColumn:
+		return 0, false, Stranger("schema_migrations")
+	case err != nil || e != nil:
+		return 0, false, errors.Join(err, e)
+	case !dirty && found > 0 && found <= int64(newest):
+		var there int
+		if err := c.QueryRow(ctx, tables).Scan(&there, nil); err != nil {
+			return 0, false, err
+		}
+		if there < ourTables {
+			return 0, false, Stranger("schema_migrations")
+		}
 	}
-	return uint(max(found, 0)), dirty, err
+	return uint(max(found, 0)), dirty, nil
 }
 
 // Newest returns the highest version of the embedded migrations.

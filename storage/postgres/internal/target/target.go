@@ -52,6 +52,9 @@ func Parse(raw string, writers, readers int) (*Target, error) {
 	}
 	t := &Target{Writers: writers, Readers: readers}
 	query := u.Query()
+	if misplaced(u, query) {
+		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database has a ?, & or = at a place where none belongs; the parameters follow one ?, and special characters of a password are written as %%XX")
+	}
 	if s := query.Get("pgbouncer"); s != "" {
 		if t.Pooler, err = strconv.ParseBool(s); err != nil {
 			return nil, tidemark.Errorf(tidemark.Invalid, "pgbouncer in the URL of the database is true or false, not %q", s)
@@ -84,6 +87,16 @@ func Parse(raw string, writers, readers int) (*Target, error) {
 	return t, nil
 }
 
+// misplaced reports whether a part of the URL that errors show may hold a piece of the password.
+func misplaced(u *url.URL, query url.Values) bool {
+	for name := range query {
+		if strings.ContainsAny(name, "@/:") {
+			return true
+		}
+	}
+	return strings.ContainsAny(u.Path, "=&")
+}
+
 // reason returns why a connection string was refused, without the string.
 func reason(err error) string {
 	var refused *pgconn.ParseConfigError
@@ -106,6 +119,8 @@ func (t *Target) configure() {
 		// Of several hosts, the one that takes writes.
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
+	// What we send is UTF-8, whatever the role or the database is set to.
+	c.RuntimeParams["client_encoding"] = "UTF8"
 	t.Config.MaxConnLifetime = lifeTime
 	t.Config.MaxConnLifetimeJitter = lifeTime / 4
 	if t.Pooler {
