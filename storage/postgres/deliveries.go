@@ -48,7 +48,7 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]stor
 	if err := storage.CheckDistinct(advances); err != nil {
 		return nil, err
 	}
-	return written(ctx, s, s.advances, advances)
+	return through(ctx, s, s.advances, advances)
 }
 
 // advance writes the raises of many calls. Those of one user and chat become one raise if they can, else they follow each other.

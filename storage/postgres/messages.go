@@ -74,7 +74,7 @@ type verdict struct {
 
 // Append implements storage.Messages.
 func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
-	return written(ctx, s, s.appends, drafts)
+	return through(ctx, s, s.appends, drafts)
 }
 
 // append writes the drafts of many calls. Of those with equal keys the first is written, and the others are compared with what then is stored.

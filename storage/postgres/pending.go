@@ -24,7 +24,7 @@ const markRows = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_u
 
 // Mark implements storage.Pending.
 func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
-	return written(ctx, s, s.marks, rows)
+	return through(ctx, s, s.marks, rows)
 }
 
 func (s *Store) mark(ctx context.Context, c *conn, rows []tidemark.PendingDelivery) ([]bool, error) {
@@ -69,7 +69,7 @@ SELECT no, 0 FROM removed UNION ALL SELECT no, 0 FROM raised UNION ALL SELECT 0,
 
 // Clear implements storage.Pending.
 func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
-	return written(ctx, s, s.clears, items)
+	return through(ctx, s, s.clears, items)
 }
 
 func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bool, error) {

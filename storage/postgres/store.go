@@ -103,13 +103,13 @@ func open(ctx context.Context, to *target.Target, committed func(sends, acks int
 		s.disconnect()
 		return nil, to.Named(err)
 	}
-	s.appends = newLane(s.writers, 1, maxItems, settled(s.append, someDuplicate))
-	s.advances = newLane(s.writers, 1, maxItems, settled(s.advance, noneMoved))
-	s.marks = newLane(s.writers, 1, maxItems, s.mark)
-	s.clears = newLane(s.writers, 1, maxItems, s.clear)
-	s.pages = newLane(s.readers, pageReaders, maxPages, readPages)
-	s.pending = newLane(s.readers, 2, maxPages, readPending)
-	s.states = newLane(s.readers, 2, maxItems, readStates)
+	s.appends = newLane(s.writers, s.wrote("append"), 1, maxItems, settled(s.append, someDuplicate))
+	s.advances = newLane(s.writers, s.wrote("advance"), 1, maxItems, settled(s.advance, noneMoved))
+	s.marks = newLane(s.writers, s.wrote("mark"), 1, maxItems, s.mark)
+	s.clears = newLane(s.writers, s.wrote("clear"), 1, maxItems, s.clear)
+	s.pages = newLane(s.readers, nil, pageReaders, maxPages, readPages)
+	s.pending = newLane(s.readers, nil, 2, maxPages, readPending)
+	s.states = newLane(s.readers, nil, 2, maxItems, readStates)
 	for _, l := range s.lanes() {
 		l.Start()
 	}
@@ -207,8 +207,9 @@ func (s *Store) leave() {
 	}
 }
 
-// newLane makes a lane whose items work does on a connection of the pool, several times if connections turn out to be broken: they may be done twice.
-func newLane[I, R any](pool *pgxpool.Pool, width, most int, work func(context.Context, *conn, []I) ([]R, error)) *lane.Lane[I, R] {
+// newLane makes a lane whose items work does on a connection of the pool, several times if connections turn out to be broken: they may be done twice. done, if not nil, is
+// told how it went: what the database did with the items, and not how long their callers wanted to wait.
+func newLane[I, R any](pool *pgxpool.Pool, done func(error) error, width, most int, work func(context.Context, *conn, []I) ([]R, error)) *lane.Lane[I, R] {
 	return lane.New(width, most, func(collect func() []I) (results []R, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), callTime)
 		defer cancel()
@@ -216,25 +217,20 @@ func newLane[I, R any](pool *pgxpool.Pool, width, most int, work func(context.Co
 			results, err = work(ctx, c, collect())
 			return err
 		})
+		if done != nil {
+			err = done(err)
+		}
 		return results, err
 	})
 }
 
-// through passes the items of a call through a lane.
+// wrote returns what takes in the error of each write of a kind.
+func (s *Store) wrote(kind string) func(error) error {
+	return func(err error) error { return s.health.Written(kind, err) }
+}
+
+// through passes the items of a call through a lane, unless there are none or too many.
 func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items []I) ([]R, error) {
-	return call(ctx, s, items, l.Do)
-}
-
-// written is through for a lane that writes: how its writes go is a part of the store's health.
-func written[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items []I) ([]R, error) {
-	return call(ctx, s, items, func(ctx context.Context, items []I) ([]R, error) {
-		results, err := l.Do(ctx, items)
-		return results, s.health.Written(l, err)
-	})
-}
-
-// call does something with the items of a call, unless there are none or too many.
-func call[I, R any](ctx context.Context, s *Store, items []I, do func(context.Context, []I) ([]R, error)) ([]R, error) {
 	if err := checkBatch(len(items)); err != nil || len(items) == 0 {
 		return nil, err
 	}
@@ -242,7 +238,7 @@ func call[I, R any](ctx context.Context, s *Store, items []I, do func(context.Co
 		return nil, err
 	}
 	defer s.leave()
-	return do(ctx, items)
+	return l.Do(ctx, items)
 }
 
 // read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that
@@ -284,7 +280,7 @@ func (s *Store) change(ctx context.Context, do func(context.Context, *conn) erro
 	defer s.leave()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return s.health.Written(nil, attempts(ctx, s.writers, undone, do))
+	return s.health.Written("change", attempts(ctx, s.writers, undone, do))
 }
 
 // checkBatch returns an Invalid error if a slice argument is too long.

@@ -17,7 +17,7 @@ const troubleTime = 5 * time.Second
 type Writes struct {
 	mu sync.Mutex
 	// failed are the kinds whose last write was not well, and why.
-	failed map[any]failure
+	failed map[string]failure
 }
 
 type failure struct {
@@ -26,7 +26,7 @@ type failure struct {
 }
 
 // Written takes in the error of a write of a kind, and returns it. That a caller left says nothing about the database.
-func (w *Writes) Written(kind any, err error) error {
+func (w *Writes) Written(kind string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -38,7 +38,7 @@ func (w *Writes) Written(kind any, err error) error {
 		return err
 	}
 	if w.failed == nil {
-		w.failed = map[any]failure{}
+		w.failed = map[string]failure{}
 	}
 	w.failed[kind] = failure{err, time.Now()}
 	return err
