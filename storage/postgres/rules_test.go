@@ -61,13 +61,19 @@ func (r *rival) lockChat() { r.do("SELECT FROM chats WHERE id = 'c' FOR NO KEY U
 // commit ends the transaction when somebody waits for its locks.
 func (r *rival) commit() {
 	r.t.Helper()
+	r.waitedFor()
+	r.do("COMMIT")
+}
+
+// waitedFor waits until somebody waits for the rival's locks.
+func (r *rival) waitedFor() {
+	r.t.Helper()
 	for deadline, waits := time.Now().Add(10*time.Second), false; !waits; {
 		err := r.conn.QueryRow(r.t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))").Scan(&waits)
 		if err != nil || time.Now().After(deadline) {
 			r.t.Fatalf("nobody waits for the rival: %v", err)
 		}
 	}
-	r.do("COMMIT")
 }
 
 // queued waits until n calls are under way.

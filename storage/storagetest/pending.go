@@ -123,6 +123,9 @@ var pendingRules = []rule{
 		grown := w.group("grown", users[:2]...)
 		w.send(grown, alice, 3)
 		w.mark(alice, grown, 2)
+		gone := w.user("gone")
+		w.add(grown, gone)
+		w.remove(grown, gone)
 		w.add(grown, users[2:len(users)-1]...)
 		for _, c := range []tidemark.ChatID{born, grown} {
 			w.add(c, late)
@@ -134,6 +137,7 @@ var pendingRules = []rule{
 		}
 		w.equal("rows of alice", w.pending(alice), first{born: 0, grown: 0})
 		w.equal("rows of a late member", w.pending(late), first{born: 0, grown: 0})
+		w.equal("rows of one who had left before it was large", w.pending(gone), first{})
 		w.remove(born, late)
 		w.equal("rows after a removal", w.pending(late), first{grown: 0})
 		w.add(born, late)

@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// terminate ends whoever waits for the rival.
+func (r *rival) terminate() {
+	r.t.Helper()
+	r.waitedFor()
+	r.do("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))")
+}
+
+// What may be done twice is tried again when its connection breaks; the caller does not notice.
+func TestLanes_write_whose_connection_broke_is_tried_again(t *testing.T) {
+	s, r := withRival(t, patient)
+	r.do("UPDATE chats SET head = 5 WHERE id = 'c'")
+	r.do("INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1 FROM chats WHERE id = 'c'")
+	r.do("INSERT INTO pending_deliveries VALUES ('anna', 'c', 5), ('ben', 'c', 1)")
+	r.do("COMMIT")
+	ctx := context.Background()
+	for _, tc := range []struct {
+		name string
+		call func() error
+	}{
+		{"Append", func() error { _, err := storage.AppendOne(ctx, s, message("d", "anna", "1", "hello")); return err }},
+		{"Advance", func() error {
+			advanced, err := s.Advance(ctx, []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 3}}})
+			if err == nil {
+				err = advanced[0].Err
+			}
+			return err
+		}},
+		{"Mark", func() error {
+			_, err := s.Mark(ctx, []tidemark.PendingDelivery{{UserID: "anna", ChatID: "c", FirstUndelivered: 2}})
+			return err
+		}},
+		{"Clear", func() error {
+			_, err := s.Clear(ctx, []storage.Clear{{User: "ben", Chat: "c", Through: 5}})
+			return err
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r.t = t
+			r.do("BEGIN")
+			r.do("SELECT FROM chats FOR UPDATE")
+			r.do("SELECT FROM delivery_state FOR UPDATE")
+			r.do("SELECT FROM pending_deliveries FOR UPDATE")
+			result := make(chan error, 1)
+			go func() { result <- tc.call() }()
+			r.terminate()
+			r.commit()
+			if err := <-result; err != nil {
+				t.Errorf("after the connection broke: %v", err)
+			}
+		})
+	}
+}
+
+// A statement goes on when its caller leaves: to cut it off would cost the connection.
+func TestRead_caller_who_leaves_costs_no_connection(t *testing.T) {
+	s, r := withRival(t, patient)
+	if _, err := s.Chat(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	before := s.readers.Stat().NewConnsCount()
+	r.do("LOCK TABLE chats IN ACCESS EXCLUSIVE MODE")
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		_, _ = s.Chat(ctx, "c")
+	}()
+	r.waitedFor()
+	cancel()
+	r.commit()
+	<-left
+	if _, err := s.Chat(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.readers.Stat().NewConnsCount(); n != before {
+		t.Errorf("%d connections were made, want the %d of before", n, before)
+	}
+}

@@ -1,0 +1,24 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+)
+
+// A Mark that is under way when somebody leaves is waited for, and its row goes, too: else it would be there when he comes back.
+func TestRemoveMember_row_that_is_marked_meanwhile_goes(t *testing.T) {
+	s, r := withRival(t, patient)
+	r.do("INSERT INTO pending_deliveries VALUES ('ben', 'c', 1)")
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.RemoveMember(t.Context(), "c", "ben", time.UnixMilli(3))
+		result <- err
+	}()
+	r.commit()
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	if rows, _, err := s.PendingOf(t.Context(), "ben", "", 10); err != nil || len(rows) != 0 {
+		t.Errorf("he left, and has the rows %+v, %v", rows, err)
+	}
+}
