@@ -112,9 +112,9 @@ type Messages interface {
 	// nothing is stored: the first message is returned with Duplicate, or Conflict if it is not Message.SameAs the draft. Equal keys in one call, or in
 	// concurrent ones, store one message. Keys are kept at least 7 days; after that the same key may store another message.
 	//
-	// A draft that is refused fails alone, with the Err of its Appended: NotFound (no such chat), NotMember (the sender is not a member in this step),
-	// Conflict; or Unavailable or Internal, if it alone could not be stored (somebody holds a lock on its chat; the database refuses a value), and was not. The error of the call
-	// means that any of the drafts may or may not have been stored; it is resolved by calling again with the same
+	// A draft that is refused fails alone, with the Err of its Appended: NotFound (no such chat), NotMember (the sender is not a member in this
+	// step), Conflict; or Unavailable or Internal, if it alone could not be stored (somebody holds a lock on its chat; the database refuses a value),
+	// and was not. The error of the call means that any of the drafts may or may not have been stored; it is resolved by calling again with the same
 	// keys. Drafts have been checked (Draft.Check) and carry MessageID and CreatedAt.
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
@@ -224,8 +224,8 @@ type Added struct {
 	Head    tidemark.Sequence
 	// New are those who were not members before, in the order of their ids.
 	New []tidemark.UserID
-	// States are the delivery states of all users named, those who were members before included, in the order of their ids, none older than the call: a call
-	// that repeats one whose answer was lost says what that one would have said.
+	// States are the delivery states of all users named, those who were members before included, in the order of their ids, none older than the call:
+	// a call that repeats one whose answer was lost says what that one would have said.
 	States []tidemark.DeliveryState
 }
 

@@ -107,8 +107,8 @@ func (o *operator) site() *site {
 	return siteOf(p)
 }
 
-// TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored takes a dump under load: whatever was confirmed before it began is in it, nothing is missing in between, and after going back to it
-// devices that have more are told so. The role that serves may do no more than that.
+// TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored takes a dump under load: whatever was confirmed before it began is in it, nothing
+// is missing in between, and after going back to it devices that have more are told so. The role that serves may do no more than that.
 func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
@@ -164,7 +164,8 @@ func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing
 	}
 }
 
-// TestOperations_postgres_partitions_change_nothing splits the messages as the guide says: what is stored and the idempotency keys stay, and chats go on.
+// TestOperations_postgres_partitions_change_nothing splits the messages as the guide says: what is stored and the idempotency keys stay, and chats go
+// on.
 func TestOperations_postgres_partitions_change_nothing(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
@@ -356,8 +357,8 @@ func (o *operator) both(standby *postgres.Server) string {
 	return strings.NewReplacer("db1.example.org:5432", first, "db2.example.org:5432", second).Replace(o.block("and give Tidemark both"))
 }
 
-// TestOperations_postgres_asynchronous_standby_lacks_the_last: what the guide admits of a promotion without synchronous_standby_names. What is left is whole, devices that have more are told so, and
-// the chat goes on.
+// TestOperations_postgres_asynchronous_standby_lacks_the_last: what the guide admits of a promotion without synchronous_standby_names. What is left
+// is whole, devices that have more are told so, and the chat goes on.
 func TestOperations_postgres_asynchronous_standby_lacks_the_last(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
@@ -400,7 +401,8 @@ func TestOperations_postgres_asynchronous_standby_lacks_the_last(t *testing.T) {
 	s.toldOfTheReset(bob, "b0", all)
 }
 
-// TestOperations_postgres_standby_is_promoted: with a synchronous standby nothing that was confirmed is lost with the server, and Tidemark goes on by itself at the promoted one.
+// TestOperations_postgres_standby_is_promoted: with a synchronous standby nothing that was confirmed is lost with the server, and Tidemark goes on by
+// itself at the promoted one.
 func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))

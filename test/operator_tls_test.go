@@ -18,7 +18,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// TestOperations_postgres_over_tls: as docs/operations.md says, a database is believed whose certificate is for its address and of the authority that is given, and no other.
+// TestOperations_postgres_over_tls: as docs/operations.md says, a database is believed whose certificate is for its address and of the authority that
+// is given, and no other.
 func TestOperations_postgres_over_tls(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestStorm_drain_loses_nothing_and_spreads_clients stops the server by SIGTERM under load with TIDEMARK_STORM_CONNECTIONS connections (300 if it is not set) of all
-// transports, and starts it on the same storage: the stop keeps its deadline, every client comes back and is whole, nothing is lost, doubled or out of order, no tick goes
-// back, and clients come back spread. It prints what `tidemark bench storm` says.
+// TestStorm_drain_loses_nothing_and_spreads_clients stops the server by SIGTERM under load with TIDEMARK_STORM_CONNECTIONS connections (300 if it is
+// not set) of all transports, and starts it on the same storage: the stop keeps its deadline, every client comes back and is whole, nothing is lost,
+// doubled or out of order, no tick goes back, and clients come back spread. It prints what `tidemark bench storm` says.
 func TestStorm_drain_loses_nothing_and_spreads_clients(t *testing.T) {
 	eachStorage(t, stormLosesNothing)
 }

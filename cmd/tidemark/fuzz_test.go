@@ -37,7 +37,8 @@ func FuzzReadConfig(f *testing.F) {
 	})
 }
 
-// FuzzParseStore: a store is one of those that there are, and nothing that is shown of a URL of Postgres, its name or the error, has the password in it.
+// FuzzParseStore: a store is one of those that there are, and nothing that is shown of a URL of Postgres, its name or the error, has the password in
+// it.
 func FuzzParseStore(f *testing.F) {
 	for _, s := range []string{"", "memory:", "memory:x", "sqlite:", "sqlite:a b.db", "sqlite://x?y", "dynamodb://r/p?endpoint=x", "MEMORY:", ":", "sqlite", "file:a.db",
 		"postgres://u:SECRET@h/d", "postgresql://u:SECRET@h1:1,h2:2/d?pool_writers=3&target_session_attrs=primary", "postgres://h/d?password=SECRET", "postgres://u:a/SECRET@h/d",

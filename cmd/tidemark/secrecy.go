@@ -14,8 +14,9 @@ func hideURLs(text string) string {
 	return regexp.MustCompile(databaseURL).ReplaceAllString(text, "${1}…")
 }
 
-// hideArguments returns a copy of the arguments of the process, and writes over what stands in URLs of databases in the originals: they are the memory that the kernel
-// shows to everybody on the machine (/proc/PID/cmdline, ps). There they can be seen for the moment that it takes until this is called.
+// hideArguments returns a copy of the arguments of the process, and writes over what stands in URLs of databases in the originals: they are the
+// memory that the kernel shows to everybody on the machine (/proc/PID/cmdline, ps). There they can be seen for the moment that it takes until this is
+// called.
 func hideArguments(args []string) []string {
 	found := regexp.MustCompile(databaseURL)
 	copied := make([]string, len(args))

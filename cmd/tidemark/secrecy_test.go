@@ -22,7 +22,8 @@ func TestParseStore_postgres_keeps_the_url_and_shows_no_password(t *testing.T) {
 	}
 }
 
-// TestHideArguments_writes_over_the_url_and_nothing_else: the copies stay whole. That the kernel shows no more is shown with the program itself, in test/.
+// TestHideArguments_writes_over_the_url_and_nothing_else: the copies stay whole. That the kernel shows no more is shown with the program itself, in
+// test/.
 func TestHideArguments_writes_over_the_url_and_nothing_else(t *testing.T) {
 	written := []string{"serve", "--store=postgres://u:p q@h/d", "--store", "postgresql://u:p@h", "--listen", ":8080", ""}
 	args := make([]string, len(written))

@@ -135,8 +135,8 @@ func (o *options) collectors() []prometheus.Collector {
 	return []prometheus.Collector{o.meter}
 }
 
-// whenLate returns a timer that ends the process, as a crash does, once it is reset. A disk or a database that answers nothing can hold up a stop for ever: nothing waits
-// for that, since what was confirmed is stored.
+// whenLate returns a timer that ends the process, as a crash does, once it is reset. A disk or a database that answers nothing can hold up a stop for
+// ever: nothing waits for that, since what was confirmed is stored.
 func (o *options) whenLate(log *slog.Logger) *time.Timer {
 	return time.AfterFunc(math.MaxInt64, func() {
 		log.Error("the stop does not end, probably because the storage does not answer; the process ends as in a crash. What was confirmed is stored")

@@ -73,13 +73,15 @@ func parsePostgres(raw, rest string) (storeURL, error) {
 // openedStore is a store, and what it tells of itself.
 type openedStore struct {
 	storage.Store
-	// failed, if not nil, is closed when the disk failed, so that nobody knows what is stored: the process must end (delivery.md §2). Postgres sees to its disk itself.
+	// failed, if not nil, is closed when the disk failed, so that nobody knows what is stored: the process must end (delivery.md §2). Postgres sees
+	// to its disk itself.
 	failed <-chan struct{}
 	// committing, if not nil, is how long the present commit has been under way, 0 if there is none. It is nil where a new process would not help.
 	committing func() time.Duration
 }
 
-// openStore opens the store with a meter before it. SQLite's schema is brought up to date; that of Postgres only if migrate is set, since others may use it.
+// openStore opens the store with a meter before it. SQLite's schema is brought up to date; that of Postgres only if migrate is set, since others may
+// use it.
 func openStore(ctx context.Context, u storeURL, migrate bool, meter *metered.Meter) (openedStore, error) {
 	switch u.scheme {
 	case schemeMemory:

@@ -26,8 +26,9 @@ type cost struct {
 	statements, rows, blocks, bytes int64
 }
 
-// TestAccess_table measures what each operation costs, by pg_stat_statements, and compares it with the table of README.md; with TIDEMARK_UPDATE=1 it writes the table. Each
-// operation has run before, blocks and bytes are medians of three runs, and the server writes no page in full, which else happens once after each checkpoint.
+// TestAccess_table measures what each operation costs, by pg_stat_statements, and compares it with the table of README.md; with TIDEMARK_UPDATE=1 it
+// writes the table. Each operation has run before, blocks and bytes are medians of three runs, and the server writes no page in full, which else
+// happens once after each checkpoint.
 func TestAccess_table(t *testing.T) {
 	server := service.Start(t, "full_page_writes = off", "autovacuum = off", "max_wal_size = 4GB", "checkpoint_timeout = 1h")
 	server.Exec(t, "postgres", "CREATE EXTENSION pg_stat_statements")

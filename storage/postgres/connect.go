@@ -39,8 +39,8 @@ const (
 	firstPause  = 15 * time.Millisecond
 )
 
-// attempts runs do on a connection of the pool, and again while the error is one that again allows, at most maxAttempts times and until ctx ends. Its errors are those of
-// the contract.
+// attempts runs do on a connection of the pool, and again while the error is one that again allows, at most maxAttempts times and until ctx ends. Its
+// errors are those of the contract.
 func attempts(ctx context.Context, pool *pgxpool.Pool, again func(error) bool, do func(context.Context, *conn) error) error {
 	pause := firstPause
 	for n := 0; ; n++ {
@@ -59,7 +59,8 @@ func attempts(ctx context.Context, pool *pgxpool.Pool, again func(error) bool, d
 	}
 }
 
-// once runs do on a connection of the pool. A caller who leaves does not cut off a statement that is under way, because that would cost the connection; only time does.
+// once runs do on a connection of the pool. A caller who leaves does not cut off a statement that is under way, because that would cost the
+// connection; only time does.
 func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.Context, *conn) error) error {
 	c, err := pool.Acquire(ctx)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 )
 
 // raiseStates is tidemark.Raise.Apply for many rows, each of another user and chat, in one step. What a raise does is computed from the snapshot of
-// the statement, and written only if the row still is what it was there; if not, the raise "moves" and is not among the rows that were written, and is tried
-// again. The bound by the head needs no lock: heads only grow. First come the raises whose chat exists, with what there was before, then the rows that were written.
+// the statement, and written only if the row still is what it was there; if not, the raise "moves" and is not among the rows that were written, and
+// is tried again. The bound by the head needs no lock: heads only grow. First come the raises whose chat exists, with what there was before, then the
+// rows that were written.
 const raiseStates = `WITH raise AS MATERIALIZED (
 	SELECT r.*, c.key, c.head, s.ctid AS place,
 		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read, coalesce(s.updated_at, 0) AS updated_at
@@ -85,7 +86,8 @@ func (s *Store) advance(ctx context.Context, c *conn, advances []storage.Advance
 // A fold is one raise that stands for several of one user and chat.
 type fold struct {
 	storage.Advance
-	// first is the item with the highest Acked, read the one with the highest Read. In this order they do all that the fold does; the other items find it done.
+	// first is the item with the highest Acked, read the one with the highest Read. In this order they do all that the fold does; the other items
+	// find it done.
 	first, read int
 	items       []int // of the advances
 	// What the statement found: the chat and its head, the state before, whether the raise moves it, and whether that was done.

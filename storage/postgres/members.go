@@ -83,8 +83,8 @@ func (r *memberRow) member() (tidemark.Member, error) {
 	return tidemark.Member{UserID: tidemark.UserID(r.user), Role: tidemark.Role(r.role), JoinedAt: timeOf(r.joinedAt), Intervals: intervals}, err
 }
 
-// The writes of a change of members. Those who are members of a chat now are said by current::int = 1 here and elsewhere: while the tables are small, the index
-// members_of_user, of those whose row is current, looks as good as the primary key, and the plan that reads all of it would be kept.
+// The writes of a change of members. Those who are members of a chat now are said by current::int = 1 here and elsewhere: while the tables are small,
+// the index members_of_user, of those whose row is current, looks as good as the primary key, and the plan that reads all of it would be kept.
 const (
 	putMembers = `INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
 		SELECT $1, u.id, $2, $6, $5, $7, u.intervals FROM unnest($3::text[], $4::text[]) AS u (id, intervals)
@@ -102,8 +102,8 @@ const (
 	statesNamed   = `SELECT u.id, ` + stateColumns + ` FROM unnest($2::text[]) AS u (id)
 		LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = $1 AND user_id = u.id LIMIT 1) AS d ON true ORDER BY u.id COLLATE "C"`
 	leave = `UPDATE members SET current = false, intervals = $3 WHERE chat = $1 AND user_id = $2`
-	// hold makes the row, if there is none, and locks it: a Mark that comes now waits, and writes its own afterwards. A DELETE alone would not see what is
-	// marked between its snapshot and the commit.
+	// hold makes the row, if there is none, and locks it: a Mark that comes now waits, and writes its own afterwards. A DELETE alone would not see
+	// what is marked between its snapshot and the commit.
 	hold = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq) VALUES ($1, $2, 1)
 		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = p.first_undelivered_seq`
 	unmark = `DELETE FROM pending_deliveries WHERE user_id = $1 AND chat_id = $2`

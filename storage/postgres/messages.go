@@ -23,9 +23,9 @@ const (
 )
 
 // appendDrafts stores drafts behind the messages of their chats, in one step.
-//   - What it knows of the keys and of the members is of one snapshot. It moves the counter of a chat only if the chat still has the members of that snapshot, and
-//     behind the latest head, whatever was appended after the snapshot. If the members changed, the drafts of the chat have no sequence, and
-//     are written again. A key that came meanwhile violates messages_by_key, and the statement is repeated.
+//   - What it knows of the keys and of the members is of one snapshot. It moves the counter of a chat only if the chat still has the members of that
+//     snapshot, and behind the latest head, whatever was appended after the snapshot. If the members changed, the drafts of the chat have no
+//     sequence, and are written again. A key that came meanwhile violates messages_by_key, and the statement is repeated.
 //   - Chats are locked in the order of their keys, as in every statement that locks several.
 //   - There is no join: a look-up is a sub-select by the whole key, and what is known of a chat is found in an array. So there is nothing for
 //     the planner to choose, whatever it believes of the tables, and one plan serves for ever. Joins became scans of whole tables.
@@ -188,8 +188,8 @@ func (a *appending) alone(ctx context.Context, c *conn, todo []int) (left []int,
 	return append(unsure, left...), err
 }
 
-// oneByOne writes each draft by itself: one that is impossible fails alone, and if somebody has locked a chat, only the drafts of that chat fail. It returns
-// those that have to be written again.
+// oneByOne writes each draft by itself: one that is impossible fails alone, and if somebody has locked a chat, only the drafts of that chat fail. It
+// returns those that have to be written again.
 func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
 	locked := map[tidemark.ChatID]error{}
 	for at, i := range todo {

@@ -43,11 +43,12 @@ func (s Schema) fit() error {
 	return nil
 }
 
-// Migrate changes the schema of the database under a lock in it: of several processes that come at once one does the work, and the others find it done.
-// Servers may run meanwhile; those of another version than the new schema are refused when they open the next time.
+// Migrate changes the schema of the database under a lock in it: of several processes that come at once one does the work, and the others find it
+// done. Servers may run meanwhile; those of another version than the new schema are refused when they open the next time.
 //
-// Errors: Invalid (the direction; the URL, also one with a pooler in transaction mode, where the lock does not hold; nothing to take down), Conflict (an
-// earlier migration failed half-way; the schema is newer than this program), Unavailable (the database cannot be reached, or the role may not change it).
+// Errors: Invalid (the direction; the URL, also one with a pooler in transaction mode, where the lock does not hold; nothing to take down), Conflict
+// (an earlier migration failed half-way; the schema is newer than this program), Unavailable (the database cannot be reached, or the role may not
+// change it).
 func Migrate(ctx context.Context, url string, direction Direction) error {
 	run, known := map[Direction]func(context.Context, pgx.ConnConfig) error{Up: schema.Up, Down: schema.Down}[direction]
 	if !known {
@@ -71,7 +72,8 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 		return t.Named(found.fit())
 	}
 	settings := t.Config.ConnConfig.Copy()
-	// An index of a large table takes its time, and whoever comes second waits for the lock: whatever the URL and the role say, which is about serving.
+	// An index of a large table takes its time, and whoever comes second waits for the lock: whatever the URL and the role say, which is about
+	// serving.
 	settings.RuntimeParams["statement_timeout"], settings.RuntimeParams["lock_timeout"] = "0", "0"
 	err = run(ctx, *settings)
 	switch {

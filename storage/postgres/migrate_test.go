@@ -30,8 +30,8 @@ func TestMigrate_many_at_once_find_it_done(t *testing.T) {
 	openTest(t, url)
 }
 
-// TestMigrate_waits_for_one_under_way: what another process is just doing looks as if it had failed half-way. It waits for longer than the limits of the role,
-// which are made for those who serve.
+// TestMigrate_waits_for_one_under_way: what another process is just doing looks as if it had failed half-way. It waits for longer than the limits of
+// the role, which are made for those who serve.
 func TestMigrate_waits_for_one_under_way(t *testing.T) {
 	url := service.Shared(t).Database(t)
 	if err := Migrate(t.Context(), url, Up); err != nil {

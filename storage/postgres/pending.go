@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// markRows writes the rows for which none stands at or below, and returns those. One that stands costs a look-up and no lock. Whoever makes one stand higher or
-// removes it meanwhile has seen the head of the message that is marked: a Clear locks the counter first (delivery.md §4, R_CLEAR).
+// markRows writes the rows for which none stands at or below, and returns those. One that stands costs a look-up and no lock. Whoever makes one stand
+// higher or removes it meanwhile has seen the head of the message that is marked: a Clear locks the counter first (delivery.md §4, R_CLEAR).
 const markRows = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
 	SELECT r.user_id, r.chat_id, r.first FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS r (user_id, chat_id, first, no)
 	WHERE (SELECT true FROM pending_deliveries AS q WHERE q.user_id = r.user_id AND q.chat_id = r.chat_id AND q.first_undelivered_seq <= r.first LIMIT 1) IS NULL
@@ -45,9 +45,9 @@ func (s *Store) mark(ctx context.Context, c *conn, rows []tidemark.PendingDelive
 	})
 }
 
-// clearRows locks the counters of the chats for which there is something to clear, and looks at their latest heads: no message that is appended later can be
-// behind the row that is removed, and one that is already there keeps it (delivery.md §4, R_CLEAR). The last row is how many rows stood in the snapshot: if fewer
-// were touched, some changed meanwhile.
+// clearRows locks the counters of the chats for which there is something to clear, and looks at their latest heads: no message that is appended later
+// can be behind the row that is removed, and one that is already there keeps it (delivery.md §4, R_CLEAR). The last row is how many rows stood in the
+// snapshot: if fewer were touched, some changed meanwhile.
 const clearRows = `WITH item AS MATERIALIZED (
 	SELECT i.*, p.ctid AS place, c.key
 	FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS i (user_id, chat_id, through, no)
@@ -104,8 +104,8 @@ func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bo
 	})
 }
 
-// inTurns calls write with the numbers of at most maxItems items that name each user and chat once, in the order of their keys, until all had their turn: those with equal
-// keys follow each other.
+// inTurns calls write with the numbers of at most maxItems items that name each user and chat once, in the order of their keys, until all had their
+// turn: those with equal keys follow each other.
 func inTurns(n int, key func(i int) storage.StateKey, write func(turn []int, users, chats []string, results []bool) error) ([]bool, error) {
 	results := make([]bool, n)
 	todo := make([]int, n)

@@ -81,8 +81,9 @@ func (n *node) yield() float64 {
 	return most
 }
 
-// The rule: no node scans a table. None reads or compares more than ten rows for each that the statement is about (yield); how many rows an aggregate is to count is said by the caller. A scan looks at no more
-// pages than a few for each look-up and row, which finds an index that is read without its first column; and the statement at no more than 30 for each row that it is about.
+// The rule: no node scans a table. None reads or compares more than ten rows for each that the statement is about (yield); how many rows an aggregate
+// is to count is said by the caller. A scan looks at no more pages than a few for each look-up and row, which finds an index that is read without its
+// first column; and the statement at no more than 30 for each row that it is about.
 const (
 	mostRows      = 10
 	pagesPerLoop  = 12
@@ -115,8 +116,8 @@ func (n *node) faults(counted float64) (bad []string) {
 	return bad
 }
 
-// unordered returns the steps of a plan that find rows in the order of their pages. Rows are locked as they are found, and have to be locked in the order of their
-// keys. Only a pooler may choose such steps.
+// unordered returns the steps of a plan that find rows in the order of their pages. Rows are locked as they are found, and have to be locked in the
+// order of their keys. Only a pooler may choose such steps.
 func (n *node) unordered() (bad []string) {
 	n.each(func(n *node, _ int) {
 		if strings.HasPrefix(n.Type, "Bitmap") {
@@ -167,7 +168,8 @@ func shortened(text string) string {
 // planVersion is the version of Postgres whose plans are in plans.md.
 const planVersion = 15
 
-// planMessages is how many messages the database of the plans has: a million, or more by TIDEMARK_PLAN_MESSAGES; a tenth in make check, which is to be quick.
+// planMessages is how many messages the database of the plans has: a million, or more by TIDEMARK_PLAN_MESSAGES; a tenth in make check, which is to
+// be quick.
 func planMessages(t *testing.T) int {
 	t.Helper()
 	const least = 1_000_000
@@ -185,10 +187,10 @@ func planMessages(t *testing.T) int {
 	return n
 }
 
-// TestPlans_no_statement_reads_much_more_than_it_returns runs every method on a database of ten thousand chats and a million messages, and looks at the plans that were
-// run, as auto_explain reports them: those that were made while all tables were empty and known to be, those of a server that knows its tables, and those of
-// a pooler, where each run has a plan of its own, before and after the server knows its tables. Those of the second kind are in plans.md; TIDEMARK_UPDATE=1 writes it.
-// Another database, a tenth of that, grows out of a small one whose tables were known.
+// TestPlans_no_statement_reads_much_more_than_it_returns runs every method on a database of ten thousand chats and a million messages, and looks at
+// the plans that were run, as auto_explain reports them: those that were made while all tables were empty and known to be, those of a server that
+// knows its tables, and those of a pooler, where each run has a plan of its own, before and after the server knows its tables. Those of the second
+// kind are in plans.md; TIDEMARK_UPDATE=1 writes it. Another database, a tenth of that, grows out of a small one whose tables were known.
 func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
 	server := service.Start(t, "shared_preload_libraries = 'auto_explain'", "auto_explain.log_min_duration = 0", "auto_explain.log_analyze = on", "auto_explain.log_buffers = on",
 		"auto_explain.log_timing = off", "auto_explain.log_format = json", "auto_explain.log_level = notice",
@@ -290,7 +292,8 @@ func plansOf(ctx context.Context, c *conn, names map[string]string) error {
 	return nil
 }
 
-// newNaive prepares a look-up by the primary key on the empty table, without the settings of the store, and returns what is bad in its plan at the next run.
+// newNaive prepares a look-up by the primary key on the empty table, without the settings of the store, and returns what is bad in its plan at the
+// next run.
 func newNaive(t *testing.T, url string) func(t *testing.T) (bad []string) {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)

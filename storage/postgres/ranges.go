@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// readUp and readDown read a page of each range, in no order. A page ends behind the message with which it reaches its weight, from the end that it starts
-// at. A range without messages has one row, with the sequence 0; an unknown chat has none.
+// readUp and readDown read a page of each range, in no order. A page ends behind the message with which it reaches its weight, from the end that it
+// starts at. A range without messages has one row, with the sequence 0; an unknown chat has none.
 const (
 	readUp   = readFirst + `(ORDER BY m.sequence` + readSecond + `ORDER BY m.sequence` + readThird
 	readDown = readFirst + `(ORDER BY m.sequence DESC` + readSecond + `ORDER BY m.sequence DESC` + readThird

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// waitForStandbys makes a commit, which waits for the synchronous standbys and for everything before it, if there are such standbys. A commit whose wait was given
-// up is visible, but only on this server: who sends the same again may not be told yet that it is stored.
+// waitForStandbys makes a commit, which waits for the synchronous standbys and for everything before it, if there are such standbys. A commit whose
+// wait was given up is visible, but only on this server: who sends the same again may not be told yet that it is stored.
 const waitForStandbys = `SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'tidemark', '') END IS NULL`
 
 // settled is a write of a lane whose answers are safe even if the answer is what somebody wrote before: then nothing was committed that waits.

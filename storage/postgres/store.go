@@ -52,7 +52,8 @@ type Store struct {
 	writers, readers *pgxpool.Pool
 	committed        func(sends, acks int, took time.Duration)
 
-	// The lanes: one for each kind of write that many make at once. One goroutine writes: two would make smaller batches, and fight over the rows of hot chats.
+	// The lanes: one for each kind of write that many make at once. One goroutine writes: two would make smaller batches, and fight over the rows of
+	// hot chats.
 	appends  *lane.Lane[tidemark.Draft, storage.Appended]
 	advances *lane.Lane[storage.Advance, storage.Advanced]
 	marks    *lane.Lane[tidemark.PendingDelivery, bool]
@@ -207,8 +208,8 @@ func (s *Store) leave() {
 	}
 }
 
-// newLane makes a lane whose items work does on a connection of the pool, several times if connections turn out to be broken: they may be done twice. done, if not nil, is
-// told how it went: what the database did with the items, and not how long their callers wanted to wait.
+// newLane makes a lane whose items work does on a connection of the pool, several times if connections turn out to be broken: they may be done twice.
+// done, if not nil, is told how it went: what the database did with the items, and not how long their callers wanted to wait.
 func newLane[I, R any](pool *pgxpool.Pool, done func(error) error, width, most int, work func(context.Context, *conn, []I) ([]R, error)) *lane.Lane[I, R] {
 	return lane.New(width, most, func(collect func() []I) (results []R, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), callTime)

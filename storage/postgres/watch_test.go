@@ -131,7 +131,8 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// statements returns the statements of this package by their texts, as its sources have them: with the name of the constant, or of the function that a literal is in.
+// statements returns the statements of this package by their texts, as its sources have them: with the name of the constant, or of the function that
+// a literal is in.
 func statements(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("*.go")

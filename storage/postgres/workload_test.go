@@ -25,8 +25,9 @@ const (
 const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large) VALUES
 	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 100, false), ('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 1000, true)`
 
-// fixture makes the chats from $from to $to, of ten members and a hundred messages each. Besides, writer is a member of the first hundred chats, reader of the second
-// hundred, and has received all of every second one. Half of all members have watermarks. Nothing is analyzed. activity_at is the number of the chat, 0 of a crowd.
+// fixture makes the chats from $from to $to, of ten members and a hundred messages each. Besides, writer is a member of the first hundred chats,
+// reader of the second hundred, and has received all of every second one. Half of all members have watermarks. Nothing is analyzed. activity_at is
+// the number of the chat, 0 of a crowd.
 func fixture() []string {
 	const chats = `(SELECT *, activity_at AS no FROM chats WHERE activity_at BETWEEN $from AND $to) AS c`
 	return []string{

@@ -39,14 +39,15 @@ func (l load) String() string {
 	return fmt.Sprintf("%.0f/s, %.1f µs each (Postgres %.1f)", l.perSecond, l.micro, l.server)
 }
 
-// TestAppend_costs_a_fraction_of_a_naive_writer alternates the store with what a service does that writes each message in a transaction of its own, on the same
-// server. TIDEMARK_COST_SECONDS is how long each of the runs takes, TIDEMARK_COST_ROUNDS how many there are of each.
+// TestAppend_costs_a_fraction_of_a_naive_writer alternates the store with what a service does that writes each message in a transaction of its own,
+// on the same server. TIDEMARK_COST_SECONDS is how long each of the runs takes, TIDEMARK_COST_ROUNDS how many there are of each.
 func TestAppend_costs_a_fraction_of_a_naive_writer(t *testing.T) {
 	seconds, rounds := number(t, "TIDEMARK_COST_SECONDS", 1), number(t, "TIDEMARK_COST_ROUNDS", 2)
 	for _, test := range []struct {
 		name  string
 		chats int
-		// How many times less CPU and how many times the messages in a second it is at least. What is shown is more; other programs on the machine take the rest.
+		// How many times less CPU and how many times the messages in a second it is at least. What is shown is more; other programs on the machine
+		// take the rest.
 		cpu, rate float64
 	}{{"1000 chats", 1_000, 4, 1}, {"one hot chat", 1, 10, 2}} {
 		t.Run(test.name, func(t *testing.T) {

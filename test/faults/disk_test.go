@@ -25,8 +25,8 @@ type disk struct {
 	dir string
 }
 
-// small mounts a file system of a size as mount wants it, which goes with the test or with the process of the test. It is mounted in a namespace of its own, and reached through
-// the process that holds that, who is the user of the server.
+// small mounts a file system of a size as mount wants it, which goes with the test or with the process of the test. It is mounted in a namespace of
+// its own, and reached through the process that holds that, who is the user of the server.
 func small(t *testing.T, s *service.Server, size string) *disk {
 	t.Helper()
 	info, err := os.Stat(s.Data())

@@ -9,14 +9,16 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// guest comes to a chat and leaves it, over all nodes, one call after the other. Joining and leaving are transactions of several statements, so a cut may leave them open for a while.
+// guest comes to a chat and leaves it, over all nodes, one call after the other. Joining and leaving are transactions of several statements, so a cut
+// may leave them open for a while.
 type guest struct {
 	*history
 	chat tidemark.ChatID
 	name string
 	// visits counts the joins: after some of them he comes under another name, since nobody may join without end.
 	visits int
-	// in and out say what may be: both, after a call that was refused. What is refused does not happen later: whoever changes the members next waits for it.
+	// in and out say what may be: both, after a call that was refused. What is refused does not happen later: whoever changes the members next waits
+	// for it.
 	in, out bool
 }
 

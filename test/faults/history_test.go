@@ -1,5 +1,5 @@
-// Package faults breaks Postgres under the stores of two nodes, in every way that the project knows of, and compares what is stored afterwards with what
-// callers were told.
+// Package faults breaks Postgres under the stores of two nodes, in every way that the project knows of, and compares what is stored afterwards with
+// what callers were told.
 package faults
 
 import (
@@ -102,7 +102,8 @@ func newHistory(t *testing.T, stores ...storage.Store) *history {
 	return h
 }
 
-// under lets everybody work while inject breaks things, and shows afterwards that all rules hold and nothing is stuck. Inject ends with everything mended.
+// under lets everybody work while inject breaks things, and shows afterwards that all rules hold and nothing is stuck. Inject ends with everything
+// mended.
 func (h *history) under(inject func()) {
 	h.t.Helper()
 	h.run(inject)
@@ -281,7 +282,8 @@ func (w *worker) compose(chat tidemark.ChatID, key string) *send {
 	return s
 }
 
-// append makes a call for messages of which none is tried by somebody else at the time, and notes what came of it. It reports whether all are stored now.
+// append makes a call for messages of which none is tried by somebody else at the time, and notes what came of it. It reports whether all are stored
+// now.
 func (w *worker) append(ctx context.Context, sends []*send) bool {
 	drafts := make([]tidemark.Draft, len(sends))
 	w.mu.Lock()

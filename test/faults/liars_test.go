@@ -80,7 +80,8 @@ func (l *liar) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.S
 	return l.Store.Heads(ctx, chats)
 }
 
-// TestHistory_notices_stores_that_lie shows what the comparison is worth: on an honest store, also one that loses replies and is slow, it finds nothing, and it finds each lie.
+// TestHistory_notices_stores_that_lie shows what the comparison is worth: on an honest store, also one that loses replies and is slow, it finds
+// nothing, and it finds each lie.
 func TestHistory_notices_stores_that_lie(t *testing.T) {
 	ctx := context.Background()
 	for name, tc := range map[string]struct {

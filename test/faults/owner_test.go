@@ -14,7 +14,8 @@ import (
 // receiver is whose pending rows the owners write.
 const receiver tidemark.UserID = "cleo"
 
-// owner is the only one who writes to a chat and to the pending row of one user in it, over all nodes, one call after the other. So he knows what the row can be.
+// owner is the only one who writes to a chat and to the pending row of one user in it, over all nodes, one call after the other. So he knows what the
+// row can be.
 type owner struct {
 	*history
 	chat tidemark.ChatID

@@ -12,8 +12,8 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// The URL names both servers. While there is only the standby, writes are refused, and Check says why; when it is promoted the nodes go on by themselves. The primary confirms
-// nothing that the standby has not on its disk, so nothing confirmed is lost.
+// The URL names both servers. While there is only the standby, writes are refused, and Check says why; when it is promoted the nodes go on by
+// themselves. The primary confirms nothing that the standby has not on its disk, so nothing confirmed is lost.
 func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 	t.Parallel()
 	primary := service.Start(t)

@@ -18,7 +18,8 @@ type withAttachment struct {
 	Attachment json.RawMessage   `json:"attachment"`
 }
 
-// testAttachment sends attachments by REST and by WebSocket, and compares the bytes of every answer and of all that is read: live, and by one who comes later, from the storage.
+// testAttachment sends attachments by REST and by WebSocket, and compares the bytes of every answer and of all that is read: live, and by one who
+// comes later, from the storage.
 func testAttachment(t *testing.T, d Dialer) {
 	s := New(t, Options{Core: server.Config{TailMessages: 1, TailBytes: 1}})
 	chat := s.Group(alice, bob)

@@ -71,8 +71,8 @@ func children(dir string) []string {
 	return all
 }
 
-// parseStat reads the name, and user and system time with those of the children that have ended. The name is in parentheses and may hold anything, so the fields are counted from
-// the last parenthesis on.
+// parseStat reads the name, and user and system time with those of the children that have ended. The name is in parentheses and may hold anything, so
+// the fields are counted from the last parenthesis on.
 func parseStat(stat []byte) (Process, error) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || end < open {

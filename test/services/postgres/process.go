@@ -13,7 +13,8 @@ import (
 // pause is how long a poll waits.
 func pause() { <-time.After(5 * time.Millisecond) }
 
-// reaped reports whether the postmaster has ended, and forgets it then. No goroutine waits for it: it may outlive every test of a package that looks for leaks.
+// reaped reports whether the postmaster has ended, and forgets it then. No goroutine waits for it: it may outlive every test of a package that looks
+// for leaks.
 func (s *Server) reaped() bool {
 	var status syscall.WaitStatus
 	pid, err := syscall.Wait4(s.pid, &status, syscall.WNOHANG, nil)

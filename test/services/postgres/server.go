@@ -1,5 +1,5 @@
-// Package postgres starts real Postgres servers for tests: a private initdb in a directory of its own, on a free port of the loopback interface, by a user who is not
-// root, with durability as in production. `make postgres-deps` installs what it needs; without it tests fail and say so.
+// Package postgres starts real Postgres servers for tests: a private initdb in a directory of its own, on a free port of the loopback interface, by a
+// user who is not root, with durability as in production. `make postgres-deps` installs what it needs; without it tests fail and say so.
 //
 // A server and its directory do not outlive the process of the tests, however that ends: a small shell watches it (supervise.sh).
 package postgres
@@ -37,7 +37,8 @@ const user = "tidemark"
 // shared is the server of the process. A process has one of them, which is why it is the package's.
 var shared = sync.OnceValues(func() (*Server, error) { return start((*Server).initdb) })
 
-// Shared returns the server of this process, and starts it at the first call. It ends with the process. It is for tests that mind only their own database.
+// Shared returns the server of this process, and starts it at the first call. It ends with the process. It is for tests that mind only their own
+// database.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := shared()
@@ -56,8 +57,8 @@ func Start(t testing.TB, settings ...string) *Server {
 	return started(t, (*Server).initdb, settings)
 }
 
-// StartCopy starts a server on a copy of another one's data, which fill puts into the directory copied.Data(), by pg_basebackup or out of a backup. It has the same
-// superuser and password, and ends with the test. Settings are those of Start.
+// StartCopy starts a server on a copy of another one's data, which fill puts into the directory copied.Data(), by pg_basebackup or out of a backup.
+// It has the same superuser and password, and ends with the test. Settings are those of Start.
 func StartCopy(t testing.TB, of *Server, fill func(copied *Server) error, settings ...string) *Server {
 	t.Helper()
 	return started(t, func(copied *Server) error {
@@ -91,7 +92,8 @@ func started(t testing.TB, fill func(*Server) error, settings []string) *Server 
 	return s
 }
 
-// Shell returns a script of bash that runs as the server's user, who is not root, with Postgres's programs on its PATH and the superuser's password in PGPASSWORD.
+// Shell returns a script of bash that runs as the server's user, who is not root, with Postgres's programs on its PATH and the superuser's password
+// in PGPASSWORD.
 func (s *Server) Shell(script string, env ...string) *exec.Cmd {
 	command := s.command("/bin/bash", "-euo", "pipefail", "-c", script)
 	command.Env = append(append(command.Env, "PATH="+s.bin+":"+os.Getenv("PATH"), "PGPASSWORD="+s.password), env...)
@@ -121,8 +123,8 @@ func (s *Server) URL(database string) string {
 	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/%s?sslmode=disable", user, s.password, s.port, database)
 }
 
-// Stop ends the server in one of Postgres's modes, and waits: "smart" when the last client has left, "fast" after rolling back what is open, "immediate" without a
-// checkpoint, as in a crash.
+// Stop ends the server in one of Postgres's modes, and waits: "smart" when the last client has left, "fast" after rolling back what is open,
+// "immediate" without a checkpoint, as in a crash.
 func (s *Server) Stop(t testing.TB, mode string) {
 	t.Helper()
 	signal, known := map[string]syscall.Signal{"smart": syscall.SIGTERM, "fast": syscall.SIGINT, "immediate": syscall.SIGQUIT}[mode]

@@ -183,7 +183,8 @@ func (s *Server) configure(settings []string) error {
 	return errors.Join(err, file.Close())
 }
 
-// freePort returns a port where nothing listens at this moment. It is below those that the system gives to connections, lest one of them takes it while the server is down.
+// freePort returns a port where nothing listens at this moment. It is below those that the system gives to connections, lest one of them takes it
+// while the server is down.
 func freePort() (int, error) {
 	var err error
 	for range 100 {

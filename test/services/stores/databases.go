@@ -15,8 +15,8 @@ import (
 // databases are those of the process, as its server is: hence it is the package's. It is nil unless Main has opened it.
 var databases *pool
 
-// pool hands out empty databases, and takes them back: to empty one is much faster than to make one. All of its work is done by one goroutine that is in no
-// bubble of testing/synctest, over connections of its own; tests talk to it by channels.
+// pool hands out empty databases, and takes them back: to empty one is much faster than to make one. All of its work is done by one goroutine that is
+// in no bubble of testing/synctest, over connections of its own; tests talk to it by channels.
 type pool struct {
 	server *service.Server
 	free   chan loan

@@ -13,7 +13,8 @@ import (
 // troubleTime is how long a write that failed makes the store unfit, if no other one is tried.
 const troubleTime = 5 * time.Second
 
-// Writes knows how the last write of each kind went: on a full disk a watermark may still move, while no message is stored. The zero value is ready; it is safe for concurrent use.
+// Writes knows how the last write of each kind went: on a full disk a watermark may still move, while no message is stored. The zero value is ready;
+// it is safe for concurrent use.
 type Writes struct {
 	mu sync.Mutex
 	// failed are the kinds whose last write was not well, and why.

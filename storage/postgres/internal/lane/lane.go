@@ -30,8 +30,9 @@ type call[I, R any] struct {
 	done    chan struct{}
 }
 
-// New makes a lane of a number of goroutines, which Start starts. write calls collect when it is able to write, does the items in their order, and returns a result for
-// each, or an error for all. collect returns calls until they have most items, and the same each time; what queues until it is called comes along.
+// New makes a lane of a number of goroutines, which Start starts. write calls collect when it is able to write, does the items in their order, and
+// returns a result for each, or an error for all. collect returns calls until they have most items, and the same each time; what queues until it is
+// called comes along.
 func New[I, R any](width, most int, write func(collect func() []I) ([]R, error)) *Lane[I, R] {
 	return &Lane[I, R]{queue: make(chan *call[I, R], queueLength), width: width, most: most, write: write}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/tidemark-im/tidemark/migrations"
 )
 
-// Up runs every migration that the database lacks, under a lock in it: of several processes that come at once one does the work, and the others find it done.
+// Up runs every migration that the database lacks, under a lock in it: of several processes that come at once one does the work, and the others find
+// it done.
 func Up(ctx context.Context, config pgx.ConnConfig) error {
 	return with(ctx, config, (*migrate.Migrate).Up)
 }
@@ -69,7 +70,8 @@ func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) 
 	}
 }
 
-// home returns the schema in which the tables are, wherever in the search path that is, or will be. A schema that somebody made before it must not get a second set.
+// home returns the schema in which the tables are, wherever in the search path that is, or will be. A schema that somebody made before it must not
+// get a second set.
 func home(ctx context.Context, config pgx.ConnConfig) (name string, err error) {
 	c, err := pgx.ConnectConfig(ctx, &config)
 	if err != nil {
@@ -115,8 +117,8 @@ const (
 	undefinedColumn = "42703" // a condition (Postgres, Appendix A)
 )
 
-// Taken returns the name of a table in the way of the first migration, "" if there is none. What it finds is of a moment before the version that is read after it: our own
-// tables have one.
+// Taken returns the name of a table in the way of the first migration, "" if there is none. What it finds is of a moment before the version that is
+// read after it: our own tables have one.
 func Taken(ctx context.Context, c Querier) (table string, err error) {
 	err = c.QueryRow(ctx, tables).Scan(nil, &table)
 	return table, err
@@ -127,7 +129,8 @@ func Stranger(table string) error {
 	return tidemark.Errorf(tidemark.Conflict, "the table %s is there already, and it is another program's; give Tidemark a database of its own, or a schema (search_path)", table)
 }
 
-// Read returns the version of the database, 0 if it is empty, and whether a migration to it failed half-way. Conflict if it is the version of another program.
+// Read returns the version of the database, 0 if it is empty, and whether a migration to it failed half-way. Conflict if it is the version of another
+// program.
 func Read(ctx context.Context, c Querier) (version uint, dirty bool, err error) {
 	var there bool
 	if err := c.QueryRow(ctx, "SELECT to_regclass('schema_migrations') IS NOT NULL").Scan(&there); err != nil || !there {

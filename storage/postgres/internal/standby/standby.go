@@ -10,8 +10,9 @@ import (
 // alone is where a connection keeps that a commit on it stands on one server alone.
 const alone = "tidemark: alone"
 
-// Notice takes in what the database says beside its answers (pgconn.Config.OnNotice). If somebody cancels a commit that waits for a standby, it succeeds, and only a warning
-// says that it may be lost with this server. Its text may be in any language; the file that it comes from is always the same.
+// Notice takes in what the database says beside its answers (pgconn.Config.OnNotice). If somebody cancels a commit that waits for a standby, it
+// succeeds, and only a warning says that it may be lost with this server. Its text may be in any language; the file that it comes from is always the
+// same.
 func Notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.File == "syncrep.c" && n.SeverityUnlocalized == "WARNING" {
 		conn.CustomData()[alone] = true
