@@ -324,10 +324,10 @@ func TestAppend_caller_who_gives_up_gets_Unavailable(t *testing.T) {
 		_, err := storage.AppendOne(ctx, s, message("c", "anna", "1", "hello"))
 		result <- err
 	}()
-	queued(t, s, 1)
+	r.waitedFor() // what is still in the queue would be answered in another way
 	cancel()
 	wantError(t, <-result, tidemark.Unavailable, "may still be stored")
-	r.commit()
+	r.do("COMMIT")
 	again, err := storage.AppendOne(t.Context(), s, message("c", "anna", "1", "hello"))
 	if err != nil || !again.Duplicate || again.Message.Sequence != 1 {
 		t.Errorf("the repeated send: %+v, %v; want a duplicate of message 1", again, err)

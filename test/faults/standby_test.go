@@ -28,7 +28,10 @@ func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 	primary.Exec(t, "postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'")
 	primary.Exec(t, "postgres", "SELECT pg_reload_conf()")
 	conn := admin(t, primary, at)
-	for state := ""; state != "sync"; {
+	for state, deadline := "", time.Now().Add(30*time.Second); state != "sync"; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the standby is %q, and not synchronous", state)
+		}
 		must(t, conn.QueryRow(t.Context(), "SELECT coalesce(max(sync_state), '') FROM pg_stat_replication").Scan(&state))
 	}
 
