@@ -134,6 +134,8 @@ type appending struct {
 	// repeated reports that an earlier attempt may have stored the drafts.
 	repeated  bool
 	committed func(sends, acks int, took time.Duration)
+	// hurried reports that a lock was waited for already: the others that are held must not cost as much each.
+	hurried bool
 }
 
 // round writes the drafts, in statements of bounded size, and returns those whose chat changed its members meanwhile, and those behind them.
@@ -150,6 +152,7 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 		case itemsFault(err) && n == 1:
 			a.results[todo[0]] = storage.Appended{Err: public(err)}
 		case itemsFault(err):
+			a.hurried = a.hurried || condition(err) == lockNotAvailable
 			if part, err = a.oneByOne(ctx, c, todo[:n]); err != nil {
 				return nil, err
 			}
@@ -203,7 +206,7 @@ func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure [
 		case itemsFault(err):
 			a.results[i] = storage.Appended{Err: public(err)}
 			if condition(err) == lockNotAvailable {
-				locked[chat] = err
+				locked[chat], a.hurried = err, true
 			}
 		case err != nil:
 			return nil, err
@@ -221,7 +224,7 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	parameters := a.parameters(todo)
 	for again := 0; ; again++ {
 		clear(verdicts)
-		err = c.each(ctx, appendDrafts, parameters, func(row pgx.Rows) error {
+		err = a.statement(ctx, c, parameters, func(row pgx.Rows) error {
 			var no int64
 			var v verdict
 			err := row.Scan(&no, &v.chat, (*uint64)(&v.known), &v.member, &v.version, (*uint64)(&v.sequence))
@@ -268,6 +271,15 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 		a.committed(sends, 0, time.Since(began))
 	}
 	return unsure, a.find(ctx, c, todo, verdicts, known)
+}
+
+// statement runs appendDrafts.
+func (a *appending) statement(ctx context.Context, c *conn, parameters []any, scan func(pgx.Rows) error) error {
+	run := func(pgx.Tx) error { return c.each(ctx, appendDrafts, parameters, scan) }
+	if a.hurried {
+		return c.briefly(ctx, run)
+	}
+	return run(nil)
 }
 
 // parameters are those of appendDrafts: the drafts, and the chats in the order of their ids.

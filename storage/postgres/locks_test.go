@@ -1,0 +1,50 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait: else the call would be out of time before it came to those that are free.
+func TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait(t *testing.T) {
+	s, r := withRival(t, "")
+	drafts := make([]tidemark.Draft, 0, 8)
+	for _, id := range []tidemark.ChatID{"held1", "held2", "held3", "held4", "held5", "held6"} {
+		_, _, err := s.CreateChat(t.Context(), storage.NewChat{ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1), Creator: "anna", Members: []tidemark.UserID{"anna"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		drafts = append(drafts, message(id, "anna", "key", "hello"))
+	}
+	drafts = append(drafts, message("c", "anna", "c1", "hello"), message("c", "anna", "c2", "hello"))
+	r.do("SELECT FROM chats WHERE id LIKE 'held%' FOR NO KEY UPDATE")
+	began := time.Now()
+	appended, err := s.Append(t.Context(), drafts)
+	if err != nil {
+		t.Fatalf("Append: %v", err)
+	}
+	if took := time.Since(began); took > callTime {
+		t.Errorf("it took %v", took)
+	}
+	for _, a := range appended[:6] {
+		wantError(t, a.Err, tidemark.Unavailable, "holds a lock")
+	}
+	for i, a := range appended[6:] {
+		if a.Err != nil || a.Message.Sequence != tidemark.Sequence(i+1) {
+			t.Errorf("to the chat that is free: %+v", a)
+		}
+	}
+	r.do("COMMIT")
+	again, err := s.Append(t.Context(), drafts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range again {
+		if a.Err != nil || a.Duplicate != (i >= 6) {
+			t.Errorf("draft %d afterwards: %+v", i, a)
+		}
+	}
+}
