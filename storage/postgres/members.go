@@ -91,7 +91,8 @@ const (
 		ON CONFLICT (chat, user_id) DO UPDATE SET current = excluded.current, role = excluded.role, joined_at = excluded.joined_at, intervals = excluded.intervals`
 	startAtHead = `INSERT INTO delivery_state AS d (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
 		SELECT $1, u.id, $3, $3, $4 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
-		ON CONFLICT (chat, user_id) DO UPDATE SET last_acked_sequence = greatest(d.last_acked_sequence, $3), last_read_sequence = greatest(d.last_read_sequence, $3), updated_at = $4
+		ON CONFLICT (chat, user_id) DO UPDATE SET
+			last_acked_sequence = greatest(d.last_acked_sequence, $3), last_read_sequence = greatest(d.last_read_sequence, $3), updated_at = $4
 		WHERE d.last_acked_sequence < $3 OR d.last_read_sequence < $3`
 	standAll = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
 		SELECT m.user_id, m.chat_id, 0 FROM members AS m WHERE m.chat = $1 AND m.current::int = 1 ORDER BY m.user_id

@@ -35,7 +35,8 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 	LEFT JOIN LATERAL (SELECT key, members_version FROM chats WHERE id = n.id LIMIT 1) AS c ON true
 ), judged AS MATERIALIZED (
 	SELECT d.no, d.chat_no, d.created_at, chat.keys[d.chat_no] AS key, chat.versions[d.chat_no] AS version,
-		(SELECT m.sequence FROM messages AS m WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id AND m.chat = chat.keys[d.chat_no] LIMIT 1) AS known,
+		(SELECT m.sequence FROM messages AS m
+			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id AND m.chat = chat.keys[d.chat_no] LIMIT 1) AS known,
 		coalesce((SELECT m.current FROM members AS m WHERE m.chat = chat.keys[d.chat_no] AND m.user_id = d.sender_id LIMIT 1), false) AS member
 	FROM chat, unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS d (chat_no, sender_id, client_message_id, created_at, no)
 ), numbered AS MATERIALIZED (
@@ -56,8 +57,10 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 	SELECT n.*, coalesce(CASE WHEN known IS NULL AND member THEN based.bases[array_position(based.keys, n.key)] + nth END, 0) AS sequence FROM numbered AS n, based
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, attachment, content)
-	SELECT chat.keys[d.chat_no], p.sequences[d.no], d.created_at, chat.versions[d.chat_no], d.sender_id, d.client_message_id, d.message_id, d.content_type, d.attachment, d.content
-	FROM chat, (SELECT array_agg(sequence ORDER BY no) AS sequences FROM placed) AS p, unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[])
+	SELECT chat.keys[d.chat_no], p.sequences[d.no], d.created_at, chat.versions[d.chat_no],
+		d.sender_id, d.client_message_id, d.message_id, d.content_type, d.attachment, d.content
+	FROM chat, (SELECT array_agg(sequence ORDER BY no) AS sequences FROM placed) AS p,
+		unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[])
 		WITH ORDINALITY AS d (chat_no, sender_id, client_message_id, created_at, message_id, content_type, attachment, content, no)
 	WHERE p.sequences[d.no] > 0
 )
@@ -97,7 +100,10 @@ func (s *Store) append(ctx context.Context, c *conn, drafts []tidemark.Draft) ([
 		}
 		leader[i] = j
 	}
-	a := &appending{drafts: drafts, results: make([]storage.Appended, len(drafts)), stored: make([]*tidemark.Message, len(drafts)), versions: make([]uint64, len(drafts)), repeated: c.attempt > 0, committed: s.committed}
+	a := &appending{
+		drafts: drafts, results: make([]storage.Appended, len(drafts)), stored: make([]*tidemark.Message, len(drafts)), versions: make([]uint64, len(drafts)),
+		repeated: c.attempt > 0, committed: s.committed,
+	}
 	for round := 0; len(todo) > 0; round++ {
 		if round == maxRounds {
 			return nil, tidemark.Errorf(tidemark.Unavailable, "the members of a chat change too quickly; try again")

@@ -51,7 +51,8 @@ func (s *Store) mark(ctx context.Context, c *conn, rows []tidemark.PendingDelive
 const clearRows = `WITH item AS MATERIALIZED (
 	SELECT i.*, p.ctid AS place, c.key
 	FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS i (user_id, chat_id, through, no)
-	CROSS JOIN LATERAL (SELECT ctid FROM pending_deliveries WHERE user_id = i.user_id AND chat_id = i.chat_id AND first_undelivered_seq BETWEEN 1 AND i.through LIMIT 1) AS p
+	CROSS JOIN LATERAL (SELECT ctid FROM pending_deliveries
+		WHERE user_id = i.user_id AND chat_id = i.chat_id AND first_undelivered_seq BETWEEN 1 AND i.through LIMIT 1) AS p
 	LEFT JOIN LATERAL (SELECT key FROM chats WHERE id = i.chat_id LIMIT 1) AS c ON true
 ), locked AS MATERIALIZED (
 	SELECT c.key, c.head FROM chats AS c WHERE c.key = ANY ((SELECT array_agg(key) FROM item)::bigint[]) ORDER BY c.key FOR NO KEY UPDATE
