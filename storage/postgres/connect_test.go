@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -85,4 +86,18 @@ func TestRead_caller_who_leaves_costs_no_connection(t *testing.T) {
 	if n := s.readers.Stat().NewConnsCount(); n != before {
 		t.Errorf("%d connections were made, want the %d of before", n, before)
 	}
+}
+
+// A change of members may have been done when its connection breaks, and does not say the same when it is done twice.
+func TestChange_whose_connection_broke_is_not_repeated(t *testing.T) {
+	s, r := withRival(t, patient)
+	r.lockChat()
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.AddMembers(context.Background(), "c", []tidemark.UserID{"cleo"}, time.UnixMilli(3))
+		result <- err
+	}()
+	r.terminate()
+	r.do("COMMIT")
+	wantError(t, <-result, tidemark.Unavailable)
 }

@@ -491,3 +491,20 @@ func TestClear_row_or_head_that_moved_meanwhile_is_looked_at_again(t *testing.T)
 		})
 	}
 }
+
+func TestAppend_heavy_drafts_share_statements_of_bounded_size(t *testing.T) {
+	s, _ := withRival(t, patient)
+	statements := 0
+	s.committed = func(int, int, time.Duration) { statements++ }
+	const n, size = 20, maxWeight / 8
+	var drafts []tidemark.Draft
+	for i := range n {
+		drafts = append(drafts, message("c", "anna", fmt.Sprint(i), strings.Repeat("x", size)))
+	}
+	if _, err := s.Append(t.Context(), drafts); err != nil {
+		t.Fatal(err)
+	}
+	if want := 3; statements != want {
+		t.Errorf("%d drafts of %d bytes took %d statements, want %d", n, size, statements, want)
+	}
+}

@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Who waits for a row has locked those of lower keys, whatever the order of the items: so no two statements wait for each other in a circle.
+func TestLanes_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
+	s, r := withRival(t, patient)
+	r.do("UPDATE chats SET head = 5")
+	r.do("INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1 FROM chats")
+	r.do("INSERT INTO pending_deliveries VALUES ('anna', 'c', 5), ('anna', 'd', 5)")
+	r.do("COMMIT")
+	const (
+		chat    = "SELECT FROM chats WHERE id = $1 FOR NO KEY UPDATE NOWAIT"
+		state   = "SELECT FROM delivery_state WHERE chat = (SELECT key FROM chats WHERE id = $1) FOR NO KEY UPDATE NOWAIT"
+		pending = "SELECT FROM pending_deliveries WHERE chat_id = $1 FOR NO KEY UPDATE NOWAIT"
+	)
+	ctx := context.Background()
+	for _, tc := range []struct {
+		name, lock string
+		call       func(first, second tidemark.ChatID) error
+	}{
+		{"Append", chat, func(first, second tidemark.ChatID) error {
+			key := "to " + string(first) + " first"
+			_, err := s.Append(ctx, []tidemark.Draft{message(first, "anna", key, "hello"), message(second, "anna", key, "hello")})
+			return err
+		}},
+		{"Advance", state, func(first, second tidemark.ChatID) error {
+			states, err := s.States(ctx, []storage.StateKey{{User: "anna", Chat: first}})
+			if err != nil {
+				return err
+			}
+			raise := tidemark.Raise{Acked: states[0].Acked + 1}
+			_, err = s.Advance(ctx, []storage.Advance{{User: "anna", Chat: first, Raise: raise, Now: time.UnixMilli(3)}, {User: "anna", Chat: second, Raise: raise, Now: time.UnixMilli(3)}})
+			return err
+		}},
+		{"Mark", pending, func(first, second tidemark.ChatID) error {
+			rows, _, err := s.PendingOf(ctx, "anna", "", 10)
+			if err != nil {
+				return err
+			}
+			lower := rows[0].FirstUndelivered - 1
+			_, err = s.Mark(ctx, []tidemark.PendingDelivery{{UserID: "anna", ChatID: first, FirstUndelivered: lower}, {UserID: "anna", ChatID: second, FirstUndelivered: lower}})
+			return err
+		}},
+		{"Clear", chat, func(first, second tidemark.ChatID) error {
+			rows, _, err := s.PendingOf(ctx, "anna", "", 10)
+			if err != nil {
+				return err
+			}
+			through := rows[0].FirstUndelivered
+			_, err = s.Clear(ctx, []storage.Clear{{User: "anna", Chat: first, Through: through}, {User: "anna", Chat: second, Through: through}})
+			return err
+		}},
+	} {
+		for _, order := range [][2]tidemark.ChatID{{"c", "d"}, {"d", "c"}} {
+			t.Run(tc.name+" of "+string(order[0])+" and "+string(order[1]), func(t *testing.T) {
+				r.t = t
+				r.do("BEGIN")
+				r.do(tc.lock, "d")
+				result := make(chan error, 1)
+				go func() { result <- tc.call(order[0], order[1]) }()
+				r.waitedFor()
+				r.do("SAVEPOINT before")
+				if _, err := r.conn.Exec(t.Context(), tc.lock, "c"); condition(err) != lockNotAvailable {
+					t.Errorf("who waits for d has not locked c: %v", err)
+				}
+				r.do("ROLLBACK TO before")
+				r.commit()
+				if err := <-result; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}

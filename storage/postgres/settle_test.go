@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// A commit that waits for a standby is visible when its connection is ended. The next attempt finds it, and waits for the standby, too, before anybody is told.
+func TestLanes_second_attempt_waits_for_the_standby(t *testing.T) {
+	server := service.Start(t)
+	url := newDatabase(t, server)
+	s := openTest(t, url)
+	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "anna", Members: []tidemark.UserID{"anna", "ben"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.AppendOne(t.Context(), s, message("c", "ben", "before", "hello")); err != nil {
+		t.Fatal(err)
+	}
+	admin, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(statement string) {
+		if _, err := admin.Exec(context.Background(), statement); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	t.Cleanup(func() {
+		do("ALTER SYSTEM RESET synchronous_standby_names")
+		do("SELECT pg_reload_conf()")
+		_ = admin.Close(context.Background())
+	})
+	do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+	do("SELECT pg_reload_conf()")
+	waiting := func() (n int) {
+		if err := admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	results := make(chan error, 2)
+	go func() {
+		_, err := storage.AppendOne(context.Background(), s, message("c", "anna", "1", "hello"))
+		results <- err
+	}()
+	go func() {
+		_, err := s.Advance(context.Background(), []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 1}}})
+		results <- err
+	}()
+	wantSoon(t, func() bool { return waiting() == 2 })
+	do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+	for range 2 {
+		if err := <-results; tidemark.CodeOf(err) != tidemark.Unavailable || strings.Contains(err.Error(), "refused") {
+			t.Errorf("without the standby: %v, want Unavailable", err)
+		}
+	}
+}
