@@ -36,7 +36,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		}
 	}
 	if s.chats[new.ID] != nil {
-		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "the chat id %s is taken", new.ID)
+		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
 	}
 	c := &chat{
 		Chat: tidemark.Chat{

@@ -21,7 +21,7 @@ func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tide
 		return storage.Added{}, err
 	}
 	if c.Type == tidemark.Direct {
-		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", id)
 	}
 	// Everything is checked before anything changes.
 	joined := map[tidemark.UserID]tidemark.Member{}
@@ -32,12 +32,12 @@ func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tide
 		}
 		intervals := former.Intervals.Joined(c.Head, c.History, returning)
 		if len(intervals) > tidemark.MaxIntervals {
-			return storage.Added{}, tidemark.Errorf(tidemark.Denied, "user %s has joined chat %s too often", user, id)
+			return storage.Added{}, tidemark.Errorf(tidemark.Denied, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
 		}
 		joined[user] = tidemark.Member{UserID: user, Role: tidemark.Ordinary, Intervals: intervals, JoinedAt: stored(now)}
 	}
 	if c.MemberCount+len(joined) > tidemark.MaxMembers {
-		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "chat %s would have more than %d members", id, tidemark.MaxMembers)
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the chat would have %d members, at most %d are allowed", c.MemberCount+len(joined), tidemark.MaxMembers)
 	}
 
 	added := storage.Added{Head: c.Head}
@@ -81,7 +81,7 @@ func (s *Store) RemoveMember(ctx context.Context, id tidemark.ChatID, user tidem
 	case !member.Intervals.Open():
 		return storage.Removed{}, notMember(user, id)
 	case c.Type == tidemark.Direct:
-		return storage.Removed{}, tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
+		return storage.Removed{}, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", id)
 	}
 	member.Intervals = member.Intervals.Left(c.Head)
 	c.members[user] = member
@@ -147,5 +147,5 @@ func (s *Store) standing(c *chat) {
 }
 
 func notMember(user tidemark.UserID, id tidemark.ChatID) error {
-	return tidemark.Errorf(tidemark.NotMember, "user %s is not a member of chat %s", user, id)
+	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, id)
 }

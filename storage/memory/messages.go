@@ -40,8 +40,7 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	if sequence, known := c.keys[key]; known {
 		first := c.messages[sequence-1]
 		if !first.SameAs(&draft) {
-			return storage.Appended{}, tidemark.Errorf(tidemark.Conflict,
-				"client_message_id %s was used for another message of this chat", draft.ClientMessageID)
+			return storage.Appended{}, tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", draft.ClientMessageID)
 		}
 		return storage.Appended{Message: first, Duplicate: true, Version: c.MembersVersion}, nil
 	}

@@ -91,6 +91,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Pending", pendingRules)
 	s.run(t, "Behind", behindRules)
 	s.run(t, "Limits", limitRules)
+	s.run(t, "Refusals", refusalRules)
 	s.run(t, "Bulk", bulkRules)
 	s.run(t, "Concurrency", concurrencyRules)
 	s.run(t, "Context", contextRules)
