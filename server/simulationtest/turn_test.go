@@ -2,6 +2,7 @@ package simulationtest
 
 import (
 	"context"
+	"testing/synctest"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
@@ -126,5 +127,7 @@ func (d *device) ack() {
 		}
 		w.transcribe("%s acknowledges %s %d/%d", d.name(), chat, a.Acked, a.Read)
 		d.conn.Ack(a)
+		// What it wakes runs before the next one comes, or the run would not be the same twice.
+		synctest.Wait()
 	}
 }
