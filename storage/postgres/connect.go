@@ -100,4 +100,7 @@ func (c *conn) briefly(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, c.Conn, pgx.TxOptions{BeginQuery: begin + "; SET LOCAL lock_timeout = '100ms'"}, do)
 }
 
+// idle is the status of a connection without a transaction (Postgres, ReadyForQuery).
+const idle = 'I'
+
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'"

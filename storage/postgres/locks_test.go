@@ -1,11 +1,14 @@
 package postgres
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
 // TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait: else the call would be out of time before it came to those that are free.
@@ -47,4 +50,36 @@ func TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait(t *
 			t.Errorf("draft %d afterwards: %+v", i, a)
 		}
 	}
+}
+
+// TestAppend_in_a_hurry_one_transaction_holds_lock_and_message: BEGIN within a transaction is a warning, and the COMMIT behind it ends the outer one.
+func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) {
+	url := newDatabase(t, service.Shared(t))
+	s, w := watched(t, url)
+	if err := (&workload{t, s}).create("c", tidemark.Group, tidemark.HistoryFull, []tidemark.UserID{"anna"}); err != nil {
+		t.Fatal(err)
+	}
+	w.take()
+	a := &appending{
+		drafts: []tidemark.Draft{message("c", "anna", "1", "hello")}, results: make([]storage.Appended, 1), stored: make([]*tidemark.Message, 1),
+		versions: make([]uint64, 1), committed: s.committed, hurried: true,
+	}
+	err := once(t.Context(), s.writers, 0, func(ctx context.Context, c *conn) error {
+		_, err := a.alone(ctx, c, []int{0})
+		return err
+	})
+	if err != nil || a.results[0].Err != nil {
+		t.Fatalf("got %v, %+v", err, a.results[0])
+	}
+	texts, _, notices := w.take()
+	begins := 0
+	for _, text := range texts {
+		if strings.HasPrefix(text, "BEGIN") {
+			begins++
+		}
+	}
+	if begins != 1 || len(notices) != 0 {
+		t.Errorf("%d transactions began, and Postgres says %q; want one transaction", begins, notices)
+	}
+	wantMessages(t, s, "1")
 }

@@ -279,10 +279,10 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	return unsure, a.find(ctx, c, todo, verdicts, known)
 }
 
-// statement runs appendDrafts.
+// statement runs appendDrafts, in a hurry in a transaction that sets a limit for locks. In that of alone the chat is locked already.
 func (a *appending) statement(ctx context.Context, c *conn, parameters []any, scan func(pgx.Rows) error) error {
 	run := func(pgx.Tx) error { return c.each(ctx, appendDrafts, parameters, scan) }
-	if a.hurried {
+	if a.hurried && c.PgConn().TxStatus() == idle {
 		return c.briefly(ctx, run)
 	}
 	return run(nil)
