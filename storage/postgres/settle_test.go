@@ -12,7 +12,8 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// A commit that waits for a standby is visible when its connection is ended. The next attempt finds it, and waits for the standby, too, before anybody is told.
+// A commit that waits for a standby is visible when its connection is ended. The next attempt finds it, and waits for the standby, too, before
+// anybody is told.
 func TestLanes_second_attempt_waits_for_the_standby(t *testing.T) {
 	server := service.Start(t)
 	url := newDatabase(t, server)
