@@ -15,6 +15,8 @@ import (
 // every fourth time the server as well, and starts them again. What holds after TestKill_confirmed_is_durable holds here. Meanwhile callers are
 // answered 503 with a reason in bounded time, /readyz is red, and both end without anybody's help.
 func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+
 	const bound = 12 * time.Second // the 10 s that a request has, on a slow machine
 	runs := killRuns(t)
 	database := postgres.Start(t)
@@ -72,6 +74,8 @@ func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
 // TestKill_stopped_Postgres_goes_on stops all processes of Postgres with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is not set).
 // Connections stand, and nobody answers.
 func TestKill_stopped_Postgres_goes_on(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+
 	seconds := hangSeconds(t)
 	database := postgres.Start(t)
 	p := newProcess(t)
