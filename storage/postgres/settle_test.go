@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -60,6 +61,64 @@ func TestLanes_second_attempt_waits_for_the_standby(t *testing.T) {
 	for range 2 {
 		if err := <-results; tidemark.CodeOf(err) != tidemark.Unavailable || strings.Contains(err.Error(), "refused") {
 			t.Errorf("without the standby: %v, want Unavailable", err)
+		}
+	}
+}
+
+// What was stored before may be what only this server has: who asks again is told when the standby has it. And a wait that somebody cancels is no commit.
+func TestLanes_what_was_stored_before_waits_for_the_standby(t *testing.T) {
+	server := service.Start(t)
+	s := openTest(t, newDatabase(t, server))
+	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "ben", Members: []tidemark.UserID{"ben"}}); err != nil {
+		t.Fatal(err)
+	}
+	resend := func(ctx context.Context) error {
+		_, err := storage.AppendOne(ctx, s, message("c", "ben", "before", "hello"))
+		return err
+	}
+	again := func(ctx context.Context) error {
+		_, err := s.Advance(ctx, []storage.Advance{{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: 1}}})
+		return err
+	}
+	for _, do := range []func(context.Context) error{resend, again} {
+		if err := do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Exec(t, "postgres", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+	server.Exec(t, "postgres", "SELECT pg_reload_conf()")
+	admin, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Exec(t, "postgres", "ALTER SYSTEM RESET synchronous_standby_names")
+		server.Exec(t, "postgres", "SELECT pg_reload_conf()")
+		_ = admin.Close(context.Background())
+	})
+	wantSoon(t, func() bool {
+		var names string
+		return admin.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&names) == nil && names == "nobody"
+	})
+	for name, do := range map[string]func(context.Context) error{"a resend": resend, "a stale raise": again, "a new message": func(ctx context.Context) error {
+		_, err := storage.AppendOne(ctx, s, message("c", "ben", "new", "hello"))
+		return err
+	}} {
+		result := make(chan error, 1)
+		go func() { result <- do(context.Background()) }()
+		// Each attempt waits, until somebody ends its wait.
+		for waiting := true; waiting; {
+			select {
+			case err := <-result:
+				waiting = false
+				if tidemark.CodeOf(err) != tidemark.Unavailable {
+					t.Errorf("%s without the standby: %v, want Unavailable", name, err)
+				}
+			case <-time.After(20 * time.Millisecond):
+				if _, err := admin.Exec(t.Context(), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 }
