@@ -335,6 +335,40 @@ func TestAppend_caller_who_gives_up_gets_Unavailable(t *testing.T) {
 	wantMessages(t, s, "1")
 }
 
+// Reads still work, and so do acknowledgements; but no message can be stored.
+func TestLanes_write_that_fails_makes_the_store_unfit(t *testing.T) {
+	s, r := withRival(t, "")
+	r.do("COMMIT")
+	r.do("ALTER TABLE messages RENAME COLUMN content TO hidden")
+	_, err := storage.AppendOne(t.Context(), s, message("c", "anna", "1", "hello"))
+	wantError(t, err, tidemark.Unavailable)
+	if _, err := s.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: "ben", ChatID: "c", FirstUndelivered: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, s.Check(t.Context()), tidemark.Unavailable, "the last write failed")
+	r.do("ALTER TABLE messages RENAME COLUMN hidden TO content")
+	if _, err := storage.AppendOne(t.Context(), s, message("c", "anna", "1", "hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check after a write that went well: %v", err)
+	}
+}
+
+// How long a caller wanted to wait says nothing about the database: it is fit for everybody else.
+func TestCheck_caller_in_a_hurry_is_no_write_that_failed(t *testing.T) {
+	s, r := withRival(t, patient)
+	r.lockChat()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := storage.AppendOne(ctx, s, message("c", "anna", "1", "hello"))
+	wantError(t, err, tidemark.Unavailable, "ran out of time")
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check: %v, want a store that is fit", err)
+	}
+	r.do("COMMIT")
+}
+
 // What was true when the statement began is not true any more when it gets the lock of the chat.
 func TestAppend_sees_the_members_of_its_own_step(t *testing.T) {
 	s, r := withRival(t, patient)
