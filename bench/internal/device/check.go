@@ -33,9 +33,6 @@ type progress struct {
 	anywhere bool
 	// rewound says that one re-send may begin anywhere whenever it comes, also behind new messages.
 	rewound bool
-	// began is the sequence above 1 with which the chat began, until it goes back to what is below. A session begins a chat at the first message that it is told
-	// of, and what its user wrote himself counts as acknowledged: if his second message is told first it begins with that one, and goes back (delivery.md §3, R_MIN).
-	began uint64
 	// digest is the sum of the digests of the contents received: it tells whether exactly the messages that were sent are here,
 	// whatever their order.
 	digest uint64
@@ -88,9 +85,9 @@ func (c *Checker) place(p *progress, chat string0, sequence uint64) bool {
 		p.replay, p.anywhere = 0, false
 		return true
 	case sequence > p.next:
-		if p.next == 1 {
-			p.began = sequence
-		} else {
+		// A session begins a chat at the first message that it is told of, and what its user wrote himself counts as acknowledged: if his second message is told
+		// first it begins with that one, and goes back when it is told of the first (delivery.md §3, R_MIN). Later nothing is before what is missing.
+		if p.next != 1 {
 			c.Problem("%s got %d of chat %s before %d", c.user, sequence, chat, p.next)
 		}
 		for s := p.next; s < sequence; s++ {
@@ -101,9 +98,7 @@ func (c *Checker) place(p *progress, chat string0, sequence uint64) bool {
 	}
 	if _, ok := p.missing[sequence]; ok {
 		delete(p.missing, sequence)
-		if sequence < p.began {
-			p.replay = sequence + 1
-		}
+		p.replay = sequence + 1
 		return true
 	}
 	if p.anywhere || p.rewound && sequence != p.replay {
