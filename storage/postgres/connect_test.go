@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,4 +103,52 @@ func TestChange_whose_connection_broke_is_not_repeated(t *testing.T) {
 	r.terminate()
 	r.do("COMMIT")
 	wantError(t, <-result, tidemark.Unavailable)
+}
+
+// Arrays of text are encoded by the pool, and not by pgx.
+func TestPool_texts_arrive_as_they_are(t *testing.T) {
+	s := openNew(t).(durable).Store
+	for _, texts := range [][]string{nil, {}, {""}, {"a", "", "ö\t\"{},\\NULL", strings.Repeat("long", 1<<16)}, make([]string, 1000)} {
+		var got []string
+		var isNull bool
+		var dimensions *int
+		err := s.read(t.Context(), func(ctx context.Context, c *conn) error {
+			return c.QueryRow(ctx, "SELECT $1::text[], $1 IS NULL, array_ndims($1)", texts).Scan(&got, &isNull, &dimensions)
+		})
+		if err != nil || !slices.Equal(got, texts) || isNull != (texts == nil) || (dimensions != nil) != (len(texts) > 0) {
+			t.Errorf("%d texts arrived as %d, null: %v, %v", len(texts), len(got), isNull, err)
+		}
+	}
+}
+
+// A batch has the types of its drafts, whether they are equal or not.
+func TestAppend_content_types_and_attachments_are_those_of_the_drafts(t *testing.T) {
+	s := openNew(t).(durable).Store
+	chat := storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "anna", Members: []tidemark.UserID{"anna"}}
+	if _, _, err := s.CreateChat(t.Context(), chat); err != nil {
+		t.Fatal(err)
+	}
+	for _, types := range [][]string{{"text/plain", "text/plain"}, {"text/plain", "text/markdown"}, {"text/markdown", "text/plain", "text/markdown"}} {
+		drafts := make([]tidemark.Draft, len(types))
+		for i, contentType := range types {
+			drafts[i] = message("c", "anna", fmt.Sprint(types, i), "hello")
+			drafts[i].ContentType = contentType
+			if i == 1 {
+				drafts[i].Attachment = []byte(`{"n": 1}`)
+			}
+		}
+		appended, err := s.Append(t.Context(), drafts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := s.Ranges(t.Context(), []storage.Range{{Chat: "c", After: appended[0].Message.Sequence - 1, Limit: len(types)}})
+		if err != nil || len(page[0]) != len(types) {
+			t.Fatal(page, err)
+		}
+		for i, m := range page[0] {
+			if m.ContentType != types[i] || string(m.Attachment) != string(drafts[i].Attachment) {
+				t.Errorf("%v: message %d has %s and attachment %q", types, i, m.ContentType, m.Attachment)
+			}
+		}
+	}
 }

@@ -27,6 +27,7 @@ const (
 //     snapshot, and behind the latest head, whatever was appended after the snapshot. If the members changed, the drafts of the chat have no
 //     sequence, and are written again. A key that came meanwhile violates messages_by_key, and the statement is repeated.
 //   - Chats are locked in the order of their keys, as in every statement that locks several.
+//   - Drafts are counted from the last of their chat, so that the sequence follows from the head that the UPDATE returns.
 //   - There is no join: a look-up is a sub-select by the whole key, and what is known of a chat is found in an array. So there is nothing for
 //     the planner to choose, whatever it believes of the tables, and one plan serves for ever. Joins became scans of whole tables.
 const appendDrafts = `WITH chat AS MATERIALIZED (
@@ -34,46 +35,58 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
 	LEFT JOIN LATERAL (SELECT key, members_version FROM chats WHERE id = n.id LIMIT 1) AS c ON true
 ), judged AS MATERIALIZED (
-	SELECT d.no, d.chat_no, d.created_at, chat.keys[d.chat_no] AS key, chat.versions[d.chat_no] AS version,
+	SELECT d.no, ($2::bigint[])[d.no] AS chat_no,
 		(SELECT m.sequence FROM messages AS m
-			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id AND m.chat = chat.keys[d.chat_no] LIMIT 1) AS known,
-		coalesce((SELECT m.current FROM members AS m WHERE m.chat = chat.keys[d.chat_no] AND m.user_id = d.sender_id LIMIT 1), false) AS member
-	FROM chat, unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS d (chat_no, sender_id, client_message_id, created_at, no)
-), numbered AS MATERIALIZED (
-	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND member) OVER (PARTITION BY chat_no ORDER BY no) AS nth FROM judged AS j
+			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id AND m.chat = chat.keys[($2::bigint[])[d.no]] LIMIT 1) AS known,
+		coalesce((SELECT m.current FROM members AS m WHERE m.chat = chat.keys[($2::bigint[])[d.no]] AND m.user_id = d.sender_id LIMIT 1), false) AS member
+	FROM chat, unnest($3::text[], $4::text[]) WITH ORDINALITY AS d (sender_id, client_message_id, no)
+), counted AS MATERIALIZED (
+	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND member) OVER (PARTITION BY chat_no ORDER BY no DESC ROWS UNBOUNDED PRECEDING) AS nth FROM judged AS j
 ), wanted AS MATERIALIZED (
-	SELECT array_agg(key) AS keys, array_agg(version) AS versions, array_agg(nth) AS counts, array_agg(created_at) AS times
-	FROM (SELECT DISTINCT ON (chat_no) key, version, nth, created_at FROM numbered WHERE known IS NULL AND member ORDER BY chat_no, no DESC) AS n
+	SELECT array_agg(key ORDER BY key) AS keys, array_agg(version ORDER BY key) AS versions, array_agg(count ORDER BY key) AS counts, array_agg(time ORDER BY key) AS times
+	FROM (SELECT chat.keys[chat_no] AS key, chat.versions[chat_no] AS version, count, ($5::bigint[])[last] AS time
+		FROM chat, (SELECT chat_no, count(*) AS count, max(no) AS last FROM judged WHERE known IS NULL AND member GROUP BY chat_no) AS j) AS n
 ), moved AS (
 	UPDATE chats AS c SET
-		head = c.head + (SELECT counts FROM wanted)[array_position((SELECT keys FROM wanted), c.key)],
-		activity_at = (SELECT times FROM wanted)[array_position((SELECT keys FROM wanted), c.key)]
+		head = c.head + (SELECT counts FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
+		activity_at = (SELECT times FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))]
 	WHERE c.key = ANY ((SELECT keys FROM wanted)::bigint[])
-		AND c.members_version = (SELECT versions FROM wanted)[array_position((SELECT keys FROM wanted), c.key)]
-	RETURNING c.key, c.head - (SELECT counts FROM wanted)[array_position((SELECT keys FROM wanted), c.key)] AS base
-), based AS MATERIALIZED (
-	SELECT array_agg(key) AS keys, array_agg(base) AS bases FROM moved
+		AND c.members_version = (SELECT versions FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))]
+	RETURNING c.key, c.head
+), headed AS MATERIALIZED (
+	SELECT array_agg(key ORDER BY key) AS keys, array_agg(head ORDER BY key) AS heads FROM moved
 ), placed AS MATERIALIZED (
-	SELECT n.*, coalesce(CASE WHEN known IS NULL AND member THEN based.bases[array_position(based.keys, n.key)] + nth END, 0) AS sequence FROM numbered AS n, based
+	SELECT array_agg(coalesce(CASE
+			WHEN known IS NOT NULL THEN -known
+			WHEN member AND h.keys[width_bucket(chat.keys[chat_no], h.keys)] = chat.keys[chat_no] THEN h.heads[width_bucket(chat.keys[chat_no], h.keys)] + 1 - nth
+		END, 0) ORDER BY no) AS outcomes,
+		array_agg(no) FILTER (WHERE known IS NULL AND NOT member) AS strangers
+	FROM counted, chat, headed AS h
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, attachment, content)
-	SELECT chat.keys[d.chat_no], p.sequences[d.no], d.created_at, chat.versions[d.chat_no],
-		d.sender_id, d.client_message_id, d.message_id, d.content_type, d.attachment, d.content
-	FROM chat, (SELECT array_agg(sequence ORDER BY no) AS sequences FROM placed) AS p,
-		unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[])
-		WITH ORDINALITY AS d (chat_no, sender_id, client_message_id, created_at, message_id, content_type, attachment, content, no)
-	WHERE p.sequences[d.no] > 0
+	SELECT chat.keys[($2::bigint[])[d.no]], placed.outcomes[d.no], ($5::bigint[])[d.no], chat.versions[($2::bigint[])[d.no]],
+		d.sender_id, d.client_message_id, d.message_id, coalesce(d.content_type, $10), d.attachment, d.content
+	FROM chat, placed, unnest($3::text[], $4::text[], $6::text[], $7::text[], $8::text[], $9::text[])
+		WITH ORDINALITY AS d (sender_id, client_message_id, message_id, content_type, attachment, content, no)
+	WHERE placed.outcomes[d.no] > 0
 )
-SELECT no, key <> 0, coalesce(known, 0), member, version, sequence FROM placed`
+SELECT versions, outcomes, strangers FROM chat, placed`
 
-// A verdict is what the statement found for a draft.
-type verdict struct {
-	chat     bool              // is there
-	known    tidemark.Sequence // of the message with this key, 0 if there is none
-	member   bool
-	version  uint64
-	sequence tidemark.Sequence // of this message; 0 if it was refused, or the members of the chat changed
+// Verdicts are what the statement found.
+type verdicts struct {
+	chat []int64 // the number of each draft's chat, from 1
+	// versions are the membership versions of the chats, 0 for one that is not there.
+	versions []int64
+	// outcomes of the drafts: the sequence of the message; or negated that of the message with this key; or 0, because the draft is of a stranger,
+	// or the members of the chat changed.
+	outcomes []int64
+	// strangers are the drafts, counted from 1, whose senders are not members.
+	strangers []int64
 }
+
+func (v *verdicts) version(n int) uint64 { return uint64(v.versions[v.chat[n]-1]) }
+
+func (v *verdicts) stranger(n int) bool { return slices.Contains(v.strangers, int64(n)+1) }
 
 // Append implements storage.Messages.
 func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
@@ -226,19 +239,10 @@ func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure [
 // write runs the statement for some of the drafts, and returns those whose chat changed its members meanwhile.
 func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
 	began := time.Now()
-	verdicts := make([]verdict, len(todo))
-	parameters := a.parameters(todo)
+	var v verdicts
+	parameters := a.parameters(todo, &v)
 	for again := 0; ; again++ {
-		clear(verdicts)
-		err = a.statement(ctx, c, parameters, func(row pgx.Rows) error {
-			var no int64
-			var v verdict
-			err := row.Scan(&no, &v.chat, (*uint64)(&v.known), &v.member, &v.version, (*uint64)(&v.sequence))
-			if err == nil {
-				verdicts[no-1] = v
-			}
-			return err
-		})
+		err = a.statement(ctx, c, parameters, func(row pgx.Rows) error { return row.Scan(&v.versions, &v.outcomes, &v.strangers) })
 		if !keyCame(err) || again == maxRounds {
 			break
 		}
@@ -247,36 +251,37 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 		return nil, err
 	}
 	// In a chat whose members changed nothing is decided: who was refused may be a member in the step that stores the others.
-	changed := map[tidemark.ChatID]bool{}
-	for n, i := range todo {
-		if v := &verdicts[n]; v.chat && v.known == 0 && v.member && v.sequence == 0 {
-			changed[a.drafts[i].ChatID] = true
+	changed := map[int64]bool{}
+	for n, outcome := range v.outcomes {
+		if outcome == 0 && v.version(n) > 0 && !v.stranger(n) {
+			changed[v.chat[n]] = true
 		}
 	}
 	sends := 0
 	var known []int
 	for n, i := range todo {
-		d, v := &a.drafts[i], &verdicts[n]
+		d := &a.drafts[i]
 		switch {
-		case !v.chat:
+		case v.version(n) == 0:
 			a.results[i] = storage.Appended{Err: noChat(d.ChatID)}
-		case changed[d.ChatID]:
+		case changed[v.chat[n]]:
 			unsure = append(unsure, i)
-		case v.known != 0:
+		case v.outcomes[n] < 0:
 			known = append(known, n)
-		case !v.member:
+		case v.outcomes[n] == 0:
 			a.results[i] = storage.Appended{Err: notMember(d.ChatID, d.SenderID)}
 		default:
 			sends++
-			m := d.Message(v.sequence, v.version)
+			m := d.Message(tidemark.Sequence(v.outcomes[n]), v.version(n))
 			m.CreatedAt = timeOf(d.CreatedAt.UnixMilli())
-			a.stored[i], a.versions[i], a.results[i] = &m, v.version, storage.Appended{Message: m, Version: v.version}
+			a.results[i] = storage.Appended{Message: m, Version: v.version(n)}
+			a.stored[i], a.versions[i] = &a.results[i].Message, v.version(n)
 		}
 	}
 	if sends > 0 {
 		a.committed(sends, 0, time.Since(began))
 	}
-	return unsure, a.find(ctx, c, todo, verdicts, known)
+	return unsure, a.find(ctx, c, todo, &v, known)
 }
 
 // statement runs appendDrafts, in a hurry in a transaction that sets a limit for locks. In that of alone the chat is locked already.
@@ -289,7 +294,7 @@ func (a *appending) statement(ctx context.Context, c *conn, parameters []any, sc
 }
 
 // parameters are those of appendDrafts: the drafts, and the chats in the order of their ids.
-func (a *appending) parameters(todo []int) []any {
+func (a *appending) parameters(todo []int, v *verdicts) []any {
 	chats := make([]string, 0, len(todo))
 	for _, i := range todo {
 		chats = append(chats, string(a.drafts[i].ChatID))
@@ -297,21 +302,35 @@ func (a *appending) parameters(todo []int) []any {
 	slices.Sort(chats)
 	chats = slices.Compact(chats)
 	n := len(todo)
-	chat, created := make([]int64, n), make([]int64, n)
-	text := make([]string, 5*n)
-	senders, keys, ids, types, contents := text[:n], text[n:2*n], text[2*n:3*n], text[3*n:4*n], text[4*n:]
-	attachments := make([]*string, n)
+	numbers := make([]int64, 2*n)
+	chat, created := numbers[:n], numbers[n:]
+	text := make([]string, 4*n)
+	senders, keys, ids, contents := text[:n], text[n:2*n], text[2*n:3*n], text[3*n:]
+	// Columns that have nothing to say are nil: the types if all are common, and the attachments if there are none.
+	var types []string
+	var attachments []*string
+	common := a.drafts[todo[0]].ContentType
 	for at, i := range todo {
 		d := &a.drafts[i]
 		no, _ := slices.BinarySearch(chats, string(d.ChatID))
 		chat[at], created[at] = int64(no)+1, d.CreatedAt.UnixMilli()
-		senders[at], keys[at], ids[at], types[at], contents[at] = string(d.SenderID), d.ClientMessageID, string(d.MessageID), d.ContentType, d.Content
+		senders[at], keys[at], ids[at], contents[at] = string(d.SenderID), d.ClientMessageID, string(d.MessageID), d.Content
+		if d.ContentType != common && types == nil {
+			types = slices.Repeat([]string{common}, n)
+		}
+		if types != nil {
+			types[at] = d.ContentType
+		}
 		if d.Attachment != nil {
+			if attachments == nil {
+				attachments = make([]*string, n)
+			}
 			attachment := string(d.Attachment)
 			attachments[at] = &attachment
 		}
 	}
-	return []any{chats, chat, senders, keys, created, ids, types, attachments, contents}
+	v.chat = chat
+	return []any{chats, chat, senders, keys, created, ids, types, attachments, contents, common}
 }
 
 // keyCame reports whether a message with one of the keys was stored after the statement's snapshot. The next one sees it.
@@ -321,13 +340,13 @@ func keyCame(err error) bool {
 }
 
 // find reads the messages whose keys are known, and answers for their drafts.
-func (a *appending) find(ctx context.Context, c *conn, todo []int, verdicts []verdict, known []int) error {
+func (a *appending) find(ctx context.Context, c *conn, todo []int, v *verdicts, known []int) error {
 	if len(known) == 0 {
 		return nil
 	}
 	ranges := make([]storage.Range, len(known))
 	for at, n := range known {
-		ranges[at] = storage.Range{Chat: a.drafts[todo[n]].ChatID, After: verdicts[n].known - 1, Limit: 1}
+		ranges[at] = storage.Range{Chat: a.drafts[todo[n]].ChatID, After: tidemark.Sequence(-v.outcomes[n]) - 1, Limit: 1}
 	}
 	pages, err := readPages(ctx, c, ranges)
 	if err != nil {
@@ -338,8 +357,8 @@ func (a *appending) find(ctx context.Context, c *conn, todo []int, verdicts []ve
 		if pages[at].hole != nil {
 			return pages[at].hole
 		}
-		a.stored[i], a.versions[i] = &pages[at].messages[0], verdicts[n].version
-		a.results[i] = a.same(i, a.stored[i], verdicts[n].version)
+		a.stored[i], a.versions[i] = &pages[at].messages[0], v.version(n)
+		a.results[i] = a.same(i, a.stored[i], v.version(n))
 		if a.repeated && a.stored[i].MessageID == a.drafts[i].MessageID {
 			// It was the earlier attempt, whose answer was lost.
 			a.results[i].Duplicate = false

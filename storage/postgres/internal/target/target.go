@@ -146,6 +146,10 @@ func (t *Target) configure() {
 func (t *Target) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 	config := t.Config.Copy()
 	config.MaxConns = int32(n)
+	config.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+		encodeTexts(c)
+		return nil
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, tidemark.Wrap(tidemark.Invalid, err, "the pool of connections cannot be made")
