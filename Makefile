@@ -46,7 +46,7 @@ lint: ## run the linter, pinned in tools/go.mod
 	$(LINT) run
 
 .PHONY: check
-check: postgres-deps ## format check, lint, build, and the packages' own tests: under a minute once warm
+check: postgres-deps dynamodb-deps ## format check, lint, build, and the packages' own tests: under a minute once warm
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(LINT) run
 	$(MAKE) --no-print-directory build
@@ -57,7 +57,7 @@ check: postgres-deps ## format check, lint, build, and the packages' own tests: 
 test: check race verify backends suites ## everything: check, the race detector, the model, every storage, and the suites in test/ with Chromium
 
 .PHONY: race
-race: postgres-deps ## the packages' own tests under the race detector
+race: postgres-deps dynamodb-deps ## the packages' own tests under the race detector
 	@scripts/need gcc gcc libc6-dev
 	CGO_ENABLED=1 go test -race -timeout 10m $(PACKAGES)
 
@@ -66,11 +66,11 @@ verify: ## check the model of docs/verification with Spin: all rules, and each r
 	scripts/verify
 
 .PHONY: backends
-backends: postgres-deps ## the tests of the core and of the transports on each storage; those of make check run on memory
+backends: postgres-deps dynamodb-deps ## the tests of the core and of the transports on each storage; those of make check run on memory
 	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),30) go test -count=$(BACKEND_RUNS) -timeout 24h $(STORE_PACKAGES) || exit 1; done
 
 .PHONY: suites
-suites: build browser-deps proxy-deps postgres-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
+suites: build browser-deps proxy-deps postgres-deps dynamodb-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
@@ -86,7 +86,7 @@ mutate: ## break the product in each recorded way, and show that the test named 
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),2500) go run ./test/mutate $(ARGS)
 
 .PHONY: soak
-soak: browser-deps proxy-deps postgres-deps ## the suites, and the random histories of every storage, with long counts: hours
+soak: browser-deps proxy-deps postgres-deps dynamodb-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
@@ -111,6 +111,10 @@ proxy-deps: ## nginx and Caddy, unpacked below .build, and systemd-analyze (by a
 .PHONY: postgres-deps
 postgres-deps: ## Postgres (by apt) and PgBouncer (unpacked below .build), neither as a service, for the tests of storage/postgres
 	@scripts/postgres-deps
+
+.PHONY: dynamodb-deps
+dynamodb-deps: ## DynamoDB's emulator dynoxide (by npm, below .build), for the tests of storage/dynamodb; not with TEST_DYNAMODB_ENDPOINT
+	@scripts/dynamodb-deps
 
 .PHONY: browser-deps
 browser-deps: ## Chromium (by apt) and playwright-core (by npm), for the end-to-end suite

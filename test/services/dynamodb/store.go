@@ -1,0 +1,80 @@
+package dynamodb
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// Store returns the URL of a store whose tables nobody has made yet: storage/dynamodb.Migrate makes them. They are dropped with the test.
+func (s *Server) Store(t testing.TB) string {
+	t.Helper()
+	prefix := "t" + strings.ToLower(rand.Text()[:16]) + "-"
+	t.Cleanup(func() {
+		if s.endpoint != os.Getenv(Variable) && s.pid == 0 {
+			return // it goes with the directory
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := s.drop(ctx, prefix); err != nil {
+			t.Errorf("dropping the tables of the test: %v", err)
+		}
+	})
+	return s.URL(prefix)
+}
+
+// URL returns the URL of the store whose tables have this prefix.
+func (s *Server) URL(prefix string) string {
+	return "dynamodb://" + region() + "/" + prefix + "?endpoint=" + s.endpoint
+}
+
+// Client returns a client that makes each call once, over a connection that ends with the call.
+func (s *Server) Client() *dynamodb.Client {
+	options := dynamodb.Options{
+		Region:       region(),
+		BaseEndpoint: aws.String(s.endpoint),
+		Retryer:      aws.NopRetryer{},
+		HTTPClient:   &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	key, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
+	if key == "" {
+		key, secret = "emulator", "emulator"
+	}
+	options.Credentials = credentials.NewStaticCredentialsProvider(key, secret, os.Getenv("AWS_SESSION_TOKEN"))
+	return dynamodb.New(options)
+}
+
+// region is where tables are; for an emulator it is only a part of their names.
+func region() string {
+	if name := os.Getenv("AWS_REGION"); name != "" {
+		return name
+	}
+	return "us-east-1"
+}
+
+// drop deletes the tables with a prefix.
+func (s *Server) drop(ctx context.Context, prefix string) error {
+	client := s.Client()
+	// Names come in order, those after "PREFIX" first; the table that has just this name is none of ours.
+	tables, err := client.ListTables(ctx, &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String(prefix)})
+	if err != nil {
+		return err
+	}
+	for _, name := range tables.TableNames {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		if _, err := client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: aws.String(name)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
