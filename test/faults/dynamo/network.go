@@ -1,0 +1,204 @@
+// Package dynamo is a network between a client of DynamoDB and the service, which fails when and how a test wants it to. It reads the calls, so that
+// it can choose among them, and knows what DynamoDB may do: throttle, leave out a part of a batch, show what was true a while ago. The service behind it must
+// not check signatures, as no emulator does: some faults change the call.
+package dynamo
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Network is an http.RoundTripper. It may be used by several clients at once.
+type Network struct {
+	under  http.RoundTripper
+	prefix string
+	// late is mostLate, but for the tests of this package.
+	late time.Duration
+	// delayed are the calls that are performed when nobody waits for them any more.
+	delayed sync.WaitGroup
+
+	mu     sync.Mutex
+	random *rand.Rand
+	faults []Fault
+	calls  map[string]int
+	fired  map[string]map[string]int
+	// remembered are answers to eventual reads, by what was asked, the oldest first.
+	remembered map[string][]memory
+}
+
+// memory is what an eventual read was answered once.
+type memory struct {
+	at time.Time
+	answer
+}
+
+const (
+	// staleness is how old an eventual read may be. DynamoDB says: as a rule less than a second.
+	staleness = time.Second
+	// mostLate is how long after its caller has given up a call is performed at the latest.
+	mostLate = time.Second
+	// lateTime bounds such a call.
+	lateTime = 10 * time.Second
+)
+
+// New makes a network that does not fail, for tables whose names begin with the prefix.
+func New(seed uint64, prefix string) *Network {
+	return &Network{
+		under: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 10 * time.Second}, prefix: prefix, late: mostLate, random: rand.New(rand.NewPCG(seed, 0)),
+		calls: map[string]int{}, fired: map[string]map[string]int{}, remembered: map[string][]memory{},
+	}
+}
+
+// Inject makes the faults happen from now on, instead of others. None: the network is mended.
+func (n *Network) Inject(faults ...Fault) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.faults = faults
+}
+
+// Wait waits until no call is under way that nobody waits for. The network has to be mended before.
+func (n *Network) Wait() { n.delayed.Wait() }
+
+// Close waits, and closes the idle connections.
+func (n *Network) Close() {
+	n.Wait()
+	if t, ok := n.under.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// Fired returns how often each fault has happened to each kind of call.
+func (n *Network) Fired() map[string]map[string]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	fired := make(map[string]map[string]int, len(n.fired))
+	for name, kinds := range n.fired {
+		fired[name] = maps.Clone(kinds)
+	}
+	return fired
+}
+
+// Calls returns how many calls of each kind were made, those that a fault befell included.
+func (n *Network) Calls() map[string]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.calls)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n *Network) RoundTrip(request *http.Request) (*http.Response, error) {
+	call, err := parse(request, n.prefix)
+	if err != nil {
+		return nil, err
+	}
+	fault := n.choose(call)
+	if fault == nil {
+		answered, err := n.perform(request.Context(), call.body, call)
+		if err != nil {
+			return nil, err
+		}
+		return answered.response(request), nil
+	}
+	response, fired, err := fault.do(n, call)
+	if fired {
+		n.count(fault.Name, call)
+	}
+	return response, err
+}
+
+// choose returns the fault that befalls a call, nil for none.
+func (n *Network) choose(call *Call) *Fault {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls[call.Kind()]++
+	for _, i := range n.random.Perm(len(n.faults)) {
+		if fault := &n.faults[i]; (fault.Of == nil || fault.Of(call)) && n.random.Float64()*100 < fault.Percent {
+			return fault
+		}
+	}
+	return nil
+}
+
+func (n *Network) count(fault string, call *Call) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fired[fault] == nil {
+		n.fired[fault] = map[string]int{}
+	}
+	n.fired[fault][call.Kind()]++
+}
+
+// below is a random number from 0.
+func (n *Network) below(most int) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.random.IntN(most)
+}
+
+// perform makes the call, with a body that may be another one, and reads the whole answer.
+func (n *Network) perform(ctx context.Context, body []byte, call *Call) (*answer, error) {
+	request := call.request.Clone(ctx)
+	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	request.GetBody = nil
+	response, err := n.under.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	given := &answer{status: response.StatusCode, header: response.Header, body: text}
+	if !call.Writes && !call.Strong && given.status == http.StatusOK {
+		n.remember(string(body), given)
+	}
+	return given, nil
+}
+
+// later performs the call after a while, for nobody.
+func (n *Network) later(call *Call) {
+	wait := time.Duration(1+n.below(int(n.late/time.Millisecond))) * time.Millisecond
+	n.delayed.Go(func() {
+		<-time.After(wait)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(call.request.Context()), lateTime)
+		defer cancel()
+		_, _ = n.perform(ctx, call.body, call)
+	})
+}
+
+// remember keeps the answer to an eventual read.
+func (n *Network) remember(asked string, given *answer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.remembered) > 10_000 {
+		clear(n.remembered)
+	}
+	now := time.Now()
+	kept := n.remembered[asked]
+	for len(kept) > 0 && now.Sub(kept[0].at) > staleness {
+		kept = kept[1:]
+	}
+	if len(kept) < 20 {
+		kept = append(kept, memory{at: now, answer: *given})
+	}
+	n.remembered[asked] = kept
+}
+
+// older returns an answer to an eventual read that was true a while ago, and differs; nil if there is none.
+func (n *Network) older(asked string, now *answer) *answer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range n.remembered[asked] {
+		if time.Since(m.at) <= staleness && !bytes.Equal(m.body, now.body) {
+			return &m.answer
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package dynamo
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// The namespaces of the errors: DynamoDB's own, and those of the service's front.
+const (
+	own   = "com.amazonaws.dynamodb.v20120810#"
+	front = "com.amazon.coral.availability#"
+)
+
+// refusal is an error as DynamoDB words it.
+func refusal(status int, kind, message string, more map[string]any) *answer {
+	fields := map[string]any{"__type": kind, "message": message}
+	maps.Copy(fields, more)
+	return &answer{
+		status: status, body: encode(fields),
+		header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}, "X-Amzn-Requestid": {"FAULT"}},
+	}
+}
+
+// refused is a fault that answers with an error of the service. With performed, the call is made all the same.
+func refused(name string, performed bool, say func(*Network, *Call) *answer) Fault {
+	return Fault{Name: name, Percent: 20, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+		if performed {
+			if _, err := n.perform(c.request.Context(), c.body, c); err != nil {
+				return nil, false, err
+			}
+		}
+		return say(n, c).response(c.request), true, nil
+	}}
+}
+
+// Throttled refuses the call in one of the ways that DynamoDB has for it.
+func Throttled() Fault {
+	return refused("throttled", false, func(n *Network, c *Call) *answer {
+		kinds := []string{own + "ProvisionedThroughputExceededException", own + "ThrottlingException", own + "RequestLimitExceeded", front + "ThrottlingException"}
+		return refusal(http.StatusBadRequest, kinds[n.below(len(kinds))], "The level of configured provisioned throughput for the table was exceeded.", nil)
+	})
+}
+
+// TransactionThrottled cancels a transaction because one of its items is throttled.
+func TransactionThrottled() Fault {
+	return cancelled("transaction cancelled: throttled", "ThrottlingError", "Throughput exceeds the current capacity for one or more global secondary indexes.", "ProvisionedThroughputExceeded")
+}
+
+// TransactionConflict cancels a transaction because another one writes one of its items.
+func TransactionConflict() Fault {
+	return cancelled("transaction cancelled: conflict", "TransactionConflict", "Transaction is ongoing for the item")
+}
+
+func cancelled(name, code, message string, others ...string) Fault {
+	codes := append([]string{code}, others...)
+	return refused(name, false, func(n *Network, c *Call) *answer {
+		reasons := make([]map[string]any, c.actions())
+		words := make([]string, len(reasons))
+		which, code := n.below(len(reasons)), codes[n.below(len(codes))]
+		for i := range reasons {
+			reasons[i], words[i] = map[string]any{"Code": "None"}, "None"
+		}
+		reasons[which], words[which] = map[string]any{"Code": code, "Message": message}, code
+		return refusal(http.StatusBadRequest, own+"TransactionCanceledException",
+			fmt.Sprintf("Transaction cancelled, please refer cancellation reasons for specific reasons [%s]", strings.Join(words, ", ")), map[string]any{"CancellationReasons": reasons})
+	}).For(func(c *Call) bool { return c.Operation == "TransactWriteItems" && c.actions() > 0 })
+}
+
+// Conflict refuses a single write because a transaction writes its item.
+func Conflict() Fault {
+	return refused("single write refused: conflict with a transaction", false, func(*Network, *Call) *answer {
+		return refusal(http.StatusBadRequest, own+"TransactionConflictException", "Transaction is ongoing for the item", nil)
+	}).For(func(c *Call) bool {
+		return slices.Contains([]string{"PutItem", "UpdateItem", "DeleteItem"}, c.Operation)
+	})
+}
+
+// InProgress says of a transaction that the same one is under way. It has been performed then.
+func InProgress() Fault {
+	return refused("transaction in progress", true, func(*Network, *Call) *answer {
+		return refusal(http.StatusBadRequest, own+"TransactionInProgressException", "The transaction with the given request token is already in progress.", nil)
+	}).For(func(c *Call) bool { return c.Operation == "TransactWriteItems" })
+}
+
+// InternalError is 500, before the call is performed.
+func InternalError() Fault {
+	return refused("500 before the call was performed", false, internal)
+}
+
+// InternalErrorAfter is 500, and the call has been performed.
+func InternalErrorAfter() Fault {
+	return refused("500 after the call was performed", true, internal)
+}
+
+func internal(*Network, *Call) *answer {
+	return refusal(http.StatusInternalServerError, own+"InternalServerError", "The request processing has failed because of an unknown error, exception or failure.", nil)
+}
+
+// Unavailable is 503: of the service, or of something before it, which does not speak its protocol.
+func Unavailable() Fault {
+	return refused("503", false, func(n *Network, _ *Call) *answer {
+		if n.below(2) == 0 {
+			return refusal(http.StatusServiceUnavailable, front+"ServiceUnavailableException", "Service is unable to handle request.", nil)
+		}
+		page := refusal([]int{http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout}[n.below(3)], "", "", nil)
+		page.header.Set("Content-Type", "text/html")
+		page.body = []byte("<html><body><h1>503 Service Temporarily Unavailable</h1></body></html>")
+		return page
+	})
+}
+
+// PartialBatch performs some of the items of a batch, at least one, and says which it has left out.
+func PartialBatch() Fault {
+	return Fault{
+		Name: "part of a batch left out", Percent: 40, Of: func(c *Call) bool { return c.Operation == "BatchGetItem" || c.Operation == "BatchWriteItem" },
+		do: func(n *Network, c *Call) (*http.Response, bool, error) {
+			asked, left := n.split(c)
+			if left == nil {
+				given, err := n.perform(c.request.Context(), c.body, c)
+				if err != nil {
+					return nil, false, err
+				}
+				return given.response(c.request), false, nil
+			}
+			fields := maps.Clone(c.fields)
+			fields["RequestItems"] = asked
+			given, err := n.perform(c.request.Context(), encode(fields), c)
+			if err != nil {
+				return nil, false, err
+			}
+			found := given.fields()
+			if given.status != http.StatusOK || found == nil {
+				return given.response(c.request), false, nil
+			}
+			found[map[string]string{"BatchGetItem": "UnprocessedKeys", "BatchWriteItem": "UnprocessedItems"}[c.Operation]] = left
+			return given.with(encode(found)).response(c.request), true, nil
+		},
+	}
+}
+
+// split divides the items of a batch; left is nil if there is only one.
+func (n *Network) split(c *Call) (asked, left map[string]any) {
+	asked, left = map[string]any{}, map[string]any{}
+	for table, of := range object(c.fields["RequestItems"]) {
+		items, writes := of.([]any)
+		if !writes {
+			items, _ = object(of)["Keys"].([]any)
+		}
+		kept := 1 + n.below(max(len(items), 1))
+		put := func(into map[string]any, some []any) {
+			if len(some) == 0 {
+				return
+			}
+			if writes {
+				into[table] = some
+				return
+			}
+			keys := maps.Clone(object(of))
+			keys["Keys"] = some
+			into[table] = keys
+		}
+		put(asked, items[:min(kept, len(items))])
+		put(left, items[min(kept, len(items)):])
+	}
+	if len(left) == 0 {
+		return asked, nil
+	}
+	return asked, left
+}
+
+// ShortPage ends a page of a query early, and says where the next one begins.
+func ShortPage() Fault {
+	return Fault{Name: "page of a query cut short", Percent: 40, Of: func(c *Call) bool { return c.Operation == "Query" }, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+		fields := maps.Clone(c.fields)
+		limit := 1 + n.below(5)
+		if asked, ok := c.fields["Limit"].(json.Number); ok {
+			if most, err := asked.Int64(); err == nil {
+				limit = min(limit, int(most))
+			}
+		}
+		fields["Limit"] = limit
+		given, err := n.perform(c.request.Context(), encode(fields), c)
+		if err != nil {
+			return nil, false, err
+		}
+		return given.response(c.request), given.fields()["LastEvaluatedKey"] != nil, nil
+	}}
+}
+
+// Stale answers an eventual read with what was true up to a second ago, and is not any more.
+func Stale() Fault {
+	return Fault{Name: "older answer to an eventual read", Percent: 80, Of: func(c *Call) bool { return !c.Writes && !c.Strong }, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+		given, err := n.perform(c.request.Context(), c.body, c)
+		if err != nil {
+			return nil, false, err
+		}
+		if older := n.older(string(c.body), given); older != nil {
+			return older.response(c.request), true, nil
+		}
+		return given.response(c.request), false, nil
+	}}
+}
+
+// Hole leaves an item out of the answer to a query of a table, and shows a later one. An eventual read may look so; a strong one may not, and does if an item is
+// lost, or if somebody is wrong about what a strong read sees.
+func Hole(table string, strong bool) Fault {
+	name := map[bool]string{false: "n+1 without n in an eventual read", true: "n+1 without n in a strong read"}[strong]
+	return Fault{Name: name, Percent: 30, Of: func(c *Call) bool { return c.On("Query", table) && c.Strong == strong }, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+		given, err := n.perform(c.request.Context(), c.body, c)
+		if err != nil {
+			return nil, false, err
+		}
+		found := given.fields()
+		items, _ := found["Items"].([]any)
+		if len(items) < 2 {
+			return given.response(c.request), false, nil
+		}
+		missing := n.below(len(items) - 1)
+		if c.fields["ScanIndexForward"] == false {
+			missing++
+		}
+		found["Items"] = slices.Delete(items, missing, missing+1)
+		found["Count"] = len(items) - 1
+		return given.with(encode(found)).response(c.request), true, nil
+	}}
+}
