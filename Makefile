@@ -45,6 +45,10 @@ fmt: ## format the Go code
 lint: ## run the linter, pinned in tools/go.mod
 	$(LINT) run
 
+.PHONY: lint-aws
+lint-aws: ## run cfn-lint (by pip, below .build) over the stack of deploy/aws
+	@scripts/lint-aws
+
 .PHONY: check
 check: postgres-deps dynamodb-deps ## format check, lint, build, and the packages' own tests: under a minute once warm
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
@@ -54,7 +58,7 @@ check: postgres-deps dynamodb-deps ## format check, lint, build, and the package
 	go test -count=1 -run '^Test(Arrows|Invariants|Style|Size)_' ./test
 
 .PHONY: test
-test: check race verify backends suites ## everything: check, the race detector, the model, every storage, and the suites in test/ with Chromium
+test: check lint-aws race verify backends suites ## everything: check, the race detector, the model, every storage, and the suites in test/ with Chromium
 
 .PHONY: race
 race: postgres-deps dynamodb-deps ## the packages' own tests under the race detector
