@@ -24,7 +24,7 @@ func (s *Server) Store(t testing.TB) string {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		if err := s.drop(ctx, prefix); err != nil {
+		if err := s.Drop(ctx, prefix); err != nil {
 			t.Errorf("dropping the tables of the test: %v", err)
 		}
 	})
@@ -60,8 +60,8 @@ func region() string {
 	return "us-east-1"
 }
 
-// drop deletes the tables with a prefix.
-func (s *Server) drop(ctx context.Context, prefix string) error {
+// Drop deletes the tables with a prefix, of which there are at most a hundred.
+func (s *Server) Drop(ctx context.Context, prefix string) error {
 	client := s.Client()
 	// Names come in order, those after "PREFIX" first; the table that has just this name is none of ours.
 	tables, err := client.ListTables(ctx, &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String(prefix)})
