@@ -96,7 +96,7 @@ func (b *beyond) perform(t *ticket) {
 	c, done := <-t.call, make(chan struct{})
 	go func() {
 		defer close(done)
-		response, err := b.roundTrip(ctx, c)
+		response, err := b.roundTrip(ctx, c) //nolint:bodyclose // it is read and closed there
 		t.answer <- answer{response, err}
 	}()
 	select {
