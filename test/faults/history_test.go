@@ -37,14 +37,22 @@ type history struct {
 	users  []tidemark.UserID
 	owners []*owner
 	guests []*guest
-	ending atomic.Bool
+	// founders are none, unless the case is about chats of many members.
+	founders []*founder
+	ending   atomic.Bool
 	// patience is the constant, except for stores that are stuck on purpose.
 	patience time.Duration
+	// limits are the deadlines that callers set. bound is how long a call takes at most, whatever its deadline; 0: as long as that.
+	limits []time.Duration
+	bound  time.Duration
+	// repeats is for how long a call that was confirmed may have its effect once more, since it was made more than once.
+	repeats time.Duration
 
 	mu         sync.Mutex
 	sends      map[string]*send                        // by chat and key
 	heads      map[tidemark.ChatID]tidemark.Sequence   // the greatest that anybody was told
 	raised     map[storage.StateKey]tidemark.Watermark // the greatest acknowledged watermark that anybody was told
+	attempted  map[storage.StateKey]tidemark.Watermark // the greatest that anybody wanted
 	seen       []map[storage.StateKey]tidemark.Watermark
 	reasons    map[string]int // of refused calls
 	violations []string
@@ -76,10 +84,16 @@ type send struct {
 
 func newHistory(t *testing.T, stores ...storage.Store) *history {
 	t.Helper()
+	return newHistoryIn(t, []tidemark.ChatID{"a", "B", "c"}, stores...)
+}
+
+// newHistoryIn is newHistory in other chats.
+func newHistoryIn(t *testing.T, shared []tidemark.ChatID, stores ...storage.Store) *history {
+	t.Helper()
 	h := &history{
-		t: t, seed: seed(t), stores: stores, patience: patience,
-		chats: []tidemark.ChatID{"a", "B", "c"}, users: []tidemark.UserID{"ann", "Ben", "cleo", "dora"},
-		sends: map[string]*send{}, heads: map[tidemark.ChatID]tidemark.Sequence{}, raised: map[storage.StateKey]tidemark.Watermark{},
+		t: t, seed: seed(t), stores: stores, patience: patience, limits: []time.Duration{time.Second, 4 * time.Second},
+		chats: shared, users: []tidemark.UserID{"ann", "Ben", "cleo", "dora"},
+		sends: map[string]*send{}, heads: map[tidemark.ChatID]tidemark.Sequence{}, raised: map[storage.StateKey]tidemark.Watermark{}, attempted: map[storage.StateKey]tidemark.Watermark{},
 		reasons: map[string]int{}, calls: map[string]int{},
 	}
 	for range stores {
@@ -155,6 +169,9 @@ func (h *history) work(inject func()) {
 	for _, g := range h.guests {
 		start(func(w *worker) { g.step(ctx, w) })
 	}
+	for _, f := range h.founders {
+		start(func(w *worker) { f.step(ctx, w) })
+	}
 	h.await(h.patience, "some messages are confirmed", func() bool { return h.confirmed >= 20 })
 	inject()
 	mended := time.Now()
@@ -229,13 +246,22 @@ type worker struct {
 
 // call calls the store, with a deadline, and reports whether it succeeded. An error has to be Unavailable with a reason, in time.
 func (w *worker) call(ctx context.Context, method string, do func(ctx context.Context, store storage.Store) error) bool {
-	limit := []time.Duration{time.Second, 4 * time.Second}[w.random.IntN(2)]
+	limit := w.limits[w.random.IntN(len(w.limits))]
+	most := limit + grace
+	if w.bound != 0 {
+		most = min(most, w.bound)
+	}
+	return w.callWithin(ctx, limit, most, method, do)
+}
+
+// callWithin is call with a deadline and the longest time that the call may take.
+func (w *worker) callWithin(ctx context.Context, limit, most time.Duration, method string, do func(ctx context.Context, store storage.Store) error) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()
 	err := do(ctx, w.stores[w.node])
 	took := time.Since(began)
-	if took > limit+grace {
+	if took > most {
 		w.broken("%s returned %v after %v, with a deadline of %v", method, err, took, limit)
 	}
 	if err != nil && (tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "") {
@@ -363,6 +389,7 @@ func (w *worker) advance(ctx context.Context) {
 		raise.Read = tidemark.Sequence(w.random.Int64N(int64(raise.Acked) + 1))
 		advances = append(advances, storage.Advance{User: key.User, Chat: chat, Raise: raise, Now: time.Now()})
 		floors = append(floors, max(raise.Acked, w.raised[key]))
+		w.attempted[key] = max(w.attempted[key], raise.Acked)
 	}
 	w.mu.Unlock()
 	var advanced []storage.Advanced
@@ -402,7 +429,7 @@ func (w *worker) read(ctx context.Context) {
 	w.mu.Lock()
 	head, acked := w.heads[chat], w.seen[w.node][key]
 	w.mu.Unlock()
-	switch w.random.IntN(6) {
+	switch w.random.IntN(8) {
 	case 0:
 		var heads []tidemark.Sequence
 		if w.call(ctx, "Heads", func(ctx context.Context, s storage.Store) (err error) {
@@ -430,12 +457,70 @@ func (w *worker) read(ctx context.Context) {
 			return err
 		})
 	case 4:
-		w.call(ctx, "Behind", func(ctx context.Context, s storage.Store) error {
-			_, _, _, err := s.Behind(ctx, user, storage.BehindQuery{Limit: 10})
+		w.behind(ctx, user)
+	case 5:
+		w.members(ctx, chat)
+	case 6:
+		w.call(ctx, "Summary", func(ctx context.Context, s storage.Store) error {
+			_, err := s.Summary(ctx, chat, head)
 			return err
 		})
-	case 5:
+	case 7:
 		w.call(ctx, "Check", func(ctx context.Context, s storage.Store) error { return s.Check(ctx) })
+	}
+}
+
+// behind lists where a user is behind: every chat in which a message was confirmed that nobody wanted acknowledged for him.
+func (w *worker) behind(ctx context.Context, user tidemark.UserID) {
+	w.mu.Lock()
+	heads := maps.Clone(w.heads)
+	w.mu.Unlock()
+	listed := map[tidemark.ChatID]tidemark.Sequence{}
+	var after tidemark.ChatID
+	for more := true; more; {
+		if !w.call(ctx, "Behind", func(ctx context.Context, s storage.Store) error {
+			chats, next, rest, err := s.Behind(ctx, user, storage.BehindQuery{After: after, Limit: 10})
+			for _, c := range chats {
+				listed[c.Chat] = c.Head
+			}
+			after, more = next, rest
+			return err
+		}) {
+			return
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, chat := range w.chats {
+		head := heads[chat]
+		if attempted := w.attempted[storage.StateKey{User: user, Chat: chat}]; head > attempted && listed[chat] < head {
+			w.violations = append(w.violations, fmt.Sprintf("%s is behind in %s: %d was confirmed, nobody wanted more than %d acknowledged; he is told %d (0: not behind)", user, chat, head, attempted, listed[chat]))
+		}
+	}
+}
+
+// members reads the states of a chat's members, which are not beyond what anybody wanted. They may be old.
+func (w *worker) members(ctx context.Context, chat tidemark.ChatID) {
+	var states []tidemark.DeliveryState
+	if !w.call(ctx, "StatesIn", func(ctx context.Context, s storage.Store) (err error) {
+		states, _, err = s.StatesIn(ctx, chat, "", 100)
+		return err
+	}) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := map[tidemark.UserID]bool{}
+	for _, s := range states {
+		found[s.UserID] = true
+		if wanted := w.attempted[storage.StateKey{User: s.UserID, Chat: chat}]; s.Acked > wanted || s.Read > s.Acked {
+			w.violations = append(w.violations, fmt.Sprintf("the watermarks of %s in %s are read as %d and %d, and nobody wanted more than %d", s.UserID, chat, s.Acked, s.Read, wanted))
+		}
+	}
+	for _, user := range w.users {
+		if !found[user] {
+			w.violations = append(w.violations, fmt.Sprintf("%s is a member of %s, and not among the states of its members", user, chat))
+		}
 	}
 }
 

@@ -23,6 +23,9 @@ type liar struct {
 	advance func(n int64, advanced []storage.Advanced)
 	clear   func(items []storage.Clear)
 	ranges  func(n int64, pages [][]tidemark.Message)
+	behind  func(n int64, chats []storage.Lag) []storage.Lag
+	add     func(s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error)
+	create  func(s storage.Store, new storage.NewChat) storage.NewChat
 	// stay says that who leaves stays.
 	stay bool
 	// hang is how long the fifth call of Heads takes, whatever its deadline.
@@ -52,6 +55,31 @@ func (l *liar) Clear(ctx context.Context, items []storage.Clear) ([]bool, error)
 		l.clear(items)
 	}
 	return l.Store.Clear(ctx, items)
+}
+
+// Behind implements storage.Pending.
+func (l *liar) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	chats, next, more, err := l.Store.Behind(ctx, user, q)
+	if l.behind != nil && err == nil {
+		chats = l.behind(l.calls.Add(1), chats)
+	}
+	return chats, next, more, err
+}
+
+// CreateChat implements storage.Chats.
+func (l *liar) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
+	if l.create != nil {
+		new = l.create(l.Store, new)
+	}
+	return l.Store.CreateChat(ctx, new)
+}
+
+// AddMembers implements storage.Members.
+func (l *liar) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+	if l.add != nil {
+		return l.add(l.Store, chat, users, now)
+	}
+	return l.Store.AddMembers(ctx, chat, users, now)
 }
 
 // Ranges implements storage.Messages.
@@ -152,7 +180,33 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			}
 		}}, "its head was told as"},
 		"who leaves stays": {&liar{stay: true}, "is a member of"},
-		"hangs":            {&liar{hang: 6 * time.Second}, "with a deadline of"},
+		"one who is behind is told that he is not": {&liar{behind: func(_ int64, chats []storage.Lag) []storage.Lag {
+			return chats[len(chats)/2:]
+		}}, "is behind in"},
+		"a crowd is added one by one": {&liar{add: func(s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (added storage.Added, err error) {
+			for half := range slices.Chunk(users, max(1, len(users)/2)) {
+				if added, err = s.AddMembers(ctx, chat, half, now); err != nil {
+					return added, err
+				}
+			}
+			return added, nil
+		}}, "has version"},
+		"one of a crowd is forgotten": {&liar{add: func(s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+			return s.AddMembers(ctx, chat, users[:max(1, len(users)-1)], now)
+		}}, "who came"},
+		"a chat begins without its last member": {&liar{create: func(_ storage.Store, new storage.NewChat) storage.NewChat {
+			if len(new.Members) > 4 {
+				new.Members = new.Members[:len(new.Members)-1]
+			}
+			return new
+		}}, "was created"},
+		"two people have two direct chats": {&liar{create: func(_ storage.Store, new storage.NewChat) storage.NewChat {
+			if new.Type == tidemark.Direct {
+				new.Type = tidemark.Group
+			}
+			return new
+		}}, "have two direct chats"},
+		"hangs": {&liar{hang: 6 * time.Second}, "with a deadline of"},
 		"stuck": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
 			if n > 100 && drafts[0].ChatID == "B" {
 				return nil, tidemark.Errorf(tidemark.Unavailable, "for ever")
@@ -165,9 +219,10 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			tc.liar.Store = memory.New()
 			h := newHistory(t, tc.liar, tc.liar)
 			h.patience = time.Second
+			h.founders = append(h.founders, &founder{history: h, name: "founder"})
 			h.run(func() {
 				h.await(30*time.Second, "enough is done", func() bool {
-					return len(h.calls) >= 13 && slices.Min(slices.Collect(maps.Values(h.calls))) >= 15 || len(h.violations) > 0
+					return len(h.calls) >= 17 && slices.Min(slices.Collect(maps.Values(h.calls))) >= 15 || len(h.violations) > 0
 				})
 			})
 			if tc.want == "" && len(h.violations) > 0 || h.confirmed == 0 {

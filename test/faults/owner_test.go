@@ -25,6 +25,14 @@ type owner struct {
 	// possible are the first sequences that the row can have, 0 for no row. What was refused may have happened, or may happen later.
 	possible map[tidemark.Sequence]bool
 	late     []change
+	// again are changes that were confirmed, and may happen once more until a time.
+	again []repetition
+}
+
+// repetition is a change that may happen again.
+type repetition struct {
+	change
+	until time.Time
 }
 
 // change is what a Mark or Clear makes of a row: the values that it can have afterwards.
@@ -90,16 +98,26 @@ func (o *owner) did(confirmed bool, c change) {
 			}
 		}
 		o.possible = after
+		if o.repeats > 0 {
+			o.again = append(o.again, repetition{c, time.Now().Add(o.repeats)})
+		}
 	}
 	o.widen()
 }
 
 // widen adds what the changes that may still happen make of what is possible.
 func (o *owner) widen() {
+	for len(o.again) > 0 && time.Now().After(o.again[0].until) {
+		o.again = o.again[1:]
+	}
+	changes := slices.Clone(o.late)
+	for _, r := range o.again {
+		changes = append(changes, r.change)
+	}
 	for n := -1; n != len(o.possible); {
 		n = len(o.possible)
 		for first := range maps.Clone(o.possible) {
-			for _, c := range o.late {
+			for _, c := range changes {
 				for _, then := range c(first) {
 					o.possible[then] = true
 				}

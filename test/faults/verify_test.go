@@ -50,6 +50,9 @@ func (h *history) settle() {
 			h.broken("the members of %s cannot be changed after the fault", g.chat)
 		}
 	}
+	for _, f := range h.founders {
+		f.finish(ctx, w)
+	}
 	for _, o := range h.owners {
 		o.head = h.heads[o.chat]
 		o.widen()

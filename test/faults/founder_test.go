@@ -1,0 +1,143 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const (
+	// crowd is how many members a founder's chat begins with, and how many come later: more than fit into one transaction of any storage.
+	crowd = 110
+	// longCall bounds the calls that write an item for each of many members.
+	longCall = 21 * time.Second
+)
+
+// founder makes chats of many members, and direct chats from both sides, over all nodes. Each step of a chat's life is repeated until it is
+// answered, so that he knows what must be there, whatever was refused before.
+type founder struct {
+	*history
+	name string
+	made int
+	// chat is the present one, "" if it is finished; stage is what comes next. doubt says that the present stage was refused once.
+	chat  tidemark.ChatID
+	stage int
+	doubt bool
+}
+
+func (f *founder) user(n int) tidemark.UserID {
+	return tidemark.UserID(fmt.Sprintf("%s-%03d", f.name, n))
+}
+
+func (f *founder) people(from, to int) (all []tidemark.UserID) {
+	for n := from; n < to; n++ {
+		all = append(all, f.user(n))
+	}
+	return all
+}
+
+// step does the next thing in the life of a chat.
+func (f *founder) step(ctx context.Context, w *worker) {
+	w.node = w.random.IntN(len(w.stores))
+	if f.chat == "" {
+		f.made++
+		f.chat, f.stage = tidemark.ChatID(fmt.Sprint(f.name, "-", f.made)), 0
+	}
+	stages := []func(context.Context, *worker) bool{f.create, f.add, f.remove, f.look, f.direct}
+	if !stages[f.stage](ctx, w) {
+		f.doubt = true
+		return
+	}
+	f.doubt = false
+	if f.stage++; f.stage == len(stages) {
+		f.chat = ""
+	}
+}
+
+// finish ends the present chat's life, after the fault.
+func (f *founder) finish(ctx context.Context, w *worker) {
+	for deadline := time.Now().Add(f.patience); f.chat != ""; {
+		if f.step(ctx, w); time.Now().After(deadline) {
+			f.broken("stage %d of the chat %s cannot be finished after the fault", f.stage, f.chat)
+			return
+		}
+	}
+}
+
+func (f *founder) create(ctx context.Context, w *worker) bool {
+	return w.callWithin(ctx, longCall, longCall, "CreateChat", func(ctx context.Context, s storage.Store) error {
+		chat, created, err := s.CreateChat(ctx, storage.NewChat{ID: f.chat, Type: tidemark.Group, CreatedAt: time.Now(), Creator: f.user(0), Members: f.people(0, crowd)})
+		if f.doubt && tidemark.CodeOf(err) == tidemark.Conflict {
+			return nil // it was stored by the call that was refused
+		}
+		if err == nil && (!created || chat.MemberCount != crowd || chat.MembersVersion != 1) {
+			f.broken("%s was created: %v, with %d members at version %d", f.chat, created, chat.MemberCount, chat.MembersVersion)
+		}
+		return err
+	})
+}
+
+func (f *founder) add(ctx context.Context, w *worker) bool {
+	return w.callWithin(ctx, longCall, longCall, "AddMembers", func(ctx context.Context, s storage.Store) error {
+		added, err := s.AddMembers(ctx, f.chat, f.people(crowd-10, 2*crowd), time.Now())
+		if err == nil && (added.Version != 2 || len(added.States) != crowd+10 || !f.doubt && len(added.New) != crowd) {
+			f.broken("%s has version %d with %d states of %d who came, of whom %d are new", f.chat, added.Version, len(added.States), crowd+10, len(added.New))
+		}
+		return err
+	})
+}
+
+func (f *founder) remove(ctx context.Context, w *worker) bool {
+	return w.call(ctx, "RemoveMember", func(ctx context.Context, s storage.Store) error {
+		removed, err := s.RemoveMember(ctx, f.chat, f.user(1), time.Now())
+		if f.doubt && tidemark.CodeOf(err) == tidemark.NotMember {
+			return nil
+		}
+		if err == nil && removed.Version != 3 {
+			f.broken("%s has version %d after the second change of its members", f.chat, removed.Version)
+		}
+		return err
+	})
+}
+
+// look reads who is there: everybody, once, at the version of three steps.
+func (f *founder) look(ctx context.Context, w *worker) bool {
+	return w.call(ctx, "Rosters", func(ctx context.Context, s storage.Store) error {
+		rosters, err := s.Rosters(ctx, []tidemark.ChatID{f.chat})
+		if err != nil {
+			return err
+		}
+		var present []tidemark.UserID
+		for _, m := range rosters[0].Members {
+			present = append(present, m.UserID)
+		}
+		if want := slices.Delete(f.people(0, 2*crowd), 1, 2); !slices.Equal(present, want) || rosters[0].Version != 3 {
+			f.broken("%s has %d members at version %d, want %d at version 3", f.chat, len(present), rosters[0].Version, len(want))
+		}
+		return nil
+	})
+}
+
+// direct makes the direct chat of two people from both sides, over two nodes: it is the same.
+func (f *founder) direct(ctx context.Context, w *worker) bool {
+	pair := []tidemark.UserID{f.user(f.made), f.user(1000 + f.made)}
+	ids := make([]tidemark.ChatID, 2)
+	for side := range ids {
+		w.node = (w.node + 1) % len(w.stores)
+		if !w.call(ctx, "CreateChat", func(ctx context.Context, s storage.Store) error {
+			chat, _, err := s.CreateChat(ctx, storage.NewChat{ID: tidemark.ChatID(fmt.Sprint(f.chat, "-direct-", side, "-", w.random.Uint32())), Type: tidemark.Direct, CreatedAt: time.Now(), Creator: pair[side], Members: pair})
+			ids[side] = chat.ID
+			return err
+		}) {
+			return false
+		}
+	}
+	if ids[0] != ids[1] {
+		w.broken("%v have two direct chats, %s and %s", pair, ids[0], ids[1])
+	}
+	return true
+}
