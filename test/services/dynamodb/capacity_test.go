@@ -1,0 +1,124 @@
+package dynamodb
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+type item = map[string]types.AttributeValue
+
+// TestShared_bills_as_AWS_says: request units are what its manual says ("DynamoDB read and write operations"), so that a cost that was measured on the
+// emulator is one of DynamoDB. An item is as large as its names and values; in write units each KB begun counts, of the larger one if an item replaces
+// another, in a transaction twice; in read units every 4 KB begun, half if the read is eventual; in a batch each item by itself, in a query their sum; what is not there counts as one.
+func TestShared_bills_as_AWS_says(t *testing.T) {
+	table, client, total := aws.String("capacity"), Shared(t).Client(), types.ReturnConsumedCapacityTotal
+	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: table, BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("p"), AttributeType: "S"}, {AttributeName: aws.String("q"), AttributeType: "S"}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("p"), KeyType: "HASH"}, {AttributeName: aws.String("q"), KeyType: "RANGE"}},
+	})
+	must(t, err)
+	t.Cleanup(func() {
+		_, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: table})
+		must(t, err)
+	})
+	text := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+	named := func(q string) item { return item{"p": text("p"), "q": text(q)} }
+	// of is an item of so many bytes in all.
+	of := func(q string, size int) item {
+		it := named(q)
+		it["x"] = text(strings.Repeat("x", size-len("p"+"p"+"q"+"x")-len(q)))
+		return it
+	}
+	one := func(c *types.ConsumedCapacity, err error) float64 {
+		t.Helper()
+		must(t, err)
+		return aws.ToFloat64(c.CapacityUnits)
+	}
+	several := func(c []types.ConsumedCapacity, err error) float64 {
+		t.Helper()
+		if len(c) != 1 {
+			t.Fatalf("consumed: %v, %v", c, err)
+		}
+		return one(&c[0], err)
+	}
+	put := func(it item) float64 {
+		out, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: table, Item: it, ReturnConsumedCapacity: total})
+		return one(out.ConsumedCapacity, err)
+	}
+	update := func(q, change string) float64 {
+		out, err := client.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: table, Key: named(q), UpdateExpression: &change, ExpressionAttributeValues: item{":v": text("v")}, ReturnConsumedCapacity: total})
+		return one(out.ConsumedCapacity, err)
+	}
+	remove := func(q string) float64 {
+		out, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: table, Key: named(q), ReturnConsumedCapacity: total})
+		return one(out.ConsumedCapacity, err)
+	}
+	get := func(q string, strong bool) float64 {
+		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: named(q), ConsistentRead: &strong, ReturnConsumedCapacity: total})
+		return one(out.ConsumedCapacity, err)
+	}
+	batch := func(strong bool, qs ...string) float64 {
+		wanted := types.KeysAndAttributes{ConsistentRead: &strong}
+		for _, q := range qs {
+			wanted.Keys = append(wanted.Keys, named(q))
+		}
+		out, err := client.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{*table: wanted}, ReturnConsumedCapacity: total})
+		return several(out.ConsumedCapacity, err)
+	}
+	query := func(from string, strong bool) float64 {
+		out, err := client.Query(t.Context(), &dynamodb.QueryInput{TableName: table, KeyConditionExpression: aws.String("p = :p AND q >= :q"), ProjectionExpression: aws.String("q"),
+			ExpressionAttributeValues: item{":p": text("p"), ":q": text(from)}, ConsistentRead: &strong, ReturnConsumedCapacity: total})
+		return one(out.ConsumedCapacity, err)
+	}
+	transact := func(items ...types.TransactWriteItem) float64 {
+		out, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: items, ReturnConsumedCapacity: total})
+		return several(out.ConsumedCapacity, err)
+	}
+	check := types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: table, Key: named("a"), ConditionExpression: aws.String("attribute_exists(p)")}}
+	txPut := func(it item) types.TransactWriteItem {
+		return types.TransactWriteItem{Put: &types.Put{TableName: table, Item: it}}
+	}
+	txUpdate := types.TransactWriteItem{Update: &types.Update{TableName: table, Key: named("b"), UpdateExpression: aws.String("SET y = :v"), ExpressionAttributeValues: item{":v": text("v")}}}
+	txDelete := types.TransactWriteItem{Delete: &types.Delete{TableName: table, Key: named("t1")}}
+	// In this order: each finds what those before it left.
+	for i, tt := range []struct {
+		what      string
+		got, want float64
+	}{
+		{"a put of 1 KB", put(of("a", 1024)), 1},
+		{"… of a byte more", put(of("b", 1025)), 2},
+		{"… of 5 KB", put(of("c", 5*1024)), 5},
+		{"… of little in place of 5 KB", put(of("c", 100)), 5},
+		{"… of 4 KB and a byte", put(of("d", 4*1024+1)), 5},
+		{"an update of a small item", update("c", "SET y = :v"), 1},
+		{"… of an item of 4 KB", update("d", "SET y = :v"), 5},
+		{"… which makes the item", update("e", "SET y = :v"), 1},
+		{"a delete of 5 KB", remove("d"), 5},
+		{"… of nothing", remove("d"), 1},
+		{"put again", put(of("d", 4*1024+1)), 5},
+		{"a strong get", get("a", true), 1},
+		{"an eventual get", get("a", false), 0.5},
+		{"a strong get of more than 4 KB", get("d", true), 2},
+		{"a strong get of nothing", get("none", true), 1},
+		{"an eventual get of nothing", get("none", false), 0.5},
+		{"a strong batch of 1, 4 and 0 KB", batch(true, "a", "d", "none"), 4},
+		{"an eventual one", batch(false, "a", "d", "none"), 2},
+		{"a strong query of 1 + 1 + 0.1 + 4 KB", query("a", true), 2},
+		{"an eventual one", query("a", false), 1},
+		{"a strong query of nothing", query("x", true), 1},
+		{"an eventual one", query("x", false), 0.5},
+		{"a transaction of two puts", transact(txPut(of("t1", 1024)), txPut(of("t2", 1025))), 6},
+		{"… of a check and an update of 1 KB and more", transact(check, txUpdate), 6},
+		{"… of a delete", transact(txDelete), 2},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%d: %s costs %v units, AWS says %v", i, tt.what, tt.got, tt.want)
+		}
+	}
+}
