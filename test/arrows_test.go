@@ -50,6 +50,14 @@ func arrows() []arrow {
 		{place: "storage/postgres/internal/lane", own: []string{""}},
 		{place: "storage/postgres/internal/standby", own: []string{""}, others: []string{"github.com/jackc/pgx/v5"}},
 		{place: "storage/postgres/internal/schema", own: []string{"", "migrations"}, others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"}},
+		{
+			place:  "storage/dynamodb",
+			own:    []string{"", "storage", "storage/dynamodb/internal/..."},
+			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+		},
+		{place: "storage/dynamodb/internal/target", own: []string{""}, others: []string{"github.com/aws/aws-sdk-go-v2"}},
+		{place: "storage/dynamodb/internal/schema", own: []string{"", "migrations", "storage/dynamodb/internal/target"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
+		{place: "storage/dynamodb/internal/...", own: []string{"", "storage"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
 		{place: "migrations"},
 
 		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/push", "server/internal/..."}, others: []string{"github.com/gofrs/uuid/v5"}},
@@ -144,6 +152,7 @@ func TestArrows_drivers_in_leaves_named_after_them(t *testing.T) {
 		"github.com/jackc/pgx/v5":      "postgres",
 		"github.com/redis/go-redis/v9": "redis",
 		"github.com/aws/aws-sdk-go-v2": "dynamodb",
+		"github.com/aws/smithy-go":     "dynamodb",
 	}
 	for _, pkg := range packages(t) {
 		path := pkg.path()

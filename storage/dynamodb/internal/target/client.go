@@ -1,0 +1,70 @@
+package target
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+const (
+	// connectTime bounds making a connection, and its handshake.
+	connectTime = 3 * time.Second
+	// keepAlive is after what time of silence the kernel asks whether the other side is still there.
+	keepAlive = 15 * time.Second
+	// idleConnections is how many of them wait for the next call. The SDK's own number is 10, and each call beyond it would shake hands anew.
+	idleConnections = 256
+)
+
+// Client returns a client that makes each call once: whoever calls knows what may be repeated. It finds credentials as every program of AWS does, in
+// the environment, in a profile, or as the role of the machine; at an endpoint that is not AWS made-up ones do if there are none, without the
+// machine being asked. transport carries the calls to DynamoDB; nil is the usual one.
+//
+// Errors: Unavailable, if there are no credentials or the configuration of the SDK cannot be read.
+func (t *Target) Client(ctx context.Context, transport http.RoundTripper) (*dynamodb.Client, error) {
+	options := []func(*config.LoadOptions) error{config.WithRegion(t.Region)}
+	if !t.aws() {
+		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
+	}
+	found, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the configuration of the AWS SDK cannot be read; look at AWS_PROFILE, AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE")
+	}
+	switch _, err := found.Credentials.Retrieve(ctx); {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the credentials for AWS did not come in time")
+	case t.aws():
+		return nil, tidemark.Wrap(tidemark.Unavailable, err, "there are no credentials for AWS; give the machine or the task a role, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+	default:
+		found.Credentials = credentials.NewStaticCredentialsProvider("tidemark", "tidemark", "")
+	}
+	return dynamodb.NewFromConfig(found, func(o *dynamodb.Options) {
+		o.Retryer = aws.NopRetryer{}
+		o.HTTPClient = carrier(transport)
+		if t.Endpoint != "" {
+			o.BaseEndpoint = aws.String(t.Endpoint)
+		}
+	}), nil
+}
+
+func carrier(transport http.RoundTripper) dynamodb.HTTPClient {
+	if transport != nil {
+		return &http.Client{Transport: transport}
+	}
+	return awshttp.NewBuildableClient().
+		WithDialerOptions(func(d *net.Dialer) { d.Timeout, d.KeepAlive = connectTime, keepAlive }).
+		WithTransportOptions(func(t *http.Transport) {
+			t.TLSHandshakeTimeout = connectTime
+			t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections
+		})
+}

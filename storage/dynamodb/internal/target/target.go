@@ -1,0 +1,150 @@
+// Package target reads the URL of a store in DynamoDB, and makes the client that its calls go through.
+package target
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// defaultPrefix is what the names of the tables begin with if the URL does not say.
+const defaultPrefix = "tidemark-"
+
+// maxPrefix is the greatest length of a prefix. A name has up to 255 characters (DynamoDB, Naming rules), and the longest of ours 18.
+const maxPrefix = 200
+
+// The parameters of a URL.
+const (
+	parameterEndpoint = "endpoint"
+	parameterRecovery = "point_in_time_recovery"
+	parameterGuard    = "deletion_protection"
+	parameterKey      = "kms_key"
+)
+
+// The shapes of the parts of a URL. A Region is not looked up: there are new ones.
+const (
+	regionShape = `^[a-z0-9]+(-[a-z0-9]+)*$`
+	prefixShape = `^[A-Za-z0-9_.-]*$`
+	keyShape    = `^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$`
+)
+
+// A Target is what a URL says.
+type Target struct {
+	Region string
+	// Prefix begins the name of every table.
+	Prefix string
+	// Endpoint is where DynamoDB is instead of at AWS, "" if the Region says it.
+	Endpoint string
+	// PointInTimeRecovery and DeletionProtection are what a migration turns on, and Key is the ARN of the key in KMS that encrypts the tables, ""
+	// for the one that DynamoDB owns.
+	PointInTimeRecovery, DeletionProtection bool
+	Key                                     string
+	// Name is what may be shown of the URL.
+	Name string
+}
+
+// Parse reads the URL. No error (Invalid) repeats it: somebody may have written a secret into it.
+func Parse(raw string) (*Target, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Scheme != "dynamodb" || u.Opaque != "" || u.Fragment != "":
+		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of DynamoDB cannot be read; it has the form dynamodb://REGION/PREFIX, such as dynamodb://eu-central-1/tidemark-")
+	case u.User != nil:
+		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of DynamoDB holds no credentials; give them in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), in a profile, or as the role of the machine")
+	case !matches(regionShape, u.Host):
+		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of DynamoDB begins with a Region, such as dynamodb://eu-central-1/tidemark-; an address belongs into ?endpoint=http://HOST:PORT")
+	}
+	t := &Target{Region: u.Host, Prefix: strings.TrimPrefix(u.Path, "/")}
+	if !matches(prefixShape, t.Prefix) || len(t.Prefix) > maxPrefix {
+		return nil, tidemark.Errorf(tidemark.Invalid, "the prefix in the URL of DynamoDB has at most %d characters of A-Z a-z 0-9 _ . -, and no second slash", maxPrefix)
+	}
+	if t.Prefix == "" {
+		t.Prefix = defaultPrefix
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, tidemark.Errorf(tidemark.Invalid, "the parameters in the URL of DynamoDB cannot be read; they follow one ?, are separated by &, and special characters are written as %%XX")
+	}
+	if err := t.configure(query); err != nil {
+		return nil, err
+	}
+	t.Name = "dynamodb://" + t.Region + "/" + t.Prefix
+	if t.Endpoint != "" {
+		t.Name += "?endpoint=" + t.Endpoint
+	}
+	return t, nil
+}
+
+// configure reads the parameters. What protects the tables is on at AWS and off elsewhere, unless they say otherwise: emulators have none of it, and
+// what is in them is for a trial.
+func (t *Target) configure(query url.Values) error {
+	known := []string{parameterEndpoint, parameterRecovery, parameterGuard, parameterKey}
+	for name, values := range query {
+		switch {
+		case !slices.Contains(known, name):
+			return tidemark.Errorf(tidemark.Invalid, "the URL of DynamoDB has an unknown parameter; those that there are: %s", strings.Join(known, ", "))
+		case len(values) > 1:
+			return tidemark.Errorf(tidemark.Invalid, "%s is twice in the URL of DynamoDB", name)
+		}
+	}
+	if query.Has(parameterEndpoint) {
+		e, err := url.Parse(query.Get(parameterEndpoint))
+		if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Hostname() == "" || e.User != nil || strings.Trim(e.Path, "/") != "" || e.RawQuery != "" || e.Fragment != "" {
+			return tidemark.Errorf(tidemark.Invalid, "endpoint in the URL of DynamoDB has the form http://HOST:PORT or https://HOST:PORT, without anything behind it")
+		}
+		t.Endpoint = e.Scheme + "://" + e.Host
+	}
+	for _, protection := range []struct {
+		parameter string
+		on        *bool
+	}{{parameterRecovery, &t.PointInTimeRecovery}, {parameterGuard, &t.DeletionProtection}} {
+		*protection.on = t.aws()
+		if !query.Has(protection.parameter) {
+			continue
+		}
+		switch query.Get(protection.parameter) {
+		case "on":
+			*protection.on = true
+		case "off":
+			*protection.on = false
+		default:
+			return tidemark.Errorf(tidemark.Invalid, "%s in the URL of DynamoDB is on or off", protection.parameter)
+		}
+	}
+	t.Key = query.Get(parameterKey)
+	if query.Has(parameterKey) && !matches(keyShape, t.Key) {
+		return tidemark.Errorf(tidemark.Invalid, "kms_key in the URL of DynamoDB is the ARN of a key, such as arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab; an alias is not enough, since it may move")
+	}
+	return nil
+}
+
+// aws reports whether AWS is behind the URL: at the endpoint of the Region, or at one of a private network (PrivateLink).
+func (t *Target) aws() bool {
+	if t.Endpoint == "" {
+		return true
+	}
+	e, err := url.Parse(t.Endpoint)
+	return err == nil && slices.ContainsFunc([]string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws"}, func(of string) bool { return strings.HasSuffix(e.Hostname(), of) })
+}
+
+// Table returns the full name of a table.
+func (t *Target) Table(name string) string { return t.Prefix + name }
+
+// Named says which tables an error is about.
+func (t *Target) Named(err error) error {
+	if err == nil {
+		return nil
+	}
+	cause := err
+	var e *tidemark.Error
+	if errors.As(err, &e) {
+		cause = e.Err // What e says is in the detail.
+	}
+	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: t.Name + ": " + tidemark.DetailOf(err), Err: cause}
+}
+
+func matches(shape, text string) bool { return regexp.MustCompile(shape).MatchString(text) }
