@@ -1,0 +1,57 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// TestClient_takes_whole_answers_only: what is not DynamoDB's whole answer is an error, and never an item that is not there.
+func TestClient_takes_whole_answers_only(t *testing.T) {
+	alone(t)
+	const good = `{"Item":{"id":{"S":"x"}}}`
+	sum := func(body string) string { return fmt.Sprint(crc32.ChecksumIEEE([]byte(body))) }
+	for _, tc := range []struct {
+		name, body, crc string
+		want            string // in the error; none if it is empty
+	}{
+		{"whole", good, sum(good), ""},
+		{"whole, from an emulator without checksums", good, "", ""},
+		{"no item", "{}", sum("{}"), ""},
+		{"empty", "", sum(""), "not DynamoDB's"},
+		{"null", "null", sum("null"), "not DynamoDB's"},
+		{"another server's page", "<html>Welcome</html>", "", "not DynamoDB's"},
+		{"its end is missing", good[:12], "", "deserialization"},
+		{"a byte was changed", strings.Replace(good, "x", "y", 1), sum(good), "damaged"},
+		{"a checksum that is none", good, "none", "damaged"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if tc.crc != "" {
+					w.Header().Set("X-Amz-Crc32", tc.crc)
+				}
+				fmt.Fprint(w, tc.body)
+			}))
+			defer server.Close()
+			api, err := mustParse(t, "dynamodb://us-east-1/?endpoint="+server.URL).Client(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := api.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: "x"}}})
+			switch {
+			case tc.want == "" && (err != nil || (out.Item["id"] != nil) != (tc.body == good)):
+				t.Errorf("got %v, %v", out, err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("the error is %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
