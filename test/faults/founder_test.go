@@ -47,6 +47,7 @@ func (f *founder) step(ctx context.Context, w *worker) {
 		f.made++
 		f.chat, f.stage = tidemark.ChatID(fmt.Sprint(f.name, "-", f.made)), 0
 	}
+	<-time.After(time.Duration(w.random.IntN(100)) * time.Millisecond)
 	stages := []func(context.Context, *worker) bool{f.create, f.add, f.remove, f.look, f.direct}
 	if !stages[f.stage](ctx, w) {
 		f.doubt = true
@@ -110,6 +111,10 @@ func (f *founder) look(ctx context.Context, w *worker) bool {
 		rosters, err := s.Rosters(ctx, []tidemark.ChatID{f.chat})
 		if err != nil {
 			return err
+		}
+		if rosters[0] == nil {
+			f.broken("%s is told as if it did not exist", f.chat)
+			return nil
 		}
 		var present []tidemark.UserID
 		for _, m := range rosters[0].Members {

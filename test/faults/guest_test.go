@@ -76,6 +76,10 @@ func (g *guest) look(ctx context.Context, w *worker) bool {
 	}) {
 		return false
 	}
+	if rosters[0] == nil {
+		w.broken("%s is told as if it did not exist", g.chat)
+		return true
+	}
 	_, in := rosters[0].Member(g.user())
 	if in && !g.in || !in && !g.out {
 		w.broken("%s is a member of %s: %v, and it can be so: %v, or not: %v", g.user(), g.chat, in, g.in, g.out)

@@ -45,8 +45,8 @@ type history struct {
 	// limits are the deadlines that callers set. bound is how long a call takes at most, whatever its deadline; 0: as long as that.
 	limits []time.Duration
 	bound  time.Duration
-	// repeats is for how long a call that was confirmed may have its effect once more, since it was made more than once.
-	repeats time.Duration
+	// aftermath is for how long a call that was confirmed may have its effect once more, since it was made more than once.
+	aftermath time.Duration
 
 	mu         sync.Mutex
 	sends      map[string]*send                        // by chat and key

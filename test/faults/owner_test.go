@@ -98,8 +98,8 @@ func (o *owner) did(confirmed bool, c change) {
 			}
 		}
 		o.possible = after
-		if o.repeats > 0 {
-			o.again = append(o.again, repetition{c, time.Now().Add(o.repeats)})
+		if o.aftermath > 0 {
+			o.again = append(o.again, repetition{c, time.Now().Add(o.aftermath)})
 		}
 	}
 	o.widen()

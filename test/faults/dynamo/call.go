@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"slices"
@@ -118,10 +119,10 @@ func (a *answer) fields() (fields map[string]any) {
 	return fields
 }
 
-// with is the answer with another body. Its checksum would be that of the true one.
+// with is the answer with another body, and its checksum.
 func (a *answer) with(body []byte) *answer {
 	header := a.header.Clone()
-	header.Del("X-Amz-Crc32")
+	header.Set("X-Amz-Crc32", fmt.Sprint(crc32.ChecksumIEEE(body)))
 	return &answer{status: a.status, header: header, body: body}
 }
 

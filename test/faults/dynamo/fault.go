@@ -151,8 +151,8 @@ func Corrupted() Fault {
 		for range 3 {
 			changed[n.below(len(changed))] ^= byte(1 + n.below(255))
 		}
-		wrong := given.with(changed)
-		wrong.header.Set("X-Amz-Crc32", "1")
+		wrong := given.with(given.body) // whatever the service says of checksums
+		wrong.body = changed
 		return wrong.response(nil)
 	})
 }
