@@ -1,0 +1,2 @@
+// Package dynamodb keeps messages in DynamoDB.
+package dynamodb
