@@ -1,0 +1,297 @@
+package dynamodb
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Advance implements storage.Deliveries. Each watermark row is one conditional update (ADR-008 §3.2).
+func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+	c, ctx, leave, err := s.enterBatch(ctx, "advance", callTime, len(advances))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if err := storage.CheckDistinct(advances); err != nil {
+		return nil, err
+	}
+	refused, err := c.bound(ctx, advances)
+	if err != nil {
+		return nil, public(err)
+	}
+	began := time.Now()
+	results := make([]storage.Advanced, len(advances))
+	err = together(ctx, len(advances), func(ctx context.Context, i int) (err error) {
+		if refused[i] != nil {
+			results[i].Err = refused[i]
+			return nil
+		}
+		a := &advances[i]
+		results[i].State, results[i].Moved, err = c.raise(ctx, a.User, a.Chat, a.Raise, a.Now)
+		return err
+	})
+	if err != nil {
+		return nil, public(err)
+	}
+	acks := 0
+	for i := range results {
+		if results[i].Moved {
+			acks++
+		}
+	}
+	if acks > 0 {
+		s.committed(0, acks, time.Since(began))
+	}
+	return results, nil
+}
+
+// bound says why raises are refused. A head that is known from earlier is enough to allow one; to refuse one, the head is read.
+func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error, error) {
+	var chats []tidemark.ChatID
+	for i := range advances {
+		if a := &advances[i]; !c.known.reaches(a.Chat, max(a.Acked, a.Read)) {
+			chats = append(chats, a.Chat)
+		}
+	}
+	refused := make([]error, len(advances))
+	if len(chats) == 0 {
+		return refused, nil
+	}
+	found, err := c.counters(ctx, chats, false)
+	if err != nil {
+		return nil, err
+	}
+	for i := range advances {
+		a := &advances[i]
+		if c.known.reaches(a.Chat, max(a.Acked, a.Read)) {
+			continue
+		}
+		if counter := found[a.Chat]; counter == nil {
+			refused[i] = noChat(a.Chat)
+		} else {
+			refused[i] = a.Bounded(counter.Head)
+		}
+	}
+	return refused, nil
+}
+
+// raise moves the watermarks of a user in a chat, within the head. It begins with what is known of them, even if that is nothing or old: the condition holds the
+// watermarks to what they really are, and says so when it fails.
+func (c caller) raise(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, raise tidemark.Raise, now time.Time) (tidemark.DeliveryState, bool, error) {
+	now = stored(now)
+	state, known := c.known.guess(user, chat)
+	depends := raise.AckedFrom != 0 || raise.ReadWithinAcked // on the watermark that is there
+	sure := false
+	for again := 0; ; again++ {
+		wanted, moves := raise.Apply(state, now)
+		if !sure && (!moves || depends && !known) {
+			// That nothing moves is said only of the row as it is.
+			it, err := c.get(ctx, states, stateKey(user, chat))
+			if err == nil {
+				state, err = c.stateOf(user, chat, it)
+			}
+			if err != nil {
+				return tidemark.DeliveryState{}, false, err
+			}
+			sure = true
+			continue
+		}
+		if !moves {
+			return state, false, nil
+		}
+		it, done, doubtful, err := c.update(ctx, raised(state, wanted, depends))
+		if err != nil {
+			return tidemark.DeliveryState{}, false, err
+		}
+		if state, err = c.stateOf(user, chat, it); err != nil {
+			return tidemark.DeliveryState{}, false, err
+		}
+		if done || doubtful && state == wanted {
+			return state, true, nil
+		}
+		sure = true
+		if err := yield(ctx, again); err != nil {
+			return tidemark.DeliveryState{}, false, err
+		}
+	}
+}
+
+// yield waits if a condition has failed several times in a row.
+func yield(ctx context.Context, again int) error {
+	if again < 3 {
+		return ctx.Err()
+	}
+	return pause(ctx, again-3)
+}
+
+// raised is the update of a row from one state to another: each watermark that moves has the condition of ADR-008 §3.2. If exact, the acknowledged one is that of
+// the first state.
+func raised(state, wanted tidemark.DeliveryState, exact bool) update {
+	u := update{
+		table: states, key: stateKey(state.UserID, state.ChatID), values: item{":now": text(wanted.UpdatedAt.Format(isoTime))},
+		change: "SET updated_at = :now",
+	}
+	var conditions []string
+	if wanted.Acked != state.Acked {
+		u.values[":acked"] = number(wanted.Acked)
+		u.change += ", last_acked_sequence = :acked"
+		if !exact {
+			conditions = append(conditions, "(attribute_not_exists(last_acked_sequence) OR last_acked_sequence < :acked)")
+		}
+	}
+	if wanted.Read != state.Read {
+		u.values[":read"] = number(wanted.Read)
+		u.change += ", last_read_sequence = :read"
+		conditions = append(conditions, "(attribute_not_exists(last_read_sequence) OR last_read_sequence < :read)")
+	}
+	switch {
+	case exact && state.Acked == 0:
+		conditions = append(conditions, "attribute_not_exists(last_acked_sequence)")
+	case exact:
+		conditions = append(conditions, "last_acked_sequence = :from")
+		u.values[":from"] = number(state.Acked)
+	}
+	u.condition = strings.Join(conditions, " AND ")
+	return u
+}
+
+// stateOf takes an item apart, which may be none, and remembers it.
+func (c caller) stateOf(user tidemark.UserID, chat tidemark.ChatID, it item) (tidemark.DeliveryState, error) {
+	r := reader{item: it}
+	s := tidemark.DeliveryState{UserID: user, ChatID: chat, Acked: r.sequence("last_acked_sequence"), Read: r.sequence("last_read_sequence")}
+	if updated := r.text("updated_at"); updated != "" {
+		at, err := time.Parse(isoTime, updated)
+		if err != nil {
+			return s, tidemark.Errorf(tidemark.Internal, "the updated_at of %s in chat %s is %q, which is no time", user, chat, updated)
+		}
+		s.UpdatedAt = at.UTC()
+	}
+	if r.err == nil {
+		c.known.state(s)
+	}
+	return s, r.err
+}
+
+// States implements storage.Deliveries. The reads are strong, so that a state is no older than what this process wrote.
+func (s *Store) States(ctx context.Context, names []storage.StateKey) ([]tidemark.DeliveryState, error) {
+	c, ctx, leave, err := s.enterBatch(ctx, "states", callTime, len(names))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	found, err := c.states(ctx, names, false)
+	return found, public(err)
+}
+
+// states reads delivery states, in the order of their names.
+func (c caller) states(ctx context.Context, names []storage.StateKey, eventual bool) ([]tidemark.DeliveryState, error) {
+	wanted := make([]item, len(names))
+	for i, name := range names {
+		wanted[i] = stateKey(name.User, name.Chat)
+	}
+	items, err := c.getAll(ctx, read{table: states, eventual: eventual}, wanted)
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]item, len(items))
+	for _, it := range items {
+		byName[nameOf(item{"chat_id": it["chat_id"], "user_id": it["user_id"]})] = it
+	}
+	found := make([]tidemark.DeliveryState, len(names))
+	for i, name := range names {
+		// An eventual state is not remembered in place of a later one: it is only a guess, and a condition corrects it.
+		if found[i], err = c.stateOf(name.User, name.Chat, byName[nameOf(wanted[i])]); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// StatesOf implements storage.Deliveries.
+func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	c, ctx, leave, err := s.enter(ctx, "states_of", callTime)
+	if err != nil {
+		return nil, false, err
+	}
+	defer leave()
+	var found []tidemark.DeliveryState
+	err = c.chatsOf(ctx, chatsQuery{user: user, after: after, eventual: true, most: limit + 1, wanted: func(e entry) bool { return !e.state.UpdatedAt.IsZero() }},
+		func(entries []entry) (bool, error) {
+			for _, e := range entries {
+				found = append(found, e.state)
+			}
+			return len(found) <= limit, nil
+		})
+	if err != nil {
+		return nil, false, public(err)
+	}
+	return found[:min(len(found), limit)], len(found) > limit, nil
+}
+
+// StatesIn implements storage.Deliveries.
+func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+	c, ctx, leave, err := s.enter(ctx, "states_in", callTime)
+	if err != nil {
+		return nil, false, err
+	}
+	defer leave()
+	roster, err := c.roster(ctx, chat)
+	if err != nil {
+		return nil, false, public(err)
+	}
+	if roster == nil {
+		return nil, false, nil
+	}
+	var names []storage.StateKey
+	for _, m := range roster.Members {
+		if m.UserID > after && len(names) <= limit {
+			names = append(names, storage.StateKey{User: m.UserID, Chat: chat})
+		}
+	}
+	more := len(names) > limit
+	found, err := c.states(ctx, names[:min(len(names), limit)], true)
+	return found, more, public(err)
+}
+
+// Summary implements storage.Deliveries.
+func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+	c, ctx, leave, err := s.enter(ctx, "summary", callTime)
+	if err != nil {
+		return storage.Summary{}, err
+	}
+	defer leave()
+	roster, err := c.roster(ctx, chat)
+	if err == nil && roster == nil {
+		err = noChat(chat)
+	}
+	if err != nil {
+		return storage.Summary{}, public(err)
+	}
+	names := make([]storage.StateKey, len(roster.Members))
+	for i, m := range roster.Members {
+		names[i] = storage.StateKey{User: m.UserID, Chat: chat}
+	}
+	found, err := c.states(ctx, names, true)
+	if err != nil {
+		return storage.Summary{}, public(err)
+	}
+	summary := storage.Summary{Members: len(found)}
+	for i, state := range found {
+		boundary := state.Exposed()
+		if boundary.Acked >= sequence {
+			summary.Delivered++
+		}
+		if boundary.Read >= sequence {
+			summary.Read++
+		}
+		if i == 0 {
+			summary.Least = boundary
+		}
+		summary.Least = summary.Least.Least(boundary)
+	}
+	return summary, nil
+}

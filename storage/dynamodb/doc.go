@@ -1,2 +1,0 @@
-// Package dynamodb keeps messages in DynamoDB.
-package dynamodb

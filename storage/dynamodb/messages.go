@@ -1,0 +1,465 @@
+package dynamodb
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const (
+	// mostDrafts is how many fit into a transaction: two items each, and the counter.
+	mostDrafts = (mostActions - 1) / 2
+	// keptKeys is how long an idempotency key is kept at least: a day more than is promised.
+	keptKeys = 8 * 24 * time.Hour
+)
+
+type appended = storage.Appended
+
+// Append implements storage.Messages.
+func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	_, ctx, leave, err := s.enterBatch(ctx, "append", callTime, len(drafts))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	places := map[tidemark.ChatID][]int{}
+	var chats []tidemark.ChatID
+	for i := range drafts {
+		chat := drafts[i].ChatID
+		if places[chat] == nil {
+			chats = append(chats, chat)
+		}
+		places[chat] = append(places[chat], i)
+	}
+	sendings := make([]*sending, len(chats))
+	for n, chat := range chats {
+		one := &sending{drafts: make([]tidemark.Draft, 0, len(places[chat])), done: make(chan struct{})}
+		for _, i := range places[chat] {
+			one.drafts = append(one.drafts, drafts[i])
+		}
+		sendings[n] = one
+		s.send(chat, one)
+	}
+	results := make([]storage.Appended, len(drafts))
+	for n, one := range sendings {
+		select {
+		case <-one.done:
+		case <-ctx.Done():
+			return nil, public(ctx.Err())
+		}
+		if one.err != nil {
+			err = one.err
+			continue
+		}
+		for at, i := range places[chats[n]] {
+			results[i] = one.results[at]
+		}
+	}
+	if err != nil {
+		return nil, public(err)
+	}
+	return results, nil
+}
+
+// send queues drafts of a chat. They are appended even if their callers leave: a transaction that is cut off is one that nobody knows the outcome of.
+func (s *Store) send(chat tidemark.ChatID, one *sending) {
+	own := s.lanes.use(chat)
+	if !s.lanes.queue(own, one) {
+		s.lanes.leave(own)
+		return
+	}
+	s.again()
+	go func() {
+		defer s.end()
+		defer s.lanes.leave(own)
+		for {
+			batch := s.lanes.next(own)
+			if len(batch) == 0 {
+				return
+			}
+			s.appendBatch(chat, own, batch)
+		}
+	}()
+}
+
+// appendBatch appends the drafts of some calls, in the order of their arrival, and answers them.
+func (s *Store) appendBatch(chat tidemark.ChatID, own *lane, batch []*sending) {
+	var drafts []tidemark.Draft
+	for _, one := range batch {
+		drafts = append(drafts, one.drafts...)
+	}
+	a := &appending{caller: caller{Store: s, operation: "append"}, chat: chat, view: &own.view, drafts: drafts}
+	a.results, a.first = make([]storage.Appended, len(drafts)), make([]firstMessage, len(drafts))
+	err := a.all(own)
+	for _, one := range batch {
+		n := len(one.drafts)
+		one.results, one.err = a.results[:n:n], err
+		a.results = a.results[n:]
+		close(one.done)
+	}
+}
+
+type firstMessage struct {
+	message *tidemark.Message
+	version uint64
+}
+
+// An appending is the work on drafts of one chat.
+type appending struct {
+	caller
+	chat    tidemark.ChatID
+	view    *view
+	drafts  []tidemark.Draft
+	results []storage.Appended
+	// first is the message with the key of a draft, once it is known, and the version of the call.
+	first []firstMessage
+	// doubtful reports that an attempt may have stored the drafts of the present transaction, although nobody said so.
+	doubtful bool
+}
+
+// all appends all drafts, in transactions of as many as fit. Of those with equal keys the first one is appended, and the others are compared with it.
+func (a *appending) all(own *lane) error {
+	type key struct {
+		sender          tidemark.UserID
+		clientMessageID string
+	}
+	first := make(map[key]int, len(a.drafts))
+	leader := make([]int, len(a.drafts))
+	todo := make([]int, 0, len(a.drafts))
+	for i := range a.drafts {
+		k := key{a.drafts[i].SenderID, a.drafts[i].ClientMessageID}
+		j, twice := first[k]
+		if !twice {
+			first[k], j = i, i
+			todo = append(todo, i)
+		}
+		leader[i] = j
+	}
+	for len(todo) > 0 {
+		n := min(len(todo), mostDrafts)
+		if err := a.turn(own, todo[:n]); err != nil {
+			return err
+		}
+		todo = todo[n:]
+	}
+	for i, j := range leader {
+		if i == j {
+			continue
+		}
+		if first := a.first[j]; first.message != nil {
+			a.results[i] = a.same(i, first)
+		} else {
+			a.results[i] = a.results[j]
+		}
+	}
+	return nil
+}
+
+// turn appends the drafts of a transaction while it is this process's turn to write the chat.
+func (a *appending) turn(own *lane, todo []int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	if err := own.take(ctx); err != nil {
+		return err
+	}
+	defer own.release()
+	a.doubtful = false
+	for len(todo) > 0 {
+		left, err := a.attempt(ctx, todo)
+		if err != nil {
+			own.view.stale = true
+			return err
+		}
+		todo = left
+	}
+	return nil
+}
+
+// attempt makes one transaction of the drafts whose senders are members, answers for those that it can, and returns the others. If the members change before the
+// transaction, nothing is decided of those who were refused: they may be members in the step that stores the others.
+func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err error) {
+	members, strangers, err := a.admitted(ctx, todo)
+	if err != nil || len(members) == 0 {
+		return nil, err
+	}
+	began := time.Now()
+	refused, doubtful, err := a.transact(ctx, a.actions(members))
+	a.doubtful = a.doubtful || doubtful
+	if err != nil {
+		return nil, err
+	}
+	if refused == nil {
+		a.committed(len(members), 0, time.Since(began))
+		a.stored(members)
+		return nil, nil
+	}
+	left, err = a.refused(ctx, members, refused)
+	if len(left) > 0 {
+		left = append(left, strangers...)
+		slices.Sort(left)
+	}
+	return left, err
+}
+
+// admitted tells the drafts of members from those of strangers. It answers for the latter, and for all if the chat is not there.
+func (a *appending) admitted(ctx context.Context, todo []int) (members, others []int, err error) {
+	for again := 0; ; again++ {
+		if a.view.counter == nil || a.view.stale {
+			found, err := a.counter(ctx, a.chat)
+			if tidemark.CodeOf(err) == tidemark.NotFound {
+				for _, i := range todo {
+					a.results[i] = storage.Appended{Err: err}
+				}
+				return nil, nil, nil
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			a.view.see(found)
+		}
+		strangers, newer, err := a.lookUp(ctx, todo)
+		if err != nil {
+			return nil, nil, err
+		}
+		if newer {
+			a.view.stale = true
+			if err := yield(ctx, again); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if len(strangers) == 0 {
+			return todo, nil, nil
+		}
+		for _, i := range todo {
+			if !strangers[a.drafts[i].SenderID] {
+				members = append(members, i)
+				continue
+			}
+			others = append(others, i)
+			if err := a.stranger(ctx, i); err != nil {
+				return nil, nil, err
+			}
+		}
+		return members, others, nil
+	}
+}
+
+// lookUp finds out which senders are not members. newer reports that one's membership is of a later version than the view.
+func (a *appending) lookUp(ctx context.Context, todo []int) (strangers map[tidemark.UserID]bool, newer bool, err error) {
+	var unknown []tidemark.UserID
+	for _, i := range todo {
+		if !a.view.isMember(a.drafts[i].SenderID) {
+			unknown = append(unknown, a.drafts[i].SenderID)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil, false, nil
+	}
+	rows, err := a.memberships(ctx, a.chat, unknown)
+	if err != nil {
+		return nil, false, err
+	}
+	strangers = map[tidemark.UserID]bool{}
+	for _, user := range unknown {
+		row, found := rows[user]
+		switch {
+		case found && row.version > a.view.MembersVersion:
+			return nil, true, nil
+		case found && row.member(a.view.counter).Intervals.Open():
+			a.view.addMember(user)
+		default:
+			strangers[user] = true
+		}
+	}
+	if len(strangers) == 0 {
+		return strangers, false, nil
+	}
+	// A view may be old, and nothing else would notice: who is refused is refused by the counter as it is.
+	found, err := a.counter(ctx, a.chat)
+	if err != nil {
+		return nil, false, err
+	}
+	newer = found.MembersVersion != a.view.MembersVersion || found.changed != a.view.changed
+	a.view.see(found)
+	return strangers, newer, nil
+}
+
+// stranger answers for a draft of somebody who is not a member: a message that was stored when he was is a duplicate.
+func (a *appending) stranger(ctx context.Context, i int) error {
+	d := &a.drafts[i]
+	key, err := a.get(ctx, keys, item{"id": text(keyOf(d))})
+	if err != nil {
+		return err
+	}
+	r := reader{item: key}
+	if key == nil || int64(r.number("expires_at")) <= time.Now().Unix() {
+		a.results[i] = storage.Appended{Err: notMember(d.ChatID, d.SenderID)}
+		return r.err
+	}
+	return a.duplicate(ctx, i, key)
+}
+
+// keyOf is the key of a draft's idempotency key. No id has a bar in it.
+func keyOf(d *tidemark.Draft) string {
+	return string(d.ChatID) + "|" + string(d.SenderID) + "|" + d.ClientMessageID
+}
+
+// actions are the counter, and the key and the message of each draft.
+func (a *appending) actions(todo []int) []types.TransactWriteItem {
+	head := a.view.Head
+	now := time.Now()
+	actions := make([]types.TransactWriteItem, 1, 1+2*len(todo))
+	actions[0] = types.TransactWriteItem{Update: &types.Update{
+		TableName: a.table(counters), Key: chatKey(a.chat),
+		UpdateExpression:    aws.String("SET head = :to, activity_at = :at"),
+		ConditionExpression: aws.String("head = :head AND members_version = :version"),
+		ExpressionAttributeValues: item{
+			":head": number(head), ":to": number(head + tidemark.Sequence(len(todo))), ":version": number(a.view.MembersVersion),
+			":at": number(a.drafts[todo[len(todo)-1]].CreatedAt.UnixMilli()),
+		},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}
+	for n, i := range todo {
+		d := &a.drafts[i]
+		sequence := head + 1 + tidemark.Sequence(n)
+		key := item{
+			"id": text(keyOf(d)), "sequence": number(sequence), "message_id": text(d.MessageID), "expires_at": number(now.Add(keptKeys).Unix()),
+		}
+		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
+			TableName: a.table(keys), Item: key, ConditionExpression: aws.String("attribute_not_exists(id) OR expires_at <= :now"),
+			ExpressionAttributeValues: item{":now": number(now.Unix())}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		}}, types.TransactWriteItem{Put: &types.Put{
+			TableName: a.table(messages), Item: messageItem(d, sequence, a.view.MembersVersion), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
+		}})
+	}
+	return actions
+}
+
+// stored answers for drafts that the transaction has stored.
+func (a *appending) stored(todo []int) {
+	for n, i := range todo {
+		d := &a.drafts[i]
+		m := d.Message(a.view.Head+1+tidemark.Sequence(n), a.view.MembersVersion)
+		m.CreatedAt = stored(d.CreatedAt)
+		a.results[i] = storage.Appended{Message: m, Version: a.view.MembersVersion}
+		a.first[i] = firstMessage{&m, a.view.MembersVersion}
+	}
+	a.view.Head += tidemark.Sequence(len(todo))
+	a.known.head(a.chat, a.view.Head)
+	a.view.heat /= 2
+}
+
+// refused answers for drafts whose keys are known, and returns the others: they are tried again, from the head as it is.
+func (a *appending) refused(ctx context.Context, todo []int, reasons []types.CancellationReason) (left []int, err error) {
+	moved, version := aws.ToString(reasons[0].Code) != "None", a.view.MembersVersion
+	if failed(reasons[0]) {
+		found, err := a.learn(a.chat, reasons[0].Item)
+		if err != nil {
+			return nil, err
+		}
+		a.view.see(found)
+	}
+	changed := a.view.MembersVersion != version // Nobody gives way to that: it is rare, and cheap to look at.
+	for n, i := range todo {
+		key, message := reasons[1+2*n], reasons[2+2*n]
+		switch {
+		case failed(key):
+			if err := a.duplicate(ctx, i, key.Item); err != nil {
+				return nil, err
+			}
+			continue
+		case failed(message) && !moved:
+			return nil, tidemark.Errorf(tidemark.Unavailable, "the tables are damaged: chat %s ends at %d, and has a later message", a.chat, a.view.Head)
+		case aws.ToString(key.Code) != "None" || aws.ToString(message.Code) != "None":
+			moved = true
+		}
+		left = append(left, i)
+	}
+	if moved && !changed && len(left) > 0 {
+		return left, a.giveWay(ctx)
+	}
+	return left, nil
+}
+
+// giveWay waits when others write the chat: at first not at all, then for as long as several of their transactions take, since one that fails costs as much as one
+// that succeeds. Whoever has waited reads the counter before it tries again.
+func (a *appending) giveWay(ctx context.Context) error {
+	heat := a.view.heat
+	a.view.heat = min(heat+1, 5)
+	if heat == 0 {
+		return nil
+	}
+	if err := pause(ctx, heat); err != nil {
+		return err
+	}
+	a.view.stale = true
+	return nil
+}
+
+// duplicate answers for a draft whose key is known.
+func (a *appending) duplicate(ctx context.Context, i int, key item) error {
+	r := reader{item: key}
+	sequence, first := r.sequence("sequence"), tidemark.MessageID(r.text("message_id"))
+	if r.err != nil {
+		return r.err
+	}
+	it, err := a.get(ctx, messages, item{"chat_id": text(a.chat), "sequence": number(sequence)})
+	if err != nil {
+		return err
+	}
+	if it == nil {
+		return &hole{a.chat, sequence}
+	}
+	m, err := messageOf(it)
+	if err != nil {
+		return err
+	}
+	a.first[i] = firstMessage{&m, a.view.MembersVersion}
+	a.results[i] = a.same(i, a.first[i])
+	if a.results[i].Err == nil && a.doubtful && first == a.drafts[i].MessageID {
+		a.results[i].Duplicate = false // It was this call's transaction, whose answer was lost.
+	}
+	return nil
+}
+
+// same answers for a draft whose key has a message.
+func (a *appending) same(i int, first firstMessage) storage.Appended {
+	d := &a.drafts[i]
+	if !first.message.SameAs(d) {
+		return storage.Appended{Err: tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", d.ClientMessageID)}
+	}
+	return storage.Appended{Message: *first.message, Duplicate: true, Version: first.version}
+}
+
+func messageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) item {
+	it := item{
+		"chat_id": text(d.ChatID), "sequence": number(sequence), "message_id": text(d.MessageID), "sender_id": text(d.SenderID),
+		"client_message_id": text(d.ClientMessageID), "content": text(d.Content), "content_type": text(d.ContentType),
+		"created_at": number(d.CreatedAt.UnixMilli()), "members_version": number(version),
+	}
+	if d.Attachment != nil {
+		it["attachment"] = text(string(d.Attachment))
+	}
+	return it
+}
+
+func messageOf(it item) (tidemark.Message, error) {
+	r := reader{item: it}
+	m := tidemark.Message{
+		ChatID: tidemark.ChatID(r.text("chat_id")), Sequence: r.sequence("sequence"), MessageID: tidemark.MessageID(r.text("message_id")),
+		SenderID: tidemark.UserID(r.text("sender_id")), ClientMessageID: r.text("client_message_id"), Content: r.text("content"),
+		ContentType: r.text("content_type"), CreatedAt: r.time("created_at"), MembersVersion: r.number("members_version"),
+	}
+	if r.has("attachment") {
+		m.Attachment = json.RawMessage(r.text("attachment"))
+	}
+	return m, r.err
+}

@@ -1,0 +1,127 @@
+package dynamodb
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const (
+	// pageItems is how many messages a query reads at most: those that a page with a limit of bytes does not take are paid for as well.
+	pageItems = 256
+	// looks is how often a range is read again behind a message that cannot be seen, although a later one can.
+	looks = 3
+)
+
+// Ranges implements storage.Messages. Each range is a strong query.
+func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	c, ctx, leave, err := s.enterBatch(ctx, "ranges", callTime, len(ranges))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	pages := make([][]tidemark.Message, len(ranges))
+	err = together(ctx, len(ranges), func(ctx context.Context, i int) (err error) {
+		pages[i], err = c.page(ctx, ranges[i])
+		return err
+	})
+	if err != nil {
+		return nil, public(err)
+	}
+	return pages, nil
+}
+
+// page reads a range. A query is not one step: it may show one message of a transaction and not yet the one before it. What is behind such a hole is
+// read again.
+func (c caller) page(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
+	p := &page{r: r}
+	for look := 0; ; look++ {
+		missing, err := p.read(ctx, c)
+		if err != nil || missing == 0 {
+			return p.ordered(), err
+		}
+		if look == looks {
+			if len(p.found) > 0 {
+				return p.ordered(), nil
+			}
+			return nil, &hole{r.Chat, missing}
+		}
+		if err := pause(ctx, look); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// A page is what was found of a range so far, without a hole: downwards from its end if r.Before is set.
+type page struct {
+	r     storage.Range
+	found []tidemark.Message
+	size  int
+}
+
+// read adds what follows, until the page is full. missing is a message that must exist and was not seen.
+func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, err error) {
+	backwards := p.r.Before != 0
+	from, to := p.r.After+1, tidemark.MaxSequence
+	if backwards {
+		to = min(to, p.r.Before-1)
+	}
+	if n := len(p.found); n > 0 && backwards {
+		to = p.found[n-1].Sequence - 1
+	} else if n > 0 {
+		from = p.found[n-1].Sequence + 1
+	}
+	if from > to || p.full() {
+		return 0, nil
+	}
+	q := query{
+		read: read{table: messages}, partition: "chat_id", sort: "sequence", of: text(p.r.Chat), after: number(from), before: number(to),
+		backwards: backwards, page: min(p.r.Limit-len(p.found), pageItems),
+	}
+	err = c.each(ctx, q, func(it item) (bool, error) {
+		m, err := messageOf(it)
+		if err != nil {
+			return false, err
+		}
+		if missing = p.before(m.Sequence, from); missing != 0 {
+			return false, nil
+		}
+		p.found = append(p.found, m)
+		p.size += len(m.Content) + len(m.Attachment)
+		return !p.full(), nil
+	})
+	if len(p.found) > 0 && missing == 0 {
+		c.known.head(p.r.Chat, max(p.found[0].Sequence, p.found[len(p.found)-1].Sequence))
+	}
+	return missing, err
+}
+
+// before returns a message that must be between the last one found and another, 0 if none must.
+func (p *page) before(sequence, from tidemark.Sequence) tidemark.Sequence {
+	n := len(p.found)
+	switch {
+	case p.r.Before != 0 && n > 0 && sequence != p.found[n-1].Sequence-1:
+		return p.found[n-1].Sequence - 1
+	case p.r.Before != 0:
+		return 0
+	case n > 0 && sequence != p.found[n-1].Sequence+1:
+		return p.found[n-1].Sequence + 1
+	case n == 0 && sequence != from:
+		return from
+	}
+	return 0
+}
+
+func (p *page) full() bool {
+	return len(p.found) >= p.r.Limit || p.r.MaxBytes != 0 && p.size >= p.r.MaxBytes
+}
+
+// ordered returns the messages in ascending order.
+func (p *page) ordered() []tidemark.Message {
+	if p.r.Before != 0 {
+		slices.Reverse(p.found)
+	}
+	return p.found
+}

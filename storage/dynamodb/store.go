@@ -1,0 +1,164 @@
+// Package dynamodb is the storage backend for AWS: DynamoDB, or a server that speaks its protocol. Any number of processes may use the same tables at
+// once; none of them has a part that the others depend on. README.md has the tables, what each call costs, and the limits.
+//
+// Every write is conditional, so that it can be made again when nobody knows whether it was performed: a counter moves from the head that was read, a
+// watermark and a pending row move one way only, and an idempotency key says which message was stored under it. What one item decides is one
+// UpdateItem; what several items decide together is one TransactWriteItems of at most 100. A change of more members than fit into one is prepared item by item, and takes effect with
+// the one write to the chat's counter (changes.go).
+package dynamodb
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+)
+
+// Config says where the tables are, and who is told of what happens.
+type Config struct {
+	// URL is dynamodb://REGION/PREFIX?PARAMETERS (see package target).
+	URL string
+	// Committed, if not nil, is told of each write of messages or watermarks: how many, and how long DynamoDB took. It is called concurrently.
+	Committed func(sends, acks int, took time.Duration)
+	// Consumed, if not nil, is told of the request units of each answer of DynamoDB, and the method that they were spent for. It is called concurrently.
+	// A write that DynamoDB refused is told as what it would have cost: a condition that fails is paid for.
+	Consumed func(operation string, reads, writes float64)
+	// Transport, if not nil, carries the calls in place of one of the package's own.
+	Transport http.RoundTripper
+}
+
+// Store is a storage.Store in DynamoDB. It is safe for concurrent use.
+type Store struct {
+	api       *dynamodb.Client
+	table     func(name string) *string
+	committed func(sends, acks int, took time.Duration)
+	consumed  func(operation string, reads, writes float64)
+	// slots bound the calls that are under way.
+	slots chan struct{}
+	known *known
+	lanes *lanes
+
+	mu     sync.Mutex
+	calls  int           // under way, lanes included
+	closed bool          // refuse new calls
+	idle   chan struct{} // made by Close, closed when calls gets to 0
+}
+
+var _ storage.Store = (*Store)(nil)
+
+// Open looks whether the tables are there and are those that this program needs: see Migrate.
+//
+// Errors: Invalid (the URL), Unavailable (DynamoDB cannot be reached, or refuses the credentials), Conflict (the tables are missing, or of another version).
+func Open(ctx context.Context, config Config) (*Store, error) {
+	to, err := target.Parse(config.URL)
+	if err != nil {
+		return nil, err
+	}
+	api, err := to.Client(ctx, config.Transport)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		api: api, committed: config.Committed, consumed: config.Consumed, slots: make(chan struct{}, mostCalls), known: newKnown(), lanes: newLanes(),
+		table: func(name string) *string {
+			full := to.Table(name)
+			return &full
+		},
+	}
+	if s.committed == nil {
+		s.committed = func(int, int, time.Duration) {}
+	}
+	if s.consumed == nil {
+		s.consumed = func(string, float64, float64) {}
+	}
+	schema, err := Status(ctx, config.URL)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.fit(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Check implements storage.Store: it reads the item that names the version of the tables.
+func (s *Store) Check(ctx context.Context) error {
+	c, ctx, leave, err := s.enter(ctx, "check", callTime)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, err = c.get(ctx, counters, chatKey(schemaKey))
+	return public(err)
+}
+
+// Close implements storage.Store.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+		if s.calls == 0 {
+			close(s.idle)
+		}
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	<-idle
+	return nil
+}
+
+// enter begins a method: leave ends it, and ctx is over when it has taken as long as it may.
+func (s *Store) enter(ctx context.Context, operation string, most time.Duration) (caller, context.Context, func(), error) {
+	if err := ctx.Err(); err != nil {
+		return caller{}, nil, nil, tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time; try again")
+	}
+	if !s.admit() {
+		return caller{}, nil, nil, tidemark.Errorf(tidemark.Unavailable, "the store is closed")
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	return caller{Store: s, operation: operation}, ctx, func() {
+		cancel()
+		s.end()
+	}, nil
+}
+
+// enterBatch is enter for a method that takes n items.
+func (s *Store) enterBatch(ctx context.Context, operation string, most time.Duration, n int) (caller, context.Context, func(), error) {
+	if n > storage.MaxBatch {
+		return caller{}, nil, nil, tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed", n, storage.MaxBatch)
+	}
+	return s.enter(ctx, operation, most+time.Duration(n)*itemTime)
+}
+
+func (s *Store) admit() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.calls++
+	return true
+}
+
+// again is admit for what was begun already: it is not refused.
+func (s *Store) again() {
+	s.mu.Lock()
+	s.calls++
+	s.mu.Unlock()
+}
+
+func (s *Store) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls--
+	if s.calls == 0 && s.idle != nil {
+		close(s.idle)
+	}
+}
