@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark/test/services/dynamodb"
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
@@ -80,6 +81,11 @@ func eachStorage(t *testing.T, run func(t *testing.T, p *process)) {
 	t.Run("postgres", func(t *testing.T) {
 		p := processOf(t, binary)
 		p.url = postgres.Shared(t).Database(t)
+		run(t, p)
+	})
+	t.Run("dynamodb", func(t *testing.T) {
+		p := processOf(t, binary)
+		p.url = dynamodb.Shared(t).Store(t)
 		run(t, p)
 	})
 }

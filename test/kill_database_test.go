@@ -8,20 +8,39 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark/test/services/dynamodb"
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// TestKill_Postgres_confirmed_is_durable kills all processes of Postgres with SIGKILL under load, TIDEMARK_KILL_RUNS times (3 if it is not set),
-// every fourth time the server as well, and starts them again. What holds after TestKill_confirmed_is_durable holds here. Meanwhile callers are
-// answered 503 with a reason in bounded time, /readyz is red, and both end without anybody's help.
+// database is what keeps the data of a server, in a process of its own.
+type database interface {
+	Kill(t testing.TB)
+	Run(t testing.TB)
+	Freeze(t testing.TB)
+	Thaw(t testing.TB)
+}
+
 func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
 	t.Parallel() // It waits more than it works.
+	server := postgres.Start(t)
+	killDatabase(t, server, server.Database(t))
+}
 
+func TestKill_DynamoDB_confirmed_is_durable(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	server := dynamodb.Start(t)
+	killDatabase(t, server, server.Store(t))
+}
+
+// killDatabase kills all processes of the database with SIGKILL under load, TIDEMARK_KILL_RUNS times (3 if it is not set), every fourth time the server
+// as well, and starts them again. What holds after TestKill_confirmed_is_durable holds here. Meanwhile callers are answered 503 with a reason in bounded
+// time, /readyz is red, and both end without anybody's help.
+func killDatabase(t *testing.T, database database, url string) {
+	t.Helper()
 	const bound = 12 * time.Second // the 10 s that a request has, on a slow machine
 	runs := killRuns(t)
-	database := postgres.Start(t)
 	p := newProcess(t)
-	p.url = database.Database(t)
+	p.url = url
 	k := newKilled(t, p)
 	t.Logf("%d runs with seed %d", runs, k.seed)
 	red, restarts := 0, 0
@@ -59,7 +78,7 @@ func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
 		}
 	}
 	k.stop()
-	t.Logf("%d kills of Postgres, %d of them with the server: %d messages confirmed, %d of them over a WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer or refused; "+
+	t.Logf("%d kills of the database, %d of them with the server: %d messages confirmed, %d of them over a WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer or refused; "+
 		"the slowest answer took %v; %d times red; %d watermarks told; the offline user got %d messages; reasons: %s",
 		runs, restarts, len(k.confirmed), k.overSocket, k.lost, k.twice, k.gaps, k.back, k.unanswered, k.slowest.Round(time.Millisecond), red, k.watermarks, k.caughtUp,
 		strings.Join(slices.Sorted(maps.Keys(k.reasons)), "; "))
@@ -71,15 +90,25 @@ func TestKill_Postgres_confirmed_is_durable(t *testing.T) {
 	}
 }
 
-// TestKill_stopped_Postgres_goes_on stops all processes of Postgres with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is not set).
-// Connections stand, and nobody answers.
 func TestKill_stopped_Postgres_goes_on(t *testing.T) {
 	t.Parallel() // It waits more than it works.
+	server := postgres.Start(t)
+	stopDatabase(t, server, server.Database(t))
+}
 
+func TestKill_stopped_DynamoDB_goes_on(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	server := dynamodb.Start(t)
+	stopDatabase(t, server, server.Store(t))
+}
+
+// stopDatabase stops all processes of the database with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is not set). Connections stand, and nobody
+// answers.
+func stopDatabase(t *testing.T, database database, url string) {
+	t.Helper()
 	seconds := hangSeconds(t)
-	database := postgres.Start(t)
 	p := newProcess(t)
-	p.url = database.Database(t)
+	p.url = url
 	k := newKilled(t, p)
 	k.load(0, func() {
 		database.Freeze(t)
@@ -87,7 +116,7 @@ func TestKill_stopped_Postgres_goes_on(t *testing.T) {
 		status := k.ready()
 		database.Thaw(t)
 		if status != http.StatusServiceUnavailable {
-			t.Errorf("/readyz says %d while Postgres hangs", status)
+			t.Errorf("/readyz says %d while the database hangs", status)
 		}
 		until(t, "/readyz is green again", func() bool { return k.ready() == http.StatusOK }, func() string { return k.server.log.String() })
 		k.goesOn()
