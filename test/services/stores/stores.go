@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb"
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/postgres"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
 )
 
-// Variable names the environment variable that says on which backend a test runs: memory, which is also the default, sqlite or postgres.
+// Variable names the environment variable that says on which backend a test runs: memory, which is also the default, sqlite, postgres or dynamodb.
 const Variable = "TIDEMARK_TEST_STORE"
 
 // Open returns an empty store, which is closed when the test ends: after whatever the test registers with t.Cleanup from now on. In a bubble of
@@ -31,8 +32,10 @@ func Open(t testing.TB) storage.Store {
 		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(t.TempDir(), "tidemark.db")})
 	case "postgres":
 		s, err = postgres.Open(context.Background(), postgres.Config{URL: databases.take(t)})
+	case "dynamodb":
+		s, err = dynamodb.Open(context.Background(), tables.take(t))
 	default:
-		t.Fatalf("%s is %q: there is no such store, only memory, sqlite and postgres", Variable, kind)
+		t.Fatalf("%s is %q: there is no such store, only memory, sqlite, postgres and dynamodb", Variable, kind)
 	}
 	if err != nil {
 		t.Fatalf("opening the store of the test: %v", err)
@@ -52,14 +55,20 @@ type runner struct{ *testing.M }
 
 // Run implements goleak.TestingM.
 func (r runner) Run() int {
-	if os.Getenv(Variable) != "postgres" {
-		return r.M.Run()
-	}
 	var err error
-	if databases, err = openPool(); err != nil {
+	switch os.Getenv(Variable) {
+	case "postgres":
+		if databases, err = openPool(); err == nil {
+			defer databases.close()
+		}
+	case "dynamodb":
+		if tables, err = openTables(); err == nil {
+			defer tables.close()
+		}
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer databases.close()
 	return r.M.Run()
 }
