@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/schema"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
 )
 
@@ -77,11 +78,15 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if s.consumed == nil {
 		s.consumed = func(string, float64, float64) {}
 	}
-	schema, err := Status(ctx, config.URL)
+	tables, err := schema.New(api, to) // over the store's own transport
 	if err != nil {
 		return nil, err
 	}
-	if err := schema.fit(); err != nil {
+	status, err := statusOf(ctx, tables)
+	if err != nil {
+		return nil, err
+	}
+	if err := status.fit(); err != nil {
 		return nil, err
 	}
 	return s, nil

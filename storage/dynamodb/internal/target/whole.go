@@ -28,7 +28,8 @@ func (w whole) Do(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
-	if response.StatusCode == http.StatusOK && !bytes.HasPrefix(body, []byte("{")) {
+	// Behind a status from 500 on there may be the page of a balancer, and the status says enough.
+	if response.StatusCode < http.StatusInternalServerError && !bytes.HasPrefix(body, []byte("{")) {
 		return nil, fmt.Errorf("the answer is not DynamoDB's: %.60q", body)
 	}
 	// What is sent compressed has the checksum of the compressed bytes; the client has not asked for that.

@@ -21,23 +21,28 @@ func TestClient_takes_whole_answers_only(t *testing.T) {
 	sum := func(body string) string { return fmt.Sprint(crc32.ChecksumIEEE([]byte(body))) }
 	for _, tc := range []struct {
 		name, body, crc string
+		status          int
 		want            string // in the error; none if it is empty
 	}{
-		{"whole", good, sum(good), ""},
-		{"whole, from an emulator without checksums", good, "", ""},
-		{"no item", "{}", sum("{}"), ""},
-		{"empty", "", sum(""), "not DynamoDB's"},
-		{"null", "null", sum("null"), "not DynamoDB's"},
-		{"another server's page", "<html>Welcome</html>", "", "not DynamoDB's"},
-		{"its end is missing", good[:12], "", "deserialization"},
-		{"a byte was changed", strings.Replace(good, "x", "y", 1), sum(good), "damaged"},
-		{"a checksum that is none", good, "none", "damaged"},
+		{"whole", good, sum(good), 200, ""},
+		{"whole, from an emulator without checksums", good, "", 200, ""},
+		{"no item", "{}", sum("{}"), 200, ""},
+		{"empty", "", sum(""), 200, "not DynamoDB's"},
+		{"null", "null", sum("null"), 200, "not DynamoDB's"},
+		{"another server's page", "<html>Welcome</html>", "", 200, "not DynamoDB's"},
+		{"a refusal that is not DynamoDB's", "<html>Forbidden</html>", "", 403, "not DynamoDB's"},
+		{"a refusal", `{"__type":"x#ResourceNotFoundException"}`, "", 400, "ResourceNotFoundException"},
+		{"a balancer's page", "<html>Bad gateway</html>", "", 502, "StatusCode: 502"},
+		{"its end is missing", good[:12], "", 200, "deserialization"},
+		{"a byte was changed", strings.Replace(good, "x", "y", 1), sum(good), 200, "damaged"},
+		{"a checksum that is none", good, "none", 200, "damaged"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if tc.crc != "" {
 					w.Header().Set("X-Amz-Crc32", tc.crc)
 				}
+				w.WriteHeader(tc.status)
 				fmt.Fprint(w, tc.body)
 			}))
 			defer server.Close()

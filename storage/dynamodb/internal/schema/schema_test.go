@@ -1,0 +1,257 @@
+package schema
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
+)
+
+// between is what stands before the emulator: it answers what a test wants, and passes on the rest.
+type between struct {
+	answer func(operation, table string) (status int, body string) // status 0 passes on
+}
+
+func (b between) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	var named struct{ TableName string }
+	if err := json.Unmarshal(body, &named); err != nil {
+		return nil, err
+	}
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	if status, text := b.answer(operation, named.TableName); status != 0 {
+		return &http.Response{
+			StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(text)),
+			Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, Body: io.NopCloser(strings.NewReader(text)),
+		}, nil
+	}
+	r.Body = io.NopCloser(strings.NewReader(string(body)))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func open(t *testing.T, url string, transport http.RoundTripper) *Tables {
+	t.Helper()
+	to, err := target.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := to.Client(t.Context(), transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := New(api, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tables
+}
+
+func wantVersion(t *testing.T, tables *Tables, want uint) {
+	t.Helper()
+	if got, err := tables.Version(t.Context()); err != nil || got != want {
+		t.Errorf("got version %d, %v, want %d", got, err, want)
+	}
+}
+
+// refusal is an answer of DynamoDB.
+func refusal(name, words string) string {
+	return fmt.Sprintf(`{"__type":"com.amazonaws.dynamodb.v20120810#%s","message":%q}`, name, words)
+}
+
+// backups plays the part of AWS that the emulator has not: backups that are not there at once, and are then turned on.
+type backups struct {
+	mu      sync.Mutex
+	on      map[string]bool
+	refused map[string]int
+	changes int
+}
+
+func (b *backups) answer(operation, table string) (int, string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch operation {
+	case "DescribeContinuousBackups":
+		status := map[bool]string{true: "ENABLED", false: "DISABLED"}[b.on[table]]
+		return http.StatusOK, `{"ContinuousBackupsDescription":{"ContinuousBackupsStatus":"ENABLED","PointInTimeRecoveryDescription":{"PointInTimeRecoveryStatus":"` + status + `"}}}`
+	case "UpdateContinuousBackups":
+		if b.refused[table] < 2 {
+			b.refused[table]++
+			return http.StatusBadRequest, refusal("ContinuousBackupsUnavailableException", "Backups are being enabled for the table")
+		}
+		b.on[table] = true
+		b.changes++
+		return http.StatusOK, `{}`
+	}
+	return 0, ""
+}
+
+func TestUp_turns_on_recovery_once(t *testing.T) {
+	b := backups{on: make(map[string]bool), refused: make(map[string]int)}
+	tables := open(t, service.Shared(t).Store(t)+"&point_in_time_recovery=on", between{b.answer})
+	for range 2 {
+		if err := tables.Up(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := b.changes, len(tables.tables); len(b.on) != want || got != want {
+		t.Errorf("got %d tables that can be recovered, by %d changes, want %d by one each", len(b.on), got, want)
+	}
+	wantVersion(t, tables, 1)
+}
+
+func TestUp_recovery_that_an_emulator_has_not(t *testing.T) {
+	tables := open(t, service.Shared(t).Store(t)+"&point_in_time_recovery=on", nil)
+	err := tables.Up(t.Context())
+	if tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), "point_in_time_recovery=off") {
+		t.Errorf("got %v, want INVALID that says what to write", err)
+	}
+	wantVersion(t, tables, 0)
+}
+
+// TestUp_goes_on_after_any_call: whenever it died, what it did is finished by the next one, and no version stands before that.
+func TestUp_goes_on_after_any_call(t *testing.T) {
+	url := service.Shared(t).Store(t)
+	cuts := 0
+	for n := 1; ; n++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		calls := 0
+		err := open(t, url, between{func(string, string) (int, string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if calls++; calls >= n {
+				cancel()
+			}
+			return 0, ""
+		}}).Up(ctx)
+		cancel()
+		tables := open(t, url, nil)
+		if err == nil {
+			break
+		}
+		cuts++
+		if version, e := tables.Version(t.Context()); e != nil || version != 0 && calls < n {
+			t.Fatalf("after %d calls: version %d, %v", n, version, e)
+		}
+		if n%5 != 0 {
+			continue // the next one finds what was made until here
+		}
+		if err := tables.Up(t.Context()); err != nil {
+			t.Fatalf("after %d calls: %v", n, err)
+		}
+		wantVersion(t, tables, 1)
+		if err := tables.Down(t.Context()); err != nil {
+			t.Fatalf("after %d calls: %v", n, err)
+		}
+		wantVersion(t, tables, 0)
+	}
+	if cuts < 20 {
+		t.Errorf("it was cut %d times; there are more calls", cuts)
+	}
+}
+
+// TestUp_what_somebody_else_did_meanwhile is no failure: AWS refuses what is already so.
+func TestUp_what_somebody_else_did_meanwhile(t *testing.T) {
+	url := service.Shared(t).Store(t)
+	other := open(t, url, nil)
+	var once sync.Once
+	tables := open(t, url, between{func(operation, table string) (int, string) {
+		refused := false
+		if operation == "UpdateTimeToLive" {
+			once.Do(func() {
+				if err := other.Up(t.Context()); err != nil {
+					t.Error(err)
+				}
+				refused = true
+			})
+		}
+		if refused {
+			return http.StatusBadRequest, refusal("ValidationException", "TimeToLive is already enabled")
+		}
+		return 0, ""
+	}})
+	if err := tables.Up(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantVersion(t, tables, 1)
+}
+
+func TestErrors_say_what_to_do(t *testing.T) {
+	for _, tc := range []struct {
+		name, operation string
+		status          int
+		body            string
+		code            tidemark.Code
+		words           []string
+	}{
+		{"no right to look", "GetItem", 400, refusal("AccessDeniedException", "User: arn:u is not authorized to perform: dynamodb:GetItem"), tidemark.Unavailable, []string{"dynamodb:GetItem", "docs/operations.md"}},
+		{"no right to make", "CreateTable", 400, refusal("AccessDeniedException", "not authorized to perform: dynamodb:CreateTable"), tidemark.Unavailable, []string{"dynamodb:CreateTable", "policies"}},
+		{"wrong key", "GetItem", 400, refusal("UnrecognizedClientException", "The security token included in the request is invalid."), tidemark.Unavailable, []string{"refused the credentials", "token included"}},
+		{"late clock", "GetItem", 400, refusal("InvalidSignatureException", "Signature expired"), tidemark.Unavailable, []string{"the clock"}},
+		{"no use of the key", "CreateTable", 400, refusal("KMSAccessDeniedException", "no"), tidemark.Unavailable, []string{"kms_key"}},
+		{"refused for good", "UpdateTimeToLive", 400, refusal("ValidationException", "modified multiple times"), tidemark.Unavailable, []string{"ValidationException: modified multiple times"}},
+		{"broken", "GetItem", 500, refusal("InternalServerError", "oops"), tidemark.Unavailable, []string{"InternalServerError"}},
+		{"something else", "GetItem", 200, "<html>", tidemark.Unavailable, []string{"look at the Region and the endpoint"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tables := open(t, service.Shared(t).Store(t), between{func(operation, _ string) (int, string) {
+				if operation == tc.operation {
+					return tc.status, tc.body
+				}
+				return 0, ""
+			}})
+			err := tables.Up(t.Context())
+			for _, words := range append(tc.words, tables.to.Name) {
+				if tidemark.CodeOf(err) != tc.code || !strings.Contains(tidemark.DetailOf(err), words) {
+					t.Errorf("got %v, want %s and %q", err, tc.code, words)
+				}
+			}
+		})
+	}
+}
+
+// TestVersion_in_bounded_time: of a server that is not there, of one that says nothing, and of one that is slow for a moment.
+func TestVersion_in_bounded_time(t *testing.T) {
+	for name, endpoint := range map[string]string{"refused": "http://127.0.0.1:1", "no such name": "http://nowhere.invalid"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			_, err := open(t, "dynamodb://r/p?endpoint="+endpoint, nil).Version(t.Context())
+			if tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(err), "cannot be reached: ") {
+				t.Errorf("got %v, want UNAVAILABLE", err)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+	t.Run("for a moment", func(t *testing.T) {
+		t.Parallel()
+		var mu sync.Mutex
+		calls := 0
+		wantVersion(t, open(t, service.Shared(t).Store(t), between{func(string, string) (int, string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if calls++; calls <= 3 {
+				return http.StatusBadRequest, refusal("ThrottlingException", "slow down")
+			}
+			return 0, ""
+		}}), 0)
+	})
+}

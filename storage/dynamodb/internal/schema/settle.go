@@ -1,0 +1,137 @@
+package schema
+
+import (
+	"context"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// settle makes one table what it should be.
+func (s *Tables) settle(ctx context.Context, d table) error {
+	var is state
+	refused := done // a step that DynamoDB refused once: what it told before may have been older than what it knew
+	for w, look := (waiting{}), true; ; {
+		if look {
+			now, err := s.describe(ctx, d)
+			if err != nil {
+				return err
+			}
+			is = state{table: now}
+		}
+		next, err := d.next(is, s.to.PointInTimeRecovery)
+		if err != nil || next == done {
+			return err
+		}
+		err = s.do(ctx, d, next, &is)
+		switch {
+		case err != nil && named(err, validation) && next != refused:
+			refused = next
+		case err != nil && !busy(err):
+			return err
+		}
+		if look = err != nil || next != askExpiry && next != askRecovery; look {
+			if err := w.pause(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// do takes a step. What was asked for is written into is.
+func (s *Tables) do(ctx context.Context, d table, next step, is *state) (err error) {
+	switch next {
+	case create:
+		_, err = ask(ctx, s.api.CreateTable, &d.CreateTableInput)
+	case protect:
+		_, err = ask(ctx, s.api.UpdateTable, &dynamodb.UpdateTableInput{TableName: d.TableName, DeletionProtectionEnabled: d.DeletionProtectionEnabled})
+	case encrypt:
+		_, err = ask(ctx, s.api.UpdateTable, &dynamodb.UpdateTableInput{TableName: d.TableName, SSESpecification: d.SSESpecification})
+	case askExpiry:
+		var out *dynamodb.DescribeTimeToLiveOutput
+		if out, err = ask(ctx, s.api.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: d.TableName}); err == nil {
+			is.expiry = out.TimeToLiveDescription
+		}
+	case expire:
+		_, err = ask(ctx, s.api.UpdateTimeToLive, &dynamodb.UpdateTimeToLiveInput{TableName: d.TableName, TimeToLiveSpecification: d.TimeToLiveSpecification})
+	case askRecovery:
+		is.recovery, err = s.recovery(ctx, d)
+	case backUp:
+		_, err = ask(ctx, s.api.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{
+			TableName: d.TableName, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(s.to.PointInTimeRecovery)},
+		})
+	}
+	return err
+}
+
+// recovery returns whether a table can be restored to a point in time. Emulators do not know the question.
+func (s *Tables) recovery(ctx context.Context, d table) (types.PointInTimeRecoveryStatus, error) {
+	out, err := ask(ctx, s.api.DescribeContinuousBackups, &dynamodb.DescribeContinuousBackupsInput{TableName: d.TableName})
+	switch {
+	case named(err, "UnknownOperationException") && !s.to.PointInTimeRecovery:
+		return types.PointInTimeRecoveryStatusDisabled, nil
+	case named(err, "UnknownOperationException"):
+		return "", tidemark.Wrap(tidemark.Invalid, err, "this DynamoDB has no point-in-time recovery; write point_in_time_recovery=off")
+	case err != nil:
+		return "", err
+	case out.ContinuousBackupsDescription == nil || out.ContinuousBackupsDescription.PointInTimeRecoveryDescription == nil:
+		return types.PointInTimeRecoveryStatusDisabled, nil
+	}
+	return out.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus, nil
+}
+
+// describe returns what is known of a table, nil if there is none.
+func (s *Tables) describe(ctx context.Context, d table) (*types.TableDescription, error) {
+	out, err := ask(ctx, s.api.DescribeTable, &dynamodb.DescribeTableInput{TableName: d.TableName})
+	switch {
+	case missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return out.Table, nil
+}
+
+// drop deletes a table, and waits until it is gone.
+func (s *Tables) drop(ctx context.Context, d table) error {
+	for w := (waiting{}); ; {
+		_, err := ask(ctx, s.api.DeleteTable, &dynamodb.DeleteTableInput{TableName: d.TableName})
+		switch {
+		case missing(err):
+			return nil
+		case err != nil && !busy(err): // one that is being made, changed or deleted is in use
+			return err
+		}
+		if err := w.pause(ctx, d); err != nil {
+			return err
+		}
+	}
+}
+
+// patience is how long a table may take to become ready, and mostPause how long nobody looks. At AWS it takes ten seconds, or minutes with a key.
+const (
+	patience  = 10 * time.Minute
+	mostPause = time.Second
+)
+
+// waiting is for a table to become ready.
+type waiting struct {
+	began time.Time
+	last  time.Duration
+}
+
+// pause waits twice as long as the last time. Unavailable if a table has used up the patience.
+func (w *waiting) pause(ctx context.Context, d table) error {
+	switch now := time.Now(); {
+	case w.began.IsZero():
+		w.began, w.last = now, 2*time.Millisecond
+	case now.Sub(w.began) > patience:
+		return tidemark.Errorf(tidemark.Unavailable, "the table %s was not ready within %v; look at it in the console of AWS, and run the command again", *d.TableName, patience)
+	}
+	w.last = min(2*w.last, mostPause)
+	return sleep(ctx, w.last)
+}

@@ -1,0 +1,166 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/migrations"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+)
+
+// A table is the definition of one: what CreateTable takes, and UpdateTimeToLive.
+type table struct {
+	dynamodb.CreateTableInput
+	TimeToLiveSpecification *types.TimeToLiveSpecification
+}
+
+// definitions returns the tables of the newest version, and its number. There is one version; the next one will say what becomes of these.
+func definitions() (tables []table, version uint, err error) {
+	names, err := fs.Glob(migrations.DynamoDB, "dynamodb/*.json")
+	if err != nil || len(names) != 1 {
+		return nil, 0, tidemark.Errorf(tidemark.Internal, "the embedded definitions of the tables are missing")
+	}
+	if _, err := fmt.Sscanf(path.Base(names[0]), "%d_", &version); err != nil {
+		return nil, 0, tidemark.Wrap(tidemark.Internal, err, "the embedded definitions of the tables have no version")
+	}
+	text, err := migrations.DynamoDB.ReadFile(names[0])
+	if err == nil {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(&tables)
+	}
+	return tables, version, tidemark.Wrap(tidemark.Internal, err, "the embedded definitions of the tables cannot be read")
+}
+
+// at returns the definition with the names and the protection of a target.
+func (d table) at(to *target.Target) table {
+	d.TableName = aws.String(to.Table(*d.TableName))
+	d.DeletionProtectionEnabled = aws.Bool(to.DeletionProtection)
+	if to.Key != "" {
+		d.SSESpecification = &types.SSESpecification{Enabled: aws.Bool(true), SSEType: types.SSETypeKms, KMSMasterKeyId: aws.String(to.Key)}
+	}
+	return d
+}
+
+// A state is what is known of a table. The parts below the first are asked for in turn, when what is above them is as it should be.
+type state struct {
+	table    *types.TableDescription // nil: there is none
+	expiry   *types.TimeToLiveDescription
+	recovery types.PointInTimeRecoveryStatus
+}
+
+// A step is what is to be done next with a table.
+type step int
+
+const (
+	create step = iota
+	wait
+	protect   // set the protection against deletion
+	encrypt   // set the key
+	askExpiry // look at the time to live
+	expire    // set the time to live
+	askRecovery
+	backUp // set point-in-time recovery
+	done
+)
+
+// next returns what is to be done with a table so that it becomes what it should be. Whoever else does the same at the same time is no hindrance: each
+// step looks at the table anew. Conflict if it is one that no step makes ours.
+func (d table) next(is state, recovery bool) (step, error) {
+	if is.table == nil {
+		return create, nil
+	}
+	switch is.table.TableStatus {
+	case types.TableStatusActive:
+	case types.TableStatusCreating, types.TableStatusUpdating, types.TableStatusDeleting:
+		return wait, nil
+	default:
+		return done, tidemark.Errorf(tidemark.Conflict, "the table %s is %s; look at it in the console of AWS", *d.TableName, is.table.TableStatus)
+	}
+	if err := d.compare(is.table); err != nil {
+		return done, err
+	}
+	if billing := billingOf(is.table); billing != d.BillingMode {
+		return done, tidemark.Errorf(tidemark.Conflict, "the table %s is billed as %s, and the definition says %s; change it, or give Tidemark another prefix", *d.TableName, billing, d.BillingMode)
+	}
+	if aws.ToBool(is.table.DeletionProtectionEnabled) != *d.DeletionProtectionEnabled {
+		return protect, nil
+	}
+	if d.SSESpecification != nil {
+		found := is.table.SSEDescription
+		switch {
+		case found != nil && (found.Status == types.SSEStatusEnabling || found.Status == types.SSEStatusUpdating):
+			return wait, nil
+		case found == nil || aws.ToString(found.KMSMasterKeyArn) != *d.SSESpecification.KMSMasterKeyId:
+			return encrypt, nil
+		}
+	}
+	if is.expiry == nil {
+		return askExpiry, nil
+	}
+	if step, err := d.nextExpiry(is.expiry); step != done || err != nil {
+		return step, err
+	}
+	switch on := is.recovery == types.PointInTimeRecoveryStatusEnabled; {
+	case is.recovery == "":
+		return askRecovery, nil
+	case on != recovery:
+		return backUp, nil
+	}
+	return done, nil
+}
+
+func (d table) nextExpiry(is *types.TimeToLiveDescription) (step, error) {
+	on := is.TimeToLiveStatus == types.TimeToLiveStatusEnabled || is.TimeToLiveStatus == types.TimeToLiveStatusEnabling
+	switch wanted := d.TimeToLiveSpecification; {
+	case wanted == nil && on:
+		return done, tidemark.Errorf(tidemark.Conflict, "the table %s deletes items by their time to live (%s), and the definition has none; turn it off", *d.TableName, aws.ToString(is.AttributeName))
+	case wanted == nil:
+	case on && aws.ToString(is.AttributeName) != *wanted.AttributeName:
+		return done, tidemark.Errorf(tidemark.Conflict, "the time to live of the table %s is the attribute %s, and the definition says %s; turn it off, and migrate again after an hour", *d.TableName, aws.ToString(is.AttributeName), *wanted.AttributeName)
+	case is.TimeToLiveStatus == types.TimeToLiveStatusDisabling:
+		return done, tidemark.Errorf(tidemark.Conflict, "the time to live of the table %s is just being turned off, which takes up to an hour; migrate again after that", *d.TableName)
+	case !on:
+		return expire, nil
+	}
+	return done, nil
+}
+
+// compare returns a Conflict unless a table has the keys of the definition.
+func (d table) compare(is *types.TableDescription) error {
+	if got, want := keys(is.KeySchema, is.AttributeDefinitions), keys(d.KeySchema, d.AttributeDefinitions); got != want {
+		return tidemark.Errorf(tidemark.Conflict, "the table %s has the key %s, and the definition says %s: it is another program's; give Tidemark another prefix", *d.TableName, got, want)
+	}
+	return nil
+}
+
+// keys names a key with the types of its attributes, as in "chat_id S, sequence N".
+func keys(schema []types.KeySchemaElement, attributes []types.AttributeDefinition) string {
+	parts := make([]string, len(schema))
+	for i, element := range schema {
+		name := aws.ToString(element.AttributeName)
+		parts[i] = name
+		if at := slices.IndexFunc(attributes, func(a types.AttributeDefinition) bool { return aws.ToString(a.AttributeName) == name }); at >= 0 {
+			parts[i] += " " + string(attributes[at].AttributeType)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// billingOf returns how a table is billed. DynamoDB leaves it out of tables that never were on demand.
+func billingOf(is *types.TableDescription) types.BillingMode {
+	if is.BillingModeSummary == nil {
+		return types.BillingModeProvisioned
+	}
+	return is.BillingModeSummary.BillingMode
+}
