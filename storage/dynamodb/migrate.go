@@ -52,19 +52,21 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 	if !known {
 		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
 	}
-	tables, err := tablesOf(ctx, url)
+	tables, release, err := tablesOf(ctx, url)
 	if err != nil {
 		return err
 	}
+	defer release()
 	return run(tables, ctx)
 }
 
 // Status returns the schema of the tables. Errors: Invalid (the URL), Conflict (they are another program's, or incomplete), Unavailable.
 func Status(ctx context.Context, url string) (Schema, error) {
-	tables, err := tablesOf(ctx, url)
+	tables, release, err := tablesOf(ctx, url)
 	if err != nil {
 		return Schema{}, err
 	}
+	defer release()
 	return statusOf(ctx, tables)
 }
 
@@ -73,14 +75,15 @@ func statusOf(ctx context.Context, tables *schema.Tables) (Schema, error) {
 	return Schema{Version: version, Needed: tables.Needed()}, err
 }
 
-func tablesOf(ctx context.Context, url string) (*schema.Tables, error) {
+func tablesOf(ctx context.Context, url string) (tables *schema.Tables, release func(), err error) {
 	to, err := target.Parse(url)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	api, err := to.Client(ctx, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return schema.New(api, to)
+	tables, err = schema.New(api, to)
+	return tables, func() { target.Release(api) }, err
 }

@@ -56,7 +56,7 @@ var _ storage.Store = (*Store)(nil)
 // Open looks whether the tables are there and are those that this program needs: see Migrate.
 //
 // Errors: Invalid (the URL), Unavailable (DynamoDB cannot be reached, or refuses the credentials), Conflict (the tables are missing, or of another version).
-func Open(ctx context.Context, config Config) (*Store, error) {
+func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	to, err := target.Parse(config.URL)
 	if err != nil {
 		return nil, err
@@ -65,6 +65,11 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			target.Release(api)
+		}
+	}()
 	s := &Store{
 		api: api, committed: config.Committed, consumed: config.Consumed, slots: make(chan struct{}, mostCalls), known: newKnown(), lanes: newLanes(),
 		table: func(name string) *string {
@@ -116,6 +121,7 @@ func (s *Store) Close() error {
 	idle := s.idle
 	s.mu.Unlock()
 	<-idle
+	target.Release(s.api)
 	return nil
 }
 

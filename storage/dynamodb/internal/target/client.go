@@ -58,14 +58,22 @@ func (t *Target) Client(ctx context.Context, transport http.RoundTripper) (*dyna
 	}), nil
 }
 
-func carrier(transport http.RoundTripper) dynamodb.HTTPClient {
-	if transport != nil {
-		return &http.Client{Transport: transport}
+// Release closes the connections of a client that makes no calls any more.
+func Release(client *dynamodb.Client) {
+	if c, ours := client.Options().HTTPClient.(whole); ours {
+		c.CloseIdleConnections()
 	}
-	return awshttp.NewBuildableClient().
-		WithDialerOptions(func(d *net.Dialer) { d.Timeout, d.KeepAlive = connectTime, keepAlive }).
-		WithTransportOptions(func(t *http.Transport) {
-			t.TLSHandshakeTimeout = connectTime
-			t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections
-		})
+}
+
+// carrier follows no redirection: no answer of DynamoDB is one.
+func carrier(transport http.RoundTripper) *http.Client {
+	if transport == nil {
+		transport = awshttp.NewBuildableClient().
+			WithDialerOptions(func(d *net.Dialer) { d.Timeout, d.KeepAlive = connectTime, keepAlive }).
+			WithTransportOptions(func(t *http.Transport) {
+				t.TLSHandshakeTimeout = connectTime
+				t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections
+			}).GetTransport()
+	}
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }

@@ -7,19 +7,17 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
 // whole is a client that lets only whole answers through. The SDK would not do: it takes an empty answer for one without items, and of a checksum that
 // does not fit it says so in its log, and uses the answer.
 type whole struct {
-	dynamodb.HTTPClient
+	*http.Client
 }
 
 // Do implements dynamodb.HTTPClient. An answer that is not whole is an error: the call may have been performed.
 func (w whole) Do(request *http.Request) (*http.Response, error) {
-	response, err := w.HTTPClient.Do(request)
+	response, err := w.Client.Do(request)
 	if err != nil {
 		return nil, err
 	}
