@@ -29,6 +29,8 @@ type Report struct {
 	Processes  []ProcessUse  `json:"processes"`
 	OwnCPU     float64       `json:"load_generator_cpu_seconds"`
 	Counters   []CounterMove `json:"counters"`
+	// Units are what the storage spent, if it bills by request units.
+	Units []UnitUse `json:"request_units,omitempty"`
 	// Problems say what was lost, doubled, out of order or refused. The run is good if there are none.
 	Problems []string `json:"problems"`
 
@@ -88,7 +90,9 @@ func newReport(r *run, mode Mode, before, after snapshot) *Report {
 			ResidentMiB: mib(p.Resident), GrownMiB: mib(p.Resident - was.Resident),
 		})
 	}
-	for name, by := range measure.Difference(before.metrics, after.metrics) {
+	moved := measure.Difference(before.metrics, after.metrics)
+	report.Units = unitsOf(moved)
+	for name, by := range moved {
 		report.Counters = append(report.Counters, CounterMove{Name: name, By: by})
 	}
 	slices.SortFunc(report.Counters, func(a, b CounterMove) int { return strings.Compare(a.Name, b.Name) })
@@ -180,6 +184,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 			rows = append(rows, []string{fmt.Sprintf("%s (%d)", p.Name, p.PID), measure.Amount(p.User), measure.Amount(p.System), measure.Amount(p.ResidentMiB), measure.Amount(p.GrownMiB)})
 		}
 		measure.Table(&b, rows)
+	}
+	if len(r.Units) > 0 {
+		writeUnits(&b, r.Units)
 	}
 	if len(r.Counters) > 0 {
 		rows = [][]string{{"counter of the server", "moved by"}}

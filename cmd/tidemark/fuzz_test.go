@@ -37,12 +37,13 @@ func FuzzReadConfig(f *testing.F) {
 	})
 }
 
-// FuzzParseStore: a store is one of those that there are, and nothing that is shown of a URL of Postgres, its name or the error, has the password in
+// FuzzParseStore: a store is one of those that there are, and nothing that is shown of a URL of a database, its name or the error, has the password in
 // it.
 func FuzzParseStore(f *testing.F) {
 	for _, s := range []string{"", "memory:", "memory:x", "sqlite:", "sqlite:a b.db", "sqlite://x?y", "dynamodb://r/p?endpoint=x", "MEMORY:", ":", "sqlite", "file:a.db",
 		"postgres://u:SECRET@h/d", "postgresql://u:SECRET@h1:1,h2:2/d?pool_writers=3&target_session_attrs=primary", "postgres://h/d?password=SECRET", "postgres://u:a/SECRET@h/d",
-		"postgres://u:a@SECRET@h/d", "postgres:u:SECRET@h", "postgres:///d?host=/run&pool_readers=SECRET", "postgres://u:?SECRET@h/d", "postgres://[::1]:1/d?%zSECRET"} {
+		"postgres://u:a@SECRET@h/d", "postgres:u:SECRET@h", "postgres:///d?host=/run&pool_readers=SECRET", "postgres://u:?SECRET@h/d", "postgres://[::1]:1/d?%zSECRET",
+		"dynamodb://AKIA:SECRET@r/p", "dynamodb://r/p?endpoint=http://u:SECRET@h", "dynamodb:SECRET@r", "dynamodb://r/p?SECRET"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -52,7 +53,7 @@ func FuzzParseStore(f *testing.F) {
 		case err == nil && u.scheme == schemeMemory && raw == "memory:":
 		case err == nil && u.scheme == schemeSQLite && (raw == "sqlite:"+u.path || raw == "sqlite:" && u.path == defaultDatabase):
 			return // the path is shown
-		case err == nil && u.scheme == schemePostgres && u.url == raw:
+		case err == nil && (u.scheme == schemePostgres || u.scheme == schemeDynamoDB) && u.url == raw:
 		case err == nil:
 			t.Errorf("%q gave %+v", raw, u)
 		default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tidemark-im/tidemark/storage/dynamodb"
 	"github.com/tidemark-im/tidemark/storage/postgres"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
 )
@@ -14,7 +15,7 @@ type migrateCommand struct {
 	Down   migrateDown   `cmd:"" help:"Revert the latest migration. It destroys what only the newer schema holds."`
 	Status migrateStatus `cmd:"" help:"Show the schema that the store has, and the one that this program needs."`
 
-	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH or postgres://…"`
+	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH, postgres://… or dynamodb://…"`
 	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store matters here."`
 }
 
@@ -56,9 +57,12 @@ func (c *migrateCommand) to(ctx context.Context, where direction, std streams) e
 	if err != nil {
 		return err
 	}
-	if u.scheme == schemePostgres {
+	switch u.scheme {
+	case schemePostgres:
 		err = postgres.Migrate(ctx, u.url, postgres.Direction(where))
-	} else {
+	case schemeDynamoDB:
+		err = dynamodb.Migrate(ctx, u.url, dynamodb.Direction(where))
+	default:
 		err = sqlite.Migrate(u.path, sqlite.Direction(where))
 	}
 	if err != nil {
@@ -91,8 +95,12 @@ func printSchema(ctx context.Context, u storeURL, std streams) error {
 }
 
 func schemaOf(ctx context.Context, u storeURL) (sqlite.Schema, error) {
-	if u.scheme == schemePostgres {
+	switch u.scheme {
+	case schemePostgres:
 		schema, err := postgres.Status(ctx, u.url)
+		return sqlite.Schema(schema), err
+	case schemeDynamoDB:
+		schema, err := dynamodb.Status(ctx, u.url)
 		return sqlite.Schema(schema), err
 	}
 	return sqlite.Status(u.path)

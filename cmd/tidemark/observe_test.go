@@ -300,7 +300,9 @@ func TestMetrics_are_what_is_documented_and_move(t *testing.T) {
 		}
 		return nil
 	})
-	if diff := cmp.Diff(documented(t), slices.Sorted(maps.Keys(types))); diff != "" {
+	// What only DynamoDB has is looked at where it serves (dynamodb_test.go).
+	here := slices.DeleteFunc(documented(t), func(name string) bool { return strings.HasPrefix(name, "tidemark_dynamodb_") })
+	if diff := cmp.Diff(here, slices.Sorted(maps.Keys(types))); diff != "" {
 		t.Errorf("-docs/observability.md +/metrics:\n%s", diff)
 	}
 	for name, kind := range types {

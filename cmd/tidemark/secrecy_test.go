@@ -22,10 +22,23 @@ func TestParseStore_postgres_keeps_the_url_and_shows_no_password(t *testing.T) {
 	}
 }
 
+func TestParseStore_dynamodb_keeps_the_url_and_shows_the_place(t *testing.T) {
+	for raw, name := range map[string]string{
+		"dynamodb://eu-central-1/tidemark-":                 "dynamodb://eu-central-1/tidemark-",
+		"dynamodb://r/p?endpoint=http://u:secret@127.0.0.1": "dynamodb://r/p",
+		"dynamodb://r": "dynamodb://r",
+	} {
+		got, err := parseStore(raw)
+		if want := (storeURL{scheme: schemeDynamoDB, url: raw, name: name}); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v, want %+v", raw, got, err, want)
+		}
+	}
+}
+
 // TestHideArguments_writes_over_the_url_and_nothing_else: the copies stay whole. That the kernel shows no more is shown with the program itself, in
 // test/.
 func TestHideArguments_writes_over_the_url_and_nothing_else(t *testing.T) {
-	written := []string{"serve", "--store=postgres://u:p q@h/d", "--store", "postgresql://u:p@h", "--listen", ":8080", ""}
+	written := []string{"serve", "--store=postgres://u:p q@h/d", "--store", "postgresql://u:p@h", "--store=dynamodb://u:p@r", "--listen", ":8080", ""}
 	args := make([]string, len(written))
 	for i, arg := range written {
 		args[i] = string([]byte(arg)) // memory that may be written to
@@ -34,7 +47,7 @@ func TestHideArguments_writes_over_the_url_and_nothing_else(t *testing.T) {
 	if diff := cmp.Diff(written, copied); diff != "" {
 		t.Errorf("the copies (-want +got):\n%s", diff)
 	}
-	want := []string{"serve", "--store=postgres:***********", "--store", "postgresql:*******", "--listen", ":8080", ""}
+	want := []string{"serve", "--store=postgres:***********", "--store", "postgresql:*******", "--store=dynamodb:*******", "--listen", ":8080", ""}
 	if diff := cmp.Diff(want, args); diff != "" {
 		t.Errorf("the originals (-want +got):\n%s", diff)
 	}

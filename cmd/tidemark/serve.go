@@ -29,9 +29,9 @@ import (
 // serveCommand is the configuration of the server: flags, TIDEMARK_… variables and keys of the file.
 type serveCommand struct {
 	Listen      string          `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; port 0 chooses a free one, which is logged. Default ${default}."`
-	Store       string          `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), postgres://USER:PASSWORD@HOST:PORT/DATABASE, or memory: for a trial."`
+	Store       string          `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), postgres://USER:PASSWORD@HOST:PORT/DATABASE, dynamodb://REGION/PREFIX, or memory: for a trial."`
 	Dev         bool            `env:"TIDEMARK_DEV" help:"Development: anyone is whoever he says he is (Bearer dev:NAME), without rate limits. Loopback addresses only."`
-	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"Bring the schema of Postgres up to date first; without it an older schema is refused. SQLite and memory need no asking."`
+	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"Bring the schema of Postgres or the tables of DynamoDB up to date first; without it older ones are refused. SQLite and memory need no asking."`
 	Credentials credentialFlags `embed:""`
 	Observe     observeFlags    `embed:""`
 	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Web pages that may call, such as https://app.example.com, or * for all; may be repeated. Those of the server's own host always may."`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb"
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/storage/postgres"
@@ -21,7 +22,7 @@ const defaultDatabase = "tidemark.db"
 type storeURL struct {
 	scheme string
 	path   string // of the SQLite file
-	url    string // of Postgres; it may hold a password
+	url    string // of Postgres or DynamoDB; it may hold a password
 	name   string // what may be shown of it
 }
 
@@ -29,9 +30,10 @@ const (
 	schemeMemory   = "memory"
 	schemeSQLite   = "sqlite"
 	schemePostgres = "postgres"
+	schemeDynamoDB = "dynamodb"
 )
 
-// parseStore reads memory:, sqlite:PATH or postgres://…. Errors show nothing of a URL.
+// parseStore reads memory:, sqlite:PATH, postgres://… or dynamodb://…. Errors show nothing of a URL.
 func parseStore(raw string) (storeURL, error) {
 	scheme, rest, found := strings.Cut(raw, ":")
 	switch {
@@ -47,10 +49,10 @@ func parseStore(raw string) (storeURL, error) {
 		return storeURL{scheme: scheme, path: rest, name: rest}, nil
 	case found && (scheme == schemePostgres || scheme == "postgresql"):
 		return parsePostgres(raw, rest)
-	case found && scheme == "dynamodb":
-		return storeURL{}, usageError{errors.New("the store dynamodb: is not in this build yet; use memory:, sqlite:PATH or postgres://HOST/DATABASE")}
+	case found && scheme == schemeDynamoDB:
+		return parseDynamoDB(raw, rest)
 	}
-	return storeURL{}, usageError{fmt.Errorf("there is no such store; use memory:, sqlite:PATH (sqlite: is ./%s) or postgres://HOST/DATABASE", defaultDatabase)}
+	return storeURL{}, usageError{fmt.Errorf("there is no such store; use memory:, sqlite:PATH (sqlite: is ./%s), postgres://HOST/DATABASE or dynamodb://REGION/PREFIX", defaultDatabase)}
 }
 
 // parsePostgres finds out what may be shown of a URL. The driver reads the rest, and says what is wrong with it.
@@ -70,18 +72,31 @@ func parsePostgres(raw, rest string) (storeURL, error) {
 	return storeURL{scheme: schemePostgres, url: raw, name: "postgres://" + place}, nil
 }
 
+// parseDynamoDB finds out what may be shown of a URL. The store reads the rest, and says what is wrong with it.
+func parseDynamoDB(raw, rest string) (storeURL, error) {
+	rest, found := strings.CutPrefix(rest, "//")
+	place, _, _ := strings.Cut(rest, "?")
+	switch {
+	case !found:
+		return storeURL{}, usageError{errors.New("a store of DynamoDB is written dynamodb://REGION/PREFIX, such as dynamodb://eu-central-1/tidemark-")}
+	case strings.Contains(place, "@"):
+		return storeURL{}, usageError{errors.New("the store's URL has an @; credentials for DynamoDB are not in it but in the environment, in a profile, or the role of the machine")}
+	}
+	return storeURL{scheme: schemeDynamoDB, url: raw, name: "dynamodb://" + place}, nil
+}
+
 // openedStore is a store, and what it tells of itself.
 type openedStore struct {
 	storage.Store
-	// failed, if not nil, is closed when the disk failed, so that nobody knows what is stored: the process must end (delivery.md §2). Postgres sees
-	// to its disk itself.
+	// failed, if not nil, is closed when the disk failed, so that nobody knows what is stored: the process must end (delivery.md §2). Postgres and
+	// DynamoDB see to their disks themselves.
 	failed <-chan struct{}
 	// committing, if not nil, is how long the present commit has been under way, 0 if there is none. It is nil where a new process would not help.
 	committing func() time.Duration
 }
 
-// openStore opens the store with a meter before it. SQLite's schema is brought up to date; that of Postgres only if migrate is set, since others may
-// use it.
+// openStore opens the store with a meter before it. SQLite's schema is brought up to date; that of Postgres and DynamoDB only if migrate is set, since
+// others may use it.
 func openStore(ctx context.Context, u storeURL, migrate bool, meter *metered.Meter) (openedStore, error) {
 	switch u.scheme {
 	case schemeMemory:
@@ -93,6 +108,17 @@ func openStore(ctx context.Context, u storeURL, migrate bool, meter *metered.Met
 			}
 		}
 		s, err := postgres.Open(ctx, postgres.Config{URL: u.url, Committed: meter.Committed})
+		if err != nil {
+			return openedStore{}, err
+		}
+		return openedStore{Store: meter.Store(s)}, nil
+	case schemeDynamoDB:
+		if migrate {
+			if err := dynamodb.Migrate(ctx, u.url, dynamodb.Up); err != nil {
+				return openedStore{}, err
+			}
+		}
+		s, err := dynamodb.Open(ctx, dynamodb.Config{URL: u.url, Committed: meter.Committed, Consumed: meter.Consumed})
 		if err != nil {
 			return openedStore{}, err
 		}

@@ -24,6 +24,7 @@ type Meter struct {
 	commits prometheus.Histogram
 	appends prometheus.Histogram
 	raises  prometheus.Histogram
+	units   *prometheus.CounterVec
 	all     []prometheus.Collector
 }
 
@@ -51,10 +52,14 @@ func New(log *slog.Logger) *Meter {
 		appends: batch("tidemark_commit_sends", "Messages in one of these commits, of those that had any. More than 1 is what sharing them saves."),
 		raises:  batch("tidemark_commit_acks", "Raises of watermarks in one of these commits, of those that had any."),
 	}
+	m.units = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidemark_dynamodb_request_units_total",
+		Help: "Request units that DynamoDB bills, by the operation of the storage that spent them: kind is read or write. Of that database only.",
+	}, []string{"operation", "kind"})
 	for op := range operations {
 		m.seconds[op] = latency.WithLabelValues(op.String()).(prometheus.Histogram)
 	}
-	m.all = []prometheus.Collector{latency, m.errors, m.commits, m.appends, m.raises}
+	m.all = []prometheus.Collector{latency, m.errors, m.commits, m.appends, m.raises, m.units}
 	return m
 }
 
@@ -67,6 +72,16 @@ func (m *Meter) Committed(sends, acks int, took time.Duration) {
 	}
 	if acks > 0 {
 		m.raises.Observe(float64(acks))
+	}
+}
+
+// Consumed takes in request units of DynamoDB that an operation spent. Other backends never call it.
+func (m *Meter) Consumed(operation string, reads, writes float64) {
+	if reads > 0 {
+		m.units.WithLabelValues(operation, "read").Add(reads)
+	}
+	if writes > 0 {
+		m.units.WithLabelValues(operation, "write").Add(writes)
 	}
 }
 

@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-im/tidemark/bench/internal/measure"
+)
+
+// UnitUse is what an operation of the storage spent of a database that bills by request units (DynamoDB).
+type UnitUse struct {
+	// Operation is that of tidemark_storage_seconds; "all" is the sum.
+	Operation string `json:"operation"`
+	// Count is how many of Per there were: a call, or what calls of this operation carry many of.
+	Count float64 `json:"count"`
+	Per   string  `json:"per"`
+	Read  float64 `json:"read"`
+	Write float64 `json:"write"`
+}
+
+// carried are the counters of what calls of an operation carry many of, so that a call is no measure.
+func carried() map[string]struct{ counter, name string } {
+	return map[string]struct{ counter, name string }{
+		"append":  {"tidemark_sends_total", "message"},
+		"advance": {"tidemark_advances_total", "raise"},
+		"mark":    {"tidemark_marks_total", "row"},
+		"clear":   {"tidemark_clears_total", "row"},
+	}
+}
+
+// unitsOf reads what was spent out of the counters that moved. It is nil for a server whose storage bills nothing.
+func unitsOf(moved map[string]float64) []UnitUse {
+	series := regexp.MustCompile(`^tidemark_dynamodb_request_units_total\{kind="(read|write)",operation="([a-z_]+)"\}$`)
+	found := make(map[string]*UnitUse)
+	all := &UnitUse{Operation: "all", Count: moved["tidemark_sends_total"], Per: "message"}
+	for name, by := range moved {
+		parts := series.FindStringSubmatch(name)
+		if parts == nil {
+			continue
+		}
+		kind, operation := parts[1], parts[2]
+		use, known := found[operation]
+		if !known {
+			use = &UnitUse{Operation: operation, Count: moved[`tidemark_storage_seconds_count{operation="`+operation+`"}`], Per: "call"}
+			if items, many := carried()[operation]; many {
+				use.Count, use.Per = moved[items.counter], items.name
+			}
+			found[operation] = use
+		}
+		if kind == "read" {
+			use.Read, all.Read = by, all.Read+by
+		} else {
+			use.Write, all.Write = by, all.Write+by
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	uses := make([]UnitUse, 0, len(found)+1)
+	for _, use := range found {
+		uses = append(uses, *use)
+	}
+	slices.SortFunc(uses, func(a, b UnitUse) int { return strings.Compare(a.Operation, b.Operation) })
+	return append(uses, *all)
+}
+
+// writeUnits writes the table of what was spent.
+func writeUnits(b *strings.Builder, uses []UnitUse) {
+	rows := [][]string{{"request units", "of", "read", "write", "read each", "write each"}}
+	for _, u := range uses {
+		each := []string{"", ""}
+		if u.Count > 0 {
+			each = []string{measure.Amount(u.Read / u.Count), measure.Amount(u.Write / u.Count)}
+		}
+		count := measure.Amount(u.Count) + " × " + u.Per
+		rows = append(rows, []string{u.Operation, count, measure.Amount(u.Read), measure.Amount(u.Write), each[0], each[1]})
+	}
+	measure.Table(b, rows)
+}
