@@ -74,11 +74,17 @@ func admin(t *testing.T, s *service.Server, at string) *pgx.Conn {
 	return conn
 }
 
+// seconds is TIDEMARK_FAULT_SECONDS, or what a case takes if it is not set.
+func (h *history) seconds(otherwise int) time.Duration {
+	h.t.Helper()
+	return time.Duration(number(h.t, "TIDEMARK_FAULT_SECONDS", otherwise)) * time.Second
+}
+
 // repeat does something again and again for TIDEMARK_FAULT_SECONDS (2 if it is not set), with pauses, and at least once. It returns how often.
 func (h *history) repeat(do func(random *rand.Rand), least, most time.Duration) (n int) {
 	h.t.Helper()
 	random := rand.New(rand.NewPCG(h.seed, 0))
-	for deadline := time.Now().Add(time.Duration(number(h.t, "TIDEMARK_FAULT_SECONDS", 2)) * time.Second); n == 0 || time.Now().Before(deadline); n++ {
+	for deadline := time.Now().Add(h.seconds(2)); n == 0 || time.Now().Before(deadline); n++ {
 		do(random)
 		<-time.After(least + time.Duration(random.Int64N(int64(most-least))))
 	}

@@ -48,7 +48,7 @@ func (f *founder) step(ctx context.Context, w *worker) {
 		f.chat, f.stage = tidemark.ChatID(fmt.Sprint(f.name, "-", f.made)), 0
 	}
 	<-time.After(time.Duration(w.random.IntN(100)) * time.Millisecond)
-	stages := []func(context.Context, *worker) bool{f.create, f.add, f.remove, f.look, f.direct}
+	stages := []func(context.Context, *worker) bool{f.direct, f.create, f.add, f.remove, f.look}
 	if !stages[f.stage](ctx, w) {
 		f.doubt = true
 		return

@@ -112,13 +112,15 @@ func (n *Network) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// choose returns the fault that befalls a call, nil for none.
+// choose returns the fault that befalls a call, nil for none. A fault befalls the first call of each kind, and then as many as it says.
 func (n *Network) choose(call *Call) *Fault {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls[call.Kind()]++
 	for _, i := range n.random.Perm(len(n.faults)) {
-		if fault := &n.faults[i]; (fault.Of == nil || fault.Of(call)) && n.random.Float64()*100 < fault.Percent {
+		fault := &n.faults[i]
+		first := fault.Percent > 0 && n.fired[fault.Name][call.Kind()] == 0
+		if (fault.Of == nil || fault.Of(call)) && (first || n.random.Float64()*100 < fault.Percent) {
 			return fault
 		}
 	}

@@ -1,0 +1,270 @@
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb"
+	"github.com/tidemark-im/tidemark/test/faults/dynamo"
+	dynamoservice "github.com/tidemark-im/tidemark/test/services/dynamodb"
+)
+
+// longest is how long a call of a store on DynamoDB takes at most, whatever its caller's deadline is.
+const longest = 6 * time.Second
+
+// tables is a history over two stores on the same tables, and the networks between them and DynamoDB.
+type tables struct {
+	*history
+	networks []*dynamo.Network
+}
+
+// onDynamoDB makes tables, opens two stores, and creates the chats, besides three hot ones as many others as said.
+func onDynamoDB(t *testing.T, s *dynamoservice.Server, others int) *tables {
+	t.Helper()
+	at := s.Store(t)
+	must(t, dynamodb.Migrate(t.Context(), at, dynamodb.Up))
+	u, err := url.Parse(at)
+	must(t, err)
+	ts := &tables{}
+	var stores []storage.Store
+	for node := range 2 {
+		network := dynamo.New(seed(t)+uint64(node), strings.TrimPrefix(u.Path, "/"))
+		t.Cleanup(network.Close)
+		store, err := dynamodb.Open(t.Context(), dynamodb.Config{URL: at, Transport: network})
+		must(t, err)
+		t.Cleanup(func() { must(t, store.Close()) })
+		ts.networks, stores = append(ts.networks, network), append(stores, store)
+	}
+	chats := []tidemark.ChatID{"a", "B", "c"}
+	for n := range others {
+		chats = append(chats, tidemark.ChatID(fmt.Sprint("chat-", n)))
+	}
+	ts.history = newHistoryIn(t, chats, stores...)
+	// Some callers set a deadline that is later than the store's own.
+	ts.limits, ts.bound = append(ts.limits, time.Minute), longest
+	ts.founders = []*founder{{history: ts.history, name: "founder"}}
+	return ts
+}
+
+// inject lets faults happen to both nodes for TIDEMARK_FAULT_SECONDS (1 if it is not set), and until they have happened as they have to. Afterwards no
+// call is under way of which nobody waits for the answer.
+func (ts *tables) inject(fired func() error, faults ...dynamo.Fault) {
+	ts.t.Helper()
+	for _, n := range ts.networks {
+		n.Inject(faults...)
+	}
+	<-time.After(ts.seconds(1))
+	var missing error
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if missing = fired(); missing == nil || time.Now().After(deadline) {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	for _, n := range ts.networks {
+		n.Inject()
+	}
+	for _, n := range ts.networks {
+		n.Wait()
+	}
+	if missing != nil {
+		ts.t.Error(missing)
+	}
+	ts.t.Log(ts.report())
+}
+
+// counts returns how many calls of each kind there were, and how often each fault has happened to each kind, over both networks.
+func (ts *tables) counts() (calls map[string]int, fired map[string]map[string]int) {
+	calls, fired = map[string]int{}, map[string]map[string]int{}
+	for _, n := range ts.networks {
+		for kind, count := range n.Calls() {
+			calls[kind] += count
+		}
+		for name, kinds := range n.Fired() {
+			if fired[name] == nil {
+				fired[name] = map[string]int{}
+			}
+			for kind, count := range kinds {
+				fired[name][kind] += count
+			}
+		}
+	}
+	return calls, fired
+}
+
+func (ts *tables) report() string {
+	calls, fired := ts.counts()
+	lines := []string{fmt.Sprintf("%d calls to DynamoDB: %v", total(calls), calls)}
+	for _, name := range slices.Sorted(maps.Keys(fired)) {
+		lines = append(lines, fmt.Sprintf("%d × %s: %v", total(fired[name]), name, fired[name]))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// writes are the kinds of writes that the stores make while they serve the load: each has to meet what may happen to a write.
+func writes() []string {
+	return []string{
+		"TransactWriteItems chat_counters idempotency_keys messages",
+		"TransactWriteItems chat_counters chat_memberships delivery_state",
+		"TransactWriteItems chat_counters chat_memberships delivery_state pending_deliveries",
+		"TransactWriteItems chat_counters pending_deliveries",
+		"UpdateItem chat_counters",
+		"UpdateItem chat_memberships",
+		"UpdateItem delivery_state",
+		"UpdateItem pending_deliveries",
+		"PutItem chat_counters",
+	}
+}
+
+// often demands that a fault has happened so often.
+func (ts *tables) often(name string, least int) func() error {
+	return func() error {
+		if _, fired := ts.counts(); total(fired[name]) < least {
+			return fmt.Errorf("%q has happened %d times, want %d", name, total(fired[name]), least)
+		}
+		return nil
+	}
+}
+
+// everyWrite demands that a fault has happened to each kind of write.
+func (ts *tables) everyWrite(name string) func() error {
+	return func() error {
+		_, fired := ts.counts()
+		for _, kind := range writes() {
+			if fired[name][kind] == 0 {
+				return fmt.Errorf("%q has not happened to %s", name, kind)
+			}
+		}
+		return nil
+	}
+}
+
+// danger is a fault of DynamoDB, or of the way to it, and what is demanded of a case about it.
+type danger struct {
+	fault dynamo.Fault
+	// writes says that it has to befall every kind of write.
+	writes bool
+	// late says that a call may have its effect after it was confirmed.
+	late bool
+}
+
+func dangers() []danger {
+	return []danger{
+		{fault: dynamo.ReplyLost().For(dynamo.Writes), writes: true},
+		{fault: dynamo.RequestLost(), writes: true},
+		{fault: dynamo.Delayed().For(dynamo.Writes), writes: true, late: true},
+		{fault: dynamo.Doubled().For(dynamo.Writes), writes: true, late: true},
+		{fault: dynamo.Slow(50*time.Millisecond, 300*time.Millisecond)},
+		{fault: dynamo.Slow(1600*time.Millisecond, 3*time.Second).At(3)},
+		{fault: dynamo.Silent()},
+		{fault: dynamo.Cut()},
+		{fault: dynamo.Truncated()},
+		{fault: dynamo.Corrupted()},
+		{fault: dynamo.Garbage()},
+		{fault: dynamo.Throttled(), writes: true},
+		{fault: dynamo.TransactionThrottled()},
+		{fault: dynamo.TransactionConflict()},
+		{fault: dynamo.Conflict()},
+		{fault: dynamo.InProgress()},
+		{fault: dynamo.InternalError()},
+		{fault: dynamo.InternalErrorAfter().For(dynamo.Writes), writes: true},
+		{fault: dynamo.Unavailable()},
+		{fault: dynamo.PartialBatch()},
+		{fault: dynamo.ShortPage()},
+		{fault: dynamo.Stale()},
+		{fault: dynamo.Hole("messages", true)},
+	}
+}
+
+func TestFault_DynamoDB_each_alone(t *testing.T) {
+	t.Parallel()
+	for _, tc := range dangers() {
+		t.Run(tc.fault.Name, func(t *testing.T) {
+			t.Parallel()
+			ts := onDynamoDB(t, dynamoservice.Shared(t), 0)
+			if tc.late {
+				ts.aftermath = longest
+			}
+			ts.under(func() {
+				fired := ts.often(tc.fault.Name, 5)
+				if tc.writes {
+					fired = ts.everyWrite(tc.fault.Name)
+				}
+				ts.inject(fired, tc.fault)
+			})
+		})
+	}
+}
+
+// TestFault_DynamoDB_all_at_once: a call in three or so meets one of them.
+func TestFault_DynamoDB_all_at_once(t *testing.T) {
+	t.Parallel()
+	ts := onDynamoDB(t, dynamoservice.Shared(t), 30)
+	ts.aftermath = longest
+	var faults []dynamo.Fault
+	for _, d := range dangers() {
+		faults = append(faults, d.fault.At(max(0.5, d.fault.Percent/10)))
+	}
+	ts.under(func() {
+		ts.inject(func() error {
+			for _, f := range faults {
+				if err := ts.often(f.Name, 1)(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, faults...)
+	})
+}
+
+func TestFault_DynamoDB_killed_and_restarted(t *testing.T) {
+	t.Parallel()
+	s := dynamoservice.Start(t)
+	ts := onDynamoDB(t, s, 10)
+	ends := 0
+	ts.under(func() {
+		ends = ts.repeat(func(random *rand.Rand) {
+			s.Kill(t)
+			// Callers wait for a service that is back soon, and are refused by one that is not.
+			down := time.Duration(random.IntN(1000)) * time.Millisecond
+			if ends == 0 {
+				ts.red()
+				down = 1500 * time.Millisecond
+			}
+			<-time.After(down)
+			s.Run(t)
+			ends++
+		}, 200*time.Millisecond, 700*time.Millisecond)
+	})
+	t.Logf("killed %d times", ends)
+	if ts.refusals("cannot be reached") == 0 {
+		t.Error("nobody was told that DynamoDB cannot be reached")
+	}
+}
+
+func TestFault_DynamoDB_that_hangs(t *testing.T) {
+	t.Parallel()
+	s := dynamoservice.Start(t)
+	ts := onDynamoDB(t, s, 0)
+	ts.aftermath = 2 * longest
+	ts.under(func() {
+		ts.repeat(func(*rand.Rand) {
+			s.Freeze(t)
+			<-time.After(time.Second)
+			ts.red()
+			<-time.After(time.Second)
+			s.Thaw(t)
+		}, 200*time.Millisecond, 700*time.Millisecond)
+	})
+	if ts.refused == 0 || ts.slowest < 900*time.Millisecond {
+		t.Errorf("%d calls were refused, the slowest took %v: nothing hung", ts.refused, ts.slowest)
+	}
+}
