@@ -17,6 +17,7 @@ var tables *tablePool
 type tablePool struct {
 	server  *service.Server
 	network *beyond
+	wanted  chan struct{}
 	free    chan loan
 	back    chan string
 	ended   chan struct{}
@@ -27,7 +28,7 @@ func openTables() (*tablePool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &tablePool{server: server, network: newBeyond(), free: make(chan loan), back: make(chan string), ended: make(chan struct{})}
+	p := &tablePool{server: server, network: newBeyond(), wanted: make(chan struct{}), free: make(chan loan), back: make(chan string), ended: make(chan struct{})}
 	go p.network.run()
 	go p.run()
 	return p, nil
@@ -46,6 +47,7 @@ func (p *tablePool) take(t testing.TB) dynamodb.Config {
 	if p == nil {
 		t.Fatalf("the package's TestMain does not use stores.Main")
 	}
+	p.wanted <- struct{}{}
 	l := <-p.free
 	if l.err != nil {
 		t.Fatalf("making tables: %v", l.err)
@@ -54,21 +56,25 @@ func (p *tablePool) take(t testing.TB) dynamodb.Config {
 	return dynamodb.Config{URL: p.server.URL(l.name), Transport: p.network}
 }
 
+// run makes tables when somebody wants them, and not before: what is at work beside a test is seen by those that look at the heap.
 func (p *tablePool) run() {
 	defer close(p.ended)
-	for made := 0; ; made++ {
-		l := p.next(made)
-		for lent := false; !lent; {
-			select {
-			case p.free <- l:
-				lent = true
-			case name, open := <-p.back:
-				if !open {
-					return // the emulator goes with the process
-				}
-				if err := p.drop(name); err != nil {
-					l.err = err
-				}
+	var failed error
+	for made := 0; ; {
+		select {
+		case <-p.wanted:
+			l := p.next(made)
+			if failed != nil {
+				l.err = failed
+			}
+			p.free <- l
+			made++
+		case name, open := <-p.back:
+			if !open {
+				return // the emulator goes with the process
+			}
+			if err := p.drop(name); err != nil {
+				failed = err
 			}
 		}
 	}
