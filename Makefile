@@ -18,7 +18,7 @@ PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
 KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),20)
 # On which storages, besides memory, the packages whose tests open the store of the run are tested once more, and how often.
-BACKENDS       := sqlite postgres
+BACKENDS       := sqlite postgres dynamodb
 BACKEND_RUNS   := $(or $(TIDEMARK_BACKEND_RUNS),1)
 STORE_PACKAGES := ./server $(addprefix ./transports/,. transporttest websocket sse longpoll rest)
 # How many seeds the simulation of the core runs.
