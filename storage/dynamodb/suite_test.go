@@ -47,3 +47,38 @@ func TestStore_shared(t *testing.T) {
 		return openTest(t, url), openTest(t, url)
 	})
 }
+
+// durable is a store that knows where it is.
+type durable struct {
+	*Store
+	url string
+}
+
+// TestStore_durable_when_the_emulator_is_killed: what a store has answered is in DynamoDB, and nothing of it is in the store alone. The emulator is
+// killed before each of the first few reopenings.
+func TestStore_durable_when_the_emulator_is_killed(t *testing.T) {
+	server := service.Start(t)
+	open := func(t *testing.T) storage.Store {
+		t.Helper()
+		url := server.Store(t)
+		if err := Migrate(t.Context(), url, Up); err != nil {
+			t.Fatalf("Migrate: %v", err)
+		}
+		return durable{openTest(t, url), url}
+	}
+	kills := 0
+	storagetest.RunDurable(t, open, func(t *testing.T, s storage.Store) storage.Store {
+		t.Helper()
+		if err := s.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+		if kills++; kills <= 20 {
+			server.Kill(t)
+			server.Run(t)
+		}
+		return durable{openTest(t, s.(durable).url), s.(durable).url}
+	})
+	if kills < 2 { // rapid makes few runs in a short test, of which not all open the data again.
+		t.Errorf("the emulator was killed %d times, want at least 2", kills)
+	}
+}
