@@ -57,7 +57,7 @@ func arrows() []arrow {
 		},
 		{place: "storage/dynamodb/internal/target", own: []string{""}, others: []string{"github.com/aws/aws-sdk-go-v2"}},
 		{place: "storage/dynamodb/internal/schema", own: []string{"", "migrations", "storage/dynamodb/internal/target"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
-		{place: "storage/dynamodb/internal/...", own: []string{"", "storage"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
+		{place: "storage/dynamodb/internal/...", own: []string{"", "storage", "storage/dynamodb/internal/call", "storage/dynamodb/internal/record"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
 		{place: "migrations"},
 
 		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/push", "server/internal/..."}, others: []string{"github.com/gofrs/uuid/v5"}},

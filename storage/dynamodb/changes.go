@@ -9,6 +9,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
 // A change of more members than fit into a transaction takes effect with one write to the chat's counter. Before that it is prepared, item by
@@ -28,59 +30,59 @@ const changeTime = 10 * time.Second
 
 // begin puts the token into a counter. It reports false if another change is in the way.
 func (c caller) begin(ctx context.Context, chat tidemark.ChatID, token string, version uint64) (bool, error) {
-	at := now()
-	u := update{
-		table: counters, key: chatKey(chat), change: "SET changing = :token, changing_at = :now",
-		condition: "(attribute_not_exists(changing) OR changing = :token OR changing_at < :old) AND ",
-		values:    item{":token": text(token), ":now": number(at), ":old": number(at - changeTime.Milliseconds())},
+	at := time.Now().UnixMilli()
+	u := call.Update{
+		Table: record.Counters, Key: record.ChatKey(chat), Change: "SET changing = :token, changing_at = :now",
+		Condition: "(attribute_not_exists(changing) OR changing = :token OR changing_at < :old) AND ",
+		Values:    call.Item{":token": call.Text(token), ":now": call.Number(at), ":old": call.Number(at - changeTime.Milliseconds())},
 	}
 	if version == 0 { // It is not there yet.
-		u.condition += "attribute_not_exists(head)"
+		u.Condition += "attribute_not_exists(head)"
 	} else {
-		u.condition += "attribute_not_exists(change) AND members_version = :version"
-		u.values[":version"] = number(version)
+		u.Condition += "attribute_not_exists(change) AND members_version = :version"
+		u.Values[":version"] = call.Number(version)
 	}
-	it, done, doubtful, err := c.update(ctx, u)
-	r := reader{item: it}
-	return done || doubtful && r.text("changing") == token, err
+	it, done, doubtful, err := c.Update(ctx, u)
+	r := call.Reader{Item: it}
+	return done || doubtful && r.Text("changing") == token, err
 }
 
 // prepare puts the token into the items of the new members. It reports false if the change was taken over.
 //
 // What an item holds is read first, and then whether the change still is the counter's; and the item is written if it is as it was read. So somebody
 // whose change was taken over cannot undo the preparation of whoever did that.
-func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string, join []membership) (bool, error) {
-	rows, err := c.memberships(ctx, chat, usersOf(join))
+func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string, join []record.Membership) (bool, error) {
+	rows, err := c.Memberships(ctx, chat, usersOf(join))
 	if err != nil {
 		return false, err
 	}
-	it, err := c.get(ctx, counters, chatKey(chat))
+	it, err := c.Get(ctx, record.Counters, record.ChatKey(chat))
 	if err != nil {
 		return false, err
 	}
-	r := reader{item: it}
-	if r.text("changing") != token {
-		return false, r.err
+	r := call.Reader{Item: it}
+	if r.Text("changing") != token {
+		return false, r.Err
 	}
 	taken := make([]bool, len(join))
-	err = together(ctx, len(join), func(ctx context.Context, i int) error {
+	err = call.Together(ctx, len(join), func(ctx context.Context, i int) error {
 		m := &join[i]
-		u := update{
-			table: memberships, key: memberKey(chat, m.UserID), change: "SET next_change = :token, next_role = :role, next_joined_at = :at",
-			condition: "attribute_not_exists(next_change)",
-			values:    item{":token": text(token), ":role": text(m.Role), ":at": number(m.JoinedAt.UnixMilli())},
+		u := call.Update{
+			Table: record.Memberships, Key: record.MemberKey(chat, m.UserID), Change: "SET next_change = :token, next_role = :role, next_joined_at = :at",
+			Condition: "attribute_not_exists(next_change)",
+			Values:    call.Item{":token": call.Text(token), ":role": call.Text(m.Role), ":at": call.Number(m.JoinedAt.UnixMilli())},
 		}
-		if next := rows[m.UserID].next; next != nil {
-			u.condition = "next_change = :seen OR next_change = :token"
-			u.values[":seen"] = text(next.change)
+		if next := rows[m.UserID].Next; next != nil {
+			u.Condition = "next_change = :seen OR next_change = :token"
+			u.Values[":seen"] = call.Text(next.Change)
 		}
-		now, done, _, err := c.update(ctx, u)
-		r := reader{item: now}
-		if taken[i] = !done && r.text("next_change") != token; err != nil || taken[i] {
+		now, done, _, err := c.Update(ctx, u)
+		r := call.Reader{Item: now}
+		if taken[i] = !done && r.Text("next_change") != token; err != nil || taken[i] {
 			return err
 		}
-		_, _, _, err = c.update(ctx, update{
-			table: states, key: stateKey(m.UserID, chat), change: "SET member_change = :token", values: item{":token": text(token)},
+		_, _, _, err = c.Update(ctx, call.Update{
+			Table: record.States, Key: record.StateKey(m.UserID, chat), Change: "SET member_change = :token", Values: call.Item{":token": call.Text(token)},
 		})
 		return err
 	})
@@ -94,12 +96,12 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 
 // many adds the users by a change. It returns nil if something was in the way.
 func (a *adding) many(ctx context.Context) (*storage.Added, error) {
-	now, err := a.look(ctx, a.chat, a.users)
+	now, err := a.Look(ctx, a.chat, a.users)
 	if err != nil {
 		return nil, err
 	}
-	if now.changed != "" {
-		return nil, a.settle(ctx, now.counter)
+	if now.Changed != "" {
+		return nil, a.settle(ctx, now.Counter)
 	}
 	join, _, err := a.joiners(now)
 	if err != nil || len(join) == 0 {
@@ -119,46 +121,46 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 			return nil, err
 		}
 	}
-	u := update{
-		table: counters, key: chatKey(a.chat),
-		change:    "SET members_version = :next, member_count = :count, change = :token, change_head = head, change_version = :next",
-		condition: "changing = :token AND members_version = :version",
-		values: item{
-			":token": text(a.token), ":version": number(now.MembersVersion), ":next": number(now.MembersVersion + 1), ":count": number(now.MemberCount + len(join)),
+	u := call.Update{
+		Table: record.Counters, Key: record.ChatKey(a.chat),
+		Change:    "SET members_version = :next, member_count = :count, change = :token, change_head = head, change_version = :next",
+		Condition: "changing = :token AND members_version = :version",
+		Values: call.Item{
+			":token": call.Text(a.token), ":version": call.Number(now.MembersVersion), ":next": call.Number(now.MembersVersion + 1), ":count": call.Number(now.MemberCount + len(join)),
 		},
 	}
 	if large {
-		u.change += ", is_large = :yes"
-		u.values[":yes"] = flag(true)
+		u.Change += ", is_large = :yes"
+		u.Values[":yes"] = call.Flag(true)
 	}
-	u.change += " REMOVE changing, changing_at"
-	it, done, doubtful, err := a.update(ctx, u)
+	u.Change += " REMOVE changing, changing_at"
+	it, done, doubtful, err := a.Update(ctx, u)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{item: it}
-	if a.doubtful = a.doubtful || doubtful; !done && r.text("change") != a.token {
+	r := call.Reader{Item: it}
+	if a.doubtful = a.doubtful || doubtful; !done && r.Text("change") != a.token {
 		return nil, nil // Who has been added already is seen by the next attempt.
 	}
-	after, err := a.learn(a.chat, it)
+	after, err := a.Learn(a.chat, it)
 	if err != nil {
 		return nil, err
 	}
 	if err := a.settle(ctx, after); err != nil {
 		return nil, err
 	}
-	return &storage.Added{Version: after.toVersion, Head: after.change.head, New: usersOf(join)}, nil
+	return &storage.Added{Version: after.ChangeVersion, Head: after.ChangeHead, New: usersOf(join)}, nil
 }
 
 // stand writes the rows that stand for a Large chat: of the new members, and of all if it was not Large before. They are written before the change takes effect, and
 // say too much if it does not: that a head has to be compared.
-func (a *adding) stand(ctx context.Context, now seen, join []membership) error {
-	var rows []item
+func (a *adding) stand(ctx context.Context, now record.Seen, join []record.Membership) error {
+	var rows []call.Item
 	for i := range join {
 		rows = append(rows, standing(join[i].UserID, a.chat))
 	}
 	if !now.Large {
-		roster, err := a.rosterAt(ctx, now.counter)
+		roster, err := a.RosterAt(ctx, now.Counter)
 		if err != nil {
 			return err
 		}
@@ -166,28 +168,28 @@ func (a *adding) stand(ctx context.Context, now seen, join []membership) error {
 			rows = append(rows, standing(m.UserID, a.chat))
 		}
 	}
-	return a.putAll(ctx, pendings, rows)
+	return a.PutAll(ctx, record.Pendings, rows)
 }
 
 // createMany creates a chat by a change.
-func (c caller) createMany(ctx context.Context, new storage.NewChat, made counter) (tidemark.Chat, bool, error) {
-	join := make([]membership, len(new.Members))
-	var rows []item
+func (c caller) createMany(ctx context.Context, new storage.NewChat, made record.Counter) (tidemark.Chat, bool, error) {
+	join := make([]record.Membership, len(new.Members))
+	var rows []call.Item
 	for i, user := range new.Members {
 		join[i].Member = tidemark.Member{UserID: user, Role: roleIn(new, user), JoinedAt: made.CreatedAt}
 		rows = append(rows, standing(user, new.ID))
 	}
-	token := made.createdBy
+	token := made.CreatedBy
 	for again := 0; ; again++ {
-		it, err := c.get(ctx, counters, chatKey(new.ID))
+		it, err := c.Get(ctx, record.Counters, record.ChatKey(new.ID))
 		if err != nil {
 			return tidemark.Chat{}, false, err
 		}
-		there, err := counterOf(it)
+		there, err := record.CounterOf(it)
 		switch {
 		case err != nil:
 			return tidemark.Chat{}, false, err
-		case there != nil && there.createdBy == token:
+		case there != nil && there.CreatedBy == token:
 			return made.Chat, true, c.settle(ctx, there)
 		case there != nil:
 			return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
@@ -197,13 +199,13 @@ func (c caller) createMany(ctx context.Context, new storage.NewChat, made counte
 			ready, err = c.prepare(ctx, new.ID, token, join)
 		}
 		if err == nil && ready && made.Large {
-			err = c.putAll(ctx, pendings, rows)
+			err = c.PutAll(ctx, record.Pendings, rows)
 		}
 		if err == nil && ready {
 			err = c.takeEffect(ctx, made)
 		}
 		if err == nil {
-			err = yield(ctx, again)
+			err = call.Yield(ctx, again)
 		}
 		if err != nil {
 			return tidemark.Chat{}, false, err
@@ -212,23 +214,20 @@ func (c caller) createMany(ctx context.Context, new storage.NewChat, made counte
 }
 
 // takeEffect makes a chat of what was prepared for it, unless that was taken over.
-func (c caller) takeEffect(ctx context.Context, made counter) error {
-	it := made.item()
-	it["change"], it["change_head"], it["change_version"] = text(made.createdBy), number(0), number(1)
-	_, _, err := try(ctx, c, c.api.PutItem, c.put(counters, it, "changing = :token AND attribute_not_exists(head)", item{":token": text(made.createdBy)}))
-	if code(err) == "ConditionalCheckFailedException" {
-		return nil
-	}
+func (c caller) takeEffect(ctx context.Context, made record.Counter) error {
+	it := made.Item()
+	it["change"], it["change_head"], it["change_version"] = call.Text(made.CreatedBy), call.Number(0), call.Number(1)
+	_, _, err := c.Put(ctx, record.Counters, it, "changing = :token AND attribute_not_exists(head)", call.Item{":token": call.Text(made.CreatedBy)})
 	return err
 }
 
 // settle writes the items of a change that took effect as if they had been changed alone.
-func (c caller) settle(ctx context.Context, at *counter) error {
-	var join []membership
-	q := query{read: read{table: memberships}, partition: "chat_id", of: text(at.ID)}
-	err := c.each(ctx, q, func(it item) (bool, error) {
-		row, err := membershipOf(it)
-		if row.next != nil && row.next.change == at.changed {
+func (c caller) settle(ctx context.Context, at *record.Counter) error {
+	var join []record.Membership
+	q := call.Query{Read: call.Read{Table: record.Memberships}, Partition: "chat_id", Of: call.Text(at.ID)}
+	err := c.Each(ctx, q, func(it call.Item) (bool, error) {
+		row, err := record.MembershipOf(it)
+		if row.Next != nil && row.Next.Change == at.Changed {
 			join = append(join, row)
 		}
 		return true, err
@@ -236,24 +235,24 @@ func (c caller) settle(ctx context.Context, at *counter) error {
 	if err != nil {
 		return err
 	}
-	const batch = mostActions / 2
-	err = together(ctx, (len(join)+batch-1)/batch, func(ctx context.Context, i int) error {
+	const batch = call.MostActions / 2
+	err = call.Together(ctx, (len(join)+batch-1)/batch, func(ctx context.Context, i int) error {
 		return c.settleSome(ctx, at, join[i*batch:min(len(join), (i+1)*batch)])
 	})
 	if err != nil {
 		return err
 	}
-	_, _, _, err = c.update(ctx, update{
-		table: counters, key: chatKey(at.ID), change: "REMOVE change, change_head, change_version", condition: "change = :token", values: item{":token": text(at.changed)},
+	_, _, _, err = c.Update(ctx, call.Update{
+		Table: record.Counters, Key: record.ChatKey(at.ID), Change: "REMOVE change, change_head, change_version", Condition: "change = :token", Values: call.Item{":token": call.Text(at.Changed)},
 	})
 	return err
 }
 
 // settleSome settles members, each of them only if nobody else has.
-func (c caller) settleSome(ctx context.Context, at *counter, join []membership) error {
+func (c caller) settleSome(ctx context.Context, at *record.Counter, join []record.Membership) error {
 	for again := 0; len(join) > 0; again++ {
 		if again > 0 {
-			if err := pause(ctx, again); err != nil {
+			if err := call.Pause(ctx, again); err != nil {
 				return err
 			}
 		}
@@ -261,29 +260,29 @@ func (c caller) settleSome(ctx context.Context, at *counter, join []membership) 
 		for i := range join {
 			row := &join[i]
 			// Who joins a chat that shows what follows begins at its head: before his membership is settled, so that this is not forgotten.
-			if at.History == tidemark.HistorySinceJoin && !row.ever() && at.change.head > 0 {
-				raise := tidemark.Raise{Acked: at.change.head, Read: at.change.head}
-				if _, _, err := c.raise(ctx, row.UserID, at.ID, raise, row.next.at); err != nil {
+			if at.History == tidemark.HistorySinceJoin && !row.Ever() && at.ChangeHead > 0 {
+				raise := tidemark.Raise{Acked: at.ChangeHead, Read: at.ChangeHead}
+				if _, _, err := c.raise(ctx, row.UserID, at.ID, raise, row.Next.At); err != nil {
 					return err
 				}
 			}
-			member := membership{Member: row.member(at), version: at.toVersion, changedBy: at.changed}
+			member := record.Membership{Member: row.At(at), Version: at.ChangeVersion, ChangedBy: at.Changed}
 			actions = append(actions,
 				types.TransactWriteItem{Put: &types.Put{
-					TableName: c.table(memberships), Item: member.item(at.ID), ConditionExpression: aws.String("next_change = :token"),
-					ExpressionAttributeValues: item{":token": text(at.changed)},
+					TableName: c.Table(record.Memberships), Item: member.Item(at.ID), ConditionExpression: aws.String("next_change = :token"),
+					ExpressionAttributeValues: call.Item{":token": call.Text(at.Changed)},
 				}},
-				c.action(update{
-					table: states, key: stateKey(row.UserID, at.ID), change: "SET is_member = :yes REMOVE member_change", values: item{":yes": flag(true)},
+				c.Action(call.Update{
+					Table: record.States, Key: record.StateKey(row.UserID, at.ID), Change: "SET is_member = :yes REMOVE member_change", Values: call.Item{":yes": call.Flag(true)},
 				}))
 		}
-		refused, _, err := c.transact(ctx, actions)
+		refused, _, err := c.Transact(ctx, actions)
 		if err != nil || refused == nil {
 			return err
 		}
 		left := join[:0:0]
 		for i := range join {
-			if !failed(refused[2*i]) {
+			if !call.Failed(refused[2*i]) {
 				left = append(left, join[i])
 			}
 		}

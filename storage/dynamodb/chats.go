@@ -3,14 +3,16 @@ package dynamodb
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
 // CreateChat implements storage.Chats. A chat of up to 49 members is one transaction.
@@ -21,7 +23,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 	}
 	defer leave()
 	chat, created, err := c.create(ctx, new)
-	return chat, created, public(err)
+	return chat, created, call.Public(err)
 }
 
 func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
@@ -31,70 +33,70 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 			return chatOrNone(existing), false, err
 		}
 	}
-	token := newToken()
-	made := counter{
+	token := rand.Text()
+	made := record.Counter{
 		Chat: tidemark.Chat{
-			ID: new.ID, Type: new.Type, Name: new.Name, History: new.History, CreatedAt: stored(new.CreatedAt),
+			ID: new.ID, Type: new.Type, Name: new.Name, History: new.History, CreatedAt: call.Stored(new.CreatedAt),
 			MemberCount: len(new.Members), MembersVersion: 1, Large: len(new.Members) > tidemark.PendingFanoutLimit,
 		},
-		activity: stored(new.CreatedAt), createdBy: token,
+		Activity: call.Stored(new.CreatedAt), CreatedBy: token,
 	}
-	if 2+2*len(new.Members) > mostActions {
+	if 2+2*len(new.Members) > call.MostActions {
 		return c.createMany(ctx, new, made)
 	}
 	actions := []types.TransactWriteItem{{Put: &types.Put{
-		TableName: c.table(counters), Item: made.item(), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
+		TableName: c.Table(record.Counters), Item: made.Item(), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}}
 	if new.Type == tidemark.Direct {
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
-			TableName: c.table(counters), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
-			Item: item{"chat_id": text(directKey(new)), "direct_chat": text(new.ID)},
+			TableName: c.Table(record.Counters), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
+			Item: call.Item{"chat_id": call.Text(directKey(new)), "direct_chat": call.Text(new.ID)},
 		}})
 	}
 	for _, user := range new.Members {
-		row := membership{
+		row := record.Membership{
 			Member:  tidemark.Member{UserID: user, Role: roleIn(new, user), Intervals: tidemark.Intervals{{From: 1}}, JoinedAt: made.CreatedAt},
-			version: 1, changedBy: token,
+			Version: 1, ChangedBy: token,
 		}
 		actions = append(actions,
-			types.TransactWriteItem{Put: &types.Put{TableName: c.table(memberships), Item: row.item(new.ID)}},
-			c.action(update{table: states, key: stateKey(user, new.ID), change: "SET is_member = :yes", values: item{":yes": flag(true)}}))
+			types.TransactWriteItem{Put: &types.Put{TableName: c.Table(record.Memberships), Item: row.Item(new.ID)}},
+			c.Action(call.Update{Table: record.States, Key: record.StateKey(user, new.ID), Change: "SET is_member = :yes", Values: call.Item{":yes": call.Flag(true)}}))
 	}
 	for again := 0; ; again++ {
-		refused, doubtful, err := c.transact(ctx, actions)
+		refused, doubtful, err := c.Transact(ctx, actions)
 		if err != nil {
 			return tidemark.Chat{}, false, err
 		}
 		if refused == nil {
-			c.known.head(new.ID, 0)
+			c.SawHead(new.ID, 0)
 			return made.Chat, true, nil
 		}
-		if failed(refused[0]) {
-			there, err := counterOf(refused[0].Item)
-			if err == nil && doubtful && there != nil && there.createdBy == token {
+		if call.Failed(refused[0]) {
+			there, err := record.CounterOf(refused[0].Item)
+			if err == nil && doubtful && there != nil && there.CreatedBy == token {
 				return made.Chat, true, nil
 			}
-			if err == nil && (new.Type != tidemark.Direct || !failed(refused[1])) {
+			if err == nil && (new.Type != tidemark.Direct || !call.Failed(refused[1])) {
 				err = tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
 			}
 			if err != nil {
 				return tidemark.Chat{}, false, err
 			}
 		}
-		if new.Type == tidemark.Direct && failed(refused[1]) {
+		if new.Type == tidemark.Direct && call.Failed(refused[1]) {
 			existing, err := c.direct(ctx, new)
 			if err != nil || existing != nil {
 				return chatOrNone(existing), false, err
 			}
 		}
-		if err := pause(ctx, again); err != nil {
+		if err := call.Pause(ctx, again); err != nil {
 			return tidemark.Chat{}, false, err
 		}
 	}
 }
 
-func chatOrNone(c *counter) tidemark.Chat {
+func chatOrNone(c *record.Counter) tidemark.Chat {
 	if c == nil {
 		return tidemark.Chat{}
 	}
@@ -114,38 +116,17 @@ func directKey(new storage.NewChat) string {
 }
 
 // direct returns the direct chat of a pair, nil if there is none.
-func (c caller) direct(ctx context.Context, new storage.NewChat) (*counter, error) {
-	it, err := c.get(ctx, counters, chatKey(tidemark.ChatID(directKey(new))))
+func (c caller) direct(ctx context.Context, new storage.NewChat) (*record.Counter, error) {
+	it, err := c.Get(ctx, record.Counters, record.ChatKey(tidemark.ChatID(directKey(new))))
 	if err != nil || it == nil {
 		return nil, err
 	}
-	r := reader{item: it}
-	chat := tidemark.ChatID(r.text("direct_chat"))
-	if r.err != nil {
-		return nil, r.err
+	r := call.Reader{Item: it}
+	chat := tidemark.ChatID(r.Text("direct_chat"))
+	if r.Err != nil {
+		return nil, r.Err
 	}
-	return c.counter(ctx, chat)
-}
-
-// item is how the counter of a new chat is stored.
-func (c *counter) item() item {
-	it := item{
-		"chat_id": text(c.ID), "type": text(c.Type), "name": text(c.Name), "history": text(c.History), "created_at": number(c.CreatedAt.UnixMilli()),
-		"head": number(c.Head), "activity_at": number(c.activity.UnixMilli()), "members_version": number(c.MembersVersion),
-		"member_count": number(c.MemberCount), "created_by": text(c.createdBy),
-	}
-	if c.Large {
-		it["is_large"] = flag(true)
-	}
-	return it
-}
-
-// action is an update as a part of a transaction.
-func (c caller) action(u update) types.TransactWriteItem {
-	return types.TransactWriteItem{Update: &types.Update{
-		TableName: c.table(u.table), Key: u.key, UpdateExpression: aws.String(u.change), ConditionExpression: some(u.condition),
-		ExpressionAttributeValues: u.values, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}}
+	return c.Counter(ctx, chat)
 }
 
 // Chat implements storage.Chats.
@@ -155,9 +136,9 @@ func (s *Store) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, 
 		return tidemark.Chat{}, err
 	}
 	defer leave()
-	found, err := c.counter(ctx, chat)
+	found, err := c.Counter(ctx, chat)
 	if err != nil {
-		return tidemark.Chat{}, public(err)
+		return tidemark.Chat{}, call.Public(err)
 	}
 	return found.Chat, nil
 }
@@ -169,19 +150,19 @@ func (s *Store) RenameChat(ctx context.Context, chat tidemark.ChatID, name strin
 		return tidemark.Chat{}, err
 	}
 	defer leave()
-	it, done, _, err := c.update(ctx, update{
-		table: counters, key: chatKey(chat), change: "SET #n = :n", condition: "attribute_exists(head)", values: item{":n": text(name)},
-		names: map[string]string{"#n": "name"},
+	it, done, _, err := c.Update(ctx, call.Update{
+		Table: record.Counters, Key: record.ChatKey(chat), Change: "SET #n = :n", Condition: "attribute_exists(head)", Values: call.Item{":n": call.Text(name)},
+		Names: map[string]string{"#n": "name"},
 	})
 	if err == nil && !done {
-		err = noChat(chat)
+		err = record.NoChat(chat)
 	}
 	if err != nil {
-		return tidemark.Chat{}, public(err)
+		return tidemark.Chat{}, call.Public(err)
 	}
-	found, err := c.learn(chat, it)
+	found, err := c.Learn(chat, it)
 	if err != nil {
-		return tidemark.Chat{}, public(err)
+		return tidemark.Chat{}, call.Public(err)
 	}
 	return found.Chat, nil
 }
@@ -193,9 +174,9 @@ func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 		return nil, err
 	}
 	defer leave()
-	found, err := c.counters(ctx, chats, false)
+	found, err := c.Counters(ctx, chats, false)
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	heads := make([]tidemark.Sequence, len(chats))
 	for i, chat := range chats {
@@ -223,7 +204,7 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.Cha
 		for i, e := range entries {
 			chats[i] = e.state.ChatID
 		}
-		counters, err := c.counters(ctx, chats, true)
+		counters, err := c.Counters(ctx, chats, true)
 		if err != nil {
 			return false, err
 		}
@@ -232,7 +213,7 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.Cha
 			if counter == nil {
 				continue
 			}
-			v := storage.Conversation{Chat: counter.Chat, State: e.state, Activity: counter.activity}
+			v := storage.Conversation{Chat: counter.Chat, State: e.state, Activity: counter.Activity}
 			if p.ChatID == "" || later(p, position(v)) < 0 {
 				found = append(found, v)
 			}
@@ -240,7 +221,7 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.Cha
 		return true, nil
 	})
 	if err != nil {
-		return nil, false, public(err)
+		return nil, false, call.Public(err)
 	}
 	slices.SortFunc(found, func(a, b storage.Conversation) int { return later(position(a), position(b)) })
 	more := len(found) > p.Limit
@@ -248,7 +229,7 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.Cha
 	if !p.Brief {
 		err = c.fill(ctx, user, found)
 	}
-	return found, more, public(err)
+	return found, more, call.Public(err)
 }
 
 // later orders chats as a list shows them: the latest activity first, equal times by id.
@@ -258,22 +239,22 @@ func later(a, b storage.ChatsPage) int {
 
 // fill adds the last messages and the numbers of unread ones.
 func (c caller) fill(ctx context.Context, user tidemark.UserID, found []storage.Conversation) error {
-	return together(ctx, len(found), func(ctx context.Context, i int) error {
+	return call.Together(ctx, len(found), func(ctx context.Context, i int) error {
 		v := &found[i]
 		if v.Chat.Head == 0 {
 			return nil
 		}
-		rows, err := c.memberships(ctx, v.Chat.ID, []tidemark.UserID{user})
+		rows, err := c.Memberships(ctx, v.Chat.ID, []tidemark.UserID{user})
 		if err != nil {
 			return err
 		}
-		counter := &counter{Chat: v.Chat}
-		if rows[user].next != nil { // Only then the change matters.
-			if counter, err = c.counter(ctx, v.Chat.ID); err != nil {
+		counter := &record.Counter{Chat: v.Chat}
+		if rows[user].Next != nil { // Only then the change matters.
+			if counter, err = c.Counter(ctx, v.Chat.ID); err != nil {
 				return err
 			}
 		}
-		intervals := rows[user].member(counter).Intervals
+		intervals := rows[user].At(counter).Intervals
 		if intervals.Contains(v.Chat.Head) {
 			page, err := c.page(ctx, storage.Range{Chat: v.Chat.ID, After: v.Chat.Head - 1, Limit: 1})
 			if err != nil {
@@ -311,16 +292,16 @@ func (c caller) unread(ctx context.Context, user tidemark.UserID, chat tidemark.
 
 // written counts the messages of a user in a part of a chat.
 func (c caller) written(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from, to tidemark.Sequence) (own int64, err error) {
-	q := query{
-		read:      read{table: messages, eventual: true, only: []string{"sender_id"}},
-		partition: "chat_id", sort: "sequence", of: text(chat), after: number(from), before: number(to),
+	q := call.Query{
+		Read:      call.Read{Table: record.Messages, Eventual: true, Only: []string{"sender_id"}},
+		Partition: "chat_id", Sort: "sequence", Of: call.Text(chat), After: call.Number(from), Before: call.Number(to),
 	}
-	err = c.each(ctx, q, func(it item) (bool, error) {
-		r := reader{item: it}
-		if tidemark.UserID(r.text("sender_id")) == user {
+	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
+		r := call.Reader{Item: it}
+		if tidemark.UserID(r.Text("sender_id")) == user {
 			own++
 		}
-		return true, r.err
+		return true, r.Err
 	})
 	return own, err
 }
@@ -343,14 +324,17 @@ type chatsQuery struct {
 	wanted func(entry) bool
 }
 
+// chunk is how many chats are looked at together: as many as one read of their counters takes.
+const chunk = 100
+
 // chatsOf gives the chats of a user to do, up to 100 at a time, until it returns false, or there are no more.
 func (c caller) chatsOf(ctx context.Context, q chatsQuery, do func([]entry) (more bool, err error)) error {
-	rows := query{read: read{table: states, eventual: q.eventual}, partition: "user_id", sort: "chat_id", of: text(q.user)}
+	rows := call.Query{Read: call.Read{Table: record.States, Eventual: q.eventual}, Partition: "user_id", Sort: "chat_id", Of: call.Text(q.user)}
 	if q.after != "" {
-		rows.after = text(q.after)
+		rows.After = call.Text(q.after)
 	}
 	if q.most > 0 {
-		rows.page = max(mostGets, q.most)
+		rows.Page = max(chunk, q.most)
 	}
 	var entries []entry
 	flush := func() (bool, error) {
@@ -362,22 +346,22 @@ func (c caller) chatsOf(ctx context.Context, q chatsQuery, do func([]entry) (mor
 		return do(batch)
 	}
 	more := true
-	err := c.each(ctx, rows, func(it item) (_ bool, err error) {
-		r := reader{item: it}
-		e := entry{change: r.text("member_change")}
-		if !r.flag("is_member") && e.change == "" {
-			return true, r.err
+	err := c.Each(ctx, rows, func(it call.Item) (_ bool, err error) {
+		r := call.Reader{Item: it}
+		e := entry{change: r.Text("member_change")}
+		if !r.Flag("is_member") && e.change == "" {
+			return true, r.Err
 		}
-		if r.flag("is_member") {
+		if r.Flag("is_member") {
 			e.change = ""
 		}
-		if e.state, err = c.stateOf(q.user, tidemark.ChatID(r.text("chat_id")), it); err != nil {
+		if e.state, err = c.stateOf(q.user, tidemark.ChatID(r.Text("chat_id")), it); err != nil {
 			return false, err
 		}
 		if q.wanted != nil && !q.wanted(e) {
-			return true, r.err
+			return true, r.Err
 		}
-		if entries = append(entries, e); len(entries) == mostGets {
+		if entries = append(entries, e); len(entries) == chunk {
 			more, err = flush()
 		}
 		return more, err
@@ -400,15 +384,12 @@ func (c caller) effective(ctx context.Context, entries []entry) ([]entry, error)
 	if len(chats) == 0 {
 		return entries, nil
 	}
-	found, err := c.counters(ctx, chats, false)
+	found, err := c.Counters(ctx, chats, false)
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(entries, func(e entry) bool {
 		counter := found[e.state.ChatID]
-		return e.change != "" && (counter == nil || counter.changed != e.change)
+		return e.change != "" && (counter == nil || counter.Changed != e.change)
 	}), nil
 }
-
-// now is the time as conditions use it.
-func now() int64 { return time.Now().UnixMilli() }

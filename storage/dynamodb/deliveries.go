@@ -7,6 +7,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
 // Advance implements storage.Deliveries. Each watermark row is one conditional update (ADR-008 §3.2).
@@ -21,11 +23,11 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]stor
 	}
 	refused, err := c.bound(ctx, advances)
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	began := time.Now()
 	results := make([]storage.Advanced, len(advances))
-	err = together(ctx, len(advances), func(ctx context.Context, i int) (err error) {
+	err = call.Together(ctx, len(advances), func(ctx context.Context, i int) (err error) {
 		if refused[i] != nil {
 			results[i].Err = refused[i]
 			return nil
@@ -35,7 +37,7 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]stor
 		return err
 	})
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	acks := 0
 	for i := range results {
@@ -53,7 +55,7 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]stor
 func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error, error) {
 	var chats []tidemark.ChatID
 	for i := range advances {
-		if a := &advances[i]; !c.known.reaches(a.Chat, max(a.Acked, a.Read)) {
+		if a := &advances[i]; !c.Reaches(a.Chat, max(a.Acked, a.Read)) {
 			chats = append(chats, a.Chat)
 		}
 	}
@@ -61,17 +63,17 @@ func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error,
 	if len(chats) == 0 {
 		return refused, nil
 	}
-	found, err := c.counters(ctx, chats, false)
+	found, err := c.Counters(ctx, chats, false)
 	if err != nil {
 		return nil, err
 	}
 	for i := range advances {
 		a := &advances[i]
-		if c.known.reaches(a.Chat, max(a.Acked, a.Read)) {
+		if c.Reaches(a.Chat, max(a.Acked, a.Read)) {
 			continue
 		}
 		if counter := found[a.Chat]; counter == nil {
-			refused[i] = noChat(a.Chat)
+			refused[i] = record.NoChat(a.Chat)
 		} else {
 			refused[i] = a.Bounded(counter.Head)
 		}
@@ -82,15 +84,15 @@ func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error,
 // raise moves the watermarks of a user in a chat, within the head. It begins with what is known of them, even if that is nothing or old: the condition holds the
 // watermarks to what they really are, and says so when it fails.
 func (c caller) raise(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, raise tidemark.Raise, now time.Time) (tidemark.DeliveryState, bool, error) {
-	now = stored(now)
-	state, known := c.known.guess(user, chat)
+	now = call.Stored(now)
+	state, known := c.Guess(user, chat)
 	depends := raise.AckedFrom != 0 || raise.ReadWithinAcked // on the watermark that is there
 	sure := false
 	for again := 0; ; again++ {
 		wanted, moves := raise.Apply(state, now)
 		if !sure && (!moves || depends && !known) {
 			// That nothing moves is said only of the row as it is.
-			it, err := c.get(ctx, states, stateKey(user, chat))
+			it, err := c.Get(ctx, record.States, record.StateKey(user, chat))
 			if err == nil {
 				state, err = c.stateOf(user, chat, it)
 			}
@@ -103,7 +105,7 @@ func (c caller) raise(ctx context.Context, user tidemark.UserID, chat tidemark.C
 		if !moves {
 			return state, false, nil
 		}
-		it, done, doubtful, err := c.update(ctx, raised(state, wanted, depends))
+		it, done, doubtful, err := c.Update(ctx, raised(state, wanted, depends))
 		if err != nil {
 			return tidemark.DeliveryState{}, false, err
 		}
@@ -114,38 +116,30 @@ func (c caller) raise(ctx context.Context, user tidemark.UserID, chat tidemark.C
 			return state, true, nil
 		}
 		sure = true
-		if err := yield(ctx, again); err != nil {
+		if err := call.Yield(ctx, again); err != nil {
 			return tidemark.DeliveryState{}, false, err
 		}
 	}
 }
 
-// yield waits if a condition has failed several times in a row.
-func yield(ctx context.Context, again int) error {
-	if again < 3 {
-		return ctx.Err()
-	}
-	return pause(ctx, again-3)
-}
-
 // raised is the update of a row from one state to another: each watermark that moves has the condition of ADR-008 §3.2. If exact, the acknowledged one is that of
 // the first state.
-func raised(state, wanted tidemark.DeliveryState, exact bool) update {
-	u := update{
-		table: states, key: stateKey(state.UserID, state.ChatID), values: item{":now": text(wanted.UpdatedAt.Format(isoTime))},
-		change: "SET updated_at = :now",
+func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
+	u := call.Update{
+		Table: record.States, Key: record.StateKey(state.UserID, state.ChatID), Values: call.Item{":now": call.Text(wanted.UpdatedAt.Format(call.ISOTime))},
+		Change: "SET updated_at = :now",
 	}
 	var conditions []string
 	if wanted.Acked != state.Acked {
-		u.values[":acked"] = number(wanted.Acked)
-		u.change += ", last_acked_sequence = :acked"
+		u.Values[":acked"] = call.Number(wanted.Acked)
+		u.Change += ", last_acked_sequence = :acked"
 		if !exact {
 			conditions = append(conditions, "(attribute_not_exists(last_acked_sequence) OR last_acked_sequence < :acked)")
 		}
 	}
 	if wanted.Read != state.Read {
-		u.values[":read"] = number(wanted.Read)
-		u.change += ", last_read_sequence = :read"
+		u.Values[":read"] = call.Number(wanted.Read)
+		u.Change += ", last_read_sequence = :read"
 		conditions = append(conditions, "(attribute_not_exists(last_read_sequence) OR last_read_sequence < :read)")
 	}
 	switch {
@@ -153,27 +147,27 @@ func raised(state, wanted tidemark.DeliveryState, exact bool) update {
 		conditions = append(conditions, "attribute_not_exists(last_acked_sequence)")
 	case exact:
 		conditions = append(conditions, "last_acked_sequence = :from")
-		u.values[":from"] = number(state.Acked)
+		u.Values[":from"] = call.Number(state.Acked)
 	}
-	u.condition = strings.Join(conditions, " AND ")
+	u.Condition = strings.Join(conditions, " AND ")
 	return u
 }
 
 // stateOf takes an item apart, which may be none, and remembers it.
-func (c caller) stateOf(user tidemark.UserID, chat tidemark.ChatID, it item) (tidemark.DeliveryState, error) {
-	r := reader{item: it}
-	s := tidemark.DeliveryState{UserID: user, ChatID: chat, Acked: r.sequence("last_acked_sequence"), Read: r.sequence("last_read_sequence")}
-	if updated := r.text("updated_at"); updated != "" {
-		at, err := time.Parse(isoTime, updated)
+func (c caller) stateOf(user tidemark.UserID, chat tidemark.ChatID, it call.Item) (tidemark.DeliveryState, error) {
+	r := call.Reader{Item: it}
+	s := tidemark.DeliveryState{UserID: user, ChatID: chat, Acked: r.Sequence("last_acked_sequence"), Read: r.Sequence("last_read_sequence")}
+	if updated := r.Text("updated_at"); updated != "" {
+		at, err := time.Parse(call.ISOTime, updated)
 		if err != nil {
 			return s, tidemark.Errorf(tidemark.Internal, "the updated_at of %s in chat %s is %q, which is no time", user, chat, updated)
 		}
 		s.UpdatedAt = at.UTC()
 	}
-	if r.err == nil {
-		c.known.state(s)
+	if r.Err == nil {
+		c.SawState(s)
 	}
-	return s, r.err
+	return s, r.Err
 }
 
 // States implements storage.Deliveries. The reads are strong, so that a state is no older than what this process wrote.
@@ -184,27 +178,27 @@ func (s *Store) States(ctx context.Context, names []storage.StateKey) ([]tidemar
 	}
 	defer leave()
 	found, err := c.states(ctx, names, false)
-	return found, public(err)
+	return found, call.Public(err)
 }
 
 // states reads delivery states, in the order of their names.
 func (c caller) states(ctx context.Context, names []storage.StateKey, eventual bool) ([]tidemark.DeliveryState, error) {
-	wanted := make([]item, len(names))
+	wanted := make([]call.Item, len(names))
 	for i, name := range names {
-		wanted[i] = stateKey(name.User, name.Chat)
+		wanted[i] = record.StateKey(name.User, name.Chat)
 	}
-	items, err := c.getAll(ctx, read{table: states, eventual: eventual}, wanted)
+	items, err := c.GetAll(ctx, call.Read{Table: record.States, Eventual: eventual}, wanted)
 	if err != nil {
 		return nil, err
 	}
-	byName := make(map[string]item, len(items))
+	byName := make(map[string]call.Item, len(items))
 	for _, it := range items {
-		byName[nameOf(item{"chat_id": it["chat_id"], "user_id": it["user_id"]})] = it
+		byName[call.NameOf(call.Item{"chat_id": it["chat_id"], "user_id": it["user_id"]})] = it
 	}
 	found := make([]tidemark.DeliveryState, len(names))
 	for i, name := range names {
 		// An eventual state is not remembered in place of a later one: it is only a guess, and a condition corrects it.
-		if found[i], err = c.stateOf(name.User, name.Chat, byName[nameOf(wanted[i])]); err != nil {
+		if found[i], err = c.stateOf(name.User, name.Chat, byName[call.NameOf(wanted[i])]); err != nil {
 			return nil, err
 		}
 	}
@@ -227,7 +221,7 @@ func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidema
 			return len(found) <= limit, nil
 		})
 	if err != nil {
-		return nil, false, public(err)
+		return nil, false, call.Public(err)
 	}
 	return found[:min(len(found), limit)], len(found) > limit, nil
 }
@@ -241,7 +235,7 @@ func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidema
 	defer leave()
 	roster, err := c.roster(ctx, chat)
 	if err != nil {
-		return nil, false, public(err)
+		return nil, false, call.Public(err)
 	}
 	if roster == nil {
 		return nil, false, nil
@@ -254,7 +248,7 @@ func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidema
 	}
 	more := len(names) > limit
 	found, err := c.states(ctx, names[:min(len(names), limit)], true)
-	return found, more, public(err)
+	return found, more, call.Public(err)
 }
 
 // Summary implements storage.Deliveries.
@@ -266,10 +260,10 @@ func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tide
 	defer leave()
 	roster, err := c.roster(ctx, chat)
 	if err == nil && roster == nil {
-		err = noChat(chat)
+		err = record.NoChat(chat)
 	}
 	if err != nil {
-		return storage.Summary{}, public(err)
+		return storage.Summary{}, call.Public(err)
 	}
 	names := make([]storage.StateKey, len(roster.Members))
 	for i, m := range roster.Members {
@@ -277,7 +271,7 @@ func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tide
 	}
 	found, err := c.states(ctx, names, true)
 	if err != nil {
-		return storage.Summary{}, public(err)
+		return storage.Summary{}, call.Public(err)
 	}
 	summary := storage.Summary{Members: len(found)}
 	for i, state := range found {

@@ -4,126 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
-
-// A membership is the item of a user and chat. It stays when he leaves.
-type membership struct {
-	tidemark.Member
-	// version is the membership version of the chat in the step that wrote the item.
-	version uint64
-	// changedBy is the token of the call that wrote it.
-	changedBy string
-	// next is what a change of many members makes of it, if that has taken effect (changes.go).
-	next *joining
-}
-
-// A joining is a membership that begins with a change.
-type joining struct {
-	change string
-	role   tidemark.Role
-	at     time.Time
-}
-
-// newToken names a call, so that it knows its own writes again.
-func newToken() string { return rand.Text() }
-
-func (m *membership) item(chat tidemark.ChatID) item {
-	return item{
-		"chat_id": text(chat), "user_id": text(m.UserID), "role": text(m.Role), "intervals": text(m.Intervals.Text()),
-		"joined_at": number(m.JoinedAt.UnixMilli()), "version": number(m.version), "changed_by": text(m.changedBy),
-	}
-}
-
-func membershipOf(it item) (membership, error) {
-	r := reader{item: it}
-	m := membership{
-		Member: tidemark.Member{
-			UserID: tidemark.UserID(r.text("user_id")), Role: tidemark.Role(r.text("role")), Intervals: r.intervals("intervals"), JoinedAt: r.time("joined_at"),
-		},
-		version: r.number("version"), changedBy: r.text("changed_by"),
-	}
-	if change := r.text("next_change"); change != "" {
-		m.next = &joining{change: change, role: tidemark.Role(r.text("next_role")), at: r.time("next_joined_at")}
-	}
-	return m, r.err
-}
-
-// ever reports whether the user was a member before.
-func (m *membership) ever() bool { return m.version > 0 }
-
-// member returns the membership at the version of a counter.
-func (m membership) member(c *counter) tidemark.Member {
-	if m.next == nil || c.changed == "" || m.next.change != c.changed {
-		return m.Member
-	}
-	return tidemark.Member{
-		UserID: m.UserID, Role: m.next.role, JoinedAt: m.next.at, Intervals: m.Intervals.Joined(c.change.head, c.History, m.ever()),
-	}
-}
-
-// memberships reads the items of some users in a chat, strongly.
-func (c caller) memberships(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (map[tidemark.UserID]membership, error) {
-	wanted := make([]item, len(users))
-	for i, user := range users {
-		wanted[i] = memberKey(chat, user)
-	}
-	items, err := c.getAll(ctx, read{table: memberships}, wanted)
-	if err != nil {
-		return nil, err
-	}
-	rows := make(map[tidemark.UserID]membership, len(items))
-	for _, it := range items {
-		row, err := membershipOf(it)
-		if err != nil {
-			return nil, err
-		}
-		rows[row.UserID] = row
-	}
-	for _, user := range users {
-		if row, found := rows[user]; !found {
-			row.UserID = user
-			rows[user] = row
-		}
-	}
-	return rows, nil
-}
-
-// A seen is a chat and some memberships in it, all at one version.
-type seen struct {
-	*counter
-	rows map[tidemark.UserID]membership
-}
-
-// look reads a chat and the memberships of some users in it. A membership of a later version than the counter's says that the counter has to be read again.
-func (c caller) look(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (seen, error) {
-	for again := 0; ; again++ {
-		counter, err := c.counter(ctx, chat)
-		if err != nil {
-			return seen{}, err
-		}
-		rows, err := c.memberships(ctx, chat, users)
-		if err != nil {
-			return seen{}, err
-		}
-		newer := false
-		for _, row := range rows {
-			newer = newer || row.version > counter.MembersVersion
-		}
-		if !newer {
-			return seen{counter, rows}, nil
-		}
-		if err := yield(ctx, again); err != nil {
-			return seen{}, err
-		}
-	}
-}
 
 // AddMembers implements storage.Members. What fits into a transaction is one; more is a change (changes.go).
 func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, at time.Time) (storage.Added, error) {
@@ -132,17 +21,17 @@ func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []ti
 		return storage.Added{}, err
 	}
 	defer leave()
-	a := &adding{caller: c, chat: chat, users: slices.Compact(slices.Sorted(slices.Values(users))), at: stored(at), token: newToken()}
+	a := &adding{caller: c, chat: chat, users: slices.Compact(slices.Sorted(slices.Values(users))), at: call.Stored(at), token: rand.Text()}
 	added, err := a.all(ctx)
 	if err != nil {
-		return storage.Added{}, public(err)
+		return storage.Added{}, call.Public(err)
 	}
 	names := make([]storage.StateKey, len(a.users))
 	for i, user := range a.users {
 		names[i] = storage.StateKey{User: user, Chat: chat}
 	}
 	added.States, err = c.states(ctx, names, false)
-	return added, public(err)
+	return added, call.Public(err)
 }
 
 // An adding is the work of AddMembers.
@@ -168,7 +57,7 @@ func (a *adding) all(ctx context.Context) (storage.Added, error) {
 				return valueOf(added), err
 			}
 		}
-		if err := yield(ctx, again); err != nil {
+		if err := call.Yield(ctx, again); err != nil {
 			return storage.Added{}, err
 		}
 	}
@@ -183,36 +72,34 @@ func valueOf(added *storage.Added) storage.Added {
 
 // few adds the users in one transaction. It returns nil if something was in the way, and many if they do not fit into one.
 func (a *adding) few(ctx context.Context) (added *storage.Added, many bool, err error) {
-	own := a.lanes.use(a.chat)
-	defer a.lanes.leave(own)
-	if err := own.take(ctx); err != nil {
-		return nil, false, err
-	}
-	defer own.release()
-	now, err := a.look(ctx, a.chat, a.users)
+	done, err := a.appends.Turn(ctx, a.chat)
 	if err != nil {
 		return nil, false, err
 	}
-	if now.changed != "" {
-		return nil, false, a.settle(ctx, now.counter)
+	defer done()
+	now, err := a.Look(ctx, a.chat, a.users)
+	if err != nil {
+		return nil, false, err
 	}
-	join, done, err := a.joiners(now)
+	if now.Changed != "" {
+		return nil, false, a.settle(ctx, now.Counter)
+	}
+	join, own, err := a.joiners(now)
 	if err != nil || len(join) == 0 {
-		return &storage.Added{Version: now.MembersVersion, Head: now.Head, New: done}, false, err
+		return &storage.Added{Version: now.MembersVersion, Head: now.Head, New: own}, false, err
 	}
 	each := 2
 	if now.Large {
 		each = 3
 	}
-	if many = a.crosses(now, len(join)) || 1+each*len(join) > mostActions; many {
+	if many = a.crosses(now, len(join)) || 1+each*len(join) > call.MostActions; many {
 		return nil, true, nil
 	}
 	actions, err := a.actions(ctx, now, join)
 	if err != nil {
 		return nil, false, err
 	}
-	own.view.stale = true
-	refused, doubtful, err := a.transact(ctx, actions)
+	refused, doubtful, err := a.Transact(ctx, actions)
 	a.doubtful = a.doubtful || doubtful
 	if err != nil || refused != nil {
 		return nil, false, err
@@ -221,31 +108,31 @@ func (a *adding) few(ctx context.Context) (added *storage.Added, many bool, err 
 }
 
 // crosses reports whether n more members make a chat Large.
-func (a *adding) crosses(now seen, n int) bool {
+func (a *adding) crosses(now record.Seen, n int) bool {
 	return !now.Large && now.MemberCount+n > tidemark.PendingFanoutLimit
 }
 
 // joiners are the users who are not members yet, as they will be. done are those that an earlier attempt of this call has added.
-func (a *adding) joiners(now seen) (join []membership, done []tidemark.UserID, err error) {
+func (a *adding) joiners(now record.Seen) (join []record.Membership, done []tidemark.UserID, err error) {
 	if now.Type == tidemark.Direct {
 		return nil, nil, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", a.chat)
 	}
 	for _, user := range a.users {
-		row := now.rows[user]
-		former := row.member(now.counter)
+		row := now.Rows[user]
+		former := row.At(now.Counter)
 		if former.Intervals.Open() {
-			if a.doubtful && row.changedBy == a.token {
+			if a.doubtful && row.ChangedBy == a.token {
 				done = append(done, user)
 			}
 			continue
 		}
-		intervals := former.Intervals.Joined(now.Head, now.History, row.ever())
+		intervals := former.Intervals.Joined(now.Head, now.History, row.Ever())
 		if len(intervals) > tidemark.MaxIntervals {
 			return nil, nil, tidemark.Errorf(tidemark.Denied, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
 		}
-		join = append(join, membership{
+		join = append(join, record.Membership{
 			Member:  tidemark.Member{UserID: user, Role: tidemark.Ordinary, Intervals: intervals, JoinedAt: a.at},
-			version: now.MembersVersion + 1, changedBy: a.token,
+			Version: now.MembersVersion + 1, ChangedBy: a.token,
 		})
 	}
 	if n := now.MemberCount + len(join); n > tidemark.MaxMembers {
@@ -254,7 +141,7 @@ func (a *adding) joiners(now seen) (join []membership, done []tidemark.UserID, e
 	return join, done, nil
 }
 
-func usersOf(join []membership) []tidemark.UserID {
+func usersOf(join []record.Membership) []tidemark.UserID {
 	users := make([]tidemark.UserID, len(join))
 	for i := range join {
 		users[i] = join[i].UserID
@@ -263,39 +150,39 @@ func usersOf(join []membership) []tidemark.UserID {
 }
 
 // actions are the counter, and for each joiner his membership, his list of chats, and the row that stands for a Large chat.
-func (a *adding) actions(ctx context.Context, now seen, join []membership) ([]types.TransactWriteItem, error) {
-	actions := []types.TransactWriteItem{a.action(counted(now.counter, len(join)))}
+func (a *adding) actions(ctx context.Context, now record.Seen, join []record.Membership) ([]types.TransactWriteItem, error) {
+	actions := []types.TransactWriteItem{a.Action(counted(now.Counter, len(join)))}
 	starts, err := a.starts(ctx, now, join)
 	if err != nil {
 		return nil, err
 	}
 	for i := range join {
 		user := join[i].UserID
-		actions = append(actions, types.TransactWriteItem{Put: &types.Put{TableName: a.table(memberships), Item: join[i].item(a.chat)}}, a.action(starts[i]))
+		actions = append(actions, types.TransactWriteItem{Put: &types.Put{TableName: a.Table(record.Memberships), Item: join[i].Item(a.chat)}}, a.Action(starts[i]))
 		if now.Large {
-			actions = append(actions, types.TransactWriteItem{Put: &types.Put{TableName: a.table(pendings), Item: standing(user, a.chat)}})
+			actions = append(actions, types.TransactWriteItem{Put: &types.Put{TableName: a.Table(record.Pendings), Item: standing(user, a.chat)}})
 		}
 	}
 	return actions, nil
 }
 
 // counted is the update of a counter when n members come, or go if it is negative. The head is part of the condition, since their intervals begin or end there.
-func counted(c *counter, n int) update {
-	return update{
-		table: counters, key: chatKey(c.ID), change: "SET members_version = :next, member_count = :count", condition: "head = :head AND members_version = :version",
-		values: item{
-			":head": number(c.Head), ":version": number(c.MembersVersion), ":next": number(c.MembersVersion + 1), ":count": number(c.MemberCount + n),
+func counted(c *record.Counter, n int) call.Update {
+	return call.Update{
+		Table: record.Counters, Key: record.ChatKey(c.ID), Change: "SET members_version = :next, member_count = :count", Condition: "head = :head AND members_version = :version",
+		Values: call.Item{
+			":head": call.Number(c.Head), ":version": call.Number(c.MembersVersion), ":next": call.Number(c.MembersVersion + 1), ":count": call.Number(c.MemberCount + n),
 		},
 	}
 }
 
 // starts are the updates that put the chat into the lists of the joiners. Who joins a chat that shows what follows begins at its head.
-func (a *adding) starts(ctx context.Context, now seen, join []membership) ([]update, error) {
-	starts := make([]update, len(join))
+func (a *adding) starts(ctx context.Context, now record.Seen, join []record.Membership) ([]call.Update, error) {
+	starts := make([]call.Update, len(join))
 	var names []storage.StateKey
 	for i := range join {
 		user := join[i].UserID
-		starts[i] = update{table: states, key: stateKey(user, a.chat), change: "SET is_member = :yes REMOVE member_change", values: item{":yes": flag(true)}}
+		starts[i] = call.Update{Table: record.States, Key: record.StateKey(user, a.chat), Change: "SET is_member = :yes REMOVE member_change", Values: call.Item{":yes": call.Flag(true)}}
 		names = append(names, storage.StateKey{User: user, Chat: a.chat})
 	}
 	if now.History != tidemark.HistorySinceJoin || now.Head == 0 {
@@ -306,23 +193,23 @@ func (a *adding) starts(ctx context.Context, now seen, join []membership) ([]upd
 		return nil, err
 	}
 	for i := range join {
-		former := now.rows[join[i].UserID]
+		former := now.Rows[join[i].UserID]
 		wanted, moves := tidemark.Raise{Acked: now.Head, Read: now.Head}.Apply(found[i], a.at)
-		if former.ever() || !moves {
+		if former.Ever() || !moves {
 			continue
 		}
 		u := raised(found[i], wanted, false)
-		u.change += ", is_member = :yes REMOVE member_change"
-		u.values[":yes"] = flag(true)
+		u.Change += ", is_member = :yes REMOVE member_change"
+		u.Values[":yes"] = call.Flag(true)
 		starts[i] = u
 	}
 	return starts, nil
 }
 
 // standing is the pending row of a Large chat.
-func standing(user tidemark.UserID, chat tidemark.ChatID) item {
-	it := pendingKey(user, chat)
-	it["first_undelivered_seq"] = number(0)
+func standing(user tidemark.UserID, chat tidemark.ChatID) call.Item {
+	it := record.PendingKey(user, chat)
+	it["first_undelivered_seq"] = call.Number(0)
 	return it
 }
 
@@ -333,24 +220,22 @@ func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tid
 		return storage.Removed{}, err
 	}
 	defer leave()
-	own := s.lanes.use(chat)
-	defer s.lanes.leave(own)
-	if err := own.take(ctx); err != nil {
-		return storage.Removed{}, public(err)
+	done, err := s.appends.Turn(ctx, chat)
+	if err != nil {
+		return storage.Removed{}, call.Public(err)
 	}
-	defer own.release()
-	r := &removing{caller: c, chat: chat, user: user, token: newToken()}
+	defer done()
+	r := &removing{caller: c, chat: chat, user: user, token: rand.Text()}
 	for again := 0; ; again++ {
-		own.view.stale = true
 		removed, err := r.attempt(ctx)
 		if err != nil {
-			return storage.Removed{}, public(err)
+			return storage.Removed{}, call.Public(err)
 		}
 		if removed != nil {
 			return *removed, nil
 		}
-		if err := yield(ctx, again); err != nil {
-			return storage.Removed{}, public(err)
+		if err := call.Yield(ctx, again); err != nil {
+			return storage.Removed{}, call.Public(err)
 		}
 	}
 }
@@ -367,28 +252,28 @@ type removing struct {
 
 // attempt ends the membership in one transaction. It returns nil if something was in the way.
 func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
-	now, err := r.look(ctx, r.chat, []tidemark.UserID{r.user})
+	now, err := r.Look(ctx, r.chat, []tidemark.UserID{r.user})
 	if err != nil {
 		return nil, err
 	}
-	row := now.rows[r.user]
-	member := row.member(now.counter)
+	row := now.Rows[r.user]
+	member := row.At(now.Counter)
 	switch {
-	case r.doubtful != nil && row.changedBy == r.token:
+	case r.doubtful != nil && row.ChangedBy == r.token:
 		return r.doubtful, nil
 	case !member.Intervals.Open():
-		return nil, notMember(r.chat, r.user)
+		return nil, record.NotMember(r.chat, r.user)
 	case now.Type == tidemark.Direct:
 		return nil, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", r.chat)
 	}
 	member.Intervals = member.Intervals.Left(now.Head)
-	left := membership{Member: member, version: now.MembersVersion + 1, changedBy: r.token}
-	removed := &storage.Removed{Version: left.version, Head: now.Head}
-	refused, doubtful, err := r.transact(ctx, []types.TransactWriteItem{
-		r.action(counted(now.counter, -1)),
-		{Put: &types.Put{TableName: r.table(memberships), Item: left.item(r.chat)}},
-		r.action(update{table: states, key: stateKey(r.user, r.chat), change: "REMOVE is_member, member_change"}),
-		{Delete: &types.Delete{TableName: r.table(pendings), Key: pendingKey(r.user, r.chat)}},
+	left := record.Membership{Member: member, Version: now.MembersVersion + 1, ChangedBy: r.token}
+	removed := &storage.Removed{Version: left.Version, Head: now.Head}
+	refused, doubtful, err := r.Transact(ctx, []types.TransactWriteItem{
+		r.Action(counted(now.Counter, -1)),
+		{Put: &types.Put{TableName: r.Table(record.Memberships), Item: left.Item(r.chat)}},
+		r.Action(call.Update{Table: record.States, Key: record.StateKey(r.user, r.chat), Change: "REMOVE is_member, member_change"}),
+		{Delete: &types.Delete{TableName: r.Table(record.Pendings), Key: record.PendingKey(r.user, r.chat)}},
 	})
 	if err != nil {
 		return nil, err
@@ -409,66 +294,31 @@ func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidema
 		return nil, err
 	}
 	defer leave()
-	found, err := c.counters(ctx, chats, false)
+	found, err := c.Counters(ctx, chats, false)
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	rosters := make([]*tidemark.Roster, len(chats))
-	err = together(ctx, len(chats), func(ctx context.Context, i int) (err error) {
+	err = call.Together(ctx, len(chats), func(ctx context.Context, i int) (err error) {
 		if counter := found[chats[i]]; counter != nil {
-			rosters[i], err = c.rosterAt(ctx, counter)
+			rosters[i], err = c.RosterAt(ctx, counter)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	return rosters, nil
 }
 
 // roster reads the members of a chat. It is nil if there is no such chat.
 func (c caller) roster(ctx context.Context, chat tidemark.ChatID) (*tidemark.Roster, error) {
-	counter, err := c.counter(ctx, chat)
+	counter, err := c.Counter(ctx, chat)
 	if tidemark.CodeOf(err) == tidemark.NotFound {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.rosterAt(ctx, counter)
-}
-
-// rosterAt reads the members of a chat at the version of its counter, or a later one. The query is not one step; but as each change of the membership
-// writes its version into the items, and none is ever removed, items that are all no newer than the counter are those of its version.
-func (c caller) rosterAt(ctx context.Context, at *counter) (*tidemark.Roster, error) {
-	for again := 0; ; again++ {
-		r := &tidemark.Roster{
-			ChatID: at.ID, Type: at.Type, History: at.History, Large: at.Large, Version: at.MembersVersion, Members: make([]tidemark.Member, 0, at.MemberCount),
-		}
-		newer := false
-		q := query{read: read{table: memberships}, partition: "chat_id", of: text(at.ID)}
-		err := c.each(ctx, q, func(it item) (bool, error) {
-			row, err := membershipOf(it)
-			if newer = row.version > at.MembersVersion; err != nil || newer {
-				return false, err
-			}
-			if m := row.member(at); m.Intervals.Open() {
-				r.Members = append(r.Members, m)
-			}
-			return true, nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		if !newer {
-			slices.SortFunc(r.Members, func(a, b tidemark.Member) int { return strings.Compare(string(a.UserID), string(b.UserID)) })
-			return r, nil
-		}
-		if err := yield(ctx, again); err != nil {
-			return nil, err
-		}
-		if at, err = c.counter(ctx, at.ID); err != nil {
-			return nil, err
-		}
-	}
+	return c.RosterAt(ctx, counter)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
 // A row is a pending row as it was read.
@@ -16,20 +18,20 @@ type row struct {
 	first  tidemark.Sequence
 }
 
-func rowOf(it item) (row, error) {
-	r := reader{item: it}
-	return row{stands: it != nil, first: r.sequence("first_undelivered_seq")}, r.err
+func rowOf(it call.Item) (row, error) {
+	r := call.Reader{Item: it}
+	return row{stands: it != nil, first: r.Sequence("first_undelivered_seq")}, r.Err
 }
 
 // rows reads pending rows, strongly.
-func (c caller) rows(ctx context.Context, wanted []item) (map[string]row, error) {
-	items, err := c.getAll(ctx, read{table: pendings}, wanted)
+func (c caller) rows(ctx context.Context, wanted []call.Item) (map[string]row, error) {
+	items, err := c.GetAll(ctx, call.Read{Table: record.Pendings}, wanted)
 	if err != nil {
 		return nil, err
 	}
 	found := make(map[string]row, len(items))
 	for _, it := range items {
-		name := nameOf(item{"chat_id": it["chat_id"], "receiver_id": it["receiver_id"]})
+		name := call.NameOf(call.Item{"chat_id": it["chat_id"], "receiver_id": it["receiver_id"]})
 		if found[name], err = rowOf(it); err != nil {
 			return nil, err
 		}
@@ -38,17 +40,17 @@ func (c caller) rows(ctx context.Context, wanted []item) (map[string]row, error)
 }
 
 // inTurn calls do for each item: those of one key one after the other, in their order, and others at once.
-func inTurn(ctx context.Context, wanted []item, do func(ctx context.Context, name string, i int) error) error {
+func inTurn(ctx context.Context, wanted []call.Item, do func(ctx context.Context, name string, i int) error) error {
 	places := map[string][]int{}
 	var names []string
 	for i, key := range wanted {
-		name := nameOf(key)
+		name := call.NameOf(key)
 		if places[name] == nil {
 			names = append(names, name)
 		}
 		places[name] = append(places[name], i)
 	}
-	return together(ctx, len(names), func(ctx context.Context, n int) error {
+	return call.Together(ctx, len(names), func(ctx context.Context, n int) error {
 		for _, i := range places[names[n]] {
 			if err := do(ctx, names[n], i); err != nil {
 				return err
@@ -65,13 +67,13 @@ func (s *Store) Mark(ctx context.Context, marks []tidemark.PendingDelivery) ([]b
 		return nil, err
 	}
 	defer leave()
-	wanted := make([]item, len(marks))
+	wanted := make([]call.Item, len(marks))
 	for i, m := range marks {
-		wanted[i] = pendingKey(m.UserID, m.ChatID)
+		wanted[i] = record.PendingKey(m.UserID, m.ChatID)
 	}
 	found, err := c.rows(ctx, wanted)
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	written := make([]bool, len(marks))
 	err = inTurn(ctx, wanted, func(ctx context.Context, name string, i int) (err error) {
@@ -79,19 +81,19 @@ func (s *Store) Mark(ctx context.Context, marks []tidemark.PendingDelivery) ([]b
 		return err
 	})
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	return written, nil
 }
 
 // mark writes a row, unless one at or below the sequence stands.
-func (c caller) mark(ctx context.Context, key item, seen row, first tidemark.Sequence) (written bool, err error) {
+func (c caller) mark(ctx context.Context, key call.Item, seen row, first tidemark.Sequence) (written bool, err error) {
 	if seen.stands && seen.first <= first {
 		return false, nil
 	}
-	_, done, doubtful, err := c.update(ctx, update{
-		table: pendings, key: key, change: "SET first_undelivered_seq = :first",
-		condition: "attribute_not_exists(first_undelivered_seq) OR first_undelivered_seq > :first", values: item{":first": number(first)},
+	_, done, doubtful, err := c.Update(ctx, call.Update{
+		Table: record.Pendings, Key: key, Change: "SET first_undelivered_seq = :first",
+		Condition: "attribute_not_exists(first_undelivered_seq) OR first_undelivered_seq > :first", Values: call.Item{":first": call.Number(first)},
 	})
 	return done || doubtful, err
 }
@@ -103,13 +105,13 @@ func (s *Store) Clear(ctx context.Context, clears []storage.Clear) ([]bool, erro
 		return nil, err
 	}
 	defer leave()
-	wanted := make([]item, len(clears))
+	wanted := make([]call.Item, len(clears))
 	for i, one := range clears {
-		wanted[i] = pendingKey(one.User, one.Chat)
+		wanted[i] = record.PendingKey(one.User, one.Chat)
 	}
 	found, err := c.rows(ctx, wanted)
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	cleared := make([]bool, len(clears))
 	err = inTurn(ctx, wanted, func(ctx context.Context, name string, i int) (err error) {
@@ -117,26 +119,26 @@ func (s *Store) Clear(ctx context.Context, clears []storage.Clear) ([]bool, erro
 		return err
 	})
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	return cleared, nil
 }
 
 // clear removes a row if its user has the whole chat, in one step with the counter (delivery.md §4, R_CLEAR), else moves it. That the head is above Through needs no
 // such step: it stays so.
-func (c caller) clear(ctx context.Context, key item, seen row, one storage.Clear) (cleared bool, err error) {
+func (c caller) clear(ctx context.Context, key call.Item, seen row, one storage.Clear) (cleared bool, err error) {
 	doubt := false // An attempt may have cleared the row.
 	for again := 0; ; again++ {
 		if !seen.stands || seen.first == 0 || seen.first > one.Through {
 			return doubt, nil
 		}
-		var now item
+		var now call.Item
 		var done, doubtful bool
-		if c.known.reaches(one.Chat, one.Through+1) {
-			now, done, doubtful, err = c.update(ctx, update{
-				table: pendings, key: key, change: "SET first_undelivered_seq = :next",
-				condition: "first_undelivered_seq BETWEEN :one AND :through",
-				values:    item{":next": number(one.Through + 1), ":one": number(1), ":through": number(one.Through)},
+		if c.Reaches(one.Chat, one.Through+1) {
+			now, done, doubtful, err = c.Update(ctx, call.Update{
+				Table: record.Pendings, Key: key, Change: "SET first_undelivered_seq = :next",
+				Condition: "first_undelivered_seq BETWEEN :one AND :through",
+				Values:    call.Item{":next": call.Number(one.Through + 1), ":one": call.Number(1), ":through": call.Number(one.Through)},
 			})
 		} else {
 			now, done, doubtful, err = c.remove(ctx, key, one)
@@ -148,37 +150,37 @@ func (c caller) clear(ctx context.Context, key item, seen row, one storage.Clear
 		if seen, err = rowOf(now); err != nil {
 			return false, err
 		}
-		if err := yield(ctx, again); err != nil {
+		if err := call.Yield(ctx, again); err != nil {
 			return false, err
 		}
 	}
 }
 
 // remove removes a row if the chat ends at Through; if not, it returns the row as it is, and the head is known.
-func (c caller) remove(ctx context.Context, key item, one storage.Clear) (now item, done, doubtful bool, err error) {
-	refused, doubtful, err := c.transact(ctx, []types.TransactWriteItem{
+func (c caller) remove(ctx context.Context, key call.Item, one storage.Clear) (now call.Item, done, doubtful bool, err error) {
+	refused, doubtful, err := c.Transact(ctx, []types.TransactWriteItem{
 		{ConditionCheck: &types.ConditionCheck{
-			TableName: c.table(counters), Key: chatKey(one.Chat), ConditionExpression: aws.String("attribute_not_exists(head) OR head <= :through"),
-			ExpressionAttributeValues: item{":through": number(one.Through)}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+			TableName: c.Table(record.Counters), Key: record.ChatKey(one.Chat), ConditionExpression: aws.String("attribute_not_exists(head) OR head <= :through"),
+			ExpressionAttributeValues: call.Item{":through": call.Number(one.Through)}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}},
 		{Delete: &types.Delete{
-			TableName: c.table(pendings), Key: key, ConditionExpression: aws.String("first_undelivered_seq BETWEEN :one AND :through"),
-			ExpressionAttributeValues:           item{":one": number(1), ":through": number(one.Through)},
+			TableName: c.Table(record.Pendings), Key: key, ConditionExpression: aws.String("first_undelivered_seq BETWEEN :one AND :through"),
+			ExpressionAttributeValues:           call.Item{":one": call.Number(1), ":through": call.Number(one.Through)},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}},
 	})
 	if err != nil || refused == nil {
 		return nil, refused == nil, doubtful, err
 	}
-	if failed(refused[0]) {
-		if _, err := c.learn(one.Chat, refused[0].Item); err != nil {
+	if call.Failed(refused[0]) {
+		if _, err := c.Learn(one.Chat, refused[0].Item); err != nil {
 			return nil, false, doubtful, err
 		}
 	}
-	if failed(refused[1]) {
+	if call.Failed(refused[1]) {
 		return refused[1].Item, false, doubtful, nil
 	}
-	now, err = c.get(ctx, pendings, key)
+	now, err = c.Get(ctx, record.Pendings, key)
 	return now, false, doubtful, err
 }
 
@@ -191,22 +193,22 @@ func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidem
 	defer leave()
 	var found []storage.PendingRow
 	more := false
-	q := query{read: read{table: pendings}, partition: "receiver_id", sort: "chat_id", of: text(user), page: limit + 1}
+	q := call.Query{Read: call.Read{Table: record.Pendings}, Partition: "receiver_id", Sort: "chat_id", Of: call.Text(user), Page: limit + 1}
 	if after != "" {
-		q.after = text(after)
+		q.After = call.Text(after)
 	}
-	err = c.each(ctx, q, func(it item) (bool, error) {
+	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
 		if more = len(found) == limit; more {
 			return false, nil
 		}
-		r := reader{item: it}
+		r := call.Reader{Item: it}
 		found = append(found, storage.PendingRow{PendingDelivery: tidemark.PendingDelivery{
-			UserID: user, ChatID: tidemark.ChatID(r.text("chat_id")), FirstUndelivered: r.sequence("first_undelivered_seq"),
+			UserID: user, ChatID: tidemark.ChatID(r.Text("chat_id")), FirstUndelivered: r.Sequence("first_undelivered_seq"),
 		}})
-		return true, r.err
+		return true, r.Err
 	})
 	if err != nil {
-		return nil, false, public(err)
+		return nil, false, call.Public(err)
 	}
 	names := make([]storage.StateKey, len(found))
 	for i := range found {
@@ -214,7 +216,7 @@ func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidem
 	}
 	watermarks, err := c.states(ctx, names, false)
 	if err != nil {
-		return nil, false, public(err)
+		return nil, false, call.Public(err)
 	}
 	for i := range found {
 		found[i].Acked = watermarks[i].Acked
@@ -240,7 +242,7 @@ func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.Behi
 		for i, e := range entries {
 			chats[i] = e.state.ChatID
 		}
-		found, err := c.counters(ctx, chats, false)
+		found, err := c.Counters(ctx, chats, false)
 		if err != nil {
 			return false, err
 		}
@@ -261,7 +263,7 @@ func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.Behi
 		return !more, nil
 	})
 	if err != nil {
-		return nil, "", false, public(err)
+		return nil, "", false, call.Public(err)
 	}
 	if !more {
 		last = ""

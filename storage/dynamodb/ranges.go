@@ -6,6 +6,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
 const (
@@ -23,12 +25,12 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	}
 	defer leave()
 	pages := make([][]tidemark.Message, len(ranges))
-	err = together(ctx, len(ranges), func(ctx context.Context, i int) (err error) {
+	err = call.Together(ctx, len(ranges), func(ctx context.Context, i int) (err error) {
 		pages[i], err = c.page(ctx, ranges[i])
 		return err
 	})
 	if err != nil {
-		return nil, public(err)
+		return nil, call.Public(err)
 	}
 	return pages, nil
 }
@@ -46,9 +48,9 @@ func (c caller) page(ctx context.Context, r storage.Range) ([]tidemark.Message, 
 			if len(p.found) > 0 {
 				return p.ordered(), nil
 			}
-			return nil, &hole{r.Chat, missing}
+			return nil, &call.Hole{Chat: r.Chat, Sequence: missing}
 		}
-		if err := pause(ctx, look); err != nil {
+		if err := call.Pause(ctx, look); err != nil {
 			return nil, err
 		}
 	}
@@ -76,12 +78,12 @@ func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, e
 	if from > to || p.full() {
 		return 0, nil
 	}
-	q := query{
-		read: read{table: messages}, partition: "chat_id", sort: "sequence", of: text(p.r.Chat), after: number(from), before: number(to),
-		backwards: backwards, page: min(p.r.Limit-len(p.found), pageItems),
+	q := call.Query{
+		Read: call.Read{Table: record.Messages}, Partition: "chat_id", Sort: "sequence", Of: call.Text(p.r.Chat), After: call.Number(from), Before: call.Number(to),
+		Backwards: backwards, Page: min(p.r.Limit-len(p.found), pageItems),
 	}
-	err = c.each(ctx, q, func(it item) (bool, error) {
-		m, err := messageOf(it)
+	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
+		m, err := record.MessageOf(it)
 		if err != nil {
 			return false, err
 		}
@@ -93,7 +95,7 @@ func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, e
 		return !p.full(), nil
 	})
 	if len(p.found) > 0 && missing == 0 {
-		c.known.head(p.r.Chat, max(p.found[0].Sequence, p.found[len(p.found)-1].Sequence))
+		c.SawHead(p.r.Chat, max(p.found[0].Sequence, p.found[len(p.found)-1].Sequence))
 	}
 	return missing, err
 }

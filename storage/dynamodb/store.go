@@ -13,10 +13,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/appends"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/schema"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
 )
@@ -36,17 +37,13 @@ type Config struct {
 
 // Store is a storage.Store in DynamoDB. It is safe for concurrent use.
 type Store struct {
-	api       *dynamodb.Client
-	table     func(name string) *string
+	tables    *call.Tables
+	known     *record.Known
+	appends   *appends.Lanes
 	committed func(sends, acks int, took time.Duration)
-	consumed  func(operation string, reads, writes float64)
-	// slots bound the calls that are under way.
-	slots chan struct{}
-	known *known
-	lanes *lanes
 
 	mu     sync.Mutex
-	calls  int           // under way, lanes included
+	calls  int           // under way
 	closed bool          // refuse new calls
 	idle   chan struct{} // made by Close, closed when calls gets to 0
 }
@@ -70,19 +67,14 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 			target.Release(api)
 		}
 	}()
-	s := &Store{
-		api: api, committed: config.Committed, consumed: config.Consumed, slots: make(chan struct{}, mostCalls), known: newKnown(), lanes: newLanes(),
-		table: func(name string) *string {
-			full := to.Table(name)
-			return &full
-		},
+	if config.Committed == nil {
+		config.Committed = func(int, int, time.Duration) {}
 	}
-	if s.committed == nil {
-		s.committed = func(int, int, time.Duration) {}
+	if config.Consumed == nil {
+		config.Consumed = func(string, float64, float64) {}
 	}
-	if s.consumed == nil {
-		s.consumed = func(string, float64, float64) {}
-	}
+	s := &Store{tables: call.NewTables(api, to.Prefix, config.Consumed), known: record.NewKnown(), committed: config.Committed}
+	s.appends = appends.New(s.caller("append").Access, s.committed)
 	tables, err := schema.New(api, to) // over the store's own transport
 	if err != nil {
 		return nil, err
@@ -97,6 +89,14 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	return s, nil
 }
 
+const (
+	// callTime bounds a method of the contract, and longTime one that writes an item for each of up to a thousand members.
+	callTime = 5 * time.Second
+	longTime = 20 * time.Second
+	// itemTime is added for each item of a call.
+	itemTime = 2 * time.Millisecond
+)
+
 // Check implements storage.Store: it reads the item that names the version of the tables.
 func (s *Store) Check(ctx context.Context) error {
 	c, ctx, leave, err := s.enter(ctx, "check", callTime)
@@ -104,8 +104,8 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	_, err = c.get(ctx, counters, chatKey(schemaKey))
-	return public(err)
+	_, err = c.Get(ctx, record.Counters, record.ChatKey(schemaKey))
+	return call.Public(err)
 }
 
 // Close implements storage.Store.
@@ -121,8 +121,30 @@ func (s *Store) Close() error {
 	idle := s.idle
 	s.mu.Unlock()
 	<-idle
-	target.Release(s.api)
+	s.appends.Wait()
+	target.Release(s.tables.API)
 	return nil
+}
+
+// A caller is the work of one method of the contract.
+type caller struct {
+	record.Access
+	*Store
+}
+
+func (s *Store) caller(operation string) caller {
+	return caller{record.Access{Caller: call.Caller{Tables: s.tables, Operation: operation}, Known: s.known}, s}
+}
+
+// Append implements storage.Messages.
+func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	_, ctx, leave, err := s.enterBatch(ctx, "append", callTime, len(drafts))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	appended, err := s.appends.Append(ctx, drafts)
+	return appended, call.Public(err)
 }
 
 // enter begins a method: leave ends it, and ctx is over when it has taken as long as it may.
@@ -134,7 +156,7 @@ func (s *Store) enter(ctx context.Context, operation string, most time.Duration)
 		return caller{}, nil, nil, tidemark.Errorf(tidemark.Unavailable, "the store is closed")
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
-	return caller{Store: s, operation: operation}, ctx, func() {
+	return s.caller(operation), ctx, func() {
 		cancel()
 		s.end()
 	}, nil
@@ -156,13 +178,6 @@ func (s *Store) admit() bool {
 	}
 	s.calls++
 	return true
-}
-
-// again is admit for what was begun already: it is not refused.
-func (s *Store) again() {
-	s.mu.Lock()
-	s.calls++
-	s.mu.Unlock()
 }
 
 func (s *Store) end() {

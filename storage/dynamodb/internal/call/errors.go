@@ -1,4 +1,4 @@
-package dynamodb
+package call
 
 import (
 	"context"
@@ -27,14 +27,14 @@ type throttled struct{}
 
 func (*throttled) Error() string { return "DynamoDB performed only a part of the batch" }
 
-// A hole is a message that must exist and is not there.
-type hole struct {
-	chat     tidemark.ChatID
-	sequence tidemark.Sequence
+// A Hole is a message that must exist and is not there.
+type Hole struct {
+	Chat     tidemark.ChatID
+	Sequence tidemark.Sequence
 }
 
-func (e *hole) Error() string {
-	return fmt.Sprintf("message %d of chat %s is missing", e.sequence, e.chat)
+func (e *Hole) Error() string {
+	return fmt.Sprintf("message %d of chat %s is missing", e.Sequence, e.Chat)
 }
 
 // code returns the name of an error of DynamoDB, "" if it did not say one.
@@ -91,14 +91,14 @@ func onlyThrottled(reasons []types.CancellationReason) bool {
 	return found
 }
 
-// public makes an error one of the contract. Those of the contract stay as they are.
-func public(err error) error {
+// Public makes an error one of the contract. Those of the contract stay as they are.
+func Public(err error) error {
 	var e *tidemark.Error
 	if err == nil || errors.As(err, &e) {
 		return err
 	}
 	const unavailable = tidemark.Unavailable
-	var h *hole
+	var h *Hole
 	var part *throttled
 	var said smithy.APIError
 	var canceled *types.TransactionCanceledException
@@ -127,12 +127,4 @@ func public(err error) error {
 	default:
 		return tidemark.Wrap(unavailable, err, "DynamoDB cannot be reached; try again")
 	}
-}
-
-func noChat(id tidemark.ChatID) error {
-	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)
-}
-
-func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
-	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
 }

@@ -1,8 +1,7 @@
-package dynamodb
+package appends
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -11,91 +10,26 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
 const (
 	// mostDrafts is how many fit into a transaction: two items each, and the counter.
-	mostDrafts = (mostActions - 1) / 2
+	mostDrafts = (call.MostActions - 1) / 2
+	// turnTime bounds the appending of as many.
+	turnTime = 5 * time.Second
 	// keptKeys is how long an idempotency key is kept at least: a day more than is promised.
 	keptKeys = 8 * 24 * time.Hour
 )
 
-type appended = storage.Appended
-
-// Append implements storage.Messages.
-func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
-	_, ctx, leave, err := s.enterBatch(ctx, "append", callTime, len(drafts))
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	places := map[tidemark.ChatID][]int{}
-	var chats []tidemark.ChatID
-	for i := range drafts {
-		chat := drafts[i].ChatID
-		if places[chat] == nil {
-			chats = append(chats, chat)
-		}
-		places[chat] = append(places[chat], i)
-	}
-	sendings := make([]*sending, len(chats))
-	for n, chat := range chats {
-		one := &sending{drafts: make([]tidemark.Draft, 0, len(places[chat])), done: make(chan struct{})}
-		for _, i := range places[chat] {
-			one.drafts = append(one.drafts, drafts[i])
-		}
-		sendings[n] = one
-		s.send(chat, one)
-	}
-	results := make([]storage.Appended, len(drafts))
-	for n, one := range sendings {
-		select {
-		case <-one.done:
-		case <-ctx.Done():
-			return nil, public(ctx.Err())
-		}
-		if one.err != nil {
-			err = one.err
-			continue
-		}
-		for at, i := range places[chats[n]] {
-			results[i] = one.results[at]
-		}
-	}
-	if err != nil {
-		return nil, public(err)
-	}
-	return results, nil
-}
-
-// send queues drafts of a chat. They are appended even if their callers leave: a transaction that is cut off is one that nobody knows the outcome of.
-func (s *Store) send(chat tidemark.ChatID, one *sending) {
-	own := s.lanes.use(chat)
-	if !s.lanes.queue(own, one) {
-		s.lanes.leave(own)
-		return
-	}
-	s.again()
-	go func() {
-		defer s.end()
-		defer s.lanes.leave(own)
-		for {
-			batch := s.lanes.next(own)
-			if len(batch) == 0 {
-				return
-			}
-			s.appendBatch(chat, own, batch)
-		}
-	}()
-}
-
 // appendBatch appends the drafts of some calls, in the order of their arrival, and answers them.
-func (s *Store) appendBatch(chat tidemark.ChatID, own *lane, batch []*sending) {
+func (l *Lanes) appendBatch(chat tidemark.ChatID, own *lane, batch []*sending) {
 	var drafts []tidemark.Draft
 	for _, one := range batch {
 		drafts = append(drafts, one.drafts...)
 	}
-	a := &appending{caller: caller{Store: s, operation: "append"}, chat: chat, view: &own.view, drafts: drafts}
+	a := &appending{Access: l.access, committed: l.committed, chat: chat, view: &own.view, drafts: drafts}
 	a.results, a.first = make([]storage.Appended, len(drafts)), make([]firstMessage, len(drafts))
 	err := a.all(own)
 	for _, one := range batch {
@@ -113,11 +47,12 @@ type firstMessage struct {
 
 // An appending is the work on drafts of one chat.
 type appending struct {
-	caller
-	chat    tidemark.ChatID
-	view    *view
-	drafts  []tidemark.Draft
-	results []storage.Appended
+	record.Access
+	committed func(sends, acks int, took time.Duration)
+	chat      tidemark.ChatID
+	view      *view
+	drafts    []tidemark.Draft
+	results   []storage.Appended
 	// first is the message with the key of a draft, once it is known, and the version of the call.
 	first []firstMessage
 	// doubtful reports that an attempt may have stored the drafts of the present transaction, although nobody said so.
@@ -164,7 +99,7 @@ func (a *appending) all(own *lane) error {
 
 // turn appends the drafts of a transaction while it is this process's turn to write the chat.
 func (a *appending) turn(own *lane, todo []int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	ctx, cancel := context.WithTimeout(context.Background(), turnTime)
 	defer cancel()
 	if err := own.take(ctx); err != nil {
 		return err
@@ -190,7 +125,7 @@ func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err er
 		return nil, err
 	}
 	began := time.Now()
-	refused, doubtful, err := a.transact(ctx, a.actions(members))
+	refused, doubtful, err := a.Transact(ctx, a.actions(members))
 	a.doubtful = a.doubtful || doubtful
 	if err != nil {
 		return nil, err
@@ -211,8 +146,8 @@ func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err er
 // admitted tells the drafts of members from those of strangers. It answers for the latter, and for all if the chat is not there.
 func (a *appending) admitted(ctx context.Context, todo []int) (members, others []int, err error) {
 	for again := 0; ; again++ {
-		if a.view.counter == nil || a.view.stale {
-			found, err := a.counter(ctx, a.chat)
+		if a.view.Counter == nil || a.view.stale {
+			found, err := a.Counter(ctx, a.chat)
 			if tidemark.CodeOf(err) == tidemark.NotFound {
 				for _, i := range todo {
 					a.results[i] = storage.Appended{Err: err}
@@ -230,7 +165,7 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 		}
 		if newer {
 			a.view.stale = true
-			if err := yield(ctx, again); err != nil {
+			if err := call.Yield(ctx, again); err != nil {
 				return nil, nil, err
 			}
 			continue
@@ -263,7 +198,7 @@ func (a *appending) lookUp(ctx context.Context, todo []int) (strangers map[tidem
 	if len(unknown) == 0 {
 		return nil, false, nil
 	}
-	rows, err := a.memberships(ctx, a.chat, unknown)
+	rows, err := a.Memberships(ctx, a.chat, unknown)
 	if err != nil {
 		return nil, false, err
 	}
@@ -271,9 +206,9 @@ func (a *appending) lookUp(ctx context.Context, todo []int) (strangers map[tidem
 	for _, user := range unknown {
 		row, found := rows[user]
 		switch {
-		case found && row.version > a.view.MembersVersion:
+		case found && row.Version > a.view.MembersVersion:
 			return nil, true, nil
-		case found && row.member(a.view.counter).Intervals.Open():
+		case found && row.At(a.view.Counter).Intervals.Open():
 			a.view.addMember(user)
 		default:
 			strangers[user] = true
@@ -283,11 +218,11 @@ func (a *appending) lookUp(ctx context.Context, todo []int) (strangers map[tidem
 		return strangers, false, nil
 	}
 	// A view may be old, and nothing else would notice: who is refused is refused by the counter as it is.
-	found, err := a.counter(ctx, a.chat)
+	found, err := a.Counter(ctx, a.chat)
 	if err != nil {
 		return nil, false, err
 	}
-	newer = found.MembersVersion != a.view.MembersVersion || found.changed != a.view.changed
+	newer = found.MembersVersion != a.view.MembersVersion || found.Changed != a.view.Changed
 	a.view.see(found)
 	return strangers, newer, nil
 }
@@ -295,14 +230,14 @@ func (a *appending) lookUp(ctx context.Context, todo []int) (strangers map[tidem
 // stranger answers for a draft of somebody who is not a member: a message that was stored when he was is a duplicate.
 func (a *appending) stranger(ctx context.Context, i int) error {
 	d := &a.drafts[i]
-	key, err := a.get(ctx, keys, item{"id": text(keyOf(d))})
+	key, err := a.Get(ctx, record.Keys, call.Item{"id": call.Text(keyOf(d))})
 	if err != nil {
 		return err
 	}
-	r := reader{item: key}
-	if key == nil || int64(r.number("expires_at")) <= time.Now().Unix() {
-		a.results[i] = storage.Appended{Err: notMember(d.ChatID, d.SenderID)}
-		return r.err
+	r := call.Reader{Item: key}
+	if key == nil || int64(r.Number("expires_at")) <= time.Now().Unix() {
+		a.results[i] = storage.Appended{Err: record.NotMember(d.ChatID, d.SenderID)}
+		return r.Err
 	}
 	return a.duplicate(ctx, i, key)
 }
@@ -318,26 +253,26 @@ func (a *appending) actions(todo []int) []types.TransactWriteItem {
 	now := time.Now()
 	actions := make([]types.TransactWriteItem, 1, 1+2*len(todo))
 	actions[0] = types.TransactWriteItem{Update: &types.Update{
-		TableName: a.table(counters), Key: chatKey(a.chat),
+		TableName: a.Table(record.Counters), Key: record.ChatKey(a.chat),
 		UpdateExpression:    aws.String("SET head = :to, activity_at = :at"),
 		ConditionExpression: aws.String("head = :head AND members_version = :version"),
-		ExpressionAttributeValues: item{
-			":head": number(head), ":to": number(head + tidemark.Sequence(len(todo))), ":version": number(a.view.MembersVersion),
-			":at": number(a.drafts[todo[len(todo)-1]].CreatedAt.UnixMilli()),
+		ExpressionAttributeValues: call.Item{
+			":head": call.Number(head), ":to": call.Number(head + tidemark.Sequence(len(todo))), ":version": call.Number(a.view.MembersVersion),
+			":at": call.Number(a.drafts[todo[len(todo)-1]].CreatedAt.UnixMilli()),
 		},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
 	for n, i := range todo {
 		d := &a.drafts[i]
 		sequence := head + 1 + tidemark.Sequence(n)
-		key := item{
-			"id": text(keyOf(d)), "sequence": number(sequence), "message_id": text(d.MessageID), "expires_at": number(now.Add(keptKeys).Unix()),
+		key := call.Item{
+			"id": call.Text(keyOf(d)), "sequence": call.Number(sequence), "message_id": call.Text(d.MessageID), "expires_at": call.Number(now.Add(keptKeys).Unix()),
 		}
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
-			TableName: a.table(keys), Item: key, ConditionExpression: aws.String("attribute_not_exists(id) OR expires_at <= :now"),
-			ExpressionAttributeValues: item{":now": number(now.Unix())}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+			TableName: a.Table(record.Keys), Item: key, ConditionExpression: aws.String("attribute_not_exists(id) OR expires_at <= :now"),
+			ExpressionAttributeValues: call.Item{":now": call.Number(now.Unix())}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}}, types.TransactWriteItem{Put: &types.Put{
-			TableName: a.table(messages), Item: messageItem(d, sequence, a.view.MembersVersion), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
+			TableName: a.Table(record.Messages), Item: record.MessageItem(d, sequence, a.view.MembersVersion), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
 		}})
 	}
 	return actions
@@ -348,20 +283,20 @@ func (a *appending) stored(todo []int) {
 	for n, i := range todo {
 		d := &a.drafts[i]
 		m := d.Message(a.view.Head+1+tidemark.Sequence(n), a.view.MembersVersion)
-		m.CreatedAt = stored(d.CreatedAt)
+		m.CreatedAt = call.Stored(d.CreatedAt)
 		a.results[i] = storage.Appended{Message: m, Version: a.view.MembersVersion}
 		a.first[i] = firstMessage{&m, a.view.MembersVersion}
 	}
 	a.view.Head += tidemark.Sequence(len(todo))
-	a.known.head(a.chat, a.view.Head)
+	a.SawHead(a.chat, a.view.Head)
 	a.view.heat /= 2
 }
 
 // refused answers for drafts whose keys are known, and returns the others: they are tried again, from the head as it is.
 func (a *appending) refused(ctx context.Context, todo []int, reasons []types.CancellationReason) (left []int, err error) {
 	moved, version := aws.ToString(reasons[0].Code) != "None", a.view.MembersVersion
-	if failed(reasons[0]) {
-		found, err := a.learn(a.chat, reasons[0].Item)
+	if call.Failed(reasons[0]) {
+		found, err := a.Learn(a.chat, reasons[0].Item)
 		if err != nil {
 			return nil, err
 		}
@@ -371,12 +306,12 @@ func (a *appending) refused(ctx context.Context, todo []int, reasons []types.Can
 	for n, i := range todo {
 		key, message := reasons[1+2*n], reasons[2+2*n]
 		switch {
-		case failed(key):
+		case call.Failed(key):
 			if err := a.duplicate(ctx, i, key.Item); err != nil {
 				return nil, err
 			}
 			continue
-		case failed(message) && !moved:
+		case call.Failed(message) && !moved:
 			return nil, tidemark.Errorf(tidemark.Unavailable, "the tables are damaged: chat %s ends at %d, and has a later message", a.chat, a.view.Head)
 		case aws.ToString(key.Code) != "None" || aws.ToString(message.Code) != "None":
 			moved = true
@@ -397,7 +332,7 @@ func (a *appending) giveWay(ctx context.Context) error {
 	if heat == 0 {
 		return nil
 	}
-	if err := pause(ctx, heat); err != nil {
+	if err := call.Pause(ctx, heat); err != nil {
 		return err
 	}
 	a.view.stale = true
@@ -405,20 +340,20 @@ func (a *appending) giveWay(ctx context.Context) error {
 }
 
 // duplicate answers for a draft whose key is known.
-func (a *appending) duplicate(ctx context.Context, i int, key item) error {
-	r := reader{item: key}
-	sequence, first := r.sequence("sequence"), tidemark.MessageID(r.text("message_id"))
-	if r.err != nil {
-		return r.err
+func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
+	r := call.Reader{Item: key}
+	sequence, first := r.Sequence("sequence"), tidemark.MessageID(r.Text("message_id"))
+	if r.Err != nil {
+		return r.Err
 	}
-	it, err := a.get(ctx, messages, item{"chat_id": text(a.chat), "sequence": number(sequence)})
+	it, err := a.Get(ctx, record.Messages, call.Item{"chat_id": call.Text(a.chat), "sequence": call.Number(sequence)})
 	if err != nil {
 		return err
 	}
 	if it == nil {
-		return &hole{a.chat, sequence}
+		return &call.Hole{Chat: a.chat, Sequence: sequence}
 	}
-	m, err := messageOf(it)
+	m, err := record.MessageOf(it)
 	if err != nil {
 		return err
 	}
@@ -437,29 +372,4 @@ func (a *appending) same(i int, first firstMessage) storage.Appended {
 		return storage.Appended{Err: tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", d.ClientMessageID)}
 	}
 	return storage.Appended{Message: *first.message, Duplicate: true, Version: first.version}
-}
-
-func messageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) item {
-	it := item{
-		"chat_id": text(d.ChatID), "sequence": number(sequence), "message_id": text(d.MessageID), "sender_id": text(d.SenderID),
-		"client_message_id": text(d.ClientMessageID), "content": text(d.Content), "content_type": text(d.ContentType),
-		"created_at": number(d.CreatedAt.UnixMilli()), "members_version": number(version),
-	}
-	if d.Attachment != nil {
-		it["attachment"] = text(string(d.Attachment))
-	}
-	return it
-}
-
-func messageOf(it item) (tidemark.Message, error) {
-	r := reader{item: it}
-	m := tidemark.Message{
-		ChatID: tidemark.ChatID(r.text("chat_id")), Sequence: r.sequence("sequence"), MessageID: tidemark.MessageID(r.text("message_id")),
-		SenderID: tidemark.UserID(r.text("sender_id")), ClientMessageID: r.text("client_message_id"), Content: r.text("content"),
-		ContentType: r.text("content_type"), CreatedAt: r.time("created_at"), MembersVersion: r.number("members_version"),
-	}
-	if r.has("attachment") {
-		m.Attachment = json.RawMessage(r.text("attachment"))
-	}
-	return m, r.err
 }

@@ -1,0 +1,157 @@
+package record
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+)
+
+// A Membership is the item of a user and chat. It stays when he leaves.
+type Membership struct {
+	tidemark.Member
+	// Version is the membership version of the chat in the step that wrote the item.
+	Version uint64
+	// ChangedBy is the token of the call that wrote it.
+	ChangedBy string
+	// Next is what a change of many members makes of it, if that has taken effect (changes.go).
+	Next *Joining
+}
+
+// A Joining is a membership that begins with a change.
+type Joining struct {
+	Change string
+	Role   tidemark.Role
+	At     time.Time
+}
+
+// Item is how it is stored.
+func (m *Membership) Item(chat tidemark.ChatID) call.Item {
+	return call.Item{
+		"chat_id": call.Text(chat), "user_id": call.Text(m.UserID), "role": call.Text(m.Role), "intervals": call.Text(m.Intervals.Text()),
+		"joined_at": call.Number(m.JoinedAt.UnixMilli()), "version": call.Number(m.Version), "changed_by": call.Text(m.ChangedBy),
+	}
+}
+
+// MembershipOf takes an item apart.
+func MembershipOf(it call.Item) (Membership, error) {
+	r := call.Reader{Item: it}
+	m := Membership{
+		Member: tidemark.Member{
+			UserID: tidemark.UserID(r.Text("user_id")), Role: tidemark.Role(r.Text("role")), Intervals: r.Intervals("intervals"), JoinedAt: r.Time("joined_at"),
+		},
+		Version: r.Number("version"), ChangedBy: r.Text("changed_by"),
+	}
+	if change := r.Text("next_change"); change != "" {
+		m.Next = &Joining{Change: change, Role: tidemark.Role(r.Text("next_role")), At: r.Time("next_joined_at")}
+	}
+	return m, r.Err
+}
+
+// Ever reports whether the user was a member before.
+func (m *Membership) Ever() bool { return m.Version > 0 }
+
+// At returns the membership at the version of a counter.
+func (m Membership) At(c *Counter) tidemark.Member {
+	if m.Next == nil || c.Changed == "" || m.Next.Change != c.Changed {
+		return m.Member
+	}
+	return tidemark.Member{
+		UserID: m.UserID, Role: m.Next.Role, JoinedAt: m.Next.At, Intervals: m.Intervals.Joined(c.ChangeHead, c.History, m.Ever()),
+	}
+}
+
+// Memberships reads the items of some users in a chat, strongly.
+func (c Access) Memberships(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (map[tidemark.UserID]Membership, error) {
+	wanted := make([]call.Item, len(users))
+	for i, user := range users {
+		wanted[i] = MemberKey(chat, user)
+	}
+	items, err := c.GetAll(ctx, call.Read{Table: Memberships}, wanted)
+	if err != nil {
+		return nil, err
+	}
+	rows := make(map[tidemark.UserID]Membership, len(items))
+	for _, it := range items {
+		row, err := MembershipOf(it)
+		if err != nil {
+			return nil, err
+		}
+		rows[row.UserID] = row
+	}
+	for _, user := range users {
+		if row, found := rows[user]; !found {
+			row.UserID = user
+			rows[user] = row
+		}
+	}
+	return rows, nil
+}
+
+// A Seen is a chat and some memberships in it, all at one version.
+type Seen struct {
+	*Counter
+	Rows map[tidemark.UserID]Membership
+}
+
+// Look reads a chat and the memberships of some users in it. A membership of a later version than the counter's says that the counter has to be read again.
+func (c Access) Look(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (Seen, error) {
+	for again := 0; ; again++ {
+		counter, err := c.Counter(ctx, chat)
+		if err != nil {
+			return Seen{}, err
+		}
+		rows, err := c.Memberships(ctx, chat, users)
+		if err != nil {
+			return Seen{}, err
+		}
+		newer := false
+		for _, row := range rows {
+			newer = newer || row.Version > counter.MembersVersion
+		}
+		if !newer {
+			return Seen{counter, rows}, nil
+		}
+		if err := call.Yield(ctx, again); err != nil {
+			return Seen{}, err
+		}
+	}
+}
+
+// RosterAt reads the members of a chat at the version of its counter, or a later one. The query is not one step; but as each change of the membership
+// writes its version into the items, and none is ever removed, items that are all no newer than the counter are those of its version.
+func (c Access) RosterAt(ctx context.Context, at *Counter) (*tidemark.Roster, error) {
+	for again := 0; ; again++ {
+		r := &tidemark.Roster{
+			ChatID: at.ID, Type: at.Type, History: at.History, Large: at.Large, Version: at.MembersVersion, Members: make([]tidemark.Member, 0, at.MemberCount),
+		}
+		newer := false
+		q := call.Query{Read: call.Read{Table: Memberships}, Partition: "chat_id", Of: call.Text(at.ID)}
+		err := c.Each(ctx, q, func(it call.Item) (bool, error) {
+			row, err := MembershipOf(it)
+			if newer = row.Version > at.MembersVersion; err != nil || newer {
+				return false, err
+			}
+			if m := row.At(at); m.Intervals.Open() {
+				r.Members = append(r.Members, m)
+			}
+			return true, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !newer {
+			slices.SortFunc(r.Members, func(a, b tidemark.Member) int { return strings.Compare(string(a.UserID), string(b.UserID)) })
+			return r, nil
+		}
+		if err := call.Yield(ctx, again); err != nil {
+			return nil, err
+		}
+		if at, err = c.Counter(ctx, at.ID); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,43 @@
+// Package record is how chats, members and messages are stored as items, and how they are read.
+package record
+
+import (
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+)
+
+// The tables (migrations/dynamodb). Their names have the prefix of the store's URL.
+const (
+	Counters    = "chat_counters"
+	Memberships = "chat_memberships"
+	Messages    = "messages"
+	Keys        = "idempotency_keys"
+	States      = "delivery_state"
+	Pendings    = "pending_deliveries"
+)
+
+// ChatKey is the key of a chat's counter.
+func ChatKey(chat tidemark.ChatID) call.Item { return call.Item{"chat_id": call.Text(chat)} }
+
+// MemberKey is the key of a membership.
+func MemberKey(chat tidemark.ChatID, user tidemark.UserID) call.Item {
+	return call.Item{"chat_id": call.Text(chat), "user_id": call.Text(user)}
+}
+
+// StateKey is the key of a delivery state, with the same attributes as MemberKey: the tables differ in which one comes first.
+func StateKey(user tidemark.UserID, chat tidemark.ChatID) call.Item { return MemberKey(chat, user) }
+
+// PendingKey is the key of a pending row.
+func PendingKey(user tidemark.UserID, chat tidemark.ChatID) call.Item {
+	return call.Item{"receiver_id": call.Text(user), "chat_id": call.Text(chat)}
+}
+
+// NoChat says that there is no such chat.
+func NoChat(id tidemark.ChatID) error {
+	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)
+}
+
+// NotMember says that a user is not a member.
+func NotMember(chat tidemark.ChatID, user tidemark.UserID) error {
+	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
+}
