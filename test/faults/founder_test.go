@@ -13,6 +13,8 @@ import (
 const (
 	// crowd is how many members a founder's chat begins with, and how many come later: more than fit into one transaction of any storage.
 	crowd = 110
+	// largeCrowd is one with which the chat becomes Large when the others come.
+	largeCrowd = tidemark.PendingFanoutLimit/2 + 5
 	// longCall bounds the calls that write an item for each of many members.
 	longCall = 21 * time.Second
 )
@@ -22,7 +24,9 @@ const (
 type founder struct {
 	*history
 	name string
-	made int
+	// crowd is how many members come at a time.
+	crowd int
+	made  int
 	// chat is the present one, "" if it is finished; stage is what comes next. doubt says that the present stage was refused once.
 	chat  tidemark.ChatID
 	stage int
@@ -48,7 +52,7 @@ func (f *founder) step(ctx context.Context, w *worker) {
 		f.chat, f.stage = tidemark.ChatID(fmt.Sprint(f.name, "-", f.made)), 0
 	}
 	<-time.After(time.Duration(w.random.IntN(100)) * time.Millisecond)
-	stages := []func(context.Context, *worker) bool{f.direct, f.create, f.add, f.remove, f.look}
+	stages := []func(context.Context, *worker) bool{f.direct, f.create, f.add, f.remove, f.look, f.pending}
 	if !stages[f.stage](ctx, w) {
 		f.doubt = true
 		return
@@ -71,11 +75,11 @@ func (f *founder) finish(ctx context.Context, w *worker) {
 
 func (f *founder) create(ctx context.Context, w *worker) bool {
 	return w.callWithin(ctx, longCall, longCall, "CreateChat", func(ctx context.Context, s storage.Store) error {
-		chat, created, err := s.CreateChat(ctx, storage.NewChat{ID: f.chat, Type: tidemark.Group, CreatedAt: time.Now(), Creator: f.user(0), Members: f.people(0, crowd)})
+		chat, created, err := s.CreateChat(ctx, storage.NewChat{ID: f.chat, Type: tidemark.Group, CreatedAt: time.Now(), Creator: f.user(0), Members: f.people(0, f.crowd)})
 		if f.doubt && tidemark.CodeOf(err) == tidemark.Conflict {
 			return nil // it was stored by the call that was refused
 		}
-		if err == nil && (!created || chat.MemberCount != crowd || chat.MembersVersion != 1) {
+		if err == nil && (!created || chat.MemberCount != f.crowd || chat.MembersVersion != 1) {
 			f.broken("%s was created: %v, with %d members at version %d", f.chat, created, chat.MemberCount, chat.MembersVersion)
 		}
 		return err
@@ -84,9 +88,9 @@ func (f *founder) create(ctx context.Context, w *worker) bool {
 
 func (f *founder) add(ctx context.Context, w *worker) bool {
 	return w.callWithin(ctx, longCall, longCall, "AddMembers", func(ctx context.Context, s storage.Store) error {
-		added, err := s.AddMembers(ctx, f.chat, f.people(crowd-10, 2*crowd), time.Now())
-		if err == nil && (added.Version != 2 || len(added.States) != crowd+10 || !f.doubt && len(added.New) != crowd) {
-			f.broken("%s has version %d with %d states of %d who came, of whom %d are new", f.chat, added.Version, len(added.States), crowd+10, len(added.New))
+		added, err := s.AddMembers(ctx, f.chat, f.people(f.crowd-10, 2*f.crowd), time.Now())
+		if err == nil && (added.Version != 2 || len(added.States) != f.crowd+10 || !f.doubt && len(added.New) != f.crowd) {
+			f.broken("%s has version %d with %d states of %d who came, of whom %d are new", f.chat, added.Version, len(added.States), f.crowd+10, len(added.New))
 		}
 		return err
 	})
@@ -120,11 +124,32 @@ func (f *founder) look(ctx context.Context, w *worker) bool {
 		for _, m := range rosters[0].Members {
 			present = append(present, m.UserID)
 		}
-		if want := slices.Delete(f.people(0, 2*crowd), 1, 2); !slices.Equal(present, want) || rosters[0].Version != 3 {
+		if want := slices.Delete(f.people(0, 2*f.crowd), 1, 2); !slices.Equal(present, want) || rosters[0].Version != 3 {
 			f.broken("%s has %d members at version %d, want %d at version 3", f.chat, len(present), rosters[0].Version, len(want))
 		}
 		return nil
 	})
+}
+
+// pending reads the rows of some members: those of a Large chat have one each, which stands for its heads, and nobody else has.
+func (f *founder) pending(ctx context.Context, w *worker) bool {
+	for _, n := range []int{0, 1, f.crowd - 1, f.crowd, 2*f.crowd - 1} {
+		want := 2*f.crowd > tidemark.PendingFanoutLimit && n != 1
+		if !w.call(ctx, "PendingOf", func(ctx context.Context, s storage.Store) error {
+			rows, _, err := s.PendingOf(ctx, f.user(n), "", 1000)
+			if err != nil {
+				return err
+			}
+			stands := slices.ContainsFunc(rows, func(r storage.PendingRow) bool { return r.ChatID == f.chat && r.FirstUndelivered == 0 })
+			if stands != want {
+				f.broken("the row of %s for the Large chat %s stands: %v, want %v", f.user(n), f.chat, stands, want)
+			}
+			return nil
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // direct makes the direct chat of two people from both sides, over two nodes: it is the same.

@@ -564,6 +564,17 @@ func number(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
+// least is how often the method was called that was called least, of all but one.
+func (h *history) least(but string) int {
+	least := total(h.calls)
+	for method, count := range h.calls {
+		if method != but {
+			least = min(least, count)
+		}
+	}
+	return least
+}
+
 func total(counts map[string]int) (n int) {
 	for _, count := range counts {
 		n += count
