@@ -362,7 +362,7 @@ func price(actions []types.TransactWriteItem) (units float64) {
 	for _, a := range actions {
 		size := 1
 		if a.Put != nil {
-			size = sizeOf(a.Put.Item)
+			size = SizeOf(a.Put.Item)
 		}
 		units += float64(2 * ((size + 1023) / 1024))
 	}

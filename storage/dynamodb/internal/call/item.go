@@ -141,8 +141,8 @@ func some(expression string) *string {
 	return &expression
 }
 
-// sizeOf is about how many bytes DynamoDB counts for an item: names and values.
-func sizeOf(it Item) (bytes int) {
+// SizeOf is about how many bytes DynamoDB counts for an item: names and values.
+func SizeOf(it Item) (bytes int) {
 	for name, value := range it {
 		bytes += len(name)
 		switch v := value.(type) {
