@@ -28,9 +28,11 @@ SIMULATION_RUNS := $(or $(TIDEMARK_SIMULATION_RUNS),2000)
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
+# Its flags make it small: the SDK of AWS without copies of its functions in each other, no names for debuggers, and functions
+# that begin at every 16th byte instead of every 32nd.
 .PHONY: build
 build: ## build bin/tidemark, without cgo
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tidemark ./cmd/tidemark
+	CGO_ENABLED=0 go build -trimpath -gcflags 'github.com/aws/...=-l' -ldflags '-s -w -funcalign=16 -X main.version=$(VERSION)' -o bin/tidemark ./cmd/tidemark
 
 .PHONY: run
 run: export TIDEMARK_STORE = $(STORE)

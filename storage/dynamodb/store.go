@@ -40,6 +40,7 @@ type Store struct {
 	tables    *call.Tables
 	known     *record.Known
 	appends   *appends.Lanes
+	release   func()
 	committed func(sends, acks int, took time.Duration)
 
 	mu     sync.Mutex
@@ -73,7 +74,7 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	if config.Consumed == nil {
 		config.Consumed = func(string, float64, float64) {}
 	}
-	s := &Store{tables: call.NewTables(api, to.Prefix, config.Consumed), known: record.NewKnown(), committed: config.Committed}
+	s := &Store{tables: call.NewTables(api, to.Prefix, config.Consumed), known: record.NewKnown(), committed: config.Committed, release: func() { target.Release(api) }}
 	s.appends = appends.New(s.caller("append").Access, s.committed)
 	tables, err := schema.New(api, to) // over the store's own transport
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	<-idle
 	s.appends.Wait()
-	target.Release(s.tables.API)
+	s.release()
 	return nil
 }
 

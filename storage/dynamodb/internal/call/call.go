@@ -33,7 +33,7 @@ type Caller struct {
 
 // Tables are where the calls go. They are safe for concurrent use.
 type Tables struct {
-	API *dynamodb.Client
+	api api
 	// Prefix begins the name of each table.
 	Prefix string
 	// Consumed is told of the request units of each answer.
@@ -44,7 +44,7 @@ type Tables struct {
 
 // NewTables returns the tables with a prefix.
 func NewTables(api *dynamodb.Client, prefix string, consumed func(operation string, reads, writes float64)) *Tables {
-	return &Tables{API: api, Prefix: prefix, Consumed: consumed, slots: make(chan struct{}, mostCalls)}
+	return &Tables{api: callsOf(api), Prefix: prefix, Consumed: consumed, slots: make(chan struct{}, mostCalls)}
 }
 
 // Table returns the full name of a table.
@@ -120,7 +120,7 @@ func unitsOf(capacities []types.ConsumedCapacity) (sum float64) {
 
 // Get reads an item by its key, strongly. It is nil if there is none.
 func (c Caller) Get(ctx context.Context, table string, key Item) (Item, error) {
-	out, _, err := try(ctx, c, c.API.GetItem, &dynamodb.GetItemInput{
+	out, _, err := try(ctx, c, c.api.getItem, &dynamodb.GetItemInput{
 		TableName: c.Table(table), Key: key, ConsistentRead: aws.Bool(true), ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
 	})
 	if err != nil {
@@ -176,7 +176,7 @@ func (c Caller) getBatch(ctx context.Context, r Read, keys []Item) (items []Item
 	table := *c.Table(r.Table)
 	left := map[string]types.KeysAndAttributes{table: wanted}
 	for n := 0; ; n++ {
-		out, _, err := try(ctx, c, c.API.BatchGetItem, &dynamodb.BatchGetItemInput{RequestItems: left, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal})
+		out, _, err := try(ctx, c, c.api.batchGetItem, &dynamodb.BatchGetItemInput{RequestItems: left, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal})
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +240,7 @@ func (c Caller) Each(ctx context.Context, q Query, do func(Item) (more bool, err
 		in.Limit = aws.Int32(int32(q.Page))
 	}
 	for {
-		out, _, err := try(ctx, c, c.API.Query, in)
+		out, _, err := try(ctx, c, c.api.query, in)
 		if err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ type Update struct {
 
 // Update changes an item, and returns it as it is afterwards; or, if the condition does not hold, done is false, and it is the item as it is.
 func (c Caller) Update(ctx context.Context, u Update) (now Item, done, doubtful bool, err error) {
-	out, doubtful, err := try(ctx, c, c.API.UpdateItem, &dynamodb.UpdateItemInput{
+	out, doubtful, err := try(ctx, c, c.api.updateItem, &dynamodb.UpdateItemInput{
 		TableName: c.Table(u.Table), Key: u.Key, UpdateExpression: aws.String(u.Change), ConditionExpression: some(u.Condition),
 		ExpressionAttributeValues: u.Values, ExpressionAttributeNames: u.Names, ReturnValues: types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
@@ -287,7 +287,7 @@ func (c Caller) Update(ctx context.Context, u Update) (now Item, done, doubtful 
 
 // Put writes a whole item if a condition holds, and reports whether it did.
 func (c Caller) Put(ctx context.Context, table string, it Item, condition string, values Item) (done, doubtful bool, err error) {
-	out, doubtful, err := try(ctx, c, c.API.PutItem, &dynamodb.PutItemInput{
+	out, doubtful, err := try(ctx, c, c.api.putItem, &dynamodb.PutItemInput{
 		TableName: c.Table(table), Item: it, ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
 		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
 	})
@@ -322,7 +322,7 @@ func (c Caller) PutAll(ctx context.Context, table string, items []Item) error {
 		}
 		left := map[string][]types.WriteRequest{*c.Table(table): requests}
 		for n := 0; ; n++ {
-			out, _, err := try(ctx, c, c.API.BatchWriteItem, &dynamodb.BatchWriteItemInput{RequestItems: left, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal})
+			out, _, err := try(ctx, c, c.api.batchWriteItem, &dynamodb.BatchWriteItemInput{RequestItems: left, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal})
 			if err != nil {
 				return err
 			}
@@ -342,7 +342,7 @@ const MostActions = 100
 
 // Transact performs all actions, or none. If conditions do not hold, or another transaction was in the way, refused has a reason for each action.
 func (c Caller) Transact(ctx context.Context, actions []types.TransactWriteItem) (refused []types.CancellationReason, doubtful bool, err error) {
-	out, doubtful, err := try(ctx, c, c.API.TransactWriteItems, &dynamodb.TransactWriteItemsInput{
+	out, doubtful, err := try(ctx, c, c.api.transactWriteItems, &dynamodb.TransactWriteItemsInput{
 		TransactItems: actions, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
 	})
 	var canceled *types.TransactionCanceledException
