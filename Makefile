@@ -13,6 +13,8 @@ STORE    ?= sqlite:
 LINT     := go tool -modfile=tools/go.mod golangci-lint
 # The suites in test/ run the real binary and a browser; everything else is a package's own tests.
 PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
+# Those whose tests are those of a database that has to be started: minutes under load. They run once in `make test`, with the race detector.
+DATABASES = $(addprefix github.com/tidemark-im/tidemark/storage/,postgres dynamodb)
 
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
@@ -52,11 +54,11 @@ lint-aws: ## run cfn-lint (by pip, below .build) over the stack of deploy/aws
 	@scripts/lint-aws
 
 .PHONY: check
-check: postgres-deps dynamodb-deps ## format check, lint, build, and the packages' own tests: under a minute once warm
+check: postgres-deps dynamodb-deps ## format check, lint, build, and the packages' own tests, except those on Postgres and DynamoDB: under a minute once warm
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(LINT) run
 	$(MAKE) --no-print-directory build
-	go test -short $(PACKAGES) ./test/mutate/...
+	go test -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
 	go test -count=1 -run '^Test(Arrows|Invariants|Style|Size)_' ./test
 
 .PHONY: test
