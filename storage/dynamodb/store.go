@@ -94,6 +94,8 @@ const (
 	// callTime bounds a method of the contract, and longTime one that writes an item for each of up to a thousand members.
 	callTime = 5 * time.Second
 	longTime = 20 * time.Second
+	// draftTime is added for each message that is to be appended: those of one chat are stored 49 at a time, one transaction after the other.
+	draftTime = time.Millisecond
 	// itemTime is added for each item of a call.
 	itemTime = 2 * time.Millisecond
 )
@@ -139,7 +141,7 @@ func (s *Store) caller(operation string) caller {
 
 // Append implements storage.Messages.
 func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
-	_, ctx, leave, err := s.enterBatch(ctx, "append", callTime, len(drafts))
+	_, ctx, leave, err := s.enterBatch(ctx, "append", callTime+time.Duration(len(drafts))*draftTime, len(drafts))
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,10 @@ import (
 const (
 	// mostDrafts is how many fit into a transaction: two items each, and the counter.
 	mostDrafts = (call.MostActions - 1) / 2
-	// turnTime bounds the appending of as many.
+	// turnTransactions is how many transactions are made in a turn. With one, many drafts would wait for each change of the chat's members between any
+	// two of them; with all, the changes would wait for all drafts.
+	turnTransactions = 8
+	// turnTime bounds a turn, and the waiting for it.
 	turnTime = 5 * time.Second
 	// keptKeys is how long an idempotency key is kept at least: a day more than is promised.
 	keptKeys = 8 * 24 * time.Hour
@@ -78,7 +81,7 @@ func (a *appending) all(own *lane) error {
 		leader[i] = j
 	}
 	for len(todo) > 0 {
-		n := min(len(todo), mostDrafts)
+		n := min(len(todo), turnTransactions*mostDrafts)
 		if err := a.turn(own, todo[:n]); err != nil {
 			return err
 		}
@@ -97,7 +100,7 @@ func (a *appending) all(own *lane) error {
 	return nil
 }
 
-// turn appends the drafts of a transaction while it is this process's turn to write the chat.
+// turn appends drafts while it is this process's turn to write the chat.
 func (a *appending) turn(own *lane, todo []int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), turnTime)
 	defer cancel()
@@ -105,14 +108,17 @@ func (a *appending) turn(own *lane, todo []int) error {
 		return err
 	}
 	defer own.release()
-	a.doubtful = false
 	for len(todo) > 0 {
-		left, err := a.attempt(ctx, todo)
-		if err != nil {
-			own.view.stale = true
-			return err
+		n := min(len(todo), mostDrafts)
+		a.doubtful = false
+		for left := todo[:n]; len(left) > 0; {
+			var err error
+			if left, err = a.attempt(ctx, left); err != nil {
+				own.view.stale = true
+				return err
+			}
 		}
-		todo = left
+		todo = todo[n:]
 	}
 	return nil
 }
