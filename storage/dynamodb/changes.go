@@ -72,9 +72,17 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 			Condition: "attribute_not_exists(next_change)",
 			Values:    call.Item{":token": call.Text(token), ":role": call.Text(m.Role), ":at": call.Number(m.JoinedAt.UnixMilli())},
 		}
-		if next := rows[m.UserID].Next; next != nil {
-			u.Condition = "next_change = :seen OR next_change = :token"
-			u.Values[":seen"] = call.Text(next.Change)
+		row := rows[m.UserID]
+		if row.Next != nil {
+			u.Condition = "(next_change = :seen OR next_change = :token)"
+			u.Values[":seen"] = call.Text(row.Next.Change)
+		}
+		// A call that is on its way for long may arrive when the member has been removed again.
+		if row.Ever() {
+			u.Condition += " AND version = :version"
+			u.Values[":version"] = call.Number(row.Version)
+		} else {
+			u.Condition += " AND attribute_not_exists(version)"
 		}
 		now, done, _, err := c.Update(ctx, u)
 		r := call.Reader{Item: now}
