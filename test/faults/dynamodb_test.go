@@ -156,6 +156,7 @@ type danger struct {
 func dangers() []danger {
 	return []danger{
 		{fault: dynamo.ReplyLost().For(dynamo.Writes), writes: true, large: true},
+		{fault: dynamo.Forgotten()},
 		{fault: dynamo.RequestLost(), writes: true},
 		{fault: dynamo.Delayed().For(dynamo.Writes), writes: true, late: true},
 		{fault: dynamo.Doubled().For(dynamo.Writes), writes: true, late: true},

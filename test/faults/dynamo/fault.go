@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"syscall"
@@ -56,6 +57,23 @@ func ReplyLost() Fault {
 		}
 		return nil, given.status == http.StatusOK, reset()
 	}}
+}
+
+// Forgotten performs a transaction, breaks the connection before the answer, and forgets the transaction's token, as DynamoDB does after ten minutes: whoever repeats it
+// is not told that it was performed.
+func Forgotten() Fault {
+	return Fault{
+		Name: "reply of a transaction lost, and its token forgotten", Percent: 20, Of: func(c *Call) bool { return c.Operation == "TransactWriteItems" },
+		do: func(n *Network, c *Call) (*http.Response, bool, error) {
+			fields := maps.Clone(c.fields)
+			delete(fields, "ClientRequestToken")
+			given, err := n.perform(c.request.Context(), encode(fields), c)
+			if err != nil {
+				return nil, false, err
+			}
+			return nil, given.status == http.StatusOK, reset()
+		},
+	}
 }
 
 // RequestLost breaks the connection before the call is performed.

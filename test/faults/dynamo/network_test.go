@@ -20,7 +20,7 @@ import (
 
 // The calls of the tests.
 const (
-	appends   = `{"TransactItems":[{"Update":{"TableName":"p-chat_counters"}},{"Put":{"TableName":"p-messages"}},{"Put":{"TableName":"p-idempotency_keys"}}]}`
+	appends   = `{"ClientRequestToken":"x","TransactItems":[{"Update":{"TableName":"p-chat_counters"}},{"Put":{"TableName":"p-messages"}},{"Put":{"TableName":"p-idempotency_keys"}}]}`
 	put       = `{"TableName":"p-pending_deliveries","Item":{}}`
 	get       = `{"TableName":"p-delivery_state","Key":{}}`
 	strongGet = `{"TableName":"p-delivery_state","Key":{},"ConsistentRead":true}`
@@ -94,7 +94,6 @@ const whole = `{"Call":1,"Count":3,"Items":[{"n":1},{"n":2},{"n":3}]} crc 7`
 // TestFault_does_what_it_says: each fault happens, to the calls that it is for and to no other, and the call is performed as often as it says.
 func TestFault_does_what_it_says(t *testing.T) {
 	t.Parallel()
-	limit := 50 * time.Millisecond
 	for _, tc := range []struct {
 		fault           Fault
 		operation, body string
@@ -104,6 +103,7 @@ func TestFault_does_what_it_says(t *testing.T) {
 		err             error
 	}{
 		{ReplyLost(), "PutItem", put, []int64{1}, 0, "", syscall.ECONNRESET},
+		{Forgotten(), "TransactWriteItems", appends, []int64{1}, 0, "", syscall.ECONNRESET},
 		{RequestLost(), "PutItem", put, []int64{0}, 0, "", syscall.ECONNRESET},
 		{Delayed(), "TransactWriteItems", appends, []int64{1}, 0, "", syscall.ECONNRESET},
 		{Doubled(), "PutItem", put, []int64{2}, 200, whole, nil},
@@ -129,11 +129,15 @@ func TestFault_does_what_it_says(t *testing.T) {
 	} {
 		t.Run(tc.fault.Name+" "+tc.operation, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(20) {
+			for seed := range uint64(10) {
 				s := newService(t)
 				n := New(seed, "p-")
 				n.late = 10 * time.Millisecond
 				n.Inject(tc.fault.At(100))
+				limit := 10 * time.Second
+				if errors.Is(tc.err, context.DeadlineExceeded) {
+					limit = 200 * time.Millisecond
+				}
 				status, text, err := ask(t, n, s, tc.operation, tc.body, limit)
 				n.Inject()
 				n.Close()
@@ -163,7 +167,7 @@ func TestFault_only_of_what_it_is_for(t *testing.T) {
 	n.Inject(TransactionConflict().At(100), InProgress().At(100), PartialBatch().At(100), Hole("messages", false).At(100), Hole("chat_memberships", true).At(100),
 		Stale().At(100), RequestLost().At(100).For(func(c *Call) bool { return c.On("PutItem", "messages") }), ReplyLost().At(0))
 	for _, call := range [][2]string{{"PutItem", put}, {"GetItem", strongGet}, {"Query", backwards}, {"UpdateItem", put}} {
-		if status, text, err := ask(t, n, s, call[0], call[1], time.Second); status != 200 || !strings.HasSuffix(text, " crc 7") || err != nil {
+		if status, text, err := ask(t, n, s, call[0], call[1], 10*time.Second); status != 200 || !strings.HasSuffix(text, " crc 7") || err != nil {
 			t.Errorf("%s: %d %q, %v", call[0], status, text, err)
 		}
 	}
@@ -178,7 +182,7 @@ func TestStale_only_what_was_true(t *testing.T) {
 	n, s := network(t)
 	n.Inject(Stale().At(100))
 	for i := range 3 {
-		if _, text, err := ask(t, n, s, "GetItem", get, time.Second); err != nil || text != whole {
+		if _, text, err := ask(t, n, s, "GetItem", get, 10*time.Second); err != nil || text != whole {
 			t.Errorf("read %d: %q, %v; want that of the first", i, text, err)
 		}
 	}
@@ -192,7 +196,7 @@ func TestStale_only_what_was_true(t *testing.T) {
 		}
 	}
 	n.mu.Unlock()
-	if _, text, err := ask(t, n, s, "GetItem", get, time.Second); err != nil || !strings.Contains(text, `"Call":4`) {
+	if _, text, err := ask(t, n, s, "GetItem", get, 10*time.Second); err != nil || !strings.Contains(text, `"Call":4`) {
 		t.Errorf("after a second: %q, %v; want what is true", text, err)
 	}
 }
@@ -205,7 +209,7 @@ func TestPartialBatch_asks_for_the_rest(t *testing.T) {
 			s := newService(t)
 			n := New(seed, "p-")
 			n.Inject(PartialBatch().At(100))
-			_, text, err := ask(t, n, s, call[0], call[1], time.Second)
+			_, text, err := ask(t, n, s, call[0], call[1], 10*time.Second)
 			n.Close()
 			asked, _ := s.last.Load().(string)
 			for k := 1; k <= 8; k++ {
@@ -218,11 +222,22 @@ func TestPartialBatch_asks_for_the_rest(t *testing.T) {
 	}
 }
 
+// TestForgotten_takes_the_token_away: the same transaction, made again, is another one.
+func TestForgotten_takes_the_token_away(t *testing.T) {
+	t.Parallel()
+	n, s := network(t)
+	n.Inject(Forgotten().At(100))
+	_, _, _ = ask(t, n, s, "TransactWriteItems", appends, time.Second)
+	if asked, _ := s.last.Load().(string); strings.Contains(asked, "ClientRequestToken") || !strings.Contains(asked, "p-messages") {
+		t.Errorf("the service was asked for %s", asked)
+	}
+}
+
 func TestCall_kind(t *testing.T) {
 	t.Parallel()
 	n, s := network(t)
 	for _, call := range [][2]string{{"TransactWriteItems", appends}, {"PutItem", put}, {"BatchGetItem", batch}} {
-		if _, _, err := ask(t, n, s, call[0], call[1], time.Second); err != nil {
+		if _, _, err := ask(t, n, s, call[0], call[1], 10*time.Second); err != nil {
 			t.Error(err)
 		}
 	}
