@@ -17,7 +17,7 @@ import (
 
 // CreateChat implements storage.Chats. A chat of up to 49 members is one transaction.
 func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
-	c, ctx, leave, err := s.enter(ctx, "create_chat", longTime)
+	c, ctx, leave, err := s.enter(ctx, "create_chat", crowdTime(len(new.Members)))
 	if err != nil {
 		return tidemark.Chat{}, false, err
 	}

@@ -16,7 +16,7 @@ import (
 
 // AddMembers implements storage.Members. What fits into a transaction is one; more is a change (changes.go).
 func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, at time.Time) (storage.Added, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "add_members", longTime, len(users))
+	c, ctx, leave, err := s.enterBatch(ctx, "add_members", crowdTime(len(users)), len(users))
 	if err != nil {
 		return storage.Added{}, err
 	}

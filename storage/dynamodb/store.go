@@ -91,14 +91,17 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 }
 
 const (
-	// callTime bounds a method of the contract, and longTime one that writes an item for each of up to a thousand members.
+	// callTime bounds a method of the contract.
 	callTime = 5 * time.Second
-	longTime = 20 * time.Second
 	// draftTime is added for each message that is to be appended: those of one chat are stored 49 at a time, one transaction after the other.
 	draftTime = time.Millisecond
-	// itemTime is added for each item of a call.
-	itemTime = 2 * time.Millisecond
+	// itemTime is added for each item of a call, and memberTime for each user who becomes a member: several items are written for each of a crowd.
+	itemTime   = 2 * time.Millisecond
+	memberTime = 15 * time.Millisecond
 )
+
+// crowdTime bounds a method that makes n users members.
+func crowdTime(n int) time.Duration { return callTime + time.Duration(n)*memberTime }
 
 // Check implements storage.Store: it reads the item that names the version of the tables.
 func (s *Store) Check(ctx context.Context) error {

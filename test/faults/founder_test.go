@@ -16,7 +16,7 @@ const (
 	// largeCrowd is one with which the chat becomes Large when the others come.
 	largeCrowd = tidemark.PendingFanoutLimit/2 + 5
 	// longCall bounds the calls that write an item for each of many members.
-	longCall = 21 * time.Second
+	longCall = 12 * time.Second
 )
 
 // founder makes chats of many members, and direct chats from both sides, over all nodes. Each step of a chat's life is repeated until it is
