@@ -31,6 +31,7 @@ func arrows() []arrow {
 		{place: "storage", own: []string{""}},
 		{place: "storage/memory", own: []string{"", "storage"}},
 		{place: "storage/metered", own: []string{"", "storage"}, others: []string{"github.com/prometheus/client_golang"}},
+		{place: "storage/internal/health", own: []string{""}},
 		{
 			place:  "storage/sqlite",
 			own:    []string{"", "storage", "storage/sqlite/internal/..."},
@@ -40,8 +41,7 @@ func arrows() []arrow {
 		{place: "storage/sqlite/internal/health", own: []string{"", "storage/sqlite/internal/capi"}, others: []string{"modernc.org/sqlite"}},
 		{place: "storage/sqlite/internal/schema", own: []string{"", "migrations"}, others: []string{"github.com/golang-migrate/migrate/v4"}},
 		{place: "storage/sqlite/internal/capi", others: []string{"modernc.org/sqlite", "modernc.org/libc"}},
-		{place: "storage/postgres", own: []string{"", "storage", "storage/postgres/internal/..."}, others: []string{"github.com/jackc/pgx/v5"}},
-		{place: "storage/postgres/internal/health", own: []string{""}},
+		{place: "storage/postgres", own: []string{"", "storage", "storage/internal/health", "storage/postgres/internal/..."}, others: []string{"github.com/jackc/pgx/v5"}},
 		{
 			place:  "storage/postgres/internal/target",
 			own:    []string{"", "storage/postgres/internal/standby"},
@@ -52,7 +52,7 @@ func arrows() []arrow {
 		{place: "storage/postgres/internal/schema", own: []string{"", "migrations"}, others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"}},
 		{
 			place:  "storage/dynamodb",
-			own:    []string{"", "storage", "storage/dynamodb/internal/..."},
+			own:    []string{"", "storage", "storage/internal/health", "storage/dynamodb/internal/..."},
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},
 		{place: "storage/dynamodb/internal/target", own: []string{""}, others: []string{"github.com/aws/aws-sdk-go-v2"}},

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/schema"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+	"github.com/tidemark-im/tidemark/storage/internal/health"
 )
 
 // Config says where the tables are, and who is told of what happens.
@@ -41,6 +42,7 @@ type Store struct {
 	known     *record.Known
 	appends   *appends.Lanes
 	release   func()
+	health    health.Writes
 	committed func(sends, acks int, took time.Duration)
 
 	mu     sync.Mutex
@@ -74,7 +76,8 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	if config.Consumed == nil {
 		config.Consumed = func(string, float64, float64) {}
 	}
-	s := &Store{tables: call.NewTables(api, to.Prefix, config.Consumed), known: record.NewKnown(), committed: config.Committed, release: func() { target.Release(api) }}
+	s := &Store{known: record.NewKnown(), committed: config.Committed, release: func() { target.Release(api) }}
+	s.tables = call.NewTables(api, to.Prefix, config.Consumed, func(operation string, err error) { _ = s.health.Written(operation, err) })
 	s.appends = appends.New(s.caller("append").Access, s.committed)
 	tables, err := schema.New(api, to) // over the store's own transport
 	if err != nil {
@@ -103,15 +106,17 @@ const (
 // crowdTime bounds a method that makes n users members.
 func crowdTime(n int) time.Duration { return callTime + time.Duration(n)*memberTime }
 
-// Check implements storage.Store: it reads the item that names the version of the tables.
+// Check implements storage.Store: it reads the item that names the version of the tables, and knows how the last writes went.
 func (s *Store) Check(ctx context.Context) error {
 	c, ctx, leave, err := s.enter(ctx, "check", callTime)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	_, err = c.Get(ctx, record.Counters, record.ChatKey(schemaKey))
-	return call.Public(err)
+	if _, err = c.Get(ctx, record.Counters, record.ChatKey(schemaKey)); err != nil {
+		return call.Public(err)
+	}
+	return s.health.Trouble(time.Now())
 }
 
 // Close implements storage.Store.

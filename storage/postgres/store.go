@@ -17,7 +17,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/postgres/internal/health"
+	"github.com/tidemark-im/tidemark/storage/internal/health"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/lane"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
 )

@@ -27,7 +27,7 @@ const (
 // itself repeats nothing: it would repeat what may not be done twice, and wait for seconds.
 type Caller struct {
 	*Tables
-	// Operation names the method in what is told of request units.
+	// Operation names the method in what is told of request units and writes.
 	Operation string
 }
 
@@ -38,13 +38,15 @@ type Tables struct {
 	Prefix string
 	// Consumed is told of the request units of each answer.
 	Consumed func(operation string, reads, writes float64)
+	// Written is told how each write went: nil if DynamoDB decided it, be it that a condition does not hold, else why it did not, as Public says it.
+	Written func(operation string, err error)
 	// slots bound the calls that are under way.
 	slots chan struct{}
 }
 
-// NewTables returns the tables with a prefix.
-func NewTables(api *dynamodb.Client, prefix string, consumed func(operation string, reads, writes float64)) *Tables {
-	return &Tables{api: callsOf(api), Prefix: prefix, Consumed: consumed, slots: make(chan struct{}, mostCalls)}
+// NewTables returns the tables with a prefix. For consumed and written see Tables; both are called concurrently.
+func NewTables(client *dynamodb.Client, prefix string, consumed func(operation string, reads, writes float64), written func(operation string, err error)) *Tables {
+	return &Tables{api: callsOf(client), Prefix: prefix, Consumed: consumed, Written: written, slots: make(chan struct{}, mostCalls)}
 }
 
 // Table returns the full name of a table.
@@ -102,6 +104,12 @@ func (c Caller) spent(reads, writes float64) {
 	if reads > 0 || writes > 0 {
 		c.Consumed(c.Operation, reads, writes)
 	}
+}
+
+// wrote tells how a write went, and returns err.
+func (c Caller) wrote(err error) error {
+	c.Written(c.Operation, Public(err))
+	return err
 }
 
 func units(capacity *types.ConsumedCapacity) float64 {
@@ -276,9 +284,9 @@ func (c Caller) Update(ctx context.Context, u Update) (now Item, done, doubtful 
 	var failed *types.ConditionalCheckFailedException
 	if errors.As(err, &failed) {
 		c.spent(0, 1)
-		return failed.Item, false, doubtful, nil
+		return failed.Item, false, doubtful, c.wrote(nil)
 	}
-	if err != nil {
+	if c.wrote(err) != nil {
 		return nil, false, doubtful, err
 	}
 	c.spent(0, units(out.ConsumedCapacity))
@@ -294,9 +302,9 @@ func (c Caller) Put(ctx context.Context, table string, it Item, condition string
 	var failed *types.ConditionalCheckFailedException
 	if errors.As(err, &failed) {
 		c.spent(0, 1)
-		return false, doubtful, nil
+		return false, doubtful, c.wrote(nil)
 	}
-	if err != nil {
+	if c.wrote(err) != nil {
 		return false, doubtful, err
 	}
 	c.spent(0, units(out.ConsumedCapacity))
@@ -324,14 +332,14 @@ func (c Caller) PutAll(ctx context.Context, table string, items []Item) error {
 		for n := 0; ; n++ {
 			out, _, err := try(ctx, c, c.api.batchWriteItem, &dynamodb.BatchWriteItemInput{RequestItems: left, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal})
 			if err != nil {
-				return err
+				return c.wrote(err)
 			}
 			c.spent(0, unitsOf(out.ConsumedCapacity))
 			if left = out.UnprocessedItems; len(left) == 0 {
-				return nil
+				return c.wrote(nil)
 			}
 			if err := Pause(ctx, n); err != nil {
-				return &throttled{}
+				return c.wrote(&throttled{})
 			}
 		}
 	})
@@ -348,9 +356,9 @@ func (c Caller) Transact(ctx context.Context, actions []types.TransactWriteItem)
 	var canceled *types.TransactionCanceledException
 	if errors.As(err, &canceled) && len(canceled.CancellationReasons) == len(actions) && !invalid(canceled.CancellationReasons) {
 		c.spent(0, price(actions)) // What was refused is paid for, but DynamoDB does not say how much.
-		return canceled.CancellationReasons, doubtful, nil
+		return canceled.CancellationReasons, doubtful, c.wrote(nil)
 	}
-	if err != nil {
+	if c.wrote(err) != nil {
 		return nil, doubtful, err
 	}
 	c.spent(0, unitsOf(out.ConsumedCapacity))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/storage/postgres/internal/health"
+	"github.com/tidemark-im/tidemark/storage/internal/health"
 )
 
 func TestWrites_trouble_of_a_kind_lasts_until_one_of_it_succeeds(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package health remembers whether the Postgres store's writes were well.
+// Package health remembers how the writes of a store went whose database is elsewhere, and tells readiness of those that failed.
 package health
 
 import (
