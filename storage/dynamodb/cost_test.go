@@ -50,13 +50,16 @@ func (m *meter) consumed(_ string, reads, writes float64) {
 	m.writes += writes
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It counts what was answered: on a machine with too much to do a call may be given up, and made again.
 func (m *meter) RoundTrip(request *http.Request) (*http.Response, error) {
-	_, operation, _ := strings.Cut(request.Header.Get("X-Amz-Target"), ".")
-	m.mu.Lock()
-	m.calls[operation]++
-	m.mu.Unlock()
-	return m.next.RoundTrip(request)
+	answer, err := m.next.RoundTrip(request)
+	if err == nil {
+		_, operation, _ := strings.Cut(request.Header.Get("X-Amz-Target"), ".")
+		m.mu.Lock()
+		m.calls[operation]++
+		m.mu.Unlock()
+	}
+	return answer, err
 }
 
 // take returns what there was since the last time: the calls by kind, and the request units.

@@ -81,13 +81,14 @@ func (c *tally) during(name string, do func()) (calls, most int) {
 	return c.calls[name], c.most[name]
 }
 
-// openCounted opens a store whose calls are tally.
-func openCounted(t *testing.T) (*Store, *tally) {
+// openCounted opens a store whose calls are counted, and returns its URL.
+func openCounted(t *testing.T) (*Store, *tally, string) {
 	t.Helper()
 	carrier := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(carrier.CloseIdleConnections)
 	c := &tally{RoundTripper: carrier, calls: map[string]int{}, most: map[string]int{}}
-	s, err := Open(t.Context(), Config{URL: newTables(t), Transport: c})
+	url := newTables(t)
+	s, err := Open(t.Context(), Config{URL: url, Transport: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func openCounted(t *testing.T) (*Store, *tally) {
 			t.Error(err)
 		}
 	})
-	return s, c
+	return s, c, url
 }
 
 func usersFrom(n int, prefix string) []tidemark.UserID {
@@ -128,7 +129,7 @@ func drafts(chat tidemark.ChatID, sender tidemark.UserID, n int, content string)
 
 // What fits into a transaction is one, and what does not is two.
 func TestLimits_actions_of_a_transaction(t *testing.T) {
-	s, counts := openCounted(t)
+	s, counts, _ := openCounted(t)
 	createGroup(t, s, "c", "anna")
 	for _, tc := range []struct {
 		name        string
@@ -168,7 +169,7 @@ func TestLimits_actions_of_a_transaction(t *testing.T) {
 
 // Batches are as large as DynamoDB takes them, and no larger.
 func TestLimits_batches(t *testing.T) {
-	s, counts := openCounted(t)
+	s, counts, _ := openCounted(t)
 	createGroup(t, s, "large", usersFrom(tidemark.PendingFanoutLimit+1, "l")...)
 	for _, tc := range []struct {
 		call            string
@@ -200,7 +201,7 @@ func chatsFrom(n int) []tidemark.ChatID {
 
 // The largest message is far below the largest item, 49 of them fit into a transaction, and a page of them is several of DynamoDB's.
 func TestLimits_largest_messages(t *testing.T) {
-	s, counts := openCounted(t)
+	s, counts, _ := openCounted(t)
 	long := func(first string) string { return first + strings.Repeat("x", tidemark.MaxIDLength-len(first)) }
 	chat, anna := tidemark.ChatID(long("c")), tidemark.UserID(long("anna"))
 	createGroup(t, s, chat, anna)
@@ -272,7 +273,7 @@ func putAll(t *testing.T, s *Store, table string, n int, made func(i int) call.I
 
 // A user with thousands of chats: his list is more than a page of DynamoDB's. TIDEMARK_LIMIT_CHATS is how many.
 func TestLimits_user_with_5000_chats(t *testing.T) {
-	s, _ := openCounted(t)
+	s, _, _ := openCounted(t)
 	n := amount(t, "TIDEMARK_LIMIT_CHATS", 5_000)
 	chats := chatsFrom(n)
 	at := time.UnixMilli(5)

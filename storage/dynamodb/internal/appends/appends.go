@@ -27,12 +27,12 @@ const (
 )
 
 // appendBatch appends the drafts of some calls, in the order of their arrival, and answers them.
-func (l *Lanes) appendBatch(chat tidemark.ChatID, own *lane, batch []*sending) {
+func (l *Lanes) appendBatch(chat tidemark.ChatID, own *lane, batch []*sending, rested bool) {
 	var drafts []tidemark.Draft
 	for _, one := range batch {
 		drafts = append(drafts, one.drafts...)
 	}
-	a := &appending{Access: l.access, committed: l.committed, chat: chat, view: &own.view, drafts: drafts}
+	a := &appending{Access: l.access, committed: l.committed, chat: chat, view: &own.view, drafts: drafts, rested: rested}
 	a.results, a.first = make([]storage.Appended, len(drafts)), make([]firstMessage, len(drafts))
 	err := a.all(own)
 	for _, one := range batch {
@@ -58,6 +58,8 @@ type appending struct {
 	results   []storage.Appended
 	// first is the message with the key of a draft, once it is known, and the version of the call.
 	first []firstMessage
+	// rested reports that the lane had nothing to do before.
+	rested bool
 	// doubtful reports that an attempt may have stored the drafts of the present transaction, although nobody said so.
 	doubtful bool
 }
@@ -108,6 +110,10 @@ func (a *appending) turn(own *lane, todo []int) error {
 		return err
 	}
 	defer own.release()
+	if a.rested && own.view.shared {
+		own.view.stale = true
+	}
+	a.rested = false
 	for len(todo) > 0 {
 		n := min(len(todo), mostDrafts)
 		a.doubtful = false
@@ -306,6 +312,7 @@ func (a *appending) refused(ctx context.Context, todo []int, reasons []types.Can
 		if err != nil {
 			return nil, err
 		}
+		a.view.shared = a.view.shared || found.Head != a.view.Head
 		a.view.see(found)
 	}
 	changed := a.view.MembersVersion != version // Nobody gives way to that: it is rare, and cheap to look at.

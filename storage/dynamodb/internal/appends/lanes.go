@@ -119,8 +119,10 @@ func (l *Lanes) send(chat tidemark.ChatID, one *sending) {
 	}
 	l.running.Go(func() {
 		defer l.leave(own)
+		rested := true
 		for batch := l.next(own); len(batch) > 0; batch = l.next(own) {
-			l.appendBatch(chat, own, batch)
+			l.appendBatch(chat, own, batch, rested)
+			rested = false
 		}
 	})
 }
@@ -201,6 +203,9 @@ type view struct {
 	members         map[tidemark.UserID]bool
 	// stale reports that the counter has to be read before it is used again.
 	stale bool
+	// shared reports that another process has written the chat between two writes of this one. It may have done so again whenever this one has rested, and
+	// to look costs a read unit, where a transaction that fails costs as much as one that succeeds.
+	shared bool
 	// heat is how often other processes were in the way lately.
 	heat int
 }
