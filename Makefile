@@ -101,6 +101,7 @@ soak: browser-deps proxy-deps postgres-deps dynamodb-deps ## the suites, and the
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) go test -count=1 -v -timeout 24h ./server/simulationtest
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000
+	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),2000) TIDEMARK_LIMIT_MESSAGES=100000 go test -count=1 -timeout 24h -run '^Test(Store|Limits)' ./storage/dynamodb -rapid.checks=500
 	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) $(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20)
 	scripts/verify large
 	$(MAKE) --no-print-directory mutate
