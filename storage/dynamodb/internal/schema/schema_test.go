@@ -145,8 +145,12 @@ func TestUp_goes_on_after_any_call(t *testing.T) {
 			break
 		}
 		cuts++
-		if version, e := tables.Version(t.Context()); e != nil || version != 0 && calls < n {
-			t.Fatalf("after %d calls: version %d, %v", n, version, e)
+		version, e := tables.Version(t.Context())
+		if e != nil {
+			t.Fatalf("after %d calls: %v", n, e)
+		}
+		if version != 0 {
+			wantNothingToDo(t, url)
 		}
 		if n%5 != 0 {
 			continue // the next one finds what was made until here
@@ -162,6 +166,20 @@ func TestUp_goes_on_after_any_call(t *testing.T) {
 	}
 	if cuts < 20 {
 		t.Errorf("it was cut %d times; there are more calls", cuts)
+	}
+}
+
+// wantNothingToDo migrates tables that have a version, which was to be written when everything else was done.
+func wantNothingToDo(t *testing.T, url string) {
+	t.Helper()
+	err := open(t, url, between{func(operation, table string) (int, string) {
+		if !strings.HasPrefix(operation, "Describe") && operation != "GetItem" {
+			t.Errorf("there is a version, and %s of %s was still to do", operation, table)
+		}
+		return 0, ""
+	}}).Up(t.Context())
+	if err != nil {
+		t.Error(err)
 	}
 }
 
