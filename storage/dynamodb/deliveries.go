@@ -197,7 +197,6 @@ func (c caller) states(ctx context.Context, names []storage.StateKey, eventual b
 	}
 	found := make([]tidemark.DeliveryState, len(names))
 	for i, name := range names {
-		// An eventual state is not remembered in place of a later one: it is only a guess, and a condition corrects it.
 		if found[i], err = c.stateOf(name.User, name.Chat, byName[call.NameOf(wanted[i])]); err != nil {
 			return nil, err
 		}

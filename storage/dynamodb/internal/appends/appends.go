@@ -306,7 +306,7 @@ func (a *appending) stored(todo []int) {
 
 // refused answers for drafts whose keys are known, and returns the others: they are tried again, from the head as it is.
 func (a *appending) refused(ctx context.Context, todo []int, reasons []types.CancellationReason) (left []int, err error) {
-	moved, version := aws.ToString(reasons[0].Code) != "None", a.view.MembersVersion
+	moved, version := call.Blamed(reasons[0]), a.view.MembersVersion
 	if call.Failed(reasons[0]) {
 		found, err := a.Learn(a.chat, reasons[0].Item)
 		if err != nil {
@@ -326,7 +326,7 @@ func (a *appending) refused(ctx context.Context, todo []int, reasons []types.Can
 			continue
 		case call.Failed(message) && !moved:
 			return nil, tidemark.Errorf(tidemark.Unavailable, "the tables are damaged: chat %s ends at %d, and has a later message", a.chat, a.view.Head)
-		case aws.ToString(key.Code) != "None" || aws.ToString(message.Code) != "None":
+		case call.Blamed(key) || call.Blamed(message):
 			moved = true
 		}
 		left = append(left, i)

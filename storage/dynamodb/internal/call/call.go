@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -375,14 +374,4 @@ func price(actions []types.TransactWriteItem) (units float64) {
 		units += float64(2 * ((size + 1023) / 1024))
 	}
 	return units
-}
-
-// invalid reports whether an action could never be performed: that is a bug of ours.
-func invalid(reasons []types.CancellationReason) bool {
-	return slices.ContainsFunc(reasons, func(r types.CancellationReason) bool { return aws.ToString(r.Code) == "ValidationError" })
-}
-
-// Failed reports whether the condition of an action did not hold.
-func Failed(reason types.CancellationReason) bool {
-	return aws.ToString(reason.Code) == "ConditionalCheckFailed"
 }

@@ -5,12 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/tidemark-im/tidemark"
+)
+
+// The names under which DynamoDB says that there are too many calls.
+const (
+	throttling         = "ThrottlingException"
+	throughputExceeded = "ProvisionedThroughputExceededException"
+	limitExceeded      = "RequestLimitExceeded"
 )
 
 // What the result of an attempt means.
@@ -54,7 +65,7 @@ func judge(err error) meaning {
 	var canceled *types.TransactionCanceledException
 	var dial *net.OpError
 	switch code(err) {
-	case "ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded", "TransactionConflictException", "ReplicatedWriteConflictException":
+	case throttling, throughputExceeded, limitExceeded, "TransactionConflictException", "ReplicatedWriteConflictException":
 		return undone
 	case "TransactionInProgressException", "InternalServerError", "InternalFailure", "InternalServerException", "ServiceUnavailable", "ServiceUnavailableException":
 		return unknown
@@ -69,20 +80,39 @@ func judge(err error) meaning {
 		}
 		return unknown
 	}
-	var said smithy.APIError
-	if errors.As(err, &said) && said.ErrorFault() == smithy.FaultServer {
+	// DynamoDB's name for it may be new, or there is none: then a balancer answered, with a status of its own.
+	var answer *smithyhttp.ResponseError
+	if errors.As(err, &answer) && answer.HTTPStatusCode() >= http.StatusInternalServerError {
 		return unknown
 	}
 	return answered
 }
+
+// What a reason of a cancelled transaction is called: its action is not to blame, its condition does not hold, another transaction was in the way, or there
+// were too many calls.
+const (
+	reasonNone       = "None"
+	reasonCondition  = "ConditionalCheckFailed"
+	reasonConflict   = "TransactionConflict"
+	reasonThrottling = "ThrottlingError"
+	reasonThroughput = "ProvisionedThroughputExceeded"
+)
+
+// Failed reports whether the condition of an action did not hold.
+func Failed(reason types.CancellationReason) bool {
+	return aws.ToString(reason.Code) == reasonCondition
+}
+
+// Blamed reports whether an action was a reason why its transaction was cancelled.
+func Blamed(reason types.CancellationReason) bool { return aws.ToString(reason.Code) != reasonNone }
 
 // onlyThrottled reports whether a transaction was cancelled for want of throughput, and not by a condition or another transaction.
 func onlyThrottled(reasons []types.CancellationReason) bool {
 	found := false
 	for _, r := range reasons {
 		switch aws.ToString(r.Code) {
-		case "None", "":
-		case "ThrottlingError", "ProvisionedThroughputExceeded":
+		case reasonNone:
+		case reasonThrottling, reasonThroughput:
 			found = true
 		default:
 			return false
@@ -91,7 +121,20 @@ func onlyThrottled(reasons []types.CancellationReason) bool {
 	return found
 }
 
-// Public makes an error one of the contract. Those of the contract stay as they are.
+// invalid reports whether an action could never be performed, for one of the reasons that are left (ValidationError, ItemCollectionSizeLimitExceeded): that
+// is a bug of ours.
+func invalid(reasons []types.CancellationReason) bool {
+	return slices.ContainsFunc(reasons, func(r types.CancellationReason) bool {
+		switch aws.ToString(r.Code) {
+		case reasonNone, reasonCondition, reasonConflict, reasonThrottling, reasonThroughput:
+			return false
+		}
+		return true
+	})
+}
+
+// Public makes an error one of the contract: Unavailable, or Internal if DynamoDB will never take the call. Those of the contract stay as they are. Its words
+// reach clients, so they name no account, role or table: DynamoDB's own are in the error that it wraps.
 func Public(err error) error {
 	var e *tidemark.Error
 	if err == nil || errors.As(err, &e) {
@@ -100,24 +143,27 @@ func Public(err error) error {
 	const unavailable = tidemark.Unavailable
 	var h *Hole
 	var part *throttled
-	var said smithy.APIError
 	var canceled *types.TransactionCanceledException
 	switch name := code(err); {
 	case errors.As(err, &h):
-		return tidemark.Wrap(unavailable, err, "the tables are damaged: "+err.Error())
-	case errors.As(err, &part), name == "ThrottlingException", name == "ProvisionedThroughputExceededException", name == "RequestLimitExceeded":
+		return tidemark.Wrap(unavailable, err, "the tables are damaged: "+h.Error())
+	case errors.As(err, &part), name == throttling, name == throughputExceeded, name == limitExceeded:
 		return tidemark.Wrap(unavailable, err, "DynamoDB throttles the calls; try again")
 	case errors.As(err, &canceled) && invalid(canceled.CancellationReasons):
 		return tidemark.Wrap(tidemark.Internal, err, "DynamoDB refused a transaction")
+	case errors.As(err, &canceled) && onlyThrottled(canceled.CancellationReasons):
+		return tidemark.Wrap(unavailable, err, "DynamoDB throttles the calls; try again")
 	case name == "TransactionConflictException", name == "TransactionCanceledException", name == "TransactionInProgressException":
 		return tidemark.Wrap(unavailable, err, "others write the same items; try again")
 	case name == "ResourceNotFoundException":
 		return tidemark.Wrap(unavailable, err, "a table is missing; run tidemark migrate up")
-	case name == "AccessDeniedException", name == "UnrecognizedClientException", name == "ExpiredTokenException", name == "InvalidSignatureException", name == "MissingAuthenticationTokenException":
-		errors.As(err, &said)
-		return tidemark.Wrap(unavailable, err, "DynamoDB refused the credentials: "+said.ErrorMessage())
-	case name == "KMSAccessDeniedException", name == "KMSDisabledException", name == "KMSNotFoundException", name == "KMSInvalidStateException":
-		return tidemark.Wrap(unavailable, err, "DynamoDB cannot use the key of the tables")
+	case name == "AccessDeniedException":
+		return tidemark.Wrap(unavailable, err, "the server's credentials may not do this in DynamoDB; docs/operations.md has the policy that it needs")
+	case name == "UnrecognizedClientException", name == "InvalidSignatureException", name == "IncompleteSignatureException", name == "MissingAuthenticationTokenException",
+		strings.HasPrefix(name, "ExpiredToken"):
+		return tidemark.Wrap(unavailable, err, "DynamoDB refused the server's credentials; look at the key, at the role, and at the clock of the machine")
+	case strings.HasPrefix(name, "KMS"), name == "InaccessibleEncryptionDateTimeException":
+		return tidemark.Wrap(unavailable, err, "DynamoDB cannot use the key of the tables; look at the key, and at its policy")
 	case name != "" && judge(err) == answered:
 		return tidemark.Wrap(tidemark.Internal, err, "DynamoDB refused a call")
 	case name != "":

@@ -4,17 +4,10 @@ import (
 	"sync"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
-// Access is how a method of the contract reads chats.
-type Access struct {
-	call.Caller
-	*Known
-}
-
-// Known is what this process has learned of chats, and may use although others write them: heads and watermarks only grow, and a membership holds at its
-// version. It is bounded, and forgets at random.
+// Known is what this process has learned of heads and watermarks, and may use although others write them: they only grow. It holds at most mostKnown of
+// each, and forgets at random. Use NewKnown; it is safe for concurrent use.
 type Known struct {
 	mu     sync.Mutex
 	heads  map[tidemark.ChatID]tidemark.Sequence
@@ -50,12 +43,16 @@ func (k *Known) Reaches(chat tidemark.ChatID, sequence tidemark.Sequence) bool {
 	return found && head >= sequence
 }
 
-// SawState takes in a delivery state.
+// SawState takes in a delivery state, unless a later one is known: what was read eventually may be older.
 func (k *Known) SawState(s tidemark.DeliveryState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	name := stateName{s.UserID, s.ChatID}
+	if known := k.states[name]; known.Acked > s.Acked || known.Read > s.Read {
+		return
+	}
 	makeRoom(k.states)
-	k.states[stateName{s.UserID, s.ChatID}] = s
+	k.states[name] = s
 }
 
 // Guess returns a delivery state as it was once, the empty one if it is not known.

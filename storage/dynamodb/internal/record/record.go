@@ -16,6 +16,12 @@ const (
 	Pendings    = "pending_deliveries"
 )
 
+// Access reads what is stored, for one method of the contract, and remembers what it may.
+type Access struct {
+	call.Caller
+	*Known
+}
+
 // ChatKey is the key of a chat's counter.
 func ChatKey(chat tidemark.ChatID) call.Item { return call.Item{"chat_id": call.Text(chat)} }
 

@@ -3,11 +3,13 @@ package schema
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
 const (
@@ -46,7 +48,8 @@ func passing(err error) bool {
 	if !errors.As(err, &said) {
 		return true // nobody answered
 	}
-	return said.ErrorFault() == smithy.FaultServer || named(err, "ThrottlingException", "RequestLimitExceeded", "ProvisionedThroughputExceededException", "InternalServerError")
+	var answer *smithyhttp.ResponseError // whatever DynamoDB, or a balancer before it, calls it
+	return errors.As(err, &answer) && answer.HTTPStatusCode() >= http.StatusInternalServerError || named(err, "ThrottlingException", "RequestLimitExceeded", "ProvisionedThroughputExceededException")
 }
 
 // missing reports whether DynamoDB said that there is no such table.

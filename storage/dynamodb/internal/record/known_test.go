@@ -1,0 +1,40 @@
+package record
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// TestKnown_only_grows: what arrives late, or was read from an older copy, replaces nothing.
+func TestKnown_only_grows(t *testing.T) {
+	k := NewKnown()
+	if _, found := k.Guess("u", "c"); found || k.Reaches("c", 1) {
+		t.Error("something is known from the beginning")
+	}
+	k.SawHead("c", 7)
+	k.SawHead("c", 5)
+	if !k.Reaches("c", 7) || k.Reaches("c", 8) {
+		t.Error("the head that is known is not the highest that was seen")
+	}
+	want := tidemark.DeliveryState{UserID: "u", ChatID: "c", Acked: 7, Read: 3, UpdatedAt: at(2)}
+	k.SawState(want)
+	for _, older := range []tidemark.DeliveryState{
+		{UserID: "u", ChatID: "c", Acked: 6, Read: 3, UpdatedAt: at(1)},
+		{UserID: "u", ChatID: "c", Acked: 7, Read: 2, UpdatedAt: at(1)},
+		{UserID: "u", ChatID: "c"},
+	} {
+		k.SawState(older)
+		got, found := k.Guess("u", "c")
+		if diff := cmp.Diff(want, got); diff != "" || !found {
+			t.Errorf("an older state replaced the later one (-want +got):\n%s", diff)
+		}
+	}
+	want.Acked, want.UpdatedAt = 8, at(3)
+	k.SawState(want)
+	if got, _ := k.Guess("u", "c"); got != want {
+		t.Errorf("a later state was not taken in: %v", got)
+	}
+}
