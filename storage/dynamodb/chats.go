@@ -45,7 +45,7 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 		return c.createMany(ctx, new, made)
 	}
 	actions := []types.TransactWriteItem{{Put: &types.Put{
-		TableName: c.Table(record.Counters), Item: made.Item(), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
+		TableName: c.Table(record.Counters), Item: made.Item(), ConditionExpression: aws.String("attribute_not_exists(head)"), // one that is only prepared is in nobody's way
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}}
 	if new.Type == tidemark.Direct {

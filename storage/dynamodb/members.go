@@ -256,6 +256,9 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 	if err != nil {
 		return nil, err
 	}
+	if now.Changed != "" { // Where his watermarks begin would be forgotten.
+		return nil, r.settle(ctx, now.Counter)
+	}
 	row := now.Rows[r.user]
 	member := row.At(now.Counter)
 	switch {
@@ -311,11 +314,14 @@ func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidema
 	return rosters, nil
 }
 
-// roster reads the members of a chat. It is nil if there is no such chat.
+// roster reads the members of a chat, whose watermarks begin where they have to. It is nil if there is no such chat.
 func (c caller) roster(ctx context.Context, chat tidemark.ChatID) (*tidemark.Roster, error) {
 	counter, err := c.Counter(ctx, chat)
 	if tidemark.CodeOf(err) == tidemark.NotFound {
 		return nil, nil
+	}
+	if err == nil && counter.Changed != "" && counter.History == tidemark.HistorySinceJoin {
+		err = c.settle(ctx, counter)
 	}
 	if err != nil {
 		return nil, err

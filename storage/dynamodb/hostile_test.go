@@ -1,0 +1,162 @@
+package dynamodb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// errGone is what a store gets whose process has ended.
+var errGone = errors.New("the process has ended")
+
+// A mortal carries calls until its process ends: at the first call that last selects. That one is not made, nor is any later one.
+type mortal struct {
+	http.RoundTripper
+	last func(operation, body string) bool
+	// end is told.
+	end context.CancelFunc
+
+	mu   sync.Mutex
+	dead bool
+}
+
+func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	m.mu.Lock()
+	m.dead = m.dead || m.last(operation, string(body))
+	dead := m.dead
+	m.mu.Unlock()
+	if dead {
+		m.end()
+		return nil, errGone
+	}
+	return m.RoundTripper.RoundTrip(r)
+}
+
+// dying opens a store of a process that ends at the first call that last selects. ctx is over then.
+func dying(t *testing.T, url string, last func(operation, body string) bool) (context.Context, *Store) {
+	t.Helper()
+	carrier := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(carrier.CloseIdleConnections)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	s, err := Open(ctx, Config{URL: url, Transport: &mortal{RoundTripper: carrier, last: last, end: cancel}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ctx, s
+}
+
+// A chat of many members whose author has died before it took effect is not there, so its id is free for every kind of chat.
+func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
+	url := newTables(t)
+	for _, tc := range []struct {
+		name    string
+		kind    tidemark.ChatType
+		members []tidemark.UserID
+	}{
+		{"group", tidemark.Group, usersFrom(3, "u")},
+		{"direct", tidemark.Direct, []tidemark.UserID{"u00000", "anna"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			chat := tidemark.ChatID(tc.name)
+			new := storage.NewChat{ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "u00000", Members: usersFrom(60, "u"), CreatedAt: time.UnixMilli(1)}
+			ctx, dies := dying(t, url, func(operation, _ string) bool { return operation == "PutItem" })
+			if _, _, err := dies.CreateChat(ctx, new); tidemark.CodeOf(err) != tidemark.Unavailable {
+				t.Fatalf("CreateChat of the process that died: %v", err)
+			}
+			s := openTest(t, url)
+			if _, err := s.Chat(t.Context(), chat); tidemark.CodeOf(err) != tidemark.NotFound {
+				t.Fatalf("Chat: error %v, want NotFound", err)
+			}
+			new.Type, new.Members = tc.kind, tc.members
+			if got, created, err := s.CreateChat(t.Context(), new); err != nil || !created || got.ID != chat {
+				t.Fatalf("CreateChat: %v, created %v, error %v", got.ID, created, err)
+			}
+			rosters, err := s.Rosters(t.Context(), []tidemark.ChatID{chat})
+			if err != nil || len(rosters[0].Members) != len(tc.members) {
+				t.Errorf("%d members, error %v, want %d", len(rosters[0].Members), err, len(tc.members))
+			}
+			if list, _, err := s.ChatsOf(t.Context(), "u00050", storage.ChatsPage{Limit: 10}); err != nil || len(list) != 0 {
+				t.Errorf("who was to be a member has %d chats, error %v", len(list), err)
+			}
+		})
+	}
+}
+
+// Who has joined a chat that shows what follows begins at its head, also if the author of the change died before he had settled it, and also if he
+// is removed then and returns.
+func TestAddMembers_since_join_by_an_author_who_died(t *testing.T) {
+	url := newTables(t)
+	s := openTest(t, url)
+	new := storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistorySinceJoin, Creator: "anna", Members: []tidemark.UserID{"anna"}, CreatedAt: time.UnixMilli(1)}
+	if _, _, err := s.CreateChat(t.Context(), new); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), drafts("c", "anna", 5, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Advance(t.Context(), []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 5, Read: 5}, Now: time.UnixMilli(2)}}); err != nil {
+		t.Fatal(err)
+	}
+	effect := false
+	ctx, dies := dying(t, url, func(operation, body string) bool {
+		gone := effect
+		effect = effect || operation == "UpdateItem" && strings.Contains(body, "change_head = head")
+		return gone
+	})
+	if _, err := dies.AddMembers(ctx, "c", usersFrom(120, "u"), time.UnixMilli(3)); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Fatalf("AddMembers of the process that died: %v", err)
+	}
+	summary, err := s.Summary(t.Context(), "c", 5)
+	if err != nil || summary.Members != 121 || summary.Delivered != 121 || summary.Least.Acked != 5 {
+		t.Errorf("Summary: %+v, error %v, want 121 members who have 5", summary, err)
+	}
+}
+
+func TestRemoveMember_since_join_of_a_change_that_is_not_settled(t *testing.T) {
+	url := newTables(t)
+	s := openTest(t, url)
+	new := storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistorySinceJoin, Creator: "anna", Members: []tidemark.UserID{"anna"}, CreatedAt: time.UnixMilli(1)}
+	if _, _, err := s.CreateChat(t.Context(), new); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), drafts("c", "anna", 5, "a")); err != nil {
+		t.Fatal(err)
+	}
+	effect := false
+	ctx, dies := dying(t, url, func(operation, body string) bool {
+		gone := effect
+		effect = effect || operation == "UpdateItem" && strings.Contains(body, "change_head = head")
+		return gone
+	})
+	if _, err := dies.AddMembers(ctx, "c", usersFrom(120, "u"), time.UnixMilli(3)); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Fatalf("AddMembers of the process that died: %v", err)
+	}
+	if _, err := s.RemoveMember(t.Context(), "c", "u00001", time.UnixMilli(4)); err != nil {
+		t.Fatal(err)
+	}
+	added, err := s.AddMembers(t.Context(), "c", []tidemark.UserID{"u00001"}, time.UnixMilli(5))
+	if err != nil || added.States[0].Acked != 5 {
+		t.Fatalf("AddMembers: %+v, error %v, want the watermark 5", added, err)
+	}
+}
