@@ -113,7 +113,7 @@ func item() map[string]types.AttributeValue {
 // Up makes the tables that are missing, makes all of them what the definition and the URL say, and then writes the version. It may be repeated, by
 // several processes at once, and after one that died half-way.
 //
-// Errors: Conflict (a table that no step makes ours; a newer version; a table that is missing and was there), Unavailable (also if a table takes
+// Errors: Conflict (a table that no step makes ours; a newer version; a table that is missing and was there; items without a version), Unavailable (also if a table takes
 // longer than ten minutes), Invalid (the URL asks for what this DynamoDB does not have).
 func (s *Tables) Up(ctx context.Context) error { return s.explain(s.up(ctx)) }
 
@@ -124,6 +124,11 @@ func (s *Tables) up(ctx context.Context) error {
 		return err
 	case version > s.needed:
 		return Newer(version, s.needed)
+	}
+	if version == 0 {
+		if err := s.each(ctx, s.unused); err != nil {
+			return err
+		}
 	}
 	if err := s.each(ctx, s.settle); err != nil || version == s.needed {
 		return err
@@ -141,6 +146,20 @@ func (s *Tables) up(ctx context.Context) error {
 		return tidemark.Wrap(tidemark.Conflict, err, "another program has just made the tables newer; run a newer program")
 	}
 	return err
+}
+
+// unused returns a Conflict if a table has items although there is no version: it is what a migration down that died has left, or what is left of tables of
+// which somebody has deleted one, or another program's. DynamoDB counts the items every few hours.
+func (s *Tables) unused(ctx context.Context, d table) error {
+	is, err := s.describe(ctx, d)
+	if err != nil || is == nil || aws.ToInt64(is.ItemCount) == 0 {
+		return err
+	}
+	if version, err := s.version(ctx); err != nil || version > 0 { // somebody else has just made them
+		return err
+	}
+	return tidemark.Errorf(tidemark.Conflict, "the table %s has items, and the tables have no version: one of them was deleted, or a migration down was not finished, or they are another program's; "+
+		"restore all of them from one backup, or take all of them down (tidemark migrate down) and begin anew, or give Tidemark another prefix", *d.TableName)
 }
 
 func number(n uint) *types.AttributeValueMemberN {
