@@ -25,8 +25,14 @@ import (
 //
 // So a crash leaves a change that did not take effect, which nobody sees, or one that did, which everybody sees whole.
 
-// changeTime is how long the author of a change has to make it take effect. It decides when others try theirs, and nothing else.
-const changeTime = 10 * time.Second
+// changeTime is how long the author of a change has to make it take effect. It decides when others try theirs, and nothing else. It is half of what a
+// request may take (server), so that who repeats the call of a process that died succeeds.
+const changeTime = 5 * time.Second
+
+// inTheWay is why a change gives up at the end of its time.
+func inTheWay(chat tidemark.ChatID, err error) error {
+	return tidemark.Wrap(tidemark.Unavailable, err, "another change of the members of the chat "+string(chat)+" is under way; try again")
+}
 
 // begin puts the token into a counter. It reports false if another change is in the way.
 func (c caller) begin(ctx context.Context, chat tidemark.ChatID, token string, version uint64) (bool, error) {
@@ -213,7 +219,9 @@ func (c caller) createMany(ctx context.Context, new storage.NewChat, made record
 			err = c.takeEffect(ctx, made)
 		}
 		if err == nil {
-			err = call.Yield(ctx, again)
+			if err = call.Yield(ctx, again); err != nil {
+				err = inTheWay(new.ID, err)
+			}
 		}
 		if err != nil {
 			return tidemark.Chat{}, false, err

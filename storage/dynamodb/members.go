@@ -58,7 +58,7 @@ func (a *adding) all(ctx context.Context) (storage.Added, error) {
 			}
 		}
 		if err := call.Yield(ctx, again); err != nil {
-			return storage.Added{}, err
+			return storage.Added{}, inTheWay(a.chat, err)
 		}
 	}
 }
