@@ -54,6 +54,8 @@ type Config struct {
 
 	// SessionsPerUser bounds the sessions of one user on this node. Default 32.
 	SessionsPerUser int
+	// SessionChats bounds the chats that wait in one session; beyond it the session looks again in storage when there is room. Default 16,384.
+	SessionChats int
 	// HotChats bounds the chats whose roster and tail are kept in memory. Default 50,000.
 	HotChats int
 	// TailBytes bounds the encoded messages kept in memory for all chats. Default 64 MiB.
@@ -85,6 +87,7 @@ func (c Config) withDefaults() (Config, error) {
 	defaultTo(&c.StatusInterval, 100*time.Millisecond)
 	defaultTo(&c.AuthorRetry, time.Second)
 	defaultTo(&c.SessionsPerUser, 32)
+	defaultTo(&c.SessionChats, 16_384)
 	defaultTo(&c.HotChats, 50_000)
 	defaultTo(&c.TailBytes, 64<<20)
 	defaultTo(&c.TailMessages, 256)

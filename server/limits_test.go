@@ -212,17 +212,17 @@ func (w *world) manyChats(n int) {
 // More chats wake a session than its map holds: it looks again, and loses nothing.
 func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const chats = 16_384 + 600
+		const fit, chats = 500, 1_100
 		w := newWorld(t)
-		a := w.node("a")
+		a := w.node("a", func(cfg *server.Config) { cfg.SessionChats = fit })
 		w.manyChats(chats)
 		bob := a.open("bob")
 		got := map[tidemark.ChatID]bool{}
-		// A look at all chats is 67 pages. More than three of them without an event is a loop, which is ended by letting storage fail.
+		// A look at all chats is 5 pages. More than three of them without an event is a loop, which is ended by letting storage fail.
 		var compares atomic.Int64
 		looped := false
 		w.before.set(func(method string) error {
-			if method == "Behind" && compares.Add(1) > 200 {
+			if method == "Behind" && compares.Add(1) > 15 {
 				looped = true
 				return errDown
 			}
@@ -236,7 +236,7 @@ func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(events) == 0 {
-				if !acknowledging && len(got) != 16_384 {
+				if !acknowledging && len(got) != fit {
 					t.Errorf("%d chats arrived before he acknowledged any, want as many as the map holds", len(got))
 				}
 				acknowledging = true
@@ -275,9 +275,9 @@ func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 // are all.
 func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const chats = 16_384 + 600
+		const fit, chats = storage.MaxBatch + 300, storage.MaxBatch + 600
 		w := newWorld(t)
-		a := w.node("a")
+		a := w.node("a", func(cfg *server.Config) { cfg.SessionChats = fit })
 		w.manyChats(chats)
 		bob := a.open("bob")
 		bob.drain()

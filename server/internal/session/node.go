@@ -30,6 +30,8 @@ type Node struct {
 	Feed    *feed.Feed
 	Known   *feed.Known
 	Log     *slog.Logger
+	// Chats is how many the map of a session holds.
+	Chats int
 	// Heartbeat and Resume are told to clients.
 	Heartbeat, Resume time.Duration
 	// Grace has an entry for each position that waits for an acknowledgement; Expiry one for each detachment.

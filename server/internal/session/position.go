@@ -52,7 +52,7 @@ func (s *Session) at(chat tidemark.ChatID, start tidemark.Sequence) *position {
 	if p := s.chats[chat]; p != nil {
 		return p
 	}
-	if len(s.chats) >= maxPositions && !s.forget() {
+	if len(s.chats) >= s.node.Chats && !s.forget() {
 		s.node.Count.Overflows.Add(1)
 		s.full, s.look.again, s.complete = true, true, false
 		return nil
@@ -167,5 +167,5 @@ func (s *Session) forget() bool {
 			delete(s.chats, chat)
 		}
 	}
-	return len(s.chats) < maxPositions
+	return len(s.chats) < s.node.Chats
 }

@@ -10,14 +10,13 @@ import (
 
 // Bounds of one session. What exceeds them is looked for in storage again, never queued.
 const (
-	maxPositions  = 16_384 // chats in the map
-	maxControls   = 256    // membership and reset events that wait
-	maxStatuses   = 4_096  // boundaries that wait
-	maxSnapshots  = 1_024  // chats whose statuses wait to be read
-	maxLeast      = 1_024  // large chats whose aggregates are remembered
-	maxTyping     = 32     // typing notices that wait
-	lookAhead     = 256    // length of the wake set above which the next page of a look waits
-	snapshotChats = 50     // chats of a snapshot: the most recently active ones, and so many at a time
+	maxControls   = 256   // membership and reset events that wait
+	maxStatuses   = 4_096 // boundaries that wait
+	maxSnapshots  = 1_024 // chats whose statuses wait to be read
+	maxLeast      = 1_024 // large chats whose aggregates are remembered
+	maxTyping     = 32    // typing notices that wait
+	lookAhead     = 256   // length of the wake set above which the next page of a look waits
+	snapshotChats = 50    // chats of a snapshot: the most recently active ones, and so many at a time
 )
 
 // Session outlives its connections. It knows which chats have something new (the wake set) and up to where.

@@ -17,6 +17,7 @@ import (
 func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 	store := memory.New() // It plays no role: the session is not served.
 	node := &session.Node{
+		Chats:   16_384,
 		Storage: store, Feed: feed.New(store, feed.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Known: feed.NewKnown(10), Log: slog.Default(),
 		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Stopping: new(atomic.Bool),
 	}
