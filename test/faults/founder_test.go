@@ -133,7 +133,7 @@ func (f *founder) look(ctx context.Context, w *worker) bool {
 
 // pending reads the rows of some members: those of a Large chat have one each, which stands for its heads, and nobody else has.
 func (f *founder) pending(ctx context.Context, w *worker) bool {
-	for _, n := range []int{0, 1, f.crowd - 1, f.crowd, 2*f.crowd - 1} {
+	for n := 1; n < 2*f.crowd; n += f.crowd / 12 {
 		want := 2*f.crowd > tidemark.PendingFanoutLimit && n != 1
 		if !w.call(ctx, "PendingOf", func(ctx context.Context, s storage.Store) error {
 			rows, _, err := s.PendingOf(ctx, f.user(n), "", 1000)

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// grace is how long after its deadline a call has to return at the latest.
-	grace = time.Second
+	// grace is how long after its deadline a call has to return at the latest. On a machine that is busy a goroutine may wait for a second.
+	grace = 2 * time.Second
 	// patience is how long after a fault the last chat takes a message at the latest.
 	patience = 10 * time.Second
 )

@@ -218,7 +218,7 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			}
 			return new
 		}}, "have two direct chats"},
-		"hangs": {&liar{hang: 6 * time.Second}, "with a deadline of"},
+		"hangs": {&liar{hang: 7 * time.Second}, "with a deadline of"},
 		"stuck": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
 			if n > 100 && drafts[0].ChatID == "B" {
 				return nil, tidemark.Errorf(tidemark.Unavailable, "for ever")
