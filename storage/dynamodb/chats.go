@@ -294,7 +294,7 @@ func (c caller) unread(ctx context.Context, user tidemark.UserID, chat tidemark.
 func (c caller) written(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from, to tidemark.Sequence) (own int64, err error) {
 	q := call.Query{
 		Read:      call.Read{Table: record.Messages, Eventual: true, Only: []string{"sender_id"}},
-		Partition: "chat_id", Sort: "sequence", Of: call.Text(chat), After: call.Number(from), Before: call.Number(to),
+		Partition: "chat_id", Sort: "sequence", Of: call.Text(chat), Range: between(from, to),
 	}
 	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
 		r := call.Reader{Item: it}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
@@ -79,7 +81,7 @@ func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, e
 		return 0, nil
 	}
 	q := call.Query{
-		Read: call.Read{Table: record.Messages}, Partition: "chat_id", Sort: "sequence", Of: call.Text(p.r.Chat), After: call.Number(from), Before: call.Number(to),
+		Read: call.Read{Table: record.Messages}, Partition: "chat_id", Sort: "sequence", Of: call.Text(p.r.Chat), Range: between(from, to),
 		Backwards: backwards, Page: min(p.r.Limit-len(p.found), pageItems),
 	}
 	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
@@ -98,6 +100,11 @@ func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, e
 		c.SawHead(p.r.Chat, max(p.found[0].Sequence, p.found[len(p.found)-1].Sequence))
 	}
 	return missing, err
+}
+
+// between are the sequences from one to another, both included.
+func between(from, to tidemark.Sequence) [2]types.AttributeValue {
+	return [2]types.AttributeValue{call.Number(from), call.Number(to)}
 }
 
 // before returns a message that must be between the last one found and another, 0 if none must.

@@ -148,7 +148,8 @@ type Read struct {
 // mostGets is how many items one BatchGetItem may read.
 const mostGets = 100
 
-// GetAll reads items by their keys, those that are there, in no order. Keys may be named twice.
+// GetAll reads items by their keys, those that are there, in no order. Keys may be named twice. Each item is read by itself: those of one call need not be
+// of one time.
 func (c Caller) GetAll(ctx context.Context, r Read, keys []Item) ([]Item, error) {
 	distinct, seen := make([]Item, 0, len(keys)), make(map[string]struct{}, len(keys))
 	for _, key := range keys {
@@ -198,13 +199,13 @@ func (c Caller) getBatch(ctx context.Context, r Read, keys []Item) (items []Item
 	}
 }
 
-// A Query selects the items with one partition key, in the order of the sort key, behind a position.
+// A Query selects the items with one partition key, in the order of the sort key: all of them, those behind After, or those in a Range.
 type Query struct {
 	Read
 	Partition, Sort string // the names of the keys
 	Of              types.AttributeValue
-	After           types.AttributeValue // nil: from the beginning
-	Before          types.AttributeValue // nil: to the end
+	After           types.AttributeValue    // excluded; nil: from the beginning
+	Range           [2]types.AttributeValue // both included; nil: all
 	Backwards       bool
 	// Page is how many items one call reads at most; 0: as many as fit in 1 MB.
 	Page int
@@ -215,34 +216,25 @@ func (c Caller) Each(ctx context.Context, q Query, do func(Item) (more bool, err
 	in := &dynamodb.QueryInput{
 		TableName: c.Table(q.Table), ConsistentRead: aws.Bool(!q.Eventual), ScanIndexForward: aws.Bool(!q.Backwards),
 		ReturnConsumedCapacity:    types.ReturnConsumedCapacityTotal,
-		KeyConditionExpression:    aws.String("#p = :p"),
+		ExpressionAttributeNames:  map[string]string{},
 		ExpressionAttributeValues: Item{":p": q.Of},
 	}
-	in.ExpressionAttributeNames = map[string]string{}
 	if len(q.Only) > 0 {
 		in.ProjectionExpression, in.ExpressionAttributeNames = projected(q.Only)
 	}
 	in.ExpressionAttributeNames["#p"] = q.Partition
-	condition := ""
+	condition := "#p = :p"
 	switch {
-	case q.After != nil && q.Before != nil:
-		// BETWEEN includes both ends; the caller of such a query gives them so.
-		condition = " AND #s BETWEEN :a AND :b"
 	case q.After != nil:
-		condition = " AND #s > :a"
-	case q.Before != nil:
-		condition = " AND #s <= :b"
-	}
-	if condition != "" {
-		in.KeyConditionExpression = aws.String("#p = :p" + condition)
+		condition += " AND #s > :after"
 		in.ExpressionAttributeNames["#s"] = q.Sort
-		if q.After != nil {
-			in.ExpressionAttributeValues[":a"] = q.After
-		}
-		if q.Before != nil {
-			in.ExpressionAttributeValues[":b"] = q.Before
-		}
+		in.ExpressionAttributeValues[":after"] = q.After
+	case q.Range[0] != nil:
+		condition += " AND #s BETWEEN :from AND :to"
+		in.ExpressionAttributeNames["#s"] = q.Sort
+		in.ExpressionAttributeValues[":from"], in.ExpressionAttributeValues[":to"] = q.Range[0], q.Range[1]
 	}
+	in.KeyConditionExpression = aws.String(condition)
 	if q.Page > 0 {
 		in.Limit = aws.Int32(int32(q.Page))
 	}

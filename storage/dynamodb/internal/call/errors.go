@@ -111,7 +111,7 @@ func onlyThrottled(reasons []types.CancellationReason) bool {
 	found := false
 	for _, r := range reasons {
 		switch aws.ToString(r.Code) {
-		case reasonNone:
+		case reasonNone, "":
 		case reasonThrottling, reasonThroughput:
 			found = true
 		default:
@@ -126,7 +126,7 @@ func onlyThrottled(reasons []types.CancellationReason) bool {
 func invalid(reasons []types.CancellationReason) bool {
 	return slices.ContainsFunc(reasons, func(r types.CancellationReason) bool {
 		switch aws.ToString(r.Code) {
-		case reasonNone, reasonCondition, reasonConflict, reasonThrottling, reasonThroughput:
+		case reasonNone, "", reasonCondition, reasonConflict, reasonThrottling, reasonThroughput:
 			return false
 		}
 		return true
