@@ -16,7 +16,7 @@ import (
 // A change of more members than fit into a transaction takes effect with one write to the chat's counter. Before that it is prepared, item by
 // item; after it, it is settled:
 //
-//  1. begin: the counter gets the token of the change, if no other change is being prepared. One that is older than changeTime may be taken over: its author
+//  1. begin: the counter gets the token of the change, if no other change is being prepared, and the note that rows may stand, if they are going to (stand). One that is older than changeTime may be taken over: its author
 //     cannot make it take effect any more.
 //  2. prepare: each new member's items get the token. A token that is not the counter's says nothing.
 //  3. take effect: the counter gets the new version, and the token as that of its last change, on the condition that the version is that of the
@@ -34,13 +34,18 @@ func inTheWay(chat tidemark.ChatID, err error) error {
 	return tidemark.Wrap(tidemark.Unavailable, err, "another change of the members of the chat "+string(chat)+" is under way; try again")
 }
 
-// begin puts the token into a counter. It reports false if another change is in the way.
-func (c caller) begin(ctx context.Context, chat tidemark.ChatID, token string, version uint64) (bool, error) {
+// begin puts the token into a counter, and if stand is true, that rows may stand for a Large chat. It reports false if another change is in the way; standing says
+// that rows may stand, whoever wrote them.
+func (c caller) begin(ctx context.Context, chat tidemark.ChatID, token string, version uint64, stand bool) (begun, standing bool, err error) {
 	at := time.Now().UnixMilli()
 	u := call.Update{
 		Table: record.Counters, Key: record.ChatKey(chat), Change: "SET changing = :token, changing_at = :now",
 		Condition: "(attribute_not_exists(changing) OR changing = :token OR changing_at < :old) AND ",
 		Values:    call.Item{":token": call.Text(token), ":now": call.Number(at), ":old": call.Number(at - changeTime.Milliseconds())},
+	}
+	if stand {
+		u.Change += ", may_stand = :yes"
+		u.Values[":yes"] = call.Flag(true)
 	}
 	if version == 0 { // It is not there yet.
 		u.Condition += "attribute_not_exists(head)"
@@ -50,7 +55,7 @@ func (c caller) begin(ctx context.Context, chat tidemark.ChatID, token string, v
 	}
 	it, done, doubtful, err := c.Update(ctx, u)
 	r := call.Reader{Item: it}
-	return done || doubtful && r.Text("changing") == token, err
+	return done || doubtful && r.Text("changing") == token, r.Flag("may_stand"), err
 }
 
 // prepare puts the token into the items of the new members. It reports false if the change was taken over.
@@ -121,7 +126,8 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 	if err != nil || len(join) == 0 {
 		return nil, err
 	}
-	begun, err := a.begin(ctx, a.chat, a.token, now.MembersVersion)
+	crosses := a.crosses(now, len(join))
+	begun, _, err := a.begin(ctx, a.chat, a.token, now.MembersVersion, crosses)
 	if err != nil || !begun {
 		return nil, err
 	}
@@ -129,7 +135,7 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 	if err != nil || !prepared {
 		return nil, err
 	}
-	large := now.Large || a.crosses(now, len(join))
+	large := now.Large || crosses
 	if large {
 		if err := a.stand(ctx, now, join); err != nil {
 			return nil, err
@@ -166,8 +172,8 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 	return &storage.Added{Version: after.ChangeVersion, Head: after.ChangeHead, New: usersOf(join)}, nil
 }
 
-// stand writes the rows that stand for a Large chat: of the new members, and of all if it was not Large before. They are written before the change takes effect, and
-// say too much if it does not: that a head has to be compared.
+// stand writes the rows that stand for a Large chat: of the new members, and of all if it was not Large before. They are written before the change takes effect. If it
+// does not, they keep Mark from writing all the same: for that, the counter has noted that heads have to be compared (record.Counter.Standing).
 func (a *adding) stand(ctx context.Context, now record.Seen, join []record.Membership) error {
 	var rows []call.Item
 	for i := range join {
@@ -208,7 +214,8 @@ func (c caller) createMany(ctx context.Context, new storage.NewChat, made record
 		case there != nil:
 			return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
 		}
-		ready, err := c.begin(ctx, new.ID, token, 0)
+		ready, standing, err := c.begin(ctx, new.ID, token, 0, made.Large)
+		made.Standing = standing
 		if err == nil && ready {
 			ready, err = c.prepare(ctx, new.ID, token, join)
 		}

@@ -44,10 +44,7 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 	if 2+2*len(new.Members) > call.MostActions {
 		return c.createMany(ctx, new, made)
 	}
-	actions := []types.TransactWriteItem{{Put: &types.Put{
-		TableName: c.Table(record.Counters), Item: made.Item(), ConditionExpression: aws.String("attribute_not_exists(head)"), // one that is only prepared is in nobody's way
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}}}
+	actions := []types.TransactWriteItem{c.creation(&made, "attribute_not_exists(chat_id)")}
 	if new.Type == tidemark.Direct {
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
 			TableName: c.Table(record.Counters), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
@@ -74,14 +71,16 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 		}
 		if call.Failed(refused[0]) {
 			there, err := record.CounterOf(refused[0].Item)
-			if err == nil && doubtful && there != nil && there.CreatedBy == token {
-				return made.Chat, true, nil
-			}
-			if err == nil && (new.Type != tidemark.Direct || !call.Failed(refused[1])) {
-				err = tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
-			}
-			if err != nil {
+			switch {
+			case err != nil:
 				return tidemark.Chat{}, false, err
+			case there == nil: // One that is only prepared is in nobody's way; but rows may stand.
+				made.Standing = true
+				actions[0] = c.creation(&made, "attribute_not_exists(head)")
+			case doubtful && there.CreatedBy == token:
+				return made.Chat, true, nil
+			case new.Type != tidemark.Direct || !call.Failed(refused[1]):
+				return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
 			}
 		}
 		if new.Type == tidemark.Direct && call.Failed(refused[1]) {
@@ -94,6 +93,14 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 			return tidemark.Chat{}, false, err
 		}
 	}
+}
+
+// creation is the write of the counter of a new chat.
+func (c caller) creation(made *record.Counter, condition string) types.TransactWriteItem {
+	return types.TransactWriteItem{Put: &types.Put{
+		TableName: c.Table(record.Counters), Item: made.Item(), ConditionExpression: aws.String(condition),
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}
 }
 
 func chatOrNone(c *record.Counter) tidemark.Chat {

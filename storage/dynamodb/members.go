@@ -260,7 +260,7 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 		return nil, r.settle(ctx, now.Counter)
 	}
 	row := now.Rows[r.user]
-	member := row.At(now.Counter)
+	member := row.Member
 	switch {
 	case r.doubtful != nil && row.ChangedBy == r.token:
 		return r.doubtful, nil

@@ -248,7 +248,7 @@ func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.Behi
 		}
 		for _, e := range entries {
 			counter := found[e.state.ChatID]
-			if counter == nil || counter.Head <= e.state.Acked || q.LargeOnly && !counter.Large {
+			if counter == nil || counter.Head <= e.state.Acked || q.LargeOnly && !counter.Large && !counter.Standing {
 				continue
 			}
 			if more = len(lags) == q.Limit; more {

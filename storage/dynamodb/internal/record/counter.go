@@ -13,6 +13,8 @@ type Counter struct {
 	tidemark.Chat
 	// Activity is the time of the last message, or of the creation.
 	Activity time.Time
+	// Standing says that pending rows that stand for a Large chat may have been written, although the chat did not become one.
+	Standing bool
 	// CreatedBy is the token of the call that created it.
 	CreatedBy string
 	Change
@@ -37,7 +39,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 			ID: tidemark.ChatID(r.Text("chat_id")), Type: tidemark.ChatType(r.Text("type")), Name: r.Text("name"), History: tidemark.HistoryMode(r.Text("history")),
 			CreatedAt: r.Time("created_at"), Head: r.Sequence("head"), MemberCount: int(r.Number("member_count")), MembersVersion: r.Number("members_version"), Large: r.Flag("is_large"),
 		},
-		Activity: r.Time("activity_at"), CreatedBy: r.Text("created_by"),
+		Activity: r.Time("activity_at"), Standing: r.Flag("may_stand"), CreatedBy: r.Text("created_by"),
 		Change: Change{Changed: r.Text("change"), ChangeHead: r.Sequence("change_head"), ChangeVersion: r.Number("change_version")},
 	}
 	return c, r.Err
@@ -99,6 +101,9 @@ func (c *Counter) Item() call.Item {
 	}
 	if c.Large {
 		it["is_large"] = call.Flag(true)
+	}
+	if c.Standing {
+		it["may_stand"] = call.Flag(true)
 	}
 	return it
 }

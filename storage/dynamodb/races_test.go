@@ -1,0 +1,430 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
+)
+
+// What another process does between a look and the write that relies on it, at the worst moment: just before the write.
+
+const appendsOne = "idempotency_keys" // what a transaction that appends has in it
+
+func add(t *testing.T, s *Store, chat tidemark.ChatID, users ...tidemark.UserID) storage.Added {
+	t.Helper()
+	added, err := s.AddMembers(t.Context(), chat, users, time.UnixMilli(5))
+	if err != nil {
+		t.Errorf("AddMembers of %v: %v", users, err)
+	}
+	return added
+}
+
+func remove(t *testing.T, s *Store, chat tidemark.ChatID, user tidemark.UserID) {
+	t.Helper()
+	if _, err := s.RemoveMember(t.Context(), chat, user, time.UnixMilli(6)); err != nil {
+		t.Errorf("RemoveMember of %s: %v", user, err)
+	}
+}
+
+// contents are the client message ids of a chat, in its order.
+func contents(t *testing.T, s *Store, chat tidemark.ChatID) (keys []string) {
+	t.Helper()
+	pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: chat, Limit: 200}})
+	must(t, err)
+	for i, m := range pages[0] {
+		if m.Sequence != tidemark.Sequence(i+1) {
+			t.Errorf("message %d is in place %d", m.Sequence, i+1)
+		}
+		keys = append(keys, m.ClientMessageID)
+	}
+	return keys
+}
+
+func TestRace_append_beside_another_process(t *testing.T) {
+	t.Parallel()
+	one, w, other := trapped(t)
+	for i, tc := range []struct {
+		name    string
+		senders []tidemark.UserID
+		before  func(chat tidemark.ChatID)
+		codes   []tidemark.Code // "" is stored
+		want    []string
+	}{
+		{"appends another message", []tidemark.UserID{"anna"}, func(chat tidemark.ChatID) { send(t, other, chat, "bob", "b1", 2) }, []tidemark.Code{""}, []string{"first", "b1", "k0"}},
+		{"appends the same message", []tidemark.UserID{"anna"}, func(chat tidemark.ChatID) { send(t, other, chat, "anna", "k0", 2) }, []tidemark.Code{""}, []string{"first", "k0"}},
+		{"removes the sender", []tidemark.UserID{"anna", "bob"}, func(chat tidemark.ChatID) { remove(t, other, chat, "anna") }, []tidemark.Code{tidemark.NotMember, ""}, []string{"first", "k1"}},
+		{"adds one who was refused", []tidemark.UserID{"carl", "anna"}, func(chat tidemark.ChatID) { add(t, other, chat, "carl") }, []tidemark.Code{"", ""}, []string{"first", "k0", "k1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			chat := tidemark.ChatID(fmt.Sprint("c", i))
+			createGroup(t, other, chat, "anna", "bob")
+			send(t, one, chat, "anna", "first", 1)
+			w.set(t, trap{operation: "TransactWriteItems", has: appendsOne, before: func() { tc.before(chat) }})
+			var all []tidemark.Draft
+			for n, sender := range tc.senders {
+				all = append(all, draft(chat, sender, fmt.Sprint("k", n)))
+			}
+			got, err := one.Append(t.Context(), all)
+			must(t, err)
+			for n := range got {
+				if code := tidemark.CodeOf(got[n].Err); got[n].Err != nil && code != tc.codes[n] || got[n].Err == nil && tc.codes[n] != "" {
+					t.Errorf("draft %d: error %v, want %q", n, got[n].Err, tc.codes[n])
+				}
+			}
+			if diff := cmp.Diff(tc.want, contents(t, other, chat)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// The view of a chat that a process keeps says nothing by itself: neither who is refused, nor who is not.
+func TestRace_append_with_an_old_view(t *testing.T) {
+	t.Parallel()
+	one, _, other := trapped(t)
+	createGroup(t, other, "c", "anna", "bob")
+	send(t, one, "c", "anna", "a1", 1)
+	send(t, one, "c", "bob", "b1", 2)
+	remove(t, other, "c", "bob")
+	add(t, other, "c", "carl")
+	if got, err := storage.AppendOne(t.Context(), one, draft("c", "bob", "b2")); tidemark.CodeOf(err) != tidemark.NotMember {
+		t.Errorf("the one who was removed: %+v, %v", got, err)
+	}
+	send(t, one, "c", "carl", "c1", 3)
+	if got, err := storage.AppendOne(t.Context(), one, draft("c", "bob", "b1")); err != nil || !got.Duplicate || got.Message.Sequence != 2 {
+		t.Errorf("what he sent before, again: %+v, %v", got, err)
+	}
+}
+
+// A transaction whose answer was lost is found again, and is no duplicate: it was this call's.
+func TestRace_append_whose_answer_is_lost(t *testing.T) {
+	t.Parallel()
+	one, w, other := trapped(t)
+	createGroup(t, other, "c", "anna")
+	w.set(t, trap{operation: "TransactWriteItems", has: appendsOne, lose: true})
+	all := []tidemark.Draft{draft("c", "anna", "k1"), draft("c", "anna", "k2"), draft("c", "anna", "k1")}
+	got, err := one.Append(t.Context(), all)
+	must(t, err)
+	for i, want := range []struct {
+		sequence  tidemark.Sequence
+		duplicate bool
+	}{{1, false}, {2, false}, {1, true}} {
+		if got[i].Err != nil || got[i].Message.Sequence != want.sequence || got[i].Duplicate != want.duplicate {
+			t.Errorf("draft %d: %+v, want %+v", i, got[i], want)
+		}
+	}
+	if diff := cmp.Diff([]string{"k1", "k2"}, contents(t, other, "c")); diff != "" {
+		t.Error(diff)
+	}
+	w.set(t, trap{operation: "TransactWriteItems", has: appendsOne, before: func() {
+		send(t, other, "c", "anna", "k3", 3)
+	}})
+	if again, err := storage.AppendOne(t.Context(), one, draft("c", "anna", "k3")); err != nil || !again.Duplicate {
+		t.Errorf("what another call has stored: %+v, %v; want a duplicate", again, err)
+	}
+}
+
+// An idempotency key says something until it expires, whether DynamoDB has removed it by then or not; and it is kept for a week.
+func TestAppend_send_idempotent_until_the_key_expires(t *testing.T) {
+	t.Parallel()
+	one, _, other := trapped(t)
+	createGroup(t, other, "c", "anna", "bob")
+	send(t, one, "c", "anna", "k", 1)
+	d := draft("c", "anna", "k")
+	key := call.Item{"id": call.Text("c|anna|k")}
+	it, err := one.caller("test").Get(t.Context(), record.Keys, key)
+	must(t, err)
+	r := call.Reader{Item: it}
+	week := time.Now().Add(7 * 24 * time.Hour).Unix()
+	if kept := int64(r.Number("expires_at")); kept < week || kept > week+3*24*3600 {
+		t.Errorf("the key is kept until %d, a week is %d", kept, week)
+	}
+	expire := func(in time.Duration) {
+		change(t, other, call.Update{Table: record.Keys, Key: key, Change: "SET expires_at = :at", Values: call.Item{":at": call.Number(time.Now().Add(in).Unix())}})
+	}
+	expire(time.Minute)
+	for _, s := range []*Store{one, other} {
+		if got, err := storage.AppendOne(t.Context(), s, d); err != nil || !got.Duplicate {
+			t.Errorf("within its time: %+v, %v; want a duplicate", got, err)
+		}
+	}
+	expire(-time.Minute)
+	if got, err := storage.AppendOne(t.Context(), one, d); err != nil || got.Duplicate || got.Message.Sequence != 2 {
+		t.Errorf("after its time: %+v, %v; want another message", got, err)
+	}
+	remove(t, other, "c", "anna")
+	expire(time.Minute)
+	if got, err := storage.AppendOne(t.Context(), one, d); err != nil || !got.Duplicate || got.Message.Sequence != 2 {
+		t.Errorf("of one who was removed, within its time: %+v, %v; want a duplicate", got, err)
+	}
+	expire(-time.Minute)
+	if got, err := storage.AppendOne(t.Context(), one, d); tidemark.CodeOf(err) != tidemark.NotMember {
+		t.Errorf("of one who was removed, after its time: %+v, %v", got, err)
+	}
+}
+
+func TestRace_advance_watermark_monotonic(t *testing.T) {
+	t.Parallel()
+	one, w, other := trapped(t)
+	createGroup(t, other, "c", "anna", "bob")
+	_, err := other.Append(t.Context(), drafts("c", "bob", 9, "text"))
+	must(t, err)
+	advance := func(s *Store, raise tidemark.Raise) storage.Advanced {
+		got, err := s.Advance(context.WithoutCancel(t.Context()), []storage.Advance{{User: "anna", Chat: "c", Raise: raise, Now: time.UnixMilli(7)}})
+		if err != nil || got[0].Err != nil {
+			t.Errorf("Advance to %+v: %v, %v", raise, got, err)
+			return storage.Advanced{}
+		}
+		return got[0]
+	}
+	for _, tc := range []struct {
+		name             string
+		raise, meanwhile tidemark.Raise
+		acked, read      tidemark.Sequence
+		moved            bool
+	}{
+		{"both, behind the other", tidemark.Raise{Acked: 2, Read: 2}, tidemark.Raise{Acked: 3, Read: 3}, 3, 3, false},
+		{"one of two behind the other", tidemark.Raise{Acked: 6, Read: 4}, tidemark.Raise{Acked: 5, Read: 5}, 6, 5, true},
+		{"as far as the other", tidemark.Raise{Acked: 7, Read: 6}, tidemark.Raise{Acked: 7, Read: 6}, 7, 6, false},
+		{"a run behind the other", tidemark.Raise{Acked: 8, AckedFrom: 8}, tidemark.Raise{Acked: 9}, 9, 6, false},
+		{"read within what was acknowledged", tidemark.Raise{Read: 8, ReadWithinAcked: true}, tidemark.Raise{Read: 7}, 9, 8, true},
+	} {
+		w.set(t, trap{operation: "UpdateItem", has: "delivery_state", before: func() { advance(other, tc.meanwhile) }})
+		got := advance(one, tc.raise)
+		stored, err := other.States(t.Context(), []storage.StateKey{{User: "anna", Chat: "c"}})
+		must(t, err)
+		if got.State != stored[0] || got.State.Acked != tc.acked || got.State.Read != tc.read || got.Moved != tc.moved {
+			t.Errorf("%s: %+v, stored %+v; want %d and %d, moved %v", tc.name, got, stored[0], tc.acked, tc.read, tc.moved)
+		}
+	}
+	// What one of them remembers is not what is answered.
+	_, err = other.Append(t.Context(), drafts("c", "bob", 12, "text")[9:])
+	must(t, err)
+	advance(other, tidemark.Raise{Acked: 12})
+	if got := advance(one, tidemark.Raise{Acked: 4}); got.State.Acked != 12 || got.Moved {
+		t.Errorf("a stale raise: %+v, want the stored 12", got)
+	}
+	// Nor is the head that it remembers: it refuses nothing.
+	_, err = other.Append(t.Context(), drafts("c", "bob", 13, "text")[12:])
+	must(t, err)
+	if got := advance(one, tidemark.Raise{Acked: 13}); got.State.Acked != 13 {
+		t.Errorf("to a head that another has moved: %+v", got)
+	}
+	beyond, err := one.Advance(t.Context(), []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Read: 14}, Now: time.UnixMilli(7)}})
+	if err != nil || tidemark.CodeOf(beyond[0].Err) != tidemark.InvalidSequence {
+		t.Errorf("beyond the head: %+v, %v", beyond, err)
+	}
+}
+
+func TestRace_pending_rows(t *testing.T) {
+	t.Parallel()
+	one, w, other := trapped(t)
+	key := func(chat tidemark.ChatID) call.Item { return record.PendingKey("anna", chat) }
+	put := func(chat tidemark.ChatID, first tidemark.Sequence) {
+		change(t, other, call.Update{Table: record.Pendings, Key: key(chat), Change: "SET first_undelivered_seq = :f", Values: call.Item{":f": call.Number(first)}})
+	}
+	const none = 99
+	clear := func(through tidemark.Sequence) func(chat tidemark.ChatID) (bool, error) {
+		return func(chat tidemark.ChatID) (bool, error) {
+			got, err := one.Clear(t.Context(), []storage.Clear{{User: "anna", Chat: chat, Through: through}})
+			return len(got) == 1 && got[0], err
+		}
+	}
+	mark := func(first tidemark.Sequence) func(chat tidemark.ChatID) (bool, error) {
+		return func(chat tidemark.ChatID) (bool, error) {
+			got, err := one.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: "anna", ChatID: chat, FirstUndelivered: first}})
+			return len(got) == 1 && got[0], err
+		}
+	}
+	for i, tc := range []struct {
+		name      string
+		row, head tidemark.Sequence // before; the head is 1 more if known says so
+		known     bool              // the store knows the head
+		do        func(chat tidemark.ChatID) (bool, error)
+		operation string
+		meanwhile func(chat tidemark.ChatID)
+		want      tidemark.Sequence
+		written   bool
+	}{
+		{"R_CLEAR: a message comes", 2, 3, false, clear(3), "TransactWriteItems", func(chat tidemark.ChatID) { send(t, other, chat, "anna", "new", 4) }, 4, true},
+		{"the row begins later", 2, 3, false, clear(3), "TransactWriteItems", func(chat tidemark.ChatID) { put(chat, 4) }, 4, false},
+		{"the row stands for a Large chat", 2, 3, false, clear(3), "TransactWriteItems", func(chat tidemark.ChatID) { put(chat, 0) }, 0, false},
+		{"the row goes", 2, 3, false, clear(3), "TransactWriteItems", func(chat tidemark.ChatID) {
+			if _, err := other.Clear(t.Context(), []storage.Clear{{User: "anna", Chat: chat, Through: 3}}); err != nil {
+				t.Error(err)
+			}
+		}, none, false},
+		{"below the head, the row begins later", 1, 3, true, clear(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 3) }, 3, false},
+		{"below the head, the row stands", 1, 3, true, clear(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 0) }, 0, false},
+		{"a lower mark", none, 3, false, mark(3), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 2) }, 2, false},
+		{"a higher mark", none, 3, false, mark(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 3) }, 2, true},
+		{"a mark, and the row stands", none, 3, false, mark(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 0) }, 0, false},
+	} {
+		chat := tidemark.ChatID(fmt.Sprint("c", i))
+		createGroup(t, other, chat, "anna")
+		_, err := other.Append(t.Context(), drafts(chat, "anna", int(tc.head), "text"))
+		must(t, err)
+		if tc.row != none {
+			put(chat, tc.row)
+		}
+		if tc.known {
+			_, err := one.Heads(t.Context(), []tidemark.ChatID{chat})
+			must(t, err)
+		}
+		w.set(t, trap{operation: tc.operation, has: "pending_deliveries", before: func() { tc.meanwhile(chat) }})
+		written, err := tc.do(chat)
+		it, readErr := other.caller("test").Get(t.Context(), record.Pendings, key(chat))
+		must(t, readErr)
+		got := tidemark.Sequence(none)
+		if found, err := rowOf(it); err == nil && found.stands {
+			got = found.first
+		}
+		if err != nil || got != tc.want || written != tc.written {
+			t.Errorf("%s: row %d, written %v, error %v; want %d, %v", tc.name, got, written, err, tc.want, tc.written)
+		}
+	}
+}
+
+// Members and the version that is said of them belong together, although a query and the read of the counter are two steps.
+func TestRace_members_and_their_version(t *testing.T) {
+	t.Parallel()
+	one, w, other := trapped(t)
+	createGroup(t, other, "c", "anna", "bob")
+	w.set(t, trap{operation: "Query", has: "chat_memberships", before: func() {
+		remove(t, other, "c", "anna")
+		add(t, other, "c", "carl")
+	}})
+	rosters, err := one.Rosters(t.Context(), []tidemark.ChatID{"c"})
+	must(t, err)
+	var users []tidemark.UserID
+	for _, m := range rosters[0].Members {
+		users = append(users, m.UserID)
+	}
+	if rosters[0].Version != 3 || !slices.Equal(users, []tidemark.UserID{"bob", "carl"}) {
+		t.Errorf("version %d of %v, want 3 of bob and carl", rosters[0].Version, users)
+	}
+	w.set(t, trap{operation: "BatchGetItem", has: "chat_memberships", before: func() { add(t, other, "c", "dora") }})
+	if added := add(t, one, "c", "dora"); added.Version != 4 || len(added.New) != 0 {
+		t.Errorf("one who was added meanwhile: %+v, want version 4, and nobody new", added)
+	}
+	w.set(t, trap{operation: "TransactWriteItems", has: "chat_memberships", before: func() { send(t, other, "c", "bob", "b", 1) }})
+	if added := add(t, one, "c", "emil"); added.Head != 1 || added.Version != 5 {
+		t.Errorf("a message came before the step: %+v, want head 1, version 5", added)
+	}
+	w.set(t, trap{operation: "TransactWriteItems", has: "chat_memberships", lose: true})
+	if added := add(t, one, "c", "fritz"); added.Version != 6 || !slices.Equal(added.New, []tidemark.UserID{"fritz"}) {
+		t.Errorf("the answer was lost: %+v, want fritz to be new at version 6", added)
+	}
+	w.set(t, trap{operation: "TransactWriteItems", has: "chat_memberships", lose: true})
+	if removed, err := one.RemoveMember(t.Context(), "c", "fritz", time.UnixMilli(8)); err != nil || removed.Version != 7 {
+		t.Errorf("the answer was lost: %+v, %v; want version 7", removed, err)
+	}
+}
+
+// A message that must exist and is not seen ends the page before it, in both directions, unless it is seen at the next look.
+func TestRanges_hole(t *testing.T) {
+	t.Parallel()
+	one, w, other := trapped(t)
+	createGroup(t, other, "c", "anna")
+	_, err := other.Append(t.Context(), drafts("c", "anna", 6, "text"))
+	must(t, err)
+	for _, tc := range []struct {
+		name   string
+		r      storage.Range
+		at     int // which message of the answer is not seen
+		always bool
+		want   []tidemark.Sequence
+	}{
+		{"seen at the second look", storage.Range{After: 1, Limit: 4}, 1, false, []tidemark.Sequence{2, 3, 4, 5}},
+		{"first one, seen at the second look", storage.Range{After: 1, Limit: 4}, 0, false, []tidemark.Sequence{2, 3, 4, 5}},
+		{"backwards, seen at the second look", storage.Range{Before: 7, Limit: 4}, 1, false, []tidemark.Sequence{3, 4, 5, 6}},
+		{"never seen", storage.Range{After: 1, Limit: 4}, 2, true, []tidemark.Sequence{2, 3}},
+		{"first one, never seen", storage.Range{After: 1, Limit: 4}, 0, true, nil},
+		{"backwards, never seen", storage.Range{Before: 7, Limit: 4}, 2, true, []tidemark.Sequence{5, 6}},
+	} {
+		without := func(missing int) func([]any) []any {
+			return func(items []any) []any { return slices.Delete(items, missing, missing+1) }
+		}
+		w.set(t, trap{operation: "Query", edit: without(tc.at)})
+		for range looks {
+			if tc.always { // what follows is read again from the hole on
+				w.set(t, trap{operation: "Query", edit: without(0)})
+			}
+		}
+		tc.r.Chat = "c"
+		pages, err := one.Ranges(t.Context(), []storage.Range{tc.r})
+		if tc.want == nil {
+			if tidemark.CodeOf(err) != tidemark.Unavailable {
+				t.Errorf("%s: %v, %v; want Unavailable", tc.name, pages, err)
+			}
+			continue
+		}
+		must(t, err)
+		var got []tidemark.Sequence
+		for _, m := range pages[0] {
+			got = append(got, m.Sequence)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", tc.name, diff)
+		}
+	}
+}
+
+// The emulator has no reads that are old: this looks at what is asked for.
+func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
+	t.Parallel()
+	one, w, other := trapped(t)
+	createGroup(t, other, "c", "anna", "bob")
+	createGroup(t, other, "d", usersFrom(3, "u")...)
+	send(t, other, "c", "bob", "b", 1)
+	for name, do := range map[string]func() error{
+		"Chat":    func() error { _, err := one.Chat(t.Context(), "c"); return err },
+		"Heads":   func() error { _, err := one.Heads(t.Context(), []tidemark.ChatID{"c", "d"}); return err },
+		"Rosters": func() error { _, err := one.Rosters(t.Context(), []tidemark.ChatID{"c"}); return err },
+		"Ranges":  func() error { _, err := one.Ranges(t.Context(), []storage.Range{{Chat: "c", Limit: 9}}); return err },
+		"Append":  func() error { _, err := one.Append(t.Context(), drafts("c", "stranger", 1, "x")); return err },
+		"Advance": func() error {
+			_, err := one.Advance(t.Context(), []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 9}, Now: time.UnixMilli(7)}})
+			return err
+		},
+		"States": func() error {
+			_, err := one.States(t.Context(), []storage.StateKey{{User: "anna", Chat: "c"}})
+			return err
+		},
+		"Mark": func() error {
+			_, err := one.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: "anna", ChatID: "c", FirstUndelivered: 1}})
+			return err
+		},
+		"Clear": func() error {
+			_, err := one.Clear(t.Context(), []storage.Clear{{User: "anna", Chat: "d", Through: 1}})
+			return err
+		},
+		"PendingOf": func() error { _, _, err := one.PendingOf(t.Context(), "anna", "", 9); return err },
+		"Behind": func() error {
+			_, _, _, err := one.Behind(t.Context(), "anna", storage.BehindQuery{Limit: 9})
+			return err
+		},
+		"AddMembers": func() error {
+			_, err := one.AddMembers(t.Context(), "c", usersFrom(1, "n"), time.UnixMilli(7))
+			return err
+		},
+		"RemoveMember": func() error { _, err := one.RemoveMember(t.Context(), "d", "u00001", time.UnixMilli(7)); return err },
+	} {
+		must(t, do())
+		w.mu.Lock()
+		for _, weak := range w.weak {
+			t.Errorf("%s has read %s", name, weak)
+		}
+		w.weak = nil
+		w.mu.Unlock()
+	}
+}

@@ -1,0 +1,178 @@
+package dynamodb
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+)
+
+// A wire carries the calls of a store, and lets a test do something at a certain one.
+type wire struct {
+	under http.RoundTripper
+
+	mu    sync.Mutex
+	traps []*trap
+	// weak are the reads that did not ask for what is newest.
+	weak []string
+}
+
+// A trap is sprung by the first call that fits, or by the one after as many as skip says, and befalls no other.
+type trap struct {
+	operation, has string // the name of the operation, and what its body contains
+	skip           int
+	// before is called before the call is made.
+	before func()
+	// lose makes the call, and loses its answer; leave loses the call itself, and the caller with it.
+	lose, leave bool
+	// edit changes what a query found.
+	edit func(items []any) []any
+}
+
+var errLost = errors.New("the connection broke")
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	sprung := w.spring(operation, string(body))
+	if sprung.before != nil {
+		sprung.before()
+	}
+	if sprung.leave {
+		return nil, errLost
+	}
+	r = r.Clone(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	response, err := w.under.RoundTrip(r)
+	if err != nil || !sprung.lose && sprung.edit == nil {
+		return response, err
+	}
+	defer response.Body.Close()
+	if sprung.lose {
+		return nil, errLost
+	}
+	return edited(response, sprung.edit)
+}
+
+// spring takes in a call, and returns the trap that it has sprung, or an empty one.
+func (w *wire) spring(operation, body string) trap {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	reads := operation == "GetItem" || operation == "BatchGetItem" || operation == "Query"
+	if reads && !strings.Contains(body, `"ConsistentRead":true`) {
+		w.weak = append(w.weak, operation+" "+body)
+	}
+	for i, one := range w.traps {
+		if one.operation != operation || !strings.Contains(body, one.has) {
+			continue
+		}
+		if one.skip > 0 {
+			one.skip--
+			continue
+		}
+		w.traps = append(w.traps[:i:i], w.traps[i+1:]...)
+		return *one
+	}
+	return trap{}
+}
+
+// edited is the answer to a query with other items.
+func edited(response *http.Response, edit func([]any) []any) (*http.Response, error) {
+	var fields map[string]any
+	decoder := json.NewDecoder(response.Body)
+	decoder.UseNumber()
+	if err := decoder.Decode(&fields); err != nil {
+		return nil, err
+	}
+	items, _ := fields["Items"].([]any)
+	fields["Items"] = edit(items)
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	response.Header.Del("X-Amz-Crc32")
+	response.Header.Del("Content-Length")
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return response, nil
+}
+
+// set sets a trap. A test in which nothing springs it fails.
+func (w *wire) set(t *testing.T, one trap) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.traps = append(w.traps, &one)
+	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.traps) > 0 {
+			t.Errorf("no call was %s with %q", one.operation, one.has)
+		}
+		w.traps = nil
+	})
+}
+
+// trapped opens two stores on the same tables: the calls of the first go over the wire.
+func trapped(t *testing.T) (one *Store, w *wire, other *Store) {
+	t.Helper()
+	url := newTables(t)
+	carrier := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(carrier.CloseIdleConnections)
+	w = &wire{under: carrier}
+	one, err := Open(t.Context(), Config{URL: url, Transport: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := one.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return one, w, openTest(t, url)
+}
+
+// must demands that there is no error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// send appends a message, which has to be stored at a sequence.
+func send(t *testing.T, s *Store, chat tidemark.ChatID, sender tidemark.UserID, key string, want tidemark.Sequence) {
+	t.Helper()
+	got, err := storage.AppendOne(t.Context(), s, draft(chat, sender, key))
+	if err != nil || got.Message.Sequence != want {
+		t.Errorf("Append of %s by %s: sequence %d, error %v; want %d", key, sender, got.Message.Sequence, err, want)
+	}
+}
+
+// draft is a message of its own.
+func draft(chat tidemark.ChatID, sender tidemark.UserID, key string) tidemark.Draft {
+	d := drafts(chat, sender, 1, "text of "+key)[0]
+	d.ClientMessageID, d.MessageID = key, tidemark.MessageID("m-"+string(chat)+"-"+string(sender)+"-"+key)
+	return d
+}
+
+// change writes an item as no store would.
+func change(t *testing.T, s *Store, u call.Update) {
+	t.Helper()
+	_, done, _, err := s.caller("test").Update(context.WithoutCancel(t.Context()), u)
+	if err != nil || !done {
+		t.Errorf("changing %v: %v, %v", u.Key, done, err)
+	}
+}
