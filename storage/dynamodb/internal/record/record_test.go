@@ -22,7 +22,7 @@ func TestCounter_comes_back_as_it_was_stored(t *testing.T) {
 				ID: "c", Type: tidemark.Group, Name: "München\x00|", History: tidemark.HistorySinceJoin, CreatedAt: at(1), Head: tidemark.MaxSequence, MembersVersion: 1 << 60,
 				MemberCount: 10_000, Large: true,
 			},
-			Activity: at(2), CreatedBy: "t",
+			Activity: at(2), CreatedBy: "t", Standing: true,
 		},
 	} {
 		got, err := CounterOf(want.Item())
