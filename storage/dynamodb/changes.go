@@ -67,6 +67,10 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 	if err != nil {
 		return false, err
 	}
+	lists, err := c.prepared(ctx, chat, join)
+	if err != nil {
+		return false, err
+	}
 	it, err := c.Get(ctx, record.Counters, record.ChatKey(chat))
 	if err != nil {
 		return false, err
@@ -80,29 +84,19 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 		m := &join[i]
 		u := call.Update{
 			Table: record.Memberships, Key: record.MemberKey(chat, m.UserID), Change: "SET next_change = :token, next_role = :role, next_joined_at = :at",
-			Condition: "attribute_not_exists(next_change)",
-			Values:    call.Item{":token": call.Text(token), ":role": call.Text(m.Role), ":at": call.Number(m.JoinedAt.UnixMilli())},
+			Values: call.Item{":role": call.Text(m.Role), ":at": call.Number(m.JoinedAt.UnixMilli())},
 		}
-		row := rows[m.UserID]
-		if row.Next != nil {
-			u.Condition = "(next_change = :seen OR next_change = :token)"
-			u.Values[":seen"] = call.Text(row.Next.Change)
+		seen := ""
+		if next := rows[m.UserID].Next; next != nil {
+			seen = next.Change
 		}
-		// A call that is on its way for long may arrive when the member has been removed again.
-		if row.Ever() {
-			u.Condition += " AND version = :version"
-			u.Values[":version"] = call.Number(row.Version)
-		} else {
-			u.Condition += " AND attribute_not_exists(version)"
-		}
-		now, done, _, err := c.Update(ctx, u)
-		r := call.Reader{Item: now}
-		if taken[i] = !done && r.Text("next_change") != token; err != nil || taken[i] {
+		ready, err := c.putToken(ctx, u, "next_change", token, seen)
+		if taken[i] = err == nil && !ready; err != nil || taken[i] {
 			return err
 		}
-		_, _, _, err = c.Update(ctx, call.Update{
-			Table: record.States, Key: record.StateKey(m.UserID, chat), Change: "SET member_change = :token", Values: call.Item{":token": call.Text(token)},
-		})
+		u = call.Update{Table: record.States, Key: record.StateKey(m.UserID, chat), Change: "SET member_change = :token", Values: call.Item{}}
+		ready, err = c.putToken(ctx, u, "member_change", token, lists[m.UserID])
+		taken[i] = err == nil && !ready
 		return err
 	})
 	for i := range taken {
@@ -111,6 +105,39 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 		}
 	}
 	return true, err
+}
+
+// putToken writes a token into an attribute of an item, if that still is as it was seen, "" for none, or the token is there already.
+func (c caller) putToken(ctx context.Context, u call.Update, attribute, token, seen string) (bool, error) {
+	u.Values[":token"] = call.Text(token)
+	u.Condition = "attribute_not_exists(" + attribute + ") OR " + attribute + " = :token"
+	if seen != "" {
+		u.Condition = attribute + " = :seen OR " + attribute + " = :token"
+		u.Values[":seen"] = call.Text(seen)
+	}
+	_, done, _, err := c.Update(ctx, u)
+	return done, err
+}
+
+// prepared returns the tokens that are in the lists of chats of the new members.
+func (c caller) prepared(ctx context.Context, chat tidemark.ChatID, join []record.Membership) (map[tidemark.UserID]string, error) {
+	wanted := make([]call.Item, len(join))
+	for i := range join {
+		wanted[i] = record.StateKey(join[i].UserID, chat)
+	}
+	items, err := c.GetAll(ctx, call.Read{Table: record.States, Only: []string{"user_id", "member_change"}}, wanted)
+	if err != nil {
+		return nil, err
+	}
+	tokens := make(map[tidemark.UserID]string, len(items))
+	for _, it := range items {
+		r := call.Reader{Item: it}
+		tokens[tidemark.UserID(r.Text("user_id"))] = r.Text("member_change")
+		if r.Err != nil {
+			return nil, r.Err
+		}
+	}
+	return tokens, nil
 }
 
 // many adds the users by a change. It returns nil if something was in the way.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
 // errGone is what a store gets whose process has ended.
@@ -158,5 +160,109 @@ func TestRemoveMember_since_join_of_a_change_that_is_not_settled(t *testing.T) {
 	added, err := s.AddMembers(t.Context(), "c", []tidemark.UserID{"u00001"}, time.UnixMilli(5))
 	if err != nil || added.States[0].Acked != 5 {
 		t.Fatalf("AddMembers: %+v, error %v, want the watermark 5", added, err)
+	}
+}
+
+// began makes a counter look as if a process had begun a change a while ago.
+func began(t *testing.T, s *Store, chat tidemark.ChatID, ago time.Duration) {
+	t.Helper()
+	_, done, _, err := s.caller("test").Update(t.Context(), call.Update{
+		Table: record.Counters, Key: record.ChatKey(chat), Change: "SET changing_at = :at",
+		Condition: "attribute_exists(changing)", Values: call.Item{":at": call.Number(time.Now().Add(-ago).UnixMilli())},
+	})
+	if err != nil || !done {
+		t.Fatalf("the change of %s: done %v, error %v", chat, done, err)
+	}
+}
+
+// Who repeats the call of a process that died gets through within the time that a request has, 10 s; and until then he is told what is in the way.
+func TestAddMembers_behind_a_change_of_a_process_that_died(t *testing.T) {
+	url := newTables(t)
+	s := openTest(t, url)
+	createGroup(t, s, "c", "anna")
+	ctx, dies := dying(t, url, func(_, body string) bool { return strings.Contains(body, "change_head = head") })
+	if _, err := dies.AddMembers(ctx, "c", usersFrom(60, "u"), time.UnixMilli(3)); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Fatalf("AddMembers of the process that died: %v", err)
+	}
+	began(t, s, "c", 0)
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := s.AddMembers(short, "c", usersFrom(60, "u"), time.UnixMilli(3))
+	wantRefused(t, "at once", err, tidemark.Unavailable, "another change of the members of the chat c is under way")
+	began(t, s, "c", 5*time.Second)
+	long, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	if _, err := s.AddMembers(long, "c", usersFrom(60, "u"), time.UnixMilli(3)); err != nil {
+		t.Errorf("after 5 s: %v", err)
+	}
+}
+
+// A pausing carries calls, and stops at the first one that wanted selects until it may go on.
+type pausing struct {
+	http.RoundTripper
+	wanted        func(operation, body string) bool
+	once          sync.Once
+	there, goesOn chan struct{}
+}
+
+func (p *pausing) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	if p.wanted(operation, string(body)) {
+		p.once.Do(func() {
+			close(p.there)
+			<-p.goesOn
+		})
+	}
+	r = r.WithContext(context.WithoutCancel(r.Context())) // it is on its way
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return p.RoundTripper.RoundTrip(r)
+}
+
+// Whose change was taken over cannot take a chat out of the list of somebody whom the other change has made a member.
+func TestAddMembers_prepared_late_by_a_process_that_was_overtaken(t *testing.T) {
+	url := newTables(t)
+	s := openTest(t, url)
+	createGroup(t, s, "c", "anna")
+	carrier := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(carrier.CloseIdleConnections)
+	p := &pausing{
+		RoundTripper: carrier, there: make(chan struct{}), goesOn: make(chan struct{}),
+		wanted: func(_, body string) bool {
+			return strings.Contains(body, "SET member_change") && strings.Contains(body, "u00005")
+		},
+	}
+	slow, err := Open(t.Context(), Config{URL: url, Transport: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var overtaken sync.WaitGroup
+	overtaken.Go(func() { _, _ = slow.AddMembers(ctx, "c", usersFrom(60, "u"), time.UnixMilli(3)) })
+	<-p.there
+	began(t, s, "c", time.Minute)
+
+	effect := false
+	last, dies := dying(t, url, func(_, body string) bool {
+		gone := effect
+		effect = effect || strings.Contains(body, "change_head = head")
+		return gone
+	})
+	if _, err := dies.AddMembers(last, "c", usersFrom(60, "u"), time.UnixMilli(3)); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Fatalf("AddMembers of the process that died: %v", err)
+	}
+	cancel()
+	close(p.goesOn)
+	overtaken.Wait()
+	if err := slow.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, user := range usersFrom(60, "u") {
+		if list, _, err := s.ChatsOf(t.Context(), user, storage.ChatsPage{Limit: 10}); err != nil || len(list) != 1 {
+			t.Errorf("%s has %d chats, error %v, want 1", user, len(list), err)
+		}
 	}
 }
