@@ -63,10 +63,15 @@ func (f *founder) step(ctx context.Context, w *worker) {
 	}
 }
 
-// finish ends the present chat's life, after the fault.
+// finish ends the present chat's life, after the fault. Each stage has its time: those of a Large chat are long.
 func (f *founder) finish(ctx context.Context, w *worker) {
-	for deadline := time.Now().Add(f.patience); f.chat != ""; {
-		if f.step(ctx, w); time.Now().After(deadline) {
+	deadline := time.Now().Add(f.patience)
+	for f.chat != "" {
+		before := f.stage
+		if f.step(ctx, w); f.stage != before {
+			deadline = time.Now().Add(f.patience)
+		}
+		if time.Now().After(deadline) {
 			f.broken("stage %d of the chat %s cannot be finished after the fault", f.stage, f.chat)
 			return
 		}
