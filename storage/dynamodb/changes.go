@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,8 +17,8 @@ import (
 // A change of more members than fit into a transaction takes effect with one write to the chat's counter. Before that it is prepared, item by
 // item; after it, it is settled:
 //
-//  1. begin: the counter gets the token of the change, if no other change is being prepared, and the note that rows may stand, if they are going to (stand). One that is older than changeTime may be taken over: its author
-//     cannot make it take effect any more.
+//  1. begin: the counter gets the token of the change, if no other change is being prepared, and the note that rows may stand, if they are going to
+//     (stand). One that is older than changeTime may be taken over: its author cannot make it take effect any more.
 //  2. prepare: each new member's items get the token. A token that is not the counter's says nothing.
 //  3. take effect: the counter gets the new version, and the token as that of its last change, on the condition that the version is that of the
 //     preparation, and that the change was not taken over. From then on the items count, and begin at the head of that step.
@@ -202,18 +203,21 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 // stand writes the rows that stand for a Large chat: of the new members, and of all if it was not Large before. They are written before the change takes effect. If it
 // does not, they keep Mark from writing all the same: for that, the counter has noted that heads have to be compared (record.Counter.Standing).
 func (a *adding) stand(ctx context.Context, now record.Seen, join []record.Membership) error {
-	var rows []call.Item
-	for i := range join {
-		rows = append(rows, standing(join[i].UserID, a.chat))
-	}
+	users := usersOf(join)
 	if !now.Large {
 		roster, err := a.RosterAt(ctx, now.Counter)
 		if err != nil {
 			return err
 		}
 		for _, m := range roster.Members {
-			rows = append(rows, standing(m.UserID, a.chat))
+			users = append(users, m.UserID)
 		}
+	}
+	// The roster may be of a later version, with new members in it, and one batch may not name an item twice.
+	slices.Sort(users)
+	var rows []call.Item
+	for _, user := range slices.Compact(users) {
+		rows = append(rows, standing(user, a.chat))
 	}
 	return a.PutAll(ctx, record.Pendings, rows)
 }

@@ -23,7 +23,7 @@ type Lanes struct {
 	chats map[tidemark.ChatID]*lane
 }
 
-// A lane is one chat's. It is forgotten when nobody uses it.
+// A lane is one chat's. It stays when nobody uses it, for what it knows of the chat, until there are too many.
 type lane struct {
 	// turn has one entry, held by whoever writes the chat's counter: appends, or a change of its members.
 	turn chan struct{}

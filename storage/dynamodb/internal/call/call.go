@@ -262,10 +262,11 @@ type Update struct {
 	Key               Item
 	Change, Condition string
 	Values            Item
-	Names             map[string]string // of attributes that are words of DynamoDB's
+	Names             map[string]string // what a #name stands for, where the attribute's own is a reserved word
 }
 
-// Update changes an item, and returns it as it is afterwards; or, if the condition does not hold, done is false, and it is the item as it is.
+// Update changes an item, and returns it as it is afterwards; or, if the condition does not hold, done is false, and it is the item as it is. doubtful, here and
+// below, reports that an attempt before the last one may have been performed although nobody said so: it may be why the condition does not hold.
 func (c Caller) Update(ctx context.Context, u Update) (now Item, done, doubtful bool, err error) {
 	out, doubtful, err := try(ctx, c, c.api.updateItem, &dynamodb.UpdateItemInput{
 		TableName: c.Table(u.Table), Key: u.Key, UpdateExpression: aws.String(u.Change), ConditionExpression: some(u.Condition),

@@ -110,7 +110,7 @@ func TestEach_reads_every_page(t *testing.T) {
 
 // A write is made again until it is answered; doubtful says that one before the last may have been performed.
 func TestUpdate_doubtful(t *testing.T) {
-	throttled, broken := error(&types.ProvisionedThroughputExceededException{}), error(io.ErrUnexpectedEOF)
+	throttled, broken := error(&types.ProvisionedThroughputExceededException{}), io.ErrUnexpectedEOF
 	held := &types.ConditionalCheckFailedException{Item: Item{"id": Text("there")}}
 	for _, tc := range []struct {
 		name           string

@@ -30,7 +30,7 @@ func Number[T ~int | ~int64 | ~uint64](n T) types.AttributeValue {
 // Flag is true or false.
 func Flag(b bool) types.AttributeValue { return &types.AttributeValueMemberBOOL{Value: b} }
 
-// A Reader takes an item apart. Err is why an attribute cannot be read.
+// A Reader takes an item apart. Err is why an attribute cannot be read, Internal, and is looked at when all are read.
 type Reader struct {
 	Item Item
 	Err  error
@@ -122,7 +122,7 @@ func NameOf(key Item) string {
 	return b.String()
 }
 
-// projected returns the expression for some attributes, and the names in it: any of them may be a word of DynamoDB's.
+// projected returns the expression for some attributes, and the names in it: any of them may be a reserved word.
 func projected(only []string) (*string, map[string]string) {
 	names := make(map[string]string, len(only)+2)
 	marks := make([]string, len(only))

@@ -17,7 +17,7 @@ type Membership struct {
 	Version uint64
 	// ChangedBy is the token of the call that wrote it.
 	ChangedBy string
-	// Next is what a change of many members makes of it, if that has taken effect (changes.go).
+	// Next is what a change of many members makes of it, if that has taken effect (storage/dynamodb/changes.go).
 	Next *Joining
 }
 

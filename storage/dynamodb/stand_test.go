@@ -1,0 +1,44 @@
+package dynamodb
+
+import (
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// TestStand_while_somebody_else_adds_a_new_member: a change writes the rows that stand for a chat which becomes Large, and one of its new members is a member by
+// then: one batch names nobody twice, which DynamoDB refuses. And who is named in the call and was a member before has a row as well.
+func TestStand_while_somebody_else_adds_a_new_member(t *testing.T) {
+	s, now := openTest(t, newTables(t)), time.Now()
+	const chat, old, early, late = tidemark.ChatID("c"), tidemark.UserID("a"), tidemark.UserID("b"), tidemark.UserID("d")
+	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{
+		ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: now, Creator: old, Members: []tidemark.UserID{old},
+	}); err != nil {
+		t.Fatalf("CreateChat: %v", err)
+	}
+	a := &adding{caller: s.caller("add_members"), chat: chat, users: []tidemark.UserID{old, early, late}, at: now, token: rand.Text()}
+	seen, err := a.Look(t.Context(), chat, a.users)
+	if err != nil {
+		t.Fatalf("Look: %v", err)
+	}
+	join, _, err := a.joiners(seen)
+	if err != nil || len(join) != 2 {
+		t.Fatalf("%d joiners, %v, want 2", len(join), err)
+	}
+	if _, err := s.AddMembers(t.Context(), chat, []tidemark.UserID{early}, now); err != nil {
+		t.Fatalf("AddMembers: %v", err)
+	}
+	// What was seen is of before that, and RosterAt reads the counter again.
+	if err := a.stand(t.Context(), seen, join); err != nil {
+		t.Errorf("stand: %v", err)
+	}
+	for _, user := range a.users {
+		rows, _, err := s.PendingOf(t.Context(), user, "", 10)
+		if err != nil || len(rows) != 1 || rows[0].FirstUndelivered != 0 {
+			t.Errorf("%s has the rows %v, %v, want one that stands", user, rows, err)
+		}
+	}
+}
