@@ -97,7 +97,7 @@ const (
 	// callTime bounds a method of the contract.
 	callTime = 5 * time.Second
 	// draftTime is added for each message that is to be appended: those of one chat are stored 49 at a time, one transaction after the other.
-	draftTime = time.Millisecond
+	draftTime = 8 * time.Millisecond
 	// itemTime is added for each item of a call, and memberTime for each user who becomes a member: several items are written for each of a crowd.
 	itemTime   = 2 * time.Millisecond
 	memberTime = 15 * time.Millisecond

@@ -153,6 +153,18 @@ func TestContention_three_processes_cost_at_most_twice_as_much_as_one(t *testing
 	}
 }
 
+// TestContention_nobody_starves: DynamoDB is as far away as it is in a Region, so that who has just written knows the head before the others do. They are
+// answered all the same, long before their calls end.
+func TestContention_nobody_starves(t *testing.T) {
+	const away, most = 4 * time.Millisecond, 4 * time.Second
+	alone, _ := measure(t, 1, time.Second, away)
+	together, slowest := measure(t, 3, 8*time.Second, away)
+	t.Logf("write units a message: one process %.2f, three %.2f, %.2f times; the slowest message took %v", alone, together, together/alone, slowest)
+	if together > 2*alone || slowest > most {
+		t.Errorf("three processes pay %.2f write units a message, and one %.2f; the slowest took %v, want at most %v", together, alone, slowest, most)
+	}
+}
+
 // measure has so many processes send for a time, and returns the write units of a message, where a read unit counts a fifth, as it does in dollars; and how
 // long the slowest message took.
 func measure(t *testing.T, processes int, length, away time.Duration) (units float64, slowest time.Duration) {

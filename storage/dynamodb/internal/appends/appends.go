@@ -24,15 +24,22 @@ const (
 	turnTime = 5 * time.Second
 	// keptKeys is how long an idempotency key is kept at least: a day more than is promised.
 	keptKeys = 8 * 24 * time.Hour
+	// losses is how many attempts in a row are lost to other processes before one waits.
+	losses = 3
+	// lossPause is how long it waits, as for that repetition of a call: 80 to 160 ms; and after as many losses as patience as short as can be.
+	lossPause = 4
+	patience  = 10 * losses
 )
 
 // appendBatch appends the drafts of some calls, in the order of their arrival, and answers them.
 func (l *Lanes) appendBatch(chat tidemark.ChatID, own *lane, batch []*sending, rested bool) {
 	var drafts []tidemark.Draft
-	for _, one := range batch {
+	var calls []int
+	for n, one := range batch {
 		drafts = append(drafts, one.drafts...)
+		calls = append(calls, slices.Repeat([]int{n}, len(one.drafts))...)
 	}
-	a := &appending{Access: l.access, committed: l.committed, chat: chat, view: &own.view, drafts: drafts, rested: rested}
+	a := &appending{Access: l.access, committed: l.committed, chat: chat, view: &own.view, drafts: drafts, calls: calls, rested: rested}
 	a.results, a.first = make([]storage.Appended, len(drafts)), make([]firstMessage, len(drafts))
 	err := a.all(own)
 	for _, one := range batch {
@@ -55,7 +62,9 @@ type appending struct {
 	chat      tidemark.ChatID
 	view      *view
 	drafts    []tidemark.Draft
-	results   []storage.Appended
+	// calls has the number of the call of each draft.
+	calls   []int
+	results []storage.Appended
 	// first is the message with the key of a draft, once it is known, and the version of the call.
 	first []firstMessage
 	// rested reports that the lane had nothing to do before.
@@ -83,11 +92,10 @@ func (a *appending) all(own *lane) error {
 		leader[i] = j
 	}
 	for len(todo) > 0 {
-		n := min(len(todo), turnTransactions*mostDrafts)
-		if err := a.turn(own, todo[:n]); err != nil {
+		var err error
+		if todo, err = a.turn(own, todo); err != nil {
 			return err
 		}
-		todo = todo[n:]
 	}
 	for i, j := range leader {
 		if i == j {
@@ -102,31 +110,52 @@ func (a *appending) all(own *lane) error {
 	return nil
 }
 
-// turn appends drafts while it is this process's turn to write the chat.
-func (a *appending) turn(own *lane, todo []int) error {
+// some are the first drafts, as many as fit into a transaction, or, if small, those of one call. Those of a call are one step, unless they are more than
+// fit.
+func (a *appending) some(todo []int, small bool) []int {
+	n := 0
+	for n < len(todo) && (n == 0 || !small) {
+		end := n + 1
+		for end < len(todo) && a.calls[todo[end]] == a.calls[todo[n]] {
+			end++
+		}
+		if end > mostDrafts {
+			if n == 0 {
+				n = mostDrafts
+			}
+			break
+		}
+		n = end
+	}
+	return todo[:n]
+}
+
+// turn appends drafts while it is this process's turn to write the chat, and returns those that have to wait for the next one.
+func (a *appending) turn(own *lane, todo []int) (left []int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), turnTime)
 	defer cancel()
 	if err := own.take(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	defer own.release()
 	if a.rested && own.view.shared {
 		own.view.stale = true
 	}
-	a.rested = false
-	for len(todo) > 0 {
-		n := min(len(todo), mostDrafts)
-		a.doubtful = false
-		for left := todo[:n]; len(left) > 0; {
-			var err error
-			if left, err = a.attempt(ctx, left); err != nil {
-				own.view.stale = true
-				return err
-			}
+	a.rested, a.doubtful = false, false
+	for done := 0; done < turnTransactions && len(todo) > 0; {
+		// A small transaction costs little if it is lost again. Once it is stored, the head is known, and the others follow.
+		some := a.some(todo, own.view.lost > 0)
+		left, err := a.attempt(ctx, some)
+		if err != nil {
+			own.view.stale = true
+			return nil, err
 		}
-		todo = todo[n:]
+		if len(left) == 0 {
+			done++
+		}
+		todo = append(left, todo[len(some):]...)
 	}
-	return nil
+	return todo, nil
 }
 
 // attempt makes one transaction of the drafts whose senders are members, answers for those that it can, and returns the others. If the members change before the
@@ -301,7 +330,7 @@ func (a *appending) stored(todo []int) {
 	}
 	a.view.Head += tidemark.Sequence(len(todo))
 	a.SawHead(a.chat, a.view.Head)
-	a.view.heat /= 2
+	a.view.lost = 0
 }
 
 // refused answers for drafts whose keys are known, and returns the others: they are tried again, from the head as it is.
@@ -337,15 +366,18 @@ func (a *appending) refused(ctx context.Context, todo []int, reasons []types.Can
 	return left, nil
 }
 
-// giveWay waits when others write the chat: at first not at all, then for as long as several of their transactions take, since one that fails costs as much as one
-// that succeeds. Whoever has waited reads the counter before it tries again.
+// giveWay lets others write the chat who were faster, since a transaction that fails costs as much as one that succeeds. But who always waits finds the
+// head gone each time, for as long as somebody else is busy: so most attempts follow at once, with the head that the failure told.
 func (a *appending) giveWay(ctx context.Context) error {
-	heat := a.view.heat
-	a.view.heat = min(heat+1, 5)
-	if heat == 0 {
+	a.view.lost++
+	if a.view.lost%losses != 0 {
 		return nil
 	}
-	if err := call.Pause(ctx, heat); err != nil {
+	long := lossPause
+	if a.view.lost > patience {
+		long = 0
+	}
+	if err := call.Pause(ctx, long); err != nil {
 		return err
 	}
 	a.view.stale = true

@@ -206,8 +206,8 @@ type view struct {
 	// shared reports that another process has written the chat between two writes of this one. It may have done so again whenever this one has rested, and
 	// to look costs a read unit, where a transaction that fails costs as much as one that succeeds.
 	shared bool
-	// heat is how often other processes were in the way lately.
-	heat int
+	// lost is how many attempts in a row were lost to other processes.
+	lost int
 }
 
 // mostMembers bounds the members that a view remembers.
