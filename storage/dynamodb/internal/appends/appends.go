@@ -396,7 +396,8 @@ func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
 		return err
 	}
 	if it == nil {
-		return &call.Hole{Chat: a.chat, Sequence: sequence}
+		a.results[i] = storage.Appended{Err: call.Public(&call.Hole{Chat: a.chat, Sequence: sequence})}
+		return nil
 	}
 	m, err := record.MessageOf(it)
 	if err != nil {
