@@ -83,7 +83,7 @@ suites: build browser-deps proxy-deps postgres-deps dynamodb-deps ## the real bi
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
 	TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) go test -count=1 -v -timeout 20m -run invariants ./server/simulationtest | grep -v '^=== '
-	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -timeout 20m ./test/... | grep -v '^=== '
+	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -parallel 4 -timeout 20m ./test/... | grep -v '^=== '
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for TIDEMARK_FUZZ_TIME (10s); their seeds are in every run of the tests
