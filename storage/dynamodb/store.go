@@ -10,7 +10,6 @@ package dynamodb
 import (
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -20,6 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/schema"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+	"github.com/tidemark-im/tidemark/storage/internal/door"
 	"github.com/tidemark-im/tidemark/storage/internal/health"
 )
 
@@ -43,12 +43,8 @@ type Store struct {
 	appends   *appends.Lanes
 	release   func()
 	health    health.Writes
+	door      door.Door
 	committed func(sends, acks int, took time.Duration)
-
-	mu     sync.Mutex
-	calls  int           // under way
-	closed bool          // refuse new calls
-	idle   chan struct{} // made by Close, closed when calls gets to 0
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -121,17 +117,7 @@ func (s *Store) Check(ctx context.Context) error {
 
 // Close implements storage.Store.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	if s.idle == nil {
-		s.idle = make(chan struct{})
-		if s.calls == 0 {
-			close(s.idle)
-		}
-	}
-	idle := s.idle
-	s.mu.Unlock()
-	<-idle
+	s.door.Close()
 	s.appends.Wait()
 	s.release()
 	return nil
@@ -160,16 +146,13 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 
 // enter begins a method: leave ends it, and ctx is over when it has taken as long as it may.
 func (s *Store) enter(ctx context.Context, operation string, most time.Duration) (caller, context.Context, func(), error) {
-	if err := ctx.Err(); err != nil {
-		return caller{}, nil, nil, tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time; try again")
-	}
-	if !s.admit() {
-		return caller{}, nil, nil, tidemark.Errorf(tidemark.Unavailable, "the store is closed")
+	if err := s.door.Enter(ctx); err != nil {
+		return caller{}, nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	return s.caller(operation), ctx, func() {
 		cancel()
-		s.end()
+		s.door.Leave()
 	}, nil
 }
 
@@ -179,23 +162,4 @@ func (s *Store) enterBatch(ctx context.Context, operation string, most time.Dura
 		return caller{}, nil, nil, tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed", n, storage.MaxBatch)
 	}
 	return s.enter(ctx, operation, most+time.Duration(n)*itemTime)
-}
-
-func (s *Store) admit() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.calls++
-	return true
-}
-
-func (s *Store) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls--
-	if s.calls == 0 && s.idle != nil {
-		close(s.idle)
-	}
 }

@@ -79,11 +79,7 @@ func (r *rival) waitedFor() {
 // queued waits until n calls are under way.
 func queued(t *testing.T, s *Store, n int) {
 	t.Helper()
-	wantSoon(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.calls == n
-	})
+	wantSoon(t, func() bool { return s.door.Inside() == n })
 }
 
 // wantSoon waits until something is so.

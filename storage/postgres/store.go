@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/internal/door"
 	"github.com/tidemark-im/tidemark/storage/internal/health"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/lane"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
@@ -64,12 +65,8 @@ type Store struct {
 	states  *lane.Lane[storage.StateKey, tidemark.DeliveryState]
 
 	health  health.Writes
+	door    door.Door
 	release sync.Once
-
-	mu     sync.Mutex
-	calls  int           // under way
-	closed bool          // refuse new calls
-	idle   chan struct{} // made by Close, closed when calls gets to 0
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -153,17 +150,7 @@ func (s *Store) disconnect() {
 
 // Close implements storage.Store.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	if s.idle == nil {
-		s.idle = make(chan struct{})
-		if s.calls == 0 {
-			close(s.idle)
-		}
-	}
-	idle := s.idle
-	s.mu.Unlock()
-	<-idle
+	s.door.Close()
 	s.release.Do(func() {
 		for _, l := range s.lanes() {
 			l.Stop()
@@ -183,29 +170,6 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	return s.health.Trouble(time.Now())
-}
-
-// enter begins a call; leave ends it.
-func (s *Store) enter(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return tidemark.Errorf(tidemark.Unavailable, "the database is closed")
-	}
-	s.calls++
-	return nil
-}
-
-func (s *Store) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls--
-	if s.calls == 0 && s.idle != nil {
-		close(s.idle)
-	}
 }
 
 // newLane makes a lane whose items work does on a connection of the pool, several times if connections turn out to be broken: they may be done twice.
@@ -235,20 +199,20 @@ func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items 
 	if err := checkBatch(len(items)); err != nil || len(items) == 0 {
 		return nil, err
 	}
-	if err := s.enter(ctx); err != nil {
+	if err := s.door.Enter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.leave()
+	defer s.door.Leave()
 	return l.Do(ctx, items)
 }
 
 // read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that
 // was answered before it began.
 func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.door.Enter(ctx); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.door.Leave()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return attempts(ctx, s.readers, harmless, do)
@@ -275,10 +239,10 @@ func list[T any](ctx context.Context, s *Store, text string, limit int, paramete
 
 // change runs do, which writes and is not harmless to repeat, on a connection that writes.
 func (s *Store) change(ctx context.Context, do func(context.Context, *conn) error) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.door.Enter(ctx); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.door.Leave()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return s.health.Written("change", attempts(ctx, s.writers, undone, do))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/internal/door"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 )
 
@@ -50,12 +51,8 @@ type Store struct {
 	pool    int // how many readers there are
 	files   *health.Files
 	health  *health.Health
+	door    door.Door
 	release sync.Once
-
-	mu     sync.Mutex
-	calls  int           // under way
-	closed bool          // refuse new calls
-	idle   chan struct{} // made by Close, closed when calls gets to 0
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -160,17 +157,7 @@ func (s *Store) disconnect() {
 
 // Close implements storage.Store. It also moves the write-ahead log into the database file.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	if s.idle == nil {
-		s.idle = make(chan struct{})
-		if s.calls == 0 {
-			close(s.idle)
-		}
-	}
-	idle := s.idle
-	s.mu.Unlock()
-	<-idle
+	s.door.Close()
 	s.release.Do(func() {
 		close(s.queue)
 		<-s.stopped
@@ -206,28 +193,10 @@ func (s *Store) Check(ctx context.Context) error {
 
 // enter begins a call; leave ends it.
 func (s *Store) enter(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time")
-	}
 	if err := s.health.Failure(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return tidemark.Errorf(tidemark.Unavailable, "the database is closed")
-	}
-	s.calls++
-	return nil
-}
-
-func (s *Store) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls--
-	if s.calls == 0 && s.idle != nil {
-		close(s.idle)
-	}
+	return s.door.Enter(ctx)
 }
 
 // read runs do on a reader. Each statement sees every commit that was answered before it began.
@@ -235,7 +204,7 @@ func (s *Store) read(ctx context.Context, do func(*conn) error) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.door.Leave()
 	select {
 	case c := <-s.readers:
 		defer func() { s.readers <- c }()

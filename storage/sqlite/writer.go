@@ -41,7 +41,7 @@ func (s *Store) change(ctx context.Context, apply func(*writer) error) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.door.Leave()
 	j := &job{apply: apply, done: make(chan struct{})}
 	select {
 	case s.queue <- j:

@@ -1,0 +1,55 @@
+package door_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/internal/door"
+)
+
+func TestDoor_close_waits_for_who_is_inside_and_lets_nobody_in(t *testing.T) {
+	for _, inside := range []int{0, 1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			var d door.Door
+			for range inside {
+				if err := d.Enter(t.Context()); err != nil {
+					t.Fatalf("Enter: %v", err)
+				}
+			}
+			closed := make(chan struct{}, 2)
+			for range cap(closed) {
+				go func() {
+					d.Close()
+					closed <- struct{}{}
+				}()
+			}
+			for left := inside; left > 0; left-- {
+				synctest.Wait()
+				if len(closed) > 0 {
+					t.Errorf("Close returned while %d of %d were inside", left, inside)
+				}
+				if err := d.Enter(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable {
+					t.Errorf("Enter of a closed door: %v, want Unavailable", err)
+				}
+				d.Leave()
+			}
+			synctest.Wait()
+			if got := len(closed); got != cap(closed) {
+				t.Errorf("%d of %d calls of Close returned when nobody was inside", got, cap(closed))
+			}
+			d.Close()
+		})
+	}
+}
+
+func TestDoor_a_call_without_time_does_not_enter(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var d door.Door
+	if err := d.Enter(ctx); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("Enter: %v, want Unavailable", err)
+	}
+	d.Close() // would wait for ever
+}
