@@ -192,7 +192,8 @@ func TestRace_advance_watermark_monotonic(t *testing.T) {
 		acked, read      tidemark.Sequence
 		moved            bool
 	}{
-		{"both, behind the other", tidemark.Raise{Acked: 2, Read: 2}, tidemark.Raise{Acked: 3, Read: 3}, 3, 3, false},
+		{"behind the other", tidemark.Raise{Acked: 2}, tidemark.Raise{Acked: 3}, 3, 0, false},
+		{"both, behind the other", tidemark.Raise{Acked: 4, Read: 2}, tidemark.Raise{Acked: 5, Read: 3}, 5, 3, false},
 		{"one of two behind the other", tidemark.Raise{Acked: 6, Read: 4}, tidemark.Raise{Acked: 5, Read: 5}, 6, 5, true},
 		{"as far as the other", tidemark.Raise{Acked: 7, Read: 6}, tidemark.Raise{Acked: 7, Read: 6}, 7, 6, false},
 		{"a run behind the other", tidemark.Raise{Acked: 8, AckedFrom: 8}, tidemark.Raise{Acked: 9}, 9, 6, false},

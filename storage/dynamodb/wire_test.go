@@ -32,11 +32,15 @@ type trap struct {
 	skip           int
 	// before is called before the call is made.
 	before func()
-	// lose makes the call, and loses its answer; leave loses the call itself, and the caller with it.
+	// lose makes the call, and loses its answer, for good: that a transaction was performed is forgotten. leave loses the call itself, and the caller with it.
 	lose, leave bool
 	// edit changes what a query found.
 	edit func(items []any) []any
 }
+
+// token is what DynamoDB knows a repeated transaction by, for ten minutes. That of one whose answer is lost is changed, as if they were over: what the store
+// knows by itself has to do.
+const token = `"ClientRequestToken":"`
 
 var errLost = errors.New("the connection broke")
 
@@ -53,6 +57,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if sprung.leave {
 		return nil, errLost
+	}
+	if at := bytes.Index(body, []byte(token)); sprung.lose && at >= 0 {
+		body[at+len(token)] = 'x'
 	}
 	r = r.Clone(r.Context())
 	r.Body = io.NopCloser(bytes.NewReader(body))
