@@ -382,3 +382,16 @@ func TestCrash_pending_or_delivered_when_a_chat_does_not_become_Large(t *testing
 		})
 	}
 }
+
+// What was prepared for a version of the members does not take effect at a later one.
+func TestChange_beside_one_of_few(t *testing.T) {
+	t.Parallel()
+	author, w, other := trapped(t)
+	createGroup(t, other, "c", "anna")
+	send(t, other, "c", "anna", "k", 1)
+	w.set(t, trap{operation: "UpdateItem", has: "change_head = head", before: func() { add(t, other, "c", "carl") }})
+	if added := add(t, author, "c", usersFrom(crowd, "u")...); len(added.New) != crowd || added.Version != 3 {
+		t.Errorf("added %d at version %d, want %d at 3", len(added.New), added.Version, crowd)
+	}
+	sees(t, other, "c", "carl", true, 2+crowd)
+}

@@ -429,3 +429,45 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 		w.mu.Unlock()
 	}
 }
+
+// A caller who leaves does not take his messages with him: they are appended, and Close waits for that.
+func TestClose_waits_for_what_nobody_waits_for(t *testing.T) {
+	t.Parallel()
+	one, w, other := trapped(t)
+	createGroup(t, other, "c", "anna")
+	ctx, cancel := context.WithCancel(t.Context())
+	held := make(chan struct{})
+	w.set(t, trap{operation: "TransactWriteItems", has: appendsOne, before: func() {
+		cancel()
+		<-held
+	}})
+	if _, err := storage.AppendOne(ctx, one, draft("c", "anna", "k")); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("the caller who left: %v", err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- one.Close() }()
+	select {
+	case err := <-closed:
+		t.Errorf("closed while an append was under way: %v", err)
+		closed <- err
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(held)
+	must(t, <-closed)
+	if diff := cmp.Diff([]string{"k"}, contents(t, other, "c")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRanges_end_with_their_bytes(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, newTables(t))
+	createGroup(t, s, "c", "anna")
+	_, err := s.Append(t.Context(), drafts("c", "anna", 4, "text"))
+	must(t, err)
+	pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: "c", Limit: 9, MaxBytes: 1}, {Chat: "c", Limit: 9, MaxBytes: 8}})
+	must(t, err)
+	if len(pages[0]) != 1 || len(pages[1]) != 2 {
+		t.Errorf("%d and %d messages, want 1 and 2", len(pages[0]), len(pages[1]))
+	}
+}
