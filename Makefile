@@ -16,6 +16,9 @@ PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
 # Those whose tests are those of a database that has to be started: minutes under load. They run once in `make test`, with the race detector.
 DATABASES = $(addprefix github.com/tidemark-im/tidemark/storage/,postgres dynamodb)
 
+# Its calls go through the SDK of AWS, which the race detector makes slow: it sees its own tests and the histories, and `make backends` runs all of them.
+DYNAMODB  = github.com/tidemark-im/tidemark/storage/dynamodb
+
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
 KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),20)
@@ -67,7 +70,9 @@ test: check lint-aws race verify backends suites ## everything: check, the race 
 .PHONY: race
 race: postgres-deps dynamodb-deps ## the packages' own tests under the race detector
 	@scripts/need gcc gcc libc6-dev
-	CGO_ENABLED=1 go test -race -timeout 10m $(PACKAGES)
+	CGO_ENABLED=1 go test -race -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
+	CGO_ENABLED=1 go test -race -timeout 10m -skip '^Test(Store|Limits|Cost)' ./storage/dynamodb
+	CGO_ENABLED=1 go test -race -timeout 10m -run '^TestStore_shared$$/^histories$$' ./storage/dynamodb
 
 .PHONY: verify
 verify: ## check the model of docs/verification with Spin: all rules, and each rule left out; kept until the model changes
@@ -75,7 +80,8 @@ verify: ## check the model of docs/verification with Spin: all rules, and each r
 
 .PHONY: backends
 backends: postgres-deps dynamodb-deps ## the tests of the core and of the transports on each storage; those of make check run on memory
-	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),30) go test -count=$(BACKEND_RUNS) -timeout 24h $(STORE_PACKAGES) || exit 1; done
+	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),30) go test -count=$(BACKEND_RUNS) -timeout 24h \
+		$$(if [ $$store = dynamodb ]; then echo ./storage/dynamodb; fi) $(STORE_PACKAGES) || exit 1; done
 
 .PHONY: suites
 suites: build browser-deps proxy-deps postgres-deps dynamodb-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections

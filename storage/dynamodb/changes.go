@@ -87,9 +87,14 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 			Table: record.Memberships, Key: record.MemberKey(chat, m.UserID), Change: "SET next_change = :token, next_role = :role, next_joined_at = :at",
 			Values: call.Item{":role": call.Text(m.Role), ":at": call.Number(m.JoinedAt.UnixMilli())},
 		}
-		seen := ""
-		if next := rows[m.UserID].Next; next != nil {
-			seen = next.Change
+		// A call that is on its way for long may arrive when the member has been removed again.
+		row, seen := rows[m.UserID], ""
+		if u.Condition = "attribute_not_exists(version)"; row.Ever() {
+			u.Condition = "version = :version"
+			u.Values[":version"] = call.Number(row.Version)
+		}
+		if row.Next != nil {
+			seen = row.Next.Change
 		}
 		ready, err := c.putToken(ctx, u, "next_change", token, seen)
 		if taken[i] = err == nil && !ready; err != nil || taken[i] {
@@ -111,11 +116,16 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 // putToken writes a token into an attribute of an item, if that still is as it was seen, "" for none, or the token is there already.
 func (c caller) putToken(ctx context.Context, u call.Update, attribute, token, seen string) (bool, error) {
 	u.Values[":token"] = call.Text(token)
-	u.Condition = "attribute_not_exists(" + attribute + ") OR " + attribute + " = :token"
+	free := "attribute_not_exists(" + attribute + ")"
 	if seen != "" {
-		u.Condition = attribute + " = :seen OR " + attribute + " = :token"
+		free = attribute + " = :seen"
 		u.Values[":seen"] = call.Text(seen)
 	}
+	free = "(" + free + " OR " + attribute + " = :token)"
+	if u.Condition != "" {
+		free += " AND " + u.Condition
+	}
+	u.Condition = free
 	_, done, _, err := c.Update(ctx, u)
 	return done, err
 }
