@@ -80,7 +80,7 @@ verify: ## check the model of docs/verification with Spin: all rules, and each r
 
 .PHONY: backends
 backends: postgres-deps dynamodb-deps ## the tests of the core and of the transports on each storage; those of make check run on memory
-	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),30) go test -count=$(BACKEND_RUNS) -timeout 24h \
+	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),2000) go test -count=$(BACKEND_RUNS) -timeout 24h \
 		$$(if [ $$store = dynamodb ]; then echo ./storage/dynamodb; fi) $(STORE_PACKAGES) || exit 1; done
 
 .PHONY: suites
@@ -108,7 +108,7 @@ soak: browser-deps proxy-deps postgres-deps dynamodb-deps ## the suites, and the
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),2000) TIDEMARK_LIMIT_MESSAGES=100000 go test -count=1 -timeout 24h -run '^Test(Store|Limits)' ./storage/dynamodb -rapid.checks=500
-	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) $(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20)
+	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),10600) $(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20)
 	scripts/verify large
 	$(MAKE) --no-print-directory mutate
 	TIDEMARK_FUZZ_TIME=$(or $(TIDEMARK_FUZZ_TIME),5m) scripts/fuzz
