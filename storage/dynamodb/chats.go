@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"slices"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -17,7 +18,7 @@ import (
 
 // CreateChat implements storage.Chats. A chat of up to 49 members is one transaction.
 func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
-	c, ctx, leave, err := s.enter(ctx, "create_chat", crowdTime(len(new.Members)))
+	c, ctx, leave, err := s.enter(ctx, "create_chat", callTime+time.Duration(len(new.Members))*memberTime)
 	if err != nil {
 		return tidemark.Chat{}, false, err
 	}
@@ -176,7 +177,7 @@ func (s *Store) RenameChat(ctx context.Context, chat tidemark.ChatID, name strin
 
 // Heads implements storage.Chats.
 func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "heads", callTime, len(chats))
+	c, ctx, leave, err := s.enterBatch(ctx, "heads", itemTime, len(chats))
 	if err != nil {
 		return nil, err
 	}

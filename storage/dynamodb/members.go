@@ -16,7 +16,7 @@ import (
 
 // AddMembers implements storage.Members. What fits into a transaction is one; more is a change (changes.go).
 func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, at time.Time) (storage.Added, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "add_members", crowdTime(len(users)), len(users))
+	c, ctx, leave, err := s.enterBatch(ctx, "add_members", memberTime, len(users))
 	if err != nil {
 		return storage.Added{}, err
 	}
@@ -292,7 +292,7 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 
 // Rosters implements storage.Members.
 func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "rosters", callTime, len(chats))
+	c, ctx, leave, err := s.enterBatch(ctx, "rosters", itemTime, len(chats))
 	if err != nil {
 		return nil, err
 	}

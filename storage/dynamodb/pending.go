@@ -62,7 +62,7 @@ func inTurn(ctx context.Context, wanted []call.Item, do func(ctx context.Context
 
 // Mark implements storage.Pending. While a row stands, it costs a read and no write.
 func (s *Store) Mark(ctx context.Context, marks []tidemark.PendingDelivery) ([]bool, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "mark", callTime, len(marks))
+	c, ctx, leave, err := s.enterBatch(ctx, "mark", itemTime, len(marks))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (c caller) mark(ctx context.Context, key call.Item, seen row, first tidemar
 
 // Clear implements storage.Pending.
 func (s *Store) Clear(ctx context.Context, clears []storage.Clear) ([]bool, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "clear", callTime, len(clears))
+	c, ctx, leave, err := s.enterBatch(ctx, "clear", itemTime, len(clears))
 	if err != nil {
 		return nil, err
 	}

@@ -92,15 +92,12 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 const (
 	// callTime bounds a method of the contract.
 	callTime = 5 * time.Second
-	// draftTime is added for each message that is to be appended: those of one chat are stored 49 at a time, one transaction after the other.
-	draftTime = 8 * time.Millisecond
-	// itemTime is added for each item of a call, and memberTime for each user who becomes a member: several items are written for each of a crowd.
+	// itemTime is added for each item of a call; draftTime for each message, since those of one chat are stored 49 at a time, one transaction after the other;
+	// memberTime for each user who becomes a member, since several items are written for each of a crowd.
 	itemTime   = 2 * time.Millisecond
+	draftTime  = 10 * time.Millisecond
 	memberTime = 15 * time.Millisecond
 )
-
-// crowdTime bounds a method that makes n users members.
-func crowdTime(n int) time.Duration { return callTime + time.Duration(n)*memberTime }
 
 // Check implements storage.Store: it reads the item that names the version of the tables, and knows how the last writes went.
 func (s *Store) Check(ctx context.Context) error {
@@ -135,7 +132,7 @@ func (s *Store) caller(operation string) caller {
 
 // Append implements storage.Messages.
 func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
-	_, ctx, leave, err := s.enterBatch(ctx, "append", callTime+time.Duration(len(drafts))*draftTime, len(drafts))
+	_, ctx, leave, err := s.enterBatch(ctx, "append", draftTime, len(drafts))
 	if err != nil {
 		return nil, err
 	}
@@ -156,10 +153,10 @@ func (s *Store) enter(ctx context.Context, operation string, most time.Duration)
 	}, nil
 }
 
-// enterBatch is enter for a method that takes n items.
-func (s *Store) enterBatch(ctx context.Context, operation string, most time.Duration, n int) (caller, context.Context, func(), error) {
+// enterBatch is enter for a method that takes n items, each of which gives it some time more.
+func (s *Store) enterBatch(ctx context.Context, operation string, each time.Duration, n int) (caller, context.Context, func(), error) {
 	if n > storage.MaxBatch {
 		return caller{}, nil, nil, tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed", n, storage.MaxBatch)
 	}
-	return s.enter(ctx, operation, most+time.Duration(n)*itemTime)
+	return s.enter(ctx, operation, callTime+time.Duration(n)*each)
 }
