@@ -126,7 +126,7 @@ func limitOf(limit *Limit) (int, error) {
 
 // CreateTicket makes a ticket for the query of a stream.
 func (h *Handler) CreateTicket(c echo.Context) error {
-	ticket, expires, err := h.auth.Issue(identity(c))
+	ticket, expires, err := h.auth.Issue(c.Request().Context(), identity(c))
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,8 @@ func NewAPIKey(name string) (secret, line string, err error) {
 // apiKey is a key of the file. Two states of the file that both have it share it.
 type apiKey struct {
 	name string
+	// id names the key on every node that has it: half of its hash, in hexadecimal digits.
+	id string
 	// withdrawn is set when the file has it no more; streams that were opened with it look.
 	withdrawn atomic.Bool
 }
@@ -187,7 +189,7 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 			return nil, bad("an earlier line has the same hash")
 		}
 		names[name] = true
-		keys[[sha256.Size]byte(sum)] = &apiKey{name: name}
+		keys[[sha256.Size]byte(sum)] = &apiKey{name: name, id: hex.EncodeToString(sum[:sha256.Size/2])}
 	}
 	return keys, nil
 }
@@ -204,4 +206,19 @@ func (a *APIKeys) find(secret string) (*apiKey, error) {
 		return k, nil
 	}
 	return nil, tidemark.Errorf(tidemark.Unauthenticated, "the API key is unknown, or was withdrawn")
+}
+
+// named returns the key with an id, nil if there is none.
+func (a *APIKeys) named(id string) *apiKey {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range a.keys {
+		if k.id == id {
+			return k
+		}
+	}
+	return nil
 }

@@ -30,6 +30,9 @@ type Config struct {
 	// ResumeWindow is how long a ticket goes on to be accepted for its session after the last connection of the session left; the
 	// server's own resume window. Default 60 s.
 	ResumeWindow time.Duration
+	// Tickets keeps the tickets. Default: in memory, as one node does; with several, those that all of them share, which were given the same TicketTTL and
+	// ResumeWindow.
+	Tickets Tickets
 }
 
 // UserHeader names the user for whom a backend acts.
@@ -65,7 +68,7 @@ type Authenticator struct {
 	jwks    *JWKS
 	tokens  *tokens
 	keys    *APIKeys
-	tickets *tickets
+	tickets Tickets
 }
 
 // New returns an Authenticator. It starts nothing: without Run no keys are fetched, and those of the file stay as they are.
@@ -76,12 +79,15 @@ func New(cfg Config) *Authenticator {
 	if cfg.ResumeWindow == 0 {
 		cfg.ResumeWindow = 60 * time.Second
 	}
+	if cfg.Tickets == nil {
+		cfg.Tickets = newTickets(cfg.TicketTTL, cfg.ResumeWindow)
+	}
 	return &Authenticator{
 		dev:     cfg.Dev,
 		jwks:    cfg.JWKS,
 		tokens:  newTokens(cfg),
 		keys:    cfg.APIKeys,
-		tickets: newTickets(cfg.TicketTTL, cfg.ResumeWindow),
+		tickets: cfg.Tickets,
 	}
 }
 
@@ -106,9 +112,12 @@ func (a *Authenticator) Ready() error {
 	return a.jwks.ready()
 }
 
-// Counters returns what was counted, by name. Names that end in _total only grow.
+// Counters returns what was counted, by name. Names that end in _total only grow. Tickets that were given by the Config count for themselves.
 func (a *Authenticator) Counters() map[string]int64 {
-	counters := map[string]int64{"tickets": int64(a.tickets.count()), "jwks_fetches_total": 0, "jwks_failures_total": 0}
+	counters := map[string]int64{"jwks_fetches_total": 0, "jwks_failures_total": 0}
+	if own, ok := a.tickets.(*tickets); ok {
+		counters["tickets"] = int64(own.count())
+	}
 	if a.jwks != nil {
 		a.jwks.counters(counters)
 	}
@@ -193,26 +202,28 @@ func userHeader(r *http.Request) (tidemark.UserID, error) {
 // Stream returns who opens a stream: by the header, or by ?ticket=. A ticket opens one session; after Bind
 // it is accepted again for that session only, named here as the one to be resumed ("" for none). Errors as Header.
 func (a *Authenticator) Stream(r *http.Request, session tidemark.SessionID) (Identity, error) {
-	return a.byTicket(r, func(ticket string) (Identity, error) { return a.tickets.redeem(ticket, session) })
+	return a.byTicket(r, func(name string) (Ticket, error) { return a.tickets.Redeem(r.Context(), name, session) })
 }
 
 // Beacon returns who sends a last acknowledgement, by the header or by a ticket that is either not yet redeemed, and stays so, or
 // bound to a session: navigator.sendBeacon can set no header. Errors as Header.
 func (a *Authenticator) Beacon(r *http.Request) (Identity, error) {
-	return a.byTicket(r, a.tickets.look)
+	return a.byTicket(r, func(name string) (Ticket, error) { return a.tickets.Look(r.Context(), name) })
 }
 
-func (a *Authenticator) byTicket(r *http.Request, accept func(ticket string) (Identity, error)) (Identity, error) {
-	ticket := r.URL.Query().Get("ticket")
-	if ticket == "" || r.Header.Get("Authorization") != "" {
+func (a *Authenticator) byTicket(r *http.Request, accept func(name string) (Ticket, error)) (Identity, error) {
+	name := r.URL.Query().Get("ticket")
+	if name == "" || r.Header.Get("Authorization") != "" {
 		return a.Header(r)
 	}
 	var id Identity
 	var err error
-	if user, ok := strings.CutPrefix(ticket, devPrefix); ok {
+	if user, ok := strings.CutPrefix(name, devPrefix); ok {
 		id, err = a.devUser(user)
+	} else if t, refused := accept(name); refused != nil {
+		err = refused
 	} else {
-		id, err = accept(ticket)
+		id, err = a.holder(name, t)
 	}
 	if err != nil {
 		return Identity{}, err
@@ -220,23 +231,46 @@ func (a *Authenticator) byTicket(r *http.Request, accept func(ticket string) (Id
 	return id, speaksForHimself(r, id)
 }
 
-// Issue makes a ticket for someone who authenticated otherwise. Exhausted if he, or everybody, has too many.
-func (a *Authenticator) Issue(id Identity) (ticket string, expires time.Time, err error) {
-	return a.tickets.issue(id)
+// holder returns who holds a ticket that was accepted. Unauthenticated if his credentials have ended meanwhile.
+func (a *Authenticator) holder(name string, t Ticket) (Identity, error) {
+	id := Identity{Caller: server.Caller{User: t.User}, Expires: t.Expires, ticket: name}
+	if t.Key != "" {
+		if id.key = a.keys.named(t.Key); id.key == nil {
+			return Identity{}, ErrTicket()
+		}
+	}
+	if id.Ended() != nil {
+		return Identity{}, ErrTicket()
+	}
+	return id, nil
+}
+
+// paper is what a ticket of the identity stands for. It is for a browser: it can do nothing for which its user needs a backend.
+func (id Identity) paper() Ticket {
+	t := Ticket{User: id.User, Expires: id.Expires}
+	if id.key != nil {
+		t.Key = id.key.id
+	}
+	return t
+}
+
+// Issue makes a ticket for someone who authenticated otherwise. Exhausted if he, or everybody, has too many; Unavailable if it cannot be kept now.
+func (a *Authenticator) Issue(ctx context.Context, id Identity) (ticket string, expires time.Time, err error) {
+	return a.tickets.Issue(ctx, id.paper())
 }
 
 // Bind says that a connection of the identity holds the session now. From then on its ticket, if it came by one, is good for
 // resuming the session. Every Bind is followed by a Leave with the same arguments.
-func (a *Authenticator) Bind(id Identity, session tidemark.SessionID) {
+func (a *Authenticator) Bind(ctx context.Context, id Identity, session tidemark.SessionID) {
 	if id.ticket != "" {
-		a.tickets.bind(id.ticket, session)
+		a.tickets.Bind(ctx, id.ticket, id.paper(), session)
 	}
 }
 
 // Leave says that the connection has ended. When none is left, the ticket ends after Config.ResumeWindow, as the session does.
 func (a *Authenticator) Leave(id Identity, session tidemark.SessionID) {
 	if id.ticket != "" {
-		a.tickets.leave(id.ticket, session)
+		a.tickets.Leave(id.ticket, session)
 	}
 }
 

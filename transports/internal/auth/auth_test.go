@@ -180,7 +180,7 @@ func TestDev_names_are_enough(t *testing.T) {
 
 func issue(t *testing.T, a *auth.Authenticator, id auth.Identity) *http.Request {
 	t.Helper()
-	ticket, expires, err := a.Issue(id)
+	ticket, expires, err := a.Issue(t.Context(), id)
 	if err != nil || len(ticket) < 20 || !expires.After(time.Now()) {
 		t.Fatalf("%q until %v, %v", ticket, expires, err)
 	}
@@ -197,7 +197,7 @@ func TestTicket_opens_one_session_and_resumes_it(t *testing.T) {
 		wantUser(t, "first use", id, err, "ann")
 		_, err = a.Stream(r, "")
 		wantRefused(t, "second use before a session is there", err)
-		a.Bind(id, "s1")
+		a.Bind(t.Context(), id, "s1")
 		_, err = a.Stream(r, "")
 		wantRefused(t, "second session", err)
 		_, err = a.Stream(r, "s2")
@@ -206,7 +206,7 @@ func TestTicket_opens_one_session_and_resumes_it(t *testing.T) {
 		time.Sleep(time.Hour) // longer than any time limit: the connection is still there
 		again, err := a.Stream(r, "s1")
 		wantUser(t, "the same session", again, err, "ann")
-		a.Bind(again, "s1")
+		a.Bind(t.Context(), again, "s1")
 		a.Leave(id, "s1") // the older connection
 		time.Sleep(time.Hour)
 		id, err = a.Stream(r, "s1")
@@ -229,8 +229,8 @@ func TestTicket_follows_the_session_that_replaced_its_first(t *testing.T) {
 		r := issue(t, a, ann())
 		id, err := a.Stream(r, "")
 		wantUser(t, "first use", id, err, "ann")
-		a.Bind(id, "s1")
-		a.Bind(id, "s2")
+		a.Bind(t.Context(), id, "s1")
+		a.Bind(t.Context(), id, "s2")
 		a.Leave(id, "s1")
 		_, err = a.Stream(r, "s1")
 		wantRefused(t, "the session that ended", err)
@@ -262,14 +262,14 @@ func TestTicket_ends_with_the_credentials_it_was_made_with(t *testing.T) {
 		a := auth.New(auth.Config{})
 		id := ann()
 		id.Expires = time.Now().Add(10 * time.Second)
-		if _, expires, err := a.Issue(id); err != nil || !expires.Equal(id.Expires) {
+		if _, expires, err := a.Issue(t.Context(), id); err != nil || !expires.Equal(id.Expires) {
 			t.Errorf("a ticket of a token that ends at %v ends at %v (%v)", id.Expires, expires, err)
 		}
 		id.Expires = time.Now().Add(time.Minute)
 		r := issue(t, a, id)
 		id, err := a.Stream(r, "")
 		wantUser(t, "first use", id, err, "ann")
-		a.Bind(id, "s1")
+		a.Bind(t.Context(), id, "s1")
 		time.Sleep(time.Minute)
 		_, err = a.Stream(r, "s1")
 		wantRefused(t, "after exp", err)
@@ -285,7 +285,7 @@ func TestTicket_beacon_uses_nothing_up(t *testing.T) {
 	}
 	id, err := a.Stream(r, "")
 	wantUser(t, "stream", id, err, "ann")
-	a.Bind(id, "s1")
+	a.Bind(t.Context(), id, "s1")
 	id, err = a.Beacon(r)
 	wantUser(t, "beacon of a bound ticket", id, err, "ann")
 	_, err = a.Beacon(query("unknown"))
@@ -298,7 +298,7 @@ func TestTicket_number_is_bounded_for_each_user(t *testing.T) {
 		for range 128 {
 			issue(t, a, ann())
 		}
-		if _, _, err := a.Issue(ann()); tidemark.CodeOf(err) != tidemark.Exhausted {
+		if _, _, err := a.Issue(t.Context(), ann()); tidemark.CodeOf(err) != tidemark.Exhausted {
 			t.Errorf("the 129th: %v", err)
 		}
 		issue(t, a, auth.Identity{Caller: server.Caller{User: "bob"}})

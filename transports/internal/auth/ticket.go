@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/rand"
 	"sync"
 	"time"
@@ -8,15 +9,12 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-const (
-	// maxTickets bounds the tickets of everybody, maxUserTickets those of one user.
-	maxTickets     = 100_000
-	maxUserTickets = 128
-)
+// maxTickets bounds the tickets of everybody.
+const maxTickets = 100_000
 
-// ticket is what a ticket stands for. It is fresh until it is redeemed, then opening until it is bound, then bound.
+// ticket is a ticket in memory. It is fresh until it is redeemed, then opening until it is bound, then bound.
 type ticket struct {
-	identity Identity
+	Ticket
 	redeemed bool
 	// session is the one that it opened, "" until it is bound.
 	session tidemark.SessionID
@@ -27,10 +25,10 @@ type ticket struct {
 }
 
 func (t *ticket) over(now time.Time) bool {
-	return t.connections == 0 && !now.Before(t.ends) || t.identity.Ended() != nil
+	return t.connections == 0 && !now.Before(t.ends) || t.Ticket.over(now)
 }
 
-// tickets are the tickets that are alive, in memory: a restarted server makes its clients get new ones.
+// tickets is Tickets in memory, for one node: a restarted server makes its clients get new ones.
 type tickets struct {
 	ttl    time.Duration
 	resume time.Duration
@@ -49,55 +47,52 @@ func newTickets(ttl, resume time.Duration) *tickets {
 	return &tickets{ttl: ttl, resume: resume, live: make(map[string]*ticket), byUser: make(map[tidemark.UserID]int), sweepAt: leastSweep}
 }
 
-func (s *tickets) issue(id Identity) (string, time.Time, error) {
+// Issue implements Tickets.
+func (s *tickets) Issue(_ context.Context, t Ticket) (string, time.Time, error) {
 	name := rand.Text() // 130 bits
 	now := time.Now()
-	expires := now.Add(s.ttl)
-	if !id.Expires.IsZero() && id.Expires.Before(expires) {
-		expires = id.Expires
-	}
+	expires := t.ends(now, s.ttl)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.live) >= s.sweepAt || s.byUser[id.User] >= maxUserTickets {
+	if len(s.live) >= s.sweepAt || s.byUser[t.User] >= MaxUserTickets {
 		s.sweep(now)
 	}
-	if len(s.live) >= maxTickets || s.byUser[id.User] >= maxUserTickets {
-		return "", time.Time{}, tidemark.Errorf(tidemark.Exhausted, "too many tickets wait to be used; try again in %d seconds", int(s.ttl/time.Second))
+	if len(s.live) >= maxTickets || s.byUser[t.User] >= MaxUserTickets {
+		return "", time.Time{}, ErrTickets(s.ttl)
 	}
-	// A ticket is for a browser: it can do nothing for which its user needs a backend.
-	id.ticket, id.Backend = name, false
-	s.live[name] = &ticket{identity: id, ends: expires}
-	s.byUser[id.User]++
+	s.live[name] = &ticket{Ticket: t, ends: expires}
+	s.byUser[t.User]++
 	return name, expires, nil
 }
 
-// redeem accepts a ticket once, and then for the session that it opened.
-func (s *tickets) redeem(name string, session tidemark.SessionID) (Identity, error) {
+// Redeem implements Tickets.
+func (s *tickets) Redeem(_ context.Context, name string, session tidemark.SessionID) (Ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.get(name)
 	switch {
 	case t == nil:
-		return Identity{}, errTicket()
+		return Ticket{}, ErrTicket()
 	case !t.redeemed:
 		t.redeemed = true
 	case session == "" || t.session != session:
-		return Identity{}, errTicket()
+		return Ticket{}, ErrTicket()
 	}
-	return t.identity, nil
+	return t.Ticket, nil
 }
 
-// look accepts a ticket without using it up.
-func (s *tickets) look(name string) (Identity, error) {
+// Look implements Tickets.
+func (s *tickets) Look(_ context.Context, name string) (Ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.get(name); t != nil {
-		return t.identity, nil
+		return t.Ticket, nil
 	}
-	return Identity{}, errTicket()
+	return Ticket{}, ErrTicket()
 }
 
-func (s *tickets) bind(name string, session tidemark.SessionID) {
+// Bind implements Tickets.
+func (s *tickets) Bind(_ context.Context, name string, _ Ticket, session tidemark.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.live[name]
@@ -110,7 +105,8 @@ func (s *tickets) bind(name string, session tidemark.SessionID) {
 	t.connections++
 }
 
-func (s *tickets) leave(name string, session tidemark.SessionID) {
+// Leave implements Tickets.
+func (s *tickets) Leave(name string, session tidemark.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.live[name]
@@ -152,11 +148,7 @@ func (s *tickets) sweep(now time.Time) {
 // drop forgets a ticket. The caller holds mu.
 func (s *tickets) drop(name string, t *ticket) {
 	delete(s.live, name)
-	if s.byUser[t.identity.User]--; s.byUser[t.identity.User] <= 0 {
-		delete(s.byUser, t.identity.User)
+	if s.byUser[t.User]--; s.byUser[t.User] <= 0 {
+		delete(s.byUser, t.User)
 	}
-}
-
-func errTicket() error {
-	return tidemark.Errorf(tidemark.Unauthenticated, "the ticket is unknown, used or has ended; get a new one from POST /api/v1/tickets")
 }

@@ -60,7 +60,7 @@ func (d Door) Open(ctx context.Context, r *http.Request, id auth.Identity, req s
 		}
 		return nil, nil, err
 	}
-	d.Auth.Bind(id, session.Session())
+	d.Auth.Bind(opening, id, session.Session())
 	return session, pass, nil
 }
 
