@@ -3,13 +3,10 @@
 package limit
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
 // The limits of a user if a Config does not say otherwise.
@@ -45,14 +42,17 @@ type Config struct {
 	CallBurst int
 	// MaxUsers bounds how many users are remembered. Default 100,000. Above it some begin anew.
 	MaxUsers int
+	// Shared is what several nodes know together of what users take. nil: this node limits alone.
+	Shared Shared
 }
 
-// leastSweep is the least number of users for which looking for idle ones is worth while.
-const leastSweep = 1_024
-
-// Limiter bounds how often a user may send, and how often he may call for anything else. It is safe for concurrent use. A nil Limiter allows
-// everything.
-type Limiter struct{ sends, calls buckets }
+// Limiter bounds how often a user may send, and how often he may call for anything else. What he takes on other nodes is debited once they have told of it
+// (Run). It is safe for concurrent use. A nil Limiter allows everything.
+type Limiter struct {
+	sends, calls buckets
+	shared       Shared
+	failures     atomic.Int64
+}
 
 // New returns a Limiter.
 func New(cfg Config) *Limiter {
@@ -61,9 +61,9 @@ func New(cfg Config) *Limiter {
 	orDefault(&cfg.CallsPerSecond, CallsPerSecond)
 	orDefault(&cfg.CallBurst, CallBurst)
 	orDefault(&cfg.MaxUsers, 100_000)
-	l := new(Limiter)
-	l.sends.init("messages", cfg.PerSecond, cfg.Burst, cfg.MaxUsers)
-	l.calls.init("requests", cfg.CallsPerSecond, cfg.CallBurst, cfg.MaxUsers)
+	l := &Limiter{shared: cfg.Shared}
+	l.sends.init(Rate{What: "messages", PerSecond: cfg.PerSecond, Burst: cfg.Burst}, cfg.MaxUsers, cfg.Shared != nil)
+	l.calls.init(Rate{What: "requests", PerSecond: cfg.CallsPerSecond, Burst: cfg.CallBurst}, cfg.MaxUsers, cfg.Shared != nil)
 	return l
 }
 
@@ -87,61 +87,4 @@ func (l *Limiter) Call(user tidemark.UserID, cost int) error {
 		return nil
 	}
 	return l.calls.take(user, cost)
-}
-
-// buckets is a token bucket for each user.
-type buckets struct {
-	what      string
-	perSecond float64
-	burst     int
-	maxUsers  int
-
-	mu    sync.Mutex
-	users map[tidemark.UserID]*rate.Limiter
-	// sweepAt is the number of users at which the idle ones are forgotten.
-	sweepAt int
-}
-
-func (b *buckets) init(what string, perSecond float64, burst, maxUsers int) {
-	b.what, b.perSecond, b.burst, b.maxUsers = what, perSecond, burst, maxUsers
-	b.users = make(map[tidemark.UserID]*rate.Limiter)
-	b.sweepAt = min(leastSweep, maxUsers)
-}
-
-func (b *buckets) take(user tidemark.UserID, n int) error {
-	now := time.Now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	bucket := b.users[user]
-	if bucket == nil {
-		b.makeRoom(now)
-		bucket = rate.NewLimiter(rate.Limit(b.perSecond), b.burst)
-		b.users[user] = bucket
-	}
-	if bucket.AllowN(now, n) {
-		return nil
-	}
-	missing := float64(n) - bucket.TokensAt(now)
-	wait := time.Duration(missing / b.perSecond * float64(time.Second))
-	return problem.RetryAfter(tidemark.Errorf(tidemark.Exhausted,
-		"more than %g %s a second; send this one again after a pause", b.perSecond, b.what), wait)
-}
-
-// makeRoom forgets users whose bucket is full, who are as good as new, when there are many. The caller holds mu.
-func (b *buckets) makeRoom(now time.Time) {
-	if len(b.users) < b.sweepAt {
-		return
-	}
-	for user, bucket := range b.users {
-		if bucket.TokensAt(now) >= float64(b.burst) {
-			delete(b.users, user)
-		}
-	}
-	for user := range b.users {
-		if len(b.users) < b.maxUsers {
-			break
-		}
-		delete(b.users, user)
-	}
-	b.sweepAt = min(max(leastSweep, 2*len(b.users)), b.maxUsers)
 }
