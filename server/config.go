@@ -43,7 +43,9 @@ type Config struct {
 	// Grace is how long a client may take to acknowledge what its session was woken for, before a pending row is
 	// marked (at most twice that under a steady stream). Default 10 s.
 	Grace time.Duration
-	// LeaseTTL is how long a lease of a dead node stands; leases are refreshed every third of it. Default 60 s.
+	// NodeTTL is after what time a node that says nothing counts as dead; it says something every third of it. Default 9 s.
+	NodeTTL time.Duration
+	// LeaseTTL is how long the lease of a session stands that nobody refreshes; leases are refreshed every third of it. Default 60 s.
 	LeaseTTL time.Duration
 	// AckInterval is the least time between two writes of coalesced acknowledgements. Default 50 ms.
 	AckInterval time.Duration
@@ -82,6 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 	defaultTo(&c.Heartbeat, 20*time.Second)
 	defaultTo(&c.ResumeWindow, time.Minute)
 	defaultTo(&c.Grace, 10*time.Second)
+	defaultTo(&c.NodeTTL, 9*time.Second)
 	defaultTo(&c.LeaseTTL, time.Minute)
 	defaultTo(&c.AckInterval, 50*time.Millisecond)
 	defaultTo(&c.StatusInterval, 100*time.Millisecond)

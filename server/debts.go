@@ -16,7 +16,7 @@ const debtsPause = time.Second
 func (s *Server) pay(ctx context.Context) bool {
 	owed := s.debts.Take()
 	if owed.Lost {
-		if err := s.nodes.Join(ctx, s.node, s.cfg.LeaseTTL); err != nil {
+		if err := s.nodes.Join(ctx, s.node, s.cfg.NodeTTL); err != nil {
 			s.log.Warn("the node owes more than it can remember, and cannot say so to the registry", "error", err)
 			s.debts.Lose()
 		}

@@ -210,11 +210,11 @@ func (u unreachable) Lookup(ctx context.Context, users []tidemark.UserID) ([][]r
 	return u.Registry.Lookup(ctx, users)
 }
 
-func (u unreachable) Refresh(ctx context.Context, n registry.Node, l []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
+func (u unreachable) Refresh(ctx context.Context, n registry.Node, nodeTTL time.Duration, l []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
 	if u.down.Load() {
 		return registry.Refreshed{}, errDown
 	}
-	return u.Registry.Refresh(ctx, n, l, ttl)
+	return u.Registry.Refresh(ctx, n, nodeTTL, l, ttl)
 }
 
 func (u unreachable) Join(ctx context.Context, n registry.Node, ttl time.Duration) error {

@@ -82,12 +82,25 @@ func (w *world) node(name tidemark.NodeID, change ...func(*server.Config)) *core
 // hookedBus is the world's bus with its hook.
 type hookedBus struct{ w *world }
 
-func (b hookedBus) Subscribe(ctx context.Context, n registry.Node, h bus.Handler) (func(), error) {
-	return b.w.bus.Subscribe(ctx, n, h)
+func (b hookedBus) Subscribe(ctx context.Context, n registry.Node, s bus.Subscriber) (func(), error) {
+	return b.w.bus.Subscribe(ctx, n, s)
 }
 
-func (b hookedBus) Publish(ctx context.Context, n registry.Node, e bus.Event) error {
-	send := func() error { return b.w.bus.Publish(ctx, n, e) }
+func (b hookedBus) Publish(ctx context.Context, publications []bus.Publication) []error {
+	return oneByOne(publications, func(n registry.Node, e bus.Event) error { return b.publish(ctx, n, e) })
+}
+
+// oneByOne is bus.Bus.Publish by a function that takes one.
+func oneByOne(publications []bus.Publication, publish func(n registry.Node, e bus.Event) error) []error {
+	errs := make([]error, len(publications))
+	for i, p := range publications {
+		errs[i] = publish(p.Node, p.Event)
+	}
+	return errs
+}
+
+func (b hookedBus) publish(ctx context.Context, n registry.Node, e bus.Event) error {
+	send := func() error { return bus.PublishOne(ctx, b.w.bus, n, e) }
 	if f, on := b.w.publish.get(); on {
 		return f(n, e, send)
 	}

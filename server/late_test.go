@@ -201,7 +201,7 @@ func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *tes
 		}
 		w.publish.clear()
 		leases := w.leases("alice")
-		err := w.bus.Publish(w.ctx, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
+		err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
 			Updates: []tidemark.StatusUpdate{{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 1}}}, Version: 1, Leases: leases,
 		}})
 		if err != nil {

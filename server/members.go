@@ -193,12 +193,9 @@ func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChan
 
 // announceTo is announce for leases that were looked up.
 func (s *Server) announceTo(ctx context.Context, changes []tidemark.MembershipChange, version uint64, leases [][]registry.Lease) {
-	for _, to := range byNode(leases) {
-		event := bus.Membership{Changes: changes, Version: version, Leases: to.leases}
-		if err := s.bus.Publish(ctx, to.node, bus.Event{Membership: &event}); err != nil {
-			s.count.busErrors.Add(1)
-		}
-	}
+	s.publish(ctx, byNode(leases), func(to []registry.Lease) bus.Event {
+		return bus.Event{Membership: &bus.Membership{Changes: changes, Version: version, Leases: to}}
+	})
 }
 
 // receiveMembership hands changes to the sessions and forgets an older roster.
@@ -219,12 +216,9 @@ func (s *Server) typing(ctx context.Context, user tidemark.UserID, chat tidemark
 	}
 	s.count.typing.Add(1)
 	others := slices.DeleteFunc(slices.Clone(p.Users), func(u tidemark.UserID) bool { return u == user })
-	for _, to := range byNode(s.find(ctx, others)) {
-		event := bus.Typing{Typing: tidemark.Typing{ChatID: chat, UserID: user}, Leases: to.leases}
-		if err := s.bus.Publish(ctx, to.node, bus.Event{Typing: &event}); err != nil {
-			s.count.busErrors.Add(1)
-		}
-	}
+	s.publish(ctx, byNode(s.find(ctx, others)), func(to []registry.Lease) bus.Event {
+		return bus.Event{Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: chat, UserID: user}, Leases: to}}
+	})
 }
 
 // receiveTyping hands the notice to the sessions.
@@ -238,12 +232,9 @@ func (s *Server) receiveTyping(e *bus.Typing) {
 
 // publishStatus hands updates about one chat to the sessions of its members.
 func (s *Server) publishStatus(ctx context.Context, p *feed.People, updates []tidemark.StatusUpdate) {
-	for _, to := range byNode(s.find(ctx, p.Users)) {
-		event := bus.Status{Updates: updates, Version: p.Version, Leases: to.leases}
-		if err := s.bus.Publish(ctx, to.node, bus.Event{Status: &event}); err != nil {
-			s.count.busErrors.Add(1)
-		}
-	}
+	s.publish(ctx, byNode(s.find(ctx, p.Users)), func(to []registry.Lease) bus.Event {
+		return bus.Event{Status: &bus.Status{Updates: updates, Version: p.Version, Leases: to}}
+	})
 }
 
 // receiveStatus hands updates to the sessions, except to those whose user is known to have left since.

@@ -79,7 +79,7 @@ func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T
 		want(t, "carol", messagesOf(carol.drain()), "message abc 2")
 		// A sender who looked up before the removal hands over to bob, too.
 		late.keep(func() error {
-			return w.bus.Publish(w.ctx, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
+			return bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
 				Wake: &bus.Wake{Chat: chat, Sequence: 2, Leases: leases},
 			})
 		})

@@ -91,6 +91,11 @@ func (s *Server) registryFailed(what string, err error) {
 	s.log.Warn(what, "error", err)
 }
 
+// missed notes that publications to the node may have been lost: it joins the registry anew, so that all sessions compare.
+func (s *Server) missed() {
+	s.registryFailed("publications to this node may have been lost", tidemark.Errorf(tidemark.Unavailable, "the bus was interrupted"))
+}
+
 func newSessionID() tidemark.SessionID {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, says its documentation
@@ -108,12 +113,12 @@ func (s *Server) refreshLeases(ctx context.Context, last registry.Epoch) registr
 		byLease[sess.Lease] = sess
 	}
 	if s.unsure.Swap(false) {
-		if err := s.nodes.Join(ctx, s.node, s.cfg.LeaseTTL); err != nil {
+		if err := s.nodes.Join(ctx, s.node, s.cfg.NodeTTL); err != nil {
 			s.registryFailed("the node has no lease", err)
 			return last
 		}
 	}
-	refreshed, err := s.registry.Refresh(ctx, s.node, leases, s.cfg.LeaseTTL)
+	refreshed, err := s.registry.Refresh(ctx, s.node, s.cfg.NodeTTL, leases, s.cfg.LeaseTTL)
 	if err != nil {
 		s.registryFailed("the leases were not refreshed", err)
 		return last

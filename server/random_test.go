@@ -116,28 +116,32 @@ func (r mortalRegistry) Leave(ctx context.Context, n registry.Node) error {
 
 type mortalBus struct{ n *mortal }
 
-func (b mortalBus) Subscribe(ctx context.Context, n registry.Node, h bus.Handler) (func(), error) {
-	return b.n.m.bus.Subscribe(ctx, n, func(e bus.Event) {
+func (b mortalBus) Subscribe(ctx context.Context, n registry.Node, s bus.Subscriber) (func(), error) {
+	return b.n.m.bus.Subscribe(ctx, n, bus.Subscriber{Receive: func(e bus.Event) {
 		if !b.n.dead.Load() {
-			h(e)
+			s.Receive(e)
 		}
-	})
+	}})
 }
 
-func (b mortalBus) Publish(ctx context.Context, to registry.Node, e bus.Event) error {
+func (b mortalBus) Publish(ctx context.Context, publications []bus.Publication) []error {
+	return oneByOne(publications, func(to registry.Node, e bus.Event) error { return b.publish(ctx, to, e) })
+}
+
+func (b mortalBus) publish(ctx context.Context, to registry.Node, e bus.Event) error {
 	m := b.n.m
 	m.linger()
 	if b.n.dead.Load() || m.dead(to.ID) {
 		return errDown
 	}
 	if m.calm.Load() {
-		return m.bus.Publish(ctx, to, e)
+		return bus.PublishOne(ctx, m.bus, to, e)
 	}
 	switch m.roll(10) {
 	case 0:
 		return errDown
 	case 1: // arrived, and nobody knows
-		_ = m.bus.Publish(ctx, to, e)
+		_ = bus.PublishOne(ctx, m.bus, to, e)
 		return errDown
 	case 2, 3: // late, or late and again; if it finds nobody then, the sender is not told: only its target's death makes up for that
 		again := m.roll(2)
@@ -145,12 +149,12 @@ func (b mortalBus) Publish(ctx context.Context, to registry.Node, e bus.Event) e
 		go func() { // the bubble waits for it
 			for range again + 1 {
 				time.Sleep(after)
-				_ = m.bus.Publish(ctx, to, e)
+				_ = bus.PublishOne(ctx, m.bus, to, e)
 			}
 		}()
 		return nil
 	default:
-		return m.bus.Publish(ctx, to, e)
+		return bus.PublishOne(ctx, m.bus, to, e)
 	}
 }
 

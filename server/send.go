@@ -260,17 +260,39 @@ func (s *Server) find(ctx context.Context, users []tidemark.UserID) [][]registry
 // wake publishes to the nodes of the leases, one publication for each, and returns the rows to be marked for those that a publication did not
 // reach.
 func (s *Server) wake(ctx context.Context, w bus.Wake, leases [][]registry.Lease) (missed []tidemark.PendingDelivery) {
-	for _, to := range byNode(leases) {
+	nodes := byNode(leases)
+	errs := s.publish(ctx, nodes, func(to []registry.Lease) bus.Event {
 		event := w
-		event.Leases = to.leases
-		if err := s.bus.Publish(ctx, to.node, bus.Event{Wake: &event}); err != nil {
-			s.count.busErrors.Add(1)
-			for _, lease := range to.leases {
-				missed = append(missed, tidemark.PendingDelivery{UserID: lease.User, ChatID: w.Chat, FirstUndelivered: w.Sequence})
-			}
+		event.Leases = to
+		return bus.Event{Wake: &event}
+	})
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		for _, lease := range nodes[i].leases {
+			missed = append(missed, tidemark.PendingDelivery{UserID: lease.User, ChatID: w.Chat, FirstUndelivered: w.Sequence})
 		}
 	}
 	return missed
+}
+
+// publish sends each node the event for its leases, and returns one error for each.
+func (s *Server) publish(ctx context.Context, nodes []addressed, event func(leases []registry.Lease) bus.Event) []error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	publications := make([]bus.Publication, len(nodes))
+	for i, to := range nodes {
+		publications[i] = bus.Publication{Node: to.node, Event: event(to.leases)}
+	}
+	errs := s.bus.Publish(ctx, publications)
+	for _, err := range errs {
+		if err != nil {
+			s.count.busErrors.Add(1)
+		}
+	}
+	return errs
 }
 
 // addressed is the leases of one node.

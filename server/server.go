@@ -80,14 +80,14 @@ func New(cfg Config) (*Server, error) {
 
 // Start joins the registry, subscribes to the bus and starts the goroutines that the Server owns. Call it once.
 func (s *Server) Start(ctx context.Context) error {
-	if err := s.nodes.Join(ctx, s.node, s.cfg.LeaseTTL); err != nil {
+	if err := s.nodes.Join(ctx, s.node, s.cfg.NodeTTL); err != nil {
 		return err
 	}
 	epoch, err := s.registry.Epoch(ctx)
 	if err != nil {
 		return err
 	}
-	if s.unsubscribe, err = s.bus.Subscribe(ctx, s.node, s.receive); err != nil {
+	if s.unsubscribe, err = s.bus.Subscribe(ctx, s.node, bus.Subscriber{Receive: s.receive, Missed: s.missed}); err != nil {
 		return err
 	}
 	running, cancel := context.WithCancel(context.Background())
@@ -108,13 +108,13 @@ func (s *Server) Start(ctx context.Context) error {
 // awaitRefresh waits until the leases have to be refreshed: every third of their life, or, when the registry failed, at once but at most once in a pause.
 // It reports whether ctx goes on.
 func (s *Server) awaitRefresh(ctx context.Context) bool {
-	timer := time.NewTimer(s.cfg.LeaseTTL / 3)
+	timer := time.NewTimer(s.cfg.NodeTTL / 3)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
 	case <-s.refresh:
-		return pause(ctx, min(debtsPause, s.cfg.LeaseTTL/3))
+		return pause(ctx, min(debtsPause, s.cfg.NodeTTL/3))
 	case <-ctx.Done():
 		return false
 	}

@@ -1,6 +1,6 @@
 // Package bus is the contract by which a node tells another that something happened for sessions that it holds. Publications
 // may be late, doubled or reordered, which costs latency and nothing else. One may be lost only if its publisher is told, or if the node that missed it
-// joins the registry anew, which raises the epoch: a node whose subscription was interrupted does.
+// joins the registry anew, which raises the epoch: a node whose subscription was interrupted does (Subscriber.Missed).
 //
 // bus/local serves one process; bustest is the suite that every bus passes.
 package bus
@@ -12,12 +12,14 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Event is one publication to one node. Exactly one of the pointers is set. Events are immutable.
+// Event is what one node tells another. Exactly one of the pointers is set. Events are immutable.
 type Event struct {
 	Wake       *Wake
 	Status     *Status
 	Membership *Membership
 	Typing     *Typing
+	Claim      *Claim
+	Claimed    *Claimed
 }
 
 // Wake hands a new message over to the sessions that hold the leases.
@@ -55,15 +57,53 @@ type Typing struct {
 	Leases []registry.Lease
 }
 
-// Handler receives the events of a node. It must not block.
-type Handler func(Event)
+// Claim asks a node for a session whose client has come to another one (delivery.md §3). The node freezes the session and answers with Claimed.
+type Claim struct {
+	// ID names the question. Its answer repeats it.
+	ID      string
+	Session tidemark.SessionID
+	// User is who claims the session: it is not given to another one.
+	User tidemark.UserID
+	// From is where the answer goes.
+	From registry.Node
+}
 
-// Bus carries events to nodes.
+// Claimed answers a Claim.
+type Claimed struct {
+	ID string
+	// State is the session, as package session writes it; nil if the node does not have it (any more).
+	State []byte
+	// Moved, if State is nil, is the node that was given the session a moment ago; nil if that is not known.
+	Moved *registry.Node
+}
+
+// Subscriber is a node's end of the bus. Its functions must not block.
+type Subscriber struct {
+	// Receive takes an event. It may be called concurrently.
+	Receive func(Event)
+	// Missed is called when publications to the node may have been lost, since its subscription was interrupted; after it, they arrive again.
+	// The node joins the registry anew, so that everybody compares. nil: it is of no interest.
+	Missed func()
+}
+
+// Publication is an event and the node that it goes to.
+type Publication struct {
+	Node  registry.Node
+	Event Event
+}
+
+// Bus carries events to nodes. One whose subscription can be interrupted also has a method Check(context.Context) error, which returns Unavailable at
+// once while it is.
 type Bus interface {
-	// Subscribe delivers the events for a node to its handler, one call at a time or concurrently, until stop is called.
-	// After stop has returned, no call begins. One subscription per node.
-	Subscribe(ctx context.Context, node registry.Node, handler Handler) (stop func(), err error)
-	// Publish sends an event to a node. It returns NotFound if it is known that nobody received it, Unavailable if that is not known;
-	// in both cases the caller marks the users concerned. nil says that the handler was called, or will be unless the node joins anew.
-	Publish(ctx context.Context, node registry.Node, event Event) error
+	// Subscribe delivers the events for a node, until stop is called. After stop has returned, no call begins. One subscription per
+	// node: a second one is a Conflict. A bus that cannot be reached is no error: Subscribe goes on trying, and calls Missed when it has succeeded.
+	Subscribe(ctx context.Context, node registry.Node, s Subscriber) (stop func(), err error)
+	// Publish sends events to nodes, and returns one error for each: NotFound if it is known that nobody received it, Unavailable if that is not known;
+	// in both cases the caller marks the users concerned. nil says that the subscriber was called, or will be unless the node joins anew.
+	Publish(ctx context.Context, publications []Publication) []error
+}
+
+// PublishOne is Bus.Publish for one event.
+func PublishOne(ctx context.Context, b Bus, node registry.Node, event Event) error {
+	return b.Publish(ctx, []Publication{{Node: node, Event: event}})[0]
 }

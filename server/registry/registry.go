@@ -38,8 +38,13 @@ type Epoch struct {
 type Opened struct {
 	// Proof is the user's proof of a clean close, which the open consumed; nil if there was none.
 	Proof *Epoch
-	// Others reports whether the user had another lease, be it an older one of the same device.
+	// Others reports whether the user had another lease, be it an older one of the same device. One of the same session is not another one.
 	Others bool
+	// Moved reports that the lease took the place of one of the same session on another node, which had not run out: the session moves, and was never
+	// without a lease.
+	Moved bool
+	// Leases is how many leases the user has now, this one included.
+	Leases int
 }
 
 // Refreshed is what a refresh found.
@@ -50,21 +55,23 @@ type Refreshed struct {
 	Replaced []Lease
 	// Epoch is the present one. If it differs from the one before, the node compares heads for all its sessions.
 	Epoch Epoch
+	// Nodes are those that have a lease, this one included.
+	Nodes []Node
 }
 
 // Registry is the leases of users. Every method is one atomic step, safe for concurrent use, and returns Unavailable if the registry
-// cannot be reached, or if the calling node's own lease has expired (it has to Join again).
+// cannot be reached. Open, Close and Refresh return NotFound if the node that calls has no lease (any more): it has to Join again.
 type Registry interface {
 	// Epoch returns the present epoch. An open reads it before Open.
 	Epoch(ctx context.Context) (Epoch, error)
 	// Open takes the lease for ttl, replacing an older one of the same user and device, sees whether there was any
 	// other, and consumes the proof.
 	Open(ctx context.Context, lease Lease, ttl time.Duration) (Opened, error)
-	// Close releases the lease if it is still this one. If it was the user's last lease and proof is not nil and names the present epoch, the proof is left.
-	// If the lease is no longer this one nothing happens.
+	// Close releases the lease if it is still this one. If it was the user's last lease and proof is not nil, the proof is left; one that names another than the
+	// present epoch may be thrown away. If the lease is no longer this one nothing happens.
 	Close(ctx context.Context, lease Lease, proof *Epoch) error
-	// Refresh prolongs the leases of one node, which are still these ones, and the node's own, by ttl.
-	Refresh(ctx context.Context, node Node, leases []Lease, ttl time.Duration) (Refreshed, error)
+	// Refresh prolongs the node's own lease by nodeTTL, and those of its sessions that are still these ones by ttl.
+	Refresh(ctx context.Context, node Node, nodeTTL time.Duration, leases []Lease, ttl time.Duration) (Refreshed, error)
 	// Lookup returns the unexpired leases of each user, in the order of the argument. The result must not be changed.
 	Lookup(ctx context.Context, users []tidemark.UserID) ([][]Lease, error)
 }
@@ -75,9 +82,13 @@ type Node struct {
 	Boot string
 }
 
+// Remembered is how long a registry remembers a node whose lease ran out.
+const Remembered = 7 * 24 * time.Hour
+
 // Nodes is the membership of the server processes themselves.
 type Nodes interface {
-	// Join takes the node's lease for ttl. It raises Epoch.Crashes if an earlier life of the node, or this one, had a lease that it did not Leave.
+	// Join takes the node's lease for ttl. It raises Epoch.Crashes if an earlier life of the node, or this one, had a lease that it did not Leave, also if that had
+	// run out, and had raised then: until it joins again the node may have stored what it could tell nobody. That is remembered for Remembered.
 	Join(ctx context.Context, node Node, ttl time.Duration) error
 	// Leave ends the node's lease without raising the epoch. Leases of sessions that it still has are dropped, and raise it.
 	Leave(ctx context.Context, node Node) error

@@ -22,7 +22,7 @@ type node struct {
 	number int
 	// name and handler are set while it is subscribed to the bus.
 	name    registry.Node
-	handler bus.Handler
+	handler func(bus.Event)
 	// up says that it has started and was not told to stop; started and stopped say that Start, and Stop, have come to their end.
 	up, started, stopped bool
 	// dead says that it crashed: none of its calls goes on. grave is closed when the simulation is over.
@@ -79,9 +79,9 @@ func (r gatedRegistry) Close(ctx context.Context, lease registry.Lease, proof *r
 	return err
 }
 
-func (r gatedRegistry) Refresh(ctx context.Context, node registry.Node, leases []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
+func (r gatedRegistry) Refresh(ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
 	return ask(ctx, r.n, "Refresh", fmt.Sprint(len(leases)), func(ctx context.Context) (registry.Refreshed, error) {
-		refreshed, err := r.n.world.reg.Refresh(ctx, node, leases, ttl)
+		refreshed, err := r.n.world.reg.Refresh(ctx, node, nodeTTL, leases, ttl)
 		// The node gives its leases in the order of a map.
 		order := func(a, b registry.Lease) int { return cmp.Compare(leaseName(a), leaseName(b)) }
 		slices.SortFunc(refreshed.Lost, order)
@@ -158,11 +158,11 @@ func describe(e bus.Event) string {
 }
 
 // Subscribe implements bus.Bus. What is on its way to the node arrives before stop returns.
-func (b gatedBus) Subscribe(_ context.Context, name registry.Node, h bus.Handler) (func(), error) {
+func (b gatedBus) Subscribe(_ context.Context, name registry.Node, s bus.Subscriber) (func(), error) {
 	w := b.n.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b.n.name, b.n.handler = name, h
+	b.n.name, b.n.handler = name, s.Receive
 	return func() {
 		w.mu.Lock()
 		var rest []*publication
@@ -176,14 +176,22 @@ func (b gatedBus) Subscribe(_ context.Context, name registry.Node, h bus.Handler
 		w.mu.Unlock()
 		if !b.n.dead.Load() {
 			for _, p := range rest {
-				h(p.event)
+				s.Receive(p.event)
 			}
 		}
 	}, nil
 }
 
 // Publish implements bus.Bus.
-func (b gatedBus) Publish(ctx context.Context, to registry.Node, e bus.Event) error {
+func (b gatedBus) Publish(ctx context.Context, publications []bus.Publication) []error {
+	errs := make([]error, len(publications))
+	for i, p := range publications {
+		errs[i] = b.publish(ctx, p.Node, p.Event)
+	}
+	return errs
+}
+
+func (b gatedBus) publish(ctx context.Context, to registry.Node, e bus.Event) error {
 	w := b.n.world
 	p := &publication{to: to, event: e, what: "to " + string(to.ID) + ": " + describe(e)}
 	c := newCall(ctx, b.n, "Publish", p.what)

@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) bus.Bus) {
 		"a node may subscribe again after stop":         again,
 		"a second subscription of a node is a Conflict": twice,
 		"concurrent publications all arrive":            concurrent,
+		"publications fail one by one":                  several,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(&suite{T: t, ctx: t.Context(), b: open(t)}) })
@@ -86,7 +87,7 @@ func (in *inbox) wait(s *suite, n int) []bus.Event {
 func (s *suite) subscribe(n registry.Node) (in *inbox, stop func()) {
 	s.Helper()
 	in = &inbox{signal: make(chan struct{}, 1)}
-	end, err := s.b.Subscribe(s.ctx, n, in.handle)
+	end, err := s.b.Subscribe(s.ctx, n, bus.Subscriber{Receive: in.handle})
 	if err != nil {
 		s.Fatalf("Subscribe(%v): %v", n, err)
 	}
@@ -97,7 +98,7 @@ func (s *suite) subscribe(n registry.Node) (in *inbox, stop func()) {
 
 func (s *suite) publish(n registry.Node, e bus.Event) {
 	s.Helper()
-	if err := s.b.Publish(s.ctx, n, e); err != nil {
+	if err := bus.PublishOne(s.ctx, s.b, n, e); err != nil {
 		s.Fatalf("Publish to %v: %v", n, err)
 	}
 }
@@ -125,6 +126,11 @@ func kinds(s *suite) {
 		{Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9, Leases: leases}},
 		{Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 10, Leases: leases}},
 		{Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: "c", UserID: "bob"}, Leases: leases}},
+		{Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Added}}, Version: 1 << 60}},
+		{Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: nodeB}},
+		{Claimed: &bus.Claimed{ID: "q1", State: []byte("{\"x\":\n\"\x00\"}")}},
+		{Claimed: &bus.Claimed{ID: "q2", Moved: &nodeB}},
+		{Claimed: &bus.Claimed{ID: "q3"}},
 	}
 	for i, e := range want {
 		s.publish(nodeA, e)
@@ -154,7 +160,7 @@ func addressed(s *suite) {
 
 func (s *suite) wantNobody(n registry.Node) {
 	s.Helper()
-	err := s.b.Publish(s.ctx, n, wake(1))
+	err := bus.PublishOne(s.ctx, s.b, n, wake(1))
 	if code := tidemark.CodeOf(err); code != tidemark.NotFound && code != tidemark.Unavailable {
 		s.Errorf("Publish to %v, where nobody listens: %v, want %s, or %s", n, err, tidemark.NotFound, tidemark.Unavailable)
 	}
@@ -169,13 +175,13 @@ func nobody(s *suite) {
 func stop(s *suite) {
 	var mu sync.Mutex
 	stopped, late := false, 0
-	end, err := s.b.Subscribe(s.ctx, nodeA, func(bus.Event) {
+	end, err := s.b.Subscribe(s.ctx, nodeA, bus.Subscriber{Receive: func(bus.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if stopped {
 			late++
 		}
-	})
+	}})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -184,7 +190,7 @@ func stop(s *suite) {
 	for range 4 {
 		publishing.Go(func() {
 			for i := range 500 {
-				_ = s.b.Publish(s.ctx, nodeA, wake(1))
+				_ = bus.PublishOne(s.ctx, s.b, nodeA, wake(1))
 				if i == 10 {
 					begun <- struct{}{}
 				}
@@ -217,11 +223,28 @@ func again(s *suite) {
 
 func twice(s *suite) {
 	in, _ := s.subscribe(nodeA)
-	if _, err := s.b.Subscribe(s.ctx, nodeA, func(bus.Event) {}); tidemark.CodeOf(err) != tidemark.Conflict {
+	if _, err := s.b.Subscribe(s.ctx, nodeA, bus.Subscriber{Receive: func(bus.Event) {}}); tidemark.CodeOf(err) != tidemark.Conflict {
 		s.Errorf("a second subscription: %v, want %s", err, tidemark.Conflict)
 	}
 	s.publish(nodeA, wake(1))
 	in.wait(s, 1)
+}
+
+func several(s *suite) {
+	if errs := s.b.Publish(s.ctx, nil); len(errs) != 0 {
+		s.Errorf("Publish of nothing: %v", errs)
+	}
+	in, _ := s.subscribe(nodeA)
+	errs := s.b.Publish(s.ctx, []bus.Publication{{Node: nodeA, Event: wake(1)}, {Node: nodeB, Event: wake(2)}, {Node: nodeA, Event: wake(3)}})
+	if len(errs) != 3 || errs[0] != nil || errs[2] != nil {
+		s.Fatalf("errors %v, want none for a", errs)
+	}
+	if code := tidemark.CodeOf(errs[1]); code != tidemark.NotFound && code != tidemark.Unavailable {
+		s.Errorf("to b, where nobody listens: %v, want %s or %s", errs[1], tidemark.NotFound, tidemark.Unavailable)
+	}
+	if got := in.wait(s, 2); got[0].Wake.Sequence+got[1].Wake.Sequence != 4 {
+		s.Errorf("a got %d and %d, want 1 and 3", got[0].Wake.Sequence, got[1].Wake.Sequence)
+	}
 }
 
 func concurrent(s *suite) {
@@ -231,7 +254,7 @@ func concurrent(s *suite) {
 	for p := range publishers {
 		all.Go(func() {
 			for i := range each {
-				if err := s.b.Publish(s.ctx, nodeA, wake(tidemark.Sequence(p*each+i+1))); err != nil {
+				if err := bus.PublishOne(s.ctx, s.b, nodeA, wake(tidemark.Sequence(p*each+i+1))); err != nil {
 					s.Errorf("Publish: %v", err)
 				}
 			}

@@ -12,44 +12,52 @@ import (
 
 // Bus implements bus.Bus. Use New.
 type Bus struct {
-	mu       sync.RWMutex
-	handlers map[registry.Node]*subscription
+	mu          sync.RWMutex
+	subscribers map[registry.Node]*subscription
 }
 
-// subscription is one node's handler; calls counts those under way, so that stop can wait for them.
+// subscription is one node's subscriber; calls counts those under way, so that stop can wait for them.
 type subscription struct {
-	handler bus.Handler
-	calls   sync.WaitGroup
+	bus.Subscriber
+	calls sync.WaitGroup
 }
 
 var _ bus.Bus = (*Bus)(nil)
 
 // New returns a bus without subscribers.
-func New() *Bus { return &Bus{handlers: make(map[registry.Node]*subscription)} }
+func New() *Bus { return &Bus{subscribers: make(map[registry.Node]*subscription)} }
 
-// Subscribe implements bus.Bus. stop waits for the calls under way; it must not be called by the handler.
-func (b *Bus) Subscribe(_ context.Context, node registry.Node, handler bus.Handler) (func(), error) {
+// Subscribe implements bus.Bus. stop waits for the calls under way; it must not be called by the subscriber. Nothing is ever missed.
+func (b *Bus) Subscribe(_ context.Context, node registry.Node, s bus.Subscriber) (func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, there := b.handlers[node]; there {
+	if _, there := b.subscribers[node]; there {
 		return nil, tidemark.Errorf(tidemark.Conflict, "node %s is subscribed already", node.ID)
 	}
-	sub := &subscription{handler: handler}
-	b.handlers[node] = sub
+	sub := &subscription{Subscriber: s}
+	b.subscribers[node] = sub
 	return func() {
 		b.mu.Lock()
-		if b.handlers[node] == sub {
-			delete(b.handlers, node)
+		if b.subscribers[node] == sub {
+			delete(b.subscribers, node)
 		}
 		b.mu.Unlock()
 		sub.calls.Wait()
 	}, nil
 }
 
-// Publish implements bus.Bus. The handler has run when it returns.
-func (b *Bus) Publish(_ context.Context, node registry.Node, event bus.Event) error {
+// Publish implements bus.Bus. The subscribers have been called when it returns.
+func (b *Bus) Publish(_ context.Context, publications []bus.Publication) []error {
+	errs := make([]error, len(publications))
+	for i := range publications {
+		errs[i] = b.publish(publications[i].Node, publications[i].Event)
+	}
+	return errs
+}
+
+func (b *Bus) publish(node registry.Node, event bus.Event) error {
 	b.mu.RLock()
-	sub := b.handlers[node]
+	sub := b.subscribers[node]
 	if sub == nil {
 		b.mu.RUnlock()
 		return tidemark.Errorf(tidemark.NotFound, "node %s is not subscribed", node.ID)
@@ -57,6 +65,6 @@ func (b *Bus) Publish(_ context.Context, node registry.Node, event bus.Event) er
 	sub.calls.Add(1)
 	b.mu.RUnlock()
 	defer sub.calls.Done()
-	sub.handler(event)
+	sub.Receive(event)
 	return nil
 }

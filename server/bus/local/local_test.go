@@ -20,12 +20,12 @@ func TestSubscribe_stop_waits_for_the_calls_under_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, node := local.New(), registry.Node{ID: "a", Boot: "1"}
 		begun, release := make(chan struct{}), make(chan struct{})
-		stop, err := b.Subscribe(t.Context(), node, func(bus.Event) { close(begun); <-release })
+		stop, err := b.Subscribe(t.Context(), node, bus.Subscriber{Receive: func(bus.Event) { close(begun); <-release }})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var ended atomic.Bool
-		go func() { _ = b.Publish(t.Context(), node, bus.Event{}) }()
+		go func() { _ = bus.PublishOne(t.Context(), b, node, bus.Event{}) }()
 		<-begun
 		go func() { stop(); ended.Store(true) }()
 		synctest.Wait()

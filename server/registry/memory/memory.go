@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,9 +29,11 @@ type Registry struct {
 	nodes       map[tidemark.NodeID]nodeLease
 }
 
+// nodeLease is a node's lease. One that ran out is kept for a while, so that the node's next Join raises.
 type nodeLease struct {
 	boot    string
 	expires time.Time
+	over    bool
 }
 
 // user is the leases of one user. The two slices have equal length; leases is replaced, never changed, since Lookup hands it out.
@@ -67,7 +70,7 @@ func (r *Registry) Join(_ context.Context, node registry.Node, ttl time.Duration
 	now := time.Now()
 	r.expireLocked(now)
 	if _, there := r.nodes[node.ID]; there {
-		r.crashedLocked(node.ID)
+		r.raiseLocked()
 	}
 	r.nodes[node.ID] = nodeLease{boot: node.Boot, expires: now.Add(ttl)}
 	return nil
@@ -110,8 +113,14 @@ func (r *Registry) Open(_ context.Context, lease registry.Lease, ttl time.Durati
 		r.users[lease.User] = u
 	}
 	u.expireLocked(now)
-	opened := registry.Opened{Others: len(u.leases) > 0}
+	var opened registry.Opened
+	for _, held := range u.leases {
+		same := held.Session == lease.Session && held.Device == lease.Device
+		opened.Others = opened.Others || !same
+		opened.Moved = opened.Moved || same && held != lease
+	}
 	u.replaceLocked(lease, now.Add(ttl))
+	opened.Leases = len(u.leases)
 	if proof, there := r.proofs[lease.User]; there {
 		opened.Proof = &proof
 		delete(r.proofs, lease.User)
@@ -144,7 +153,7 @@ func (r *Registry) Close(_ context.Context, lease registry.Lease, proof *registr
 }
 
 // Refresh implements registry.Registry.
-func (r *Registry) Refresh(_ context.Context, node registry.Node, leases []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
+func (r *Registry) Refresh(_ context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -152,7 +161,7 @@ func (r *Registry) Refresh(_ context.Context, node registry.Node, leases []regis
 	if err := r.joinedLocked(node.ID, node.Boot); err != nil {
 		return registry.Refreshed{}, err
 	}
-	r.nodes[node.ID] = nodeLease{boot: node.Boot, expires: now.Add(ttl)}
+	r.nodes[node.ID] = nodeLease{boot: node.Boot, expires: now.Add(nodeTTL)}
 	var refreshed registry.Refreshed
 	for _, lease := range leases {
 		u := r.users[lease.User]
@@ -168,6 +177,11 @@ func (r *Registry) Refresh(_ context.Context, node registry.Node, leases []regis
 		}
 	}
 	refreshed.Epoch = r.epochLocked()
+	for _, id := range slices.Sorted(maps.Keys(r.nodes)) {
+		if held := r.nodes[id]; !held.over {
+			refreshed.Nodes = append(refreshed.Nodes, registry.Node{ID: id, Boot: held.boot})
+		}
+	}
 	return refreshed, nil
 }
 
@@ -200,8 +214,8 @@ func (r *Registry) epochLocked() registry.Epoch {
 }
 
 func (r *Registry) joinedLocked(node tidemark.NodeID, boot string) error {
-	if held, there := r.nodes[node]; !there || held.boot != boot {
-		return tidemark.Errorf(tidemark.Unavailable, "node %s has no lease in the registry", node)
+	if held, there := r.nodes[node]; !there || held.over || held.boot != boot {
+		return tidemark.Errorf(tidemark.NotFound, "node %s has no lease in the registry", node)
 	}
 	return nil
 }
@@ -214,15 +228,15 @@ func (r *Registry) raiseLocked() {
 
 func (r *Registry) expireLocked(now time.Time) {
 	for id, held := range r.nodes {
-		if now.After(held.expires) {
-			r.crashedLocked(id)
+		switch {
+		case held.over && now.After(held.expires.Add(registry.Remembered)):
+			delete(r.nodes, id)
+		case !held.over && now.After(held.expires):
+			held.over = true
+			r.nodes[id] = held
+			r.raiseLocked()
 		}
 	}
-}
-
-func (r *Registry) crashedLocked(id tidemark.NodeID) {
-	delete(r.nodes, id)
-	r.raiseLocked()
 }
 
 // dropLocked drops all leases of a node and returns how many there were.

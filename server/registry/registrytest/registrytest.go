@@ -45,6 +45,9 @@ func Run(t *testing.T, in func(*testing.T, func(*testing.T)), open func(t *testi
 		"Leases expire":                              expire,
 		"a node without a lease is refused":          unjoined,
 		"Join over a life that did not leave raises": rejoin,
+		"Join after an end that was noticed raises":  late,
+		"Open of a session that moves":               move,
+		"Refresh names the nodes":                    nodes,
 		"Leave raises nothing, and its leases do":    leave,
 		"an expired node raises, and voids proofs":   crash,
 		"concurrent closes leave one proof or none":  concurrent,
@@ -100,6 +103,10 @@ func (s *suite) open(l registry.Lease, ttl time.Duration, proof *registry.Epoch,
 	if err != nil {
 		s.Fatalf("Open(%v): %v", l, err)
 	}
+	if got.Proof != nil && *got.Proof != s.epoch() {
+		got.Proof = nil // worth nothing, as every opener finds
+	}
+	got.Leases = 0
 	if diff := cmp.Diff(registry.Opened{Proof: proof, Others: others}, got); diff != "" {
 		s.Errorf("Open(%v) (-want +got):\n%s", l, diff)
 	}
@@ -223,18 +230,18 @@ func refresh(s *suite) {
 	s.open(kept, TTL, nil, false)
 	s.open(gone, long, nil, true)
 	s.close(gone, nil)
-	got, err := s.r.Refresh(s.ctx, a, []registry.Lease{kept, gone, never}, long)
+	got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{kept, gone, never}, long)
 	if err != nil {
 		s.Fatal(err)
 	}
-	if diff := cmp.Diff(registry.Refreshed{Lost: []registry.Lease{gone, never}, Epoch: s.epoch()}, got); diff != "" {
+	if diff := cmp.Diff(registry.Refreshed{Lost: []registry.Lease{gone, never}, Epoch: s.epoch(), Nodes: []registry.Node{a}}, got); diff != "" {
 		s.Errorf("Refresh (-want +got):\n%s", diff)
 	}
 	s.runOut()
 	s.wantLeases("bob", kept)
 	newer := lease(a, "bob", "phone", "s4")
 	s.open(newer, long, nil, true)
-	if got, err := s.r.Refresh(s.ctx, a, []registry.Lease{kept, newer}, long); err != nil || len(got.Lost) != 0 || len(got.Replaced) != 1 || got.Replaced[0] != kept {
+	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{kept, newer}, long); err != nil || len(got.Lost) != 0 || len(got.Replaced) != 1 || got.Replaced[0] != kept {
 		s.Errorf("Refresh after a newer session of the device: %v, %v, want %v replaced", got, err, kept)
 	}
 	s.wantLeases("bob", newer)
@@ -247,7 +254,7 @@ func expire(s *suite) {
 	s.wantLeases("bob", l)
 	s.runOut()
 	s.wantLeases("bob")
-	if got, err := s.r.Refresh(s.ctx, a, []registry.Lease{l}, long); err != nil || len(got.Lost) != 1 {
+	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{l}, long); err != nil || len(got.Lost) != 1 {
 		s.Errorf("Refresh of an expired lease: %v, %v, want it lost", got, err)
 	}
 	e := s.epoch()
@@ -264,15 +271,15 @@ func unjoined(s *suite) {
 	earlier := s.join("c", "2", long)
 	earlier.Boot = "1"
 	for what, n := range map[string]registry.Node{"an expired node": a, "a node that never joined": stranger, "an earlier life": earlier} {
-		if _, err := s.r.Open(s.ctx, lease(n, "carol", "phone", "s2"), long); tidemark.CodeOf(err) != tidemark.Unavailable {
-			s.Errorf("Open by %s: %v, want %s", what, err, tidemark.Unavailable)
+		if _, err := s.r.Open(s.ctx, lease(n, "carol", "phone", "s2"), long); tidemark.CodeOf(err) != tidemark.NotFound {
+			s.Errorf("Open by %s: %v, want %s", what, err, tidemark.NotFound)
 		}
-		if _, err := s.r.Refresh(s.ctx, n, nil, long); tidemark.CodeOf(err) != tidemark.Unavailable {
-			s.Errorf("Refresh by %s: %v, want %s", what, err, tidemark.Unavailable)
+		if _, err := s.r.Refresh(s.ctx, n, long, nil, long); tidemark.CodeOf(err) != tidemark.NotFound {
+			s.Errorf("Refresh by %s: %v, want %s", what, err, tidemark.NotFound)
 		}
 	}
-	if err := s.r.Close(s.ctx, l, &e); tidemark.CodeOf(err) != tidemark.Unavailable {
-		s.Errorf("Close by an expired node: %v, want %s", err, tidemark.Unavailable)
+	if err := s.r.Close(s.ctx, l, &e); tidemark.CodeOf(err) != tidemark.NotFound {
+		s.Errorf("Close by an expired node: %v, want %s", err, tidemark.NotFound)
 	}
 	s.wantLeases("carol")
 }
@@ -297,6 +304,58 @@ func rejoin(s *suite) {
 	}
 	if _, err := s.r.Open(s.ctx, lease(registry.Node{ID: "a", Boot: "2"}, "bob", "phone", "s"), long); err != nil {
 		s.Errorf("an earlier life's Leave ended the present one: %v", err)
+	}
+}
+
+// late: until it joins again, a node that others gave up may have stored what it could tell nobody.
+func late(s *suite) {
+	a := s.join("a", "1", TTL)
+	s.runOut()
+	noticed := s.epoch()
+	if again := s.epoch(); again != noticed {
+		s.Errorf("the same end raised twice: %v, then %v", noticed, again)
+	}
+	s.join("a", a.Boot, long)
+	if e := s.epoch(); e == noticed {
+		s.Error("a node joined again after its lease had run out and that had been noticed, and the epoch is the same")
+	}
+}
+
+// move: a session that moves to another node is not another one, and was never without a lease.
+func move(s *suite) {
+	a, b := s.join("a", "1", long), s.join("b", "1", TTL)
+	at := func(n registry.Node) registry.Lease { return lease(n, "bob", "phone", "s1") }
+	opened := func(what string, l registry.Lease, ttl time.Duration, want registry.Opened) {
+		s.Helper()
+		if got, err := s.r.Open(s.ctx, l, ttl); err != nil || got != want {
+			s.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
+		}
+	}
+	opened("a first lease", at(a), long, registry.Opened{Leases: 1})
+	opened("the same again", at(a), long, registry.Opened{Leases: 1})
+	opened("the session on another node", at(b), TTL, registry.Opened{Moved: true, Leases: 1})
+	s.wantLeases("bob", at(b))
+	opened("another device", lease(a, "bob", "tablet", "s2"), long, registry.Opened{Others: true, Leases: 2})
+	opened("the session back", at(a), TTL, registry.Opened{Others: true, Moved: true, Leases: 2})
+	opened("another session of the device", lease(a, "bob", "phone", "s3"), TTL, registry.Opened{Others: true, Leases: 2})
+	s.runOut()
+	opened("a lease that has run out did not move", lease(a, "bob", "phone", "s3"), long, registry.Opened{Others: true, Leases: 2})
+}
+
+func nodes(s *suite) {
+	a, left := s.join("a", "1", long), s.join("c", "1", long)
+	s.join("b", "1", TTL)
+	s.runOut()
+	if err := s.r.Leave(s.ctx, left); err != nil {
+		s.Fatal(err)
+	}
+	d := s.join("d", "1", long)
+	got, err := s.r.Refresh(s.ctx, a, long, nil, long)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if want := map[registry.Node]bool{a: true, d: true}; len(got.Nodes) != 2 || !want[got.Nodes[0]] || !want[got.Nodes[1]] {
+		s.Errorf("nodes %v, want %v and %v", got.Nodes, a, d)
 	}
 }
 
@@ -341,7 +400,7 @@ func crash(s *suite) {
 	if err != nil || (got.Proof != nil && *got.Proof == s.epoch()) {
 		s.Errorf("Open after a node died: %+v, %v, want no proof of the present epoch", got, err)
 	}
-	if got, err := s.r.Refresh(s.ctx, a, []registry.Lease{l}, long); err != nil || got.Epoch != s.epoch() {
+	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{l}, long); err != nil || got.Epoch != s.epoch() {
 		s.Errorf("Refresh: %v, %v, want the present epoch", got, err)
 	}
 }
