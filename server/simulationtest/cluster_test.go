@@ -255,7 +255,7 @@ func (w *world) boot(id tidemark.NodeID) {
 	w.mu.Unlock()
 	s, err := server.New(server.Config{
 		Storage: gatedStore{n}, Registry: gatedRegistry{n}, Nodes: gatedRegistry{n}, Bus: gatedBus{n}, Node: id, Logger: w.log,
-		ResumeWindow: resumeWindow, Grace: grace, LeaseTTL: leaseTTL, AckInterval: ackInterval, StatusInterval: statusInterval, AuthorRetry: authorRetry,
+		ResumeWindow: resumeWindow, Grace: grace, NodeTTL: leaseTTL, LeaseTTL: leaseTTL, AckInterval: ackInterval, StatusInterval: statusInterval, AuthorRetry: authorRetry,
 		TailMessages: 3,
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ func Run(t *testing.T, in func(*testing.T, func(*testing.T)), open func(t *testi
 		"Close leaves a proof for the last lease only":       lastOut,
 		"Close without a proof leaves none":                  noProof,
 		"Close of another lease does nothing":                conditional,
-		"Close with a proof of another epoch leaves none":    stale,
+		"Close with a proof of another epoch proves nothing": stale,
 		"Refresh prolongs, and names what is lost":           refresh,
 		"Leases expire":                              expire,
 		"a node without a lease is refused":          unjoined,
