@@ -57,7 +57,7 @@ lint-aws: ## run cfn-lint (by pip, below .build) over the stack of deploy/aws
 	@scripts/lint-aws
 
 .PHONY: check
-check: postgres-deps dynamodb-deps ## format check, lint, build, and the packages' own tests, except those on Postgres and DynamoDB: under a minute once warm
+check: postgres-deps dynamodb-deps redis-deps ## format check, lint, build, and the packages' own tests, except those on Postgres and DynamoDB: under a minute once warm
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(LINT) run
 	$(MAKE) --no-print-directory build
@@ -68,7 +68,7 @@ check: postgres-deps dynamodb-deps ## format check, lint, build, and the package
 test: check lint-aws race verify backends suites ## everything: check, the race detector, the model, every storage, and the suites in test/ with Chromium
 
 .PHONY: race
-race: postgres-deps dynamodb-deps ## the packages' own tests under the race detector
+race: postgres-deps dynamodb-deps redis-deps ## the packages' own tests under the race detector
 	@scripts/need gcc gcc libc6-dev
 	CGO_ENABLED=1 go test -race -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
 	CGO_ENABLED=1 go test -race -timeout 10m -skip '^Test(Store|Limits|Cost)' ./storage/dynamodb
@@ -79,12 +79,12 @@ verify: ## check the model of docs/verification with Spin: all rules, and each r
 	scripts/verify
 
 .PHONY: backends
-backends: postgres-deps dynamodb-deps ## the tests of the core and of the transports on each storage; those of make check run on memory
+backends: postgres-deps dynamodb-deps redis-deps ## the tests of the core and of the transports on each storage; those of make check run on memory
 	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),2000) go test -count=$(BACKEND_RUNS) -timeout 24h \
 		$$(if [ $$store = dynamodb ]; then echo ./storage/dynamodb; fi) $(STORE_PACKAGES) || exit 1; done
 
 .PHONY: suites
-suites: build browser-deps proxy-deps postgres-deps dynamodb-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
+suites: build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
@@ -100,7 +100,7 @@ mutate: ## break the product in each recorded way, and show that the test named 
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),2500) go run ./test/mutate $(ARGS)
 
 .PHONY: soak
-soak: browser-deps proxy-deps postgres-deps dynamodb-deps ## the suites, and the random histories of every storage, with long counts: hours
+soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
@@ -130,6 +130,10 @@ postgres-deps: ## Postgres (by apt) and PgBouncer (unpacked below .build), neith
 .PHONY: dynamodb-deps
 dynamodb-deps: ## DynamoDB's emulator dynoxide (by npm, below .build), for the tests of storage/dynamodb; not with TEST_DYNAMODB_ENDPOINT
 	@scripts/dynamodb-deps
+
+.PHONY: redis-deps
+redis-deps: ## Redis (unpacked below .build, not as a service), for the tests of registry and bus
+	@scripts/redis-deps
 
 .PHONY: browser-deps
 browser-deps: ## Chromium (by apt) and playwright-core (by npm), for the end-to-end suite

@@ -1,15 +1,12 @@
 package dynamodb
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,86 +16,32 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"go.uber.org/goleak"
+
+	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-// endVariable says how this program, instead of running tests, ends after it has started an emulator.
-const endVariable = "TEST_END"
-
 func TestMain(m *testing.M) {
-	if how := os.Getenv(endVariable); how != "" {
+	process.EndAsTold(func() (int, string, error) {
 		s, err := start("")
 		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
+			return 0, "", err
 		}
-		fmt.Println(s.pid, s.dir)
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		if how == "panic" {
-			panic("as planned")
-		}
-		os.Exit(0)
-	}
+		return s.PID(), s.home.Dir(), nil
+	})
 	goleak.VerifyTestMain(m)
 }
 
-func TestShared_ends_with_the_process_however_that_ends(t *testing.T) {
-	for _, tc := range []struct {
-		how string
-		end func(process *os.Process, input io.Closer, emulator int) error
-	}{
-		{"exit", func(_ *os.Process, input io.Closer, _ int) error { return input.Close() }},
-		{"panic", func(_ *os.Process, input io.Closer, _ int) error { return input.Close() }},
-		{"SIGKILL of its group", func(p *os.Process, _ io.Closer, _ int) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }},
-		{"SIGKILL, with an emulator that is stopped", func(p *os.Process, _ io.Closer, emulator int) error {
-			return errors.Join(syscall.Kill(emulator, syscall.SIGSTOP), p.Kill())
-		}},
-	} {
-		t.Run(tc.how, func(t *testing.T) {
-			t.Parallel()
-			command := exec.Command(os.Args[0])
-			command.Env = append(os.Environ(), endVariable+"="+tc.how)
-			command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			input, err := command.StdinPipe()
-			must(t, err)
-			output, err := command.StdoutPipe()
-			must(t, err)
-			must(t, command.Start())
-			line, err := bufio.NewReader(output).ReadString('\n')
-			must(t, err)
-			var emulator int
-			var dir string
-			if _, err := fmt.Sscan(line, &emulator, &dir); err != nil {
-				t.Fatalf("the program says %q", line)
-			}
-			if !exists(fmt.Sprintf("/proc/%d/exe", emulator)) || !exists(dir) {
-				t.Fatalf("process %d runs: %v; %s exists: %v", emulator, exists(fmt.Sprintf("/proc/%d/exe", emulator)), dir, exists(dir))
-			}
-			must(t, tc.end(command.Process, input, emulator))
-			_ = command.Wait() // how it ended is the case
-			for deadline := time.Now().Add(30 * time.Second); exists(dir) || exists(fmt.Sprintf("/proc/%d/exe", emulator)); pause() {
-				if time.Now().After(deadline) {
-					t.Fatalf("process %d, or %s, is left", emulator, dir)
-				}
-			}
-		})
-	}
-}
-
-// exists reports whether there is such a file. The program of a process is one, until the process has ended.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
+func TestShared_ends_with_the_process_however_that_ends(t *testing.T) { process.Ends(t, 1) }
 
 func TestStart_leaves_nothing(t *testing.T) {
 	var dir string
 	var pid int
 	t.Run("a test", func(t *testing.T) {
 		s := Start(t)
-		dir, pid = s.dir, s.pid
+		dir, pid = s.home.Dir(), s.PID()
 	})
-	if exists(dir) || exists(fmt.Sprintf("/proc/%d/exe", pid)) {
-		t.Errorf("%s is left, or process %d is", dir, pid)
+	if left := process.Left(dir, pid); len(left) > 0 {
+		t.Errorf("there is left: %q", left)
 	}
 }
 
@@ -170,7 +113,7 @@ func TestKill_and_Run_keep_what_is_confirmed(t *testing.T) {
 		<-time.After(100 * time.Millisecond)
 		pid := s.PID()
 		s.Kill(t)
-		if s.PID() != 0 || exists(fmt.Sprintf("/proc/%d/exe", pid)) {
+		if s.PID() != 0 || process.Runs(pid) {
 			t.Errorf("the emulator has the process id %d when it is gone, and was %d", s.PID(), pid)
 		}
 		before := confirmed
@@ -214,7 +157,7 @@ func TestRun_names_a_taken_port(t *testing.T) {
 	s.Kill(t)
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 	must(t, err)
-	if err := s.run(t.Context()); !errors.Is(err, errPortTaken) {
+	if err := s.emulator.Start(t.Context()); !errors.Is(err, process.ErrPortTaken) {
 		t.Errorf("got %v, want that the port is taken", err)
 	}
 	must(t, listener.Close())

@@ -19,7 +19,7 @@ func (s *Server) Store(t testing.TB) string {
 	t.Helper()
 	prefix := "t" + strings.ToLower(rand.Text()[:16]) + "-"
 	t.Cleanup(func() {
-		if s.endpoint != os.Getenv(Variable) && s.pid == 0 {
+		if s.endpoint != os.Getenv(Variable) && s.PID() == 0 {
 			return // it goes with the directory
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

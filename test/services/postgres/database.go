@@ -16,7 +16,7 @@ func (s *Server) Database(t testing.TB) string {
 	name := "t" + strings.ToLower(rand.Text()[:16])
 	s.Exec(t, "postgres", "CREATE DATABASE "+name+" TEMPLATE template0")
 	t.Cleanup(func() {
-		if s.pid == 0 {
+		if s.PID() == 0 {
 			return // it goes with the directory
 		}
 		s.Exec(t, "postgres", "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")

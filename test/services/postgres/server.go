@@ -1,11 +1,10 @@
 // Package postgres starts real Postgres servers for tests: a private initdb in a directory of its own, on a free port of the loopback interface, by a
 // user who is not root, with durability as in production. `make postgres-deps` installs what it needs; without it tests fail and say so.
 //
-// A server and its directory do not outlive the process of the tests, however that ends: a small shell watches it (supervise.sh).
+// A server and its directory do not outlive the process of the tests, however that ends (test/services/process, farewell.sh).
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,20 +14,19 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
 // Server is a Postgres server. Its methods may be called by several goroutines, except that Stop, Kill, Freeze, Thaw and Run are one after the other.
 type Server struct {
-	dir, bin string
+	bin      string
 	port     int
 	password string
 	// credential is the user that it runs as, nil for our own.
 	credential *syscall.Credential
-	// supervisor ends the server and removes the directory when hold, its input, is closed: by us, or with our process.
-	supervisor *exec.Cmd
-	hold       *os.File
-	// pid is that of the postmaster, a child of ours; 0 while it does not run.
-	pid int
+	home       *process.Home
+	postmaster *process.Program
 }
 
 // user is the superuser, as whom tests connect.
@@ -101,22 +99,16 @@ func (s *Server) Shell(script string, env ...string) *exec.Cmd {
 }
 
 // PID returns the process id of the postmaster, 0 while it does not run.
-func (s *Server) PID() int { return s.pid }
+func (s *Server) PID() int { return s.postmaster.PID() }
 
 // Data returns the data directory, as the server sees it.
-func (s *Server) Data() string { return filepath.Join(s.dir, "data") }
+func (s *Server) Data() string { return filepath.Join(s.home.Dir(), "data") }
 
 // Port returns the port on 127.0.0.1. It is the same for all of the server's life.
 func (s *Server) Port() int { return s.port }
 
 // Log returns what the server has written to its log.
-func (s *Server) Log() string {
-	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
+func (s *Server) Log() string { return s.postmaster.Log() }
 
 // URL returns the URL of a database, for the superuser.
 func (s *Server) URL(database string) string {
@@ -131,10 +123,8 @@ func (s *Server) Stop(t testing.TB, mode string) {
 	if !known {
 		t.Fatalf("there is no mode %q", mode)
 	}
-	if err := syscall.Kill(s.pid, signal); err != nil {
-		t.Fatalf("ending Postgres: %v", err)
-	}
-	if err := s.wait(60 * time.Second); err != nil {
+	s.postmaster.Signal(t, signal)
+	if err := s.postmaster.Wait(60 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -143,19 +133,19 @@ func (s *Server) Stop(t testing.TB, mode string) {
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	s.Freeze(t) // so that none is born meanwhile
-	family := s.family()
+	family := process.Family(s.PID())
 	for _, pid := range family {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	if err := s.wait(20 * time.Second); err != nil {
+	if err := s.postmaster.Wait(20 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	for _, pid := range family[1:] {
-		for deadline := time.Now().Add(20 * time.Second); runs(pid); {
+		for deadline := time.Now().Add(20 * time.Second); process.Runs(pid); {
 			if time.Now().After(deadline) {
 				t.Fatalf("process %d of Postgres does not end", pid)
 			}
-			pause()
+			process.Pause()
 		}
 	}
 }
@@ -164,13 +154,11 @@ func (s *Server) Kill(t testing.TB) {
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
 	// The postmaster first: then it has no more children.
-	if err := syscall.Kill(s.pid, syscall.SIGSTOP); err != nil {
-		t.Fatalf("stopping Postgres: %v", err)
+	s.postmaster.Signal(t, syscall.SIGSTOP)
+	for !strings.Contains("TtZ", process.State(s.PID())) {
+		process.Pause()
 	}
-	for !strings.Contains("TtZ", state(s.pid)) {
-		pause()
-	}
-	for _, pid := range s.family() {
+	for _, pid := range process.Family(s.PID()) {
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
 	}
 }
@@ -178,7 +166,7 @@ func (s *Server) Freeze(t testing.TB) {
 // Thaw ends a Freeze.
 func (s *Server) Thaw(t testing.TB) {
 	t.Helper()
-	for _, pid := range s.family() {
+	for _, pid := range process.Family(s.PID()) {
 		// A child may end as soon as another one goes on.
 		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && err != syscall.ESRCH {
 			t.Errorf("process %d of Postgres: %v", pid, err)
@@ -187,24 +175,12 @@ func (s *Server) Thaw(t testing.TB) {
 }
 
 // Ended reports whether the postmaster has ended, also by itself: if it could not recover from a crash.
-func (s *Server) Ended() bool { return s.pid == 0 || s.reaped() }
+func (s *Server) Ended() bool { return s.postmaster.Ended() }
 
 // Run starts the server again, after Stop or Kill, and waits until it serves.
 func (s *Server) Run(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for {
-		err := s.run(ctx)
-		if err == nil {
-			return
-		}
-		// Somebody may hold the port for a moment.
-		if !isPortTaken(err) || ctx.Err() != nil {
-			t.Fatal(err)
-		}
-		pause()
-	}
+	s.postmaster.Run(t)
 }
 
 func tail(text string, n int) string { return text[max(0, len(text)-n):] }

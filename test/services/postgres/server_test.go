@@ -1,14 +1,11 @@
 package postgres
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,94 +13,32 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-// endVariable says how this program, instead of running tests, ends after it has started a server.
-const endVariable = "TEST_END"
-
 func TestMain(m *testing.M) {
-	if how := os.Getenv(endVariable); how != "" {
+	process.EndAsTold(func() (int, string, error) {
 		s, err := shared()
 		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
+			return 0, "", err
 		}
-		fmt.Println(s.pid, s.dir)
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		if how == "panic" {
-			panic("as planned")
-		}
-		os.Exit(0)
-	}
+		return s.PID(), s.home.Dir(), nil
+	})
 	os.Exit(m.Run())
 }
 
-func TestShared_ends_with_the_process_however_that_ends(t *testing.T) {
-	for _, tc := range []struct {
-		how string
-		end func(process *os.Process, input io.Closer, postmaster int) error
-	}{
-		{"exit", func(_ *os.Process, input io.Closer, _ int) error { return input.Close() }},
-		{"panic", func(_ *os.Process, input io.Closer, _ int) error { return input.Close() }},
-		{"SIGKILL of its group", func(p *os.Process, _ io.Closer, _ int) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }},
-		{"SIGKILL, with a server that is stopped", func(p *os.Process, _ io.Closer, postmaster int) error {
-			return errors.Join(syscall.Kill(postmaster, syscall.SIGSTOP), p.Kill())
-		}},
-	} {
-		t.Run(tc.how, func(t *testing.T) {
-			t.Parallel()
-			command := exec.Command(os.Args[0])
-			command.Env = append(os.Environ(), endVariable+"="+tc.how)
-			command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			input, err := command.StdinPipe()
-			must(t, err)
-			output, err := command.StdoutPipe()
-			must(t, err)
-			must(t, command.Start())
-			line, err := bufio.NewReader(output).ReadString('\n')
-			must(t, err)
-			var postmaster int
-			var dir string
-			if _, err := fmt.Sscan(line, &postmaster, &dir); err != nil {
-				t.Fatalf("the program says %q", line)
-			}
-			s := Server{pid: postmaster}
-			family := s.family()
-			if len(family) < 4 || !runs(postmaster) {
-				t.Fatalf("the server has the processes %v", family)
-			}
-			must(t, tc.end(command.Process, input, postmaster))
-			_ = command.Wait() // how it ended is the case
-			for deadline := time.Now().Add(30 * time.Second); ; pause() {
-				left := []string{}
-				for _, pid := range family {
-					if runs(pid) {
-						left = append(left, fmt.Sprint("process ", pid))
-					}
-				}
-				if _, err := os.Stat(dir); err == nil {
-					left = append(left, dir)
-				}
-				if len(left) == 0 {
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("there is left: %s", left)
-				}
-			}
-		})
-	}
-}
+func TestShared_ends_with_the_process_however_that_ends(t *testing.T) { process.Ends(t, 4) }
 
 func TestStart_leaves_nothing(t *testing.T) {
 	var dir string
 	var pid int
 	t.Run("a test", func(t *testing.T) {
 		s := Start(t)
-		dir, pid = s.dir, s.pid
+		dir, pid = s.home.Dir(), s.PID()
 	})
-	if _, err := os.Stat(dir); !os.IsNotExist(err) || runs(pid) {
-		t.Errorf("%s: %v; the process runs: %v", dir, err, runs(pid))
+	if left := process.Left(dir, pid); len(left) > 0 {
+		t.Errorf("there is left: %q", left)
 	}
 }
 
@@ -173,12 +108,10 @@ func TestStop_Kill_and_Run_keep_what_is_committed(t *testing.T) {
 		conn := connect(t, url)
 		_, err := conn.Exec(t.Context(), "INSERT INTO t VALUES ($1)", i)
 		must(t, err)
-		family := s.family()
+		family := process.Family(s.PID())
 		end()
-		for _, pid := range family {
-			if runs(pid) {
-				t.Errorf("process %d still runs", pid)
-			}
+		if left := process.Left("", family...); len(left) > 0 {
+			t.Errorf("there is left: %q", left)
 		}
 		if s.PID() != 0 {
 			t.Errorf("the process id is %d when nothing runs", s.PID())
@@ -222,7 +155,7 @@ func TestRun_names_a_taken_port(t *testing.T) {
 	s.Stop(t, "fast")
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
 	must(t, err)
-	if err := s.run(t.Context()); !isPortTaken(err) {
+	if err := s.postmaster.Start(t.Context()); !errors.Is(err, process.ErrPortTaken) {
 		t.Errorf("got %v, want that the port is taken", err)
 	}
 	must(t, listener.Close())
@@ -258,7 +191,7 @@ func TestStartCopy_follows(t *testing.T) {
 			}
 			return nil
 		})
-		dir = copied.dir
+		dir = copied.home.Dir()
 		var standby bool
 		must(t, connect(t, copied.URL("postgres")).QueryRow(t.Context(), "SELECT pg_is_in_recovery()").Scan(&standby))
 		if !standby {

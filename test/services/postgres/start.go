@@ -6,8 +6,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	osuser "os/user"
@@ -17,10 +15,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-//go:embed supervise.sh
-var supervise string
+//go:embed farewell.sh
+var farewell string
 
 // usual are the settings of every server. Durability is as in production; memory is small.
 func usual(dir string) []string {
@@ -58,17 +58,13 @@ func start(fill func(*Server) error, settings ...string) (_ *Server, err error) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for {
-		if s.port, err = freePort(); err != nil {
-			return nil, err
-		}
-		if err = s.run(ctx); !isPortTaken(err) {
-			return s, err
-		}
-	}
+	return s, process.OnFreePort(func(port int) error {
+		s.port = port
+		return s.postmaster.Start(ctx)
+	})
 }
 
-// prepare makes the directory, and starts the supervisor, which ends with the directory.
+// prepare makes the directory.
 func prepare() (*Server, error) {
 	bin, err := programs()
 	if err != nil {
@@ -78,26 +74,17 @@ func prepare() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "tidemark-postgres-")
+	home, err := process.NewHome(process.Settings{Service: "postgres", Credential: credential, Farewell: farewell})
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, bin: bin, password: rand.Text(), credential: credential}
-	if credential != nil {
-		if err := os.Chown(dir, int(credential.Uid), int(credential.Gid)); err != nil {
-			return nil, errors.Join(err, os.Remove(dir))
-		}
-	}
-	input, hold, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, os.Remove(dir))
-	}
-	defer input.Close()
-	s.hold = hold
-	s.supervisor = s.command("/bin/sh", "-c", supervise, "sh", dir)
-	s.supervisor.Stdin = input
-	if err := s.supervisor.Start(); err != nil {
-		return nil, errors.Join(err, hold.Close(), os.Remove(dir))
+	s := &Server{bin: bin, password: rand.Text(), credential: credential, home: home}
+	s.postmaster = &process.Program{
+		Home: home, Name: "Postgres", File: "log", Taken: "could not create any TCP/IP sockets",
+		Command: func() *exec.Cmd {
+			return s.command(filepath.Join(s.bin, "postgres"), "-D", s.Data(), "-p", strconv.Itoa(s.port))
+		},
+		Serves: func(string) bool { return s.serves() },
 	}
 	return s, nil
 }
@@ -144,18 +131,16 @@ func unprivileged() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// command is one that runs as the server's user, out of the reach of signals to our terminal and of limits to our output.
+// command is one that runs as the server's user.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
-	command := exec.Command(name, args...)
-	command.Dir = s.dir
-	command.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") }), "HOME="+s.dir, "LC_ALL=C")
-	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: s.credential}
+	command := s.home.Command(name, args...)
+	command.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") }), "HOME="+s.home.Dir(), "LC_ALL=C")
 	return command
 }
 
 // initdb makes the data directory. The default collation is not that of bytes, so that a statement which forgets to name its own is found out.
 func (s *Server) initdb() error {
-	secret := filepath.Join(s.dir, "password")
+	secret := filepath.Join(s.home.Dir(), "password")
 	if err := os.WriteFile(secret, []byte(s.password+"\n"), 0o600); err != nil {
 		return err
 	}
@@ -179,67 +164,15 @@ func (s *Server) configure(settings []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString("\n" + strings.Join(slices.Concat(usual(s.dir), settings), "\n") + "\n")
+	_, err = file.WriteString("\n" + strings.Join(slices.Concat(usual(s.home.Dir()), settings), "\n") + "\n")
 	return errors.Join(err, file.Close())
-}
-
-// freePort returns a port where nothing listens at this moment. It is below those that the system gives to connections, lest one of them takes it
-// while the server is down.
-func freePort() (int, error) {
-	var err error
-	for range 100 {
-		port := 15_000 + mathrand.IntN(17_000)
-		var listener net.Listener
-		if listener, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			return port, listener.Close()
-		}
-	}
-	return 0, err
-}
-
-// portTaken is how Postgres ends if it cannot listen.
-type portTaken struct{ port int }
-
-// Error implements error.
-func (e portTaken) Error() string { return fmt.Sprintf("Postgres: port %d is taken", e.port) }
-
-func isPortTaken(err error) bool { return errors.As(err, new(portTaken)) }
-
-// run starts the postmaster, and waits until it serves.
-func (s *Server) run(ctx context.Context) error {
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	before := len(s.Log())
-	command := s.command(filepath.Join(s.bin, "postgres"), "-D", s.Data(), "-p", strconv.Itoa(s.port))
-	command.Stdout, command.Stderr = log, log
-	if err := command.Start(); err != nil {
-		return err
-	}
-	s.pid = command.Process.Pid
-	for !s.serves() {
-		if s.reaped() {
-			said := s.Log()[before:]
-			if strings.Contains(said, "could not create any TCP/IP sockets") {
-				return portTaken{s.port}
-			}
-			return fmt.Errorf("starting Postgres: it ended at once:\n%s", said)
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("starting Postgres: it is not ready in time:\n%s", s.Log()[before:])
-		}
-		pause()
-	}
-	return nil
 }
 
 // serves reports whether the postmaster says so: in the eighth line of its file, which begins with its process id.
 func (s *Server) serves() bool {
 	text, err := os.ReadFile(filepath.Join(s.Data(), "postmaster.pid"))
 	lines := strings.Split(string(text), "\n")
-	if err != nil || len(lines) < 8 || lines[0] != strconv.Itoa(s.pid) {
+	if err != nil || len(lines) < 8 || lines[0] != strconv.Itoa(s.PID()) {
 		return false
 	}
 	status := strings.TrimSpace(lines[7])
@@ -247,11 +180,4 @@ func (s *Server) serves() bool {
 }
 
 // end ends the server and removes its directory.
-func (s *Server) end() error {
-	err := s.hold.Close()
-	err = errors.Join(err, s.supervisor.Wait())
-	if s.pid != 0 {
-		err = errors.Join(err, s.wait(time.Second))
-	}
-	return err
-}
+func (s *Server) end() error { return errors.Join(s.home.Close(), s.postmaster.Wait(time.Second)) }

@@ -1,8 +1,9 @@
-// With runs a command beside a database of its own, which ends with it: go run ./test/services/with postgres|dynamodb COMMAND ARG…
+// With runs a command beside services of its own, which end with it: go run ./test/services/with SERVICE[+SERVICE…] COMMAND ARG…, where a service is
+// postgres, dynamodb or redis.
 //
-// The command finds an empty database by STORE_URL, and the process id of its server in STORE_PID. Postgres adds the lines of POSTGRES_SETTINGS, if
+// For a database the command finds an empty database by STORE_URL, and the process id of its server in STORE_PID. Postgres adds the lines of POSTGRES_SETTINGS, if
 // there are any, to postgresql.conf. DynamoDB is the emulator, with its data in memory; or the one that TEST_DYNAMODB_ENDPOINT names, without a
-// process id, and with tables that are dropped in the end.
+// process id, and with tables that are dropped in the end. Redis is in REDIS_URL and REDIS_PID; it keeps nothing on disk.
 package main
 
 import (
@@ -17,15 +18,22 @@ import (
 
 	"github.com/tidemark-im/tidemark/test/services/dynamodb"
 	"github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/services/redis"
 )
 
 func main() {
-	start := map[string]func() (*database, error){"postgres": startPostgres, "dynamodb": startDynamoDB}
-	if len(os.Args) < 3 || start[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: with postgres|dynamodb COMMAND ARG…")
-		os.Exit(2)
+	if len(os.Args) < 3 {
+		usage()
 	}
-	err := run(start[os.Args[1]], os.Args[2], os.Args[3:])
+	known := map[string]func() (*service, error){"postgres": startPostgres, "dynamodb": startDynamoDB, "redis": startRedis}
+	var starts []func() (*service, error)
+	for _, name := range strings.Split(os.Args[1], "+") {
+		if known[name] == nil {
+			usage()
+		}
+		starts = append(starts, known[name])
+	}
+	err := run(starts, os.Args[2], os.Args[3:])
 	var failed *exec.ExitError
 	switch {
 	case errors.As(err, &failed):
@@ -36,49 +44,67 @@ func main() {
 	}
 }
 
-// database is one that was started, or found.
-type database struct {
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: with SERVICE[+SERVICE…] COMMAND ARG…, where SERVICE is postgres, dynamodb or redis")
+	os.Exit(2)
+}
+
+// service is one that was started, or found.
+type service struct {
+	name string // in the variables
 	url  string
 	pid  int // 0 if its process is not ours
 	stop func() error
 }
 
-func startPostgres() (*database, error) {
+func startPostgres() (*service, error) {
 	server, err := postgres.Serve(strings.Split(os.Getenv("POSTGRES_SETTINGS"), "\n")...)
 	if err != nil {
 		return nil, err
 	}
-	return &database{url: server.URL("postgres"), pid: server.PID(), stop: server.Close}, nil
+	return &service{name: "STORE", url: server.URL("postgres"), pid: server.PID(), stop: server.Close}, nil
 }
 
-func startDynamoDB() (*database, error) {
+func startDynamoDB() (*service, error) {
 	server, err := dynamodb.SharedByMain() // it ends with us
 	if err != nil {
 		return nil, err
 	}
 	prefix := fmt.Sprintf("with-%d-", os.Getpid())
-	return &database{url: server.URL(prefix), pid: server.PID(), stop: func() error {
+	return &service{name: "STORE", url: server.URL(prefix), pid: server.PID(), stop: func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		return server.Drop(ctx, prefix)
 	}}, nil
 }
 
-func run(start func() (*database, error), name string, args []string) (err error) {
-	db, err := start()
+func startRedis() (*service, error) {
+	server, err := redis.Serve()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, db.stop()) }()
+	return &service{name: "REDIS", url: server.URL(), pid: server.PID(), stop: server.Close}, nil
+}
+
+func run(starts []func() (*service, error), name string, args []string) (err error) {
+	environment := os.Environ()
+	for _, start := range starts {
+		s, failed := start()
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, s.stop()) }()
+		environment = append(environment, s.name+"_URL="+s.url)
+		if s.pid != 0 {
+			environment = append(environment, fmt.Sprintf("%s_PID=%d", s.name, s.pid))
+		}
+	}
 	// The command gets the signals of the terminal too, and ends first.
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
 	command := exec.Command(name, args...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
-	command.Env = append(os.Environ(), "STORE_URL="+db.url)
-	if db.pid != 0 {
-		command.Env = append(command.Env, fmt.Sprint("STORE_PID=", db.pid))
-	}
+	command.Env = environment
 	return command.Run()
 }

@@ -1,0 +1,135 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-im/tidemark/test/services/process"
+)
+
+// slots is how many a cluster has.
+const slots = 16384
+
+// Cluster is a Redis Cluster of three shards, each a master and its replica, which is promoted when the master has not answered for a second.
+type Cluster struct {
+	Shards [3]*Pair
+	slots  [3]int // the last of each shard
+}
+
+// StartCluster starts a cluster for one test, and ends it with the test.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	home, err := newHome()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{}
+	for i := range c.Shards {
+		pair := &Pair{}
+		pair.Master, err = startMember(home, fmt.Sprint("master", i))
+		if err == nil {
+			pair.Replica, err = startMember(home, fmt.Sprint("replica", i))
+		}
+		if err != nil {
+			t.Fatal(errors.Join(err, home.Close()))
+		}
+		c.Shards[i], c.slots[i] = pair, slots*(i+1)/len(c.Shards)-1
+	}
+	ends(t, home, c.members()...)
+	c.form(t)
+	return c
+}
+
+func startMember(home *process.Home, name string) (*Server, error) {
+	bus, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(home, name, "cluster-enabled yes", fmt.Sprint("cluster-port ", bus), "cluster-node-timeout 1000", "cluster-replica-validity-factor 0", "cluster-allow-replica-migration no")
+	if err != nil {
+		return nil, err
+	}
+	s.bus = bus
+	return s, nil
+}
+
+// form makes one cluster of the members.
+func (c *Cluster) form(t testing.TB) {
+	t.Helper()
+	members := c.members()
+	for i, s := range members {
+		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
+		for _, other := range members[:i] {
+			s.Do(t, "CLUSTER", "MEET", "127.0.0.1", fmt.Sprint(other.port), fmt.Sprint(other.bus))
+		}
+	}
+	first := 0
+	for i, shard := range c.Shards {
+		shard.Master.Do(t, "CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(first), fmt.Sprint(c.slots[i]))
+		first = c.slots[i] + 1
+	}
+	c.whole(t, members...)
+	for _, shard := range c.Shards {
+		shard.Replica.Do(t, "CLUSTER", "REPLICATE", fmt.Sprint(shard.Master.Do(t, "CLUSTER", "MYID")))
+		shard.joined(t)
+	}
+	c.whole(t, members...)
+}
+
+// members returns all of them, masters first.
+func (c *Cluster) members() []*Server {
+	var masters, replicas []*Server
+	for _, shard := range c.Shards {
+		masters, replicas = append(masters, shard.Master), append(replicas, shard.Replica)
+	}
+	return append(masters, replicas...)
+}
+
+// whole waits until members find the cluster whole: all slots served, and all members known and well.
+func (c *Cluster) whole(t testing.TB, members ...*Server) {
+	t.Helper()
+	for _, s := range members {
+		wait(t, "the cluster is whole", func() (string, bool) {
+			reply, err := s.Ask("CLUSTER", "INFO")
+			about := fields(fmt.Sprint(reply))
+			nodes, _ := s.Ask("CLUSTER", "NODES")
+			well := !strings.Contains(fmt.Sprint(nodes), "fail") && !strings.Contains(fmt.Sprint(nodes), "handshake")
+			return fmt.Sprint(about, err, nodes), about["cluster_state"] == "ok" && about["cluster_known_nodes"] == fmt.Sprint(2*len(c.Shards)) && well
+		})
+	}
+}
+
+// URL returns the URL with the addresses of all masters as they are now.
+func (c *Cluster) URL() string {
+	var addresses []string
+	for _, shard := range c.Shards {
+		addresses = append(addresses, shard.Master.Address())
+	}
+	return "redis+cluster://" + strings.Join(addresses, ",")
+}
+
+// Shard returns the shard of a key.
+func (c *Cluster) Shard(t testing.TB, key string) *Pair {
+	t.Helper()
+	slot, _ := c.Shards[0].Replica.Do(t, "CLUSTER", "KEYSLOT", key).(int64)
+	for i, last := range c.slots {
+		if int(slot) <= last {
+			return c.Shards[i]
+		}
+	}
+	t.Fatalf("%q has slot %d", key, slot)
+	return nil
+}
+
+// FailOver kills the master of a shard, waits until its replica has been promoted and the others know, and starts the former master, which becomes a
+// replica. It takes some 3 s.
+func (c *Cluster) FailOver(t testing.TB, shard *Pair) {
+	t.Helper()
+	shard.Master.Kill(t)
+	shard.promoted(t)
+	shard.Replica.RunEmpty(t)
+	shard.joined(t)
+	c.whole(t, c.members()...)
+}

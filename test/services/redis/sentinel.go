@@ -1,0 +1,93 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tidemark-im/tidemark/test/services/process"
+)
+
+// Watched is a master and its replica, and the Sentinel that promotes the replica when the master has not answered for a second.
+type Watched struct {
+	Pair
+	Sentinel *Server
+}
+
+// StartSentinel starts all three for one test, and ends them with the test.
+func StartSentinel(t testing.TB) *Watched {
+	t.Helper()
+	home, err := newHome()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := startWatched(home)
+	if err != nil {
+		t.Fatal(errors.Join(err, home.Close()))
+	}
+	ends(t, home, w.Master, w.Replica, w.Sentinel)
+	w.joined(t)
+	w.known(t)
+	return w
+}
+
+func startWatched(home *process.Home) (w *Watched, err error) {
+	w = &Watched{}
+	if w.Master, err = start(home, "master"); err != nil {
+		return nil, err
+	}
+	if w.Replica, err = start(home, "replica", fmt.Sprint("replicaof 127.0.0.1 ", w.Master.port)); err != nil {
+		return nil, err
+	}
+	w.Sentinel, err = startSentinel(home, "sentinel", fmt.Sprint("sentinel monitor tidemark 127.0.0.1 ", w.Master.port, " 1"),
+		"sentinel down-after-milliseconds tidemark 1000", "sentinel failover-timeout tidemark 3000", "sentinel parallel-syncs tidemark 1")
+	return w, err
+}
+
+// URL returns the URL of the first database of whoever is master.
+func (w *Watched) URL() string { return "redis+sentinel://" + w.Sentinel.Address() + "/tidemark" }
+
+// FailOver kills the master, waits until the replica has been promoted, and starts the former master as its replica: empty, so that it gets what the new
+// master has. It takes some 3 s.
+func (w *Watched) FailOver(t testing.TB) {
+	t.Helper()
+	w.Master.Kill(t)
+	w.promoted(t)
+	wait(t, "Sentinel names the new master", func() (string, bool) {
+		reply, err := w.Sentinel.Ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "tidemark")
+		return fmt.Sprint(reply, err), fmt.Sprint(reply) == fmt.Sprintf("[127.0.0.1 %d]", w.Master.port)
+	})
+	w.Replica.settings = append(usual(), fmt.Sprint("replicaof 127.0.0.1 ", w.Master.port))
+	if err := w.Replica.configure(); err != nil {
+		t.Fatal(err)
+	}
+	w.Replica.RunEmpty(t)
+	w.joined(t)
+	w.known(t)
+}
+
+// known waits until Sentinel knows the replica well enough to promote it.
+func (w *Watched) known(t testing.TB) {
+	t.Helper()
+	wait(t, "Sentinel knows the replica", func() (string, bool) {
+		reply, err := w.Sentinel.Ask("SENTINEL", "REPLICAS", "tidemark")
+		replicas, _ := reply.([]any)
+		for _, replica := range replicas {
+			about := pairs(replica)
+			if about["port"] == fmt.Sprint(w.Replica.port) && about["flags"] == "slave" && about["master-link-status"] == "ok" {
+				return "", true
+			}
+		}
+		return fmt.Sprint(reply, err), false
+	})
+}
+
+// pairs returns a reply of names and values.
+func pairs(reply any) map[string]string {
+	list, _ := reply.([]any)
+	found := map[string]string{}
+	for i := 0; i+1 < len(list); i += 2 {
+		found[fmt.Sprint(list[i])] = fmt.Sprint(list[i+1])
+	}
+	return found
+}
