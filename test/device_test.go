@@ -22,10 +22,12 @@ import (
 // It notes what may not be.
 type device struct {
 	user
-	// sse says that the stream is one of Server-Sent Events; else it is a WebSocket.
-	sse bool
+	over transport
+	// elsewhere are the nodes that it comes back to when its connection has ended, each in turn; none if it always comes back to the same.
+	elsewhere []string
 
 	mu       sync.Mutex // guards what follows
+	hangUp   context.CancelFunc
 	session  string
 	position int64
 	// stored are the messages of each chat, in their order, by their keys: a contiguous prefix, or what follows `from`.
@@ -40,8 +42,17 @@ type device struct {
 	faults []string
 }
 
-func newDevice(u user, sse bool) *device {
-	return &device{user: u, sse: sse, stored: map[string][]string{}, from: map[string]int64{}, pushed: map[string]int64{}, resets: map[string]int{}}
+// transport is what carries a device's stream.
+type transport int
+
+const (
+	overWebSocket transport = iota
+	overSSE
+	overPoll
+)
+
+func newDevice(u user, over transport) *device {
+	return &device{user: u, over: over, stored: map[string][]string{}, from: map[string]int64{}, pushed: map[string]int64{}, resets: map[string]int{}}
 }
 
 // run connects until ctx ends.
@@ -59,14 +70,31 @@ func (d *device) run(ctx context.Context) {
 func (d *device) connect(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if len(d.elsewhere) > 0 {
+		d.url = d.elsewhere[0]
+		d.elsewhere = append(d.elsewhere[1:], d.url)
+	}
 	d.mu.Lock()
 	session, position := d.session, d.position
 	d.caught = false
+	d.hangUp = cancel
 	d.mu.Unlock()
-	if d.sse {
+	switch d.over {
+	case overSSE:
 		d.readEvents(ctx, session, position)
-	} else {
+	case overPoll:
+		d.readPolls(ctx, session, position)
+	default:
 		d.readFrames(ctx, session, position)
+	}
+}
+
+// cut ends the present connection.
+func (d *device) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.hangUp != nil {
+		d.hangUp()
 	}
 }
 
@@ -137,6 +165,50 @@ func (d *device) readEvents(ctx context.Context, session string, position int64)
 			}
 		}
 		kind, id, data = "", "", ""
+	}
+}
+
+// readPolls polls until it is not answered with events. A session that is over is told by the answer, not by an event.
+func (d *device) readPolls(ctx context.Context, session string, position int64) {
+	for {
+		path := "/poll?wait=5"
+		if session != "" {
+			path += fmt.Sprintf("&session=%s&after=%d", session, position)
+		}
+		status, body, _ := d.try(ctx, http.MethodGet, path, nil)
+		var answer struct {
+			Session string
+			Events  []frame
+		}
+		if status == http.StatusGone {
+			d.mu.Lock()
+			d.session, d.position = "", 0
+			d.resets["gone"]++
+			d.mu.Unlock()
+			return
+		}
+		if status != http.StatusOK || json.Unmarshal(body, &answer) != nil {
+			return
+		}
+		anew := session == ""
+		stored := false
+		for _, f := range answer.Events {
+			stored = d.take(ctx, f.Type, f.ID, f.Payload) || stored
+		}
+		if stored {
+			_, _, _ = d.try(ctx, http.MethodPost, "/acks", map[string]any{"chats": d.cursors()})
+		}
+		d.mu.Lock()
+		session, position = d.session, d.position
+		d.mu.Unlock()
+		if cursors := d.cursors(); anew && len(cursors) > 0 {
+			if status, _, _ := d.try(ctx, http.MethodPost, "/sync", map[string]any{"session": session, "chats": cursors}); status != http.StatusOK {
+				d.mu.Lock()
+				d.session, d.position = "", 0
+				d.mu.Unlock()
+				return
+			}
+		}
 	}
 }
 

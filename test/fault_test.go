@@ -40,7 +40,7 @@ func newFaulty(t *testing.T, server *process) *faulty {
 	t.Helper()
 	f := &faulty{t: t, server: server, confirmed: map[string]int64{}}
 	f.as("alice").call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "c", "member_ids": []string{"bob", "dora", "erin", "frank"}}, nil)
-	f.bob = f.online("bob", false)
+	f.bob = f.online("bob", overWebSocket)
 	for n := range 5 {
 		if status, detail := f.send(fmt.Sprint("before", n)); status != http.StatusCreated {
 			t.Fatalf("a send before the fault: %d %s", status, detail)
@@ -52,8 +52,8 @@ func newFaulty(t *testing.T, server *process) *faulty {
 func (f *faulty) as(name string) user { return as(f.server.address, name) }
 
 // online lets a device of a user run until the test ends.
-func (f *faulty) online(name string, sse bool) *device {
-	d := newDevice(f.as(name), sse)
+func (f *faulty) online(name string, over transport) *device {
+	d := newDevice(f.as(name), over)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { d.run(ctx) })
@@ -151,7 +151,7 @@ func (f *faulty) refuses(reads bool, words ...string) {
 	if reads {
 		f.check("erin")
 		if f.erin == nil {
-			f.erin = f.online("erin", true)
+			f.erin = f.online("erin", overSSE)
 		}
 		until(f.t, "a stream that was opened now has everything that was confirmed", func() bool { return f.erin.heads()["c"] >= int64(len(f.confirmed)) }, func() string { return fmt.Sprint(f.erin.heads()) })
 	}
@@ -180,7 +180,7 @@ func (f *faulty) recovers() {
 	if int(head) != len(f.confirmed) {
 		f.t.Errorf("the chat ends at %d, and %d messages were sent", head, len(f.confirmed))
 	}
-	for _, d := range []*device{f.bob, f.online("dora", true)} {
+	for _, d := range []*device{f.bob, f.online("dora", overSSE)} {
 		until(f.t, d.name+" has everything", func() bool { return d.heads()["c"] == head }, func() string { return fmt.Sprint(d.heads(), " of ", head) })
 		if _, faults := d.told(); len(faults) > 0 {
 			f.t.Error(faults)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -104,13 +105,17 @@ func fromEnvironment(t *testing.T, variable string, otherwise int) int {
 
 var killChats = []string{"k0", "k1", "k2"}
 
-// killed is a server that is killed and started again on one file, and what its clients were told.
+// killed is a server that is killed and started again on one file, or several on one database, and what their clients were told.
 type killed struct {
-	t       *testing.T
-	seed    uint64
-	random  *rand.Rand
+	t      *testing.T
+	seed   uint64
+	random *rand.Rand
+	// server is the first of the nodes, and mostly the only one.
 	server  *process
+	nodes   []*process
+	turn    atomic.Uint64 // of the nodes
 	devices []*device
+	moving  []*device // those of devices that come back elsewhere
 	running sync.WaitGroup
 	cancel  context.CancelFunc
 	ending  flag
@@ -128,7 +133,7 @@ type killed struct {
 	dora                       map[string]int64 // what she acknowledged
 }
 
-func newKilled(t *testing.T, server *process) *killed {
+func newKilled(t *testing.T, nodes ...*process) *killed {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("TIDEMARK_SEED"); text != "" {
@@ -137,29 +142,48 @@ func newKilled(t *testing.T, server *process) *killed {
 		}
 	}
 	k := &killed{
-		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), server: server,
+		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), server: nodes[0], nodes: nodes,
 		confirmed: map[string]int64{}, told: map[string]int64{}, dora: map[string]int64{}, reasons: map[string]int{},
 	}
-	k.server.start()
+	for _, node := range nodes {
+		node.start()
+	}
 	for _, chat := range killChats {
 		k.as("alice").call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob", "carol", "dora"}}, nil)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	k.cancel = cancel
 	// Two devices of bob, one of carol, one of the sender; dora is offline.
-	k.devices = []*device{newDevice(k.as("bob"), false), newDevice(k.as("bob"), true), newDevice(k.as("carol"), true), newDevice(k.as("alice"), false)}
+	k.devices = []*device{newDevice(k.as("bob"), overWebSocket), newDevice(k.as("bob"), overSSE), newDevice(k.as("carol"), overSSE), newDevice(k.as("alice"), overWebSocket)}
+	if len(nodes) > 1 {
+		k.devices = append(k.devices, newDevice(k.as("bob"), overPoll), newDevice(k.as("carol"), overPoll))
+		for over, name := range []string{overWebSocket: "carol", overSSE: "alice", overPoll: "bob"} {
+			k.moving = append(k.moving, newDevice(k.as(name), transport(over)))
+		}
+		for _, d := range k.moving {
+			for _, node := range nodes {
+				d.elsewhere = append(d.elsewhere, as(node.address, d.name).url)
+			}
+		}
+	}
+	k.devices = append(k.devices, k.moving...)
 	for _, d := range k.devices {
 		k.running.Go(func() { d.run(ctx) })
 	}
 	return k
 }
 
-func (k *killed) as(name string) user { return as(k.server.address, name) }
+// as returns a user, of each node in turn.
+func (k *killed) as(name string) user {
+	return as(k.nodes[k.turn.Add(1)%uint64(len(k.nodes))].address, name)
+}
 
 func (k *killed) stop() {
 	k.cancel()
 	k.running.Wait()
-	k.server.stop()
+	for _, node := range k.nodes {
+		node.stop()
+	}
 }
 
 func (k *killed) opens() (n int) {
@@ -401,7 +425,7 @@ func (k *killed) read(chat string, stored map[string]int64) int64 {
 // online lets dora, who was offline, come for a moment: she gets what she had not acknowledged, and nothing else.
 func (k *killed) online(heads map[string]int64) {
 	k.t.Helper()
-	d := newDevice(k.as("dora"), k.random.IntN(2) == 0)
+	d := newDevice(k.as("dora"), transport(k.random.IntN(3)))
 	ctx, cancel := context.WithCancel(k.t.Context())
 	var reading sync.WaitGroup
 	reading.Go(func() { d.connect(ctx) })

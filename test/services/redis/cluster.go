@@ -123,11 +123,17 @@ func (c *Cluster) Shard(t testing.TB, key string) *Pair {
 	return nil
 }
 
-// FailOver kills the master of a shard, waits until its replica has been promoted and the others know, and starts the former master, which becomes a
-// replica. It takes some 3 s.
+// FailOver kills the master of a shard, and waits until its replica is Promoted.
 func (c *Cluster) FailOver(t testing.TB, shard *Pair) {
 	t.Helper()
 	shard.Master.Kill(t)
+	c.Promoted(t, shard)
+}
+
+// Promoted waits, after the master of a shard was killed, until its replica has been promoted, which takes some 2 s. Then it starts the former master, which
+// becomes a replica, and waits until all of them know.
+func (c *Cluster) Promoted(t testing.TB, shard *Pair) {
+	t.Helper()
 	shard.promoted(t)
 	shard.Replica.RunEmpty(t)
 	shard.joined(t)

@@ -16,7 +16,7 @@ type Pair struct {
 }
 
 // Detach ends replication: what the master has been told the replica knows, and what it is told from now on the replica never learns. It is for at most 8 s, after which Sentinel would not promote it
-// any more. FailOver ends it.
+// any more. It ends when the replica is promoted.
 func (p *Pair) Detach(t testing.TB) {
 	t.Helper()
 	told := p.Master.info("replication")

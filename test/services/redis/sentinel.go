@@ -47,11 +47,17 @@ func startWatched(home *process.Home) (w *Watched, err error) {
 // URL returns the URL of the first database of whoever is master.
 func (w *Watched) URL() string { return "redis+sentinel://" + w.Sentinel.Address() + "/tidemark" }
 
-// FailOver kills the master, waits until the replica has been promoted, and starts the former master as its replica: empty, so that it gets what the new
-// master has. It takes some 3 s.
+// FailOver kills the master, and waits until the replica is Promoted.
 func (w *Watched) FailOver(t testing.TB) {
 	t.Helper()
 	w.Master.Kill(t)
+	w.Promoted(t)
+}
+
+// Promoted waits, after the master was killed, until the replica has been promoted, which takes some 2 s. Then it starts the former master as its replica:
+// empty, so that it gets what the new master has.
+func (w *Watched) Promoted(t testing.TB) {
+	t.Helper()
 	w.promoted(t)
 	wait(t, "Sentinel names the new master", func() (string, bool) {
 		reply, err := w.Sentinel.Ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "tidemark")
