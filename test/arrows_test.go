@@ -67,8 +67,12 @@ func arrows() []arrow {
 		{place: "server/internal/ticks", own: []string{"", "storage", "server/internal/feed", "server/internal/session"}},
 		{place: "server/registry", own: []string{""}},
 		{place: "server/registry/memory", own: []string{"", "server/registry"}},
+		{place: "server/registry/redis", own: []string{"", "internal/redis", "server/registry"}},
 		{place: "server/bus", own: []string{"", "server/registry"}},
 		{place: "server/bus/local", own: []string{"", "server/registry", "server/bus"}},
+		{place: "server/bus/redis", own: []string{"", "internal/redis", "server/registry", "server/bus", "server/bus/redis/internal/..."}},
+		{place: "server/bus/redis/internal/frame", own: []string{"", "server/registry", "server/bus"}},
+		{place: "internal/redis", own: []string{""}, others: []string{"github.com/redis/go-redis/v9"}},
 
 		{
 			place:  "transports",
@@ -89,7 +93,7 @@ func arrows() []arrow {
 		{place: "bench/...", own: []string{"bench/internal/..."}},
 		{
 			place: "cmd/tidemark",
-			own:   []string{"", "bench", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/...", "web"},
+			own:   []string{"", "bench", "internal/redis", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/...", "web"},
 			others: []string{
 				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5", "github.com/golang-jwt/jwt/v5",
 				"github.com/prometheus/client_golang", "gopkg.in/yaml.v3",

@@ -1,0 +1,174 @@
+package redis
+
+import (
+	"crypto/tls"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// Kind says what is behind a URL.
+type Kind int
+
+// The kinds.
+const (
+	// Single is one server, or whatever looks like one.
+	Single Kind = iota
+	// Sentinel is a master and its replicas, whose sentinels say which one is the master.
+	Sentinel
+	// Cluster is a Redis Cluster.
+	Cluster
+)
+
+// Target is where a URL points to. It prints without its secrets.
+type Target struct {
+	Kind Kind
+	// Addrs are host:port: of the server, of the sentinels, or of some nodes of the cluster.
+	Addrs []string
+	// Master is the name by which the sentinels know the master.
+	Master string
+	User   string
+	DB     int
+	TLS    bool
+
+	password string
+}
+
+// The schemes, without what begins them if there is TLS.
+var schemes = [...]struct {
+	plain, secret string
+	kind          Kind
+}{
+	{"redis", "rediss", Single},
+	{"redis+sentinel", "rediss+sentinel", Sentinel},
+	{"redis+cluster", "rediss+cluster", Cluster},
+}
+
+// ParseURL reads
+//
+//	redis://[user:password@]host[:port][/db]
+//	redis+sentinel://[user:password@]host[:port],host[:port]…/MASTER[/db]
+//	redis+cluster://[user:password@]host[:port],host[:port]…
+//
+// and the same with rediss for TLS. Without a port it is 6379, of sentinels 26379. User and password are those of Redis, not of its sentinels. An error is Invalid and does not
+// hold the password.
+func ParseURL(raw string) (Target, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return Target{}, tidemark.Errorf(tidemark.Invalid, "a URL of Redis begins with redis://, redis+sentinel:// or redis+cluster://, or with rediss for TLS")
+	}
+	t := Target{Kind: -1}
+	for _, s := range schemes {
+		if scheme == s.plain || scheme == s.secret {
+			t.Kind, t.TLS = s.kind, scheme == s.secret
+		}
+	}
+	if t.Kind < 0 {
+		return Target{}, tidemark.Errorf(tidemark.Invalid, "%q is no scheme of Redis: redis, redis+sentinel or redis+cluster, or with rediss for TLS", scheme)
+	}
+	if strings.ContainsAny(rest, "?#") {
+		return Target{}, tidemark.Errorf(tidemark.Invalid, "the URL of Redis takes no options; write ? and # in a password as %%3F and %%23")
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		if err := t.login(rest[:at]); err != nil {
+			return Target{}, err
+		}
+		rest = rest[at+1:]
+	}
+	hosts, path, _ := strings.Cut(rest, "/")
+	if err := t.hosts(hosts); err != nil {
+		return Target{}, err
+	}
+	return t, t.path(path)
+}
+
+func (t *Target) login(login string) error {
+	user, password, ok := strings.Cut(login, ":")
+	var err, broken error
+	t.User, err = url.PathUnescape(user)
+	t.password, broken = url.PathUnescape(password)
+	if !ok || err != nil || broken != nil {
+		return tidemark.Errorf(tidemark.Invalid, "what stands before the @ of the URL of Redis is not user:password, with what is no letter or digit as %%XX")
+	}
+	return nil
+}
+
+func (t *Target) hosts(list string) error {
+	port := "6379"
+	if t.Kind == Sentinel {
+		port = "26379"
+	}
+	for _, host := range strings.Split(list, ",") {
+		addr := host
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			addr = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		}
+		name, number, err := net.SplitHostPort(addr)
+		if n, bad := strconv.Atoi(number); err != nil || bad != nil || name == "" || n < 1 || n > 65_535 {
+			return tidemark.Errorf(tidemark.Invalid, "%q in the URL of Redis is not host:port", host)
+		}
+		t.Addrs = append(t.Addrs, addr)
+	}
+	if t.Kind == Single && len(t.Addrs) > 1 {
+		return tidemark.Errorf(tidemark.Invalid, "several hosts are redis+sentinel://…/MASTER or redis+cluster://…")
+	}
+	return nil
+}
+
+func (t *Target) path(path string) error {
+	if t.Kind == Sentinel {
+		t.Master, path, _ = strings.Cut(path, "/")
+		if t.Master == "" {
+			return tidemark.Errorf(tidemark.Invalid, "the URL of sentinels ends with the name of their master: redis+sentinel://host:port/MASTER")
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	db, err := strconv.Atoi(path)
+	switch {
+	case err != nil || db < 0:
+		return tidemark.Errorf(tidemark.Invalid, "%q is no number of a database of Redis", path)
+	case t.Kind == Cluster && db != 0:
+		return tidemark.Errorf(tidemark.Invalid, "a Redis Cluster has no numbered databases")
+	}
+	t.DB = db
+	return nil
+}
+
+// tls returns the settings of TLS, nil without it. The driver fills in the name of the server that it dials.
+func (t *Target) tls() *tls.Config {
+	if !t.TLS {
+		return nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.Kind == Single {
+		cfg.ServerName, _, _ = net.SplitHostPort(t.Addrs[0])
+	}
+	return cfg
+}
+
+// String returns the URL without user and password.
+func (t Target) String() string {
+	var b strings.Builder
+	for _, s := range schemes {
+		switch {
+		case s.kind == t.Kind && t.TLS:
+			b.WriteString(s.secret)
+		case s.kind == t.Kind:
+			b.WriteString(s.plain)
+		}
+	}
+	b.WriteString("://")
+	b.WriteString(strings.Join(t.Addrs, ","))
+	if t.Kind == Sentinel {
+		b.WriteString("/" + t.Master)
+	}
+	if t.Kind != Cluster && t.DB != 0 {
+		b.WriteString("/" + strconv.Itoa(t.DB))
+	}
+	return b.String()
+}

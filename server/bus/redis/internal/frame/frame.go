@@ -1,0 +1,185 @@
+// Package frame is how events travel between nodes: a compact binary form of our own, which nodes of different versions read of each other.
+//
+// A frame is a version and events. An event is a kind, the length of its body, and the body: fields in a fixed order, to which a later version adds at the end only. A reader
+// skips kinds that it does not know and what follows the fields that it knows. Numbers are varints, texts have their length before them. The node and the life that leases are of are those that
+// the frame was sent to, and are not in it; the JSON of a message is made again by whoever reads it.
+package frame
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// Version is the first byte of a frame. Another one is a frame that cannot be read at all: it changes only if readers must not guess.
+const Version = 1
+
+// The kinds of events.
+const (
+	kindBeat       = 1
+	kindWake       = 2
+	kindStatus     = 3
+	kindMembership = 4
+	kindTyping     = 5
+	kindClaim      = 6
+	kindClaimed    = 7
+)
+
+// The flags of a wake.
+const (
+	wakeMarked     = 1
+	wakeMessage    = 2
+	wakeAttachment = 4
+)
+
+// The flags of a claim's answer.
+const (
+	claimedState = 1
+	claimedMoved = 2
+)
+
+// Begin begins a frame.
+func Begin(b []byte) []byte { return append(b, Version) }
+
+// AppendBeat adds a node's beat to itself.
+func AppendBeat(b []byte, beat uint64) []byte {
+	return appendEvent(b, kindBeat, binary.AppendUvarint(nil, beat))
+}
+
+// AppendEvent adds an event; nothing, if it is of no kind.
+func AppendEvent(b []byte, e *bus.Event) []byte {
+	// Most bodies are small, and stay on the stack.
+	body := make([]byte, 0, 512)
+	switch {
+	case e.Wake != nil:
+		return appendEvent(b, kindWake, appendWake(body, e.Wake))
+	case e.Status != nil:
+		return appendEvent(b, kindStatus, appendStatus(body, e.Status))
+	case e.Membership != nil:
+		return appendEvent(b, kindMembership, appendMembership(body, e.Membership))
+	case e.Typing != nil:
+		body = appendText(appendText(body, e.Typing.ChatID), e.Typing.UserID)
+		return appendEvent(b, kindTyping, appendLeases(body, e.Typing.Leases))
+	case e.Claim != nil:
+		return appendEvent(b, kindClaim, appendClaim(body, e.Claim))
+	case e.Claimed != nil:
+		return appendEvent(b, kindClaimed, appendClaimed(body, e.Claimed))
+	}
+	return b
+}
+
+func appendEvent(b []byte, kind byte, body []byte) []byte {
+	b = append(b, kind)
+	b = binary.AppendUvarint(b, uint64(len(body)))
+	return append(b, body...)
+}
+
+func appendText[T ~string | ~[]byte](b []byte, s T) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+func appendLeases(b []byte, leases []registry.Lease) []byte {
+	b = binary.AppendUvarint(b, uint64(len(leases)))
+	for i := range leases {
+		b = appendText(b, leases[i].User)
+		b = appendText(b, leases[i].Device)
+		b = appendText(b, leases[i].Session)
+	}
+	return b
+}
+
+func appendWake(b []byte, w *bus.Wake) []byte {
+	var flags byte
+	if w.Marked {
+		flags |= wakeMarked
+	}
+	m := w.Message
+	if m != nil {
+		flags |= wakeMessage
+		if m.Attachment != nil {
+			flags |= wakeAttachment
+		}
+	}
+	b = append(b, flags)
+	b = appendText(b, w.Chat)
+	b = binary.AppendUvarint(b, uint64(w.Sequence))
+	b = appendLeases(b, w.Leases)
+	if m == nil {
+		return b
+	}
+	b = appendText(b, m.ChatID)
+	b = binary.AppendUvarint(b, uint64(m.Sequence))
+	b = appendText(b, m.MessageID)
+	b = appendText(b, m.SenderID)
+	b = appendText(b, m.ClientMessageID)
+	b = appendText(b, m.Content)
+	b = appendText(b, m.ContentType)
+	b = appendText(b, m.Attachment)
+	b = binary.AppendVarint(b, m.CreatedAt.UnixMilli())
+	return binary.AppendUvarint(b, m.MembersVersion)
+}
+
+func appendStatus(b []byte, s *bus.Status) []byte {
+	b = binary.AppendUvarint(b, s.Version)
+	b = appendLeases(b, s.Leases)
+	b = binary.AppendUvarint(b, uint64(len(s.Updates)))
+	for i := range s.Updates {
+		u := &s.Updates[i]
+		b = appendText(b, u.ChatID)
+		b = appendText(b, u.UserID)
+		b = binary.AppendUvarint(b, uint64(u.Acked))
+		b = binary.AppendUvarint(b, uint64(u.Read))
+	}
+	return b
+}
+
+func appendMembership(b []byte, m *bus.Membership) []byte {
+	b = binary.AppendUvarint(b, m.Version)
+	b = appendLeases(b, m.Leases)
+	b = binary.AppendUvarint(b, uint64(len(m.Changes)))
+	for i := range m.Changes {
+		c := &m.Changes[i]
+		b = appendText(b, c.ChatID)
+		b = appendText(b, c.UserID)
+		b = appendText(b, c.Change)
+	}
+	return b
+}
+
+func appendClaim(b []byte, c *bus.Claim) []byte {
+	b = appendText(b, c.ID)
+	b = appendText(b, c.Session)
+	b = appendText(b, c.User)
+	b = appendText(b, c.From.ID)
+	return appendText(b, c.From.Boot)
+}
+
+func appendClaimed(b []byte, c *bus.Claimed) []byte {
+	var flags byte
+	if c.State != nil {
+		flags |= claimedState
+	}
+	if c.Moved != nil {
+		flags |= claimedMoved
+	}
+	b = append(b, flags)
+	b = appendText(b, c.ID)
+	b = appendText(b, c.State)
+	if c.Moved == nil {
+		return b
+	}
+	b = appendText(b, c.Moved.ID)
+	return appendText(b, c.Moved.Boot)
+}
+
+// atMilli is the time of a message.
+func atMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// sequence bounds a number that was read: one beyond the greatest sequence is none.
+func sequence(n uint64) (tidemark.Sequence, bool) {
+	return tidemark.Sequence(n), n <= uint64(tidemark.MaxSequence)
+}

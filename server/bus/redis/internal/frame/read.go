@@ -1,0 +1,229 @@
+package frame
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// errMalformed says that a frame, or a body, is not what it claims to be.
+var errMalformed = errors.New("malformed frame")
+
+// Contents are what was in a frame.
+type Contents struct {
+	Events []bus.Event
+	// Beats are those of the node to itself.
+	Beats []uint64
+	// Unknown is how many events were of kinds that this version does not know.
+	Unknown int
+	// Malformed is how many had a body that cannot be.
+	Malformed int
+}
+
+// Read reads a frame that was sent to a node. A frame of another version, or one that ends early, is an error; what stands before the place where it is wrong is
+// returned all the same. An event whose body is wrong is left out, and counted. What is allocated is bounded by the length of the frame, and who keeps a name of a chat or a user
+// keeps no more of it.
+func Read(frame string, node registry.Node) (Contents, error) {
+	var c Contents
+	if frame == "" || frame[0] != Version {
+		return c, errMalformed
+	}
+	r := reader{rest: frame[1:], node: node}
+	for r.rest != "" {
+		kind := r.byte()
+		body := r.text()
+		if r.failed {
+			return c, errMalformed
+		}
+		// One allocation for the texts of an event, which may outlive the others of the frame.
+		c.add(kind, reader{rest: strings.Clone(body), node: node})
+	}
+	return c, nil
+}
+
+func (c *Contents) add(kind byte, r reader) {
+	var e bus.Event
+	switch kind {
+	case kindBeat:
+		if beat := r.number(); !r.failed {
+			c.Beats = append(c.Beats, beat)
+			return
+		}
+	case kindWake:
+		e.Wake = r.wake()
+	case kindStatus:
+		e.Status = r.status()
+	case kindMembership:
+		e.Membership = r.membership()
+	case kindTyping:
+		e.Typing = r.typing()
+	case kindClaim:
+		e.Claim = r.claim()
+	case kindClaimed:
+		e.Claimed = r.claimed()
+	default:
+		c.Unknown++
+		return
+	}
+	if r.failed {
+		c.Malformed++
+		return
+	}
+	c.Events = append(c.Events, e)
+}
+
+// reader takes a body apart. Once it has failed all it returns is nothing.
+type reader struct {
+	rest   string
+	node   registry.Node
+	failed bool
+}
+
+func (r *reader) fail() { r.rest, r.failed = "", true }
+
+func (r *reader) byte() byte {
+	if r.rest == "" {
+		r.fail()
+		return 0
+	}
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b
+}
+
+func (r *reader) number() uint64 {
+	var n uint64
+	for shift := uint(0); shift < 64; shift += 7 {
+		b := r.byte()
+		if shift == 63 && b > 1 {
+			break
+		}
+		n |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return n
+		}
+	}
+	r.fail()
+	return 0
+}
+
+// signed reads what binary.AppendVarint wrote.
+func (r *reader) signed() int64 {
+	u := r.number()
+	n := int64(u >> 1)
+	if u&1 != 0 {
+		n = ^n
+	}
+	return n
+}
+
+func (r *reader) text() string {
+	n := r.number()
+	if n > uint64(len(r.rest)) {
+		r.fail()
+		return ""
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n:]
+	return s
+}
+
+// name reads a text that is kept for long.
+func (r *reader) name() string { return strings.Clone(r.text()) }
+
+// count reads how many things follow, each of which takes at least size bytes.
+func (r *reader) count(size int) int {
+	n := r.number()
+	if n > uint64(len(r.rest)/size) {
+		r.fail()
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) sequence() tidemark.Sequence {
+	n, ok := sequence(r.number())
+	if !ok {
+		r.fail()
+	}
+	return n
+}
+
+func (r *reader) leases() []registry.Lease {
+	n := r.count(3)
+	if n == 0 {
+		return nil
+	}
+	leases := make([]registry.Lease, n)
+	for i := range leases {
+		leases[i] = registry.Lease{
+			User: tidemark.UserID(r.text()), Device: tidemark.DeviceID(r.text()), Session: tidemark.SessionID(r.text()), Node: r.node.ID, Boot: r.node.Boot,
+		}
+	}
+	return leases
+}
+
+func (r *reader) wake() *bus.Wake {
+	flags := r.byte()
+	w := &bus.Wake{Marked: flags&wakeMarked != 0, Chat: tidemark.ChatID(r.name()), Sequence: r.sequence(), Leases: r.leases()}
+	if flags&wakeMessage == 0 || r.failed {
+		return w
+	}
+	m := &tidemark.Message{
+		ChatID: tidemark.ChatID(r.name()), Sequence: r.sequence(), MessageID: tidemark.MessageID(r.text()), SenderID: tidemark.UserID(r.text()),
+		ClientMessageID: r.text(), Content: r.text(), ContentType: r.text(),
+	}
+	if attachment := r.text(); flags&wakeAttachment != 0 {
+		m.Attachment = []byte(attachment)
+	}
+	m.CreatedAt, m.MembersVersion = atMilli(r.signed()), r.number()
+	if !r.failed {
+		w.Message, w.Encoded = m, m.AppendJSON(nil)
+	}
+	return w
+}
+
+func (r *reader) status() *bus.Status {
+	s := &bus.Status{Version: r.number(), Leases: r.leases()}
+	for range r.count(4) {
+		s.Updates = append(s.Updates, tidemark.StatusUpdate{
+			ChatID: tidemark.ChatID(r.name()), UserID: tidemark.UserID(r.name()), Boundary: tidemark.Boundary{Acked: r.sequence(), Read: r.sequence()},
+		})
+	}
+	return s
+}
+
+func (r *reader) membership() *bus.Membership {
+	m := &bus.Membership{Version: r.number(), Leases: r.leases()}
+	for range r.count(3) {
+		m.Changes = append(m.Changes, tidemark.MembershipChange{
+			ChatID: tidemark.ChatID(r.name()), UserID: tidemark.UserID(r.name()), Change: tidemark.Change(r.text()),
+		})
+	}
+	return m
+}
+
+func (r *reader) typing() *bus.Typing {
+	return &bus.Typing{Typing: tidemark.Typing{ChatID: tidemark.ChatID(r.text()), UserID: tidemark.UserID(r.text())}, Leases: r.leases()}
+}
+
+func (r *reader) claim() *bus.Claim {
+	return &bus.Claim{
+		ID: r.text(), Session: tidemark.SessionID(r.text()), User: tidemark.UserID(r.text()), From: registry.Node{ID: tidemark.NodeID(r.text()), Boot: r.text()},
+	}
+}
+
+func (r *reader) claimed() *bus.Claimed {
+	flags := r.byte()
+	c := &bus.Claimed{ID: r.text()}
+	if state := r.text(); flags&claimedState != 0 {
+		c.State = []byte(state)
+	}
+	if flags&claimedMoved != 0 {
+		c.Moved = &registry.Node{ID: tidemark.NodeID(r.text()), Boot: r.text()}
+	}
+	return c
+}

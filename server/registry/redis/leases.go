@@ -1,0 +1,191 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/redis"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+const (
+	devicePrefix = "d:"
+	separator    = "|"
+)
+
+func field(l *registry.Lease) string { return devicePrefix + string(l.Device) }
+
+// claim is what a field holds behind the time.
+func claim(l *registry.Lease) string {
+	return string(l.Node) + separator + l.Boot + separator + string(l.Session)
+}
+
+func key(user tidemark.UserID) string { return userKey + string(user) }
+
+// check returns Invalid for a lease that the keys cannot hold: ids have no separator.
+func check(l *registry.Lease) error {
+	for _, part := range []string{string(l.Node), l.Boot, string(l.Session)} {
+		if strings.Contains(part, separator) {
+			return tidemark.Errorf(tidemark.Invalid, "%q is not an id", part)
+		}
+	}
+	return nil
+}
+
+// Open implements registry.Registry.
+func (r *Registry) Open(ctx context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
+	if err := check(&lease); err != nil {
+		return registry.Opened{}, err
+	}
+	held, err := r.joined(lease.Node, lease.Boot)
+	if err != nil {
+		return registry.Opened{}, err
+	}
+	r.hold(lease) // before the call, whose outcome may stay unknown
+	a, err := r.step(ctx, r.scripts.open, []string{key(lease.User)}, field(&lease), claim(&lease), string(lease.Session), ttl.Milliseconds(), held.expires)
+	switch {
+	case err != nil:
+		return registry.Opened{}, err
+	case a.number(0) == 0:
+		r.release(lease)
+		return registry.Opened{}, noLease(lease.Node)
+	}
+	return registry.Opened{Others: a.number(1) == 1, Moved: a.number(2) == 1, Leases: int(a.number(3)), Proof: readProof(a.text(4))}, nil
+}
+
+// Close implements registry.Registry.
+func (r *Registry) Close(ctx context.Context, lease registry.Lease, proof *registry.Epoch) error {
+	held, err := r.joined(lease.Node, lease.Boot)
+	if err != nil {
+		return err
+	}
+	a, err := r.step(ctx, r.scripts.shut, []string{key(lease.User)}, closing(&lease, held.expires, writeProof(proof))...)
+	switch {
+	case err != nil:
+		return err
+	case a.number(0) == 0:
+		return noLease(lease.Node)
+	}
+	r.release(lease)
+	return nil
+}
+
+// closing returns the arguments of the script that releases a lease.
+func closing(l *registry.Lease, expires int64, proof string) []any {
+	return []any{field(l), claim(l), expires, proof, ProofTTL.Milliseconds()}
+}
+
+// hold remembers a lease of a node here until it is released.
+func (r *Registry) hold(l registry.Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[l] = struct{}{}
+}
+
+func (r *Registry) release(leases ...registry.Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range leases {
+		delete(r.held, l)
+	}
+}
+
+func writeProof(e *registry.Epoch) string {
+	if e == nil {
+		return ""
+	}
+	return strconv.FormatUint(e.Crashes, 10) + separator + e.Incarnation
+}
+
+// readProof returns nil for what is no proof.
+func readProof(s string) *registry.Epoch {
+	crashes, incarnation, ok := strings.Cut(s, separator)
+	n, err := strconv.ParseUint(crashes, 10, 64)
+	if !ok || err != nil {
+		return nil
+	}
+	return &registry.Epoch{Crashes: n, Incarnation: incarnation}
+}
+
+// found is what a look-up found of one user.
+type found struct {
+	leases []registry.Lease
+	err    error
+}
+
+// Lookup implements registry.Registry.
+func (r *Registry) Lookup(ctx context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
+	if len(users) == 0 {
+		return nil, nil
+	}
+	answers, err := r.lookups.Do(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]registry.Lease, len(users))
+	for i := range answers {
+		if answers[i].err != nil {
+			return nil, answers[i].err
+		}
+		all[i] = answers[i].leases
+	}
+	return all, nil
+}
+
+// lookupTrip looks users up in one round trip: with a script for many of them, or, on a cluster, one for each.
+func (r *Registry) lookupTrip(ctx context.Context, users []tidemark.UserID) ([]found, error) {
+	size := lookupUsers
+	if r.client.Cluster() {
+		size = 1
+	}
+	keys := make([]string, len(users))
+	for i, user := range users {
+		keys[i] = key(user)
+	}
+	calls := make([]redis.Call, 0, (len(users)+size-1)/size)
+	for from := 0; from < len(users); from += size {
+		calls = append(calls, redis.Call{Script: r.scripts.lookup, Keys: keys[from:min(from+size, len(users))]})
+	}
+	replies := r.client.Run(ctx, calls)
+	if err := allFailed(replies); err != nil {
+		return nil, err
+	}
+	all := make([]found, 0, len(users))
+	for i, reply := range replies {
+		a, err := asAnswer(reply.Value, reply.Err)
+		for k := range calls[i].Keys {
+			user := users[len(all)]
+			if err != nil || k+1 >= len(a) {
+				all = append(all, found{err: err})
+				continue
+			}
+			fields, _ := a[k+1].([]any)
+			all = append(all, found{leases: readLeases(user, fields, a.number(0))})
+		}
+	}
+	return all, nil
+}
+
+// readLeases returns the leases of a user's key that have not run out at a time of Redis' clock.
+func readLeases(user tidemark.UserID, fields answer, now int64) []registry.Lease {
+	var all []registry.Lease
+	for i := 0; i+1 < len(fields); i += 2 {
+		device, isLease := strings.CutPrefix(fields.text(i), devicePrefix)
+		if !isLease {
+			continue
+		}
+		until, rest, _ := strings.Cut(fields.text(i+1), separator)
+		node, rest, _ := strings.Cut(rest, separator)
+		boot, session, ok := strings.Cut(rest, separator)
+		if expires, err := strconv.ParseInt(until, 10, 64); err != nil || !ok || expires < now {
+			continue
+		}
+		all = append(all, registry.Lease{
+			User: user, Device: tidemark.DeviceID(device), Node: tidemark.NodeID(node), Boot: boot, Session: tidemark.SessionID(session),
+		})
+	}
+	return all
+}

@@ -1,0 +1,235 @@
+package redis
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/redis"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// What a lease script of Refresh says of each lease.
+const (
+	_ = iota // prolonged
+	lost
+	replaced
+)
+
+// refreshScripts is how many scripts of Refresh go in one round trip: 2,000 leases, some 10 ms of Redis' time.
+const refreshScripts = 20
+
+func nodeKeys() []string { return []string{epochKey, nodesKey} }
+
+// Epoch implements registry.Registry. On a cluster it notices that a server other than that of the nodes' keys was restarted or failed over only at the next Refresh or Join;
+// what such a server brought back is void before (see openScript).
+func (r *Registry) Epoch(ctx context.Context) (registry.Epoch, error) {
+	if !r.looked() {
+		r.look(ctx)
+	}
+	a, err := r.step(ctx, r.scripts.epoch, nodeKeys(), unused())
+	if err != nil {
+		return registry.Epoch{}, err
+	}
+	return r.epoch(a), nil
+}
+
+// epoch reads it from the second and third part of an answer.
+func (r *Registry) epoch(a answer) registry.Epoch {
+	crashes, _ := strconv.ParseUint(a.text(1), 10, 64)
+	incarnation := a.text(2)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.servers != "" {
+		incarnation += "." + r.servers
+	}
+	return registry.Epoch{Crashes: crashes, Incarnation: incarnation}
+}
+
+func (r *Registry) looked() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.servers != "" || !r.client.Cluster()
+}
+
+// look sees which servers a cluster has. One that is away is no reason to change what is known: it comes back as another life, and is seen then.
+func (r *Registry) look(ctx context.Context) {
+	if !r.client.Cluster() {
+		return
+	}
+	servers, err := r.client.Lives(ctx)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.servers = servers
+}
+
+// Join implements registry.Nodes.
+func (r *Registry) Join(ctx context.Context, node registry.Node, ttl time.Duration) error {
+	if strings.Contains(node.Boot, separator) {
+		return tidemark.Errorf(tidemark.Invalid, "%q is not the name of a node's life", node.Boot)
+	}
+	r.look(ctx)
+	again := 0
+	if r.hasJoined(node) {
+		again = 1
+	}
+	began := time.Now()
+	a, err := r.alone(ctx, r.scripts.join, nodeKeys(), unused(), string(node.ID), node.Boot, ttl.Milliseconds(), again)
+	if err != nil {
+		return err
+	}
+	r.live(node, began.Add(ttl), a.number(3))
+	return nil
+}
+
+// hasJoined reports whether this life of the node has joined here and not left. A Redis that knows nothing of that (any more) does not see that it comes back.
+func (r *Registry) hasJoined(node registry.Node) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held, there := r.lives[node.ID]
+	return there && held.boot == node.Boot
+}
+
+func (r *Registry) live(node registry.Node, until time.Time, expires int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lives[node.ID] = life{boot: node.Boot, until: until, expires: expires}
+}
+
+// Leave implements registry.Nodes. The leases that it drops are those that were taken here.
+func (r *Registry) Leave(ctx context.Context, node registry.Node) error {
+	dropped, err := r.drop(ctx, node)
+	if err != nil {
+		return err
+	}
+	raise := 0
+	if dropped > 0 {
+		raise = 1
+	}
+	if _, err := r.alone(ctx, r.scripts.leave, nodeKeys(), unused(), string(node.ID), node.Boot, raise); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lives[node.ID].boot == node.Boot {
+		delete(r.lives, node.ID)
+	}
+	return nil
+}
+
+// drop releases the leases that a life of a node still has, without proofs, and returns how many there were.
+func (r *Registry) drop(ctx context.Context, node registry.Node) (int, error) {
+	r.mu.Lock()
+	var left []registry.Lease
+	for l := range r.held {
+		if l.Node == node.ID && l.Boot == node.Boot {
+			left = append(left, l)
+		}
+	}
+	r.mu.Unlock()
+	dropped := 0
+	for chunk := range slices.Chunk(left, tripItems) {
+		calls := make([]redis.Call, len(chunk))
+		for i := range chunk {
+			// As if the node still had its own lease: nothing else depends on that here.
+			calls[i] = redis.Call{Script: r.scripts.shut, Keys: []string{key(chunk[i].User)}, Args: closing(&chunk[i], forever, "")}
+		}
+		for i, reply := range r.client.Run(ctx, calls) {
+			a, err := asAnswer(reply.Value, reply.Err)
+			if err != nil {
+				return dropped, err
+			}
+			dropped += int(a.number(1))
+			r.release(chunk[i])
+		}
+	}
+	return dropped, nil
+}
+
+// forever is a time that no clock shows.
+const forever = 1 << 52
+
+// Refresh implements registry.Registry. It takes a round trip for the node, and one for each 2,000 leases. If some of the leases cannot be reached, the others and the node's own are
+// prolonged all the same, and the error is Unavailable.
+func (r *Registry) Refresh(
+	ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease, ttl time.Duration,
+) (registry.Refreshed, error) {
+	if _, err := r.joined(node.ID, node.Boot); err != nil {
+		return registry.Refreshed{}, err
+	}
+	began := time.Now()
+	a, err := r.alone(ctx, r.scripts.beat, nodeKeys(), unused(), string(node.ID), node.Boot, nodeTTL.Milliseconds())
+	switch {
+	case err != nil:
+		return registry.Refreshed{}, err
+	case a.number(0) == 0:
+		return registry.Refreshed{}, noLease(node.ID)
+	}
+	r.live(node, began.Add(nodeTTL), a.number(3))
+	r.look(ctx)
+	refreshed := registry.Refreshed{Epoch: r.epoch(a)}
+	for i := 4; i+1 < len(a); i += 2 {
+		refreshed.Nodes = append(refreshed.Nodes, registry.Node{ID: tidemark.NodeID(a.text(i)), Boot: a.text(i + 1)})
+	}
+	err = r.prolong(ctx, leases, ttl, &refreshed)
+	r.release(refreshed.Lost...)
+	r.release(refreshed.Replaced...)
+	if err != nil {
+		return registry.Refreshed{}, err
+	}
+	return refreshed, nil
+}
+
+// prolong prolongs leases and sorts out those that are not there.
+func (r *Registry) prolong(ctx context.Context, leases []registry.Lease, ttl time.Duration, refreshed *registry.Refreshed) error {
+	size := refreshLeases
+	if r.client.Cluster() {
+		size = 1
+	}
+	var failed []error
+	for part := range slices.Chunk(leases, refreshScripts*refreshLeases) {
+		var calls []redis.Call
+		for chunk := range slices.Chunk(part, size) {
+			keys, args := make([]string, len(chunk)), []any{ttl.Milliseconds()}
+			for i := range chunk {
+				keys[i] = key(chunk[i].User)
+				args = append(args, field(&chunk[i]), claim(&chunk[i]))
+			}
+			calls = append(calls, redis.Call{Script: r.scripts.prolong, Keys: keys, Args: args})
+		}
+		rest := part
+		for i, reply := range r.client.Run(ctx, calls) {
+			a, err := asAnswer(reply.Value, reply.Err)
+			if err != nil {
+				failed = append(failed, err)
+			} else {
+				sortOut(rest[:len(calls[i].Keys)], a, refreshed)
+			}
+			rest = rest[len(calls[i].Keys):]
+		}
+		if len(failed) > 0 && !r.client.Cluster() {
+			break
+		}
+	}
+	if len(failed) > 0 {
+		return tidemark.Wrap(tidemark.Unavailable, failed[0], "not all leases could be prolonged")
+	}
+	return nil
+}
+
+func sortOut(leases []registry.Lease, a answer, refreshed *registry.Refreshed) {
+	for i, l := range leases {
+		switch a.number(i) {
+		case lost:
+			refreshed.Lost = append(refreshed.Lost, l)
+		case replaced:
+			refreshed.Replaced = append(refreshed.Replaced, l)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package redis
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-im/tidemark/internal/redis"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// What the keys hold:
+//
+//	ws:bob             hash   d:<device> → expires|node|boot|session    proof → crashes|incarnation|replid
+//	epoch:{tidemark}   hash   crashes, incarnation
+//	nodes:{tidemark}   hash   <node> → expires|boot|state: 1 while it has its lease, 0 when that has run out
+//
+// Times are milliseconds of the clock of the Redis that runs the script; those of nodes are never used. Ids have no bar. The replid names the life of one server's data: a restart gives
+// another one, and so does a failover. A key of a user goes with his last lease, or ProofTTL after his proof.
+
+// scripts are those of a registry.
+type scripts struct {
+	lookup, open, shut, prolong *redis.Script
+	epoch, join, leave, beat    *redis.Script
+}
+
+func newScripts() scripts {
+	nodes := strings.ReplaceAll(nodes, "{remembered}", strconv.FormatInt(registry.Remembered.Milliseconds(), 10))
+	return scripts{
+		lookup:  redis.NewScript(clock + lookupScript),
+		open:    redis.NewScript(clock + identity + leases + openScript),
+		shut:    redis.NewScript(clock + identity + leases + shutScript),
+		prolong: redis.NewScript(clock + leases + prolongScript),
+		epoch:   redis.NewScript(clock + identity + nodes + epochScript),
+		join:    redis.NewScript(clock + identity + nodes + joinScript),
+		leave:   redis.NewScript(clock + identity + nodes + leaveScript),
+		beat:    redis.NewScript(clock + identity + nodes + beatScript),
+	}
+}
+
+const clock = `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local function whole(n) return string.format('%.0f', n) end
+`
+
+const identity = `
+local function replid() return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or '' end
+`
+
+// KEYS: users. The leases are filtered by whoever asked, who gets the time as well.
+const lookupScript = `
+local found = {now}
+for i = 1, #KEYS do found[i + 1] = redis.call('HGETALL', KEYS[i]) end
+return found
+`
+
+// held takes a user's leases that have not run out, and forgets the others.
+const leases = `
+local function read(value)
+  local expires, rest = string.match(value, '^(%d+)|(.*)$')
+  return tonumber(expires), rest
+end
+local function held(key)
+  local found, latest, all = {}, 0, redis.call('HGETALL', key)
+  for i = 1, #all, 2 do
+    if string.sub(all[i], 1, 2) == 'd:' then
+      local expires, rest = read(all[i + 1])
+      if expires and expires >= now then
+        found[all[i]] = rest
+        if expires > latest then latest = expires end
+      else
+        redis.call('HDEL', key, all[i])
+      end
+    end
+  end
+  return found, latest
+end
+`
+
+// KEYS: user. ARGV: field, node|boot|session, session, ttl, until when the node has its lease.
+const openScript = `
+if now > tonumber(ARGV[5]) then return {0} end
+local found, latest = held(KEYS[1])
+local mine = found[ARGV[1]]
+local same = mine and string.match(mine, '[^|]*$') == ARGV[3]
+local others, count = 0, 1
+for field in pairs(found) do
+  if field ~= ARGV[1] then others = 1; count = count + 1 end
+end
+if mine and not same then others = 1 end
+local moved = (same and mine ~= ARGV[2]) and 1 or 0
+local expires = now + ARGV[4]
+redis.call('HSET', KEYS[1], ARGV[1], whole(expires) .. '|' .. ARGV[2])
+local proof = redis.call('HGET', KEYS[1], 'proof')
+if proof then
+  redis.call('HDEL', KEYS[1], 'proof')
+  local named, of = string.match(proof, '^(.*)|(%x*)$')
+  proof = of == replid() and named
+end
+redis.call('PEXPIREAT', KEYS[1], whole(math.max(latest, expires)))
+return {1, others, moved, count, proof or ''}
+`
+
+// KEYS: user. ARGV: field, node|boot|session, until when the node has its lease, proof or nothing, its ttl.
+const shutScript = `
+if now > tonumber(ARGV[3]) then return {0} end
+local found, latest = held(KEYS[1])
+if found[ARGV[1]] ~= ARGV[2] then return {1, 0} end
+redis.call('HDEL', KEYS[1], ARGV[1])
+found[ARGV[1]] = nil
+if next(found) then
+  return {1, 1}
+end
+if ARGV[4] ~= '' then
+  redis.call('HSET', KEYS[1], 'proof', ARGV[4] .. '|' .. replid())
+  redis.call('PEXPIRE', KEYS[1], ARGV[5])
+end
+return {1, 1}
+`
+
+// KEYS: users. ARGV: ttl, then for each its field and node|boot|session. Replies for each: 0 prolonged, 1 lost, 2 replaced.
+const prolongScript = `
+local said = {}
+for i = 1, #KEYS do
+  local field, want = ARGV[2 * i], ARGV[2 * i + 1]
+  local value, expires, rest = redis.call('HGET', KEYS[i], field)
+  if value then expires, rest = read(value) end
+  if not expires or expires < now then
+    said[i] = 1
+  elseif rest ~= want then
+    said[i] = 2
+  else
+    local later = now + ARGV[1]
+    redis.call('HSET', KEYS[i], field, whole(later) .. '|' .. want)
+    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[1]) then redis.call('PEXPIREAT', KEYS[i], whole(later)) end
+    said[i] = 0
+  end
+end
+return said
+`
+
+// KEYS: epoch, nodes. ARGV[1]: what the incarnation is called if there is none. The first function ends the nodes whose lease has run out, and raises for each; both are at the
+// beginning of each script.
+const nodes = `
+local function raise() redis.call('HINCRBY', KEYS[1], 'crashes', 1) end
+redis.call('HSETNX', KEYS[1], 'incarnation', ARGV[1])
+local here = {}
+local all = redis.call('HGETALL', KEYS[2])
+for i = 1, #all, 2 do
+  local expires, boot, state = string.match(all[i + 1], '^(%d+)|([^|]*)|(%d)$')
+  expires = tonumber(expires)
+  if not expires or state == '0' and now > expires + {remembered} then
+    redis.call('HDEL', KEYS[2], all[i])
+  elseif state == '1' and now > expires then
+    redis.call('HSET', KEYS[2], all[i], whole(expires) .. '|' .. boot .. '|0')
+    raise()
+  elseif state == '1' then
+    here[all[i]] = boot
+  end
+end
+local function epoch()
+  return redis.call('HGET', KEYS[1], 'crashes') or '0', redis.call('HGET', KEYS[1], 'incarnation') .. '.' .. replid()
+end
+local function take(node, boot, ttl)
+  redis.call('HSET', KEYS[2], node, whole(now + ttl) .. '|' .. boot .. '|1')
+  here[node] = boot
+end
+`
+
+const epochScript = `
+local crashes, incarnation = epoch()
+return {1, crashes, incarnation}
+`
+
+// ARGV: incarnation, node, boot, ttl, 1 if this life has joined before.
+const joinScript = `
+if ARGV[5] == '1' or redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1 then raise() end
+take(ARGV[2], ARGV[3], ARGV[4])
+local crashes, incarnation = epoch()
+return {1, crashes, incarnation, now + ARGV[4]}
+`
+
+// ARGV: incarnation, node, boot, 1 if leases of its sessions were dropped.
+const leaveScript = `
+local value = redis.call('HGET', KEYS[2], ARGV[2])
+if value and string.match(value, '|([^|]*)|%d$') == ARGV[3] then redis.call('HDEL', KEYS[2], ARGV[2]) end
+if ARGV[4] == '1' then raise() end
+return {1}
+`
+
+// ARGV: incarnation, node, boot, ttl.
+const beatScript = `
+if here[ARGV[2]] ~= ARGV[3] then return {0} end
+take(ARGV[2], ARGV[3], ARGV[4])
+local crashes, incarnation = epoch()
+local said = {1, crashes, incarnation, now + ARGV[4]}
+for node, boot in pairs(here) do
+  said[#said + 1] = node
+  said[#said + 1] = boot
+end
+return said
+`
