@@ -138,6 +138,16 @@ func (d *device) readEvents(ctx context.Context, session string, position int64)
 	if response.StatusCode != http.StatusOK {
 		return
 	}
+	// What is stored while an acknowledgement is under way is in the next one.
+	wanted := make(chan struct{}, 1)
+	var acknowledging sync.WaitGroup
+	acknowledging.Go(func() {
+		for range wanted {
+			_, _, _ = d.try(ctx, http.MethodPost, "/acks", map[string]any{"chats": d.cursors()})
+		}
+	})
+	defer acknowledging.Wait()
+	defer close(wanted)
 	var kind, id, data string
 	in := bufio.NewScanner(response.Body)
 	in.Buffer(nil, 1<<20)
@@ -161,7 +171,10 @@ func (d *device) readEvents(ctx context.Context, session string, position int64)
 				_, _ = fmt.Sscan(number, &n)
 			}
 			if d.take(ctx, kind, n, []byte(data)) {
-				_, _, _ = d.try(ctx, http.MethodPost, "/acks", map[string]any{"chats": d.cursors()})
+				select {
+				case wanted <- struct{}{}:
+				default:
+				}
 			}
 		}
 		kind, id, data = "", "", ""
