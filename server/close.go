@@ -8,6 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/debts"
 	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // closeSessions closes sessions cleanly, in the order of R_ORDER: detach, mark, release. A session that could not mark, or whose open had
@@ -64,8 +65,25 @@ func (s *Server) expire(ctx context.Context, due []session.Deadline) {
 	}
 }
 
+// learn tells sessions what their users have acknowledged elsewhere: over another node, of which this one is not told.
+func (s *Server) learn(ctx context.Context, keys []storage.StateKey) {
+	if len(keys) == 0 || s.pulse.alone() {
+		return
+	}
+	states, err := s.storage.States(ctx, keys)
+	if err != nil {
+		return
+	}
+	for _, st := range states {
+		for _, sess := range s.sessions.of(st.UserID) {
+			sess.Acknowledged(st.ChatID, st.Acked)
+		}
+	}
+}
+
 // overdue marks a row for each position whose client did not acknowledge within the grace period.
 func (s *Server) overdue(ctx context.Context, due []session.Deadline) {
+	s.learn(ctx, session.Unacknowledged(due))
 	rows := session.Overdue(due)
 	s.count.graceExpired.Add(int64(len(rows)))
 	if err := s.mark(ctx, rows); err != nil {

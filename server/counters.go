@@ -6,7 +6,8 @@ import "sync/atomic"
 type counters struct {
 	opens, sends, duplicates, wakes, marks, marksWritten, typing atomic.Int64
 	graceExpired, sessionsExpired, leasesLost, epochs            atomic.Int64
-	storageErrors, registryErrors, busErrors                     atomic.Int64
+	storageErrors, registryErrors, busErrors, missed             atomic.Int64
+	claims, claimed, given, claimsFailed                         atomic.Int64
 }
 
 // Counters returns the core's counters by name. Names that end in _total only grow; the others are gauges. What is counted by a label is name{value}. Adapters

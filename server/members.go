@@ -183,18 +183,31 @@ func (s *Server) remove(ctx context.Context, chat tidemark.ChatID, user tidemark
 	}
 }
 
-// announce tells the sessions of users that the membership changed. It is a hint: who misses it sees the members when he asks.
+// announce tells the sessions of users that the membership changed, and every node, which may remember the members. It is a hint to the sessions: who misses it sees
+// the members when he asks. A node that cannot be told believes what is wrong, so this one joins the registry anew, which makes all forget (Server.beaten).
 func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChange, version uint64, users []tidemark.UserID) {
 	if len(changes) == 0 {
 		return
 	}
-	s.announceTo(ctx, changes, version, s.find(ctx, users))
+	to := byNode(s.find(ctx, users))
+	_, nodes := s.pulse.known()
+	for _, n := range nodes {
+		if !slices.ContainsFunc(to, func(a addressed) bool { return a.node == n }) {
+			to = append(to, addressed{node: n})
+		}
+	}
+	for i, err := range s.announceTo(ctx, changes, version, to) {
+		if err != nil && slices.Contains(nodes, to[i].node) && tidemark.CodeOf(err) != tidemark.NotFound {
+			s.pulse.lost.Store(true)
+			signal(s.pulse.due)
+		}
+	}
 }
 
-// announceTo is announce for leases that were looked up.
-func (s *Server) announceTo(ctx context.Context, changes []tidemark.MembershipChange, version uint64, leases [][]registry.Lease) {
-	s.publish(ctx, byNode(leases), func(to []registry.Lease) bus.Event {
-		return bus.Event{Membership: &bus.Membership{Changes: changes, Version: version, Leases: to}}
+// announceTo tells nodes, and the sessions that hold the leases.
+func (s *Server) announceTo(ctx context.Context, changes []tidemark.MembershipChange, version uint64, to []addressed) []error {
+	return s.publish(ctx, to, func(leases []registry.Lease) bus.Event {
+		return bus.Event{Membership: &bus.Membership{Changes: changes, Version: version, Leases: leases}}
 	})
 }
 

@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
-
+	"errors"
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -35,7 +33,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	}
 	defer s.inflight.Done()
 	if r.Session != "" {
-		if held := s.sessions.get(r.Session); held != nil && held.User == r.User {
+		if held := s.resumable(ctx, r); held != nil {
 			if c := held.Resume(r.After, r.Poll); c != nil {
 				return &Connection{Connection: c, server: s, user: r.User}, nil
 			}
@@ -44,7 +42,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 			return nil, tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; poll without session to open a new one")
 		}
 	}
-	id := newSessionID()
+	id := newSessionID(s.node)
 	if r.Device == "" {
 		r.Device = tidemark.DeviceID(id)
 	} else if older := s.sessions.ofDevice(r.User, r.Device); older != nil {
@@ -56,16 +54,34 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	}
 	sess := s.share.New(registry.Lease{User: r.User, Device: r.Device, Node: s.node.ID, Boot: s.node.Boot, Session: id}, r.Statuses)
 	if !s.sessions.add(sess, s.cfg.SessionsPerUser) {
-		return nil, tidemark.Errorf(tidemark.Exhausted, "%s has %d sessions open, which is the limit; close one first", r.User, s.cfg.SessionsPerUser)
+		return nil, errSessions(r.User, s.cfg.SessionsPerUser)
 	}
 	s.count.opens.Add(1)
-	s.takeLease(ctx, sess)
+	if s.takeLease(ctx, sess) > s.cfg.SessionsPerUser {
+		_, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
+		return nil, errors.Join(errSessions(r.User, s.cfg.SessionsPerUser), err)
+	}
 	return &Connection{Connection: sess.Attach(r.Session != ""), server: s, user: r.User}, nil
 }
 
+// resumable returns the session to which a client comes back: one of this node, or one that another node gives to it. nil if there is none.
+func (s *Server) resumable(ctx context.Context, r OpenRequest) *session.Session {
+	held := s.sessions.get(r.Session)
+	if held == nil {
+		if held = s.fetch(ctx, r); held != nil {
+			return held
+		}
+		held = s.sessions.get(r.Session) // or somebody else fetches it
+	}
+	if held == nil || held.User != r.User || !held.Arrived(ctx) {
+		return nil
+	}
+	return held
+}
+
 // takeLease takes a session's lease, and lets it look for what is pending as the registry's answer asks (R_PROOF, R_LAST). It is called for a new
-// session, and again when the lease was lost.
-func (s *Server) takeLease(ctx context.Context, sess *session.Session) {
+// session, and again when the lease was lost. It returns how many leases the user has, as far as that is known.
+func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 	ctx, cancel := after(ctx)
 	defer cancel()
 	epoch, err := s.registry.Epoch(ctx)
@@ -75,85 +91,19 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) {
 	}
 	if err != nil {
 		s.registryFailed("a session has no lease", err)
+		s.pulse.all.Store(true)
+		signal(s.pulse.due)
 	}
 	sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch)
+	return opened.Leases
 }
 
-// registryFailed notes that the registry could not be asked, and lets the node refresh its leases soon.
+func errSessions(user tidemark.UserID, most int) error {
+	return tidemark.Errorf(tidemark.Exhausted, "%s has %d sessions open, which is the limit; close one first", user, most)
+}
+
+// registryFailed notes that the registry could not be asked.
 func (s *Server) registryFailed(what string, err error) {
-	if !s.unsure.Swap(true) {
-		select {
-		case s.refresh <- struct{}{}:
-		default:
-		}
-	}
 	s.count.registryErrors.Add(1)
 	s.log.Warn(what, "error", err)
-}
-
-// missed notes that publications to the node may have been lost: it joins the registry anew, so that all sessions compare.
-func (s *Server) missed() {
-	s.registryFailed("publications to this node may have been lost", tidemark.Errorf(tidemark.Unavailable, "the bus was interrupted"))
-}
-
-func newSessionID() tidemark.SessionID {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, says its documentation
-	return tidemark.SessionID(base64.RawURLEncoding.EncodeToString(b[:]))
-}
-
-// refreshLeases prolongs the leases of all sessions, takes lost ones again, and lets all sessions compare when a node died (R_EPOCH). It returns the
-// present epoch, last if it could not be read. A node that regains a registry which it could not reach joins it anew, as one that died.
-func (s *Server) refreshLeases(ctx context.Context, last registry.Epoch) registry.Epoch {
-	all := s.sessions.all()
-	leases := make([]registry.Lease, len(all))
-	byLease := make(map[registry.Lease]*session.Session, len(all))
-	for i, sess := range all {
-		leases[i] = sess.Lease
-		byLease[sess.Lease] = sess
-	}
-	if s.unsure.Swap(false) {
-		if err := s.nodes.Join(ctx, s.node, s.cfg.NodeTTL); err != nil {
-			s.registryFailed("the node has no lease", err)
-			return last
-		}
-	}
-	refreshed, err := s.registry.Refresh(ctx, s.node, s.cfg.NodeTTL, leases, s.cfg.LeaseTTL)
-	if err != nil {
-		s.registryFailed("the leases were not refreshed", err)
-		return last
-	}
-	for _, lease := range refreshed.Replaced {
-		if sess := byLease[lease]; sess != nil {
-			if _, err := s.closeSessions(ctx, []session.Ending{sess.Ending()}); err != nil {
-				s.log.Warn("a session whose device has a newer one was not closed cleanly", "session", sess.ID, "error", err)
-			}
-		}
-	}
-	for _, lease := range refreshed.Lost {
-		if sess := byLease[lease]; sess != nil && !sess.Ended() {
-			s.count.leasesLost.Add(1)
-			s.takeLease(ctx, sess)
-		}
-	}
-	if refreshed.Epoch == last {
-		return last
-	}
-	s.count.epochs.Add(1)
-	s.log.Info("a node died, or the registry forgot: all sessions compare", "crashes", refreshed.Epoch.Crashes)
-	s.compareAll(ctx, all, refreshed.Epoch)
-	return refreshed.Epoch
-}
-
-// compareAll orders a comparison for each session, spread over a quarter of a lease's life.
-func (s *Server) compareAll(ctx context.Context, all []*session.Session, epoch registry.Epoch) {
-	const slices = 100
-	for i := range slices {
-		for _, sess := range all[len(all)*i/slices : len(all)*(i+1)/slices] {
-			sess.Compare(epoch)
-		}
-		if len(all) > slices && !pause(ctx, s.cfg.LeaseTTL/4/slices) {
-			return
-		}
-	}
 }

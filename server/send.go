@@ -200,10 +200,13 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 			return err
 		}
 	}
-	leases := s.lookup(ctx, users)
+	leases, known := s.lookup(ctx, users)
 	wake := bus.Wake{Chat: h.chat, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}
 	missed := s.wake(ctx, wake, leases)
 	if p.Large { // no rows: every open compares; but a live session that was not reached is still to be told
+		if !known {
+			missed = rowsFor(users, h.chat, h.message.Sequence)
+		}
 		s.debts.Wake(missed)
 		return nil
 	}
@@ -236,15 +239,24 @@ func (s *Server) unacknowledged(ctx context.Context, h handOver, users []tidemar
 	return behind, nil
 }
 
-// lookup returns the leases of users, for a message that has to reach them. If the registry cannot be asked, everyone who is not on this node counts as
-// offline, and the node is unsure.
-func (s *Server) lookup(ctx context.Context, users []tidemark.UserID) [][]registry.Lease {
+// rowsFor returns a row for each of some users.
+func rowsFor(users []tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence) []tidemark.PendingDelivery {
+	rows := make([]tidemark.PendingDelivery, len(users))
+	for i, user := range users {
+		rows[i] = tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first}
+	}
+	return rows
+}
+
+// lookup returns the leases of users, for a message that has to reach them. If the registry cannot be asked, known is false, and everyone who is not on
+// this node counts as offline: he is marked, and looked up again later (wakeMarked).
+func (s *Server) lookup(ctx context.Context, users []tidemark.UserID) (leases [][]registry.Lease, known bool) {
 	leases, err := s.registry.Lookup(ctx, users)
 	if err != nil {
 		s.registryFailed("the members' leases are unknown: who is not on this node counts as offline", err)
-		return s.sessions.leases(users)
+		return s.sessions.leases(users), false
 	}
-	return leases
+	return leases, true
 }
 
 // find is lookup for a hint that may be missed.
@@ -359,7 +371,12 @@ func (s *Server) wakeMarked(ctx context.Context, rows []tidemark.PendingDelivery
 	for i, row := range rows {
 		users[i] = row.UserID
 	}
-	leases := s.lookup(ctx, users)
+	leases, err := s.registry.Lookup(ctx, users)
+	if err != nil {
+		s.registryFailed("the leases of those for whom rows are marked are unknown; they are looked up again", err)
+		leases = s.sessions.leases(users)
+		s.debts.Wake(rows)
+	}
 	for from := 0; from < len(rows); {
 		// Rows of one message come together: one publication for each node.
 		to := from + 1
@@ -383,6 +400,10 @@ func (s *Server) receive(e bus.Event) {
 		s.receiveMembership(e.Membership)
 	case e.Typing != nil:
 		s.receiveTyping(e.Typing)
+	case e.Claim != nil:
+		s.receiveClaim(e.Claim)
+	case e.Claimed != nil:
+		s.receiveClaimed(e.Claimed)
 	}
 }
 

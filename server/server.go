@@ -36,10 +36,8 @@ type Server struct {
 	debts    *debts.Debts
 	count    counters
 
-	// unsure says that the registry could not be asked since the node joined it: somebody who was not found may have been there.
-	unsure atomic.Bool
-	// refresh asks for a refresh of the leases before its time.
-	refresh chan struct{}
+	pulse *pulse
+	moves *moves
 
 	// lifecycle guards running and inflight.Add against Stop.
 	lifecycle sync.RWMutex
@@ -62,10 +60,10 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, node: registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
 		storage: cfg.Storage, registry: cfg.Registry, nodes: cfg.Nodes, bus: cfg.Bus,
-		sessions: newSessions(), debts: debts.New(), refresh: make(chan struct{}, 1),
+		sessions: newSessions(), debts: debts.New(), pulse: newPulse(), moves: newMoves(),
 	}
 	known := feed.NewKnown(cfg.KnownStates)
-	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages})
+	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages, Trusts: s.pulse.trusts})
 	s.share = &session.Node{
 		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, Chats: cfg.SessionChats,
 		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow), Stopping: &s.stopping,
@@ -80,14 +78,12 @@ func New(cfg Config) (*Server, error) {
 
 // Start joins the registry, subscribes to the bus and starts the goroutines that the Server owns. Call it once.
 func (s *Server) Start(ctx context.Context) error {
-	if err := s.nodes.Join(ctx, s.node, s.cfg.NodeTTL); err != nil {
-		return err
-	}
-	epoch, err := s.registry.Epoch(ctx)
-	if err != nil {
-		return err
-	}
+	var err error
 	if s.unsubscribe, err = s.bus.Subscribe(ctx, s.node, bus.Subscriber{Receive: s.receive, Missed: s.missed}); err != nil {
+		return err
+	}
+	if err := s.join(ctx); err != nil {
+		s.unsubscribe()
 		return err
 	}
 	running, cancel := context.WithCancel(context.Background())
@@ -97,27 +93,10 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(func() { s.payLoop(running) })
 	s.loops.Go(func() { s.share.Grace.Loop(running, func(due []session.Deadline) { s.overdue(running, due) }) })
 	s.loops.Go(func() { s.share.Expiry.Loop(running, func(due []session.Deadline) { s.expire(running, due) }) })
-	s.loops.Go(func() {
-		for s.awaitRefresh(running) {
-			epoch = s.refreshLeases(running, epoch)
-		}
-	})
+	s.loops.Go(func() { s.beatLoop(running) })
+	s.loops.Go(func() { s.compareLoop(running) })
+	s.loops.Go(func() { s.giveLoop(running) })
 	return nil
-}
-
-// awaitRefresh waits until the leases have to be refreshed: every third of their life, or, when the registry failed, at once but at most once in a pause.
-// It reports whether ctx goes on.
-func (s *Server) awaitRefresh(ctx context.Context) bool {
-	timer := time.NewTimer(s.cfg.NodeTTL / 3)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-s.refresh:
-		return pause(ctx, min(debtsPause, s.cfg.NodeTTL/3))
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Stop ends cleanly: calls from now on are Unavailable, calls under way are waited for, acknowledgements that wait are written, every session is
@@ -169,7 +148,7 @@ func errStopping() error {
 	return tidemark.Errorf(tidemark.Unavailable, "the server is stopping; connect again")
 }
 
-// Ready returns nil if the server can store and deliver now, else Unavailable with the reason.
+// Ready returns nil if the server can store now, else Unavailable with the reason. See Degraded for the rest.
 func (s *Server) Ready(ctx context.Context) error {
 	if s.stopping.Load() {
 		return errStopping()
@@ -179,8 +158,7 @@ func (s *Server) Ready(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := s.registry.Epoch(ctx)
-	return err
+	return nil
 }
 
 // now returns the time of day in the precision of the contract.

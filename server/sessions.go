@@ -20,11 +20,11 @@ func newSessions() *sessions {
 	return &sessions{byID: make(map[tidemark.SessionID]*session.Session), byUser: make(map[tidemark.UserID][]*session.Session)}
 }
 
-// add enters a session, unless its user has most already.
+// add enters a session, unless it is there, or its user has most already.
 func (t *sessions) add(s *session.Session, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.byUser[s.User]) >= most {
+	if t.byID[s.ID] != nil || len(t.byUser[s.User]) >= most {
 		return false
 	}
 	t.byID[s.ID] = s

@@ -60,22 +60,22 @@ func (s *Server) Sync(ctx context.Context, user tidemark.UserID, r SyncRequest) 
 	if len(r.Cursors) > storage.MaxBatch {
 		return SyncResponse{}, tidemark.Errorf(tidemark.Invalid, "chats names %d chats, at most %d are allowed", len(r.Cursors), storage.MaxBatch)
 	}
-	var sess *session.Session
-	if r.Session != "" {
-		if sess = s.sessions.get(r.Session); sess == nil || sess.User != user {
-			return SyncResponse{}, tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
-		}
-	}
 	if err := s.begin(); err != nil {
 		return SyncResponse{}, err
 	}
 	defer s.inflight.Done()
+	var goTo func(session.GoingTo) bool
+	if r.Session != "" {
+		if goTo = s.goTo(ctx, user, r.Session); goTo == nil {
+			return SyncResponse{}, errNoSession()
+		}
+	}
 	chats, err := s.takeCursors(ctx, user, r.Cursors)
 	if err != nil {
 		return SyncResponse{}, err
 	}
-	if sess != nil {
-		return s.syncSession(sess, r, chats)
+	if goTo != nil {
+		return syncSession(goTo, r, chats)
 	}
 	return s.syncAnswer(ctx, user, r, chats)
 }
@@ -141,24 +141,43 @@ func keysOf(user tidemark.UserID, chats []tidemark.ChatID) []storage.StateKey {
 	return keys
 }
 
+// goTo returns how positions of a session are set, here or on the node that has it; nil if nobody has it.
+func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) func(session.GoingTo) bool {
+	if sess := s.sessions.get(id); sess != nil {
+		if sess.User != user {
+			return nil
+		}
+		return sess.GoTo
+	}
+	owner, _, found := s.owner(ctx, user, id)
+	if !found {
+		return nil
+	}
+	return func(to session.GoingTo) bool { return s.goToOn(ctx, owner, user, id, to) }
+}
+
 // syncSession sets the positions of a session. What was refused is said on its stream as well.
-func (s *Server) syncSession(sess *session.Session, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
+func syncSession(goTo func(session.GoingTo) bool, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
 	var response SyncResponse
-	var places []session.Place
+	to := session.GoingTo{Statuses: r.Statuses}
 	for i, chat := range chats {
 		if chat.Err == nil && chat.Reset == "" {
-			places = append(places, session.Place{Chat: chat.Chat, Cursor: r.Cursors[i].Acked, Head: chat.Head})
+			to.Places = append(to.Places, session.Place{Chat: chat.Chat, Cursor: r.Cursors[i].Acked, Head: chat.Head})
 			continue
 		}
 		response.Chats = append(response.Chats, chat)
 		if chat.Reset != "" {
-			sess.Reset(tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat})
+			to.Refused = append(to.Refused, tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat})
 		}
 	}
-	if !sess.GoTo(places, r.Statuses) {
-		return response, tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
+	if !goTo(to) {
+		return response, errNoSession()
 	}
 	return response, nil
+}
+
+func errNoSession() error {
+	return tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
 }
 
 // syncAnswer reads what follows the cursors, and the chats that were not named.

@@ -57,13 +57,16 @@ type Typing struct {
 	Leases []registry.Lease
 }
 
-// Claim asks a node for a session whose client has come to another one (delivery.md §3). The node freezes the session and answers with Claimed.
+// Claim asks a node for a session whose client has come to another one (delivery.md §3), or has said so there. The node freezes the session and answers with
+// Claimed.
 type Claim struct {
 	// ID names the question. Its answer repeats it.
 	ID      string
 	Session tidemark.SessionID
 	// User is who claims the session: it is not given to another one.
 	User tidemark.UserID
+	// GoTo, if not nil, leaves the session where it is, and sets its positions: the new ones, as package session writes them.
+	GoTo []byte
 	// From is where the answer goes.
 	From registry.Node
 }
@@ -71,7 +74,7 @@ type Claim struct {
 // Claimed answers a Claim.
 type Claimed struct {
 	ID string
-	// State is the session, as package session writes it; nil if the node does not have it (any more).
+	// State is the session, as package session writes it, or something else than nil if GoTo was done; nil if the node does not have the session (any more).
 	State []byte
 	// Moved, if State is nil, is the node that was given the session a moment ago; nil if that is not known.
 	Moved *registry.Node

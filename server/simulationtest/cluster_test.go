@@ -23,8 +23,10 @@ type node struct {
 	// name and handler are set while it is subscribed to the bus.
 	name    registry.Node
 	handler func(bus.Event)
-	// up says that it has started and was not told to stop; started and stopped say that Start, and Stop, have come to their end.
-	up, started, stopped bool
+	// up says that it has started and was not told to stop; stopped says that Stop has come to its end.
+	up, stopped bool
+	// runs says that Start has succeeded, be it after a crash.
+	runs atomic.Bool
 	// dead says that it crashed: none of its calls goes on. grave is closed when the simulation is over.
 	dead  atomic.Bool
 	grave chan struct{}
@@ -152,6 +154,10 @@ func describe(e bus.Event) string {
 		return fmt.Sprintf("status %v %s", e.Status.Updates, names(e.Status.Leases))
 	case e.Membership != nil:
 		return fmt.Sprintf("membership %v %s", e.Membership.Changes, names(e.Membership.Leases))
+	case e.Claim != nil:
+		return fmt.Sprintf("claim %s for %s", e.Claim.User, e.Claim.From.ID)
+	case e.Claimed != nil:
+		return fmt.Sprintf("claimed given=%v moved=%v", e.Claimed.State != nil, e.Claimed.Moved != nil)
 	default:
 		return "typing"
 	}
@@ -265,13 +271,14 @@ func (w *world) boot(id tidemark.NodeID) {
 	n.server = s
 	w.act(n, "start "+string(id), func(ctx context.Context) func() {
 		err := s.Start(ctx)
+		n.runs.Store(err == nil)
 		return func() {
 			if err != nil { // it never was there; what it joined expires
 				w.kill(n)
 				w.transcribe("start of %s failed", id)
 				return
 			}
-			n.up, n.started = true, true
+			n.up = true
 		}
 	})
 }

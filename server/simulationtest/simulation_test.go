@@ -224,10 +224,10 @@ func (w *world) bury() {
 		w.kill(n)
 		close(n.grave)
 	}
+	w.running.Wait()
 	for _, n := range w.nodes {
-		if n.started {
+		if n.runs.Load() {
 			_ = n.server.Stop(context.Background())
 		}
 	}
-	w.running.Wait()
 }

@@ -128,6 +128,7 @@ func kinds(s *suite) {
 		{Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: "c", UserID: "bob"}, Leases: leases}},
 		{Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Added}}, Version: 1 << 60}},
 		{Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: nodeB}},
+		{Claim: &bus.Claim{ID: "q2", Session: "s", User: "bob", GoTo: []byte("{}"), From: nodeA}},
 		{Claimed: &bus.Claimed{ID: "q1", State: []byte("{\"x\":\n\"\x00\"}")}},
 		{Claimed: &bus.Claimed{ID: "q2", Moved: &nodeB}},
 		{Claimed: &bus.Claimed{ID: "q3"}},

@@ -25,6 +25,8 @@ type Config struct {
 	Bytes int
 	// Messages bounds the messages remembered of one chat.
 	Messages int
+	// Trusts reports whether what is remembered of members is true now, since news of them arrive here. nil: it always is.
+	Trusts func() bool
 }
 
 // bytesPerChat bounds the encoded messages remembered of one chat.
@@ -66,6 +68,9 @@ type Chat struct {
 
 // New returns an empty Feed over storage.
 func New(storage Storage, cfg Config) *Feed {
+	if cfg.Trusts == nil {
+		cfg.Trusts = func() bool { return true }
+	}
 	return &Feed{cfg: cfg, storage: storage, chats: make(map[tidemark.ChatID]*Chat)}
 }
 

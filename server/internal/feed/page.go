@@ -90,7 +90,7 @@ func (f *Feed) begin(ctx context.Context, r *Request, page *Page, atLeast uint64
 	if _, err := f.People(ctx, r.Chat, atLeast); err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
 		return rd, err
 	}
-	p, m, err := f.Member(ctx, r.User, r.Chat)
+	p, m, err := f.member(ctx, r.User, r.Chat, true) // a message says if it is newer than what is remembered
 	switch code := tidemark.CodeOf(err); {
 	case code == tidemark.NotMember, code == tidemark.NotFound:
 		page.Gone = true

@@ -13,9 +13,15 @@ type People struct {
 	Users []tidemark.UserID
 }
 
-// People returns the members of a chat at a membership version of at least atLeast, from memory if it can. NotFound if there is no such chat.
+// People returns the members of a chat at a membership version of at least atLeast, from memory if it can. With 0 memory is believed only if Config.Trusts says
+// so; any other version was read from storage a moment ago. NotFound if there is no such chat.
 func (f *Feed) People(ctx context.Context, chat tidemark.ChatID, atLeast uint64) (*People, error) {
-	if c := f.lookup(chat); c != nil {
+	return f.people(ctx, chat, atLeast, atLeast > 0 || f.cfg.Trusts())
+}
+
+// people is People whose caller says whether memory is believed.
+func (f *Feed) people(ctx context.Context, chat tidemark.ChatID, atLeast uint64, believe bool) (*People, error) {
+	if c := f.lookup(chat); c != nil && believe {
 		if p := c.people.Load(); p != nil && p.Version >= atLeast {
 			return p, nil
 		}
@@ -35,8 +41,9 @@ func (f *Feed) PeopleOf(ctx context.Context, ids []tidemark.ChatID) ([]*People, 
 	all := make([]*People, len(ids))
 	var missing []tidemark.ChatID
 	var at []int
+	believe := f.cfg.Trusts()
 	for i, id := range ids {
-		if c := f.lookup(id); c != nil {
+		if c := f.lookup(id); c != nil && believe {
 			all[i] = c.people.Load()
 		}
 		if all[i] == nil {
@@ -56,7 +63,12 @@ func (f *Feed) PeopleOf(ctx context.Context, ids []tidemark.ChatID) ([]*People, 
 // Member returns the membership of a user in a chat, and the people. What memory says is believed when it says yes; a no is read again.
 // NotFound (no such chat) or NotMember.
 func (f *Feed) Member(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (*People, tidemark.Member, error) {
-	p, err := f.People(ctx, chat, 0)
+	return f.member(ctx, user, chat, f.cfg.Trusts())
+}
+
+// member is Member whose caller says whether memory is believed.
+func (f *Feed) member(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, believe bool) (*People, tidemark.Member, error) {
+	p, err := f.people(ctx, chat, 0, believe)
 	if err != nil {
 		return nil, tidemark.Member{}, err
 	}
@@ -115,7 +127,7 @@ func (f *Feed) known(ids []tidemark.ChatID) []bool {
 	known := make([]bool, len(ids))
 	for i, id := range ids {
 		c := f.lookup(id)
-		known[i] = c != nil && c.people.Load() != nil
+		known[i] = c != nil && c.people.Load() != nil && f.cfg.Trusts()
 	}
 	return known
 }
@@ -184,6 +196,15 @@ func (c *Chat) May(user tidemark.UserID, version uint64) (member, sure bool) {
 		return member, true
 	}
 	return true, c.floor.Load() <= version
+}
+
+// ForgetPeople forgets all rosters, because news of them may have been missed.
+func (f *Feed) ForgetPeople() {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, c := range f.chats {
+		c.people.Store(nil)
+	}
 }
 
 // Forget forgets the roster, because a change of it may have happened whose version is not known.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // Deadlines is a queue of sessions that are looked at after a time that is the same for all of them, so that it is in order. It is safe
@@ -99,6 +100,19 @@ func Expired(due []Deadline) []Ending {
 		endings[i] = Ending{Session: e.session, generation: e.generation}
 	}
 	return endings
+}
+
+// Unacknowledged returns the chats of the entries whose client has not acknowledged, as far as their sessions know.
+func Unacknowledged(due []Deadline) []storage.StateKey {
+	var keys []storage.StateKey
+	for _, e := range due {
+		e.session.mu.Lock()
+		if !e.session.closed && e.position.acked < e.sequence {
+			keys = append(keys, storage.StateKey{User: e.session.User, Chat: e.position.chat})
+		}
+		e.session.mu.Unlock()
+	}
+	return keys
 }
 
 // Overdue returns the rows to be marked for the entries whose client did not acknowledge in time. Their sessions know then that a row may stand.

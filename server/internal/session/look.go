@@ -57,14 +57,21 @@ func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) {
 	notify(s.signal)
 }
 
-// Compare orders a comparison, because the registry's epoch is another one now (R_EPOCH).
-func (s *Session) Compare(epoch registry.Epoch) {
+// Compare orders a comparison if the registry's epoch is another one than the session knows (R_EPOCH), or, with always, in any case; one that is under way then goes
+// to its end first.
+func (s *Session) Compare(epoch registry.Epoch, always bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.epoch == epoch {
+	switch {
+	case s.closed || s.arriving != nil:
+		return
+	case s.epoch != epoch || always && s.look.done():
+		s.orderLook(lookCompare, epoch)
+	case always:
+		s.look.again, s.complete = true, false
+	default:
 		return
 	}
-	s.orderLook(lookCompare, epoch)
 	notify(s.signal)
 }
 

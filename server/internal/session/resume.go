@@ -22,7 +22,7 @@ func (s *Session) Attach(unknown bool) *Connection {
 func (s *Session) Resume(after uint64, poll bool) *Connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.arriving != nil {
 		return nil
 	}
 	s.node.Count.Resumes.Add(1)
@@ -102,17 +102,29 @@ type Place struct {
 	Cursor, Head tidemark.Sequence
 }
 
+// GoingTo is what a device that gives its cursors asks of its session.
+type GoingTo struct {
+	Places []Place
+	// Refused are cursors that were not taken: the stream says so as well.
+	Refused []tidemark.Reset
+	// Statuses asks for a snapshot.
+	Statuses bool
+}
+
 // GoTo sets positions to a device's cursors; what follows them is sent. In chats that are not named, what is not acknowledged is sent (again), and they are
 // compared. It reports whether the session goes on.
-func (s *Session) GoTo(places []Place, statuses bool) bool {
+func (s *Session) GoTo(to GoingTo) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.arriving != nil {
 		return false
+	}
+	for _, r := range to.Refused {
+		s.reset(r)
 	}
 	// A client cannot name a chat that it lost with its position.
 	s.sendUnacknowledged()
-	for _, place := range places {
+	for _, place := range to.Places {
 		p := s.at(place.Chat, tidemark.First(place.Cursor))
 		if p == nil {
 			break
@@ -123,11 +135,11 @@ func (s *Session) GoTo(places []Place, statuses bool) bool {
 		p.start, p.next = tidemark.First(place.Cursor), tidemark.First(place.Cursor)
 		p.rewinds++
 		s.served(p)
-		if statuses {
+		if to.Statuses {
 			s.snapshot(place.Chat)
 		}
 	}
-	s.recent = s.recent || statuses
+	s.recent = s.recent || to.Statuses
 	s.look.again = true
 	s.caughtUp, s.lost = false, false
 	s.countBacklog()

@@ -34,7 +34,13 @@ type Session struct {
 	generation uint32
 	attached   bool
 	closed     bool
-	signal     chan struct{}
+	// gone says that the session is closed because it went on on another node.
+	gone bool
+	// arriving is what was handed over to a session that is on its way to this node; nil for one that is here.
+	arriving map[tidemark.ChatID]arrival
+	// landed is closed when it is here, or has ended; nil for one that was here from the beginning.
+	landed chan struct{}
+	signal chan struct{}
 
 	// lastID is the number of the last event. It never goes back.
 	lastID uint64
@@ -100,6 +106,15 @@ func (s *Session) Wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked 
 	if s.closed {
 		return false
 	}
+	if s.arriving != nil {
+		return s.arrive(chat, sequence, marked)
+	}
+	s.wake(chat, sequence, marked)
+	notify(s.signal)
+	return true
+}
+
+func (s *Session) wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked bool) {
 	if p := s.touch(chat, sequence); p != nil {
 		if marked {
 			// A row names its first message only, and stands for all that follow, of which the session may have missed the last.
@@ -111,8 +126,6 @@ func (s *Session) Wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked 
 			s.node.Grace.push(Deadline{session: s, position: p, sequence: sequence})
 		}
 	}
-	notify(s.signal)
-	return true
 }
 
 // Status takes in boundaries that moved. At most one unsent pair is kept for a member and chat.
@@ -199,13 +212,7 @@ func (s *Session) Cleared(chat tidemark.ChatID) {
 	}
 }
 
-// Reset tells the client that a position is unknown.
-func (s *Session) Reset(r tidemark.Reset) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reset(r)
-}
-
+// reset tells the client that a position is unknown.
 func (s *Session) reset(r tidemark.Reset) {
 	s.node.Count.Resets.Add(1)
 	s.control(control{kind: tidemark.EventReset, payload: r.AppendJSON(nil)})
@@ -295,7 +302,13 @@ func (e Ending) End() (rows []tidemark.PendingDelivery, first bool) {
 			rows = append(rows, p.pending(s.User))
 		}
 	}
-	s.chats, s.wakes, s.statuses, s.statusOrder, s.snapshots = nil, nil, nil, nil, nil
+	for chat, a := range s.arriving {
+		rows = append(rows, tidemark.PendingDelivery{UserID: s.User, ChatID: chat, FirstUndelivered: a.low})
+	}
+	if s.arriving != nil {
+		close(s.landed)
+	}
+	s.chats, s.wakes, s.statuses, s.statusOrder, s.snapshots, s.arriving = nil, nil, nil, nil, nil, nil
 	notify(s.signal)
 	return rows, true
 }
