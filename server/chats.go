@@ -7,6 +7,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/cursors"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -133,7 +134,7 @@ func distinct(field string, users []tidemark.UserID) ([]tidemark.UserID, error) 
 
 // Chats returns a page of the user's chats, latest activity first. limit is at least 1.
 func (s *Server) Chats(ctx context.Context, user tidemark.UserID, limit int, cursor string) (ChatPage, error) {
-	activity, after, err := decodeActivity(cursor)
+	activity, after, err := cursors.DecodeActivity(cursor)
 	if err != nil {
 		return ChatPage{}, err
 	}
@@ -147,7 +148,7 @@ func (s *Server) Chats(ctx context.Context, user tidemark.UserID, limit int, cur
 	}
 	if more && len(found) > 0 {
 		last := found[len(found)-1]
-		page.NextCursor = encodeActivity(last.Activity, last.Chat.ID)
+		page.NextCursor = cursors.EncodeActivity(last.Activity, last.Chat.ID)
 	}
 	return page, nil
 }

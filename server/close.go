@@ -23,7 +23,7 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 		if !ended {
 			continue
 		}
-		s.sessions.remove(e.Session)
+		s.sessions.Remove(e.Session)
 		rows = append(rows, left...)
 		detached = append(detached, e.Session)
 	}
@@ -40,6 +40,13 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 		s.release(ctx, sess, err == nil)
 	}
 	return len(detached), err
+}
+
+// closeReplaced closes a session whose device has a newer one.
+func (s *Server) closeReplaced(ctx context.Context, sess *session.Session) {
+	if _, err := s.closeSessions(ctx, []session.Ending{sess.Ending()}); err != nil {
+		s.log.Warn("a session whose device has a newer one was not closed cleanly", "session", sess.ID, "error", err)
+	}
 }
 
 // release gives the lease back and leaves the proof, if it is true.
@@ -67,7 +74,7 @@ func (s *Server) expire(ctx context.Context, due []session.Deadline) {
 
 // learn tells sessions what their users have acknowledged elsewhere: over another node, of which this one is not told.
 func (s *Server) learn(ctx context.Context, keys []storage.StateKey) {
-	if len(keys) == 0 || s.pulse.alone() {
+	if len(keys) == 0 || s.pulse.Alone() {
 		return
 	}
 	states, err := s.storage.States(ctx, keys)
@@ -75,7 +82,7 @@ func (s *Server) learn(ctx context.Context, keys []storage.StateKey) {
 		return
 	}
 	for _, st := range states {
-		for _, sess := range s.sessions.of(st.UserID) {
+		for _, sess := range s.sessions.Of(st.UserID) {
 			sess.Acknowledged(st.ChatID, st.Acked)
 		}
 	}

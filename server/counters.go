@@ -5,17 +5,21 @@ import "sync/atomic"
 // counters are what this package counts; the others are beside what they count. They only grow.
 type counters struct {
 	opens, sends, duplicates, wakes, marks, marksWritten, typing atomic.Int64
-	graceExpired, sessionsExpired, leasesLost, epochs            atomic.Int64
-	storageErrors, registryErrors, busErrors, missed             atomic.Int64
+	graceExpired, sessionsExpired                                atomic.Int64
+	storageErrors, registryErrors, busErrors                     atomic.Int64
 	claims, claimed, given, claimsFailed                         atomic.Int64
 }
 
 // Counters returns the core's counters by name. Names that end in _total only grow; the others are gauges. What is counted by a label is name{value}. Adapters
 // that show a counter need a row for it: see transports.CounterFunc.
 func (s *Server) Counters() map[string]int64 {
-	c, n, f, t := &s.count, &s.share.Count, &s.feed.Count, &s.ticks.Count
+	c, n, f, t, p := &s.count, &s.share.Count, &s.feed.Count, &s.ticks.Count, &s.pulse.Count
+	degraded := int64(0)
+	if s.Degraded() != nil {
+		degraded = 1
+	}
 	return map[string]int64{
-		"sessions":                         int64(s.sessions.count()),
+		"sessions":                         int64(s.sessions.Count()),
 		"sessions_connected":               n.Connections.Load(),
 		"tail_bytes":                       s.feed.Bytes(),
 		"sends_total":                      c.sends.Load(),
@@ -49,14 +53,21 @@ func (s *Server) Counters() map[string]int64 {
 		"wake_sets_full_total":             n.Overflows.Load(),
 		"grace_expired_total":              c.graceExpired.Load(),
 		"sessions_expired_total":           c.sessionsExpired.Load(),
-		"leases_lost_total":                c.leasesLost.Load(),
-		"epochs_total":                     c.epochs.Load(),
+		"leases_lost_total":                p.LeasesLost.Load(),
+		"epochs_total":                     p.Epochs.Load(),
 		"typing_total":                     c.typing.Load(),
 		"typing_dropped_total":             n.TypingDropped.Load(),
 		"debts_total":                      s.debts.Taken.Load(),
 		"debts_owed":                       int64(s.debts.Len()),
 		"storage_failures_total":           c.storageErrors.Load() + t.StorageErrors.Load() + n.ReadErrors.Load(),
-		"registry_errors_total":            c.registryErrors.Load(),
+		"hand_overs_total{asked}":          c.claims.Load(),
+		"hand_overs_total{taken}":          c.claimed.Load(),
+		"hand_overs_total{failed}":         c.claimsFailed.Load(),
+		"hand_overs_total{given}":          c.given.Load(),
+		"missed_total":                     p.Missed.Load(),
+		"nodes":                            int64(len(s.pulse.Nodes())),
+		"degraded":                         degraded,
+		"registry_errors_total":            c.registryErrors.Load() + p.Failed.Load(),
 		"bus_errors_total":                 c.busErrors.Load(),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/cursors"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -133,7 +134,7 @@ func (s *Server) DeliveryState(ctx context.Context, user tidemark.UserID, chat t
 // DeliveryStates returns a page of the caller's own watermarks in the chats of which he is a member, raw. Chats in which
 // neither moved yet are left out. limit is at least 1.
 func (s *Server) DeliveryStates(ctx context.Context, user tidemark.UserID, limit int, cursor string) (StatePage, error) {
-	after, err := decodeIDCursor[tidemark.ChatID](cursorStates, cursor)
+	after, err := cursors.DecodeID[tidemark.ChatID](cursors.States, cursor)
 	if err != nil {
 		return StatePage{}, err
 	}
@@ -143,7 +144,7 @@ func (s *Server) DeliveryStates(ctx context.Context, user tidemark.UserID, limit
 	}
 	page := StatePage{States: states}
 	if more && len(states) > 0 {
-		page.NextCursor = encodeCursor(cursorStates, string(states[len(states)-1].ChatID))
+		page.NextCursor = cursors.Encode(cursors.States, string(states[len(states)-1].ChatID))
 	}
 	return page, nil
 }
@@ -172,7 +173,7 @@ type DeliveryStatus struct {
 // DeliveryStatus answers whether it has reached them, and whether they have read it. It is eventual. NotFound, NotMember (members only),
 // InvalidSequence (0, or above the head).
 func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r DeliveryStatusRequest) (DeliveryStatus, error) {
-	after, err := decodeIDCursor[tidemark.UserID](cursorMembers, r.Cursor)
+	after, err := cursors.DecodeID[tidemark.UserID](cursors.Members, r.Cursor)
 	if err != nil {
 		return DeliveryStatus{}, err
 	}
@@ -201,7 +202,7 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 	}
 	status.Members = members
 	if more && len(members) > 0 {
-		status.NextCursor = encodeCursor(cursorMembers, string(members[len(members)-1].UserID))
+		status.NextCursor = cursors.Encode(cursors.Members, string(members[len(members)-1].UserID))
 	}
 	return status, nil
 }

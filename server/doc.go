@@ -22,10 +22,10 @@
 // # The files
 //
 // chats.go, members.go, history.go, delivery.go and sync.go are what callers ask for; send.go, open.go, close.go and debts.go are the protocol of delivery.md §4;
-// sessions.go is who is here; server.go starts and stops it all.
+// move.go is how a session goes on on another node; server.go starts and stops it all.
 //
 // # Goroutines and locks
 //
-// Start starts six goroutines, named there, and Stop waits for them. Nothing else is started. Every lock guards the fields below it in its struct, is taken last
+// Start starts eight goroutines, named there, and Stop waits for them. Nothing else is started. Every lock guards the fields below it in its struct, is taken last
 // or before those that its package names, and is not held across I/O.
 package server

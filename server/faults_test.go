@@ -260,7 +260,8 @@ func TestRegistry_down_messages_are_stored_marked_and_confirmed(t *testing.T) {
 }
 
 // An outage that no refresh noticed: only lookups failed meanwhile.
-func TestR_EPOCH_a_node_that_regains_the_registry_raises_it(t *testing.T) {
+// A short hiccup of the registry makes nobody compare.
+func TestR_RELOOK_who_could_not_be_looked_up_is_looked_up_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var down atomic.Bool
@@ -276,7 +277,42 @@ func TestR_EPOCH_a_node_that_regains_the_registry_raises_it(t *testing.T) {
 		a.send("alice", chat)
 		down.Store(false)
 		w.wantRows("nobody could be asked where he is", "bob", row("bob", chat, 1))
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Second)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+		if n := b.Counters()["epochs_total"]; n != 0 {
+			t.Errorf("the epoch rose %d times", n)
+		}
+	})
+}
+
+// A node whose lease has run out may have stored what it could tell nobody, also after others noticed.
+func TestR_EPOCH_a_node_that_regains_the_registry_raises_it(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var down atomic.Bool
+		a := w.node("a", func(cfg *server.Config) {
+			u := unreachable{w.reg, &down}
+			cfg.Registry, cfg.Nodes = u, u
+		})
+		b := w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		down.Store(true)
+		time.Sleep(time.Minute)
+		if a.Degraded() == nil || b.Degraded() != nil {
+			t.Errorf("a is degraded: %v, b: %v", a.Degraded(), b.Degraded())
+		}
+		noticed := b.Counters()["epochs_total"]
+		if noticed == 0 {
+			t.Error("nobody noticed that a is gone")
+		}
+		bob := b.open("bob")
+		bob.drain()
+		w.appendDead("alice", chat, "k")
+		down.Store(false)
+		time.Sleep(15 * time.Second)
+		if a.Degraded() != nil || b.Counters()["epochs_total"] == noticed {
+			t.Errorf("a is degraded: %v; it came back, and nobody compares", a.Degraded())
+		}
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/cursors"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
@@ -20,7 +21,7 @@ type MemberPage struct {
 
 // Members returns a page of the current members. limit is at least 1. NotFound, NotMember.
 func (s *Server) Members(ctx context.Context, c Caller, chat tidemark.ChatID, limit int, cursor string) (MemberPage, error) {
-	after, err := decodeIDCursor[tidemark.UserID](cursorMembers, cursor)
+	after, err := cursors.DecodeID[tidemark.UserID](cursors.Members, cursor)
 	if err != nil {
 		return MemberPage{}, err
 	}
@@ -41,7 +42,7 @@ func pageOfMembers(p *feed.People, after tidemark.UserID, limit int) MemberPage 
 	page := MemberPage{Members: p.Members[from:]}
 	if len(page.Members) > limit {
 		page.Members = page.Members[:limit]
-		page.NextCursor = encodeCursor(cursorMembers, string(page.Members[limit-1].UserID))
+		page.NextCursor = cursors.Encode(cursors.Members, string(page.Members[limit-1].UserID))
 	}
 	return page
 }
@@ -190,7 +191,7 @@ func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChan
 		return
 	}
 	to := byNode(s.find(ctx, users))
-	_, nodes := s.pulse.known()
+	nodes := s.pulse.Nodes()
 	for _, n := range nodes {
 		if !slices.ContainsFunc(to, func(a addressed) bool { return a.node == n }) {
 			to = append(to, addressed{node: n})
@@ -198,8 +199,7 @@ func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChan
 	}
 	for i, err := range s.announceTo(ctx, changes, version, to) {
 		if err != nil && slices.Contains(nodes, to[i].node) && tidemark.CodeOf(err) != tidemark.NotFound {
-			s.pulse.lost.Store(true)
-			signal(s.pulse.due)
+			s.pulse.Rejoin()
 		}
 	}
 }
@@ -214,7 +214,7 @@ func (s *Server) announceTo(ctx context.Context, changes []tidemark.MembershipCh
 // receiveMembership hands changes to the sessions and forgets an older roster.
 func (s *Server) receiveMembership(e *bus.Membership) {
 	s.feed.Chat(e.Changes[0].ChatID).Outdate(e.Version)
-	for _, sess := range s.sessions.held(nil, e.Leases) {
+	for _, sess := range s.sessions.Held(nil, e.Leases) {
 		if sess != nil {
 			sess.Membership(e.Changes)
 		}
@@ -236,7 +236,7 @@ func (s *Server) typing(ctx context.Context, user tidemark.UserID, chat tidemark
 
 // receiveTyping hands the notice to the sessions.
 func (s *Server) receiveTyping(e *bus.Typing) {
-	for _, sess := range s.sessions.held(nil, e.Leases) {
+	for _, sess := range s.sessions.Held(nil, e.Leases) {
 		if sess != nil {
 			sess.Typing(e.Typing)
 		}
@@ -253,7 +253,7 @@ func (s *Server) publishStatus(ctx context.Context, p *feed.People, updates []ti
 // receiveStatus hands updates to the sessions, except to those whose user is known to have left since.
 func (s *Server) receiveStatus(e *bus.Status) {
 	chat := s.feed.Chat(e.Updates[0].ChatID)
-	for _, sess := range s.sessions.held(nil, e.Leases) {
+	for _, sess := range s.sessions.Held(nil, e.Leases) {
 		if sess == nil {
 			continue
 		}

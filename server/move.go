@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"sync"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -15,15 +14,10 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Bounds of what goes on between nodes about sessions that move.
+// claimWithin is how long a node waits for the one that has a session, altogether; claimSteps how often it follows one that has moved on.
 const (
-	// claimWithin is how long a node waits for the one that has a session, altogether.
 	claimWithin = time.Second
-	// maxClaims bounds the questions of other nodes that wait for an answer; maxGiven the sessions of which it is remembered who has them now.
-	maxClaims = 4_096
-	maxGiven  = 16_384
-	// claimSteps is how often a session is followed to the node that it moved to meanwhile.
-	claimSteps = 3
+	claimSteps  = 3
 )
 
 // A session's id begins with nodeTag characters that name the node of its birth.
@@ -31,23 +25,6 @@ const (
 	nodeTag   = 4
 	sessionID = 22
 )
-
-// moves is what a node asks others, and is asked, about sessions that move. It is safe for concurrent use.
-type moves struct {
-	// asked are the questions of other nodes.
-	asked chan *bus.Claim
-
-	mu sync.Mutex
-	// open has a channel for each question of this node that waits for its answer.
-	open map[string]chan *bus.Claimed
-	// given is who has a session that was here, latest in order.
-	given map[tidemark.SessionID]registry.Node
-	order []tidemark.SessionID
-}
-
-func newMoves() *moves {
-	return &moves{asked: make(chan *bus.Claim, maxClaims), open: make(map[string]chan *bus.Claimed), given: make(map[tidemark.SessionID]registry.Node)}
-}
 
 // newSessionID returns an id that names the node.
 func newSessionID(n registry.Node) tidemark.SessionID {
@@ -74,7 +51,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 	defer cancel()
 	s.count.claims.Add(1)
 	sess := s.share.Arriving(registry.Lease{User: r.User, Device: device, Node: s.node.ID, Boot: s.node.Boot, Session: r.Session})
-	if !s.sessions.add(sess, s.cfg.SessionsPerUser) {
+	if !s.sessions.Add(sess, s.cfg.SessionsPerUser) {
 		return nil
 	}
 	epoch, err := s.registry.Epoch(ctx)
@@ -97,7 +74,6 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 
 // owner returns the node that has a session, and its device: by its lease, or, if the registry has forgotten that, by its name.
 func (s *Server) owner(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (registry.Node, tidemark.DeviceID, bool) {
-	_, nodes := s.pulse.known()
 	for _, leases := range s.find(ctx, []tidemark.UserID{user}) {
 		for _, lease := range leases {
 			if lease.Session == id {
@@ -105,7 +81,7 @@ func (s *Server) owner(ctx context.Context, user tidemark.UserID, id tidemark.Se
 			}
 		}
 	}
-	for _, n := range nodes {
+	for _, n := range s.pulse.Nodes() {
 		if n != s.node && len(id) == sessionID && tagOf(n) == string(id[:nodeTag]) {
 			return n, tidemark.DeviceID(id), true
 		}
@@ -116,7 +92,7 @@ func (s *Server) owner(ctx context.Context, user tidemark.UserID, id tidemark.Se
 // claim asks a node about a session, and whoever it says has it now. It returns the State of the answer, nil if nobody has the session.
 func (s *Server) claim(ctx context.Context, question bus.Claim, owner registry.Node) []byte {
 	for range claimSteps {
-		answer := s.ask(ctx, owner, question)
+		answer := s.moves.Ask(ctx, owner, question)
 		if answer == nil || answer.State != nil || answer.Moved == nil || *answer.Moved == s.node {
 			if answer == nil {
 				return nil
@@ -139,66 +115,10 @@ func (s *Server) goToOn(ctx context.Context, owner registry.Node, user tidemark.
 	return s.claim(ctx, bus.Claim{Session: id, User: user, GoTo: text}, owner) != nil
 }
 
-// ask asks a node and waits for its answer; nil if there is none before ctx ends.
-func (s *Server) ask(ctx context.Context, of registry.Node, question bus.Claim) *bus.Claimed {
-	question.ID, question.From = rand.Text(), s.node
-	answer := make(chan *bus.Claimed, 1)
-	s.moves.mu.Lock()
-	s.moves.open[question.ID] = answer
-	s.moves.mu.Unlock()
-	defer func() {
-		s.moves.mu.Lock()
-		delete(s.moves.open, question.ID)
-		s.moves.mu.Unlock()
-	}()
-	if err := bus.PublishOne(ctx, s.bus, of, bus.Event{Claim: &question}); err != nil {
-		return nil
-	}
-	select {
-	case a := <-answer:
-		return a
-	case <-ctx.Done():
-		return nil
-	}
-}
-
-// receiveClaim takes another node's question, unless too many wait: the other node does not wait for ever.
-func (s *Server) receiveClaim(c *bus.Claim) {
-	select {
-	case s.moves.asked <- c:
-	default:
-	}
-}
-
-// receiveClaimed takes the answer to a question of this node, if it still waits for it.
-func (s *Server) receiveClaimed(c *bus.Claimed) {
-	s.moves.mu.Lock()
-	defer s.moves.mu.Unlock()
-	if answer := s.moves.open[c.ID]; answer != nil {
-		delete(s.moves.open, c.ID)
-		answer <- c
-	}
-}
-
-// giveLoop answers the questions of other nodes until ctx ends.
-func (s *Server) giveLoop(ctx context.Context) {
-	for {
-		select {
-		case c := <-s.moves.asked:
-			answer := s.answer(c)
-			if err := bus.PublishOne(ctx, s.bus, c.From, bus.Event{Claimed: &answer}); err != nil {
-				s.count.busErrors.Add(1)
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // answer does what another node asks.
 func (s *Server) answer(c *bus.Claim) bus.Claimed {
-	answer := bus.Claimed{ID: c.ID}
-	sess := s.sessions.get(c.Session)
+	var answer bus.Claimed
+	sess := s.sessions.Get(c.Session)
 	switch {
 	case sess == nil:
 	case c.GoTo != nil:
@@ -209,32 +129,12 @@ func (s *Server) answer(c *bus.Claim) bus.Claimed {
 		}
 	default:
 		if answer.State = sess.Give(c.User); answer.State != nil {
-			s.sessions.remove(sess)
+			s.sessions.Remove(sess)
 			s.count.given.Add(1)
-			s.moves.gave(c.Session, c.From)
+			s.moves.Gave(c.Session, c.From)
 			return answer
 		}
 	}
-	s.moves.mu.Lock()
-	defer s.moves.mu.Unlock()
-	if to, there := s.moves.given[c.Session]; there {
-		answer.Moved = &to
-	}
+	answer.Moved = s.moves.Who(c.Session)
 	return answer
-}
-
-// gave remembers who has a session now.
-func (m *moves) gave(id tidemark.SessionID, to registry.Node) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, there := m.given[id]; !there {
-		m.order = append(m.order, id)
-	}
-	m.given[id] = to
-	if len(m.order) > maxGiven { // forget an eighth at once
-		for _, old := range m.order[:maxGiven/8] {
-			delete(m.given, old)
-		}
-		m.order = append(m.order[:0], m.order[maxGiven/8:]...)
-	}
 }

@@ -45,7 +45,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	id := newSessionID(s.node)
 	if r.Device == "" {
 		r.Device = tidemark.DeviceID(id)
-	} else if older := s.sessions.ofDevice(r.User, r.Device); older != nil {
+	} else if older := s.sessions.OfDevice(r.User, r.Device); older != nil {
 		// Its rows are marked and its lease released before ours is taken, so that a clean hand-over from one session of a
 		// device to the next needs no comparison.
 		if _, err := s.closeSessions(ctx, []session.Ending{older.Ending()}); err != nil {
@@ -53,7 +53,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 		}
 	}
 	sess := s.share.New(registry.Lease{User: r.User, Device: r.Device, Node: s.node.ID, Boot: s.node.Boot, Session: id}, r.Statuses)
-	if !s.sessions.add(sess, s.cfg.SessionsPerUser) {
+	if !s.sessions.Add(sess, s.cfg.SessionsPerUser) {
 		return nil, errSessions(r.User, s.cfg.SessionsPerUser)
 	}
 	s.count.opens.Add(1)
@@ -66,12 +66,12 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 
 // resumable returns the session to which a client comes back: one of this node, or one that another node gives to it. nil if there is none.
 func (s *Server) resumable(ctx context.Context, r OpenRequest) *session.Session {
-	held := s.sessions.get(r.Session)
+	held := s.sessions.Get(r.Session)
 	if held == nil {
 		if held = s.fetch(ctx, r); held != nil {
 			return held
 		}
-		held = s.sessions.get(r.Session) // or somebody else fetches it
+		held = s.sessions.Get(r.Session) // or somebody else fetches it
 	}
 	if held == nil || held.User != r.User || !held.Arrived(ctx) {
 		return nil
@@ -91,8 +91,7 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 	}
 	if err != nil {
 		s.registryFailed("a session has no lease", err)
-		s.pulse.all.Store(true)
-		signal(s.pulse.due)
+		s.pulse.Retake()
 	}
 	sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch)
 	return opened.Leases

@@ -254,7 +254,7 @@ func (s *Server) lookup(ctx context.Context, users []tidemark.UserID) (leases []
 	leases, err := s.registry.Lookup(ctx, users)
 	if err != nil {
 		s.registryFailed("the members' leases are unknown: who is not on this node counts as offline", err)
-		return s.sessions.leases(users), false
+		return s.sessions.Leases(users), false
 	}
 	return leases, true
 }
@@ -264,7 +264,7 @@ func (s *Server) find(ctx context.Context, users []tidemark.UserID) [][]registry
 	leases, err := s.registry.Lookup(ctx, users)
 	if err != nil {
 		s.count.registryErrors.Add(1)
-		return s.sessions.leases(users)
+		return s.sessions.Leases(users)
 	}
 	return leases
 }
@@ -374,7 +374,7 @@ func (s *Server) wakeMarked(ctx context.Context, rows []tidemark.PendingDelivery
 	leases, err := s.registry.Lookup(ctx, users)
 	if err != nil {
 		s.registryFailed("the leases of those for whom rows are marked are unknown; they are looked up again", err)
-		leases = s.sessions.leases(users)
+		leases = s.sessions.Leases(users)
 		s.debts.Wake(rows)
 	}
 	for from := 0; from < len(rows); {
@@ -401,9 +401,9 @@ func (s *Server) receive(e bus.Event) {
 	case e.Typing != nil:
 		s.receiveTyping(e.Typing)
 	case e.Claim != nil:
-		s.receiveClaim(e.Claim)
+		s.moves.Receive(e.Claim)
 	case e.Claimed != nil:
-		s.receiveClaimed(e.Claimed)
+		s.moves.Answered(e.Claimed)
 	}
 }
 
@@ -415,7 +415,7 @@ func (s *Server) receiveWake(w *bus.Wake) {
 	}
 	var few [8]*session.Session
 	var rows []tidemark.PendingDelivery
-	for i, sess := range s.sessions.held(few[:0], w.Leases) {
+	for i, sess := range s.sessions.Held(few[:0], w.Leases) {
 		if sess == nil || !sess.Wake(w.Chat, w.Sequence, w.Marked) {
 			if !w.Marked {
 				rows = append(rows, tidemark.PendingDelivery{UserID: w.Leases[i].User, ChatID: w.Chat, FirstUndelivered: w.Sequence})

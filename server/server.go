@@ -14,6 +14,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/debts"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/moves"
+	"github.com/tidemark-im/tidemark/server/internal/pulse"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/internal/ticks"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -29,15 +31,15 @@ type Server struct {
 	nodes    registry.Nodes
 	bus      bus.Bus
 
-	sessions *sessions
+	sessions *session.Table
 	feed     *feed.Feed
 	share    *session.Node
 	ticks    *ticks.Ticks
 	debts    *debts.Debts
 	count    counters
 
-	pulse *pulse
-	moves *moves
+	pulse *pulse.Pulse
+	moves *moves.Moves
 
 	// lifecycle guards running and inflight.Add against Stop.
 	lifecycle sync.RWMutex
@@ -60,17 +62,23 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, node: registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
 		storage: cfg.Storage, registry: cfg.Registry, nodes: cfg.Nodes, bus: cfg.Bus,
-		sessions: newSessions(), debts: debts.New(), pulse: newPulse(), moves: newMoves(),
+		sessions: session.NewTable(), debts: debts.New(),
 	}
+	s.moves = moves.New(cfg.Bus, s.node)
+	s.pulse = pulse.New(pulse.Config{
+		Registry: cfg.Registry, Nodes: cfg.Nodes, Node: s.node, Log: s.log, NodeTTL: cfg.NodeTTL, LeaseTTL: cfg.LeaseTTL, Hears: s.hears,
+		Sessions: s.sessions.All, Lost: func(ctx context.Context, sess *session.Session) { s.takeLease(ctx, sess) },
+		Replaced: s.closeReplaced, Forget: func() { s.feed.ForgetPeople() },
+	})
 	known := feed.NewKnown(cfg.KnownStates)
-	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages, Trusts: s.pulse.trusts})
+	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages, Trusts: s.pulse.Trusts})
 	s.share = &session.Node{
 		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, Chats: cfg.SessionChats,
 		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow), Stopping: &s.stopping,
 	}
 	s.ticks = ticks.New(ticks.Config{
 		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log,
-		Sessions: s.sessions.of, Publish: s.publishStatus, Now: s.now, Owe: s.debts.Mark,
+		Sessions: s.sessions.Of, Publish: s.publishStatus, Now: s.now, Owe: s.debts.Mark,
 		AckInterval: cfg.AckInterval, AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
 	})
 	return s, nil
@@ -79,10 +87,10 @@ func New(cfg Config) (*Server, error) {
 // Start joins the registry, subscribes to the bus and starts the goroutines that the Server owns. Call it once.
 func (s *Server) Start(ctx context.Context) error {
 	var err error
-	if s.unsubscribe, err = s.bus.Subscribe(ctx, s.node, bus.Subscriber{Receive: s.receive, Missed: s.missed}); err != nil {
+	if s.unsubscribe, err = s.bus.Subscribe(ctx, s.node, bus.Subscriber{Receive: s.receive, Missed: s.pulse.Missed}); err != nil {
 		return err
 	}
-	if err := s.join(ctx); err != nil {
+	if err := s.pulse.Join(ctx); err != nil {
 		s.unsubscribe()
 		return err
 	}
@@ -93,9 +101,9 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(func() { s.payLoop(running) })
 	s.loops.Go(func() { s.share.Grace.Loop(running, func(due []session.Deadline) { s.overdue(running, due) }) })
 	s.loops.Go(func() { s.share.Expiry.Loop(running, func(due []session.Deadline) { s.expire(running, due) }) })
-	s.loops.Go(func() { s.beatLoop(running) })
-	s.loops.Go(func() { s.compareLoop(running) })
-	s.loops.Go(func() { s.giveLoop(running) })
+	s.loops.Go(func() { s.pulse.BeatLoop(running) })
+	s.loops.Go(func() { s.pulse.CompareLoop(running) })
+	s.loops.Go(func() { s.moves.Loop(running, s.answer) })
 	return nil
 }
 
@@ -109,12 +117,12 @@ func (s *Server) Stop(ctx context.Context) error {
 	if already {
 		return nil
 	}
-	for _, sess := range s.sessions.all() {
+	for _, sess := range s.sessions.All() {
 		sess.Nudge()
 	}
 	s.inflight.Wait()
 	s.ticks.Flush(ctx)
-	all := s.sessions.all()
+	all := s.sessions.All()
 	endings := make([]session.Ending, len(all))
 	for i, sess := range all {
 		endings[i] = sess.Ending()
@@ -157,6 +165,18 @@ func (s *Server) Ready(ctx context.Context) error {
 		if err := c.Check(ctx); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Degraded returns nil if the node reaches the others and is reached by them, else Unavailable with the reason. A degraded node stores, marks and confirms; its
+// sessions learn of what other nodes store by comparing, within some seconds.
+func (s *Server) Degraded() error { return s.pulse.Degraded() }
+
+// hears returns nil if publications to the node reach it.
+func (s *Server) hears() error {
+	if c, ok := s.bus.(checker); ok {
+		return c.Check(context.Background())
 	}
 	return nil
 }

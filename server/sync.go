@@ -143,7 +143,7 @@ func keysOf(user tidemark.UserID, chats []tidemark.ChatID) []storage.StateKey {
 
 // goTo returns how positions of a session are set, here or on the node that has it; nil if nobody has it.
 func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) func(session.GoingTo) bool {
-	if sess := s.sessions.get(id); sess != nil {
+	if sess := s.sessions.Get(id); sess != nil {
 		if sess.User != user {
 			return nil
 		}

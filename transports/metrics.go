@@ -70,6 +70,10 @@ func metricTable() []metric {
 		{"pending_listings_total", "Pages of pending rows read by sessions that opened.", ""},
 		{"compares_total", "Pages of chats compared with the user's watermarks, where no proof says that the pending rows are complete. Rises after a restart.", ""},
 		{"leases_lost_total", "Leases that the registry had lost and that were taken again.", ""},
+		{"hand_overs_total", "Sessions on their way between nodes: asked of another node by this one, of these taken and failed; given by this node to another.", "step"},
+		{"missed_total", "Times that publications to this node may have been lost, so that all sessions compared.", ""},
+		{"nodes", "Nodes that this one knows of, itself included.", ""},
+		{"degraded", "1 while the node cannot reach the registry or is not reached by the bus: its sessions learn of what other nodes store by comparing.", ""},
 		{"epochs_total", "Times that a node died or the registry forgot, so that all sessions compared.", ""},
 
 		{"tail_reads_total", "Pages of messages served from tails.", ""},

@@ -1,0 +1,180 @@
+// Package pulse is a node's standing among the others: its own lease and those of its sessions, who else is there, whether it can be reached, and when all sessions
+// have to compare because somebody could not be (delivery.md §4, Crash epoch).
+package pulse
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// comparesPerSecond bounds how fast the sessions of a node are told to compare: each costs a read or two.
+const comparesPerSecond = 2_000
+
+// pauseBetween is the least time between two beats that are asked for.
+const pauseBetween = time.Second
+
+// Config is what a Pulse works with. All fields are required, except Hears.
+type Config struct {
+	Registry registry.Registry
+	Nodes    registry.Nodes
+	Node     registry.Node
+	Log      *slog.Logger
+	// NodeTTL is the life of the node's lease; it beats every third of it. LeaseTTL is that of a session's.
+	NodeTTL, LeaseTTL time.Duration
+	// Sessions returns the sessions of the node.
+	Sessions func() []*session.Session
+	// Lost is called for a session whose lease is gone, Replaced for one whose device has a newer session.
+	Lost, Replaced func(ctx context.Context, s *session.Session)
+	// Forget is called when news of members may have been missed.
+	Forget func()
+	// Hears returns nil if publications to the node reach it. nil: they always do.
+	Hears func() error
+}
+
+// Counters only grow.
+type Counters struct {
+	LeasesLost, Epochs, Missed, Failed atomic.Int64
+}
+
+// Pulse is safe for concurrent use. Use New, then Join, and run BeatLoop and CompareLoop.
+type Pulse struct {
+	cfg Config
+	// Count is what the pulse counts.
+	Count Counters
+
+	// due asks for a beat before its time, compare for a comparison of all sessions.
+	due, compare chan struct{}
+	// lost says that the node has to join the registry anew: its lease has run out, or it missed something. all says that a session has no lease.
+	lost, all atomic.Bool
+	// failing says that the last beat failed.
+	failing atomic.Bool
+	// trusted is until when what the node remembers of members is true, in nanoseconds after born.
+	born    time.Time
+	trusted atomic.Int64
+
+	mu sync.Mutex
+	// epoch is the present one, as far as this node knows; nodes are those that have a lease, this one included.
+	epoch registry.Epoch
+	nodes []registry.Node
+	// joined is when the node took its lease. A node's life later, everybody knows it.
+	joined time.Time
+	// part is which sessions' leases are refreshed next.
+	part int
+}
+
+// New returns a Pulse that does not beat yet.
+func New(cfg Config) *Pulse {
+	if cfg.Hears == nil {
+		cfg.Hears = func() error { return nil }
+	}
+	return &Pulse{cfg: cfg, due: make(chan struct{}, 1), compare: make(chan struct{}, 1), born: time.Now()}
+}
+
+// Nodes returns the nodes that have a lease, this one included, by the last beat. The result must not be changed.
+func (p *Pulse) Nodes() []registry.Node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nodes
+}
+
+// Alone reports whether there is no other node, by the last beat.
+func (p *Pulse) Alone() bool { return len(p.Nodes()) < 2 }
+
+// Trusts reports whether news of members reaches the node, so that what it remembers of them is true. It asks the clock, since a process may stand still.
+func (p *Pulse) Trusts() bool { return int64(time.Since(p.born)) < p.trusted.Load() }
+
+// Missed notes that publications to the node may have been lost: it joins the registry anew, so that all sessions compare, those of other nodes too, since a proof
+// may have been left that is not true.
+func (p *Pulse) Missed() {
+	p.Count.Missed.Add(1)
+	p.cfg.Log.Warn("publications to this node may have been lost: all sessions compare")
+	p.trusted.Store(0)
+	p.Rejoin()
+}
+
+// Rejoin lets the node join the registry anew with the next beat, so that everybody compares and forgets.
+func (p *Pulse) Rejoin() {
+	p.lost.Store(true)
+	signal(p.due)
+}
+
+// Retake lets the next beat take leases again that sessions could not get.
+func (p *Pulse) Retake() {
+	p.all.Store(true)
+	signal(p.due)
+}
+
+// Degraded returns nil if the node reaches the others and is reached by them, else Unavailable with the reason.
+func (p *Pulse) Degraded() error {
+	switch {
+	case p.failing.Load():
+		return tidemark.Errorf(tidemark.Unavailable, "the registry cannot be reached")
+	case p.lost.Load():
+		return tidemark.Errorf(tidemark.Unavailable, "the node has lost its lease in the registry, or missed something, and joins anew")
+	}
+	return p.cfg.Hears()
+}
+
+// CompareLoop lets all sessions compare when that is asked for, and again and again while the node is degraded, until ctx ends.
+func (p *Pulse) CompareLoop(ctx context.Context) {
+	for {
+		select {
+		case <-p.compare:
+		case <-ctx.Done():
+			return
+		}
+		for deaf := true; deaf; {
+			deaf = p.Degraded() != nil
+			if !p.compareAll(ctx, deaf) {
+				return
+			}
+		}
+	}
+}
+
+// compareAll orders a comparison for each session, spread over half of a node's life, or over as long as comparesPerSecond takes. A deaf node's sessions compare
+// whatever the epoch is. It reports whether ctx goes on.
+func (p *Pulse) compareAll(ctx context.Context, deaf bool) bool {
+	all := p.cfg.Sessions()
+	slices := min(100, 1+len(all)/100)
+	over := max(p.cfg.NodeTTL/2, time.Duration(len(all))*time.Second/comparesPerSecond)
+	for i := range slices {
+		p.mu.Lock()
+		epoch := p.epoch
+		p.mu.Unlock()
+		for _, sess := range all[len(all)*i/slices : len(all)*(i+1)/slices] {
+			sess.Compare(epoch, deaf)
+		}
+		if (deaf || slices > 1) && !pause(ctx, over/time.Duration(slices)) {
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// signal sends on a channel that has room for one signal, unless one waits there. It never blocks.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits, and reports whether it waited to the end.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,116 @@
+package session
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// Table is the sessions of this node, by id and by user. It is safe for concurrent use.
+type Table struct {
+	mu     sync.RWMutex
+	byID   map[tidemark.SessionID]*Session
+	byUser map[tidemark.UserID][]*Session
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table {
+	return &Table{byID: make(map[tidemark.SessionID]*Session), byUser: make(map[tidemark.UserID][]*Session)}
+}
+
+// Add enters a session, unless it is there, or its user has most already.
+func (t *Table) Add(s *Session, most int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[s.ID] != nil || len(t.byUser[s.User]) >= most {
+		return false
+	}
+	t.byID[s.ID] = s
+	t.byUser[s.User] = append(slices.Clip(t.byUser[s.User]), s)
+	return true
+}
+
+// Remove takes a session out, if it is still this one.
+func (t *Table) Remove(s *Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[s.ID] != s {
+		return
+	}
+	delete(t.byID, s.ID)
+	left := slices.DeleteFunc(slices.Clone(t.byUser[s.User]), func(other *Session) bool { return other == s })
+	if len(left) == 0 {
+		delete(t.byUser, s.User)
+	} else {
+		t.byUser[s.User] = left
+	}
+}
+
+// Get returns a session, nil if it is not here.
+func (t *Table) Get(id tidemark.SessionID) *Session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byID[id]
+}
+
+// Held returns the sessions that hold the leases, nil for a lease that none holds, appended to buf.
+func (t *Table) Held(buf []*Session, leases []registry.Lease) []*Session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for i := range leases {
+		s := t.byID[leases[i].Session]
+		if s != nil && s.Lease != leases[i] {
+			s = nil
+		}
+		buf = append(buf, s)
+	}
+	return buf
+}
+
+// Of returns the sessions of a user. The result must not be changed.
+func (t *Table) Of(user tidemark.UserID) []*Session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byUser[user]
+}
+
+// OfDevice returns the session of a device, nil if there is none.
+func (t *Table) OfDevice(user tidemark.UserID, device tidemark.DeviceID) *Session {
+	for _, s := range t.Of(user) {
+		if s.Lease.Device == device {
+			return s
+		}
+	}
+	return nil
+}
+
+// All returns all sessions.
+func (t *Table) All() []*Session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := make([]*Session, 0, len(t.byID))
+	for _, s := range t.byID {
+		all = append(all, s)
+	}
+	return all
+}
+
+// Leases returns the leases that this node itself holds for users: what is known when the registry cannot be asked.
+func (t *Table) Leases(users []tidemark.UserID) [][]registry.Lease {
+	found := make([][]registry.Lease, len(users))
+	for i, user := range users {
+		for _, s := range t.Of(user) {
+			found[i] = append(found[i], s.Lease)
+		}
+	}
+	return found
+}
+
+// Count returns how many sessions there are.
+func (t *Table) Count() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.byID)
+}
