@@ -72,6 +72,10 @@ func (a *Adapter) Counters() map[string]int64 {
 	return map[string]int64{"connections{longpoll}": int64(a.Connections())}
 }
 
+// Drain refuses further polls with 503, and sends the clients of the present ones to other nodes, one after the other within the time. It returns when all
+// have been told. Shutdown has to follow.
+func (a *Adapter) Drain(ctx context.Context, within time.Duration) { a.group.Drain(ctx, within) }
+
 // Shutdown refuses further polls with 503, answers those that wait, without events, and waits for their goroutines. If ctx ends first
 // the connections are dropped, and its error is returned.
 func (a *Adapter) Shutdown(ctx context.Context) error {

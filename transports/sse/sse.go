@@ -66,6 +66,10 @@ func (a *Adapter) Counters() map[string]int64 {
 	return map[string]int64{"connections{sse}": int64(a.Connections())}
 }
 
+// Drain refuses further streams with 503, and sends the clients of the present ones to other nodes, one after the other within the time. It returns when all
+// have been told. Shutdown has to follow.
+func (a *Adapter) Drain(ctx context.Context, within time.Duration) { a.group.Drain(ctx, within) }
+
 // Shutdown refuses further streams with 503, ends the present ones, and waits for their goroutines. EventSource clients come back by
 // themselves, after the time that `retry:` told them. If ctx ends first the connections are dropped, and its error is returned.
 func (a *Adapter) Shutdown(ctx context.Context) error { return a.group.Shutdown(ctx) }

@@ -91,6 +91,10 @@ func (a *Adapter) Counters() map[string]int64 {
 	return counters
 }
 
+// Drain refuses further connections with 503, and sends the clients of the present ones to other nodes, one after the other within the time. It returns when all
+// have been told. Shutdown has to follow.
+func (a *Adapter) Drain(ctx context.Context, within time.Duration) { a.group.Drain(ctx, within) }
+
 // Shutdown refuses further connections with 503, closes the present ones with 1012, and waits for their goroutines. If ctx
 // ends first the connections are dropped, and its error is returned.
 func (a *Adapter) Shutdown(ctx context.Context) error {

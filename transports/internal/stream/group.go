@@ -10,15 +10,6 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
-// How clients are told that the server stops: at most goodbyesPerSecond of them, but all within half of the time that there is; and each to come back once all
-// have been told, after comeBackFrom and a random part of comeBackWithin, which is longer the more they are. So neither those who heed it nor
-// those who come back at once come together.
-const (
-	goodbyesPerSecond = 1_000
-	comeBackFrom      = 500 * time.Millisecond
-	comeBackWithin    = 3 * time.Second
-)
-
 // Restarting is what a client is told that comes while the server stops.
 func Restarting() error {
 	err := tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
@@ -39,10 +30,13 @@ type Member interface {
 type Group struct {
 	mu       sync.Mutex
 	stopping bool
-	members  map[Member]struct{}
+	// members are true once they have been told to go.
+	members map[Member]bool
 
 	// running counts the members and their goroutines. It is raised from zero only under mu, while not stopping.
 	running sync.WaitGroup
+	// ending counts the calls of Stop and Abort. Shutdown waits for them.
+	ending sync.WaitGroup
 }
 
 // Add admits a connection, or reports false once the group is stopping. Remove must follow.
@@ -53,9 +47,9 @@ func (g *Group) Add(m Member) bool {
 		return false
 	}
 	if g.members == nil {
-		g.members = make(map[Member]struct{})
+		g.members = make(map[Member]bool)
 	}
-	g.members[m] = struct{}{}
+	g.members[m] = false
 	g.running.Add(1)
 	return true
 }
@@ -87,11 +81,7 @@ func (g *Group) Len() int {
 // Shutdown refuses further connections, stops the present ones, one after the other, and waits for all goroutines. When ctx ends first it
 // aborts them, still waits, and returns the error of ctx.
 func (g *Group) Shutdown(ctx context.Context) error {
-	g.mu.Lock()
-	g.stopping = true
-	g.mu.Unlock()
-	var ending sync.WaitGroup
-	g.stopAll(ctx, &ending)
+	g.stopAll(ctx, returning())
 	done := make(chan struct{})
 	go func() {
 		g.running.Wait()
@@ -102,90 +92,29 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	case <-done:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-		for _, m := range g.snapshot() {
-			ending.Go(m.Abort)
+		for _, m := range g.snapshot(func(bool) bool { return true }) {
+			g.ending.Go(m.Abort)
 		}
 		<-done
 	}
-	ending.Wait()
+	g.ending.Wait()
 	return err
 }
 
-// stopAll stops the members, spread over a time that grows with their number. When ctx ends it stops the rest at once.
-func (g *Group) stopAll(ctx context.Context, ending *sync.WaitGroup) {
-	members := g.snapshot()
-	n := time.Duration(len(members))
-	began, spread := time.Now(), n*time.Second/goodbyesPerSecond
-	within := comeBackWithin + spread
-	if end, limited := ctx.Deadline(); limited {
-		spread = max(0, min(spread, end.Sub(began)/2))
-	}
-	for i, m := range members {
-		if wait := spread*time.Duration(i)/n - time.Since(began); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				spread = 0
-			}
-			timer.Stop()
-		}
-		left := max(0, spread-time.Since(began))
-		ending.Go(func() { m.Stop(left + comeBackFrom + rand.N(within)) })
-	}
-}
+// Drain refuses further connections and stops the present ones, one after the other, while other nodes are there to take them: each is told to come back at
+// once. It returns when all have been told, within the time or when ctx ends. Shutdown has to follow.
+func (g *Group) Drain(ctx context.Context, within time.Duration) { g.stopAll(ctx, leaving(within)) }
 
-func (g *Group) snapshot() []Member {
+// snapshot returns the members of whom told, which says whether they have been told to go, is true, and notes that they have.
+func (g *Group) snapshot(told func(bool) bool) []Member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := make([]Member, 0, len(g.members))
-	for m := range g.members {
-		all = append(all, m)
+	for m, was := range g.members {
+		if told(was) {
+			all = append(all, m)
+			g.members[m] = true
+		}
 	}
 	return all
-}
-
-// Heart calls a function again and again for one connection, each time on a short-lived goroutine of its group; between
-// two beats it costs a timer and no stack. The zero value is ready.
-type Heart struct {
-	mu      sync.Mutex
-	timer   *time.Timer
-	stopped bool
-}
-
-// Start makes the first beat after d; beat returns the time until the next one, 0 for no further one. It may be called
-// once, for a connection of g that has not been removed.
-func (h *Heart) Start(g *Group, d time.Duration, beat func() time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopped {
-		return
-	}
-	h.timer = time.AfterFunc(d, func() {
-		h.mu.Lock()
-		if h.stopped {
-			h.mu.Unlock()
-			return
-		}
-		g.running.Add(1) // the connection is still counted: Stop precedes Remove
-		h.mu.Unlock()
-		defer g.running.Done()
-		if next := beat(); next > 0 {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if !h.stopped {
-				h.timer.Reset(next)
-			}
-		}
-	})
-}
-
-// Stop ends the beats; one that is under way goes on. It must be called before the connection is removed from its group.
-func (h *Heart) Stop() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopped = true
-	if h.timer != nil {
-		h.timer.Stop()
-	}
 }

@@ -127,6 +127,63 @@ func TestGroup_shutdown_spreads_goodbyes_and_returns(t *testing.T) {
 	}
 }
 
+// TestGroup_drain_sends_clients_elsewhere: one after the other, each at once, and none twice; a stubborn one is left to the shutdown.
+func TestGroup_drain_sends_clients_elsewhere(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		n        int
+		within   time.Duration
+		stubborn bool
+		took     time.Duration
+	}{
+		{"a handful at once", 5, 10 * time.Second, false, 40 * time.Millisecond},
+		{"a hundred in a second", 100, 10 * time.Second, false, 990 * time.Millisecond},
+		{"many within the time", 3_000, 10 * time.Second, false, 10 * time.Second},
+		{"all of them stubborn", 200, time.Second, true, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var g Group
+				members := make([]*connection, tt.n)
+				for i := range members {
+					members[i] = join(t, &g, tt.stubborn)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				start := time.Now()
+				g.Drain(ctx, tt.within)
+				if took := time.Since(start); took > tt.took || took < tt.took*9/10 {
+					t.Errorf("all were told after %v, want %v", took, tt.took)
+				}
+				if g.Add(members[0]) {
+					t.Error("a group that drains takes a connection")
+				}
+				seconds := map[time.Duration]int{}
+				for i, m := range members {
+					synctest.Wait()
+					if m.comeBack <= 0 || m.comeBack > elsewhereWithin {
+						t.Fatalf("member %d is told to come back after %v", i, m.comeBack)
+					}
+					seconds[m.stoppedAt.Sub(start)/time.Second]++
+				}
+				for second, n := range seconds {
+					if most := max(leavesPerSecond, tt.n*int(time.Second)/int(tt.within)); n > most+1 {
+						t.Errorf("%d were told in second %d, want at most %d", n, second, most)
+					}
+				}
+				if err := g.Shutdown(ctx); (err != nil) != tt.stubborn {
+					t.Error(err)
+				}
+				for i, m := range members {
+					if got := m.stopped.Load(); got != 1 {
+						t.Fatalf("member %d was told %d times", i, got)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestHeart_beats_until_it_is_stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group
