@@ -25,6 +25,7 @@ type limitFlags struct {
 	MaxConnections           int            `env:"TIDEMARK_MAX_CONNECTIONS" placeholder:"N" help:"Connections at a time; further ones are answered 503. 0: what the limit of open files allows, at most 100,000."`
 	MaxConnectionsPerAddress int            `env:"TIDEMARK_MAX_CONNECTIONS_PER_ADDRESS" placeholder:"N" help:"Connections at a time from one client address; further ones are closed. 0: no limit, which is right behind a proxy."`
 	DrainDelay               *time.Duration `env:"TIDEMARK_DRAIN_DELAY" placeholder:"TIME" help:"How long /readyz is red before an orderly stop begins, for load balancers to notice. Default 1s, with --dev 0s."`
+	DrainSpread              *time.Duration `env:"TIDEMARK_DRAIN_SPREAD" placeholder:"TIME" help:"In what time streams are sent to other nodes in an orderly stop, if there are some: at most 100 a second, unless that takes longer. Default 10s, but no more than half of what the deadline leaves after the delay."`
 	DrainDeadline            time.Duration  `env:"TIDEMARK_DRAIN_DEADLINE" placeholder:"TIME" help:"How long an orderly stop may take in all. Default 15s."`
 }
 
@@ -53,6 +54,14 @@ func (f limitFlags) withDefaults(dev bool) (limitFlags, error) {
 	}
 	if *f.DrainDelay < 0 || f.DrainDeadline <= *f.DrainDelay {
 		return f, usageError{fmt.Errorf("--drain-deadline is %v, and has to be longer than --drain-delay, which is %v and a part of it", f.DrainDeadline, *f.DrainDelay)}
+	}
+	left := f.DrainDeadline - *f.DrainDelay
+	if f.DrainSpread == nil {
+		spread := min(drainSpread, left/2)
+		f.DrainSpread = &spread
+	}
+	if *f.DrainSpread < 0 || *f.DrainSpread >= left {
+		return f, usageError{fmt.Errorf("--drain-spread is %v, and --drain-deadline leaves %v for it and for everything behind it: make the deadline longer", *f.DrainSpread, left)}
 	}
 	return f, nil
 }

@@ -200,14 +200,14 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	log.Info("listening", "url", "http://"+listener.Addr().String())
 
 	end := drain{
-		delay: *o.limits.DrainDelay, within: o.limits.DrainDeadline,
+		delay: *o.limits.DrainDelay, within: o.limits.DrainDeadline, spread: *o.limits.DrainSpread, alone: func() bool { return true },
 		handler: handler, front: front, adapters: []streamAdapter{sockets, events, polls}, core: core, log: log,
 	}
 	select {
 	case <-ctx.Done():
 		log.Info("stopping")
 	case <-store.failed:
-		end.delay, end.within = 0, stopFailedWithin
+		end.delay, end.within, end.alone = 0, stopFailedWithin, func() bool { return true }
 		err = tidemark.Errorf(tidemark.Unavailable, "the disk failed in a commit: nobody knows what is stored until the server starts again")
 	case err = <-served:
 		end.delay = 0
