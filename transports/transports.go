@@ -34,6 +34,8 @@ type (
 	Authenticator = auth.Authenticator
 	// AuthConfig configures an Authenticator.
 	AuthConfig = auth.Config
+	// Tickets keeps the tickets with which browsers open streams.
+	Tickets = auth.Tickets
 	// Limiter bounds how often a user may send; nil does not.
 	Limiter = limit.Limiter
 	// JWKS is the keys of an issuer of tokens.

@@ -16,8 +16,6 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/server/bus/local"
-	"github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -32,6 +30,7 @@ type serveCommand struct {
 	Store       string          `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), postgres://USER:PASSWORD@HOST:PORT/DATABASE, dynamodb://REGION/PREFIX, or memory: for a trial."`
 	Dev         bool            `env:"TIDEMARK_DEV" help:"Development: anyone is whoever he says he is (Bearer dev:NAME), without rate limits. Loopback addresses only."`
 	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"Bring the schema of Postgres or the tables of DynamoDB up to date first; without it older ones are refused. SQLite and memory need no asking."`
+	Peers       peerFlags       `embed:""`
 	Credentials credentialFlags `embed:""`
 	Observe     observeFlags    `embed:""`
 	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Web pages that may call, such as https://app.example.com, or * for all; may be repeated. Those of the server's own host always may."`
@@ -55,7 +54,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.check(); err != nil {
+	if err := errors.Join(c.check(), c.Peers.check(store)); err != nil {
 		return err
 	}
 	origins, err := transports.NewOrigins(transports.OriginsConfig{Allow: c.AllowOrigin, Loopback: c.Dev})
@@ -80,7 +79,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	meter := metered.New(log)
 	open := func(ctx context.Context) (openedStore, error) { return openStore(ctx, store, c.Migrate, meter) }
 	return serve(ctx, options{
-		listen: c.Listen, open: open, credentials: credentials, origins: origins, limits: limits,
+		listen: c.Listen, open: open, redis: c.Peers.Redis, node: c.Peers.name(), credentials: credentials, origins: origins, limits: limits,
 		giveUp: func() { os.Exit(exitFailure) },
 		meter:  meter, debugListen: c.Observe.DebugListen, privateMetrics: !c.Dev && !c.Observe.PublicMetrics,
 	}, log)
@@ -107,7 +106,10 @@ func loopback(host string) bool {
 type options struct {
 	listen string
 	// open is openStore for the store that was chosen.
-	open        func(ctx context.Context) (openedStore, error)
+	open func(ctx context.Context) (openedStore, error)
+	// redis is the URL of what nodes share, "" for one alone.
+	redis       string
+	node        tidemark.NodeID
 	credentials transports.AuthConfig
 	origins     *transports.Origins
 	limits      limitFlags
@@ -117,14 +119,6 @@ type options struct {
 	privateMetrics bool
 	// giveUp ends the process. It is called if the stop does not end by itself.
 	giveUp func()
-}
-
-// limiter returns the limits on what a user may do, nil in development.
-func (o *options) limiter() *transports.Limiter {
-	if o.credentials.Dev {
-		return nil
-	}
-	return transports.NewLimiter(transports.LimitConfig{})
 }
 
 // collectors returns the metrics of the store.
@@ -154,15 +148,21 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	defer late.Stop()
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	leases := memory.New()
-	core, err := server.New(server.Config{Storage: store, Registry: leases, Nodes: leases, Bus: local.New(), Logger: log})
+	others, err := openPeers(ctx, o.redis, o.node, log)
+	if err != nil {
+		return fmt.Errorf("connect to Redis: %w", err)
+	}
+	defer func() { err = errors.Join(err, others.stop()) }()
+	core, err := server.New(server.Config{Storage: store, Registry: others.registry, Nodes: others.nodes, Bus: others.bus, Node: o.node, Logger: log})
 	if err != nil {
 		return err
 	}
 
 	o.credentials.ResumeWindow = core.ResumeWindow()
+	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
+	o.credentials.Tickets = tickets
 	credentials := transports.NewAuthenticator(o.credentials)
-	limiter := o.limiter()
+	limiter := others.limiter(o.credentials.Dev)
 	gate := transports.NewGate(transports.GateConfig{})
 	sockets := websocket.New(websocket.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Origins: o.origins, Logger: log})
 	events := sse.New(sse.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
@@ -171,7 +171,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Server: core, Auth: credentials, Limit: limiter, Origins: o.origins, Logger: log, Page: web.App(), Alive: progress(store.committing),
 		Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,
 		Version: version, PrivateMetrics: o.privateMetrics, Collectors: o.collectors(),
-		Counters: []transports.CounterFunc{sockets.Counters, events.Counters, polls.Counters, gate.Counters},
+		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters, gate.Counters, limiter.Counters),
 	})
 	if err != nil {
 		return err
@@ -187,6 +187,8 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	var watch sync.WaitGroup
 	watch.Go(func() { credentials.Run(watching) })
+	watch.Go(func() { keepTickets(watching) })
+	watch.Go(func() { limiter.Run(watching) })
 	defer watch.Wait()
 	defer unwatch()
 	stopDebug, err := serveDebug(ctx, o.debugListen, handler.Debug(), log)

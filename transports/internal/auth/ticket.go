@@ -51,7 +51,7 @@ func newTickets(ttl, resume time.Duration) *tickets {
 func (s *tickets) Issue(_ context.Context, t Ticket) (string, time.Time, error) {
 	name := rand.Text() // 130 bits
 	now := time.Now()
-	expires := t.ends(now, s.ttl)
+	expires := t.Ends(now, s.ttl)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.live) >= s.sweepAt || s.byUser[t.User] >= MaxUserTickets {

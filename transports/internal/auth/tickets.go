@@ -46,8 +46,8 @@ func ErrTickets(ttl time.Duration) error {
 	return tidemark.Errorf(tidemark.Exhausted, "too many tickets wait to be used; try again in %d seconds", int(ttl/time.Second))
 }
 
-// ends is when a ticket ends that can be used for ttl from now on, but not after its credentials.
-func (t Ticket) ends(now time.Time, ttl time.Duration) time.Time {
+// Ends is when a ticket ends that can be used for ttl from now on, but not after its credentials.
+func (t Ticket) Ends(now time.Time, ttl time.Duration) time.Time {
 	ends := now.Add(ttl)
 	if !t.Expires.IsZero() && t.Expires.Before(ends) {
 		ends = t.Expires

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -33,7 +34,8 @@ type Taken struct {
 // Shared is the buckets that all nodes have together.
 type Shared interface {
 	// Take takes from the users' shared buckets what they took on this node, and returns what is left in each, in the order of the argument. It refuses
-	// nobody: who took too much is in debt, and what is left is negative. Unavailable if the buckets cannot be reached; whether they were changed is not known.
+	// nobody: who took too much is in debt, and what is left is negative; infinite is what cannot be known now. Unavailable if none can be reached; whether they
+	// were changed is not known.
 	Take(ctx context.Context, rate Rate, taken []Taken) (left []float64, err error)
 }
 
@@ -100,7 +102,7 @@ func (b *buckets) debit(taken []Taken, left []float64) {
 	defer b.mu.Unlock()
 	for i, t := range taken {
 		of := b.users[t.User]
-		if of == nil {
+		if of == nil || math.IsInf(left[i], 1) {
 			continue
 		}
 		more := int(of.TokensAt(now) - left[i] + float64(of.untold))

@@ -1,0 +1,48 @@
+package redis
+
+import (
+	"context"
+	"math"
+	"strconv"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/redis"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
+)
+
+// Rates is limit.Shared on Redis: a bucket for each user who took something, which fills by Redis' own clock and is forgotten when it is full.
+type Rates struct {
+	client *redis.Client
+	take   *redis.Script
+}
+
+// NewRates returns the buckets that all nodes share.
+func NewRates(client *redis.Client) *Rates {
+	return &Rates{client: client, take: redis.NewScript(take)}
+}
+
+// Take implements limit.Shared.
+func (r *Rates) Take(ctx context.Context, rate limit.Rate, taken []limit.Taken) ([]float64, error) {
+	perSecond := strconv.FormatFloat(rate.PerSecond, 'f', -1, 64)
+	calls := make([]redis.Call, len(taken))
+	for i, t := range taken {
+		calls[i] = redis.Call{Script: r.take, Keys: []string{"rate:" + rate.What + ":" + string(t.User)}, Args: []any{t.N, perSecond, rate.Burst}}
+	}
+	left := make([]float64, len(taken))
+	known := 0
+	var failure error
+	for i, reply := range r.client.Run(ctx, calls) {
+		text, _ := reply.Value.(string)
+		n, err := strconv.ParseFloat(text, 64)
+		if reply.Err != nil || err != nil {
+			failure, left[i] = reply.Err, math.Inf(1)
+			continue
+		}
+		left[i] = n
+		known++
+	}
+	if known == 0 {
+		return nil, tidemark.Wrap(tidemark.Unavailable, failure, "the rates of all nodes cannot be reached")
+	}
+	return left, nil
+}

@@ -1,0 +1,104 @@
+package redis_test
+
+import (
+	"context"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	service "github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/redis"
+)
+
+func TestRates_one_bucket_of_each_user_and_rate(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		a, b := redis.NewRates(open(t, url)), redis.NewRates(open(t, url))
+		slow := limit.Rate{What: "messages", PerSecond: 0.001, Burst: 100}
+		for i, tt := range []struct {
+			node *redis.Rates
+			rate limit.Rate
+			take []limit.Taken
+			want []float64
+		}{
+			{a, slow, []limit.Taken{{User: "ann", N: 30}, {User: "bob", N: 1}}, []float64{70, 99}},
+			{b, slow, []limit.Taken{{User: "ann", N: 30}}, []float64{40}},
+			{a, slow, []limit.Taken{{User: "cid", N: 5}, {User: "ann", N: 100}}, []float64{95, -60}}, // in debt
+			{b, limit.Rate{What: "requests", PerSecond: 0.001, Burst: 1_000}, []limit.Taken{{User: "ann", N: 30}}, []float64{970}},
+			{b, slow, []limit.Taken{{User: "ann", N: 0}}, []float64{-60}},
+		} {
+			left, err := tt.node.Take(t.Context(), tt.rate, tt.take)
+			if err != nil || len(left) != len(tt.want) {
+				t.Fatalf("call %d: %v, %v", i, left, err)
+			}
+			for k := range left {
+				if math.Abs(left[k]-tt.want[k]) > 0.1 {
+					t.Errorf("call %d: %v are left, want %v", i, left, tt.want)
+				}
+			}
+		}
+	})
+}
+
+func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	r := redis.NewRates(open(t, server.URL()))
+	quick := limit.Rate{What: "messages", PerSecond: 100, Burst: 50}
+	take := func(n int) float64 {
+		t.Helper()
+		left, err := r.Take(t.Context(), quick, []limit.Taken{{User: "ann", N: n}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return left[0]
+	}
+	began := time.Now()
+	first := take(60)
+	until(t, "it fills", func() bool { return take(0) >= 10 })
+	if took := time.Since(began); first > -9.9 || took < 190*time.Millisecond {
+		t.Errorf("from %v to 10 in %v, at 100 a second", first, took)
+	}
+	until(t, "it is forgotten", func() bool { return server.Do(t, "DBSIZE") == int64(0) })
+	if took := time.Since(began); took < 590*time.Millisecond {
+		t.Errorf("it was forgotten after %v, before it was full", took)
+	}
+}
+
+// TestRates_bound_a_user_on_all_nodes is the whole of it: two limiters that know of each other by Redis only.
+func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	const perSecond, burst = 40, 40
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	limiters := make([]*limit.Limiter, 2)
+	for i := range limiters {
+		limiters[i] = limit.New(limit.Config{PerSecond: perSecond, Burst: burst, Shared: redis.NewRates(open(t, server.URL()))})
+		running.Go(func() { limiters[i].Run(ctx) })
+	}
+	sends := 0
+	began := time.Now()
+	stays(t, "sending", 6*time.Second, func() bool {
+		for _, l := range limiters {
+			for l.Send("ann") == nil {
+				sends++
+			}
+		}
+		return true
+	})
+	took := time.Since(began).Seconds()
+	// Each node may let a burst and a second's share through before it knows of the other.
+	if most := int(perSecond*took) + 2*burst + 2*perSecond; sends > most || sends < int(perSecond*took)-burst {
+		t.Errorf("%d sends in %.1f s, want about %.0f and at most %d", sends, took, perSecond*took, most)
+	}
+	server.Kill(t)
+	until(t, "each goes on alone", func() bool { return limiters[0].Send("ann") == nil })
+	if _, err := redis.NewRates(open(t, server.URL())).Take(t.Context(), limit.Rate{What: "x", PerSecond: 1, Burst: 1}, []limit.Taken{{User: "ann", N: 1}}); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("without Redis: %v", err)
+	}
+}

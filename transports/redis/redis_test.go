@@ -1,0 +1,95 @@
+package redis_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	client "github.com/tidemark-im/tidemark/internal/redis"
+	service "github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/transports/redis"
+)
+
+// open returns a node's connections to Redis, which end with the test.
+func open(t *testing.T, url string) *client.Client {
+	t.Helper()
+	c, err := client.Open(client.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// node is the tickets of a node that runs, until the test ends or it is killed.
+type node struct {
+	*redis.Tickets
+	kill func()
+}
+
+func start(t *testing.T, url string, ttl, resume time.Duration) node {
+	t.Helper()
+	n := node{Tickets: redis.NewTickets(redis.TicketsConfig{Client: open(t, url), TTL: ttl, ResumeWindow: resume})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { n.Run(ctx) })
+	n.kill = func() { cancel(); running.Wait() }
+	t.Cleanup(n.kill)
+	return n
+}
+
+// until calls f until it reports true, for at most 10 s.
+func until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-deadline:
+			t.Fatalf("%s: that did not come to be", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// stays calls f for a time, and fails when it reports false.
+func stays(t *testing.T, what string, d time.Duration, f func() bool) {
+	t.Helper()
+	deadline := time.After(d)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for f() {
+		select {
+		case <-deadline:
+			return
+		case <-tick.C:
+		}
+	}
+	t.Fatalf("%s: no more", what)
+}
+
+// everywhere runs a test on one Redis and on a cluster.
+func everywhere(t *testing.T, f func(t *testing.T, url string)) {
+	t.Run("one", func(t *testing.T) { f(t, service.Database(t)) })
+	t.Run("cluster", func(t *testing.T) { f(t, service.StartCluster(t).URL()) })
+}
+
+// contents is all that a Redis holds, as a text.
+func contents(t *testing.T, s *service.Server) string {
+	t.Helper()
+	var all strings.Builder
+	keys, _ := s.Do(t, "KEYS", "*").([]any)
+	for _, key := range keys {
+		name, _ := key.(string)
+		all.WriteString(name + " ")
+		fields, _ := s.Do(t, "HGETALL", name).([]any)
+		for _, field := range fields {
+			text, _ := field.(string)
+			all.WriteString(text + " ")
+		}
+	}
+	return all.String()
+}

@@ -1,0 +1,222 @@
+package redis_test
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	service "github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/transports/internal/auth"
+)
+
+func issue(t *testing.T, n node, of auth.Ticket) string {
+	t.Helper()
+	name, ends, err := n.Issue(t.Context(), of)
+	if err != nil || len(name) < 20 || !ends.After(time.Now()) {
+		t.Fatalf("%q until %v, %v", name, ends, err)
+	}
+	return name
+}
+
+func ann() auth.Ticket { return auth.Ticket{User: "ann"} }
+
+// accepts reports whether a node accepts a ticket of ann's for a session. Another error than that it does not fails the test.
+func accepts(t *testing.T, n node, name string, session tidemark.SessionID) bool {
+	t.Helper()
+	got, err := n.Redeem(t.Context(), name, session)
+	if err != nil && tidemark.CodeOf(err) != tidemark.Unauthenticated || err == nil && got.User != "ann" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	return err == nil
+}
+
+func TestTickets_one_session_on_any_node_once(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		nodes := []node{start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute)}
+		a, b, c := nodes[0], nodes[1], nodes[2]
+		for range 10 {
+			name := issue(t, a, ann())
+			if got, err := c.Look(t.Context(), name); err != nil || got.User != "ann" {
+				t.Fatalf("a look at it elsewhere: %+v, %v", got, err)
+			}
+			var accepted atomic.Int32
+			var racing sync.WaitGroup
+			for i := range 9 {
+				racing.Go(func() {
+					if accepts(t, nodes[i%3], name, "") {
+						accepted.Add(1)
+					}
+				})
+			}
+			racing.Wait()
+			if accepted.Load() != 1 {
+				t.Fatalf("it was accepted %d times", accepted.Load())
+			}
+			b.Bind(t.Context(), name, ann(), "s1")
+			if accepts(t, a, name, "") || accepts(t, c, name, "s2") {
+				t.Error("it opens a second session")
+			}
+			for _, n := range nodes {
+				if !accepts(t, n, name, "s1") {
+					t.Error("it does not resume its session")
+				}
+			}
+			c.Bind(t.Context(), name, ann(), "s3") // which replaced s1
+			if accepts(t, a, name, "s1") || !accepts(t, a, name, "s3") {
+				t.Error("it is not good for the session that replaced its first, or for the first")
+			}
+		}
+		if accepts(t, a, "NOSUCHTICKET", "") || accepts(t, a, "", "s1") {
+			t.Error("an unknown ticket is accepted")
+		}
+	})
+}
+
+func TestTickets_carry_what_they_stand_for(t *testing.T) {
+	url := service.Database(t)
+	a, b := start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute)
+	want := auth.Ticket{User: "ann", Expires: time.Now().Add(20 * time.Second).Truncate(time.Millisecond), Key: "0123"}
+	name, ends, err := a.Issue(t.Context(), want)
+	if err != nil || ends.After(want.Expires) {
+		t.Fatalf("until %v, %v: that is after its credentials", ends, err)
+	}
+	if got, err := b.Redeem(t.Context(), name, ""); err != nil || got.User != want.User || !got.Expires.Equal(want.Expires) || got.Key != want.Key {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
+	t.Parallel()
+	url := service.Database(t)
+	const ttl, resume = time.Second, 600 * time.Millisecond
+	a, b := start(t, url, ttl, resume), start(t, url, ttl, resume)
+	unused, used, moved, orphan := issue(t, a, ann()), issue(t, a, ann()), issue(t, a, ann()), issue(t, a, ann())
+	for _, name := range []string{used, moved, orphan} {
+		if !accepts(t, b, name, "") {
+			t.Fatal("a fresh ticket is refused")
+		}
+	}
+	b.Bind(t.Context(), used, ann(), "s1")
+	b.Bind(t.Context(), moved, ann(), "s1")
+	b.Leave(moved, "s1")
+	a.Bind(t.Context(), moved, ann(), "s1")
+	dead := start(t, url, ttl, resume)
+	dead.Bind(t.Context(), orphan, ann(), "s1")
+	killed := time.Now()
+	dead.kill()
+
+	until(t, "the ticket that nobody used has ended", func() bool {
+		_, err := b.Look(t.Context(), unused)
+		return tidemark.CodeOf(err) == tidemark.Unauthenticated
+	})
+	until(t, "the ticket of a killed node has ended", func() bool { return !accepts(t, a, orphan, "s1") })
+	if took := time.Since(killed); took > 2*resume+time.Second {
+		t.Errorf("the ticket of a killed node ended after %v, want at most %v", took, 2*resume)
+	}
+	stays(t, "good while a connection is there", 3*resume, func() bool { return accepts(t, a, used, "s1") && accepts(t, b, moved, "s1") })
+	if a.Counters()["tickets"] != 1 || b.Counters()["tickets"] != 1 {
+		t.Errorf("they hold %d and %d tickets, want one each", a.Counters()["tickets"], b.Counters()["tickets"])
+	}
+	left := time.Now()
+	b.Leave(used, "s1")
+	until(t, "the ticket has ended", func() bool { return !accepts(t, a, used, "s1") })
+	if took := time.Since(left); took < resume*9/10 || took > resume+time.Second {
+		t.Errorf("it ended %v after the connection left, want %v", took, resume)
+	}
+	until(t, "it is forgotten", func() bool { return b.Counters()["tickets"] == 0 })
+}
+
+// Without Redis nobody knows whether a ticket was used already. Those whose session is here go on, and Redis gets them again when it comes back with nothing.
+func TestTickets_without_Redis(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	a, b := start(t, server.URL(), time.Minute, time.Minute), start(t, server.URL(), time.Minute, 2*time.Second)
+	fresh, bound := issue(t, a, ann()), issue(t, a, ann())
+	if !accepts(t, b, bound, "") {
+		t.Fatal("a fresh ticket is refused")
+	}
+	b.Bind(t.Context(), bound, ann(), "s1")
+	server.Kill(t)
+	unavailable := func(what string, err error) {
+		t.Helper()
+		if tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(err), "try again") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, _, err := a.Issue(t.Context(), ann())
+	unavailable("a new one", err)
+	_, err = a.Redeem(t.Context(), fresh, "")
+	unavailable("one that this node made", err)
+	_, err = a.Redeem(t.Context(), bound, "s1")
+	unavailable("one of a session of another node", err)
+	_, err = b.Redeem(t.Context(), bound, "s2")
+	unavailable("one of a session of this node, for another session", err)
+	_, err = b.Redeem(t.Context(), bound, "")
+	unavailable("… for a new session", err)
+	_, err = a.Look(t.Context(), fresh)
+	unavailable("a look at one", err)
+	if !accepts(t, b, bound, "s1") {
+		t.Error("the session that is here is not resumed")
+	}
+	if got, err := b.Look(t.Context(), bound); err != nil || got.User != "ann" {
+		t.Errorf("a look at one whose session is here: %+v, %v", got, err)
+	}
+	late := issueLate(t, b)
+
+	server.RunEmpty(t)
+	until(t, "the ticket is good everywhere again", func() bool {
+		_, err := a.Redeem(t.Context(), bound, "s1")
+		return err == nil
+	})
+	until(t, "so is one that was bound meanwhile", func() bool {
+		_, err := a.Redeem(t.Context(), late, "s9")
+		return err == nil
+	})
+	if accepts(t, a, fresh, "") {
+		t.Error("one that Redis forgot is accepted")
+	}
+	if a.Counters()["tickets_unavailable_total"] == 0 {
+		t.Error("nothing was counted")
+	}
+}
+
+// issueLate binds a ticket while Redis is away, as a connection does whose ticket was redeemed just before.
+func issueLate(t *testing.T, n node) string {
+	t.Helper()
+	const name = "REDEEMEDJUSTBEFORE"
+	n.Bind(t.Context(), name, ann(), "s9")
+	return name
+}
+
+func TestTickets_number_is_bounded_for_each_user(t *testing.T) {
+	t.Parallel()
+	n := start(t, service.Database(t), time.Second, time.Minute)
+	for range auth.MaxUserTickets {
+		issue(t, n, ann())
+	}
+	if _, _, err := n.Issue(t.Context(), ann()); tidemark.CodeOf(err) != tidemark.Exhausted {
+		t.Errorf("one more: %v", err)
+	}
+	issue(t, n, auth.Ticket{User: "bob"})
+	until(t, "there is room again", func() bool {
+		_, _, err := n.Issue(t.Context(), ann())
+		return err == nil
+	})
+}
+
+func TestTickets_who_reads_Redis_cannot_use_them(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	n := start(t, server.URL(), time.Minute, time.Minute)
+	name := issue(t, n, ann())
+	if !accepts(t, n, name, "") {
+		t.Fatal("a fresh ticket is refused")
+	}
+	n.Bind(t.Context(), name, ann(), "s1")
+	if all := contents(t, server); !strings.Contains(all, "ann") || strings.Contains(all, name) {
+		t.Errorf("Redis holds %s", all)
+	}
+}
