@@ -91,6 +91,7 @@ func arrows() []arrow {
 		{place: "transports/sse", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{place: "transports/longpoll", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{place: "transports/rest", own: adapter, others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"}},
+		{place: "transports/redis", own: []string{"", "internal/redis", "transports/internal/..."}},
 		{place: "web"},
 
 		{place: "bench/...", own: []string{"bench/internal/..."}},

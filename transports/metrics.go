@@ -17,7 +17,7 @@ import (
 )
 
 // CounterFunc returns counters by name, such as those of the core or of an adapter. A name that ends in _total only grows, another one is a gauge.
-// One of several values of a label is written name{value}. What a name means, and what its label is called, is a row of metricTable: to add a counter,
+// What ends in _microseconds is shown in seconds. One of several values of a label is written name{value}. What a name means, and what its label is called, is a row of metricTable: to add a counter,
 // count it where it happens, put it into the map of its package, and give it a row here and one in docs/observability.md. A test holds the three together.
 type CounterFunc func() map[string]int64
 
@@ -86,6 +86,20 @@ func metricTable() []metric {
 		{"registry_errors_total", "Calls of the registry that failed.", ""},
 		{"bus_errors_total", "Publications to nodes that failed. What they were for is owed.", ""},
 
+		{"redis_round_trips_total", "Round trips to Redis, each for whatever queued while the last one was under way.", ""},
+		{"redis_failures_total", "Round trips to Redis that failed as a whole. While they do, this node serves without the others.", ""},
+		{"bus_events_total", "Events for other nodes: messages and boundaries, one for all sessions of a node.", ""},
+		{"bus_publications_total", "Publications that carried them, several events for one node in each.", ""},
+		{"bus_published_bytes_total", "Size of these publications.", ""},
+		{"bus_received_total", "Events that came from other nodes.", ""},
+		{"bus_nobody_total", "Publications that nobody received: their node has gone, and those concerned are marked.", ""},
+		{"bus_missed_total", "Times that this node may have missed publications, so that all sessions compared.", ""},
+		{"bus_unknown_total", "Events of a kind that only a newer node knows, or parts of such. Rises during an upgrade.", ""},
+		{"bus_malformed_total", "Publications that could not be read.", ""},
+		{"bus_lag_seconds", "How long the last publication of this node to itself took.", ""},
+		{"tickets_unavailable_total", "Tickets that could be neither made nor checked nor prolonged, because Redis did not answer.", ""},
+		{"rates_untold_total", "Times that other nodes could not be told of what users took. Each node limits alone meanwhile.", ""},
+
 		{"websocket_closes_total", "WebSocket connections that ended, by close code: the server's, or the client's if it closed first; 1006 is a connection that broke.", "code"},
 		{"websocket_errors_total", "Frames refused, by code. RATE_LIMITED is a client that is told to slow down. Acknowledgements that make no sense are here too, though they are not answered.", "code"},
 	}
@@ -133,15 +147,19 @@ func (c counters) Collect(to chan<- prometheus.Metric) {
 	for _, read := range c.read {
 		for key, n := range read() {
 			name, value, labeled := strings.Cut(strings.TrimSuffix(key, "}"), "{")
+			shown := float64(n)
+			if stem, fine := strings.CutSuffix(name, "_microseconds"); fine {
+				name, shown = stem+"_seconds", shown/1e6
+			}
 			r, known := c.rows[name]
 			switch {
 			case !known || labeled != r.labeled:
 				desc := prometheus.NewDesc("tidemark_"+name, "Not in the table.", nil, nil)
 				to <- prometheus.NewInvalidMetric(desc, errNoRow(key))
 			case labeled:
-				to <- prometheus.MustNewConstMetric(r.desc, r.kind, float64(n), value)
+				to <- prometheus.MustNewConstMetric(r.desc, r.kind, shown, value)
 			default:
-				to <- prometheus.MustNewConstMetric(r.desc, r.kind, float64(n))
+				to <- prometheus.MustNewConstMetric(r.desc, r.kind, shown)
 			}
 		}
 	}

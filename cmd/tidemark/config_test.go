@@ -79,7 +79,7 @@ func TestServe_file_with_an_unknown_key_is_an_error(t *testing.T) {
 	cleanEnvironment(t)
 	for _, tc := range []struct{ name, content, want string }{
 		{"misspelt", "lisen: 127.0.0.1:1\n", `the key "lisen", which is unknown; the keys are `},
-		{"beside good ones", "listen: 127.0.0.1:1\nredis: x\n", `"redis"`},
+		{"beside good ones", "listen: 127.0.0.1:1\nvalkey: x\n", `"valkey"`},
 		{"the file itself", "config: other.yaml\n", `"config"`},
 		{"help", "help: true\n", `"help"`},
 		{"a secret", "jwt-secret: " + testSecret + "\n", "TIDEMARK_JWT_SECRET only"},

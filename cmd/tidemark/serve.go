@@ -138,6 +138,19 @@ func (o *options) whenLate(log *slog.Logger) *time.Timer {
 	})
 }
 
+// beside runs what goes on beside the server, which has the values of ctx and not its end, until stop is called. stop waits for it.
+func beside(ctx context.Context, loops ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, loop := range loops {
+		running.Go(func() { loop(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
 // serve is the whole server: what is started here is stopped here, in the opposite order.
 func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	store, err := o.open(ctx)
@@ -184,13 +197,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err := core.Start(ctx); err != nil {
 		return errors.Join(fmt.Errorf("start: %w", err), listener.Close())
 	}
-	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
-	var watch sync.WaitGroup
-	watch.Go(func() { credentials.Run(watching) })
-	watch.Go(func() { keepTickets(watching) })
-	watch.Go(func() { limiter.Run(watching) })
-	defer watch.Wait()
-	defer unwatch()
+	defer beside(ctx, credentials.Run, keepTickets, limiter.Run)()
 	stopDebug, err := serveDebug(ctx, o.debugListen, handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/services/redis"
+)
+
+// startNodes starts nodes that share a Redis and a Postgres, and returns where they serve.
+func startNodes(t *testing.T, redisURL string, n int, args ...string) (urls []string, logs []*logBuffer) {
+	t.Helper()
+	cleanEnvironment(t)
+	store := postgres.Shared(t).Database(t)
+	for i := range n {
+		url, log := startLogged(t, append([]string{"--dev", "--store", store, "--migrate", "--redis", redisURL, "--node", fmt.Sprint("n", i+1)}, args...)...)
+		urls, logs = append(urls, url), append(logs, log)
+	}
+	return urls, logs
+}
+
+// answerOf makes a call as a user of development, and returns the status and the body.
+func answerOf(t *testing.T, user, method, url, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer dev:"+user)
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// event is one of a stream of Server-Sent Events.
+type event struct{ id, kind, data string }
+
+// listen opens a stream, and returns its events, until the stream ends. A status other than 200 is returned instead.
+func listen(t *testing.T, url, lastID string) (events <-chan event, status int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lastID != "" {
+		request.Header.Set("Last-Event-ID", lastID)
+	}
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan event, 1_000)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer close(read)
+		var e event
+		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+			name, value, _ := strings.Cut(lines.Text(), ": ")
+			switch name {
+			case "id":
+				e.id = value
+			case "event":
+				e.kind = value
+			case "data":
+				e.data = value
+			case "":
+				if e.data != "" {
+					read <- e
+				}
+				e = event{}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = response.Body.Close()
+		<-ended
+	})
+	return read, response.StatusCode
+}
+
+// await returns the next event of a kind.
+func await(t *testing.T, events <-chan event, kind string) event {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case e, more := <-events:
+			if !more {
+				t.Fatalf("the stream ended before %s", kind)
+			}
+			if e.kind == kind {
+				return e
+			}
+		case <-late:
+			t.Fatalf("no %s came", kind)
+		}
+	}
+}
+
+// TestServe_nodes_share_messages_tickets_and_idempotency is two nodes as their users see them.
+func TestServe_nodes_share_messages_tickets_and_idempotency(t *testing.T) {
+	urls, _ := startNodes(t, redis.Database(t), 2)
+	first, second := urls[0]+"/api/v1", urls[1]+"/api/v1"
+	if code, body := answerOf(t, "ann", "POST", first+"/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`); code != http.StatusCreated {
+		t.Fatalf("a chat: %d %s", code, body)
+	}
+
+	// A ticket of one node opens a session on the other, once, and the session can be resumed with it.
+	_, body := answerOf(t, "bob", "POST", first+"/tickets", "")
+	var made struct{ Ticket string }
+	if err := json.Unmarshal([]byte(body), &made); err != nil || made.Ticket == "" {
+		t.Fatalf("a ticket: %s", body)
+	}
+	stream := second + "/events?device_id=d1&ticket=" + made.Ticket
+	events, code := listen(t, stream, "")
+	if code != http.StatusOK {
+		t.Fatalf("a ticket of the other node: %d", code)
+	}
+	await(t, events, "open")
+	last := await(t, events, "caught_up")
+	for _, url := range []string{first, second} {
+		if _, code := listen(t, url+"/events?device_id=d2&ticket="+made.Ticket, ""); code != http.StatusUnauthorized {
+			t.Errorf("a second session with the ticket on %s: %d", url, code)
+		}
+	}
+
+	// A message that is sent on one node reaches who listens on the other.
+	answerOf(t, "ann", "POST", first+"/chats/team/messages", `{"client_message_id":"m1","content":"hello"}`)
+	if e := await(t, events, "message"); !strings.Contains(e.data, `"hello"`) {
+		t.Errorf("the message is %s", e.data)
+	}
+	again, code := listen(t, stream, last.id)
+	if code != http.StatusOK {
+		t.Fatalf("resuming with the ticket: %d", code)
+	}
+	if e := await(t, again, "open"); !strings.Contains(e.data, `"resumed":true`) {
+		t.Errorf("resuming with the ticket: %s", e.data)
+	}
+
+	raceOneSend(t, first, second)
+}
+
+// raceOneSend sends the same messages to two nodes at the same moment: each is stored once, and both are told the same.
+func raceOneSend(t *testing.T, urls ...string) {
+	t.Helper()
+	for i := range 30 {
+		bodies := make([]string, 2*len(urls))
+		codes := make([]int, len(bodies))
+		var racing sync.WaitGroup
+		for k := range bodies {
+			racing.Go(func() {
+				codes[k], bodies[k] = answerOf(t, "ann", "POST", urls[k%len(urls)]+"/chats/team/messages", fmt.Sprintf(`{"client_message_id":"race-%d","content":"x"}`, i))
+			})
+		}
+		racing.Wait()
+		created := 0
+		for k := range bodies {
+			if codes[k] == http.StatusCreated {
+				created++
+			} else if codes[k] != http.StatusOK {
+				t.Errorf("send %d: %d %s", i, codes[k], bodies[k])
+			}
+			if bodies[k] != bodies[0] {
+				t.Errorf("send %d: one node says %s, another %s", i, bodies[0], bodies[k])
+			}
+		}
+		var message struct{ Sequence int }
+		if err := json.Unmarshal([]byte(bodies[0]), &message); err != nil || created != 1 || message.Sequence != i+2 {
+			t.Errorf("send %d: %d were answered 201, and its sequence is %d, want 1 and %d", i, created, message.Sequence, i+2)
+		}
+	}
+}
+
+func TestServe_refuses_a_Redis_that_is_none(t *testing.T) {
+	const shared = "postgres://127.0.0.1:1/none"
+	for _, tt := range []struct {
+		name  string
+		args  []string
+		usage bool
+		want  string
+	}{
+		{"in memory", []string{"--store", "memory:", "--redis", "redis://u:SECRET@h"}, true, "Postgres or DynamoDB"},
+		{"SQLite", []string{"--store", "sqlite:", "--redis", "redis://u:SECRET@h"}, true, "Postgres or DynamoDB"},
+		{"another scheme", []string{"--store", shared, "--redis", "http://u:SECRET@h"}, true, "no scheme of Redis"},
+		{"no host", []string{"--store", shared, "--redis", "redis://u:SECRET@"}, true, "host:port"},
+		{"sentinels without a master", []string{"--store", shared, "--redis", "redis+sentinel://u:SECRET@h:1"}, true, "the name of their master"},
+		{"a bad name", []string{"--store", shared, "--redis", "redis://h", "--node", "a b"}, true, "--node"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			code, _, stderr := invoke(t, nil, append([]string{"serve", "--dev"}, tt.args...)...)
+			if want := map[bool]int{true: exitUsage, false: exitFailure}[tt.usage]; code != want || !strings.Contains(stderr, tt.want) {
+				t.Errorf("%d, %s; want %d and %q", code, stderr, want, tt.want)
+			}
+			if strings.Contains(stderr, "SECRET") {
+				t.Errorf("the password is shown: %s", stderr)
+			}
+		})
+	}
+}
+
+// TestServe_refuses_a_Redis_that_refuses_it: what only somebody can mend who changes the configuration ends the start. What passes does not (test/).
+func TestServe_refuses_a_Redis_that_refuses_it(t *testing.T) {
+	cleanEnvironment(t)
+	server := redis.Start(t, "requirepass SECRET")
+	store := postgres.Shared(t).Database(t)
+	for name, url := range map[string]string{
+		"no password":    "redis://" + server.Address(),
+		"another one":    "redis://:OTHERSECRET@" + server.Address(),
+		"no cluster":     strings.Replace(server.URL(), "redis://", "redis+cluster://", 1),
+		"no sentinel":    strings.Replace(strings.TrimSuffix(server.URL(), "/0"), "redis://", "redis+sentinel://", 1) + "/master",
+		"no such number": strings.TrimSuffix(server.URL(), "/0") + "/99999",
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, stderr := invoke(t, nil, "serve", "--dev", "--migrate", "--listen", "127.0.0.1:0", "--store", store, "--redis", url)
+			if code == exitOK || !strings.Contains(stderr, server.Address()) || strings.Contains(stderr, "SECRET") {
+				t.Errorf("%d, %s", code, stderr)
+			}
+		})
+	}
+}
