@@ -7,7 +7,7 @@ type counters struct {
 	opens, sends, duplicates, wakes, marks, marksWritten, typing atomic.Int64
 	graceExpired, sessionsExpired                                atomic.Int64
 	storageErrors, registryErrors, busErrors                     atomic.Int64
-	claims, claimed, given, claimsFailed                         atomic.Int64
+	claims, claimed, given, claimsFailed, claimTime              atomic.Int64 // claimTime in microseconds
 }
 
 // Counters returns the core's counters by name. Names that end in _total only grow; the others are gauges. What is counted by a label is name{value}. Adapters
@@ -64,6 +64,7 @@ func (s *Server) Counters() map[string]int64 {
 		"hand_overs_total{taken}":          c.claimed.Load(),
 		"hand_overs_total{failed}":         c.claimsFailed.Load(),
 		"hand_overs_total{given}":          c.given.Load(),
+		"hand_over_microseconds_total":     c.claimTime.Load(),
 		"missed_total":                     p.Missed.Load(),
 		"nodes":                            int64(len(s.pulse.Nodes())),
 		"degraded":                         degraded,

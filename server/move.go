@@ -50,6 +50,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimWithin) // a session that was given is not given again
 	defer cancel()
 	s.count.claims.Add(1)
+	defer func(began time.Time) { s.count.claimTime.Add(time.Since(began).Microseconds()) }(time.Now())
 	sess := s.share.Arriving(registry.Lease{User: r.User, Device: device, Node: s.node.ID, Boot: s.node.Boot, Session: r.Session})
 	if !s.sessions.Add(sess, s.cfg.SessionsPerUser) {
 		return nil

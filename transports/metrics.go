@@ -17,7 +17,7 @@ import (
 )
 
 // CounterFunc returns counters by name, such as those of the core or of an adapter. A name that ends in _total only grows, another one is a gauge.
-// What ends in _microseconds is shown in seconds. One of several values of a label is written name{value}. What a name means, and what its label is called, is a row of metricTable: to add a counter,
+// Microseconds in a name are shown as seconds. One of several values of a label is written name{value}. What a name means, and what its label is called, is a row of metricTable: to add a counter,
 // count it where it happens, put it into the map of its package, and give it a row here and one in docs/observability.md. A test holds the three together.
 type CounterFunc func() map[string]int64
 
@@ -85,6 +85,7 @@ func metricTable() []metric {
 		{"storage_failures_total", "Work of the core that a storage error stopped for a time. Which calls failed is in storage_errors.", ""},
 		{"registry_errors_total", "Calls of the registry that failed.", ""},
 		{"bus_errors_total", "Publications to nodes that failed. What they were for is owed.", ""},
+		{"hand_over_seconds_total", "How long the sessions that were asked for took to come, altogether.", ""},
 
 		{"redis_round_trips_total", "Round trips to Redis, each for whatever queued while the last one was under way.", ""},
 		{"redis_failures_total", "Round trips to Redis that failed as a whole. While they do, this node serves without the others.", ""},
@@ -148,8 +149,8 @@ func (c counters) Collect(to chan<- prometheus.Metric) {
 		for key, n := range read() {
 			name, value, labeled := strings.Cut(strings.TrimSuffix(key, "}"), "{")
 			shown := float64(n)
-			if stem, fine := strings.CutSuffix(name, "_microseconds"); fine {
-				name, shown = stem+"_seconds", shown/1e6
+			if before, after, fine := strings.Cut(name, "_microseconds"); fine {
+				name, shown = before+"_seconds"+after, shown/1e6
 			}
 			r, known := c.rows[name]
 			switch {

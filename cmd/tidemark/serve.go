@@ -209,7 +209,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	log.Info("listening", "url", "http://"+listener.Addr().String())
 
 	end := drain{
-		delay: *o.limits.DrainDelay, within: o.limits.DrainDeadline, spread: *o.limits.DrainSpread, alone: func() bool { return true },
+		delay: *o.limits.DrainDelay, within: o.limits.DrainDeadline, spread: *o.limits.DrainSpread, alone: func() bool { return core.Counters()["nodes"] < 2 },
 		handler: handler, front: front, adapters: []streamAdapter{sockets, events, polls}, core: core, log: log,
 	}
 	select {
