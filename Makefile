@@ -11,6 +11,13 @@ VERSION  ?= $(shell git describe --tags --dirty 2>/dev/null || echo dev)
 LISTEN   ?= 127.0.0.1:8080
 STORE    ?= sqlite:
 LINT     := go tool -modfile=tools/go.mod golangci-lint
+# One set of flags for whatever is compiled, the program, its tests and the linter, so that the standard library and the drivers are compiled once, and once more for the
+# race detector. The SDK of AWS is compiled without copies of its functions in each other, which makes the program small. `go test` vets nothing (VET): the linter does, once.
+COMPILE := -trimpath -gcflags=github.com/aws/...=-l
+export GOFLAGS := $(strip $(filter-out $(COMPILE),$(shell go env GOFLAGS)) $(COMPILE))
+export CGO_ENABLED = 0
+VET := -vet=off
+
 # The suites in test/ run the real binary and a browser; everything else is a package's own tests.
 PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
 # Those whose tests are those of a database that has to be started: minutes under load. They run once in `make test`, with the race detector.
@@ -25,7 +32,7 @@ KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),20)
 # On which storages, besides memory, the packages whose tests open the store of the run are tested once more, and how often.
 BACKENDS       := sqlite postgres dynamodb
 BACKEND_RUNS   := $(or $(TIDEMARK_BACKEND_RUNS),1)
-STORE_PACKAGES := ./server $(addprefix ./transports/,. transporttest websocket sse longpoll rest)
+STORE_PACKAGES := ./server $(addprefix ./transports/,. transporttest websocket sse longpoll)
 # How many seeds the simulation of the core runs.
 SIMULATION_RUNS := $(or $(TIDEMARK_SIMULATION_RUNS),2000)
 
@@ -33,11 +40,10 @@ SIMULATION_RUNS := $(or $(TIDEMARK_SIMULATION_RUNS),2000)
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
-# Its flags make it small: the SDK of AWS without copies of its functions in each other, no names for debuggers, and functions
-# that begin at every 16th byte instead of every 32nd.
+# Its flags make it small: no names for debuggers, and functions that begin at every 16th byte instead of every 32nd.
 .PHONY: build
 build: ## build bin/tidemark, without cgo
-	CGO_ENABLED=0 go build -trimpath -gcflags 'github.com/aws/...=-l' -ldflags '-s -w -funcalign=16 -X main.version=$(VERSION)' -o bin/tidemark ./cmd/tidemark
+	go build -ldflags '-s -w -funcalign=16 -X main.version=$(VERSION)' -o bin/tidemark ./cmd/tidemark
 
 .PHONY: run
 run: export TIDEMARK_STORE = $(STORE)
@@ -56,40 +62,44 @@ lint: ## run the linter, pinned in tools/go.mod
 lint-aws: ## run cfn-lint (by pip, below .build) over the stack of deploy/aws
 	@scripts/lint-aws
 
-.PHONY: check
-check: postgres-deps dynamodb-deps redis-deps ## format check, lint, build, and the packages' own tests, except those on Postgres and DynamoDB: under a minute once warm
+.PHONY: static
+static: ## format check, lint, build, and the tests of the tree's shape
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(LINT) run
 	$(MAKE) --no-print-directory build
-	go test -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
-	go test -count=1 -run '^Test(Arrows|Invariants|Style|Size)_' ./test
+	go test $(VET) -count=1 -run '^Test(Arrows|Generate|Invariants|Style|Size)_' ./test
 
+.PHONY: check
+check: postgres-deps dynamodb-deps redis-deps static ## format check, lint, build, and the packages' own tests, except those on Postgres and DynamoDB: under a minute once warm
+	go test $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
+
+# The packages' own tests run once, with the race detector and without -short: what check runs is in that.
 .PHONY: test
-test: check lint-aws race verify backends suites ## everything: check, the race detector, the model, every storage, and the suites in test/ with Chromium
+test: static lint-aws race verify backends suites ## everything: the linter, the tests under the race detector, the model, every storage, and the suites in test/ with Chromium
 
 .PHONY: race
 race: postgres-deps dynamodb-deps redis-deps ## the packages' own tests under the race detector
 	@scripts/need gcc gcc libc6-dev
-	CGO_ENABLED=1 go test -race -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
-	CGO_ENABLED=1 go test -race -timeout 10m -skip '^Test(Store|Limits|Cost)' ./storage/dynamodb
-	CGO_ENABLED=1 go test -race -timeout 10m -run '^TestStore_shared$$/^histories$$' ./storage/dynamodb
+	CGO_ENABLED=1 go test $(VET) -race -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
+	CGO_ENABLED=1 go test $(VET) -race -timeout 10m -skip '^Test(Store|Limits|Cost)' ./storage/dynamodb
+	CGO_ENABLED=1 go test $(VET) -race -timeout 10m -run '^TestStore_shared$$/^histories$$' ./storage/dynamodb
 
 .PHONY: verify
 verify: ## check the model of docs/verification with Spin: all rules, and each rule left out; kept until the model changes
 	scripts/verify
 
 .PHONY: backends
-backends: postgres-deps dynamodb-deps redis-deps ## the tests of the core and of the transports on each storage; those of make check run on memory
-	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),2000) go test -count=$(BACKEND_RUNS) -timeout 24h \
+backends: postgres-deps dynamodb-deps redis-deps ## the tests of the core and of the transports on each storage; those of make race run on memory
+	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) go test $(VET) -count=$(BACKEND_RUNS) -timeout 24h \
 		$$(if [ $$store = dynamodb ]; then echo ./storage/dynamodb; fi) $(STORE_PACKAGES) || exit 1; done
 
 .PHONY: suites
 suites: build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
-	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
-	TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) go test -count=1 -v -timeout 20m -run invariants ./server/simulationtest | grep -v '^=== '
-	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test -count=1 -v -parallel 4 -timeout 20m ./test/... | grep -v '^=== '
+	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test $(VET) -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
+	TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) go test $(VET) -count=1 -v -timeout 20m -run invariants ./server/simulationtest | grep -v '^=== '
+	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test $(VET) -count=1 -v -parallel 4 -timeout 20m ./test/... | grep -v '^=== '
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for TIDEMARK_FUZZ_TIME (10s); their seeds are in every run of the tests
@@ -106,8 +116,8 @@ soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps ## the suit
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) go test -count=1 -v -timeout 24h ./server/simulationtest
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
-	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000
-	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),2000) TIDEMARK_LIMIT_MESSAGES=100000 go test -count=1 -timeout 24h -run '^Test(Store|Limits)' ./storage/dynamodb -rapid.checks=500
+	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000
+	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),2000) TIDEMARK_LIMIT_MESSAGES=100000 go test -count=1 -timeout 24h -run '^Test(Store|Limits)' ./storage/dynamodb -rapid.checks=500
 	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),10600) $(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20)
 	scripts/verify large
 	$(MAKE) --no-print-directory mutate

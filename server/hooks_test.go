@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 	"github.com/tidemark-im/tidemark/test/services/stores"
 )
@@ -58,8 +59,13 @@ func (h *hook[F]) get() (F, bool) {
 	return h.f, h.on
 }
 
-func newWorld(t *testing.T) *world {
-	return &world{t: t, ctx: context.Background(), raw: stores.Open(t), reg: registrymemory.New(), bus: local.New()}
+func newWorld(t *testing.T) *world { return newWorldOn(t, stores.Open(t)) }
+
+// newWorldInMemory is for what a node keeps of its own, which is the same on every store.
+func newWorldInMemory(t *testing.T) *world { return newWorldOn(t, memory.New()) }
+
+func newWorldOn(t *testing.T, store storage.Store) *world {
+	return &world{t: t, ctx: context.Background(), raw: store, reg: registrymemory.New(), bus: local.New()}
 }
 
 // node starts a server of a name in the world.

@@ -136,7 +136,7 @@ func TestAuthor_covered_run_that_was_never_written_is_marked_at_Stop(t *testing.
 // What the node cannot remember any more it does not pretend to know: all proofs are void.
 func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newWorldInMemory(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		before, err := w.reg.Epoch(w.ctx)

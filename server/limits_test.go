@@ -96,7 +96,7 @@ func TestOpen_the_same_device_on_another_node_loses_nothing(t *testing.T) {
 
 func TestSession_resume_memory_is_bounded_and_older_positions_are_reset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newWorldInMemory(t)
 		a := w.node("a")
 		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
 		bob := a.open("bob")
@@ -122,7 +122,7 @@ func TestSession_resume_memory_is_bounded_and_older_positions_are_reset(t *testi
 // What the client confirms, the session forgets.
 func TestSession_confirm_trims_the_resume_memory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newWorldInMemory(t)
 		a := w.node("a")
 		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
 		bob := a.open("bob")
@@ -171,7 +171,7 @@ func TestSession_a_slow_client_holds_no_messages(t *testing.T) {
 			settle()
 			return int64(fillHeap()) - int64(before)
 		}
-		w := newWorld(t)
+		w := newWorldInMemory(t)
 		a := w.node("a")
 		without := grown(a.chat("ac", "alice", "carol"), a)
 		chat := a.chat("ab", "alice", "bob")
@@ -195,6 +195,19 @@ func TestSession_a_slow_client_holds_no_messages(t *testing.T) {
 	})
 }
 
+// fewer returns TIDEMARK_MANY_CHATS where a test would make `usual` chats: a chat costs milliseconds on some stores.
+func fewer(t *testing.T, usual int) int {
+	given := os.Getenv("TIDEMARK_MANY_CHATS")
+	if given == "" {
+		return usual
+	}
+	chats, err := strconv.Atoi(given)
+	if err != nil || chats < 1_000 {
+		t.Fatalf("TIDEMARK_MANY_CHATS is %q, not a number from 1000", given)
+	}
+	return min(chats, usual)
+}
+
 // manyChats makes a direct chat of bob's with a message for each of n others.
 func (w *world) manyChats(n int) {
 	w.t.Helper()
@@ -214,17 +227,17 @@ func (w *world) manyChats(n int) {
 // More chats wake a session than its map holds: it looks again, and loses nothing.
 func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const fit, chats = 500, 1_100
+		const fit, chats = 300, 700
 		w := newWorld(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.SessionChats = fit })
 		w.manyChats(chats)
 		bob := a.open("bob")
 		got := map[tidemark.ChatID]bool{}
-		// A look at all chats is 5 pages. More than three of them without an event is a loop, which is ended by letting storage fail.
+		// A look at all chats is 3 pages. More than three of them without an event is a loop, which is ended by letting storage fail.
 		var compares atomic.Int64
 		looped := false
 		w.before.set(func(method string) error {
-			if method == "Behind" && compares.Add(1) > 15 {
+			if method == "Behind" && compares.Add(1) > 9 {
 				looped = true
 				return errDown
 			}
@@ -276,13 +289,7 @@ func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 // A session may have more to mark than one call to storage takes. If its map was full, it marks everything all the same, or leaves no proof that its rows
 // are all.
 func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
-	chats := storage.MaxBatch + 600
-	if given := os.Getenv("TIDEMARK_MANY_CHATS"); given != "" { // fewer, where a chat costs milliseconds
-		var err error
-		if chats, err = strconv.Atoi(given); err != nil || chats < 1_000 {
-			t.Fatalf("TIDEMARK_MANY_CHATS is %q, not a number from 1000", given)
-		}
-	}
+	chats := fewer(t, storage.MaxBatch+600)
 	synctest.Test(t, func(t *testing.T) {
 		fit := chats - 300
 		w := newWorld(t)
@@ -307,7 +314,7 @@ func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 func TestTails_are_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 256 << 10
-		a := newWorld(t).node("a", func(cfg *server.Config) { cfg.TailBytes, cfg.HotChats = most, 100 })
+		a := newWorldInMemory(t).node("a", func(cfg *server.Config) { cfg.TailBytes, cfg.HotChats = most, 100 })
 		text := strings.Repeat("x", 1_000)
 		for i := range 300 {
 			chat := a.chat(tidemark.ChatID(fmt.Sprintf("c%d", i)), "alice", "bob", "carol")
@@ -331,7 +338,7 @@ func TestTails_are_bounded(t *testing.T) {
 func TestAcks_that_wait_are_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, more = 200_000, 1_000
-		w := newWorld(t)
+		w := newWorldInMemory(t)
 		a := w.node("a")
 		bob := a.open("bob")
 		bob.drain()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 )
@@ -158,7 +159,7 @@ func apiCalls() map[string]call {
 }
 
 func TestMatrix_credentials(t *testing.T) {
-	w := newWorld(t, 0)
+	w := newWorld(t, memory.New(), 0)
 	for _, r := range rows(t, credentialTable) {
 		for verb, call := range apiCalls() {
 			c := &cell{cast: w.cast("group"), w: w, verb: verb}
@@ -266,7 +267,7 @@ func (w *world) named(name string, c *cast, its tidemark.SessionID) (tidemark.Se
 }
 
 func TestMatrix_sessions(t *testing.T) {
-	w := newWorld(t, 0)
+	w := newWorld(t, memory.New(), 0)
 	for _, r := range rows(t, sessionTable) {
 		for column, want := range r.want {
 			c := w.cast("group")
@@ -292,7 +293,7 @@ func TestMatrix_sessions(t *testing.T) {
 }
 
 func TestMatrix_tickets(t *testing.T) {
-	w, short := newWorld(t, 0), newWorld(t, time.Nanosecond)
+	w, short := newWorld(t, memory.New(), 0), newWorld(t, memory.New(), time.Nanosecond)
 	for _, r := range rows(t, ticketTable) {
 		on := w
 		if r.verb == "expired" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/transports"
 )
 
@@ -209,7 +210,7 @@ func (c *cell) fill(s string) string {
 func isStream(verb string) bool { return verb == "SSE" || verb == "long-poll" || verb == "WebSocket" }
 
 func TestMatrix_membership(t *testing.T) {
-	w := newWorld(t, 0)
+	w := newWorld(t, stores.Open(t), 0)
 	calls, client := chatCalls(), clientFrames()
 	for _, r := range rows(t, membershipTable) {
 		for column, want := range r.want {

@@ -30,7 +30,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
-	"github.com/tidemark-im/tidemark/test/services/stores"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -60,8 +60,8 @@ type world struct {
 	refused []func()
 }
 
-// newWorld starts a world whose tickets live for ttl.
-func newWorld(t *testing.T, ttl time.Duration) *world {
+// newWorld starts a world on a store, whose tickets live for ttl.
+func newWorld(t *testing.T, store storage.Store, ttl time.Duration) *world {
 	t.Helper()
 	w := &world{t: t, contract: apitest.Load(t), secret: []byte("0123456789abcdef0123456789abcdef")}
 	cfg := transports.AuthConfig{JWTSecret: w.secret, TicketTTL: ttl}
@@ -70,7 +70,7 @@ func newWorld(t *testing.T, ttl time.Duration) *world {
 
 	log := slog.New(slog.DiscardHandler)
 	reg := registrymemory.New()
-	core, err := server.New(server.Config{Storage: stores.Open(t), Registry: reg, Nodes: reg, Bus: local.New(), Logger: log, AckInterval: time.Millisecond})
+	core, err := server.New(server.Config{Storage: store, Registry: reg, Nodes: reg, Bus: local.New(), Logger: log, AckInterval: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
