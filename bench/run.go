@@ -35,7 +35,7 @@ type Load struct {
 	// Drain is how long after the last send everything must have arrived.
 	Drain time.Duration `default:"30s" help:"How long after the last send everything must have arrived."`
 	// Token returns the bearer token of a user. Required.
-	Token func(user string) string `kong:"-"`
+	Token func(user string) string `flags:"-"`
 }
 
 // Mode is one kind of load: Pairs, Group, Idle, Catchup, Storm.

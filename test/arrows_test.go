@@ -95,11 +95,12 @@ func arrows() []arrow {
 		{place: "web"},
 
 		{place: "bench/...", own: []string{"bench/internal/..."}},
+		{place: "cmd/tidemark/internal/flags"},
 		{
 			place: "cmd/tidemark",
-			own:   []string{"", "bench", "internal/redis", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/...", "web"},
+			own:   []string{"", "bench", "cmd/tidemark/internal/flags", "internal/redis", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/...", "web"},
 			others: []string{
-				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5", "github.com/golang-jwt/jwt/v5",
+				"github.com/gofrs/uuid/v5", "github.com/golang-jwt/jwt/v5",
 				"github.com/prometheus/client_golang", "gopkg.in/yaml.v3",
 			},
 		},

@@ -1,10 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/tidemark-im/tidemark/storage/sqlite/backup"
 )
@@ -21,13 +20,8 @@ func (backupCommand) Help() string {
 		"everything up to some message. It is a database like the original: to restore it, put it in the place of the old one, without that one's -wal and -shm."
 }
 
-// BeforeResolve does the same as for serve: backup reads the same file and takes only the store from it.
-func (backupCommand) BeforeResolve(app *kong.Kong, ctx *kong.Context) error {
-	return resolveFile(app, ctx)
-}
-
 // Run copies the store, and prints where to and how much.
-func (c *backupCommand) Run(std streams) error {
+func (c *backupCommand) Run(_ context.Context, std streams) error {
 	u, err := parseStore(c.Store)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"strings"
 	"testing"
 
@@ -12,11 +11,11 @@ import (
 func parseServe(t *testing.T, args ...string) (serveCommand, error) {
 	t.Helper()
 	var cli commands
-	parser, err := newParser(&cli, streams{out: io.Discard, err: io.Discard}, func(int) {})
+	parser, err := newParser(&cli)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = parser.Parse(append([]string{"serve"}, args...))
+	_, err = parser.Parse(append([]string{"serve"}, args...), fileOf)
 	return cli.Serve, err
 }
 

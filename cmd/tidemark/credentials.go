@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,7 +50,7 @@ type apiKeyCommand struct {
 }
 
 // Run makes an API key. The key itself goes to standard output, and is written down nowhere; its line for the file to standard error.
-func (c *apiKeyCommand) Run(std streams) error {
+func (c *apiKeyCommand) Run(_ context.Context, std streams) error {
 	secret, line, err := transports.NewAPIKey(c.Name)
 	if err != nil {
 		return usageError{errors.New("--name: " + tidemark.DetailOf(err))}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/alecthomas/kong"
+	"github.com/tidemark-im/tidemark/cmd/tidemark/internal/flags"
 )
 
 // variablePrefix is how the names of Tidemark's environment variables begin.
@@ -19,13 +19,13 @@ const ofOrchestrator = `^TIDEMARK(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z
 
 // checkEnvironment refuses variables that look like ours and are none, for the commands that are configured by them: a misspelt one would
 // silently be a default.
-func checkEnvironment(command *kong.Context) error {
-	switch name, _, _ := strings.Cut(command.Command(), " "); name {
+func checkEnvironment(command *flags.Command) error {
+	switch command.Path()[0] {
 	case "serve", "migrate", "token", "bench":
 	default:
 		return nil
 	}
-	known := append(variables(command.Model.Node), secretVariable)
+	known := append(variables(root(command)), secretVariable)
 	slices.Sort(known)
 	known = slices.Compact(known)
 	foreign := regexp.MustCompile(ofOrchestrator)
@@ -43,12 +43,14 @@ func checkEnvironment(command *kong.Context) error {
 }
 
 // variables returns the environment variables of all flags, of all commands: one environment is for all of them.
-func variables(node *kong.Node) []string {
+func variables(command *flags.Command) []string {
 	var names []string
-	for _, flag := range node.Flags {
-		names = append(names, flag.Envs...)
+	for _, flag := range command.Flags {
+		if flag.Env != "" {
+			names = append(names, flag.Env)
+		}
 	}
-	for _, child := range node.Children {
+	for _, child := range command.Commands {
 		names = append(names, variables(child)...)
 	}
 	return names

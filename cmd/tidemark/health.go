@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/alecthomas/kong"
 )
 
 // healthWithin is how long the server may take to say how it is.
@@ -19,11 +17,6 @@ const healthWithin = 3 * time.Second
 type healthCommand struct {
 	Listen string `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Where the server listens; without a HOST it is asked on the loopback interface."`
 	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its listen matters here."`
-}
-
-// BeforeResolve does the same as for serve: health reads the same file and takes only the address from it.
-func (healthCommand) BeforeResolve(app *kong.Kong, ctx *kong.Context) error {
-	return resolveFile(app, ctx)
 }
 
 // Run asks /readyz. Any answer but 200 is a failure, with what was answered.

@@ -16,7 +16,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/alecthomas/kong"
+	"github.com/tidemark-im/tidemark/cmd/tidemark/internal/flags"
 )
 
 // version is set by the linker (-X main.version=…).
@@ -67,29 +67,29 @@ func stopSignals() []os.Signal {
 	return signals
 }
 
-// newParser describes the command line. exit is called after --help has been printed.
-func newParser(cli *commands, std streams, exit func(int)) (*kong.Kong, error) {
-	return kong.New(cli,
-		kong.Name("tidemark"),
-		kong.Description("Tidemark delivers messages, and says of each whether it is stored, delivered and read."),
-		kong.Writers(std.out, std.err),
-		kong.Exit(exit),
-		kong.Bind(std),
-	)
+// runner is a command.
+type runner interface {
+	Run(ctx context.Context, std streams) error
+}
+
+// newParser describes the command line.
+func newParser(cli *commands) (*flags.Command, error) {
+	return flags.New("tidemark", "Tidemark delivers messages, and says of each whether it is stored, delivered and read.", cli)
 }
 
 // run parses the arguments and runs the command. It returns the exit code.
 func run(ctx context.Context, args []string, std streams) int {
 	var cli commands
-	exited := false
-	parser, err := newParser(&cli, std, func(int) { exited = true })
+	parser, err := newParser(&cli)
 	if err != nil {
 		fmt.Fprintln(std.err, "tidemark:", err)
 		return exitFailure
 	}
-	command, err := parser.Parse(args)
-	if exited { // --help has been printed
-		return exitOK
+	command, err := parser.Parse(args, fileOf)
+	var help flags.ErrHelp
+	if errors.As(err, &help) {
+		err = help.Command.WriteHelp(std.out)
+		return code(err, std)
 	}
 	if err != nil { // it may repeat an argument
 		fmt.Fprintf(std.err, "tidemark: %s\nSee tidemark --help.\n", hideURLs(err.Error()))
@@ -99,8 +99,17 @@ func run(ctx context.Context, args []string, std streams) int {
 		fmt.Fprintln(std.err, "tidemark:", err)
 		return exitUsage
 	}
-	command.BindTo(ctx, (*context.Context)(nil))
-	err = command.Run()
+	switch c := command.Value.(type) {
+	case runner:
+		err = c.Run(ctx, std)
+	case migration:
+		err = c.migrate(ctx, &cli.Migrate, std)
+	}
+	return code(err, std)
+}
+
+// code says what went wrong, and returns the exit code.
+func code(err error, std streams) int {
 	var usage usageError
 	switch {
 	case err == nil:
@@ -117,7 +126,7 @@ func run(ctx context.Context, args []string, std streams) int {
 type versionCommand struct{}
 
 // Run prints the version.
-func (versionCommand) Run(std streams) error {
+func (versionCommand) Run(_ context.Context, std streams) error {
 	_, err := fmt.Fprintln(std.out, "tidemark", version)
 	return err
 }

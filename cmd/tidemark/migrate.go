@@ -33,19 +33,23 @@ const (
 	down = direction(sqlite.Down)
 )
 
-// Run migrates up.
-func (migrateUp) Run(ctx context.Context, cli *commands, std streams) error {
-	return cli.Migrate.to(ctx, up, std)
+// migration is a command below migrate, whose flags are those of all.
+type migration interface {
+	migrate(ctx context.Context, c *migrateCommand, std streams) error
 }
 
-// Run migrates one step down.
-func (migrateDown) Run(ctx context.Context, cli *commands, std streams) error {
-	return cli.Migrate.to(ctx, down, std)
+func (migrateUp) migrate(ctx context.Context, c *migrateCommand, std streams) error {
+	return c.to(ctx, up, std)
 }
 
-// Run prints the two versions. A dirty schema is a failure.
-func (migrateStatus) Run(ctx context.Context, cli *commands, std streams) error {
-	u, err := cli.Migrate.store()
+// migrate goes one step down.
+func (migrateDown) migrate(ctx context.Context, c *migrateCommand, std streams) error {
+	return c.to(ctx, down, std)
+}
+
+// migrate prints the two versions. A dirty schema is a failure.
+func (migrateStatus) migrate(ctx context.Context, c *migrateCommand, std streams) error {
+	u, err := c.store()
 	if err != nil {
 		return err
 	}

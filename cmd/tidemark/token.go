@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -34,7 +35,7 @@ type tokenCommand struct {
 }
 
 // Run prints the token, and nothing else.
-func (c *tokenCommand) Run(std streams) error {
+func (c *tokenCommand) Run(_ context.Context, std streams) error {
 	key, err := secret()
 	if err != nil {
 		return err
