@@ -121,6 +121,9 @@ func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, s
 				d.sitDown(epoch, shaky)
 			} else {
 				d.w.count("resumed")
+				if n != d.at {
+					d.w.count("session moved")
+				}
 			}
 			d.conn, d.at, d.sess = conn, n, conn.Session()
 		}

@@ -197,6 +197,7 @@ func (w *world) run(seed uint64) {
 		w.swarm[f] = w.roll(3) == 0
 	}
 	w.swarm[crashes] = slices.Contains(possible, crashes) && w.roll(4) > 0
+	w.swarm[elsewhere] = w.swarm[elsewhere] || w.roll(3) == 0
 	w.swarm[closes] = w.doors || w.roll(3) > 0
 	w.swarm[stalls] = w.doors || w.swarm[stalls] || w.roll(3) == 0
 	w.swarm[carriedLate] = w.swarm[carriedLate] || w.swarm[busRejoins]
@@ -227,6 +228,9 @@ func (w *world) bury() {
 	w.running.Wait()
 	for _, n := range w.nodes {
 		if n.runs.Load() {
+			for _, step := range []string{"asked", "taken", "given", "failed"} {
+				w.counts["hand-over "+step] += int(n.server.Counters()["hand_overs_total{"+step+"}"])
+			}
 			_ = n.server.Stop(context.Background())
 		}
 	}

@@ -2,6 +2,7 @@ package simulationtest
 
 import (
 	"context"
+	"slices"
 	"testing/synctest"
 
 	"github.com/tidemark-im/tidemark"
@@ -40,9 +41,11 @@ func (d *device) comeBack() {
 		return
 	}
 	n, after, poll := d.at, d.sit.last, w.roll(3) == 0
-	if w.chance(elsewhere, 4) {
+	if w.chance(elsewhere, 2) || !n.up && w.swarm[elsewhere] {
 		w.count(string(elsewhere))
-		n = pick(w, up)
+		if others := slices.DeleteFunc(slices.Clone(up), func(o *node) bool { return o == n }); len(others) > 0 {
+			n = pick(w, others)
+		}
 	}
 	if !n.up {
 		d.sess = ""

@@ -1,0 +1,343 @@
+package server_test
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// moving is two nodes, a chat, and a session of bob's on a, which has had one message.
+type moving struct {
+	*world
+	a, b *core
+	chat tidemark.ChatID
+	bob  *client
+}
+
+func newMoving(t *testing.T, change ...func(*server.Config)) *moving {
+	t.Helper()
+	w := newWorld(t)
+	m := &moving{world: w, a: w.node("a", change...), b: w.node("b", change...)}
+	time.Sleep(30 * time.Second) // until both know each other, and believe what they remember
+	m.chat = m.a.chat("ab", "alice", "bob")
+	m.bob = m.a.open("bob", onDevice("phone"))
+	m.bob.drain()
+	m.a.send("alice", m.chat)
+	want(t, "bob on a", m.bob.drain(), "message ab 1", "status ab alice 1 0")
+	return m
+}
+
+// Nobody compares: the lease was never without a session, and what a had sent is known to b.
+func TestMove_resume_lossless_on_another_node(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		m.b.send("alice", m.chat)
+		compares := m.b.Counters()["compares_total"]
+		bob := m.b.open("bob", resuming(session, last), onDevice("phone"))
+		if bob.Session() != session {
+			t.Errorf("the session is %s, want %s", bob.Session(), session)
+		}
+		want(t, "bob on b", bob.drain()[:3], "open resumed=true", "message ab 2", "caught_up")
+		if n := m.b.Counters()["compares_total"] - compares; n != 0 {
+			t.Errorf("%d comparisons, want none", n)
+		}
+		m.a.send("alice", m.chat)
+		want(t, "what is sent from now on", messagesOf(bob.drain()), "message ab 3")
+		bob.Detach()
+		back := m.a.open("bob", resuming(session, last))
+		want(t, "back on a, from an older position", back.drain()[:3], "open resumed=true", "message ab 2", "message ab 3")
+		back.Detach()
+		third := m.b.open("bob", resuming(session, back.last))
+		if lines := third.drain(); slices.Contains(lines, "message ab 3") || lines[0] != "open resumed=true" {
+			t.Errorf("on b, from behind the third message: %v", lines)
+		}
+		// A clean close on b: everything is known there, so that it leaves a proof. Nothing is acknowledged, so that a row stands.
+		third.goodbye()
+		m.wantRows("closed on b", "bob", row("bob", m.chat, 1))
+		compares = m.a.Counters()["compares_total"]
+		want(t, "a new session", messagesOf(m.a.open("bob").drain()), "message ab 1", "message ab 2", "message ab 3")
+		if n := m.a.Counters()["compares_total"] - compares; n != 0 {
+			t.Errorf("%d comparisons after a clean close, want none", n)
+		}
+	})
+}
+
+// A poll goes on without an open, and what has a connection elsewhere is taken from it.
+func TestMove_the_newest_connection_owns_the_session(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		m.b.send("alice", m.chat)
+		settle()
+		poll := m.b.open("bob", resuming(m.bob.Session(), m.bob.last), func(r *server.OpenRequest) { r.Poll = true })
+		want(t, "a poll on b", messagesOf(poll.drain()), "message ab 2")
+		_, err := m.bob.Next(m.ctx, nil, true)
+		wantCode(t, "the connection on a", err, tidemark.Replaced)
+		if n := m.a.Counters()["sessions"] + m.b.Counters()["sessions"]; n != 1 {
+			t.Errorf("%d sessions, want one", n)
+		}
+	})
+}
+
+func TestMove_of_what_nobody_gives(t *testing.T) {
+	tests := map[string]func(m *moving){
+		"its node does not answer": func(m *moving) {
+			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+				if e.Claim != nil {
+					return nil
+				}
+				return send()
+			})
+		},
+		"its node cannot be reached": func(m *moving) {
+			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+				if e.Claim != nil {
+					return errDown
+				}
+				return send()
+			})
+		},
+		"the answer is lost": func(m *moving) {
+			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+				if e.Claimed != nil {
+					return nil
+				}
+				return send()
+			})
+		},
+		"the answer is late": func(m *moving) {
+			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+				if e.Claimed != nil {
+					time.Sleep(5 * time.Second)
+				}
+				return send()
+			})
+		},
+		"the answer is no session": func(m *moving) {
+			m.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+				if e.Claimed != nil {
+					return bus.PublishOne(m.ctx, m.bus, to, bus.Event{Claimed: &bus.Claimed{ID: e.Claimed.ID, State: []byte(`{"LastID":`)}})
+				}
+				return send()
+			})
+		},
+	}
+	for name, silence := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMoving(t)
+				silence(m)
+				session, last := m.bob.Session(), m.bob.last
+				m.bob.Detach()
+				began := time.Now()
+				_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
+				wantCode(t, "a poll", err, tidemark.Gone)
+				bob := m.b.open("bob", resuming(session, last), onDevice("phone"))
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("two resumes took %v, want at most a second each", took)
+				}
+				lines := bob.drain()
+				want(t, "what bob is told", lines[:2], "open resumed=false", "reset unknown_session")
+				want(t, "what he has not acknowledged", messagesOf(lines), "message ab 1")
+				m.publish.clear()
+				m.a.send("alice", m.chat)
+				want(t, "what is sent later", messagesOf(bob.drain()), "message ab 2")
+				time.Sleep(2 * time.Minute)
+				m.a.send("alice", m.chat)
+				want(t, "when a has given up what it still had", messagesOf(bob.drain()), "message ab 3")
+			})
+		})
+	}
+}
+
+// Whatever arrives while the session is on its way is sent: at its old node before it is given, at its new one before it is there, and at the old one
+// afterwards.
+func TestMove_R_ADDR_nothing_is_lost_on_the_way(t *testing.T) {
+	for name, stage := range map[string]func(e bus.Event) bool{
+		"before the claim arrives":  func(e bus.Event) bool { return e.Claim != nil },
+		"before the answer arrives": func(e bus.Event) bool { return e.Claimed != nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMoving(t)
+				leases := m.leases("bob")
+				late := func(sequence tidemark.Sequence) { // looked up before the lease moved
+					err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
+						Wake: &bus.Wake{Chat: m.chat, Sequence: sequence, Leases: leases},
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				done := false
+				m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+					if stage(e) && !done {
+						done = true
+						m.appendDead("alice", m.chat, "k1")
+						late(2)
+						m.b.send("alice", m.chat)
+					}
+					return send()
+				})
+				session, last := m.bob.Session(), m.bob.last
+				m.bob.Detach()
+				bob := m.b.open("bob", resuming(session, last))
+				want(t, "bob", messagesOf(bob.drain()), "message ab 2", "message ab 3")
+				m.appendDead("alice", m.chat, "k2")
+				late(4)
+				settle()
+				want(t, "after a late hand-over to the old node", messagesOf(bob.drain()), "message ab 4")
+			})
+		})
+	}
+}
+
+// While the session moved a node died: what it could tell nobody is found by comparing.
+func TestMove_R_EPOCH_a_death_on_the_way_is_noticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		m.ghost("c", time.Second)
+		m.appendDead("alice", m.chat, "k")
+		time.Sleep(1100 * time.Millisecond) // shorter than until the next beat may be: a has not noticed
+		bob := m.b.open("bob", resuming(session, last))
+		want(t, "bob", messagesOf(bob.drain()), "message ab 2")
+	})
+}
+
+// Whoever hears nothing looks again and again: no message waits for the next one in its chat.
+func TestDegraded_sessions_compare_until_the_node_hears_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var down atomic.Bool
+		a := w.node("a")
+		b := w.node("b", func(cfg *server.Config) {
+			u := unreachable{w.reg, &down}
+			cfg.Registry, cfg.Nodes = u, u
+		})
+		chat := a.chat("ab", "alice", "bob")
+		bob := b.open("bob")
+		bob.drain()
+		down.Store(true)
+		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+			if to.ID == "b" {
+				return nil // lost, and nobody knows
+			}
+			return send()
+		})
+		time.Sleep(5 * time.Second)
+		for i := range 5 {
+			a.send("alice", chat)
+			time.Sleep(15 * time.Second)
+			want(t, fmt.Sprint("while nothing arrives, ", i), messagesOf(bob.drain()), fmt.Sprint("message ab ", i+1))
+		}
+	})
+}
+
+// A session that does not arrive marks what was handed over to it.
+func TestMove_R_WAKESET_of_a_session_that_does_not_arrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		m.bob.Ack(server.Ack{Chat: m.chat, Acked: 1})
+		settle()
+		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Claim != nil {
+				m.b.send("alice", m.chat)
+				return nil
+			}
+			return send()
+		})
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
+		wantCode(t, "a poll", err, tidemark.Gone)
+		m.wantRows("the session did not arrive", "bob", row("bob", m.chat, 2))
+	})
+}
+
+func TestMove_a_foreign_session_is_not_given(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		session := m.bob.Session()
+		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "eve", Session: session, Poll: true})
+		wantCode(t, "eve on b", err, tidemark.Gone)
+		_, err = m.b.Sync(m.ctx, "eve", server.SyncRequest{Session: session, Limit: 10})
+		wantCode(t, "eve's sync on b", err, tidemark.Gone)
+		m.a.send("alice", m.chat)
+		want(t, "bob goes on", messagesOf(m.bob.drain()), "message ab 2")
+	})
+}
+
+// The old device's name and its last position are what a client has; the session, its cursors are set from any node.
+func TestMove_sync_reaches_the_session_on_its_node(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		m.a.send("alice", m.chat)
+		want(t, "bob", messagesOf(m.bob.drain()), "message ab 2")
+		_, err := m.b.Sync(m.ctx, "bob", server.SyncRequest{Session: m.bob.Session(), Cursors: []server.Cursor{{Chat: m.chat, Acked: 1}, {Chat: m.chat + "x", Acked: 1}}, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "behind the cursor, on a", messagesOf(m.bob.drain()), "message ab 2")
+		m.wantState("the cursor counts", "bob", m.chat, 1, 0)
+	})
+}
+
+// A member who was removed on one node is none on the others, also where nobody has a session.
+func TestMembership_is_known_on_every_node(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		chat := m.a.chat("abc", "alice", "bob", "carol")
+		if _, err := m.b.Chat(m.ctx, server.Caller{User: "carol"}, chat); err != nil {
+			t.Fatal(err)
+		}
+		m.a.remove(chat, "carol")
+		_, err := m.b.Chat(m.ctx, server.Caller{User: "carol"}, chat)
+		wantCode(t, "carol on b", err, tidemark.NotMember)
+	})
+}
+
+// A node that is not told believes nothing that it remembers.
+func TestMembership_a_deaf_node_asks_storage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		chat := m.a.chat("abc", "alice", "bob", "carol")
+		if _, err := m.b.Chat(m.ctx, server.Caller{User: "carol"}, chat); err != nil {
+			t.Fatal(err)
+		}
+		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Membership != nil {
+				return errDown
+			}
+			return send()
+		})
+		m.a.remove(chat, "carol")
+		time.Sleep(5 * time.Second) // a joins anew, since it could not tell b
+		_, err := m.b.Chat(m.ctx, server.Caller{User: "carol"}, chat)
+		wantCode(t, "carol on b", err, tidemark.NotMember)
+	})
+}
+
+// 32 sessions of a user are 32 on all nodes together.
+func TestOpen_sessions_per_user_on_all_nodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t, func(cfg *server.Config) { cfg.SessionsPerUser = 3 })
+		m.b.open("bob")
+		m.b.open("bob")
+		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob"})
+		wantCode(t, "a fourth session", err, tidemark.Exhausted)
+		if n := len(m.leases("bob")); n != 3 {
+			t.Errorf("%d leases, want 3", n)
+		}
+	})
+}
