@@ -53,6 +53,9 @@ func ask[A any](ctx context.Context, n *node, kind, args string, call func(ctx c
 }
 
 func leaseName(l registry.Lease) string {
+	if string(l.Device) == string(l.Session) {
+		l.Device = "unknown" // its id is another in every run
+	}
 	return fmt.Sprintf("%s.%s@%s", l.User, l.Device, l.Node)
 }
 
