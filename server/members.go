@@ -9,6 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/cursors"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/ticks"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -243,11 +244,23 @@ func (s *Server) receiveTyping(e *bus.Typing) {
 	}
 }
 
-// publishStatus hands updates about one chat to the sessions of its members.
-func (s *Server) publishStatus(ctx context.Context, p *feed.People, updates []tidemark.StatusUpdate) {
-	s.publish(ctx, byNode(s.find(ctx, p.Users)), func(to []registry.Lease) bus.Event {
-		return bus.Event{Status: &bus.Status{Updates: updates, Version: p.Version, Leases: to}}
-	})
+// publishStatuses hands updates to the sessions of the members, with one look-up and one publication for many chats.
+func (s *Server) publishStatuses(ctx context.Context, pushes []ticks.Push) {
+	var users []tidemark.UserID
+	for _, push := range pushes {
+		users = append(users, push.To.Users...)
+	}
+	leases := s.find(ctx, users)
+	var publications []bus.Publication
+	for _, push := range pushes {
+		n := len(push.To.Users)
+		for _, to := range byNode(leases[:n]) {
+			event := bus.Status{Updates: push.Updates, Version: push.To.Version, Leases: to.leases}
+			publications = append(publications, bus.Publication{Node: to.node, Event: bus.Event{Status: &event}})
+		}
+		leases = leases[n:]
+	}
+	s.publishAll(ctx, publications)
 }
 
 // receiveStatus hands updates to the sessions, except to those whose user is known to have left since.

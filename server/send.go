@@ -291,12 +291,17 @@ func (s *Server) wake(ctx context.Context, w bus.Wake, leases [][]registry.Lease
 
 // publish sends each node the event for its leases, and returns one error for each.
 func (s *Server) publish(ctx context.Context, nodes []addressed, event func(leases []registry.Lease) bus.Event) []error {
-	if len(nodes) == 0 {
-		return nil
-	}
 	publications := make([]bus.Publication, len(nodes))
 	for i, to := range nodes {
 		publications[i] = bus.Publication{Node: to.node, Event: event(to.leases)}
+	}
+	return s.publishAll(ctx, publications)
+}
+
+// publishAll sends publications, and counts those that fail.
+func (s *Server) publishAll(ctx context.Context, publications []bus.Publication) []error {
+	if len(publications) == 0 {
+		return nil
 	}
 	errs := s.bus.Publish(ctx, publications)
 	for _, err := range errs {

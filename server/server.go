@@ -78,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.ticks = ticks.New(ticks.Config{
 		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log,
-		Sessions: s.sessions.Of, Publish: s.publishStatus, Now: s.now, Owe: s.debts.Mark,
+		Sessions: s.sessions.Of, Publish: s.publishStatuses, Now: s.now, Owe: s.debts.Mark,
 		AckInterval: cfg.AckInterval, AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
 	})
 	return s, nil

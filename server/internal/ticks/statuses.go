@@ -80,10 +80,19 @@ func (t *Ticks) pushLocked(key statusKey, b tidemark.Boundary) {
 func (t *Ticks) StatusLoop(ctx context.Context) {
 	for {
 		due, next := t.statuses.due(time.Now(), t.cfg.StatusInterval)
+		var pushes []Push
 		for _, chat := range slices.Sorted(maps.Keys(due)) {
-			if err := t.publish(ctx, chat, due[chat]); err != nil && ctx.Err() == nil {
+			push, err := t.push(ctx, chat, due[chat])
+			if err != nil && ctx.Err() == nil {
 				t.cfg.Log.Warn("status updates were not pushed", "chat", chat, "error", err)
 			}
+			if len(push.Updates) > 0 {
+				t.Count.Updates.Add(int64(len(push.Updates)))
+				pushes = append(pushes, push)
+			}
+		}
+		if len(pushes) > 0 {
+			t.cfg.Publish(ctx, pushes)
 		}
 		if !wait(ctx, t.statuses.signal, next, next > 0) {
 			return
@@ -126,30 +135,24 @@ func (s *statuses) due(now time.Time, interval time.Duration) (due map[tidemark.
 	return due, next
 }
 
-// publish tells the members of a chat. In a chat above tidemark.StatusFanoutLimit the members' updates become one entry of the chat
+// push says what the members of a chat are told. In a chat above tidemark.StatusFanoutLimit the members' updates become one entry of the chat
 // itself, so that the least boundary is computed once for all of them.
-func (t *Ticks) publish(ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate) error {
+func (t *Ticks) push(ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate) (Push, error) {
 	p, err := t.cfg.Feed.People(ctx, chat, 0)
 	if err != nil {
-		return err
+		return Push{}, err
 	}
 	aggregate := func(u tidemark.StatusUpdate) bool { return u.UserID == "" }
 	switch asked := slices.ContainsFunc(updates, aggregate); {
 	case len(p.Users) <= tidemark.StatusFanoutLimit:
-		if updates = slices.DeleteFunc(updates, aggregate); len(updates) == 0 {
-			return nil
-		}
+		return Push{p, slices.DeleteFunc(updates, aggregate)}, nil
 	case !asked:
 		t.Recompute(chat)
-		return nil
-	default:
-		sum, err := t.cfg.Storage.Summary(ctx, chat, 0)
-		if err != nil {
-			return err
-		}
-		updates = []tidemark.StatusUpdate{{ChatID: chat, Boundary: sum.Least}}
+		return Push{}, nil
 	}
-	t.Count.Updates.Add(int64(len(updates)))
-	t.cfg.Publish(ctx, p, updates)
-	return nil
+	sum, err := t.cfg.Storage.Summary(ctx, chat, 0)
+	if err != nil {
+		return Push{}, err
+	}
+	return Push{p, []tidemark.StatusUpdate{{ChatID: chat, Boundary: sum.Least}}}, nil
 }

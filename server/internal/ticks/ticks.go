@@ -30,8 +30,8 @@ type Config struct {
 	Log     *slog.Logger
 	// Sessions returns the sessions of a user on this node.
 	Sessions func(user tidemark.UserID) []*session.Session
-	// Publish hands status updates about one chat to the sessions of its members, on all nodes.
-	Publish func(ctx context.Context, to *feed.People, updates []tidemark.StatusUpdate)
+	// Publish hands status updates to the sessions of the members, on all nodes.
+	Publish func(ctx context.Context, pushes []Push)
 	// Owe takes over rows that have to be marked. It does not block.
 	Owe func(rows []tidemark.PendingDelivery)
 	// Now is the time that is stored with what moved.
@@ -39,6 +39,12 @@ type Config struct {
 	// AckInterval is the least time between two writes of coalesced acknowledgements, AuthorRetry the time after which an author's run is tried
 	// once more, StatusInterval the least time between two updates about one member of one chat.
 	AckInterval, AuthorRetry, StatusInterval time.Duration
+}
+
+// Push is status updates about one chat, for its members.
+type Push struct {
+	To      *feed.People
+	Updates []tidemark.StatusUpdate
 }
 
 // Counters only grow.
