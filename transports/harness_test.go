@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
@@ -44,6 +45,9 @@ type options struct {
 	// connections bounds them; 0 does not.
 	connections int
 	alive       func() error
+	degraded    func() error
+	// storage is the store; nil: that of the run.
+	storage storage.Store
 	// log, if not nil, is where the handler and its server log to.
 	log *slog.Logger
 	// adapters, if not nil, is called once the core has started and before the first request.
@@ -56,7 +60,10 @@ func start(t *testing.T, o options) *api {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	reg := registrymemory.New()
-	core, err := server.New(server.Config{Storage: stores.Open(t), Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger})
+	if o.storage == nil {
+		o.storage = stores.Open(t)
+	}
+	core, err := server.New(server.Config{Storage: o.storage, Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +78,7 @@ func start(t *testing.T, o options) *api {
 		logger = o.log
 	}
 	h, err := transports.New(transports.Config{
-		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page, Logger: logger, Alive: o.alive,
+		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page, Logger: logger, Alive: o.alive, Degraded: o.degraded,
 	})
 	if err != nil {
 		t.Fatal(err)

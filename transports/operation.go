@@ -1,18 +1,13 @@
 package transports
 
 import (
-	"context"
 	"net/http"
 	"net/http/pprof"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
 )
-
-// readyTimeout is how long the parts may take to say that they are ready.
-const readyTimeout = 2 * time.Second
 
 // Debug returns the handler for the eyes of operators only: the profiles of the process below /debug/pprof/, and /metrics. A profile shows code paths and
 // addresses, never data; but taking one costs CPU, so it belongs on an address that no stranger reaches.
@@ -55,20 +50,4 @@ func (h *Handler) healthy(c echo.Context) error {
 func fine(c echo.Context) error {
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.Blob(http.StatusOK, "application/json", []byte(`{"status":"ok"}`))
-}
-
-// ready answers 503 from the moment in which the server is told to stop, so that load balancers send nobody any more.
-func (h *Handler) ready(c echo.Context) error {
-	if h.leaving.Load() || h.draining.Err() != nil {
-		return errStopping()
-	}
-	ctx, cancel := context.WithTimeout(c.Request().Context(), readyTimeout)
-	defer cancel()
-	if err := h.auth.Ready(); err != nil {
-		return err
-	}
-	if err := h.server.Ready(ctx); err != nil {
-		return tidemark.Wrap(tidemark.Unavailable, err, "the server is not ready: "+tidemark.DetailOf(err))
-	}
-	return fine(c)
 }

@@ -102,6 +102,8 @@ type Config struct {
 	Events, Poll, WebSocket echo.HandlerFunc
 	// Alive says whether the process makes progress; an error turns /healthz red. nil: it does as long as it answers.
 	Alive func() error
+	// Degraded says whether the other nodes are reached; an error is told by /readyz, which stays green. nil: there are none.
+	Degraded func() error
 	// Page is what is served at /: index.html at the root itself, every other file under its own path. nil: no page.
 	Page fs.FS
 	// Version is what build_info says. Counters are those of the stream adapters, Collectors further metrics, such as the storage's.
@@ -123,6 +125,8 @@ type Handler struct {
 	traffic *traffic
 	metrics http.Handler
 	alive   func() error
+	// needs are what /readyz asks for.
+	needs []dependency
 
 	// leaving says that /readyz is red, because the server is going to stop.
 	leaving atomic.Bool
@@ -142,6 +146,7 @@ func New(cfg Config) (*Handler, error) {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = problem.Handler(cfg.Logger)
 	h := &Handler{echo: e, server: cfg.Server, auth: cfg.Auth, logger: cfg.Logger, alive: cfg.Alive, traffic: newTraffic(cfg.Logger)}
+	h.needs = h.dependencies(cfg.Degraded)
 	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), pages(cfg.Origins), full, wholeQuery)
 	h.metrics = promhttp.HandlerFor(h.newRegistry(cfg), promhttp.HandlerOpts{ErrorLog: scrapeLog{cfg.Logger}, ErrorHandling: promhttp.ContinueOnError})
 	h.draining, h.drain = context.WithCancel(context.Background())

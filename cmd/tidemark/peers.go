@@ -127,3 +127,11 @@ func (p *peers) limiter(dev bool) *transports.Limiter {
 	}
 	return transports.NewLimiter(cfg)
 }
+
+// degraded returns what /readyz asks about the other nodes, nil for a node alone.
+func (p *peers) degraded(ask func() error) func() error {
+	if p.client == nil {
+		return nil
+	}
+	return ask
+}

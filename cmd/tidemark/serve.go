@@ -181,7 +181,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	events := sse.New(sse.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
 	polls := longpoll.New(longpoll.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate})
 	handler, err := transports.New(transports.Config{
-		Server: core, Auth: credentials, Limit: limiter, Origins: o.origins, Logger: log, Page: web.App(), Alive: progress(store.committing),
+		Server: core, Auth: credentials, Limit: limiter, Origins: o.origins, Logger: log, Page: web.App(), Alive: progress(store.committing), Degraded: others.degraded(core.Degraded),
 		Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,
 		Version: version, PrivateMetrics: o.privateMetrics, Collectors: o.collectors(),
 		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters, gate.Counters, limiter.Counters),

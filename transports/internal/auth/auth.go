@@ -104,6 +104,9 @@ func (a *Authenticator) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
+// HasIssuer reports whether there is an issuer whose keys have to be fetched.
+func (a *Authenticator) HasIssuer() bool { return a.jwks != nil }
+
 // Ready returns nil once the issuer's keys have been fetched, if there is an issuer; Unavailable before.
 func (a *Authenticator) Ready() error {
 	if a.jwks == nil {

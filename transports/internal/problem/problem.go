@@ -74,6 +74,11 @@ func Write(w http.ResponseWriter, r *http.Request, requestID string, err error) 
 	b = tidemark.AppendString(b, tidemark.DetailOf(err))
 	b = append(b, `,"request_id":`...)
 	b = tidemark.AppendString(b, requestID)
+	var more *extended
+	if errors.As(err, &more) {
+		b = tidemark.AppendString(append(b, ','), more.member)
+		b = append(append(b, ':'), more.value...)
+	}
 	b = append(b, '}')
 
 	h := w.Header()
@@ -91,6 +96,20 @@ func Write(w http.ResponseWriter, r *http.Request, requestID string, err error) 
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(b) // nobody is left to be told
 	}
+}
+
+// extended is an error whose problem has a member more.
+type extended struct {
+	error
+	member string
+	value  []byte
+}
+
+func (e *extended) Unwrap() error { return e.error }
+
+// With returns err with a further member of its problem (RFC 9457 §3.2), whose value is JSON.
+func With(err error, member string, value []byte) error {
+	return &extended{error: err, member: member, value: value}
 }
 
 // delayed is an error that says when to try again.
