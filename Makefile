@@ -99,7 +99,19 @@ suites: build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps ## 
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test $(VET) -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
 	TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) go test $(VET) -count=1 -v -timeout 20m -run invariants ./server/simulationtest | grep -v '^=== '
-	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test $(VET) -count=1 -v -parallel 4 -timeout 20m ./test/... | grep -v '^=== '
+	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test $(VET) -count=1 -v -parallel 4 -timeout 20m $(filter-out %/test/chaos,$(shell go list ./test/...)) | grep -v '^=== '
+
+# For how long anything may happen to several nodes.
+CHAOS_SECONDS := $(or $(TIDEMARK_CHAOS_SECONDS),300)
+
+.PHONY: chaos
+chaos: postgres-deps redis-deps chaos-deps ## three nodes, and hundreds of clients, under random faults for TIDEMARK_CHAOS_SECONDS (300); best as root
+	TIDEMARK_CHAOS_SECONDS=$(CHAOS_SECONDS) go test $(VET) -count=1 -v -timeout 24h ./test/chaos | grep -v '^=== '
+
+.PHONY: chaos-deps
+chaos-deps: ## nft and ip (by apt), by which packets are lost
+	@scripts/need nft nftables
+	@scripts/need ip iproute2
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for TIDEMARK_FUZZ_TIME (10s); their seeds are in every run of the tests

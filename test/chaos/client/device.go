@@ -1,0 +1,272 @@
+// Package client is the devices of the chaos: each is one Log of the checker, kept up to date as docs/protocol.md tells clients to, over transports that it changes at will.
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tidemark-im/tidemark/test/chaos/checker"
+)
+
+// Transport is one of the ways to receive.
+type Transport int
+
+// The transports.
+const (
+	WebSocket Transport = iota
+	SSE
+	LongPoll
+	Transports
+)
+
+func (t Transport) String() string { return [...]string{"websocket", "sse", "longpoll"}[t] }
+
+// The patience of a device.
+const (
+	// openWithin is how long it waits for `open`.
+	openWithin = 4 * time.Second
+	// silence is how long it waits for anything: somewhat more than a heartbeat.
+	silence = 25 * time.Second
+	// callWithin is how long it waits for an answer.
+	callWithin = 8 * time.Second
+)
+
+// Device is a client that keeps a stream, and acknowledges what it has stored.
+type Device struct {
+	Log    *checker.Log
+	Ledger *checker.Ledger
+	// Base is the URL of the balancer, without a path. Name is the device id, "" for none.
+	Base, Name string
+	// Stays says how long a connection is kept at most, each time another part of it; 0 means until it breaks.
+	Stays time.Duration
+	// Mute says that it never acknowledges, but with its cursors.
+	Mute bool
+	// Leaves says that it ends a session in good order now and then, and is away for at most that long. Else it is away now and then without a word.
+	Leaves, Away time.Duration
+	// Home is closed when nobody may be away any more.
+	Home <-chan struct{}
+	// Random is its own.
+	Random *rand.Rand
+	// OnOpen is called when a connection is open. It must not block.
+	OnOpen func()
+
+	http *http.Client
+	// moves lets the present connection end some time after now.
+	moves func()
+
+	mu     sync.Mutex // guards what follows
+	socket *websocket.Conn
+	dirty  map[string]int64
+	acked  map[string]int64
+	local  string
+	opened [Transports]int
+	ends   map[string]int
+}
+
+// Run keeps the stream until ctx ends.
+func (d *Device) Run(ctx context.Context) {
+	d.dirty, d.acked, d.ends = map[string]int64{}, map[string]int64{}, map[string]int{}
+	d.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	acknowledging := rand.New(rand.NewPCG(d.Random.Uint64(), 1))
+	var acks sync.WaitGroup
+	acks.Go(func() { d.acknowledge(ctx, acknowledging) })
+	defer acks.Wait()
+	for failures := 0; ctx.Err() == nil; {
+		before := d.Log.Counts().Opens
+		err := d.connect(ctx, Transport(d.Random.IntN(int(Transports))))
+		d.note(err)
+		if failures++; d.Log.Counts().Opens > before {
+			failures = 0
+		}
+		pause := min(100*time.Millisecond<<min(failures, 4), time.Second)
+		if away := max(d.Away, d.Leaves); away > 0 && failures == 0 && d.Random.IntN(4) == 0 {
+			pause = away
+		}
+		select {
+		case <-ctx.Done():
+		case <-d.Home:
+			wait(ctx, time.Duration(d.Random.Int64N(int64(100*time.Millisecond))))
+		case <-time.After(time.Duration(d.Random.Int64N(int64(pause)))):
+		}
+	}
+}
+
+// errMoved is why a connection ends that nothing has broken.
+var errMoved = errors.New("moved")
+
+// connect keeps one connection.
+func (d *Device) connect(ctx context.Context, over Transport) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if d.Stays > 0 {
+		// It begins when the connection is open: one that is given up before may be served after the next one, which is replaced then.
+		stays := time.AfterFunc(openWithin+time.Second, func() { cancel(errMoved) })
+		defer stays.Stop()
+		after := time.Duration(d.Random.Int64N(int64(d.Stays)))
+		d.moves = func() { stays.Reset(after) }
+	}
+	patience := time.AfterFunc(openWithin, func() { cancel(fmt.Errorf("%v: silence", over)) })
+	defer patience.Stop()
+	heard := func() { patience.Reset(silence) }
+	d.Log.Connect(over.String())
+	defer d.Log.Disconnect()
+	err := [...]func(context.Context, func()) error{d.readSocket, d.readEvents, d.readPolls}[over](ctx, heard)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return err
+}
+
+func (d *Device) note(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ends[fmt.Sprint(err)]++
+}
+
+// Ends counts why its connections have ended.
+func (d *Device) Ends() map[string]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ends := map[string]int{}
+	for why, n := range d.ends {
+		ends[why] = n
+	}
+	return ends
+}
+
+// Opened counts the streams that were opened over each transport.
+func (d *Device) Opened() [Transports]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.opened
+}
+
+// event is an event of any transport.
+type event struct {
+	ID      int64           `json:"id"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+// payload has the fields of all types of events.
+type payload struct {
+	Session         string `json:"session"`
+	Resumed         bool   `json:"resumed"`
+	ChatID          string `json:"chat_id"`
+	UserID          string `json:"user_id"`
+	Sequence        int64  `json:"sequence"`
+	SenderID        string `json:"sender_id"`
+	ClientMessageID string `json:"client_message_id"`
+	From            int64  `json:"from"`
+	To              int64  `json:"to"`
+	Acked           int64  `json:"last_acked_sequence"`
+	Read            int64  `json:"last_read_sequence"`
+	Reason          string `json:"reason"`
+	Code            string `json:"code"`
+	Detail          string `json:"detail"`
+}
+
+// take takes an event. It fails if the stream is over.
+func (d *Device) take(ctx context.Context, over Transport, e event) error {
+	var p payload
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		d.Ledger.Complain(checker.Refused, "%s got an event that is no JSON: %s", d.Log.Name, e.Payload)
+		return err
+	}
+	switch e.Type {
+	case "open":
+		d.open(over)
+		if d.Log.Open(p.Session, p.Resumed, e.ID) {
+			d.giveCursors(ctx)
+		}
+	case "reset":
+		d.Log.Reset(p.Reason, p.ChatID, e.ID)
+		if p.Reason != "ahead" {
+			d.giveCursors(ctx)
+		}
+	case "message":
+		if d.Log.Message(p.ChatID, p.Sequence, p.SenderID, p.ClientMessageID, e.ID) {
+			d.owe(p.ChatID, p.Sequence)
+		}
+	case "gap":
+		d.Log.Gap(p.ChatID, p.From, p.To, e.ID)
+	case "status_update":
+		if p.UserID != "" {
+			d.Log.Status(p.ChatID, p.UserID, checker.Boundary{Acked: p.Acked, Read: p.Read}, e.ID)
+		}
+	case "membership":
+		d.Log.Membership(p.ChatID, p.UserID, e.ID)
+	case "error":
+		return fmt.Errorf("error event %s", p.Code)
+	default:
+		d.Log.Other(e.ID, e.Type == "caught_up")
+	}
+	return nil
+}
+
+// open notes that a connection is open.
+func (d *Device) open(over Transport) {
+	d.mu.Lock()
+	d.opened[over]++
+	d.mu.Unlock()
+	if d.moves != nil {
+		d.moves()
+	}
+	if d.OnOpen != nil {
+		d.OnOpen()
+	}
+}
+
+// Local is our address of the present connection, or of the last one.
+func (d *Device) Local() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.local
+}
+
+func (d *Device) at(local string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.local = local
+}
+
+// giveCursors tells the session what the device has. If that fails, it is done when the next connection is open.
+func (d *Device) giveCursors(ctx context.Context) {
+	session, _ := d.Log.Place()
+	status, _ := d.call(ctx, http.MethodPost, "/sync", map[string]any{"session": session, "chats": d.cursors()})
+	if status == http.StatusOK {
+		d.Log.Given(session)
+	}
+}
+
+// cursor is an entry of a sync.
+type cursor struct {
+	ChatID string `json:"chat_id"`
+	Acked  int64  `json:"last_acked_sequence"`
+}
+
+// cursors are what the device has, and is about to say so.
+func (d *Device) cursors() []cursor {
+	cursors := []cursor{}
+	for chat, stored := range d.Log.Cursors() {
+		d.Ledger.Say(chat, d.Log.User, checker.Boundary{Acked: stored})
+		cursors = append(cursors, cursor{chat, stored})
+	}
+	return cursors
+}
+
+// wait waits, at most until ctx ends.
+func wait(ctx context.Context, atMost time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(atMost):
+	}
+}

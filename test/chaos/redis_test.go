@@ -1,0 +1,169 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark/test/chaos/cluster"
+	"github.com/tidemark-im/tidemark/test/services/redis"
+)
+
+// redisService is the Redis of the nodes, and what can happen to it.
+type redisService interface {
+	// way is how one node comes to it: the ports that it has to reach, what --redis says, and a link if it leads over one.
+	way() (link *cluster.Link, reach []int, flag string, err error)
+	// server is the one that answers.
+	server() *redis.Server
+	faults() []fault
+}
+
+// single is one server, reached through toxiproxy.
+type single struct{ *redis.Server }
+
+func (s single) server() *redis.Server { return s.Server }
+
+func (s single) way() (*cluster.Link, []int, string, error) {
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		return nil, nil, "", err
+	}
+	link, err := cluster.NewLink(u.Host)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	u.Host = link.Address()
+	return link, []int{link.Port()}, u.String(), nil
+}
+
+func (s single) faults() []fault {
+	return []fault{
+		{"Redis killed, back empty", s.killed},
+		{"Redis frozen", func(w *world, r *rand.Rand) (string, error) { return freezeRedis(w, s.Server, between(r, 2, 6)) }},
+		{"Redis emptied", func(w *world, _ *rand.Rand) (string, error) { return flush(w, s.Server) }},
+		{"Redis slow", func(w *world, r *rand.Rand) (string, error) {
+			return slow(w, r, func(m *machine) *cluster.Link { return m.toRedis }, "PING\r\n", w.delay(r))
+		}},
+		{"publications come late, and twice", func(w *world, r *rand.Rand) (string, error) { return late(w, r, s.Server) }},
+		{"connections to Redis reset", func(w *world, r *rand.Rand) (string, error) {
+			return reset(w, r, func(m *machine) *cluster.Link { return m.toRedis }, "PING\r\n")
+		}},
+	}
+}
+
+// killed kills it, and starts it again without what it knew.
+func (s single) killed(w *world, r *rand.Rand) (string, error) {
+	before, keys := field(s.Server, "server", "run_id"), fmt.Sprint(s.Do(w.t, "DBSIZE"))
+	s.Kill(w.t)
+	pause(w.ctx, between(r, 0, 4))
+	s.RunEmpty(w.t)
+	if after := field(s.Server, "server", "run_id"); before == after || keys == "0" {
+		return "", nil
+	}
+	return "it had " + keys + " keys, and is another one", nil
+}
+
+// watched is a master with a replica and a Sentinel, reached directly.
+type watched struct{ *redis.Watched }
+
+func (s watched) server() *redis.Server { return s.Master }
+
+func (s watched) way() (*cluster.Link, []int, string, error) {
+	return nil, []int{s.Sentinel.Port(), s.Master.Port(), s.Replica.Port()}, s.URL(), nil
+}
+
+func (s watched) faults() []fault {
+	return []fault{
+		{"Redis failed over", func(w *world, r *rand.Rand) (string, error) { return s.failOver(w, r, false) }},
+		{"Redis failed over to a stale replica", func(w *world, r *rand.Rand) (string, error) { return s.failOver(w, r, true) }},
+		{"Redis frozen", func(w *world, r *rand.Rand) (string, error) { return freezeRedis(w, s.Master, between(r, 0.3, 0.8)) }},
+		{"Redis emptied", func(w *world, _ *rand.Rand) (string, error) { return flush(w, s.Master) }},
+		{"publications come late, and twice", func(w *world, r *rand.Rand) (string, error) { return late(w, r, s.Master) }},
+	}
+}
+
+func (s watched) failOver(w *world, r *rand.Rand, stale bool) (string, error) {
+	old := s.Master
+	missed := ""
+	if stale {
+		s.Detach(w.t)
+		pause(w.ctx, between(r, 1, 4))
+		there, here := field(s.Replica, "replication", "slave_repl_offset"), field(s.Master, "replication", "master_repl_offset")
+		if there == here {
+			return "", nil
+		}
+		missed = fmt.Sprintf(", and has %s of %s bytes", there, here)
+	}
+	s.FailOver(w.t)
+	if s.Master == old {
+		return "", nil
+	}
+	return "another server is master" + missed, nil
+}
+
+// freezeRedis stops it with SIGSTOP for a while.
+func freezeRedis(w *world, s *redis.Server, d time.Duration) (string, error) {
+	s.Freeze(w.t)
+	silent := ""
+	if _, err := exchange(s.Address(), "PING\r\n", 200*time.Millisecond); err != nil {
+		silent = "it did not answer for " + d.String()
+	}
+	pause(w.ctx, d)
+	s.Thaw(w.t)
+	return silent, nil
+}
+
+// flush lets it forget everything while it runs.
+func flush(w *world, s *redis.Server) (string, error) {
+	before := fmt.Sprint(s.Do(w.t, "DBSIZE"))
+	epoch := s.Do(w.t, "HGETALL", "epoch:{tidemark}")
+	s.Do(w.t, "FLUSHALL")
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); pause(w.ctx, 50*time.Millisecond) {
+		reply, err := s.Ask("HGETALL", "epoch:{tidemark}")
+		if after := fmt.Sprint(reply); err == nil && after != "[]" && after != fmt.Sprint(epoch) && before != "0" {
+			return "it forgot " + before + " keys, and the nodes made another epoch", nil
+		}
+	}
+	return "", nil
+}
+
+// field is one of INFO.
+func field(s *redis.Server, section, name string) string {
+	reply, _ := s.Ask("INFO", section)
+	for line := range strings.Lines(fmt.Sprint(reply)) {
+		if value, found := strings.CutPrefix(strings.TrimSpace(line), name+":"); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// exchange says something at an address, and returns how long it took until something was answered.
+func exchange(address, say string, atMost time.Duration) (time.Duration, error) {
+	began := time.Now()
+	conn, err := net.DialTimeout("tcp", address, atMost)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := errors.Join(conn.SetDeadline(began.Add(atMost)), write(conn, say)); err != nil {
+		return 0, err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return time.Since(began), err
+}
+
+func write(to io.Writer, text string) error {
+	_, err := io.WriteString(to, text)
+	return err
+}
+
+// between is a time of some seconds.
+func between(r *rand.Rand, least, most float64) time.Duration {
+	return time.Duration((least + r.Float64()*(most-least)) * float64(time.Second)).Round(time.Millisecond)
+}
