@@ -58,7 +58,7 @@ func (c *Catchup) prepare(r *run) error {
 		return err
 	}
 	for i, client := range c.clients {
-		client.listener = newListener(r, r.name("r", i))
+		client.listener = newListener(r, r.name("r", i), i)
 		client.listener.delivered = nil
 		client.listener.acknowledge()
 	}
@@ -78,7 +78,7 @@ func (c *Catchup) create(r *run, i int) error {
 	if !c.Visit {
 		return nil
 	}
-	s, err := client.DialSocket(r.ctx, r.endpoint(user), client.Position{})
+	s, err := client.DialSocket(r.ctx, r.endpoint(user, 0), client.Position{})
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (g *Group) prepare(r *run) error {
 	}
 	g.listeners = make([]*listener, g.Members)
 	for i, user := range members {
-		g.listeners[i] = newListener(r, user)
+		g.listeners[i] = newListener(r, user, i)
 		g.listeners[i].endpoint.Chats = []string{g.chat}
 	}
 	for _, l := range g.listeners[:g.Senders] {

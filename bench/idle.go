@@ -39,7 +39,7 @@ func (d *Idle) prepare(r *run) error {
 	}
 	d.listeners = make([]*listener, d.Connections)
 	for i := range d.listeners {
-		d.listeners[i] = newListener(r, r.name("i", i))
+		d.listeners[i] = newListener(r, r.name("i", i), i)
 		d.listeners[i].endpoint.Buffer = client.SmallBuffer
 	}
 	return nil

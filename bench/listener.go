@@ -51,9 +51,9 @@ const (
 	resumePause = 200 * time.Millisecond
 )
 
-func newListener(r *run, user string) *listener {
+func newListener(r *run, user string, node int) *listener {
 	return &listener{
-		run: r, endpoint: r.endpoint(user), transport: r.load.Transport,
+		run: r, endpoint: r.endpoint(user, node), transport: r.load.Transport,
 		check: device.NewChecker(user), delivered: &r.delivered, caughtUp: make(chan struct{}),
 	}
 }
@@ -62,7 +62,7 @@ func newListener(r *run, user string) *listener {
 func (l *listener) acknowledge() {
 	write := l.overSocket
 	if l.transport != client.WebSocket {
-		conn := client.NewConn(l.run.target, l.endpoint.Token, &l.run.answerBytes, client.SmallBuffer)
+		conn := client.NewConn(l.endpoint.Target, l.endpoint.Token, &l.run.answerBytes, client.SmallBuffer)
 		l.run.closeLater(conn.Close)
 		write = func(body []byte) error {
 			_, err := conn.Do(l.run.ctx, "POST", "/api/v1/acks", body, client.AnswerTimeout)

@@ -39,10 +39,10 @@ func (p *Pairs) prepare(r *run) error {
 		if err := r.createChat(conn, "direct", chat, []string{from, to}); err != nil {
 			return err
 		}
-		recipient := newListener(r, to)
+		recipient := newListener(r, to, i+1)
 		recipient.endpoint.Chats = []string{chat}
 		recipient.acknowledge()
-		own := newListener(r, from)
+		own := newListener(r, from, i)
 		s := newSender(own, chat, p.Outstanding)
 		if r.load.Transport != client.REST {
 			s.ticks = newTicks(from, 1, &r.ticked)

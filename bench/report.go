@@ -62,6 +62,8 @@ type ProcessUse struct {
 	System      float64 `json:"system_seconds"`
 	ResidentMiB float64 `json:"resident_mib"`
 	GrownMiB    float64 `json:"grown_mib"`
+	// Each is user and system time for each of what the report's first "CPU per …" counts, in µs; 0 if it has none.
+	Each float64 `json:"each_microseconds,omitempty"`
 }
 
 // CounterMove is a counter of the server that moved.
@@ -124,6 +126,11 @@ func (r *Report) perOperation(what string, n int64) {
 	if len(r.Processes) > 0 {
 		r.add("CPU per "+what, float64(r.before.cpu(r.after).Nanoseconds())/float64(n)/1e3, "µs")
 	}
+	for i := range r.Processes {
+		if p := &r.Processes[i]; p.Each == 0 {
+			p.Each = (p.User + p.System) / float64(n) * 1e6
+		}
+	}
 	r.add("stream bytes received per "+what, float64(r.after.streamBytes-r.before.streamBytes)/float64(n), "bytes")
 }
 
@@ -179,9 +186,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 		measure.Table(&b, rows)
 	}
 	if len(r.Processes) > 0 {
-		rows = [][]string{{"process", "user s", "system s", "resident MiB", "grown MiB"}}
+		rows = [][]string{{"process", "user s", "system s", "each µs", "resident MiB", "grown MiB"}}
 		for _, p := range r.Processes {
-			rows = append(rows, []string{fmt.Sprintf("%s (%d)", p.Name, p.PID), measure.Amount(p.User), measure.Amount(p.System), measure.Amount(p.ResidentMiB), measure.Amount(p.GrownMiB)})
+			rows = append(rows, []string{fmt.Sprintf("%s (%d)", p.Name, p.PID), measure.Amount(p.User), measure.Amount(p.System), measure.Amount(p.Each), measure.Amount(p.ResidentMiB), measure.Amount(p.GrownMiB)})
 		}
 		measure.Table(&b, rows)
 	}

@@ -16,8 +16,8 @@ import (
 
 // Load is what all modes have in common. The tags are those of the command line.
 type Load struct {
-	// URL is the server's base URL.
-	URL string `name:"url" default:"http://127.0.0.1:8080" help:"Base URL of the server."`
+	// URLs are the base URLs of the server's nodes. Users are spread over them in turn; those of a pair are on different ones.
+	URLs []string `name:"url" default:"http://127.0.0.1:8080" help:"Base URL of the server; repeated, of each of its nodes: users are spread over them in turn, those of a pair on different ones."`
 	// Transport is how the devices receive.
 	Transport client.Transport `default:"websocket" enum:"websocket,sse,longpoll,rest" help:"How devices receive: ${enum}. Sends go over WebSocket, else by POST."`
 	// Duration is how long is sent, or, in idle, held. Messages, if not 0, ends the sending after that many in all instead.
@@ -32,6 +32,8 @@ type Load struct {
 	AckInterval time.Duration `default:"50ms" help:"... or this long after the first of them."`
 	// PIDs are the processes whose CPU and memory are reported: the server's, its database's.
 	PIDs []int `name:"pid" help:"Report CPU and memory of this process; may be repeated."`
+	// Redis, if not empty, is the address of the Redis that the nodes share, whose counts of commands are reported.
+	Redis string `name:"redis" placeholder:"HOST:PORT" help:"Report which commands the Redis at this address has run, and how long that took it."`
 	// Drain is how long after the last send everything must have arrived.
 	Drain time.Duration `default:"30s" help:"How long after the last send everything must have arrived."`
 	// Token returns the bearer token of a user. Required.
@@ -55,8 +57,9 @@ const settle = 250 * time.Millisecond
 
 // run is one run of one mode.
 type run struct {
-	load   Load
-	target client.Target
+	load Load
+	// targets are the nodes, at least one.
+	targets []client.Target
 	// id makes the names of users and chats unique, so that runs can be repeated on one server.
 	id    string
 	ctx   context.Context
@@ -114,9 +117,15 @@ func Run(ctx context.Context, load Load, mode Mode) (*Report, error) {
 }
 
 func newRun(ctx context.Context, load Load) (*run, error) {
-	t, err := client.ParseTarget(load.URL)
-	if err != nil {
-		return nil, err
+	if len(load.URLs) == 0 {
+		return nil, errors.New("a server's URL is required")
+	}
+	targets := make([]client.Target, len(load.URLs))
+	for i, url := range load.URLs {
+		var err error
+		if targets[i], err = client.ParseTarget(url); err != nil {
+			return nil, err
+		}
 	}
 	if load.Token == nil {
 		return nil, errors.New("bench: Load.Token is required")
@@ -126,7 +135,7 @@ func newRun(ctx context.Context, load Load) (*run, error) {
 	}
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
-	r := &run{load: load, target: t, id: hex.EncodeToString(id[:]), began: time.Now()}
+	r := &run{load: load, targets: targets, id: hex.EncodeToString(id[:]), began: time.Now()}
 	r.ctx, r.end = context.WithCancelCause(ctx)
 	return r, nil
 }
@@ -134,9 +143,12 @@ func newRun(ctx context.Context, load Load) (*run, error) {
 // now is the time since the run began; it never goes back.
 func (r *run) now() time.Duration { return time.Since(r.began) }
 
-// endpoint is a user with large buffers.
-func (r *run) endpoint(user string) client.Endpoint {
-	return client.Endpoint{Target: r.target, User: user, Token: r.load.Token(user), Received: &r.streamBytes, Buffer: client.LargeBuffer}
+// node returns the n-th node, counted in turn.
+func (r *run) node(n int) client.Target { return r.targets[n%len(r.targets)] }
+
+// endpoint is a user of the n-th node, with large buffers.
+func (r *run) endpoint(user string, n int) client.Endpoint {
+	return client.Endpoint{Target: r.node(n), User: user, Token: r.load.Token(user), Received: &r.streamBytes, Buffer: client.LargeBuffer}
 }
 
 // goroutine starts f; its error ends the run.

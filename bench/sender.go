@@ -55,7 +55,7 @@ func (s *sender) start(b *budget) {
 		return
 	}
 	for range cap(s.slots) {
-		conn := client.NewConn(s.run.target, s.listener.endpoint.Token, &s.run.answerBytes, client.SmallBuffer)
+		conn := client.NewConn(s.listener.endpoint.Target, s.listener.endpoint.Token, &s.run.answerBytes, client.SmallBuffer)
 		s.run.sending(func() error {
 			defer conn.Close()
 			return s.overREST(b, conn)

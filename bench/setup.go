@@ -31,7 +31,7 @@ func (r *run) createChat(conn *client.Conn, kind, chat string, members []string)
 
 // as opens a REST connection of a user for setup.
 func (r *run) as(user string) *client.Conn {
-	return client.NewConn(r.target, r.load.Token(user), &r.answerBytes, client.LargeBuffer)
+	return client.NewConn(r.node(0), r.load.Token(user), &r.answerBytes, client.LargeBuffer)
 }
 
 // name returns the id of a user or chat of this run.

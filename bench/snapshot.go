@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"maps"
 	"syscall"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 type snapshot struct {
 	at        time.Duration
 	processes []measure.Process
-	// metrics is nil if the server has none.
+	// metrics are the counters of all nodes, added up, and those of their Redis.
 	metrics     map[string]float64
 	own         time.Duration // CPU of the load generator
 	streamBytes int64
@@ -31,14 +32,27 @@ func (r *run) snapshot() (snapshot, error) {
 		}
 		s.processes = append(s.processes, p)
 	}
-	metrics, err := r.metrics()
-	s.metrics = metrics
+	s.metrics = make(map[string]float64)
+	for _, node := range r.targets {
+		metrics, err := r.metrics(node)
+		if err != nil {
+			return s, err
+		}
+		for name, value := range metrics {
+			s.metrics[name] += value
+		}
+	}
+	if r.load.Redis == "" {
+		return s, nil
+	}
+	commands, err := measure.RedisCommands(context.WithoutCancel(r.ctx), r.load.Redis)
+	maps.Copy(s.metrics, commands)
 	return s, err
 }
 
-// metrics reads the server's counters. A server that serves none, or does not answer any more, has none.
-func (r *run) metrics() (map[string]float64, error) {
-	conn := client.NewConn(r.target, "", &r.answerBytes, client.LargeBuffer)
+// metrics reads a node's counters. One that serves none, or does not answer any more, has none.
+func (r *run) metrics(node client.Target) (map[string]float64, error) {
+	conn := client.NewConn(node, "", &r.answerBytes, client.LargeBuffer)
 	defer conn.Close()
 	body, err := conn.Do(context.WithoutCancel(r.ctx), "GET", "/metrics", nil, client.AnswerTimeout)
 	var no *client.Refused

@@ -64,6 +64,9 @@ func (s *Storm) prepare(r *run) error {
 	if s.Connections < 1 || s.ChatSize < 1 {
 		return errors.New("connections and chat-size must be at least 1")
 	}
+	if len(r.targets) != 1 {
+		return errors.New("storm stops the server: it takes one URL")
+	}
 	if len(r.load.PIDs) == 0 {
 		return errors.New("storm stops the server: name its process by --pid")
 	}
@@ -193,7 +196,7 @@ func (s *Storm) startServer(r *run) error {
 			_ = s.server.Wait()
 		})
 	}
-	conn := client.NewConn(r.target, "", &r.answerBytes, client.SmallBuffer)
+	conn := client.NewConn(r.node(0), "", &r.answerBytes, client.SmallBuffer)
 	defer conn.Close()
 	err := r.await(func() string {
 		if _, err := conn.Do(r.ctx, "GET", "/readyz", nil, client.AnswerTimeout); err != nil {

@@ -44,12 +44,12 @@ const ackAfter = 2
 
 func newSurvivor(r *run, s *Storm, i int) *survivor {
 	c := &survivor{
-		run: r, storm: s, endpoint: r.endpoint(r.name("d", i)), chat: s.chats[i/s.ChatSize].id,
+		run: r, storm: s, endpoint: r.endpoint(r.name("d", i), i), chat: s.chats[i/s.ChatSize].id,
 		transport: []client.Transport{client.WebSocket, client.SSE, client.LongPoll}[i%3], bounds: make(map[string][2]uint64),
 	}
 	c.endpoint.Buffer = client.SmallBuffer
 	c.check = device.NewChecker(c.endpoint.User)
-	c.rest = client.NewConn(r.target, c.endpoint.Token, &r.answerBytes, client.SmallBuffer)
+	c.rest = client.NewConn(c.endpoint.Target, c.endpoint.Token, &r.answerBytes, client.SmallBuffer)
 	r.closeLater(c.rest.Close)
 	return c
 }
