@@ -30,7 +30,7 @@ type Report struct {
 	OwnCPU     float64       `json:"load_generator_cpu_seconds"`
 	Counters   []CounterMove `json:"counters"`
 	// Units are what the storage spent, if it bills by request units.
-	Units []UnitUse `json:"request_units,omitempty"`
+	Units []measure.UnitUse `json:"request_units,omitempty"`
 	// Problems say what was lost, doubled, out of order or refused. The run is good if there are none.
 	Problems []string `json:"problems"`
 
@@ -93,7 +93,7 @@ func newReport(r *run, mode Mode, before, after snapshot) *Report {
 		})
 	}
 	moved := measure.Difference(before.metrics, after.metrics)
-	report.Units = unitsOf(moved)
+	report.Units = measure.UnitsOf(moved)
 	for name, by := range moved {
 		report.Counters = append(report.Counters, CounterMove{Name: name, By: by})
 	}
@@ -193,7 +193,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 		measure.Table(&b, rows)
 	}
 	if len(r.Units) > 0 {
-		writeUnits(&b, r.Units)
+		measure.WriteUnits(&b, r.Units)
 	}
 	if len(r.Counters) > 0 {
 		rows = [][]string{{"counter of the server", "moved by"}}

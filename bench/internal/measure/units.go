@@ -1,11 +1,9 @@
-package bench
+package measure
 
 import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/tidemark-im/tidemark/bench/internal/measure"
 )
 
 // UnitUse is what an operation of the storage spent of a database that bills by request units (DynamoDB).
@@ -19,7 +17,7 @@ type UnitUse struct {
 	Write float64 `json:"write"`
 }
 
-// carried are the counters of what calls of an operation carry many of, so that a call is no measure.
+// carried are the counters of what calls of an operation carry many of, so that a call is no
 func carried() map[string]struct{ counter, name string } {
 	return map[string]struct{ counter, name string }{
 		"append":  {"tidemark_sends_total", "message"},
@@ -29,8 +27,8 @@ func carried() map[string]struct{ counter, name string } {
 	}
 }
 
-// unitsOf reads what was spent out of the counters that moved. It is nil for a server whose storage bills nothing.
-func unitsOf(moved map[string]float64) []UnitUse {
+// UnitsOf reads what was spent out of the counters that moved. It is nil for a server whose storage bills nothing.
+func UnitsOf(moved map[string]float64) []UnitUse {
 	series := regexp.MustCompile(`^tidemark_dynamodb_request_units_total\{kind="(read|write)",operation="([a-z_]+)"\}$`)
 	found := make(map[string]*UnitUse)
 	all := &UnitUse{Operation: "all", Count: moved["tidemark_sends_total"], Per: "message"}
@@ -65,16 +63,16 @@ func unitsOf(moved map[string]float64) []UnitUse {
 	return append(uses, *all)
 }
 
-// writeUnits writes the table of what was spent.
-func writeUnits(b *strings.Builder, uses []UnitUse) {
+// WriteUnits writes the table of what was spent.
+func WriteUnits(b *strings.Builder, uses []UnitUse) {
 	rows := [][]string{{"request units", "of", "read", "write", "read each", "write each"}}
 	for _, u := range uses {
 		each := []string{"", ""}
 		if u.Count > 0 {
-			each = []string{measure.Amount(u.Read / u.Count), measure.Amount(u.Write / u.Count)}
+			each = []string{Amount(u.Read / u.Count), Amount(u.Write / u.Count)}
 		}
-		count := measure.Amount(u.Count) + " × " + u.Per
-		rows = append(rows, []string{u.Operation, count, measure.Amount(u.Read), measure.Amount(u.Write), each[0], each[1]})
+		count := Amount(u.Count) + " × " + u.Per
+		rows = append(rows, []string{u.Operation, count, Amount(u.Read), Amount(u.Write), each[0], each[1]})
 	}
-	measure.Table(b, rows)
+	Table(b, rows)
 }

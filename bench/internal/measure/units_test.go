@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"strings"
@@ -24,18 +24,18 @@ func TestUnits_are_of_what_calls_carry(t *testing.T) {
 		{Operation: "rosters", Count: 3, Per: "call", Read: 1.5},
 		{Operation: "all", Count: 10, Per: "message", Read: 2.5, Write: 46},
 	}
-	got := unitsOf(moved)
+	got := UnitsOf(moved)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	var b strings.Builder
-	writeUnits(&b, got)
+	WriteUnits(&b, got)
 	for _, row := range []string{"10 × message", "3 × call", "4.1", "4.6"} {
 		if !strings.Contains(b.String(), row) {
 			t.Errorf("the table lacks %q:\n%s", row, b.String())
 		}
 	}
-	if got := unitsOf(map[string]float64{"tidemark_sends_total": 1}); got != nil {
+	if got := UnitsOf(map[string]float64{"tidemark_sends_total": 1}); got != nil {
 		t.Errorf("got %+v of a storage that bills nothing", got)
 	}
 }
