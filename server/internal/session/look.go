@@ -16,8 +16,8 @@ type look struct {
 	after tidemark.ChatID
 	// large says that the listing met a chat which writes no rows.
 	large bool
-	// again says that another comparison is needed when this look is done.
-	again bool
+	// again says that another comparison is needed when this look is done; missed, that it is one of what the session may have missed as well.
+	again, missed bool
 	// order tells looks apart: a page read for an earlier one is thrown away.
 	order uint32
 }
@@ -28,6 +28,7 @@ const (
 	lookDone    lookMode = iota
 	lookListing          // pending rows
 	lookLarge            // heads of the chats that write no rows, after the listing
+	lookMissed           // heads of the chats in the map, and then lookCompare
 	lookCompare          // heads of all chats
 )
 
@@ -50,7 +51,10 @@ func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) {
 	}
 	s.leased = leased
 	mode := lookCompare
-	if leased && proven {
+	switch {
+	case s.look.order > 0: // it had a lease, or should have had
+		mode = lookMissed
+	case leased && proven:
 		mode = lookListing
 	}
 	s.orderLook(mode, epoch)
@@ -58,7 +62,8 @@ func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) {
 }
 
 // Compare orders a comparison if the registry's epoch is another one than the session knows (R_EPOCH), or, with always, in any case; one that is under way then goes
-// to its end first.
+// to its end first. What was not handed over to this session may have reached another device of the user, who has acknowledged it: hence it looks at the heads of
+// its chats, whatever the user's watermark is.
 func (s *Session) Compare(epoch registry.Epoch, always bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,9 +71,9 @@ func (s *Session) Compare(epoch registry.Epoch, always bool) {
 	case s.closed || s.arriving != nil:
 		return
 	case s.epoch != epoch || always && s.look.done():
-		s.orderLook(lookCompare, epoch)
+		s.orderLook(lookMissed, epoch)
 	case always:
-		s.look.again, s.complete = true, false
+		s.look.again, s.look.missed, s.complete = true, true, false
 	default:
 		return
 	}
@@ -99,9 +104,16 @@ func (s *Session) lookFor(ctx context.Context, c *Connection, l look) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.look.order == l.order {
-			s.orderLook(lookCompare, s.epoch)
+			mode := lookCompare
+			if s.look.missed {
+				mode = lookMissed
+			}
+			s.orderLook(mode, s.epoch)
 		}
 		return nil
+	}
+	if l.mode == lookMissed {
+		return s.lookForMissed(ctx, c, l)
 	}
 	found, next, more, err := s.readLook(ctx, l)
 	if err != nil {
@@ -186,14 +198,20 @@ func (s *Session) found(f find) {
 		p.woken = max(p.woken, f.head)
 	}
 	s.queue(p)
-	if p.queued && !s.caughtUp {
-		if !p.backlog {
-			p.backlog = true
-			s.backlog++
-		}
-		p.backlogTo = max(p.backlogTo, p.woken)
-	}
+	s.owes(p)
 	if s.wantStatuses {
 		s.snapshot(f.chat)
 	}
+}
+
+// owes counts what a look has found in a chat as what has to be sent before caught_up.
+func (s *Session) owes(p *position) {
+	if !p.queued || s.caughtUp {
+		return
+	}
+	if !p.backlog {
+		p.backlog = true
+		s.backlog++
+	}
+	p.backlogTo = max(p.backlogTo, p.woken)
 }

@@ -105,7 +105,7 @@ func (s *Session) moved() (moved, bool) {
 	}
 	for _, chat := range slices.Sorted(maps.Keys(s.chats)) {
 		p := s.chats[chat]
-		if !p.unserved() && !p.unacknowledged() && !p.row && p.acked+1 >= p.next {
+		if len(s.chats) > maxMoved && !p.unserved() && !p.unacknowledged() && !p.row && p.acked+1 >= p.next {
 			continue // it begins anew with the next message
 		}
 		if len(m.Chats) == maxMoved {
@@ -193,7 +193,7 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) bool {
 	if held && m.Complete && m.Epoch == epoch {
 		s.epoch, s.complete = epoch, true
 	} else {
-		s.orderLook(lookCompare, epoch)
+		s.orderLook(lookMissed, epoch)
 	}
 	arrived := s.arriving
 	s.arriving = nil

@@ -24,9 +24,15 @@ type Storage interface {
 	Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error)
 }
 
+// Heads reads where chats end.
+type Heads interface {
+	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
+}
+
 // Node is what the sessions of one node share. All fields are set before the first session is made.
 type Node struct {
 	Storage Storage
+	Heads   Heads
 	Feed    *feed.Feed
 	Known   *feed.Known
 	Log     *slog.Logger
