@@ -305,6 +305,14 @@ func (d *device) cursors() []cursor {
 	return all
 }
 
+// how says how the device is connected.
+func (d *device) how() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kind := map[transport]string{overWebSocket: "WebSocket", overSSE: "Server-Sent Events", overPoll: "long-poll"}[d.over]
+	return fmt.Sprintf("%s, opened %d times, moving: %v, session %q at %d, caught up: %v, resets: %v", kind, d.opens, len(d.elsewhere) > 0, d.session, d.position, d.caught, d.resets)
+}
+
 // caughtUp reports whether the stream said so since it was connected.
 func (d *device) caughtUp() bool {
 	d.mu.Lock()
