@@ -68,10 +68,30 @@ func Open(cfg Config) (*Client, error) {
 		c.cluster = goredis.NewClusterClient(clusterOptions(target, cfg))
 	case Sentinel:
 		c.one = goredis.NewFailoverClient(sentinelOptions(target, cfg))
+		c.one.AddHook(sentinels{})
 	default:
 		c.one = goredis.NewClient(options(target, cfg))
 	}
 	return c, nil
+}
+
+// sentinels makes an error of what the driver gets when the sentinels do not know the master, or not at present: it takes it for the answer to the call, which would be nothing.
+type sentinels struct{}
+
+func (sentinels) DialHook(dial goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		connection, err := dial(ctx, network, addr)
+		if errors.Is(err, goredis.Nil) {
+			return nil, errors.New("the sentinels do not know the master")
+		}
+		return connection, err
+	}
+}
+
+func (sentinels) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+func (sentinels) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
 }
 
 // silent takes what the driver would write to standard error: dial errors, which its callers get, too.

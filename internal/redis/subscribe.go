@@ -35,6 +35,9 @@ func (c *Client) Subscribe(ctx context.Context, channel string) (*Subscription, 
 	}
 	if err != nil {
 		s.Close()
+		if c.cluster != nil {
+			c.cluster.ReloadState(ctx) // the slot may have moved, which nothing else of a subscription tells the driver
+		}
 		return nil, c.unavailable(err)
 	}
 	return s, nil

@@ -32,7 +32,9 @@ func open(t *testing.T, url string) *registryredis.Registry {
 }
 
 func TestRegistry(t *testing.T) {
-	registrytest.Run(t, nil, func(t *testing.T) registrytest.Registry { return open(t, service.Database(t)) })
+	// They wait for leases to run out, all at once.
+	together := func(t *testing.T, test func(*testing.T)) { t.Parallel(); test(t) }
+	registrytest.Run(t, together, func(t *testing.T) registrytest.Registry { return open(t, service.Database(t)) })
 }
 
 func TestRegistry_behind_sentinels(t *testing.T) {

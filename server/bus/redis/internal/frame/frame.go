@@ -155,7 +155,11 @@ func appendClaim(b []byte, c *bus.Claim) []byte {
 	b = appendText(b, c.Session)
 	b = appendText(b, c.User)
 	b = appendText(b, c.From.ID)
-	return appendText(b, c.From.Boot)
+	b = appendText(b, c.From.Boot)
+	if c.GoTo == nil {
+		return b
+	}
+	return appendText(b, c.GoTo)
 }
 
 func appendClaimed(b []byte, c *bus.Claimed) []byte {

@@ -211,9 +211,13 @@ func (r *reader) typing() *bus.Typing {
 }
 
 func (r *reader) claim() *bus.Claim {
-	return &bus.Claim{
+	c := &bus.Claim{
 		ID: r.text(), Session: tidemark.SessionID(r.text()), User: tidemark.UserID(r.text()), From: registry.Node{ID: tidemark.NodeID(r.text()), Boot: r.text()},
 	}
+	if r.rest != "" {
+		c.GoTo = []byte(r.text())
+	}
+	return c
 }
 
 func (r *reader) claimed() *bus.Claimed {

@@ -1,0 +1,98 @@
+package redis_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/redis"
+)
+
+func TestParseURL(t *testing.T) {
+	for _, tc := range []struct {
+		url    string
+		want   redis.Target
+		prints string
+	}{
+		{"redis://h", redis.Target{Addrs: []string{"h:6379"}}, "redis://h:6379"},
+		{"redis://h:1/2", redis.Target{Addrs: []string{"h:1"}, DB: 2}, "redis://h:1/2"},
+		{"redis://h:1/", redis.Target{Addrs: []string{"h:1"}}, "redis://h:1"},
+		{"rediss://:pa55@h", redis.Target{Addrs: []string{"h:6379"}, TLS: true}, "rediss://h:6379"},
+		{"redis://u:pa55%40%2F%3F@h:1", redis.Target{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1"},
+		{"redis://u:pa55@pa55/pa55@h:1", redis.Target{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1"},
+		{"redis://[::1]:1", redis.Target{Addrs: []string{"[::1]:1"}}, "redis://[::1]:1"},
+		{"redis://[::1]", redis.Target{Addrs: []string{"[::1]:6379"}}, "redis://[::1]:6379"},
+		{"redis+sentinel://a,b:1/main", redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379", "b:1"}, Master: "main"}, "redis+sentinel://a:26379,b:1/main"},
+		{"rediss+sentinel://u:pa55@a/main/3", redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379"}, Master: "main", DB: 3, User: "u", TLS: true}, "rediss+sentinel://a:26379/main/3"},
+		{"redis+cluster://a:1,b:2,c:3", redis.Target{Kind: redis.Cluster, Addrs: []string{"a:1", "b:2", "c:3"}}, "redis+cluster://a:1,b:2,c:3"},
+		{"rediss+cluster://u:pa55@a/0", redis.Target{Kind: redis.Cluster, Addrs: []string{"a:6379"}, User: "u", TLS: true}, "rediss+cluster://a:6379"},
+	} {
+		got, err := redis.ParseURL(tc.url)
+		if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(redis.Target{})); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", tc.url, err, diff)
+		}
+		if got.String() != tc.prints || strings.Contains(fmt.Sprint(got), "pa55") {
+			t.Errorf("%s prints as %s, want %s", tc.url, got, tc.prints)
+		}
+	}
+}
+
+func TestParseURL_refuses_without_the_password(t *testing.T) {
+	for _, tc := range []struct{ url, want string }{
+		{"", "begins with redis://"},
+		{"localhost:6379", "begins with redis://"},
+		{"pa55", "begins with redis://"},
+		{"http://h", "no scheme of Redis"},
+		{"redis+foo://h", "no scheme of Redis"},
+		{"redis://", "not host:port"},
+		{"redis://:pa55@", "not host:port"},
+		{"redis://h:x", "not host:port"},
+		{"redis://h:0", "not host:port"},
+		{"redis://h:70000", "not host:port"},
+		{"redis://h/x", "no number of a database"},
+		{"redis://h/-1", "no number of a database"},
+		{"redis://a,b", "several hosts"},
+		{"redis://pa55@h", "not user:password"},
+		{"redis://u:pa55%@h", "not user:password"},
+		{"redis://u:pa55?x@h", "%3F"},
+		{"redis://h?db=1", "no options"},
+		{"redis+sentinel://h", "name of their master"},
+		{"redis+sentinel://h/m/x", "no number of a database"},
+		{"redis+cluster://h/1", "no numbered databases"},
+	} {
+		_, err := redis.ParseURL(tc.url)
+		if tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "pa55") {
+			t.Errorf("%q: %v, want %q and no password", tc.url, err, tc.want)
+		}
+	}
+}
+
+// FuzzParseURL: what stands before an @ is shown nowhere, and what is printed is read as the same.
+func FuzzParseURL(f *testing.F) {
+	for _, s := range []string{"redis://u:SECRET@h:1/2", "redis+sentinel://u:SECRET@a,b/m/1", "rediss+cluster://:SECRET@a,b:2", "redis://u:SE/CRET@h", "redis://[::1]", "redis://SECRET@", "redis://u:SECRET@h,i", "redis+sentinel://h//"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		target, err := redis.ParseURL(raw)
+		shown := target.String()
+		if err != nil {
+			shown = err.Error()
+		}
+		if _, rest, _ := strings.Cut(raw, "://"); strings.Contains(rest[:strings.LastIndex(rest, "@")+1], "SECRET") && !strings.Contains(rest[strings.LastIndex(rest, "@")+1:], "SECRET") {
+			if scheme, _, _ := strings.Cut(raw, "://"); !strings.Contains(scheme, "SECRET") && strings.Contains(shown, "SECRET") {
+				t.Errorf("%q shows its secret: %s", raw, shown)
+			}
+		}
+		if err != nil {
+			return
+		}
+		again, err := redis.ParseURL(shown)
+		if err != nil || again.String() != shown || again.Kind != target.Kind || again.DB != target.DB || again.TLS != target.TLS {
+			t.Errorf("%q prints as %s, which is %+v, %v", raw, shown, again, err)
+		}
+	})
+}

@@ -1,0 +1,319 @@
+package redis_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/redis"
+	"github.com/tidemark-im/tidemark/server/bus"
+	busredis "github.com/tidemark-im/tidemark/server/bus/redis"
+	"github.com/tidemark-im/tidemark/server/registry"
+	service "github.com/tidemark-im/tidemark/test/services/redis"
+)
+
+// What holds when Redis fails: a publication whose publisher got nil was received, or the node is told that it missed something; a node that does not hear is told within seconds.
+
+// noticed is in what time a node that does not hear knows it: silence, a beat, and some for a slow machine.
+const noticed = 10 * time.Second
+
+func node(id tidemark.NodeID) registry.Node { return registry.Node{ID: id, Boot: "1"} }
+
+// world is two processes on a Redis; b has a node that listens.
+type world struct {
+	*testing.T
+	a, b   *busredis.Bus
+	missed atomic.Int64
+
+	mu       sync.Mutex
+	received map[tidemark.Sequence]bool
+}
+
+func newWorld(t *testing.T, url string) *world {
+	t.Helper()
+	w := &world{T: t, a: open(t, url), b: open(t, url), received: make(map[tidemark.Sequence]bool)}
+	stop, err := w.b.Subscribe(t.Context(), node("b"), bus.Subscriber{Receive: w.receive, Missed: func() { w.missed.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return w
+}
+
+func (w *world) receive(e bus.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.received[e.Wake.Sequence] = true
+}
+
+func (w *world) has(n tidemark.Sequence) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.received[n]
+}
+
+func (w *world) publish(n tidemark.Sequence) error {
+	return bus.PublishOne(w.Context(), w.a, node("b"), bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: n}})
+}
+
+// eventually waits until is reports true, and returns how long that took.
+func (w *world) eventually(what string, is func() bool) time.Duration {
+	w.Helper()
+	began := time.Now()
+	for !is() {
+		if time.Since(began) > 20*time.Second {
+			w.Fatalf("%s: not within 20s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// arrives publishes until a publication arrives.
+func (w *world) arrives(from tidemark.Sequence) {
+	w.Helper()
+	n := from
+	w.eventually("a publication arrives again", func() bool {
+		n++
+		return w.publish(n) == nil && w.eventually("it is received", func() bool { return w.has(n) }) >= 0
+	})
+}
+
+func (w *world) healthy() bool { return w.b.Check(w.Context()) == nil }
+
+func TestSubscription_is_told_that_it_missed_something(t *testing.T) {
+	for name, fault := range map[string]func(w *world, s *service.Server){
+		"killed and restarted": func(w *world, s *service.Server) {
+			s.Kill(w.T)
+			w.eventually("the bus says that it does not hear", func() bool { return !w.healthy() })
+			if err := w.publish(1); tidemark.CodeOf(err) != tidemark.Unavailable {
+				w.Errorf("Publish without Redis: %v, want %s", err, tidemark.Unavailable)
+			}
+			s.Run(w.T)
+		},
+		"its connection killed": func(w *world, s *service.Server) { s.Do(w.T, "CLIENT", "KILL", "TYPE", "pubsub") },
+		"hangs": func(w *world, s *service.Server) {
+			s.Freeze(w.T)
+			if took := w.eventually("the bus says that it does not hear", func() bool { return !w.healthy() }); took > noticed {
+				w.Errorf("it took %v, want at most %v", took, noticed)
+			}
+			s.Thaw(w.T)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := service.Start(t)
+			w := newWorld(t, server.URL())
+			if !w.healthy() || w.missed.Load() != 0 {
+				t.Fatal("a new subscription does not hear, or missed something")
+			}
+			fault(w, server)
+			w.eventually("the node is told", func() bool { return w.missed.Load() == 1 && w.healthy() })
+			w.arrives(10)
+			if n, counted := w.missed.Load(), w.b.Counters()["bus_missed_total"]; n != 1 || counted != 1 {
+				t.Errorf("the node was told %d times, and %d are counted, want 1", n, counted)
+			}
+		})
+	}
+}
+
+// A connection that is open while nothing comes over it, which is what a firewall that forgot it leaves: Redis is told to forget the subscription without a word.
+func TestSubscription_notices_a_connection_that_says_nothing(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	proxy := newMute(t, server.Address())
+	w := &world{T: t, a: open(t, server.URL()), b: open(t, "redis://"+proxy.address()), received: make(map[tidemark.Sequence]bool)}
+	stop, err := w.b.Subscribe(t.Context(), node("b"), bus.Subscriber{Receive: w.receive, Missed: func() { w.missed.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	w.arrives(0)
+	proxy.mute() // the connections that are; new ones work
+	if err := w.publish(1000); err != nil {
+		t.Errorf("Publish: %v, want nil, since Redis sends it to the dead connection", err)
+	}
+	if took := w.eventually("the node is told", func() bool { return w.missed.Load() == 1 }); took > noticed {
+		t.Errorf("it took %v, want at most %v", took, noticed)
+	}
+	if w.has(1000) {
+		t.Error("the mute connection carried something: the test shows nothing")
+	}
+	w.arrives(2000)
+}
+
+func TestSubscription_follows_a_failover(t *testing.T) {
+	t.Run("behind a sentinel", func(t *testing.T) {
+		t.Parallel()
+		watched := service.StartSentinel(t)
+		w := newWorld(t, watched.URL())
+		w.arrives(0)
+		watched.FailOver(t)
+		w.eventually("the node is told", func() bool { return w.missed.Load() >= 1 && w.healthy() })
+		w.arrives(1000)
+	})
+	t.Run("of a shard", func(t *testing.T) {
+		t.Parallel()
+		cluster := service.StartCluster(t)
+		w := newWorld(t, cluster.URL())
+		w.arrives(0)
+		cluster.FailOver(t, cluster.Shard(t, "gateway:b:1:deliver"))
+		w.eventually("the node is told", func() bool { return w.missed.Load() >= 1 && w.healthy() })
+		w.arrives(1000)
+	})
+}
+
+// A slot that moves takes the sharded channel along, and Redis ends the subscription.
+func TestSubscription_follows_a_slot_that_moves(t *testing.T) {
+	t.Parallel()
+	cluster := service.StartCluster(t)
+	w := newWorld(t, cluster.URL())
+	w.arrives(0)
+	const channel = "gateway:b:1:deliver"
+	from := cluster.Shard(t, channel).Master
+	to := cluster.Shards[0].Master
+	if to == from {
+		to = cluster.Shards[1].Master
+	}
+	slot := fmt.Sprint(from.Do(t, "CLUSTER", "KEYSLOT", channel))
+	name := func(s *service.Server) string { return fmt.Sprint(s.Do(t, "CLUSTER", "MYID")) }
+	to.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", name(from))
+	from.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", name(to))
+	for _, s := range []*service.Server{to, from} {
+		s.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", name(to))
+	}
+	w.eventually("the node is told", func() bool { return w.missed.Load() >= 1 && w.healthy() })
+	w.arrives(1000)
+}
+
+// Subscribe does not fail where there is no Redis (yet), and the node is told when there is one.
+func TestSubscribe_without_Redis_goes_on_trying(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	server.Kill(t)
+	w := newWorld(t, server.URL())
+	if err := w.b.Check(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("Check: %v, want %s", err, tidemark.Unavailable)
+	}
+	server.Run(t)
+	w.eventually("the node is told", func() bool { return w.missed.Load() == 1 && w.healthy() })
+	w.arrives(0)
+}
+
+// stop returns while Redis hangs, too.
+func TestSubscribe_stop_does_not_hang(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	b := open(t, server.URL())
+	stop, err := b.Subscribe(t.Context(), node("b"), bus.Subscriber{Receive: func(bus.Event) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Freeze(t)
+	began := time.Now()
+	stop()
+	if took := time.Since(began); took > 3*redis.DefaultTimeout {
+		t.Errorf("stop took %v", took)
+	}
+	server.Thaw(t)
+}
+
+// What was answered with nil was received, or the node knows that something is missing: over kills, with publications in flight.
+func TestPublish_is_received_or_told_over_kills(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	w := newWorld(t, server.URL())
+	var next atomic.Uint64
+	var mu sync.Mutex
+	promised := make(map[tidemark.Sequence]int64) // with how often the node was told then
+	stop := make(chan struct{})
+	var publishing sync.WaitGroup
+	for range 4 {
+		publishing.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				n, told := tidemark.Sequence(next.Add(1)), w.missed.Load()
+				if w.publish(n) == nil {
+					mu.Lock()
+					promised[n] = told
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for kill := range int64(3) {
+		<-time.After(50 * time.Millisecond)
+		server.Kill(t)
+		server.Run(t)
+		w.eventually("the node is told", func() bool { return w.missed.Load() > kill && w.healthy() })
+	}
+	close(stop)
+	publishing.Wait()
+	w.arrives(1 << 40)
+	lost := 0
+	for n, told := range promised {
+		if !w.has(n) {
+			lost++
+			if told == w.missed.Load() {
+				t.Errorf("publication %d was promised, is lost, and nobody was told after it", n)
+			}
+		}
+	}
+	t.Logf("%d publications, %d promised, %d of those lost in kills and told", next.Load(), len(promised), lost)
+}
+
+// All that queues for a node while a round trip is under way goes in one publication.
+func TestPublish_shares_round_trips(t *testing.T) {
+	url := service.Database(t)
+	w := newWorld(t, url)
+	const publishers, each = 64, 50
+	var all sync.WaitGroup
+	for p := range publishers {
+		all.Go(func() {
+			for i := range each {
+				if err := w.publish(tidemark.Sequence(p*each + i + 1)); err != nil {
+					t.Errorf("Publish: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	w.eventually("all are received", func() bool { return w.b.Counters()["bus_received_total"] == publishers*each })
+	got := w.a.Counters()
+	if events, frames := got["bus_events_total"], got["bus_publications_total"]; events != publishers*each || frames > events/8 {
+		t.Errorf("%d events in %d publications, want at most an eighth", events, frames)
+	}
+	if w.b.Counters()["bus_lag_microseconds"] <= 0 {
+		t.Error("no beat has come back")
+	}
+}
+
+// Large events are sent in several publications, and all of them arrive.
+func TestPublish_large_events(t *testing.T) {
+	w := newWorld(t, service.Database(t))
+	m := tidemark.Message{ChatID: "c", Sequence: 1, Content: strings.Repeat("x", tidemark.MaxContent)}
+	var publications []bus.Publication
+	const events = 40
+	for i := range events {
+		publications = append(publications, bus.Publication{Node: node("b"), Event: bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: tidemark.Sequence(i + 1), Message: &m}}})
+	}
+	for i, err := range w.a.Publish(t.Context(), publications) {
+		if err != nil {
+			t.Errorf("event %d: %v", i, err)
+		}
+	}
+	w.eventually("all are received", func() bool { return w.has(events) })
+	got := w.a.Counters()
+	size := int64(events * tidemark.MaxContent)
+	if frames, most := got["bus_publications_total"], size/busredis.MaxFrame+1; frames < size/(busredis.MaxFrame+2*tidemark.MaxContent) || frames > most {
+		t.Errorf("%d publications for %d bytes, want about %d", frames, got["bus_published_bytes_total"], most)
+	}
+}

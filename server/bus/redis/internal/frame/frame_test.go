@@ -1,0 +1,225 @@
+package frame_test
+
+import (
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/bus/redis/internal/frame"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+func to() registry.Node { return registry.Node{ID: "a", Boot: "1"} }
+
+func leases(users ...tidemark.UserID) []registry.Lease {
+	var all []registry.Lease
+	for _, user := range users {
+		all = append(all, registry.Lease{User: user, Device: "phone", Node: "a", Boot: "1", Session: "s-" + tidemark.SessionID(user)})
+	}
+	return all
+}
+
+func message(content string, attachment []byte) *tidemark.Message {
+	draft := tidemark.Draft{
+		ChatID: "c", SenderID: "alice", ClientMessageID: "k", Content: content, ContentType: "text/plain", Attachment: attachment, MessageID: "m",
+		CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(),
+	}
+	m := draft.Message(7, 3)
+	return &m
+}
+
+// examples are events by the names of their golden files.
+func examples() map[string]bus.Event {
+	m, plain := message("héllo\n\"", []byte(`{"a": 1}`)), message("x", nil)
+	other := registry.Node{ID: "b", Boot: "2"}
+	return map[string]bus.Event{
+		"wake":            {Wake: &bus.Wake{Chat: "c", Sequence: 7, Message: m, Encoded: m.AppendJSON(nil), Leases: leases("bob", "eve")}},
+		"wake_marked":     {Wake: &bus.Wake{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true, Leases: leases("bob")}},
+		"wake_plain":      {Wake: &bus.Wake{Chat: "c", Sequence: 7, Message: plain, Encoded: plain.AppendJSON(nil), Marked: true}},
+		"status":          {Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9, Leases: leases("bob")}},
+		"membership":      {Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 1 << 60, Leases: leases("bob")}},
+		"typing":          {Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: "c", UserID: "bob"}, Leases: leases("eve")}},
+		"claim":           {Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: other}},
+		"claim_go_to":     {Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: other, GoTo: []byte("{}")}},
+		"claimed":         {Claimed: &bus.Claimed{ID: "q1", State: []byte("{\"x\":\n\"\x00\"}")}},
+		"claimed_moved":   {Claimed: &bus.Claimed{ID: "q2", Moved: &other}},
+		"claimed_nothing": {Claimed: &bus.Claimed{ID: "q3"}},
+	}
+}
+
+func TestRead_what_was_written(t *testing.T) {
+	b := frame.Begin(nil)
+	var want frame.Contents
+	for _, e := range examples() {
+		b = frame.AppendEvent(b, &e)
+		want.Events = append(want.Events, e)
+	}
+	b = frame.AppendBeat(b, 1<<63)
+	want.Beats = []uint64{1 << 63}
+	got, err := frame.Read(string(b), to())
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if e := (bus.Event{}); string(frame.AppendEvent(nil, &e)) != "" {
+		t.Error("an event of no kind is something")
+	}
+}
+
+// TestGolden_bytes_stay: nodes of another version read them. A change that only adds at the end of a body changes the file of what it writes, and adds one for what older
+// nodes write; set TIDEMARK_GOLDEN=write for the former.
+func TestGolden_bytes_stay(t *testing.T) {
+	for name, e := range examples() {
+		path := filepath.Join("testdata", name+".hex")
+		b := hex.EncodeToString(frame.AppendEvent(frame.Begin(nil), &e)) + "\n"
+		if os.Getenv("TIDEMARK_GOLDEN") == "write" {
+			if err := os.WriteFile(path, []byte(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		golden, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(golden) != b {
+			t.Errorf("%s is %s, want %s", name, b, golden)
+		}
+		raw, err := hex.DecodeString(strings.TrimSpace(string(golden)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := frame.Read(string(raw), to())
+		if diff := cmp.Diff(frame.Contents{Events: []bus.Event{e}}, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
+// event makes the bytes of an event.
+func event(kind byte, body string) string { return string([]byte{kind, byte(len(body))}) + body }
+
+func TestRead_skips_what_a_later_version_adds(t *testing.T) {
+	good := examples()["claim_go_to"]
+	whole := string(frame.AppendEvent(nil, &good))
+	longer := event(whole[0], whole[2:]+"something new")
+	got, err := frame.Read(string(rune(frame.Version))+event(99, "a kind of tomorrow")+longer+event(98, ""), to())
+	if diff := cmp.Diff(frame.Contents{Events: []bus.Event{good}, Unknown: 2}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestRead_refuses_garbage(t *testing.T) {
+	good := examples()["typing"]
+	whole := string(frame.AppendEvent(nil, &good))
+	for _, tc := range []struct {
+		name, frame       string
+		events, malformed int
+		wrong             bool
+	}{
+		{"nothing", "", 0, 0, true},
+		{"another version", "\x02" + whole, 0, 0, true},
+		{"no events", "\x01", 0, 0, false},
+		{"cut in the second event", "\x01" + whole + whole[:len(whole)-1], 1, 0, true},
+		{"cut behind a kind", "\x01" + whole + "\x05", 1, 0, true},
+		{"a length that never ends", "\x01\x05\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 0, 0, true},
+		{"a length above 64 bits", "\x01\x05\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 0, 0, true},
+		{"a body that ends early, between good ones", "\x01" + whole + event(5, "\x01c") + whole, 2, 1, false},
+		{"a billion leases", "\x01" + event(5, "\x01c\x01u\x80\x94\xeb\xdc\x03"), 0, 1, false},
+		{"a billion updates", "\x01" + event(3, "\x00\x00\x80\x94\xeb\xdc\x03"), 0, 1, false},
+		{"a sequence of 2^53", "\x01" + event(2, "\x00\x01c\x80\x80\x80\x80\x80\x80\x80\x10\x00"), 0, 1, false},
+		{"the greatest sequence", "\x01" + event(2, "\x00\x01c\xff\xff\xff\xff\xff\xff\xff\x0f\x00"), 1, 0, false},
+		{"a wake without its message", "\x01" + event(2, "\x02\x01c\x07\x00"), 0, 1, false},
+		{"an empty beat", "\x01" + event(1, ""), 0, 1, false},
+	} {
+		got, err := frame.Read(tc.frame, to())
+		if len(got.Events) != tc.events || got.Malformed != tc.malformed || (err != nil) != tc.wrong {
+			t.Errorf("%s: %d events, %d malformed, %v, want %d, %d, error %v", tc.name, len(got.Events), got.Malformed, err, tc.events, tc.malformed, tc.wrong)
+		}
+	}
+}
+
+// TestRead_names_are_no_part_of_what_came_along: a chat's name is kept as long as a session knows the chat, and must not keep a message.
+func TestRead_names_are_no_part_of_what_came_along(t *testing.T) {
+	e := examples()["wake"]
+	b := string(frame.AppendEvent(frame.Begin(nil), &e))
+	got, err := frame.Read(b, to())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := got.Events[0].Wake
+	at := func(s string) uintptr { return uintptr(unsafe.Pointer(unsafe.StringData(s))) }
+	// Where the frame begins, and where it would if the event's texts were still in it.
+	begins := map[string]uintptr{"the frame": at(b), "the event": at(w.Message.Content) - uintptr(strings.Index(b, w.Message.Content))}
+	for what, name := range map[string]tidemark.ChatID{"the chat of the wake": w.Chat, "the chat of the message": w.Message.ChatID} {
+		for of, begin := range begins {
+			if p := at(string(name)); p >= begin && p < begin+uintptr(len(b)) {
+				t.Errorf("%s is a part of %s, and keeps it", what, of)
+			}
+		}
+	}
+}
+
+// FuzzRead: whatever comes, reading it neither panics nor allocates more than a multiple of its length, and what is read is written and read as the same.
+func FuzzRead(f *testing.F) {
+	for _, e := range examples() {
+		f.Add(string(frame.AppendEvent(frame.Begin(nil), &e)))
+	}
+	f.Add("\x01" + event(99, "x") + event(5, "\x01c\x01u\x80\x94\xeb\xdc\x03"))
+	f.Fuzz(func(t *testing.T, text string) {
+		got, _ := frame.Read(text, to())
+		held := 0
+		b := frame.Begin(nil)
+		for i := range got.Events {
+			held += things(&got.Events[i])
+			b = frame.AppendEvent(b, &got.Events[i])
+		}
+		if held > len(text) {
+			t.Errorf("%d leases, updates and changes out of %d bytes", held, len(text))
+		}
+		again, err := frame.Read(string(b), to())
+		if diff := cmp.Diff(got.Events, again.Events); err != nil || diff != "" {
+			t.Errorf("%v (-read +read again):\n%s", err, diff)
+		}
+	})
+}
+
+// things is how many leases, updates and changes an event has.
+func things(e *bus.Event) int {
+	switch {
+	case e.Wake != nil:
+		return len(e.Wake.Leases)
+	case e.Status != nil:
+		return len(e.Status.Leases) + len(e.Status.Updates)
+	case e.Membership != nil:
+		return len(e.Membership.Leases) + len(e.Membership.Changes)
+	case e.Typing != nil:
+		return len(e.Typing.Leases)
+	}
+	return 0
+}
+
+func BenchmarkWrite(b *testing.B) {
+	e := examples()["wake"]
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = frame.AppendEvent(frame.Begin(nil), &e)
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	e := examples()["wake"]
+	text := string(frame.AppendEvent(frame.Begin(nil), &e))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := frame.Read(text, to()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

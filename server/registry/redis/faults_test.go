@@ -1,0 +1,378 @@
+package redis_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/redis"
+	"github.com/tidemark-im/tidemark/server/registry"
+	registryredis "github.com/tidemark-im/tidemark/server/registry/redis"
+	service "github.com/tidemark-im/tidemark/test/services/redis"
+)
+
+// Redis may lose everything it knows, come back with what it knew long ago, or hang. What holds then is that nobody believes a proof of before, that a node without a lease finds out, and that no call hangs.
+
+const long = time.Hour
+
+func node(id tidemark.NodeID) registry.Node { return registry.Node{ID: id, Boot: "1"} }
+
+func lease(n registry.Node, user tidemark.UserID, session tidemark.SessionID) registry.Lease {
+	return registry.Lease{User: user, Device: "phone", Node: n.ID, Boot: n.Boot, Session: session}
+}
+
+// world is two nodes, each a process of its own, on one Redis.
+type world struct {
+	*testing.T
+	a, b *registryredis.Registry
+}
+
+func newWorld(t *testing.T, url string) *world {
+	t.Helper()
+	w := &world{t, open(t, url), open(t, url)}
+	w.join(w.a, "a")
+	w.join(w.b, "b")
+	return w
+}
+
+func (w *world) join(r *registryredis.Registry, id tidemark.NodeID) {
+	w.Helper()
+	if err := r.Join(w.Context(), node(id), long); err != nil {
+		w.Fatalf("Join(%s): %v", id, err)
+	}
+}
+
+func (w *world) epoch(r *registryredis.Registry) registry.Epoch {
+	w.Helper()
+	e, err := r.Epoch(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return e
+}
+
+func (w *world) open(r *registryredis.Registry, l registry.Lease) registry.Opened {
+	w.Helper()
+	opened, err := r.Open(w.Context(), l, long)
+	if err != nil {
+		w.Fatalf("Open(%v): %v", l, err)
+	}
+	return opened
+}
+
+// visit opens and closes a session of bob on a, which leaves a proof. It returns the epoch that the proof names.
+func (w *world) visit() registry.Epoch {
+	w.Helper()
+	e, l := w.epoch(w.a), lease(node("a"), "bob", "s1")
+	w.open(w.a, l)
+	if err := w.a.Close(w.Context(), l, &e); err != nil {
+		w.Fatal(err)
+	}
+	return e
+}
+
+// wantWorthless opens a session of bob on b, as an opener does, and wants no proof that he could believe.
+func (w *world) wantWorthless(what string) {
+	w.Helper()
+	before := w.epoch(w.b)
+	if opened := w.open(w.b, lease(node("b"), "bob", "s2")); opened.Proof != nil && *opened.Proof == before {
+		w.Errorf("%s: the proof %v is of the present epoch", what, *opened.Proof)
+	}
+}
+
+// eventually waits until do succeeds.
+func (w *world) eventually(what string, do func() error) {
+	w.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Fatalf("%s: %v", what, err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// rejoin has both nodes refresh, and join again if they have no lease, as the core does.
+func (w *world) rejoin() {
+	w.Helper()
+	for id, r := range map[tidemark.NodeID]*registryredis.Registry{"a": w.a, "b": w.b} {
+		w.eventually("Refresh", func() error {
+			_, err := r.Refresh(w.Context(), node(id), long, nil, long)
+			if tidemark.CodeOf(err) == tidemark.NotFound {
+				return r.Join(w.Context(), node(id), long)
+			}
+			return err
+		})
+	}
+}
+
+func TestProof_goes_from_node_to_node(t *testing.T) {
+	w := newWorld(t, service.Database(t))
+	e := w.visit()
+	if opened := w.open(w.b, lease(node("b"), "bob", "s2")); opened.Proof == nil || *opened.Proof != e || *opened.Proof != w.epoch(w.b) {
+		t.Errorf("%+v, want the proof %v", opened, e)
+	}
+}
+
+func TestProof_of_another_life_of_Redis_is_worth_nothing(t *testing.T) {
+	for name, fault := range map[string]func(*testing.T, *service.Server){
+		"restarted empty":    func(t *testing.T, s *service.Server) { s.Kill(t); s.RunEmpty(t) },
+		"restarted with all": func(t *testing.T, s *service.Server) { s.Do(t, "SAVE"); s.Kill(t); s.Run(t) },
+		"emptied":            func(t *testing.T, s *service.Server) { s.Do(t, "FLUSHALL") },
+		"keys of the nodes lost": func(t *testing.T, s *service.Server) {
+			s.Do(t, "DEL", "epoch:{tidemark}", "nodes:{tidemark}")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := service.Start(t)
+			w := newWorld(t, server.URL())
+			e := w.visit()
+			fault(t, server)
+			w.rejoin()
+			if now := w.epoch(w.b); now == e {
+				t.Errorf("the epoch is still %v", e)
+			}
+			w.wantWorthless(name)
+		})
+	}
+}
+
+// A proof that was consumed comes back with a replica that has not seen that. Who opened with it may have been told of messages since that nobody marked.
+func TestProof_that_was_consumed_does_not_come_back_with_a_stale_replica(t *testing.T) {
+	t.Parallel()
+	watched := service.StartSentinel(t)
+	w := newWorld(t, watched.URL())
+	e := w.visit()
+	watched.Pair.Detach(t)
+	l := lease(node("a"), "bob", "s3")
+	if opened := w.open(w.a, l); opened.Proof == nil || *opened.Proof != e {
+		t.Fatalf("%+v, want the proof", opened)
+	}
+	watched.FailOver(t)
+	w.rejoin()
+	if found := w.replica(watched.Pair.Master); !strings.Contains(found, "proof") {
+		t.Fatalf("the replica knew of it: %q", found)
+	}
+	w.wantWorthless("stale replica")
+}
+
+// replica returns the fields of bob's key.
+func (w *world) replica(s *service.Server) string {
+	w.Helper()
+	fields, _ := s.Do(w, "HKEYS", "ws:bob").([]any)
+	var names []string
+	for _, field := range fields {
+		name, _ := field.(string)
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
+// On a cluster the servers fail over one by one: the epoch's may stay, and the next look at all servers is seconds away.
+func TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard(t *testing.T) {
+	t.Parallel()
+	cluster := service.StartCluster(t)
+	w := newWorld(t, cluster.URL())
+	e := w.visit()
+	shard := cluster.Shard(t, "ws:bob")
+	if shard == cluster.Shard(t, "epoch:{tidemark}") {
+		t.Fatal("bob is on the shard of the nodes, which the test is not about: call him something else")
+	}
+	shard.Detach(t)
+	if opened := w.open(w.a, lease(node("a"), "bob", "s3")); opened.Proof == nil || *opened.Proof != e {
+		t.Fatalf("%+v, want the proof", opened)
+	}
+	cluster.FailOver(t, shard)
+	if found := w.replica(shard.Master); !strings.Contains(found, "proof") {
+		t.Fatalf("the replica knew of it: %q", found)
+	}
+	// Nobody has refreshed: b believes to know the servers.
+	var opened registry.Opened
+	before := w.epoch(w.b)
+	w.eventually("Open on the new master", func() (err error) {
+		opened, err = w.b.Open(t.Context(), lease(node("b"), "bob", "s2"), long)
+		return err
+	})
+	if opened.Proof != nil && *opened.Proof == before {
+		t.Errorf("the proof %v came back", *opened.Proof)
+	}
+	if before != e {
+		t.Errorf("the epoch was %v and is %v: somebody looked, and the test shows nothing", e, before)
+	}
+	w.rejoin()
+	if now := w.epoch(w.b); now == e {
+		t.Errorf("a shard was failed over, and after a refresh the epoch is still %v", now)
+	}
+}
+
+func TestScripts_that_Redis_forgot_are_taught_again(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	w := newWorld(t, server.URL())
+	for range 2 {
+		server.Do(t, "SCRIPT", "FLUSH")
+		e := w.visit()
+		if opened := w.open(w.b, lease(node("b"), "bob", "s2")); opened.Proof == nil || *opened.Proof != e {
+			t.Errorf("%+v, want the proof", opened)
+		}
+		if err := w.b.Close(t.Context(), lease(node("b"), "bob", "s2"), nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A node whose lease was lost with everything else learns it from its next refresh, and its return is seen: what it stored meanwhile it could tell nobody.
+func TestRefresh_after_Redis_forgot_says_so(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	w := newWorld(t, server.URL())
+	l := lease(node("a"), "bob", "s1")
+	w.open(w.a, l)
+	server.Do(t, "FLUSHALL")
+	if _, err := w.a.Refresh(t.Context(), node("a"), long, []registry.Lease{l}, long); tidemark.CodeOf(err) != tidemark.NotFound {
+		t.Errorf("Refresh: %v, want %s", err, tidemark.NotFound)
+	}
+	before := w.epoch(w.b)
+	w.join(w.a, "a")
+	if now := w.epoch(w.b); now == before {
+		t.Errorf("a joined again, and b sees the epoch %v as before", now)
+	}
+	got, err := w.a.Refresh(t.Context(), node("a"), long, []registry.Lease{l}, long)
+	if err != nil || len(got.Lost) != 1 {
+		t.Errorf("Refresh: %+v, %v, want the lease lost", got, err)
+	}
+}
+
+// Every call of a Redis that hangs ends in bounded time, many at once too, and they work again when it goes on.
+func TestCalls_to_a_Redis_that_hangs_end(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	w := newWorld(t, server.URL())
+	l := lease(node("a"), "bob", "s1")
+	w.open(w.a, l)
+	server.Freeze(t)
+	calls := map[string]func() error{
+		"Epoch":  func() error { _, err := w.a.Epoch(t.Context()); return err },
+		"Open":   func() error { _, err := w.a.Open(t.Context(), lease(node("a"), "eve", "s2"), long); return err },
+		"Close":  func() error { return w.a.Close(t.Context(), l, nil) },
+		"Lookup": func() error { _, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"}); return err },
+		"Refresh": func() error {
+			_, err := w.a.Refresh(t.Context(), node("a"), long, []registry.Lease{l}, long)
+			return err
+		},
+		"Join":  func() error { return w.a.Join(t.Context(), node("a"), long) },
+		"Leave": func() error { return w.a.Leave(t.Context(), node("a")) },
+	}
+	var all sync.WaitGroup
+	for what, call := range calls {
+		for range 20 {
+			all.Go(func() {
+				began := time.Now()
+				if err := call(); tidemark.CodeOf(err) != tidemark.Unavailable {
+					t.Errorf("%s: %v, want %s", what, err, tidemark.Unavailable)
+				}
+				if took := time.Since(began); took > 4*redis.DefaultTimeout {
+					t.Errorf("%s took %v", what, took)
+				}
+			})
+		}
+	}
+	all.Wait()
+	server.Thaw(t)
+	w.rejoin()
+	w.eventually("Lookup", func() error { _, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"}); return err })
+}
+
+// Killed in the middle of everything: a call gives an answer or Unavailable, and what is there afterwards is what was answered.
+func TestCalls_while_Redis_is_killed(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t, "appendonly yes", "appendfsync always")
+	w := newWorld(t, server.URL())
+	var all sync.WaitGroup
+	stop := make(chan struct{})
+	users := []tidemark.UserID{"u0", "u1", "u2", "u3"}
+	opened := make([]registry.Lease, len(users)) // the last that was answered, nothing if that is not known
+	for i, user := range users {
+		all.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				l := lease(node("a"), user, tidemark.SessionID(strings.Repeat("s", n%20+1)))
+				_, err := w.a.Open(t.Context(), l, long)
+				switch tidemark.CodeOf(err) {
+				case "":
+					opened[i] = l
+				case tidemark.Unavailable:
+					opened[i] = registry.Lease{}
+				case tidemark.NotFound:
+					if err := w.a.Join(t.Context(), node("a"), long); err != nil && tidemark.CodeOf(err) != tidemark.Unavailable {
+						t.Error(err)
+					}
+				default:
+					t.Errorf("Open: %v", err)
+				}
+			}
+		})
+	}
+	for range 5 {
+		<-time.After(50 * time.Millisecond)
+		server.Kill(t)
+		server.Run(t)
+	}
+	w.eventually("Open", func() error { _, err := w.a.Open(t.Context(), lease(node("a"), "eve", "s"), long); return err })
+	<-time.After(300 * time.Millisecond)
+	close(stop)
+	all.Wait()
+	found, err := w.b.Lookup(t.Context(), users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range users {
+		if want := []registry.Lease{opened[i]}; opened[i].User == "" || cmp.Diff(want, found[i]) != "" {
+			t.Errorf("%s: %v, want %v", users[i], found[i], want)
+		}
+	}
+}
+
+// A cluster with a shard away serves the users of the others.
+func TestLookup_on_a_cluster_without_a_shard(t *testing.T) {
+	t.Parallel()
+	cluster := service.StartCluster(t)
+	w := newWorld(t, cluster.URL())
+	down := cluster.Shard(t, "ws:bob")
+	var other tidemark.UserID
+	for _, user := range []tidemark.UserID{"alice", "carol", "dave", "eve", "frank", "grace"} {
+		if cluster.Shard(t, "ws:"+string(user)) != down && cluster.Shard(t, "epoch:{tidemark}") != down {
+			other = user
+		}
+	}
+	if other == "" {
+		t.Fatal("all are on one shard: call them something else")
+	}
+	l := lease(node("a"), other, "s1")
+	w.open(w.a, l)
+	down.Master.Freeze(t)
+	defer down.Master.Thaw(t)
+	if _, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"}); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("bob: %v, want %s", err, tidemark.Unavailable)
+	}
+	w.eventually("Lookup", func() error {
+		found, err := w.a.Lookup(t.Context(), []tidemark.UserID{other})
+		if err == nil && (len(found[0]) != 1 || found[0][0] != l) {
+			t.Errorf("%s: %v, want %v", other, found, l)
+		}
+		return err
+	})
+}
