@@ -237,3 +237,119 @@ func TestServe_refuses_a_Redis_that_refuses_it(t *testing.T) {
 		})
 	}
 }
+
+// readiness is what /readyz says.
+func readiness(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	response, err := http.Get(url + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// TestServe_without_Redis_serves_what_it_can: a node that finds no Redis begins without the others, loudly, stores and delivers what is sent to it, and joins
+// them when Redis is there. One that loses Redis goes on likewise.
+func TestServe_without_Redis_serves_what_it_can(t *testing.T) {
+	server := redis.Start(t, "requirepass SECRET")
+	server.Kill(t)
+	urls, logs := startNodes(t, server.URL(), 2)
+	says := func(url, want string) {
+		t.Helper()
+		poll(t, func() error {
+			if status, body := readiness(t, url); status != http.StatusOK || !strings.Contains(body, want) {
+				return fmt.Errorf("/readyz: %d %s, want %s", status, body, want)
+			}
+			return nil
+		})
+	}
+	sends := func(name string) {
+		t.Helper()
+		for _, url := range urls {
+			events, status := listen(t, url+"/api/v1/events?ticket=dev:bob&device_id="+name, "")
+			if status != http.StatusOK {
+				t.Fatalf("%s: a stream: %d", name, status)
+			}
+			await(t, events, "caught_up")
+			if code, body := answerOf(t, "ann", "POST", url+"/api/v1/chats/team/messages", fmt.Sprintf(`{"client_message_id":"%s-%s","content":"%s"}`, name, url[len(url)-5:], name)); code != http.StatusCreated {
+				t.Errorf("%s: %d %s", name, code, body)
+			}
+			if e := await(t, events, "message"); !strings.Contains(e.data, name) {
+				t.Errorf("%s: %s", name, e.data)
+			}
+		}
+	}
+	for i, url := range urls {
+		says(url, `"status":"degraded"`)
+		if !strings.Contains(logs[i].String(), "level=ERROR") || !strings.Contains(logs[i].String(), "Redis cannot be reached") || strings.Contains(logs[i].String(), "SECRET") {
+			t.Errorf("the log says: %s", logs[i])
+		}
+	}
+	if code, body := answerOf(t, "ann", "POST", urls[0]+"/api/v1/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`); code != http.StatusCreated {
+		t.Fatalf("a chat: %d %s", code, body)
+	}
+	sends("before")
+	if code, body := answerOf(t, "bob", "POST", urls[0]+"/api/v1/tickets", ""); code != http.StatusServiceUnavailable || !strings.Contains(body, "Redis cannot be reached") {
+		t.Errorf("a ticket: %d %s", code, body)
+	}
+
+	server.Run(t)
+	for _, url := range urls {
+		says(url, `{"status":"ok","dependencies":{"store":{"status":"ok"},"redis":{"status":"ok"}}}`)
+	}
+	sends("with")
+	server.Kill(t)
+	for _, url := range urls {
+		says(url, `"status":"degraded"`)
+	}
+	sends("after")
+}
+
+// TestMetrics_of_several_nodes_are_what_is_documented: what only such a node has.
+func TestMetrics_of_several_nodes_are_what_is_documented(t *testing.T) {
+	urls, _ := startNodes(t, redis.Database(t), 2)
+	want := make(map[string]bool)
+	for _, name := range documentedForSeveral(t) {
+		want[name] = true
+	}
+	if len(want) < 10 {
+		t.Fatalf("docs/observability.md has %d metrics of several nodes", len(want))
+	}
+	delete(want, "tidemark_rates_untold_total") // in development there are no rates
+	answerOf(t, "ann", "POST", urls[0]+"/api/v1/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`)
+	events, _ := listen(t, urls[1]+"/api/v1/events?ticket=dev:bob&device_id=d1", "")
+	open := await(t, events, "open")
+	last := await(t, events, "caught_up")
+	answerOf(t, "ann", "POST", urls[0]+"/api/v1/chats/team/messages", `{"client_message_id":"m1","content":"hello"}`)
+	await(t, events, "message")
+	moved, _ := listen(t, urls[0]+"/api/v1/events?ticket=dev:bob&device_id=d1", last.id)
+	if e := await(t, moved, "open"); !strings.Contains(e.data, `"resumed":true`) {
+		t.Fatalf("the session %s did not move: %s", open.data, e.data)
+	}
+	least := map[string]float64{
+		"tidemark_nodes": 2, "tidemark_redis_round_trips_total": 5, `tidemark_hand_overs_total{step="taken"}`: 1, "tidemark_hand_over_seconds_total": 1e-6,
+		"tidemark_bus_events_total": 2, "tidemark_bus_publications_total": 2, "tidemark_bus_published_bytes_total": 50, "tidemark_bus_received_total": 1, "tidemark_bus_lag_seconds": 1e-6,
+	}
+	poll(t, func() error {
+		values, types, _ := series(t, urls[0]+"/metrics")
+		for name, n := range least {
+			if values[name] < n {
+				return fmt.Errorf("%s is %v, want at least %v", name, values[name], n)
+			}
+		}
+		for name := range want {
+			if types[name] == "" {
+				return fmt.Errorf("%s is not there", name)
+			}
+		}
+		if values["tidemark_degraded"] != 0 || values["tidemark_hand_over_seconds_total"] > 1 {
+			return fmt.Errorf("degraded %v, hand-overs took %v s", values["tidemark_degraded"], values["tidemark_hand_over_seconds_total"])
+		}
+		return nil
+	})
+}

@@ -22,14 +22,14 @@ local t = redis.call('HMGET', KEYS[1], 'user', 'until', 'key')
 if not t[1] then return false end
 return t`
 
-// hold binds a ticket to a session that a node holds ("bind"), or keeps it alive, unless another node or session has it by now ("keep"): user, end, API key,
-// session, node, time to live, which of both.
+// hold binds a ticket to a session that a node holds ("bind"), or keeps it alive, unless another session has it by now ("keep"): user, end, API key,
+// session, time to live, which of both.
 const hold = `
-local t = redis.call('HMGET', KEYS[1], 'session', 'node')
-if ARGV[7] == 'keep' and t[1] and (t[1] ~= ARGV[4] or t[2] ~= ARGV[5]) then return 0 end
+local session = redis.call('HGET', KEYS[1], 'session')
+if ARGV[6] == 'keep' and session and session ~= ARGV[4] then return 0 end
 redis.call('HSETNX', KEYS[1], 'redeemed', '-')
-redis.call('HSET', KEYS[1], 'user', ARGV[1], 'until', ARGV[2], 'key', ARGV[3], 'session', ARGV[4], 'node', ARGV[5])
-redis.call('PEXPIRE', KEYS[1], ARGV[6])
+redis.call('HSET', KEYS[1], 'user', ARGV[1], 'until', ARGV[2], 'key', ARGV[3], 'session', ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
 return 1`
 
 // take takes from a bucket, which is full if it is not there: how much, how much comes in a second, how much it holds. It returns what is left.

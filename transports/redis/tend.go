@@ -82,7 +82,7 @@ func (s *Tickets) postpone(name string) {
 	}
 }
 
-// release forgets a ticket that another node holds by now, or that has another session.
+// release forgets a ticket that has another session by now.
 func (s *Tickets) release(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

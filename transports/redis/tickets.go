@@ -44,8 +44,6 @@ type TicketsConfig struct {
 // good for it. A Redis that was emptied gets those again, the others have to be made anew.
 type Tickets struct {
 	cfg TicketsConfig
-	// node names this life of the node as a holder of tickets.
-	node string
 	// The scripts are the steps of a ticket, each atomic.
 	issue, redeem, look, hold *redis.Script
 	failures                  atomic.Int64
@@ -86,7 +84,7 @@ func NewTickets(cfg TicketsConfig) *Tickets {
 		cfg.Logger = slog.Default()
 	}
 	return &Tickets{
-		cfg: cfg, node: rand.Text(), held: make(map[string]*held), byUser: make(map[tidemark.UserID]int),
+		cfg: cfg, held: make(map[string]*held), byUser: make(map[tidemark.UserID]int),
 		issue: redis.NewScript(issue), redeem: redis.NewScript(redeem), look: redis.NewScript(look), hold: redis.NewScript(hold),
 	}
 }
@@ -244,17 +242,17 @@ func (s *Tickets) Leave(name string, session tidemark.SessionID) {
 	}
 	if h.connections--; h.connections == 0 {
 		h.left = time.Now()
-		h.due = h.left
 	}
 }
 
-// holding is the call that keeps a ticket alive: half a resume window longer than until the next one is due, or until nobody can come back any more.
+// holding is the call that keeps a ticket alive: while there is a connection for longer than until the next call, which comes half a resume window later, or else
+// until nobody can come back any more. So a node that a session left, and that tells of that once, ends no ticket of one that moved.
 func (s *Tickets) holding(name string, h held, now time.Time, how string) redis.Call {
 	life := 2 * s.cfg.ResumeWindow
 	if h.connections == 0 {
 		life = h.left.Add(s.cfg.ResumeWindow).Sub(now)
 	}
 	return redis.Call{Script: s.hold, Keys: []string{key(name)}, Args: []any{
-		string(h.User), millis(h.Expires), h.Key, string(h.session), s.node, max(1, life.Milliseconds()), how,
+		string(h.User), millis(h.Expires), h.Key, string(h.session), max(1, life.Milliseconds()), how,
 	}}
 }

@@ -91,7 +91,7 @@ func TestTickets_carry_what_they_stand_for(t *testing.T) {
 func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 	t.Parallel()
 	url := service.Database(t)
-	const ttl, resume = time.Second, 600 * time.Millisecond
+	const ttl, resume = time.Second, 1200 * time.Millisecond
 	a, b := start(t, url, ttl, resume), start(t, url, ttl, resume)
 	unused, used, moved, orphan := issue(t, a, ann()), issue(t, a, ann()), issue(t, a, ann()), issue(t, a, ann())
 	for _, name := range []string{used, moved, orphan} {
@@ -129,6 +129,22 @@ func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 	until(t, "it is forgotten", func() bool { return b.Counters()["tickets"] == 0 })
 }
 
+// The node that holds the session which was replaced does not take the ticket back when it prolongs its own.
+func TestTickets_of_a_session_that_was_replaced_elsewhere(t *testing.T) {
+	t.Parallel()
+	url := service.Database(t)
+	const resume = 300 * time.Millisecond
+	a, b := start(t, url, time.Minute, resume), start(t, url, time.Minute, resume)
+	name := issue(t, a, ann())
+	if !accepts(t, a, name, "") {
+		t.Fatal("a fresh ticket is refused")
+	}
+	a.Bind(t.Context(), name, ann(), "s1")
+	b.Bind(t.Context(), name, ann(), "s2")
+	stays(t, "good for the newer session", 5*resume, func() bool { return accepts(t, a, name, "s2") && !accepts(t, b, name, "s1") })
+	until(t, "the older one's node has let go", func() bool { return a.Counters()["tickets"] == 0 })
+}
+
 // Without Redis nobody knows whether a ticket was used already. Those whose session is here go on, and Redis gets them again when it comes back with nothing.
 func TestTickets_without_Redis(t *testing.T) {
 	t.Parallel()
@@ -164,7 +180,8 @@ func TestTickets_without_Redis(t *testing.T) {
 	if got, err := b.Look(t.Context(), bound); err != nil || got.User != "ann" {
 		t.Errorf("a look at one whose session is here: %+v, %v", got, err)
 	}
-	late := issueLate(t, b)
+	c := start(t, server.URL(), time.Minute, time.Minute)
+	late := issueLate(t, c)
 
 	server.RunEmpty(t)
 	until(t, "the ticket is good everywhere again", func() bool {

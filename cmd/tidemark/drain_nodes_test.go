@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/services/redis"
+)
+
+// TestDrain_clients_go_on_elsewhere: a node that stops sends the clients of all transports to the other one, where their sessions go on; meanwhile it answers
+// calls, opens no stream, and gives the sessions to whoever asks.
+func TestDrain_clients_go_on_elsewhere(t *testing.T) {
+	cleanEnvironment(t)
+	args := []string{"--dev", "--migrate", "--store", postgres.Shared(t).Database(t), "--redis", redis.Database(t)}
+	stays := startServer(t, append(args, "--node", "stays")...) + "/api/v1"
+	ctx, stop := context.WithCancel(t.Context())
+	var log logBuffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--node", "goes"}, args...), streams{out: &bytes.Buffer{}, err: &log})
+	}()
+	var goes string
+	poll(t, func() error {
+		found := listening.FindStringSubmatch(log.String())
+		if found == nil {
+			return fmt.Errorf("no address in the log: %s", log.String())
+		}
+		goes = found[1] + "/api/v1"
+		return nil
+	})
+	poll(t, func() error {
+		values, _, _ := series(t, strings.TrimSuffix(goes, "/api/v1")+"/metrics")
+		if values["tidemark_nodes"] != 2 {
+			return fmt.Errorf("it knows of %v nodes", values["tidemark_nodes"])
+		}
+		return nil
+	})
+	if code, body := answerOf(t, "ann", "POST", goes+"/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`); code != http.StatusCreated {
+		t.Fatalf("a chat: %d %s", code, body)
+	}
+
+	const clients = 30 // at a hundred a second
+	var moving sync.WaitGroup
+	ready := make(chan struct{}, clients+2)
+	for i := range clients {
+		first, code := listen(t, fmt.Sprintf("%s/events?ticket=dev:bob&device_id=sse%d", goes, i), "")
+		if code != http.StatusOK {
+			t.Fatalf("a stream: %d", code)
+		}
+		moving.Go(func() { moveSSE(t, first, stays, fmt.Sprint("sse", i), ready) })
+	}
+	moving.Go(func() { movePoll(t, goes, stays, ready) })
+	moving.Go(func() { moveWebSocket(t, goes, stays, ready) })
+	for range clients + 2 {
+		select {
+		case <-ready:
+		case <-time.After(20 * time.Second):
+			t.Fatal("not all clients are connected")
+		}
+	}
+
+	stop()
+	poll(t, func() error {
+		if _, code := listen(t, goes+"/events?ticket=dev:bob&device_id=late", ""); code != http.StatusServiceUnavailable {
+			return fmt.Errorf("a stream that is opened on a node that stops: %d", code)
+		}
+		return nil
+	})
+	if code, body := answerOf(t, "ann", "POST", goes+"/chats/team/messages", `{"client_message_id":"m1","content":"while it goes"}`); code != http.StatusCreated {
+		t.Errorf("a send to a node that stops: %d %s", code, body)
+	}
+	moving.Wait()
+	select {
+	case code := <-ended:
+		if code != exitOK || !strings.Contains(log.String(), "sessions_left=0") {
+			t.Errorf("serve ended with %d, want %d, and sessions were left, or nobody was sent elsewhere:\n%s", code, exitOK, log.String())
+		}
+	case <-time.After(2 * drainWithin):
+		t.Fatal("serve did not end")
+	}
+}
+
+// moveSSE reads a stream to its end, and goes on with its session on another node. It gets the message that was sent meanwhile, here or there.
+func moveSSE(t *testing.T, first <-chan event, elsewhere, device string, ready chan<- struct{}) {
+	last, awaited := "", "message"
+	for e := range first {
+		if e.id != "" {
+			last = e.id
+		}
+		switch e.kind {
+		case "caught_up":
+			ready <- struct{}{}
+		case "message":
+			awaited = "open"
+		}
+	}
+	<-time.After(400 * time.Millisecond) // clients are told to come back within half a second
+	events, code := listen(t, elsewhere+"/events?ticket=dev:bob&device_id="+device, last)
+	if code != http.StatusOK {
+		t.Errorf("%s: elsewhere: %d", device, code)
+		return
+	}
+	told := awaitUntil(events, awaited, 20*time.Second)
+	if len(told) == 0 || told[0].kind != "open" || !strings.Contains(told[0].data, `"resumed":true`) || told[len(told)-1].kind != awaited {
+		t.Errorf("%s: elsewhere it gets %v, want %s", device, told, awaited)
+	}
+}
+
+// awaitUntil returns the events up to one of a kind, or those that came within a time.
+func awaitUntil(events <-chan event, kind string, within time.Duration) (all []event) {
+	late := time.After(within)
+	for {
+		select {
+		case e, more := <-events:
+			if !more {
+				return all
+			}
+			if all = append(all, e); e.kind == kind {
+				return all
+			}
+		case <-late:
+			return all
+		}
+	}
+}
+
+// movePoll polls until a node says that it stops, and goes on with the session on another one.
+func movePoll(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
+	var session string
+	after := 0
+	ask := func(url, wait string) (status int, header http.Header, kinds string) {
+		query := fmt.Sprintf("/poll?wait=%s&device_id=poll", wait)
+		if session != "" {
+			query += fmt.Sprintf("&session=%s&after=%d", session, after)
+		}
+		response, err := dev(t.Context(), "GET", url+query, "")
+		if err != nil {
+			t.Errorf("a poll: %v", err)
+			return 0, nil, ""
+		}
+		defer response.Body.Close()
+		var answer struct {
+			Session string
+			Events  []struct {
+				ID   int
+				Type string
+			}
+		}
+		if err := json.NewDecoder(response.Body).Decode(&answer); err == nil && response.StatusCode == http.StatusOK {
+			session = answer.Session
+		}
+		for _, e := range answer.Events {
+			after, kinds = max(after, e.ID), kinds+e.Type+" "
+		}
+		return response.StatusCode, response.Header, kinds
+	}
+	for _, _, kinds := ask(here, "0"); !strings.Contains(kinds, "caught_up"); {
+		_, _, more := ask(here, "5")
+		kinds += more
+	}
+	ready <- struct{}{}
+	for {
+		status, header, _ := ask(here, "50")
+		if status == http.StatusServiceUnavailable || header.Get("Retry-After") != "" {
+			if header.Get("Retry-After") == "" {
+				t.Errorf("a poll of a node that stops is answered %d without Retry-After", status)
+			}
+			break
+		}
+		if status != http.StatusOK {
+			t.Errorf("a poll of a node that stops: %d", status)
+			return
+		}
+	}
+	was := session
+	if status, _, _ := ask(elsewhere, "0"); status != http.StatusOK || session != was {
+		t.Errorf("a poll elsewhere with the session: %d, session %s, before %s", status, session, was)
+	}
+}
+
+// moveWebSocket reads until the node closes, and resumes on another one.
+func moveWebSocket(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
+	type frame struct {
+		ID      int
+		Type    string
+		Payload struct {
+			Session string
+			Resumed bool
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dial := func(url, query string) *websocket.Conn {
+		c, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/ws?ticket=dev:bob&device_id=ws"+query, nil)
+		if err != nil {
+			t.Errorf("a WebSocket: %v", err)
+		}
+		return c
+	}
+	c := dial(here, "")
+	if c == nil {
+		return
+	}
+	var session string
+	last := 0
+	for {
+		_, text, err := c.Read(ctx)
+		if err != nil {
+			if code := websocket.CloseStatus(err); code != 1012 || !strings.Contains(err.Error(), "retry-after=0.") {
+				t.Errorf("a WebSocket of a node that stops ends with %v", err)
+			}
+			break
+		}
+		var f frame
+		if err := json.Unmarshal(text, &f); err != nil {
+			t.Errorf("%s: %v", text, err)
+			return
+		}
+		last = max(last, f.ID)
+		switch f.Type {
+		case "open":
+			session = f.Payload.Session
+		case "caught_up":
+			ready <- struct{}{}
+		}
+	}
+	c = dial(elsewhere, fmt.Sprintf("&session=%s&after=%d", session, last))
+	if c == nil {
+		return
+	}
+	defer c.CloseNow()
+	_, text, err := c.Read(ctx)
+	var f frame
+	if err != nil || json.Unmarshal(text, &f) != nil || f.Type != "open" || !f.Payload.Resumed || f.Payload.Session != session {
+		t.Errorf("elsewhere a WebSocket gets %s, %v", text, err)
+	}
+}
