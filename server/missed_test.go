@@ -1,9 +1,14 @@
 package server_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
 )
 
 // What no node handed over, another device of the user may have got when it was opened, and acknowledged: his watermark says nothing of what this session has.
@@ -23,5 +28,71 @@ func TestR_EPOCH_a_live_session_gets_what_another_device_acknowledged(t *testing
 		time.Sleep(time.Minute)
 		want(t, "the laptop", messagesOf(laptop.drain()), "message ab 2")
 		want(t, "the phone again", messagesOf(phone.drain()))
+	})
+}
+
+// The same in a chat of which the session knows nothing: nothing was said there since it opened.
+func TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		quiet, old := a.chat("quiet", "alice", "bob"), a.chat("old", "alice", "bob", "carol")
+		a.send("alice", old)
+		a.ack("bob", old, 1, 0)
+		time.Sleep(time.Hour)
+		for range 3 {
+			a.send("alice", quiet)
+		}
+		a.ack("bob", quiet, 3, 0)
+		time.Sleep(time.Hour)
+		phone, laptop := a.open("bob"), b.open("bob")
+		phone.drain()
+		laptop.drain()
+		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+			if to.ID == "b" && e.Wake != nil {
+				return nil // lost, and nobody knows
+			}
+			return send()
+		})
+		a.send("alice", quiet)
+		a.send("alice", quiet)
+		want(t, "the phone", messagesOf(phone.drain()), "message quiet 4", "message quiet 5")
+		phone.Ack(server.Ack{Chat: quiet, Acked: 5})
+		settle()
+		want(t, "the laptop, before b knows", messagesOf(laptop.drain()))
+		w.publish.clear()
+		w.ghost("c", time.Second)
+		time.Sleep(15 * time.Second)
+		want(t, "the laptop, after all have compared", messagesOf(laptop.drain()), "message quiet 4", "message quiet 5")
+		w.ghost("d", time.Second)
+		time.Sleep(15 * time.Second)
+		want(t, "and after they have compared again", messagesOf(laptop.drain()))
+	})
+}
+
+// Ticks that were lost with the rest come with the snapshot.
+func TestR_EPOCH_ticks_are_sent_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		alice := b.open("alice", withStatuses)
+		a.send("alice", chat)
+		alice.drain()
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Status != nil {
+				return nil // lost, and nobody knows
+			}
+			return send()
+		})
+		a.ack("bob", chat, 1, 1)
+		settle()
+		want(t, "alice", alice.drain())
+		w.publish.clear()
+		w.ghost("c", time.Second)
+		time.Sleep(15 * time.Second)
+		if got := alice.drain(); !slices.Contains(got, "status ab bob 1 1") {
+			t.Errorf("alice is told %v, want bob's ticks", got)
+		}
 	})
 }

@@ -74,7 +74,7 @@ func New(cfg Config) (*Server, error) {
 	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages, Trusts: s.pulse.Trusts})
 	s.share = &session.Node{
 		Storage: cfg.Storage, Heads: cfg.Storage, Feed: s.feed, Known: known, Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, Chats: cfg.SessionChats,
-		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow), Stopping: &s.stopping,
+		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow), Now: s.now, Stopping: &s.stopping,
 	}
 	s.ticks = ticks.New(ticks.Config{
 		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log,

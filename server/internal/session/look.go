@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -18,6 +19,10 @@ type look struct {
 	large bool
 	// again says that another comparison is needed when this look is done; missed, that it is one of what the session may have missed as well.
 	again, missed bool
+	// activity is the other half of the position of a page of quiet chats.
+	activity time.Time
+	// began is when the look was ordered; since is when the session knew for certain what there was.
+	began, since time.Time
 	// order tells looks apart: a page read for an earlier one is thrown away.
 	order uint32
 }
@@ -28,7 +33,8 @@ const (
 	lookDone    lookMode = iota
 	lookListing          // pending rows
 	lookLarge            // heads of the chats that write no rows, after the listing
-	lookMissed           // heads of the chats in the map, and then lookCompare
+	lookMissed           // heads of the chats in the map, and then lookQuiet
+	lookQuiet            // chats that are not in the map and were active, and then lookCompare
 	lookCompare          // heads of all chats
 )
 
@@ -71,6 +77,7 @@ func (s *Session) Compare(epoch registry.Epoch, always bool) {
 	case s.closed || s.arriving != nil:
 		return
 	case s.epoch != epoch || always && s.look.done():
+		s.recent = s.recent || s.wantStatuses && s.epoch != epoch // ticks may have been missed, too
 		s.orderLook(lookMissed, epoch)
 	case always:
 		s.look.again, s.look.missed, s.complete = true, true, false
@@ -94,7 +101,7 @@ func (s *Session) Proof() (proof *registry.Epoch, leased bool) {
 
 // orderLook begins a look. The proof that the session leaves at its close will name epoch.
 func (s *Session) orderLook(mode lookMode, epoch registry.Epoch) {
-	s.look = look{mode: mode, order: s.look.order + 1}
+	s.look = look{mode: mode, order: s.look.order + 1, began: s.node.Now(), since: s.certain}
 	s.epoch, s.complete = epoch, false
 }
 
@@ -112,8 +119,11 @@ func (s *Session) lookFor(ctx context.Context, c *Connection, l look) error {
 		}
 		return nil
 	}
-	if l.mode == lookMissed {
+	switch l.mode {
+	case lookMissed:
 		return s.lookForMissed(ctx, c, l)
+	case lookQuiet:
+		return s.lookForQuiet(ctx, c, l)
 	}
 	found, next, more, err := s.readLook(ctx, l)
 	if err != nil {
@@ -136,7 +146,7 @@ func (s *Session) lookFor(ctx context.Context, c *Connection, l look) error {
 	case s.look.mode == lookListing && s.look.large:
 		s.look.mode, s.look.after = lookLarge, ""
 	default:
-		s.look.mode = lookDone
+		s.look.mode, s.certain = lookDone, s.look.began
 		s.complete = !s.look.again
 	}
 	return nil

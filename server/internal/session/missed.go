@@ -31,7 +31,7 @@ func (s *Session) lookForMissed(ctx context.Context, c *Connection, l look) erro
 		}
 	}
 	if len(chats) < lookPage {
-		s.look.mode, s.look.after = lookCompare, ""
+		s.look.mode, s.look.after = lookQuiet, ""
 		return nil
 	}
 	s.look.after = chats[len(chats)-1]

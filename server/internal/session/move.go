@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -21,6 +22,7 @@ type moved struct {
 	Chats        []movedPosition `json:",omitempty"`
 	// Epoch is that of the look, which the other node need not do again if it is Complete.
 	Epoch    registry.Epoch
+	Certain  time.Time
 	Complete bool
 	// Snapshots are chats whose statuses have still to be sent.
 	Snapshots []tidemark.ChatID `json:",omitempty"`
@@ -85,7 +87,7 @@ func (s *Session) Give(user tidemark.UserID) []byte {
 // moved describes the session. It reports false if the session is too large.
 func (s *Session) moved() (moved, bool) {
 	m := moved{
-		LastID: s.lastID, Base: s.log.base, Epoch: s.epoch, Complete: s.complete && s.leased,
+		LastID: s.lastID, Base: s.log.base, Epoch: s.epoch, Certain: s.certain, Complete: s.complete && s.leased,
 		Snapshots: slices.Clone(s.snapshots), Least: s.least, CaughtUp: s.caughtUp, Lost: s.lost, WantStatuses: s.wantStatuses, Recent: s.recent,
 	}
 	for _, k := range s.statusOrder {
@@ -171,7 +173,7 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) bool {
 	if s.closed || s.arriving == nil {
 		return false
 	}
-	s.lastID, s.log = m.LastID, runLog{base: m.Base}
+	s.certain, s.lastID, s.log = m.Certain, m.LastID, runLog{base: m.Base}
 	for _, w := range m.Runs {
 		r := run{event: w.Event, count: w.Count, kind: w.Kind, chat: w.Chat, sequence: w.Sequence, to: w.To}
 		if w.Control != nil {

@@ -42,6 +42,8 @@ type Node struct {
 	Heartbeat, Resume time.Duration
 	// Grace has an entry for each position that waits for an acknowledgement; Expiry one for each detachment.
 	Grace, Expiry *Deadlines
+	// Now is the time of day. It says how far back a session looks, with slack.
+	Now func() time.Time
 	// Stopping says that the node is ending: connections get Unavailable.
 	Stopping *atomic.Bool
 	Count    Counters

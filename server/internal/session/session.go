@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -52,6 +53,8 @@ type Session struct {
 	wakes []*position
 
 	look look
+	// certain is when the session last knew what there was for it: when it opened, or when its last look began that was finished.
+	certain time.Time
 	// full says that the map is full of positions that cannot be forgotten; acknowledgements make room.
 	full bool
 	// epoch is what the registry's epoch was before the lease was taken, or when the last look was ordered.
@@ -95,7 +98,7 @@ type statusKey struct {
 
 // New returns a session without a connection. The lease names its id, user and device.
 func (n *Node) New(lease registry.Lease, wantStatuses bool) *Session {
-	return &Session{node: n, ID: lease.Session, User: lease.User, Lease: lease, wantStatuses: wantStatuses}
+	return &Session{node: n, ID: lease.Session, User: lease.User, Lease: lease, wantStatuses: wantStatuses, certain: n.Now()}
 }
 
 // Wake takes a hand-over: the chat has something at sequence. marked says that a pending row may stand. It reports whether the session took it: if not, the

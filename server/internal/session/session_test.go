@@ -19,7 +19,7 @@ func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 	node := &session.Node{
 		Chats:   16_384,
 		Storage: store, Feed: feed.New(store, feed.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Known: feed.NewKnown(10), Log: slog.Default(),
-		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Stopping: new(atomic.Bool),
+		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Stopping: new(atomic.Bool), Now: time.Now,
 	}
 	s := node.New(registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}, false)
 	if !s.Wake("c", 1, false) {

@@ -1,0 +1,94 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const (
+	// slack is by how much the clocks of the nodes may differ, and more: what a session may have missed in chats of which it knows nothing is looked for by time.
+	slack = 10 * time.Minute
+	// quietChats is how many such chats one page of a look asks for, quietMessages how far back each is read.
+	quietChats    = 32
+	quietMessages = 200
+)
+
+// lookForQuiet reads a page of the user's chats, latest activity first, as far as they were active since the session knew for certain what there is, and lets those
+// begin that are not in its map: what was not handed over to this session may have reached another device of the user, which has acknowledged it, so that
+// no comparison with his watermark finds it. It may send again what the device had before it opened the session.
+func (s *Session) lookForQuiet(ctx context.Context, c *Connection, l look) error {
+	since := l.since.Add(-slack)
+	active, more, err := s.node.Storage.ChatsOf(ctx, s.User, storage.ChatsPage{Limit: quietChats, Activity: l.activity, ChatID: l.after, Brief: true})
+	if err != nil {
+		return err
+	}
+	last := look{}
+	var pages []feed.History
+	for _, chat := range active {
+		last.activity, last.after = chat.Activity, chat.Chat.ID
+		if chat.Activity.Before(since) {
+			more = false
+			break
+		}
+		if chat.Chat.Head == 0 || s.knows(chat.Chat.ID) {
+			continue
+		}
+		page, err := s.node.Feed.Before(ctx, s.User, chat.Chat.ID, chat.Chat.Head+1, quietMessages)
+		if code := tidemark.CodeOf(err); code == tidemark.NotMember || code == tidemark.NotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		pages = append(pages, page)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ownedBy(c); err != nil {
+		return err
+	}
+	if s.look.order != l.order || s.look.after != l.after || s.look.mode != l.mode {
+		return nil
+	}
+	for _, page := range pages {
+		s.begins(page.Messages, since)
+	}
+	if more {
+		s.look.activity, s.look.after = last.activity, last.after
+		return nil
+	}
+	s.look.mode, s.look.after, s.look.activity = lookCompare, "", time.Time{}
+	return nil
+}
+
+// knows reports whether the chat is in the session's map.
+func (s *Session) knows(chat tidemark.ChatID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.chats[chat] != nil
+}
+
+// begins lets the session begin a chat with the first of its last messages that was stored since a time.
+func (s *Session) begins(messages []tidemark.Message, since time.Time) {
+	for i := range messages {
+		m := &messages[i]
+		if s.chats[m.ChatID] != nil {
+			return
+		}
+		if m.CreatedAt.Before(since) {
+			continue
+		}
+		if i == 0 && len(messages) == quietMessages { // there may be more before it than is looked at: the client gives its cursors
+			s.reset(tidemark.Reset{Reason: tidemark.ResetOverflow})
+		}
+		s.touch(m.ChatID, m.Sequence)
+		if p := s.touch(m.ChatID, messages[len(messages)-1].Sequence); p != nil {
+			s.owes(p)
+		}
+		return
+	}
+}
