@@ -322,3 +322,71 @@ func serveVariables(t *testing.T) []string {
 	}
 	return found
 }
+
+// TestCompose_cluster: three nodes with names of their own share what a cluster shares, nobody from outside reaches anything but the proxy, which knows all of
+// them, and one process migrates before they start.
+func TestCompose_cluster(t *testing.T) {
+	text, err := os.ReadFile("../deploy/compose.cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type service struct {
+		Image       string
+		Command     []string
+		Environment map[string]string
+		Ports       []string
+		Volumes     []string
+		DependsOn   any      `yaml:"depends_on"`
+		ReadOnly    bool     `yaml:"read_only"`
+		CapDrop     []string `yaml:"cap_drop"`
+		StopGrace   string   `yaml:"stop_grace_period"`
+		HealthCheck struct{ Test []string }
+	}
+	var compose struct{ Services map[string]service }
+	if err := yaml.Unmarshal(text, &compose); err != nil {
+		t.Fatal(err)
+	}
+	nginx, err := os.ReadFile(filepath.Join("../deploy", strings.Split(compose.Services["nginx"].Volumes[0], ":")[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As compose puts in the password.
+	store := regexp.MustCompile(`\$\{POSTGRES_PASSWORD(:[^}]*)?\}`).ReplaceAllString(compose.Services["migrate"].Environment["TIDEMARK_STORE"], "secret")
+	e := compose.Services["postgres"].Environment
+	if want := fmt.Sprintf("postgres://%s:secret@postgres:5432/%s", e["POSTGRES_USER"], e["POSTGRES_DB"]); store != want {
+		t.Errorf("the store is %s, want %s", store, want)
+	}
+	nodes, variables := 0, serveVariables(t)
+	for name, s := range compose.Services {
+		if name == "nginx" {
+			if len(s.Ports) != 1 || !strings.HasPrefix(s.Ports[0], "127.0.0.1:") {
+				t.Errorf("the proxy's ports are %q; it has no TLS", s.Ports)
+			}
+		} else if s.Ports != nil {
+			t.Errorf("%s is open to others: %q", name, s.Ports)
+		}
+		for variable := range s.Environment {
+			if strings.HasPrefix(variable, "TIDEMARK_") && !slices.Contains(variables, variable) {
+				t.Errorf("%s: the variable %s is none of the server's", name, variable)
+			}
+		}
+		if s.Environment["TIDEMARK_NODE"] == "" {
+			continue
+		}
+		nodes++
+		waits := fmt.Sprint(s.DependsOn)
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !longerThanDrain(t, s.StopGrace) || s.Environment["TIDEMARK_NODE"] != name ||
+			s.Environment["TIDEMARK_REDIS"] != "redis://redis:6379" || !strings.Contains(waits, "service_completed_successfully") {
+			t.Errorf("the node %s is %+v", name, s)
+		}
+		if got := regexp.MustCompile(`(?m)^ +server `+name+`:8080 `).FindAll(nginx, -1); len(got) != 2 {
+			t.Errorf("nginx has %d lines for %s, want one for each upstream", len(got), name)
+		}
+	}
+	if all := len(regexp.MustCompile(`(?m)^ +server \w+:8080 `).FindAll(nginx, -1)); nodes != 3 || all != 2*nodes {
+		t.Errorf("%d nodes, and %d lines for them in nginx", nodes, all)
+	}
+	if redis := compose.Services["redis"]; len(redis.HealthCheck.Test) == 0 || redis.Volumes != nil {
+		t.Errorf("Redis is %+v; it needs no volume", redis)
+	}
+}
