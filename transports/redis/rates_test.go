@@ -13,33 +13,32 @@ import (
 	"github.com/tidemark-im/tidemark/transports/redis"
 )
 
-func TestRates_one_bucket_of_each_user_and_rate(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		a, b := redis.NewRates(open(t, url)), redis.NewRates(open(t, url))
-		slow := limit.Rate{What: "messages", PerSecond: 0.001, Burst: 100}
-		for i, tt := range []struct {
-			node *redis.Rates
-			rate limit.Rate
-			take []limit.Taken
-			want []float64
-		}{
-			{a, slow, []limit.Taken{{User: "ann", N: 30}, {User: "bob", N: 1}}, []float64{70, 99}},
-			{b, slow, []limit.Taken{{User: "ann", N: 30}}, []float64{40}},
-			{a, slow, []limit.Taken{{User: "cid", N: 5}, {User: "ann", N: 100}}, []float64{95, -60}}, // in debt
-			{b, limit.Rate{What: "requests", PerSecond: 0.001, Burst: 1_000}, []limit.Taken{{User: "ann", N: 30}}, []float64{970}},
-			{b, slow, []limit.Taken{{User: "ann", N: 0}}, []float64{-60}},
-		} {
-			left, err := tt.node.Take(t.Context(), tt.rate, tt.take)
-			if err != nil || len(left) != len(tt.want) {
-				t.Fatalf("call %d: %v, %v", i, left, err)
-			}
-			for k := range left {
-				if math.Abs(left[k]-tt.want[k]) > 0.1 {
-					t.Errorf("call %d: %v are left, want %v", i, left, tt.want)
-				}
+func oneBucket(t *testing.T, url string) {
+	t.Helper()
+	a, b := redis.NewRates(open(t, url)), redis.NewRates(open(t, url))
+	slow := limit.Rate{What: "messages", PerSecond: 0.001, Burst: 100}
+	for i, tt := range []struct {
+		node *redis.Rates
+		rate limit.Rate
+		take []limit.Taken
+		want []float64
+	}{
+		{a, slow, []limit.Taken{{User: "ann", N: 30}, {User: "bob", N: 1}}, []float64{70, 99}},
+		{b, slow, []limit.Taken{{User: "ann", N: 30}}, []float64{40}},
+		{a, slow, []limit.Taken{{User: "cid", N: 5}, {User: "ann", N: 100}}, []float64{95, -60}}, // in debt
+		{b, limit.Rate{What: "requests", PerSecond: 0.001, Burst: 1_000}, []limit.Taken{{User: "ann", N: 30}}, []float64{970}},
+		{b, slow, []limit.Taken{{User: "ann", N: 0}}, []float64{-60}},
+	} {
+		left, err := tt.node.Take(t.Context(), tt.rate, tt.take)
+		if err != nil || len(left) != len(tt.want) {
+			t.Fatalf("call %d: %v, %v", i, left, err)
+		}
+		for k := range left {
+			if math.Abs(left[k]-tt.want[k]) > 0.1 {
+				t.Errorf("call %d: %v are left, want %v", i, left, tt.want)
 			}
 		}
-	})
+	}
 }
 
 func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {

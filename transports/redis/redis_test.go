@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	client "github.com/tidemark-im/tidemark/internal/redis"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
 	"github.com/tidemark-im/tidemark/transports/redis"
@@ -71,10 +73,21 @@ func stays(t *testing.T, what string, d time.Duration, f func() bool) {
 	t.Fatalf("%s: no more", what)
 }
 
-// everywhere runs a test on one Redis and on a cluster.
-func everywhere(t *testing.T, f func(t *testing.T, url string)) {
-	t.Run("one", func(t *testing.T) { f(t, service.Database(t)) })
-	t.Run("cluster", func(t *testing.T) { f(t, service.StartCluster(t).URL()) })
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestShared_everywhere runs what both have in common on one Redis and on a cluster.
+func TestShared_everywhere(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func() string{
+		"one":     func() string { return service.Database(t) },
+		"cluster": func() string { return service.StartCluster(t).URL() },
+	} {
+		url := start()
+		t.Run(name, func(t *testing.T) {
+			t.Run("tickets open one session on any node once", func(t *testing.T) { oneSession(t, url) })
+			t.Run("rates have one bucket of each user", func(t *testing.T) { oneBucket(t, url) })
+		})
+	}
 }
 
 // contents is all that a Redis holds, as a text.

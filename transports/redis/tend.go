@@ -7,8 +7,11 @@ import (
 	"github.com/tidemark-im/tidemark/internal/redis"
 )
 
-// Run keeps the tickets alive whose sessions this node holds, until ctx ends. There is one Run of each Tickets.
+// Run answers for the tickets, and keeps those alive whose sessions this node holds, until ctx ends; afterwards all is Unavailable. There is one Run of each
+// Tickets.
 func (s *Tickets) Run(ctx context.Context) {
+	s.lane.Start()
+	defer s.lane.Stop()
 	tick := time.NewTicker(min(tendEvery, s.cfg.ResumeWindow/10))
 	defer tick.Stop()
 	for {

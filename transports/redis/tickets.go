@@ -19,6 +19,8 @@ import (
 const (
 	// maxTickets bounds the tickets that this node made and that can be used, auth.MaxUserTickets those of one user.
 	maxTickets = 100_000
+	// tripCalls bounds what callers put into one round trip.
+	tripCalls = 1_000
 	// holdAtOnce bounds the tickets that are held in one round trip.
 	holdAtOnce = 500
 	// tendEvery is how often a node looks which of its tickets are to be held, or let go.
@@ -44,6 +46,8 @@ type TicketsConfig struct {
 // good for it. A Redis that was emptied gets those again, the others have to be made anew.
 type Tickets struct {
 	cfg TicketsConfig
+	// lane makes the round trips: callers that come together share one, and when Redis does not answer they are told so, instead of each waiting for it.
+	lane *redis.Lane[redis.Call, redis.Reply]
 	// The scripts are the steps of a ticket, each atomic.
 	issue, redeem, look, hold *redis.Script
 	failures                  atomic.Int64
@@ -72,7 +76,7 @@ type issued struct {
 	ends time.Time
 }
 
-// NewTickets returns the tickets of this node. It starts nothing: Run keeps them.
+// NewTickets returns the tickets of this node. It starts nothing: nobody is answered before Run.
 func NewTickets(cfg TicketsConfig) *Tickets {
 	if cfg.TTL == 0 {
 		cfg.TTL = 30 * time.Second
@@ -83,10 +87,23 @@ func NewTickets(cfg TicketsConfig) *Tickets {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Tickets{
+	s := &Tickets{
 		cfg: cfg, held: make(map[string]*held), byUser: make(map[tidemark.UserID]int),
 		issue: redis.NewScript(issue), redeem: redis.NewScript(redeem), look: redis.NewScript(look), hold: redis.NewScript(hold),
 	}
+	s.lane = redis.NewLane(tripCalls, s.trip)
+	return s
+}
+
+// trip makes a round trip. Its error is that of all calls, if all failed.
+func (s *Tickets) trip(ctx context.Context, calls []redis.Call) ([]redis.Reply, error) {
+	replies := s.cfg.Client.Run(ctx, calls)
+	for _, reply := range replies {
+		if reply.Err == nil {
+			return replies, nil
+		}
+	}
+	return nil, replies[0].Err
 }
 
 // key is where a ticket is kept.
@@ -187,7 +204,11 @@ func (s *Tickets) ask(ctx context.Context, call redis.Call) (auth.Ticket, error)
 
 // call makes one call. Its error is Unavailable, and says what that means for a ticket.
 func (s *Tickets) call(ctx context.Context, call redis.Call) (any, error) {
-	value, err := redis.Only(s.cfg.Client.Run(ctx, []redis.Call{call}))
+	var value any
+	replies, err := s.lane.Do(ctx, []redis.Call{call})
+	if err == nil {
+		value, err = redis.Only(replies)
+	}
 	if err != nil {
 		s.failures.Add(1)
 		return nil, tidemark.Wrap(tidemark.Unavailable, err, "tickets cannot be checked now, because Redis cannot be reached; try again, or send the Authorization header")

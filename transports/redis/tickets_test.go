@@ -33,46 +33,45 @@ func accepts(t *testing.T, n node, name string, session tidemark.SessionID) bool
 	return err == nil
 }
 
-func TestTickets_one_session_on_any_node_once(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		nodes := []node{start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute)}
-		a, b, c := nodes[0], nodes[1], nodes[2]
-		for range 10 {
-			name := issue(t, a, ann())
-			if got, err := c.Look(t.Context(), name); err != nil || got.User != "ann" {
-				t.Fatalf("a look at it elsewhere: %+v, %v", got, err)
-			}
-			var accepted atomic.Int32
-			var racing sync.WaitGroup
-			for i := range 9 {
-				racing.Go(func() {
-					if accepts(t, nodes[i%3], name, "") {
-						accepted.Add(1)
-					}
-				})
-			}
-			racing.Wait()
-			if accepted.Load() != 1 {
-				t.Fatalf("it was accepted %d times", accepted.Load())
-			}
-			b.Bind(t.Context(), name, ann(), "s1")
-			if accepts(t, a, name, "") || accepts(t, c, name, "s2") {
-				t.Error("it opens a second session")
-			}
-			for _, n := range nodes {
-				if !accepts(t, n, name, "s1") {
-					t.Error("it does not resume its session")
+func oneSession(t *testing.T, url string) {
+	t.Helper()
+	nodes := []node{start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute)}
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	for range 10 {
+		name := issue(t, a, ann())
+		if got, err := c.Look(t.Context(), name); err != nil || got.User != "ann" {
+			t.Fatalf("a look at it elsewhere: %+v, %v", got, err)
+		}
+		var accepted atomic.Int32
+		var racing sync.WaitGroup
+		for i := range 9 {
+			racing.Go(func() {
+				if accepts(t, nodes[i%3], name, "") {
+					accepted.Add(1)
 				}
-			}
-			c.Bind(t.Context(), name, ann(), "s3") // which replaced s1
-			if accepts(t, a, name, "s1") || !accepts(t, a, name, "s3") {
-				t.Error("it is not good for the session that replaced its first, or for the first")
+			})
+		}
+		racing.Wait()
+		if accepted.Load() != 1 {
+			t.Fatalf("it was accepted %d times", accepted.Load())
+		}
+		b.Bind(t.Context(), name, ann(), "s1")
+		if accepts(t, a, name, "") || accepts(t, c, name, "s2") {
+			t.Error("it opens a second session")
+		}
+		for _, n := range nodes {
+			if !accepts(t, n, name, "s1") {
+				t.Error("it does not resume its session")
 			}
 		}
-		if accepts(t, a, "NOSUCHTICKET", "") || accepts(t, a, "", "s1") {
-			t.Error("an unknown ticket is accepted")
+		c.Bind(t.Context(), name, ann(), "s3") // which replaced s1
+		if accepts(t, a, name, "s1") || !accepts(t, a, name, "s3") {
+			t.Error("it is not good for the session that replaced its first, or for the first")
 		}
-	})
+	}
+	if accepts(t, a, "NOSUCHTICKET", "") || accepts(t, a, "", "s1") {
+		t.Error("an unknown ticket is accepted")
+	}
 }
 
 func TestTickets_carry_what_they_stand_for(t *testing.T) {
@@ -182,6 +181,7 @@ func TestTickets_without_Redis(t *testing.T) {
 	}
 	c := start(t, server.URL(), time.Minute, time.Minute)
 	late := issueLate(t, c)
+	frozen(t, server, a)
 
 	server.RunEmpty(t)
 	until(t, "the ticket is good everywhere again", func() bool {
@@ -235,5 +235,26 @@ func TestTickets_who_reads_Redis_cannot_use_them(t *testing.T) {
 	n.Bind(t.Context(), name, ann(), "s1")
 	if all := contents(t, server); !strings.Contains(all, "ann") || strings.Contains(all, name) {
 		t.Errorf("Redis holds %s", all)
+	}
+}
+
+// frozen shows that a Redis that answers nothing holds nobody up for long.
+func frozen(t *testing.T, server *service.Server, n node) {
+	t.Helper()
+	server.RunEmpty(t)
+	server.Freeze(t)
+	defer server.Kill(t)
+	var asking sync.WaitGroup
+	began := time.Now()
+	for range 50 {
+		asking.Go(func() {
+			if _, _, err := n.Issue(t.Context(), ann()); tidemark.CodeOf(err) != tidemark.Unavailable {
+				t.Errorf("of a Redis that answers nothing: %v", err)
+			}
+		})
+	}
+	asking.Wait()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("50 callers were told after %v", took)
 	}
 }
