@@ -212,6 +212,52 @@ func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *tes
 	})
 }
 
+// tick_monotone: two nodes say something of one member, in the other order; or one has said what the other's snapshot overtakes.
+func TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		for range 3 {
+			a.send("alice", chat)
+		}
+		settle()
+		alice := b.open("alice")
+		alice.drain()
+		say := func(acked tidemark.Sequence) {
+			t.Helper()
+			leases := w.leases("alice")
+			err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
+				Updates: []tidemark.StatusUpdate{{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: acked}}}, Version: 1, Leases: leases,
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			settle()
+		}
+		say(2)
+		want(t, "the later one", alice.drain(), "status ab bob 2 0")
+		say(1)
+		want(t, "what the earlier one becomes", alice.drain(), "status ab bob 2 0")
+
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Status != nil {
+				return nil // it is on its way
+			}
+			return send()
+		})
+		a.ack("bob", chat, 3, 0)
+		alice.Detach()
+		again := b.open("alice", withStatuses)
+		if got := again.drain(); !slices.Contains(got, "status ab bob 3 0") {
+			t.Fatalf("the snapshot is %v", got)
+		}
+		w.publish.clear()
+		say(2)
+		want(t, "what is overtaken by a snapshot becomes", again.drain(), "status ab bob 3 0")
+	})
+}
+
 // The node of the one who is told does not know the watermarks itself.
 func TestStatus_read_implies_delivered_on_another_node(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

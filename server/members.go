@@ -266,6 +266,11 @@ func (s *Server) publishStatuses(ctx context.Context, pushes []ticks.Push) {
 // receiveStatus hands updates to the sessions, except to those whose user is known to have left since.
 func (s *Server) receiveStatus(e *bus.Status) {
 	chat := s.feed.Chat(e.Updates[0].ChatID)
+	for _, u := range e.Updates {
+		if u.UserID != "" {
+			s.share.Known.Tell(u)
+		}
+	}
 	for _, sess := range s.sessions.Held(nil, e.Leases) {
 		if sess == nil {
 			continue

@@ -14,11 +14,13 @@ type Known struct {
 
 	mu     sync.Mutex
 	states map[storage.StateKey]tidemark.Boundary
+	// told is what others were told, as other nodes said it: the raw watermarks may be lower.
+	told map[storage.StateKey]tidemark.Boundary
 }
 
 // NewKnown returns an empty memory of at most most states.
 func NewKnown(most int) *Known {
-	return &Known{most: most, states: make(map[storage.StateKey]tidemark.Boundary)}
+	return &Known{most: most, states: make(map[storage.StateKey]tidemark.Boundary), told: make(map[storage.StateKey]tidemark.Boundary)}
 }
 
 // Acked returns the acknowledged watermark, if it is remembered.
@@ -33,8 +35,33 @@ func (k *Known) Acked(key storage.StateKey) (tidemark.Sequence, bool) {
 func (k *Known) Exposed(user tidemark.UserID, chat tidemark.ChatID) tidemark.Boundary {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	b := k.states[storage.StateKey{User: user, Chat: chat}]
-	return tidemark.DeliveryState{Acked: b.Acked, Read: b.Read}.Exposed()
+	return k.exposedLocked(storage.StateKey{User: user, Chat: chat})
+}
+
+func (k *Known) exposedLocked(key storage.StateKey) tidemark.Boundary {
+	b := k.states[key]
+	return tidemark.DeliveryState{Acked: b.Acked, Read: b.Read}.Exposed().Merge(k.told[key])
+}
+
+// Tell remembers what others are told of a member, and returns the highest that is known. Two nodes may say it in the other order, and what was read be older than what was said.
+func (k *Known) Tell(u tidemark.StatusUpdate) tidemark.Boundary {
+	key := storage.StateKey{User: u.UserID, Chat: u.ChatID}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := k.exposedLocked(key).Merge(u.Boundary)
+	keep(k.told, k.most, key, b)
+	return b
+}
+
+// keep puts a boundary into a memory of at most most.
+func keep(memory map[storage.StateKey]tidemark.Boundary, most int, key storage.StateKey, b tidemark.Boundary) {
+	if _, there := memory[key]; !there && len(memory) >= most {
+		for other := range memory { // an arbitrary one: the map's order is random
+			delete(memory, other)
+			break
+		}
+	}
+	memory[key] = b
 }
 
 // Learn takes in a state that was read, if one of the user and chat is remembered already: reading many does not push out what was written here.
@@ -52,15 +79,9 @@ func (k *Known) Raise(st tidemark.DeliveryState) tidemark.DeliveryState {
 	key := storage.StateKey{User: st.UserID, Chat: st.ChatID}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	b, there := k.states[key]
-	if !there && len(k.states) >= k.most {
-		for other := range k.states { // an arbitrary one: the map's order is random
-			delete(k.states, other)
-			break
-		}
-	}
+	b := k.states[key]
 	b = b.Merge(tidemark.Boundary{Acked: st.Acked, Read: st.Read})
-	k.states[key] = b
+	keep(k.states, k.most, key, b)
 	st.Acked, st.Read = b.Acked, b.Read
 	return st
 }

@@ -125,6 +125,10 @@ func (s *Session) serveSnapshot(ctx context.Context, c *Connection, st step, buf
 			s.statuses[key] = waiting.Merge(u.Boundary)
 			continue
 		}
+		if u.UserID != "" {
+			// And what was read may be older than what was sent meanwhile, or newer than what is on its way.
+			u.Boundary = s.node.Known.Tell(u)
+		}
 		buf = s.sendStatus(buf, u, true)
 	}
 	return buf, nil
