@@ -70,6 +70,43 @@ func TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat
 	})
 }
 
+// And where the session has heard of the chat meanwhile, by a message that came after those that were lost.
+func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_of(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat, busy := a.chat("ab", "alice", "bob"), a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", busy)
+		a.ack("bob", busy, 1, 0)
+		time.Sleep(time.Minute)
+		phone, laptop := a.open("bob"), b.open("bob")
+		a.send("alice", busy)
+		want(t, "both", slices.Concat(messagesOf(phone.drain()), messagesOf(laptop.drain())), "message abc 2", "message abc 2")
+		time.Sleep(time.Hour)
+		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+			if to.ID == "b" && e.Wake != nil {
+				return nil // lost, and nobody knows
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		a.send("alice", chat)
+		want(t, "the phone", messagesOf(phone.drain()), "message ab 1", "message ab 2")
+		phone.Ack(server.Ack{Chat: chat, Acked: 2})
+		phone.Ack(server.Ack{Chat: busy, Acked: 2})
+		settle()
+		w.publish.clear()
+		a.send("alice", chat)
+		want(t, "the laptop, before b knows", messagesOf(laptop.drain()), "message ab 3")
+		w.ghost("c", time.Second)
+		time.Sleep(15 * time.Second)
+		want(t, "the laptop, after all have compared", messagesOf(laptop.drain()), "message ab 1", "message ab 2", "message ab 3")
+		w.ghost("d", time.Second)
+		time.Sleep(15 * time.Second)
+		want(t, "and after they have compared again", messagesOf(laptop.drain()))
+	})
+}
+
 // Ticks that were lost with the rest come with the snapshot.
 func TestR_EPOCH_ticks_are_sent_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -53,6 +53,7 @@ type movedPosition struct {
 	Chat                      tidemark.ChatID
 	Next, Start, Woken, Acked tidemark.Sequence
 	ToEnd                     bool `json:",omitempty"`
+	Born                      uint32
 	Sure                      bool `json:",omitempty"`
 	Row                       bool `json:",omitempty"`
 }
@@ -114,7 +115,7 @@ func (s *Session) moved() (moved, bool) {
 			return m, false
 		}
 		m.Chats = append(m.Chats, movedPosition{
-			Chat: chat, Next: p.next, Start: p.start, Woken: p.woken, Acked: p.acked, ToEnd: p.toEnd, Sure: p.sure, Row: p.row,
+			Chat: chat, Next: p.next, Start: p.start, Woken: p.woken, Acked: p.acked, ToEnd: p.toEnd, Born: p.born, Sure: p.sure, Row: p.row,
 		})
 	}
 	return m, true
@@ -210,7 +211,7 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) bool {
 
 // place enters a position of the session that was given.
 func (s *Session) place(w movedPosition) {
-	p := &position{chat: w.Chat, next: w.Next, start: w.Start, woken: w.Woken, acked: w.Acked, toEnd: w.ToEnd, sure: w.Sure, row: w.Row}
+	p := &position{chat: w.Chat, next: w.Next, start: w.Start, woken: w.Woken, acked: w.Acked, toEnd: w.ToEnd, born: w.Born, sure: w.Sure, row: w.Row}
 	s.chats[w.Chat] = p
 	s.queue(p)
 	if p.woken > p.acked && !p.row {

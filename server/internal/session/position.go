@@ -31,6 +31,8 @@ type position struct {
 	backlogTo tidemark.Sequence
 	// rewinds grows whenever next goes back, so that a page read before is not taken for one read after.
 	rewinds uint32
+	// born is when the session first heard of the chat, in seconds of the time of day; 0 if its client has said where it is.
+	born uint32
 }
 
 // pending returns the row that stands for what is unacknowledged. As long as the watermark was not read, it begins where the session does.
@@ -57,7 +59,7 @@ func (s *Session) at(chat tidemark.ChatID, start tidemark.Sequence) *position {
 		s.full, s.look.again, s.complete = true, true, false
 		return nil
 	}
-	p := &position{chat: chat, next: start, start: start}
+	p := &position{chat: chat, next: start, start: start, born: uint32(s.node.Now().Unix())} // until the year 2106
 	if s.chats == nil {
 		s.chats = make(map[tidemark.ChatID]*position)
 	}

@@ -12,6 +12,8 @@ import (
 const (
 	// slack is by how much the clocks of the nodes may differ, and more: what a session may have missed in chats of which it knows nothing is looked for by time.
 	slack = 10 * time.Minute
+	// doubt is how young a position is, when a look is ordered, that may have begun with a message behind one that was lost. It is longer than a loss goes unnoticed.
+	doubt = 5 * time.Minute
 	// quietChats is how many such chats one page of a look asks for, quietMessages how far back each is read.
 	quietChats    = 32
 	quietMessages = 200
@@ -34,10 +36,11 @@ func (s *Session) lookForQuiet(ctx context.Context, c *Connection, l look) error
 			more = false
 			break
 		}
-		if chat.Chat.Head == 0 || s.knows(chat.Chat.ID) {
+		before := s.unknownBefore(chat.Chat, l.began.Add(-doubt))
+		if before <= 1 {
 			continue
 		}
-		page, err := s.node.Feed.Before(ctx, s.User, chat.Chat.ID, chat.Chat.Head+1, quietMessages)
+		page, err := s.node.Feed.Before(ctx, s.User, chat.Chat.ID, before, quietMessages)
 		if code := tidemark.CodeOf(err); code == tidemark.NotMember || code == tidemark.NotFound {
 			continue
 		}
@@ -65,18 +68,25 @@ func (s *Session) lookForQuiet(ctx context.Context, c *Connection, l look) error
 	return nil
 }
 
-// knows reports whether the chat is in the session's map.
-func (s *Session) knows(chat tidemark.ChatID) bool {
+// unknownBefore returns the sequence before which the session may have missed messages of a chat; 0 if it has not, since its place there is older than doubtful.
+func (s *Session) unknownBefore(chat tidemark.Chat, doubtful time.Time) tidemark.Sequence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.chats[chat] != nil
+	switch p := s.chats[chat.ID]; {
+	case p == nil:
+		return chat.Head + 1
+	case int64(p.born) >= doubtful.Unix():
+		return p.start
+	default:
+		return 0
+	}
 }
 
-// begins lets the session begin a chat with the first of its last messages that was stored since a time.
+// begins lets the session begin a chat with the first of some messages that was stored since a time, unless it begins before them anyway.
 func (s *Session) begins(messages []tidemark.Message, since time.Time) {
 	for i := range messages {
 		m := &messages[i]
-		if s.chats[m.ChatID] != nil {
+		if p := s.chats[m.ChatID]; p != nil && p.start <= m.Sequence {
 			return
 		}
 		if m.CreatedAt.Before(since) {

@@ -129,7 +129,7 @@ func (s *Session) GoTo(to GoingTo) bool {
 		if p == nil {
 			break
 		}
-		p.sure = true
+		p.sure, p.born = true, 0
 		p.acked = max(p.acked, place.Cursor)
 		p.woken = max(p.woken, place.Head, p.next-1)
 		p.start, p.next = tidemark.First(place.Cursor), tidemark.First(place.Cursor)
