@@ -94,7 +94,7 @@ backends: postgres-deps dynamodb-deps redis-deps ## the tests of the core and of
 		$$(if [ $$store = dynamodb ]; then echo ./storage/dynamodb; fi) $(STORE_PACKAGES) || exit 1; done
 
 .PHONY: suites
-suites: build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
+suites: build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps helm-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test $(VET) -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
@@ -122,7 +122,7 @@ mutate: ## break the product in each recorded way, and show that the test named 
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),2500) go run ./test/mutate $(ARGS)
 
 .PHONY: soak
-soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps ## the suites, and the random histories of every storage, with long counts: hours
+soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps helm-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
@@ -139,6 +139,16 @@ soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps ## the suit
 .PHONY: bench
 bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p2p --duration 10s")
 	scripts/bench $(ARGS)
+
+.PHONY: cluster
+cluster: build postgres-deps redis-deps ## start three nodes, Redis, Postgres and a proxy on free ports, and print what to try; Ctrl-C stops them
+	@scripts/need curl curl ca-certificates
+	@scripts/unpack nginx nginx
+	@scripts/cluster
+
+.PHONY: helm-deps
+helm-deps: ## the linter and renderer of charts (tools/helm, by the Go module proxy), below .build, for the test of deploy/helm
+	@scripts/helm-deps
 
 .PHONY: proxy-deps
 proxy-deps: ## nginx and Caddy, unpacked below .build, and systemd-analyze (by apt), for the tests of deploy/

@@ -38,8 +38,10 @@ type device struct {
 	pushed map[string]int64
 	caught bool
 	opens  int
-	resets map[string]int
-	faults []string
+	// resumed are those of opens that went on with the session.
+	resumed int
+	resets  map[string]int
+	faults  []string
 }
 
 // transport is what carries a device's stream.
@@ -236,7 +238,9 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 		var o open
 		if json.Unmarshal(payload, &o) == nil {
 			d.opens++
-			if !o.Resumed {
+			if o.Resumed {
+				d.resumed++
+			} else {
 				d.position = id
 			}
 			d.session = o.Session

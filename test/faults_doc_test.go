@@ -10,11 +10,10 @@ import (
 	"testing"
 )
 
-// TestFault_table_names_tests_that_exist: docs/faults.md names a test in each row, every test that it names exists, and every test of a fault under the real server is named.
-func TestFault_table_names_tests_that_exist(t *testing.T) {
-	page, err := os.ReadFile("../docs/faults.md")
-	must(t, err)
-	declared, here := map[string]bool{}, map[string]bool{}
+// declaredTests returns the names of all tests, and of those here.
+func declaredTests(t *testing.T) (declared, here map[string]bool) {
+	t.Helper()
+	declared, here = map[string]bool{}, map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	must(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -32,6 +31,42 @@ func TestFault_table_names_tests_that_exist(t *testing.T) {
 		}
 		return err
 	}))
+	return declared, here
+}
+
+// TestCluster_table_names_tests_that_exist: each row of what breaks in docs/cluster.md names a test that tries it.
+func TestCluster_table_names_tests_that_exist(t *testing.T) {
+	page, err := os.ReadFile("../docs/cluster.md")
+	must(t, err)
+	declared, _ := declaredTests(t)
+	_, table, _ := strings.Cut(string(page), "## What breaks")
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := 0
+	for line := range strings.SplitSeq(table, "\n") {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "| what breaks") || strings.HasPrefix(line, "|---") {
+			continue
+		}
+		rows++
+		found := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(line, -1)
+		for _, n := range found {
+			if !declared[n[1]] {
+				t.Errorf("docs/cluster.md names %s, and there is no such test", n[1])
+			}
+		}
+		if len(found) == 0 {
+			t.Errorf("nobody tried what this row of docs/cluster.md says: %s", line)
+		}
+	}
+	if rows < 12 {
+		t.Errorf("docs/cluster.md has %d rows of what breaks", rows)
+	}
+}
+
+// TestFault_table_names_tests_that_exist: docs/faults.md names a test in each row, every test that it names exists, and every test of a fault under the real server is named.
+func TestFault_table_names_tests_that_exist(t *testing.T) {
+	page, err := os.ReadFile("../docs/faults.md")
+	must(t, err)
+	declared, here := declaredTests(t)
 	named := map[string]bool{}
 	rows := 0
 	name := regexp.MustCompile("`(Test\\w+)`")

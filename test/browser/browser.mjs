@@ -13,9 +13,10 @@ const FLAGS = [
 /** How long anything may take that is a matter of milliseconds on an idle machine. */
 export const DEADLINE_MS = 20_000;
 
-/** The server under test. It runs with --dev, or there is a TIDEMARK_TEST_CONTROL, which makes tokens for it and starts it anew. */
+/** The server under test. It runs with --dev, or there is a TIDEMARK_TEST_CONTROL, which makes tokens for it and starts it anew; TIDEMARK_TEST_NODES are several, with --dev. */
 export const BASE = required('TIDEMARK_TEST_URL');
 const CONTROL = process.env.TIDEMARK_TEST_CONTROL;
+const SIGN_IN = CONTROL && !process.env.TIDEMARK_TEST_NODES;
 
 function required(name) {
   const value = process.env[name];
@@ -83,7 +84,7 @@ const tokens = new Map();
 
 /** The access token of a user, good for an hour. */
 export async function tokenOf(user) {
-  if (!CONTROL) return `dev:${user}`;
+  if (!SIGN_IN) return `dev:${user}`;
   if (!tokens.has(user)) tokens.set(user, control(`token?user=${user}&ttl=1h`));
   return tokens.get(user);
 }
@@ -109,7 +110,7 @@ export async function goOffline(page) {
 /** Opens the app and comes in as `user`. */
 export async function comeIn(page, user, base = BASE) {
   await page.goto(base);
-  if (CONTROL) await page.getByTestId('token').fill(await tokenOf(user));
+  if (SIGN_IN) await page.getByTestId('token').fill(await tokenOf(user));
   else await page.getByTestId('user').fill(user);
   await page.getByTestId('login').click();
   await caughtUp(page);

@@ -1,0 +1,231 @@
+package test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/services/redis"
+)
+
+// upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names another.
+const upgradeFrom = "5ed23cc10b0e2700941358aa1cf78284c0db9431"
+
+// TestRolling_upgrade_loses_nothing replaces three nodes, one after the other, by another program, under load and behind the proxy: clients of every
+// transport lose nothing, and most of their sessions go on.
+func TestRolling_upgrade_loses_nothing(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	older, newer := olderProgram(t), build(t)
+	store, shared := postgres.Start(t), redis.Start(t)
+	r := &rolling{t: t, confirmed: map[string]int64{}}
+	url := store.Database(t)
+	var addresses []string
+	for n := range 3 {
+		p := processOf(t, older)
+		p.url, p.flags = url, []string{"--dev", "--redis", shared.URL(), "--node", fmt.Sprint("n", n+1)}
+		p.start()
+		t.Cleanup(p.stop)
+		r.nodes = append(r.nodes, p)
+		addresses = append(addresses, p.address)
+	}
+	r.url = balanced(t, addresses...)
+	// Nodes know each other by their beats, every three seconds; a proxy that missed a node tries it again after two.
+	settle := 4 * time.Second
+	<-time.After(settle)
+	r.begin()
+	for _, p := range r.nodes {
+		<-time.After(settle)
+		r.more(50)
+		p.stop()
+		r.logs = append(r.logs, p.log.String())
+		p.binary = newer
+		p.start()
+		r.connected()
+	}
+	r.more(50)
+	r.end()
+	r.check()
+}
+
+// olderProgram builds the program as it was. It is kept below .build, where the next run finds it compiled.
+func olderProgram(t *testing.T) string {
+	t.Helper()
+	commit := cmp.Or(os.Getenv("TIDEMARK_UPGRADE_FROM"), upgradeFrom)
+	source, err := filepath.Abs("../.build/before/" + commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, flags := filepath.Join(t.TempDir(), "tidemark"), []string{}
+	// A shallow clone does not have it.
+	fetch := exec.Command("bash", "-euo", "pipefail", "-c", `mkdir -p "$1" && cd .. && git archive "$0" -- . ':!*_test.go' | tar -x -C "$1"`, commit, source)
+	if out, err := fetch.CombinedOutput(); err != nil {
+		t.Logf("the older program is the present one with another version, since there is no commit %s here:\n%s", commit, out)
+		source, flags = "..", []string{"-ldflags", "-X main.version=before"}
+	}
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", binary}, flags, []string{"./cmd/tidemark"})...)
+	cmd.Dir = source
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build of %s: %v\n%s", commit, err, out)
+	}
+	return binary
+}
+
+// rolling is the load on a cluster whose nodes are replaced.
+type rolling struct {
+	t       *testing.T
+	url     string
+	nodes   []*process
+	devices []*device
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	sending sync.WaitGroup
+	ending  flag
+	logs    []string // of the older program
+
+	mu        sync.Mutex // guards what follows
+	confirmed map[string]int64
+	refused   map[int]int // answers other than 200 and 201, by status; 0 is none
+}
+
+const rollingChat = "rolling"
+
+// begin lets four users with two devices of each transport listen, and six clients send.
+func (r *rolling) begin() {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	r.cancel, r.refused = cancel, map[int]int{}
+	as := func(name string) user { return user{name: name, url: r.url} }
+	names := []string{"alice", "bob", "carol", "dave"}
+	as("alice").call(r.t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": rollingChat, "member_ids": names[1:]}, nil)
+	for _, name := range names {
+		for _, over := range []transport{overWebSocket, overSSE, overPoll, overWebSocket, overSSE, overPoll} {
+			d := newDevice(as(name), over)
+			r.devices = append(r.devices, d)
+			r.running.Go(func() { d.run(ctx) })
+		}
+	}
+	for c := range 6 {
+		r.sending.Go(func() {
+			for n := 0; !r.ending.Load() && ctx.Err() == nil; n++ {
+				r.send(ctx, as("alice"), fmt.Sprintf("c%d-%d", c, n))
+			}
+		})
+	}
+}
+
+// send sends one message until it is confirmed, as every client does.
+func (r *rolling) send(ctx context.Context, u user, id string) {
+	for ctx.Err() == nil {
+		status, body, _ := u.try(ctx, http.MethodPost, "/chats/"+rollingChat+"/messages", map[string]any{"client_message_id": id, "content": id})
+		var m message
+		r.mu.Lock()
+		if (status == http.StatusCreated || status == http.StatusOK) && json.Unmarshal(body, &m) == nil {
+			r.confirmed[id] = m.Sequence
+			r.mu.Unlock()
+			<-time.After(10 * time.Millisecond)
+			return
+		}
+		r.refused[status]++
+		r.mu.Unlock()
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// more waits until so many more messages have been confirmed.
+func (r *rolling) more(n int) {
+	r.t.Helper()
+	count := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.confirmed)
+	}
+	want := count() + n
+	until(r.t, strconv.Itoa(n)+" more messages are confirmed", func() bool { return count() >= want }, func() string { return strconv.Itoa(count()) })
+}
+
+// connected waits until every device has caught up.
+func (r *rolling) connected() {
+	r.t.Helper()
+	var waiting *device
+	until(r.t, "every stream is connected", func() bool {
+		for _, d := range r.devices {
+			if waiting = d; d.over != overPoll && !d.caughtUp() {
+				return false
+			}
+		}
+		return true
+	}, func() string { return waiting.name })
+}
+
+func (r *rolling) end() {
+	r.ending.Store(true)
+	r.sending.Wait()
+}
+
+// check holds what was stored against what was confirmed, and what every device has against what was stored.
+func (r *rolling) check() {
+	t := r.t
+	head, stored := int64(0), map[string]int64{}
+	bob := user{name: "bob", url: r.url}
+	for more := true; more; {
+		var page struct {
+			Messages   []message
+			Pagination struct {
+				HasMore bool `json:"has_more"`
+			}
+		}
+		bob.call(t, http.MethodGet, fmt.Sprintf("/chats/%s/messages?limit=1000&after_sequence=%d", rollingChat, head), nil, &page)
+		for _, m := range page.Messages {
+			if m.Sequence != head+1 {
+				t.Fatalf("after %d comes %d", head, m.Sequence)
+			}
+			if at, there := stored[m.ClientMessageID]; there {
+				t.Errorf("%s is stored at %d and at %d", m.ClientMessageID, at, m.Sequence)
+			}
+			head, stored[m.ClientMessageID] = m.Sequence, m.Sequence
+		}
+		more = page.Pagination.HasMore
+	}
+	r.mu.Lock()
+	if !maps.Equal(stored, r.confirmed) {
+		t.Errorf("%d messages were confirmed, and %d are stored, or others", len(r.confirmed), len(stored))
+	}
+	r.mu.Unlock()
+	opens, resumed, gone := 0, 0, 0
+	for _, d := range r.devices {
+		until(t, d.name+" has everything", func() bool { return d.heads()[rollingChat] == head }, func() string { return fmt.Sprint(d.over, d.heads(), " of ", head) })
+		// Ticks: alice's streams are told that everybody has everything.
+		for _, name := range []string{"alice", "bob", "carol", "dave"} {
+			until(t, "the tick of "+name, func() bool { pushed, _ := d.told(); return pushed[rollingChat+"/"+name] == head }, func() string { return fmt.Sprint(d.over) })
+		}
+		if _, faults := d.told(); len(faults) > 0 {
+			t.Error(strings.Join(faults, "; "))
+		}
+		d.mu.Lock()
+		if d.over == overPoll {
+			gone += d.resets["gone"]
+		} else {
+			opens, resumed = opens+d.opens-1, resumed+d.resumed
+		}
+		d.mu.Unlock()
+	}
+	r.cancel()
+	r.running.Wait()
+	t.Logf("%d messages confirmed, each stored once, and received by all of %d devices; %d times a stream was opened again, %d of them resumed; %d polls were told that their session is gone; answers to sends that were not a confirmation, by status: %v",
+		head, len(r.devices), opens, resumed, gone, r.refused)
+	if opens < len(r.nodes) || resumed*10 < opens*8 || gone > 2 {
+		t.Errorf("most sessions should have gone on; the logs of the older program:\n%s", strings.Join(r.logs, "\n"))
+	}
+}
