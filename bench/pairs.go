@@ -12,6 +12,8 @@ import (
 type Pairs struct {
 	Pairs       int `default:"50" help:"Number of pairs."`
 	Outstanding int `default:"8" help:"Sends without a confirmation yet, per sender."`
+	// Together puts both users of a pair on one node: the difference is what crossing costs.
+	Together bool `help:"With several nodes: both users of a pair on the same one."`
 
 	pairs []*pair
 	start time.Duration
@@ -24,7 +26,11 @@ type pair struct {
 }
 
 func (p *Pairs) describe() (name, settings string) {
-	return "p2p", fmt.Sprintf("%d pairs × %d outstanding", p.Pairs, p.Outstanding)
+	settings = fmt.Sprintf("%d pairs × %d outstanding", p.Pairs, p.Outstanding)
+	if p.Together {
+		settings += ", each on one node"
+	}
+	return "p2p", settings
 }
 
 func (p *Pairs) prepare(r *run) error {
@@ -39,7 +45,11 @@ func (p *Pairs) prepare(r *run) error {
 		if err := r.createChat(conn, "direct", chat, []string{from, to}); err != nil {
 			return err
 		}
-		recipient := newListener(r, to, i+1)
+		other := i + 1
+		if p.Together {
+			other = i
+		}
+		recipient := newListener(r, to, other)
 		recipient.endpoint.Chats = []string{chat}
 		recipient.acknowledge()
 		own := newListener(r, from, i)

@@ -70,7 +70,7 @@ func (s *Server) CreateChat(ctx context.Context, c Caller, r CreateChatRequest) 
 		for i, leases := range s.find(ctx, n.Members) {
 			if len(leases) > 0 {
 				change := tidemark.MembershipChange{ChatID: chat.ID, UserID: n.Members[i], Change: tidemark.Added}
-				s.announceTo(ctx, []tidemark.MembershipChange{change}, chat.MembersVersion, byNode([][]registry.Lease{leases}))
+				s.announceTo(ctx, []tidemark.MembershipChange{change}, chat.MembersVersion, registry.ByNode([][]registry.Lease{leases}))
 			}
 		}
 		return ChatView{Chat: chat, State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID}}, true, nil

@@ -36,7 +36,7 @@ func (s *Server) pay(ctx context.Context) bool {
 func (s *Server) sendAgain(ctx context.Context, o debts.Send) {
 	appended, err := storage.AppendOne(ctx, s.storage, o.Draft)
 	if err == nil {
-		_, _ = s.finish(ctx, o.Draft, o.Seen, appended) // it owes what it could not do
+		s.finish(ctx, []outgoing{{draft: o.Draft, seen: o.Seen, appended: appended}}) // it owes what it could not do
 		return
 	}
 	if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {

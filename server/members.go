@@ -191,22 +191,22 @@ func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChan
 	if len(changes) == 0 {
 		return
 	}
-	to := byNode(s.find(ctx, users))
+	to := registry.ByNode(s.find(ctx, users))
 	nodes := s.pulse.Nodes()
 	for _, n := range nodes {
-		if !slices.ContainsFunc(to, func(a addressed) bool { return a.node == n }) {
-			to = append(to, addressed{node: n})
+		if !slices.ContainsFunc(to, func(a registry.Addressed) bool { return a.Node == n }) {
+			to = append(to, registry.Addressed{Node: n})
 		}
 	}
 	for i, err := range s.announceTo(ctx, changes, version, to) {
-		if err != nil && slices.Contains(nodes, to[i].node) && tidemark.CodeOf(err) != tidemark.NotFound {
+		if err != nil && slices.Contains(nodes, to[i].Node) && tidemark.CodeOf(err) != tidemark.NotFound {
 			s.pulse.Rejoin()
 		}
 	}
 }
 
 // announceTo tells nodes, and the sessions that hold the leases.
-func (s *Server) announceTo(ctx context.Context, changes []tidemark.MembershipChange, version uint64, to []addressed) []error {
+func (s *Server) announceTo(ctx context.Context, changes []tidemark.MembershipChange, version uint64, to []registry.Addressed) []error {
 	return s.publish(ctx, to, func(leases []registry.Lease) bus.Event {
 		return bus.Event{Membership: &bus.Membership{Changes: changes, Version: version, Leases: leases}}
 	})
@@ -230,7 +230,7 @@ func (s *Server) typing(ctx context.Context, user tidemark.UserID, chat tidemark
 	}
 	s.count.typing.Add(1)
 	others := slices.DeleteFunc(slices.Clone(p.Users), func(u tidemark.UserID) bool { return u == user })
-	s.publish(ctx, byNode(s.find(ctx, others)), func(to []registry.Lease) bus.Event {
+	s.publish(ctx, registry.ByNode(s.find(ctx, others)), func(to []registry.Lease) bus.Event {
 		return bus.Event{Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: chat, UserID: user}, Leases: to}}
 	})
 }
@@ -254,9 +254,9 @@ func (s *Server) publishStatuses(ctx context.Context, pushes []ticks.Push) {
 	var publications []bus.Publication
 	for _, push := range pushes {
 		n := len(push.To.Users)
-		for _, to := range byNode(leases[:n]) {
-			event := bus.Status{Updates: push.Updates, Version: push.To.Version, Leases: to.leases}
-			publications = append(publications, bus.Publication{Node: to.node, Event: bus.Event{Status: &event}})
+		for _, to := range registry.ByNode(leases[:n]) {
+			event := bus.Status{Updates: push.Updates, Version: push.To.Version, Leases: to.Leases}
+			publications = append(publications, bus.Publication{Node: to.Node, Event: bus.Event{Status: &event}})
 		}
 		leases = leases[n:]
 	}

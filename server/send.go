@@ -9,6 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/debts"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
@@ -76,6 +77,7 @@ func (s *Server) SendAll(ctx context.Context, user tidemark.UserID, requests []S
 	ctx, cancel := after(ctx)
 	defer cancel()
 	appended, err := s.append(ctx, drafts)
+	stored := make([]outgoing, 0, len(drafts))
 	for j, i := range at {
 		if err != nil {
 			results[i].Err = err
@@ -83,8 +85,11 @@ func (s *Server) SendAll(ctx context.Context, user tidemark.UserID, requests []S
 			continue
 		}
 		if results[i].Err = appended[j].Err; appended[j].Err == nil {
-			results[i].Sent, results[i].Err = s.finish(ctx, drafts[j], requests[i].Seen, appended[j])
+			stored = append(stored, outgoing{drafts[j], requests[i].Seen, appended[j], i})
 		}
+	}
+	for j, result := range s.finish(ctx, stored) {
+		results[stored[j].at] = result
 	}
 	return results
 }
@@ -151,8 +156,37 @@ func (s *Server) append(ctx context.Context, drafts []tidemark.Draft) (appended 
 	}
 }
 
-// finish hands a stored message over and confirms it.
-func (s *Server) finish(ctx context.Context, d tidemark.Draft, seen tidemark.Sequence, appended storage.Appended) (Sent, error) {
+// outgoing is a draft that is stored.
+type outgoing struct {
+	draft    tidemark.Draft
+	seen     tidemark.Sequence
+	appended storage.Appended
+	at       int // in what was asked for
+}
+
+// finish hands stored messages over, in their order, and confirms them. Each fails alone.
+func (s *Server) finish(ctx context.Context, stored []outgoing) []SendResult {
+	all := make([]handOver, 0, len(stored))
+	for _, o := range stored {
+		all = append(all, s.begun(o))
+	}
+	for rest := all; len(rest) > 0; {
+		rest = rest[s.handOver(ctx, rest):]
+	}
+	results := make([]SendResult, len(all))
+	for i, h := range all {
+		results[i].Sent = Sent{Message: *h.message, Duplicate: h.duplicate}
+		if h.err != nil {
+			s.debts.Send(debts.Send{Draft: stored[i].draft, Seen: stored[i].seen})
+			results[i] = SendResult{Err: tidemark.Wrap(tidemark.Unavailable, h.err, "the message is stored but not handed over yet; send it again with the same client_message_id")}
+		}
+	}
+	return results
+}
+
+// begun notes a stored message where this node looks for it.
+func (s *Server) begun(o outgoing) handOver {
+	d, appended := o.draft, o.appended
 	if appended.Message.MessageID == d.MessageID {
 		appended.Duplicate = false // stored by an attempt of ours whose answer was lost
 	}
@@ -166,13 +200,9 @@ func (s *Server) finish(ctx context.Context, d tidemark.Draft, seen tidemark.Seq
 	}
 	if !appended.Duplicate {
 		s.feed.Put(s.feed.Chat(d.ChatID), h.message, h.encoded)
-		h.covered = s.ticks.Authored(d.SenderID, d.ChatID, h.message.Sequence, seen)
+		h.covered = s.ticks.Authored(d.SenderID, d.ChatID, h.message.Sequence, o.seen)
 	}
-	if err := s.handOver(ctx, h); err != nil {
-		s.debts.Send(debts.Send{Draft: d, Seen: seen})
-		return Sent{}, tidemark.Wrap(tidemark.Unavailable, err, "the message is stored but not handed over yet; send it again with the same client_message_id")
-	}
-	return Sent{Message: appended.Message, Duplicate: appended.Duplicate}, nil
+	return h
 }
 
 // handOver is a stored message on its way to the members' sessions.
@@ -185,34 +215,77 @@ type handOver struct {
 	duplicate bool
 	// covered says that the author's own watermark will rise over the message by itself: no row is marked for him.
 	covered bool
+
+	// people are the members, users those of them whom it is for, leases theirs; at is where those are looked up.
+	people *feed.People
+	users  []tidemark.UserID
+	leases [][]registry.Lease
+	at     int
+	err    error
 }
 
-// handOver gives a message to the sessions of those members who have one, and marks the others (R_NOBODY).
-func (s *Server) handOver(ctx context.Context, h handOver) error {
+// together is about how many users are looked up at once for messages that one user sent at once.
+const together = 4096
+
+// handOver gives the first few messages, in their order, to the sessions of those members who have one, and marks the others (R_NOBODY). Where they all are is
+// looked up at once, and so are they published. It returns how many those were: one, if it is for many, and never none. Each fails alone.
+func (s *Server) handOver(ctx context.Context, all []handOver) (done int) {
+	var users []tidemark.UserID
+	at := make(map[*feed.People]int, 1) // where in users those of a chat begin
+	for done < len(all) && len(users) < together {
+		h := &all[done]
+		done++
+		h.err = s.address(ctx, h)
+		begin, asked := at[h.people]
+		if !asked || h.duplicate {
+			begin, users = len(users), append(users, h.users...)
+		}
+		if h.at = begin; !h.duplicate && h.err == nil {
+			at[h.people] = begin
+		}
+	}
+	leases, known := s.lookup(ctx, users)
+	wakes := make([]wake, 0, done)
+	for i := range all[:done] {
+		h := &all[i]
+		h.leases = leases[h.at:][:len(h.users)]
+		wakes = append(wakes, wake{Wake: bus.Wake{Chat: h.chat, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}, to: h.leases})
+	}
+	s.wake(ctx, wakes)
+	for i := range all[:done] {
+		if h := &all[i]; h.err == nil {
+			h.err = s.handedOver(ctx, h, known, wakes[i].missed)
+		}
+	}
+	return done
+}
+
+// address finds whom a message is for.
+func (s *Server) address(ctx context.Context, h *handOver) error {
 	p, err := s.feed.People(ctx, h.chat, h.version)
 	if err != nil {
 		return err
 	}
-	users := p.Users
+	h.people, h.users = p, p.Users
 	if h.duplicate {
 		// Only who has not acknowledged it may still need it: the others would be sent all that followed again.
-		if users, err = s.unacknowledged(ctx, h, users); err != nil {
-			return err
-		}
+		h.users, err = s.unacknowledged(ctx, h, p.Users)
 	}
-	leases, known := s.lookup(ctx, users)
-	wake := bus.Wake{Chat: h.chat, Sequence: h.message.Sequence, Message: h.message, Encoded: h.encoded}
-	missed := s.wake(ctx, wake, leases)
-	if p.Large { // no rows: every open compares; but a live session that was not reached is still to be told
+	return err
+}
+
+// handedOver marks those whom a message did not reach.
+func (s *Server) handedOver(ctx context.Context, h *handOver, known bool, missed []tidemark.PendingDelivery) error {
+	if h.people.Large { // no rows: every open compares; but a live session that was not reached is still to be told
 		if !known {
-			missed = rowsFor(users, h.chat, h.message.Sequence)
+			missed = debts.RowsFor(h.users, h.chat, h.message.Sequence)
 		}
 		s.debts.Wake(missed)
 		return nil
 	}
 	var rows []tidemark.PendingDelivery
-	for i, user := range users {
-		if len(leases[i]) > 0 || (h.covered && user == h.message.SenderID) {
+	for i, user := range h.users {
+		if len(h.leases[i]) > 0 || (h.covered && user == h.message.SenderID) {
 			continue
 		}
 		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: h.chat, FirstUndelivered: h.message.Sequence})
@@ -221,7 +294,7 @@ func (s *Server) handOver(ctx context.Context, h handOver) error {
 }
 
 // unacknowledged returns those users whose watermark is below the message.
-func (s *Server) unacknowledged(ctx context.Context, h handOver, users []tidemark.UserID) ([]tidemark.UserID, error) {
+func (s *Server) unacknowledged(ctx context.Context, h *handOver, users []tidemark.UserID) ([]tidemark.UserID, error) {
 	keys := make([]storage.StateKey, len(users))
 	for i, user := range users {
 		keys[i] = storage.StateKey{User: user, Chat: h.chat}
@@ -237,15 +310,6 @@ func (s *Server) unacknowledged(ctx context.Context, h handOver, users []tidemar
 		}
 	}
 	return behind, nil
-}
-
-// rowsFor returns a row for each of some users.
-func rowsFor(users []tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence) []tidemark.PendingDelivery {
-	rows := make([]tidemark.PendingDelivery, len(users))
-	for i, user := range users {
-		rows[i] = tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first}
-	}
-	return rows
 }
 
 // lookup returns the leases of users, for a message that has to reach them. If the registry cannot be asked, known is false, and everyone who is not on
@@ -269,31 +333,42 @@ func (s *Server) find(ctx context.Context, users []tidemark.UserID) [][]registry
 	return leases
 }
 
-// wake publishes to the nodes of the leases, one publication for each, and returns the rows to be marked for those that a publication did not
-// reach.
-func (s *Server) wake(ctx context.Context, w bus.Wake, leases [][]registry.Lease) (missed []tidemark.PendingDelivery) {
-	nodes := byNode(leases)
-	errs := s.publish(ctx, nodes, func(to []registry.Lease) bus.Event {
-		event := w
-		event.Leases = to
-		return bus.Event{Wake: &event}
-	})
-	for i, err := range errs {
+// wake is a wake on its way.
+type wake struct {
+	bus.Wake
+	// to are the leases of each of those whom it is for.
+	to [][]registry.Lease
+	// missed are the rows to be marked for those that a publication did not reach.
+	missed []tidemark.PendingDelivery
+}
+
+// wake publishes to the nodes of the leases, of each wake one publication for each node, all at once and in their order, and notes who was missed.
+func (s *Server) wake(ctx context.Context, wakes []wake) {
+	var publications []bus.Publication
+	var of []*wake
+	for i := range wakes {
+		w := &wakes[i]
+		for _, to := range registry.ByNode(w.to) {
+			event := w.Wake
+			event.Leases = to.Leases
+			publications, of = append(publications, bus.Publication{Node: to.Node, Event: bus.Event{Wake: &event}}), append(of, w)
+		}
+	}
+	for i, err := range s.publishAll(ctx, publications) {
 		if err == nil {
 			continue
 		}
-		for _, lease := range nodes[i].leases {
-			missed = append(missed, tidemark.PendingDelivery{UserID: lease.User, ChatID: w.Chat, FirstUndelivered: w.Sequence})
+		for _, lease := range publications[i].Event.Wake.Leases {
+			of[i].missed = append(of[i].missed, tidemark.PendingDelivery{UserID: lease.User, ChatID: of[i].Chat, FirstUndelivered: of[i].Sequence})
 		}
 	}
-	return missed
 }
 
 // publish sends each node the event for its leases, and returns one error for each.
-func (s *Server) publish(ctx context.Context, nodes []addressed, event func(leases []registry.Lease) bus.Event) []error {
+func (s *Server) publish(ctx context.Context, nodes []registry.Addressed, event func(leases []registry.Lease) bus.Event) []error {
 	publications := make([]bus.Publication, len(nodes))
 	for i, to := range nodes {
-		publications[i] = bus.Publication{Node: to.node, Event: event(to.leases)}
+		publications[i] = bus.Publication{Node: to.Node, Event: event(to.Leases)}
 	}
 	return s.publishAll(ctx, publications)
 }
@@ -310,33 +385,6 @@ func (s *Server) publishAll(ctx context.Context, publications []bus.Publication)
 		}
 	}
 	return errs
-}
-
-// addressed is the leases of one node.
-type addressed struct {
-	node   registry.Node
-	leases []registry.Lease
-}
-
-// byNode sorts leases by their node. There are few nodes.
-func byNode(leases [][]registry.Lease) []addressed {
-	var nodes []addressed
-	for _, of := range leases {
-	next:
-		for _, lease := range of {
-			for i := range nodes {
-				if nodes[i].node.ID == lease.Node && nodes[i].node.Boot == lease.Boot {
-					nodes[i].leases = append(nodes[i].leases, lease)
-					continue next
-				}
-			}
-			nodes = append(nodes, addressed{
-				node:   registry.Node{ID: lease.Node, Boot: lease.Boot},
-				leases: append(make([]registry.Lease, 0, len(leases)), lease),
-			})
-		}
-	}
-	return nodes
 }
 
 // mark writes pending rows, then looks up again and wakes whoever is there (R_RELOOK).
@@ -382,15 +430,19 @@ func (s *Server) wakeMarked(ctx context.Context, rows []tidemark.PendingDelivery
 		leases = s.sessions.Leases(users)
 		s.debts.Wake(rows)
 	}
+	var wakes []wake
 	for from := 0; from < len(rows); {
 		// Rows of one message come together: one publication for each node.
 		to := from + 1
 		for to < len(rows) && rows[to].ChatID == rows[from].ChatID && rows[to].FirstUndelivered == rows[from].FirstUndelivered {
 			to++
 		}
-		wake := bus.Wake{Chat: rows[from].ChatID, Sequence: rows[from].FirstUndelivered, Marked: true}
-		s.debts.Wake(s.wake(ctx, wake, leases[from:to]))
+		wakes = append(wakes, wake{Wake: bus.Wake{Chat: rows[from].ChatID, Sequence: rows[from].FirstUndelivered, Marked: true}, to: leases[from:to]})
 		from = to
+	}
+	s.wake(ctx, wakes)
+	for _, w := range wakes {
+		s.debts.Wake(w.missed)
 	}
 }
 

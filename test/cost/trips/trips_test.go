@@ -194,6 +194,39 @@ func TestTrips_of_a_message_to_another_node(t *testing.T) {
 	}
 }
 
+// TestTrips_of_messages_sent_together: what a client sends without waiting for answers is handed over together, whichever chats it goes to.
+func TestTrips_of_messages_sent_together(t *testing.T) {
+	const chats, each, calls = 4, 8, 20
+	c := start(t, 2)
+	c.online(0, "anna")
+	for i := range chats {
+		ben := tidemark.UserID(fmt.Sprintf("ben%d", i))
+		c.chat(tidemark.Direct, tidemark.ChatID(fmt.Sprintf("c%d", i)), "anna", ben)
+		c.online(1, ben)
+	}
+	spent := c.spent(func() {
+		for call := range calls {
+			var requests []server.SendRequest
+			for i := range chats * each {
+				requests = append(requests, server.SendRequest{Draft: tidemark.Draft{
+					ChatID: tidemark.ChatID(fmt.Sprintf("c%d", i%chats)), ClientMessageID: fmt.Sprintf("%d-%d", call, i), Content: "hello",
+				}})
+			}
+			for _, result := range c.nodes[0].SendAll(t.Context(), "anna", requests) {
+				if result.Err != nil {
+					t.Error(result.Err)
+				}
+			}
+		}
+	})
+	const messages = chats * each * calls
+	updates := spent.events - messages
+	t.Logf("%d calls with %d messages: %d updates, %d round trips, %d publications", calls, messages, updates, spent.trips, spent.publications)
+	if spent.trips > 2*(calls+updates) {
+		t.Errorf("%d round trips for %d calls and %d updates, want at most 2 for each", spent.trips, calls, updates)
+	}
+}
+
 // TestTrips_of_a_group_message_do_not_grow_with_its_members: one publication for each other node, not for each member, in the two round trips.
 func TestTrips_of_a_group_message_do_not_grow_with_its_members(t *testing.T) {
 	const members, nodes, messages = 100, 3, 50
