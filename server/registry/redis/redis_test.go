@@ -14,7 +14,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // open returns a registry on a Redis.
-func open(t *testing.T, url string) *registryredis.Registry {
+func open(t testing.TB, url string) *registryredis.Registry {
+	t.Helper()
+	r, _ := openWith(t, url)
+	return r
+}
+
+// openWith returns its client, too.
+func openWith(t testing.TB, url string) (*registryredis.Registry, *redis.Client) {
 	t.Helper()
 	client, err := redis.Open(redis.Config{URL: url})
 	if err != nil {
@@ -28,7 +35,7 @@ func open(t *testing.T, url string) *registryredis.Registry {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return r
+	return r, client
 }
 
 func TestRegistry(t *testing.T) {
