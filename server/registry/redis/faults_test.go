@@ -138,8 +138,8 @@ func TestProof_of_another_life_of_Redis_is_worth_nothing(t *testing.T) {
 			e := w.visit()
 			fault(t, server)
 			w.rejoin()
-			if now := w.epoch(w.b); now == e {
-				t.Errorf("the epoch is still %v", e)
+			if now := w.epoch(w.b); now.Incarnation == e.Incarnation {
+				t.Errorf("the epoch was %v, and %v is of the same incarnation", e, now)
 			}
 			w.wantWorthless(name)
 		})
@@ -375,4 +375,50 @@ func TestLookup_on_a_cluster_without_a_shard(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// Redis judges by its own clock whether a node has its lease: a process that was asleep with its clock does not know better.
+func TestOpen_is_refused_by_Redis_own_clock(t *testing.T) {
+	server := service.Start(t)
+	r := open(t, server.URL())
+	if err := r.Join(t.Context(), node("a"), long); err != nil {
+		t.Fatal(err)
+	}
+	l := lease(node("a"), "bob", "s1")
+	if _, err := r.Open(t.Context(), l, long); err != nil {
+		t.Fatal(err)
+	}
+	// As if hours had gone by for Redis alone.
+	registryredis.Age(r, node("a").ID)
+	if _, err := r.Open(t.Context(), lease(node("a"), "eve", "s2"), long); tidemark.CodeOf(err) != tidemark.NotFound {
+		t.Errorf("Open: %v, want %s", err, tidemark.NotFound)
+	}
+	if err := r.Close(t.Context(), l, nil); tidemark.CodeOf(err) != tidemark.NotFound {
+		t.Errorf("Close: %v, want %s", err, tidemark.NotFound)
+	}
+	found, err := r.Lookup(t.Context(), []tidemark.UserID{"eve", "bob"})
+	if err != nil || len(found[0]) != 0 || len(found[1]) != 1 {
+		t.Errorf("leases %v, %v, want that of bob as it was", found, err)
+	}
+}
+
+// A node that joins again comes back, also to a Redis that never heard of it: it may have been on the other side of a partition.
+func TestJoin_again_raises_whatever_Redis_remembers(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	w := newWorld(t, server.URL())
+	server.Do(t, "HDEL", "nodes:{tidemark}", "a")
+	before := w.epoch(w.b)
+	w.join(w.a, "a")
+	if now := w.epoch(w.b); now == before {
+		t.Errorf("the epoch is still %v", now)
+	}
+	if err := w.a.Leave(t.Context(), node("a")); err != nil {
+		t.Fatal(err)
+	}
+	before = w.epoch(w.b)
+	w.join(w.a, "a")
+	if now := w.epoch(w.b); now != before {
+		t.Errorf("after a clean leave the epoch went from %v to %v", before, now)
+	}
 }

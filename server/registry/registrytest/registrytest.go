@@ -252,8 +252,12 @@ func expire(s *suite) {
 	l := lease(a, "bob", "phone", "s1")
 	s.open(l, TTL, nil, false)
 	s.wantLeases("bob", l)
+	stays := lease(a, "carol", "tablet", "s3")
+	s.open(lease(a, "carol", "phone", "s2"), TTL, nil, false)
+	s.open(stays, long, nil, true)
 	s.runOut()
 	s.wantLeases("bob")
+	s.wantLeases("carol", stays)
 	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{l}, long); err != nil || len(got.Lost) != 1 {
 		s.Errorf("Refresh of an expired lease: %v, %v, want it lost", got, err)
 	}
