@@ -203,6 +203,8 @@ func TestServe_refuses_a_Redis_that_is_none(t *testing.T) {
 		{"another scheme", []string{"--store", shared, "--redis", "http://u:SECRET@h"}, true, "no scheme of Redis"},
 		{"no host", []string{"--store", shared, "--redis", "redis://u:SECRET@"}, true, "host:port"},
 		{"sentinels without a master", []string{"--store", shared, "--redis", "redis+sentinel://u:SECRET@h:1"}, true, "the name of their master"},
+		{"no value", []string{"--store", shared, "--redis"}, true, "--redis"},
+		{"in the wrong place", []string{"--store", shared, "redis://u:SECRET@h"}, true, "redis:…"},
 		{"a bad name", []string{"--store", shared, "--redis", "redis://h", "--node", "a b"}, true, "--node"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

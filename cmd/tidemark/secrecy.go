@@ -7,7 +7,7 @@ import (
 )
 
 // databaseURL is a URL of Postgres, DynamoDB or Redis, and whatever follows it: all of that may be a password, if it is written wrongly.
-const databaseURL = `(?s)(postgres(?:ql)?:|dynamodb:|rediss?(?:\+[a-z]+)?:).+`
+const databaseURL = `(?s)(postgres(?:ql)?:|dynamodb:|rediss?(?:\+[a-z]+)?:)\S.*`
 
 // hideURLs returns a text for people without what stands in URLs of databases.
 func hideURLs(text string) string {

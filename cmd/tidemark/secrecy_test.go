@@ -38,7 +38,7 @@ func TestParseStore_dynamodb_keeps_the_url_and_shows_the_place(t *testing.T) {
 // TestHideArguments_writes_over_the_url_and_nothing_else: the copies stay whole. That the kernel shows no more is shown with the program itself, in
 // test/.
 func TestHideArguments_writes_over_the_url_and_nothing_else(t *testing.T) {
-	written := []string{"serve", "--store=postgres://u:p q@h/d", "--store", "postgresql://u:p@h", "--store=dynamodb://u:p@r", "--listen", ":8080", ""}
+	written := []string{"serve", "--store=postgres://u:p q@h/d", "--store", "postgresql://u:p@h", "--store=dynamodb://u:p@r", "--redis=redis://:p@h", "--redis", "rediss+sentinel://u:p@h/m", "--listen", ":8080", ""}
 	args := make([]string, len(written))
 	for i, arg := range written {
 		args[i] = string([]byte(arg)) // memory that may be written to
@@ -47,7 +47,7 @@ func TestHideArguments_writes_over_the_url_and_nothing_else(t *testing.T) {
 	if diff := cmp.Diff(written, copied); diff != "" {
 		t.Errorf("the copies (-want +got):\n%s", diff)
 	}
-	want := []string{"serve", "--store=postgres:***********", "--store", "postgresql:*******", "--store=dynamodb:*******", "--listen", ":8080", ""}
+	want := []string{"serve", "--store=postgres:***********", "--store", "postgresql:*******", "--store=dynamodb:*******", "--redis=redis:******", "--redis", "rediss+sentinel:*********", "--listen", ":8080", ""}
 	if diff := cmp.Diff(want, args); diff != "" {
 		t.Errorf("the originals (-want +got):\n%s", diff)
 	}
