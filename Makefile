@@ -132,6 +132,7 @@ soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps helm-deps #
 	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),2000) TIDEMARK_LIMIT_MESSAGES=100000 go test -count=1 -timeout 24h -run '^Test(Store|Limits)' ./storage/dynamodb -rapid.checks=500
 	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),10600) $(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20)
 	scripts/verify large
+	TIDEMARK_DRAIN_CLIENTS=$(or $(TIDEMARK_DRAIN_CLIENTS),900) go test -count=1 -v -timeout 10m -run '^TestDrain_clients_go_on_elsewhere$$' ./cmd/tidemark
 	$(MAKE) --no-print-directory mutate
 	TIDEMARK_FUZZ_TIME=$(or $(TIDEMARK_FUZZ_TIME),5m) scripts/fuzz
 

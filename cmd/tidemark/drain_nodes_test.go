@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,10 @@ import (
 // TestDrain_clients_go_on_elsewhere: a node that stops sends the clients of all transports to the other one, where their sessions go on; meanwhile it answers
 // calls, opens no stream, and gives the sessions to whoever asks.
 func TestDrain_clients_go_on_elsewhere(t *testing.T) {
+	clients := 30 // at a hundred a second
+	if n, err := strconv.Atoi(os.Getenv("TIDEMARK_DRAIN_CLIENTS")); err == nil {
+		clients = n
+	}
 	cleanEnvironment(t)
 	args := []string{"--dev", "--migrate", "--store", postgres.Shared(t).Database(t), "--redis", redis.Database(t)}
 	stays := startServer(t, append(args, "--node", "stays")...) + "/api/v1"
@@ -45,15 +51,22 @@ func TestDrain_clients_go_on_elsewhere(t *testing.T) {
 		}
 		return nil
 	})
-	if code, body := answerOf(t, "ann", "POST", goes+"/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`); code != http.StatusCreated {
+	members := []string{"poll", "ws"}
+	for i := range clients {
+		members = append(members, fmt.Sprint("sse", i))
+	}
+	list, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, body := answerOf(t, "ann", "POST", goes+"/chats", fmt.Sprintf(`{"type":"group","chat_id":"team","member_ids":%s}`, list)); code != http.StatusCreated {
 		t.Fatalf("a chat: %d %s", code, body)
 	}
 
-	const clients = 30 // at a hundred a second
 	var moving sync.WaitGroup
 	ready := make(chan struct{}, clients+2)
 	for i := range clients {
-		first, code := listen(t, fmt.Sprintf("%s/events?ticket=dev:bob&device_id=sse%d", goes, i), "")
+		first, code := listen(t, fmt.Sprintf("%s/events?ticket=dev:sse%d", goes, i), "")
 		if code != http.StatusOK {
 			t.Fatalf("a stream: %d", code)
 		}
@@ -69,9 +82,10 @@ func TestDrain_clients_go_on_elsewhere(t *testing.T) {
 		}
 	}
 
+	began := time.Now()
 	stop()
 	poll(t, func() error {
-		if _, code := listen(t, goes+"/events?ticket=dev:bob&device_id=late", ""); code != http.StatusServiceUnavailable {
+		if _, code := listen(t, goes+"/events?ticket=dev:ann", ""); code != http.StatusServiceUnavailable {
 			return fmt.Errorf("a stream that is opened on a node that stops: %d", code)
 		}
 		return nil
@@ -80,6 +94,7 @@ func TestDrain_clients_go_on_elsewhere(t *testing.T) {
 		t.Errorf("a send to a node that stops: %d %s", code, body)
 	}
 	moving.Wait()
+	t.Logf("%d clients have gone on elsewhere after %v", clients+2, time.Since(began))
 	select {
 	case code := <-ended:
 		if code != exitOK || !strings.Contains(log.String(), "sessions_left=0") {
@@ -91,7 +106,7 @@ func TestDrain_clients_go_on_elsewhere(t *testing.T) {
 }
 
 // moveSSE reads a stream to its end, and goes on with its session on another node. It gets the message that was sent meanwhile, here or there.
-func moveSSE(t *testing.T, first <-chan event, elsewhere, device string, ready chan<- struct{}) {
+func moveSSE(t *testing.T, first <-chan event, elsewhere, user string, ready chan<- struct{}) {
 	last, awaited := "", "message"
 	for e := range first {
 		if e.id != "" {
@@ -105,14 +120,14 @@ func moveSSE(t *testing.T, first <-chan event, elsewhere, device string, ready c
 		}
 	}
 	<-time.After(400 * time.Millisecond) // clients are told to come back within half a second
-	events, code := listen(t, elsewhere+"/events?ticket=dev:bob&device_id="+device, last)
+	events, code := listen(t, elsewhere+"/events?ticket=dev:"+user, last)
 	if code != http.StatusOK {
-		t.Errorf("%s: elsewhere: %d", device, code)
+		t.Errorf("%s: elsewhere: %d", user, code)
 		return
 	}
 	told := awaitUntil(events, awaited, 20*time.Second)
 	if len(told) == 0 || told[0].kind != "open" || !strings.Contains(told[0].data, `"resumed":true`) || told[len(told)-1].kind != awaited {
-		t.Errorf("%s: elsewhere it gets %v, want %s", device, told, awaited)
+		t.Errorf("%s: elsewhere it gets %v, want %s", user, told, awaited)
 	}
 }
 
@@ -139,11 +154,11 @@ func movePoll(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
 	var session string
 	after := 0
 	ask := func(url, wait string) (status int, header http.Header, kinds string) {
-		query := fmt.Sprintf("/poll?wait=%s&device_id=poll", wait)
+		query := fmt.Sprintf("/poll?wait=%s&ticket=dev:poll", wait)
 		if session != "" {
 			query += fmt.Sprintf("&session=%s&after=%d", session, after)
 		}
-		response, err := dev(t.Context(), "GET", url+query, "")
+		response, err := http.Get(url + query)
 		if err != nil {
 			t.Errorf("a poll: %v", err)
 			return 0, nil, ""
@@ -201,7 +216,7 @@ func moveWebSocket(t *testing.T, here, elsewhere string, ready chan<- struct{}) 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dial := func(url, query string) *websocket.Conn {
-		c, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/ws?ticket=dev:bob&device_id=ws"+query, nil)
+		c, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/ws?ticket=dev:ws"+query, nil)
 		if err != nil {
 			t.Errorf("a WebSocket: %v", err)
 		}

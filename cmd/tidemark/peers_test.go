@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -157,6 +159,54 @@ func TestServe_nodes_share_messages_tickets_and_idempotency(t *testing.T) {
 	}
 
 	raceOneSend(t, first, second)
+}
+
+// TestServe_a_user_has_one_rate_on_all_nodes: who uses up the burst of two nodes is in debt for one of them, on both.
+func TestServe_a_user_has_one_rate_on_all_nodes(t *testing.T) {
+	cleanEnvironment(t)
+	t.Setenv(secretVariable, testSecret)
+	args := []string{"--migrate", "--store", postgres.Shared(t).Database(t), "--redis", redis.Database(t)}
+	urls := []string{startServer(t, args...), startServer(t, args...)}
+	code, token, problem := invokeToken(t)
+	if code != exitOK {
+		t.Fatal(problem)
+	}
+	// A call that finds no chat counts like any other.
+	call := func(url string) *http.Response {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/chats/nowhere/messages", strings.NewReader(`{"client_message_id":"x","content":"x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response
+	}
+	for _, url := range urls {
+		for call(url).StatusCode == http.StatusNotFound {
+		}
+	}
+	poll(t, func() error {
+		for _, url := range urls {
+			response := call(url)
+			// What a node gives alone is one each 20 ms: "come back in a second".
+			if after, _ := strconv.Atoi(response.Header.Get("Retry-After")); response.StatusCode != http.StatusTooManyRequests || after < 3 {
+				return fmt.Errorf("%d, Retry-After %d; the user is in debt for a whole burst", response.StatusCode, after)
+			}
+		}
+		return nil
+	})
+}
+
+// invokeToken makes a token of ann's.
+func invokeToken(t *testing.T) (code int, token, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = run(t.Context(), []string{"token", "--user", "ann"}, streams{out: &out, err: &err})
+	return code, strings.TrimSpace(out.String()), err.String()
 }
 
 // raceOneSend sends the same messages to two nodes at the same moment: each is stored once, and both are told the same.
