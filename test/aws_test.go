@@ -282,3 +282,30 @@ func TestAWS_readme_names_what_the_stack_has(t *testing.T) {
 		}
 	}
 }
+
+// TestAWS_several_tasks_share_a_Valkey: it is reached over TLS, by the tasks only, and refuses writes rather than forget who is online; more than one task is
+// refused without it.
+func TestAWS_several_tasks_share_a_Valkey(t *testing.T) {
+	stack := template(t)
+	container := at(t, properties(t, stack, "ServeTask"), "ContainerDefinitions", 0).(map[string]any)
+	url, _ := attributes(t, container["Environment"], "Name")["TIDEMARK_REDIS"].(intrinsic)
+	if want := (intrinsic{"Sub", "rediss://${Valkey.PrimaryEndPoint.Address}:${Valkey.PrimaryEndPoint.Port}"}); url != want {
+		t.Errorf("TIDEMARK_REDIS is %v, want %v", url, want)
+	}
+	valkey := properties(t, stack, "Valkey")
+	if valkey["TransitEncryptionEnabled"] != "true" || valkey["TransitEncryptionMode"] != "required" {
+		t.Error("the Valkey answers without TLS")
+	}
+	if got := at(t, properties(t, stack, "ValkeyParameters"), "Properties", "maxmemory-policy"); got != "noeviction" {
+		t.Errorf("maxmemory-policy is %v", got)
+	}
+	ingress := properties(t, stack, "ValkeyGroup")["SecurityGroupIngress"].([]any)
+	if len(ingress) != 1 || at(t, ingress, 0, "SourceSecurityGroupId") != (intrinsic{"Ref", "TaskGroup"}) {
+		t.Errorf("the Valkey is reached by %v", ingress)
+	}
+	rule := at(t, stack, "Rules", "SeveralTasksNeedRedis", "Assertions", 0, "Assert").(intrinsic)
+	contains := at(t, rule.arg, 1).(intrinsic)
+	if rule.name != "Or" || contains.name != "Contains" || !slices.Equal(at(t, contains.arg, 0).([]any), []any{"0", "1"}) {
+		t.Errorf("how many tasks do without is said by %v", rule)
+	}
+}
