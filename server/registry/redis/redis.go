@@ -85,13 +85,6 @@ func (r *Registry) Stop() {
 	r.steps.Stop()
 }
 
-// Counters are those of the registry, by name, which are gauges: the leases taken here, or maybe taken, and not known to be over.
-func (r *Registry) Counters() map[string]int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return map[string]int64{"leases_held": int64(len(r.held))}
-}
-
 // stepTrip makes a round trip of calls. Those who ask for the epoch share one, since it is made after they asked.
 func (r *Registry) stepTrip(ctx context.Context, calls []redis.Call) ([]redis.Reply, error) {
 	distinct, place, shared := make([]redis.Call, 0, len(calls)), make([]int, len(calls)), -1
