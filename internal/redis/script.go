@@ -72,6 +72,16 @@ func (c *Client) Run(ctx context.Context, calls []Call) []Reply {
 	return replies
 }
 
+// AllFailed returns the error of replies that are all errors: nobody gets an answer at present.
+func AllFailed(replies []Reply) error {
+	for _, reply := range replies {
+		if reply.Err == nil {
+			return nil
+		}
+	}
+	return replies[0].Err
+}
+
 // Only returns the value of the one reply to a call made alone.
 func Only(replies []Reply) (any, error) { return replies[0].Value, replies[0].Err }
 

@@ -98,12 +98,7 @@ func NewTickets(cfg TicketsConfig) *Tickets {
 // trip makes a round trip. Its error is that of all calls, if all failed.
 func (s *Tickets) trip(ctx context.Context, calls []redis.Call) ([]redis.Reply, error) {
 	replies := s.cfg.Client.Run(ctx, calls)
-	for _, reply := range replies {
-		if reply.Err == nil {
-			return replies, nil
-		}
-	}
-	return nil, replies[0].Err
+	return replies, redis.AllFailed(replies)
 }
 
 // key is where a ticket is kept.

@@ -150,7 +150,7 @@ func (r *Registry) lookupTrip(ctx context.Context, users []tidemark.UserID) ([]f
 		calls = append(calls, redis.Call{Script: r.scripts.lookup, Keys: keys[from:min(from+size, len(users))]})
 	}
 	replies := r.client.Run(ctx, calls)
-	if err := allFailed(replies); err != nil {
+	if err := redis.AllFailed(replies); err != nil {
 		return nil, err
 	}
 	all := make([]found, 0, len(users))

@@ -104,17 +104,7 @@ func (r *Registry) stepTrip(ctx context.Context, calls []redis.Call) ([]redis.Re
 	for i := range calls {
 		answers[i] = replies[place[i]]
 	}
-	return answers, allFailed(replies)
-}
-
-// allFailed returns the error of replies that are all errors: nobody gets an answer at present.
-func allFailed(replies []redis.Reply) error {
-	for _, reply := range replies {
-		if reply.Err == nil {
-			return nil
-		}
-	}
-	return replies[0].Err
+	return answers, redis.AllFailed(replies)
 }
 
 // step makes one call of a script, along with others.
