@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,37 @@ func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_
 		w.ghost("d", time.Second)
 		time.Sleep(15 * time.Second)
 		want(t, "and after they have compared again", messagesOf(laptop.drain()))
+	})
+}
+
+// A node that could not ask the registry for a moment keeps its lease: nobody compares. Whoever has a device here, or wrote the message, may have one elsewhere.
+func TestSend_unknown_leases_of_those_who_need_no_row_are_looked_up_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var down atomic.Bool
+		a := w.node("a", func(cfg *server.Config) {
+			u := unreachable{w.reg, &down}
+			cfg.Registry, cfg.Nodes = u, u
+		})
+		b := w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		phone, laptop, desk := a.open("bob"), b.open("bob"), b.open("alice")
+		for _, c := range []*client{phone, laptop, desk} {
+			c.drain()
+		}
+		time.Sleep(time.Minute)
+		before := b.Counters()["epochs_total"]
+		down.Store(true)
+		a.send("alice", chat)
+		want(t, "bob's phone, on the sender's node", messagesOf(phone.drain()), "message ab 1")
+		time.Sleep(time.Second)
+		down.Store(false)
+		time.Sleep(5 * time.Second)
+		want(t, "bob's laptop", messagesOf(laptop.drain()), "message ab 1")
+		want(t, "alice's other device", messagesOf(desk.drain()), "message ab 1")
+		if after := b.Counters()["epochs_total"]; after != before {
+			t.Errorf("the epoch rose %d times: this shows nothing", after-before)
+		}
 	})
 }
 

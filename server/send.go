@@ -276,10 +276,10 @@ func (s *Server) address(ctx context.Context, h *handOver) error {
 
 // handedOver marks those whom a message did not reach.
 func (s *Server) handedOver(ctx context.Context, h *handOver, known bool, missed []tidemark.PendingDelivery) error {
+	if !known { // everybody's devices on other nodes are still to be told, also of those who need no row
+		s.debts.Wake(debts.RowsFor(h.users, h.chat, h.message.Sequence))
+	}
 	if h.people.Large { // no rows: every open compares; but a live session that was not reached is still to be told
-		if !known {
-			missed = debts.RowsFor(h.users, h.chat, h.message.Sequence)
-		}
 		s.debts.Wake(missed)
 		return nil
 	}
@@ -313,7 +313,7 @@ func (s *Server) unacknowledged(ctx context.Context, h *handOver, users []tidema
 }
 
 // lookup returns the leases of users, for a message that has to reach them. If the registry cannot be asked, known is false, and everyone who is not on
-// this node counts as offline: he is marked, and looked up again later (wakeMarked).
+// this node counts as offline: he is marked. Everyone is looked up again later (wakeMarked).
 func (s *Server) lookup(ctx context.Context, users []tidemark.UserID) (leases [][]registry.Lease, known bool) {
 	leases, err := s.registry.Lookup(ctx, users)
 	if err != nil {

@@ -79,7 +79,9 @@ func (p *Pulse) beat(ctx context.Context) error {
 	}
 	refreshed, err := p.cfg.Registry.Refresh(ctx, p.cfg.Node, p.cfg.NodeTTL, leases, p.cfg.LeaseTTL)
 	if err != nil {
-		p.all.Store(all)
+		if all { // or somebody asked for it meanwhile
+			p.all.Store(true)
+		}
 		if tidemark.CodeOf(err) == tidemark.NotFound { // the lease has run out, or the registry forgot it
 			p.Rejoin()
 		}
