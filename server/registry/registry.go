@@ -51,7 +51,8 @@ type Opened struct {
 type Refreshed struct {
 	// Lost are those of the leases that the registry no longer has. The node opens them again.
 	Lost []Lease
-	// Replaced are those whose device has a lease of a newer session. The node ends them.
+	// Replaced are those whose device has a lease of a newer session. The node ends them. A session that has its lease on another node is not among them: it is on
+	// its way there, and will be asked for, or the lease is given up.
 	Replaced []Lease
 	// Epoch is the present one. If it differs from the one before, the node compares heads for all its sessions.
 	Epoch Epoch

@@ -170,6 +170,7 @@ func (r *Registry) Refresh(_ context.Context, node registry.Node, nodeTTL time.D
 		}
 		switch {
 		case u != nil && u.prolongLocked(lease, now.Add(ttl)):
+		case u != nil && u.movedLocked(lease):
 		case u != nil && u.deviceLocked(lease.Device):
 			refreshed.Replaced = append(refreshed.Replaced, lease)
 		default:
@@ -310,6 +311,13 @@ func (u *user) removeLocked(lease registry.Lease) bool {
 		}
 	}
 	return false
+}
+
+// movedLocked reports whether a session has its lease on another node.
+func (u *user) movedLocked(lease registry.Lease) bool {
+	return slices.ContainsFunc(u.leases, func(held registry.Lease) bool {
+		return held.Device == lease.Device && held.Session == lease.Session && held != lease
+	})
 }
 
 // deviceLocked reports whether a device has a lease.

@@ -10,3 +10,10 @@ func Age(r *Registry, node tidemark.NodeID) {
 	held.expires = 1
 	r.lives[node] = held
 }
+
+// Held is how many leases a registry remembers.
+func Held(r *Registry) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.held)
+}

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -421,4 +422,30 @@ func TestJoin_again_raises_whatever_Redis_remembers(t *testing.T) {
 	if now := w.epoch(w.b); now != before {
 		t.Errorf("after a clean leave the epoch went from %v to %v", before, now)
 	}
+}
+
+// A session that moved is neither closed nor refreshed where it was: what is remembered of it goes with its lease.
+func TestHeld_forgets_what_ran_out(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, service.Database(t))
+	const short = 50 * time.Millisecond
+	for range 10 {
+		if _, err := w.a.Open(t.Context(), lease(node("a"), "bob", "moved"), short); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.a.Open(t.Context(), lease(node("a"), "eve", "moved"), short); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One that lasts.
+	w.open(w.a, lease(node("a"), "carol", "stays"))
+	w.eventually("they are forgotten", func() error {
+		if _, err := w.a.Refresh(t.Context(), node("a"), long, nil, short); err != nil {
+			return err
+		}
+		if n := registryredis.Held(w.a); n != 1 {
+			return fmt.Errorf("%d leases are held, want 1", n)
+		}
+		return nil
+	})
 }

@@ -44,7 +44,7 @@ func (r *Registry) Open(ctx context.Context, lease registry.Lease, ttl time.Dura
 	if err != nil {
 		return registry.Opened{}, err
 	}
-	r.hold(lease) // before the call, whose outcome may stay unknown
+	r.hold(ttl, lease) // before the call, whose outcome may stay unknown
 	a, err := r.step(ctx, r.scripts.open, []string{key(lease.User)}, field(&lease), claim(&lease), string(lease.Session), ttl.Milliseconds(), held.expires)
 	switch {
 	case err != nil:
@@ -78,11 +78,25 @@ func closing(l *registry.Lease, expires int64, proof string) []any {
 	return []any{field(l), claim(l), expires, proof, ProofTTL.Milliseconds()}
 }
 
-// hold remembers a lease of a node here until it is released.
-func (r *Registry) hold(l registry.Lease) {
+// hold remembers leases of a node here until they are released or run out: that of a session that moved to another node is neither released nor refreshed here.
+func (r *Registry) hold(ttl time.Duration, leases ...registry.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held[l] = struct{}{}
+	// A call under way may still take it.
+	now := time.Now()
+	until := now.Add(ttl + r.client.Timeout())
+	for _, l := range leases {
+		r.held[l] = until
+	}
+	if now.Sub(r.swept) < ttl {
+		return
+	}
+	r.swept = now
+	for l, until := range r.held {
+		if now.After(until) {
+			delete(r.held, l)
+		}
+	}
 }
 
 func (r *Registry) release(leases ...registry.Lease) {

@@ -177,6 +177,7 @@ func (r *Registry) Refresh(
 	for i := 4; i+1 < len(a); i += 2 {
 		refreshed.Nodes = append(refreshed.Nodes, registry.Node{ID: tidemark.NodeID(a.text(i)), Boot: a.text(i + 1)})
 	}
+	r.hold(ttl, leases...)
 	err = r.prolong(ctx, leases, ttl, &refreshed)
 	r.release(refreshed.Lost...)
 	r.release(refreshed.Replaced...)

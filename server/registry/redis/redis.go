@@ -45,8 +45,9 @@ type Registry struct {
 	mu sync.Mutex
 	// lives are those of the nodes that joined here. One whose lease ran out stays: when it joins again, it comes back.
 	lives map[tidemark.NodeID]life
-	// held are the leases taken here, or maybe taken, and not known to be over.
-	held map[registry.Lease]struct{}
+	// held are the leases taken here, or maybe taken, and not known to be over, with when they run out at the latest; swept is when those that had were let go.
+	held  map[registry.Lease]time.Time
+	swept time.Time
 	// servers names the lives of the servers of a cluster as they were last seen; empty without one.
 	servers string
 }
@@ -67,7 +68,7 @@ var (
 
 // New returns a registry on a Redis, which stays its caller's.
 func New(client *redis.Client) *Registry {
-	r := &Registry{client: client, scripts: newScripts(), lives: make(map[tidemark.NodeID]life), held: make(map[registry.Lease]struct{})}
+	r := &Registry{client: client, scripts: newScripts(), lives: make(map[tidemark.NodeID]life), held: make(map[registry.Lease]time.Time)}
 	r.lookups = redis.NewLane(tripItems, r.lookupTrip)
 	r.steps = redis.NewLane(tripItems, r.stepTrip)
 	return r
