@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,7 +50,10 @@ func makeCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, out: &output{}, ended: make(chan error, 1), variables: map[string]string{}}
 	c.command = exec.Command("make", "--no-print-directory", "cluster")
 	c.command.Dir = ".."
-	c.command.Env = environment()
+	// In a terminal there is no make around this one.
+	c.command.Env = slices.DeleteFunc(environment(), func(variable string) bool {
+		return strings.HasPrefix(variable, "MAKE") || strings.HasPrefix(variable, "MFLAGS")
+	})
 	c.command.Stdout, c.command.Stderr = c.out, c.out
 	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal has it
 	if err := c.command.Start(); err != nil {
