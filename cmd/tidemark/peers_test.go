@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -161,7 +160,7 @@ func TestServe_nodes_share_messages_tickets_and_idempotency(t *testing.T) {
 	raceOneSend(t, first, second)
 }
 
-// TestServe_a_user_has_one_rate_on_all_nodes: who uses up the burst of two nodes is in debt for one of them, on both.
+// TestServe_a_user_has_one_rate_on_all_nodes: who calls two nodes gets no more lastingly than from one.
 func TestServe_a_user_has_one_rate_on_all_nodes(t *testing.T) {
 	cleanEnvironment(t)
 	t.Setenv(secretVariable, testSecret)
@@ -185,20 +184,23 @@ func TestServe_a_user_has_one_rate_on_all_nodes(t *testing.T) {
 		_ = response.Body.Close()
 		return response
 	}
-	for _, url := range urls {
-		for call(url).StatusCode == http.StatusNotFound {
-		}
-	}
-	poll(t, func() error {
-		for _, url := range urls {
-			response := call(url)
-			// What a node gives alone is one each 20 ms: "come back in a second".
-			if after, _ := strconv.Atoi(response.Header.Get("Retry-After")); response.StatusCode != http.StatusTooManyRequests || after < 3 {
-				return fmt.Errorf("%d, Retry-After %d; the user is in debt for a whole burst", response.StatusCode, after)
+	// insist calls both for so long, and returns how many calls were let through.
+	insist := func(d time.Duration) (n int) {
+		for end := time.Now().Add(d); time.Now().Before(end); {
+			for _, url := range urls {
+				for call(url).StatusCode == http.StatusNotFound {
+					n++
+				}
 			}
 		}
-		return nil
-	})
+		return n
+	}
+	insist(2 * time.Second) // the bursts are used up, and the nodes know of each other
+	const seconds, perSecond = 5, 50
+	// Nodes that limited alone would let twice as many through, if the machine is fast enough for that.
+	if got, most := insist(seconds*time.Second), seconds*perSecond*3/2; got > most {
+		t.Errorf("two nodes let %d calls through in %d s, want about %d at most", got, seconds, seconds*perSecond)
+	}
 }
 
 // invokeToken makes a token of ann's.
