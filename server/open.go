@@ -61,7 +61,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 		_, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
 		return nil, errors.Join(errSessions(r.User, s.cfg.SessionsPerUser), err)
 	}
-	return &Connection{Connection: sess.Attach(r.Session != ""), server: s, user: r.User}, nil
+	return &Connection{Connection: sess.Attach(r.Session != "", r.Poll), server: s, user: r.User}, nil
 }
 
 // resumable returns the session to which a client comes back: one of this node, or one that another node gives to it. nil if there is none.

@@ -199,7 +199,7 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) bool {
 		s.orderLook(lookMissed, epoch)
 	}
 	arrived := s.arriving
-	s.arriving = nil
+	s.arriving, s.elsewhere = nil, true
 	close(s.landed)
 	for _, chat := range slices.Sorted(maps.Keys(arrived)) {
 		a := arrived[chat]

@@ -39,6 +39,9 @@ type Session struct {
 	gone bool
 	// arriving is what was handed over to a session that is on its way to this node; nil for one that is here.
 	arriving map[tidemark.ChatID]arrival
+	// elsewhere says that it came from another node, or its client did: he may have been told more of a chat than what is heard here first. heard are the chats whose statuses were read since.
+	elsewhere bool
+	heard     map[tidemark.ChatID]bool
 	// landed is closed when it is here, or has ended; nil for one that was here from the beginning.
 	landed chan struct{}
 	signal chan struct{}
@@ -139,6 +142,10 @@ func (s *Session) Status(updates []tidemark.StatusUpdate) {
 		return
 	}
 	for _, u := range updates {
+		if s.elsewhere && u.UserID != "" && !s.heard[u.ChatID] {
+			s.hear(u.ChatID)
+			continue
+		}
 		key := statusKey{u.ChatID, u.UserID}
 		b, waiting := s.statuses[key]
 		if !waiting {
@@ -159,6 +166,15 @@ func (s *Session) Status(updates []tidemark.StatusUpdate) {
 		s.statuses[key] = b
 	}
 	notify(s.signal)
+}
+
+// hear lets the statuses of a chat be read, before anything that is said of them is believed.
+func (s *Session) hear(chat tidemark.ChatID) {
+	if s.heard == nil || len(s.heard) >= maxStatuses {
+		s.heard = make(map[tidemark.ChatID]bool)
+	}
+	s.heard[chat] = true
+	s.snapshot(chat)
 }
 
 // Membership takes in that members came or went. Whatever waits of a chat that the user left is dropped.
