@@ -122,10 +122,10 @@ mutate: ## break the product in each recorded way, and show that the test named 
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),2500) go run ./test/mutate $(ARGS)
 
 .PHONY: soak
-soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps helm-deps ## the suites, and the random histories of every storage, with long counts: hours
+soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
-	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
+	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),3600) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) go test -count=1 -v -timeout 24h ./server/simulationtest
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000

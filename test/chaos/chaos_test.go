@@ -18,6 +18,10 @@ import (
 )
 
 const (
+	// calm is for how long the clients move about before anything happens to the nodes.
+	calm = 5 * time.Second
+	// aftermath is for how long clients come back to a node that was killed, before anything else happens.
+	aftermath = 5 * time.Second
 	// wholeWithin is how long after the last fault everybody has everything, without another message.
 	wholeWithin = 20 * time.Second
 	// noticedWithin is how long a message waits at most, whatever happens to Redis, and though nothing else is sent to its chat.
@@ -37,7 +41,9 @@ func TestChaos(t *testing.T) {
 
 // TestChaos_failover is about Redis behind Sentinel, for half of the time.
 func TestChaos_failover(t *testing.T) {
-	chaos(t, watched{redis.StartSentinel(t)}, number(t, "TIDEMARK_CHAOS_SECONDS", 60)/2)
+	service := watched{redis.StartSentinel(t)}
+	service.open(t)
+	chaos(t, service, number(t, "TIDEMARK_CHAOS_SECONDS", 60)/2)
 }
 
 func chaos(t *testing.T, service redisService, seconds int) {
@@ -53,8 +59,13 @@ func chaos(t *testing.T, service redisService, seconds int) {
 		}
 		return ""
 	})
-	began := time.Now()
 	stop := w.send()
+	pause(w.ctx, calm)
+	w.ledger.Storm()
+	began := time.Now()
+	if w.wanted(killed) {
+		w.kills(random)
+	}
 	w.faults(began.Add(time.Duration(w.seconds)*time.Second), random)
 	healed := time.Now()
 	close(w.home)
@@ -104,6 +115,23 @@ func (w *world) faults(until time.Time, random *rand.Rand) {
 	}
 	lanes.Wait()
 }
+
+// kills kills nodes while nothing else happens, and measures how their clients come back.
+func (w *world) kills(r *rand.Rand) {
+	w.kinds[killed+alone] = &kindTally{}
+	w.measuring.Store(true)
+	for range 1 + w.seconds/60 {
+		w.strike(fault{killed + alone, func(w *world, r *rand.Rand) (string, error) { return kill(w, r, false, between(r, 0, 2)) }}, r)
+		pause(w.ctx, aftermath)
+	}
+	w.measuring.Store(false)
+}
+
+// killed is the kind of fault that is measured alone, too.
+const (
+	killed = "node killed"
+	alone  = ", and nothing else"
+)
 
 // wanted reports whether faults of a name are asked for: TIDEMARK_CHAOS_FAULTS is a part of it, for looking into one kind.
 func (w *world) wanted(name string) bool {
@@ -192,6 +220,8 @@ func (w *world) report(truth checker.Truth) {
 		counts.Messages += c.Messages
 		counts.Again += c.Again
 		counts.Gaps += c.Gaps
+		counts.Late += c.Late
+		counts.Back += c.Back
 		counts.Statuses += c.Statuses
 		waits.Merge(d.Waits())
 	}
@@ -224,19 +254,23 @@ func (w *world) report(truth checker.Truth) {
 	unconfirmed := w.ledger.Unconfirmed(truth)
 	say("%d faults; %d sends, %d confirmed; lost %d, twice %d, gaps %d, ticks back %d", struck, tally.Sends, tally.Confirmed, kinds[checker.Lost], kinds[checker.Twice], kinds[checker.Gap], kinds[checker.Back])
 	say("%d sends had an attempt without an answer, %d of them were found stored; %d were stored and never confirmed", tally.Unanswered, tally.Found, unconfirmed)
-	say("%d devices: %d messages stored, %d came again, %d gaps told, %d status updates; %d opens, %d resumed, %d resets; %d over WebSocket, %d SSE, %d long-poll",
-		len(w.devices), counts.Messages, counts.Again, counts.Gaps, counts.Statuses, counts.Opens, counts.Resumed, counts.Resets, over[0], over[1], over[2])
+	say("%d devices: %d messages stored, %d came again, %d times a connection began a chat too late, %d times one went back by itself, %d gaps told, %d status updates; %d opens, %d resumed, %d resets; %d over WebSocket, %d SSE, %d long-poll",
+		len(w.devices), counts.Messages, counts.Again, counts.Late, counts.Back, counts.Gaps, counts.Statuses, counts.Opens, counts.Resumed, counts.Resets, over[0], over[1], over[2])
 	say("connections of the balancer: %v", w.proxy.Taken())
 	say("the nodes' own counters: %v", w.metrics())
 	say("how connections ended: %v", ends)
 	say("messages waited: %s; the longest %s", waits.String(), waits.Worst)
-	say("clients whose node was killed or stopped were whole after they were connected again: %s", w.returned.String())
+	say("clients whose node was killed while nothing else happened were whole after they were connected again: %s", w.returned.String())
 	w.t.Log("\n" + strings.Join(lines, "\n"))
 	if waits.Worst.Took > noticedWithin {
 		w.t.Errorf("a message waited for %s", waits.Worst)
 	}
-	if took := w.returned.Quantile(0.99); took > backWithin {
-		w.t.Errorf("1 %% of the clients took longer than %v to be whole after their node was killed", took)
+	within := backWithin
+	if !w.long() {
+		within *= 3 // a second at which the machine does something else is too much of a short run
+	}
+	if took := w.returned.Quantile(0.99); took > within {
+		w.t.Errorf("1 %% of the clients took %v to be whole after their node was killed, want at most %v", took, within)
 	}
 	for _, f := range faults {
 		w.t.Errorf("%s: %s", f.Kind, f.Text)

@@ -31,7 +31,7 @@ const recovery = 5 * time.Second
 // nodeFaults are what happens to one node, or to its ways.
 func nodeFaults() []fault {
 	return []fault{
-		{"node killed", func(w *world, r *rand.Rand) (string, error) { return kill(w, r, false, between(r, 0, 3)) }},
+		{killed, func(w *world, r *rand.Rand) (string, error) { return kill(w, r, false, between(r, 0, 3)) }},
 		{"node killed, back under another name", func(w *world, r *rand.Rand) (string, error) { return kill(w, r, true, between(r, 0, 3)) }},
 		{"node killed in a burst of sends", burst},
 		{"node killed, gone for long", func(w *world, r *rand.Rand) (string, error) { return kill(w, r, false, between(r, 10, 12)) }},
@@ -156,7 +156,7 @@ func burst(w *world, r *rand.Rand) (string, error) {
 func freeze(w *world, r *rand.Rand, d time.Duration) (string, error) {
 	m, release := w.pick(r)
 	defer release()
-	defer w.ledger.Dark(0)()
+	defer w.ledger.Dark.Begin(0)()
 	if err := m.Freeze(w.ctx); err != nil {
 		return "", err
 	}
@@ -205,7 +205,7 @@ func cut(w *world, r *rand.Rand, service string, d cluster.Direction, lasts time
 	m, release := w.pick(r)
 	defer release()
 	if service == "database" {
-		defer w.ledger.Dark(recovery)()
+		defer w.ledger.Dark.Begin(recovery)()
 	}
 	if m.host == nil {
 		return cutStream(w, m, service, d, lasts)
@@ -281,7 +281,7 @@ func reset(w *world, r *rand.Rand, to func(*machine) *cluster.Link, say string) 
 }
 
 func killPostgres(w *world, r *rand.Rand) (string, error) {
-	defer w.ledger.Dark(recovery)()
+	defer w.ledger.Dark.Begin(recovery)()
 	before := w.db.PID()
 	w.db.Kill(w.t)
 	_, err := exchange(w.databaseAddress(), askTLS, time.Second)
@@ -294,7 +294,7 @@ func killPostgres(w *world, r *rand.Rand) (string, error) {
 }
 
 func freezePostgres(w *world, r *rand.Rand) (string, error) {
-	defer w.ledger.Dark(recovery)()
+	defer w.ledger.Dark.Begin(recovery)()
 	w.db.Freeze(w.t)
 	_, err := exchange(w.databaseAddress(), askTLS, 500*time.Millisecond)
 	d := between(r, 1, 5)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/tidemark-im/tidemark/test/chaos/cluster"
@@ -73,6 +74,14 @@ type watched struct{ *redis.Watched }
 
 func (s watched) server() *redis.Server { return s.Master }
 
+// open lets them serve others than this machine, as Sentinel does: the nodes are on hosts of their own.
+func (s watched) open(t testing.TB) {
+	t.Helper()
+	for _, server := range []*redis.Server{s.Master, s.Replica} {
+		server.Do(t, "CONFIG", "SET", "protected-mode", "no")
+	}
+}
+
 func (s watched) way() (*cluster.Link, []int, string, error) {
 	return nil, []int{s.Sentinel.Port(), s.Master.Port(), s.Replica.Port()}, s.URL(), nil
 }
@@ -100,6 +109,7 @@ func (s watched) failOver(w *world, r *rand.Rand, stale bool) (string, error) {
 		missed = fmt.Sprintf(", and has %s of %s bytes", there, here)
 	}
 	s.FailOver(w.t)
+	s.open(w.t)
 	if s.Master == old {
 		return "", nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,6 +65,11 @@ type key struct{ chat, user, id string }
 
 // Ledger is what all clients did and were told. It is safe for concurrent use.
 type Ledger struct {
+	// stormy says that something has gone wrong.
+	stormy atomic.Bool
+	// Dark is when nobody can be expected to be served.
+	Dark Stretches
+
 	mu    sync.Mutex // guards what follows
 	sends map[key]*Send
 	// heads are the highest confirmed sequence of each chat.
@@ -76,13 +82,9 @@ type Ledger struct {
 	said, told map[key]Boundary
 	// unsaid are boundaries that were told when nobody had said so much: his own messages explain them, or nothing does.
 	unsaid map[key][]claim
-	dark   []span
 	faults []Fault
 	counts map[Kind]int
 }
-
-// span is a stretch of time; it goes on while to is zero.
-type span struct{ from, to time.Time }
 
 // claim is a boundary that was told, and what had been said by then.
 type claim struct{ told, said Boundary }
@@ -94,6 +96,12 @@ func NewLedger() *Ledger {
 		said: map[key]Boundary{}, told: map[key]Boundary{}, unsaid: map[key][]claim{},
 	}
 }
+
+// Calm reports whether nothing has gone wrong yet.
+func (l *Ledger) Calm() bool { return !l.stormy.Load() }
+
+// Storm says that things go wrong from now on.
+func (l *Ledger) Storm() { l.stormy.Store(true) }
 
 // Join notes that users are members of a chat from now on.
 func (l *Ledger) Join(chat string, users ...string) {
@@ -221,19 +229,6 @@ func (l *Ledger) Owed(user string) map[string]int64 {
 	return owed
 }
 
-// Dark says that from now on nobody can be expected to be served, until some time after the end that it returns is called.
-func (l *Ledger) Dark(after time.Duration) (end func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := len(l.dark)
-	l.dark = append(l.dark, span{from: time.Now()})
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.dark[i].to = time.Now().Add(after)
-	}
-}
-
 // Complain notes a fault.
 func (l *Ledger) Complain(kind Kind, format string, args ...any) {
 	l.mu.Lock()
@@ -282,49 +277,4 @@ func (l *Ledger) Tally() (t Tally) {
 		}
 	}
 	return t
-}
-
-// served is how much of the time from since to now is in one of the spans, and not dark.
-func (l *Ledger) served(since, now time.Time, spans []span) time.Duration {
-	l.mu.Lock()
-	dark := slices.Clone(l.dark)
-	l.mu.Unlock()
-	var sum time.Duration
-	for _, s := range spans {
-		from, to := later(s.from, since), now
-		if !s.to.IsZero() && s.to.Before(now) {
-			to = s.to
-		}
-		if to.After(from) {
-			sum += lit(from, to, dark)
-		}
-	}
-	return sum
-}
-
-// lit is how much of a stretch of time is not dark.
-func lit(from, to time.Time, dark []span) time.Duration {
-	slices.SortFunc(dark, func(a, b span) int { return a.from.Compare(b.from) })
-	sum, at := time.Duration(0), from
-	for _, d := range dark {
-		end := d.to
-		if end.IsZero() || end.After(to) {
-			end = to
-		}
-		if !end.After(at) || !d.from.Before(to) {
-			continue
-		}
-		if d.from.After(at) {
-			sum += d.from.Sub(at)
-		}
-		at = end
-	}
-	return sum + max(0, to.Sub(at))
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

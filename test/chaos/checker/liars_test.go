@@ -101,6 +101,16 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.bob.Gap("c", 4, 4, 30)
 			p.bob.Message("c", 5, "ann", id(5), 31)
 		}, ""},
+		"honest: a connection begins too late when something went wrong, and goes back": {func(p *play) {
+			p.ledger.Storm()
+			p.send(4)
+			p.send(5)
+			p.again()
+			p.bob.Message("c", 5, "ann", id(5), 30)
+			p.bob.Cursors()
+			p.bob.Message("c", 4, "ann", id(4), 31)
+			p.bob.Message("c", 5, "ann", id(5), 32)
+		}, ""},
 		"honest: an author's own message is acknowledged by itself": {func(p *play) {
 			p.bob.Status("c", "ann", Boundary{3, 0}, 30)
 		}, ""},
@@ -123,9 +133,22 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			c := p.truth.Chats["c"]
 			c.Messages = append(c.Messages[:1], c.Messages[2:]...)
 		}, Gap},
-		"the head is beyond the messages":             {func(p *play) { p.truth.Chats["c"].Head = 4 }, Gap},
-		"a stream leaves a message out":               {func(p *play) { p.send(4); p.send(5); p.bob.Message("c", 5, "ann", id(5), 30) }, Gap},
-		"a resumed stream leaves a message out":       {func(p *play) { p.send(4); p.send(5); p.again(); p.bob.Message("c", 5, "ann", id(5), 30) }, Gap},
+		"the head is beyond the messages":       {func(p *play) { p.truth.Chats["c"].Head = 4 }, Gap},
+		"a stream leaves a message out":         {func(p *play) { p.send(4); p.send(5); p.bob.Message("c", 5, "ann", id(5), 30) }, Gap},
+		"a resumed stream leaves a message out": {func(p *play) { p.send(4); p.send(5); p.again(); p.bob.Message("c", 5, "ann", id(5), 30) }, Gap},
+		"a connection begins too late, and never goes back": {func(p *play) {
+			p.ledger.Storm()
+			p.send(4)
+			p.send(5)
+			p.again()
+			p.bob.Message("c", 5, "ann", id(5), 30)
+		}, Unwhole},
+		"a stream leaves a message out when something went wrong": {func(p *play) {
+			p.ledger.Storm()
+			p.send(4)
+			p.send(5)
+			p.bob.Message("c", 5, "ann", id(5), 30)
+		}, Gap},
 		"a stream calls a gap what the user may see":  {func(p *play) { p.send(4); p.bob.Gap("c", 4, 4, 30) }, Gap},
 		"a gap has no end":                            {func(p *play) { p.bob.Gap("c", 4, 3, 30) }, Gap},
 		"a stream goes back by itself":                {func(p *play) { p.bob.Message("c", 2, "ann", id(2), 30) }, Order},
@@ -216,7 +239,7 @@ func TestWaits_only_what_could_be_served(t *testing.T) {
 		time.Sleep(10 * time.Second) // away
 		p.again()
 		time.Sleep(time.Second)
-		bright := p.ledger.Dark(2 * time.Second)
+		bright := p.ledger.Dark.Begin(2 * time.Second)
 		time.Sleep(5 * time.Second)
 		bright()
 		time.Sleep(3 * time.Second)

@@ -37,13 +37,13 @@ type Log struct {
 }
 
 // Counts is what happened to a device.
-type Counts struct{ Opens, Resumed, Resets, Messages, Again, Gaps, Statuses, Memberships int }
+type Counts struct{ Opens, Resumed, Resets, Messages, Again, Late, Back, Gaps, Statuses, Memberships int }
 
 // chat is what a device has of a chat.
 type chat struct {
 	// digests are those of the messages that it has stored, from the first on: a contiguous prefix. 0 stands for one that it may not see.
 	digests []uint32
-	// next is what the present connection has to send next, 0 if it has sent nothing yet. rewinds is how often it may go back.
+	// next is what the present connection has to send next, 0 if it has sent nothing yet. rewinds is how often it may go elsewhere.
 	next    int64
 	rewinds int
 	// astray says that the session does not start where the device stands, until it does.
@@ -259,19 +259,27 @@ func (d *Log) Gap(chat string, from, to, number int64) {
 	d.reachLocked(chat, c.stored())
 }
 
-// inOrderLocked checks that what comes joins what came before on this connection, or what the device has stored. It reports whether it can be stored.
+// inOrderLocked checks that what comes joins what came before on this connection. It reports whether it can be stored. A connection may begin a chat too late: another device, or a message
+// of the user's own, has moved his watermark beyond what this session was not woken for. Then it has to go back once it knows, as every device is whole in the end; while nothing goes wrong it
+// must not happen at all. The same holds for one that goes back by itself, since it compares with what the user has acknowledged (R_MIN): what the device has comes again.
 func (d *Log) inOrderLocked(name string, c *chat, from, to int64) bool {
-	if c.astray && from > c.stored()+1 {
-		return false // before the cursors have taken effect
-	}
+	late := from > c.stored()+1
 	switch {
-	case from > c.stored()+1:
+	case late && c.astray:
+		return false // before the cursors have taken effect
+	case late && c.next == 0 && !d.ledger.Calm():
+		d.counts.Late++
+		c.astray = true
+		return false
+	case late:
 		d.ledger.Complain(Gap, "%s got %d of %s, and has the first %d", d.Name, from, name, c.stored())
 		return false
-	case c.next != 0 && from < c.next && c.rewinds > 0:
+	case c.next != 0 && from != c.next && c.rewinds > 0:
 		c.rewinds--
-	case c.next != 0 && from != c.next && !c.astray:
+	case c.next != 0 && from != c.next && !c.astray && d.ledger.Calm():
 		d.ledger.Complain(Order, "%s got %d of %s where %d was due", d.Name, from, name, c.next)
+	case c.next != 0 && from != c.next:
+		d.counts.Back++
 	}
 	c.astray, c.next = false, to+1
 	return true
@@ -303,15 +311,18 @@ func (d *Log) Status(chat, user string, b Boundary, number int64) {
 	d.ledger.Tell(chat, user, b)
 }
 
-// Membership takes a change of members. Who is added again is sent again what he has not acknowledged.
-func (d *Log) Membership(chat, user string, number int64) {
+// Membership takes a change of members. Who is added again is sent again what he has not acknowledged; and he has to give his cursors, because that of the chat was refused while he was no member.
+func (d *Log) Membership(chat, user string, number int64) (giveCursors bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.numberLocked(number)
 	d.counts.Memberships++
-	if user == d.User {
-		d.chatLocked(chat).rewinds++
+	if user != d.User {
+		return false
 	}
+	c := d.chatLocked(chat)
+	c.rewinds++
+	return c.astray
 }
 
 // Other takes an event that changes nothing here. caughtUp says that it was that one.

@@ -203,7 +203,9 @@ func (d *Device) take(ctx context.Context, over Transport, e event) error {
 			d.Log.Status(p.ChatID, p.UserID, checker.Boundary{Acked: p.Acked, Read: p.Read}, e.ID)
 		}
 	case "membership":
-		d.Log.Membership(p.ChatID, p.UserID, e.ID)
+		if d.Log.Membership(p.ChatID, p.UserID, e.ID) {
+			d.giveCursors(ctx)
+		}
 	case "error":
 		return fmt.Errorf("error event %s", p.Code)
 	default:
