@@ -185,7 +185,7 @@ func jump(w *world, r *rand.Rand) (string, error) {
 	m, release := w.pick(r)
 	defer release()
 	was := m.Apart
-	apart := time.Duration(r.IntN(1200)-600) * time.Second
+	apart := time.Duration(r.IntN(480)-240) * time.Second
 	if err := m.SetClock(apart); err != nil {
 		return "", err
 	}
