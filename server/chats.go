@@ -95,29 +95,12 @@ func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.
 	if n.History == "" {
 		n.History = tidemark.HistoryFull
 	}
-	if err := tidemark.CheckID("chat_id", n.ID); err != nil {
-		return n, err
-	}
-	if err := tidemark.CheckChatName(n.Name); err != nil {
-		return n, err
-	}
-	if n.History != tidemark.HistoryFull && n.History != tidemark.HistorySinceJoin {
-		return n, tidemark.Errorf(tidemark.Invalid, "history must be full or since_join")
-	}
 	members, err := distinct("member_ids", append([]tidemark.UserID{creator}, r.MemberIDs...))
 	if err != nil {
 		return n, err
 	}
 	n.Members = members
-	switch {
-	case n.Type != tidemark.Direct && n.Type != tidemark.Group:
-		return n, tidemark.Errorf(tidemark.Invalid, "type must be direct or group")
-	case n.Type == tidemark.Direct && len(members) != 2:
-		return n, tidemark.Errorf(tidemark.Invalid, "a direct chat has two members: name exactly one other user in member_ids")
-	case len(members) > tidemark.MaxMembersPerCall:
-		return n, tidemark.Errorf(tidemark.Invalid, "member_ids and the caller are %d users, at most %d are allowed; add more afterwards", len(members), tidemark.MaxMembersPerCall)
-	}
-	return n, nil
+	return n, n.Check()
 }
 
 // distinct returns valid user ids in ascending order, each once.

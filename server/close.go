@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/debts"
+	"github.com/tidemark-im/tidemark/server/internal/flow"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -36,16 +37,18 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 	if err != nil {
 		s.debts.Mark(rows)
 	}
-	for _, sess := range detached {
-		s.release(ctx, sess, err == nil)
-	}
+	flow.SideBySide(detached, func(sess *session.Session) { s.release(ctx, sess, err == nil) })
 	return len(detached), err
 }
 
-// closeReplaced closes a session whose device has a newer one.
-func (s *Server) closeReplaced(ctx context.Context, sess *session.Session) {
-	if _, err := s.closeSessions(ctx, []session.Ending{sess.Ending()}); err != nil {
-		s.log.Warn("a session whose device has a newer one was not closed cleanly", "session", sess.ID, "error", err)
+// closeReplaced closes sessions whose devices have newer ones.
+func (s *Server) closeReplaced(ctx context.Context, replaced []*session.Session) {
+	endings := make([]session.Ending, len(replaced))
+	for i, sess := range replaced {
+		endings[i] = sess.Ending()
+	}
+	if _, err := s.closeSessions(ctx, endings); err != nil {
+		s.log.Warn("sessions whose devices have newer ones were not closed cleanly", "sessions", len(replaced), "error", err)
 	}
 }
 
@@ -77,10 +80,7 @@ func (s *Server) learn(ctx context.Context, keys []storage.StateKey) {
 	if len(keys) == 0 || s.pulse.Alone() {
 		return
 	}
-	states, err := s.storage.States(ctx, keys)
-	if err != nil {
-		return
-	}
+	states, _ := s.storage.States(ctx, keys) // without them rows are marked that need not be
 	for _, st := range states {
 		for _, sess := range s.sessions.Of(st.UserID) {
 			sess.Acknowledged(st.ChatID, st.Acked)

@@ -32,7 +32,8 @@ type Config struct {
 	// Logger is never given message text or tokens. Default slog.Default().
 	Logger *slog.Logger
 
-	// Clock is the time of day, for what is stored and shown and decides nothing: when a message was sent, when a watermark moved. It may jump. Every period
+	// Clock is the time of day, for what is stored and shown and decides nothing but how far back a session looks that may have missed something, with ten minutes
+	// of slack: when a message was sent, when a watermark moved. It may jump. Every period
 	// is measured by the monotonic clock instead. Default time.Now.
 	Clock func() time.Time
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/debts"
+	"github.com/tidemark-im/tidemark/server/internal/flow"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -54,7 +55,7 @@ func (s *Server) payLoop(ctx context.Context) {
 			return
 		}
 		for !s.pay(ctx) {
-			if !pause(ctx, debtsPause) {
+			if !flow.Pause(ctx, debtsPause) {
 				return
 			}
 		}

@@ -49,7 +49,11 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 		return nil, err
 	}
 	// A chat that is named twice is written in a second round: storage takes each once.
-	for round := indexes(len(acks)); len(round) > 0; {
+	round := make([]int, len(acks))
+	for i := range round {
+		round[i] = i
+	}
+	for len(round) > 0 {
 		var now, later []int
 		named := make(map[tidemark.ChatID]bool, len(round))
 		for _, i := range round {
@@ -69,14 +73,6 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 		round = later
 	}
 	return results, nil
-}
-
-func indexes(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
 }
 
 // acknowledge writes those of the acks that at names, of which no two are about one chat.

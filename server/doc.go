@@ -19,6 +19,9 @@
 //
 // What could not be done for a stored message is owed and tried again (debts.go, internal/debts).
 //
+// A node is one of several (internal/pulse): it says that it lives, learns who else does, and lets its sessions compare when somebody died or it may have missed something. A session
+// whose client comes back to another node goes on there (move.go, internal/moves).
+//
 // # The files
 //
 // chats.go, members.go, history.go, delivery.go and sync.go are what callers ask for; send.go, open.go, close.go and debts.go are the protocol of delivery.md §4;
@@ -26,6 +29,6 @@
 //
 // # Goroutines and locks
 //
-// Start starts eight goroutines, named there, and Stop waits for them. Nothing else is started. Every lock guards the fields below it in its struct, is taken last
+// Start starts nine goroutines, named there, and Stop waits for them. Nothing else is started. Every lock guards the fields below it in its struct, is taken last
 // or before those that its package names, and is not held across I/O.
 package server

@@ -3,12 +3,12 @@ package server
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/cursors"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/flow"
 	"github.com/tidemark-im/tidemark/server/internal/ticks"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
@@ -34,13 +34,7 @@ func (s *Server) Members(ctx context.Context, c Caller, chat tidemark.ChatID, li
 }
 
 func pageOfMembers(p *feed.People, after tidemark.UserID, limit int) MemberPage {
-	from, found := slices.BinarySearchFunc(p.Members, after, func(m tidemark.Member, u tidemark.UserID) int {
-		return strings.Compare(string(m.UserID), string(u))
-	})
-	if found {
-		from++
-	}
-	page := MemberPage{Members: p.Members[from:]}
+	page := MemberPage{Members: p.After(after)}
 	if len(page.Members) > limit {
 		page.Members = page.Members[:limit]
 		page.NextCursor = cursors.Encode(cursors.Members, string(page.Members[limit-1].UserID))
@@ -111,7 +105,7 @@ func (s *Server) add(ctx context.Context, chat tidemark.ChatID, users []tidemark
 			return added, err
 		}
 		s.feed.Forget(chat)
-		if attempt == appendAttempts || !pause(ctx, appendPause<<attempt) {
+		if attempt == appendAttempts || !flow.Pause(ctx, appendPause<<attempt) {
 			s.debts.Lose()
 			return added, err
 		}
@@ -179,14 +173,14 @@ func (s *Server) remove(ctx context.Context, chat tidemark.ChatID, user tidemark
 			return removed, err
 		}
 		s.feed.Forget(chat) // it may have happened
-		if attempt == appendAttempts || !pause(ctx, appendPause<<attempt) {
+		if attempt == appendAttempts || !flow.Pause(ctx, appendPause<<attempt) {
 			return removed, err
 		}
 	}
 }
 
 // announce tells the sessions of users that the membership changed, and every node, which may remember the members. It is a hint to the sessions: who misses it sees
-// the members when he asks. A node that cannot be told believes what is wrong, so this one joins the registry anew, which makes all forget (Server.beaten).
+// the members when he asks. A node that cannot be told believes what is wrong, so this one joins the registry anew, which makes all forget (internal/pulse).
 func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChange, version uint64, users []tidemark.UserID) {
 	if len(changes) == 0 {
 		return
@@ -277,7 +271,7 @@ func (s *Server) receiveStatus(e *bus.Status) {
 		}
 		switch member, sure := chat.May(sess.User, e.Version); {
 		case member && sure:
-			sess.Status(e.Updates)
+			sess.Status(e.Updates, func() bool { m, s := chat.May(sess.User, e.Version); return m && s })
 		case member:
 			sess.Snapshot(chat.ID) // it is read for members only
 		}

@@ -2,14 +2,12 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -20,30 +18,11 @@ const (
 	claimSteps  = 3
 )
 
-// A session's id begins with nodeTag characters that name the node of its birth.
-const (
-	nodeTag   = 4
-	sessionID = 22
-)
-
-// newSessionID returns an id that names the node.
-func newSessionID(n registry.Node) tidemark.SessionID {
-	var b [14]byte
-	_, _ = rand.Read(b[:]) // never fails, says its documentation
-	return tidemark.SessionID(tagOf(n) + base64.RawURLEncoding.EncodeToString(b[:])[:sessionID-nodeTag])
-}
-
-// tagOf is how a node is named in the ids of its sessions.
-func tagOf(n registry.Node) string {
-	sum := sha256.Sum256([]byte(string(n.ID) + "\x00" + n.Boot))
-	return base64.RawURLEncoding.EncodeToString(sum[:3])
-}
-
 // fetch lets a session that another node has go on here, and returns it; nil if nobody has it, or nobody answers in time. The lease is taken first: what is handed
 // over from then on arrives here, and what arrives at the other node after it has given the session is marked, and finds this lease
-// (R_ADDR, R_RELOOK).
+// (R_LEASEFIRST, R_ADDR, R_FOLLOW). Where the registry cannot be asked nobody is handed anything, and the session is claimed without.
 func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
-	owner, device, found := s.owner(ctx, r.User, r.Session)
+	lease, found := s.owner(ctx, r.User, r.Session)
 	if !found {
 		return nil
 	}
@@ -51,19 +30,35 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 	defer cancel()
 	s.count.claims.Add(1)
 	defer func(began time.Time) { s.count.claimTime.Add(time.Since(began).Microseconds()) }(time.Now())
-	sess := s.share.Arriving(registry.Lease{User: r.User, Device: device, Node: s.node.ID, Boot: s.node.Boot, Session: r.Session})
+	owner := registry.Node{ID: lease.Node, Boot: lease.Boot}
+	claim := func() []byte { return s.claim(ctx, bus.Claim{Session: r.Session, User: r.User}, owner) }
+	var state []byte
+	if lease.Device == "" {
+		if state = claim(); state == nil {
+			s.count.claimsFailed.Add(1)
+			return nil
+		}
+		lease.Device = session.DeviceIn(state)
+	}
+	lease.Node, lease.Boot = s.node.ID, s.node.Boot
+	sess := s.share.Arriving(lease)
 	if !s.sessions.Add(sess, s.cfg.SessionsPerUser) {
 		return nil
 	}
 	epoch, err := s.registry.Epoch(ctx)
 	var opened registry.Opened
 	if err == nil {
-		opened, err = s.registry.Open(ctx, sess.Lease, s.cfg.LeaseTTL)
+		opened, err = s.registry.Open(ctx, lease, s.cfg.LeaseTTL)
 	}
 	if err != nil {
-		s.registryFailed("a session does not move, since it has no lease", err)
-	} else if state := s.claim(ctx, bus.Claim{Session: r.Session, User: r.User}, owner); state != nil && sess.Take(state, opened.Moved, epoch) {
+		s.registryFailed("a session moves and has no lease", err)
+		s.pulse.Retake()
+	} else if state == nil {
+		state = claim()
+	}
+	if rows, here := sess.Take(state, opened.Moved, epoch); here {
 		s.count.claimed.Add(1)
+		s.debts.Mark(rows)
 		return sess
 	}
 	s.count.claimsFailed.Add(1)
@@ -73,21 +68,33 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 	return nil
 }
 
-// owner returns the node that has a session, and its device: by its lease, or, if the registry has forgotten that, by its name.
-func (s *Server) owner(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (registry.Node, tidemark.DeviceID, bool) {
-	for _, leases := range s.find(ctx, []tidemark.UserID{user}) {
-		for _, lease := range leases {
-			if lease.Session == id {
-				return registry.Node{ID: lease.Node, Boot: lease.Boot}, lease.Device, lease.Node != s.node.ID || lease.Boot != s.node.Boot
-			}
-		}
+// owner returns the lease of a session that another node has. If the registry cannot be asked, it is one without a device, of the node that the session's id names.
+func (s *Server) owner(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (registry.Lease, bool) {
+	held, err := s.leaseOf(ctx, user, id)
+	if err == nil {
+		return held, held.Session == id && (held.Node != s.node.ID || held.Boot != s.node.Boot)
 	}
 	for _, n := range s.pulse.Nodes() {
-		if n != s.node && len(id) == sessionID && tagOf(n) == string(id[:nodeTag]) {
-			return n, tidemark.DeviceID(id), true
+		if n != s.node && moves.Names(id, n) {
+			return registry.Lease{User: user, Node: n.ID, Boot: n.Boot, Session: id}, true
 		}
 	}
-	return registry.Node{}, "", false
+	return registry.Lease{}, false
+}
+
+// leaseOf returns the lease of a session, a zero one if it has none.
+func (s *Server) leaseOf(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (registry.Lease, error) {
+	leases, err := s.registry.Lookup(ctx, []tidemark.UserID{user})
+	if err != nil {
+		s.count.registryErrors.Add(1)
+		return registry.Lease{}, err
+	}
+	for _, lease := range leases[0] {
+		if lease.Session == id {
+			return lease, nil
+		}
+	}
+	return registry.Lease{}, nil
 }
 
 // claim asks a node about a session, and whoever it says has it now. It returns the State of the answer, nil if nobody has the session.
@@ -117,7 +124,7 @@ func (s *Server) goToOn(ctx context.Context, owner registry.Node, user tidemark.
 }
 
 // answer does what another node asks.
-func (s *Server) answer(c *bus.Claim) bus.Claimed {
+func (s *Server) answer(ctx context.Context, c *bus.Claim) bus.Claimed {
 	var answer bus.Claimed
 	sess := s.sessions.Get(c.Session)
 	switch {
@@ -129,6 +136,11 @@ func (s *Server) answer(c *bus.Claim) bus.Claimed {
 			return answer
 		}
 	default:
+		// A claim that is late was given up, and the client may have come back here.
+		if lease, err := s.leaseOf(ctx, c.User, c.Session); err == nil && (registry.Node{ID: lease.Node, Boot: lease.Boot}) != c.From {
+			s.pulse.Retake() // the lease was lost by that
+			return answer
+		}
 		if answer.State = sess.Give(c.User); answer.State != nil {
 			s.sessions.Remove(sess)
 			s.count.given.Add(1)

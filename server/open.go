@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/flow"
+	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -42,7 +44,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 			return nil, tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; poll without session to open a new one")
 		}
 	}
-	id := newSessionID(s.node)
+	id := moves.NewSessionID(s.node)
 	if r.Device == "" {
 		r.Device = tidemark.DeviceID(id)
 	} else if older := s.sessions.OfDevice(r.User, r.Device); older != nil {
@@ -95,6 +97,19 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 	}
 	sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch)
 	return opened.Leases
+}
+
+// takeLeases is takeLease for sessions whose leases were lost. One whose device has a newer session meanwhile is not given that one's lease.
+func (s *Server) takeLeases(ctx context.Context, lost []*session.Session) {
+	flow.SideBySide(lost, func(sess *session.Session) {
+		for _, lease := range s.find(ctx, []tidemark.UserID{sess.User})[0] {
+			if lease.Device == sess.Lease.Device && lease != sess.Lease {
+				s.closeReplaced(ctx, []*session.Session{sess})
+				return
+			}
+		}
+		s.takeLease(ctx, sess)
+	})
 }
 
 func errSessions(user tidemark.UserID, most int) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/debts"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/flow"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
@@ -150,7 +151,7 @@ func (s *Server) append(ctx context.Context, drafts []tidemark.Draft) (appended 
 			return appended, err
 		}
 		s.count.storageErrors.Add(1)
-		if !pause(ctx, appendPause<<attempt) {
+		if !flow.Pause(ctx, appendPause<<attempt) {
 			return appended, err
 		}
 	}
@@ -254,7 +255,7 @@ func (s *Server) handOver(ctx context.Context, all []handOver) (done int) {
 	s.wake(ctx, wakes)
 	for i := range all[:done] {
 		if h := &all[i]; h.err == nil {
-			h.err = s.handedOver(ctx, h, known, wakes[i].missed)
+			h.err = s.handedOver(ctx, h, known, &wakes[i])
 		}
 	}
 	return done
@@ -275,12 +276,12 @@ func (s *Server) address(ctx context.Context, h *handOver) error {
 }
 
 // handedOver marks those whom a message did not reach.
-func (s *Server) handedOver(ctx context.Context, h *handOver, known bool, missed []tidemark.PendingDelivery) error {
+func (s *Server) handedOver(ctx context.Context, h *handOver, known bool, w *wake) error {
 	if !known { // everybody's devices on other nodes are still to be told, also of those who need no row
 		s.debts.Wake(debts.RowsFor(h.users, h.chat, h.message.Sequence))
 	}
 	if h.people.Large { // no rows: every open compares; but a live session that was not reached is still to be told
-		s.debts.Wake(missed)
+		s.debts.Wake(w.doubt)
 		return nil
 	}
 	var rows []tidemark.PendingDelivery
@@ -290,7 +291,7 @@ func (s *Server) handedOver(ctx context.Context, h *handOver, known bool, missed
 		}
 		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: h.chat, FirstUndelivered: h.message.Sequence})
 	}
-	return s.mark(ctx, append(rows, missed...))
+	return s.mark(ctx, append(rows, w.missed...))
 }
 
 // unacknowledged returns those users whose watermark is below the message.
@@ -338,8 +339,9 @@ type wake struct {
 	bus.Wake
 	// to are the leases of each of those whom it is for.
 	to [][]registry.Lease
-	// missed are the rows to be marked for those that a publication did not reach.
-	missed []tidemark.PendingDelivery
+	// missed are the rows to be marked for those that a publication did not reach. Those of doubt may be reached by another attempt; where nobody
+	// listens there is a node that has died or joins anew, so that its sessions compare.
+	missed, doubt []tidemark.PendingDelivery
 }
 
 // wake publishes to the nodes of the leases, of each wake one publication for each node, all at once and in their order, and notes who was missed.
@@ -359,7 +361,11 @@ func (s *Server) wake(ctx context.Context, wakes []wake) {
 			continue
 		}
 		for _, lease := range publications[i].Event.Wake.Leases {
-			of[i].missed = append(of[i].missed, tidemark.PendingDelivery{UserID: lease.User, ChatID: of[i].Chat, FirstUndelivered: of[i].Sequence})
+			row := tidemark.PendingDelivery{UserID: lease.User, ChatID: of[i].Chat, FirstUndelivered: of[i].Sequence}
+			of[i].missed = append(of[i].missed, row)
+			if tidemark.CodeOf(err) != tidemark.NotFound {
+				of[i].doubt = append(of[i].doubt, row)
+			}
 		}
 	}
 }
@@ -442,7 +448,7 @@ func (s *Server) wakeMarked(ctx context.Context, rows []tidemark.PendingDelivery
 	}
 	s.wake(ctx, wakes)
 	for _, w := range wakes {
-		s.debts.Wake(w.missed)
+		s.debts.Wake(w.doubt)
 	}
 }
 
@@ -464,22 +470,27 @@ func (s *Server) receive(e bus.Event) {
 	}
 }
 
-// receiveWake wakes the sessions that hold the leases. Whoever's lease is not held here is marked, even if his device has a newer session (R_ADDR).
+// receiveWake wakes the sessions that hold the leases. Whoever's lease is not held here is marked, even if his device has a newer session (R_ADDR). If he is marked
+// already, there is nobody to be told, unless his session has just been given to another node (R_FOLLOW).
 func (s *Server) receiveWake(w *bus.Wake) {
 	s.count.wakes.Add(int64(len(w.Leases)))
 	if w.Message != nil {
 		s.feed.Put(s.feed.Chat(w.Chat), w.Message, w.Encoded)
 	}
 	var few [8]*session.Session
-	var rows []tidemark.PendingDelivery
+	var rows, gone []tidemark.PendingDelivery
 	for i, sess := range s.sessions.Held(few[:0], w.Leases) {
-		if sess == nil || !sess.Wake(w.Chat, w.Sequence, w.Marked) {
-			if !w.Marked {
-				rows = append(rows, tidemark.PendingDelivery{UserID: w.Leases[i].User, ChatID: w.Chat, FirstUndelivered: w.Sequence})
-			}
+		if sess != nil && sess.Wake(w.Chat, w.Sequence, w.Marked) {
+			continue
+		}
+		row := tidemark.PendingDelivery{UserID: w.Leases[i].User, ChatID: w.Chat, FirstUndelivered: w.Sequence}
+		switch {
+		case !w.Marked:
+			rows = append(rows, row)
+		case s.moves.Who(w.Leases[i].Session) != nil:
+			gone = append(gone, row)
 		}
 	}
-	if len(rows) > 0 {
-		s.debts.Mark(rows)
-	}
+	s.debts.Mark(rows)
+	s.debts.Wake(gone)
 }

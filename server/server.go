@@ -67,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 	s.moves = moves.New(cfg.Bus, s.node)
 	s.pulse = pulse.New(pulse.Config{
 		Registry: cfg.Registry, Nodes: cfg.Nodes, Node: s.node, Log: s.log, NodeTTL: cfg.NodeTTL, LeaseTTL: cfg.LeaseTTL, Hears: s.hears,
-		Sessions: s.sessions.All, Lost: func(ctx context.Context, sess *session.Session) { s.takeLease(ctx, sess) },
+		Sessions: s.sessions.All, Lost: s.takeLeases,
 		Replaced: s.closeReplaced, Forget: func() { s.feed.ForgetPeople() },
 	})
 	known := feed.NewKnown(cfg.KnownStates)
@@ -103,6 +103,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(func() { s.share.Expiry.Loop(running, func(due []session.Deadline) { s.expire(running, due) }) })
 	s.loops.Go(func() { s.pulse.BeatLoop(running) })
 	s.loops.Go(func() { s.pulse.CompareLoop(running) })
+	s.loops.Go(func() { s.pulse.RepairLoop(running) })
 	s.loops.Go(func() { s.moves.Loop(running, s.answer) })
 	return nil
 }

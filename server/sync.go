@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -149,11 +150,13 @@ func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.Ses
 		}
 		return sess.GoTo
 	}
-	owner, _, found := s.owner(ctx, user, id)
+	lease, found := s.owner(ctx, user, id)
 	if !found {
 		return nil
 	}
-	return func(to session.GoingTo) bool { return s.goToOn(ctx, owner, user, id, to) }
+	return func(to session.GoingTo) bool {
+		return s.goToOn(ctx, registry.Node{ID: lease.Node, Boot: lease.Boot}, user, id, to)
+	}
 }
 
 // syncSession sets the positions of a session. What was refused is said on its stream as well.

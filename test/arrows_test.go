@@ -63,9 +63,10 @@ func arrows() []arrow {
 		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/push", "server/internal/..."}, others: []string{"github.com/gofrs/uuid/v5"}},
 		{place: "server/internal/cursors", own: []string{""}},
 		{place: "server/internal/debts", own: []string{"", "storage"}},
+		{place: "server/internal/flow"},
 		{place: "server/internal/feed", own: []string{"", "storage"}},
 		{place: "server/internal/moves", own: []string{"", "server/bus", "server/registry"}},
-		{place: "server/internal/pulse", own: []string{"", "server/registry", "server/internal/session"}},
+		{place: "server/internal/pulse", own: []string{"", "server/registry", "server/internal/flow", "server/internal/session"}},
 		{place: "server/internal/session", own: []string{"", "storage", "server/registry", "server/internal/feed"}},
 		{place: "server/internal/ticks", own: []string{"", "storage", "server/internal/feed", "server/internal/session"}},
 		{place: "server/registry", own: []string{""}},
@@ -146,7 +147,7 @@ func TestArrows_core_knows_no_transport(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"server", "server/internal/cursors", "server/internal/debts", "server/internal/feed", "server/internal/moves", "server/internal/pulse", "server/internal/session", "server/internal/ticks"} {
+	for _, path := range []string{"server", "server/internal/cursors", "server/internal/debts", "server/internal/feed", "server/internal/flow", "server/internal/moves", "server/internal/pulse", "server/internal/session", "server/internal/ticks"} {
 		if !seen[path] {
 			t.Errorf("there is no package %s", path)
 		}

@@ -2,7 +2,7 @@
 // may be late, doubled or reordered, which costs latency and nothing else. One may be lost only if its publisher is told, or if the node that missed it
 // joins the registry anew, which raises the epoch: a node whose subscription was interrupted does (Subscriber.Missed).
 //
-// bus/local serves one process; bustest is the suite that every bus passes.
+// bus/local serves one process, bus/redis many; bustest is the suite that every bus passes.
 package bus
 
 import (

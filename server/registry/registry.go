@@ -6,7 +6,7 @@
 // released cleanly, it leaves a proof: his pending rows name every chat that he is behind in. Without that proof the next open compares
 // (delivery.md §4).
 //
-// registry/memory serves one process; registrytest is the suite that every registry passes.
+// registry/memory serves one process, registry/redis many; registrytest is the suite that every registry passes.
 package registry
 
 import (

@@ -6,6 +6,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -25,8 +26,8 @@ type Config struct {
 	Bytes int
 	// Messages bounds the messages remembered of one chat.
 	Messages int
-	// Trusts reports whether what is remembered of members is true now, since news of them arrive here. nil: it always is.
-	Trusts func() bool
+	// Trusts reports whether members that were read at a time are still those, since news of them arrive here. nil: they always are.
+	Trusts func(read time.Time) bool
 }
 
 // bytesPerChat bounds the encoded messages remembered of one chat.
@@ -69,7 +70,7 @@ type Chat struct {
 // New returns an empty Feed over storage.
 func New(storage Storage, cfg Config) *Feed {
 	if cfg.Trusts == nil {
-		cfg.Trusts = func() bool { return true }
+		cfg.Trusts = func(time.Time) bool { return true }
 	}
 	return &Feed{cfg: cfg, storage: storage, chats: make(map[tidemark.ChatID]*Chat)}
 }

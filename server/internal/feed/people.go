@@ -2,6 +2,9 @@ package feed
 
 import (
 	"context"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -11,18 +14,31 @@ import (
 type People struct {
 	*tidemark.Roster
 	Users []tidemark.UserID
+	// read is when they were read.
+	read time.Time
+}
+
+// After returns the members behind one in the order of their ids, all for "". The result must not be changed.
+func (p *People) After(user tidemark.UserID) []tidemark.Member {
+	from, found := slices.BinarySearchFunc(p.Members, user, func(m tidemark.Member, u tidemark.UserID) int {
+		return strings.Compare(string(m.UserID), string(u))
+	})
+	if found {
+		from++
+	}
+	return p.Members[from:]
 }
 
 // People returns the members of a chat at a membership version of at least atLeast, from memory if it can. With 0 memory is believed only if Config.Trusts says
 // so; any other version was read from storage a moment ago. NotFound if there is no such chat.
 func (f *Feed) People(ctx context.Context, chat tidemark.ChatID, atLeast uint64) (*People, error) {
-	return f.people(ctx, chat, atLeast, atLeast > 0 || f.cfg.Trusts())
+	return f.people(ctx, chat, atLeast, atLeast > 0)
 }
 
-// people is People whose caller says whether memory is believed.
+// people is People whose caller says whether memory is believed in any case.
 func (f *Feed) people(ctx context.Context, chat tidemark.ChatID, atLeast uint64, believe bool) (*People, error) {
-	if c := f.lookup(chat); c != nil && believe {
-		if p := c.people.Load(); p != nil && p.Version >= atLeast {
+	if c := f.lookup(chat); c != nil {
+		if p := c.people.Load(); p != nil && p.Version >= atLeast && (believe || f.cfg.Trusts(p.read)) {
 			return p, nil
 		}
 	}
@@ -41,11 +57,8 @@ func (f *Feed) PeopleOf(ctx context.Context, ids []tidemark.ChatID) ([]*People, 
 	all := make([]*People, len(ids))
 	var missing []tidemark.ChatID
 	var at []int
-	believe := f.cfg.Trusts()
 	for i, id := range ids {
-		if c := f.lookup(id); c != nil && believe {
-			all[i] = c.people.Load()
-		}
+		all[i] = f.remembered(id)
 		if all[i] == nil {
 			missing, at = append(missing, id), append(at, i)
 		}
@@ -63,10 +76,10 @@ func (f *Feed) PeopleOf(ctx context.Context, ids []tidemark.ChatID) ([]*People, 
 // Member returns the membership of a user in a chat, and the people. What memory says is believed when it says yes; a no is read again.
 // NotFound (no such chat) or NotMember.
 func (f *Feed) Member(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (*People, tidemark.Member, error) {
-	return f.member(ctx, user, chat, f.cfg.Trusts())
+	return f.member(ctx, user, chat, false)
 }
 
-// member is Member whose caller says whether memory is believed.
+// member is Member whose caller says whether memory is believed in any case.
 func (f *Feed) member(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, believe bool) (*People, tidemark.Member, error) {
 	p, err := f.people(ctx, chat, 0, believe)
 	if err != nil {
@@ -126,10 +139,19 @@ func (f *Feed) Members(ctx context.Context, keys []storage.StateKey) ([]error, e
 func (f *Feed) known(ids []tidemark.ChatID) []bool {
 	known := make([]bool, len(ids))
 	for i, id := range ids {
-		c := f.lookup(id)
-		known[i] = c != nil && c.people.Load() != nil && f.cfg.Trusts()
+		known[i] = f.remembered(id) != nil
 	}
 	return known
+}
+
+// remembered returns the people of a chat if they are in memory and may be believed, or nil.
+func (f *Feed) remembered(id tidemark.ChatID) *People {
+	if c := f.lookup(id); c != nil {
+		if p := c.people.Load(); p != nil && f.cfg.Trusts(p.read) {
+			return p
+		}
+	}
+	return nil
 }
 
 func notMember(user tidemark.UserID, chat tidemark.ChatID) error {
@@ -145,6 +167,7 @@ func (f *Feed) read(ctx context.Context, ids []tidemark.ChatID) ([]*People, erro
 	if len(ids) == 0 {
 		return nil, nil
 	}
+	now := time.Now()
 	rosters, err := f.storage.Rosters(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -154,7 +177,7 @@ func (f *Feed) read(ctx context.Context, ids []tidemark.ChatID) ([]*People, erro
 		if roster == nil {
 			continue
 		}
-		p := &People{Roster: roster, Users: make([]tidemark.UserID, len(roster.Members))}
+		p := &People{Roster: roster, Users: make([]tidemark.UserID, len(roster.Members)), read: now}
 		for j, m := range roster.Members {
 			p.Users[j] = m.UserID
 		}
@@ -167,7 +190,7 @@ func (f *Feed) read(ctx context.Context, ids []tidemark.ChatID) ([]*People, erro
 func (c *Chat) remember(p *People) *People {
 	for {
 		old := c.people.Load()
-		if old != nil && old.Version >= p.Version {
+		if old != nil && (old.Version > p.Version || old.Version == p.Version && old.read.After(p.read)) {
 			return old
 		}
 		if c.people.CompareAndSwap(old, p) {

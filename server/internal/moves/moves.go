@@ -83,11 +83,11 @@ func (m *Moves) Answered(c *bus.Claimed) {
 }
 
 // Loop answers the questions of other nodes, one after the other, until ctx ends. An answer that does not arrive is no answer.
-func (m *Moves) Loop(ctx context.Context, answer func(*bus.Claim) bus.Claimed) {
+func (m *Moves) Loop(ctx context.Context, answer func(context.Context, *bus.Claim) bus.Claimed) {
 	for {
 		select {
 		case c := <-m.asked:
-			a := answer(c)
+			a := answer(ctx, c)
 			a.ID = c.ID
 			_ = bus.PublishOne(ctx, m.bus, c.From, bus.Event{Claimed: &a})
 		case <-ctx.Done():

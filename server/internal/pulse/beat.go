@@ -3,9 +3,11 @@ package pulse
 import (
 	"context"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/flow"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -53,7 +55,7 @@ func (p *Pulse) await(ctx context.Context) bool {
 	case <-timer.C:
 		return true
 	case <-p.due:
-		return pause(ctx, min(pauseBetween, p.cfg.NodeTTL/3))
+		return flow.Pause(ctx, min(pauseBetween, p.cfg.NodeTTL/3))
 	case <-ctx.Done():
 		return false
 	}
@@ -79,32 +81,36 @@ func (p *Pulse) beat(ctx context.Context) error {
 	}
 	refreshed, err := p.cfg.Registry.Refresh(ctx, p.cfg.Node, p.cfg.NodeTTL, leases, p.cfg.LeaseTTL)
 	if err != nil {
-		if all { // or somebody asked for it meanwhile
-			p.all.Store(true)
-		}
+		p.all.Store(true)
 		if tidemark.CodeOf(err) == tidemark.NotFound { // the lease has run out, or the registry forgot it
+			p.cfg.Log.Warn("the registry has no lease of this node: it was away for too long, the registry was emptied, or another process has the same name", "node", p.cfg.Node.ID)
 			p.Rejoin()
 		}
 		return err
 	}
 	p.beaten(began, refreshed)
+	var gone repairs
 	for _, lease := range refreshed.Replaced {
 		if sess := byLease[lease]; sess != nil {
-			p.cfg.Replaced(ctx, sess)
+			gone.replaced = append(gone.replaced, sess)
 		}
 	}
 	for _, lease := range refreshed.Lost {
 		if sess := byLease[lease]; sess != nil && !sess.Ended() {
 			p.Count.LeasesLost.Add(1)
-			p.cfg.Lost(ctx, sess)
+			gone.lost = append(gone.lost, sess)
 		}
 	}
+	p.mu.Lock()
+	p.gone.replaced, p.gone.lost = append(p.gone.replaced, gone.replaced...), append(p.gone.lost, gone.lost...)
+	p.mu.Unlock()
+	flow.Signal(p.repair)
 	return nil
 }
 
 // turn returns the sessions whose leases are refreshed in this beat: each has its turn every third of a lease's life.
 func (p *Pulse) turn(all bool) []*session.Session {
-	sessions := p.cfg.Sessions()
+	sessions := slices.DeleteFunc(p.cfg.Sessions(), func(s *session.Session) bool { return !s.Registered() })
 	parts := int(p.cfg.LeaseTTL / p.cfg.NodeTTL)
 	if all || parts < 2 {
 		return sessions
@@ -130,14 +136,18 @@ func (p *Pulse) beaten(began time.Time, r registry.Refreshed) {
 	before, joined := p.epoch, p.joined
 	p.epoch, p.nodes = r.Epoch, r.Nodes
 	p.mu.Unlock()
+	if len(r.Nodes) > 1 {
+		p.met.Store(true)
+	}
 	if before != r.Epoch && before != (registry.Epoch{}) {
 		p.Count.Epochs.Add(1)
 		p.cfg.Log.Info("a node died, or the registry forgot: all sessions compare", "crashes", r.Epoch.Crashes)
 		p.cfg.Forget()
-		signal(p.compare)
+		flow.Signal(p.compare)
+		p.Retake() // what the registry forgot, if it did
 	}
 	// Who came a moment ago is not known to all others yet: of what they change he is not told.
-	if known := len(r.Nodes) < 2 || began.Sub(joined) >= p.cfg.NodeTTL; known && p.cfg.Hears() == nil {
+	if known := len(r.Nodes) < 2 || began.Sub(joined) >= p.cfg.NodeTTL; known && p.cfg.Hears() == nil && !p.lost.Load() {
 		p.trusted.Store(int64(began.Add(p.cfg.NodeTTL).Sub(p.born)))
 	}
 	if p.failing.Swap(false) {
@@ -150,5 +160,5 @@ func (p *Pulse) failed(err error) {
 	p.Count.Failed.Add(1)
 	p.cfg.Log.Warn("the leases were not refreshed", "error", err)
 	p.failing.Store(true)
-	signal(p.compare)
+	flow.Signal(p.compare)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/flow"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -30,8 +31,8 @@ type Config struct {
 	NodeTTL, LeaseTTL time.Duration
 	// Sessions returns the sessions of the node.
 	Sessions func() []*session.Session
-	// Lost is called for a session whose lease is gone, Replaced for one whose device has a newer session.
-	Lost, Replaced func(ctx context.Context, s *session.Session)
+	// Lost is called for sessions whose lease is gone, Replaced for those whose device has a newer session.
+	Lost, Replaced func(ctx context.Context, sessions []*session.Session)
 	// Forget is called when news of members may have been missed.
 	Forget func()
 	// Hears returns nil if publications to the node reach it. nil: they always do.
@@ -49,12 +50,12 @@ type Pulse struct {
 	// Count is what the pulse counts.
 	Count Counters
 
-	// due asks for a beat before its time, compare for a comparison of all sessions.
-	due, compare chan struct{}
+	// due asks for a beat before its time, compare for a comparison of all sessions, repair for what is to be done about leases.
+	due, compare, repair chan struct{}
 	// lost says that the node has to join the registry anew: its lease has run out, or it missed something. all says that a session has no lease.
 	lost, all atomic.Bool
-	// failing says that the last beat failed.
-	failing atomic.Bool
+	// failing says that the last beat failed; met, that there ever was another node.
+	failing, met atomic.Bool
 	// trusted is until when what the node remembers of members is true, in nanoseconds after born.
 	born    time.Time
 	trusted atomic.Int64
@@ -67,6 +68,8 @@ type Pulse struct {
 	joined time.Time
 	// part is which sessions' leases are refreshed next.
 	part int
+	// gone are the sessions whose leases are lost or replaced, until RepairLoop takes them.
+	gone repairs
 }
 
 // New returns a Pulse that does not beat yet.
@@ -74,7 +77,7 @@ func New(cfg Config) *Pulse {
 	if cfg.Hears == nil {
 		cfg.Hears = func() error { return nil }
 	}
-	return &Pulse{cfg: cfg, due: make(chan struct{}, 1), compare: make(chan struct{}, 1), born: time.Now()}
+	return &Pulse{cfg: cfg, due: make(chan struct{}, 1), compare: make(chan struct{}, 1), repair: make(chan struct{}, 1), born: time.Now()}
 }
 
 // Nodes returns the nodes that have a lease, this one included, by the last beat. The result must not be changed.
@@ -87,8 +90,12 @@ func (p *Pulse) Nodes() []registry.Node {
 // Alone reports whether there is no other node, by the last beat.
 func (p *Pulse) Alone() bool { return len(p.Nodes()) < 2 }
 
-// Trusts reports whether news of members reaches the node, so that what it remembers of them is true. It asks the clock, since a process may stand still.
-func (p *Pulse) Trusts() bool { return int64(time.Since(p.born)) < p.trusted.Load() }
+// Trusts reports whether members that were read at a time are still those: news of them reach the node, and, since a node that is cut off from the registry cannot
+// send any, they were read less than a session's lease ago, unless there never was anybody else. It asks the clock, since a process may stand still.
+func (p *Pulse) Trusts(read time.Time) bool {
+	now := time.Now()
+	return int64(now.Sub(p.born)) < p.trusted.Load() && (now.Sub(read) < p.cfg.LeaseTTL || !p.met.Load())
+}
 
 // Missed notes that publications to the node may have been lost: it joins the registry anew, so that all sessions compare, those of other nodes too, since a proof
 // may have been left that is not true.
@@ -102,13 +109,13 @@ func (p *Pulse) Missed() {
 // Rejoin lets the node join the registry anew with the next beat, so that everybody compares and forgets.
 func (p *Pulse) Rejoin() {
 	p.lost.Store(true)
-	signal(p.due)
+	flow.Signal(p.due)
 }
 
 // Retake lets the next beat take leases again that sessions could not get.
 func (p *Pulse) Retake() {
 	p.all.Store(true)
-	signal(p.due)
+	flow.Signal(p.due)
 }
 
 // Degraded returns nil if the node reaches the others and is reached by them, else Unavailable with the reason.
@@ -120,6 +127,30 @@ func (p *Pulse) Degraded() error {
 		return tidemark.Errorf(tidemark.Unavailable, "the node has lost its lease in the registry, or missed something, and joins anew")
 	}
 	return p.cfg.Hears()
+}
+
+// repairs are sessions whose leases a beat did not find.
+type repairs struct{ lost, replaced []*session.Session }
+
+// RepairLoop takes lost leases again, and ends sessions that were replaced, until ctx ends. However many they are, the node goes on to beat meanwhile.
+func (p *Pulse) RepairLoop(ctx context.Context) {
+	for {
+		select {
+		case <-p.repair:
+		case <-ctx.Done():
+			return
+		}
+		p.mu.Lock()
+		gone := p.gone
+		p.gone = repairs{}
+		p.mu.Unlock()
+		if len(gone.replaced) > 0 {
+			p.cfg.Replaced(ctx, gone.replaced)
+		}
+		if len(gone.lost) > 0 {
+			p.cfg.Lost(ctx, gone.lost)
+		}
+	}
 }
 
 // CompareLoop lets all sessions compare when that is asked for, and again and again while the node is degraded, until ctx ends.
@@ -152,29 +183,9 @@ func (p *Pulse) compareAll(ctx context.Context, deaf bool) bool {
 		for _, sess := range all[len(all)*i/slices : len(all)*(i+1)/slices] {
 			sess.Compare(epoch, deaf)
 		}
-		if (deaf || slices > 1) && !pause(ctx, over/time.Duration(slices)) {
+		if (deaf || slices > 1) && !flow.Pause(ctx, over/time.Duration(slices)) {
 			return false
 		}
 	}
 	return ctx.Err() == nil
-}
-
-// signal sends on a channel that has room for one signal, unless one waits there. It never blocks.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// pause waits, and reports whether it waited to the end.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -55,7 +55,7 @@ func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) {
 	if s.closed { // a lease that nobody releases: hand-overs to it are marked, until it ends by itself
 		return
 	}
-	s.leased = leased
+	s.leased, s.registered = leased, true
 	mode := lookCompare
 	switch {
 	case s.look.order > 0: // it had a lease, or should have had
@@ -74,7 +74,10 @@ func (s *Session) Compare(epoch registry.Epoch, always bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closed || s.arriving != nil:
+	case s.closed:
+		return
+	case s.arriving != nil: // when it is here
+		s.epoch = epoch
 		return
 	case s.epoch != epoch || always && s.look.done():
 		s.recent = s.recent || s.wantStatuses && s.epoch != epoch // ticks may have been missed, too

@@ -17,6 +17,7 @@ const maxMoved = 4_096
 // moved is a session on its way to another node: what the other one has to know so that the client goes on without a gap, and so that what is not acknowledged
 // is marked when the session ends. What can be had again, such as unsent statuses, is left behind and read again.
 type moved struct {
+	Device       tidemark.DeviceID
 	LastID, Base uint64
 	Runs         []movedRun      `json:",omitempty"`
 	Chats        []movedPosition `json:",omitempty"`
@@ -56,6 +57,22 @@ type movedPosition struct {
 	Born                      uint32
 	Sure                      bool `json:",omitempty"`
 	Row                       bool `json:",omitempty"`
+	Graced                    bool `json:",omitempty"`
+	Carried                   bool `json:",omitempty"`
+}
+
+// DeviceIn returns the device of a session in writing, "" if it cannot be read.
+func DeviceIn(text []byte) tidemark.DeviceID {
+	var m struct{ Device tidemark.DeviceID }
+	_ = json.Unmarshal(text, &m)
+	return m.Device
+}
+
+// Registered reports whether the registry has been asked for the session's lease.
+func (s *Session) Registered() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registered
 }
 
 // Give freezes the session, which goes on on another node, and returns it in writing. Its connection, if there is one, was replaced. nil: it has ended, is
@@ -88,7 +105,7 @@ func (s *Session) Give(user tidemark.UserID) []byte {
 // moved describes the session. It reports false if the session is too large.
 func (s *Session) moved() (moved, bool) {
 	m := moved{
-		LastID: s.lastID, Base: s.log.base, Epoch: s.epoch, Certain: s.certain, Complete: s.complete && s.leased,
+		Device: s.Lease.Device, LastID: s.lastID, Base: s.log.base, Epoch: s.epoch, Certain: s.certain, Complete: s.complete && s.leased,
 		Snapshots: slices.Clone(s.snapshots), Least: s.least, CaughtUp: s.caughtUp, Lost: s.lost, WantStatuses: s.wantStatuses, Recent: s.recent,
 	}
 	for _, k := range s.statusOrder {
@@ -115,7 +132,7 @@ func (s *Session) moved() (moved, bool) {
 			return m, false
 		}
 		m.Chats = append(m.Chats, movedPosition{
-			Chat: chat, Next: p.next, Start: p.start, Woken: p.woken, Acked: p.acked, ToEnd: p.toEnd, Born: p.born, Sure: p.sure, Row: p.row,
+			Chat: chat, Next: p.next, Start: p.start, Woken: p.woken, Acked: p.acked, ToEnd: p.toEnd, Born: p.born, Sure: p.sure, Row: p.row, Graced: p.graced, Carried: p.carried,
 		})
 	}
 	return m, true
@@ -163,16 +180,16 @@ func (s *Session) arrive(chat tidemark.ChatID, sequence tidemark.Sequence, marke
 }
 
 // Take lets an arriving session go on where the one stopped that was given by another node. held says that the lease was the session's all the time, so that
-// nothing was handed to nobody: only then the look of before counts. It reports whether the text could be read.
-func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) bool {
+// nothing was handed to nobody: only then the look of before counts. It returns rows to be marked, and reports whether the text could be read.
+func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) (rows []tidemark.PendingDelivery, ok bool) {
 	var m moved
 	if err := json.Unmarshal(text, &m); err != nil {
-		return false
+		return nil, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.arriving == nil {
-		return false
+		return nil, false
 	}
 	s.certain, s.lastID, s.log = m.Certain, m.LastID, runLog{base: m.Base}
 	for _, w := range m.Runs {
@@ -191,8 +208,13 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) bool {
 	s.least, s.caughtUp, s.lost, s.wantStatuses, s.recent = m.Least, m.CaughtUp, m.Lost, m.WantStatuses, m.Recent
 	s.chats = make(map[tidemark.ChatID]*position, len(m.Chats))
 	for _, w := range m.Chats {
-		s.place(w)
+		rows = s.place(w, rows)
 	}
+	// An epoch that was noticed while it was on its way is the one that counts.
+	if later := s.epoch; later != (registry.Epoch{}) && later != epoch {
+		held, epoch = false, later
+	}
+	s.registered = true
 	if held && m.Complete && m.Epoch == epoch {
 		s.epoch, s.complete = epoch, true
 	} else {
@@ -206,16 +228,22 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) bool {
 		s.wake(chat, a.low, a.marked)
 		s.wake(chat, a.high, a.marked)
 	}
-	return true
+	return rows, true
 }
 
-// place enters a position of the session that was given.
-func (s *Session) place(w movedPosition) {
+// place enters a position of the session that was given. The grace period begins anew, but once only: a row is appended to rows for what has moved before in it.
+func (s *Session) place(w movedPosition, rows []tidemark.PendingDelivery) []tidemark.PendingDelivery {
 	p := &position{chat: w.Chat, next: w.Next, start: w.Start, woken: w.Woken, acked: w.Acked, toEnd: w.ToEnd, born: w.Born, sure: w.Sure, row: w.Row}
 	s.chats[w.Chat] = p
 	s.queue(p)
-	if p.woken > p.acked && !p.row {
-		p.graced = true
+	switch {
+	case !w.Graced || p.woken <= p.acked:
+	case w.Carried:
+		p.row = true
+		return append(rows, p.pending(s.User))
+	default:
+		p.graced, p.carried = true, true
 		s.node.Grace.push(Deadline{session: s, position: p, sequence: p.woken})
 	}
+	return rows
 }

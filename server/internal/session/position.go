@@ -24,8 +24,8 @@ type position struct {
 	row bool
 	// queued says that the position is in the wake set: exactly if next ≤ woken or toEnd.
 	queued bool
-	// graced says that the grace queue has an entry for the position.
-	graced bool
+	// graced says that the grace queue has an entry for the position; carried, that its time began anew when the session moved here.
+	graced, carried bool
 	// backlog says that the position counts in Session.backlog, until next is above backlogTo and toEnd is false.
 	backlog   bool
 	backlogTo tidemark.Sequence

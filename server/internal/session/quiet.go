@@ -58,7 +58,7 @@ func (s *Session) lookForQuiet(ctx context.Context, c *Connection, l look) error
 		return nil
 	}
 	for _, page := range pages {
-		s.begins(page.Messages, since)
+		s.begins(&page, since)
 	}
 	if more {
 		s.look.activity, s.look.after = last.activity, last.after
@@ -83,7 +83,8 @@ func (s *Session) unknownBefore(chat tidemark.Chat, doubtful time.Time) tidemark
 }
 
 // begins lets the session begin a chat with the first of some messages that was stored since a time, unless it begins before them anyway.
-func (s *Session) begins(messages []tidemark.Message, since time.Time) {
+func (s *Session) begins(page *feed.History, since time.Time) {
+	messages := page.Messages
 	for i := range messages {
 		m := &messages[i]
 		if p := s.chats[m.ChatID]; p != nil && p.start <= m.Sequence {
@@ -92,7 +93,7 @@ func (s *Session) begins(messages []tidemark.Message, since time.Time) {
 		if m.CreatedAt.Before(since) {
 			continue
 		}
-		if i == 0 && len(messages) == quietMessages { // there may be more before it than is looked at: the client gives its cursors
+		if i == 0 && page.HasMore { // there may be more before it than is looked at: the client gives its cursors
 			s.reset(tidemark.Reset{Reason: tidemark.ResetOverflow})
 		}
 		s.touch(m.ChatID, m.Sequence)

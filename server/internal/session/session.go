@@ -65,6 +65,8 @@ type Session struct {
 	// complete says that the look that the epoch belongs to has finished (R_COMPLETE).
 	complete bool
 	leased   bool
+	// registered says that the registry was asked for the lease, and has answered or failed: until then nobody knows what a refresh would say of it.
+	registered bool
 
 	// opening is the `open` event that waits to be sent.
 	opening  *tidemark.Open
@@ -128,17 +130,18 @@ func (s *Session) wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked 
 			s.queue(p)
 		}
 		if !marked && !p.graced && p.woken > p.acked {
-			p.graced = true
+			p.graced, p.carried = true, false
 			s.node.Grace.push(Deadline{session: s, position: p, sequence: sequence})
 		}
 	}
 }
 
 // Status takes in boundaries that moved. At most one unsent pair is kept for a member and chat.
-func (s *Session) Status(updates []tidemark.StatusUpdate) {
+// may is asked whether the user may still know: whoever takes him out of a chat says so before he drops it here.
+func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || !may() {
 		return
 	}
 	for _, u := range updates {
@@ -275,10 +278,11 @@ func (s *Session) drop(chat tidemark.ChatID) {
 			s.look.again, s.complete = true, false
 		}
 		p.woken, p.toEnd, p.backlogTo = 0, false, 0
-		p.next = max(p.next, 1)
+		// It stays in the map: if he comes back, another device may have acknowledged what this one has not got.
+		p.next = max(min(p.next, tidemark.First(p.acked)), 1)
+		p.start = min(p.start, p.next)
 		p.rewinds++
 		s.served(p)
-		delete(s.chats, chat)
 	}
 	s.statusOrder = slices.DeleteFunc(s.statusOrder, func(k statusKey) bool {
 		if k.chat == chat {

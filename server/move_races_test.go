@@ -1,0 +1,257 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+)
+
+// What a model of sessions that move has found (docs/verification/move.pml): a wake that says that a row stands comes to a node which has given the session away
+// since it was looked up.
+func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		old := m.leases("bob")
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		bob := m.b.open("bob", resuming(session, last))
+		bob.drain()
+		bob.Detach()
+		moved := false
+		m.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+			if e.Wake != nil && e.Wake.Marked && to.ID == "b" && !moved {
+				moved = true
+				bob = m.a.open("bob", resuming(session, bob.last))
+			}
+			return send()
+		})
+		m.appendDead("alice", m.chat, "k")
+		err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: old[0].Node, Boot: old[0].Boot}, bus.Event{
+			Wake: &bus.Wake{Chat: m.chat, Sequence: 2, Leases: old},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if got := messagesOf(bob.drain()); !moved || !slices.Contains(got, "message ab 2") {
+			t.Errorf("moved back: %v; bob has got %v, want the second message", moved, got)
+		}
+	})
+}
+
+// A claim that comes late was given up: the client is back at the owner.
+func TestMove_a_late_claim_takes_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		var late sync.WaitGroup
+		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Claim != nil {
+				late.Go(func() { time.Sleep(30 * time.Second); _ = send() })
+				return nil
+			}
+			return send()
+		})
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
+		wantCode(t, "a poll on b", err, tidemark.Gone)
+		bob := m.a.open("bob", resuming(session, last))
+		bob.drain()
+		late.Wait()
+		settle()
+		m.a.send("alice", m.chat)
+		want(t, "bob on a, after the claim has come", messagesOf(bob.drain()), "message ab 2")
+		m.publish.clear()
+	})
+}
+
+// While the session is on its way a node dies, and everybody else compares.
+func TestMove_R_EPOCH_an_epoch_that_is_noticed_on_the_way_counts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Claim != nil {
+				m.ghost("c", time.Millisecond)
+				m.appendDead("alice", m.chat, "k")
+				time.Sleep(900 * time.Millisecond)
+			}
+			return send()
+		})
+		time.Sleep(2500 * time.Millisecond) // so that a beat of b falls into the move
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		bob := m.b.open("bob", resuming(session, last))
+		m.publish.clear()
+		time.Sleep(15 * time.Second)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 2")
+	})
+}
+
+// He who comes back late, and to another node, lists his rows: the proof is not for the session that has ended.
+func TestMove_R_PROOF_of_an_ended_session_is_kept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.goodbye()
+		before := m.b.Counters()["compares_total"]
+		lines := m.b.open("bob", resuming(session, last), onDevice("phone")).drain()
+		want(t, "what he is told", lines[:2], "open resumed=false", "reset unknown_session")
+		if n := m.b.Counters()["compares_total"] - before; n != 0 {
+			t.Errorf("%d comparisons, want none", n)
+		}
+	})
+}
+
+// slowRegistry takes its time for opens and closes.
+type slowRegistry struct {
+	*registrymemory.Registry
+	by *atomic.Int64
+}
+
+func (r slowRegistry) Open(ctx context.Context, l registry.Lease, ttl time.Duration) (registry.Opened, error) {
+	time.Sleep(time.Duration(r.by.Load()))
+	return r.Registry.Open(ctx, l, ttl)
+}
+
+func (r slowRegistry) Close(ctx context.Context, l registry.Lease, proof *registry.Epoch) error {
+	time.Sleep(time.Duration(r.by.Load()))
+	return r.Registry.Close(ctx, l, proof)
+}
+
+// However many leases are lost at once, the node goes on to beat while it takes them again, and a stop releases them in time.
+func TestLease_thousands_are_taken_again_beside_the_beat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInMemory(t)
+		var by atomic.Int64
+		a := w.node("a", func(cfg *server.Config) { cfg.Registry = slowRegistry{w.reg, &by} })
+		w.node("b")
+		const users = 2000
+		for i := range users {
+			a.open(tidemark.UserID(fmt.Sprint("u", i)))
+		}
+		time.Sleep(30 * time.Second)
+		by.Store(int64(10 * time.Millisecond))
+		w.reg.Forget()
+		time.Sleep(2 * time.Second)
+		before, err := w.reg.Epoch(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		held := 0
+		for i := range users {
+			held += len(w.leases(tidemark.UserID(fmt.Sprint("u", i))))
+		}
+		if after, err := w.reg.Epoch(w.ctx); err != nil || after != before || held != users {
+			t.Errorf("epoch %v, %v, want %v; %d leases, want %d", after, err, before, held, users)
+		}
+		if err := a.Stop(w.ctx); err != nil {
+			t.Error(err)
+		}
+		if after, err := w.reg.Epoch(w.ctx); err != nil || after != before {
+			t.Errorf("after a stop: epoch %v, %v, want %v", after, err, before)
+		}
+	})
+}
+
+// A beat that falls between a session's entry here and its lease in the registry does not take it for one that was replaced.
+func TestLease_of_a_session_that_opens_is_not_missed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var by atomic.Int64
+		a := w.node("a")
+		b := w.node("b", func(cfg *server.Config) { cfg.Registry = slowRegistry{w.reg, &by} })
+		a.open("bob", onDevice("phone")).Detach()
+		by.Store(int64(40 * time.Second))
+		bob := b.open("bob", onDevice("phone"))
+		by.Store(0)
+		want(t, "bob on b", bob.drain(), "open resumed=false", "caught_up")
+	})
+}
+
+// When the registry has forgotten everything, the older session of a device does not take the newer one's lease.
+func TestLease_of_a_newer_session_is_not_taken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		older := a.open("bob", onDevice("phone"))
+		older.drain()
+		w.reg.Forget()
+		newer := b.open("bob", onDevice("phone"))
+		time.Sleep(30 * time.Second)
+		newer.drain()
+		if leases := w.leases("bob"); len(leases) != 1 || leases[0].Session != newer.Session() {
+			t.Errorf("leases %v, want that of the newer session", leases)
+		}
+		_, err := older.Next(w.ctx, nil, false)
+		wantCode(t, "the older session", err, tidemark.Gone)
+	})
+}
+
+// A node that is cut off from the registry removes a member, and can tell nobody.
+func TestMembership_what_is_remembered_ends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var down atomic.Bool
+		a := w.node("a", func(cfg *server.Config) {
+			u := unreachable{w.reg, &down}
+			cfg.Registry, cfg.Nodes = u, u
+		})
+		b := w.node("b")
+		time.Sleep(30 * time.Second)
+		chat := a.chat("abc", "alice", "bob", "carol")
+		down.Store(true)
+		w.publish.set(func(to registry.Node, _ bus.Event, send func() error) error {
+			if to.ID == "b" {
+				return errDown
+			}
+			return send()
+		})
+		time.Sleep(30 * time.Second)
+		if _, err := b.Chat(w.ctx, server.Caller{User: "carol"}, chat); err != nil {
+			t.Fatal(err)
+		}
+		a.remove(chat, "carol")
+		time.Sleep(time.Minute)
+		_, err := b.Chat(w.ctx, server.Caller{User: "carol"}, chat)
+		wantCode(t, "carol on b", err, tidemark.NotMember)
+	})
+}
+
+// Where nobody listens there is a node that has died: its sessions compare elsewhere, and nobody is owed a wake every second.
+func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		n := w.ghost("dead", time.Hour)
+		lease := registry.Lease{User: "bob", Device: "phone", Node: n.ID, Boot: n.Boot, Session: "s"}
+		if _, err := w.reg.Open(w.ctx, lease, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		publications := 0
+		w.publish.set(func(to registry.Node, _ bus.Event, send func() error) error {
+			if to.ID == "dead" {
+				publications++
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		time.Sleep(time.Minute)
+		w.wantRows("bob's node is dead", "bob", row("bob", chat, 1))
+		if publications > 4 {
+			t.Errorf("%d publications for a message and its tick, want at most 4", publications)
+		}
+	})
+}

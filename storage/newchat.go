@@ -1,0 +1,24 @@
+package storage
+
+import "github.com/tidemark-im/tidemark"
+
+// Check returns Invalid if the chat cannot be created as it is: a bad id or name, an unknown type or history, too few or too many members. Members are valid and distinct.
+func (n *NewChat) Check() error {
+	if err := tidemark.CheckID("chat_id", n.ID); err != nil {
+		return err
+	}
+	if err := tidemark.CheckChatName(n.Name); err != nil {
+		return err
+	}
+	switch {
+	case n.History != tidemark.HistoryFull && n.History != tidemark.HistorySinceJoin:
+		return tidemark.Errorf(tidemark.Invalid, "history must be full or since_join")
+	case n.Type != tidemark.Direct && n.Type != tidemark.Group:
+		return tidemark.Errorf(tidemark.Invalid, "type must be direct or group")
+	case n.Type == tidemark.Direct && len(n.Members) != 2:
+		return tidemark.Errorf(tidemark.Invalid, "a direct chat has two members: name exactly one other user in member_ids")
+	case len(n.Members) > tidemark.MaxMembersPerCall:
+		return tidemark.Errorf(tidemark.Invalid, "member_ids and the caller are %d users, at most %d are allowed; add more afterwards", len(n.Members), tidemark.MaxMembersPerCall)
+	}
+	return nil
+}
