@@ -11,9 +11,10 @@
  *   R_KEEP         what arrives for a session that is on its way is kept
  *   R_ADDR         a node that gets a hand-over for a session that it does not have marks, and looks up again
  *   R_FOLLOW       a wake that says that a row stands follows a session that was given away
- *   R_GIVEUP       what arrived for a session that never came is marked
  *   R_COMPARE      the new session that a client gets after a failed move compares
- *   R_WAKESET      what is left of the old session marks what it was woken for when it ends
+ *
+ * R_FOLLOW needs -DMOVES=2, the others -DMOVES=1. With all rules: -DMOVES=1, -DMOVES=2 -DSENDERS=1, and, once per change of the model, both at 2 (11 M states).
+ * That what arrived for a session which never came is marked, and what an old one was woken for, matters to those who are offline: delivery.pml.
  *
  *   spin -a move.pml && gcc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m300000
  */
@@ -35,14 +36,8 @@
 #ifndef R_FOLLOW
 #define R_FOLLOW 1
 #endif
-#ifndef R_GIVEUP
-#define R_GIVEUP 1
-#endif
 #ifndef R_COMPARE
 #define R_COMPARE 1
-#endif
-#ifndef R_WAKESET
-#define R_WAKESET 1
 #endif
 
 #define NOBODY 2
@@ -93,7 +88,7 @@ proctype Node(byte d) {
        if :: toend[d] -> woken[d] = head; toend[d] = false :: else -> skip fi;
        do :: next[d] <= woken[d] -> rcv = rcv | (1 << next[d]); next[d]++ :: else -> break od }
   :: atomic { (sess[d] == LEFT) -> sess[d] = AWAY; running++;                 /* what is LEFT ends: nobody has acknowledged anything */
-       if :: (R_WAKESET && (woken[d] > 0 || toend[d])) -> nobody = true :: else -> skip fi };
+       if :: ((woken[d] > 0 || toend[d])) -> nobody = true :: else -> skip fi };
      if :: nobody -> mark(1); wake(MARKED); nobody = false :: else -> skip fi;
      running--; l = 0
   :: (!moving && running == 0 && empty(node[0]) && empty(node[1]) && sess[0] != LEFT && sess[1] != LEFT &&
@@ -126,7 +121,7 @@ proctype Client() {
           }
        :: true ->             /* no answer in time */
           atomic { sess[to] = AWAY; n = low[to]; e = toend[to] };
-          if :: (R_GIVEUP && (n != 0 || e)) -> if :: n == 0 -> n = 1 :: else -> skip fi; mark(n); wake(MARKED) :: else -> skip fi;
+          if :: ((n != 0 || e)) -> if :: n == 0 -> n = 1 :: else -> skip fi; mark(n); wake(MARKED) :: else -> skip fi;
           if :: lease == to -> lease = NOBODY :: else -> skip fi;
           open(to)
        fi
