@@ -88,6 +88,24 @@ func (e Code) Valid() bool {
 	}
 }
 
+// Defines values for DependencyStatus.
+const (
+	DependencyStatusOk          DependencyStatus = "ok"
+	DependencyStatusUnavailable DependencyStatus = "unavailable"
+)
+
+// Valid indicates whether the value is a known member of the DependencyStatus enum.
+func (e DependencyStatus) Valid() bool {
+	switch e {
+	case DependencyStatusOk:
+		return true
+	case DependencyStatusUnavailable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GapReason.
 const (
 	NotAMember GapReason = "not_a_member"
@@ -306,6 +324,23 @@ type DeliverySummary struct {
 	Sequence Watermark `json:"sequence"`
 }
 
+// Dependencies What the server needs: `store` and, if tokens come from one, `issuer`; and `redis`, if it is one of several nodes: without it they go on.
+type Dependencies struct {
+	Issuer *Dependency `json:"issuer,omitempty"`
+	Redis  *Dependency `json:"redis,omitempty"`
+	Store  Dependency  `json:"store"`
+}
+
+// Dependency defines model for Dependency.
+type Dependency struct {
+	// Detail Why it is unavailable.
+	Detail *string          `json:"detail,omitempty"`
+	Status DependencyStatus `json:"status"`
+}
+
+// DependencyStatus defines model for Dependency.Status.
+type DependencyStatus string
+
 // Gap A range, both ends included, that the user may not see. It counts as received.
 type Gap struct {
 	ChatId Id `json:"chat_id"`
@@ -403,6 +438,9 @@ type Pagination struct {
 type Problem struct {
 	// Code Clients have to expect codes that they do not know.
 	Code Code `json:"code"`
+
+	// Dependencies What the server needs: `store` and, if tokens come from one, `issuer`; and `redis`, if it is one of several nodes: without it they go on.
+	Dependencies *Dependencies `json:"dependencies,omitempty"`
 
 	// Detail One sentence that a person can act on.
 	Detail    string `json:"detail"`
