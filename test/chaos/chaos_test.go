@@ -223,6 +223,7 @@ func (w *world) report(truth checker.Truth) {
 		counts.Late += c.Late
 		counts.Back += c.Back
 		counts.Statuses += c.Statuses
+		counts.Stale += c.Stale
 		waits.Merge(d.Waits())
 	}
 	var over [client.Transports]int
@@ -254,8 +255,8 @@ func (w *world) report(truth checker.Truth) {
 	unconfirmed := w.ledger.Unconfirmed(truth)
 	say("%d faults; %d sends, %d confirmed; lost %d, twice %d, gaps %d, ticks back %d", struck, tally.Sends, tally.Confirmed, kinds[checker.Lost], kinds[checker.Twice], kinds[checker.Gap], kinds[checker.Back])
 	say("%d sends had an attempt without an answer, %d of them were found stored; %d were stored and never confirmed", tally.Unanswered, tally.Found, unconfirmed)
-	say("%d devices: %d messages stored, %d came again, %d times a connection began a chat too late, %d times one went back by itself, %d gaps told, %d status updates; %d opens, %d resumed, %d resets; %d over WebSocket, %d SSE, %d long-poll",
-		len(w.devices), counts.Messages, counts.Again, counts.Late, counts.Back, counts.Gaps, counts.Statuses, counts.Opens, counts.Resumed, counts.Resets, over[0], over[1], over[2])
+	say("%d devices: %d messages stored, %d came again, %d times a connection began a chat too late, %d times one went back by itself, %d gaps told, %d status updates, %d of them below an earlier one; %d opens, %d resumed, %d resets; %d over WebSocket, %d SSE, %d long-poll",
+		len(w.devices), counts.Messages, counts.Again, counts.Late, counts.Back, counts.Gaps, counts.Statuses, counts.Stale, counts.Opens, counts.Resumed, counts.Resets, over[0], over[1], over[2])
 	say("connections of the balancer: %v", w.proxy.Taken())
 	say("the nodes' own counters: %v", w.metrics())
 	say("how connections ended: %v", ends)

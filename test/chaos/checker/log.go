@@ -37,7 +37,7 @@ type Log struct {
 }
 
 // Counts is what happened to a device.
-type Counts struct{ Opens, Resumed, Resets, Messages, Again, Late, Back, Gaps, Statuses, Memberships int }
+type Counts struct{ Opens, Resumed, Resets, Messages, Again, Late, Back, Gaps, Statuses, Stale, Memberships int }
 
 // chat is what a device has of a chat.
 type chat struct {
@@ -296,7 +296,8 @@ func (d *Log) numberLocked(number int64) {
 	d.position = max(d.position, number)
 }
 
-// Status takes the boundaries of a member.
+// Status takes the boundaries of a member, and merges them by maximum, as every client does (delivery.md §5, tick_monotone). One that is below what was said before is a fault
+// while nothing goes wrong; once something has, what two nodes say may come in the other order, and is counted.
 func (d *Log) Status(chat, user string, b Boundary, number int64) {
 	d.mu.Lock()
 	d.numberLocked(number)
@@ -304,8 +305,12 @@ func (d *Log) Status(chat, user string, b Boundary, number int64) {
 	k := key{chat: chat, user: user}
 	was := d.ticks[k]
 	d.ticks[k] = was.merge(b)
+	stale := was.merge(b) != b
+	if stale {
+		d.counts.Stale++
+	}
 	d.mu.Unlock()
-	if was.merge(b) != b {
+	if stale && d.ledger.Calm() {
 		d.ledger.Complain(Back, "%s was told that %s has %v of %s, after %v", d.Name, user, b, chat, was)
 	}
 	d.ledger.Tell(chat, user, b)
