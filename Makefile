@@ -94,7 +94,7 @@ backends: postgres-deps dynamodb-deps redis-deps ## the tests of the core and of
 		$$(if [ $$store = dynamodb ]; then echo ./storage/dynamodb; fi) $(STORE_PACKAGES) || exit 1; done
 
 .PHONY: suites
-suites: build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps helm-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
+suites: build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test $(VET) -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
