@@ -240,18 +240,18 @@ func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
 		if _, err := w.reg.Open(w.ctx, lease, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		publications := 0
+		var publications atomic.Int64
 		w.publish.set(func(to registry.Node, _ bus.Event, send func() error) error {
 			if to.ID == "dead" {
-				publications++
+				publications.Add(1)
 			}
 			return send()
 		})
 		a.send("alice", chat)
 		time.Sleep(time.Minute)
 		w.wantRows("bob's node is dead", "bob", row("bob", chat, 1))
-		if publications > 4 {
-			t.Errorf("%d publications for a message and its tick, want at most 4", publications)
+		if n := publications.Load(); n > 4 {
+			t.Errorf("%d publications for a message and its tick, want at most 4", n)
 		}
 	})
 }
