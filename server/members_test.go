@@ -457,6 +457,7 @@ func TestMembership_one_who_was_added_elsewhere_is_sent_to(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.node("a"), w.node("b")
+		time.Sleep(30 * time.Second) // until b believes what it remembers
 		chat := tidemark.ChatID("since")
 		_, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
 			ChatID: chat, Type: tidemark.Group, History: tidemark.HistorySinceJoin, MemberIDs: []tidemark.UserID{"bob"},
