@@ -209,6 +209,29 @@ func TestLease_of_a_newer_session_is_not_taken(t *testing.T) {
 	})
 }
 
+// A stale replica says of a session that it is still where it was before it moved. That node does not have it, so that nobody would be told of anything until
+// the lease runs out: the node that has it takes it back.
+func TestLease_that_a_stale_registry_gives_to_another_node_is_taken_back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		stale := m.leases("bob")[0]
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		bob := m.b.open("bob", resuming(session, last))
+		bob.drain()
+		if _, err := m.reg.Open(m.ctx, stale, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		m.ghost("dead", time.Millisecond) // a replica is another life of the registry
+		m.a.send("alice", m.chat)
+		time.Sleep(15 * time.Second)
+		want(t, "bob on b, after the failover", messagesOf(bob.drain()), "message ab 2")
+		m.a.send("alice", m.chat)
+		settle()
+		want(t, "bob on b, later", messagesOf(bob.drain()), "message ab 3")
+	})
+}
+
 // A node that is cut off from the registry removes a member, and can tell nobody.
 func TestMembership_what_is_remembered_ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -99,11 +99,12 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 	return opened.Leases
 }
 
-// takeLeases is takeLease for sessions whose leases were lost. One whose device has a newer session meanwhile is not given that one's lease.
+// takeLeases is takeLease for sessions whose leases were lost, to another node or to nobody. One whose device has a newer session meanwhile is not given that
+// one's lease.
 func (s *Server) takeLeases(ctx context.Context, lost []*session.Session) {
 	flow.SideBySide(lost, func(sess *session.Session) {
 		for _, lease := range s.find(ctx, []tidemark.UserID{sess.User})[0] {
-			if lease.Device == sess.Lease.Device && lease != sess.Lease {
+			if lease.Device == sess.Lease.Device && lease.Session != sess.ID {
 				s.closeReplaced(ctx, []*session.Session{sess})
 				return
 			}

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,6 +48,28 @@ func TestSize_what_can_be_read_in_one_go(t *testing.T) {
 	}
 	if len(packages) < 15 {
 		t.Errorf("only %d packages were found", len(packages))
+	}
+}
+
+// TestSize_of_what_is_kept: nothing is in the repository that was built.
+func TestSize_of_what_is_kept(t *testing.T) {
+	const most = 256 << 10
+	kept, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	files := strings.Split(strings.TrimSuffix(string(kept), "\x00"), "\x00")
+	if len(files) < 100 {
+		t.Fatalf("git knows %d files", len(files))
+	}
+	for _, name := range files {
+		info, err := os.Lstat(filepath.Join("..", name))
+		if err != nil {
+			continue // about to be removed
+		}
+		if info.Size() > most {
+			t.Errorf("%s has %d bytes, at most %d are kept", name, info.Size(), most)
+		}
 	}
 }
 

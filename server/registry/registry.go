@@ -51,9 +51,11 @@ type Opened struct {
 type Refreshed struct {
 	// Lost are those of the leases that the registry no longer has. The node opens them again.
 	Lost []Lease
-	// Replaced are those whose device has a lease of a newer session. The node ends them. A session that has its lease on another node is not among them: it is on
-	// its way there, and will be asked for, or the lease is given up.
+	// Replaced are those whose device has a lease of a newer session. The node ends them.
 	Replaced []Lease
+	// Elsewhere are those whose session has its lease on another node. It is on its way there, and will be asked for; or the registry could not be asked when it
+	// came here, or has forgotten that it did (a replica that is stale): then the node opens them again.
+	Elsewhere []Lease
 	// Epoch is the present one. If it differs from the one before, the node compares heads for all its sessions.
 	Epoch Epoch
 	// Nodes are those that have a lease, this one included.

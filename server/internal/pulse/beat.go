@@ -101,8 +101,14 @@ func (p *Pulse) beat(ctx context.Context) error {
 			gone.lost = append(gone.lost, sess)
 		}
 	}
+	for _, lease := range refreshed.Elsewhere {
+		if sess := byLease[lease]; sess != nil {
+			gone.elsewhere = append(gone.elsewhere, sess)
+		}
+	}
 	p.mu.Lock()
 	p.gone.replaced, p.gone.lost = append(p.gone.replaced, gone.replaced...), append(p.gone.lost, gone.lost...)
+	p.gone.elsewhere = append(p.gone.elsewhere, gone.elsewhere...)
 	p.mu.Unlock()
 	flow.Signal(p.repair)
 	return nil

@@ -5,6 +5,7 @@ package pulse
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,10 +130,14 @@ func (p *Pulse) Degraded() error {
 	return p.cfg.Hears()
 }
 
-// repairs are sessions whose leases a beat did not find.
-type repairs struct{ lost, replaced []*session.Session }
+// claimed is longer than a node that claims a session waits for it, the registry's answers included.
+const claimed = 2 * time.Second
 
-// RepairLoop takes lost leases again, and ends sessions that were replaced, until ctx ends. However many they are, the node goes on to beat meanwhile.
+// repairs are sessions whose leases a beat did not find.
+type repairs struct{ lost, replaced, elsewhere []*session.Session }
+
+// RepairLoop takes lost leases again, and ends sessions that were replaced, until ctx ends. One whose lease another node has is left to that one for as long as a
+// claim takes; if nobody has claimed it then, its lease is taken back. However many they are, the node goes on to beat meanwhile.
 func (p *Pulse) RepairLoop(ctx context.Context) {
 	for {
 		select {
@@ -150,6 +155,15 @@ func (p *Pulse) RepairLoop(ctx context.Context) {
 		if len(gone.lost) > 0 {
 			p.cfg.Lost(ctx, gone.lost)
 		}
+		if len(gone.elsewhere) == 0 {
+			continue
+		}
+		if !flow.Pause(ctx, claimed) {
+			return
+		}
+		here := slices.DeleteFunc(gone.elsewhere, (*session.Session).Ended)
+		p.Count.LeasesLost.Add(int64(len(here)))
+		p.cfg.Lost(ctx, here)
 	}
 }
 
@@ -174,16 +188,16 @@ func (p *Pulse) CompareLoop(ctx context.Context) {
 // whatever the epoch is. It reports whether ctx goes on.
 func (p *Pulse) compareAll(ctx context.Context, deaf bool) bool {
 	all := p.cfg.Sessions()
-	slices := min(100, 1+len(all)/100)
+	steps := min(100, 1+len(all)/100)
 	over := max(p.cfg.NodeTTL/2, time.Duration(len(all))*time.Second/comparesPerSecond)
-	for i := range slices {
+	for i := range steps {
 		p.mu.Lock()
 		epoch := p.epoch
 		p.mu.Unlock()
-		for _, sess := range all[len(all)*i/slices : len(all)*(i+1)/slices] {
+		for _, sess := range all[len(all)*i/steps : len(all)*(i+1)/steps] {
 			sess.Compare(epoch, deaf)
 		}
-		if (deaf || slices > 1) && !flow.Pause(ctx, over/time.Duration(slices)) {
+		if (deaf || steps > 1) && !flow.Pause(ctx, over/time.Duration(steps)) {
 			return false
 		}
 	}

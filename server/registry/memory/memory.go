@@ -171,6 +171,7 @@ func (r *Registry) Refresh(_ context.Context, node registry.Node, nodeTTL time.D
 		switch {
 		case u != nil && u.prolongLocked(lease, now.Add(ttl)):
 		case u != nil && u.movedLocked(lease):
+			refreshed.Elsewhere = append(refreshed.Elsewhere, lease)
 		case u != nil && u.deviceLocked(lease.Device):
 			refreshed.Replaced = append(refreshed.Replaced, lease)
 		default:

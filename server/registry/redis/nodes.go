@@ -17,6 +17,7 @@ const (
 	_ = iota // prolonged
 	lost
 	replaced
+	elsewhere
 )
 
 // refreshScripts is how many scripts of Refresh go in one round trip: 500 leases, some 3 ms of Redis' time, for which others wait.
@@ -231,6 +232,8 @@ func sortOut(leases []registry.Lease, a answer, refreshed *registry.Refreshed) {
 			refreshed.Lost = append(refreshed.Lost, l)
 		case replaced:
 			refreshed.Replaced = append(refreshed.Replaced, l)
+		case elsewhere:
+			refreshed.Elsewhere = append(refreshed.Elsewhere, l)
 		}
 	}
 }

@@ -118,7 +118,7 @@ end
 return {1, 1}
 `
 
-// KEYS: users. ARGV: ttl, then for each its field and node|boot|session. Replies for each: 0 prolonged, or the session's on another node; 1 lost; 2 replaced.
+// KEYS: users. ARGV: ttl, then for each its field and node|boot|session. Replies for each: 0 prolonged, 1 lost, 2 replaced, 3 the session's on another node.
 const prolongScript = `
 local said = {}
 for i = 1, #KEYS do
@@ -128,7 +128,7 @@ for i = 1, #KEYS do
   if not expires or expires < now then
     said[i] = 1
   elseif rest ~= want then
-    said[i] = string.match(rest, '[^|]*$') == string.match(want, '[^|]*$') and 0 or 2
+    said[i] = string.match(rest, '[^|]*$') == string.match(want, '[^|]*$') and 3 or 2
   else
     local later = now + ARGV[1]
     redis.call('HSET', KEYS[i], field, whole(later) .. '|' .. want)

@@ -6,6 +6,7 @@ package registrytest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -339,8 +340,8 @@ func move(s *suite) {
 	opened("the same again", at(a), long, registry.Opened{Leases: 1})
 	opened("the session on another node", at(b), TTL, registry.Opened{Moved: true, Leases: 1})
 	s.wantLeases("bob", at(b))
-	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{at(a)}, long); err != nil || len(got.Lost)+len(got.Replaced) != 0 {
-		s.Errorf("Refresh of a session that moves: %+v, %v, want neither lost nor replaced", got, err)
+	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{at(a)}, long); err != nil || len(got.Lost)+len(got.Replaced) != 0 || !slices.Equal(got.Elsewhere, []registry.Lease{at(a)}) {
+		s.Errorf("Refresh of a session that moves: %+v, %v, want it elsewhere, neither lost nor replaced", got, err)
 	}
 	opened("another device", lease(a, "bob", "tablet", "s2"), long, registry.Opened{Others: true, Leases: 2})
 	opened("the session back", at(a), TTL, registry.Opened{Others: true, Moved: true, Leases: 2})
