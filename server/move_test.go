@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -380,6 +381,48 @@ func TestOpen_sessions_per_user_on_all_nodes(t *testing.T) {
 		wantCode(t, "a fourth session", err, tidemark.Exhausted)
 		if n := len(m.leases("bob")); n != 3 {
 			t.Errorf("%d leases, want 3", n)
+		}
+	})
+}
+
+// tick_monotone: what a session has said on one node is read on the next before anything is said there, however long the messages take that come first.
+func TestStatus_tick_monotone_when_a_session_has_moved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		m.a.ack("alice", m.chat, 1, 0)
+		for range 2 {
+			m.bob.Ack(server.Ack{Chat: m.chat, Acked: m.a.send("bob", m.chat)})
+			settle()
+		}
+		m.a.ack("alice", m.chat, 3, 3)
+		settle()
+		if got := m.bob.drain(); !slices.Contains(got, "status ab alice 3 3") {
+			t.Fatalf("on a bob was told %v", got)
+		}
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		for range 300 { // several pages
+			m.a.send("alice", m.chat)
+		}
+		bob := m.b.open("bob", resuming(session, last))
+		if _, err := m.b.Chat(m.ctx, server.Caller{User: "bob"}, m.chat); err != nil { // b knows who its members are
+			t.Fatal(err)
+		}
+		leases := m.leases("bob")
+		for range 2 {
+			err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
+				Updates: []tidemark.StatusUpdate{{ChatID: m.chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 3, Read: 2}}}, Version: 1, Leases: leases,
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := bob.drain()
+		if slices.Contains(got, "status ab alice 3 2") {
+			t.Error("on b bob is told of alice's 3 2, after 3 3")
+		}
+		if len(messagesOf(got)) != 300 || !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, "status ab alice ") }) {
+			t.Errorf("%d messages, and no status of alice: %v", len(messagesOf(got)), got[len(got)-5:])
 		}
 	})
 }

@@ -118,6 +118,9 @@ func (s *Session) serveSnapshot(ctx context.Context, c *Connection, st step, buf
 		}
 		return buf, err
 	}
+	for _, id := range st.ids {
+		s.hear(id)
+	}
 	for _, u := range updates {
 		key := statusKey{u.ChatID, u.UserID}
 		if waiting, there := s.statuses[key]; there {

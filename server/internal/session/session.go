@@ -146,7 +146,7 @@ func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
 	}
 	for _, u := range updates {
 		if s.elsewhere && u.UserID != "" && !s.heard[u.ChatID] {
-			s.hear(u.ChatID)
+			s.snapshot(u.ChatID) // before anything that is said of them is believed
 			continue
 		}
 		key := statusKey{u.ChatID, u.UserID}
@@ -171,13 +171,12 @@ func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
 	notify(s.signal)
 }
 
-// hear lets the statuses of a chat be read, before anything that is said of them is believed.
+// hear notes that the statuses of a chat were read: what is said of them from now on is not below what the client has.
 func (s *Session) hear(chat tidemark.ChatID) {
 	if s.heard == nil || len(s.heard) >= maxStatuses {
 		s.heard = make(map[tidemark.ChatID]bool)
 	}
 	s.heard[chat] = true
-	s.snapshot(chat)
 }
 
 // Membership takes in that members came or went. Whatever waits of a chat that the user left is dropped.
