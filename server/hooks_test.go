@@ -186,6 +186,21 @@ func (w *world) appendDead(user tidemark.UserID, chat tidemark.ChatID, key strin
 	return appended.Message
 }
 
+// say tells the sessions of a user, by the node of the first of them, one update after the other, as another node would that knows no better.
+func (w *world) say(to tidemark.UserID, updates ...tidemark.StatusUpdate) {
+	w.t.Helper()
+	leases := w.leases(to)
+	for _, u := range updates {
+		err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
+			Updates: []tidemark.StatusUpdate{u}, Version: 1, Leases: leases,
+		}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	settle()
+}
+
 // ghost is a node that will never do anything, such as leave.
 func (w *world) ghost(id tidemark.NodeID, ttl time.Duration) registry.Node {
 	w.t.Helper()

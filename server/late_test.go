@@ -200,14 +200,7 @@ func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *tes
 			t.Fatalf("the snapshot is %v", got)
 		}
 		w.publish.clear()
-		leases := w.leases("alice")
-		err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
-			Updates: []tidemark.StatusUpdate{{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 1}}}, Version: 1, Leases: leases,
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		settle()
+		w.say("alice", tidemark.StatusUpdate{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 1}})
 		want(t, "what the late update becomes", again.drain(), "status ab bob 2 0")
 	})
 }
@@ -226,14 +219,7 @@ func TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order(t *testing.T)
 		alice.drain()
 		say := func(acked tidemark.Sequence) {
 			t.Helper()
-			leases := w.leases("alice")
-			err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
-				Updates: []tidemark.StatusUpdate{{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: acked}}}, Version: 1, Leases: leases,
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			settle()
+			w.say("alice", tidemark.StatusUpdate{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: acked}})
 		}
 		say(2)
 		want(t, "the later one", alice.drain(), "status ab bob 2 0")
@@ -255,6 +241,42 @@ func TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order(t *testing.T)
 		w.publish.clear()
 		say(2)
 		want(t, "what is overtaken by a snapshot becomes", again.drain(), "status ab bob 3 0")
+	})
+}
+
+// tick_monotone: an update waits while a newer snapshot is read, and becomes it. What comes later is not below that, though no node has said it to this one.
+func TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		for range 3 {
+			a.send("alice", chat)
+		}
+		settle()
+		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Status != nil {
+				return nil // it is lost
+			}
+			return send()
+		})
+		a.ack("bob", chat, 3, 0)
+		settle()
+		w.publish.clear()
+		if _, err := b.Chat(w.ctx, server.Caller{User: "alice"}, chat); err != nil { // b knows who its members are
+			t.Fatal(err)
+		}
+		alice := b.open("alice", withStatuses)
+		say := func(acked tidemark.Sequence) {
+			t.Helper()
+			w.say("alice", tidemark.StatusUpdate{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: acked}})
+		}
+		say(1)
+		if got := alice.drain(); !slices.Contains(got, "status ab bob 3 0") || slices.Contains(got, "status ab bob 1 0") {
+			t.Fatalf("alice was told %v, want that bob has three", got)
+		}
+		say(2)
+		want(t, "what comes later becomes", alice.drain(), "status ab bob 3 0")
 	})
 }
 

@@ -206,6 +206,7 @@ func TestAWS_load_balancer_waits_for_streams_and_not_for_closed_connections(t *t
 
 // TestAWS_task_runs_as_the_image_wants: read-only, without rights, with the variables that serve knows, and with more time to stop than it takes.
 func TestAWS_task_runs_as_the_image_wants(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	stack := template(t)
 	known := serveVariables(t)
 	for task, command := range map[string][]any{"ServeTask": {"serve"}, "MigrateTask": {"migrate", "up"}} {

@@ -38,6 +38,7 @@ func (l *ledger) size() int {
 // TestBackup_while_the_server_runs_is_a_gapless_prefix takes backups under load, as docs/operations.md says: whatever was confirmed before a backup began is in it, nothing is
 // missing in between, and the server went on. Then the last one takes the place of the database, and a device that has more than that is told so.
 func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	s := newSite(t)
 	alice, bob := s.user("alice", "http://"+s.address, nil), s.user("bob", "http://"+s.address, nil)
 	for _, chat := range backupChats {

@@ -13,14 +13,17 @@ import (
 // The tests in browser/ are written where the page is: in JavaScript. Each file is one test here.
 
 func TestChromium_plain_EventSource_resumes_by_itself(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	onSite(t, "eventsource.test.mjs")
 }
 
 func TestChromium_the_page_shows_delivery_as_it_is(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	inChromium(t, "app.test.mjs", "TIDEMARK_TEST_URL=http://"+serveDev(t))
 }
 
 func TestChromium_the_page_on_a_server_for_others(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	onSite(t, "site.test.mjs")
 }
 

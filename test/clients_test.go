@@ -26,7 +26,10 @@ import (
 
 // Clients that nobody made for Tidemark, against the real binary.
 
-func TestCurl_reads_the_stream(t *testing.T) { eachStorage(t, curlReads) }
+func TestCurl_reads_the_stream(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	eachStorage(t, curlReads)
+}
 
 func curlReads(t *testing.T, p *process) {
 	address := p.serve()
@@ -185,7 +188,10 @@ func (c *connections) cut() {
 	c.conns = nil
 }
 
-func TestR3labs_resumes_after_a_cut(t *testing.T) { eachStorage(t, r3labsResumes) }
+func TestR3labs_resumes_after_a_cut(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	eachStorage(t, r3labsResumes)
+}
 
 func r3labsResumes(t *testing.T, p *process) {
 	address := p.serve()

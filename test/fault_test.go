@@ -316,6 +316,7 @@ func lockDatabase(path string) error {
 }
 
 func TestFault_database_locked_by_another_process(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	p := newProcess(t)
 	p.start()
 	f := newFaulty(t, p)
@@ -360,6 +361,7 @@ func TestFault_moved_file(t *testing.T) {
 
 // A failed fsync says that nobody knows what is on disk: the process ends, and its successor finds out (delivery.md §2).
 func TestFault_failed_fsync_ends_the_process(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	strace := lookPath(t, "strace", "strace")
 	p := newProcess(t)
 	p.start()

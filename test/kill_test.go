@@ -28,6 +28,7 @@ import (
 // that anybody was told went back, the devices on both kinds of streams get everything, and somebody who was offline gets exactly what he had not acknowledged
 // (confirmed_is_durable, sequence_gapless, watermark_monotonic, resume_lossless, pending_or_delivered).
 func TestKill_confirmed_is_durable(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	runs := killRuns(t)
 	k := newKilled(t, newProcess(t))
 	t.Logf("%d runs with seed %d", runs, k.seed)
@@ -58,6 +59,7 @@ func TestKill_confirmed_is_durable(t *testing.T) {
 
 // TestKill_stopped_process_goes_on stops the server with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is not set), as a machine that swaps or is moved does. Clients time out and come back; nothing is lost.
 func TestKill_stopped_process_goes_on(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	seconds := hangSeconds(t)
 	k := newKilled(t, newProcess(t))
 	k.load(0, func() {

@@ -97,6 +97,7 @@ func TestPostgres_many_migrate_at_once(t *testing.T) {
 
 // TestPostgres_password_is_nowhere looks for the password in whatever the program shows: its title, log, metrics, profiles, answers and errors.
 func TestPostgres_password_is_nowhere(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	const secret = "tell-nobody"
 	server := postgres.Start(t)
 	server.Exec(t, "postgres", "CREATE ROLE shy LOGIN PASSWORD '"+secret+"'")

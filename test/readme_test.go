@@ -17,6 +17,7 @@ const readmeAddress = "127.0.0.1:8080"
 
 // TestReadme_commands_lead_to_a_blue_tick runs what the README tells a newcomer to type, against a server of its own.
 func TestReadme_commands_lead_to_a_blue_tick(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	eachStorage(t, func(t *testing.T, p *process) { readmeLeadsToABlueTick(t, p.serve()) })
 }
 

@@ -249,35 +249,35 @@ func cutStream(w *world, m *machine, service string, d cluster.Direction, lasts 
 		silent = fmt.Sprintf("nothing came through for %v", lasts)
 	}
 	pause(w.ctx, lasts)
-	return silent, link.Heal(w.ctx)
+	return silent, link.Heal()
 }
 
 // slow delays what a service answers to a node.
 func slow(w *world, r *rand.Rand, to func(*machine) *cluster.Link, say string, by time.Duration) (string, error) {
 	m := w.nodes[r.IntN(len(w.nodes))]
-	if err := to(m).Add("latency", "downstream", fmt.Sprintf(`"latency":%d,"jitter":%d`, by.Milliseconds(), by.Milliseconds()/4)); err != nil {
+	if err := to(m).Delay(by); err != nil {
 		return "", err
 	}
 	took, err := exchange(to(m).Address(), say, 45*time.Second)
 	pause(w.ctx, between(r, 1, 5))
 	if err != nil || took < by/2 {
-		return "", to(m).Heal(w.ctx)
+		return "", to(m).Delay(0)
 	}
-	return fmt.Sprintf("an answer took %v", took.Round(time.Millisecond)), to(m).Heal(w.ctx)
+	return fmt.Sprintf("an answer took %v", took.Round(time.Millisecond)), to(m).Delay(0)
 }
 
 // reset resets the connections of a node to a service, again and again for a while.
 func reset(w *world, r *rand.Rand, to func(*machine) *cluster.Link, say string) (string, error) {
 	m := w.nodes[r.IntN(len(w.nodes))]
-	if err := to(m).Add("reset_peer", "downstream", `"timeout":0`); err != nil {
+	if err := to(m).Reset(); err != nil {
 		return "", err
 	}
 	_, err := exchange(to(m).Address(), say, time.Second)
 	pause(w.ctx, between(r, 0.2, 2))
 	if err == nil {
-		return "", to(m).Heal(w.ctx)
+		return "", to(m).Heal()
 	}
-	return err.Error(), to(m).Heal(w.ctx)
+	return err.Error(), to(m).Heal()
 }
 
 func killPostgres(w *world, r *rand.Rand) (string, error) {

@@ -122,15 +122,15 @@ func (s *Session) serveSnapshot(ctx context.Context, c *Connection, st step, buf
 		s.hear(id)
 	}
 	for _, u := range updates {
+		if u.UserID != "" {
+			// What was read may be older than what was sent meanwhile, or newer than what is on its way.
+			u.Boundary = s.node.Known.Tell(u)
+		}
 		key := statusKey{u.ChatID, u.UserID}
 		if waiting, there := s.statuses[key]; there {
-			// What waits may be older than what was read: sent after it, it would be a step back.
+			// And what waits may be older than what was read: sent after it, it would be a step back.
 			s.statuses[key] = waiting.Merge(u.Boundary)
 			continue
-		}
-		if u.UserID != "" {
-			// And what was read may be older than what was sent meanwhile, or newer than what is on its way.
-			u.Boundary = s.node.Known.Tell(u)
 		}
 		buf = s.sendStatus(buf, u, true)
 	}

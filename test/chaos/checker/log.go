@@ -297,7 +297,7 @@ func (d *Log) numberLocked(number int64) {
 }
 
 // Status takes the boundaries of a member, and merges them by maximum, as every client does (delivery.md §5, tick_monotone). One that is below what was said before is a fault
-// while nothing goes wrong; once something has, what two nodes say may come in the other order, and is counted.
+// all the same.
 func (d *Log) Status(chat, user string, b Boundary, number int64) {
 	d.mu.Lock()
 	d.numberLocked(number)
@@ -310,7 +310,7 @@ func (d *Log) Status(chat, user string, b Boundary, number int64) {
 		d.counts.Stale++
 	}
 	d.mu.Unlock()
-	if stale && d.ledger.Calm() {
+	if stale {
 		d.ledger.Complain(Back, "%s was told that %s has %v of %s, after %v", d.Name, user, b, chat, was)
 	}
 	d.ledger.Tell(chat, user, b)
