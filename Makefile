@@ -99,7 +99,7 @@ suites: build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps cha
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test $(VET) -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
 	TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) go test $(VET) -count=1 -v -timeout 20m -run invariants ./server/simulationtest | grep -v '^=== '
-	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test $(VET) -count=1 -v -parallel 4 -timeout 20m $(filter-out %/test/chaos,$(shell go list ./test/...)) | grep -v '^=== '
+	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test $(VET) -count=1 -v -parallel 6 -timeout 20m $(filter-out %/test/chaos,$(shell go list ./test/...)) | grep -v '^=== '
 	TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),60) go test $(VET) -count=1 -v -timeout 10m -run '^Test(Chaos|Checker_.*)$$' ./test/chaos | grep -v '^=== '
 
 # For how long anything may happen to several nodes.

@@ -76,7 +76,7 @@ func TestMove_resume_lossless_on_another_node(t *testing.T) {
 // A poll goes on without an open, and what has a connection elsewhere is taken from it.
 // A client was told more, on the node that he comes from, than what is on its way to the next one, whether his session moves or is lost.
 func TestMove_tick_monotone(t *testing.T) {
-	for name, lost := range map[string]bool{"moved": false, "lost": true} {
+	for _, name := range []string{"moved", "lost", "new"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
@@ -94,20 +94,13 @@ func TestMove_tick_monotone(t *testing.T) {
 				settle()
 				want(t, "before", alice.drain(), "status ab bob 3 0")
 				alice.Detach()
-				session := alice.Session()
-				if lost {
-					session = "unknown"
+				session := map[string]tidemark.SessionID{"moved": alice.Session(), "lost": "unknown"}[name]
+				if name != "moved" {
+					alice.goodbye()
 				}
 				alice = b.open("alice", resuming(session, alice.last))
 				alice.drain()
-				leases := slices.DeleteFunc(w.leases("alice"), func(l registry.Lease) bool { return l.Node != "b" })
-				err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
-					Updates: []tidemark.StatusUpdate{{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 2}}}, Version: 1, Leases: leases,
-				}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				settle()
+				w.say("alice", tidemark.StatusUpdate{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 2}})
 				if got := alice.drain(); !slices.Contains(got, "status ab bob 3 0") || slices.Contains(got, "status ab bob 2 0") {
 					t.Errorf("what was late becomes %v", got)
 				}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -127,7 +128,8 @@ const (
 	stepAcked                    // read the watermarks of chats that were woken for the first time
 	stepChats                    // a page of each of some chats
 	stepRecent                   // list the chats of the snapshot
-	stepSnapshot                 // read the statuses of chats
+	stepHear                     // read the statuses of chats of which something was said
+	stepSnapshot                 // read the statuses of chats, and send them
 )
 
 // step is one thing to do outside the session's lock.
@@ -173,6 +175,9 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 		s.caughtUp = true
 		buf = append(buf, s.number(tidemark.EventCaughtUp, []byte("{}"), run{kind: runCaughtUp}))
 	}
+	if n := len(s.unheard); n > 0 {
+		return step{kind: stepHear, ids: slices.Clone(s.unheard[:min(n, snapshotChats)]), drops: s.drops}, buf, nil
+	}
 	if s.caughtUp && s.recent {
 		return step{kind: stepRecent}, buf, nil
 	}
@@ -183,7 +188,7 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 	}
 	buf = s.sendStatuses(buf, given+pageEvents)
 	buf = s.sendTyping(buf)
-	if len(s.statuses) > 0 {
+	if len(buf)-given >= pageEvents {
 		return step{kind: stepReturn}, buf, nil
 	}
 	return step{kind: stepIdle}, buf, nil

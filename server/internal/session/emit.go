@@ -30,17 +30,17 @@ func (s *Session) sendControls(buf []tidemark.Event) []tidemark.Event {
 
 // sendStatuses sends boundaries that wait, until buf has so many events.
 func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event {
-	sent := 0
+	left := s.statusOrder[:0]
 	for _, key := range s.statusOrder {
-		if len(buf) >= until {
-			break
+		if len(buf) >= until || key.user != "" && !s.heard[key.chat] {
+			left = append(left, key)
+			continue
 		}
-		sent++
 		b := s.statuses[key]
 		delete(s.statuses, key)
 		buf = s.sendStatus(buf, tidemark.StatusUpdate{ChatID: key.chat, UserID: key.user, Boundary: b}, false)
 	}
-	s.statusOrder = append(s.statusOrder[:0], s.statusOrder[sent:]...)
+	s.statusOrder = left
 	return buf
 }
 

@@ -221,7 +221,7 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) (rows []tid
 		s.orderLook(lookMissed, epoch)
 	}
 	arrived := s.arriving
-	s.arriving, s.elsewhere = nil, true
+	s.arriving = nil
 	close(s.landed)
 	for _, chat := range slices.Sorted(maps.Keys(arrived)) {
 		a := arrived[chat]

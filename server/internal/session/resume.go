@@ -7,12 +7,10 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Attach makes a connection the owner of a new session. unknown says that the client named another session, which is not there; poll that it polls, and so does not say whether
-// it had one.
+// Attach makes a connection the owner of a new session. unknown says that the client named another session, which is not there; poll that it polls.
 func (s *Session) Attach(unknown, poll bool) *Connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.elsewhere = unknown || poll
 	if unknown {
 		s.reset(tidemark.Reset{Reason: tidemark.ResetUnknownSession})
 	}

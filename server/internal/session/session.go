@@ -39,9 +39,6 @@ type Session struct {
 	gone bool
 	// arriving is what was handed over to a session that is on its way to this node; nil for one that is here.
 	arriving map[tidemark.ChatID]arrival
-	// elsewhere says that it came from another node, or its client did: he may have been told more of a chat than what is heard here first. heard are the chats whose statuses were read since.
-	elsewhere bool
-	heard     map[tidemark.ChatID]bool
 	// landed is closed when it is here, or has ended; nil for one that was here from the beginning.
 	landed chan struct{}
 	signal chan struct{}
@@ -82,9 +79,13 @@ type Session struct {
 	recent       bool
 	statuses     map[statusKey]tidemark.Boundary
 	statusOrder  []statusKey
-	least        map[tidemark.ChatID]tidemark.Boundary
-	snapshots    []tidemark.ChatID
-	typing       []tidemark.Typing
+	// heard are the chats whose statuses were read since the session came here, if true, or are in unheard, to be read before anything that is said of them is sent: the
+	// client may have been told more by another node.
+	heard     map[tidemark.ChatID]bool
+	unheard   []tidemark.ChatID
+	least     map[tidemark.ChatID]tidemark.Boundary
+	snapshots []tidemark.ChatID
+	typing    []tidemark.Typing
 	// drops counts the chats that the user left, so that what was read before is not sent after.
 	drops uint32
 }
@@ -145,10 +146,6 @@ func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
 		return
 	}
 	for _, u := range updates {
-		if s.elsewhere && u.UserID != "" && !s.heard[u.ChatID] {
-			s.snapshot(u.ChatID) // before anything that is said of them is believed
-			continue
-		}
 		key := statusKey{u.ChatID, u.UserID}
 		b, waiting := s.statuses[key]
 		if !waiting {
@@ -160,6 +157,7 @@ func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
 				s.statuses = make(map[statusKey]tidemark.Boundary)
 			}
 			s.statusOrder = append(s.statusOrder, key)
+			s.listen(u)
 		}
 		b = b.Merge(u.Boundary)
 		if u.UserID != "" {
@@ -171,12 +169,19 @@ func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
 	notify(s.signal)
 }
 
-// hear notes that the statuses of a chat were read: what is said of them from now on is not below what the client has.
-func (s *Session) hear(chat tidemark.ChatID) {
+// listen orders the statuses of a chat to be read before an update is sent, once. An aggregate is what was read.
+func (s *Session) listen(u tidemark.StatusUpdate) {
+	if _, there := s.heard[u.ChatID]; there || u.UserID == "" {
+		return
+	}
 	if s.heard == nil || len(s.heard) >= maxStatuses {
 		s.heard = make(map[tidemark.ChatID]bool)
+		for _, chat := range s.unheard {
+			s.heard[chat] = false
+		}
 	}
-	s.heard[chat] = true
+	s.heard[u.ChatID] = false
+	s.unheard = append(s.unheard, u.ChatID)
 }
 
 // Membership takes in that members came or went. Whatever waits of a chat that the user left is dropped.
@@ -295,6 +300,8 @@ func (s *Session) drop(chat tidemark.ChatID) {
 	s.snapshots = slices.DeleteFunc(s.snapshots, func(id tidemark.ChatID) bool { return id == chat })
 	s.typing = slices.DeleteFunc(s.typing, func(t tidemark.Typing) bool { return t.ChatID == chat })
 	delete(s.least, chat)
+	s.unheard = slices.DeleteFunc(s.unheard, func(id tidemark.ChatID) bool { return id == chat })
+	delete(s.heard, chat)
 }
 
 // Ending is a session that is to be ended, if no connection came since.
