@@ -127,7 +127,8 @@ func TestMembership_status_is_not_sent_to_one_who_was_removed(t *testing.T) {
 				a.send("alice", chat)
 				settle()
 				bob := b.open("bob")
-				bob.drain()
+				w.say("bob", tidemark.StatusUpdate{ChatID: chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 1}})
+				bob.drain() // with which the statuses of the members were read
 				act(w, a, b, chat)
 				settle()
 				want(t, "bob", bob.drain(), "membership abc bob removed")

@@ -109,6 +109,36 @@ func TestMove_tick_monotone(t *testing.T) {
 	}
 }
 
+// What is said late of one who has left is not below what was said before, either: his statuses are not among those of the members.
+func TestMove_tick_monotone_of_one_who_has_left(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		chat := m.a.chat("abc", "alice", "bob", "carol")
+		for range 3 {
+			m.a.send("alice", chat)
+		}
+		m.a.ack("carol", chat, 3, 0)
+		settle()
+		if got := m.bob.drain(); !slices.Contains(got, "status abc carol 3 0") {
+			t.Fatalf("bob was told %v", got)
+		}
+		m.a.remove(chat, "carol")
+		settle()
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		bob := m.b.open("bob", resuming(session, last))
+		if _, err := m.b.Chat(m.ctx, server.Caller{User: "bob"}, chat); err != nil {
+			t.Fatal(err)
+		}
+		m.say("bob", tidemark.StatusUpdate{ChatID: chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 3}})
+		bob.drain() // with which the statuses of the members were read
+		m.say("bob", tidemark.StatusUpdate{ChatID: chat, UserID: "carol", Boundary: tidemark.Boundary{Acked: 2}})
+		if got := bob.drain(); !slices.Contains(got, "status abc carol 3 0") || slices.Contains(got, "status abc carol 2 0") {
+			t.Errorf("what was late becomes %v", got)
+		}
+	})
+}
+
 func TestMove_the_newest_connection_owns_the_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)

@@ -229,7 +229,7 @@ func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncReq
 		ids = append(ids, chat.Chat)
 	}
 	var err error
-	response.Statuses, err = s.share.Boundaries(ctx, user, ids)
+	response.Statuses, _, err = s.share.Boundaries(ctx, user, ids)
 	return response, err
 }
 

@@ -154,6 +154,7 @@ func (w *world) strike(f fault, r *rand.Rand) {
 	w.mu.Unlock()
 	if testing.Verbose() {
 		fmt.Printf("%s %6.1fs %s: %s\n", time.Now().Format("15:04:05"), time.Since(began).Seconds(), f.name, shown)
+		w.complaints()
 	}
 	healed := time.Now()
 	for _, d := range w.devices {
@@ -163,6 +164,17 @@ func (w *world) strike(f fault, r *rand.Rand) {
 			tally.whole.Add(time.Since(healed))
 		})
 	}
+}
+
+// complaints prints those that are new.
+func (w *world) complaints() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	faults, _ := w.ledger.Faults()
+	for _, f := range faults[w.complained:] {
+		fmt.Printf("%s %s: %s\n", time.Now().Format("15:04:05"), f.Kind, f.Text)
+	}
+	w.complained = len(faults)
 }
 
 // settle waits until everybody has everything that is stored, and returns how long that took since the last fault.

@@ -78,9 +78,10 @@ type world struct {
 	// members are those of each chat who stay.
 	members map[string][]int
 
-	mu       sync.Mutex // guards what follows
-	returned checker.Waits
-	kinds    map[string]*kindTally
+	mu         sync.Mutex // guards what follows
+	returned   checker.Waits
+	kinds      map[string]*kindTally
+	complained int // faults that were printed
 }
 
 // machine is a node with its host and its ways.

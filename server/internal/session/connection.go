@@ -137,6 +137,7 @@ type step struct {
 	kind  stepKind
 	look  look
 	ids   []tidemark.ChatID
+	keys  []statusKey
 	drops uint32
 	chats []chatStep
 	// requests are the pages to be read, one for each of chats.
@@ -176,7 +177,7 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 		buf = append(buf, s.number(tidemark.EventCaughtUp, []byte("{}"), run{kind: runCaughtUp}))
 	}
 	if n := len(s.unheard); n > 0 {
-		return step{kind: stepHear, ids: slices.Clone(s.unheard[:min(n, snapshotChats)]), drops: s.drops}, buf, nil
+		return step{kind: stepHear, keys: slices.Clone(s.unheard[:min(n, snapshotChats)]), drops: s.drops}, buf, nil
 	}
 	if s.caughtUp && s.recent {
 		return step{kind: stepRecent}, buf, nil

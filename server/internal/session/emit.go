@@ -32,11 +32,11 @@ func (s *Session) sendControls(buf []tidemark.Event) []tidemark.Event {
 func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event {
 	left := s.statusOrder[:0]
 	for _, key := range s.statusOrder {
-		if len(buf) >= until || key.user != "" && !s.heard[key.chat] {
+		if len(buf) >= until || !s.statuses[key].heard {
 			left = append(left, key)
 			continue
 		}
-		b := s.statuses[key]
+		b := s.statuses[key].Boundary
 		delete(s.statuses, key)
 		buf = s.sendStatus(buf, tidemark.StatusUpdate{ChatID: key.chat, UserID: key.user, Boundary: b}, false)
 	}

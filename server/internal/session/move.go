@@ -97,7 +97,7 @@ func (s *Session) Give(user tidemark.UserID) []byte {
 	if s.attached {
 		s.node.Count.Replaced.Add(1)
 	}
-	s.chats, s.wakes, s.statuses, s.statusOrder, s.snapshots = nil, nil, nil, nil, nil
+	s.chats, s.wakes, s.statuses, s.statusOrder, s.snapshots, s.heard, s.unheard = nil, nil, nil, nil, nil, nil, nil
 	notify(s.signal)
 	return text
 }

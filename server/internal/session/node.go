@@ -58,13 +58,15 @@ type Counters struct {
 }
 
 // Boundaries returns what a member may know of the watermarks in chats: of each member, or of all of them in chats above
-// tidemark.StatusFanoutLimit members. Boundaries at 0, and chats of which the user is not a member, are left out.
-func (n *Node) Boundaries(ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID) ([]tidemark.StatusUpdate, error) {
+// tidemark.StatusFanoutLimit members. Boundaries at 0, and chats of which the user is not a member, are left out. also are others whose boundaries are
+// read, who may have been members of these chats. people are those whose boundaries were read one by one.
+func (n *Node) Boundaries(
+	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID, also ...storage.StateKey,
+) (updates []tidemark.StatusUpdate, people []*feed.People, err error) {
 	all, err := n.Feed.PeopleOf(ctx, ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var updates []tidemark.StatusUpdate
 	var keys []storage.StateKey
 	for _, p := range all {
 		if p == nil {
@@ -76,18 +78,24 @@ func (n *Node) Boundaries(ctx context.Context, user tidemark.UserID, ids []tidem
 		if len(p.Users) > tidemark.StatusFanoutLimit {
 			sum, err := n.Storage.Summary(ctx, p.ChatID, 0)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			updates = append(updates, tidemark.StatusUpdate{ChatID: p.ChatID, Boundary: sum.Least})
 			continue
 		}
+		people = append(people, p)
 		for _, member := range p.Users {
 			keys = append(keys, storage.StateKey{User: member, Chat: p.ChatID})
+		}
+		for _, key := range also {
+			if _, there := p.Member(key.User); !there && key.Chat == p.ChatID {
+				keys = append(keys, key)
+			}
 		}
 	}
 	states, err := n.Storage.States(ctx, keys)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, st := range states {
 		n.Known.Learn(st)
@@ -99,7 +107,7 @@ func (n *Node) Boundaries(ctx context.Context, user tidemark.UserID, ids []tidem
 			moved = append(moved, u)
 		}
 	}
-	return moved, nil
+	return moved, people, nil
 }
 
 // acked returns lower bounds of a user's acknowledged watermarks, from memory or with one read.

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"slices"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
@@ -109,7 +108,7 @@ func (s *Session) listRecent(ctx context.Context, c *Connection) error {
 
 // serveSnapshot reads and sends the statuses of chats. They are read again if the user left a chat meanwhile.
 func (s *Session) serveSnapshot(ctx context.Context, c *Connection, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
-	updates, err := s.node.Boundaries(ctx, s.User, st.ids)
+	updates, people, err := s.node.Boundaries(ctx, s.User, st.ids)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
@@ -121,55 +120,11 @@ func (s *Session) serveSnapshot(ctx context.Context, c *Connection, st step, buf
 		}
 		return buf, err
 	}
-	s.heardOf(st.ids)
+	s.hasHeard(people)
 	for _, u := range updates {
 		if u, waits := s.newest(u); !waits {
 			buf = s.sendStatus(buf, u, true)
 		}
 	}
 	return buf, nil
-}
-
-// hear reads the statuses of chats of which something was said, so that what is sent is not below what the client was told by another node.
-func (s *Session) hear(ctx context.Context, c *Connection, st step) error {
-	updates, err := s.node.Boundaries(ctx, s.User, st.ids)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.ownedBy(c); err != nil || s.drops != st.drops {
-		return err
-	}
-	s.heardOf(st.ids)
-	for _, u := range updates {
-		s.newest(u)
-	}
-	return nil
-}
-
-// heardOf notes that the statuses of chats were read.
-func (s *Session) heardOf(ids []tidemark.ChatID) {
-	for _, id := range ids {
-		if s.heard == nil {
-			s.heard = make(map[tidemark.ChatID]bool)
-		}
-		s.heard[id] = true
-	}
-	s.unheard = slices.DeleteFunc(s.unheard, func(id tidemark.ChatID) bool { return s.heard[id] })
-}
-
-// newest returns what a client is told of a member of whom a boundary was read, and reports whether it waits to be sent.
-func (s *Session) newest(u tidemark.StatusUpdate) (told tidemark.StatusUpdate, waits bool) {
-	if u.UserID != "" {
-		// What was read may be older than what was sent meanwhile, or newer than what is on its way.
-		u.Boundary = s.node.Known.Tell(u)
-	}
-	key := statusKey{u.ChatID, u.UserID}
-	waiting, waits := s.statuses[key]
-	if waits {
-		// And what waits may be older than what was read: sent after it, it would be a step back.
-		s.statuses[key] = waiting.Merge(u.Boundary)
-	}
-	return u, waits
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
@@ -77,12 +78,11 @@ type Session struct {
 	// wantStatuses asks for a snapshot after caught_up; recent says that its chats have still to be listed.
 	wantStatuses bool
 	recent       bool
-	statuses     map[statusKey]tidemark.Boundary
+	statuses     map[statusKey]waiting
 	statusOrder  []statusKey
-	// heard are the chats whose statuses were read since the session came here, if true, or are in unheard, to be read before anything that is said of them is sent: the
-	// client may have been told more by another node.
-	heard     map[tidemark.ChatID]bool
-	unheard   []tidemark.ChatID
+	// heard are the members whose statuses were read since the session came here, by chat; unheard are waiting statuses of others, which are read before anything is sent.
+	heard     map[tidemark.ChatID]*feed.People
+	unheard   []statusKey
 	least     map[tidemark.ChatID]tidemark.Boundary
 	snapshots []tidemark.ChatID
 	typing    []tidemark.Typing
@@ -95,11 +95,6 @@ type control struct {
 	kind    tidemark.EventType
 	payload []byte
 	chat    tidemark.ChatID
-}
-
-type statusKey struct {
-	chat tidemark.ChatID
-	user tidemark.UserID
 }
 
 // New returns a session without a connection. The lease names its id, user and device.
@@ -135,53 +130,6 @@ func (s *Session) wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked 
 			s.node.Grace.push(Deadline{session: s, position: p, sequence: sequence})
 		}
 	}
-}
-
-// Status takes in boundaries that moved. At most one unsent pair is kept for a member and chat.
-// may is asked whether the user may still know: whoever takes him out of a chat says so before he drops it here.
-func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || !may() {
-		return
-	}
-	for _, u := range updates {
-		key := statusKey{u.ChatID, u.UserID}
-		b, waiting := s.statuses[key]
-		if !waiting {
-			if len(s.statuses) >= maxStatuses {
-				s.snapshot(u.ChatID)
-				continue
-			}
-			if s.statuses == nil {
-				s.statuses = make(map[statusKey]tidemark.Boundary)
-			}
-			s.statusOrder = append(s.statusOrder, key)
-			s.listen(u)
-		}
-		b = b.Merge(u.Boundary)
-		if u.UserID != "" {
-			// The update may have been on its way while a snapshot was read that is newer, and was sent.
-			b = b.Merge(s.node.Known.Exposed(u.UserID, u.ChatID))
-		}
-		s.statuses[key] = b
-	}
-	notify(s.signal)
-}
-
-// listen orders the statuses of a chat to be read before an update is sent, once. An aggregate is what was read.
-func (s *Session) listen(u tidemark.StatusUpdate) {
-	if _, there := s.heard[u.ChatID]; there || u.UserID == "" {
-		return
-	}
-	if s.heard == nil || len(s.heard) >= maxStatuses {
-		s.heard = make(map[tidemark.ChatID]bool)
-		for _, chat := range s.unheard {
-			s.heard[chat] = false
-		}
-	}
-	s.heard[u.ChatID] = false
-	s.unheard = append(s.unheard, u.ChatID)
 }
 
 // Membership takes in that members came or went. Whatever waits of a chat that the user left is dropped.
@@ -300,7 +248,7 @@ func (s *Session) drop(chat tidemark.ChatID) {
 	s.snapshots = slices.DeleteFunc(s.snapshots, func(id tidemark.ChatID) bool { return id == chat })
 	s.typing = slices.DeleteFunc(s.typing, func(t tidemark.Typing) bool { return t.ChatID == chat })
 	delete(s.least, chat)
-	s.unheard = slices.DeleteFunc(s.unheard, func(id tidemark.ChatID) bool { return id == chat })
+	s.unheard = slices.DeleteFunc(s.unheard, func(k statusKey) bool { return k.chat == chat })
 	delete(s.heard, chat)
 }
 
@@ -338,6 +286,7 @@ func (e Ending) End() (rows []tidemark.PendingDelivery, first bool) {
 		close(s.landed)
 	}
 	s.chats, s.wakes, s.statuses, s.statusOrder, s.snapshots, s.arriving = nil, nil, nil, nil, nil, nil
+	s.heard, s.unheard = nil, nil
 	notify(s.signal)
 	return rows, true
 }
