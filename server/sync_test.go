@@ -376,3 +376,23 @@ func TestSync_cursor_clears_the_row(t *testing.T) {
 		}
 	})
 }
+
+// A comparison that read before the cursors were given does not take the session back behind them.
+func TestSync_cursors_are_not_overtaken_by_an_older_comparison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		for range 3 {
+			a.send("alice", chat)
+		}
+		settle()
+		bob := a.open("bob")
+		w.after.set(once("Behind", nil, func() {
+			if _, err := a.Sync(w.ctx, "bob", server.SyncRequest{Session: bob.Session(), Cursors: []server.Cursor{{Chat: chat, Acked: 2}}, Limit: 10}); err != nil {
+				t.Error(err)
+			}
+		}))
+		want(t, "what follows the cursor", messagesOf(bob.drain()), "message ab 3")
+	})
+}

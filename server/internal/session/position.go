@@ -80,13 +80,13 @@ func (s *Session) touch(chat tidemark.ChatID, sequence tidemark.Sequence) *posit
 	return p
 }
 
-// reach lets the session begin a chat no higher than at sequence. It returns nil if the map is full.
+// reach lets the session begin a chat no higher than at sequence, unless its client has said where it is: what says otherwise is older. It returns nil if the map is full.
 func (s *Session) reach(chat tidemark.ChatID, sequence tidemark.Sequence) *position {
 	p := s.at(chat, sequence)
 	if p == nil {
 		return nil
 	}
-	if sequence < p.start {
+	if sequence < p.start && p.born != 0 {
 		p.start = sequence
 		if sequence < p.next {
 			s.rewind(p, sequence)
