@@ -29,6 +29,8 @@ DYNAMODB  = github.com/tidemark-im/tidemark/storage/dynamodb
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
 KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),20)
+# The tests of services wait more than they work: so many packages at a time, where there are two cores.
+SIDE_BY_SIDE := -p $(shell expr $$(nproc) + 1)
 # On which storages, besides memory, the packages whose tests open the store of the run are tested once more, and how often.
 BACKENDS       := sqlite postgres dynamodb
 BACKEND_RUNS   := $(or $(TIDEMARK_BACKEND_RUNS),1)
@@ -80,7 +82,7 @@ test: static lint-aws race verify backends suites ## everything: the linter, the
 .PHONY: race
 race: postgres-deps dynamodb-deps redis-deps ## the packages' own tests under the race detector
 	@scripts/need gcc gcc libc6-dev
-	CGO_ENABLED=1 go test $(VET) -race -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
+	CGO_ENABLED=1 go test $(VET) $(SIDE_BY_SIDE) -race -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
 	CGO_ENABLED=1 go test $(VET) -race -timeout 10m -skip '^Test(Store|Limits|Cost)' ./storage/dynamodb
 	CGO_ENABLED=1 go test $(VET) -race -timeout 10m -run '^TestStore_shared$$/^histories$$' ./storage/dynamodb
 
@@ -90,7 +92,7 @@ verify: ## check the model of docs/verification with Spin: all rules, and each r
 
 .PHONY: backends
 backends: postgres-deps dynamodb-deps redis-deps ## the tests of the core and of the transports on each storage; those of make race run on memory
-	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) go test $(VET) -count=$(BACKEND_RUNS) -timeout 24h \
+	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) go test $(VET) -count=$(BACKEND_RUNS) $(SIDE_BY_SIDE) -timeout 24h \
 		$$(if [ $$store = dynamodb ]; then echo ./storage/dynamodb; fi) $(STORE_PACKAGES) || exit 1; done
 
 .PHONY: suites

@@ -48,14 +48,14 @@ type adding struct {
 func (a *adding) all(ctx context.Context) (storage.Added, error) {
 	for again := 0; ; again++ {
 		added, many, err := a.few(ctx)
+		if err == nil && added == nil && many {
+			added, err = a.many(ctx)
+		}
+		if err != nil && again > 0 && ctx.Err() != nil {
+			return storage.Added{}, inTheWay(a.chat, err) // its time ended with another attempt
+		}
 		if err != nil || added != nil {
 			return valueOf(added), err
-		}
-		if many {
-			added, err := a.many(ctx)
-			if err != nil || added != nil {
-				return valueOf(added), err
-			}
 		}
 		if err := call.Yield(ctx, again); err != nil {
 			return storage.Added{}, inTheWay(a.chat, err)
