@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,7 +74,6 @@ func TestMove_resume_lossless_on_another_node(t *testing.T) {
 	})
 }
 
-// A poll goes on without an open, and what has a connection elsewhere is taken from it.
 // A client was told more, on the node that he comes from, than what is on its way to the next one, whether his session moves or is lost.
 func TestMove_tick_monotone(t *testing.T) {
 	for _, name := range []string{"moved", "lost", "new"} {
@@ -139,6 +139,7 @@ func TestMove_tick_monotone_of_one_who_has_left(t *testing.T) {
 	})
 }
 
+// A poll goes on without an open, and what has a connection elsewhere is taken from it.
 func TestMove_the_newest_connection_owns_the_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -307,6 +308,43 @@ func TestDegraded_sessions_compare_until_the_node_hears_again(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			want(t, fmt.Sprint("while nothing arrives, ", i), messagesOf(bob.drain()), fmt.Sprint("message ab ", i+1))
 		}
+	})
+}
+
+// deafBus says that the node does not hear the others.
+type deafBus struct {
+	bus.Bus
+	deaf *atomic.Bool
+}
+
+func (b deafBus) Check(context.Context) error {
+	if b.deaf.Load() {
+		return errDown
+	}
+	return nil
+}
+
+// A node that hears nothing, and reaches the registry all the same, as on a cluster whose shard with the node's channel is away.
+func TestDegraded_sessions_compare_while_only_the_bus_is_away(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var deaf atomic.Bool
+		a := w.node("a")
+		b := w.node("b", func(cfg *server.Config) { cfg.Bus = deafBus{cfg.Bus, &deaf} })
+		chat := a.chat("ab", "alice", "bob")
+		bob := b.open("bob")
+		bob.drain()
+		time.Sleep(30 * time.Second)
+		deaf.Store(true)
+		w.publish.set(func(to registry.Node, _ bus.Event, send func() error) error {
+			if to.ID == "b" {
+				return tidemark.Errorf(tidemark.NotFound, "nobody listens")
+			}
+			return send()
+		})
+		a.send("alice", chat)
+		time.Sleep(20 * time.Second)
+		want(t, "bob, whose node hears nothing", messagesOf(bob.drain()), "message ab 1")
 	})
 }
 

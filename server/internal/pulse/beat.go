@@ -152,8 +152,12 @@ func (p *Pulse) beaten(began time.Time, r registry.Refreshed) {
 		flow.Signal(p.compare)
 		p.Retake() // what the registry forgot, if it did
 	}
+	hears := p.cfg.Hears() == nil
+	if !hears {
+		flow.Signal(p.compare)
+	}
 	// Who came a moment ago is not known to all others yet: of what they change he is not told.
-	if known := len(r.Nodes) < 2 || began.Sub(joined) >= p.cfg.NodeTTL; known && p.cfg.Hears() == nil && !p.lost.Load() {
+	if known := len(r.Nodes) < 2 || began.Sub(joined) >= p.cfg.NodeTTL; known && hears && !p.lost.Load() {
 		p.trusted.Store(int64(began.Add(p.cfg.NodeTTL).Sub(p.born)))
 	}
 	if p.failing.Swap(false) {
