@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -29,7 +30,9 @@ func (s *Server) pay(ctx context.Context) bool {
 		s.log.Warn("pending rows wait to be marked", "rows", len(owed.Marks), "error", err)
 		s.debts.Mark(owed.Marks)
 	}
-	s.wakeMarked(ctx, owed.Wakes)
+	for rows := range slices.Chunk(owed.Wakes, together) {
+		s.wakeMarked(ctx, rows)
+	}
 	return s.debts.Len() == 0
 }
 

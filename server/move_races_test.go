@@ -288,3 +288,39 @@ func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
 		}
 	})
 }
+
+// narrowRegistry is one that takes too long to look up many users at once.
+type narrowRegistry struct {
+	*registrymemory.Registry
+	most *atomic.Int64
+}
+
+func (r narrowRegistry) Lookup(ctx context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
+	if int64(len(users)) > r.most.Load() {
+		return nil, errDown
+	}
+	return r.Registry.Lookup(ctx, users)
+}
+
+// However many wakes are owed after an outage of the registry, no look-up is for more users than that of a send.
+func TestDebts_wakes_are_looked_up_in_parts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInMemory(t)
+		var most atomic.Int64
+		a := w.node("a", func(cfg *server.Config) { cfg.Registry = narrowRegistry{w.reg, &most} })
+		b := w.node("b")
+		bob := b.open("bob")
+		bob.drain()
+		users := []tidemark.UserID{"alice"}
+		for i := range 300 {
+			users = append(users, tidemark.UserID(fmt.Sprint("u", i)))
+		}
+		for i := range 20 {
+			a.send("alice", a.chat(tidemark.ChatID(fmt.Sprint("c", i)), users...))
+		}
+		a.send("alice", a.chat("d", "alice", "bob"))
+		most.Store(4096)
+		time.Sleep(20 * time.Second)
+		want(t, "bob", messagesOf(bob.drain()), "message d 1")
+	})
+}
