@@ -55,10 +55,11 @@ func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) {
 	if s.closed { // a lease that nobody releases: hand-overs to it are marked, until it ends by itself
 		return
 	}
+	again := s.registered
 	s.leased, s.registered = leased, true
 	mode := lookCompare
 	switch {
-	case s.look.order > 0: // it had a lease, or should have had
+	case again: // it had a lease, or should have had
 		mode = lookMissed
 	case leased && proven:
 		mode = lookListing
