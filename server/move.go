@@ -7,15 +7,16 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/flow"
 	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// claimWithin is how long a node waits for the one that has a session, altogether; claimSteps how often it follows one that has moved on.
+// claimWithin is how long a node waits for the one that has a session, altogether; goToPause how long before it asks again where one is that moves.
 const (
 	claimWithin = time.Second
-	claimSteps  = 3
+	goToPause   = 50 * time.Millisecond
 )
 
 // fetch lets a session that another node has go on here, and returns it; nil if nobody has it, or nobody answers in time. The lease is taken first: what is handed
@@ -31,7 +32,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 	s.count.claims.Add(1)
 	defer func(began time.Time) { s.count.claimTime.Add(time.Since(began).Microseconds()) }(time.Now())
 	owner := registry.Node{ID: lease.Node, Boot: lease.Boot}
-	claim := func() []byte { return s.claim(ctx, bus.Claim{Session: r.Session, User: r.User}, owner) }
+	claim := func() []byte { return s.moves.Follow(ctx, owner, bus.Claim{Session: r.Session, User: r.User}) }
 	var state []byte
 	if lease.Device == "" {
 		if state = claim(); state == nil {
@@ -97,30 +98,34 @@ func (s *Server) leaseOf(ctx context.Context, user tidemark.UserID, id tidemark.
 	return registry.Lease{}, nil
 }
 
-// claim asks a node about a session, and whoever it says has it now. It returns the State of the answer, nil if nobody has the session.
-func (s *Server) claim(ctx context.Context, question bus.Claim, owner registry.Node) []byte {
-	for range claimSteps {
-		answer := s.moves.Ask(ctx, owner, question)
-		if answer == nil || answer.State != nil || answer.Moved == nil || *answer.Moved == s.node {
-			if answer == nil {
-				return nil
-			}
-			return answer.State
-		}
-		owner = *answer.Moved
+// hasSession reports whether a session is a user's, here or on another node.
+func (s *Server) hasSession(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {
+	if sess := s.sessions.Get(id); sess != nil {
+		return sess.User == user
 	}
-	return nil
+	_, found := s.owner(ctx, user, id)
+	return found
 }
 
-// goToOn sets the positions of a session that another node has, and reports whether it did.
-func (s *Server) goToOn(ctx context.Context, owner registry.Node, user tidemark.UserID, id tidemark.SessionID, to session.GoingTo) bool {
-	text, err := json.Marshal(to)
-	if err != nil {
-		return false
-	}
+// goTo sets the positions of a session that hasSession has found, and reports whether it did. One that moves meanwhile is followed.
+func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.SessionID, to session.GoingTo) bool {
+	text, _ := json.Marshal(to) // there is nothing in it that JSON has no word for
 	ctx, cancel := context.WithTimeout(ctx, claimWithin)
 	defer cancel()
-	return s.claim(ctx, bus.Claim{Session: id, User: user, GoTo: text}, owner) != nil
+	for {
+		if sess := s.sessions.Get(id); sess != nil {
+			if sess.Arrived(ctx) && sess.GoTo(to) {
+				return true
+			}
+		} else if lease, found := s.owner(ctx, user, id); !found {
+			return false
+		} else if s.moves.Follow(ctx, registry.Node{ID: lease.Node, Boot: lease.Boot}, bus.Claim{Session: id, User: user, GoTo: text}) != nil {
+			return true
+		}
+		if !flow.Pause(ctx, goToPause) {
+			return false
+		}
+	}
 }
 
 // answer does what another node asks.

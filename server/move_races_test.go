@@ -289,6 +289,65 @@ func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
 	})
 }
 
+// Cursors that are given while the session is on its way reach it.
+func TestMove_sync_reaches_a_session_on_its_way(t *testing.T) {
+	for _, at := range []tidemark.NodeID{"a", "b", "c"} {
+		t.Run("asked at "+string(at), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMoving(t)
+				node := map[tidemark.NodeID]*core{"a": m.a, "b": m.b, "c": m.node("c")}[at]
+				var syncing sync.WaitGroup
+				begun := false
+				m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+					if e.Claimed != nil && !begun { // given, and not here yet
+						begun = true
+						syncing.Go(func() {
+							_, err := node.Sync(m.ctx, "bob", server.SyncRequest{Session: m.bob.Session(), Cursors: []server.Cursor{{Chat: m.chat, Acked: 0}}, Limit: 10})
+							if err != nil {
+								t.Errorf("a sync of a session on its way: %v", err)
+							}
+						})
+						time.Sleep(200 * time.Millisecond)
+					}
+					return send()
+				})
+				m.bob.Detach()
+				bob := m.b.open("bob", resuming(m.bob.Session(), m.bob.last))
+				syncing.Wait()
+				want(t, "behind the cursor, on b", messagesOf(bob.drain()), "message ab 1")
+			})
+		})
+	}
+}
+
+// What is said of others while the session is on its way is not believed either, before it was read.
+func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		m.a.ack("alice", m.chat, 1, 1)
+		settle()
+		want(t, "on a", m.bob.drain(), "status ab alice 1 1")
+		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Claim != nil {
+				late := tidemark.StatusUpdate{ChatID: m.chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 1}}
+				lease := m.leases("bob")[0]
+				err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: lease.Node, Boot: lease.Boot}, bus.Event{Status: &bus.Status{
+					Updates: []tidemark.StatusUpdate{late}, Version: 1, Leases: []registry.Lease{lease},
+				}})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return send()
+		})
+		m.bob.Detach()
+		bob := m.b.open("bob", resuming(m.bob.Session(), m.bob.last))
+		if got := bob.drain(); slices.Contains(got, "status ab alice 1 0") || got[0] != "open resumed=true" {
+			t.Errorf("on b bob is told %v, after 1 1", got)
+		}
+	})
+}
+
 // narrowRegistry is one that takes too long to look up many users at once.
 type narrowRegistry struct {
 	*registrymemory.Registry

@@ -5,7 +5,6 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/session"
-	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -65,18 +64,15 @@ func (s *Server) Sync(ctx context.Context, user tidemark.UserID, r SyncRequest) 
 		return SyncResponse{}, err
 	}
 	defer s.inflight.Done()
-	var goTo func(session.GoingTo) bool
-	if r.Session != "" {
-		if goTo = s.goTo(ctx, user, r.Session); goTo == nil {
-			return SyncResponse{}, errNoSession()
-		}
+	if r.Session != "" && !s.hasSession(ctx, user, r.Session) {
+		return SyncResponse{}, errNoSession()
 	}
 	chats, err := s.takeCursors(ctx, user, r.Cursors)
 	if err != nil {
 		return SyncResponse{}, err
 	}
-	if goTo != nil {
-		return syncSession(goTo, r, chats)
+	if r.Session != "" {
+		return s.syncSession(ctx, user, r, chats)
 	}
 	return s.syncAnswer(ctx, user, r, chats)
 }
@@ -142,25 +138,8 @@ func keysOf(user tidemark.UserID, chats []tidemark.ChatID) []storage.StateKey {
 	return keys
 }
 
-// goTo returns how positions of a session are set, here or on the node that has it; nil if nobody has it.
-func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) func(session.GoingTo) bool {
-	if sess := s.sessions.Get(id); sess != nil {
-		if sess.User != user {
-			return nil
-		}
-		return sess.GoTo
-	}
-	lease, found := s.owner(ctx, user, id)
-	if !found {
-		return nil
-	}
-	return func(to session.GoingTo) bool {
-		return s.goToOn(ctx, registry.Node{ID: lease.Node, Boot: lease.Boot}, user, id, to)
-	}
-}
-
 // syncSession sets the positions of a session. What was refused is said on its stream as well.
-func syncSession(goTo func(session.GoingTo) bool, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
+func (s *Server) syncSession(ctx context.Context, user tidemark.UserID, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
 	var response SyncResponse
 	to := session.GoingTo{Statuses: r.Statuses}
 	for i, chat := range chats {
@@ -173,7 +152,7 @@ func syncSession(goTo func(session.GoingTo) bool, r SyncRequest, chats []SyncCha
 			to.Refused = append(to.Refused, tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat})
 		}
 	}
-	if !goTo(to) {
+	if !s.goTo(ctx, user, r.Session, to) {
 		return response, errNoSession()
 	}
 	return response, nil

@@ -16,6 +16,8 @@ const (
 	// maxAsked bounds the questions of other nodes that wait for an answer, maxGiven the sessions of which it is remembered who has them now.
 	maxAsked = 4_096
 	maxGiven = 16_384
+	// maxSteps is how often one is followed that has moved on.
+	maxSteps = 3
 )
 
 // Moves is safe for concurrent use. Use New.
@@ -41,8 +43,23 @@ func New(b bus.Bus, self registry.Node) *Moves {
 	}
 }
 
-// Ask asks a node and waits for its answer; nil if there is none before ctx ends. The question's ID and From are set here.
-func (m *Moves) Ask(ctx context.Context, of registry.Node, question bus.Claim) *bus.Claimed {
+// Follow asks a node about a session, and whoever it says has it now. It returns the State of the answer, nil if nobody has the session or ctx ends before.
+func (m *Moves) Follow(ctx context.Context, of registry.Node, question bus.Claim) []byte {
+	for range maxSteps {
+		answer := m.ask(ctx, of, question)
+		switch {
+		case answer == nil:
+			return nil
+		case answer.State != nil || answer.Moved == nil || *answer.Moved == m.self:
+			return answer.State
+		}
+		of = *answer.Moved
+	}
+	return nil
+}
+
+// ask asks a node and waits for its answer; nil if there is none before ctx ends. The question's ID and From are set here.
+func (m *Moves) ask(ctx context.Context, of registry.Node, question bus.Claim) *bus.Claimed {
 	question.ID, question.From = rand.Text(), m.self
 	answer := make(chan *bus.Claimed, 1)
 	m.mu.Lock()
