@@ -43,19 +43,15 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 
 // closeReplaced closes sessions whose devices have newer ones.
 func (s *Server) closeReplaced(ctx context.Context, replaced []*session.Session) {
-	endings := make([]session.Ending, len(replaced))
-	for i, sess := range replaced {
-		endings[i] = sess.Ending()
-	}
-	if _, err := s.closeSessions(ctx, endings); err != nil {
+	if _, err := s.closeSessions(ctx, session.Endings(replaced)); err != nil {
 		s.log.Warn("sessions whose devices have newer ones were not closed cleanly", "sessions", len(replaced), "error", err)
 	}
 }
 
 // release gives the lease back and leaves the proof, if it is true.
 func (s *Server) release(ctx context.Context, sess *session.Session, marked bool) {
-	proof, leased := sess.Proof()
-	if !leased {
+	proof, asked := sess.Proof()
+	if !asked {
 		return
 	}
 	if !marked {

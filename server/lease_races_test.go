@@ -1,9 +1,19 @@
 package server_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/registry"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 )
 
 // A session that has moved with all it knew, and whose lease is lost without a new epoch, has missed what another device has acknowledged, as any other session.
@@ -21,5 +31,184 @@ func TestLease_of_a_session_that_has_moved_is_lost(t *testing.T) {
 		m.a.ack("bob", m.chat, 2, 0) // by another device
 		time.Sleep(20 * time.Second)
 		want(t, "the phone, which has its lease again", messagesOf(phone.drain()), "message ab 2")
+	})
+}
+
+// lateRegistry lets the next open take effect later, and says at once that its outcome is unknown.
+type lateRegistry struct {
+	*registrymemory.Registry
+	by *atomic.Int64
+}
+
+func (r lateRegistry) Open(ctx context.Context, l registry.Lease, ttl time.Duration) (registry.Opened, error) {
+	by := time.Duration(r.by.Swap(-1))
+	if by < 0 {
+		return r.Registry.Open(ctx, l, ttl)
+	}
+	time.AfterFunc(by, func() { _, _ = r.Registry.Open(ctx, l, ttl) })
+	return registry.Opened{}, errDown
+}
+
+func TestLease_that_was_taken_late_lets_the_session_look_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var by atomic.Int64
+		by.Store(-1)
+		a := w.node("a", func(cfg *server.Config) { cfg.Registry = lateRegistry{w.reg, &by} })
+		b := w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		time.Sleep(31 * time.Second) // between two beats
+		by.Store(int64(800 * time.Millisecond))
+		bob := a.open("bob")
+		want(t, "bob, without a lease", bob.drain(), "open resumed=false", "caught_up")
+		time.Sleep(400 * time.Millisecond)
+		b.send("alice", chat)
+		if n := len(w.leases("bob")); n != 0 {
+			t.Fatalf("%d leases, want none yet", n)
+		}
+		time.Sleep(20 * time.Second)
+		want(t, "bob, whose lease was taken after the message", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
+func TestLease_of_unknown_outcome_is_released(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var by atomic.Int64
+		a := w.node("a", func(cfg *server.Config) { cfg.Registry = lateRegistry{w.reg, &by} })
+		bob := a.open("bob")
+		bob.drain()
+		bob.goodbye()
+		synctest.Wait()
+		if leases := w.leases("bob"); len(leases) != 0 {
+			t.Errorf("leases %v of a session that has ended", leases)
+		}
+	})
+}
+
+// gatedRegistry holds the next open until its gate is closed, if there is one.
+type gatedRegistry struct {
+	*registrymemory.Registry
+	gate *atomic.Pointer[chan struct{}]
+}
+
+func (r gatedRegistry) Open(ctx context.Context, l registry.Lease, ttl time.Duration) (registry.Opened, error) {
+	if gate := r.gate.Swap(nil); gate != nil {
+		<-*gate
+	}
+	return r.Registry.Open(ctx, l, ttl)
+}
+
+// The lease of a device's older session is taken when the newer one has its own already.
+func TestLease_that_is_taken_after_the_end_of_its_session_is_given_back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		gate := make(chan struct{})
+		var next atomic.Pointer[chan struct{}]
+		a := w.node("a", func(cfg *server.Config) { cfg.Registry = gatedRegistry{w.reg, &next} })
+		b := w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		time.Sleep(30 * time.Second)
+		next.Store(&gate)
+		var opening sync.WaitGroup
+		opening.Go(func() { a.open("bob", onDevice("phone")) })
+		synctest.Wait()
+		bob := a.open("bob", onDevice("phone"))
+		bob.drain()
+		close(gate)
+		opening.Wait()
+		time.Sleep(3 * time.Second)
+		if leases := w.leases("bob"); len(leases) != 1 || leases[0].Session != bob.Session() {
+			t.Errorf("leases %v, want that of the newer session", leases)
+		}
+		b.send("alice", chat)
+		time.Sleep(time.Minute)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
+// A session whose lease is taken again is given to another node meanwhile.
+func TestLease_of_a_session_that_moves_while_it_is_taken_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		gate := make(chan struct{})
+		var next atomic.Pointer[chan struct{}]
+		a := w.node("a", func(cfg *server.Config) { cfg.Registry = gatedRegistry{w.reg, &next} })
+		b := w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		time.Sleep(30 * time.Second)
+		bob := a.open("bob", onDevice("phone"))
+		bob.drain()
+		lease := w.leases("bob")[0]
+		if err := w.reg.Close(w.ctx, lease, nil); err != nil {
+			t.Fatal(err)
+		}
+		next.Store(&gate)
+		time.Sleep(25 * time.Second) // the node takes it again, and does not hear that it has: its call is repeated, or late
+		if _, err := w.reg.Open(w.ctx, lease, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		bob.Detach()
+		bob = b.open("bob", resuming(bob.Session(), bob.last))
+		bob.drain()
+		close(gate)
+		settle()
+		if leases := w.leases("bob"); slices.ContainsFunc(leases, func(l registry.Lease) bool { return l.Node == "a" }) {
+			t.Errorf("leases %v, of which a has no session", leases)
+		}
+		a.send("alice", chat)
+		time.Sleep(20 * time.Second)
+		want(t, "bob on b", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
+// The older session of a device is on its way when the device opens a newer one.
+func TestMove_of_a_session_whose_device_opens_a_newer_one(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		gate := make(chan struct{})
+		var next atomic.Pointer[chan struct{}]
+		c := m.node("c", func(cfg *server.Config) { cfg.Registry = gatedRegistry{m.reg, &next} })
+		next.Store(&gate)
+		m.bob.Detach()
+		var moving sync.WaitGroup
+		moving.Go(func() {
+			_, err := c.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: true})
+			wantCode(t, "the older session", err, tidemark.Gone)
+		})
+		synctest.Wait()
+		bob := c.open("bob", onDevice("phone"))
+		bob.drain()
+		close(gate)
+		moving.Wait()
+		time.Sleep(3 * time.Second)
+		if leases := m.leases("bob"); !slices.ContainsFunc(leases, func(l registry.Lease) bool { return l.Session == bob.Session() }) {
+			t.Errorf("leases %v, want one of the newer session", leases)
+		}
+		time.Sleep(time.Minute)
+		bob.drain()
+	})
+}
+
+// A session of too many chats stays where it is, and is there for its client, who comes back.
+func TestLease_of_a_session_that_is_too_large_to_move_is_taken_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldInMemory(t)
+		a, b := w.node("a"), w.node("b")
+		bob := a.open("bob")
+		for i := range 4097 {
+			a.send("alice", a.chat(tidemark.ChatID(fmt.Sprint("c", i)), "alice", "bob", "carol"))
+		}
+		bob.drain()
+		bob.Detach()
+		time.Sleep(time.Second)
+		_, err := b.Open(w.ctx, server.OpenRequest{User: "bob", Session: bob.Session(), After: bob.last, Poll: true})
+		wantCode(t, "a poll on b", err, tidemark.Gone)
+		bob = a.open("bob", resuming(bob.Session(), bob.last))
+		bob.drain()
+		time.Sleep(3 * time.Second)
+		b.send("alice", "c7")
+		settle()
+		want(t, "bob on a", messagesOf(bob.drain()), "message c7 2")
 	})
 }

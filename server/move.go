@@ -53,18 +53,25 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 	}
 	if err != nil {
 		s.registryFailed("a session moves and has no lease", err)
-		s.pulse.Retake()
 	} else if state == nil {
 		state = claim()
 	}
 	if rows, here := sess.Take(state, opened.Moved, epoch); here {
+		if err != nil {
+			sess.Leased(false, false, epoch)
+			s.pulse.Retake()
+		}
 		s.count.claimed.Add(1)
 		s.debts.Mark(rows)
 		return sess
 	}
 	s.count.claimsFailed.Add(1)
-	if _, err := s.closeSessions(ctx, []session.Ending{sess.Ending()}); err != nil {
+	closed, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
+	if err != nil {
 		s.log.Warn("a session that did not arrive was not closed cleanly", "session", sess.ID, "error", err)
+	}
+	if closed == 0 { // a newer session of the device has ended it, maybe before its lease was taken
+		s.giveBack(context.WithoutCancel(ctx), sess)
 	}
 	return nil
 }
@@ -138,21 +145,22 @@ func (s *Server) answer(ctx context.Context, c *bus.Claim) bus.Claimed {
 		var to session.GoingTo
 		if sess.User == c.User && json.Unmarshal(c.GoTo, &to) == nil && sess.GoTo(to) {
 			answer.State = c.GoTo
-			return answer
 		}
 	default:
 		// A claim that is late was given up, and the client may have come back here.
-		if lease, err := s.leaseOf(ctx, c.User, c.Session); err == nil && (registry.Node{ID: lease.Node, Boot: lease.Boot}) != c.From {
-			s.pulse.Retake() // the lease was lost by that
-			return answer
+		if lease, err := s.leaseOf(ctx, c.User, c.Session); err != nil || (registry.Node{ID: lease.Node, Boot: lease.Boot}) == c.From {
+			answer.State = sess.Give(c.User)
 		}
-		if answer.State = sess.Give(c.User); answer.State != nil {
-			s.sessions.Remove(sess)
-			s.count.given.Add(1)
-			s.moves.Gave(c.Session, c.From)
-			return answer
+		if answer.State == nil {
+			s.pulse.Retake() // it stays, and its lease was lost by the claim
+			break
 		}
+		s.sessions.Remove(sess)
+		s.count.given.Add(1)
+		s.moves.Gave(c.Session, c.From)
 	}
-	answer.Moved = s.moves.Who(c.Session)
+	if answer.State == nil {
+		answer.Moved = s.moves.Who(c.Session)
+	}
 	return answer
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/flow"
 	"github.com/tidemark-im/tidemark/server/internal/moves"
@@ -95,14 +96,26 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 		s.registryFailed("a session has no lease", err)
 		s.pulse.Retake()
 	}
-	sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch)
+	if !sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch) {
+		s.giveBack(ctx, sess)
+	}
 	return opened.Leases
+}
+
+// giveBack releases the lease of a session that ended before it was taken. It may have taken the place of that of a newer session of the device, which then takes it
+// again.
+func (s *Server) giveBack(ctx context.Context, sess *session.Session) {
+	s.release(ctx, sess, false)
+	s.pulse.Retake()
 }
 
 // takeLeases is takeLease for sessions whose leases were lost, to another node or to nobody. One whose device has a newer session meanwhile is not given that
 // one's lease.
 func (s *Server) takeLeases(ctx context.Context, lost []*session.Session) {
 	flow.SideBySide(lost, func(sess *session.Session) {
+		if sess.Ended() { // or has moved
+			return
+		}
 		for _, lease := range s.find(ctx, []tidemark.UserID{sess.User})[0] {
 			if lease.Device == sess.Lease.Device && lease.Session != sess.ID {
 				s.closeReplaced(ctx, []*session.Session{sess})

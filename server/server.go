@@ -123,12 +123,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	s.inflight.Wait()
 	s.ticks.Flush(ctx)
-	all := s.sessions.All()
-	endings := make([]session.Ending, len(all))
-	for i, sess := range all {
-		endings[i] = sess.Ending()
-	}
-	_, err := s.closeSessions(ctx, endings)
+	_, err := s.closeSessions(ctx, session.Endings(s.sessions.All()))
 	s.cancel()
 	s.loops.Wait()
 	s.unsubscribe()

@@ -1,6 +1,7 @@
 package pulse
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"slices"
@@ -73,10 +74,15 @@ func (p *Pulse) beat(ctx context.Context) error {
 	}
 	all = p.all.Swap(false) || all
 	sessions := p.turn(all)
-	leases := make([]registry.Lease, len(sessions))
+	leases := make([]registry.Lease, 0, len(sessions))
 	byLease := make(map[registry.Lease]*session.Session, len(sessions))
-	for i, sess := range sessions {
-		leases[i] = sess.Lease
+	var gone repairs
+	for _, sess := range sessions {
+		if sess.Leaseless() { // if it has one, that was taken later than the session looked
+			gone.lost = append(gone.lost, sess)
+			continue
+		}
+		leases = append(leases, sess.Lease)
 		byLease[sess.Lease] = sess
 	}
 	refreshed, err := p.cfg.Registry.Refresh(ctx, p.cfg.Node, p.cfg.NodeTTL, leases, p.cfg.LeaseTTL)
@@ -89,7 +95,6 @@ func (p *Pulse) beat(ctx context.Context) error {
 		return err
 	}
 	p.beaten(began, refreshed)
-	var gone repairs
 	for _, lease := range refreshed.Replaced {
 		if sess := byLease[lease]; sess != nil {
 			gone.replaced = append(gone.replaced, sess)
@@ -106,6 +111,10 @@ func (p *Pulse) beat(ctx context.Context) error {
 			gone.elsewhere = append(gone.elsewhere, sess)
 		}
 	}
+	// In an order that no map gives, so that a run of the simulation can be repeated.
+	slices.SortFunc(gone.lost, func(a, b *session.Session) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lease.Device, b.Lease.Device))
+	})
 	p.mu.Lock()
 	p.gone.replaced, p.gone.lost = append(p.gone.replaced, gone.replaced...), append(p.gone.lost, gone.lost...)
 	p.gone.elsewhere = append(p.gone.elsewhere, gone.elsewhere...)

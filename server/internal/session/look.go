@@ -48,15 +48,15 @@ func (s *Session) lookDue() bool { return s.look.mode != lookDone || s.look.agai
 
 // Leased takes in the registry's answer to an open, and orders the look that it asks for. epoch is what the registry said before the lease was taken;
 // proven says that a proof of a clean close names it and that the user had no other lease (R_PROOF, R_LAST). A session whose lease could not be taken
-// compares, and leaves no proof.
-func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) {
+// compares, and leaves no proof. It reports false if the session has ended: then the caller releases the lease.
+func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed { // a lease that nobody releases: hand-overs to it are marked, until it ends by itself
-		return
-	}
 	again := s.registered
 	s.leased, s.registered = leased, true
+	if s.closed {
+		return false
+	}
 	mode := lookCompare
 	switch {
 	case again: // it had a lease, or should have had
@@ -66,6 +66,7 @@ func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) {
 	}
 	s.orderLook(mode, epoch)
 	notify(s.signal)
+	return true
 }
 
 // Compare orders a comparison if the registry's epoch is another one than the session knows (R_EPOCH), or, with always, in any case; one that is under way then goes
@@ -91,16 +92,16 @@ func (s *Session) Compare(epoch registry.Epoch, always bool) {
 	notify(s.signal)
 }
 
-// Proof returns what the session may leave when it releases its lease: the epoch, if its open has finished looking; nil otherwise. leased
-// says whether there is a lease to release.
-func (s *Session) Proof() (proof *registry.Epoch, leased bool) {
+// Proof returns what the session may leave when it releases its lease: the epoch, if its open has finished looking; nil otherwise. asked says that the registry
+// was asked for a lease, or is being asked: then there is one to be released, or may be.
+func (s *Session) Proof() (proof *registry.Epoch, asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.complete {
+	if s.complete && s.leased {
 		epoch := s.epoch
 		proof = &epoch
 	}
-	return proof, s.leased
+	return proof, s.leased || s.registered
 }
 
 // orderLook begins a look. The proof that the session leaves at its close will name epoch.

@@ -75,6 +75,13 @@ func (s *Session) Registered() bool {
 	return s.registered
 }
 
+// Leaseless reports whether nobody knows that the session has a lease: the registry could not be asked, or was not heard.
+func (s *Session) Leaseless() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registered && !s.leased
+}
+
 // Give freezes the session, which goes on on another node, and returns it in writing. Its connection, if there is one, was replaced. nil: it has ended, is
 // another user's, or is too large to move, and stays as it is. Its lease is not touched: the other node has taken it already, so that whatever
 // arrives here from now on finds nobody and is marked (R_ADDR).

@@ -62,7 +62,8 @@ type Session struct {
 	epoch registry.Epoch
 	// complete says that the look that the epoch belongs to has finished (R_COMPLETE).
 	complete bool
-	leased   bool
+	// leased says that the registry has given the lease. Without it, it may have, and not have been heard.
+	leased bool
 	// registered says that the registry was asked for the lease, and has answered or failed: until then nobody knows what a refresh would say of it.
 	registered bool
 
@@ -262,6 +263,15 @@ type Ending struct {
 
 // Ending says that the session is to be ended, whoever is connected.
 func (s *Session) Ending() Ending { return Ending{Session: s, force: true} }
+
+// Endings says that sessions are to be ended, whoever is connected.
+func Endings(sessions []*Session) []Ending {
+	endings := make([]Ending, len(sessions))
+	for i, s := range sessions {
+		endings[i] = s.Ending()
+	}
+	return endings
+}
 
 // End detaches the session for good (R_ORDER): nothing reaches it any more. It returns the rows that have to be marked, for what was sent or only woken and
 // is not acknowledged (R_WAKESET), and false if it had ended before, or goes on because a connection came.
