@@ -378,6 +378,30 @@ func TestLookup_on_a_cluster_without_a_shard(t *testing.T) {
 	})
 }
 
+// However many leases a node has, its own does not run out while it finds out which of them cannot be prolonged.
+func TestRefresh_on_a_cluster_with_a_shard_that_hangs(t *testing.T) {
+	t.Parallel()
+	cluster := service.StartCluster(t)
+	w := newWorld(t, cluster.URL())
+	down := cluster.Shard(t, "ws:bob")
+	if cluster.Shard(t, "epoch:{tidemark}") == down {
+		t.Fatal("bob is on the shard of the nodes: call him something else")
+	}
+	leases := make([]registry.Lease, 5_000)
+	for i := range leases {
+		leases[i] = lease(node("a"), tidemark.UserID(fmt.Sprint("u", i)), "s1")
+	}
+	down.Replica.Freeze(t)
+	defer down.Replica.Thaw(t)
+	down.Master.Freeze(t)
+	defer down.Master.Thaw(t)
+	began := time.Now()
+	_, err := w.a.Refresh(t.Context(), node("a"), 6*time.Second, leases, long)
+	if took := time.Since(began); tidemark.CodeOf(err) != tidemark.Unavailable || took > 4*time.Second {
+		t.Errorf("%v after %v, want %s within 4 s", err, took, tidemark.Unavailable)
+	}
+}
+
 // Redis judges by its own clock whether a node has its lease: a process that was asleep with its clock does not know better.
 func TestOpen_is_refused_by_Redis_own_clock(t *testing.T) {
 	server := service.Start(t)

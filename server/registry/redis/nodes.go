@@ -156,8 +156,8 @@ func (r *Registry) drop(ctx context.Context, node registry.Node) (int, error) {
 // forever is a time that no clock shows.
 const forever = 1 << 52
 
-// Refresh implements registry.Registry. It takes a round trip for the node, and one for each 500 leases. If some of the leases cannot be reached, the others and the node's own are
-// prolonged all the same, and the error is Unavailable.
+// Refresh implements registry.Registry. It takes a round trip for the node, and one for each 500 leases. If some of the leases cannot be reached, the node's own is prolonged all the
+// same, and so are others, as many as there is time for before the node's own has to be prolonged again; the error is Unavailable.
 func (r *Registry) Refresh(
 	ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease, ttl time.Duration,
 ) (registry.Refreshed, error) {
@@ -179,7 +179,7 @@ func (r *Registry) Refresh(
 		refreshed.Nodes = append(refreshed.Nodes, registry.Node{ID: tidemark.NodeID(a.text(i)), Boot: a.text(i + 1)})
 	}
 	r.hold(ttl, leases...)
-	err = r.prolong(ctx, leases, ttl, &refreshed)
+	err = r.prolong(ctx, leases, ttl, began.Add(nodeTTL/3), &refreshed)
 	r.release(refreshed.Lost...)
 	r.release(refreshed.Replaced...)
 	if err != nil {
@@ -188,8 +188,9 @@ func (r *Registry) Refresh(
 	return refreshed, nil
 }
 
-// prolong prolongs leases and sorts out those that are not there.
-func (r *Registry) prolong(ctx context.Context, leases []registry.Lease, ttl time.Duration, refreshed *registry.Refreshed) error {
+// prolong prolongs leases and sorts out those that are not there. On a cluster, where a shard that hangs takes its time of each round trip, it begins none after until
+// once one has failed.
+func (r *Registry) prolong(ctx context.Context, leases []registry.Lease, ttl time.Duration, until time.Time, refreshed *registry.Refreshed) error {
 	size := refreshLeases
 	if r.client.Cluster() {
 		size = 1
@@ -215,7 +216,7 @@ func (r *Registry) prolong(ctx context.Context, leases []registry.Lease, ttl tim
 			}
 			rest = rest[len(calls[i].Keys):]
 		}
-		if len(failed) > 0 && !r.client.Cluster() {
+		if len(failed) > 0 && (!r.client.Cluster() || time.Now().After(until)) {
 			break
 		}
 	}
