@@ -53,6 +53,31 @@ func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
 	})
 }
 
+// Two nodes claim a session, the second while it is on its way to the first: that one keeps it, and soon has its lease again.
+func TestMove_of_a_session_that_is_claimed_on_its_way(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		c := m.node("c")
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		claimed := false
+		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Claimed != nil && !claimed {
+				claimed = true
+				_, err := c.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
+				wantCode(t, "a poll on c", err, tidemark.Gone)
+			}
+			return send()
+		})
+		bob := m.b.open("bob", resuming(session, last))
+		want(t, "bob on b", bob.drain()[:1], "open resumed=true")
+		m.a.send("alice", m.chat)
+		m.a.ack("bob", m.chat, 2, 0) // by another device
+		time.Sleep(3 * time.Second)
+		want(t, "bob, whose lease was lost for a moment", messagesOf(bob.drain()), "message ab 2")
+	})
+}
+
 // A claim that comes late was given up: the client is back at the owner.
 func TestMove_a_late_claim_takes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
