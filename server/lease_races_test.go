@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 )
@@ -210,5 +211,45 @@ func TestLease_of_a_session_that_is_too_large_to_move_is_taken_again(t *testing.
 		b.send("alice", "c7")
 		settle()
 		want(t, "bob on a", messagesOf(bob.drain()), "message c7 2")
+	})
+}
+
+// A lease that is lost is taken again at once, also while another node is given its time to claim a session.
+func TestLease_that_is_lost_does_not_wait_for_one_that_may_move(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a") // beats every three seconds from now on
+		bob, eve := a.open("bob"), a.open("eve")
+		bob.drain()
+		eve.drain()
+		time.Sleep(30500 * time.Millisecond)
+		elsewhere := w.ghost("elsewhere", time.Hour)
+		w.ghost("dead", time.Millisecond)
+		time.Sleep(3 * time.Second) // 33.5 s: a beat has seen the death, so that all leases are refreshed at 34 s
+		lease := w.leases("bob")[0]
+		lease.Node, lease.Boot = elsewhere.ID, elsewhere.Boot
+		if _, err := w.reg.Open(w.ctx, lease, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(600 * time.Millisecond)
+		own := w.leases("eve")[0]
+		if err := w.reg.Close(w.ctx, own, nil); err != nil {
+			t.Fatal(err)
+		}
+		late := bus.Event{Claim: &bus.Claim{ID: "late", Session: eve.Session(), User: "eve", From: elsewhere}}
+		if err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: own.Node, Boot: own.Boot}, late); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if leases := w.leases("bob"); len(leases) != 1 || leases[0].Node != "elsewhere" {
+			t.Errorf("leases %v of bob, want that of the node to which he may move", leases)
+		}
+		if leases := w.leases("eve"); len(leases) != 1 {
+			t.Errorf("leases %v of eve, want hers", leases)
+		}
+		time.Sleep(time.Second)
+		if leases := w.leases("bob"); len(leases) != 1 || leases[0].Node != "a" {
+			t.Errorf("leases %v of bob, want the one that a has taken back", leases)
+		}
 	})
 }

@@ -45,7 +45,7 @@ type Counters struct {
 	LeasesLost, Epochs, Missed, Failed atomic.Int64
 }
 
-// Pulse is safe for concurrent use. Use New, then Join, and run BeatLoop and CompareLoop.
+// Pulse is safe for concurrent use. Use New, then Join, and run BeatLoop, CompareLoop and RepairLoop.
 type Pulse struct {
 	cfg Config
 	// Count is what the pulse counts.
@@ -136,12 +136,24 @@ const claimed = 2 * time.Second
 // repairs are sessions whose leases a beat did not find.
 type repairs struct{ lost, replaced, elsewhere []*session.Session }
 
+// expected are sessions whose leases other nodes have, and that are left to them until then.
+type expected struct {
+	until    time.Time
+	sessions []*session.Session
+}
+
 // RepairLoop takes lost leases again, and ends sessions that were replaced, until ctx ends. One whose lease another node has is left to that one for as long as a
 // claim takes; if nobody has claimed it then, its lease is taken back. However many they are, the node goes on to beat meanwhile.
 func (p *Pulse) RepairLoop(ctx context.Context) {
+	var left []expected
 	for {
+		var due <-chan time.Time
+		if len(left) > 0 {
+			due = time.After(time.Until(left[0].until))
+		}
 		select {
 		case <-p.repair:
+		case <-due:
 		case <-ctx.Done():
 			return
 		}
@@ -155,15 +167,15 @@ func (p *Pulse) RepairLoop(ctx context.Context) {
 		if len(gone.lost) > 0 {
 			p.cfg.Lost(ctx, gone.lost)
 		}
-		if len(gone.elsewhere) == 0 {
-			continue
+		if len(gone.elsewhere) > 0 {
+			left = append(left, expected{time.Now().Add(claimed), gone.elsewhere})
 		}
-		if !flow.Pause(ctx, claimed) {
-			return
+		if len(left) > 0 && !time.Now().Before(left[0].until) {
+			here := slices.DeleteFunc(left[0].sessions, (*session.Session).Ended)
+			left = left[1:]
+			p.Count.LeasesLost.Add(int64(len(here)))
+			p.cfg.Lost(ctx, here)
 		}
-		here := slices.DeleteFunc(gone.elsewhere, (*session.Session).Ended)
-		p.Count.LeasesLost.Add(int64(len(here)))
-		p.cfg.Lost(ctx, here)
 	}
 }
 
