@@ -29,6 +29,6 @@
 //
 // # Goroutines and locks
 //
-// Start starts nine goroutines, named there, and Stop waits for them. Nothing else is started. Every lock guards the fields below it in its struct, is taken last
+// Start starts nine goroutines, named there, and Stop waits for them. Nothing else is started, but what shares the work of a call, which waits for it. Every lock guards the fields below it in its struct, is taken last
 // or before those that its package names, and is not held across I/O.
 package server

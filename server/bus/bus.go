@@ -57,7 +57,7 @@ type Typing struct {
 	Leases []registry.Lease
 }
 
-// Claim asks a node for a session whose client has come to another one (delivery.md §3), or has said so there. The node freezes the session and answers with
+// Claim asks a node for a session whose client has come to another one (delivery.md §4, Move), or sets its positions there. The node freezes the session and answers with
 // Claimed.
 type Claim struct {
 	// ID names the question. Its answer repeats it.

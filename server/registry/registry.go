@@ -51,7 +51,7 @@ type Opened struct {
 type Refreshed struct {
 	// Lost are those of the leases that the registry no longer has. The node opens them again.
 	Lost []Lease
-	// Replaced are those whose device has a lease of a newer session. The node ends them.
+	// Replaced are those whose device has a lease of another session: a newer one, or, in a registry that has forgotten, one that has ended. The node ends them.
 	Replaced []Lease
 	// Elsewhere are those whose session has its lease on another node. It is on its way there, and will be asked for; or the registry could not be asked when it
 	// came here, or has forgotten that it did (a replica that is stale): then the node opens them again.
