@@ -43,7 +43,7 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 
 // closeReplaced closes sessions whose devices have newer ones.
 func (s *Server) closeReplaced(ctx context.Context, replaced []*session.Session) {
-	if _, err := s.closeSessions(ctx, session.Endings(replaced)); err != nil {
+	if _, err := s.closeSessions(ctx, session.Endings(replaced, (*session.Session).Superseded)); err != nil {
 		s.log.Warn("sessions whose devices have newer ones were not closed cleanly", "sessions", len(replaced), "error", err)
 	}
 }

@@ -55,7 +55,7 @@ func TestOpen_the_same_device_again_ends_the_older_session(t *testing.T) {
 		older.drain()
 		newer := a.open("bob", onDevice("phone"))
 		_, err := older.Next(a.ctx, nil, false) // at once, and not when its lease is refreshed
-		wantCode(t, "Next of the older one", err, tidemark.Gone)
+		wantCode(t, "Next of the older one", err, tidemark.Replaced)
 		want(t, "the newer one", messagesOf(newer.drain()), "message ab 1")
 		if n := len(w.leases("bob")); n != 1 {
 			t.Errorf("%d leases, want 1", n)

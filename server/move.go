@@ -19,13 +19,13 @@ const (
 	goToPause   = 50 * time.Millisecond
 )
 
-// fetch lets a session that another node has go on here, and returns it; nil if nobody has it, or nobody answers in time. The lease is taken first: what is handed
-// over from then on arrives here, and what arrives at the other node after it has given the session is marked, and finds this lease
-// (R_LEASEFIRST, R_ADDR, R_FOLLOW). Where the registry cannot be asked nobody is handed anything, and the session is claimed without.
-func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
-	lease, found := s.owner(ctx, r.User, r.Session)
+// fetch lets a session that another node has go on here, and returns it; nil if nobody has it, or nobody answers in time, with the reason why the registry could not be
+// asked, if it could not. The lease is taken first: what is handed over from then on arrives here, and what arrives at the other node after it has given the session is
+// marked, and finds this lease (R_LEASEFIRST, R_ADDR, R_FOLLOW). Where the registry cannot be asked nobody is handed anything, and the session is claimed without.
+func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, error) {
+	lease, found, unasked := s.owner(ctx, r.User, r.Session)
 	if !found {
-		return nil
+		return nil, unasked
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimWithin) // a session that was given is not given again
 	defer cancel()
@@ -37,22 +37,19 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 	if lease.Device == "" {
 		if state = claim(); state == nil {
 			s.count.claimsFailed.Add(1)
-			return nil
+			return nil, unasked
 		}
 		lease.Device = session.DeviceIn(state)
 	}
 	lease.Node, lease.Boot = s.node.ID, s.node.Boot
 	sess := s.share.Arriving(lease)
 	if !s.sessions.Add(sess, s.cfg.SessionsPerUser) {
-		return nil
+		return nil, unasked
 	}
-	epoch, err := s.registry.Epoch(ctx)
-	var opened registry.Opened
-	if err == nil {
-		opened, err = s.registry.Open(ctx, lease, s.cfg.LeaseTTL)
-	}
+	epoch, opened, err := s.openLease(ctx, lease)
 	if err != nil {
 		s.registryFailed("a session moves and has no lease", err)
+		unasked = err
 	} else if state == nil {
 		state = claim()
 	}
@@ -63,7 +60,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 		}
 		s.count.claimed.Add(1)
 		s.debts.Mark(rows)
-		return sess
+		return sess, nil
 	}
 	s.count.claimsFailed.Add(1)
 	closed, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
@@ -73,21 +70,21 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) *session.Session {
 	if closed == 0 { // a newer session of the device has ended it, maybe before its lease was taken
 		s.giveBack(context.WithoutCancel(ctx), sess)
 	}
-	return nil
+	return nil, unasked
 }
 
 // owner returns the lease of a session that another node has. If the registry cannot be asked, it is one without a device, of the node that the session's id names.
-func (s *Server) owner(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (registry.Lease, bool) {
+func (s *Server) owner(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (lease registry.Lease, found bool, unasked error) {
 	held, err := s.leaseOf(ctx, user, id)
 	if err == nil {
-		return held, held.Session == id && (held.Node != s.node.ID || held.Boot != s.node.Boot)
+		return held, held.Session == id && (held.Node != s.node.ID || held.Boot != s.node.Boot), nil
 	}
 	for _, n := range s.pulse.Nodes() {
 		if n != s.node && moves.Names(id, n) {
-			return registry.Lease{User: user, Node: n.ID, Boot: n.Boot, Session: id}, true
+			return registry.Lease{User: user, Node: n.ID, Boot: n.Boot, Session: id}, true, err
 		}
 	}
-	return registry.Lease{}, false
+	return registry.Lease{}, false, err
 }
 
 // leaseOf returns the lease of a session, a zero one if it has none.
@@ -110,7 +107,7 @@ func (s *Server) hasSession(ctx context.Context, user tidemark.UserID, id tidema
 	if sess := s.sessions.Get(id); sess != nil {
 		return sess.User == user
 	}
-	_, found := s.owner(ctx, user, id)
+	_, found, _ := s.owner(ctx, user, id)
 	return found
 }
 
@@ -124,7 +121,7 @@ func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.Ses
 			if sess.Arrived(ctx) && sess.GoTo(to) {
 				return true
 			}
-		} else if lease, found := s.owner(ctx, user, id); !found {
+		} else if lease, found, _ := s.owner(ctx, user, id); !found {
 			return false
 		} else if s.moves.Follow(ctx, registry.Node{ID: lease.Node, Boot: lease.Boot}, bus.Claim{Session: id, User: user, GoTo: text}) != nil {
 			return true

@@ -104,6 +104,34 @@ func TestMove_a_late_claim_takes_nothing(t *testing.T) {
 	})
 }
 
+// While the registry cannot be asked a poll that comes to a node which does not have its session is not told that it is gone: its client would open one with each poll, and
+// the one that is there would wait for nobody.
+func TestMove_a_poll_waits_for_the_registry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		w := newWorld(t)
+		m := &moving{world: w, a: w.node("a"), b: w.node("b", func(cfg *server.Config) {
+			u := unreachable{w.reg, &down}
+			cfg.Registry, cfg.Nodes = u, u
+		})}
+		m.chat = m.a.chat("ab", "alice", "bob")
+		m.bob = m.a.open("bob")
+		m.bob.drain()
+		session, last := m.bob.Session(), m.bob.last
+		m.bob.Detach()
+		down.Store(true)
+		m.publish.set(func(registry.Node, bus.Event, func() error) error { return errDown })
+		poll := server.OpenRequest{User: "bob", Session: session, After: last, Poll: true}
+		_, err := m.b.Open(m.ctx, poll)
+		wantCode(t, "a poll on b", err, tidemark.Unavailable)
+		down.Store(false)
+		m.publish.clear()
+		m.a.send("alice", m.chat)
+		bob := m.b.open("bob", func(r *server.OpenRequest) { *r = poll })
+		want(t, "bob on b, later", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
 // While the session is on its way a node dies, and everybody else compares.
 func TestMove_R_EPOCH_an_epoch_that_is_noticed_on_the_way_counts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +258,7 @@ func TestLease_of_a_newer_session_is_not_taken(t *testing.T) {
 			t.Errorf("leases %v, want that of the newer session", leases)
 		}
 		_, err := older.Next(w.ctx, nil, false)
-		wantCode(t, "the older session", err, tidemark.Gone)
+		wantCode(t, "the older session", err, tidemark.Replaced)
 	})
 }
 

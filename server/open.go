@@ -14,7 +14,7 @@ import (
 // OpenRequest asks for a session: a new one, or one that exists.
 type OpenRequest struct {
 	User tidemark.UserID
-	// Device names the device. A new session of a device ends the older one. "" means a device of its own.
+	// Device names the device. A new session of a device ends the older one, whose connection is told Replaced. "" means a device of its own.
 	Device tidemark.DeviceID
 	// Session is the session to resume, "" for a new one. After is the number of the last event that the client has.
 	Session tidemark.SessionID
@@ -28,20 +28,24 @@ type OpenRequest struct {
 
 // Open opens or resumes a session and takes it over from an older connection. The first Next gives the `open` event.
 //
-// Errors: Gone (Poll only), Exhausted (Config.SessionsPerUser), Unavailable (stopping). A registry that cannot be reached does not
-// prevent a session: it compares, and leaves no proof.
+// Errors: Gone (Poll only), Exhausted (Config.SessionsPerUser), Unavailable (stopping; or, with Poll, another node may have the session, and cannot be asked). A registry
+// that cannot be reached does not prevent a session: it compares, and leaves no proof.
 func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
 	defer s.inflight.Done()
 	if r.Session != "" {
-		if held := s.resumable(ctx, r); held != nil {
+		held, err := s.resumable(ctx, r)
+		if held != nil {
 			if c := held.Resume(r.After, r.Poll); c != nil {
 				return &Connection{Connection: c, server: s, user: r.User}, nil
 			}
 		}
-		if r.Poll {
+		switch {
+		case r.Poll && err != nil: // a new session with each poll would be no better: the one that is there goes on
+			return nil, tidemark.Wrap(tidemark.Unavailable, err, "this node cannot ask the others for the session; poll again")
+		case r.Poll:
 			return nil, tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; poll without session to open a new one")
 		}
 	}
@@ -51,7 +55,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	} else if older := s.sessions.OfDevice(r.User, r.Device); older != nil {
 		// Its rows are marked and its lease released before ours is taken, so that a clean hand-over from one session of a
 		// device to the next needs no comparison.
-		if _, err := s.closeSessions(ctx, []session.Ending{older.Ending()}); err != nil {
+		if _, err := s.closeSessions(ctx, []session.Ending{older.Superseded()}); err != nil {
 			s.log.Warn("an older session of a device was not closed cleanly", "session", older.ID, "error", err)
 		}
 	}
@@ -67,19 +71,20 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	return &Connection{Connection: sess.Attach(r.Session != "", r.Poll), server: s, user: r.User}, nil
 }
 
-// resumable returns the session to which a client comes back: one of this node, or one that another node gives to it. nil if there is none.
-func (s *Server) resumable(ctx context.Context, r OpenRequest) *session.Session {
-	held := s.sessions.Get(r.Session)
+// resumable returns the session to which a client comes back: one of this node, or one that another node gives to it; nil if there is none. err says that there may be one: the
+// registry could not be asked.
+func (s *Server) resumable(ctx context.Context, r OpenRequest) (held *session.Session, err error) {
+	held = s.sessions.Get(r.Session)
 	if held == nil {
-		if held = s.fetch(ctx, r); held != nil {
-			return held
+		if held, err = s.fetch(ctx, r); held != nil {
+			return held, nil
 		}
 		held = s.sessions.Get(r.Session) // or somebody else fetches it
 	}
 	if held == nil || held.User != r.User || !held.Arrived(ctx) {
-		return nil
+		return nil, err
 	}
-	return held
+	return held, nil
 }
 
 // takeLease takes a session's lease, and lets it look for what is pending as the registry's answer asks (R_PROOF, R_LAST). It is called for a new
@@ -87,11 +92,7 @@ func (s *Server) resumable(ctx context.Context, r OpenRequest) *session.Session 
 func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 	ctx, cancel := after(ctx)
 	defer cancel()
-	epoch, err := s.registry.Epoch(ctx)
-	var opened registry.Opened
-	if err == nil {
-		opened, err = s.registry.Open(ctx, sess.Lease, s.cfg.LeaseTTL)
-	}
+	epoch, opened, err := s.openLease(ctx, sess.Lease)
 	if err != nil {
 		s.registryFailed("a session has no lease", err)
 		s.pulse.Retake()
@@ -100,6 +101,14 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 		s.giveBack(ctx, sess)
 	}
 	return opened.Leases
+}
+
+// openLease asks the registry for a lease, and before that for the epoch.
+func (s *Server) openLease(ctx context.Context, lease registry.Lease) (epoch registry.Epoch, opened registry.Opened, err error) {
+	if epoch, err = s.registry.Epoch(ctx); err == nil {
+		opened, err = s.registry.Open(ctx, lease, s.cfg.LeaseTTL)
+	}
+	return epoch, opened, err
 }
 
 // giveBack releases the lease of a session that ended before it was taken. It may have taken the place of that of a newer session of the device, which then takes it

@@ -123,7 +123,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	s.inflight.Wait()
 	s.ticks.Flush(ctx)
-	_, err := s.closeSessions(ctx, session.Endings(s.sessions.All()))
+	_, err := s.closeSessions(ctx, session.Endings(s.sessions.All(), (*session.Session).Ending))
 	s.cancel()
 	s.loops.Wait()
 	s.unsubscribe()

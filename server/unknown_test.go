@@ -435,8 +435,8 @@ func TestLease_of_a_device_that_moved_is_not_taken_back(t *testing.T) {
 		now := b.open("bob", onDevice("phone"))
 		now.drain()
 		time.Sleep(time.Minute)
-		if _, err := old.Next(w.ctx, nil, false); tidemark.CodeOf(err) != tidemark.Gone {
-			t.Errorf("the session that the device left: %v, want %s", err, tidemark.Gone)
+		if _, err := old.Next(w.ctx, nil, false); tidemark.CodeOf(err) != tidemark.Replaced {
+			t.Errorf("the session that the device left: %v, want %s", err, tidemark.Replaced)
 		}
 		leases := w.leases("bob")
 		if len(leases) != 1 || leases[0].Session != now.Session() {

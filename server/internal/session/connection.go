@@ -225,6 +225,8 @@ func (s *Session) ownedBy(c *Connection) error {
 		return tidemark.Errorf(tidemark.Unavailable, "the server is stopping; connect again")
 	case s.gone:
 		return tidemark.Errorf(tidemark.Replaced, "the session went on on another server; do not reconnect by yourself")
+	case s.superseded:
+		return tidemark.Errorf(tidemark.Replaced, "the device has a newer session; do not reconnect by yourself")
 	case s.closed:
 		return tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
 	case c.generation != s.generation:

@@ -36,8 +36,8 @@ type Session struct {
 	generation uint32
 	attached   bool
 	closed     bool
-	// gone says that the session is closed because it went on on another node.
-	gone bool
+	// gone says that the session is closed because it went on on another node; superseded, that it is because its device has a newer one.
+	gone, superseded bool
 	// arriving is what was handed over to a session that is on its way to this node; nil for one that is here.
 	arriving map[tidemark.ChatID]arrival
 	// landed is closed when it is here, or has ended; nil for one that was here from the beginning.
@@ -258,17 +258,20 @@ type Ending struct {
 	*Session
 	generation uint32
 	// force ends it whoever is connected.
-	force bool
+	force, superseded bool
 }
 
 // Ending says that the session is to be ended, whoever is connected.
 func (s *Session) Ending() Ending { return Ending{Session: s, force: true} }
 
-// Endings says that sessions are to be ended, whoever is connected.
-func Endings(sessions []*Session) []Ending {
+// Superseded says that the session is to be ended, because its device has a newer one.
+func (s *Session) Superseded() Ending { return Ending{Session: s, force: true, superseded: true} }
+
+// Endings says so of many: (*Session).Ending or (*Session).Superseded.
+func Endings(sessions []*Session, why func(*Session) Ending) []Ending {
 	endings := make([]Ending, len(sessions))
 	for i, s := range sessions {
-		endings[i] = s.Ending()
+		endings[i] = why(s)
 	}
 	return endings
 }
@@ -282,7 +285,7 @@ func (e Ending) End() (rows []tidemark.PendingDelivery, first bool) {
 	if s.closed || !e.force && (s.attached || s.generation != e.generation) {
 		return nil, false
 	}
-	s.closed = true
+	s.closed, s.superseded = true, e.superseded
 	for _, p := range s.chats {
 		// A chat that is only to be read to its end has a row already, if there is more.
 		if p.woken > p.acked {
