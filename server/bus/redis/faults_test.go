@@ -299,11 +299,14 @@ func TestPublish_shares_round_trips(t *testing.T) {
 // Large events are sent in several publications, and all of them arrive.
 func TestPublish_large_events(t *testing.T) {
 	w := newWorld(t, service.Database(t))
-	m := tidemark.Message{ChatID: "c", Sequence: 1, Content: strings.Repeat("x", tidemark.MaxContent)}
+	draft := tidemark.Draft{
+		ChatID: "c", SenderID: "alice", ClientMessageID: "k", Content: strings.Repeat("x", tidemark.MaxContent), ContentType: tidemark.DefaultContentType, MessageID: "m",
+	}
 	var publications []bus.Publication
 	const events = 40
 	for i := range events {
-		publications = append(publications, bus.Publication{Node: node("b"), Event: bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: tidemark.Sequence(i + 1), Message: &m}}})
+		m := draft.Message(tidemark.Sequence(i+1), 1)
+		publications = append(publications, bus.Publication{Node: node("b"), Event: bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: m.Sequence, Message: &m}}})
 	}
 	for i, err := range w.a.Publish(t.Context(), publications) {
 		if err != nil {

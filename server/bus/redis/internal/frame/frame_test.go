@@ -137,10 +137,75 @@ func TestRead_refuses_garbage(t *testing.T) {
 		{"the greatest sequence", "\x01" + event(2, "\x00\x01c\xff\xff\xff\xff\xff\xff\xff\x0f\x00"), 1, 0, false},
 		{"a wake without its message", "\x01" + event(2, "\x02\x01c\x07\x00"), 0, 1, false},
 		{"an empty beat", "\x01" + event(1, ""), 0, 1, false},
+		{"a chat of another alphabet, beside a good one", badChat + whole, 1, 1, false},
 	} {
 		got, err := frame.Read(tc.frame, to())
 		if len(got.Events) != tc.events || got.Malformed != tc.malformed || (err != nil) != tc.wrong {
 			t.Errorf("%s: %d events, %d malformed, %v, want %d, %d, error %v", tc.name, len(got.Events), got.Malformed, err, tc.events, tc.malformed, tc.wrong)
+		}
+	}
+}
+
+// badChat wakes a chat whose name none can have.
+const badChat = "\x01\x02\x11\x00\x02c\xff\x01\x01\x06nobody\x01d\x01s"
+
+// TestRead_what_no_node_writes_is_malformed: an id that is none, a sequence where no message is, a change that there is not.
+func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
+	for name, spoil := range map[string]func(m map[string]bus.Event){
+		"a wake of a chat without a name": func(m map[string]bus.Event) { m["wake"].Wake.Chat = "" },
+		"a wake of another alphabet":      func(m map[string]bus.Event) { m["wake_marked"].Wake.Chat = "c\xff" },
+		"a wake of a chat with too long a name": func(m map[string]bus.Event) {
+			m["wake_marked"].Wake.Chat = tidemark.ChatID(strings.Repeat("c", tidemark.MaxIDLength+1))
+		},
+		"a wake for nothing":              func(m map[string]bus.Event) { m["wake_marked"].Wake.Sequence = 0 },
+		"a lease of no user":              func(m map[string]bus.Event) { m["wake"].Wake.Leases[1].User = "" },
+		"a lease of no device":            func(m map[string]bus.Event) { m["status"].Status.Leases[0].Device = "a phone" },
+		"a lease of no session":           func(m map[string]bus.Event) { m["typing"].Typing.Leases[0].Session = "s\n" },
+		"a message of another chat":       func(m map[string]bus.Event) { m["wake"].Wake.Message.ChatID = "d" },
+		"another message of the chat":     func(m map[string]bus.Event) { m["wake"].Wake.Message.Sequence++ },
+		"a message without an id":         func(m map[string]bus.Event) { m["wake"].Wake.Message.MessageID = "" },
+		"a message of nobody":             func(m map[string]bus.Event) { m["wake"].Wake.Message.SenderID = "" },
+		"a message without a key":         func(m map[string]bus.Event) { m["wake"].Wake.Message.ClientMessageID = "" },
+		"a boundary in no chat":           func(m map[string]bus.Event) { m["status"].Status.Updates[1].ChatID = "" },
+		"a boundary of another alphabet":  func(m map[string]bus.Event) { m["status"].Status.Updates[0].UserID = "bob'" },
+		"a change in no chat":             func(m map[string]bus.Event) { m["membership"].Membership.Changes[0].ChatID = "" },
+		"a change of nobody":              func(m map[string]bus.Event) { m["membership"].Membership.Changes[0].UserID = "" },
+		"no change":                       func(m map[string]bus.Event) { m["membership"].Membership.Changes[0].Change = "invited" },
+		"typing in no chat":               func(m map[string]bus.Event) { m["typing"].Typing.ChatID = "" },
+		"nobody typing":                   func(m map[string]bus.Event) { m["typing"].Typing.UserID = "" },
+		"a claim that cannot be answered": func(m map[string]bus.Event) { m["claim"].Claim.From.ID = "" },
+		"a claim of no life":              func(m map[string]bus.Event) { m["claim"].Claim.From.Boot = "1:}" },
+		"a claim without a name":          func(m map[string]bus.Event) { m["claim"].Claim.ID = "" },
+		"a claim of no session":           func(m map[string]bus.Event) { m["claim"].Claim.Session = "" },
+		"a claim of nobody":               func(m map[string]bus.Event) { m["claim_go_to"].Claim.User = "" },
+		"an answer to nothing":            func(m map[string]bus.Event) { m["claimed"].Claimed.ID = "" },
+		"a session that moved nowhere":    func(m map[string]bus.Event) { m["claimed_moved"].Claimed.Moved.ID = "" },
+	} {
+		spoiled := examples()
+		spoil(spoiled)
+		b := frame.Begin(nil)
+		for _, e := range spoiled {
+			b = frame.AppendEvent(b, &e)
+		}
+		got, err := frame.Read(string(b), to())
+		if err != nil || got.Malformed != 1 || len(got.Events) != len(spoiled)-1 {
+			t.Errorf("%s: %d are malformed, %d are read, %v, want 1 and %d", name, got.Malformed, len(got.Events), err, len(spoiled)-1)
+		}
+	}
+}
+
+// TestRead_a_message_that_cannot_be_stored_is_read_instead: its wake stands without it.
+func TestRead_a_message_that_cannot_be_stored_is_read_instead(t *testing.T) {
+	for name, m := range map[string]*tidemark.Message{
+		"no text":       message("\xff", nil),
+		"no attachment": message("x", []byte("{")),
+		"nothing in it": message("", nil),
+	} {
+		e := bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: 7, Message: m, Leases: leases("bob")}}
+		want := frame.Contents{Events: []bus.Event{{Wake: &bus.Wake{Chat: "c", Sequence: 7, Leases: leases("bob")}}}}
+		got, err := frame.Read(string(frame.AppendEvent(frame.Begin(nil), &e)), to())
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
 }
@@ -172,12 +237,17 @@ func FuzzRead(f *testing.F) {
 		f.Add(string(frame.AppendEvent(frame.Begin(nil), &e)))
 	}
 	f.Add("\x01" + event(99, "x") + event(5, "\x01c\x01u\x80\x94\xeb\xdc\x03"))
+	f.Add(badChat)
+	f.Add("\x01" + event(2, "\x00\x01c\x00\x00") + event(3, "\x00\x00\x01\x01c\x00\x05\x04"))
 	f.Fuzz(func(t *testing.T, text string) {
 		got, _ := frame.Read(text, to())
 		held := 0
 		b := frame.Begin(nil)
 		for i := range got.Events {
 			held += things(&got.Events[i])
+			if w := got.Events[i].Wake; w != nil && (!tidemark.ValidID(w.Chat) || w.Sequence == 0) {
+				t.Errorf("%q is woken at %d", w.Chat, w.Sequence)
+			}
 			b = frame.AppendEvent(b, &got.Events[i])
 		}
 		if held > len(text) {

@@ -131,8 +131,17 @@ func (r *reader) text() string {
 	return s
 }
 
-// name reads a text that is kept for long.
-func (r *reader) name() string { return strings.Clone(r.text()) }
+// id reads a name of something: a text that can be none is as wrong as a length that cannot be. Storage would refuse it, and whatever is asked for along with it.
+func id[T ~string](r *reader) T {
+	s := T(r.text())
+	if !tidemark.ValidID(s) {
+		r.fail()
+	}
+	return s
+}
+
+// kept reads a name that is kept for long.
+func kept[T ~string](r *reader) T { return T(strings.Clone(string(id[T](r)))) }
 
 // count reads how many things follow, each of which takes at least size bytes.
 func (r *reader) count(size int) int {
@@ -152,6 +161,15 @@ func (r *reader) sequence() tidemark.Sequence {
 	return n
 }
 
+// position reads the sequence of a message: there is none at 0.
+func (r *reader) position() tidemark.Sequence {
+	n := r.sequence()
+	if n == 0 {
+		r.fail()
+	}
+	return n
+}
+
 func (r *reader) leases() []registry.Lease {
 	n := r.count(3)
 	if n == 0 {
@@ -160,38 +178,59 @@ func (r *reader) leases() []registry.Lease {
 	leases := make([]registry.Lease, n)
 	for i := range leases {
 		leases[i] = registry.Lease{
-			User: tidemark.UserID(r.text()), Device: tidemark.DeviceID(r.text()), Session: tidemark.SessionID(r.text()), Node: r.node.ID, Boot: r.node.Boot,
+			User: id[tidemark.UserID](r), Device: id[tidemark.DeviceID](r), Session: id[tidemark.SessionID](r), Node: r.node.ID, Boot: r.node.Boot,
 		}
 	}
 	return leases
 }
 
+// life reads which life of which node.
+func (r *reader) life() registry.Node {
+	return registry.Node{ID: id[tidemark.NodeID](r), Boot: id[string](r)}
+}
+
 func (r *reader) wake() *bus.Wake {
 	flags := r.byte()
-	w := &bus.Wake{Marked: flags&wakeMarked != 0, Chat: tidemark.ChatID(r.name()), Sequence: r.sequence(), Leases: r.leases()}
+	w := &bus.Wake{Marked: flags&wakeMarked != 0, Chat: kept[tidemark.ChatID](r), Sequence: r.position(), Leases: r.leases()}
 	if flags&wakeMessage == 0 || r.failed {
 		return w
 	}
 	m := &tidemark.Message{
-		ChatID: tidemark.ChatID(r.name()), Sequence: r.sequence(), MessageID: tidemark.MessageID(r.text()), SenderID: tidemark.UserID(r.text()),
-		ClientMessageID: r.text(), Content: r.text(), ContentType: r.text(),
+		ChatID: kept[tidemark.ChatID](r), Sequence: r.position(), MessageID: id[tidemark.MessageID](r), SenderID: id[tidemark.UserID](r),
+		ClientMessageID: id[string](r), Content: r.text(), ContentType: r.text(),
 	}
 	if attachment := r.text(); flags&wakeAttachment != 0 {
 		m.Attachment = []byte(attachment)
 	}
 	m.CreatedAt, m.MembersVersion = atMilli(r.signed()), r.number()
-	if !r.failed {
+	if m.ChatID != w.Chat || m.Sequence != w.Sequence {
+		r.fail()
+	}
+	if !r.failed && storable(m) {
 		w.Message, w.Encoded = m, m.AppendJSON(nil)
 	}
 	return w
 }
 
+// storable reports whether a message can be what storage holds. One that cannot is left out of its wake, which stands: whoever is woken reads it.
+func storable(m *tidemark.Message) bool {
+	d := tidemark.Draft{
+		ChatID: m.ChatID, SenderID: m.SenderID, ClientMessageID: m.ClientMessageID, Content: m.Content, ContentType: m.ContentType, Attachment: m.Attachment,
+	}
+	return d.Check() == nil
+}
+
 func (r *reader) status() *bus.Status {
 	s := &bus.Status{Version: r.number(), Leases: r.leases()}
 	for range r.count(4) {
-		s.Updates = append(s.Updates, tidemark.StatusUpdate{
-			ChatID: tidemark.ChatID(r.name()), UserID: tidemark.UserID(r.name()), Boundary: tidemark.Boundary{Acked: r.sequence(), Read: r.sequence()},
-		})
+		u := tidemark.StatusUpdate{ChatID: kept[tidemark.ChatID](r)}
+		if !strings.HasPrefix(r.rest, "\x00") {
+			u.UserID = kept[tidemark.UserID](r)
+		} else {
+			r.byte() // the least boundary of all members names none
+		}
+		u.Acked, u.Read = r.sequence(), r.sequence()
+		s.Updates = append(s.Updates, u)
 	}
 	return s
 }
@@ -199,20 +238,22 @@ func (r *reader) status() *bus.Status {
 func (r *reader) membership() *bus.Membership {
 	m := &bus.Membership{Version: r.number(), Leases: r.leases()}
 	for range r.count(3) {
-		m.Changes = append(m.Changes, tidemark.MembershipChange{
-			ChatID: tidemark.ChatID(r.name()), UserID: tidemark.UserID(r.name()), Change: tidemark.Change(r.text()),
-		})
+		c := tidemark.MembershipChange{ChatID: kept[tidemark.ChatID](r), UserID: kept[tidemark.UserID](r), Change: tidemark.Change(r.text())}
+		if c.Change != tidemark.Added && c.Change != tidemark.Removed {
+			r.fail()
+		}
+		m.Changes = append(m.Changes, c)
 	}
 	return m
 }
 
 func (r *reader) typing() *bus.Typing {
-	return &bus.Typing{Typing: tidemark.Typing{ChatID: tidemark.ChatID(r.text()), UserID: tidemark.UserID(r.text())}, Leases: r.leases()}
+	return &bus.Typing{Typing: tidemark.Typing{ChatID: id[tidemark.ChatID](r), UserID: id[tidemark.UserID](r)}, Leases: r.leases()}
 }
 
 func (r *reader) claim() *bus.Claim {
 	c := &bus.Claim{
-		ID: r.text(), Session: tidemark.SessionID(r.text()), User: tidemark.UserID(r.text()), From: registry.Node{ID: tidemark.NodeID(r.text()), Boot: r.text()},
+		ID: id[string](r), Session: id[tidemark.SessionID](r), User: id[tidemark.UserID](r), From: r.life(),
 	}
 	if r.rest != "" {
 		c.GoTo = []byte(r.text())
@@ -222,12 +263,13 @@ func (r *reader) claim() *bus.Claim {
 
 func (r *reader) claimed() *bus.Claimed {
 	flags := r.byte()
-	c := &bus.Claimed{ID: r.text()}
+	c := &bus.Claimed{ID: id[string](r)}
 	if state := r.text(); flags&claimedState != 0 {
 		c.State = []byte(state)
 	}
 	if flags&claimedMoved != 0 {
-		c.Moved = &registry.Node{ID: tidemark.NodeID(r.text()), Boot: r.text()}
+		moved := r.life()
+		c.Moved = &moved
 	}
 	return c
 }
