@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -366,5 +367,30 @@ func TestSession_acknowledgement_of_a_replaced_connection_trims_nothing(t *testi
 		older.Ack(server.Ack{Chat: second, Acked: 1})
 		again := c.open("bob", resuming(older.Session(), at))
 		want(t, "from before what the newer connection was sent", again.drain()[:1], "open resumed=true")
+	})
+}
+
+// A look-up fails for a moment: what is to be told of others is told afterwards.
+func TestStatus_that_could_not_be_told_is_told_later(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var down atomic.Bool
+		a := w.node("a", func(cfg *server.Config) {
+			u := unreachable{w.reg, &down}
+			cfg.Registry, cfg.Nodes = u, u
+		})
+		b := w.node("b")
+		time.Sleep(30 * time.Second)
+		chat := a.chat("ab", "alice", "bob")
+		alice := b.open("alice")
+		b.send("alice", chat)
+		settle()
+		alice.drain()
+		down.Store(true)
+		a.ack("bob", chat, 1, 1)
+		time.Sleep(100 * time.Millisecond)
+		down.Store(false)
+		time.Sleep(30 * time.Second)
+		want(t, "alice", alice.drain(), "status ab bob 1 1")
 	})
 }

@@ -238,13 +238,17 @@ func (s *Server) receiveTyping(e *bus.Typing) {
 	}
 }
 
-// publishStatuses hands updates to the sessions of the members, with one look-up and one publication for many chats.
-func (s *Server) publishStatuses(ctx context.Context, pushes []ticks.Push) {
+// publishStatuses hands updates to the sessions of the members, with one look-up and one publication for many chats. It reports false if it is not known who has sessions on
+// other nodes: with again nobody is told then.
+func (s *Server) publishStatuses(ctx context.Context, pushes []ticks.Push, again bool) bool {
 	var users []tidemark.UserID
 	for _, push := range pushes {
 		users = append(users, push.To.Users...)
 	}
-	leases := s.find(ctx, users)
+	leases, known := s.lookup(ctx, users)
+	if again && !known {
+		return false
+	}
 	var publications []bus.Publication
 	for _, push := range pushes {
 		n := len(push.To.Users)
@@ -255,6 +259,7 @@ func (s *Server) publishStatuses(ctx context.Context, pushes []ticks.Push) {
 		leases = leases[n:]
 	}
 	s.publishAll(ctx, publications)
+	return known
 }
 
 // receiveStatus hands updates to the sessions, except to those whose user is known to have left since.

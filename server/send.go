@@ -326,11 +326,7 @@ func (s *Server) lookup(ctx context.Context, users []tidemark.UserID) (leases []
 
 // find is lookup for a hint that may be missed.
 func (s *Server) find(ctx context.Context, users []tidemark.UserID) [][]registry.Lease {
-	leases, err := s.registry.Lookup(ctx, users)
-	if err != nil {
-		s.count.registryErrors.Add(1)
-		return s.sessions.Leases(users)
-	}
+	leases, _ := s.lookup(ctx, users)
 	return leases
 }
 

@@ -78,26 +78,36 @@ func (t *Ticks) pushLocked(key statusKey, b tidemark.Boundary) {
 
 // StatusLoop pushes until ctx ends.
 func (t *Ticks) StatusLoop(ctx context.Context) {
+	var untold untold
 	for {
 		due, next := t.statuses.due(time.Now(), t.cfg.StatusInterval)
-		var pushes []Push
-		for _, chat := range slices.Sorted(maps.Keys(due)) {
-			push, err := t.push(ctx, chat, due[chat])
-			if err != nil && ctx.Err() == nil {
-				t.cfg.Log.Warn("status updates were not pushed", "chat", chat, "error", err)
-			}
-			if len(push.Updates) > 0 {
-				t.Count.Updates.Add(int64(len(push.Updates)))
-				pushes = append(pushes, push)
-			}
+		if !t.tell(ctx, due, false) {
+			untold.add(due, time.Now())
 		}
-		if len(pushes) > 0 {
-			t.cfg.Publish(ctx, pushes)
+		if later := untold.due(time.Now()); len(later) > 0 && t.tell(ctx, later, true) {
+			untold.clear()
 		}
+		next = untold.next(next, time.Now())
 		if !wait(ctx, t.statuses.signal, next, next > 0) {
 			return
 		}
 	}
+}
+
+// tell pushes boundaries, by chat. It reports false if some of those who have to know are not known. With again only others than those on this node are to be told: nobody is, if that is so.
+func (t *Ticks) tell(ctx context.Context, due map[tidemark.ChatID][]tidemark.StatusUpdate, again bool) bool {
+	var pushes []Push
+	for _, chat := range slices.Sorted(maps.Keys(due)) {
+		push, err := t.push(ctx, chat, due[chat])
+		if err != nil && ctx.Err() == nil {
+			t.cfg.Log.Warn("status updates were not pushed", "chat", chat, "error", err)
+		}
+		if len(push.Updates) > 0 {
+			t.Count.Updates.Add(int64(len(push.Updates)))
+			pushes = append(pushes, push)
+		}
+	}
+	return len(pushes) == 0 || t.cfg.Publish(ctx, pushes, again)
 }
 
 // due takes what is to be pushed now, by chat, and says how long it is until an entry has cooled down; 0 if there is none.

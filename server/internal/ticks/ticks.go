@@ -30,8 +30,9 @@ type Config struct {
 	Log     *slog.Logger
 	// Sessions returns the sessions of a user on this node.
 	Sessions func(user tidemark.UserID) []*session.Session
-	// Publish hands status updates to the sessions of the members, on all nodes.
-	Publish func(ctx context.Context, pushes []Push)
+	// Publish hands status updates to the sessions of the members, on all nodes. It reports false if it is not known who they are: then those on this node are told, or, with again,
+	// nobody.
+	Publish func(ctx context.Context, pushes []Push, again bool) bool
 	// Owe takes over rows that have to be marked. It does not block.
 	Owe func(rows []tidemark.PendingDelivery)
 	// Now is the time that is stored with what moved.
