@@ -26,9 +26,9 @@ func (s *Server) pay(ctx context.Context) bool {
 	for _, o := range owed.Sends {
 		s.sendAgain(ctx, o)
 	}
-	if err := s.mark(ctx, owed.Marks); err != nil {
-		s.log.Warn("pending rows wait to be marked", "rows", len(owed.Marks), "error", err)
-		s.debts.Mark(owed.Marks)
+	refused, err := s.debts.PayMarks(owed.Marks, func(rows []tidemark.PendingDelivery) error { return s.markSome(ctx, rows) })
+	if err != nil {
+		s.log.Warn("pending rows wait to be marked, but for those that are refused: who has sessions compares instead", "rows", len(owed.Marks), "refused", refused, "error", err)
 	}
 	for rows := range slices.Chunk(owed.Wakes, together) {
 		s.wakeMarked(ctx, rows)

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,10 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
 func TestSend_idempotent_under_races(t *testing.T) {
@@ -113,6 +118,52 @@ func TestSend_stored_and_not_handed_over_is_owed(t *testing.T) {
 		w.before.clear()
 		time.Sleep(5 * time.Second)
 		w.wantRows("paid", "bob", row("bob", chat, 1))
+	})
+}
+
+// refusing is a store that will never mark a row of one chat.
+type refusing struct {
+	storage.Store
+	chat tidemark.ChatID
+}
+
+func (r refusing) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
+	if slices.ContainsFunc(rows, func(row tidemark.PendingDelivery) bool { return row.ChatID == r.chat }) {
+		return nil, tidemark.Errorf(tidemark.Internal, "the test refuses the statement")
+	}
+	return r.Store.Mark(ctx, rows)
+}
+
+// A row that storage refuses is not tried for ever, and no other row waits for it. That it is missing is said: whoever may have needed it compares.
+func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldOn(t, refusing{memory.New(), "cursed"})
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.open("eve")
+		node := registry.Node{ID: "a", Boot: w.leases("eve")[0].Boot}
+		before, err := w.reg.Epoch(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.failing()
+		for _, of := range []tidemark.ChatID{"cursed", chat} {
+			gone := registry.Lease{User: "bob", Device: "phone", Node: node.ID, Boot: node.Boot, Session: "gone"}
+			if err := bus.PublishOne(w.ctx, w.bus, node, bus.Event{Wake: &bus.Wake{Chat: of, Sequence: 1, Leases: []registry.Lease{gone}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		w.wantRows("down", "bob")
+		w.before.clear()
+		time.Sleep(5 * time.Second)
+		w.wantRows("paid", "bob", row("bob", chat, 1))
+		if owed := a.Counters()["debts_owed"]; owed != 0 {
+			t.Errorf("%d are owed, want nothing", owed)
+		}
+		if after, err := w.reg.Epoch(w.ctx); err != nil || after == before {
+			t.Errorf("the epoch is %v, %v, as before", after, err)
+		}
 	})
 }
 
