@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -273,53 +272,3 @@ func lastOf(text, name string) (last string) {
 }
 
 func (c *cluster) user(name string) user { return user{name: name, url: c.variables["PROXY"]} }
-
-// balanced runs nginx with deploy/nginx/cluster.conf in front of nodes until the test ends, and returns its URL.
-func balanced(t *testing.T, nodes ...string) string {
-	t.Helper()
-	text, err := os.ReadFile("../deploy/nginx/cluster.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, address := t.TempDir(), freeAddress(t)
-	config := strings.ReplaceAll(strings.Replace(string(text), "listen 8080;", "listen "+address+";", 1), "/var/log/nginx/", dir+"/")
-	for i, node := range nodes {
-		config = strings.ReplaceAll(config, fmt.Sprintf("node%d:8080", i+1), node)
-	}
-	if strings.Contains(config, ":8080") {
-		t.Fatalf("there are %d nodes, and the configuration has more", len(nodes))
-	}
-	main := "daemon off; worker_processes 1; pid " + dir + "/nginx.pid; events { worker_connections 1024; }\nhttp {\n"
-	if os.Getuid() == 0 {
-		main = "user root root;\n" + main
-	}
-	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		main += kind + "_temp_path " + dir + "/" + kind + ";\n"
-	}
-	file := dir + "/nginx.conf"
-	if err := os.WriteFile(file, []byte(main+config+"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log := &output{}
-	cmd := exec.Command(unpacked(t, "nginx"), "-e", "stderr", "-p", dir, "-c", file)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		<-ended
-	})
-	until(t, "nginx answers", func() bool {
-		response, err := http.Get("http://" + address + "/healthz")
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		_, _ = io.Copy(io.Discard, response.Body)
-		return response.StatusCode == http.StatusOK
-	}, log.String)
-	return "http://" + address
-}

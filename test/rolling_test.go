@@ -41,8 +41,8 @@ func TestRolling_upgrade_loses_nothing(t *testing.T) {
 		r.nodes = append(r.nodes, p)
 		addresses = append(addresses, p.address)
 	}
-	r.url = balanced(t, addresses...)
-	// Nodes know each other by their beats, every three seconds; a proxy that missed a node tries it again after two.
+	// Nodes know each other by their beats, every three seconds; a proxy that missed a node tries it again after ten, and here after two.
+	r.url = balanced(t, []string{"fail_timeout=10s", "fail_timeout=2s"}, addresses...).url
 	settle := 4 * time.Second
 	<-time.After(settle)
 	r.begin()

@@ -1,0 +1,168 @@
+package test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestBalanced_a_node_that_hangs_is_left_out stops one of three nodes with SIGSTOP. The proxy gives a call 1 s here instead of 35 s. The nodes have nothing in
+// common but a chat of the same name: it is about the proxy.
+func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	var nodes []*process
+	var addresses []string
+	binary := build(t)
+	for range 3 {
+		p := processOf(t, binary)
+		address := p.serve()
+		as(address, "alice").call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "tea", "member_ids": []string{"bob"}}, nil)
+		nodes, addresses = append(nodes, p), append(addresses, address)
+	}
+	sooner := []string{"_timeout 35s", "_timeout 1s"}
+	sends, gives, polls := balanced(t, sooner, addresses...), balanced(t, sooner, addresses...), balanced(t, sooner, addresses...)
+	hung := nodes[1]
+	hang := func(signal syscall.Signal) {
+		if err := hung.process.Signal(signal); err != nil {
+			t.Error(err)
+		}
+	}
+	hang(syscall.SIGSTOP)
+	defer hang(syscall.SIGCONT)
+
+	t.Run("a send waits once and is confirmed by another node", func(t *testing.T) {
+		alice := user{name: "alice", url: sends.url}
+		for n := range 12 {
+			alice.send(t, "tea", fmt.Sprint("message ", n)) // fails if it is not 200 or 201
+		}
+		if asked := sends.asked(t, hung.address); asked != 1 {
+			t.Errorf("%d sends went to the node that hangs, want 1", asked)
+		}
+	})
+	t.Run("a client that waits for less does not hide it", func(t *testing.T) {
+		bob := user{name: "bob", url: gives.url, client: &http.Client{Timeout: 100 * time.Millisecond}}
+		for range 3 {
+			_, _, _ = bob.try(t.Context(), http.MethodGet, "/chats", nil)
+		}
+		until(t, "the proxy has given up", func() bool { return gives.asked(t, hung.address) > 0 }, func() string { return gives.lines(t) })
+		before := gives.asked(t, hung.address)
+		bob.client = nil
+		for range 12 {
+			bob.call(t, http.MethodGet, "/chats", nil, nil)
+		}
+		if asked := gives.asked(t, hung.address); asked != before {
+			t.Errorf("%d calls went to the node that hangs, want 0", asked-before)
+		}
+	})
+	t.Run("a poll is not cut and goes where calls are answered", func(t *testing.T) {
+		bob := user{name: "bob", url: polls.url}
+		for range 3 {
+			bob.call(t, http.MethodGet, "/chats", nil, nil)
+		}
+		// One node knows the session; the other one says 410 at once, and so would it to a poll that was cut and sent on.
+		owner := as(addresses[0], "bob")
+		var answer struct {
+			Session string
+			Events  []struct{ ID int64 }
+		}
+		owner.call(t, http.MethodGet, "/poll?wait=0", nil, &answer)
+		path := fmt.Sprintf("/poll?wait=2&session=%s&after=%d", answer.Session, answer.Events[len(answer.Events)-1].ID)
+		var answers []int
+		for !slices.Contains(answers, http.StatusOK) && len(answers) < 4 {
+			status, _, err := bob.try(t.Context(), http.MethodGet, path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, status)
+		}
+		if !slices.Contains(answers, http.StatusOK) {
+			t.Errorf("polls of 2 s are answered %v, want a 200", answers)
+		}
+		if asked := polls.asked(t, hung.address); asked != 1 {
+			t.Errorf("%d calls and polls went to the node that hangs, want 1", asked)
+		}
+	})
+}
+
+// lines returns the access log.
+func (b balancer) lines(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(b.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// asked returns how many requests went to a node, or were tried there.
+func (b balancer) asked(t *testing.T, address string) int {
+	t.Helper()
+	return len(regexp.MustCompile(`(?m)^.*" \d+ .*`+regexp.QuoteMeta(address)+`.*$`).FindAllString(b.lines(t), -1))
+}
+
+// balancer is nginx with deploy/nginx/cluster.conf in front of nodes, until the test ends.
+type balancer struct{ url, log string } // log is the file of its access log
+
+// balanced starts nginx in front of nodes. Words of the configuration are replaced in pairs, so that a test need not wait for as long as people do; each must be there.
+func balanced(t *testing.T, words []string, nodes ...string) balancer {
+	t.Helper()
+	text, err := os.ReadFile("../deploy/nginx/cluster.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, address := t.TempDir(), freeAddress(t)
+	config := strings.ReplaceAll(strings.Replace(string(text), "listen 8080;", "listen "+address+";", 1), "/var/log/nginx/", dir+"/")
+	for pair := range slices.Chunk(words, 2) {
+		if !strings.Contains(config, pair[0]) {
+			t.Fatalf("cluster.conf does not say %q", pair[0])
+		}
+		config = strings.ReplaceAll(config, pair[0], pair[1])
+	}
+	for i, node := range nodes {
+		config = strings.ReplaceAll(config, fmt.Sprintf("node%d:8080", i+1), node)
+	}
+	if strings.Contains(config, ":8080") {
+		t.Fatalf("there are %d nodes, and the configuration has more", len(nodes))
+	}
+	main := "daemon off; worker_processes 1; pid " + dir + "/nginx.pid; events { worker_connections 1024; }\nhttp {\n"
+	if os.Getuid() == 0 {
+		main = "user root root;\n" + main
+	}
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		main += kind + "_temp_path " + dir + "/" + kind + ";\n"
+	}
+	file := dir + "/nginx.conf"
+	if err := os.WriteFile(file, []byte(main+config+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := &output{}
+	cmd := exec.Command(unpacked(t, "nginx"), "-e", "stderr", "-p", dir, "-c", file)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-ended
+	})
+	until(t, "nginx answers", func() bool {
+		response, err := http.Get("http://" + address + "/healthz")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.StatusCode == http.StatusOK
+	}, log.String)
+	return balancer{url: "http://" + address, log: dir + "/tidemark.log"}
+}
