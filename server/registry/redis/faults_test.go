@@ -253,6 +253,20 @@ func TestRefresh_after_Redis_forgot_says_so(t *testing.T) {
 	}
 }
 
+// What somebody wrote over a key of the nodes is as a registry that was emptied: it goes on by itself, and no proof of before is believed.
+func TestNodes_whose_keys_were_overwritten_come_back(t *testing.T) {
+	t.Parallel()
+	server := service.Start(t)
+	for _, over := range [][]string{{"SET", "epoch:{tidemark}", "x"}, {"RPUSH", "nodes:{tidemark}", "x"}} {
+		w := newWorld(t, server.URL())
+		w.visit()
+		server.Do(t, "DEL", over[1])
+		server.Do(t, over...)
+		w.rejoin()
+		w.wantWorthless(over[1])
+	}
+}
+
 // Every call of a Redis that hangs ends in bounded time, many at once too, and they work again when it goes on.
 func TestCalls_to_a_Redis_that_hangs_end(t *testing.T) {
 	t.Parallel()

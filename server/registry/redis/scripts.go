@@ -31,9 +31,9 @@ func newScripts() scripts {
 		shut:    redis.NewScript(clock + identity + leases + shutScript),
 		prolong: redis.NewScript(clock + leases + prolongScript),
 		epoch:   redis.NewScript(clock + identity + nodes + epochScript),
-		join:    redis.NewScript(clock + identity + nodes + joinScript),
+		join:    redis.NewScript(clock + identity + heal + nodes + joinScript),
 		leave:   redis.NewScript(clock + identity + nodes + leaveScript),
-		beat:    redis.NewScript(clock + identity + nodes + beatScript),
+		beat:    redis.NewScript(clock + identity + heal + nodes + beatScript),
 	}
 }
 
@@ -45,6 +45,14 @@ local function whole(n) return string.format('%.0f', n) end
 
 const identity = `
 local function replid() return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or '' end
+`
+
+// KEYS: epoch, nodes. What somebody else put in the place of one of them goes: the registry was emptied.
+const heal = `
+for i = 1, 2 do
+  local is = redis.call('TYPE', KEYS[i]).ok
+  if is ~= 'hash' and is ~= 'none' then redis.call('DEL', KEYS[i]) end
+end
 `
 
 // KEYS: users. The leases are filtered by whoever asked, who gets the time as well.
