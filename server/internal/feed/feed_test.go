@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
@@ -82,5 +83,31 @@ func TestPeople_newest_roster_is_kept(t *testing.T) {
 		if err != nil || p.Version != 9 {
 			t.Errorf("People at least %d: got version %d, %v, want 9, the newest that was read", atLeast, p.Version, err)
 		}
+	}
+}
+
+// truth has one chat of bob's, with one message.
+type truth struct{ message tidemark.Message }
+
+func (s truth) Rosters(ctx context.Context, _ []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	bob := tidemark.Member{UserID: "bob", Intervals: tidemark.Intervals{{From: 1}}}
+	return []*tidemark.Roster{{ChatID: "c", Version: 1, Members: []tidemark.Member{bob}}}, ctx.Err()
+}
+
+func (s truth) Ranges(context.Context, []storage.Range) ([][]tidemark.Message, error) {
+	return [][]tidemark.Message{{s.message}}, nil
+}
+
+// TestPages_of_a_membership_that_does_not_exist_are_read: what a node was told may be wrong, and no page waits for ever for it to become right.
+func TestPages_of_a_membership_that_does_not_exist_are_read(t *testing.T) {
+	stored := tidemark.Message{ChatID: "c", Sequence: 1, Content: "stored", MembersVersion: 1}
+	f := feed.New(truth{stored}, feed.Config{Chats: 10, Bytes: 1 << 20, Messages: 4})
+	told := tidemark.Message{ChatID: "c", Sequence: 1, Content: "told", MembersVersion: 1 << 40}
+	f.Put(f.Chat("c"), &told, told.AppendJSON(nil))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	pages, err := f.Pages(ctx, []feed.Request{{User: "bob", Chat: "c", From: 1, To: 1, Limit: 10, Bytes: 1 << 20}}, nil)
+	if err != nil || len(pages[0].Pieces) != 1 || string(pages[0].Pieces[0].Payload) != string(stored.AppendJSON(nil)) {
+		t.Errorf("%+v, %v, want what is stored", pages, err)
 	}
 }

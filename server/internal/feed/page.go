@@ -63,6 +63,8 @@ func (f *Feed) Pages(ctx context.Context, requests []Request, buf []Page) ([]Pag
 			if err != nil {
 				return nil, err
 			}
+			// The roster was read a moment ago: a message of a newer one is not from storage, whoever told this node of it.
+			again.stored = again.version < r.newest
 			*r = again
 			if err := f.fill(ctx, readings[i:i+1]); err != nil {
 				return nil, err
@@ -81,6 +83,8 @@ type reading struct {
 	end tidemark.Sequence
 	// version is that of the roster by which it was decided; newest the highest of the messages read.
 	version, newest uint64
+	// stored says that memory is not believed.
+	stored bool
 }
 
 // begin decides by a roster of at least a version what may be shown, and begins the page with the gap that comes first, if one does.
@@ -125,7 +129,7 @@ func (f *Feed) fill(ctx context.Context, readings []reading) error {
 	var at []int
 	for i := range readings {
 		rd := &readings[i]
-		if rd.end == 0 || !rd.ToEnd && f.fromTail(rd) {
+		if rd.end == 0 || !rd.ToEnd && !rd.stored && f.fromTail(rd) {
 			continue
 		}
 		ranges = append(ranges, storage.Range{Chat: rd.Chat, After: rd.page.Through, Limit: rd.Limit, MaxBytes: rd.Bytes})
