@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -174,7 +175,7 @@ func stop(w *world, r *rand.Rand) (string, error) {
 	had := w.interrupt(m)
 	began := time.Now()
 	if err := m.Stop(); err != nil {
-		return "", err
+		return "", errors.Join(err, w.restart(m))
 	}
 	took := time.Since(began).Round(time.Millisecond)
 	pause(w.ctx, between(r, 0, 1))

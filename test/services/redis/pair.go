@@ -83,16 +83,19 @@ func fields(text string) map[string]string {
 	return found
 }
 
+// patience is how long something takes at most: Sentinel does nothing for 30 s when the machine stood still for two (it calls that TILT).
+const patience = time.Minute
+
 // wait waits for at most half a minute.
 func wait(t testing.TB, what string, done func() (found string, ok bool)) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; process.Pause() {
+	for deadline := time.Now().Add(patience); ; process.Pause() {
 		found, ok := done()
 		if ok {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after 30 s, but %s", what, found)
+			t.Fatalf("%s: not after %v, but %s", what, patience, found)
 		}
 	}
 }
