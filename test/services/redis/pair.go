@@ -86,7 +86,7 @@ func fields(text string) map[string]string {
 // patience is how long something takes at most: Sentinel does nothing for 30 s when the machine stood still for two (it calls that TILT).
 const patience = time.Minute
 
-// wait waits for at most half a minute.
+// wait waits until something is so, with patience.
 func wait(t testing.TB, what string, done func() (found string, ok bool)) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; process.Pause() {
