@@ -67,7 +67,7 @@ func (s *Server) CreateChat(ctx context.Context, c Caller, r CreateChatRequest) 
 	}
 	if created {
 		// Each member learns of his own membership: a list of a thousand others would be of no use to him.
-		for i, leases := range s.find(ctx, n.Members) {
+		for i, leases := range s.locate.Hint(ctx, n.Members) {
 			if len(leases) > 0 {
 				change := tidemark.MembershipChange{ChatID: chat.ID, UserID: n.Members[i], Change: tidemark.Added}
 				s.announceTo(ctx, []tidemark.MembershipChange{change}, chat.MembersVersion, registry.ByNode([][]registry.Lease{leases}))

@@ -58,7 +58,7 @@ func (s *Server) release(ctx context.Context, sess *session.Session, marked bool
 		proof = nil
 	}
 	if err := s.registry.Close(ctx, sess.Lease, proof); err != nil {
-		s.registryFailed("a lease was not released", err)
+		s.locate.Failed("a lease was not released", err)
 	}
 }
 

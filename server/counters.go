@@ -6,7 +6,7 @@ import "sync/atomic"
 type counters struct {
 	opens, sends, duplicates, wakes, marks, marksWritten, typing atomic.Int64
 	graceExpired, sessionsExpired                                atomic.Int64
-	storageErrors, registryErrors, busErrors                     atomic.Int64
+	storageErrors, busErrors                                     atomic.Int64
 	claims, claimed, given, claimsFailed, claimTime              atomic.Int64 // claimTime in microseconds
 }
 
@@ -68,7 +68,7 @@ func (s *Server) Counters() map[string]int64 {
 		"missed_total":                     p.Missed.Load(),
 		"nodes":                            int64(len(s.pulse.Nodes())),
 		"degraded":                         degraded,
-		"registry_errors_total":            c.registryErrors.Load() + p.Failed.Load(),
+		"registry_errors_total":            s.locate.Failures.Load() + p.Failed.Load(),
 		"bus_errors_total":                 c.busErrors.Load(),
 	}
 }

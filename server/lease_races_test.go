@@ -237,7 +237,7 @@ func TestLease_that_is_lost_does_not_wait_for_one_that_may_move(t *testing.T) {
 			t.Fatal(err)
 		}
 		late := bus.Event{Claim: &bus.Claim{ID: "late", Session: eve.Session(), User: "eve", From: elsewhere}}
-		if err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: own.Node, Boot: own.Boot}, late); err != nil {
+		if err := bus.PublishOne(w.ctx, w.bus, own.Holder(), late); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(1500 * time.Millisecond)

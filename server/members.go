@@ -185,7 +185,7 @@ func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChan
 	if len(changes) == 0 {
 		return
 	}
-	to := registry.ByNode(s.find(ctx, users))
+	to := registry.ByNode(s.locate.Hint(ctx, users))
 	nodes := s.pulse.Nodes()
 	for _, n := range nodes {
 		if !slices.ContainsFunc(to, func(a registry.Addressed) bool { return a.Node == n }) {
@@ -224,7 +224,7 @@ func (s *Server) typing(ctx context.Context, user tidemark.UserID, chat tidemark
 	}
 	s.count.typing.Add(1)
 	others := slices.DeleteFunc(slices.Clone(p.Users), func(u tidemark.UserID) bool { return u == user })
-	s.publish(ctx, registry.ByNode(s.find(ctx, others)), func(to []registry.Lease) bus.Event {
+	s.publish(ctx, registry.ByNode(s.locate.Hint(ctx, others)), func(to []registry.Lease) bus.Event {
 		return bus.Event{Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: chat, UserID: user}, Leases: to}}
 	})
 }
@@ -245,7 +245,7 @@ func (s *Server) publishStatuses(ctx context.Context, pushes []ticks.Push, again
 	for _, push := range pushes {
 		users = append(users, push.To.Users...)
 	}
-	leases, known := s.lookup(ctx, users)
+	leases, known := s.locate.Users(ctx, users)
 	if again && !known {
 		return false
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/flow"
-	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -23,7 +22,7 @@ const (
 // asked, if it could not. The lease is taken first: what is handed over from then on arrives here, and what arrives at the other node after it has given the session is
 // marked, and finds this lease (R_LEASEFIRST, R_ADDR, R_FOLLOW). Where the registry cannot be asked nobody is handed anything, and the session is claimed without.
 func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, error) {
-	lease, found, unasked := s.owner(ctx, r.User, r.Session)
+	lease, found, unasked := s.locate.Owner(ctx, r.User, r.Session)
 	if !found {
 		return nil, unasked
 	}
@@ -31,7 +30,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	defer cancel()
 	s.count.claims.Add(1)
 	defer func(began time.Time) { s.count.claimTime.Add(time.Since(began).Microseconds()) }(time.Now())
-	owner := registry.Node{ID: lease.Node, Boot: lease.Boot}
+	owner := lease.Holder()
 	claim := func() []byte { return s.moves.Follow(ctx, owner, bus.Claim{Session: r.Session, User: r.User}) }
 	var state []byte
 	if lease.Device == "" {
@@ -48,7 +47,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	}
 	epoch, opened, err := s.openLease(ctx, lease)
 	if err != nil {
-		s.registryFailed("a session moves and has no lease", err)
+		s.locate.Failed("a session moves and has no lease", err)
 		unasked = err
 	} else if state == nil {
 		state = claim()
@@ -63,6 +62,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 		return sess, nil
 	}
 	s.count.claimsFailed.Add(1)
+	s.moves.Gave(r.Session, owner) // for whoever asks here
 	closed, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
 	if err != nil {
 		s.log.Warn("a session that did not arrive was not closed cleanly", "session", sess.ID, "error", err)
@@ -70,36 +70,21 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	if closed == 0 { // a newer session of the device has ended it, maybe before its lease was taken
 		s.giveBack(context.WithoutCancel(ctx), sess)
 	}
+	if unasked == nil && s.overtaken(ctx, lease, owner) {
+		return nil, tidemark.Errorf(tidemark.Replaced, "a newer connection has fetched the session; do not reconnect by yourself")
+	}
 	return nil, unasked
 }
 
-// owner returns the lease of a session that another node has. If the registry cannot be asked, it is one without a device, of the node that the session's id names.
-func (s *Server) owner(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (lease registry.Lease, found bool, unasked error) {
-	held, err := s.leaseOf(ctx, user, id)
-	if err == nil {
-		return held, held.Session == id && (held.Node != s.node.ID || held.Boot != s.node.Boot), nil
+// overtaken reports whether a session that did not come from its owner has gone to another node meanwhile: it goes to whoever has taken its lease last.
+func (s *Server) overtaken(ctx context.Context, lease registry.Lease, owner registry.Node) bool {
+	ctx, cancel := after(ctx)
+	defer cancel()
+	held, err := s.locate.Lease(ctx, lease.User, lease.Session)
+	if err != nil || held.Session != lease.Session {
+		return false
 	}
-	for _, n := range s.pulse.Nodes() {
-		if n != s.node && moves.Names(id, n) {
-			return registry.Lease{User: user, Node: n.ID, Boot: n.Boot, Session: id}, true, err
-		}
-	}
-	return registry.Lease{}, false, err
-}
-
-// leaseOf returns the lease of a session, a zero one if it has none.
-func (s *Server) leaseOf(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (registry.Lease, error) {
-	leases, err := s.registry.Lookup(ctx, []tidemark.UserID{user})
-	if err != nil {
-		s.count.registryErrors.Add(1)
-		return registry.Lease{}, err
-	}
-	for _, lease := range leases[0] {
-		if lease.Session == id {
-			return lease, nil
-		}
-	}
-	return registry.Lease{}, nil
+	return held.Holder() != s.node && held.Holder() != owner
 }
 
 // hasSession reports whether a session is a user's, here or on another node.
@@ -107,7 +92,7 @@ func (s *Server) hasSession(ctx context.Context, user tidemark.UserID, id tidema
 	if sess := s.sessions.Get(id); sess != nil {
 		return sess.User == user
 	}
-	_, found, _ := s.owner(ctx, user, id)
+	_, found, _ := s.locate.Owner(ctx, user, id)
 	return found
 }
 
@@ -121,9 +106,9 @@ func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.Ses
 			if sess.Arrived(ctx) && sess.GoTo(to) {
 				return true
 			}
-		} else if lease, found, _ := s.owner(ctx, user, id); !found {
+		} else if lease, found, _ := s.locate.Owner(ctx, user, id); !found {
 			return false
-		} else if s.moves.Follow(ctx, registry.Node{ID: lease.Node, Boot: lease.Boot}, bus.Claim{Session: id, User: user, GoTo: text}) != nil {
+		} else if s.moves.Follow(ctx, lease.Holder(), bus.Claim{Session: id, User: user, GoTo: text}) != nil {
 			return true
 		}
 		if !flow.Pause(ctx, goToPause) {
@@ -132,32 +117,41 @@ func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.Ses
 	}
 }
 
-// answer does what another node asks.
-func (s *Server) answer(ctx context.Context, c *bus.Claim) bus.Claimed {
+// answer does what another node asks; nil: later.
+func (s *Server) answer(ctx context.Context, c *bus.Claim) *bus.Claimed {
 	var answer bus.Claimed
 	sess := s.sessions.Get(c.Session)
 	switch {
 	case sess == nil:
+		answer.Moved = s.moves.Who(c.Session)
 	case c.GoTo != nil:
 		var to session.GoingTo
 		if sess.User == c.User && json.Unmarshal(c.GoTo, &to) == nil && sess.GoTo(to) {
 			answer.State = c.GoTo
 		}
+	case sess.Arriving(): // it is asked for again when it is here, or is not to come
+		s.loops.Go(func() {
+			sess.Arrived(ctx)
+			s.moves.Receive(c)
+		})
+		return nil
 	default:
-		// A claim that is late was given up, and the client may have come back here.
-		if lease, err := s.leaseOf(ctx, c.User, c.Session); err != nil || (registry.Node{ID: lease.Node, Boot: lease.Boot}) == c.From {
+		// A claim that is late was given up, and the client may have come back here. One that was overtaken gets nothing.
+		lease, err := s.locate.Lease(ctx, c.User, c.Session)
+		taken := err == nil && lease.Holder() == c.From
+		if taken || err != nil {
 			answer.State = sess.Give(c.User)
 		}
-		if answer.State == nil {
-			s.pulse.Retake() // it stays, and its lease was lost by the claim
-			break
+		switch {
+		case answer.State != nil:
+			s.sessions.Remove(sess)
+			s.count.given.Add(1)
+			s.moves.Gave(c.Session, c.From)
+		case taken: // it stays, and the claim has taken its lease
+			s.takeLeases(ctx, []*session.Session{sess})
+		default:
+			s.pulse.Retake()
 		}
-		s.sessions.Remove(sess)
-		s.count.given.Add(1)
-		s.moves.Gave(c.Session, c.From)
 	}
-	if answer.State == nil {
-		answer.Moved = s.moves.Who(c.Session)
-	}
-	return answer
+	return &answer
 }

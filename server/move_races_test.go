@@ -53,24 +53,33 @@ func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
 	})
 }
 
-// Two nodes claim a session, the second while it is on its way to the first: that one keeps it, and soon has its lease again.
+// Two nodes claim a session, the second while it is on its way to the first, which hears of it too late: that one keeps the session, and soon has its lease again.
 func TestMove_of_a_session_that_is_claimed_on_its_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		c := m.node("c")
 		session, last := m.bob.Session(), m.bob.last
 		m.bob.Detach()
+		var second sync.WaitGroup
 		claimed := false
-		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+		m.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
 			if e.Claimed != nil && !claimed {
 				claimed = true
-				_, err := c.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
-				wantCode(t, "a poll on c", err, tidemark.Gone)
+				second.Go(func() {
+					_, err := c.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
+					wantCode(t, "a poll on c", err, tidemark.Gone)
+				})
+				time.Sleep(100 * time.Millisecond)
+			}
+			if e.Claim != nil && to.ID == "b" {
+				second.Go(func() { time.Sleep(2 * time.Second); _ = send() })
+				return nil
 			}
 			return send()
 		})
 		bob := m.b.open("bob", resuming(session, last))
 		want(t, "bob on b", bob.drain()[:1], "open resumed=true")
+		second.Wait()
 		m.a.send("alice", m.chat)
 		m.a.ack("bob", m.chat, 2, 0) // by another device
 		time.Sleep(3 * time.Second)
@@ -384,7 +393,7 @@ func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
 			if e.Claim != nil {
 				late := tidemark.StatusUpdate{ChatID: m.chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 1}}
 				lease := m.leases("bob")[0]
-				err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: lease.Node, Boot: lease.Boot}, bus.Event{Status: &bus.Status{
+				err := bus.PublishOne(m.ctx, m.bus, lease.Holder(), bus.Event{Status: &bus.Status{
 					Updates: []tidemark.StatusUpdate{late}, Version: 1, Leases: []registry.Lease{lease},
 				}})
 				if err != nil {

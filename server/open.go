@@ -28,8 +28,8 @@ type OpenRequest struct {
 
 // Open opens or resumes a session and takes it over from an older connection. The first Next gives the `open` event.
 //
-// Errors: Gone (Poll only), Exhausted (Config.SessionsPerUser), Unavailable (stopping; or, with Poll, another node may have the session, and cannot be asked). A registry
-// that cannot be reached does not prevent a session: it compares, and leaves no proof.
+// Errors: Gone (Poll only), Replaced (a newer connection has fetched the session meanwhile), Exhausted (Config.SessionsPerUser), Unavailable (stopping; or, with Poll,
+// another node may have the session, and cannot be asked). A registry that cannot be reached does not prevent a session: it compares, and leaves no proof.
 func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -38,12 +38,15 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if r.Session != "" {
 		held, err := s.resumable(ctx, r)
 		if held != nil {
-			if c := held.Resume(r.After, r.Poll); c != nil {
+			var c *session.Connection
+			if c, err = held.Resume(r.After, r.Poll); err == nil {
 				return &Connection{Connection: c, server: s, user: r.User}, nil
 			}
 		}
 		switch {
-		case r.Poll && err != nil: // a new session with each poll would be no better: the one that is there goes on
+		case tidemark.CodeOf(err) == tidemark.Replaced:
+			return nil, err
+		case r.Poll && held == nil && err != nil: // a new session with each poll would be no better: the one that is there goes on
 			return nil, tidemark.Wrap(tidemark.Unavailable, err, "this node cannot ask the others for the session; poll again")
 		case r.Poll:
 			return nil, tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; poll without session to open a new one")
@@ -94,7 +97,7 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 	defer cancel()
 	epoch, opened, err := s.openLease(ctx, sess.Lease)
 	if err != nil {
-		s.registryFailed("a session has no lease", err)
+		s.locate.Failed("a session has no lease", err)
 		s.pulse.Retake()
 	}
 	if !sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch) {
@@ -125,7 +128,7 @@ func (s *Server) takeLeases(ctx context.Context, lost []*session.Session) {
 		if sess.Ended() { // or has moved
 			return
 		}
-		for _, lease := range s.find(ctx, []tidemark.UserID{sess.User})[0] {
+		for _, lease := range s.locate.Hint(ctx, []tidemark.UserID{sess.User})[0] {
 			if lease.Device == sess.Lease.Device && lease.Session != sess.ID {
 				s.closeReplaced(ctx, []*session.Session{sess})
 				return
@@ -137,10 +140,4 @@ func (s *Server) takeLeases(ctx context.Context, lost []*session.Session) {
 
 func errSessions(user tidemark.UserID, most int) error {
 	return tidemark.Errorf(tidemark.Exhausted, "%s has %d sessions open, which is the limit; close one first", user, most)
-}
-
-// registryFailed notes that the registry could not be asked.
-func (s *Server) registryFailed(what string, err error) {
-	s.count.registryErrors.Add(1)
-	s.log.Warn(what, "error", err)
 }

@@ -245,7 +245,7 @@ func (s *Server) handOver(ctx context.Context, all []handOver) (done int) {
 			at[h.people] = begin
 		}
 	}
-	leases, known := s.lookup(ctx, users)
+	leases, known := s.locate.Users(ctx, users)
 	wakes := make([]wake, 0, done)
 	for i := range all[:done] {
 		h := &all[i]
@@ -311,23 +311,6 @@ func (s *Server) unacknowledged(ctx context.Context, h *handOver, users []tidema
 		}
 	}
 	return behind, nil
-}
-
-// lookup returns the leases of users, for a message that has to reach them. If the registry cannot be asked, known is false, and everyone who is not on
-// this node counts as offline: he is marked. Everyone is looked up again later (wakeMarked).
-func (s *Server) lookup(ctx context.Context, users []tidemark.UserID) (leases [][]registry.Lease, known bool) {
-	leases, err := s.registry.Lookup(ctx, users)
-	if err != nil {
-		s.registryFailed("the members' leases are unknown: who is not on this node counts as offline", err)
-		return s.sessions.Leases(users), false
-	}
-	return leases, true
-}
-
-// find is lookup for a hint that may be missed.
-func (s *Server) find(ctx context.Context, users []tidemark.UserID) [][]registry.Lease {
-	leases, _ := s.lookup(ctx, users)
-	return leases
 }
 
 // wake is a wake on its way.
@@ -428,7 +411,7 @@ func (s *Server) wakeMarked(ctx context.Context, rows []tidemark.PendingDelivery
 	}
 	leases, err := s.registry.Lookup(ctx, users)
 	if err != nil {
-		s.registryFailed("the leases of those for whom rows are marked are unknown; they are looked up again", err)
+		s.locate.Failed("the leases of those for whom rows are marked are unknown; they are looked up again", err)
 		leases = s.sessions.Leases(users)
 		s.debts.Wake(rows)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/debts"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/locate"
 	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/pulse"
 	"github.com/tidemark-im/tidemark/server/internal/session"
@@ -38,8 +39,9 @@ type Server struct {
 	debts    *debts.Debts
 	count    counters
 
-	pulse *pulse.Pulse
-	moves *moves.Moves
+	pulse  *pulse.Pulse
+	moves  *moves.Moves
+	locate *locate.Locator
 
 	// lifecycle guards running and inflight.Add against Stop.
 	lifecycle sync.RWMutex
@@ -70,6 +72,7 @@ func New(cfg Config) (*Server, error) {
 		Sessions: s.sessions.All, Lost: s.takeLeases,
 		Replaced: s.closeReplaced, Forget: func() { s.feed.ForgetPeople() },
 	})
+	s.locate = &locate.Locator{Registry: cfg.Registry, Sessions: s.sessions, Self: s.node, Nodes: s.pulse.Nodes, Log: s.log}
 	known := feed.NewKnown(cfg.KnownStates)
 	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages, Trusts: s.pulse.Trusts})
 	s.share = &session.Node{

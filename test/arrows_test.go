@@ -65,6 +65,7 @@ func arrows() []arrow {
 		{place: "server/internal/debts", own: []string{"", "storage"}},
 		{place: "server/internal/flow"},
 		{place: "server/internal/feed", own: []string{"", "storage"}},
+		{place: "server/internal/locate", own: []string{"", "server/registry", "server/internal/moves", "server/internal/session"}},
 		{place: "server/internal/moves", own: []string{"", "server/bus", "server/registry"}},
 		{place: "server/internal/pulse", own: []string{"", "server/registry", "server/internal/flow", "server/internal/session"}},
 		{place: "server/internal/session", own: []string{"", "storage", "server/registry", "server/internal/feed"}},

@@ -26,6 +26,9 @@ type Lease struct {
 	Session tidemark.SessionID
 }
 
+// Holder is the node that has the session.
+func (l Lease) Holder() Node { return Node{ID: l.Node, Boot: l.Boot} }
+
 // Epoch names a stretch of time in which no node died and the registry forgot nothing. Equal values mean the same stretch.
 type Epoch struct {
 	// Crashes is raised when a node ends without a clean leave, and when one regains a registry that it could not reach.

@@ -13,12 +13,12 @@ func ByNode(leases [][]Lease) []Addressed {
 	next:
 		for _, lease := range of {
 			for i := range nodes {
-				if nodes[i].Node.ID == lease.Node && nodes[i].Node.Boot == lease.Boot {
+				if nodes[i].Node == lease.Holder() {
 					nodes[i].Leases = append(nodes[i].Leases, lease)
 					continue next
 				}
 			}
-			nodes = append(nodes, Addressed{Node: Node{ID: lease.Node, Boot: lease.Boot}, Leases: append(make([]Lease, 0, len(leases)), lease)})
+			nodes = append(nodes, Addressed{Node: lease.Holder(), Leases: append(make([]Lease, 0, len(leases)), lease)})
 		}
 	}
 	return nodes

@@ -99,14 +99,15 @@ func (m *Moves) Answered(c *bus.Claimed) {
 	}
 }
 
-// Loop answers the questions of other nodes, one after the other, until ctx ends. An answer that does not arrive is no answer.
-func (m *Moves) Loop(ctx context.Context, answer func(context.Context, *bus.Claim) bus.Claimed) {
+// Loop answers the questions of other nodes, one after the other, until ctx ends: nil is no answer, as is one that does not arrive.
+func (m *Moves) Loop(ctx context.Context, answer func(context.Context, *bus.Claim) *bus.Claimed) {
 	for {
 		select {
 		case c := <-m.asked:
-			a := answer(ctx, c)
-			a.ID = c.ID
-			_ = bus.PublishOne(ctx, m.bus, c.From, bus.Event{Claimed: &a})
+			if a := answer(ctx, c); a != nil {
+				a.ID = c.ID
+				_ = bus.PublishOne(ctx, m.bus, c.From, bus.Event{Claimed: a})
+			}
 		case <-ctx.Done():
 			return
 		}

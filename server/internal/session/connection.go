@@ -223,16 +223,23 @@ func (s *Session) ownedBy(c *Connection) error {
 	switch {
 	case s.node.Stopping.Load():
 		return tidemark.Errorf(tidemark.Unavailable, "the server is stopping; connect again")
-	case s.gone:
-		return tidemark.Errorf(tidemark.Replaced, "the session went on on another server; do not reconnect by yourself")
-	case s.superseded:
-		return tidemark.Errorf(tidemark.Replaced, "the device has a newer session; do not reconnect by yourself")
 	case s.closed:
-		return tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
+		return s.endedBy()
 	case c.generation != s.generation:
 		return tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session; do not reconnect by yourself")
 	}
 	return nil
+}
+
+// endedBy says why the session has ended here.
+func (s *Session) endedBy() error {
+	switch {
+	case s.gone:
+		return tidemark.Errorf(tidemark.Replaced, "the session went on on another server; do not reconnect by yourself")
+	case s.superseded:
+		return tidemark.Errorf(tidemark.Replaced, "the device has a newer session; do not reconnect by yourself")
+	}
+	return tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
 }
 
 // errShortRead says that a message which must exist was not found. It is read again.

@@ -159,6 +159,13 @@ func (n *Node) Arriving(lease registry.Lease) *Session {
 	return s
 }
 
+// Arriving reports whether the session is on its way to this node.
+func (s *Session) Arriving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.arriving != nil
+}
+
 // Arrived waits until an arriving session is here, and reports whether it is.
 func (s *Session) Arrived(ctx context.Context) bool {
 	if s.landed != nil {

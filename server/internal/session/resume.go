@@ -18,23 +18,23 @@ func (s *Session) Attach(unknown, poll bool) *Connection {
 }
 
 // Resume makes a connection the owner and goes on after a position: whatever was sent after it is sent again, under new numbers. A position that the session
-// cannot go on from is answered by reset. poll says that a resumed session begins without `open`. It returns nil if the session has ended.
-func (s *Session) Resume(after uint64, poll bool) *Connection {
+// cannot go on from is answered by reset. poll says that a resumed session begins without `open`. Replaced, Gone: the session has ended here meanwhile.
+func (s *Session) Resume(after uint64, poll bool) (*Connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.arriving != nil {
-		return nil
+	if s.closed {
+		return nil, s.endedBy()
 	}
 	s.node.Count.Resumes.Add(1)
 	if after < s.log.base || after > s.lastID {
 		s.reset(tidemark.Reset{Reason: tidemark.ResetUnknownPosition})
 		s.lost, s.caughtUp = true, false
-		return s.attach(false, poll)
+		return s.attach(false, poll), nil
 	}
 	for _, r := range s.log.rewind(after) {
 		s.sendAgain(r)
 	}
-	return s.attach(true, poll)
+	return s.attach(true, poll), nil
 }
 
 // sendUnacknowledged goes back to what the user has not acknowledged, in every chat.

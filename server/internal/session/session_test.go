@@ -13,15 +13,20 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
-// A hand-over may have found the session just before it ended. What it does not take, the caller marks (R_NOBODY, R_ORDER).
-func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
-	store := memory.New() // It plays no role: the session is not served.
-	node := &session.Node{
+func newNode() *session.Node {
+	store := memory.New() // It plays no role: the sessions are not served.
+	return &session.Node{
 		Chats:   16_384,
 		Storage: store, Feed: feed.New(store, feed.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Known: feed.NewKnown(10), Log: slog.Default(),
 		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Stopping: new(atomic.Bool), Now: time.Now,
 	}
-	s := node.New(registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}, false)
+}
+
+var lease = registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}
+
+// A hand-over may have found the session just before it ended. What it does not take, the caller marks (R_NOBODY, R_ORDER).
+func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
+	s := newNode().New(lease, false)
 	if !s.Wake("c", 1, false) {
 		t.Error("a live session does not take a wake")
 	}
@@ -34,5 +39,27 @@ func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 	}
 	if rows, again := s.Ending().End(); again || len(rows) > 0 {
 		t.Errorf("End again: got %v, %v, want nothing", rows, again)
+	}
+}
+
+// A connection may have found the session just before it ended, or went to another node. If a newer connection has it, or the device a newer session, it must not open
+// another one in its place.
+func TestResume_of_a_session_that_has_ended(t *testing.T) {
+	tests := map[string]struct {
+		end  func(s *session.Session)
+		want tidemark.Code
+	}{
+		"given to another node":      {func(s *session.Session) { s.Give("bob") }, tidemark.Replaced},
+		"the device has a newer one": {func(s *session.Session) { s.Superseded().End() }, tidemark.Replaced},
+		"expired":                    {func(s *session.Session) { s.Ending().End() }, tidemark.Gone},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newNode().New(lease, false)
+			test.end(s)
+			if c, err := s.Resume(0, false); c != nil || tidemark.CodeOf(err) != test.want {
+				t.Errorf("Resume: got %v, %v, want %v", c, err, test.want)
+			}
+		})
 	}
 }

@@ -1,0 +1,104 @@
+package server_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// onFirst calls do before the first event of a kind is sent.
+func (m *moving) onFirst(kind func(bus.Event) bool, do func()) {
+	var done atomic.Bool
+	m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+		if kind(e) && !done.Swap(true) {
+			do()
+		}
+		return send()
+	})
+}
+
+// wantHeld fails unless the session's lease is at a node, and what is sent arrives there at once.
+func (m *moving) wantHeld(by *core, bob *client, next string) {
+	m.t.Helper()
+	leases := m.leases("bob")
+	if len(leases) != 1 || leases[0].Node != by.node || leases[0].Session != bob.Session() {
+		m.t.Errorf("leases %v, want that of %s on %s", leases, bob.Session(), by.node)
+	}
+	m.a.send("alice", m.chat)
+	want(m.t, "what is sent later", messagesOf(bob.drain()), next)
+}
+
+// Two nodes claim a session at the same time. Whoever took the lease last gets it, with what was handed over to the other one; that one's client is told that there
+// is a newer connection, and does not end the session of its device by a new one.
+func TestMove_of_two_claims_the_last_gets_the_session(t *testing.T) {
+	for _, poll := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMoving(t)
+			c := m.node("c")
+			m.bob.Detach()
+			var bob *client
+			var second sync.WaitGroup
+			m.onFirst(func(e bus.Event) bool { return e.Claim != nil }, func() {
+				m.a.send("alice", m.chat)
+				second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+				time.Sleep(100 * time.Millisecond)
+			})
+			_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last, Poll: poll})
+			wantCode(t, "the older connection, on b", err, tidemark.Replaced)
+			second.Wait()
+			lines := bob.drain()
+			want(t, "bob on c", lines[:1], "open resumed=true")
+			want(t, "what b had of it", messagesOf(lines), "message ab 2")
+			m.wantHeld(c, bob, "message ab 3")
+		})
+	}
+}
+
+// A session that is claimed while it is on its way goes on from where it arrives.
+func TestMove_of_a_session_that_is_about_to_arrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		c := m.node("c")
+		m.bob.Detach()
+		var bob *client
+		var second sync.WaitGroup
+		m.onFirst(func(e bus.Event) bool { return e.Claimed != nil }, func() {
+			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last)) })
+			time.Sleep(100 * time.Millisecond)
+		})
+		conn, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last})
+		second.Wait()
+		if err == nil { // it may have gone before the connection had it
+			_, err = conn.Next(m.ctx, nil, true)
+		}
+		wantCode(t, "the older connection, on b", err, tidemark.Replaced)
+		want(t, "bob on c", bob.drain()[:1], "open resumed=true")
+		m.wantHeld(c, bob, "message ab 2")
+	})
+}
+
+// A session that its node does not give has its lease again before its client is told.
+func TestMove_of_a_session_that_stays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tooMany = 4_097
+		w := newWorldInMemory(t)
+		m := &moving{world: w, a: w.node("a"), b: w.node("b")}
+		time.Sleep(30 * time.Second)
+		m.chat = m.a.chat("ab", "alice", "bob")
+		w.manyChats(tooMany)
+		m.bob = m.a.open("bob")
+		if n := len(messagesOf(m.bob.drain())); n != tooMany {
+			t.Fatalf("%d messages, want %d", n, tooMany)
+		}
+		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: true})
+		wantCode(t, "a poll on b", err, tidemark.Gone)
+		m.wantHeld(m.a, m.bob, "message ab 1")
+	})
+}
