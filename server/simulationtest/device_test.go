@@ -87,12 +87,18 @@ func (d *device) anew() {
 
 // act runs f as the device's act under way; what f returns is done by the scheduler, unless the connection ended meanwhile.
 func (d *device) act(n *node, what string, f func(ctx context.Context) func()) {
+	d.actOr(n, what, func(ctx context.Context) (done, orphaned func()) { return f(ctx), func() {} })
+}
+
+// actOr is act; orphaned is done if the connection ended meanwhile.
+func (d *device) actOr(n *node, what string, f func(ctx context.Context) (done, orphaned func())) {
 	d.busy, d.busyAt, d.idle = true, n, false
 	cut := d.cut
 	d.w.act(n, d.name()+" "+what, func(ctx context.Context) func() {
-		done := f(ctx)
+		done, orphaned := f(ctx)
 		return func() {
 			if d.cut != cut {
+				orphaned()
 				return
 			}
 			d.busy = false
@@ -109,9 +115,14 @@ func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, s
 	}
 	r := server.OpenRequest{User: d.user, Device: d.id, Session: session, After: after, Poll: poll, Statuses: statuses}
 	epoch, shaky := d.w.epoch(), d.w.shaky.Load()
-	d.act(n, what, func(ctx context.Context) func() {
+	d.actOr(n, what, func(ctx context.Context) (done, orphaned func()) {
 		conn, err := n.server.Open(ctx, r)
-		return func() {
+		orphaned = func() {
+			if err == nil && !n.dead.Load() {
+				conn.Detach()
+			}
+		}
+		done = func() {
 			if err != nil {
 				d.w.transcribe("%s: %v", d.name(), tidemark.CodeOf(err))
 				d.sess = ""
@@ -127,6 +138,7 @@ func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, s
 			}
 			d.conn, d.at, d.sess = conn, n, conn.Session()
 		}
+		return done, orphaned
 	})
 }
 

@@ -34,6 +34,7 @@ const (
 	badAcks      fault = "bad acknowledgements"
 	oldPositions fault = "resume with an old position"
 	elsewhere    fault = "resume on another node"
+	impatience   fault = "resume while resuming"
 	vanishing    fault = "a connection vanishes"
 	cuts         fault = "a connection is cut"
 	comings      fault = "members come and go"
@@ -44,7 +45,7 @@ const (
 func faults() []fault {
 	return []fault{
 		storeLost, storeUnknown, outages, islands, lateReply, stalls, carriedLate, carriedTwice, carriedNot, carriedDoubt, busRejoins, forgets, foreignCrash,
-		jumps, crashes, restarts, badAcks, oldPositions, elsewhere, vanishing, cuts, comings, restAcks, closes,
+		jumps, crashes, restarts, badAcks, oldPositions, elsewhere, impatience, vanishing, cuts, comings, restAcks, closes,
 	}
 }
 

@@ -21,6 +21,11 @@ func (w *world) turn(d *device) {
 			w.transcribe("%s is cut off", d.name())
 			d.hangUp()
 		}
+		if d.conn == nil && d.sess != "" && w.chance(impatience, 2) {
+			w.count(string(impatience))
+			w.transcribe("%s does not wait", d.name())
+			d.leave()
+		}
 	case d.conn == nil:
 		d.comeBack()
 	default:
