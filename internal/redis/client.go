@@ -112,7 +112,7 @@ func options(t Target, cfg Config) *goredis.Options {
 
 func sentinelOptions(t Target, cfg Config) *goredis.FailoverOptions {
 	return &goredis.FailoverOptions{
-		MasterName: t.Master, SentinelAddrs: t.Addrs,
+		MasterName: t.Master, SentinelAddrs: t.Addrs, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		Username: t.User, Password: t.password, DB: t.DB, TLSConfig: t.tls(), ClientName: cfg.Name, Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, DialTimeout: cfg.Timeout, ReadTimeout: cfg.Timeout, WriteTimeout: cfg.Timeout, PoolTimeout: cfg.Timeout,
 		ContextTimeoutEnabled: true, PipelinePoolSize: -1,

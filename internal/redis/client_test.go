@@ -158,6 +158,27 @@ func TestCheck_tells_what_needs_somebody_from_what_passes(t *testing.T) {
 	}
 }
 
+// Sentinels may want a login that is not that of Redis.
+func TestCheck_sentinels_with_a_login_of_their_own(t *testing.T) {
+	t.Parallel()
+	watched := service.StartSentinel(t)
+	for _, command := range [][]string{{"ACL", "SETUSER", "tidemark", "on", ">pa55", "~*", "&*", "+@all"}, {"ACL", "SETUSER", "default", "off"}} {
+		if _, err := watched.Sentinel.Ask(command...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for login, want := range map[string]tidemark.Code{
+		"": tidemark.Invalid, "?sentinel_user=tidemark&sentinel_password=pa56": tidemark.Invalid, "?sentinel_user=tidemark&sentinel_password=pa55": "",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err := open(t, watched.URL()+login).Check(ctx)
+		cancel()
+		if (err == nil) != (want == "") || err != nil && (tidemark.CodeOf(err) != want || strings.Contains(err.Error(), "pa5")) {
+			t.Errorf("%q: %v, want %q and no password", login, err, want)
+		}
+	}
+}
+
 func TestOpen_names_its_connections(t *testing.T) {
 	url := service.Database(t)
 	c := open(t, url)

@@ -34,7 +34,8 @@ type Target struct {
 	DB     int
 	TLS    bool
 
-	password string
+	password                       string
+	sentinelUser, sentinelPassword string
 }
 
 // The schemes, without what begins them if there is TLS.
@@ -50,11 +51,11 @@ var schemes = [...]struct {
 // ParseURL reads
 //
 //	redis://[user:password@]host[:port][/db]
-//	redis+sentinel://[user:password@]host[:port],host[:port]…/MASTER[/db]
+//	redis+sentinel://[user:password@]host[:port],host[:port]…/MASTER[/db][?sentinel_user=…&sentinel_password=…]
 //	redis+cluster://[user:password@]host[:port],host[:port]…
 //
-// and the same with rediss for TLS. Without a port it is 6379, of sentinels 26379. User and password are those of Redis, not of its sentinels. An error is Invalid and does not
-// hold the password.
+// and the same with rediss for TLS. Without a port it is 6379, of sentinels 26379. User and password are those of Redis; its sentinels are asked with theirs, if they want any. An
+// error is Invalid and does not hold a password.
 func ParseURL(raw string) (Target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -69,8 +70,9 @@ func ParseURL(raw string) (Target, error) {
 	if t.Kind < 0 {
 		return Target{}, tidemark.Errorf(tidemark.Invalid, "%q is no scheme of Redis: redis, redis+sentinel or redis+cluster, or with rediss for TLS", scheme)
 	}
-	if strings.ContainsAny(rest, "?#") {
-		return Target{}, tidemark.Errorf(tidemark.Invalid, "the URL of Redis takes no options; write ? and # in a password as %%3F and %%23")
+	rest, query, _ := strings.Cut(rest, "?")
+	if !t.options(query) || strings.Contains(raw, "#") {
+		return Target{}, tidemark.Errorf(tidemark.Invalid, "the URL of Redis takes no options but sentinel_user and sentinel_password, those of sentinels; write ? and # in a password as %%3F and %%23")
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		if err := t.login(rest[:at]); err != nil {
@@ -83,6 +85,27 @@ func ParseURL(raw string) (Target, error) {
 		return Target{}, err
 	}
 	return t, t.path(path)
+}
+
+// options reads what stands behind a question mark, and reports whether it could.
+func (t *Target) options(query string) bool {
+	options, err := url.ParseQuery(query)
+	if err != nil || t.Kind != Sentinel && query != "" {
+		return false
+	}
+	for name, values := range options {
+		switch {
+		case len(values) > 1:
+			return false
+		case name == "sentinel_user":
+			t.sentinelUser = values[0]
+		case name == "sentinel_password":
+			t.sentinelPassword = values[0]
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 func (t *Target) login(login string) error {

@@ -28,6 +28,7 @@ func TestParseURL(t *testing.T) {
 		{"redis://[::1]", redis.Target{Addrs: []string{"[::1]:6379"}}, "redis://[::1]:6379"},
 		{"redis+sentinel://a,b:1/main", redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379", "b:1"}, Master: "main"}, "redis+sentinel://a:26379,b:1/main"},
 		{"rediss+sentinel://u:pa55@a/main/3", redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379"}, Master: "main", DB: 3, User: "u", TLS: true}, "rediss+sentinel://a:26379/main/3"},
+		{"redis+sentinel://:pa55@a/main/3?sentinel_user=w&sentinel_password=pa55%26", redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379"}, Master: "main", DB: 3}, "redis+sentinel://a:26379/main/3"},
 		{"redis+cluster://a:1,b:2,c:3", redis.Target{Kind: redis.Cluster, Addrs: []string{"a:1", "b:2", "c:3"}}, "redis+cluster://a:1,b:2,c:3"},
 		{"rediss+cluster://u:pa55@a/0", redis.Target{Kind: redis.Cluster, Addrs: []string{"a:6379"}, User: "u", TLS: true}, "rediss+cluster://a:6379"},
 	} {
@@ -60,6 +61,11 @@ func TestParseURL_refuses_without_the_password(t *testing.T) {
 		{"redis://u:pa55%@h", "not user:password"},
 		{"redis://u:pa55?x@h", "%3F"},
 		{"redis://h?db=1", "no options"},
+		{"redis://h?sentinel_password=pa55", "no options"},
+		{"redis+sentinel://h/m?sentinel_password=pa55&sentinel_password=pa55", "no options"},
+		{"redis+sentinel://h/m?password=pa55", "no options"},
+		{"redis+sentinel://h/m?sentinel_password=pa55%", "no options"},
+		{"redis+sentinel://h/m?sentinel_password=pa55#", "%23"},
 		{"redis+sentinel://h", "name of their master"},
 		{"redis+sentinel://h/m/x", "no number of a database"},
 		{"redis+cluster://h/1", "no numbered databases"},
@@ -73,7 +79,7 @@ func TestParseURL_refuses_without_the_password(t *testing.T) {
 
 // FuzzParseURL: what stands before an @ is shown nowhere, and what is printed is read as the same.
 func FuzzParseURL(f *testing.F) {
-	for _, s := range []string{"redis://u:SECRET@h:1/2", "redis+sentinel://u:SECRET@a,b/m/1", "rediss+cluster://:SECRET@a,b:2", "redis://u:SE/CRET@h", "redis://[::1]", "redis://SECRET@", "redis://u:SECRET@h,i", "redis+sentinel://h//"} {
+	for _, s := range []string{"redis://u:SECRET@h:1/2", "redis+sentinel://u:SECRET@a,b/m/1", "rediss+cluster://:SECRET@a,b:2", "redis://u:SE/CRET@h", "redis://[::1]", "redis://SECRET@", "redis://u:SECRET@h,i", "redis+sentinel://h//", "redis+sentinel://h/m?sentinel_password=x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
