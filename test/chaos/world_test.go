@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/test/chaos/checker"
 	"github.com/tidemark-im/tidemark/test/chaos/client"
 	"github.com/tidemark-im/tidemark/test/chaos/cluster"
@@ -373,8 +374,9 @@ func (w *world) once(id, first string, tries int, random *rand.Rand) {
 	}
 }
 
-// comeAndGo adds members to chats and removes them.
+// comeAndGo adds members to chats and removes them; in a long run less often, as nobody may join a chat more than tidemark.MaxIntervals times: the average is three fifths of that.
 func (w *world) comeAndGo(random *rand.Rand) {
+	between := max(600*time.Millisecond, time.Duration(w.seconds)*time.Second/(comings*guests*tidemark.MaxIntervals*3/5))
 	in := map[string]bool{}
 	for w.sending.Load() {
 		c := random.IntN(comings)
@@ -387,7 +389,7 @@ func (w *world) comeAndGo(random *rand.Rand) {
 			w.as(w.ctx, owner, http.MethodPost, "/chats/"+chat+"/members", map[string]any{"user_ids": []string{guest}}, http.StatusOK)
 		}
 		in[where] = !in[where]
-		pause(w.ctx, time.Duration(random.Int64N(int64(600*time.Millisecond))))
+		pause(w.ctx, time.Duration(random.Int64N(int64(between))))
 	}
 }
 
