@@ -8,11 +8,11 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/flow"
+	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/session"
-	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// claimWithin is how long a node waits for the one that has a session, altogether; goToPause how long before it asks again where one is that moves.
+// claimWithin is how long a node waits for the one that has a session, altogether; goToPause how long before it asks again where one is that moves, or whether one that is waited for was overtaken.
 const (
 	claimWithin = time.Second
 	goToPause   = 50 * time.Millisecond
@@ -31,14 +31,14 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	s.count.claims.Add(1)
 	defer func(began time.Time) { s.count.claimTime.Add(time.Since(began).Microseconds()) }(time.Now())
 	owner := lease.Holder()
-	claim := func() []byte { return s.moves.Follow(ctx, owner, bus.Claim{Session: r.Session, User: r.User}) }
-	var state []byte
+	claim := func() moves.Followed { return s.moves.Follow(ctx, owner, bus.Claim{Session: r.Session, User: r.User}) }
+	got := moves.Followed{At: owner}
 	if lease.Device == "" {
-		if state = claim(); state == nil {
+		if got = claim(); got.State == nil {
 			s.count.claimsFailed.Add(1)
 			return nil, unasked
 		}
-		lease.Device = session.DeviceIn(state)
+		lease.Device = session.DeviceIn(got.State)
 	}
 	lease.Node, lease.Boot = s.node.ID, s.node.Boot
 	sess := s.share.Arriving(lease)
@@ -49,10 +49,11 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	if err != nil {
 		s.locate.Failed("a session moves and has no lease", err)
 		unasked = err
-	} else if state == nil {
-		state = claim()
+	} else if got.State == nil {
+		got = claim()
 	}
-	if rows, here := sess.Take(state, opened.Moved, epoch); here {
+	// If another node gave it, the lease that was replaced was not that of the session.
+	if rows, here := sess.Take(got.State, opened.Moved && got.At == owner, epoch); here {
 		if err != nil {
 			sess.Leased(false, false, epoch)
 			s.pulse.Retake()
@@ -62,7 +63,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 		return sess, nil
 	}
 	s.count.claimsFailed.Add(1)
-	s.moves.Gave(r.Session, owner) // for whoever asks here
+	s.moves.Gave(r.Session, got.At) // for whoever asks here
 	closed, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
 	if err != nil {
 		s.log.Warn("a session that did not arrive was not closed cleanly", "session", sess.ID, "error", err)
@@ -70,21 +71,22 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	if closed == 0 { // a newer session of the device has ended it, maybe before its lease was taken
 		s.giveBack(context.WithoutCancel(ctx), sess)
 	}
-	if unasked == nil && s.overtaken(ctx, lease, owner) {
-		return nil, tidemark.Errorf(tidemark.Replaced, "a newer connection has fetched the session; do not reconnect by yourself")
+	if unasked == nil && !got.Stays && s.elsewhere(ctx, r) {
+		return nil, errOvertaken
 	}
 	return nil, unasked
 }
 
-// overtaken reports whether a session that did not come from its owner has gone to another node meanwhile: it goes to whoever has taken its lease last.
-func (s *Server) overtaken(ctx context.Context, lease registry.Lease, owner registry.Node) bool {
+// errOvertaken says that a session that did not come has gone to another node: it goes to whoever has taken its lease last. That is not always the newest connection of the
+// client, and not always one that gets it, so that the client is told to come back: who is there then is replaced.
+var errOvertaken = tidemark.Errorf(tidemark.Unavailable, "the session has just been asked for by another connection; come back with the position")
+
+// elsewhere reports whether another node has the lease of a session.
+func (s *Server) elsewhere(ctx context.Context, r OpenRequest) bool {
 	ctx, cancel := after(ctx)
 	defer cancel()
-	held, err := s.locate.Lease(ctx, lease.User, lease.Session)
-	if err != nil || held.Session != lease.Session {
-		return false
-	}
-	return held.Holder() != s.node && held.Holder() != owner
+	_, found, unasked := s.locate.Owner(ctx, r.User, r.Session)
+	return found && unasked == nil
 }
 
 // hasSession reports whether a session is a user's, here or on another node.
@@ -108,7 +110,7 @@ func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.Ses
 			}
 		} else if lease, found, _ := s.locate.Owner(ctx, user, id); !found {
 			return false
-		} else if s.moves.Follow(ctx, lease.Holder(), bus.Claim{Session: id, User: user, GoTo: text}) != nil {
+		} else if s.moves.Follow(ctx, lease.Holder(), bus.Claim{Session: id, User: user, GoTo: text}).State != nil {
 			return true
 		}
 		if !flow.Pause(ctx, goToPause) {
@@ -129,17 +131,16 @@ func (s *Server) answer(ctx context.Context, c *bus.Claim) *bus.Claimed {
 		if sess.User == c.User && json.Unmarshal(c.GoTo, &to) == nil && sess.GoTo(to) {
 			answer.State = c.GoTo
 		}
-	case sess.Arriving(): // it is asked for again when it is here, or is not to come
-		s.loops.Go(func() {
-			sess.Arrived(ctx)
-			s.moves.Receive(c)
-		})
-		return nil
 	default:
-		// A claim that is late was given up, and the client may have come back here. One that was overtaken gets nothing.
+		// A claim that is late was given up, and the client may have come back here. One that was overtaken gets nothing, and waits for nothing.
 		lease, err := s.locate.Lease(ctx, c.User, c.Session)
-		taken := err == nil && lease.Holder() == c.From
-		if taken || err != nil {
+		taken, arriving := err == nil && lease.Holder() == c.From, sess.Arriving()
+		switch {
+		case !taken && err == nil:
+		case arriving:
+			s.loops.Go(func() { s.later(ctx, sess, c, taken) })
+			return nil
+		default:
 			answer.State = sess.Give(c.User)
 		}
 		switch {
@@ -147,11 +148,26 @@ func (s *Server) answer(ctx context.Context, c *bus.Claim) *bus.Claimed {
 			s.sessions.Remove(sess)
 			s.count.given.Add(1)
 			s.moves.Gave(c.Session, c.From)
+		case arriving || sess.Ended():
+			answer.Moved = s.moves.Who(c.Session)
 		case taken: // it stays, and the claim has taken its lease
 			s.takeLeases(ctx, []*session.Session{sess})
+			answer.Moved = &s.node
 		default:
 			s.pulse.Retake()
 		}
 	}
 	return &answer
+}
+
+// later puts a question back until its session is here, or is not to come; and, if the asker had its lease, soon, since it may have been overtaken: two that are on their way
+// and have asked each other would wait in vain.
+func (s *Server) later(ctx context.Context, sess *session.Session, c *bus.Claim, taken bool) {
+	if taken {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, goToPause)
+		defer cancel()
+	}
+	sess.Arrived(ctx)
+	s.moves.Receive(c)
 }

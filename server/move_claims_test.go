@@ -35,8 +35,8 @@ func (m *moving) wantHeld(by *core, bob *client, next string) {
 	want(m.t, "what is sent later", messagesOf(bob.drain()), next)
 }
 
-// Two nodes claim a session at the same time. Whoever took the lease last gets it, with what was handed over to the other one; that one's client is told that there
-// is a newer connection, and does not end the session of its device by a new one.
+// Two nodes claim a session at the same time. Whoever took the lease last gets it, with what was handed over to the other one; that one's client is told to
+// come back, and does not end the session of its device by a new one.
 func TestMove_of_two_claims_the_last_gets_the_session(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestMove_of_two_claims_the_last_gets_the_session(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			})
 			_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last, Poll: poll})
-			wantCode(t, "the older connection, on b", err, tidemark.Replaced)
+			wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
 			second.Wait()
 			lines := bob.drain()
 			want(t, "bob on c", lines[:1], "open resumed=true")

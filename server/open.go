@@ -28,8 +28,9 @@ type OpenRequest struct {
 
 // Open opens or resumes a session and takes it over from an older connection. The first Next gives the `open` event.
 //
-// Errors: Gone (Poll only), Replaced (a newer connection has fetched the session meanwhile), Exhausted (Config.SessionsPerUser), Unavailable (stopping; or, with Poll,
-// another node may have the session, and cannot be asked). A registry that cannot be reached does not prevent a session: it compares, and leaves no proof.
+// Errors: Gone (Poll only), Replaced (the session has ended at this moment: a newer connection has it, or its device a newer one), Exhausted (Config.SessionsPerUser),
+// Unavailable (stopping; another connection fetches the session at the same time; or, with Poll, another node may have it, and cannot be asked). A registry that cannot
+// be reached does not prevent a session: it compares, and leaves no proof.
 func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 			}
 		}
 		switch {
-		case tidemark.CodeOf(err) == tidemark.Replaced:
+		case errors.Is(err, errOvertaken), tidemark.CodeOf(err) == tidemark.Replaced:
 			return nil, err
 		case r.Poll && held == nil && err != nil: // a new session with each poll would be no better: the one that is there goes on
 			return nil, tidemark.Wrap(tidemark.Unavailable, err, "this node cannot ask the others for the session; poll again")
@@ -84,10 +85,15 @@ func (s *Server) resumable(ctx context.Context, r OpenRequest) (held *session.Se
 		}
 		held = s.sessions.Get(r.Session) // or somebody else fetches it
 	}
-	if held == nil || held.User != r.User || !held.Arrived(ctx) {
+	switch {
+	case held == nil || held.User != r.User:
 		return nil, err
+	case held.Arrived(ctx):
+		return held, nil
+	case err == nil && s.elsewhere(ctx, r):
+		return nil, errOvertaken
 	}
-	return held, nil
+	return nil, err
 }
 
 // takeLease takes a session's lease, and lets it look for what is pending as the registry's answer asks (R_PROOF, R_LAST). It is called for a new

@@ -43,19 +43,28 @@ func New(b bus.Bus, self registry.Node) *Moves {
 	}
 }
 
-// Follow asks a node about a session, and whoever it says has it now. It returns the State of the answer, nil if nobody has the session or ctx ends before.
-func (m *Moves) Follow(ctx context.Context, of registry.Node, question bus.Claim) []byte {
+// Followed is where a question has led: to State, if that is not nil. At is the node that had the last word, or did not answer; Stays says that it keeps the session.
+type Followed struct {
+	State []byte
+	At    registry.Node
+	Stays bool
+}
+
+// Follow asks a node about a session, and whoever it says has it now, until ctx ends.
+func (m *Moves) Follow(ctx context.Context, of registry.Node, question bus.Claim) Followed {
 	for range maxSteps {
 		answer := m.ask(ctx, of, question)
 		switch {
 		case answer == nil:
-			return nil
+			return Followed{At: of}
 		case answer.State != nil || answer.Moved == nil || *answer.Moved == m.self:
-			return answer.State
+			return Followed{At: of, State: answer.State}
+		case *answer.Moved == of:
+			return Followed{At: of, Stays: true}
 		}
 		of = *answer.Moved
 	}
-	return nil
+	return Followed{At: of}
 }
 
 // ask asks a node and waits for its answer; nil if there is none before ctx ends. The question's ID and From are set here.
