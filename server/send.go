@@ -445,7 +445,9 @@ func (s *Server) receive(e bus.Event) {
 	case e.Claim != nil:
 		s.moves.Receive(e.Claim)
 	case e.Claimed != nil:
-		s.moves.Answered(e.Claimed)
+		if !s.moves.Answered(e.Claimed) { // too late
+			s.undelivered(e.Claimed)
+		}
 	}
 }
 

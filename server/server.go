@@ -107,7 +107,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(func() { s.pulse.BeatLoop(running) })
 	s.loops.Go(func() { s.pulse.CompareLoop(running) })
 	s.loops.Go(func() { s.pulse.RepairLoop(running) })
-	s.loops.Go(func() { s.moves.Loop(running, s.answer) })
+	s.loops.Go(func() { s.moves.Loop(running, s.answer, s.undelivered) })
 	return nil
 }
 

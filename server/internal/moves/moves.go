@@ -74,18 +74,20 @@ func (m *Moves) ask(ctx context.Context, of registry.Node, question bus.Claim) *
 	m.mu.Lock()
 	m.open[question.ID] = answer
 	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.open, question.ID)
-	}()
-	if err := bus.PublishOne(ctx, m.bus, of, bus.Event{Claim: &question}); err != nil {
-		return nil
+	if err := bus.PublishOne(ctx, m.bus, of, bus.Event{Claim: &question}); err == nil {
+		select {
+		case a := <-answer:
+			return a
+		case <-ctx.Done():
+		}
 	}
+	m.mu.Lock()
+	delete(m.open, question.ID)
+	m.mu.Unlock()
 	select {
-	case a := <-answer:
+	case a := <-answer: // at the last moment
 		return a
-	case <-ctx.Done():
+	default:
 		return nil
 	}
 }
@@ -98,24 +100,29 @@ func (m *Moves) Receive(c *bus.Claim) {
 	}
 }
 
-// Answered takes the answer to a question of this node, if it still waits for it.
-func (m *Moves) Answered(c *bus.Claimed) {
+// Answered takes the answer to a question of this node, and reports whether it still waits for it.
+func (m *Moves) Answered(c *bus.Claimed) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if answer := m.open[c.ID]; answer != nil {
-		delete(m.open, c.ID)
-		answer <- c
+	answer := m.open[c.ID]
+	if answer == nil {
+		return false
 	}
+	delete(m.open, c.ID)
+	answer <- c
+	return true
 }
 
-// Loop answers the questions of other nodes, one after the other, until ctx ends: nil is no answer, as is one that does not arrive.
-func (m *Moves) Loop(ctx context.Context, answer func(context.Context, *bus.Claim) *bus.Claimed) {
+// Loop answers the questions of other nodes, one after the other, until ctx ends: nil is no answer. lost is called with one that may not have been published.
+func (m *Moves) Loop(ctx context.Context, answer func(context.Context, *bus.Claim) *bus.Claimed, lost func(*bus.Claimed)) {
 	for {
 		select {
 		case c := <-m.asked:
 			if a := answer(ctx, c); a != nil {
 				a.ID = c.ID
-				_ = bus.PublishOne(ctx, m.bus, c.From, bus.Event{Claimed: a})
+				if err := bus.PublishOne(ctx, m.bus, c.From, bus.Event{Claimed: a}); err != nil {
+					lost(a)
+				}
 			}
 		case <-ctx.Done():
 			return

@@ -17,6 +17,7 @@ const maxMoved = 4_096
 // moved is a session on its way to another node: what the other one has to know so that the client goes on without a gap, and so that what is not acknowledged
 // is marked when the session ends. What can be had again, such as unsent statuses, is left behind and read again.
 type moved struct {
+	User         tidemark.UserID
 	Device       tidemark.DeviceID
 	LastID, Base uint64
 	Runs         []movedRun      `json:",omitempty"`
@@ -68,6 +69,20 @@ func DeviceIn(text []byte) tidemark.DeviceID {
 	return m.Device
 }
 
+// RowsIn returns the rows of a session in writing that nobody goes on with: what was sent or only woken and is not acknowledged (R_WAKESET).
+func RowsIn(text []byte) (rows []tidemark.PendingDelivery) {
+	var m moved
+	if json.Unmarshal(text, &m) != nil || m.User == "" {
+		return nil
+	}
+	for _, w := range m.Chats {
+		if p := w.position(); p.woken > p.acked {
+			rows = append(rows, p.pending(m.User))
+		}
+	}
+	return rows
+}
+
 // Registered reports whether the registry has been asked for the session's lease.
 func (s *Session) Registered() bool {
 	s.mu.Lock()
@@ -112,7 +127,7 @@ func (s *Session) Give(user tidemark.UserID) []byte {
 // moved describes the session. It reports false if the session is too large.
 func (s *Session) moved() (moved, bool) {
 	m := moved{
-		Device: s.Lease.Device, LastID: s.lastID, Base: s.log.base, Epoch: s.epoch, Certain: s.certain, Complete: s.complete && s.leased,
+		User: s.User, Device: s.Lease.Device, LastID: s.lastID, Base: s.log.base, Epoch: s.epoch, Certain: s.certain, Complete: s.complete && s.leased,
 		Snapshots: slices.Clone(s.snapshots), Least: s.least, CaughtUp: s.caughtUp, Lost: s.lost, WantStatuses: s.wantStatuses, Recent: s.recent,
 	}
 	for _, k := range s.statusOrder {
@@ -245,9 +260,13 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) (rows []tid
 	return rows, true
 }
 
+func (w movedPosition) position() *position {
+	return &position{chat: w.Chat, next: w.Next, start: w.Start, woken: w.Woken, acked: w.Acked, toEnd: w.ToEnd, born: w.Born, sure: w.Sure, row: w.Row}
+}
+
 // place enters a position of the session that was given. The grace period begins anew, but once only: a row is appended to rows for what has moved before in it.
 func (s *Session) place(w movedPosition, rows []tidemark.PendingDelivery) []tidemark.PendingDelivery {
-	p := &position{chat: w.Chat, next: w.Next, start: w.Start, woken: w.Woken, acked: w.Acked, toEnd: w.ToEnd, born: w.Born, sure: w.Sure, row: w.Row}
+	p := w.position()
 	s.chats[w.Chat] = p
 	s.queue(p)
 	switch {

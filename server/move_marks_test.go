@@ -1,0 +1,56 @@
+package server_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// A session was given, and its node has forgotten it, but it does not arrive: the device has a newer one meanwhile, which ends before it has looked for anything.
+func TestMove_R_WAKESET_what_was_given_is_marked_if_the_device_has_a_newer_session(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		m.bob.Detach()
+		m.onFirst(func(e bus.Event) bool { return e.Claimed != nil }, func() { m.b.open("bob", onDevice("phone")).goodbye() })
+		conn, err := m.resume(m.b)
+		if err == nil {
+			err = conn.Close(m.ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		m.wantRows("nothing was acknowledged", "bob", row("bob", m.chat, 1))
+	})
+}
+
+// The answer comes when the time of the claim is over, or not at all.
+func TestMove_R_WAKESET_what_was_given_is_marked_if_it_comes_too_late(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMoving(t)
+			m.bob.Detach()
+			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+				if e.Claimed != nil && lost {
+					return errDown
+				}
+				if e.Claimed != nil {
+					time.Sleep(1500 * time.Millisecond)
+				}
+				return send()
+			})
+			conn, err := m.resume(m.b)
+			if err == nil {
+				err = conn.Close(m.ctx)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Second)
+			m.wantRows("nothing was acknowledged", "bob", row("bob", m.chat, 1))
+		})
+	}
+}
