@@ -73,7 +73,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	if closed == 0 { // a newer session of the device has ended it, maybe before its lease was taken
 		s.giveBack(context.WithoutCancel(ctx), sess)
 	}
-	if unasked == nil && !got.Stays && s.elsewhere(ctx, r) {
+	if unasked == nil && !got.Stays && s.locate.Elsewhere(ctx, r.User, r.Session) {
 		return nil, errOvertaken
 	}
 	return nil, unasked
@@ -82,14 +82,6 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 // errOvertaken says that a session that did not come has gone to another node: it goes to whoever has taken its lease last. That is not always the newest connection of the
 // client, and not always one that gets it, so that the client is told to come back: who is there then is replaced.
 var errOvertaken = tidemark.Errorf(tidemark.Unavailable, "the session has just been asked for by another connection; come back with the position")
-
-// elsewhere reports whether another node has the lease of a session.
-func (s *Server) elsewhere(ctx context.Context, r OpenRequest) bool {
-	ctx, cancel := after(ctx)
-	defer cancel()
-	_, found, unasked := s.locate.Owner(ctx, r.User, r.Session)
-	return found && unasked == nil
-}
 
 // hasSession reports whether a session is a user's, here or on another node.
 func (s *Server) hasSession(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {

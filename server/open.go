@@ -90,7 +90,7 @@ func (s *Server) resumable(ctx context.Context, r OpenRequest) (held *session.Se
 		return nil, err
 	case held.Arrived(ctx):
 		return held, nil
-	case err == nil && s.elsewhere(ctx, r):
+	case err == nil && s.locate.Elsewhere(ctx, r.User, r.Session):
 		return nil, errOvertaken
 	}
 	return nil, err

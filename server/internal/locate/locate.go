@@ -5,12 +5,16 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
+
+// elsewhereWithin is how long Elsewhere asks, whoever waits for it.
+const elsewhereWithin = time.Second
 
 // Locator is safe for concurrent use. All fields but Failures are set before the first call.
 type Locator struct {
@@ -74,4 +78,12 @@ func (l *Locator) Owner(ctx context.Context, user tidemark.UserID, id tidemark.S
 		}
 	}
 	return registry.Lease{}, false, err
+}
+
+// Elsewhere reports whether another node has the lease of a session, as far as that can be known, whether or not ctx has ended.
+func (l *Locator) Elsewhere(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elsewhereWithin)
+	defer cancel()
+	_, found, unasked := l.Owner(ctx, user, id)
+	return found && unasked == nil
 }
