@@ -26,6 +26,9 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	if !found {
 		return nil, unasked
 	}
+	if r.left() {
+		return nil, errOvertaken
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimWithin) // a session that was given is not given again
 	defer cancel()
 	s.count.claims.Add(1)
@@ -83,16 +86,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 // client, and not always one that gets it, so that the client is told to come back: who is there then is replaced.
 var errOvertaken = tidemark.Errorf(tidemark.Unavailable, "the session has just been asked for by another connection; come back with the position")
 
-// hasSession reports whether a session is a user's, here or on another node.
-func (s *Server) hasSession(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {
-	if sess := s.sessions.Get(id); sess != nil {
-		return sess.User == user
-	}
-	_, found, _ := s.locate.Owner(ctx, user, id)
-	return found
-}
-
-// goTo sets the positions of a session that hasSession has found, and reports whether it did. One that moves meanwhile is followed.
+// goTo sets the positions of a session that is known to be the user's, and reports whether it did. One that moves meanwhile is followed.
 func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.SessionID, to session.GoingTo) bool {
 	text, _ := json.Marshal(to) // there is nothing in it that JSON has no word for
 	ctx, cancel := context.WithTimeout(ctx, claimWithin)

@@ -102,3 +102,17 @@ func TestMove_of_a_session_that_stays(t *testing.T) {
 		m.wantHeld(m.a, m.bob, "message ab 1")
 	})
 }
+
+// An attempt that its client has given up does not fetch the session from the connection by which the client has come back to another node.
+func TestMove_who_has_left_fetches_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		for _, poll := range []bool{false, true} {
+			_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: poll, Left: func() bool { return true }})
+			wantCode(t, "an attempt on b that was given up", err, tidemark.Unavailable)
+		}
+		_, err := m.a.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Left: func() bool { return true }})
+		wantCode(t, "one on a", err, tidemark.Unavailable)
+		m.wantHeld(m.a, m.bob, "message ab 2")
+	})
+}

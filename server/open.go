@@ -24,13 +24,16 @@ type OpenRequest struct {
 	// Poll asks for the rules of long-poll: an unknown, expired or foreign session is Gone instead of a new session and a reset, and a resumed
 	// session begins without `open`.
 	Poll bool
+	// Left reports whether the client has closed its side: then it may have come back by a newer connection, which keeps the session. nil: it has not.
+	Left func() bool
 }
+
+func (r OpenRequest) left() bool { return r.Left != nil && r.Left() }
 
 // Open opens or resumes a session and takes it over from an older connection. The first Next gives the `open` event.
 //
-// Errors: Gone (Poll only), Replaced (the session has ended at this moment: a newer connection has it, or its device a newer one), Exhausted (Config.SessionsPerUser),
-// Unavailable (stopping; another connection fetches the session at the same time; or, with Poll, another node may have it, and cannot be asked). A registry that cannot
-// be reached does not prevent a session: it compares, and leaves no proof.
+// Errors: Gone (Poll only), Exhausted (Config.SessionsPerUser), Unavailable (stopping; another connection fetches or has the session at the same time; or, with Poll,
+// another node may have it, and cannot be asked). A registry that cannot be reached does not prevent a session: it compares, and leaves no proof.
 func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -40,13 +43,13 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 		held, err := s.resumable(ctx, r)
 		if held != nil {
 			var c *session.Connection
-			if c, err = held.Resume(r.After, r.Poll); err == nil {
+			if c, err = held.Resume(r.After, r.Poll, r.left()); err == nil {
 				return &Connection{Connection: c, server: s, user: r.User}, nil
 			}
 		}
 		switch {
 		case errors.Is(err, errOvertaken), tidemark.CodeOf(err) == tidemark.Replaced:
-			return nil, err
+			return nil, errOvertaken
 		case r.Poll && held == nil && err != nil: // a new session with each poll would be no better: the one that is there goes on
 			return nil, tidemark.Wrap(tidemark.Unavailable, err, "this node cannot ask the others for the session; poll again")
 		case r.Poll:

@@ -64,7 +64,7 @@ func (s *Server) Sync(ctx context.Context, user tidemark.UserID, r SyncRequest) 
 		return SyncResponse{}, err
 	}
 	defer s.inflight.Done()
-	if r.Session != "" && !s.hasSession(ctx, user, r.Session) {
+	if r.Session != "" && !s.locate.Has(ctx, user, r.Session) {
 		return SyncResponse{}, errNoSession()
 	}
 	chats, err := s.takeCursors(ctx, user, r.Cursors)

@@ -87,3 +87,12 @@ func (l *Locator) Elsewhere(ctx context.Context, user tidemark.UserID, id tidema
 	_, found, unasked := l.Owner(ctx, user, id)
 	return found && unasked == nil
 }
+
+// Has reports whether a session is a user's, here or on another node.
+func (l *Locator) Has(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {
+	if sess := l.Sessions.Get(id); sess != nil {
+		return sess.User == user
+	}
+	_, found, _ := l.Owner(ctx, user, id)
+	return found
+}

@@ -18,12 +18,16 @@ func (s *Session) Attach(unknown, poll bool) *Connection {
 }
 
 // Resume makes a connection the owner and goes on after a position: whatever was sent after it is sent again, under new numbers. A position that the session
-// cannot go on from is answered by reset. poll says that a resumed session begins without `open`. Replaced, Gone: the session has ended here meanwhile.
-func (s *Session) Resume(after uint64, poll bool) (*Connection, error) {
+// cannot go on from is answered by reset. poll says that a resumed session begins without `open`; yields, that another connection keeps it. Replaced: one does, or the
+// session has gone to one; Gone: it has ended here meanwhile.
+func (s *Session) Resume(after uint64, poll, yields bool) (*Connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, s.endedBy()
+	}
+	if yields && s.attached {
+		return nil, tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")
 	}
 	s.node.Count.Resumes.Add(1)
 	if after < s.log.base || after > s.lastID {

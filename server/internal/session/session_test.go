@@ -57,9 +57,22 @@ func TestResume_of_a_session_that_has_ended(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newNode().New(lease, false)
 			test.end(s)
-			if c, err := s.Resume(0, false); c != nil || tidemark.CodeOf(err) != test.want {
+			if c, err := s.Resume(0, false, false); c != nil || tidemark.CodeOf(err) != test.want {
 				t.Errorf("Resume: got %v, %v, want %v", c, err, test.want)
 			}
 		})
+	}
+}
+
+// An attempt that its client has given up takes nothing from the connection by which the client has come back.
+func TestResume_of_who_has_left(t *testing.T) {
+	s := newNode().New(lease, false)
+	newest := s.Attach(false, false)
+	if c, err := s.Resume(0, false, true); c != nil || tidemark.CodeOf(err) != tidemark.Replaced {
+		t.Errorf("Resume beside a connection: got %v, %v, want Replaced", c, err)
+	}
+	newest.Detach()
+	if c, err := s.Resume(0, false, true); c == nil || err != nil {
+		t.Errorf("Resume alone: got %v, %v, want a connection", c, err)
 	}
 }

@@ -36,7 +36,7 @@ type Door struct {
 // the connection ends.
 //
 // It waits for the place until ctx ends, which is the connection's. That the client has closed its side ends nothing: one that has only said that it will
-// send no more waits for its answer.
+// send no more waits for its answer. It takes no session from another connection, though: mostly its client has given it up, and come back by that one.
 func (d Door) Open(ctx context.Context, r *http.Request, id auth.Identity, req server.OpenRequest) (*server.Connection, *limit.Pass, error) {
 	cost := limit.Call
 	if req.Session == "" {
@@ -52,6 +52,7 @@ func (d Door) Open(ctx context.Context, r *http.Request, id auth.Identity, req s
 	opening, cancel := Detached(r)
 	defer cancel()
 	req.User = id.User
+	req.Left = func() bool { return r.Context().Err() != nil }
 	session, err := d.Server.Open(opening, req)
 	if err != nil {
 		pass.Leave()
