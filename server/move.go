@@ -12,7 +12,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/session"
 )
 
-// claimWithin is how long a node waits for the one that has a session, altogether; goToPause how long before it asks again where one is that moves, or whether one that is waited for was overtaken.
+// claimWithin is how long a node waits for the one that has a session, altogether; goToPause how long before it asks again where one is that moves, or whether one that
+// is waited for was overtaken.
 const (
 	claimWithin = time.Second
 	goToPause   = 50 * time.Millisecond
