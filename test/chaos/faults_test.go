@@ -34,7 +34,8 @@ func nodeFaults() []fault {
 	return []fault{
 		{killed, func(w *world, r *rand.Rand) (string, error) { return kill(w, r, false, between(r, 0, 3)) }},
 		{"node killed, back under another name", func(w *world, r *rand.Rand) (string, error) { return kill(w, r, true, between(r, 0, 3)) }},
-		{"node killed in a burst of sends", burst},
+		{"node killed in a burst of sends", func(w *world, r *rand.Rand) (string, error) { return burst(w, r, false) }},
+		{"node killed between append and hand-over", func(w *world, r *rand.Rand) (string, error) { return burst(w, r, true) }},
 		{"node killed, gone for long", func(w *world, r *rand.Rand) (string, error) { return kill(w, r, false, between(r, 10, 12)) }},
 		{"node frozen", func(w *world, r *rand.Rand) (string, error) { return freeze(w, r, between(r, 1, 5)) }},
 		{"node frozen beyond its lease", func(w *world, r *rand.Rand) (string, error) { return freeze(w, r, between(r, 10, 12)) }},
@@ -133,19 +134,27 @@ func some(n int, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// burst lets many users send to one node at a time, and kills it meanwhile: some of the messages are stored then, and nobody was told. Half of the senders never try again.
-func burst(w *world, r *rand.Rand) (string, error) {
+// burst lets many users send to one node at a time, and kills it meanwhile: some of the messages are stored then, and nobody was told; all of them, if Redis does not
+// answer it, as it cannot look up whom to tell. Half of the senders never try again.
+func burst(w *world, r *rand.Rand, silent bool) (string, error) {
 	m, release := w.pick(r)
 	defer release()
+	alive, late := time.Duration(5+r.IntN(25))*time.Millisecond, func(time.Duration) error { return nil }
+	if silent && m.toRedis != nil {
+		alive, late = time.Duration(100+r.IntN(300))*time.Millisecond, m.toRedis.Delay // less than a node waits for Redis
+	}
+	if err := late(10 * time.Second); err != nil {
+		return "", err
+	}
 	before := w.ledger.Tally().Unanswered
 	var sends sync.WaitGroup
 	for n := range 40 {
 		id, seed := fmt.Sprintf("burst-%d-%d", r.Uint32(), n), r.Uint64()
 		sends.Go(func() { w.once(id, "http://"+m.direct.Address(), (n+1)%2, rand.New(rand.NewPCG(seed, 0))) })
 	}
-	pause(w.ctx, time.Duration(5+r.IntN(25))*time.Millisecond)
+	pause(w.ctx, alive)
 	w.interrupt(m)
-	if err := m.Kill(); err != nil {
+	if err := errors.Join(m.Kill(), late(0)); err != nil {
 		return "", err
 	}
 	sends.Wait()

@@ -352,15 +352,16 @@ func (w *world) send() (stop func()) {
 	}
 }
 
-// whisper sends one message to each of the quiet chats, and leaves some for bursts.
+// whisper sends one message to each of the quiet chats, and leaves half of them for bursts, however long it takes.
 func (w *world) whisper(random *rand.Rand) {
+	between := max(500*time.Millisecond, 4*time.Duration(w.seconds)*time.Second/time.Duration(cap(w.quiet)))
 	var sends sync.WaitGroup
 	defer sends.Wait()
 	for n := 0; w.sending.Load(); n++ {
 		sends.Go(func() {
 			w.once(fmt.Sprint("whisper-", n), w.base(), 0, rand.New(rand.NewPCG(w.seed, uint64(10_000+n))))
 		})
-		pause(w.ctx, time.Duration(random.Int64N(int64(500*time.Millisecond))))
+		pause(w.ctx, time.Duration(random.Int64N(int64(between))))
 	}
 }
 
