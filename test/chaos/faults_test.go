@@ -141,6 +141,7 @@ func burst(w *world, r *rand.Rand, silent bool) (string, error) {
 	defer release()
 	alive, late := time.Duration(5+r.IntN(25))*time.Millisecond, func(time.Duration) error { return nil }
 	if silent && m.toRedis != nil {
+		defer m.toRedis.Hold()()
 		alive, late = time.Duration(100+r.IntN(300))*time.Millisecond, m.toRedis.Delay // less than a node waits for Redis
 	}
 	if err := late(10 * time.Second); err != nil {
@@ -148,7 +149,7 @@ func burst(w *world, r *rand.Rand, silent bool) (string, error) {
 	}
 	before := w.ledger.Tally().Unanswered
 	var sends sync.WaitGroup
-	for n := range 40 {
+	for n := range 24 {
 		id, seed := fmt.Sprintf("burst-%d-%d", r.Uint32(), n), r.Uint64()
 		sends.Go(func() { w.once(id, "http://"+m.direct.Address(), (n+1)%2, rand.New(rand.NewPCG(seed, 0))) })
 	}
@@ -265,6 +266,7 @@ func cutStream(w *world, m *machine, service string, d cluster.Direction, lasts 
 // slow delays what a service answers to a node.
 func slow(w *world, r *rand.Rand, to func(*machine) *cluster.Link, say string, by time.Duration) (string, error) {
 	m := w.nodes[r.IntN(len(w.nodes))]
+	defer to(m).Hold()()
 	if err := to(m).Delay(by); err != nil {
 		return "", err
 	}
@@ -279,6 +281,7 @@ func slow(w *world, r *rand.Rand, to func(*machine) *cluster.Link, say string, b
 // reset resets the connections of a node to a service, again and again for a while.
 func reset(w *world, r *rand.Rand, to func(*machine) *cluster.Link, say string) (string, error) {
 	m := w.nodes[r.IntN(len(w.nodes))]
+	defer to(m).Hold()()
 	if err := to(m).Reset(); err != nil {
 		return "", err
 	}

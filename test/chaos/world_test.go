@@ -352,9 +352,9 @@ func (w *world) send() (stop func()) {
 	}
 }
 
-// whisper sends one message to each of the quiet chats, and leaves half of them for bursts, however long it takes.
+// whisper sends one message to each of the quiet chats, and leaves two thirds of them for bursts, however long it takes.
 func (w *world) whisper(random *rand.Rand) {
-	between := max(500*time.Millisecond, 4*time.Duration(w.seconds)*time.Second/time.Duration(cap(w.quiet)))
+	between := max(500*time.Millisecond, 6*time.Duration(w.seconds)*time.Second/time.Duration(cap(w.quiet)))
 	var sends sync.WaitGroup
 	defer sends.Wait()
 	for n := 0; w.sending.Load(); n++ {

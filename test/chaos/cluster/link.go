@@ -18,6 +18,7 @@ import (
 // comes through meanwhile. So the delay is there from the beginning, and is changed; what cuts or resets goes with all connections.
 type Link struct {
 	service string
+	held    sync.Mutex // by Hold
 
 	mu    sync.Mutex // guards what follows
 	proxy *toxiproxy.Proxy
@@ -55,6 +56,12 @@ func (l *Link) Port() int {
 	_, text, _ := net.SplitHostPort(l.Address())
 	port, _ := strconv.Atoi(text)
 	return port
+}
+
+// Hold waits until no other fault of the link is under way, which is the caller's then until release.
+func (l *Link) Hold() (release func()) {
+	l.held.Lock()
+	return l.held.Unlock
 }
 
 // Delay delays what flows from the service, by a quarter more or less each time, until it is called again. Connections stand.
