@@ -135,8 +135,18 @@ func some(n int, format string, args ...any) string {
 }
 
 // burst lets many users send to one node at a time, and kills it meanwhile: some of the messages are stored then, and nobody was told; all of them, if Redis does not
-// answer it, as it cannot look up whom to tell. Half of the senders never try again.
+// answer it, as it cannot look up whom to tell. Half of the senders never try again. It is repeated if all of them were answered in time, as by a node that has just
+// found out that a service is away.
 func burst(w *world, r *rand.Rand, silent bool) (string, error) {
+	for tries := 1; ; tries++ {
+		if cut, err := killMeanwhile(w, r, silent); err != nil || cut > 0 || tries == 3 {
+			return some(cut, "%d sends had no answer", cut), err
+		}
+	}
+}
+
+// killMeanwhile is one attempt, and returns how many sends had no answer.
+func killMeanwhile(w *world, r *rand.Rand, silent bool) (cut int, err error) {
 	m, release := w.pick(r)
 	defer release()
 	alive, late := time.Duration(5+r.IntN(25))*time.Millisecond, func(time.Duration) error { return nil }
@@ -145,7 +155,7 @@ func burst(w *world, r *rand.Rand, silent bool) (string, error) {
 		alive, late = time.Duration(100+r.IntN(300))*time.Millisecond, m.toRedis.Delay // less than a node waits for Redis
 	}
 	if err := late(10 * time.Second); err != nil {
-		return "", err
+		return 0, err
 	}
 	before := w.ledger.Tally().Unanswered
 	var sends sync.WaitGroup
@@ -156,12 +166,12 @@ func burst(w *world, r *rand.Rand, silent bool) (string, error) {
 	pause(w.ctx, alive)
 	w.interrupt(m)
 	if err := errors.Join(m.Kill(), late(0)); err != nil {
-		return "", err
+		return 0, err
 	}
 	sends.Wait()
-	cut := w.ledger.Tally().Unanswered - before
+	cut = w.ledger.Tally().Unanswered - before
 	pause(w.ctx, between(r, 0, 2))
-	return some(cut, "%d sends had no answer", cut), w.restart(m)
+	return cut, w.restart(m)
 }
 
 func freeze(w *world, r *rand.Rand, d time.Duration) (string, error) {
