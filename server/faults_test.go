@@ -182,6 +182,14 @@ type unreachable struct {
 	down *atomic.Bool
 }
 
+// cutOffBy makes a node that cannot reach the registry while down is true.
+func (w *world) cutOffBy(down *atomic.Bool) func(*server.Config) {
+	return func(cfg *server.Config) {
+		u := unreachable{w.reg, down}
+		cfg.Registry, cfg.Nodes = u, u
+	}
+}
+
 func (u unreachable) Epoch(ctx context.Context) (registry.Epoch, error) {
 	if u.down.Load() {
 		return registry.Epoch{}, errDown
@@ -229,10 +237,7 @@ func TestRegistry_down_messages_are_stored_marked_and_confirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var down atomic.Bool
-		a := w.node("a", func(cfg *server.Config) {
-			u := unreachable{w.reg, &down}
-			cfg.Registry, cfg.Nodes = u, u
-		})
+		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
 		chat := a.chat("abcd", "alice", "bob", "carol", "dave")
 		bob, carol := a.open("bob"), b.open("carol")
@@ -265,10 +270,7 @@ func TestR_RELOOK_who_could_not_be_looked_up_is_looked_up_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var down atomic.Bool
-		a := w.node("a", func(cfg *server.Config) {
-			u := unreachable{w.reg, &down}
-			cfg.Registry, cfg.Nodes = u, u
-		})
+		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		bob := b.open("bob")
@@ -290,10 +292,7 @@ func TestR_EPOCH_a_node_that_regains_the_registry_raises_it(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var down atomic.Bool
-		a := w.node("a", func(cfg *server.Config) {
-			u := unreachable{w.reg, &down}
-			cfg.Registry, cfg.Nodes = u, u
-		})
+		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		down.Store(true)

@@ -375,10 +375,7 @@ func TestStatus_that_could_not_be_told_is_told_later(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var down atomic.Bool
-		a := w.node("a", func(cfg *server.Config) {
-			u := unreachable{w.reg, &down}
-			cfg.Registry, cfg.Nodes = u, u
-		})
+		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
 		time.Sleep(30 * time.Second)
 		chat := a.chat("ab", "alice", "bob")

@@ -113,10 +113,7 @@ func TestSend_unknown_leases_of_those_who_need_no_row_are_looked_up_again(t *tes
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var down atomic.Bool
-		a := w.node("a", func(cfg *server.Config) {
-			u := unreachable{w.reg, &down}
-			cfg.Registry, cfg.Nodes = u, u
-		})
+		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		phone, laptop, desk := a.open("bob"), b.open("bob"), b.open("alice")

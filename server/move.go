@@ -47,7 +47,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	lease.Node, lease.Boot = s.node.ID, s.node.Boot
 	sess := s.share.Arriving(lease)
 	if !s.sessions.Add(sess, s.cfg.SessionsPerUser) {
-		s.debts.Mark(session.RowsIn(got.State))
+		s.undelivered(got.State)
 		return nil, unasked
 	}
 	epoch, opened, err := s.openLease(ctx, lease)
@@ -69,7 +69,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	}
 	s.count.claimsFailed.Add(1)
 	s.moves.Gave(r.Session, got.At) // for whoever asks here
-	s.debts.Mark(session.RowsIn(got.State))
+	s.undelivered(got.State)
 	closed, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
 	if err != nil {
 		s.log.Warn("a session that did not arrive was not closed cleanly", "session", sess.ID, "error", err)
@@ -149,8 +149,13 @@ func (s *Server) answer(ctx context.Context, c *bus.Claim) *bus.Claimed {
 	return &answer
 }
 
-// undelivered marks what is not acknowledged of a session that was given, and that nobody goes on with.
-func (s *Server) undelivered(c *bus.Claimed) { s.debts.Mark(session.RowsIn(c.State)) }
+// undelivered marks what is not acknowledged of a session in writing that was given and does not arrive. One that is here has arrived: it was said twice.
+func (s *Server) undelivered(state []byte) {
+	id, rows := session.RowsIn(state)
+	if sess := s.sessions.Get(id); sess == nil || sess.Arriving() || sess.Ended() {
+		s.debts.Mark(rows)
+	}
+}
 
 // later puts a question back until its session is here, or is not to come; and, if the asker had its lease, soon, since it may have been overtaken: two that are on their way
 // and have asked each other would wait in vain.

@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -53,4 +55,25 @@ func TestMove_R_WAKESET_what_was_given_is_marked_if_it_comes_too_late(t *testing
 			m.wantRows("nothing was acknowledged", "bob", row("bob", m.chat, 1))
 		})
 	}
+}
+
+// The answer comes twice, the second time when the session is here and everything is acknowledged.
+func TestMove_what_was_given_is_not_marked_if_it_has_arrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		m.bob.Detach()
+		var again sync.WaitGroup
+		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Claimed != nil {
+				again.Go(func() { time.Sleep(5 * time.Second); _ = send() })
+			}
+			return send()
+		})
+		bob := m.b.open("bob", resuming(m.bob.Session(), m.bob.last))
+		bob.drain()
+		bob.Ack(server.Ack{Chat: m.chat, Acked: 1})
+		again.Wait()
+		time.Sleep(3 * time.Second)
+		m.wantRows("everything is acknowledged", "bob")
+	})
 }

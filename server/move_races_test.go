@@ -119,10 +119,7 @@ func TestMove_a_poll_waits_for_the_registry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		w := newWorld(t)
-		m := &moving{world: w, a: w.node("a"), b: w.node("b", func(cfg *server.Config) {
-			u := unreachable{w.reg, &down}
-			cfg.Registry, cfg.Nodes = u, u
-		})}
+		m := &moving{world: w, a: w.node("a"), b: w.node("b", w.cutOffBy(&down))}
 		m.chat = m.a.chat("ab", "alice", "bob")
 		m.bob = m.a.open("bob")
 		m.bob.drain()
@@ -299,10 +296,7 @@ func TestMembership_what_is_remembered_ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var down atomic.Bool
-		a := w.node("a", func(cfg *server.Config) {
-			u := unreachable{w.reg, &down}
-			cfg.Registry, cfg.Nodes = u, u
-		})
+		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
 		time.Sleep(30 * time.Second)
 		chat := a.chat("abc", "alice", "bob", "carol")

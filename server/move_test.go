@@ -288,10 +288,7 @@ func TestDegraded_sessions_compare_until_the_node_hears_again(t *testing.T) {
 		w := newWorld(t)
 		var down atomic.Bool
 		a := w.node("a")
-		b := w.node("b", func(cfg *server.Config) {
-			u := unreachable{w.reg, &down}
-			cfg.Registry, cfg.Nodes = u, u
-		})
+		b := w.node("b", w.cutOffBy(&down))
 		chat := a.chat("ab", "alice", "bob")
 		bob := b.open("bob")
 		bob.drain()

@@ -446,7 +446,7 @@ func (s *Server) receive(e bus.Event) {
 		s.moves.Receive(e.Claim)
 	case e.Claimed != nil:
 		if !s.moves.Answered(e.Claimed) { // too late
-			s.undelivered(e.Claimed)
+			s.undelivered(e.Claimed.State)
 		}
 	}
 }

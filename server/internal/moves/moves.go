@@ -113,15 +113,15 @@ func (m *Moves) Answered(c *bus.Claimed) bool {
 	return true
 }
 
-// Loop answers the questions of other nodes, one after the other, until ctx ends: nil is no answer. lost is called with one that may not have been published.
-func (m *Moves) Loop(ctx context.Context, answer func(context.Context, *bus.Claim) *bus.Claimed, lost func(*bus.Claimed)) {
+// Loop answers the questions of other nodes, one after the other, until ctx ends: nil is no answer. lost is called with the State of one that may not have been published.
+func (m *Moves) Loop(ctx context.Context, answer func(context.Context, *bus.Claim) *bus.Claimed, lost func(state []byte)) {
 	for {
 		select {
 		case c := <-m.asked:
 			if a := answer(ctx, c); a != nil {
 				a.ID = c.ID
 				if err := bus.PublishOne(ctx, m.bus, c.From, bus.Event{Claimed: a}); err != nil {
-					lost(a)
+					lost(a.State)
 				}
 			}
 		case <-ctx.Done():

@@ -18,6 +18,7 @@ const maxMoved = 4_096
 // is marked when the session ends. What can be had again, such as unsent statuses, is left behind and read again.
 type moved struct {
 	User         tidemark.UserID
+	Session      tidemark.SessionID
 	Device       tidemark.DeviceID
 	LastID, Base uint64
 	Runs         []movedRun      `json:",omitempty"`
@@ -69,18 +70,19 @@ func DeviceIn(text []byte) tidemark.DeviceID {
 	return m.Device
 }
 
-// RowsIn returns the rows of a session in writing that nobody goes on with: what was sent or only woken and is not acknowledged (R_WAKESET).
-func RowsIn(text []byte) (rows []tidemark.PendingDelivery) {
+// RowsIn returns the id of a session in writing, "" if it cannot be read, and the rows that are to be marked if nobody goes on with it: what was sent or only woken and is
+// not acknowledged (R_WAKESET).
+func RowsIn(text []byte) (id tidemark.SessionID, rows []tidemark.PendingDelivery) {
 	var m moved
 	if json.Unmarshal(text, &m) != nil || m.User == "" {
-		return nil
+		return "", nil
 	}
 	for _, w := range m.Chats {
 		if p := w.position(); p.woken > p.acked {
 			rows = append(rows, p.pending(m.User))
 		}
 	}
-	return rows
+	return m.Session, rows
 }
 
 // Registered reports whether the registry has been asked for the session's lease.
@@ -127,7 +129,7 @@ func (s *Session) Give(user tidemark.UserID) []byte {
 // moved describes the session. It reports false if the session is too large.
 func (s *Session) moved() (moved, bool) {
 	m := moved{
-		User: s.User, Device: s.Lease.Device, LastID: s.lastID, Base: s.log.base, Epoch: s.epoch, Certain: s.certain, Complete: s.complete && s.leased,
+		User: s.User, Session: s.ID, Device: s.Lease.Device, LastID: s.lastID, Base: s.log.base, Epoch: s.epoch, Certain: s.certain, Complete: s.complete && s.leased,
 		Snapshots: slices.Clone(s.snapshots), Least: s.least, CaughtUp: s.caughtUp, Lost: s.lost, WantStatuses: s.wantStatuses, Recent: s.recent,
 	}
 	for _, k := range s.statusOrder {
