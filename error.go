@@ -98,6 +98,7 @@ func DetailOf(err error) string {
 	case CodeOf(err) == Unavailable:
 		return "the request ran out of time; try again"
 	default:
+		//rule:nothing_leaks.hide-internal-cause
 		return "the server failed to handle the request; quote the request_id when you report it"
 	}
 }

@@ -32,6 +32,7 @@ func (iv Intervals) Open() bool { return len(iv) > 0 && iv[len(iv)-1].To == 0 }
 // Contains reports whether the user may see the message at sequence.
 func (iv Intervals) Contains(sequence Sequence) bool {
 	for _, i := range iv {
+		//rule:nothing_outside_membership.interval-ends
 		if sequence >= i.From && (i.To == 0 || sequence <= i.To) {
 			return true
 		}
@@ -46,7 +47,9 @@ func (iv Intervals) Joined(head Sequence, history HistoryMode, returning bool) I
 	if iv.Open() {
 		return iv
 	}
+	//rule:nothing_outside_membership.new-member-starts-above-head
 	from := head + 1
+	//rule:nothing_outside_membership.full-history-for-new-members-only
 	if !returning && history == HistoryFull {
 		from = 1
 	}
@@ -66,9 +69,11 @@ func (iv Intervals) Left(head Sequence) Intervals {
 	}
 	left := append(Intervals(nil), iv...)
 	last := &left[len(left)-1]
+	//rule:nothing_outside_membership.drop-empty-interval
 	if last.From > head {
 		return left[:len(left)-1]
 	}
+	//rule:nothing_outside_membership.end-interval-at-head
 	last.To = head
 	return left
 }
@@ -81,10 +86,12 @@ func (iv Intervals) Visible(from, to Sequence) (end Sequence, visible bool) {
 		case i.To != 0 && i.To < from:
 			continue
 		case i.From > from:
+			//rule:nothing_outside_membership.nothing-before-the-interval
 			return min(to, i.From-1), false
 		case i.To == 0:
 			return to, true
 		default:
+			//rule:nothing_outside_membership.stop-at-the-end-of-the-interval
 			return min(to, i.To), true
 		}
 	}
@@ -103,6 +110,7 @@ func (iv Intervals) Before(to Sequence) (from Sequence, visible bool) {
 		}
 		from = i.To + 1
 	}
+	//rule:nothing_outside_membership.nothing-visible-before
 	return from, false
 }
 
@@ -127,6 +135,7 @@ func (iv Intervals) Text() string {
 			b = append(b, ',')
 		}
 		b = append(strconv.AppendUint(b, uint64(i.From), 10), '-')
+		//rule:nothing_outside_membership.write-the-end-of-an-interval
 		if i.To != 0 {
 			b = strconv.AppendUint(b, uint64(i.To), 10)
 		}

@@ -33,6 +33,7 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = AppendString(b, m.ContentType)
 	b = append(b, `,"attachment":`...)
 	b = appendCompact(b, m.Attachment)
+	//rule:delivered_not_causal_across_chats.no-order-across-chats
 	b = append(b, `,"created_at":`...)
 	b = AppendTime(b, m.CreatedAt)
 	return append(b, '}')

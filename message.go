@@ -57,6 +57,7 @@ func (d *Draft) Check() error {
 	if err := CheckID("client_message_id", d.ClientMessageID); err != nil {
 		return err
 	}
+	//rule:bounded_input.limit-content
 	if len(d.Content) > MaxContent {
 		return Errorf(TooLarge, "content is %d bytes long, at most %d are allowed", len(d.Content), MaxContent)
 	}
@@ -95,6 +96,7 @@ func checkAttachment(raw json.RawMessage) error {
 // SameAs reports whether the stored message is what the draft would have stored: equal content, content
 // type and attachment (byte for byte). A resend that is not the same is a Conflict.
 func (m *Message) SameAs(d *Draft) bool {
+	//rule:send_idempotent.same-key-same-content
 	return m.Content == d.Content && m.ContentType == d.ContentType && bytes.Equal(m.Attachment, d.Attachment)
 }
 

@@ -17,6 +17,7 @@ func After(first Sequence) Sequence {
 	if first == 0 {
 		return 0
 	}
+	//rule:sync_position_from_watermark.after-is-below-first
 	return first - 1
 }
 

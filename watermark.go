@@ -25,17 +25,20 @@ type Boundary struct{ Acked, Read Watermark }
 
 // Exposed returns the boundary that others see.
 func (s DeliveryState) Exposed() Boundary {
+	//rule:read_implies_delivered.read-counts-as-delivered
 	return Boundary{Acked: max(s.Acked, s.Read), Read: s.Read}
 }
 
 // Merge returns the higher of each watermark: how a client, a session or a cache takes in news that may be
 // late, doubled or out of order.
 func (b Boundary) Merge(other Boundary) Boundary {
+	//rule:tick_monotone.merge-keeps-highest
 	return Boundary{Acked: max(b.Acked, other.Acked), Read: max(b.Read, other.Read)}
 }
 
 // Least returns the lower of each watermark: what "all of them" have (group_delivered_requires_all_members).
 func (b Boundary) Least(other Boundary) Boundary {
+	//rule:group_delivered_requires_all_members.least-of-all
 	return Boundary{Acked: min(b.Acked, other.Acked), Read: min(b.Read, other.Read)}
 }
 
@@ -58,14 +61,18 @@ type Raise struct {
 // It does not look at the head: see Bounded.
 func (r Raise) Apply(s DeliveryState, now time.Time) (DeliveryState, bool) {
 	acked, read := s.Acked, s.Read
+	//rule:watermark_monotonic.raise-acknowledged
 	if target := r.Acked; target > acked && (r.AckedFrom == 0 || s.Acked+1 >= r.AckedFrom) {
 		acked = target
 	}
 	target := r.Read
+	//rule:read_implies_delivered.read-within-acknowledged
 	if r.ReadWithinAcked {
 		target = min(target, acked)
 	}
+	//rule:watermark_monotonic.raise-read
 	read = max(read, target)
+	//rule:conditional_write_prevents_regression.unchanged-writes-nothing
 	if acked == s.Acked && read == s.Read {
 		return s, false
 	}
@@ -76,9 +83,11 @@ func (r Raise) Apply(s DeliveryState, now time.Time) (DeliveryState, bool) {
 // Bounded returns an InvalidSequence error if the raise names a sequence above the head
 // (ADR-008 Appendix E, watermark_bounded_by_counter).
 func (r Raise) Bounded(head Sequence) error {
+	//rule:watermark_bounded_by_counter.acknowledged-at-most-head
 	if r.Acked > head {
 		return Errorf(InvalidSequence, "last_acked_sequence is %d, but the chat ends at %d", r.Acked, head)
 	}
+	//rule:watermark_bounded_by_counter.read-at-most-head
 	if r.Read > head {
 		return Errorf(InvalidSequence, "last_read_sequence is %d, but the chat ends at %d", r.Read, head)
 	}
@@ -106,8 +115,10 @@ const (
 // recipient, or the least boundary of all of them.
 func TickOf(sequence Sequence, b Boundary) Tick {
 	switch {
+	//rule:ack_cumulative.read-includes-own-sequence
 	case sequence <= b.Read:
 		return TickRead
+	//rule:ack_cumulative.delivered-includes-own-sequence
 	case sequence <= b.Acked:
 		return TickDelivered
 	default:
@@ -119,7 +130,9 @@ func TickOf(sequence Sequence, b Boundary) Tick {
 // to what the client says it had shown (seen, 0 if it says nothing), or else to what had reached him.
 func ImplicitRead(reply, seen Sequence) Raise {
 	if seen > 0 {
+		//rule:read_implies_delivered.reply-reads-what-was-seen
 		return Raise{Read: min(reply-1, seen)}
 	}
+	//rule:read_implies_delivered.reply-reads-within-acknowledged
 	return Raise{Read: reply - 1, ReadWithinAcked: true}
 }

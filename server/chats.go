@@ -163,6 +163,7 @@ func (s *Server) view(ctx context.Context, user tidemark.UserID, m tidemark.Memb
 	if err != nil {
 		return ChatView{}, err
 	}
+	//rule:nothing_outside_membership.last-message-to-members-only
 	if len(last) == 1 && m.Intervals.Contains(last[0].Sequence) {
 		view.Last = &last[0]
 	}
@@ -220,8 +221,10 @@ func (s *Server) mayManage(ctx context.Context, c Caller, chat tidemark.ChatID) 
 		return m, err
 	}
 	switch {
+	//rule:caller_may_only_what_he_may.direct-chats-have-no-manager
 	case p.Type == tidemark.Direct:
 		return m, tidemark.Errorf(tidemark.Denied, "a direct chat cannot be changed")
+	//rule:caller_may_only_what_he_may.owner-manages-group
 	case m.Role != tidemark.Owner && !c.Backend:
 		return m, tidemark.Errorf(tidemark.Denied, "only an owner of the chat may do that")
 	}

@@ -33,7 +33,9 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 	slices.SortFunc(detached, func(a, b *session.Session) int {
 		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lease.Device, b.Lease.Device))
 	})
+	//rule:R_ORDER.mark-before-release
 	err = s.mark(ctx, rows)
+	//rule:pending_or_delivered.retry-rows-not-marked
 	if err != nil {
 		s.debts.Mark(rows)
 	}
@@ -54,6 +56,7 @@ func (s *Server) release(ctx context.Context, sess *session.Session, marked bool
 	if !asked {
 		return
 	}
+	//rule:R_COMPLETE.no-proof-without-rows
 	if !marked {
 		proof = nil
 	}
@@ -87,6 +90,7 @@ func (s *Server) learn(ctx context.Context, keys []storage.StateKey) {
 // overdue marks a row for each position whose client did not acknowledge within the grace period.
 func (s *Server) overdue(ctx context.Context, due []session.Deadline) {
 	s.learn(ctx, session.Unacknowledged(due))
+	//rule:pending_or_delivered.mark-after-grace
 	rows := session.Overdue(due)
 	s.count.graceExpired.Add(int64(len(rows)))
 	if err := s.mark(ctx, rows); err != nil {

@@ -25,6 +25,7 @@ func (c *Connection) Session() tidemark.SessionID { return c.Connection.Session(
 func (c *Connection) Ack(acks ...Ack) {
 	for _, a := range acks {
 		c.server.ticks.Add(c.user, a.Chat, a.Acked, a.Read)
+		//rule:ack_fire_and_forget.confirm-on-the-stream
 		if a.Acked > 0 {
 			c.Confirm(a.Chat, a.Acked)
 		}
@@ -55,6 +56,7 @@ func (c *Connection) Typing(ctx context.Context, chat tidemark.ChatID) {
 // is released. It only detaches if the connection was replaced.
 func (c *Connection) Close(ctx context.Context) error {
 	c.Detach()
+	//rule:pending_once.flush-at-goodbye
 	c.server.ticks.Flush(ctx)
 	_, err := c.server.closeSessions(ctx, []session.Ending{c.Ending()})
 	return err

@@ -17,6 +17,7 @@ const debtsPause = time.Second
 // pay tries everything that is owed once, and reports whether nothing is owed any more.
 func (s *Server) pay(ctx context.Context) bool {
 	owed := s.debts.Take()
+	//rule:R_EPOCH.tell-registry-of-lost-retries
 	if owed.Lost {
 		if err := s.nodes.Join(ctx, s.node, s.cfg.NodeTTL); err != nil {
 			s.log.Warn("the node owes more than it can remember, and cannot say so to the registry", "error", err)
@@ -30,6 +31,7 @@ func (s *Server) pay(ctx context.Context) bool {
 	if err != nil {
 		s.log.Warn("pending rows wait to be marked, but for those that are refused: who has sessions compares instead", "rows", len(owed.Marks), "refused", refused, "error", err)
 	}
+	//rule:R_RELOOK.look-up-in-chunks
 	for rows := range slices.Chunk(owed.Wakes, together) {
 		s.wakeMarked(ctx, rows)
 	}
@@ -44,7 +46,9 @@ func (s *Server) sendAgain(ctx context.Context, o debts.Send) {
 		return
 	}
 	if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {
+		//rule:logs_hold_no_secret.log-names-only
 		s.log.Warn("a send waits to be resolved", "chat", o.Draft.ChatID, "error", err)
+		//rule:pending_or_delivered.retry-failed-send
 		s.debts.Send(o)
 	}
 }

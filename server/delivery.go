@@ -91,6 +91,7 @@ func (s *Server) acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 	var clears []storage.Clear
 	for i, done := range advanced {
 		results[at[i]] = AckResult{State: done.State, Err: done.Err}
+		//rule:pending_or_delivered.clear-acknowledged-rows
 		if done.Err == nil && acks[at[i]].Acked > 0 {
 			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
 		}
@@ -106,6 +107,7 @@ func checkAck(ack Ack, member error) error {
 	if ack.Acked == 0 && ack.Read == 0 {
 		return tidemark.Errorf(tidemark.Invalid, "name last_acked_sequence, last_read_sequence, or both")
 	}
+	//rule:nothing_outside_membership.stranger-may-not-acknowledge
 	return member
 }
 
@@ -117,6 +119,7 @@ type StatePage struct {
 
 // DeliveryState returns the caller's own watermarks in one chat, raw. NotFound, NotMember.
 func (s *Server) DeliveryState(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (tidemark.DeliveryState, error) {
+	//rule:delivery_query_authorization.state-for-members-only
 	if _, _, err := s.feed.Member(ctx, user, chat); err != nil {
 		return tidemark.DeliveryState{}, err
 	}
@@ -173,6 +176,7 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 	if err != nil {
 		return DeliveryStatus{}, err
 	}
+	//rule:delivery_query_authorization.status-for-members-only
 	if _, _, err := s.feed.Member(ctx, user, r.Chat); err != nil {
 		return DeliveryStatus{}, err
 	}
@@ -182,6 +186,7 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 	}
 	status := DeliveryStatus{Chat: chat, Sequence: chat.Head}
 	if r.ForSequence != nil {
+		//rule:delivered_implies_persisted.status-of-stored-messages-only
 		if status.Sequence = *r.ForSequence; status.Sequence == 0 || status.Sequence > chat.Head {
 			return DeliveryStatus{}, tidemark.Errorf(tidemark.InvalidSequence, "for_sequence is %d, but the chat's messages are 1 to %d", status.Sequence, chat.Head)
 		}
@@ -222,6 +227,7 @@ func (s *Server) countAuthor(ctx context.Context, status *DeliveryStatus) error 
 		return nil
 	}
 	states, err := s.storage.States(ctx, []storage.StateKey{{User: author, Chat: id}})
+	//rule:group_delivered_requires_all_members.author-read-after-delivery
 	if err == nil && states[0].Read < status.Sequence && states[0].Acked >= status.Sequence {
 		status.Summary.Read++
 	}

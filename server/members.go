@@ -76,11 +76,14 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	}
 	// All of them, also who was a member already: the call may repeat one whose answer was lost.
 	var rows []tidemark.PendingDelivery
+	//rule:pending_or_delivered.rows-for-returning-members
 	for _, st := range added.States {
+		//rule:pending_or_delivered.row-when-behind-head
 		if st.Acked < added.Head {
 			rows = append(rows, tidemark.PendingDelivery{UserID: st.UserID, ChatID: chat, FirstUndelivered: tidemark.First(st.Acked)})
 		}
 	}
+	//rule:pending_or_delivered.mark-added-members
 	markErr := s.mark(ctx, rows)
 	if markErr != nil {
 		s.debts.Mark(rows)
@@ -105,7 +108,9 @@ func (s *Server) add(ctx context.Context, chat tidemark.ChatID, users []tidemark
 			return added, err
 		}
 		s.feed.Forget(chat)
+		//rule:pending_or_delivered.retry-unknown-addition
 		if attempt == appendAttempts || !flow.Pause(ctx, appendPause<<attempt) {
+			//rule:pending_or_delivered.compare-after-unknown-addition
 			s.debts.Lose()
 			return added, err
 		}
@@ -139,6 +144,7 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 		return err
 	}
 	s.feed.Chat(chat).Outdate(removed.Version)
+	//rule:nothing_outside_membership.tell-removed-member
 	told := []tidemark.UserID{user}
 	p, err := s.feed.People(ctx, chat, removed.Version)
 	if err != nil {
@@ -148,6 +154,7 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 	}
 	s.announce(ctx, []tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}}, removed.Version, told)
 	if p != nil && len(p.Users) > tidemark.StatusFanoutLimit {
+		//rule:group_delivered_requires_all_members.recompute-after-removal
 		s.ticks.Recompute(chat)
 	}
 	return nil
@@ -158,6 +165,7 @@ func (s *Server) remove(ctx context.Context, chat tidemark.ChatID, user tidemark
 	for attempt := 1; ; attempt++ {
 		removed, err := s.storage.RemoveMember(ctx, chat, user, s.now())
 		code := tidemark.CodeOf(err)
+		//rule:nothing_outside_membership.retried-removal-succeeds
 		if code == tidemark.NotMember && attempt > 1 {
 			p, err := s.feed.People(ctx, chat, 0)
 			if err != nil {
@@ -189,11 +197,13 @@ func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChan
 	nodes := s.pulse.Nodes()
 	for _, n := range nodes {
 		if !slices.ContainsFunc(to, func(a registry.Addressed) bool { return a.Node == n }) {
+			//rule:nothing_outside_membership.tell-all-nodes-of-members
 			to = append(to, registry.Addressed{Node: n})
 		}
 	}
 	for i, err := range s.announceTo(ctx, changes, version, to) {
 		if err != nil && slices.Contains(nodes, to[i].Node) && tidemark.CodeOf(err) != tidemark.NotFound {
+			//rule:nothing_outside_membership.rejoin-when-nodes-are-unknown
 			s.pulse.Rejoin()
 		}
 	}
@@ -208,6 +218,7 @@ func (s *Server) announceTo(ctx context.Context, changes []tidemark.MembershipCh
 
 // receiveMembership hands changes to the sessions and forgets an older roster.
 func (s *Server) receiveMembership(e *bus.Membership) {
+	//rule:nothing_outside_membership.outdate-roster-on-change
 	s.feed.Chat(e.Changes[0].ChatID).Outdate(e.Version)
 	for _, sess := range s.sessions.Held(nil, e.Leases) {
 		if sess != nil {
@@ -218,6 +229,7 @@ func (s *Server) receiveMembership(e *bus.Membership) {
 
 // typing tells the other members' sessions that a user is typing. Errors are dropped, as the notice may be.
 func (s *Server) typing(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) {
+	//rule:nothing_outside_membership.typing-by-members-only
 	p, _, err := s.feed.Member(ctx, user, chat)
 	if err != nil || len(p.Users) > tidemark.StatusFanoutLimit {
 		return
@@ -267,6 +279,7 @@ func (s *Server) receiveStatus(e *bus.Status) {
 	chat := s.feed.Chat(e.Updates[0].ChatID)
 	for _, u := range e.Updates {
 		if u.UserID != "" {
+			//rule:tick_monotone.remember-status-from-nodes
 			s.share.Known.Tell(u)
 		}
 	}

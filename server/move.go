@@ -27,9 +27,11 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	if !found {
 		return nil, unasked
 	}
+	//rule:resume_lossless.departed-client-fetches-nothing
 	if r.left() {
 		return nil, errOvertaken
 	}
+	//rule:resume_lossless.limit-time-of-claim
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimWithin) // a session that was given is not given again
 	defer cancel()
 	s.count.claims.Add(1)
@@ -58,6 +60,7 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 		got = claim()
 	}
 	// If another node gave it, the lease that was replaced was not that of the session.
+	//rule:R_LEASEFIRST.lease-of-this-claim-only
 	if rows, here := sess.Take(got.State, opened.Moved && got.At == owner, epoch); here {
 		if err != nil {
 			sess.Leased(false, false, epoch)
@@ -68,15 +71,19 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 		return sess, nil
 	}
 	s.count.claimsFailed.Add(1)
+	//rule:resume_lossless.tell-where-session-stays
 	s.moves.Gave(r.Session, got.At) // for whoever asks here
+	//rule:R_WAKESET.mark-what-was-not-taken
 	s.undelivered(got.State)
 	closed, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
 	if err != nil {
 		s.log.Warn("a session that did not arrive was not closed cleanly", "session", sess.ID, "error", err)
 	}
+	//rule:R_ADDR.release-lease-of-ended-session
 	if closed == 0 { // a newer session of the device has ended it, maybe before its lease was taken
 		s.giveBack(context.WithoutCancel(ctx), sess)
 	}
+	//rule:resume_lossless.overtaken-client-keeps-session
 	if unasked == nil && !got.Stays && s.locate.Elsewhere(ctx, r.User, r.Session) {
 		return nil, errOvertaken
 	}
@@ -85,6 +92,8 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 
 // errOvertaken says that a session that did not come has gone to another node: it goes to whoever has taken its lease last. That is not always the newest connection of the
 // client, and not always one that gets it, so that the client is told to come back: who is there then is replaced.
+//
+//rule:resume_lossless.overtaken-client-comes-back
 var errOvertaken = tidemark.Errorf(tidemark.Unavailable, "the session has just been asked for by another connection; come back with the position")
 
 // goTo sets the positions of a session that is known to be the user's, and reports whether it did. One that moves meanwhile is followed.
@@ -102,6 +111,7 @@ func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.Ses
 		} else if s.moves.Follow(ctx, lease.Holder(), bus.Claim{Session: id, User: user, GoTo: text}).State != nil {
 			return true
 		}
+		//rule:resume_lossless.follow-moving-session
 		if !flow.Pause(ctx, goToPause) {
 			return false
 		}
@@ -125,8 +135,10 @@ func (s *Server) answer(ctx context.Context, c *bus.Claim) *bus.Claimed {
 		lease, err := s.locate.Lease(ctx, c.User, c.Session)
 		taken, arriving := err == nil && lease.Holder() == c.From, sess.Arriving()
 		switch {
+		//rule:R_LEASEFIRST.refuse-late-claim
 		case !taken && err == nil:
 		case arriving:
+			//rule:resume_lossless.answer-claim-after-arrival
 			s.loops.Go(func() { s.later(ctx, sess, c, taken) })
 			return nil
 		default:
@@ -140,6 +152,7 @@ func (s *Server) answer(ctx context.Context, c *bus.Claim) *bus.Claimed {
 		case arriving || sess.Ended():
 			answer.Moved = s.moves.Who(c.Session)
 		case taken: // it stays, and the claim has taken its lease
+			//rule:R_ADDR.retake-lease-of-staying-session
 			s.takeLeases(ctx, []*session.Session{sess})
 			answer.Moved = &s.node
 		default:
@@ -152,6 +165,7 @@ func (s *Server) answer(ctx context.Context, c *bus.Claim) *bus.Claimed {
 // undelivered marks what is not acknowledged of a session in writing that was given and does not arrive. One that is here has arrived: it was said twice.
 func (s *Server) undelivered(state []byte) {
 	id, rows := session.RowsIn(state)
+	//rule:pending_once.ignore-repeated-answer
 	if sess := s.sessions.Get(id); sess == nil || sess.Arriving() || sess.Ended() {
 		s.debts.Mark(rows)
 	}
@@ -160,6 +174,7 @@ func (s *Server) undelivered(state []byte) {
 // later puts a question back until its session is here, or is not to come; and, if the asker had its lease, soon, since it may have been overtaken: two that are on their way
 // and have asked each other would wait in vain.
 func (s *Server) later(ctx context.Context, sess *session.Session, c *bus.Claim, taken bool) {
+	//rule:resume_lossless.yield-to-newer-claim
 	if taken {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, goToPause)

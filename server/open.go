@@ -50,6 +50,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 		switch {
 		case errors.Is(err, errOvertaken), tidemark.CodeOf(err) == tidemark.Replaced:
 			return nil, errOvertaken
+		//rule:resume_lossless.keep-polled-session
 		case r.Poll && held == nil && err != nil: // a new session with each poll would be no better: the one that is there goes on
 			return nil, tidemark.Wrap(tidemark.Unavailable, err, "this node cannot ask the others for the session; poll again")
 		case r.Poll:
@@ -57,6 +58,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 		}
 	}
 	id := moves.NewSessionID(s.node)
+	//rule:R_ORDER.end-older-session-of-device
 	if r.Device == "" {
 		r.Device = tidemark.DeviceID(id)
 	} else if older := s.sessions.OfDevice(r.User, r.Device); older != nil {
@@ -71,6 +73,7 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 		return nil, errSessions(r.User, s.cfg.SessionsPerUser)
 	}
 	s.count.opens.Add(1)
+	//rule:bounded_use.count-sessions-on-all-nodes
 	if s.takeLease(ctx, sess) > s.cfg.SessionsPerUser {
 		_, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
 		return nil, errors.Join(errSessions(r.User, s.cfg.SessionsPerUser), err)
@@ -89,10 +92,12 @@ func (s *Server) resumable(ctx context.Context, r OpenRequest) (held *session.Se
 		held = s.sessions.Get(r.Session) // or somebody else fetches it
 	}
 	switch {
+	//rule:nothing_outside_membership.resume-own-session-only
 	case held == nil || held.User != r.User:
 		return nil, err
 	case held.Arrived(ctx):
 		return held, nil
+	//rule:resume_lossless.wait-for-overtaken-session
 	case err == nil && s.locate.Elsewhere(ctx, r.User, r.Session):
 		return nil, errOvertaken
 	}
@@ -109,6 +114,7 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 		s.locate.Failed("a session has no lease", err)
 		s.pulse.Retake()
 	}
+	//rule:R_PROOF.trust-rows-by-proof-only
 	if !sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch) {
 		s.giveBack(ctx, sess)
 	}
@@ -118,6 +124,7 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 // openLease asks the registry for a lease, and before that for the epoch.
 func (s *Server) openLease(ctx context.Context, lease registry.Lease) (epoch registry.Epoch, opened registry.Opened, err error) {
 	if epoch, err = s.registry.Epoch(ctx); err == nil {
+		//rule:R_EPOCH.epoch-before-lease
 		opened, err = s.registry.Open(ctx, lease, s.cfg.LeaseTTL)
 	}
 	return epoch, opened, err
@@ -126,7 +133,9 @@ func (s *Server) openLease(ctx context.Context, lease registry.Lease) (epoch reg
 // giveBack releases the lease of a session that ended before it was taken. It may have taken the place of that of a newer session of the device, which then takes it
 // again.
 func (s *Server) giveBack(ctx context.Context, sess *session.Session) {
+	//rule:R_ADDR.release-lease-taken-after-end
 	s.release(ctx, sess, false)
+	//rule:R_ADDR.retake-lease-at-once
 	s.pulse.Retake()
 }
 
@@ -138,6 +147,7 @@ func (s *Server) takeLeases(ctx context.Context, lost []*session.Session) {
 			return
 		}
 		for _, lease := range s.locate.Hint(ctx, []tidemark.UserID{sess.User})[0] {
+			//rule:R_ADDR.keep-lease-of-newer-session
 			if lease.Device == sess.Lease.Device && lease.Session != sess.ID {
 				s.closeReplaced(ctx, []*session.Session{sess})
 				return

@@ -82,6 +82,7 @@ func (s *Server) SendAll(ctx context.Context, user tidemark.UserID, requests []S
 	for j, i := range at {
 		if err != nil {
 			results[i].Err = err
+			//rule:pending_or_delivered.retry-unknown-send
 			s.debts.Send(debts.Send{Draft: drafts[j], Seen: requests[i].Seen})
 			continue
 		}
@@ -123,6 +124,7 @@ func (s *Server) checkSeen(ctx context.Context, user tidemark.UserID, r SendRequ
 		return nil
 	}
 	heads, err := s.storage.Heads(ctx, []tidemark.ChatID{r.Draft.ChatID})
+	//rule:watermark_bounded_by_counter.check-seen
 	if err != nil || r.Seen <= heads[0] {
 		return err
 	}
@@ -137,6 +139,7 @@ const afterTimeout = 10 * time.Second
 
 // after returns the context of a write and of everything that follows from it. A caller who goes away does not end it.
 func after(ctx context.Context) (context.Context, context.CancelFunc) {
+	//rule:request_id_reaches_storage.keep-request-behind-timeout
 	return context.WithTimeout(context.WithoutCancel(ctx), afterTimeout)
 }
 
@@ -147,6 +150,7 @@ func (s *Server) append(ctx context.Context, drafts []tidemark.Draft) (appended 
 	}
 	for attempt := 1; ; attempt++ {
 		appended, err = s.storage.Append(ctx, drafts)
+		//rule:send_idempotent.retry-same-key
 		if tidemark.CodeOf(err) != tidemark.Unavailable || attempt == appendAttempts {
 			return appended, err
 		}
@@ -178,6 +182,7 @@ func (s *Server) finish(ctx context.Context, stored []outgoing) []SendResult {
 	for i, h := range all {
 		results[i].Sent = Sent{Message: *h.message, Duplicate: h.duplicate}
 		if h.err != nil {
+			//rule:pending_or_delivered.retry-hand-over
 			s.debts.Send(debts.Send{Draft: stored[i].draft, Seen: stored[i].seen})
 			results[i] = SendResult{Err: tidemark.Wrap(tidemark.Unavailable, h.err, "the message is stored but not handed over yet; send it again with the same client_message_id")}
 		}
@@ -188,6 +193,7 @@ func (s *Server) finish(ctx context.Context, stored []outgoing) []SendResult {
 // begun notes a stored message where this node looks for it.
 func (s *Server) begun(o outgoing) handOver {
 	d, appended := o.draft, o.appended
+	//rule:send_idempotent.own-attempt-is-no-duplicate
 	if appended.Message.MessageID == d.MessageID {
 		appended.Duplicate = false // stored by an attempt of ours whose answer was lost
 	}
@@ -233,6 +239,7 @@ const together = 4096
 func (s *Server) handOver(ctx context.Context, all []handOver) (done int) {
 	var users []tidemark.UserID
 	at := make(map[*feed.People]int, 1) // where in users those of a chat begin
+	//rule:few_round_trips.look-up-together
 	for done < len(all) && len(users) < together {
 		h := &all[done]
 		done++
@@ -263,13 +270,16 @@ func (s *Server) handOver(ctx context.Context, all []handOver) (done int) {
 
 // address finds whom a message is for.
 func (s *Server) address(ctx context.Context, h *handOver) error {
+	//rule:pending_or_delivered.hand-over-by-current-roster
 	p, err := s.feed.People(ctx, h.chat, h.version)
 	if err != nil {
 		return err
 	}
 	h.people, h.users = p, p.Users
+	//rule:send_idempotent.duplicate-goes-to-unacknowledged
 	if h.duplicate {
 		// Only who has not acknowledged it may still need it: the others would be sent all that followed again.
+		//rule:send_idempotent.hand-over-duplicate
 		h.users, err = s.unacknowledged(ctx, h, p.Users)
 	}
 	return err
@@ -277,20 +287,25 @@ func (s *Server) address(ctx context.Context, h *handOver) error {
 
 // handedOver marks those whom a message did not reach.
 func (s *Server) handedOver(ctx context.Context, h *handOver, known bool, w *wake) error {
+	//rule:R_RELOOK.look-for-devices-elsewhere
 	if !known { // everybody's devices on other nodes are still to be told, also of those who need no row
 		s.debts.Wake(debts.RowsFor(h.users, h.chat, h.message.Sequence))
 	}
+	//rule:pending_once.no-rows-in-large-chats
 	if h.people.Large { // no rows: every open compares; but a live session that was not reached is still to be told
+		//rule:R_NOBODY.retry-missed-in-large-chats
 		s.debts.Wake(w.doubt)
 		return nil
 	}
 	var rows []tidemark.PendingDelivery
 	for i, user := range h.users {
+		//rule:R_NOBODY.mark-absent-members
 		if len(h.leases[i]) > 0 || (h.covered && user == h.message.SenderID) {
 			continue
 		}
 		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: h.chat, FirstUndelivered: h.message.Sequence})
 	}
+	//rule:R_NOBODY.mark-missed-members
 	return s.mark(ctx, append(rows, w.missed...))
 }
 
@@ -342,6 +357,7 @@ func (s *Server) wake(ctx context.Context, wakes []wake) {
 		for _, lease := range publications[i].Event.Wake.Leases {
 			row := tidemark.PendingDelivery{UserID: lease.User, ChatID: of[i].Chat, FirstUndelivered: of[i].Sequence}
 			of[i].missed = append(of[i].missed, row)
+			//rule:bounded_use.drop-wakes-of-dead-nodes
 			if tidemark.CodeOf(err) != tidemark.NotFound {
 				of[i].doubt = append(of[i].doubt, row)
 			}
@@ -379,6 +395,7 @@ func (s *Server) mark(ctx context.Context, rows []tidemark.PendingDelivery) erro
 		if err := s.markSome(ctx, rows[:n]); err != nil {
 			return err
 		}
+		//rule:pending_or_delivered.mark-all-batches
 		rows = rows[n:]
 	}
 	return nil
@@ -396,6 +413,7 @@ func (s *Server) markSome(ctx context.Context, rows []tidemark.PendingDelivery) 
 			s.count.marksWritten.Add(1)
 		}
 	}
+	//rule:R_RELOOK.look-again-after-mark
 	s.wakeMarked(ctx, rows)
 	return nil
 }
@@ -413,6 +431,7 @@ func (s *Server) wakeMarked(ctx context.Context, rows []tidemark.PendingDelivery
 	if err != nil {
 		s.locate.Failed("the leases of those for whom rows are marked are unknown; they are looked up again", err)
 		leases = s.sessions.Leases(users)
+		//rule:R_RELOOK.retry-lookup
 		s.debts.Wake(rows)
 	}
 	var wakes []wake
@@ -422,11 +441,13 @@ func (s *Server) wakeMarked(ctx context.Context, rows []tidemark.PendingDelivery
 		for to < len(rows) && rows[to].ChatID == rows[from].ChatID && rows[to].FirstUndelivered == rows[from].FirstUndelivered {
 			to++
 		}
+		//rule:R_CLEAR.wake-says-row-stands
 		wakes = append(wakes, wake{Wake: bus.Wake{Chat: rows[from].ChatID, Sequence: rows[from].FirstUndelivered, Marked: true}, to: leases[from:to]})
 		from = to
 	}
 	s.wake(ctx, wakes)
 	for _, w := range wakes {
+		//rule:R_RELOOK.retry-failed-wake
 		s.debts.Wake(w.doubt)
 	}
 }
@@ -445,6 +466,7 @@ func (s *Server) receive(e bus.Event) {
 	case e.Claim != nil:
 		s.moves.Receive(e.Claim)
 	case e.Claimed != nil:
+		//rule:R_WAKESET.mark-late-answer
 		if !s.moves.Answered(e.Claimed) { // too late
 			s.undelivered(e.Claimed.State)
 		}
@@ -472,6 +494,8 @@ func (s *Server) receiveWake(w *bus.Wake) {
 			gone = append(gone, row)
 		}
 	}
+	//rule:R_NOBODY.mark-for-missing-session
 	s.debts.Mark(rows)
+	//rule:R_FOLLOW.wake-moved-session
 	s.debts.Wake(gone)
 }

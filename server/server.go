@@ -124,14 +124,18 @@ func (s *Server) Stop(ctx context.Context) error {
 	for _, sess := range s.sessions.All() {
 		sess.Nudge()
 	}
+	//rule:confirmed_is_durable.finish-calls-before-stop
 	s.inflight.Wait()
+	//rule:delivered_is_eventually_consistent.write-acknowledgements-at-stop
 	s.ticks.Flush(ctx)
 	_, err := s.closeSessions(ctx, session.Endings(s.sessions.All(), (*session.Session).Ending))
 	s.cancel()
 	s.loops.Wait()
 	s.unsubscribe()
 	s.ticks.Flush(ctx)
+	//rule:pending_or_delivered.mark-waiting-runs-at-stop
 	s.ticks.Abandon()
+	//rule:pending_or_delivered.leave-only-when-all-is-written
 	if !s.pay(ctx) {
 		// Without a clean leave the node counts as crashed when its lease ends, and every session compares.
 		s.log.Warn("the node stops and owes something: it does not leave the registry cleanly")

@@ -103,14 +103,17 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 		return nil, err
 	}
 	for i, cursor := range cursors {
+		//rule:nothing_leaks.head-for-members-only
 		if chats[i].Err = verdicts[i]; verdicts[i] != nil {
 			continue // without its head, which is for members
 		}
 		chats[i].Head = heads[i]
+		//rule:watermark_bounded_by_counter.reset-cursor-above-head
 		if cursor.Acked > heads[i] {
 			chats[i].Reset = tidemark.ResetAhead
 			continue
 		}
+		//rule:sync_position_from_watermark.cursor-is-acknowledgement
 		if cursor.Acked > 0 {
 			advances = append(advances, storage.Advance{User: user, Chat: cursor.Chat, Now: now, Raise: tidemark.Raise{Acked: cursor.Acked}})
 		}
@@ -125,6 +128,7 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
 		}
 	}
+	//rule:R_CLEAR.clear-rows-by-cursor
 	s.ticks.Clear(ctx, clears)
 	return chats, nil
 }
@@ -171,6 +175,7 @@ func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncReq
 	}
 	more, next := true, tidemark.ChatID("")
 	found := 0
+	//rule:sync_position_from_watermark.send-chats-that-were-not-named
 	for more && found < syncBehind {
 		var lags []storage.Lag
 		var err error
@@ -218,6 +223,7 @@ func (s *Server) syncChat(ctx context.Context, user tidemark.UserID, chat *SyncC
 		chat.HasMore = chat.Head > after
 		return nil
 	}
+	//rule:sync_position_from_watermark.start-behind-cursor-of-sync
 	h, err := s.feed.After(ctx, user, chat.Chat, after, chat.Head, limit)
 	if code := tidemark.CodeOf(err); code == tidemark.NotFound || code == tidemark.NotMember {
 		chat.Err = err

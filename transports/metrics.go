@@ -216,6 +216,7 @@ func (t *traffic) watch(next echo.HandlerFunc) echo.HandlerFunc {
 		took := time.Since(began)
 		route, method, status := routeOf(c, err), methodOf(c.Request()), c.Response().Status
 		if err == nil && !c.Response().Committed && route == BasePath+"/ws" {
+			//rule:metrics_documented.count-upgrades
 			status = http.StatusSwitchingProtocols
 		}
 		t.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
@@ -223,6 +224,7 @@ func (t *traffic) watch(next echo.HandlerFunc) echo.HandlerFunc {
 			t.seconds.WithLabelValues(route, method).Observe(took.Seconds())
 		}
 		if status < http.StatusInternalServerError && t.log.Enabled(c.Request().Context(), slog.LevelDebug) {
+			//rule:logs_hold_no_secret.debug-without-headers
 			t.log.LogAttrs(c.Request().Context(), slog.LevelDebug, "a request", slog.String("method", method), slog.String("route", route),
 				slog.Int("status", status), slog.Duration("took", took), slog.String("request_id", problem.RequestID(c)))
 		}
@@ -235,6 +237,7 @@ func routeOf(c echo.Context, err error) string {
 	if path := c.Path(); path != "" && !errors.Is(err, echo.ErrNotFound) {
 		return path
 	}
+	//rule:metrics_bounded.one-label-for-unknown-routes
 	return noRoute
 }
 
@@ -244,6 +247,7 @@ func methodOf(r *http.Request) string {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
 		return r.Method
 	default:
+		//rule:metrics_bounded.one-label-for-other-methods
 		return "other"
 	}
 }

@@ -55,6 +55,7 @@ func (h *Handler) ready(c echo.Context) error {
 	for i, err := range failures {
 		switch {
 		case err == nil:
+		//rule:stop_in_order.ready-without-optional-service
 		case !h.needs[i].needed:
 			status = "degraded"
 		case missing == nil:
@@ -62,6 +63,7 @@ func (h *Handler) ready(c echo.Context) error {
 		}
 	}
 	told := h.states(failures)
+	//rule:stop_in_order.not-ready-without-store
 	if missing != nil {
 		return problem.With(missing, "dependencies", told)
 	}

@@ -272,6 +272,7 @@ func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 			id = crand.Text()
 		}
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		//rule:request_id_reaches_storage.request-id-in-context
 		c.SetRequest(c.Request().WithContext(tidemark.WithRequestID(c.Request().Context(), id)))
 		return next(c)
 	}

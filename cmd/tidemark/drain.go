@@ -57,12 +57,15 @@ func (d *drain) run() error {
 	began := time.Now()
 
 	// 1. /readyz is red. Everything still works, while load balancers look.
+	//rule:stop_in_order.tell-balancers-first
 	d.handler.Leave()
+	//rule:stop_in_order.give-balancers-time
 	pause(ctx, d.delay)
 
 	// 2. If there are other nodes, each stream is told to go there, one after the other, and none is taken any more; everything else still works, and the
 	// sessions are given to the nodes that ask for them.
 	if !d.alone() {
+		//rule:stop_in_order.send-clients-elsewhere
 		d.sendElsewhere(ctx)
 	}
 
@@ -96,6 +99,7 @@ func (d *drain) sendElsewhere(ctx context.Context) {
 	if end, limited := ctx.Deadline(); limited {
 		settle = min(settle, time.Until(end)/4)
 	}
+	//rule:stop_in_order.wait-while-sessions-remain
 	for d.core.Counters()["sessions"] > 0 && time.Since(told) < settle && ctx.Err() == nil {
 		pause(ctx, settle/40)
 	}

@@ -95,6 +95,7 @@ func (s *sample) take(message string, now time.Time) (suppressed int, ok bool) {
 		}
 		s.messages[message] = &window{at: now}
 		return 0, true
+	//rule:logs_bounded.one-line-a-second
 	case now.Sub(w.at) < samplePause:
 		w.suppressed++
 		return 0, false

@@ -26,6 +26,7 @@ func (f *observeFlags) log(to io.Writer) (*slog.Logger, error) {
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--debug-listen %q is not HOST:PORT: %w", f.DebugListen, err)}
 		}
+		//rule:metrics_private.profiles-on-loopback-only
 		if !loopback(host) {
 			return nil, usageError{fmt.Errorf("--debug-listen shows what the process does, so it takes loopback addresses only, such as 127.0.0.1:6060; it is %q", f.DebugListen)}
 		}

@@ -78,6 +78,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	}
 	meter := metered.New(log)
 	open := func(ctx context.Context) (openedStore, error) { return openStore(ctx, store, c.Migrate, meter) }
+	//rule:metrics_private.metrics-listener-options
 	return serve(ctx, options{
 		listen: c.Listen, open: open, redis: c.Peers.Redis, node: c.Peers.name(), credentials: credentials, origins: origins, limits: limits,
 		giveUp: func() { os.Exit(exitFailure) },
@@ -197,6 +198,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err := core.Start(ctx); err != nil {
 		return errors.Join(fmt.Errorf("start: %w", err), listener.Close())
 	}
+	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, credentials.Run, keepTickets, limiter.Run)()
 	stopDebug, err := serveDebug(ctx, o.debugListen, handler.Debug(), log)
 	if err != nil {
@@ -222,6 +224,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		end.delay = 0
 		served <- http.ErrServerClosed
 	}
+	//rule:stop_in_order.end-although-the-disk-hangs
 	late.Reset(end.within + end.within/3)
 	err = errors.Join(err, end.run())
 	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {

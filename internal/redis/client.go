@@ -68,6 +68,7 @@ func Open(cfg Config) (*Client, error) {
 		c.cluster = goredis.NewClusterClient(clusterOptions(target, cfg))
 	case Sentinel:
 		c.one = goredis.NewFailoverClient(sentinelOptions(target, cfg))
+		//rule:R_NOBODY.fail-without-a-master
 		c.one.AddHook(sentinels{})
 	default:
 		c.one = goredis.NewClient(options(target, cfg))

@@ -115,6 +115,7 @@ func (l *Lane[Q, A]) serve(ctx context.Context, first *waiting[Q, A]) {
 	l.mu.Unlock()
 	if err != nil {
 		// If there was no answer, that is no better for those who queued meanwhile.
+		//rule:bounded_input.fail-all-that-waits
 		batch, _ = l.gather(batch, nil, queueLength*l.most)
 	}
 	for _, w := range batch {
@@ -128,6 +129,7 @@ func (l *Lane[Q, A]) serve(ctx context.Context, first *waiting[Q, A]) {
 // gather adds the callers that are in the queue now, until they have most items.
 func (l *Lane[Q, A]) gather(batch []*waiting[Q, A], items []Q, most int) ([]*waiting[Q, A], []Q) {
 	items = items[:len(items):len(items)] // the first caller's stay its own
+	//rule:few_round_trips.fill-the-batch
 	for len(items) < most {
 		select {
 		case w := <-l.queue:

@@ -13,6 +13,7 @@ func ByNode(leases [][]Lease) []Addressed {
 	next:
 		for _, lease := range of {
 			for i := range nodes {
+				//rule:few_round_trips.one-publication-per-node
 				if nodes[i].Node == lease.Holder() {
 					nodes[i].Leases = append(nodes[i].Leases, lease)
 					continue next

@@ -89,6 +89,7 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 		}
 		// A call that is on its way for long may arrive when the member has been removed again.
 		row, seen := rows[m.UserID], ""
+		//rule:nothing_outside_membership.change-as-read
 		if u.Condition = "attribute_not_exists(version)"; row.Ever() {
 			u.Condition = "version = :version"
 			u.Values[":version"] = call.Number(row.Version)
@@ -181,7 +182,8 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 	}
 	u := call.Update{
 		Table: record.Counters, Key: record.ChatKey(a.chat),
-		Change:    "SET members_version = :next, member_count = :count, change = :token, change_head = head, change_version = :next",
+		Change: "SET members_version = :next, member_count = :count, change = :token, change_head = head, change_version = :next",
+		//rule:nothing_outside_membership.change-of-this-version-only
 		Condition: "changing = :token AND members_version = :version",
 		Values: call.Item{
 			":token": call.Text(a.token), ":version": call.Number(now.MembersVersion), ":next": call.Number(now.MembersVersion + 1), ":count": call.Number(now.MemberCount + len(join)),
@@ -324,6 +326,7 @@ func (c caller) settleSome(ctx context.Context, at *record.Counter, join []recor
 		for i := range join {
 			row := &join[i]
 			// Who joins a chat that shows what follows begins at its head: before his membership is settled, so that this is not forgotten.
+			//rule:sync_position_from_watermark.remember-where-membership-starts
 			if at.History == tidemark.HistorySinceJoin && !row.Ever() && at.ChangeHead > 0 {
 				raise := tidemark.Raise{Acked: at.ChangeHead, Read: at.ChangeHead}
 				if _, _, err := c.raise(ctx, row.UserID, at.ID, raise, row.Next.At); err != nil {
@@ -332,6 +335,7 @@ func (c caller) settleSome(ctx context.Context, at *record.Counter, join []recor
 			}
 			member := record.Membership{Member: row.At(at), Version: at.ChangeVersion, ChangedBy: at.Changed}
 			actions = append(actions,
+				//rule:nothing_outside_membership.settle-once
 				types.TransactWriteItem{Put: &types.Put{
 					TableName: c.Table(record.Memberships), Item: member.Item(at.ID), ConditionExpression: aws.String("next_change = :token"),
 					ExpressionAttributeValues: call.Item{":token": call.Text(at.Changed)},

@@ -76,6 +76,7 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 			case err != nil:
 				return tidemark.Chat{}, false, err
 			case there == nil: // One that is only prepared is in nobody's way; but rows may stand.
+				//rule:pending_or_delivered.rows-may-stand-at-creation
 				made.Standing = true
 				actions[0] = c.creation(&made, "attribute_not_exists(head)")
 			case doubtful && there.CreatedBy == token:
@@ -398,6 +399,7 @@ func (c caller) effective(ctx context.Context, entries []entry) ([]entry, error)
 	}
 	return slices.DeleteFunc(entries, func(e entry) bool {
 		counter := found[e.state.ChatID]
+		//rule:nothing_outside_membership.hide-until-in-effect
 		return e.change != "" && (counter == nil || counter.Changed != e.change)
 	}), nil
 }

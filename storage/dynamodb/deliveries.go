@@ -75,6 +75,7 @@ func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error,
 		if counter := found[a.Chat]; counter == nil {
 			refused[i] = record.NoChat(a.Chat)
 		} else {
+			//rule:watermark_bounded_by_counter.check-against-head
 			refused[i] = a.Bounded(counter.Head)
 		}
 	}
@@ -90,6 +91,7 @@ func (c caller) raise(ctx context.Context, user tidemark.UserID, chat tidemark.C
 	sure := false
 	for again := 0; ; again++ {
 		wanted, moves := raise.Apply(state, now)
+		//rule:multi_device_highest_wins.ask-storage-when-unsure
 		if !sure && (!moves || depends && !known) {
 			// That nothing moves is said only of the row as it is.
 			it, err := c.Get(ctx, record.States, record.StateKey(user, chat))
@@ -134,12 +136,14 @@ func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
 		u.Values[":acked"] = call.Number(wanted.Acked)
 		u.Change += ", last_acked_sequence = :acked"
 		if !exact {
+			//rule:watermark_monotonic.acknowledged-only-rises
 			conditions = append(conditions, "(attribute_not_exists(last_acked_sequence) OR last_acked_sequence < :acked)")
 		}
 	}
 	if wanted.Read != state.Read {
 		u.Values[":read"] = call.Number(wanted.Read)
 		u.Change += ", last_read_sequence = :read"
+		//rule:watermark_monotonic.read-only-rises
 		conditions = append(conditions, "(attribute_not_exists(last_read_sequence) OR last_read_sequence < :read)")
 	}
 	switch {

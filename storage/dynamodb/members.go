@@ -168,6 +168,7 @@ func (a *adding) actions(ctx context.Context, now record.Seen, join []record.Mem
 
 // counted is the update of a counter when n members come, or go if it is negative. The head is part of the condition, since their intervals begin or end there.
 func counted(c *record.Counter, n int) call.Update {
+	//rule:nothing_outside_membership.change-members-at-head
 	return call.Update{
 		Table: record.Counters, Key: record.ChatKey(c.ID), Change: "SET members_version = :next, member_count = :count", Condition: "head = :head AND members_version = :version",
 		Values: call.Item{
@@ -256,12 +257,14 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 	if err != nil {
 		return nil, err
 	}
+	//rule:delivery_state_independent_of_membership.settle-before-removal
 	if now.Changed != "" { // Where his watermarks begin would be forgotten.
 		return nil, r.settle(ctx, now.Counter)
 	}
 	row := now.Rows[r.user]
 	member := row.Member
 	switch {
+	//rule:nothing_outside_membership.own-removal-after-doubt
 	case r.doubtful != nil && row.ChangedBy == r.token:
 		return r.doubtful, nil
 	case !member.Intervals.Open():

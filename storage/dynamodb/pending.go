@@ -25,6 +25,7 @@ func rowOf(it call.Item) (row, error) {
 
 // rows reads pending rows, strongly.
 func (c caller) rows(ctx context.Context, wanted []call.Item) (map[string]row, error) {
+	//rule:pending_or_delivered.consistent-rows
 	items, err := c.GetAll(ctx, call.Read{Table: record.Pendings}, wanted)
 	if err != nil {
 		return nil, err
@@ -93,6 +94,7 @@ func (c caller) mark(ctx context.Context, key call.Item, seen row, first tidemar
 	}
 	_, done, doubtful, err := c.Update(ctx, call.Update{
 		Table: record.Pendings, Key: key, Change: "SET first_undelivered_seq = :first",
+		//rule:pending_or_delivered.mark-lower-only
 		Condition: "attribute_not_exists(first_undelivered_seq) OR first_undelivered_seq > :first", Values: call.Item{":first": call.Number(first)},
 	})
 	return done || doubtful, err
@@ -137,6 +139,7 @@ func (c caller) clear(ctx context.Context, key call.Item, seen row, one storage.
 		if c.Reaches(one.Chat, one.Through+1) {
 			now, done, doubtful, err = c.Update(ctx, call.Update{
 				Table: record.Pendings, Key: key, Change: "SET first_undelivered_seq = :next",
+				//rule:pending_or_delivered.move-row-forward
 				Condition: "first_undelivered_seq BETWEEN :one AND :through",
 				Values:    call.Item{":next": call.Number(one.Through + 1), ":one": call.Number(1), ":through": call.Number(one.Through)},
 			})
@@ -159,10 +162,12 @@ func (c caller) clear(ctx context.Context, key call.Item, seen row, one storage.
 // remove removes a row if the chat ends at Through; if not, it returns the row as it is, and the head is known.
 func (c caller) remove(ctx context.Context, key call.Item, one storage.Clear) (now call.Item, done, doubtful bool, err error) {
 	refused, doubtful, err := c.Transact(ctx, []types.TransactWriteItem{
+		//rule:R_CLEAR.clear-when-head-is-acknowledged
 		{ConditionCheck: &types.ConditionCheck{
 			TableName: c.Table(record.Counters), Key: record.ChatKey(one.Chat), ConditionExpression: aws.String("attribute_not_exists(head) OR head <= :through"),
 			ExpressionAttributeValues: call.Item{":through": call.Number(one.Through)}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}},
+		//rule:pending_or_delivered.clear-row-within-acknowledged
 		{Delete: &types.Delete{
 			TableName: c.Table(record.Pendings), Key: key, ConditionExpression: aws.String("first_undelivered_seq BETWEEN :one AND :through"),
 			ExpressionAttributeValues:           call.Item{":one": call.Number(1), ":through": call.Number(one.Through)},
@@ -242,12 +247,14 @@ func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.Behi
 		for i, e := range entries {
 			chats[i] = e.state.ChatID
 		}
+		//rule:pending_or_delivered.consistent-heads-for-comparison
 		found, err := c.Counters(ctx, chats, false)
 		if err != nil {
 			return false, err
 		}
 		for _, e := range entries {
 			counter := found[e.state.ChatID]
+			//rule:pending_or_delivered.compare-chats-with-standing-rows
 			if counter == nil || counter.Head <= e.state.Acked || q.LargeOnly && !counter.Large && !counter.Standing {
 				continue
 			}

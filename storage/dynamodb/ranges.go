@@ -50,6 +50,7 @@ func (c caller) page(ctx context.Context, r storage.Range) ([]tidemark.Message, 
 			if len(p.found) > 0 {
 				return p.ordered(), nil
 			}
+			//rule:sequence_gapless.report-hole
 			return nil, &call.Hole{Chat: r.Chat, Sequence: missing}
 		}
 		if err := call.Pause(ctx, look); err != nil {
@@ -111,12 +112,15 @@ func between(from, to tidemark.Sequence) [2]types.AttributeValue {
 func (p *page) before(sequence, from tidemark.Sequence) tidemark.Sequence {
 	n := len(p.found)
 	switch {
+	//rule:sequence_gapless.check-order-backwards
 	case p.r.Before != 0 && n > 0 && sequence != p.found[n-1].Sequence-1:
 		return p.found[n-1].Sequence - 1
 	case p.r.Before != 0:
 		return 0
+	//rule:sequence_gapless.check-order-forwards
 	case n > 0 && sequence != p.found[n-1].Sequence+1:
 		return p.found[n-1].Sequence + 1
+	//rule:sequence_gapless.check-first-of-page
 	case n == 0 && sequence != from:
 		return from
 	}
@@ -124,6 +128,7 @@ func (p *page) before(sequence, from tidemark.Sequence) tidemark.Sequence {
 }
 
 func (p *page) full() bool {
+	//rule:bounded_use.limit-page
 	return len(p.found) >= p.r.Limit || p.r.MaxBytes != 0 && p.size >= p.r.MaxBytes
 }
 

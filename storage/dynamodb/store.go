@@ -91,6 +91,7 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 
 const (
 	// callTime bounds a method of the contract.
+	//rule:bounded_use.limit-time-of-call
 	callTime = 5 * time.Second
 	// itemTime is added for each item of a call; draftTime for each message, since those of one chat are stored 49 at a time, one transaction after the other;
 	// memberTime for each user who becomes a member, since several items are written for each of a crowd.
@@ -115,6 +116,7 @@ func (s *Store) Check(ctx context.Context) error {
 // Close implements storage.Store.
 func (s *Store) Close() error {
 	s.door.Close()
+	//rule:confirmed_is_durable.finish-appends-before-close
 	s.appends.Wait()
 	s.release()
 	return nil

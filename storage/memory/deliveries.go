@@ -24,9 +24,11 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]stor
 	for i, a := range advances {
 		c, err := s.find(a.Chat)
 		if err == nil {
+			//rule:watermark_bounded_by_counter.check-against-head-in-memory
 			err = a.Bounded(c.Head)
 		}
 		if err != nil {
+			//rule:ack_cumulative.refuse-one-acknowledgement
 			results[i] = storage.Advanced{Err: err}
 			continue
 		}
@@ -113,6 +115,7 @@ func (s *Store) Summary(ctx context.Context, id tidemark.ChatID, sequence tidema
 	}
 	summary := storage.Summary{Members: c.MemberCount}
 	for i, m := range c.current().Members {
+		//rule:read_implies_delivered.summary-of-exposed
 		boundary := s.state(m.UserID, id).Exposed()
 		if boundary.Acked >= sequence {
 			summary.Delivered++
@@ -123,6 +126,7 @@ func (s *Store) Summary(ctx context.Context, id tidemark.ChatID, sequence tidema
 		if i == 0 {
 			summary.Least = boundary
 		}
+		//rule:group_delivered_requires_all_members.summary-of-least
 		summary.Least = summary.Least.Least(boundary)
 	}
 	return summary, nil

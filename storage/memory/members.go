@@ -48,6 +48,7 @@ func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tide
 		}
 		added.New = append(added.New, user)
 		_, returning := c.members[user]
+		//rule:sync_position_from_watermark.start-at-join
 		if !returning && c.History == tidemark.HistorySinceJoin {
 			s.advance(user, id, tidemark.Raise{Acked: c.Head, Read: c.Head}, now)
 		}
@@ -86,9 +87,12 @@ func (s *Store) RemoveMember(ctx context.Context, id tidemark.ChatID, user tidem
 	member.Intervals = member.Intervals.Left(c.Head)
 	c.members[user] = member
 	delete(s.memberOf[user], id)
+	//rule:nothing_outside_membership.remove-pending-row
 	delete(s.pending[user], id)
 	c.MemberCount--
+	//rule:nothing_outside_membership.raise-members-version
 	c.MembersVersion++
+	//rule:nothing_outside_membership.drop-roster
 	c.roster = nil
 	return storage.Removed{Version: c.MembersVersion, Head: c.Head}, nil
 }

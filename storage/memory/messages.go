@@ -37,20 +37,26 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 		return storage.Appended{}, err
 	}
 	key := sendKey{draft.SenderID, draft.ClientMessageID}
+	//rule:send_idempotent.key-before-membership
 	if sequence, known := c.keys[key]; known {
 		first := c.messages[sequence-1]
+		//rule:send_idempotent.equal-key-equal-content
 		if !first.SameAs(&draft) {
 			return storage.Appended{}, tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", draft.ClientMessageID)
 		}
+		//rule:send_idempotent.duplicate-is-first-message
 		return storage.Appended{Message: first, Duplicate: true, Version: c.MembersVersion}, nil
 	}
+	//rule:nothing_outside_membership.members-only-append
 	if !c.members[draft.SenderID].Intervals.Open() {
+		//rule:sequence_gapless.refusal-takes-no-number
 		return storage.Appended{}, notMember(draft.SenderID, draft.ChatID)
 	}
 	draft.CreatedAt = stored(draft.CreatedAt)
 	c.Head++
 	message := draft.Message(c.Head, c.MembersVersion)
 	c.messages = append(c.messages, message)
+	//rule:send_idempotent.remember-key
 	c.keys[key] = message.Sequence
 	return storage.Appended{Message: message, Version: c.MembersVersion}, nil
 }
@@ -73,6 +79,7 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 // page returns the messages of a range. The mutex is held.
 func (c *chat) page(r storage.Range) []tidemark.Message {
 	// The page lies within first..last, and holds at most from..to of it.
+	//rule:sync_position_from_watermark.range-starts-behind-after
 	first, last := r.After+1, c.Head
 	if r.Before != 0 {
 		last = min(last, r.Before-1)

@@ -18,6 +18,7 @@ func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bo
 	written := make([]bool, len(rows))
 	for i, row := range rows {
 		first, stands := s.pending[row.UserID][row.ChatID]
+		//rule:pending_once.keep-lowest-mark
 		if stands && first <= row.FirstUndelivered {
 			continue
 		}
@@ -45,13 +46,16 @@ func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error
 	for i, item := range items {
 		rows := s.pending[item.User]
 		first, stands := rows[item.Chat]
+		//rule:pending_or_delivered.clear-rows-in-range-only
 		if !stands || first == 0 || first > item.Through {
 			continue
 		}
 		cleared[i] = true
+		//rule:R_CLEAR.clear-at-head-only
 		if item.Through >= s.head(item.Chat) {
 			delete(rows, item.Chat)
 		} else {
+			//rule:R_CLEAR.trim-row
 			rows[item.Chat] = item.Through + 1
 		}
 	}
@@ -86,6 +90,7 @@ func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.Behi
 	var lags []storage.Lag
 	for _, id := range slices.Sorted(maps.Keys(s.memberOf[user])) {
 		c, acked := s.memberOf[user][id], s.state(user, id).Acked
+		//rule:R_PROOF.one-message-behind-counts
 		if id > q.After && c.Head > acked && (c.Large || !q.LargeOnly) {
 			lags = append(lags, storage.Lag{Chat: id, Head: c.Head, Acked: acked})
 		}

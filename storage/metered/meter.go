@@ -117,6 +117,7 @@ func (m *Meter) done(ctx context.Context, op operation, began time.Time, err err
 	case code != tidemark.Unavailable: // an answer
 		return
 	}
+	//rule:request_id_reaches_storage.log-request-id
 	m.log.LogAttrs(ctx, level, "the storage failed", slog.String("operation", op.String()), slog.String("code", string(code)),
 		slog.Duration("took", took), slog.String("request_id", tidemark.RequestIDOf(ctx)), slog.Any("error", err))
 }

@@ -144,6 +144,7 @@ func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tide
 func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) (written []bool, err error) {
 	began := time.Now()
 	written, err = s.store.Mark(ctx, rows)
+	//rule:metrics_documented.count-by-operation
 	s.meter.done(ctx, opMark, began, err)
 	return written, err
 }

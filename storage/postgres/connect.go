@@ -29,6 +29,7 @@ func (c *conn) each(ctx context.Context, text string, parameters []any, scan fun
 			return err
 		}
 	}
+	//rule:confirmed_is_durable.error-after-rows
 	return rows.Err()
 }
 

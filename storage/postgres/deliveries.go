@@ -17,6 +17,8 @@ import (
 // the statement, and written only if the row still is what it was there; if not, the raise "moves" and is not among the rows that were written, and
 // is tried again. The bound by the head needs no lock: heads only grow. First come the raises whose chat exists, with what there was before, then the
 // rows that were written.
+//
+//rule:watermark_monotonic.raise-states-statement
 const raiseStates = `WITH raise AS MATERIALIZED (
 	SELECT r.*, c.key, c.head, s.ctid AS place,
 		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read, coalesce(s.updated_at, 0) AS updated_at
@@ -146,6 +148,7 @@ func (f *fold) answer(advances []storage.Advance, results []storage.Advanced) (m
 			results[i] = storage.Advanced{Err: noChat(f.Chat)}
 		case own != nil:
 			results[i] = storage.Advanced{Err: own}
+		//rule:conditional_write_prevents_regression.retry-lost-race
 		case refused, f.moves && !f.done:
 			again = append(again, i)
 		default:

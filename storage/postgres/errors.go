@@ -149,6 +149,7 @@ func public(err error) error {
 	case errors.As(err, &never):
 		return tidemark.Wrap(unavailable, err, "the database cannot be reached")
 	default:
+		//rule:confirmed_is_durable.broken-connection-is-temporary
 		return tidemark.Wrap(unavailable, err, "the connection to the database broke")
 	}
 }

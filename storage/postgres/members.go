@@ -94,6 +94,7 @@ const (
 		ON CONFLICT (chat, user_id) DO UPDATE SET
 			last_acked_sequence = greatest(d.last_acked_sequence, $3), last_read_sequence = greatest(d.last_read_sequence, $3), updated_at = $4
 		WHERE d.last_acked_sequence < $3 OR d.last_read_sequence < $3`
+	//rule:pending_once.stand-for-members-only
 	standAll = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
 		SELECT m.user_id, m.chat_id, 0 FROM members AS m WHERE m.chat = $1 AND m.current::int = 1 ORDER BY m.user_id
 		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0 WHERE p.first_undelivered_seq > 0`
@@ -207,6 +208,7 @@ func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tid
 		removed = storage.Removed{Version: m.chat.MembersVersion + 1, Head: m.chat.Head}
 		var batch pgx.Batch
 		batch.Queue(leave, m.key, string(user), intervals.Left(m.chat.Head).Text())
+		//rule:pending_once.lock-row-at-removal
 		batch.Queue(hold, string(user), string(chat))
 		batch.Queue(unmark, string(user), string(chat))
 		batch.Queue(setMembership, m.key, m.chat.MemberCount-1, m.chat.Large)

@@ -30,6 +30,8 @@ const (
 //   - Drafts are counted from the last of their chat, so that the sequence follows from the head that the UPDATE returns.
 //   - There is no join: a look-up is a sub-select by the whole key, and what is known of a chat is found in an array. So there is nothing for
 //     the planner to choose, whatever it believes of the tables, and one plan serves for ever. Joins became scans of whole tables.
+//
+//rule:nothing_outside_membership.append-statement
 const appendDrafts = `WITH chat AS MATERIALIZED (
 	SELECT array_agg(coalesce(c.key, 0) ORDER BY n.no) AS keys, array_agg(coalesce(c.members_version, 0) ORDER BY n.no) AS versions
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
@@ -122,6 +124,7 @@ func (s *Store) append(ctx context.Context, c *conn, drafts []tidemark.Draft) ([
 			return nil, tidemark.Errorf(tidemark.Unavailable, "the members of a chat change too quickly; try again")
 		}
 		write := a.round
+		//rule:bounded_use.limit-vain-rounds
 		if round >= vainRounds {
 			write = a.alone
 		}
@@ -170,6 +173,7 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 		switch {
 		case itemsFault(err) && n == 1:
 			a.results[todo[0]] = storage.Appended{Err: public(err)}
+		//rule:bounded_input.isolate-bad-item
 		case itemsFault(err):
 			a.hurried = a.hurried || condition(err) == lockNotAvailable
 			if part, err = a.oneByOne(ctx, c, todo[:n]); err != nil {
@@ -179,6 +183,7 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 			return nil, err
 		}
 		if todo = todo[n:]; len(part) > 0 {
+			//rule:sequence_gapless.keep-order-of-chat
 			return append(part, todo...), nil // No draft overtakes an earlier one of its chat.
 		}
 	}
@@ -224,12 +229,14 @@ func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure [
 		switch {
 		case itemsFault(err):
 			a.results[i] = storage.Appended{Err: public(err)}
+			//rule:bounded_input.wait-for-held-chat-only
 			if condition(err) == lockNotAvailable {
 				locked[chat], a.hurried = err, true
 			}
 		case err != nil:
 			return nil, err
 		case len(part) > 0:
+			//rule:sequence_gapless.keep-order-after-change
 			return append(part, todo[at+1:]...), nil // as in round
 		}
 	}
@@ -243,6 +250,7 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	parameters := a.parameters(todo, &v)
 	for again := 0; ; again++ {
 		err = a.statement(ctx, c, parameters, func(row pgx.Rows) error { return row.Scan(&v.versions, &v.outcomes, &v.strangers) })
+		//rule:send_idempotent.try-again-when-key-came
 		if !keyCame(err) || again == maxRounds {
 			break
 		}
@@ -287,6 +295,7 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 // statement runs appendDrafts, in a hurry in a transaction that sets a limit for locks. In that of alone the chat is locked already.
 func (a *appending) statement(ctx context.Context, c *conn, parameters []any, scan func(pgx.Rows) error) error {
 	run := func(pgx.Tx) error { return c.each(ctx, appendDrafts, parameters, scan) }
+	//rule:bounded_input.hurry-outside-transaction
 	if a.hurried && c.PgConn().TxStatus() == idle {
 		return c.briefly(ctx, run)
 	}
@@ -315,6 +324,7 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 		no, _ := slices.BinarySearch(chats, string(d.ChatID))
 		chat[at], created[at] = int64(no)+1, d.CreatedAt.UnixMilli()
 		senders[at], keys[at], ids[at], contents[at] = string(d.SenderID), d.ClientMessageID, string(d.MessageID), d.Content
+		//rule:send_idempotent.types-of-all-drafts
 		if d.ContentType != common && types == nil {
 			types = slices.Repeat([]string{common}, n)
 		}
@@ -378,7 +388,9 @@ func (a *appending) same(i int, stored *tidemark.Message, version uint64) storag
 
 // follow answers for a draft that has the key of an earlier one in the batch.
 func (a *appending) follow(i, earlier int) {
+	//rule:send_idempotent.compare-equal-keys
 	if stored := a.stored[earlier]; stored != nil {
+		//rule:nothing_outside_membership.version-of-first-message
 		a.results[i] = a.same(i, stored, a.versions[earlier])
 		return
 	}

@@ -68,6 +68,7 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 	if direction == Up && table != "" && found.Version == 0 && !found.Dirty {
 		return t.Named(schema.Stranger(table))
 	}
+	//rule:confirmed_is_durable.migration-under-way
 	if !found.Dirty && found.Version > found.Needed && direction == Up { // what is dirty may be under way in another process
 		return t.Named(found.fit())
 	}
@@ -131,10 +132,12 @@ func promises(ctx context.Context, c *conn) error {
 		return err
 	case readOnly == "on":
 		return tidemark.Errorf(tidemark.Unavailable, "the database is read-only: it is a standby, or set so")
+	//rule:confirmed_is_durable.refuse-fsync-off
 	case fsync == "off":
 		return tidemark.Errorf(tidemark.Conflict, "fsync is off in the database, so a confirmed message could be lost; turn it on in postgresql.conf")
 	case encoding != "UTF8":
 		return tidemark.Errorf(tidemark.Conflict, "the database has the encoding %s, which cannot hold every text; create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
+	//rule:confirmed_is_durable.refuse-commit-off
 	case commit == "off":
 		return tidemark.Errorf(tidemark.Conflict, "synchronous_commit is off in the database, so a confirmed message could be lost; turn it on in postgresql.conf, or for the role: ALTER ROLE … SET synchronous_commit = on")
 	}

@@ -48,6 +48,8 @@ func (s *Store) mark(ctx context.Context, c *conn, rows []tidemark.PendingDelive
 // clearRows locks the counters of the chats for which there is something to clear, and looks at their latest heads: no message that is appended later
 // can be behind the row that is removed, and one that is already there keeps it (delivery.md §4, R_CLEAR). The last row is how many rows stood in the
 // snapshot: if fewer were touched, some changed meanwhile.
+//
+//rule:pending_or_delivered.clear-statement
 const clearRows = `WITH item AS MATERIALIZED (
 	SELECT i.*, p.ctid AS place, c.key
 	FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS i (user_id, chat_id, through, no)
@@ -95,6 +97,7 @@ func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bo
 				}
 				return err
 			})
+			//rule:R_CLEAR.clear-again-after-race
 			if err != nil || touched == stood {
 				return err
 			}

@@ -147,11 +147,13 @@ func (p *page) whole() error {
 	if p.wanted.Before != 0 && full {
 		from = last + 1 - n
 	}
+	//rule:sequence_gapless.check-every-sequence
 	for i := range p.messages {
 		if want := from + tidemark.Sequence(i); p.messages[i].Sequence != want {
 			return &hole{p.wanted.Chat, want}
 		}
 	}
+	//rule:sequence_gapless.check-last-sequence
 	if !full && n != last+1-first {
 		return &hole{p.wanted.Chat, from + n}
 	}

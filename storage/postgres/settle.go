@@ -15,6 +15,7 @@ const waitForStandbys = `SELECT CASE WHEN current_setting('synchronous_standby_n
 func settled[I, R any](write func(context.Context, *conn, []I) ([]R, error), answersBefore func([]R) bool) func(context.Context, *conn, []I) ([]R, error) {
 	return func(ctx context.Context, c *conn, items []I) ([]R, error) {
 		results, err := write(ctx, c, items)
+		//rule:confirmed_is_durable.confirm-after-second-attempt
 		if err == nil && (c.attempt > 0 || answersBefore(results)) {
 			_, err = c.Exec(ctx, waitForStandbys)
 		}

@@ -101,7 +101,9 @@ func open(ctx context.Context, to *target.Target, committed func(sends, acks int
 		s.disconnect()
 		return nil, to.Named(err)
 	}
+	//rule:confirmed_is_durable.confirm-duplicates
 	s.appends = newLane(s.writers, s.wrote("append"), 1, maxItems, settled(s.append, someDuplicate))
+	//rule:watermark_monotonic.confirm-stale-raises
 	s.advances = newLane(s.writers, s.wrote("advance"), 1, maxItems, settled(s.advance, noneMoved))
 	s.marks = newLane(s.writers, s.wrote("mark"), 1, maxItems, s.mark)
 	s.clears = newLane(s.writers, s.wrote("clear"), 1, maxItems, s.clear)
@@ -178,10 +180,12 @@ func newLane[I, R any](pool *pgxpool.Pool, done func(error) error, width, most i
 	return lane.New(width, most, func(collect func() []I) (results []R, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), callTime)
 		defer cancel()
+		//rule:confirmed_is_durable.retry-broken-write
 		err = attempts(ctx, pool, harmless, func(ctx context.Context, c *conn) (err error) {
 			results, err = work(ctx, c, collect())
 			return err
 		})
+		//rule:confirmed_is_durable.report-result-of-write
 		if done != nil {
 			err = done(err)
 		}
@@ -203,6 +207,7 @@ func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items 
 		return nil, err
 	}
 	defer s.door.Leave()
+	//rule:confirmed_is_durable.cancelled-caller-is-no-failure
 	return l.Do(ctx, items)
 }
 
@@ -245,6 +250,7 @@ func (s *Store) change(ctx context.Context, do func(context.Context, *conn) erro
 	defer s.door.Leave()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+	//rule:nothing_outside_membership.change-once
 	return s.health.Written("change", attempts(ctx, s.writers, undone, do))
 }
 

@@ -53,15 +53,18 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 // forget drops a chat whose row is about to change by other means than flush.
 func (w *writer) forget(c *chat) error {
 	err := w.flush()
+	//rule:nothing_outside_membership.forget-chat-after-removal
 	delete(w.chats, c.id)
 	return err
 }
 
 // moveHead gives out the next sequence.
 func (w *writer) moveHead(c *chat, now int64) {
+	//rule:sequence_gapless.next-sequence
 	c.head, c.activity = c.head+1, now
 	if !c.moved {
 		c.moved = true
+		//rule:confirmed_is_durable.write-moved-head
 		w.moved = append(w.moved, c)
 	}
 }

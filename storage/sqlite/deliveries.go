@@ -82,6 +82,7 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 	if c == nil {
 		return storage.Advanced{Err: noChat(a.Chat)}, nil
 	}
+	//rule:watermark_bounded_by_counter.check-against-head-in-sqlite
 	if err := a.Raise.Bounded(c.head); err != nil {
 		return storage.Advanced{Err: err}, nil
 	}
@@ -89,6 +90,7 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 	if err != nil {
 		return storage.Advanced{}, err
 	}
+	//rule:watermark_monotonic.raise-what-is-stored
 	state, moved := a.Raise.Apply(state, timeOf(a.Now.UnixMilli()))
 	if moved {
 		w.acks++
@@ -187,6 +189,8 @@ func page[T any](ctx context.Context, s *Store, text string, limit int, bind fun
 }
 
 // summary has one row, also for a chat without members.
+//
+//rule:group_delivered_requires_all_members.summary-statement
 const summary = `SELECT c.key, count(m.user_id),
 		coalesce(sum(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0)) >= ?2), 0),
 		coalesce(sum(coalesce(d.last_read_sequence, 0) >= ?2), 0),

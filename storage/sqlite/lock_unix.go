@@ -18,6 +18,7 @@ func lock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the lock file "+name+" cannot be opened; its directory must exist and be writable")
 	}
+	//rule:sequence_gapless.lock-file
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {

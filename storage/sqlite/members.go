@@ -162,6 +162,7 @@ func (w *writer) admit(c *chat, user tidemark.UserID, joining []tidemark.Member,
 // join returns the delivery state of a user who was just added. On the first join of a chat that hides its past it starts at the head.
 func (w *writer) join(c *chat, user tidemark.UserID, first bool, now time.Time) (tidemark.DeliveryState, error) {
 	state, stored, err := w.state(c, user)
+	//rule:sync_position_from_watermark.keep-start-of-first-join
 	if err != nil || !first || c.history != tidemark.HistorySinceJoin {
 		return state, err
 	}
@@ -213,6 +214,7 @@ func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tid
 		if err := w.unmark(c, user); err != nil {
 			return err
 		}
+		//rule:delivery_state_independent_of_membership.keep-state-at-removal
 		removed = storage.Removed{Version: c.version + 1, Head: c.head}
 		return w.setMembership(c, c.members-1)
 	})

@@ -83,6 +83,7 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	if err != nil {
 		return storage.Appended{}, err
 	}
+	//rule:nothing_outside_membership.members-only-append-in-sqlite
 	if member {
 		stored, err := w.insert(c, d)
 		if err != nil {
@@ -94,15 +95,18 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 			return storage.Appended{Message: d.Message(c.head, c.version), Version: c.version}, nil
 		}
 	}
+	//rule:send_idempotent.key-lookup
 	message, found, err := w.byKey(c, d)
 	switch {
 	case err != nil:
 		return storage.Appended{}, err
 	case !found:
 		return storage.Appended{}, notMember(d.ChatID, d.SenderID)
+	//rule:send_idempotent.equal-key-equal-content-in-sqlite
 	case !message.SameAs(d):
 		return storage.Appended{}, tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", d.ClientMessageID)
 	}
+	//rule:nothing_outside_membership.duplicate-has-current-version
 	return storage.Appended{Message: message, Duplicate: true, Version: c.version}, nil
 }
 
@@ -175,6 +179,7 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	//rule:sync_position_from_watermark.range-starts-behind-after-in-sqlite
 	text, low, high := rangeUp, r.After+1, head
 	next, last, step := low, high, tidemark.Sequence(1)
 	if r.Before != 0 {
@@ -196,6 +201,7 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 	size, whole := 0, false
 	err = q.each(func(row *stmt) bool {
 		m := scanMessage(row, r.Chat)
+		//rule:session_in_order.stop-at-hole
 		if m.Sequence != next {
 			return false
 		}
@@ -209,6 +215,7 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 		return nil, err
 	}
 	if !whole {
+		//rule:sequence_gapless.report-missing-end
 		return nil, health.Missing(r.Chat, next)
 	}
 	if r.Before != 0 {

@@ -19,6 +19,7 @@ func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bo
 		return written, err
 	}
 	err = s.change(ctx, func(w *writer) error {
+		//rule:pending_once.mark-statement
 		q, err := w.c.prepared(`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) VALUES (?, ?, ?)
 			ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = excluded.first_undelivered_seq
 			WHERE excluded.first_undelivered_seq < first_undelivered_seq`)
@@ -92,8 +93,11 @@ func (w *writer) clear(item *storage.Clear) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	//rule:pending_or_delivered.remove-row-in-range
 	text := `DELETE FROM pending_deliveries WHERE user_id = ?1 AND chat_id = ?2 AND first_undelivered_seq BETWEEN 1 AND ?3`
+	//rule:R_CLEAR.clear-at-head-only-in-sqlite
 	if c != nil && item.Through < c.head {
+		//rule:R_CLEAR.trim-row-statement
 		text = `UPDATE pending_deliveries SET first_undelivered_seq = ?3 + 1 WHERE user_id = ?1 AND chat_id = ?2 AND first_undelivered_seq BETWEEN 1 AND ?3`
 	}
 	q, err := w.c.prepared(text)
@@ -165,6 +169,8 @@ func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidem
 }
 
 // behind looks at every chat of the user up to the end of the page: two look-ups each.
+//
+//rule:pending_or_delivered.behind-statement
 const behind = `SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) FROM members AS m
 	CROSS JOIN chats AS c ON c.key = m.chat
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id

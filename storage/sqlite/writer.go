@@ -64,11 +64,13 @@ func (s *Store) write() {
 		// Those who were answered just now come back with their next write: let them, or the commit would hold the first of them only.
 		runtime.Gosched()
 		batch = s.gather(append(batch[:0], first))
+		//rule:confirmed_is_durable.commit-before-answer
 		s.commit(batch)
 		for _, j := range batch {
 			close(j.done)
 		}
 		clear(batch)
+		//rule:confirmed_is_durable.room-after-full-disk
 		s.health.Checkpoint(func() error { return s.writer.checkpoint(health.Full(s.health.Commit())) })
 	}
 }
@@ -92,6 +94,7 @@ func (s *Store) gather(batch []*job) []*job {
 // commit runs the batch in one transaction. If an item turns out to be impossible in the middle, each runs in its own.
 func (s *Store) commit(batch []*job) {
 	err := s.attempt(batch)
+	//rule:confirmed_is_durable.write-items-alone
 	if err == nil || len(batch) == 1 || !health.ItemsFault(err) {
 		return
 	}
@@ -103,6 +106,7 @@ func (s *Store) commit(batch []*job) {
 func (s *Store) attempt(batch []*job) error {
 	err := s.health.Begin()
 	if err == nil && time.Since(s.writer.looked) >= lookEvery {
+		//rule:confirmed_is_durable.check-files
 		if err = s.files.Intact(); err == nil {
 			s.writer.looked = time.Now()
 		}
@@ -115,6 +119,7 @@ func (s *Store) attempt(batch []*job) error {
 		for _, j := range batch {
 			j.err = err
 		}
+		//rule:confirmed_is_durable.end-store-after-failed-fsync
 		if committing && health.UnknownOutcome(err) {
 			s.health.Fail(err)
 		}
@@ -157,6 +162,7 @@ func (w *writer) transaction(batch []*job) (committing bool, err error) {
 		clear(w.chats)
 	}
 	began := time.Now()
+	//rule:metrics_documented.reset-counts-of-commit
 	w.sends, w.acks = 0, 0
 	if err := w.c.exec("BEGIN IMMEDIATE"); err != nil {
 		return false, err
@@ -179,7 +185,9 @@ func (w *writer) transaction(batch []*job) (committing bool, err error) {
 }
 
 func (w *writer) rollback() {
+	//rule:sequence_gapless.forget-heads-after-rollback
 	clear(w.chats)
+	//rule:sequence_gapless.forget-moved-heads-after-rollback
 	w.moved = w.moved[:0]
 	if w.c.InTransaction() {
 		// A failure leaves the transaction open, and the next BEGIN reports it.

@@ -136,6 +136,7 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	if err != nil {
 		return nil, err
 	}
+	//rule:resume_lossless.poll-keeps-its-session
 	req.Poll = true
 	// The session keeps it; it shall not keep the whole request with it.
 	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
@@ -157,6 +158,7 @@ func parseWait(s string) (time.Duration, error) {
 	if s == "" {
 		return defaultWait, nil
 	}
+	//rule:bounded_input.wait-is-digits
 	if strings.Trim(s, "0123456789") != "" {
 		return 0, tidemark.Errorf(tidemark.Invalid, "wait must be a number of seconds: 0 to answer at once, at most %d", int(maxWait/time.Second))
 	}

@@ -55,6 +55,7 @@ func (p *poll) gather(ctx context.Context, wait bool) (events []tidemark.Event, 
 		for _, ev := range events[before:] {
 			bytes += len(ev.Payload)
 		}
+		//rule:bounded_use.limit-poll-answer
 		if len(events) >= maxEvents || bytes >= maxBytes {
 			return events, true, nil
 		}
@@ -66,6 +67,7 @@ func (p *poll) gatherNow(r *http.Request) (events []tidemark.Event, more bool, e
 	defer p.pass.Leave()
 	ctx, cancel := stream.Detached(r)
 	defer cancel()
+	//rule:bounded_use.cancel-poll-at-stop
 	defer context.AfterFunc(p.adapter.requests, cancel)()
 	events, more, err = p.gather(ctx, false)
 	if err != nil && p.adapter.requests.Err() != nil {

@@ -6,6 +6,8 @@ redis.call('HSET', KEYS[1], 'user', ARGV[1], 'until', ARGV[2], 'key', ARGV[3])
 return redis.call('PEXPIRE', KEYS[1], ARGV[4])`
 
 // redeem accepts a ticket once, for an attempt, and then for its session. The same attempt may come twice: a cluster may move the key meanwhile.
+//
+//rule:ticket_once.redeem-script
 const redeem = `
 local t = redis.call('HMGET', KEYS[1], 'user', 'until', 'key', 'redeemed', 'session')
 if not t[1] then return false end
@@ -24,6 +26,8 @@ return t`
 
 // hold binds a ticket to a session that a node holds ("bind"), or keeps it alive, unless another session has it by now ("keep"): user, end, API key,
 // session, time to live, which of both.
+//
+//rule:ticket_once.hold-script
 const hold = `
 local session = redis.call('HGET', KEYS[1], 'session')
 if ARGV[6] == 'keep' and session and session ~= ARGV[4] then return 0 end
@@ -33,6 +37,8 @@ redis.call('PEXPIRE', KEYS[1], ARGV[5])
 return 1`
 
 // take takes from a bucket, which is full if it is not there: how much, how much comes in a second, how much it holds. It returns what is left.
+//
+//rule:bounded_use.take-script
 const take = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

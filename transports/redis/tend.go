@@ -63,6 +63,7 @@ func (s *Tickets) collect(now time.Time) (names []string, calls []redis.Call) {
 		switch {
 		case h.over(now, s.cfg.ResumeWindow):
 			delete(s.held, name)
+		//rule:ticket_once.prolong-held-ticket
 		case !now.Before(h.due):
 			names, calls = append(names, name), append(calls, s.holding(name, *h, now, "keep"))
 			if h.due = now.Add(s.cfg.ResumeWindow / 2); h.connections == 0 {

@@ -104,6 +104,7 @@ func (s *Tickets) trip(ctx context.Context, calls []redis.Call) ([]redis.Reply, 
 // key is where a ticket is kept.
 func key(name string) string {
 	sum := sha256.Sum256([]byte(name))
+	//rule:ticket_once.hash-ticket-name
 	return "ticket:" + hex.EncodeToString(sum[:16])
 }
 
@@ -159,6 +160,7 @@ func (s *Tickets) Redeem(ctx context.Context, name string, session tidemark.Sess
 	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		return t, err
 	}
+	//rule:ticket_once.own-session-without-redis
 	if own, ok := s.own(name); ok && session != "" && own.session == session {
 		return own.Ticket, nil
 	}
@@ -243,6 +245,7 @@ func (s *Tickets) Bind(ctx context.Context, name string, t auth.Ticket, session 
 	if _, err := s.call(ctx, s.holding(name, told, now, "bind")); err != nil {
 		s.cfg.Logger.Warn("a ticket could not be bound to its session for all nodes; that is tried again", "session", session, "error", err)
 		s.mu.Lock()
+		//rule:ticket_once.write-again-when-redis-returns
 		h.due = now
 		s.mu.Unlock()
 	}
@@ -265,6 +268,7 @@ func (s *Tickets) Leave(name string, session tidemark.SessionID) {
 // until nobody can come back any more. So a node that a session left, and that tells of that once, ends no ticket of one that moved.
 func (s *Tickets) holding(name string, h held, now time.Time, how string) redis.Call {
 	life := 2 * s.cfg.ResumeWindow
+	//rule:credentials_end.shorter-life-without-connection
 	if h.connections == 0 {
 		life = h.left.Add(s.cfg.ResumeWindow).Sub(now)
 	}

@@ -26,12 +26,14 @@ func readBody(c echo.Context, alsoText bool) ([]byte, error) {
 		c.Response().Header().Set("Connection", "close")
 		return nil, tooLarge()
 	}
+	//rule:bounded_input.read-one-byte-too-many
 	b, err := io.ReadAll(io.LimitReader(r.Body, wire.MaxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, tidemark.Errorf(tidemark.Invalid, "the body came too slowly: all of it has to be here within %v", limit.RequestWithin)
 	case err != nil:
 		return nil, &tidemark.Error{Code: tidemark.Invalid, Detail: "the body could not be read to its end", Err: err}
+	//rule:bounded_input.limit-body
 	case len(b) > wire.MaxBody:
 		// Without this, net/http would read on before it answers.
 		c.Response().Header().Set("Connection", "close")
@@ -46,6 +48,7 @@ func tooLarge() error {
 
 // checkType refuses bodies that say of themselves that they are something else than JSON in UTF-8.
 func checkType(h http.Header, alsoText bool) error {
+	//rule:bounded_input.plain-body-only
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return tidemark.Errorf(problem.UnsupportedMediaType, "the body must not be compressed")
 	}

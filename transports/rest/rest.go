@@ -54,6 +54,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call, "listDeliveryStates": limit.LargeCall, "getDeliveryStatus": limit.LargeCall,
 		"acknowledge": limit.Call, "sync": limit.LargeCall, "createTicket": limit.Call,
 	} {
+		//rule:caller_may_only_what_he_may.header-credentials-for-calls
 		check := h.auth.Header
 		if operation == "acknowledge" {
 			check = h.auth.Beacon
@@ -96,6 +97,7 @@ func caller(c echo.Context) server.Caller { return identity(c).Caller }
 
 // answer writes a JSON body. Answers are about one caller and change; nobody may keep them.
 func answer(c echo.Context, status int, b []byte) error {
+	//rule:bounded_input.answers-are-not-cached
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.Blob(status, "application/json", b)
 }

@@ -208,6 +208,7 @@ func (c *connection) probe() {
 // beat writes a comment, so that neither proxies nor the client take the stream for dead; and it ends the stream of credentials
 // that have ended.
 func (c *connection) beat() time.Duration {
+	//rule:credentials_end.end-sse-stream
 	if err := c.identity.Ended(); err != nil {
 		c.cancel(err)
 		return 0

@@ -128,12 +128,14 @@ func openRequest(r *http.Request) (server.OpenRequest, error) {
 		return req, err
 	}
 	position := r.Header.Get("Last-Event-ID")
+	//rule:resume_lossless.header-before-query
 	if position == "" {
 		position = query.Get("last_event_id")
 	}
 	if position != "" {
 		var ok bool
 		if req.Session, req.After, ok = wire.ParsePosition(position); !ok {
+			//rule:resume_lossless.bad-position-is-unknown
 			req.Session, req.After = unknownSession, 0
 		}
 	}

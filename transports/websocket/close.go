@@ -39,12 +39,15 @@ const (
 func closeCode(err error) int {
 	switch tidemark.CodeOf(err) {
 	case tidemark.Unauthenticated:
+		//rule:credentials_end.code-of-credentials
 		return CloseUnauthenticated
 	case tidemark.Denied, tidemark.NotMember:
 		return CloseDenied
 	case tidemark.Replaced:
+		//rule:resume_lossless.code-of-newer-connection
 		return CloseReplaced
 	case tidemark.Exhausted:
+		//rule:bounded_use.code-of-too-many
 		return CloseTooMany
 	case tidemark.TooLarge:
 		return CloseTooLarge

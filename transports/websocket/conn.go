@@ -91,6 +91,8 @@ func readAll(b *[]byte, r io.Reader) error {
 }
 
 // saidGoodbye reports whether reading failed because the client ended the session: close code 1000.
+//
+//rule:resume_lossless.goodbye-by-close-code
 func saidGoodbye(err error) bool { return websocket.IsCloseError(err, websocket.CloseNormalClosure) }
 
 // endedBy is the close code for a connection whose reading failed with err, though the server had not closed it.
@@ -133,9 +135,11 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request, timeout time.Dura
 		Error:           func(http.ResponseWriter, *http.Request, int, error) {},
 	}
 	h := &hijack{ResponseWriter: w, conn: c, timeout: timeout}
+	//rule:bounded_input.request-id-in-upgrade
 	if c.ws, err = u.Upgrade(h, r, http.Header{requestIDHeader: w.Header()[requestIDHeader]}); err != nil {
 		return c.net != nil, err
 	}
+	//rule:bounded_input.limit-frame
 	c.ws.SetReadLimit(wire.MaxBody)
 	return true, nil
 }

@@ -132,6 +132,7 @@ func (c *connection) receive(text bool, r io.Reader) error {
 	c.unanswered.Store(0)
 	switch {
 	case c.isClosing():
+	//rule:bounded_input.text-frames-only
 	case !text:
 		c.end(CloseUnsupported, "frames must be text")
 	default:
@@ -152,6 +153,7 @@ func (c *connection) finish(err error) {
 		c.adapter.closes.Add(endedBy(err))
 	}
 	if c.session != nil {
+		//rule:R_WAKESET.goodbye-ends-session
 		if saidGoodbye(err) && !c.isClosing() {
 			ctx, cancel := context.WithTimeout(c.adapter.requests, c.adapter.cfg.RequestTimeout)
 			if err := c.session.Close(ctx); err != nil {
@@ -270,6 +272,7 @@ func (c *connection) pinged(data string) error {
 // beat pings, closes the connection of a client that answers no pings, and that of credentials that have ended. While the client has
 // not taken what was written it is not pinged: the deadline of the write watches over it.
 func (c *connection) beat() time.Duration {
+	//rule:credentials_end.end-websocket-stream
 	ended := c.identity.Ended()
 	switch {
 	case ended != nil:
@@ -279,6 +282,7 @@ func (c *connection) beat() time.Duration {
 		c.end(CloseSilent, "a message did not come to its end")
 		return 0
 	case c.conn.out.Busy():
+	//rule:bounded_use.limit-unanswered-pings
 	case c.unanswered.Add(1) > maxUnanswered:
 		c.end(CloseSilent, "two pings were not answered")
 		return 0
@@ -305,6 +309,7 @@ func (c *connection) untilBeat() time.Duration {
 
 // Stop implements stream.Member.
 func (c *connection) Stop(comeBack time.Duration) {
+	//rule:resume_lossless.code-of-stop
 	c.end(CloseRestarting, withDelay("restarting", comeBack))
 }
 

@@ -39,10 +39,12 @@ func (l *lanes) do(key string, size int, frame wire.Frame, run func(frames []wir
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.room.L = &l.mu
+	//rule:bounded_use.limit-work-of-socket
 	for l.used > 0 && l.used+r.slots > maxWork {
 		l.room.Wait()
 	}
 	l.used += r.slots
+	//rule:session_in_order.one-key-in-order
 	if queue, busy := l.queues[key]; busy {
 		l.queues[key] = append(queue, r)
 		return

@@ -21,6 +21,7 @@ const (
 func (c *connection) handle(raw []byte) {
 	f, err := wire.DecodeFrame(raw)
 	if err != nil {
+		//rule:ack_fire_and_forget.no-answer-to-bad-acknowledgement
 		if f.Type.Silent() {
 			c.adapter.errors.Add(tidemark.CodeOf(err))
 		} else {
@@ -34,11 +35,14 @@ func (c *connection) handle(raw []byte) {
 			c.refuse(f.RequestID, err)
 			return
 		}
+		//rule:session_in_order.lane-per-chat
 		c.do(string(f.Send.Draft.ChatID), len(raw), f, c.send)
 	case wire.FrameAck, wire.FrameRead:
 		for range f.Refused {
+			//rule:metrics_documented.count-refused-frames
 			c.adapter.errors.Add(tidemark.Invalid)
 		}
+		//rule:ack_fire_and_forget.take-acknowledgement
 		c.session.Ack(f.Acks...)
 	case wire.FrameSync:
 		if err := c.adapter.cfg.Limit.Call(c.identity.User, limit.LargeCall); err != nil {
@@ -109,6 +113,7 @@ func (c *connection) typing(frames []wire.Frame) {
 // number: the frames of one connection are told apart.
 func (c *connection) requestContext(f *wire.Frame) (context.Context, context.CancelFunc) {
 	id := f.RequestID
+	//rule:request_id_reaches_storage.request-id-of-frame
 	if !tidemark.ValidID(id) {
 		id = string(c.session.Session()) + ":" + strconv.FormatUint(uint64(c.unnamed.Add(1)), 10)
 	}

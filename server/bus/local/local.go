@@ -31,6 +31,7 @@ func New() *Bus { return &Bus{subscribers: make(map[registry.Node]*subscription)
 func (b *Bus) Subscribe(_ context.Context, node registry.Node, s bus.Subscriber) (func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	//rule:R_ADDR.one-subscription-per-node
 	if _, there := b.subscribers[node]; there {
 		return nil, tidemark.Errorf(tidemark.Conflict, "node %s is subscribed already", node.ID)
 	}
@@ -42,6 +43,7 @@ func (b *Bus) Subscribe(_ context.Context, node registry.Node, s bus.Subscriber)
 			delete(b.subscribers, node)
 		}
 		b.mu.Unlock()
+		//rule:R_ORDER.wait-for-running-calls
 		sub.calls.Wait()
 	}, nil
 }
@@ -60,6 +62,7 @@ func (b *Bus) publish(node registry.Node, event bus.Event) error {
 	sub := b.subscribers[node]
 	if sub == nil {
 		b.mu.RUnlock()
+		//rule:R_NOBODY.report-missing-subscriber
 		return tidemark.Errorf(tidemark.NotFound, "node %s is not subscribed", node.ID)
 	}
 	sub.calls.Add(1)

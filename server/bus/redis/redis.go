@@ -114,6 +114,7 @@ func (b *Bus) Publish(ctx context.Context, publications []bus.Publication) []err
 	b.count.events.Add(int64(len(away)))
 	answers, err := b.lane.Do(ctx, away)
 	for k, i := range from {
+		//rule:R_NOBODY.report-unknown-outcome
 		if errs[i] = err; err == nil {
 			errs[i] = answers[k]
 		}
@@ -182,6 +183,7 @@ func outcome(reply redis.Reply, node registry.Node) error {
 		return reply.Err
 	case !ok:
 		return tidemark.Errorf(tidemark.Unavailable, "Redis answered %T", reply.Value)
+	//rule:R_NOBODY.report-no-receiver
 	case n == 0:
 		return tidemark.Errorf(tidemark.NotFound, "nobody listens for node %s", node.ID)
 	}

@@ -63,6 +63,7 @@ func (b *Bus) Subscribe(ctx context.Context, node registry.Node, to bus.Subscrib
 			delete(b.subscriptions, node)
 		}
 		b.mu.Unlock()
+		//rule:R_ADDR.no-call-after-stop
 		cancel()
 		s.running.Wait()
 		s.calls.Wait()
@@ -105,11 +106,13 @@ func (s *subscription) listen(ctx context.Context, connection *redis.Subscriptio
 		connection.Close() // Receive ends
 	})
 	helpers.Go(func() { s.beat(over, end) })
+	//rule:R_EPOCH.report-missed-events
 	if interrupted && s.subscriber.Missed != nil {
 		s.subscriber.Missed()
 	}
 	alive := time.Now()
 	for {
+		//rule:R_EPOCH.detect-silent-connection
 		within := silence - time.Since(alive)
 		if within <= 0 {
 			return

@@ -35,6 +35,7 @@ func decode(kind, cursor string) (string, error) {
 		return "", errCursor()
 	}
 	got, position, ok := strings.Cut(string(raw), "|")
+	//rule:bounded_input.check-kind-and-position
 	if !ok || got != kind || position == "" {
 		return "", errCursor()
 	}

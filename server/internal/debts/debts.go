@@ -76,8 +76,10 @@ func (d *Debts) addRows(to map[storage.StateKey]tidemark.Sequence, rows []tidema
 		key := storage.StateKey{User: row.UserID, Chat: row.ChatID}
 		first, there := to[key]
 		switch {
+		//rule:bounded_use.limit-rows-to-retry
 		case !there && len(to) >= maxRows:
 			d.lost = true
+		//rule:pending_or_delivered.keep-lowest-row
 		case !there || row.FirstUndelivered < first:
 			to[key] = row.FirstUndelivered
 		}
@@ -90,6 +92,7 @@ func (d *Debts) Send(s Send) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.bytes+s.size() > maxBytes {
+		//rule:R_EPOCH.raise-epoch-after-overflow
 		d.lost = true
 	} else {
 		d.bytes += s.size()

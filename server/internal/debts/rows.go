@@ -31,6 +31,7 @@ func (d *Debts) PayMarks(rows []tidemark.PendingDelivery, mark func([]tidemark.P
 		if err != nil {
 			last = err
 		}
+		//rule:pending_or_delivered.retry-unavailable-only
 		if tidemark.CodeOf(err) == tidemark.Unavailable {
 			break
 		}
@@ -42,8 +43,10 @@ func (d *Debts) PayMarks(rows []tidemark.PendingDelivery, mark func([]tidemark.P
 		}
 	}
 	for _, part := range parts {
+		//rule:pending_or_delivered.retry-failed-rows
 		d.Mark(part)
 	}
+	//rule:pending_or_delivered.raise-epoch-after-refusal
 	if len(refused) > 0 {
 		d.Lose()
 	}

@@ -98,6 +98,7 @@ func (f *Feed) Chat(id tidemark.ChatID) *Chat {
 	defer f.mu.Unlock()
 	c := f.chats[id]
 	if c == nil {
+		//rule:bounded_use.limit-cached-chats
 		if len(f.chats) >= f.cfg.Chats {
 			f.sweepLocked()
 		}
@@ -117,6 +118,7 @@ func (f *Feed) Put(c *Chat, m *tidemark.Message, encoded []byte) {
 	}
 	grown := c.tail.put(entry{sequence: m.Sequence, version: m.MembersVersion, payload: encoded}, f.cfg.Messages, bytesPerChat)
 	c.mu.Unlock()
+	//rule:bounded_use.limit-cached-bytes
 	if f.bytes.Add(int64(grown)) > int64(f.cfg.Bytes) {
 		f.mu.Lock()
 		if f.bytes.Load() > int64(f.cfg.Bytes) {

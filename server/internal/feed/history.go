@@ -29,6 +29,7 @@ func (f *Feed) After(ctx context.Context, user tidemark.UserID, chat tidemark.Ch
 		for h.Next < head && len(h.Messages) < limit {
 			end, visible := iv.Visible(h.Next+1, head)
 			if !visible {
+				//rule:nothing_outside_membership.report-gap-in-history
 				h.Gaps = append(h.Gaps, tidemark.Gap{ChatID: chat, From: h.Next + 1, To: end, Reason: tidemark.GapNotMember})
 				h.Next = end
 				continue
@@ -38,6 +39,7 @@ func (f *Feed) After(ctx context.Context, user tidemark.UserID, chat tidemark.Ch
 				return History{}, err
 			}
 			for _, m := range messages {
+				//rule:nothing_outside_membership.end-history-at-membership
 				if m.Sequence > end {
 					break
 				}
@@ -97,6 +99,7 @@ func (f *Feed) asMember(ctx context.Context, user tidemark.UserID, chat tidemark
 			return History{}, err
 		}
 		h, err := read(m.Intervals)
+		//rule:nothing_outside_membership.history-by-current-roster
 		if err != nil || h.newest <= p.Version {
 			return h, err
 		}

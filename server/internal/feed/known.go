@@ -55,6 +55,7 @@ func (k *Known) Tell(u tidemark.StatusUpdate) tidemark.Boundary {
 
 // keep puts a boundary into a memory of at most most.
 func keep(memory map[storage.StateKey]tidemark.Boundary, most int, key storage.StateKey, b tidemark.Boundary) {
+	//rule:bounded_use.limit-known-boundaries
 	if _, there := memory[key]; !there && len(memory) >= most {
 		for other := range memory { // an arbitrary one: the map's order is random
 			delete(memory, other)
@@ -80,6 +81,7 @@ func (k *Known) Raise(st tidemark.DeliveryState) tidemark.DeliveryState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	b := k.states[key]
+	//rule:tick_monotone.merge-known-boundary
 	b = b.Merge(tidemark.Boundary{Acked: st.Acked, Read: st.Read})
 	keep(k.states, k.most, key, b)
 	st.Acked, st.Read = b.Acked, b.Read

@@ -57,6 +57,7 @@ func (f *Feed) Pages(ctx context.Context, requests []Request, buf []Page) ([]Pag
 	}
 	for i := range readings {
 		r := &readings[i]
+		//rule:nothing_outside_membership.page-by-current-roster
 		for r.newest > r.version {
 			// A message was stored under a newer membership than the one that we looked at: look again.
 			again, err := f.begin(ctx, r.Request, r.page, r.newest)
@@ -64,6 +65,7 @@ func (f *Feed) Pages(ctx context.Context, requests []Request, buf []Page) ([]Pag
 				return nil, err
 			}
 			// The roster was read a moment ago: a message of a newer one is not from storage, whoever told this node of it.
+			//rule:bounded_input.give-up-on-old-storage
 			again.stored = again.version < r.newest
 			*r = again
 			if err := f.fill(ctx, readings[i:i+1]); err != nil {
@@ -96,6 +98,7 @@ func (f *Feed) begin(ctx context.Context, r *Request, page *Page, atLeast uint64
 	}
 	p, m, err := f.member(ctx, r.User, r.Chat, true) // a message says if it is newer than what is remembered
 	switch code := tidemark.CodeOf(err); {
+	//rule:nothing_outside_membership.no-page-for-strangers
 	case code == tidemark.NotMember, code == tidemark.NotFound:
 		page.Gone = true
 		return rd, nil
@@ -110,9 +113,11 @@ func (f *Feed) begin(ctx context.Context, r *Request, page *Page, atLeast uint64
 	if r.From > to {
 		return rd, nil
 	}
+	//rule:nothing_outside_membership.page-within-membership
 	end, visible := m.Intervals.Visible(r.From, to)
 	if !visible {
 		g := tidemark.Gap{ChatID: r.Chat, From: r.From, To: end, Reason: tidemark.GapNotMember}
+		//rule:session_in_order.announce-gap
 		page.Pieces = append(page.Pieces, Piece{From: g.From, To: g.To, Gap: true, Payload: g.AppendJSON(nil)})
 		if page.Through = end; end >= to {
 			return rd, nil
@@ -175,11 +180,13 @@ func (rd *reading) fromStorage(messages []tidemark.Message) {
 	for i := range messages {
 		m := &messages[i]
 		size += len(m.Content) + len(m.Attachment)
+		//rule:nothing_outside_membership.end-page-at-membership
 		if m.Sequence > rd.end {
 			break
 		}
 		rd.add(entry{sequence: m.Sequence, version: m.MembersVersion, payload: m.AppendJSON(nil)})
 	}
+	//rule:pending_or_delivered.end-only-when-all-was-read
 	rd.page.End = rd.ToEnd && len(messages) < rd.Limit && size < rd.Bytes && rd.end == tidemark.MaxSequence
 }
 

@@ -87,6 +87,7 @@ func (f *Feed) member(ctx context.Context, user tidemark.UserID, chat tidemark.C
 	}
 	m, ok := p.Member(user)
 	if !ok {
+		//rule:nothing_outside_membership.ask-storage-before-refusing
 		if p, err = f.People(ctx, chat, p.Version+1); err != nil {
 			return nil, tidemark.Member{}, err
 		}
@@ -121,6 +122,7 @@ func (f *Feed) Members(ctx context.Context, keys []storage.StateKey) ([]error, e
 		}
 	}
 	for i, p := range all {
+		//rule:ack_cumulative.ask-storage-for-former-members
 		if judge(i, p); verdicts[i] != nil && before[i] {
 			doubtful, at = append(doubtful, ids[i]), append(at, i)
 		}
@@ -190,6 +192,7 @@ func (f *Feed) read(ctx context.Context, ids []tidemark.ChatID) ([]*People, erro
 func (c *Chat) remember(p *People) *People {
 	for {
 		old := c.people.Load()
+		//rule:nothing_outside_membership.keep-newer-roster
 		if old != nil && (old.Version > p.Version || old.Version == p.Version && old.read.After(p.read)) {
 			return old
 		}
@@ -205,6 +208,7 @@ func (c *Chat) Outdate(version uint64) {
 	}
 	for {
 		old := c.people.Load()
+		//rule:nothing_outside_membership.drop-outdated-roster
 		if old == nil || old.Version >= version || c.people.CompareAndSwap(old, nil) {
 			return
 		}

@@ -42,6 +42,7 @@ func (t *tail) put(e entry, most, mostBytes int) int {
 	*slot = e
 	t.bytes += len(e.payload) + entryOverhead
 	drop, size := 0, t.bytes
+	//rule:bounded_use.limit-cached-messages
 	for len(t.slots)-drop > most || (size > mostBytes && len(t.slots)-drop > 1) {
 		if old := t.slots[drop]; old.payload != nil {
 			size -= len(old.payload) + entryOverhead
@@ -64,6 +65,7 @@ func (t *tail) read(from, to tidemark.Sequence, limit, mostBytes int) []entry {
 	if from < t.first || from >= t.first+tidemark.Sequence(len(t.slots)) {
 		return nil
 	}
+	//rule:session_in_order.stop-at-missing-message
 	slots := t.slots[from-t.first:]
 	n, size := 0, 0
 	for n < len(slots) && n < limit && size < mostBytes && slots[n].payload != nil && slots[n].sequence <= to {

@@ -35,6 +35,7 @@ const (
 
 // SideBySide calls f for each item, and returns when all calls have.
 func SideBySide[T any](items []T, f func(T)) {
+	//rule:R_EPOCH.take-leases-in-batches
 	if len(items) <= few {
 		for _, item := range items {
 			f(item)

@@ -121,6 +121,7 @@ func (m *Moves) Loop(ctx context.Context, answer func(context.Context, *bus.Clai
 			if a := answer(ctx, c); a != nil {
 				a.ID = c.ID
 				if err := bus.PublishOne(ctx, m.bus, c.From, bus.Event{Claimed: a}); err != nil {
+					//rule:R_WAKESET.mark-unpublished-answer
 					lost(a.State)
 				}
 			}

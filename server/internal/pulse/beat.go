@@ -68,6 +68,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 	began := time.Now()
 	all := p.lost.Swap(false)
 	if all {
+		//rule:R_EPOCH.join-anew
 		if err := p.join(ctx); err != nil {
 			return err
 		}
@@ -90,11 +91,13 @@ func (p *Pulse) beat(ctx context.Context) error {
 		p.all.Store(true)
 		if tidemark.CodeOf(err) == tidemark.NotFound { // the lease has run out, or the registry forgot it
 			p.cfg.Log.Warn("the registry has no lease of this node: it was away for too long, the registry was emptied, or another process has the same name", "node", p.cfg.Node.ID)
+			//rule:R_EPOCH.rejoin-without-lease
 			p.Rejoin()
 		}
 		return err
 	}
 	p.beaten(began, refreshed)
+	//rule:R_ADDR.end-replaced-sessions
 	for _, lease := range refreshed.Replaced {
 		if sess := byLease[lease]; sess != nil {
 			gone.replaced = append(gone.replaced, sess)
@@ -102,6 +105,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 	}
 	for _, lease := range refreshed.Lost {
 		if sess := byLease[lease]; sess != nil && !sess.Ended() {
+			//rule:R_NOBODY.take-lost-lease-again
 			p.Count.LeasesLost.Add(1)
 			gone.lost = append(gone.lost, sess)
 		}
@@ -116,6 +120,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lease.Device, b.Lease.Device))
 	})
 	p.mu.Lock()
+	//rule:pending_or_delivered.remember-lost-leases
 	p.gone.replaced, p.gone.lost = append(p.gone.replaced, gone.replaced...), append(p.gone.lost, gone.lost...)
 	p.gone.elsewhere = append(p.gone.elsewhere, gone.elsewhere...)
 	p.mu.Unlock()
@@ -125,6 +130,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 
 // turn returns the sessions whose leases are refreshed in this beat: each has its turn every third of a lease's life.
 func (p *Pulse) turn(all bool) []*session.Session {
+	//rule:R_NOBODY.refresh-registered-sessions-only
 	sessions := slices.DeleteFunc(p.cfg.Sessions(), func(s *session.Session) bool { return !s.Registered() })
 	parts := int(p.cfg.LeaseTTL / p.cfg.NodeTTL)
 	if all || parts < 2 {
@@ -154,14 +160,18 @@ func (p *Pulse) beaten(began time.Time, r registry.Refreshed) {
 	if len(r.Nodes) > 1 {
 		p.met.Store(true)
 	}
+	//rule:R_EPOCH.compare-after-epoch-change
 	if before != r.Epoch && before != (registry.Epoch{}) {
 		p.Count.Epochs.Add(1)
 		p.cfg.Log.Info("a node died, or the registry forgot: all sessions compare", "crashes", r.Epoch.Crashes)
+		//rule:nothing_outside_membership.forget-cache-after-epoch-change
 		p.cfg.Forget()
+		//rule:R_EPOCH.signal-comparison
 		flow.Signal(p.compare)
 		p.Retake() // what the registry forgot, if it did
 	}
 	hears := p.cfg.Hears() == nil
+	//rule:R_EPOCH.compare-while-disconnected
 	if !hears {
 		flow.Signal(p.compare)
 	}
@@ -179,5 +189,6 @@ func (p *Pulse) failed(err error) {
 	p.Count.Failed.Add(1)
 	p.cfg.Log.Warn("the leases were not refreshed", "error", err)
 	p.failing.Store(true)
+	//rule:pending_or_delivered.compare-while-disconnected
 	flow.Signal(p.compare)
 }

@@ -95,6 +95,7 @@ func (p *Pulse) Alone() bool { return len(p.Nodes()) < 2 }
 // send any, they were read less than a session's lease ago, unless there never was anybody else. It asks the clock, since a process may stand still.
 func (p *Pulse) Trusts(read time.Time) bool {
 	now := time.Now()
+	//rule:nothing_outside_membership.limit-cache-age
 	return int64(now.Sub(p.born)) < p.trusted.Load() && (now.Sub(read) < p.cfg.LeaseTTL || !p.met.Load())
 }
 
@@ -168,12 +169,14 @@ func (p *Pulse) RepairLoop(ctx context.Context) {
 			p.cfg.Lost(ctx, gone.lost)
 		}
 		if len(gone.elsewhere) > 0 {
+			//rule:R_NOBODY.wait-for-pending-move
 			left = append(left, expected{time.Now().Add(claimed), gone.elsewhere})
 		}
 		if len(left) > 0 && !time.Now().Before(left[0].until) {
 			here := slices.DeleteFunc(left[0].sessions, (*session.Session).Ended)
 			left = left[1:]
 			p.Count.LeasesLost.Add(int64(len(here)))
+			//rule:R_ADDR.release-lease-given-away
 			p.cfg.Lost(ctx, here)
 		}
 	}

@@ -100,6 +100,7 @@ func (c *Connection) pause(ctx context.Context, cause error, wait bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	//rule:pending_or_delivered.keep-stream-after-failed-read
 	if code := tidemark.CodeOf(cause); code == tidemark.Replaced || code == tidemark.Gone {
 		return cause
 	}
@@ -169,9 +170,11 @@ func (s *Session) step(c *Connection, buf []tidemark.Event, given int) (step, []
 	if s.lookDue() && len(s.wakes) < lookAhead {
 		return step{kind: stepLook, look: s.look}, buf, nil
 	}
+	//rule:resume_lossless.messages-before-caught-up
 	if len(s.wakes) > 0 {
 		return s.chatsStep(), buf, nil
 	}
+	//rule:resume_lossless.comparison-before-caught-up
 	if !s.caughtUp && !s.lost && s.backlog == 0 && s.look.done() {
 		s.caughtUp = true
 		buf = append(buf, s.number(tidemark.EventCaughtUp, []byte("{}"), run{kind: runCaughtUp}))
@@ -225,6 +228,7 @@ func (s *Session) ownedBy(c *Connection) error {
 		return tidemark.Errorf(tidemark.Unavailable, "the server is stopping; connect again")
 	case s.closed:
 		return s.endedBy()
+	//rule:session_in_order.refuse-older-connection
 	case c.generation != s.generation:
 		return tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session; do not reconnect by yourself")
 	}
@@ -236,6 +240,7 @@ func (s *Session) endedBy() error {
 	switch {
 	case s.gone:
 		return tidemark.Errorf(tidemark.Replaced, "the session went on on another server; do not reconnect by yourself")
+	//rule:resume_lossless.report-replaced-session
 	case s.superseded:
 		return tidemark.Errorf(tidemark.Replaced, "the device has a newer session; do not reconnect by yourself")
 	}

@@ -127,9 +127,12 @@ func Overdue(due []Deadline) []tidemark.PendingDelivery {
 			p.graced = false
 			s.room()
 		case p.acked < e.sequence:
+			//rule:pending_once.mark-once-after-grace
 			p.graced, p.row = false, true
+			//rule:pending_or_delivered.row-after-grace
 			rows = append(rows, p.pending(s.User))
 		default: // the entry's own message was acknowledged, a later one was not yet
+			//rule:pending_or_delivered.grace-for-later-message
 			s.node.Grace.push(Deadline{session: s, position: p, sequence: p.woken})
 		}
 		s.mu.Unlock()

@@ -32,6 +32,7 @@ func (s *Session) sendControls(buf []tidemark.Event) []tidemark.Event {
 func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event {
 	left := s.statusOrder[:0]
 	for _, key := range s.statusOrder {
+		//rule:tick_monotone.wait-for-other-boundaries
 		if len(buf) >= until || !s.statuses[key].heard {
 			left = append(left, key)
 			continue
@@ -49,7 +50,9 @@ func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event
 func (s *Session) sendStatus(buf []tidemark.Event, u tidemark.StatusUpdate, asked bool) []tidemark.Event {
 	if u.UserID == "" {
 		before, there := s.least[u.ChatID]
+		//rule:tick_monotone.merge-last-sent
 		u.Boundary = u.Boundary.Merge(before)
+		//rule:tick_monotone.repeat-on-request
 		if u.Boundary == before && !asked {
 			return buf
 		}

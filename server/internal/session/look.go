@@ -52,6 +52,7 @@ func (s *Session) lookDue() bool { return s.look.mode != lookDone || s.look.agai
 func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	//rule:R_EPOCH.compare-after-lost-lease
 	again := s.registered
 	s.leased, s.registered = leased, true
 	if s.closed {
@@ -61,6 +62,7 @@ func (s *Session) Leased(leased, proven bool, epoch registry.Epoch) bool {
 	switch {
 	case again: // it had a lease, or should have had
 		mode = lookMissed
+	//rule:R_PROOF.rows-with-lease-and-proof-only
 	case leased && proven:
 		mode = lookListing
 	}
@@ -81,8 +83,10 @@ func (s *Session) Compare(epoch registry.Epoch, always bool) {
 	case s.arriving != nil: // when it is here
 		s.epoch = epoch
 		return
+	//rule:R_EPOCH.compare-on-new-epoch
 	case s.epoch != epoch || always && s.look.done():
 		s.recent = s.recent || s.wantStatuses && s.epoch != epoch // ticks may have been missed, too
+		//rule:R_EPOCH.look-for-missed-messages
 		s.orderLook(lookMissed, epoch)
 	case always:
 		s.look.again, s.look.missed, s.complete = true, true, false
@@ -97,16 +101,19 @@ func (s *Session) Compare(epoch registry.Epoch, always bool) {
 func (s *Session) Proof() (proof *registry.Epoch, asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	//rule:R_COMPLETE.proof-after-complete-look
 	if s.complete && s.leased {
 		epoch := s.epoch
 		proof = &epoch
 	}
+	//rule:R_ADDR.release-possible-lease
 	return proof, s.leased || s.registered
 }
 
 // orderLook begins a look. The proof that the session leaves at its close will name epoch.
 func (s *Session) orderLook(mode lookMode, epoch registry.Epoch) {
 	s.look = look{mode: mode, order: s.look.order + 1, began: s.node.Now(), since: s.certain}
+	//rule:R_COMPLETE.failed-look-is-incomplete
 	s.epoch, s.complete = epoch, false
 }
 
@@ -147,6 +154,7 @@ func (s *Session) lookFor(ctx context.Context, c *Connection, l look) error {
 	}
 	s.look.after = next
 	switch {
+	//rule:R_PROOF.read-all-pages-of-rows
 	case more:
 	case s.look.mode == lookListing && s.look.large:
 		s.look.mode, s.look.after = lookLarge, ""
@@ -197,17 +205,21 @@ func (s *Session) readLook(ctx context.Context, l look) (found []find, next tide
 // found enters a chat that a look found into the session.
 func (s *Session) found(f find) {
 	if f.first == 0 { // the listing's word for a chat that writes no rows
+		//rule:pending_or_delivered.compare-large-chats
 		s.look.large = true
 		return
 	}
+	//rule:pending_or_delivered.row-may-be-above-head
 	p := s.reach(f.chat, f.first)
 	if p == nil {
 		return
 	}
 	// A row may begin later than behind the watermark: messages before it may still be on their way to be marked.
+	//rule:R_MIN.watermark-of-the-chat
 	s.ackedIs(p, f.acked)
 	p.row = p.row || f.row
 	if f.head == 0 {
+		//rule:pending_or_delivered.row-reaches-to-the-end
 		p.toEnd = true // a row may be above the head: it does not say that its message exists
 	} else {
 		p.woken = max(p.woken, f.head)

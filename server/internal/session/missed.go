@@ -31,6 +31,7 @@ func (s *Session) lookForMissed(ctx context.Context, c *Connection, l look) erro
 		}
 	}
 	if len(chats) < lookPage {
+		//rule:R_EPOCH.look-at-quiet-chats
 		s.look.mode, s.look.after = lookQuiet, ""
 		return nil
 	}

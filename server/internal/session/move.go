@@ -96,6 +96,7 @@ func (s *Session) Registered() bool {
 func (s *Session) Leaseless() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	//rule:R_NOBODY.retake-unconfirmed-lease
 	return s.registered && !s.leased
 }
 
@@ -117,6 +118,7 @@ func (s *Session) Give(user tidemark.UserID) []byte {
 		s.node.Log.Error("a session cannot be written down", "session", s.ID, "error", err)
 		return nil
 	}
+	//rule:resume_lossless.tell-connection-of-replacement
 	s.closed, s.gone = true, true
 	if s.attached {
 		s.node.Count.Replaced.Add(1)
@@ -228,6 +230,7 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) (rows []tid
 		if w.Control != nil {
 			r.control = &control{w.Control.Kind, w.Control.Payload, w.Control.Chat}
 		}
+		//rule:resume_lossless.take-unacknowledged-runs
 		s.log.runs = append(s.log.runs, r)
 	}
 	for _, c := range m.Controls {
@@ -239,13 +242,16 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) (rows []tid
 	s.least, s.caughtUp, s.lost, s.wantStatuses, s.recent = m.Least, m.CaughtUp, m.Lost, m.WantStatuses, m.Recent
 	s.chats = make(map[tidemark.ChatID]*position, len(m.Chats))
 	for _, w := range m.Chats {
+		//rule:session_in_order.take-positions
 		rows = s.place(w, rows)
 	}
 	// An epoch that was noticed while it was on its way is the one that counts.
 	if later := s.epoch; later != (registry.Epoch{}) && later != epoch {
+		//rule:R_EPOCH.notice-epoch-on-the-way
 		held, epoch = false, later
 	}
 	s.registered = true
+	//rule:resume_lossless.trust-complete-look-of-same-epoch
 	if held && m.Complete && m.Epoch == epoch {
 		s.epoch, s.complete = epoch, true
 	} else {
@@ -256,6 +262,7 @@ func (s *Session) Take(text []byte, held bool, epoch registry.Epoch) (rows []tid
 	close(s.landed)
 	for _, chat := range slices.Sorted(maps.Keys(arrived)) {
 		a := arrived[chat]
+		//rule:R_ADDR.replay-early-wakes
 		s.wake(chat, a.low, a.marked)
 		s.wake(chat, a.high, a.marked)
 	}

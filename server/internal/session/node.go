@@ -72,6 +72,7 @@ func (n *Node) Boundaries(
 		if p == nil {
 			continue
 		}
+		//rule:nothing_outside_membership.boundaries-for-members-only
 		if _, ok := p.Member(user); !ok {
 			continue
 		}
@@ -99,6 +100,7 @@ func (n *Node) Boundaries(
 	}
 	for _, st := range states {
 		n.Known.Learn(st)
+		//rule:read_implies_delivered.send-exposed-boundary
 		updates = append(updates, tidemark.StatusUpdate{ChatID: st.ChatID, UserID: st.UserID, Boundary: st.Exposed()})
 	}
 	moved := updates[:0]

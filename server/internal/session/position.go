@@ -39,6 +39,7 @@ type position struct {
 func (p *position) pending(user tidemark.UserID) tidemark.PendingDelivery {
 	first := tidemark.First(p.acked)
 	if !p.sure {
+		//rule:pending_once.row-starts-at-position
 		first = max(first, p.start)
 	}
 	return tidemark.PendingDelivery{UserID: user, ChatID: p.chat, FirstUndelivered: first}
@@ -54,8 +55,10 @@ func (s *Session) at(chat tidemark.ChatID, start tidemark.Sequence) *position {
 	if p := s.chats[chat]; p != nil {
 		return p
 	}
+	//rule:bounded_use.limit-chats-of-a-session
 	if len(s.chats) >= s.node.Chats && !s.forget() {
 		s.node.Count.Overflows.Add(1)
+		//rule:R_COMPLETE.incomplete-when-full
 		s.full, s.look.again, s.complete = true, true, false
 		return nil
 	}
@@ -86,6 +89,7 @@ func (s *Session) reach(chat tidemark.ChatID, sequence tidemark.Sequence) *posit
 	if p == nil {
 		return nil
 	}
+	//rule:R_MIN.lower-start
 	if sequence < p.start && p.born != 0 {
 		p.start = sequence
 		if sequence < p.next {
@@ -102,6 +106,7 @@ func (s *Session) ackedIs(p *position, acked tidemark.Sequence) {
 		return
 	}
 	p.sure = true
+	//rule:R_MIN.lower-start-to-watermark
 	if first := tidemark.First(acked); first < p.start {
 		p.start = first
 		if first < p.next {
@@ -114,6 +119,7 @@ func (s *Session) ackedIs(p *position, acked tidemark.Sequence) {
 func (s *Session) rewind(p *position, to tidemark.Sequence) {
 	p.woken = max(p.woken, p.next-1)
 	p.next = to
+	//rule:session_in_order.void-pages-under-way
 	p.rewinds++
 	s.node.Count.Rewinds.Add(1)
 	s.queue(p)
@@ -121,6 +127,7 @@ func (s *Session) rewind(p *position, to tidemark.Sequence) {
 
 // queue puts the position into the wake set if it has something to send.
 func (s *Session) queue(p *position) {
+	//rule:pending_or_delivered.queue-every-wake
 	if !p.queued && p.unserved() {
 		p.queued = true
 		s.wakes = append(s.wakes, p)
@@ -133,6 +140,7 @@ func (s *Session) served(p *position) {
 		s.wakes = slices.Delete(s.wakes, i, i+1)
 	}
 	p.queued = false
+	//rule:pending_or_delivered.queue-until-served
 	s.queue(p)
 	if p.backlog && !p.toEnd && p.next > p.backlogTo {
 		p.backlog = false

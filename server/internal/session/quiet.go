@@ -75,6 +75,7 @@ func (s *Session) unknownBefore(chat tidemark.Chat, doubtful time.Time) tidemark
 	switch p := s.chats[chat.ID]; {
 	case p == nil:
 		return chat.Head + 1
+	//rule:R_EPOCH.trust-older-positions-only
 	case int64(p.born) >= doubtful.Unix():
 		return p.start
 	default:
@@ -90,12 +91,14 @@ func (s *Session) begins(page *feed.History, since time.Time) {
 		if p := s.chats[m.ChatID]; p != nil && p.start <= m.Sequence {
 			return
 		}
+		//rule:session_in_order.skip-messages-before-the-doubt
 		if m.CreatedAt.Before(since) {
 			continue
 		}
 		if i == 0 && page.HasMore { // there may be more before it than is looked at: the client gives its cursors
 			s.reset(tidemark.Reset{Reason: tidemark.ResetOverflow})
 		}
+		//rule:R_EPOCH.read-quiet-chat-from-doubt
 		s.touch(m.ChatID, m.Sequence)
 		if p := s.touch(m.ChatID, messages[len(messages)-1].Sequence); p != nil {
 			s.owes(p)

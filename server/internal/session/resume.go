@@ -24,18 +24,22 @@ func (s *Session) Resume(after uint64, poll, yields bool) (*Connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
+		//rule:resume_lossless.tell-late-connection-of-replacement
 		return nil, s.endedBy()
 	}
+	//rule:resume_lossless.departed-client-takes-nothing
 	if yields && s.attached {
 		return nil, tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")
 	}
 	s.node.Count.Resumes.Add(1)
+	//rule:resume_lossless.check-resume-position
 	if after < s.log.base || after > s.lastID {
 		s.reset(tidemark.Reset{Reason: tidemark.ResetUnknownPosition})
 		s.lost, s.caughtUp = true, false
 		return s.attach(false, poll), nil
 	}
 	for _, r := range s.log.rewind(after) {
+		//rule:resume_lossless.send-runs-again
 		s.sendAgain(r)
 	}
 	return s.attach(true, poll), nil
@@ -77,6 +81,7 @@ func (s *Session) attach(resumed, poll bool) *Connection {
 // sendAgain puts a run that may not have arrived back to where it came from.
 func (s *Session) sendAgain(r run) {
 	switch r.kind {
+	//rule:resume_lossless.send-gaps-again
 	case runMessages, runGap:
 		last := r.to
 		if r.kind == runMessages {
@@ -87,15 +92,18 @@ func (s *Session) sendAgain(r run) {
 			return
 		}
 		p.woken = max(p.woken, last)
+		//rule:resume_lossless.rewind-for-messages
 		if r.sequence < p.next {
 			s.rewind(p, r.sequence)
 		}
 		s.queue(p)
 	case runStatus:
+		//rule:resume_lossless.send-boundaries-again
 		s.snapshot(r.chat)
 	case runCaughtUp:
 		s.caughtUp = false
 	case runControl:
+		//rule:resume_lossless.send-memberships-again
 		s.control(*r.control)
 	}
 }
@@ -127,6 +135,7 @@ func (s *Session) GoTo(to GoingTo) bool {
 		s.reset(r)
 	}
 	// A client cannot name a chat that it lost with its position.
+	//rule:resume_lossless.send-unacknowledged-chats
 	s.sendUnacknowledged()
 	for _, place := range to.Places {
 		p := s.at(place.Chat, tidemark.First(place.Cursor))
@@ -136,6 +145,7 @@ func (s *Session) GoTo(to GoingTo) bool {
 		p.sure, p.born = true, 0
 		p.acked = max(p.acked, place.Cursor)
 		p.woken = max(p.woken, place.Head, p.next-1)
+		//rule:sync_position_from_watermark.start-behind-cursor
 		p.start, p.next = tidemark.First(place.Cursor), tidemark.First(place.Cursor)
 		p.rewinds++
 		s.served(p)
@@ -144,6 +154,7 @@ func (s *Session) GoTo(to GoingTo) bool {
 		}
 	}
 	s.recent = s.recent || to.Statuses
+	//rule:resume_lossless.compare-after-sync
 	s.look.again = true
 	s.caughtUp, s.lost = false, false
 	s.countBacklog()
@@ -157,6 +168,7 @@ func (c *Connection) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
 	s := c.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	//rule:resume_lossless.confirm-by-current-connection
 	if c.generation == s.generation {
 		s.log.confirmMessage(chat, acked)
 	}
@@ -170,8 +182,10 @@ func (c *Connection) Detach() {
 		s.node.Count.Connections.Add(-1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		//rule:resume_lossless.detach-by-current-connection
 		if c.generation == s.generation && !s.closed {
 			s.attached = false
+			//rule:pending_or_delivered.end-after-detach-time
 			s.node.Expiry.push(Deadline{session: s, generation: s.generation})
 		}
 	})

@@ -40,15 +40,18 @@ type runLog struct {
 // add remembers an event. The oldest run is forgotten beyond maxRuns.
 func (l *runLog) add(r run) {
 	if n := len(l.runs); n > 0 && r.kind == runMessages {
+		//rule:resume_lossless.join-consecutive-runs
 		if last := &l.runs[n-1]; last.kind == runMessages && last.chat == r.chat &&
 			last.last()+1 == r.event && last.sequence+tidemark.Sequence(last.count) == r.sequence {
 			last.count += r.count
 			return
 		}
 	}
+	//rule:bounded_use.limit-runs
 	if len(l.runs) >= maxRuns {
 		// Forget an eighth at once, so that a long log is not moved for every event.
 		drop := maxRuns / 8
+		//rule:resume_lossless.raise-base-with-dropped-runs
 		l.base = l.runs[drop-1].last()
 		l.runs = append(l.runs[:0], l.runs[drop:]...)
 	}
@@ -93,6 +96,7 @@ func (l *runLog) confirmMessage(chat tidemark.ChatID, sequence tidemark.Sequence
 			continue
 		}
 		if r.kind == runMessages && sequence < r.sequence+tidemark.Sequence(r.count) {
+			//rule:resume_lossless.trim-acknowledged-runs
 			l.confirm(r.event + uint64(sequence-r.sequence))
 		}
 		if r.kind == runGap && sequence <= r.to {
@@ -112,10 +116,12 @@ func (l *runLog) rewind(position uint64) []run {
 
 // after cuts off the events up to a position, which lies before the run's end.
 func (r run) after(position uint64) run {
+	//rule:session_in_order.keep-acknowledged-event
 	if position >= r.event {
 		done := position - r.event + 1
 		r.event += done
 		r.count -= uint32(done)
+		//rule:resume_lossless.cut-run-at-acknowledgement
 		r.sequence += tidemark.Sequence(done)
 	}
 	return r

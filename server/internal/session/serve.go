@@ -52,12 +52,14 @@ func (s *Session) serveChats(ctx context.Context, c *Connection, st step, buf []
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	//rule:session_in_order.serve-current-connection-only
 	if err := s.ownedBy(c); err != nil {
 		return buf, err
 	}
 	short := false
 	for i := range pages {
 		p, page := st.chats[i].position, &pages[i]
+		//rule:session_in_order.drop-page-after-rewind
 		if p.rewinds != st.chats[i].rewinds {
 			continue
 		}
@@ -73,6 +75,7 @@ func (s *Session) serveChats(ctx context.Context, c *Connection, st step, buf []
 			}
 			buf = append(buf, s.number(kind, piece.Payload, r))
 		}
+		//rule:session_in_order.continue-behind-page
 		p.next = max(p.next, page.Through+1)
 		if st.chats[i].toEnd {
 			p.toEnd = p.toEnd && !page.End
@@ -100,6 +103,7 @@ func (s *Session) listRecent(ctx context.Context, c *Connection) error {
 	}
 	s.recent = false
 	for _, r := range recent {
+		//rule:tick_monotone.outdate-roster-for-snapshot
 		s.node.Feed.Chat(r.Chat.ID).Outdate(r.Chat.MembersVersion) // this node may have missed the news of a member
 		s.snapshot(r.Chat.ID)
 	}
@@ -114,6 +118,7 @@ func (s *Session) serveSnapshot(ctx context.Context, c *Connection, st step, buf
 	if err == nil {
 		err = s.ownedBy(c)
 	}
+	//rule:nothing_outside_membership.drop-snapshot-after-removal
 	if err != nil || s.drops != st.drops {
 		for _, id := range st.ids {
 			s.snapshot(id)

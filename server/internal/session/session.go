@@ -108,6 +108,7 @@ func (n *Node) New(lease registry.Lease, wantStatuses bool) *Session {
 func (s *Session) Wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	//rule:R_NOBODY.refuse-wake-when-closed
 	if s.closed {
 		return false
 	}
@@ -123,11 +124,13 @@ func (s *Session) wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked 
 	if p := s.touch(chat, sequence); p != nil {
 		if marked {
 			// A row names its first message only, and stands for all that follow, of which the session may have missed the last.
+			//rule:pending_or_delivered.marked-wake-reaches-to-the-end
 			p.row, p.toEnd = true, true
 			s.queue(p)
 		}
 		if !marked && !p.graced && p.woken > p.acked {
 			p.graced, p.carried = true, false
+			//rule:pending_or_delivered.start-grace
 			s.node.Grace.push(Deadline{session: s, position: p, sequence: sequence})
 		}
 	}
@@ -143,6 +146,7 @@ func (s *Session) Membership(changes []tidemark.MembershipChange) {
 	for _, c := range changes {
 		about := c.ChatID
 		if c.Change == tidemark.Removed && c.UserID == s.User {
+			//rule:nothing_outside_membership.drop-removed-chat
 			s.drop(c.ChatID)
 			about = ""
 		}
@@ -174,6 +178,7 @@ func (s *Session) Acknowledged(chat tidemark.ChatID, acked tidemark.Sequence) (r
 	}
 	p.acked = max(p.acked, acked)
 	s.room()
+	//rule:R_CLEAR.report-row-to-clear
 	return p.row
 }
 
@@ -181,6 +186,7 @@ func (s *Session) Acknowledged(chat tidemark.ChatID, acked tidemark.Sequence) (r
 func (s *Session) Cleared(chat tidemark.ChatID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	//rule:R_CLEAR.keep-row-of-unacknowledged
 	if p := s.chats[chat]; p != nil && !p.unacknowledged() {
 		p.row = false
 		s.room()
@@ -224,10 +230,12 @@ func (s *Session) snapshot(chat tidemark.ChatID) {
 // drop takes a chat out of the session: its user is not a member any more. He may have come back since: what woke the session then is taken out too, so that it
 // has to compare, and leaves no proof until it has.
 func (s *Session) drop(chat tidemark.ChatID) {
+	//rule:nothing_outside_membership.void-snapshots-under-way
 	s.drops++
 	s.room()
 	if p := s.chats[chat]; p != nil {
 		if p.woken > p.acked {
+			//rule:pending_or_delivered.compare-after-drop
 			s.look.again, s.complete = true, false
 		}
 		p.woken, p.toEnd, p.backlogTo = 0, false, 0
@@ -239,14 +247,18 @@ func (s *Session) drop(chat tidemark.ChatID) {
 	}
 	s.statusOrder = slices.DeleteFunc(s.statusOrder, func(k statusKey) bool {
 		if k.chat == chat {
+			//rule:nothing_outside_membership.drop-statuses
 			delete(s.statuses, k)
 			return true
 		}
 		return false
 	})
+	//rule:nothing_outside_membership.drop-waiting-events
 	s.controls = slices.DeleteFunc(s.controls, func(c control) bool { return c.chat == chat })
+	//rule:nothing_outside_membership.drop-remembered-events
 	s.log.forgetControls(chat)
 	s.snapshots = slices.DeleteFunc(s.snapshots, func(id tidemark.ChatID) bool { return id == chat })
+	//rule:nothing_outside_membership.drop-typing
 	s.typing = slices.DeleteFunc(s.typing, func(t tidemark.Typing) bool { return t.ChatID == chat })
 	delete(s.least, chat)
 	s.unheard = slices.DeleteFunc(s.unheard, func(k statusKey) bool { return k.chat == chat })
@@ -282,16 +294,19 @@ func (e Ending) End() (rows []tidemark.PendingDelivery, first bool) {
 	s := e.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	//rule:resume_lossless.keep-attached-session
 	if s.closed || !e.force && (s.attached || s.generation != e.generation) {
 		return nil, false
 	}
 	s.closed, s.superseded = true, e.superseded
 	for _, p := range s.chats {
 		// A chat that is only to be read to its end has a row already, if there is more.
+		//rule:R_WAKESET.mark-unacknowledged
 		if p.woken > p.acked {
 			rows = append(rows, p.pending(s.User))
 		}
 	}
+	//rule:R_WAKESET.mark-early-wakes
 	for chat, a := range s.arriving {
 		rows = append(rows, tidemark.PendingDelivery{UserID: s.User, ChatID: chat, FirstUndelivered: a.low})
 	}

@@ -41,6 +41,7 @@ func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
 				s.statuses = make(map[statusKey]waiting)
 			}
 			s.statusOrder = append(s.statusOrder, key)
+			//rule:tick_monotone.hold-old-status
 			if w.heard = s.hears(key); !w.heard {
 				s.unheard = append(s.unheard, key)
 			}
@@ -48,6 +49,7 @@ func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
 		w.Boundary = w.Merge(u.Boundary)
 		if u.UserID != "" {
 			// The update may have been on its way while a snapshot was read that is newer, and was sent.
+			//rule:tick_monotone.merge-known-into-snapshot
 			w.Boundary = w.Merge(s.node.Known.Exposed(u.UserID, u.ChatID))
 		}
 		s.statuses[key] = w
@@ -65,6 +67,7 @@ func (s *Session) hears(key statusKey) bool {
 		return false
 	}
 	_, member := p.Member(key.user)
+	//rule:tick_monotone.former-member-is-not-counted
 	return member
 }
 
@@ -78,6 +81,7 @@ func (s *Session) hear(ctx context.Context, c *Connection, st step) error {
 			chats = append(chats, key.chat)
 		}
 	}
+	//rule:tick_monotone.include-former-members
 	updates, people, err := s.node.Boundaries(ctx, s.User, chats, also...)
 	if err != nil {
 		return err
@@ -118,12 +122,14 @@ func (s *Session) hasHeard(people []*feed.People) {
 func (s *Session) newest(u tidemark.StatusUpdate) (told tidemark.StatusUpdate, waits bool) {
 	if u.UserID != "" {
 		// What was read may be older than what was sent meanwhile, or newer than what is on its way.
+		//rule:tick_monotone.remember-snapshot
 		u.Boundary = s.node.Known.Tell(u)
 	}
 	key := statusKey{u.ChatID, u.UserID}
 	w, waits := s.statuses[key]
 	if waits {
 		// And what waits may be older than what was read: sent after it, it would be a step back.
+		//rule:tick_monotone.merge-waiting-status
 		s.statuses[key] = waiting{w.Merge(u.Boundary), true}
 	}
 	return u, waits

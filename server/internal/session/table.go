@@ -24,6 +24,7 @@ func NewTable() *Table {
 func (t *Table) Add(s *Session, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	//rule:bounded_use.limit-sessions-of-a-user
 	if t.byID[s.ID] != nil || len(t.byUser[s.User]) >= most {
 		return false
 	}
@@ -61,6 +62,7 @@ func (t *Table) Held(buf []*Session, leases []registry.Lease) []*Session {
 	defer t.mu.RUnlock()
 	for i := range leases {
 		s := t.byID[leases[i].Session]
+		//rule:R_ADDR.addressed-session-only
 		if s != nil && s.Lease != leases[i] {
 			s = nil
 		}

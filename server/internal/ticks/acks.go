@@ -44,6 +44,7 @@ type candidates struct {
 const maxLower = 4
 
 func (c *candidates) add(n tidemark.Sequence) {
+	//rule:multi_device_highest_wins.keep-highest
 	if n > c.top {
 		n, c.top = c.top, n
 	}
@@ -59,6 +60,7 @@ func (c *candidates) add(n tidemark.Sequence) {
 // within returns the highest candidate that is not above the head, 0 if there is none.
 func (c *candidates) within(head tidemark.Sequence) tidemark.Sequence {
 	best := tidemark.Sequence(0)
+	//rule:ack_cumulative.try-lower-after-refusal
 	for _, n := range append([]tidemark.Sequence{c.top}, c.lower...) {
 		if n <= head {
 			best = max(best, n)
@@ -107,6 +109,7 @@ const ackBatch = 2_000
 // waitingLocked returns the entry of a user and chat, nil if there is no room for a new one.
 func (a *acks) waitingLocked(key storage.StateKey) *raises {
 	r := a.pending[key]
+	//rule:pending_or_delivered.not-covered-after-end
 	if r == nil && !a.ended && len(a.pending) < maxAcks {
 		r = &raises{}
 		a.pending[key] = r
@@ -117,6 +120,7 @@ func (a *acks) waitingLocked(key storage.StateKey) *raises {
 // Add takes an acknowledgement from a stream: it is written soon. Zero leaves a watermark.
 func (t *Ticks) Add(user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence) {
 	t.Count.Acks.Add(1)
+	//rule:ack_fire_and_forget.ignore-empty-acknowledgement
 	if !tidemark.ValidID(chat) || (acked == 0 && read == 0) {
 		t.Count.Malformed.Add(1)
 		return
@@ -130,6 +134,7 @@ func (t *Ticks) Add(user tidemark.UserID, chat tidemark.ChatID, acked, read tide
 	}
 	r.acked.add(acked)
 	r.read.add(read)
+	//rule:delivered_is_eventually_consistent.signal-writer
 	signal(t.acks.signal)
 }
 
@@ -145,6 +150,7 @@ func (t *Ticks) Authored(user tidemark.UserID, chat tidemark.ChatID, sequence, s
 	if r == nil {
 		return false
 	}
+	//rule:pending_or_delivered.covered-without-hole
 	covered = sequence <= r.covers(t.acks.flying[key].covers(top))+1
 	last := slices.IndexFunc(r.runs, func(run authorRun) bool { return run.to+1 == sequence && !run.again })
 	if last >= 0 && r.runs[last].covered == covered {
@@ -165,6 +171,7 @@ func (t *Ticks) AckLoop(ctx context.Context) {
 		}
 		t.requeue(time.Now())
 		t.Flush(ctx)
+		//rule:delivered_is_eventually_consistent.collect-for-an-interval
 		if !wait(ctx, nil, t.cfg.AckInterval, true) {
 			return
 		}
@@ -207,6 +214,7 @@ func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left [
 		case raise.Acked == 0 && raise.Read == 0:
 			raise = tidemark.ImplicitRead(run.to, run.seen)
 			raise.Acked, raise.AckedFrom = run.to, run.from
+		//rule:ack_cumulative.join-without-hole
 		case raise.Acked > 0 && raise.Acked+1 >= run.from && (raise.AckedFrom == 0 || raise.ReadWithinAcked == (run.seen == 0)):
 			// Whatever lets the raise so far take effect lets the run do so; and what is read is bounded in the same way.
 			raise.Acked = max(raise.Acked, run.to)
@@ -251,6 +259,7 @@ func (t *Ticks) Flush(ctx context.Context) {
 	for len(items) > 0 {
 		n := min(len(items), ackBatch)
 		t.write(ctx, t.ofMembers(ctx, items[:n]))
+		//rule:delivered_is_eventually_consistent.write-all-batches
 		items = items[n:]
 	}
 }
@@ -294,6 +303,7 @@ func (t *Ticks) ofMembers(ctx context.Context, items []item) []item {
 	}
 	kept := items[:0]
 	for i, it := range items {
+		//rule:nothing_outside_membership.acknowledgement-by-members
 		if verdicts[i] == nil || len(it.runs) > 0 { // he was a member when he wrote them
 			kept = append(kept, it)
 		} else {
@@ -361,7 +371,9 @@ func (t *Ticks) write(ctx context.Context, items []item) {
 		if n := len(it.runs); n > 0 && done.State.Acked < it.runs[n-1].to {
 			t.failed(it)
 		}
+		//rule:pending_or_delivered.keep-row-of-author
 		if it.given == nil || it.given.acked.top > 0 {
+			//rule:R_CLEAR.clear-acknowledged-row
 			if rows[i] {
 				clears = append(clears, storage.Clear{User: done.State.UserID, Chat: done.State.ChatID, Through: done.State.Acked})
 			}
@@ -381,6 +393,7 @@ func (t *Ticks) failed(it item) {
 	t.acks.mu.Lock()
 	var over []authorRun
 	for _, run := range it.runs {
+		//rule:ack_cumulative.retry-failed-run-once
 		if run.again || len(t.acks.retries) >= maxAcks {
 			over = append(over, run)
 			continue
@@ -390,12 +403,14 @@ func (t *Ticks) failed(it item) {
 	}
 	t.acks.mu.Unlock()
 	signal(t.acks.signal)
+	//rule:pending_or_delivered.give-up-to-row
 	t.giveUp(key, over)
 }
 
 // giveUp owes rows for the runs that had none.
 func (t *Ticks) giveUp(key storage.StateKey, runs []authorRun) {
 	for _, run := range runs {
+		//rule:pending_or_delivered.row-for-covered-message
 		if run.covered {
 			t.cfg.Owe([]tidemark.PendingDelivery{{UserID: key.User, ChatID: key.Chat, FirstUndelivered: run.from}})
 		}

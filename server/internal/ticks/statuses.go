@@ -46,6 +46,7 @@ const maxStatusEntries = 200_000
 func (t *Ticks) moved(st tidemark.DeliveryState) {
 	t.statuses.mu.Lock()
 	defer t.statuses.mu.Unlock()
+	//rule:read_implies_delivered.push-exposed-boundary
 	t.pushLocked(statusKey{st.ChatID, st.UserID}, t.cfg.Known.Raise(st).Exposed())
 }
 
@@ -68,7 +69,9 @@ func (t *Ticks) pushLocked(key statusKey, b tidemark.Boundary) {
 		e = &statusEntry{}
 		s.entries[key] = e
 	}
+	//rule:tick_monotone.merge-pushed-boundary
 	e.boundary = e.boundary.Merge(b)
+	//rule:delivered_is_eventually_consistent.collect-statuses
 	if !e.dirty && !e.cooling {
 		s.ready = append(s.ready, key)
 		signal(s.signal)
@@ -82,6 +85,7 @@ func (t *Ticks) StatusLoop(ctx context.Context) {
 	for {
 		due, next := t.statuses.due(time.Now(), t.cfg.StatusInterval)
 		if !t.tell(ctx, due, false) {
+			//rule:tick_monotone.retry-untold-statuses
 			untold.add(due, time.Now())
 		}
 		if later := untold.due(time.Now()); len(later) > 0 && t.tell(ctx, later, true) {
@@ -120,6 +124,7 @@ func (s *statuses) due(now time.Time, interval time.Duration) (due map[tidemark.
 		n++
 		e := s.entries[key]
 		e.cooling = false
+		//rule:delivered_is_eventually_consistent.push-after-pause
 		if e.dirty {
 			s.ready = append(s.ready, key)
 		} else {
@@ -154,6 +159,7 @@ func (t *Ticks) push(ctx context.Context, chat tidemark.ChatID, updates []tidema
 	}
 	aggregate := func(u tidemark.StatusUpdate) bool { return u.UserID == "" }
 	switch asked := slices.ContainsFunc(updates, aggregate); {
+	//rule:group_delivered_requires_all_members.aggregate-for-large-chats
 	case len(p.Users) <= tidemark.StatusFanoutLimit:
 		return Push{p, slices.DeleteFunc(updates, aggregate)}, nil
 	case !asked:

@@ -69,6 +69,7 @@ func (r *Registry) Join(_ context.Context, node registry.Node, ttl time.Duration
 	defer r.mu.Unlock()
 	now := time.Now()
 	r.expireLocked(now)
+	//rule:R_EPOCH.rejoin-raises-epoch
 	if _, there := r.nodes[node.ID]; there {
 		r.raiseLocked()
 	}
@@ -84,6 +85,7 @@ func (r *Registry) Leave(_ context.Context, node registry.Node) error {
 		return nil
 	}
 	delete(r.nodes, node.ID)
+	//rule:R_EPOCH.leave-with-leases-raises-epoch
 	if r.dropLocked(node.ID) > 0 {
 		r.raiseLocked()
 	}
@@ -115,7 +117,9 @@ func (r *Registry) Open(_ context.Context, lease registry.Lease, ttl time.Durati
 	u.expireLocked(now)
 	var opened registry.Opened
 	for _, held := range u.leases {
+		//rule:R_LAST.same-device-same-session
 		same := held.Session == lease.Session && held.Device == lease.Device
+		//rule:R_LAST.see-other-leases
 		opened.Others = opened.Others || !same
 		opened.Moved = opened.Moved || same && held != lease
 	}
@@ -123,6 +127,7 @@ func (r *Registry) Open(_ context.Context, lease registry.Lease, ttl time.Durati
 	opened.Leases = len(u.leases)
 	if proof, there := r.proofs[lease.User]; there {
 		opened.Proof = &proof
+		//rule:R_PROOF.consume-proof
 		delete(r.proofs, lease.User)
 	}
 	return opened, nil
@@ -138,10 +143,12 @@ func (r *Registry) Close(_ context.Context, lease registry.Lease, proof *registr
 		return err
 	}
 	u := r.users[lease.User]
+	//rule:R_LAST.close-held-lease-only
 	if u == nil || !u.removeLocked(lease) {
 		return nil
 	}
 	u.expireLocked(now)
+	//rule:R_LAST.no-proof-beside-another-lease
 	if len(u.leases) > 0 {
 		return nil
 	}
@@ -172,9 +179,11 @@ func (r *Registry) Refresh(_ context.Context, node registry.Node, nodeTTL time.D
 		case u != nil && u.prolongLocked(lease, now.Add(ttl)):
 		case u != nil && u.movedLocked(lease):
 			refreshed.Elsewhere = append(refreshed.Elsewhere, lease)
+		//rule:R_ADDR.moved-device-is-not-lost
 		case u != nil && u.deviceLocked(lease.Device):
 			refreshed.Replaced = append(refreshed.Replaced, lease)
 		default:
+			//rule:R_ADDR.report-lost-lease
 			refreshed.Lost = append(refreshed.Lost, lease)
 		}
 	}
@@ -195,6 +204,7 @@ func (r *Registry) Lookup(_ context.Context, users []tidemark.UserID) ([][]regis
 	defer r.mu.RUnlock()
 	for i, id := range users {
 		if u := r.users[id]; u != nil {
+			//rule:R_NOBODY.no-expired-leases
 			found[i] = u.unexpired(now)
 		}
 	}
@@ -206,6 +216,7 @@ func (r *Registry) Lookup(_ context.Context, users []tidemark.UserID) ([][]regis
 func (r *Registry) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	//rule:R_EPOCH.new-name-after-restart
 	r.incarnation = newIncarnation()
 	clear(r.users)
 	clear(r.proofs)
@@ -216,6 +227,7 @@ func (r *Registry) epochLocked() registry.Epoch {
 }
 
 func (r *Registry) joinedLocked(node tidemark.NodeID, boot string) error {
+	//rule:R_EPOCH.serve-joined-nodes-only
 	if held, there := r.nodes[node]; !there || held.over || held.boot != boot {
 		return tidemark.Errorf(tidemark.NotFound, "node %s has no lease in the registry", node)
 	}
@@ -224,6 +236,7 @@ func (r *Registry) joinedLocked(node tidemark.NodeID, boot string) error {
 
 // raiseLocked begins a new stretch: all proofs are void.
 func (r *Registry) raiseLocked() {
+	//rule:R_EPOCH.count-crash
 	r.crashes++
 	clear(r.proofs)
 }
@@ -233,6 +246,7 @@ func (r *Registry) expireLocked(now time.Time) {
 		switch {
 		case held.over && now.After(held.expires.Add(registry.Remembered)):
 			delete(r.nodes, id)
+		//rule:R_EPOCH.expire-node-lease
 		case !held.over && now.After(held.expires):
 			held.over = true
 			r.nodes[id] = held
@@ -258,6 +272,7 @@ func (r *Registry) dropLocked(id tidemark.NodeID) int {
 }
 
 func (r *Registry) proveLocked(id tidemark.UserID, proof registry.Epoch) {
+	//rule:bounded_use.limit-proofs
 	if len(r.proofs) >= MaxProofs {
 		for other := range r.proofs {
 			delete(r.proofs, other)
@@ -295,6 +310,7 @@ func (u *user) replaceLocked(lease registry.Lease, expires time.Time) {
 	leases := make([]registry.Lease, 0, len(u.leases)+1)
 	times := make([]time.Time, 0, len(u.leases)+1)
 	for i, held := range u.leases {
+		//rule:R_ADDR.replace-older-lease
 		if held.Device != lease.Device {
 			leases, times = append(leases, held), append(times, u.expires[i])
 		}

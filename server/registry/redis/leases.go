@@ -93,6 +93,7 @@ func (r *Registry) hold(ttl time.Duration, leases ...registry.Lease) {
 	}
 	r.swept = now
 	for l, until := range r.held {
+		//rule:bounded_input.let-go-of-leases
 		if now.After(until) {
 			delete(r.held, l)
 		}
@@ -194,6 +195,7 @@ func readLeases(user tidemark.UserID, fields answer, now int64) []registry.Lease
 		until, rest, _ := strings.Cut(fields.text(i+1), separator)
 		node, rest, _ := strings.Cut(rest, separator)
 		boot, session, ok := strings.Cut(rest, separator)
+		//rule:R_NOBODY.skip-expired-leases
 		if expires, err := strconv.ParseInt(until, 10, 64); err != nil || !ok || expires < now {
 			continue
 		}

@@ -44,6 +44,7 @@ func (r *Registry) epoch(a answer) registry.Epoch {
 	incarnation := a.text(2)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	//rule:R_EPOCH.include-all-shards
 	if r.servers != "" {
 		incarnation += "." + r.servers
 	}
@@ -77,6 +78,7 @@ func (r *Registry) Join(ctx context.Context, node registry.Node, ttl time.Durati
 	}
 	r.look(ctx)
 	again := 0
+	//rule:R_EPOCH.rejoin-raises-epoch-on-redis
 	if r.hasJoined(node) {
 		again = 1
 	}
@@ -110,6 +112,7 @@ func (r *Registry) Leave(ctx context.Context, node registry.Node) error {
 		return err
 	}
 	raise := 0
+	//rule:R_EPOCH.leave-with-leases-raises-epoch-on-redis
 	if dropped > 0 {
 		raise = 1
 	}
@@ -216,6 +219,7 @@ func (r *Registry) prolong(ctx context.Context, leases []registry.Lease, ttl tim
 			}
 			rest = rest[len(calls[i].Keys):]
 		}
+		//rule:R_EPOCH.tolerate-one-failed-shard
 		if len(failed) > 0 && (!r.client.Cluster() || time.Now().After(until)) {
 			break
 		}

@@ -172,6 +172,7 @@ func noLease(node tidemark.NodeID) error {
 // unused returns a name that no incarnation has had.
 func unused() string {
 	var b [8]byte
+	//rule:R_EPOCH.random-incarnation
 	_, _ = rand.Read(b[:]) // never fails, says its documentation
 	return hex.EncodeToString(b[:])
 }

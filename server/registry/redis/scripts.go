@@ -48,6 +48,7 @@ local function replid() return string.match(redis.call('INFO', 'replication'), '
 `
 
 // KEYS: epoch, nodes. What somebody else put in the place of one of them goes: the registry was emptied.
+// rule:R_EPOCH.remove-overwritten-keys
 const heal = `
 for i = 1, 2 do
   local is = redis.call('TYPE', KEYS[i]).ok
@@ -86,6 +87,7 @@ end
 `
 
 // KEYS: user. ARGV: field, node|boot|session, session, ttl, until when the node has its lease.
+// rule:R_PROOF.open-script
 const openScript = `
 if now > tonumber(ARGV[5]) then return {0} end
 local found, latest = held(KEYS[1])
@@ -110,6 +112,7 @@ return {1, others, moved, count, proof or ''}
 `
 
 // KEYS: user. ARGV: field, node|boot|session, until when the node has its lease, proof or nothing, its ttl.
+// rule:R_LAST.close-script
 const shutScript = `
 if now > tonumber(ARGV[3]) then return {0} end
 local found, latest = held(KEYS[1])
@@ -127,6 +130,8 @@ return {1, 1}
 `
 
 // KEYS: users. ARGV: ttl, then for each its field and node|boot|session. Replies for each: 0 prolonged, 1 lost, 2 replaced, 3 the session's on another node.
+//
+//rule:resume_lossless.refresh-script
 const prolongScript = `
 local said = {}
 for i = 1, #KEYS do
@@ -149,6 +154,7 @@ return said
 
 // KEYS: epoch, nodes. ARGV[1]: what the incarnation is called if there is none. The first function ends the nodes whose lease has run out, and raises for each; both are at the
 // beginning of each script.
+// rule:R_EPOCH.nodes-script
 const nodes = `
 local function raise() redis.call('HINCRBY', KEYS[1], 'crashes', 1) end
 redis.call('HSETNX', KEYS[1], 'incarnation', ARGV[1])
@@ -181,6 +187,7 @@ return {1, crashes, incarnation}
 `
 
 // ARGV: incarnation, node, boot, ttl, 1 if this life has joined before.
+// rule:R_EPOCH.join-script
 const joinScript = `
 if ARGV[5] == '1' or redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1 then raise() end
 take(ARGV[2], ARGV[3], ARGV[4])

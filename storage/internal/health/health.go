@@ -29,12 +29,14 @@ type failure struct {
 // Written takes in the error of a write of a kind, and returns it. That a caller left says nothing about the database.
 func (w *Writes) Written(kind string, err error) error {
 	if errors.Is(err, context.Canceled) {
+		//rule:confirmed_is_durable.unhealthy-only-for-storage
 		return err
 	}
 	code := tidemark.CodeOf(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if code != tidemark.Unavailable && code != tidemark.Internal {
+		//rule:confirmed_is_durable.healthy-per-kind
 		delete(w.failed, kind)
 		return err
 	}

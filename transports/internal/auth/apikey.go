@@ -124,6 +124,7 @@ func (a *APIKeys) reload() error {
 	a.mu.Unlock()
 	for hash, k := range old {
 		if keys[hash] != k {
+			//rule:credentials_end.withdraw-key
 			k.withdrawn.Store(true)
 		}
 	}
@@ -183,6 +184,7 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 			return nil, bad("its name is none: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
 		case !ok || err != nil || len(sum) != sha256.Size:
 			return nil, bad("its hash is none: 64 hexadecimal digits")
+		//rule:credentials_end.refuse-duplicate-key-name
 		case names[name]:
 			return nil, bad("an earlier line has the same name")
 		case keys[[sha256.Size]byte(sum)] != nil:

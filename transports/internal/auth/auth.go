@@ -138,6 +138,7 @@ func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 	switch {
 	case len(headers) == 0 || len(headers) == 1 && headers[0] == "":
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "credentials are missing; send Authorization: Bearer <token>")
+	//rule:caller_may_only_what_he_may.one-credential-header
 	case len(headers) > 1: // whoever stands before us may have looked at another one
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "there is more than one Authorization header")
 	}
@@ -172,6 +173,7 @@ func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error
 	if err != nil {
 		return Identity{}, err
 	}
+	//rule:caller_may_only_what_he_may.backend-names-user
 	if user == "" {
 		return Identity{}, tidemark.Errorf(tidemark.Invalid, "%s is missing; with an API key it names the user for whom the call is made", UserHeader)
 	}
@@ -184,6 +186,7 @@ func speaksForHimself(r *http.Request, id Identity) error {
 	if err != nil {
 		return err
 	}
+	//rule:caller_may_only_what_he_may.own-user-header-only
 	if user != "" && user != id.User {
 		return tidemark.Errorf(tidemark.Denied, "%s names another user than the credentials do; only an API key may act for others", UserHeader)
 	}
@@ -236,6 +239,7 @@ func (a *Authenticator) byTicket(r *http.Request, accept func(name string) (Tick
 
 // holder returns who holds a ticket that was accepted. Unauthenticated if his credentials have ended meanwhile.
 func (a *Authenticator) holder(name string, t Ticket) (Identity, error) {
+	//rule:caller_may_only_what_he_may.ticket-is-for-user
 	id := Identity{Caller: server.Caller{User: t.User}, Expires: t.Expires, ticket: name}
 	if t.Key != "" {
 		if id.key = a.keys.named(t.Key); id.key == nil {
@@ -278,6 +282,7 @@ func (a *Authenticator) Leave(id Identity, session tidemark.SessionID) {
 }
 
 func (a *Authenticator) devUser(user string) (Identity, error) {
+	//rule:caller_may_only_what_he_may.development-only
 	if !a.dev {
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "dev: credentials are accepted by serve --dev only")
 	}

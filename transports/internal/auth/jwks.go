@@ -18,6 +18,7 @@ import (
 
 const (
 	// maxKeySet is the greatest size of a key set in bytes.
+	//rule:bounded_input.limit-key-set
 	maxKeySet = 1 << 20
 	// maxRedirects is how often the endpoint may send us elsewhere.
 	maxRedirects = 3
@@ -91,6 +92,7 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 func mayFetch(u *url.URL) bool {
 	host := u.Hostname()
 	ip := net.ParseIP(host)
+	//rule:caller_may_only_what_he_may.https-or-loopback
 	return u.Scheme == "https" && host != "" || u.Scheme == "http" && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
@@ -150,6 +152,7 @@ func (j *JWKS) refresh(ctx context.Context) (ok bool) {
 	j.failed = err != nil
 	loaded := j.set != nil
 	changed := err == nil && (!loaded || !bytes.Equal(raw, j.raw))
+	//rule:caller_may_only_what_he_may.keep-old-keys-after-failure
 	if changed {
 		j.set, j.raw = set, raw
 	}
@@ -204,6 +207,7 @@ func (j *JWKS) current() *keySet {
 // ready returns nil once the keys have been fetched.
 func (j *JWKS) ready() error {
 	if j.current() == nil {
+		//rule:caller_may_only_what_he_may.missing-keys-are-temporary
 		return tidemark.Errorf(tidemark.Unavailable, "the keys of the issuer of tokens could not be fetched yet; try again")
 	}
 	return nil
@@ -249,6 +253,7 @@ func (j *JWKS) ask(ctx context.Context) {
 	defer cancel()
 	now := time.Now()
 	j.mu.Lock()
+	//rule:bounded_use.limit-key-fetches
 	if j.under == nil && now.Before(j.askAgain) {
 		j.mu.Unlock()
 		return
@@ -267,6 +272,7 @@ func (j *JWKS) ask(ctx context.Context) {
 		}
 	}
 	select {
+	//rule:caller_may_only_what_he_may.wait-for-fetch
 	case <-under:
 	case <-ctx.Done():
 	}

@@ -31,6 +31,7 @@ type keySet struct{ keys []key }
 // A token without a kid is taken only if there is nothing to choose.
 func (s *keySet) find(alg, kid string) (public any, known bool) {
 	if kid == "" {
+		//rule:caller_may_only_what_he_may.only-key-of-its-algorithm
 		if len(s.keys) == 1 && s.keys[0].alg == alg {
 			public = s.keys[0].public
 		}
@@ -84,6 +85,7 @@ func parseKey(raw []byte) (key, error) {
 		return key{}, err
 	}
 	switch {
+	//rule:caller_may_only_what_he_may.signing-keys-only
 	case parsed.Use != "" && parsed.Use != "sig":
 		return key{}, fmt.Errorf("%.40q: its use is %.40q, not sig", parsed.KeyID, parsed.Use)
 	case more.Operations != nil && !slices.Contains(more.Operations, "verify"):
@@ -92,6 +94,7 @@ func parseKey(raw []byte) (key, error) {
 	k := key{id: parsed.KeyID, public: parsed.Key}
 	switch public := parsed.Key.(type) {
 	case *rsa.PublicKey:
+		//rule:caller_may_only_what_he_may.minimum-key-length
 		if public.N.BitLen() < minRSABits {
 			return key{}, fmt.Errorf("%.40q: an RSA key of %d bits; it needs at least %d", parsed.KeyID, public.N.BitLen(), minRSABits)
 		}
@@ -106,6 +109,7 @@ func parseKey(raw []byte) (key, error) {
 	default: // a symmetric or private key, which should not be there
 		return key{}, fmt.Errorf("%.40q: not a public key of RSA, P-256 or Ed25519", parsed.KeyID)
 	}
+	//rule:caller_may_only_what_he_may.algorithm-of-key
 	if parsed.Algorithm != "" && parsed.Algorithm != k.alg {
 		return key{}, fmt.Errorf("%.40q: it is for %.40q, which is not accepted", parsed.KeyID, parsed.Algorithm)
 	}

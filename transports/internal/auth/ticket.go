@@ -25,6 +25,7 @@ type ticket struct {
 }
 
 func (t *ticket) over(now time.Time) bool {
+	//rule:ticket_once.unused-ticket-expires
 	return t.connections == 0 && !now.Before(t.ends) || t.Ticket.over(now)
 }
 
@@ -57,6 +58,7 @@ func (s *tickets) Issue(_ context.Context, t Ticket) (string, time.Time, error) 
 	if len(s.live) >= s.sweepAt || s.byUser[t.User] >= MaxUserTickets {
 		s.sweep(now)
 	}
+	//rule:bounded_use.limit-tickets
 	if len(s.live) >= maxTickets || s.byUser[t.User] >= MaxUserTickets {
 		return "", time.Time{}, ErrTickets(s.ttl)
 	}
@@ -74,7 +76,9 @@ func (s *tickets) Redeem(_ context.Context, name string, session tidemark.Sessio
 	case t == nil:
 		return Ticket{}, ErrTicket()
 	case !t.redeemed:
+		//rule:ticket_once.use-up-ticket
 		t.redeemed = true
+	//rule:ticket_once.resume-session-of-ticket
 	case session == "" || t.session != session:
 		return Ticket{}, ErrTicket()
 	}
@@ -86,6 +90,7 @@ func (s *tickets) Look(_ context.Context, name string) (Ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.get(name); t != nil {
+		//rule:ticket_once.beacon-keeps-ticket
 		return t.Ticket, nil
 	}
 	return Ticket{}, ErrTicket()
@@ -100,6 +105,7 @@ func (s *tickets) Bind(_ context.Context, name string, _ Ticket, session tidemar
 		return
 	}
 	if t.session != session {
+		//rule:ticket_once.new-session-counts-anew
 		t.session, t.connections = session, 0
 	}
 	t.connections++

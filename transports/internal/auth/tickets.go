@@ -50,6 +50,7 @@ func ErrTickets(ttl time.Duration) error {
 func (t Ticket) Ends(now time.Time, ttl time.Duration) time.Time {
 	ends := now.Add(ttl)
 	if !t.Expires.IsZero() && t.Expires.Before(ends) {
+		//rule:credentials_end.expiry-in-answer
 		ends = t.Expires
 	}
 	return ends

@@ -42,6 +42,7 @@ func newTokens(cfg Config) *tokens {
 	t := &tokens{secret: cfg.JWTSecret, keys: cfg.JWKS, verified: make(map[[sha256.Size]byte]verified)}
 	var methods []string
 	if len(t.secret) > 0 {
+		//rule:caller_may_only_what_he_may.algorithm-of-secret
 		methods = append(methods, jwt.SigningMethodHS256.Alg())
 	}
 	if t.keys != nil {
@@ -50,6 +51,7 @@ func newTokens(cfg Config) *tokens {
 	if methods == nil {
 		return t
 	}
+	//rule:credentials_end.parser-options
 	options := []jwt.ParserOption{jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway)}
 	if cfg.Issuer != "" {
 		options = append(options, jwt.WithIssuer(cfg.Issuer))
@@ -80,6 +82,7 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 	claims := jwt.MapClaims{} // a struct would take EXP for exp: encoding/json does not look at the case, and the issuer's own claims may have any name
 	var keys *keySet
 	_, err := t.parser.ParseWithClaims(token, claims, func(token *jwt.Token) (public any, err error) {
+		//rule:caller_may_only_what_he_may.refuse-critical-header
 		if _, ok := token.Header["crit"]; ok { // RFC 7515 §4.1.11: we understand none
 			return nil, tidemark.Errorf(tidemark.Unauthenticated, "the token has critical header fields (crit), which this server does not know")
 		}
@@ -97,10 +100,12 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 		return verified{}, refusal(err)
 	}
 	expires, err := claims.GetExpirationTime()
+	//rule:credentials_end.expiry-without-leeway
 	if err != nil || expires == nil || !time.Now().Before(expires.Time) {
 		return verified{}, refusal(jwt.ErrTokenExpired)
 	}
 	subject, _ := claims["sub"].(string)
+	//rule:caller_may_only_what_he_may.exact-claim-names
 	if !tidemark.ValidID(subject) {
 		return verified{}, tidemark.Errorf(tidemark.Unauthenticated, "the token's sub is not a user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", tidemark.MaxIDLength)
 	}
@@ -131,6 +136,7 @@ func (t *tokens) remembered(hash [sha256.Size]byte) (Identity, bool) {
 	t.mu.Lock()
 	v, ok := t.verified[hash]
 	t.mu.Unlock()
+	//rule:credentials_end.check-remembered-token
 	return v.identity, ok && time.Now().Before(v.identity.Expires) && (v.keys == nil || v.keys == t.keys.current())
 }
 

@@ -49,6 +49,7 @@ func (b *buckets) take(user tidemark.UserID, n int) error {
 	of := b.users[user]
 	if of == nil {
 		b.makeRoom(now)
+		//rule:bounded_use.bucket-holds-burst
 		of = &bucket{Limiter: rate.NewLimiter(rate.Limit(b.rate.PerSecond), b.rate.Burst)}
 		b.users[user] = of
 	}
@@ -66,6 +67,7 @@ func (b *buckets) take(user tidemark.UserID, n int) error {
 
 // owe notes what the other nodes have to be told. The caller holds mu.
 func (b *buckets) owe(user tidemark.UserID, of *bucket, n int) {
+	//rule:bounded_use.share-when-enough
 	if of.untold += n; of.untold >= b.enough {
 		b.due[user] = struct{}{}
 	}
@@ -77,6 +79,7 @@ func (b *buckets) makeRoom(now time.Time) {
 		return
 	}
 	for user, of := range b.users {
+		//rule:bounded_use.forget-full-buckets-only
 		if of.TokensAt(now) >= float64(b.rate.Burst) {
 			delete(b.users, user)
 		}

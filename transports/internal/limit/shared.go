@@ -88,6 +88,7 @@ func (b *buckets) collect() []Taken {
 	for user := range b.due {
 		if of := b.users[user]; of != nil {
 			taken = append(taken, Taken{User: user, N: of.untold})
+			//rule:bounded_use.share-once
 			of.untold = 0
 		}
 	}
@@ -105,8 +106,10 @@ func (b *buckets) debit(taken []Taken, left []float64) {
 		if of == nil || math.IsInf(left[i], 1) {
 			continue
 		}
+		//rule:bounded_use.count-own-since-shared
 		more := int(of.TokensAt(now) - left[i] + float64(of.untold))
 		for more > 0 {
+			//rule:bounded_use.reserve-at-most-burst
 			n := min(more, b.rate.Burst) // as many as one reservation may take
 			of.ReserveN(now, n)
 			more -= n

@@ -67,10 +67,12 @@ func unsaid(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == ',' }
 
 // Check returns nil if the page that makes a request may do so, or no page does. Denied otherwise.
 func (p *Policy) Check(r *http.Request) error {
+	//rule:caller_may_only_what_he_may.loopback-host-in-development
 	if p != nil && p.loopback && !loopbackName(r.Host) {
 		return tidemark.Errorf(tidemark.Denied, "in development mode the server answers to names of this machine only, such as localhost; the Host of this request is another")
 	}
 	origin := r.Header.Get("Origin")
+	//rule:caller_may_only_what_he_may.known-origin-only
 	if origin == "" || p.allows(origin) || hostOf(origin) != "" && strings.EqualFold(hostOf(origin), r.Host) {
 		return nil
 	}
@@ -96,6 +98,7 @@ func (p *Policy) Middleware(next echo.HandlerFunc) echo.HandlerFunc {
 				origin = "*"
 			}
 			h.Set("Access-Control-Allow-Origin", origin)
+			//rule:caller_may_only_what_he_may.no-browser-credentials
 			h.Set("Access-Control-Expose-Headers", exposedHeaders)
 		}
 		preflight := r.Method == http.MethodOptions && origin != "" && r.Header.Get("Access-Control-Request-Method") != ""

@@ -47,8 +47,10 @@ func Status(code tidemark.Code) int {
 	case UnsupportedMediaType:
 		return http.StatusUnsupportedMediaType
 	case tidemark.InvalidSequence:
+		//rule:bounded_input.invalid-is-422
 		return http.StatusUnprocessableEntity
 	case tidemark.Exhausted:
+		//rule:bounded_use.rate-is-429
 		return http.StatusTooManyRequests
 	case tidemark.Unavailable:
 		return http.StatusServiceUnavailable
@@ -71,6 +73,7 @@ func Write(w http.ResponseWriter, r *http.Request, requestID string, err error) 
 	b = append(b, `,"code":`...)
 	b = tidemark.AppendString(b, string(code))
 	b = append(b, `,"detail":`...)
+	//rule:nothing_leaks.detail-without-cause
 	b = tidemark.AppendString(b, tidemark.DetailOf(err))
 	b = append(b, `,"request_id":`...)
 	b = tidemark.AppendString(b, requestID)
@@ -89,6 +92,7 @@ func Write(w http.ResponseWriter, r *http.Request, requestID string, err error) 
 	switch status {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="tidemark"`)
+	//rule:bounded_input.send-retry-after
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		h.Set("Retry-After", strconv.Itoa(retrySeconds(err)))
 	}
@@ -135,6 +139,8 @@ func Delay(err error) time.Duration {
 func retrySeconds(err error) int { return max(1, Seconds(Delay(err))) }
 
 // Seconds rounds a delay up to the whole seconds of a Retry-After.
+//
+//rule:bounded_use.round-retry-after-up
 func Seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // RequestID returns the id of the request that c handles; the server has put it into the answer's header before.
@@ -156,6 +162,7 @@ func Handler(logger *slog.Logger) echo.HTTPErrorHandler {
 			case status == http.StatusServiceUnavailable:
 				level = slog.LevelWarn
 			}
+			//rule:logs_hold_no_secret.failure-without-query
 			logger.Log(c.Request().Context(), level, "a request failed", "method", c.Request().Method, "route", c.Path(),
 				"status", status, "request_id", RequestID(c), "error", err)
 		}

@@ -52,6 +52,7 @@ func (d Door) Open(ctx context.Context, r *http.Request, id auth.Identity, req s
 	opening, cancel := Detached(r)
 	defer cancel()
 	req.User = id.User
+	//rule:resume_lossless.ask-whether-client-left
 	req.Left = func() bool { return r.Context().Err() != nil }
 	session, err := d.Server.Open(opening, req)
 	if err != nil {

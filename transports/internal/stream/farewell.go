@@ -41,6 +41,7 @@ func returning() farewell {
 			return spread
 		},
 		comeBack: func(left, n time.Duration) time.Duration {
+			//rule:stop_in_order.spread-returns
 			return left + comeBackFrom + rand.N(comeBackWithin+n*time.Second/goodbyesPerSecond)
 		},
 	}
@@ -50,6 +51,7 @@ func returning() farewell {
 func leaving(within time.Duration) farewell {
 	return farewell{
 		spread: func(_ context.Context, n time.Duration) time.Duration {
+			//rule:stop_in_order.limit-drain-time
 			return min(n*time.Second/leavesPerSecond, within)
 		},
 		comeBack: func(_, _ time.Duration) time.Duration { return max(time.Millisecond, rand.N(elsewhereWithin)) },
@@ -65,6 +67,7 @@ func (g *Group) stopAll(ctx context.Context, how farewell) {
 	n := time.Duration(len(members))
 	began, spread := time.Now(), how.spread(ctx, n)
 	for i, m := range members {
+		//rule:stop_in_order.spread-notices
 		if wait := spread*time.Duration(i)/n - time.Since(began); wait > 0 {
 			timer := time.NewTimer(wait)
 			select {

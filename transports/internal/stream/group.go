@@ -103,6 +103,8 @@ func (g *Group) Shutdown(ctx context.Context) error {
 
 // Drain refuses further connections and stops the present ones, one after the other, while other nodes are there to take them: each is told to come back at
 // once. It returns when all have been told, within the time or when ctx ends. Shutdown has to follow.
+//
+//rule:stop_in_order.tell-clients-to-leave
 func (g *Group) Drain(ctx context.Context, within time.Duration) { g.stopAll(ctx, leaving(within)) }
 
 // snapshot returns the members of whom told, which says whether they have been told to go, is true, and notes that they have.
@@ -113,6 +115,7 @@ func (g *Group) snapshot(told func(bool) bool) []Member {
 	for m, was := range g.members {
 		if told(was) {
 			all = append(all, m)
+			//rule:stop_in_order.tell-once
 			g.members[m] = true
 		}
 	}

@@ -33,6 +33,7 @@ func AppendHead(b []byte, status int, h http.Header) []byte {
 	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
 	b = append(b, "\r\nConnection: close\r\n"...)
 	for name, values := range h {
+		//rule:caller_may_only_what_he_may.copy-all-headers
 		for _, v := range values {
 			b = append(b, name...)
 			b = append(b, ": "...)
@@ -48,5 +49,6 @@ func oneLine(v string) string {
 	if !strings.ContainsAny(v, "\r\n") {
 		return v
 	}
+	//rule:bounded_input.header-without-line-breaks
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(v)
 }

@@ -78,6 +78,7 @@ func (w *Writer) Append(parts ...[]byte) error {
 func (w *Writer) Wait() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	//rule:bounded_use.wait-for-room
 	for w.err == nil && w.pending != nil && len(*w.pending) >= highWater {
 		w.room.Wait()
 	}
@@ -157,12 +158,14 @@ func (w *Writer) Busy() bool {
 // send writes b. Each chunk has the whole timeout, and gets it again whenever the client took some of it.
 func (w *Writer) send(b []byte) error {
 	for len(b) > 0 {
+		//rule:bounded_use.write-deadline
 		if err := w.conn.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
 			_ = w.conn.Close()
 			return err
 		}
 		n, err := w.conn.Write(b[:min(len(b), chunk)])
 		b = b[n:]
+		//rule:resume_lossless.keep-slow-client
 		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
 			_ = w.conn.Close()
 			return err

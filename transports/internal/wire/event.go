@@ -26,6 +26,7 @@ func AppendFrame(b []byte, ev tidemark.Event) []byte {
 // `event:` and `data:` lines and an empty line. Payloads hold no line break, so nothing can forge a line.
 func AppendSSE(b []byte, session tidemark.SessionID, ev tidemark.Event) []byte {
 	if ev.ID != 0 {
+		//rule:resume_lossless.position-in-event
 		b = append(b, "id: "...)
 		b = AppendPosition(b, session, ev.ID)
 		b = append(b, '\n')

@@ -25,6 +25,8 @@ const (
 )
 
 // Silent reports whether frames of the type never cause a frame, whatever is wrong with them (docs/protocol.md, "Acknowledging").
+//
+//rule:ack_fire_and_forget.silent-frame-types
 func (t FrameType) Silent() bool { return t == FrameAck || t == FrameRead }
 
 // maxRequestID is the greatest length of a request_id in bytes.
@@ -114,6 +116,7 @@ func (v value) requestID(to *string) error {
 	if err := v.text("request_id", &s); err != nil {
 		return err
 	}
+	//rule:bounded_input.limit-request-id
 	if len(s) > maxRequestID {
 		return tidemark.Errorf(tidemark.Invalid, "request_id is %d bytes long, at most %d are allowed", len(s), maxRequestID)
 	}

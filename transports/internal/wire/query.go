@@ -25,10 +25,12 @@ func ParseLimit(s string) (int, error) {
 	if s == "" {
 		return DefaultLimit, nil
 	}
+	//rule:bounded_input.limit-is-positive
 	if !value(s).integer() || s[0] == '-' || strings.Trim(s, "0") == "" {
 		return 0, tidemark.Errorf(tidemark.Invalid, "limit must be an integer of at least 1")
 	}
 	n, err := strconv.Atoi(s)
+	//rule:bounded_input.limit-page-size
 	if err != nil || n > MaxLimit {
 		return MaxLimit, nil
 	}
@@ -82,6 +84,7 @@ func OpenQuery(q url.Values) (server.OpenRequest, error) {
 // ParsePosition splits an SSE position `<session>.<id>` at the last dot. ok is false if it is none; such a position is
 // unknown, not an error.
 func ParsePosition(s string) (session tidemark.SessionID, id uint64, ok bool) {
+	//rule:resume_lossless.position-at-last-dot
 	dot := strings.LastIndexByte(s, '.')
 	if dot <= 0 {
 		return "", 0, false

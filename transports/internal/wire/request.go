@@ -45,8 +45,10 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (server.SendRequest,
 		return server.SendRequest{}, err
 	case d.ChatID == "":
 		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
+	//rule:bounded_input.need-content-type
 	case d.ContentType == "":
 		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "content_type is empty; leave it out for %s", tidemark.DefaultContentType)
+	//rule:send_idempotent.need-key
 	case d.ClientMessageID == "":
 		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "client_message_id is missing; give each message a new one, and the same again when you repeat it")
 	}
@@ -105,6 +107,7 @@ func decodeAck(v value, name string) (AckItem, error) {
 				return err
 			}
 		case "last_acked_sequence":
+			//rule:ack_cumulative.bad-item-is-alone
 			err = v.sequence(key, 1, &item.Acked)
 		case "last_read_sequence":
 			err = v.sequence(key, 1, &item.Read)
@@ -136,8 +139,10 @@ func DecodeState(raw []byte, chat tidemark.ChatID) (server.Ack, error) {
 	err := eachField(raw, body, func(key string, v value) error {
 		switch key {
 		case "last_acked_sequence":
+			//rule:watermark_bounded_by_counter.acknowledge-from-one
 			return v.sequence(key, 1, &ack.Acked)
 		case "last_read_sequence":
+			//rule:bounded_input.refuse-whole-acknowledgement
 			return v.sequence(key, 1, &ack.Read)
 		}
 		return nil

@@ -27,6 +27,7 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = append(b, `,"head_sequence":`...)
 	b = strconv.AppendUint(b, uint64(c.Head), 10)
 	b = appendWatermarks(b, c.State.Acked, c.State.Read)
+	//rule:bounded_input.documented-fields
 	b = append(b, `,"unread_count":`...)
 	b = strconv.AppendInt(b, c.Unread, 10)
 	b = append(b, `,"last_message":`...)

@@ -69,6 +69,7 @@ func eachField(raw []byte, name string, visit func(key string, v value) error) e
 // eachElement calls visit for every element of a JSON array and stops at the first error.
 func eachElement(v value, name string, visit func(i int, v value) error) error {
 	if v[0] != '[' {
+		//rule:bounded_input.name-in-error
 		return tidemark.Errorf(tidemark.Invalid, "%s must be an array", name)
 	}
 	n := 0

@@ -73,6 +73,7 @@ func (v value) truth(field string, to *bool) error {
 // integer reports whether v is a number without fraction and exponent.
 func (v value) integer() bool {
 	for i, c := range v {
+		//rule:bounded_input.integers-only
 		if (c < '0' || c > '9') && (c != '-' || i > 0) {
 			return false
 		}
@@ -164,6 +165,7 @@ func escaped(s string) (r rune, size int, err error) {
 	if len(s) < 12 || s[6] != '\\' || s[7] != 'u' {
 		return 0, 0, errSurrogate
 	}
+	//rule:bounded_input.whole-surrogate-pairs
 	if r = utf16.DecodeRune(r, hexRune(s[8:12])); r == utf8.RuneError {
 		return 0, 0, errSurrogate
 	}
@@ -188,6 +190,7 @@ func (v value) object(field string, to *[]byte) error {
 			continue
 		}
 		end := skipString(v, i)
+		//rule:bounded_input.check-strings-in-attachment
 		if _, err := unquote(v[i:end]); err != nil {
 			return tidemark.Errorf(tidemark.Invalid, "%s %s", field, err)
 		}

@@ -23,6 +23,7 @@ const (
 	// turnTime bounds a turn, and the waiting for it.
 	turnTime = 5 * time.Second
 	// keptKeys is how long an idempotency key is kept at least: a day more than is promised.
+	//rule:send_idempotent.keep-keys-for-days
 	keptKeys = 8 * 24 * time.Hour
 	// losses is how many attempts in a row are lost to other processes before one waits.
 	losses = 3
@@ -178,7 +179,9 @@ func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err er
 	}
 	left, err = a.refused(ctx, members, refused)
 	if len(left) > 0 {
+		//rule:nothing_outside_membership.ask-again-for-strangers
 		left = append(left, strangers...)
+		//rule:sequence_gapless.judge-again-in-order
 		slices.Sort(left)
 	}
 	return left, err
@@ -263,6 +266,7 @@ func (a *appending) lookUp(ctx context.Context, todo []int) (strangers map[tidem
 	if err != nil {
 		return nil, false, err
 	}
+	//rule:nothing_outside_membership.notice-newer-members
 	newer = found.MembersVersion != a.view.MembersVersion || found.Changed != a.view.Changed
 	a.view.see(found)
 	return strangers, newer, nil
@@ -276,10 +280,12 @@ func (a *appending) stranger(ctx context.Context, i int) error {
 		return err
 	}
 	r := call.Reader{Item: key}
+	//rule:send_idempotent.expired-key-is-none
 	if key == nil || int64(r.Number("expires_at")) <= time.Now().Unix() {
 		a.results[i] = storage.Appended{Err: record.NotMember(d.ChatID, d.SenderID)}
 		return r.Err
 	}
+	//rule:send_idempotent.stranger-gets-own-duplicate
 	return a.duplicate(ctx, i, key)
 }
 
@@ -295,7 +301,8 @@ func (a *appending) actions(todo []int) []types.TransactWriteItem {
 	actions := make([]types.TransactWriteItem, 1, 1+2*len(todo))
 	actions[0] = types.TransactWriteItem{Update: &types.Update{
 		TableName: a.Table(record.Counters), Key: record.ChatKey(a.chat),
-		UpdateExpression:    aws.String("SET head = :to, activity_at = :at"),
+		UpdateExpression: aws.String("SET head = :to, activity_at = :at"),
+		//rule:sequence_gapless.append-at-head-and-version
 		ConditionExpression: aws.String("head = :head AND members_version = :version"),
 		ExpressionAttributeValues: call.Item{
 			":head": call.Number(head), ":to": call.Number(head + tidemark.Sequence(len(todo))), ":version": call.Number(a.view.MembersVersion),
@@ -309,6 +316,7 @@ func (a *appending) actions(todo []int) []types.TransactWriteItem {
 		key := call.Item{
 			"id": call.Text(keyOf(d)), "sequence": call.Number(sequence), "message_id": call.Text(d.MessageID), "expires_at": call.Number(now.Add(keptKeys).Unix()),
 		}
+		//rule:send_idempotent.key-once
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
 			TableName: a.Table(record.Keys), Item: key, ConditionExpression: aws.String("attribute_not_exists(id) OR expires_at <= :now"),
 			ExpressionAttributeValues: call.Item{":now": call.Number(now.Unix())}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -405,7 +413,9 @@ func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
 	}
 	a.first[i] = firstMessage{&m, a.view.MembersVersion}
 	a.results[i] = a.same(i, a.first[i])
+	//rule:send_idempotent.own-message-after-doubt
 	if a.results[i].Err == nil && a.doubtful && first == a.drafts[i].MessageID {
+		//rule:send_idempotent.own-message-is-no-duplicate
 		a.results[i].Duplicate = false // It was this call's transaction, whose answer was lost.
 	}
 	return nil

@@ -67,6 +67,7 @@ func try[I, O any](ctx context.Context, c Caller, call func(context.Context, I, 
 		if meaning == answered {
 			return out, doubtful, err
 		}
+		//rule:send_idempotent.unknown-outcome-is-doubtful
 		doubtful = doubtful || meaning == unknown
 		if e := Pause(ctx, n); e != nil {
 			return out, doubtful, err
@@ -190,6 +191,7 @@ func (c Caller) getBatch(ctx context.Context, r Read, keys []Item) (items []Item
 		}
 		c.spent(unitsOf(out.ConsumedCapacity), 0)
 		items = append(items, out.Responses[table]...)
+		//rule:watermark_monotonic.read-whole-batch
 		if left = out.UnprocessedKeys; len(left) == 0 {
 			return items, nil
 		}
@@ -249,6 +251,7 @@ func (c Caller) Each(ctx context.Context, q Query, do func(Item) (more bool, err
 				return err
 			}
 		}
+		//rule:confirmed_is_durable.read-all-pages
 		if len(out.LastEvaluatedKey) == 0 {
 			return nil
 		}
@@ -327,6 +330,7 @@ func (c Caller) PutAll(ctx context.Context, table string, items []Item) error {
 				return c.wrote(err)
 			}
 			c.spent(0, unitsOf(out.ConsumedCapacity))
+			//rule:pending_or_delivered.write-whole-batch
 			if left = out.UnprocessedItems; len(left) == 0 {
 				return c.wrote(nil)
 			}

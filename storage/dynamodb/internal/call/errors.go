@@ -65,6 +65,7 @@ func judge(err error) meaning {
 	var canceled *types.TransactionCanceledException
 	var dial *net.OpError
 	switch code(err) {
+	//rule:confirmed_is_durable.throttling-is-temporary
 	case throttling, throughputExceeded, limitExceeded, "TransactionConflictException", "ReplicatedWriteConflictException":
 		return undone
 	case "TransactionInProgressException", "InternalServerError", "InternalFailure", "InternalServerException", "ServiceUnavailable", "ServiceUnavailableException":
@@ -78,6 +79,7 @@ func judge(err error) meaning {
 		if errors.As(err, &dial) && dial.Op == "dial" {
 			return undone
 		}
+		//rule:send_idempotent.lost-reply-is-unknown
 		return unknown
 	}
 	// DynamoDB's name for it may be new, or there is none: then a balancer answered, with a status of its own.

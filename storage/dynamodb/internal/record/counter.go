@@ -73,6 +73,7 @@ func (c Access) Counters(ctx context.Context, chats []tidemark.ChatID, eventual 
 	for i, chat := range chats {
 		wanted[i] = ChatKey(chat)
 	}
+	//rule:confirmed_is_durable.consistent-heads
 	items, err := c.GetAll(ctx, call.Read{Table: Counters, Eventual: eventual}, wanted)
 	if err != nil {
 		return nil, err

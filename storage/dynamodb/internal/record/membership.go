@@ -56,6 +56,7 @@ func (m *Membership) Ever() bool { return m.Version > 0 }
 
 // At returns the membership at the version of a counter.
 func (m Membership) At(c *Counter) tidemark.Member {
+	//rule:pending_or_delivered.follow-change-in-effect
 	if m.Next == nil || c.Changed == "" || m.Next.Change != c.Changed {
 		return m.Member
 	}
@@ -110,6 +111,7 @@ func (c Access) Look(ctx context.Context, chat tidemark.ChatID, users []tidemark
 		}
 		newer := false
 		for _, row := range rows {
+			//rule:nothing_outside_membership.notice-newer-memberships
 			newer = newer || row.Version > counter.MembersVersion
 		}
 		if !newer {
@@ -129,9 +131,11 @@ func (c Access) RosterAt(ctx context.Context, at *Counter) (*tidemark.Roster, er
 			ChatID: at.ID, Type: at.Type, History: at.History, Large: at.Large, Version: at.MembersVersion, Members: make([]tidemark.Member, 0, at.MemberCount),
 		}
 		newer := false
+		//rule:nothing_outside_membership.consistent-roster
 		q := call.Query{Read: call.Read{Table: Memberships}, Partition: "chat_id", Of: call.Text(at.ID)}
 		err := c.Each(ctx, q, func(it call.Item) (bool, error) {
 			row, err := MembershipOf(it)
+			//rule:nothing_outside_membership.notice-newer-roster
 			if newer = row.Version > at.MembersVersion; err != nil || newer {
 				return false, err
 			}

@@ -27,10 +27,12 @@ func (w whole) Do(request *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	// Behind a status from 500 on there may be the page of a balancer, and the status says enough.
+	//rule:confirmed_is_durable.refuse-foreign-answer
 	if response.StatusCode < http.StatusInternalServerError && !bytes.HasPrefix(body, []byte("{")) {
 		return nil, fmt.Errorf("the answer is not DynamoDB's: %.60q", body)
 	}
 	// What is sent compressed has the checksum of the compressed bytes; the client has not asked for that.
+	//rule:confirmed_is_durable.refuse-damaged-answer
 	if said := response.Header.Get("X-Amz-Crc32"); said != "" {
 		if sum := crc32.ChecksumIEEE(body); said != strconv.FormatUint(uint64(sum), 10) {
 			return nil, fmt.Errorf("the answer is damaged: its checksum is %d, and should be %s", sum, said)

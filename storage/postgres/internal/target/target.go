@@ -48,6 +48,7 @@ type Target struct {
 func Parse(raw string, writers, readers int) (*Target, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		//rule:logs_hold_no_secret.url-without-password
 		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database cannot be read; it has the form postgres://user:password@host:port/database, special characters of a password written as %%XX")
 	}
 	t := &Target{Writers: writers, Readers: readers}
@@ -113,10 +114,12 @@ func (t *Target) configure() {
 	if !strings.Contains(c.ConnString(), "connect_timeout=") {
 		c.ConnectTimeout = connectTime
 	}
+	//rule:confirmed_is_durable.notice-cancelled-wait
 	c.OnNotice = standby.Notice
 	c.DialFunc = (&net.Dialer{KeepAlive: keepAlive}).DialContext
 	if c.ValidateConnect == nil {
 		// Of several hosts, the one that takes writes.
+		//rule:confirmed_is_durable.write-to-primary-only
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	// What we send is UTF-8, whatever the role or the database is set to.
@@ -146,6 +149,7 @@ func (t *Target) configure() {
 func (t *Target) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 	config := t.Config.Copy()
 	config.MaxConns = int32(n)
+	//rule:confirmed_is_durable.wait-for-disk
 	config.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
 		encodeTexts(c)
 		return nil

@@ -43,6 +43,7 @@ func (encodeStrings) Encode(value any, buf []byte) ([]byte, error) {
 	}
 	buf = slices.Grow(buf, size)
 	dimensions := uint32(1)
+	//rule:confirmed_is_durable.empty-text-array
 	if len(all) == 0 {
 		dimensions = 0
 	}

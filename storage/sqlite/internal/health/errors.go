@@ -21,6 +21,8 @@ func primary(err error) int32 {
 }
 
 // UnknownOutcome reports whether a commit or checkpoint that failed so may have left the files in any state.
+//
+//rule:confirmed_is_durable.full-index-is-known-outcome
 func UnknownOutcome(err error) bool { return primary(err) == lib.SQLITE_IOERR && !Full(err) }
 
 // Full reports whether there is no space. The log's index asks for its space in another way than the files do.

@@ -51,6 +51,7 @@ func (h *Health) Begin() error {
 		return errBroken(h.broken)
 	}
 	h.began = time.Now()
+	//rule:confirmed_is_durable.refuse-when-damaged
 	return h.damaged
 }
 
@@ -68,6 +69,7 @@ func (h *Health) End(err error) {
 // Checkpoint runs a checkpoint, for which everybody's writes wait as for a commit. If do fails the store has ended.
 func (h *Health) Checkpoint(do func() error) {
 	h.mu.Lock()
+	//rule:confirmed_is_durable.time-checkpoint
 	h.began = time.Now()
 	h.mu.Unlock()
 	err := do()

@@ -65,9 +65,11 @@ func (c *Contents) add(kind byte, r reader) {
 	case kindClaimed:
 		e.Claimed = r.claimed()
 	default:
+		//rule:resume_lossless.count-unknown-events
 		c.Unknown++
 		return
 	}
+	//rule:resume_lossless.ignore-trailing-fields
 	if r.failed {
 		c.Malformed++
 		return
@@ -134,6 +136,7 @@ func (r *reader) text() string {
 // id reads a name of something: a text that can be none is as wrong as a length that cannot be. Storage would refuse it, and whatever is asked for along with it.
 func id[T ~string](r *reader) T {
 	s := T(r.text())
+	//rule:bounded_input.check-names
 	if !tidemark.ValidID(s) {
 		r.fail()
 	}
@@ -164,6 +167,7 @@ func (r *reader) sequence() tidemark.Sequence {
 // position reads the sequence of a message: there is none at 0.
 func (r *reader) position() tidemark.Sequence {
 	n := r.sequence()
+	//rule:bounded_input.refuse-sequence-zero
 	if n == 0 {
 		r.fail()
 	}
@@ -217,6 +221,7 @@ func storable(m *tidemark.Message) bool {
 	d := tidemark.Draft{
 		ChatID: m.ChatID, SenderID: m.SenderID, ClientMessageID: m.ClientMessageID, Content: m.Content, ContentType: m.ContentType, Attachment: m.Attachment,
 	}
+	//rule:bounded_input.check-drafts
 	return d.Check() == nil
 }
 
