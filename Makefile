@@ -121,8 +121,12 @@ fuzz: ## every fuzz target for TIDEMARK_FUZZ_TIME (10s); their seeds are in ever
 	scripts/fuzz
 
 .PHONY: mutate
-mutate: ## break the product in each recorded way, and show that the test named beside it fails (ARGS="-run Send")
+mutate: ## apply each recorded break, and show that its test fails (ARGS="-run Send", ARGS="-changed main")
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),2500) go run ./test/mutate $(ARGS)
+
+.PHONY: invariants
+invariants: ## write into docs/invariants.md where each rule is kept
+	go run ./test/mutate -write
 
 .PHONY: soak
 soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps ## the suites, and the random histories of every storage, with long counts: hours

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/tidemark-im/tidemark/test/mutate/table"
 )
 
 // TestGenerate_committed_file_is_what_the_contract_gives: transports/rest/api.gen.go is made from openapi.yaml.
@@ -35,5 +37,21 @@ func TestGenerate_committed_file_is_what_the_contract_gives(t *testing.T) {
 	}
 	if !bytes.Equal(want, got) {
 		t.Error("api.gen.go is out of date: run go generate ./transports/rest")
+	}
+}
+
+// TestGenerate_invariants_page_has_the_places_of_the_anchors: docs/invariants.md says where each
+// rule is kept.
+func TestGenerate_invariants_page_has_the_places_of_the_anchors(t *testing.T) {
+	got, err := os.ReadFile("../docs/invariants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := table.Page(string(got), anchors(t), breaks(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/invariants.md is out of date: run make invariants")
 	}
 }

@@ -1,12 +1,21 @@
 package test
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
+	"go/types"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,18 +26,156 @@ import (
 	"github.com/tidemark-im/tidemark/test/mutate/table"
 )
 
-// TestInvariants_breaks_fit_the_code: a break whose old text is gone, or is there twice, would break nothing, or something else.
+// leastBreaks is how many breaks there were when they got anchors. A change may add some; one that
+// removes a break replaces it.
+const leastBreaks = 695
+
+// TestInvariants_breaks_fit_the_code: each break applies to the code below its anchor, and changes
+// it. Each anchor is used.
 func TestInvariants_breaks_fit_the_code(t *testing.T) {
-	for _, b := range breaks(t) {
-		source, err := os.ReadFile(filepath.Join("..", b.File))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if _, err := b.Apply(string(source)); err != nil {
+	all, places := breaks(t), anchors(t)
+	used := make(map[string]bool)
+	for _, b := range all {
+		used[b.At] = true
+		if _, err := applied(b, places); err != nil {
 			t.Error(err)
 		}
 	}
+	for name, at := range places {
+		if !used[name] {
+			t.Errorf("%s:%d: no break uses the anchor %s", at.File, at.Line-1, name)
+		}
+	}
+	if len(all) < leastBreaks {
+		t.Errorf("got %d breaks, want at least %d: none is removed without another one in its place",
+			len(all), leastBreaks)
+	}
+}
+
+// applied returns the anchored file with the break in it.
+func applied(b table.Break, places map[string]table.Anchor) (string, error) {
+	at, there := places[b.At]
+	if !there {
+		return "", fmt.Errorf("the break %s names the anchor %s, which is in no file", b.Name, b.At)
+	}
+	source, err := os.ReadFile(filepath.Join("..", at.File))
+	if err != nil {
+		return "", err
+	}
+	return b.Apply(string(source), at.Line)
+}
+
+// TestInvariants_broken_code_compiles: a break that does not compile shows nothing. The types of
+// the broken file are checked; of the other files of its package, only declarations are.
+func TestInvariants_broken_code_compiles(t *testing.T) {
+	all, places := breaks(t), anchors(t)
+	var dirs []string
+	for _, b := range all {
+		dirs = append(dirs, "./"+path.Dir(places[b.At].File))
+	}
+	slices.Sort(dirs)
+	packages := listed(t, slices.Compact(dirs))
+	for _, b := range all {
+		broken, err := applied(b, places)
+		if err != nil {
+			continue // the test above reports it
+		}
+		file := places[b.At].File
+		if err := packages.check(file, broken); err != nil {
+			t.Errorf("the break %s does not compile: %v", b.Name, err)
+		}
+	}
+}
+
+// compiled are the packages that hold anchors, and what they import.
+type compiled struct {
+	set     *token.FileSet
+	imports types.Importer
+	// files are the Go files of each package's folder, without bodies of functions.
+	files map[string]map[string]*ast.File
+}
+
+// listed compiles packages with their imports, and reads their declarations.
+func listed(t *testing.T, dirs []string) *compiled {
+	t.Helper()
+	args := append([]string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}, dirs...)
+	command := exec.CommandContext(t.Context(), "go", args...)
+	command.Dir = ".."
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &compiled{set: token.NewFileSet(), files: make(map[string]map[string]*ast.File)}
+	exports := make(map[string]string)
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		var p struct {
+			ImportPath, Export, Dir string
+			GoFiles                 []string
+		}
+		if err := decoder.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		exports[p.ImportPath] = p.Export
+		dir, err := filepath.Rel(root, p.Dir)
+		if err != nil || !slices.Contains(dirs, "./"+filepath.ToSlash(dir)) {
+			continue
+		}
+		c.files["./"+filepath.ToSlash(dir)] = declarations(t, c.set, p.Dir, p.GoFiles)
+	}
+	c.imports = importer.ForCompiler(c.set, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
+	return c
+}
+
+// declarations parses files, and takes the bodies of functions out.
+func declarations(t *testing.T, set *token.FileSet, dir string, names []string) map[string]*ast.File {
+	t.Helper()
+	files := make(map[string]*ast.File)
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				f.Body = nil
+			}
+		}
+		files[name] = file
+	}
+	return files
+}
+
+// check returns the first error in a broken file.
+func (c *compiled) check(file, source string) error {
+	const name = "broken.go"
+	broken, err := parser.ParseFile(c.set, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	all := []*ast.File{broken}
+	for other, parsed := range c.files["./"+path.Dir(file)] {
+		if other != path.Base(file) {
+			all = append(all, parsed)
+		}
+	}
+	var first error
+	config := types.Config{Importer: c.imports, Error: func(err error) {
+		if e, ok := errors.AsType[types.Error](err); ok && first == nil &&
+			c.set.Position(e.Pos).Filename == name {
+			first = err
+		}
+	}}
+	_, _ = config.Check(path.Dir(file), c.set, all, nil) // without bodies the others have errors
+	return first
 }
 
 func breaks(t *testing.T) []table.Break {
@@ -40,82 +187,89 @@ func breaks(t *testing.T) []table.Break {
 	return all
 }
 
-// TestInvariants_every_rule_is_mapped: what the documents and the model name has a row in docs/invariants.md, and each row has a test that bears its name, and a break.
+func anchors(t *testing.T) map[string]table.Anchor {
+	t.Helper()
+	all, err := table.Anchors("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestInvariants_every_rule_is_mapped: a rule of the documents or of the model has a section in
+// docs/invariants.md and a test that bears its name. Each section has a break.
 func TestInvariants_every_rule_is_mapped(t *testing.T) {
-	rows, shown := mapped(t), testNames(t)
+	sections, shown := mapped(t), testNames(t)
 	broken := make(map[string]bool)
 	for _, b := range breaks(t) {
 		for _, rule := range b.Shows {
 			broken[rule] = true
-			if _, there := rows[rule]; !there {
-				t.Errorf("the break %s shows %s, which has no row in docs/invariants.md", b.Name, rule)
+			if _, there := sections[rule]; !there {
+				t.Errorf("the break %s shows %s, which has no section in docs/invariants.md", b.Name, rule)
 			}
 		}
 	}
-	for rule := range rows {
+	for rule := range sections {
 		if !broken[rule] {
 			t.Errorf("%s has no recorded break", rule)
 		}
 	}
 	named := rules(t)
 	for rule := range named {
-		if _, there := rows[rule]; !there {
-			t.Errorf("%s has no row in docs/invariants.md", rule)
+		if _, there := sections[rule]; !there {
+			t.Errorf("%s has no section in docs/invariants.md", rule)
 		}
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(shown)), func(name string) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(rule)) }) {
+		bears := func(name string) bool {
+			return strings.Contains(strings.ToLower(name), strings.ToLower(rule))
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(shown)), bears) {
 			t.Errorf("no test bears the name %s", rule)
 		}
 	}
 	if len(named) != 11+13+10 {
-		t.Errorf("%d rules were found, want the 11 of the model, 13 of Appendix E and 10 of delivery.md §5", len(named))
+		t.Errorf("got %d rules, want 11 of the model, 13 of Appendix E and 10 of delivery.md §5",
+			len(named))
 	}
 }
 
-// TestInvariants_the_map_is_true: every function and every test that docs/invariants.md names exists.
+// TestInvariants_the_map_is_true: every test that docs/invariants.md names exists.
 func TestInvariants_the_map_is_true(t *testing.T) {
 	shown := testNames(t)
-	for rule, row := range mapped(t) {
-		for _, place := range row.keptIn {
-			path, function, _ := strings.Cut(place, ":")
-			source, err := os.ReadFile(filepath.Join("..", path))
-			if err != nil {
-				t.Errorf("%s: %v", rule, err)
-				continue
-			}
-			if _, there := functions(t, path, source)[function]; !there {
-				t.Errorf("%s: there is no function %s in %s", rule, function, path)
-			}
-		}
-		for _, name := range row.shownBy {
+	for rule, tests := range mapped(t) {
+		for _, name := range tests {
 			if !shown[name] {
 				t.Errorf("%s: there is no test %s", rule, name)
 			}
 		}
-		if len(row.keptIn) == 0 || len(row.shownBy) == 0 {
-			t.Errorf("%s: got %+v, want functions and tests", rule, row)
+		if len(tests) == 0 {
+			t.Errorf("%s names no test", rule)
 		}
 	}
 }
 
-// mapping is a row of docs/invariants.md.
-type mapping struct{ keptIn, shownBy []string }
-
-func mapped(t *testing.T) map[string]mapping {
+// mapped returns the tests that docs/invariants.md names for each rule.
+func mapped(t *testing.T) map[string][]string {
 	t.Helper()
-	code := regexp.MustCompile("`([^`]+)`")
-	words := func(cell string) (all []string) {
-		for _, m := range code.FindAllStringSubmatch(cell, -1) {
-			all = append(all, m[1])
-		}
-		return all
+	page, err := os.ReadFile("../docs/invariants.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	rows := make(map[string]mapping)
-	for _, cells := range tableRows(t, "../docs/invariants.md") {
-		if name := words(cells[0]); len(name) == 1 {
-			rows[name[0]] = mapping{keptIn: words(cells[len(cells)-2]), shownBy: words(cells[len(cells)-1])}
+	tests := make(map[string][]string)
+	rule, shown := "", false
+	for line := range strings.SplitSeq(string(page), "\n") {
+		switch {
+		case strings.HasPrefix(line, "### "):
+			rule, shown = strings.Trim(line, "# `"), false
+			tests[rule] = nil
+		case strings.HasPrefix(line, "## "):
+			shown = false
+		case line == "Shown by:":
+			shown = true
+		case shown && strings.HasPrefix(line, "- "):
+			tests[rule] = append(tests[rule], strings.Trim(line, "- `"))
 		}
 	}
-	return rows
+	return tests
 }
 
 // rules are the names of delivery.md §§4 and 5, of ADR-008's Appendix E and of the model.

@@ -1,5 +1,7 @@
-// Command mutate shows that the tests notice what they are there for: it applies each recorded break of the product by itself, with go test's overlay, so
-// that no file changes, and demands that the test named beside it fails. Before that, each of those tests has to pass without any break. `make mutate` runs it.
+// Command mutate shows that the tests notice the faults they are there for. It applies each
+// recorded break of the product by itself, with go test's overlay, so that no file changes. The
+// test named beside the break must fail. Without a break, each of those tests must pass first.
+// `make mutate` runs it.
 package main
 
 import (
@@ -22,29 +24,122 @@ import (
 	"github.com/tidemark-im/tidemark/test/mutate/table"
 )
 
-// timeout bounds one run of go test's binary. A test that hangs under a break has noticed nothing: it has to fail by a deadline of its own before this.
+// timeout bounds one run of go test's binary. A test that hangs under a break has noticed nothing:
+// it must fail by a deadline of its own before this.
 const timeout = "60s"
 
+const page = "docs/invariants.md"
+
 func main() {
-	only := flag.String("run", "", "a regular expression: apply only the breaks whose names match")
-	parallel := flag.Int("parallel", 2, "how many to apply at a time")
+	only := flag.String("run", "", "apply only the breaks whose name, rule or anchor matches this"+
+		" regular expression, in upper or lower case")
+	changed := flag.String("changed", "", "apply only the breaks in files that differ from this git"+
+		" revision")
+	parallel := flag.Int("parallel", 2, "how many breaks to apply at a time")
+	write := flag.Bool("write", false, "apply nothing, and write the places of the anchors into "+page)
 	flag.Parse()
-	if err := run(context.Background(), *only, *parallel); err != nil {
+	var err error
+	if *write {
+		err = writePage()
+	} else {
+		err = run(context.Background(), *only, *changed, *parallel)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, parallel int) error {
+// broken is a break and where it is applied.
+type broken struct {
+	table.Break
+	at table.Anchor
+}
+
+// read returns all breaks and their anchors.
+func read() ([]broken, error) {
+	breaks, err := table.Read("test/mutate")
+	if err != nil {
+		return nil, fmt.Errorf("run it from the repository's root: %w", err)
+	}
+	anchors, err := table.Anchors(".")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]broken, len(breaks))
+	for i, b := range breaks {
+		at, there := anchors[b.At]
+		if !there {
+			return nil, fmt.Errorf("the break %s names the anchor %s, which is in no file", b.Name, b.At)
+		}
+		all[i] = broken{b, at}
+	}
+	return all, nil
+}
+
+// choose returns the breaks that match a regular expression and whose file differs from a
+// revision. An empty argument leaves nothing out. It is an error if the expression matches none.
+func choose(ctx context.Context, all []broken, only, revision string) ([]broken, error) {
+	expression, err := regexp.Compile("(?i)" + only)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []broken
+	for _, b := range all {
+		if b.Matches(expression.MatchString) {
+			chosen = append(chosen, b)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("-run %s matches no name, rule or anchor of the %d breaks", only, len(all))
+	}
+	if revision == "" {
+		return chosen, nil
+	}
+	output, err := start(ctx, ".", "git", "diff", "--name-only", revision, "--")
+	if err != nil {
+		return nil, fmt.Errorf("git diff %s: %s", revision, strings.TrimSpace(output))
+	}
+	differ := strings.Split(output, "\n")
+	return slices.DeleteFunc(chosen, func(b broken) bool {
+		return !slices.Contains(differ, b.at.File)
+	}), nil
+}
+
+// writePage writes the places of the anchors into the page of the rules.
+func writePage() error {
 	breaks, err := table.Read("test/mutate")
 	if err != nil {
 		return fmt.Errorf("run it from the repository's root: %w", err)
 	}
-	selected, err := regexp.Compile(only)
+	anchors, err := table.Anchors(".")
 	if err != nil {
 		return err
 	}
-	breaks = slices.DeleteFunc(breaks, func(b table.Break) bool { return !selected.MatchString(b.Name) })
+	old, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	text, err := table.Page(string(old), anchors, breaks)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(text), 0o600)
+}
+
+func run(ctx context.Context, only, changed string, parallel int) error {
+	all, err := read()
+	if err != nil {
+		return err
+	}
+	breaks, err := choose(ctx, all, only, changed)
+	if err != nil {
+		return err
+	}
+	if len(breaks) == 0 {
+		fmt.Printf("no file with these breaks differs from %s: there is nothing to do\n", changed)
+		return nil
+	}
 	dir, err := os.MkdirTemp("", "tidemark-mutate-")
 	if err != nil {
 		return err
@@ -53,12 +148,13 @@ func run(ctx context.Context, only string, parallel int) error {
 
 	began := time.Now()
 	sound := baselines(ctx, breaks, dir, parallel)
-	fmt.Printf("%d tests pass without a break, %d do not (%.0f s)\n", len(sound), len(tests(breaks))-len(sound), time.Since(began).Seconds())
 	failures := len(tests(breaks)) - len(sound)
+	fmt.Printf("%d tests pass without a break, %d do not (%.0f s)\n",
+		len(sound), failures, time.Since(began).Seconds())
 
 	var mu sync.Mutex
 	caught := 0
-	each(breaks, parallel, func(b table.Break) {
+	each(breaks, parallel, func(b broken) {
 		start := time.Now()
 		verdict, output := "its test does not pass unbroken", ""
 		if sound[b.Package+" "+b.Test] {
@@ -70,7 +166,8 @@ func run(ctx context.Context, only string, parallel int) error {
 		if verdict == "" {
 			by = noticed(output, by)
 		}
-		fmt.Printf("%-10s %-58s %5.1f s  %s %s\n", cmp.Or(verdict, "caught"), b.Name, time.Since(start).Seconds(), b.Package, by)
+		fmt.Printf("%-10s %-58s %5.1f s  %s %s\n",
+			cmp.Or(verdict, "caught"), b.Name, time.Since(start).Seconds(), b.Package, by)
 		if verdict == "" {
 			caught++
 			return
@@ -80,7 +177,8 @@ func run(ctx context.Context, only string, parallel int) error {
 			fmt.Println(tail(output))
 		}
 	})
-	fmt.Printf("%d breaks, %d caught, %d not, %.0f s\n", len(breaks), caught, len(breaks)-caught, time.Since(began).Seconds())
+	fmt.Printf("%d breaks, %d caught, %d not, %.0f s\n",
+		len(breaks), caught, len(breaks)-caught, time.Since(began).Seconds())
 	if failures > 0 {
 		return fmt.Errorf("%d failures", failures)
 	}
@@ -88,7 +186,7 @@ func run(ctx context.Context, only string, parallel int) error {
 }
 
 // tests returns the distinct tests of the breaks, as "package test".
-func tests(breaks []table.Break) []string {
+func tests(breaks []broken) []string {
 	var all []string
 	for _, b := range breaks {
 		all = append(all, b.Package+" "+b.Test)
@@ -97,8 +195,9 @@ func tests(breaks []table.Break) []string {
 	return slices.Compact(all)
 }
 
-// baselines runs each test without a break, and returns those that pass and are there. A package is built once for all of its tests.
-func baselines(ctx context.Context, breaks []table.Break, dir string, parallel int) map[string]bool {
+// baselines runs each test without a break, and returns those that exist and pass. A package is
+// built once for all of its tests.
+func baselines(ctx context.Context, breaks []broken, dir string, parallel int) map[string]bool {
 	patterns := make(map[string][]string)
 	for _, test := range tests(breaks) {
 		pkg, pattern, _ := strings.Cut(test, " ")
@@ -108,12 +207,14 @@ func baselines(ctx context.Context, breaks []table.Break, dir string, parallel i
 	sound := make(map[string]bool)
 	each(slices.Sorted(maps.Keys(patterns)), parallel, func(pkg string) {
 		binary := filepath.Join(dir, strings.NewReplacer("/", "-", ".", "").Replace(pkg)+"-test")
-		if output, err := start(ctx, ".", "go", "test", "-c", "-vet=off", "-o", binary, pkg); err != nil {
+		output, err := start(ctx, ".", "go", "test", "-c", "-vet=off", "-o", binary, pkg)
+		if err != nil {
 			fmt.Printf("no build: %s\n%s\n", pkg, tail(output))
 			return
 		}
 		for _, pattern := range patterns[pkg] {
-			output, err := start(ctx, pkg, binary, "-test.v", "-test.timeout", timeout, "-test.run", pattern)
+			output, err := start(ctx, pkg, binary,
+				"-test.v", "-test.timeout", timeout, "-test.run", pattern)
 			mu.Lock()
 			switch {
 			case err != nil:
@@ -129,7 +230,8 @@ func baselines(ctx context.Context, breaks []table.Break, dir string, parallel i
 	return sound
 }
 
-// ran reports whether a test ran at the depth that the pattern names: go test says nothing of a subtest that is not there.
+// ran reports whether a test ran at the depth that the pattern names. go test does not report a
+// subtest that does not exist.
 func ran(output, pattern string) bool {
 	depth := strings.Count(pattern, "/")
 	for line := range strings.SplitSeq(output, "\n") {
@@ -149,9 +251,10 @@ func noticed(output, pattern string) string {
 	return pattern
 }
 
-// try applies one break. It returns "" if the test failed of it, else what happened instead; and the output.
-func try(ctx context.Context, b table.Break, dir string) (verdict, output string) {
-	path, err := filepath.Abs(b.File)
+// try applies one break. It returns "" if the test failed, else what happened instead; and the
+// output.
+func try(ctx context.Context, b broken, dir string) (verdict, output string) {
+	path, err := filepath.Abs(b.at.File)
 	if err != nil {
 		return "error", err.Error()
 	}
@@ -159,15 +262,16 @@ func try(ctx context.Context, b table.Break, dir string) (verdict, output string
 	if err != nil {
 		return "error", err.Error()
 	}
-	broken, err := b.Apply(string(source))
+	text, err := b.Apply(string(source), b.at.Line)
 	if err != nil {
 		return "error", err.Error()
 	}
-	overlay, err := write(dir, b.Name, path, broken)
+	overlay, err := write(dir, b.Name, path, text)
 	if err != nil {
 		return "error", err.Error()
 	}
-	output, err = start(ctx, ".", "go", "test", "-count=1", "-vet=off", "-v", "-timeout", timeout, "-run", b.Test, "-overlay", overlay, b.Package)
+	output, err = start(ctx, ".", "go", "test", "-count=1", "-vet=off", "-v", "-timeout", timeout,
+		"-run", b.Test, "-overlay", overlay, b.Package)
 	switch {
 	case err == nil:
 		return "SURVIVED", output
@@ -175,16 +279,17 @@ func try(ctx context.Context, b table.Break, dir string) (verdict, output string
 		return "no build", output
 	case strings.Contains(output, "panic: test timed out"):
 		return "hangs", output
-	case !strings.Contains(output, "--- FAIL") && !strings.Contains(output, "panic: ") && !strings.Contains(output, "fatal error: "):
+	case !strings.Contains(output, "--- FAIL") && !strings.Contains(output, "panic: ") &&
+		!strings.Contains(output, "fatal error: "):
 		return "error", output
 	}
 	return "", output
 }
 
 // write stores a broken file, and the overlay that puts it in the place of the good one.
-func write(dir, name, path, broken string) (overlay string, err error) {
+func write(dir, name, path, text string) (overlay string, err error) {
 	file := filepath.Join(dir, name+".go")
-	if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", err
 	}
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: file}})

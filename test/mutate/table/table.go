@@ -1,17 +1,18 @@
-// Package table reads the table of breaks: small changes of the product that take a rule away, and for each the test that must notice it.
-// test/mutate applies them; docs/invariants.md says which rule each of them is about.
+// Package table reads and applies the recorded breaks: small changes of the product that take a
+// rule away, each with the test that must notice it. The command test/mutate runs them.
+// docs/invariants.md lists the rules and explains how to add a break.
 //
 // A table is a text file. A break is a paragraph:
 //
 //	name: append-skips-a-number
 //	shows: sequence_gapless
-//	file: storage/memory/messages.go
+//	at: sequence_gapless.next-number
+//	do: set right _ + 2
 //	test: ./storage/memory ^TestStore$/^rules$/^Messages$
-//	-c.Head++
-//	+c.Head += 2
 //
-// The lines behind - are the old text, those behind + the new one, with line ends between them. The old text occurs exactly once in the file.
-// Lines that begin with # are comments.
+// `at` names an anchor: a comment //rule:sequence_gapless.next-number above a piece of Go code.
+// `do` is an operation on that piece; see Operation. Lines that begin with - or + belong to the
+// operation. Lines that begin with # are comments.
 package table
 
 import (
@@ -21,20 +22,23 @@ import (
 	"strings"
 )
 
-// Break is one change, and who has to notice it.
+// Break is one change, and the test that must notice it.
 type Break struct {
 	// Name is unique among all tables.
 	Name string
-	// Shows names rows of docs/invariants.md.
+	// Shows names rules of docs/invariants.md.
 	Shows []string
-	// File is the path of a Go file, from the repository's root.
-	File     string
-	Old, New string
-	// Package and Test are arguments of go test: the package's path from the root, and what follows -run.
+	// At is the name of an anchor.
+	At string
+	// Do is what happens to the anchored code.
+	Do Operation
+	// Package and Test are arguments of go test: the package's path from the root, and what
+	// follows -run.
 	Package, Test string
 }
 
-// Read returns the breaks of all tables (*.txt) in a directory. It refuses what is incomplete, and a name that occurs twice.
+// Read returns the breaks of all tables (*.txt) in a directory. It refuses an incomplete break
+// and a name that occurs twice.
 func Read(dir string) ([]Break, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
@@ -81,6 +85,7 @@ func parse(text string) ([]Break, error) {
 
 // parseBreak reads a paragraph; found is false if it holds comments only.
 func parseBreak(paragraph string) (b Break, found bool, err error) {
+	var do string
 	var before, after []string
 	for line := range strings.SplitSeq(paragraph, "\n") {
 		if line == "" || line[0] == '#' {
@@ -101,29 +106,37 @@ func parseBreak(paragraph string) (b Break, found bool, err error) {
 			b.Name = value
 		case "shows":
 			b.Shows = strings.Fields(value)
-		case "file":
-			b.File = value
+		case "at":
+			b.At = value
+		case "do":
+			do = value
 		case "test":
 			b.Package, b.Test, _ = strings.Cut(value, " ")
 		default:
 			return b, true, fmt.Errorf("%q is no line of a break", line)
 		}
 	}
-	b.Old, b.New = strings.Join(before, "\n"), strings.Join(after, "\n")
-	switch {
-	case !found:
-	case b.Name == "" || len(b.Shows) == 0 || b.File == "" || b.Package == "" || b.Test == "":
-		err = fmt.Errorf("a break needs name, shows, file and test: %q", paragraph)
-	case b.Old == "" || b.Old == b.New:
-		err = fmt.Errorf("the break %s changes nothing", b.Name)
+	if !found {
+		return b, false, nil
 	}
-	return b, found, err
+	for _, value := range []string{b.Name, strings.Join(b.Shows, ""), b.At, do, b.Package, b.Test} {
+		if value == "" {
+			return b, true, fmt.Errorf("a break needs name, shows, at, do and test: %q", paragraph)
+		}
+	}
+	b.Do, err = parseOperation(do, strings.Join(before, "\n"), strings.Join(after, "\n"))
+	if err != nil {
+		err = fmt.Errorf("the break %s: %w", b.Name, err)
+	}
+	return b, true, err
 }
 
-// Apply returns the source with the break in it. The old text must occur exactly once.
-func (b Break) Apply(source string) (string, error) {
-	if n := strings.Count(source, b.Old); n != 1 {
-		return "", fmt.Errorf("the break %s: its old text occurs %d times in %s, want once:\n%s", b.Name, n, b.File, b.Old)
+// Matches reports whether a part of the break's name, rules, or anchor fits a regular expression.
+func (b Break) Matches(fits func(string) bool) bool {
+	for _, word := range append([]string{b.Name, b.At}, b.Shows...) {
+		if fits(word) {
+			return true
+		}
 	}
-	return strings.Replace(source, b.Old, b.New, 1), nil
+	return false
 }
