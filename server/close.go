@@ -31,7 +31,7 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 	// In an order that no map gives, so that a run of the simulation can be repeated.
 	debts.Sort(rows)
 	slices.SortFunc(detached, func(a, b *session.Session) int {
-		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lease.Device, b.Lease.Device))
+		return cmp.Or(cmp.Compare(a.User(), b.User()), cmp.Compare(a.Lease.Device, b.Lease.Device))
 	})
 	//rule:R_ORDER.mark-before-release
 	err = s.mark(ctx, rows)
@@ -45,15 +45,15 @@ func (s *Server) closeSessions(ctx context.Context, endings []session.Ending) (c
 
 // closeReplaced closes sessions whose devices have newer ones.
 func (s *Server) closeReplaced(ctx context.Context, replaced []*session.Session) {
-	if _, err := s.closeSessions(ctx, session.Endings(replaced, (*session.Session).Superseded)); err != nil {
+	if _, err := s.closeSessions(ctx, session.Endings(replaced, session.Superseded)); err != nil {
 		s.log.Warn("sessions whose devices have newer ones were not closed cleanly", "sessions", len(replaced), "error", err)
 	}
 }
 
 // release gives the lease back and leaves the proof, if it is true.
 func (s *Server) release(ctx context.Context, sess *session.Session, marked bool) {
-	proof, asked := sess.Proof()
-	if !asked {
+	proof, release := sess.Proof()
+	if !release {
 		return
 	}
 	//rule:R_COMPLETE.no-proof-without-rows
@@ -62,6 +62,28 @@ func (s *Server) release(ctx context.Context, sess *session.Session, marked bool
 	}
 	if err := s.registry.Close(ctx, sess.Lease, proof); err != nil {
 		s.locate.Failed("a lease was not released", err)
+	}
+}
+
+// expiryLoop closes sessions whose resume window has passed, until ctx ends.
+func (s *Server) expiryLoop(ctx context.Context) {
+	for {
+		due, ok := s.host.Expiry.Due(ctx)
+		if !ok {
+			return
+		}
+		s.expire(ctx, due)
+	}
+}
+
+// graceLoop marks what was not acknowledged in time, until ctx ends.
+func (s *Server) graceLoop(ctx context.Context) {
+	for {
+		due, ok := s.host.Grace.Due(ctx)
+		if !ok {
+			return
+		}
+		s.overdue(ctx, due)
 	}
 }
 

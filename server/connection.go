@@ -12,13 +12,13 @@ import (
 //
 // Beside the methods here it has those of the session: Next, Wait and Detach.
 type Connection struct {
-	*session.Connection
+	*session.Reader
 	server *Server
 	user   tidemark.UserID
 }
 
 // Session returns the id of the session.
-func (c *Connection) Session() tidemark.SessionID { return c.Connection.Session().ID }
+func (c *Connection) Session() tidemark.SessionID { return c.Reader.Session().ID() }
 
 // Ack takes acknowledgements and reads. It never blocks on storage: they are coalesced and written within Config.AckInterval. One that turns
 // out to be wrong is counted and dropped (ADR-008 §3.1, fire-and-forget).

@@ -13,7 +13,7 @@ type counters struct {
 // Counters returns the core's counters by name. Names that end in _total only grow; the others are gauges. What is counted by a label is name{value}. Adapters
 // that show a counter need a row for it: see transports.CounterFunc.
 func (s *Server) Counters() map[string]int64 {
-	c, n, f, t, p := &s.count, &s.share.Count, &s.feed.Count, &s.ticks.Count, &s.pulse.Count
+	c, n, f, t, p := &s.count, &s.host.Count, &s.feed.Count, &s.ticks.Count, &s.pulse.Count
 	degraded := int64(0)
 	if s.Degraded() != nil {
 		degraded = 1

@@ -222,7 +222,7 @@ func (s *Server) receiveMembership(e *bus.Membership) {
 	s.feed.Chat(e.Changes[0].ChatID).Outdate(e.Version)
 	for _, sess := range s.sessions.Held(nil, e.Leases) {
 		if sess != nil {
-			sess.Membership(e.Changes)
+			sess.MembersChanged(e.Changes)
 		}
 	}
 }
@@ -280,18 +280,18 @@ func (s *Server) receiveStatus(e *bus.Status) {
 	for _, u := range e.Updates {
 		if u.UserID != "" {
 			//rule:tick_monotone.remember-status-from-nodes
-			s.share.Known.Tell(u)
+			s.host.Known.Tell(u)
 		}
 	}
 	for _, sess := range s.sessions.Held(nil, e.Leases) {
 		if sess == nil {
 			continue
 		}
-		switch member, sure := chat.May(sess.User, e.Version); {
+		switch member, sure := chat.May(sess.User(), e.Version); {
 		case member && sure:
-			sess.Status(e.Updates, func() bool { m, s := chat.May(sess.User, e.Version); return m && s })
+			sess.Raised(e.Updates, func() bool { m, s := chat.May(sess.User(), e.Version); return m && s })
 		case member:
-			sess.Snapshot(chat.ID) // it is read for members only
+			sess.RefreshStatuses(chat.ID) // it is read for members only
 		}
 	}
 }

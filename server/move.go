@@ -47,12 +47,13 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 		lease.Device = session.DeviceIn(got.State)
 	}
 	lease.Node, lease.Boot = s.node.ID, s.node.Boot
-	sess := s.share.Arriving(lease)
+	sess := s.host.Arriving(lease)
 	if !s.sessions.Add(sess, s.cfg.SessionsPerUser) {
 		s.undelivered(got.State)
 		return nil, unasked
 	}
 	epoch, opened, err := s.openLease(ctx, lease)
+	orphaned := sess.LeaseAnswered(session.LeaseAnswer{Granted: err == nil, Epoch: epoch})
 	if err != nil {
 		s.locate.Failed("a session moves and has no lease", err)
 		unasked = err
@@ -61,9 +62,8 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	}
 	// If another node gave it, the lease that was replaced was not that of the session.
 	//rule:R_LEASEFIRST.lease-of-this-claim-only
-	if rows, here := sess.Take(got.State, opened.Moved && got.At == owner, epoch); here {
+	if rows, here := sess.Restore(got.State, session.Continuity{Unbroken: opened.Moved && got.At == owner, Epoch: epoch}); here {
 		if err != nil {
-			sess.Leased(false, false, epoch)
 			s.pulse.Retake()
 		}
 		s.count.claimed.Add(1)
@@ -75,12 +75,11 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 	s.moves.Gave(r.Session, got.At) // for whoever asks here
 	//rule:R_WAKESET.mark-what-was-not-taken
 	s.undelivered(got.State)
-	closed, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
-	if err != nil {
-		s.log.Warn("a session that did not arrive was not closed cleanly", "session", sess.ID, "error", err)
+	if _, err := s.closeSessions(ctx, []session.Ending{sess.Ending(session.Closed)}); err != nil {
+		s.log.Warn("a session that did not arrive was not closed cleanly", "session", sess.ID(), "error", err)
 	}
 	//rule:R_ADDR.release-lease-of-ended-session
-	if closed == 0 { // a newer session of the device has ended it, maybe before its lease was taken
+	if orphaned { // a newer session of the device has ended it before its lease was taken
 		s.giveBack(context.WithoutCancel(ctx), sess)
 	}
 	//rule:resume_lossless.overtaken-client-keeps-session
@@ -97,13 +96,13 @@ func (s *Server) fetch(ctx context.Context, r OpenRequest) (*session.Session, er
 var errOvertaken = tidemark.Errorf(tidemark.Unavailable, "the session has just been asked for by another connection; come back with the position")
 
 // goTo sets the positions of a session that is known to be the user's, and reports whether it did. One that moves meanwhile is followed.
-func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.SessionID, to session.GoingTo) bool {
+func (s *Server) goTo(ctx context.Context, user tidemark.UserID, id tidemark.SessionID, to session.Positions) bool {
 	text, _ := json.Marshal(to) // there is nothing in it that JSON has no word for
 	ctx, cancel := context.WithTimeout(ctx, claimWithin)
 	defer cancel()
 	for {
 		if sess := s.sessions.Get(id); sess != nil {
-			if sess.Arrived(ctx) && sess.GoTo(to) {
+			if sess.Landed(ctx) && sess.Seek(to) {
 				return true
 			}
 		} else if lease, found, _ := s.locate.Owner(ctx, user, id); !found {
@@ -126,8 +125,8 @@ func (s *Server) answer(ctx context.Context, c *bus.Claim) *bus.Claimed {
 	case sess == nil:
 		answer.Moved = s.moves.Who(c.Session)
 	case c.GoTo != nil:
-		var to session.GoingTo
-		if sess.User == c.User && json.Unmarshal(c.GoTo, &to) == nil && sess.GoTo(to) {
+		var to session.Positions
+		if sess.User() == c.User && json.Unmarshal(c.GoTo, &to) == nil && sess.Seek(to) {
 			answer.State = c.GoTo
 		}
 	default:
@@ -142,7 +141,7 @@ func (s *Server) answer(ctx context.Context, c *bus.Claim) *bus.Claimed {
 			s.loops.Go(func() { s.later(ctx, sess, c, taken) })
 			return nil
 		default:
-			answer.State = sess.Give(c.User)
+			answer.State = sess.Freeze(c.User)
 		}
 		switch {
 		case answer.State != nil:
@@ -180,6 +179,6 @@ func (s *Server) later(ctx context.Context, sess *session.Session, c *bus.Claim,
 		ctx, cancel = context.WithTimeout(ctx, goToPause)
 		defer cancel()
 	}
-	sess.Arrived(ctx)
+	sess.Landed(ctx)
 	s.moves.Receive(c)
 }

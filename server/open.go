@@ -42,9 +42,9 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if r.Session != "" {
 		held, err := s.resumable(ctx, r)
 		if held != nil {
-			var c *session.Connection
-			if c, err = held.Resume(r.After, r.Poll, r.left()); err == nil {
-				return &Connection{Connection: c, server: s, user: r.User}, nil
+			var c *session.Reader
+			if c, err = held.Resume(session.At{After: r.After, Announce: !r.Poll, Yield: r.left()}); err == nil {
+				return &Connection{Reader: c, server: s, user: r.User}, nil
 			}
 		}
 		switch {
@@ -64,21 +64,25 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	} else if older := s.sessions.OfDevice(r.User, r.Device); older != nil {
 		// Its rows are marked and its lease released before ours is taken, so that a clean hand-over from one session of a
 		// device to the next needs no comparison.
-		if _, err := s.closeSessions(ctx, []session.Ending{older.Superseded()}); err != nil {
-			s.log.Warn("an older session of a device was not closed cleanly", "session", older.ID, "error", err)
+		if _, err := s.closeSessions(ctx, []session.Ending{older.Ending(session.Superseded)}); err != nil {
+			s.log.Warn("an older session of a device was not closed cleanly", "session", older.ID(), "error", err)
 		}
 	}
-	sess := s.share.New(registry.Lease{User: r.User, Device: r.Device, Node: s.node.ID, Boot: s.node.Boot, Session: id}, r.Statuses)
+	sess := s.host.New(registry.Lease{User: r.User, Device: r.Device, Node: s.node.ID, Boot: s.node.Boot, Session: id}, r.Statuses)
 	if !s.sessions.Add(sess, s.cfg.SessionsPerUser) {
 		return nil, errSessions(r.User, s.cfg.SessionsPerUser)
 	}
 	s.count.opens.Add(1)
 	//rule:bounded_use.count-sessions-on-all-nodes
 	if s.takeLease(ctx, sess) > s.cfg.SessionsPerUser {
-		_, err := s.closeSessions(ctx, []session.Ending{sess.Ending()})
+		_, err := s.closeSessions(ctx, []session.Ending{sess.Ending(session.Closed)})
 		return nil, errors.Join(errSessions(r.User, s.cfg.SessionsPerUser), err)
 	}
-	return &Connection{Connection: sess.Attach(r.Session != "", r.Poll), server: s, user: r.User}, nil
+	var reset tidemark.ResetReason
+	if r.Session != "" {
+		reset = tidemark.ResetUnknownSession
+	}
+	return &Connection{Reader: sess.Attach(reset), server: s, user: r.User}, nil
 }
 
 // resumable returns the session to which a client comes back: one of this node, or one that another node gives to it; nil if there is none. err says that there may be one: the
@@ -93,9 +97,9 @@ func (s *Server) resumable(ctx context.Context, r OpenRequest) (held *session.Se
 	}
 	switch {
 	//rule:nothing_outside_membership.resume-own-session-only
-	case held == nil || held.User != r.User:
+	case held == nil || held.User() != r.User:
 		return nil, err
-	case held.Arrived(ctx):
+	case held.Landed(ctx):
 		return held, nil
 	//rule:resume_lossless.wait-for-overtaken-session
 	case err == nil && s.locate.Elsewhere(ctx, r.User, r.Session):
@@ -114,8 +118,10 @@ func (s *Server) takeLease(ctx context.Context, sess *session.Session) int {
 		s.locate.Failed("a session has no lease", err)
 		s.pulse.Retake()
 	}
+	answer := session.LeaseAnswer{Granted: err == nil, Epoch: epoch}
 	//rule:R_PROOF.trust-rows-by-proof-only
-	if !sess.Leased(err == nil, !opened.Others && opened.Proof != nil && *opened.Proof == epoch, epoch) {
+	answer.Proven = !opened.Others && opened.Proof != nil && *opened.Proof == epoch
+	if sess.LeaseAnswered(answer) {
 		s.giveBack(ctx, sess)
 	}
 	return opened.Leases
@@ -146,13 +152,14 @@ func (s *Server) takeLeases(ctx context.Context, lost []*session.Session) {
 		if sess.Ended() { // or has moved
 			return
 		}
-		for _, lease := range s.locate.Hint(ctx, []tidemark.UserID{sess.User})[0] {
+		for _, lease := range s.locate.Hint(ctx, []tidemark.UserID{sess.User()})[0] {
 			//rule:R_ADDR.keep-lease-of-newer-session
-			if lease.Device == sess.Lease.Device && lease.Session != sess.ID {
+			if lease.Device == sess.Lease.Device && lease.Session != sess.ID() {
 				s.closeReplaced(ctx, []*session.Session{sess})
 				return
 			}
 		}
+		sess.LeaseLost()
 		s.takeLease(ctx, sess)
 	})
 }

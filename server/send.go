@@ -483,7 +483,7 @@ func (s *Server) receiveWake(w *bus.Wake) {
 	var few [8]*session.Session
 	var rows, gone []tidemark.PendingDelivery
 	for i, sess := range s.sessions.Held(few[:0], w.Leases) {
-		if sess != nil && sess.Wake(w.Chat, w.Sequence, w.Marked) {
+		if sess != nil && sess.Notify(session.Notification{Chat: w.Chat, Sequence: w.Sequence, Marked: w.Marked}) {
 			continue
 		}
 		row := tidemark.PendingDelivery{UserID: w.Leases[i].User, ChatID: w.Chat, FirstUndelivered: w.Sequence}

@@ -34,7 +34,7 @@ type Server struct {
 
 	sessions *session.Table
 	feed     *feed.Feed
-	share    *session.Node
+	host     *session.Host
 	ticks    *ticks.Ticks
 	debts    *debts.Debts
 	count    counters
@@ -75,9 +75,9 @@ func New(cfg Config) (*Server, error) {
 	s.locate = &locate.Locator{Registry: cfg.Registry, Sessions: s.sessions, Self: s.node, Nodes: s.pulse.Nodes, Log: s.log}
 	known := feed.NewKnown(cfg.KnownStates)
 	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages, Trusts: s.pulse.Trusts})
-	s.share = &session.Node{
+	s.host = &session.Host{
 		Storage: cfg.Storage, Heads: cfg.Storage, Feed: s.feed, Known: known, Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, Chats: cfg.SessionChats,
-		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow), Now: s.now, Stopping: &s.stopping,
+		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow), Now: s.now,
 	}
 	s.ticks = ticks.New(ticks.Config{
 		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log,
@@ -102,8 +102,8 @@ func (s *Server) Start(ctx context.Context) error {
 	s.loops.Go(func() { s.ticks.AckLoop(running) })
 	s.loops.Go(func() { s.ticks.StatusLoop(running) })
 	s.loops.Go(func() { s.payLoop(running) })
-	s.loops.Go(func() { s.share.Grace.Loop(running, func(due []session.Deadline) { s.overdue(running, due) }) })
-	s.loops.Go(func() { s.share.Expiry.Loop(running, func(due []session.Deadline) { s.expire(running, due) }) })
+	s.loops.Go(func() { s.graceLoop(running) })
+	s.loops.Go(func() { s.expiryLoop(running) })
 	s.loops.Go(func() { s.pulse.BeatLoop(running) })
 	s.loops.Go(func() { s.pulse.CompareLoop(running) })
 	s.loops.Go(func() { s.pulse.RepairLoop(running) })
@@ -122,13 +122,13 @@ func (s *Server) Stop(ctx context.Context) error {
 		return nil
 	}
 	for _, sess := range s.sessions.All() {
-		sess.Nudge()
+		sess.Drain()
 	}
 	//rule:confirmed_is_durable.finish-calls-before-stop
 	s.inflight.Wait()
 	//rule:delivered_is_eventually_consistent.write-acknowledgements-at-stop
 	s.ticks.Flush(ctx)
-	_, err := s.closeSessions(ctx, session.Endings(s.sessions.All(), (*session.Session).Ending))
+	_, err := s.closeSessions(ctx, session.Endings(s.sessions.All(), session.Stopped))
 	s.cancel()
 	s.loops.Wait()
 	s.unsubscribe()

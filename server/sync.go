@@ -145,10 +145,10 @@ func keysOf(user tidemark.UserID, chats []tidemark.ChatID) []storage.StateKey {
 // syncSession sets the positions of a session. What was refused is said on its stream as well.
 func (s *Server) syncSession(ctx context.Context, user tidemark.UserID, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
 	var response SyncResponse
-	to := session.GoingTo{Statuses: r.Statuses}
+	to := session.Positions{Statuses: r.Statuses}
 	for i, chat := range chats {
 		if chat.Err == nil && chat.Reset == "" {
-			to.Places = append(to.Places, session.Place{Chat: chat.Chat, Cursor: r.Cursors[i].Acked, Head: chat.Head})
+			to.Positions = append(to.Positions, session.Position{Chat: chat.Chat, Cursor: r.Cursors[i].Acked, Head: chat.Head})
 			continue
 		}
 		response.Chats = append(response.Chats, chat)
@@ -179,7 +179,7 @@ func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncReq
 	for more && found < syncBehind {
 		var lags []storage.Lag
 		var err error
-		s.share.Count.Compares.Add(1)
+		s.host.Count.Compares.Add(1)
 		lags, next, more, err = s.storage.Behind(ctx, user, storage.BehindQuery{After: next, Limit: syncBehind})
 		if err != nil {
 			return response, err
@@ -213,7 +213,7 @@ func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncReq
 		ids = append(ids, chat.Chat)
 	}
 	var err error
-	response.Statuses, _, err = s.share.Boundaries(ctx, user, ids)
+	response.Statuses, _, err = s.host.Boundaries(ctx, user, ids)
 	return response, err
 }
 

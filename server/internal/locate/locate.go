@@ -92,7 +92,7 @@ func (l *Locator) Elsewhere(ctx context.Context, user tidemark.UserID, id tidema
 func (l *Locator) Has(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {
 	if sess := l.Sessions.Get(id); sess != nil {
 		//rule:nothing_outside_membership.session-of-this-user
-		return sess.User == user
+		return sess.User() == user
 	}
 	_, found, _ := l.Owner(ctx, user, id)
 	//rule:resume_lossless.find-session-on-other-nodes

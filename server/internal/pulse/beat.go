@@ -79,7 +79,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 	byLease := make(map[registry.Lease]*session.Session, len(sessions))
 	var gone repairs
 	for _, sess := range sessions {
-		if sess.Leaseless() { // if it has one, that was taken later than the session looked
+		if sess.LeaseUnconfirmed() { // if it has one, that was taken later than the session looked
 			gone.lost = append(gone.lost, sess)
 			continue
 		}
@@ -117,7 +117,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 	}
 	// In an order that no map gives, so that a run of the simulation can be repeated.
 	slices.SortFunc(gone.lost, func(a, b *session.Session) int {
-		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lease.Device, b.Lease.Device))
+		return cmp.Or(cmp.Compare(a.User(), b.User()), cmp.Compare(a.Lease.Device, b.Lease.Device))
 	})
 	p.mu.Lock()
 	//rule:pending_or_delivered.remember-lost-leases
@@ -131,7 +131,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 // turn returns the sessions whose leases are refreshed in this beat: each has its turn every third of a lease's life.
 func (p *Pulse) turn(all bool) []*session.Session {
 	//rule:R_NOBODY.refresh-registered-sessions-only
-	sessions := slices.DeleteFunc(p.cfg.Sessions(), func(s *session.Session) bool { return !s.Registered() })
+	sessions := slices.DeleteFunc(p.cfg.Sessions(), func(s *session.Session) bool { return !s.LeaseSettled() })
 	parts := int(p.cfg.LeaseTTL / p.cfg.NodeTTL)
 	if all || parts < 2 {
 		return sessions
@@ -143,7 +143,7 @@ func (p *Pulse) turn(all bool) []*session.Session {
 	due := sessions[:0]
 	for _, sess := range sessions {
 		h := fnv.New32a()
-		_, _ = h.Write([]byte(sess.ID))
+		_, _ = h.Write([]byte(sess.ID()))
 		if int(h.Sum32()%uint32(parts)) == part {
 			due = append(due, sess)
 		}

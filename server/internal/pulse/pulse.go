@@ -210,7 +210,7 @@ func (p *Pulse) compareAll(ctx context.Context, deaf bool) bool {
 		epoch := p.epoch
 		p.mu.Unlock()
 		for _, sess := range all[len(all)*i/steps : len(all)*(i+1)/steps] {
-			sess.Compare(epoch, deaf)
+			sess.Reconcile(epoch, deaf)
 		}
 		if (deaf || steps > 1) && !flow.Pause(ctx, over/time.Duration(steps)) {
 			return false

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Deadlines is a queue of sessions that are looked at after a time that is the same for all of them, so that it is in order. It is safe
-// for concurrent use.
+// Deadlines is a queue of sessions that are looked at after a time that is the same for all of them,
+// so that it is in order. It is safe for concurrent use.
 type Deadlines struct {
-	after  time.Duration
-	signal chan struct{}
+	after time.Duration
+	flag  signal.Flag
 
 	mu    sync.Mutex
 	queue []Deadline
@@ -21,16 +22,16 @@ type Deadlines struct {
 
 // Deadline is one entry.
 type Deadline struct {
-	due        time.Time
-	session    *Session
-	generation uint32            // of a resume window
-	position   *position         // of a grace period
-	sequence   tidemark.Sequence // of a grace period: what was woken when it began
+	due      time.Time
+	session  *Session
+	left     uint32            // of a resume window: the generation of the connection that left
+	progress *progress         // of a grace period
+	sequence tidemark.Sequence // of a grace period: the head when it began
 }
 
 // NewDeadlines returns an empty queue.
 func NewDeadlines(after time.Duration) *Deadlines {
-	return &Deadlines{after: after, signal: make(chan struct{}, 1)}
+	return &Deadlines{after: after, flag: signal.New()}
 }
 
 func (d *Deadlines) push(e Deadline) {
@@ -40,12 +41,12 @@ func (d *Deadlines) push(e Deadline) {
 	first := len(d.queue) == 1
 	d.mu.Unlock()
 	if first {
-		notify(d.signal)
+		d.flag.Set()
 	}
 }
 
-// pop returns the entries that are due, and how long it is until the next one is; 0 if there is none.
-func (d *Deadlines) pop(now time.Time) (due []Deadline, next time.Duration) {
+// take returns the entries that are due, and when the next one is; zero if there is none.
+func (d *Deadlines) take(now time.Time) (due []Deadline, next time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
@@ -59,81 +60,73 @@ func (d *Deadlines) pop(now time.Time) (due []Deadline, next time.Duration) {
 		d.queue = d.queue[:left]
 	}
 	if len(d.queue) > 0 {
-		next = d.queue[0].due.Sub(now)
+		next = d.queue[0].due
 	}
 	return due, next
 }
 
-// Loop calls f with what is due, until ctx ends. Entries that fall due within a fortieth of the time are taken together.
-func (d *Deadlines) Loop(ctx context.Context, f func(due []Deadline)) {
+// Due waits for entries that are due and returns them; false when ctx ends. Those that fall due
+// within a fortieth of the time are taken together.
+func (d *Deadlines) Due(ctx context.Context) ([]Deadline, bool) {
 	for {
-		due, next := d.pop(time.Now())
+		now := time.Now()
+		due, next := d.take(now)
 		if len(due) > 0 {
-			f(due)
-			continue
+			return due, true
 		}
-		var timer <-chan time.Time
-		if next > 0 {
-			timer = time.After(max(next, d.after/40))
+		if soon := now.Add(d.after / 40); !next.IsZero() && next.Before(soon) {
+			next = soon
 		}
-		select {
-		case <-d.signal:
-		case <-timer:
-		case <-ctx.Done():
-			return
+		if _, ok := d.flag.WaitUntil(ctx, next); !ok {
+			return nil, false
 		}
 	}
 }
 
-// notify sends on a channel that has room for one signal, unless one waits there. It never blocks, on a nil channel either.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// Expired returns the sessions of the entries: those to which no connection came back are to be ended.
+// Expired returns the sessions of the entries: those to which no connection came back are to be
+// ended.
 func Expired(due []Deadline) []Ending {
 	endings := make([]Ending, len(due))
 	for i, e := range due {
-		endings[i] = Ending{Session: e.session, generation: e.generation}
+		endings[i] = Ending{Session: e.session, reason: Closed, left: e.left}
 	}
 	return endings
 }
 
-// Unacknowledged returns the chats of the entries whose client has not acknowledged, as far as their sessions know.
+// Unacknowledged returns the chats of the entries whose client has not acknowledged, as far as their
+// sessions know.
 func Unacknowledged(due []Deadline) []storage.StateKey {
 	var keys []storage.StateKey
 	for _, e := range due {
 		e.session.mu.Lock()
-		if !e.session.closed && e.position.acked < e.sequence {
-			keys = append(keys, storage.StateKey{User: e.session.User, Chat: e.position.chat})
+		if !e.session.residence.final() && e.progress.acked < e.sequence {
+			keys = append(keys, e.session.key(e.progress.chat))
 		}
 		e.session.mu.Unlock()
 	}
 	return keys
 }
 
-// Overdue returns the rows to be marked for the entries whose client did not acknowledge in time. Their sessions know then that a row may stand.
+// Overdue returns the rows to be marked for the entries whose client did not acknowledge in time.
+// Their sessions know then that a row may stand.
 func Overdue(due []Deadline) []tidemark.PendingDelivery {
 	var rows []tidemark.PendingDelivery
 	for _, e := range due {
-		s, p := e.session, e.position
+		s, p := e.session, e.progress
 		s.mu.Lock()
 		switch {
-		case s.closed:
-		case p.woken <= p.acked:
-			p.graced = false
-			s.room()
+		case s.residence.final():
+		case !p.behind():
+			p.grace = graceOff
+			s.madeRoom()
 		case p.acked < e.sequence:
 			//rule:pending_once.mark-once-after-grace
-			p.graced, p.row = false, true
+			p.grace, p.mayBePending = graceOff, true
 			//rule:pending_or_delivered.row-after-grace
-			rows = append(rows, p.pending(s.User))
-		default: // the entry's own message was acknowledged, a later one was not yet
+			rows = append(rows, p.pending(s.User()))
+		default: // what began the period was acknowledged, a later message was not yet
 			//rule:pending_or_delivered.grace-for-later-message
-			s.node.Grace.push(Deadline{session: s, position: p, sequence: p.woken})
+			s.host.Grace.push(Deadline{session: s, progress: p, sequence: p.head})
 		}
 		s.mu.Unlock()
 	}

@@ -7,75 +7,79 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Attach makes a connection the owner of a new session. unknown says that the client named another session, which is not there; poll that it polls.
-func (s *Session) Attach(unknown, poll bool) *Connection {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if unknown {
-		s.reset(tidemark.Reset{Reason: tidemark.ResetUnknownSession})
-	}
-	return s.attach(false, false)
+// At says where a connection goes on.
+type At struct {
+	// After is the number of the last event that the client has.
+	After uint64
+	// Announce sends `open` first; long-poll has no use for it in a session that exists.
+	Announce bool
+	// Yield leaves the session to another connection that reads it: the client of this one has
+	// closed its side, and may have come back by the other.
+	Yield bool
 }
 
-// Resume makes a connection the owner and goes on after a position: whatever was sent after it is sent again, under new numbers. A position that the session
-// cannot go on from is answered by reset. poll says that a resumed session begins without `open`; yields, that another connection keeps it. Replaced: one does, or the
-// session has gone to one; Gone: it has ended here meanwhile.
-func (s *Session) Resume(after uint64, poll, yields bool) (*Connection, error) {
+// Attach makes a connection the reader of a new session. reset, if not empty, tells the client why
+// it did not get the session that it named.
+func (s *Session) Attach(reset tidemark.ResetReason) *Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if reset != "" {
+		s.reset(tidemark.Reset{Reason: reset})
+	}
+	return s.attach(true, false)
+}
+
+// Resume makes a connection the reader and goes on after a position: what was sent after it is sent
+// again, under new numbers. A position from which the session cannot go on is answered by a reset.
+//
+// Errors: those of an ended session (Gone, Replaced, Unavailable), and Replaced if at yields to
+// another connection.
+func (s *Session) Resume(at At) (*Reader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.residence.final() {
 		//rule:resume_lossless.tell-late-connection-of-replacement
-		return nil, s.endedBy()
+		return nil, s.residence.readable()
 	}
 	//rule:resume_lossless.departed-client-takes-nothing
-	if yields && s.attached {
+	if at.Yield && s.attachment.state == attached {
 		return nil, tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")
 	}
-	s.node.Count.Resumes.Add(1)
-	//rule:resume_lossless.check-resume-position
-	if after < s.log.base || after > s.lastID {
+	s.host.Count.Resumes.Add(1)
+	if !s.log.continues(at.After) {
 		s.reset(tidemark.Reset{Reason: tidemark.ResetUnknownPosition})
-		s.lost, s.caughtUp = true, false
-		return s.attach(false, poll), nil
+		s.catchUp.state = awaitingCursors
+		return s.attach(at.Announce, false), nil
 	}
-	for _, r := range s.log.rewind(after) {
+	for _, r := range s.log.rewind(at.After) {
 		//rule:resume_lossless.send-runs-again
 		s.sendAgain(r)
 	}
-	return s.attach(true, poll), nil
+	return s.attach(at.Announce, true), nil
 }
 
-// sendUnacknowledged goes back to what the user has not acknowledged, in every chat.
-func (s *Session) sendUnacknowledged() {
-	for _, chat := range slices.Sorted(maps.Keys(s.chats)) {
-		p := s.chats[chat]
-		if first := max(p.start, tidemark.First(p.acked)); first < p.next {
-			s.rewind(p, first)
+// attach makes a connection the reader.
+func (s *Session) attach(announce, resumed bool) *Reader {
+	if s.attachment.attach() {
+		s.host.Count.Replaced.Add(1)
+	}
+	s.attachment.flag.Set()
+	s.host.Count.Connections.Add(1)
+	if announce {
+		s.log.opening = &tidemark.Open{
+			Session: s.ID(), Resumed: resumed, Heartbeat: s.host.Heartbeat, Resume: s.host.Resume,
 		}
+		if s.statuses.snapshot && !resumed {
+			s.statuses.listRecent = true
+		}
+		s.catchUp.restart()
 	}
-}
-
-// attach makes a connection the owner of the session.
-func (s *Session) attach(resumed, poll bool) *Connection {
-	s.generation++
-	if s.attached {
-		s.node.Count.Replaced.Add(1)
-		notify(s.signal) // the older connection finds that it was replaced
+	if s.catchUp.state != caughtUp {
+		s.expectReady()
 	}
-	s.attached = true
-	s.node.Count.Connections.Add(1)
-	c := &Connection{session: s, generation: s.generation, signal: make(chan struct{}, 1)}
-	s.signal = c.signal
-	notify(s.signal)
-	if !poll {
-		s.opening = &tidemark.Open{Session: s.ID, Resumed: resumed, Heartbeat: s.node.Heartbeat, Resume: s.node.Resume}
-		s.recent = s.recent || s.wantStatuses && !resumed
-		s.caughtUp = false
+	return &Reader{
+		session: s, generation: s.attachment.generation, flag: s.attachment.flag,
 	}
-	if !s.caughtUp {
-		s.countBacklog()
-	}
-	return c
 }
 
 // sendAgain puts a run that may not have arrived back to where it came from.
@@ -83,52 +87,50 @@ func (s *Session) sendAgain(r run) {
 	switch r.kind {
 	//rule:resume_lossless.send-gaps-again
 	case runMessages, runGap:
-		last := r.to
-		if r.kind == runMessages {
-			last = r.sequence + tidemark.Sequence(r.count) - 1
-		}
-		p := s.at(r.chat, r.sequence)
+		p := s.chat(r.chat, r.sequence)
 		if p == nil {
 			return
 		}
-		p.woken = max(p.woken, last)
+		p.head = max(p.head, r.lastSequence())
 		//rule:resume_lossless.rewind-for-messages
 		if r.sequence < p.next {
 			s.rewind(p, r.sequence)
 		}
-		s.queue(p)
+		s.chats.queue(p)
 	case runStatus:
 		//rule:resume_lossless.send-boundaries-again
-		s.snapshot(r.chat)
+		s.statuses.refreshChat(r.chat)
 	case runCaughtUp:
-		s.caughtUp = false
+		s.catchUp.restart()
 	case runControl:
 		//rule:resume_lossless.send-memberships-again
 		s.control(*r.control)
 	}
 }
 
-// Place is a device's cursor in a chat, and the chat's head.
-type Place struct {
+// Position is a device's cursor in a chat, and the chat's head.
+type Position struct {
 	Chat         tidemark.ChatID
 	Cursor, Head tidemark.Sequence
 }
 
-// GoingTo is what a device that gives its cursors asks of its session.
-type GoingTo struct {
-	Places []Place
+// Positions is what a device that gives its cursors asks of its session. It is sent between nodes as
+// JSON.
+type Positions struct {
+	Positions []Position `json:"Places"`
 	// Refused are cursors that were not taken: the stream says so as well.
 	Refused []tidemark.Reset
-	// Statuses asks for a snapshot.
+	// Statuses asks for the statuses of the named and the recent chats.
 	Statuses bool
 }
 
-// GoTo sets positions to a device's cursors; what follows them is sent. In chats that are not named, what is not acknowledged is sent (again), and they are
-// compared. It reports whether the session goes on.
-func (s *Session) GoTo(to GoingTo) bool {
+// Seek sets the session's positions to a device's cursors: what follows them is sent. In chats that
+// are not named, what is not acknowledged is sent again, and they are reconciled. It reports false
+// if the session is not served here.
+func (s *Session) Seek(to Positions) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.arriving != nil {
+	if !s.residence.serves() {
 		return false
 	}
 	for _, r := range to.Refused {
@@ -137,59 +139,34 @@ func (s *Session) GoTo(to GoingTo) bool {
 	// A client cannot name a chat that it lost with its position.
 	//rule:resume_lossless.send-unacknowledged-chats
 	s.sendUnacknowledged()
-	for _, place := range to.Places {
-		p := s.at(place.Chat, tidemark.First(place.Cursor))
+	for _, position := range to.Positions {
+		p := s.chat(position.Chat, tidemark.First(position.Cursor))
 		if p == nil {
 			break
 		}
-		p.sure, p.born = true, 0
-		p.acked = max(p.acked, place.Cursor)
-		p.woken = max(p.woken, place.Head, p.next-1)
-		//rule:sync_position_from_watermark.start-behind-cursor
-		p.start, p.next = tidemark.First(place.Cursor), tidemark.First(place.Cursor)
-		p.rewinds++
-		s.served(p)
+		p.seek(position.Cursor, position.Head)
+		s.requeue(p)
 		if to.Statuses {
-			s.snapshot(place.Chat)
+			s.statuses.refreshChat(position.Chat)
 		}
 	}
-	s.recent = s.recent || to.Statuses
+	if to.Statuses {
+		s.statuses.listRecent = true
+	}
 	//rule:resume_lossless.compare-after-sync
-	s.look.again = true
-	s.caughtUp, s.lost = false, false
-	s.countBacklog()
-	notify(s.signal)
+	s.reconcile.queue(allChats)
+	s.catchUp.state = catching
+	s.expectReady()
+	s.attachment.flag.Set()
 	return true
 }
 
-// Confirm takes in that the client has stored a message that it got on this session's stream: it has everything that was sent before, and the session forgets how
-// to send that again.
-func (c *Connection) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
-	s := c.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	//rule:resume_lossless.confirm-by-current-connection
-	if c.generation == s.generation {
-		s.log.confirmMessage(chat, acked)
+// sendUnacknowledged goes back to what the user has not acknowledged, in every chat.
+func (s *Session) sendUnacknowledged() {
+	for _, id := range slices.Sorted(maps.Keys(s.chats.byID)) {
+		p := s.chats.get(id)
+		if first := max(p.start, tidemark.First(p.acked)); first < p.next {
+			s.rewind(p, first)
+		}
 	}
 }
-
-// Detach says that the connection is gone. The session waits for its resume window for another one. It does nothing if the
-// connection was replaced, and nothing when called again.
-func (c *Connection) Detach() {
-	c.detach.Do(func() {
-		s := c.session
-		s.node.Count.Connections.Add(-1)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		//rule:resume_lossless.detach-by-current-connection
-		if c.generation == s.generation && !s.closed {
-			s.attached = false
-			//rule:pending_or_delivered.end-after-detach-time
-			s.node.Expiry.push(Deadline{session: s, generation: s.generation})
-		}
-	})
-}
-
-// Ending says that the session is to be ended with this connection, which has detached, unless another one came.
-func (c *Connection) Ending() Ending { return Ending{Session: c.session, generation: c.generation} }

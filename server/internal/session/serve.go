@@ -2,87 +2,85 @@ package session
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// serve does one step that may need storage, and appends what it gives.
-func (s *Session) serve(ctx context.Context, c *Connection, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
+// serve does one step that reads, and appends the events that it gives.
+func (s *Session) serve(ctx context.Context, r *Reader, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
 	switch st.kind {
-	case stepLook:
-		return buf, s.lookFor(ctx, c, st.look)
+	case stepReconcile:
+		return buf, s.readPage(ctx, r, st.reconcile)
 	case stepAcked:
 		return buf, s.readAcked(ctx, st.ids)
 	case stepChats:
-		return s.serveChats(ctx, c, st, buf)
-	case stepHear:
-		return buf, s.hear(ctx, c, st)
+		return s.serveChats(ctx, r, st, buf)
+	case stepBaselines:
+		return buf, s.readBaselines(ctx, r, st)
 	case stepRecent:
-		return buf, s.listRecent(ctx, c)
+		return buf, s.listRecent(ctx, r)
 	default:
-		return s.serveSnapshot(ctx, c, st, buf)
+		return s.serveStatuses(ctx, r, st, buf)
 	}
 }
 
-// readAcked reads the watermarks from which chats that were woken for the first time begin.
+// readAcked reads the watermarks from which chats begin that the session meets for the first time.
 func (s *Session) readAcked(ctx context.Context, ids []tidemark.ChatID) error {
-	acked, err := s.node.acked(ctx, s.User, ids)
+	acked, err := s.host.acked(ctx, s.User(), ids)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		if p := s.chats[id]; p != nil {
-			s.ackedIs(p, acked[id])
+		if p := s.chats.get(id); p != nil {
+			s.learnAcked(p, acked[id])
 		}
 	}
 	return nil
 }
 
-// serveChats reads a page of each of some chats and sends it. What was read before a rewind, or for a connection that was replaced meanwhile, is
-// thrown away.
-func (s *Session) serveChats(ctx context.Context, c *Connection, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
+// serveChats reads a page of each of some chats and sends it. What was read before a rewind, or for
+// a reader that was replaced meanwhile, is discarded.
+func (s *Session) serveChats(ctx context.Context, r *Reader, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
 	var few [1]feed.Page
-	pages, err := s.node.Feed.Pages(ctx, st.requests, few[:0])
+	pages, err := s.host.Feed.Pages(ctx, st.requests, few[:0])
 	if err != nil {
 		return buf, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	//rule:session_in_order.serve-current-connection-only
-	if err := s.ownedBy(c); err != nil {
+	if err := s.ownedBy(r); err != nil {
 		return buf, err
 	}
 	short := false
 	for i := range pages {
-		p, page := st.chats[i].position, &pages[i]
+		ordered, page := st.chats[i], &pages[i]
+		p := ordered.progress
 		//rule:session_in_order.drop-page-after-rewind
-		if p.rewinds != st.chats[i].rewinds {
+		if p.rewinds != ordered.rewinds {
 			continue
 		}
 		if page.Gone {
-			s.drop(p.chat)
+			s.leave(p.chat)
 			continue
 		}
 		for _, piece := range page.Pieces {
-			r := run{kind: runMessages, chat: p.chat, sequence: piece.From, to: piece.To}
-			kind := tidemark.EventMessage
-			if piece.Gap {
-				kind, r.kind = tidemark.EventGap, runGap
+			kind, sent := tidemark.EventMessage, run{
+				kind: runMessages, chat: p.chat, sequence: piece.From, to: piece.To,
 			}
-			buf = append(buf, s.number(kind, piece.Payload, r))
+			if piece.Gap {
+				kind, sent.kind = tidemark.EventGap, runGap
+			}
+			buf = append(buf, s.log.number(kind, piece.Payload, sent))
 		}
-		//rule:session_in_order.continue-behind-page
-		p.next = max(p.next, page.Through+1)
-		if st.chats[i].toEnd {
-			p.toEnd = p.toEnd && !page.End
-			p.woken = max(p.woken, page.Through)
-		}
-		s.served(p)
-		short = short || len(page.Pieces) == 0 && p.unserved()
+		p.served(page.Through, ordered.openEnded, page.End)
+		s.requeue(p)
+		short = short || len(page.Pieces) == 0 && p.ready()
 	}
 	if short {
 		return buf, errShortRead
@@ -90,46 +88,89 @@ func (s *Session) serveChats(ctx context.Context, c *Connection, st step, buf []
 	return buf, nil
 }
 
-// listRecent orders the snapshot of the most recently active chats.
-func (s *Session) listRecent(ctx context.Context, c *Connection) error {
-	recent, _, err := s.node.Storage.ChatsOf(ctx, s.User, storage.ChatsPage{Limit: snapshotChats, Brief: true})
+// listRecent orders the statuses of the chats that were active last.
+func (s *Session) listRecent(ctx context.Context, r *Reader) error {
+	recent, _, err := s.host.Storage.ChatsOf(ctx, s.User(),
+		storage.ChatsPage{Limit: recentChats, Brief: true})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.ownedBy(c); err != nil {
+	if err := s.ownedBy(r); err != nil {
 		return err
 	}
-	s.recent = false
-	for _, r := range recent {
+	s.statuses.listRecent = false
+	for _, c := range recent {
+		// This node may have missed that a member came.
 		//rule:tick_monotone.outdate-roster-for-snapshot
-		s.node.Feed.Chat(r.Chat.ID).Outdate(r.Chat.MembersVersion) // this node may have missed the news of a member
-		s.snapshot(r.Chat.ID)
+		s.host.Feed.Chat(c.Chat.ID).Outdate(c.Chat.MembersVersion)
+		s.statuses.refreshChat(c.Chat.ID)
 	}
 	return nil
 }
 
-// serveSnapshot reads and sends the statuses of chats. They are read again if the user left a chat meanwhile.
-func (s *Session) serveSnapshot(ctx context.Context, c *Connection, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
-	updates, people, err := s.node.Boundaries(ctx, s.User, st.ids)
+// serveStatuses reads and sends the statuses of chats. They are read again if the user left a chat
+// meanwhile.
+func (s *Session) serveStatuses(ctx context.Context, r *Reader, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
+	updates, read, err := s.host.Boundaries(ctx, s.User(), st.ids)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		err = s.ownedBy(c)
+		err = s.ownedBy(r)
 	}
 	//rule:nothing_outside_membership.drop-snapshot-after-removal
-	if err != nil || s.drops != st.drops {
+	if err != nil || s.statuses.left != st.left {
 		for _, id := range st.ids {
-			s.snapshot(id)
+			s.statuses.refreshChat(id)
 		}
 		return buf, err
 	}
-	s.hasHeard(people)
+	s.statuses.learnBaselines(read)
 	for _, u := range updates {
 		if u, waits := s.newest(u); !waits {
 			buf = s.sendStatus(buf, u, true)
 		}
 	}
 	return buf, nil
+}
+
+// readBaselines reads the boundaries below which no update of some members may be sent: of all
+// members of their chats, and of them, who may have left.
+func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
+	var ids []tidemark.ChatID
+	also := make([]storage.StateKey, len(st.keys))
+	for i, key := range st.keys {
+		also[i] = storage.StateKey{User: key.user, Chat: key.chat}
+		if !slices.Contains(ids, key.chat) {
+			ids = append(ids, key.chat)
+		}
+	}
+	//rule:tick_monotone.include-former-members
+	updates, read, err := s.host.Boundaries(ctx, s.User(), ids, also...)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ownedBy(r); err != nil || s.statuses.left != st.left {
+		return err
+	}
+	s.statuses.learnBaselines(read)
+	for _, u := range updates {
+		s.newest(u)
+	}
+	s.statuses.settle(st.keys, read)
+	return nil
+}
+
+// newest returns what the client is told of a boundary that was read, and reports whether an update
+// of the same member waits, which is raised to it.
+func (s *Session) newest(u tidemark.StatusUpdate) (newest tidemark.StatusUpdate, waits bool) {
+	if u.UserID != "" {
+		// What was read may be older than what was sent meanwhile, or newer than what is on its way.
+		//rule:tick_monotone.remember-snapshot
+		u.Boundary = s.host.Known.Tell(u)
+	}
+	return u, s.statuses.merge(statusKey{u.ChatID, u.UserID}, u.Boundary)
 }

@@ -1,334 +1,440 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Bounds of one session. What exceeds them is looked for in storage again, never queued.
-const (
-	maxControls   = 256   // membership and reset events that wait
-	maxStatuses   = 4_096 // boundaries that wait
-	maxSnapshots  = 1_024 // chats whose statuses wait to be read
-	maxLeast      = 1_024 // large chats whose aggregates are remembered
-	maxTyping     = 32    // typing notices that wait
-	lookAhead     = 256   // length of the wake set above which the next page of a look waits
-	snapshotChats = 50    // chats of a snapshot: the most recently active ones, and so many at a time
-)
-
-// Session outlives its connections. It knows which chats have something new (the wake set) and up to where.
+// Session is one device's place in the stream. It outlives its connections. It is eight values,
+// each with named states in a file of its own; this file is what the rest of the core tells it.
 //
-// All fields below mu are guarded by it.
+// All methods are safe for concurrent use. None does I/O; Reader.Next does.
 type Session struct {
-	node *Node
-	ID   tidemark.SessionID
-	User tidemark.UserID
-	// Lease is what the registry holds for the session.
+	host *Host
+	// Lease is what the registry holds for the session. It names the session, its user and device.
 	Lease registry.Lease
 
-	mu sync.Mutex
-	// generation counts connections; only the newest may read. signal is the newest connection's.
-	generation uint32
-	attached   bool
-	closed     bool
-	// gone says that the session is closed because it went on on another node; superseded, that it is because its device has a newer one.
-	gone, superseded bool
-	// arriving is what was handed over to a session that is on its way to this node; nil for one that is here.
-	arriving map[tidemark.ChatID]arrival
-	// landed is closed when it is here, or has ended; nil for one that was here from the beginning.
-	landed chan struct{}
-	signal chan struct{}
-
-	// lastID is the number of the last event. It never goes back.
-	lastID uint64
-	log    runLog
-
-	// chats holds a position for every chat that was ever woken, unless it was forgotten because there was nothing to remember.
-	chats map[tidemark.ChatID]*position
-	// wakes is the wake set in the order in which its chats are served.
-	wakes []*position
-
-	look look
-	// certain is when the session last knew what there was for it: when it opened, or when its last look began that was finished.
-	certain time.Time
-	// full says that the map is full of positions that cannot be forgotten; acknowledgements make room.
-	full bool
-	// epoch is what the registry's epoch was before the lease was taken, or when the last look was ordered.
-	epoch registry.Epoch
-	// complete says that the look that the epoch belongs to has finished (R_COMPLETE).
-	complete bool
-	// leased says that the registry has given the lease. Without it, it may have, and not have been heard.
-	leased bool
-	// registered says that the registry was asked for the lease, and has answered or failed: until then nobody knows what a refresh would say of it.
-	registered bool
-
-	// opening is the `open` event that waits to be sent.
-	opening  *tidemark.Open
-	controls []control
-	// caughtUp says that caught_up was sent. backlog counts the positions that have to be served before it is.
-	caughtUp bool
-	backlog  int
-	// lost says that the client's position was unknown, and its cursors have not come yet: nobody knows what it has, and caught_up would not be true.
-	lost bool
-
-	// wantStatuses asks for a snapshot after caught_up; recent says that its chats have still to be listed.
-	wantStatuses bool
-	recent       bool
-	statuses     map[statusKey]waiting
-	statusOrder  []statusKey
-	// heard are the members whose statuses were read since the session came here, by chat; unheard are waiting statuses of others, which are read before anything is sent.
-	heard     map[tidemark.ChatID]*feed.People
-	unheard   []statusKey
-	least     map[tidemark.ChatID]tidemark.Boundary
-	snapshots []tidemark.ChatID
-	typing    []tidemark.Typing
-	// drops counts the chats that the user left, so that what was read before is not sent after.
-	drops uint32
+	// mu guards everything below. It is not held across I/O.
+	mu         sync.Mutex
+	residence  residence
+	lease      lease
+	reconcile  reconcile
+	chats      chats
+	log        eventLog
+	catchUp    catchUp
+	attachment attachment
+	statuses   statuses
 }
 
-// control is an event that is not derived from state. chat is set if it may be sent to members of the chat only.
-type control struct {
-	kind    tidemark.EventType
-	payload []byte
-	chat    tidemark.ChatID
+// New returns a session without a reader. The lease names its id, user and device; the registry has
+// still to be asked for it (LeaseAnswered). With snapshot the client is sent the statuses of its
+// recent chats after `caught_up`.
+func (h *Host) New(lease registry.Lease, snapshot bool) *Session {
+	return &Session{
+		host: h, Lease: lease,
+		reconcile: reconcile{queued: allChats, certain: h.Now()},
+		statuses:  statuses{snapshot: snapshot},
+	}
 }
 
-// New returns a session without a connection. The lease names its id, user and device.
-func (n *Node) New(lease registry.Lease, wantStatuses bool) *Session {
-	return &Session{node: n, ID: lease.Session, User: lease.User, Lease: lease, wantStatuses: wantStatuses, certain: n.Now()}
+// ID returns the session's id.
+func (s *Session) ID() tidemark.SessionID { return s.Lease.Session }
+
+// User returns the session's user.
+func (s *Session) User() tidemark.UserID { return s.Lease.User }
+
+// Notification says that a chat has a message for a session.
+type Notification struct {
+	Chat     tidemark.ChatID
+	Sequence tidemark.Sequence
+	// Marked says that a pending row may stand, which names the first of several messages.
+	Marked bool
 }
 
-// Wake takes a hand-over: the chat has something at sequence. marked says that a pending row may stand. It reports whether the session took it: if not, the
-// caller marks. A session whose map is full takes it by looking again, and leaves no proof until it has.
-func (s *Session) Wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked bool) bool {
+// Notify takes a notification. It reports whether the session took it: if not, the caller marks
+// (R_NOBODY). A session that knows too many chats takes it by reconciling again, and leaves no proof
+// until it has.
+func (s *Session) Notify(n Notification) (taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch {
+	case s.residence.serves():
+		s.notify(n)
+		s.attachment.flag.Set()
+		return true
+	case s.residence.state == arriving:
+		return s.residence.collect(n, s.host.Chats)
+	}
 	//rule:R_NOBODY.refuse-wake-when-closed
-	if s.closed {
-		return false
-	}
-	if s.arriving != nil {
-		return s.arrive(chat, sequence, marked)
-	}
-	s.wake(chat, sequence, marked)
-	notify(s.signal)
-	return true
+	return false
 }
 
-func (s *Session) wake(chat tidemark.ChatID, sequence tidemark.Sequence, marked bool) {
-	if p := s.touch(chat, sequence); p != nil {
-		if marked {
-			// A row names its first message only, and stands for all that follow, of which the session may have missed the last.
-			//rule:pending_or_delivered.marked-wake-reaches-to-the-end
-			p.row, p.toEnd = true, true
-			s.queue(p)
-		}
-		if !marked && !p.graced && p.woken > p.acked {
-			p.graced, p.carried = true, false
-			//rule:pending_or_delivered.start-grace
-			s.node.Grace.push(Deadline{session: s, position: p, sequence: sequence})
-		}
+func (s *Session) notify(n Notification) {
+	p := s.raiseHead(n.Chat, n.Sequence)
+	switch {
+	case p == nil:
+	case n.Marked:
+		// A row names its first message only. The session may have missed the last one.
+		//rule:pending_or_delivered.marked-wake-reaches-to-the-end
+		p.mayBePending, p.openEnded = true, true
+		s.chats.queue(p)
+	case p.grace == graceOff && p.behind():
+		p.grace = graceOn
+		//rule:pending_or_delivered.start-grace
+		s.host.Grace.push(Deadline{session: s, progress: p, sequence: n.Sequence})
 	}
 }
 
-// Membership takes in that members came or went. Whatever waits of a chat that the user left is dropped.
-func (s *Session) Membership(changes []tidemark.MembershipChange) {
+// MembersChanged takes in that members came or went. What waits of a chat that the user left is
+// dropped.
+func (s *Session) MembersChanged(changes []tidemark.MembershipChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.residence.final() {
 		return
 	}
 	for _, c := range changes {
 		about := c.ChatID
-		if c.Change == tidemark.Removed && c.UserID == s.User {
+		if c.Change == tidemark.Removed && c.UserID == s.User() {
 			//rule:nothing_outside_membership.drop-removed-chat
-			s.drop(c.ChatID)
+			s.leave(c.ChatID)
 			about = ""
 		}
 		s.control(control{kind: tidemark.EventMembership, payload: c.AppendJSON(nil), chat: about})
 	}
 }
 
-// Typing takes a notice, or drops it if enough of them wait.
+// Typing takes a notice. It is dropped if no connection reads, or if enough of them wait.
 func (s *Session) Typing(t tidemark.Typing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !s.attached || s.closed || slices.Contains(s.typing, t):
-	case len(s.typing) >= maxTyping:
-		s.node.Count.TypingDropped.Add(1)
+	case s.attachment.state != attached || s.residence.final():
+	case slices.Contains(s.log.typing, t):
+	case len(s.log.typing) >= maxTyping:
+		s.host.Count.TypingDropped.Add(1)
 	default:
-		s.typing = append(s.typing, t)
-		notify(s.signal)
+		s.log.typing = append(s.log.typing, t)
+		s.attachment.flag.Set()
 	}
 }
 
-// Acknowledged takes in that the user's watermark is at least acked, and reports whether a pending row may stand.
-func (s *Session) Acknowledged(chat tidemark.ChatID, acked tidemark.Sequence) (row bool) {
+// Acknowledged takes in that the user's watermark is at least acked. It reports whether a pending
+// row may stand.
+func (s *Session) Acknowledged(chat tidemark.ChatID, acked tidemark.Sequence) (mayBePending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.chats[chat]
+	p := s.chats.get(chat)
 	if p == nil {
 		return false
 	}
 	p.acked = max(p.acked, acked)
-	s.room()
+	s.madeRoom()
 	//rule:R_CLEAR.report-row-to-clear
-	return p.row
+	return p.mayBePending
 }
 
-// Cleared takes in that no row stands at or below the watermark any more.
+// Cleared takes in that no pending row stands at or below the user's watermark.
 func (s *Session) Cleared(chat tidemark.ChatID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	//rule:R_CLEAR.keep-row-of-unacknowledged
-	if p := s.chats[chat]; p != nil && !p.unacknowledged() {
-		p.row = false
-		s.room()
+	if p := s.chats.get(chat); p != nil && !p.unacknowledged() {
+		p.mayBePending = false
+		s.madeRoom()
 	}
 }
 
-// reset tells the client that a position is unknown.
-func (s *Session) reset(r tidemark.Reset) {
-	s.node.Count.Resets.Add(1)
-	s.control(control{kind: tidemark.EventReset, payload: r.AppendJSON(nil)})
-}
-
-// control orders an event to be sent. Beyond maxControls the client is told to look at everything again.
-func (s *Session) control(c control) {
-	if len(s.controls) >= maxControls {
-		s.node.Count.Resets.Add(1)
-		s.controls = s.controls[:0]
-		c = control{kind: tidemark.EventReset, payload: tidemark.Reset{Reason: tidemark.ResetOverflow}.AppendJSON(nil)}
-	}
-	s.controls = append(s.controls, c)
-	notify(s.signal)
-}
-
-// Snapshot orders the statuses of a chat to be read and sent, if the user is a member then.
-func (s *Session) Snapshot(chat tidemark.ChatID) {
+// Raised takes in boundaries that moved. At most one boundary of a member waits. may is asked under
+// the session's lock whether the user may still know: who removes a member says so before the
+// session is told.
+func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		s.snapshot(chat)
-		notify(s.signal)
+	if s.residence.final() || !may() {
+		return
 	}
-}
-
-// snapshot orders the statuses of a chat to be read and sent.
-func (s *Session) snapshot(chat tidemark.ChatID) {
-	if len(s.snapshots) < maxSnapshots && !slices.Contains(s.snapshots, chat) {
-		s.snapshots = append(s.snapshots, chat)
-	}
-}
-
-// drop takes a chat out of the session: its user is not a member any more. He may have come back since: what woke the session then is taken out too, so that it
-// has to compare, and leaves no proof until it has.
-func (s *Session) drop(chat tidemark.ChatID) {
-	//rule:nothing_outside_membership.void-snapshots-under-way
-	s.drops++
-	s.room()
-	if p := s.chats[chat]; p != nil {
-		if p.woken > p.acked {
-			//rule:pending_or_delivered.compare-after-drop
-			s.look.again, s.complete = true, false
+	for _, u := range updates {
+		if u.UserID != "" {
+			// The update may be older than a snapshot that was read and sent meanwhile.
+			//rule:tick_monotone.merge-known-into-snapshot
+			u.Boundary = u.Boundary.Merge(s.host.Known.Exposed(u.UserID, u.ChatID))
 		}
-		p.woken, p.toEnd, p.backlogTo = 0, false, 0
-		// It stays in the map: if he comes back, another device may have acknowledged what this one has not got.
-		p.next = max(min(p.next, tidemark.First(p.acked)), 1)
-		p.start = min(p.start, p.next)
-		p.rewinds++
-		s.served(p)
+		s.statuses.raise(statusKey{u.ChatID, u.UserID}, u.Boundary)
 	}
-	s.statusOrder = slices.DeleteFunc(s.statusOrder, func(k statusKey) bool {
-		if k.chat == chat {
-			//rule:nothing_outside_membership.drop-statuses
-			delete(s.statuses, k)
-			return true
-		}
-		return false
-	})
-	//rule:nothing_outside_membership.drop-waiting-events
-	s.controls = slices.DeleteFunc(s.controls, func(c control) bool { return c.chat == chat })
-	//rule:nothing_outside_membership.drop-remembered-events
-	s.log.forgetControls(chat)
-	s.snapshots = slices.DeleteFunc(s.snapshots, func(id tidemark.ChatID) bool { return id == chat })
-	//rule:nothing_outside_membership.drop-typing
-	s.typing = slices.DeleteFunc(s.typing, func(t tidemark.Typing) bool { return t.ChatID == chat })
-	delete(s.least, chat)
-	s.unheard = slices.DeleteFunc(s.unheard, func(k statusKey) bool { return k.chat == chat })
-	delete(s.heard, chat)
+	s.attachment.flag.Set()
 }
 
-// Ending is a session that is to be ended, if no connection came since.
+// RefreshStatuses orders the statuses of a chat to be read and sent, if the user is a member then.
+func (s *Session) RefreshStatuses(chat tidemark.ChatID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.residence.final() {
+		s.statuses.refreshChat(chat)
+		s.attachment.flag.Set()
+	}
+}
+
+// LeaseLost says that the registry has no lease of the session any more, and is asked again.
+func (s *Session) LeaseLost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lease.ask()
+}
+
+// LeaseAnswered takes the registry's answer, and orders the reconciliation that it asks for. It
+// reports whether the session has ended meanwhile: then the caller releases the lease.
+func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	//rule:R_EPOCH.compare-after-lost-lease
+	first := s.lease.answer(a.Granted)
+	switch {
+	case s.residence.final():
+		return true
+	case s.residence.state == arriving: // Restore orders it
+	case !first:
+		s.reconcile.begin(readKnown, a.Epoch, s.host.Now())
+	//rule:R_PROOF.rows-with-lease-and-proof-only
+	case a.Granted && a.Proven:
+		s.reconcile.begin(readRows, a.Epoch, s.host.Now())
+	default:
+		s.reconcile.begin(readAll, a.Epoch, s.host.Now())
+	}
+	s.attachment.flag.Set()
+	return false
+}
+
+// LeaseSettled reports whether the lease can be refreshed: an answer is known, and the session is
+// served here.
+func (s *Session) LeaseSettled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.residence.state != arriving && s.lease.settled()
+}
+
+// LeaseUnconfirmed reports whether the registry did not answer the last request for the lease.
+func (s *Session) LeaseUnconfirmed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	//rule:R_NOBODY.retake-unconfirmed-lease
+	return s.lease == unconfirmed
+}
+
+// Proof returns what the session leaves when it ends: the epoch, if its lease is held and it knows
+// everything that waits for it (R_PROOF, R_COMPLETE), else nil. release says that the lease has to
+// be released by whoever ends the session.
+func (s *Session) Proof() (proof *registry.Epoch, release bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	//rule:R_COMPLETE.proof-after-complete-look
+	if s.lease == held && s.reconcile.complete() {
+		epoch := s.reconcile.epoch
+		proof = &epoch
+	}
+	//rule:R_ADDR.release-possible-lease
+	return proof, s.lease != acquiring
+}
+
+// Reconcile orders a reconciliation if the registry's epoch is not the one that the session knows
+// (R_EPOCH). With force it orders one in any case; one that is under way goes to its end first.
+func (s *Session) Reconcile(epoch registry.Epoch, force bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	//rule:R_EPOCH.compare-on-new-epoch
+	changed := s.reconcile.epoch != epoch
+	switch {
+	case s.residence.final():
+		return
+	case s.residence.state == arriving: // Restore begins it
+		s.reconcile.epoch = epoch
+		return
+	case changed || force && s.reconcile.complete():
+		if changed && s.statuses.snapshot { // boundaries may have been missed as well
+			s.statuses.listRecent = true
+		}
+		//rule:R_EPOCH.look-for-missed-messages
+		s.reconcile.begin(readKnown, epoch, s.host.Now())
+	case force:
+		s.reconcile.queue(knownChats)
+	default:
+		return
+	}
+	s.attachment.flag.Set()
+}
+
+// Drain lets the session's reader go, because the node is stopping.
+func (s *Session) Drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.residence.drain()
+	s.attachment.flag.Set()
+}
+
+// Ended reports whether the session is over on this node.
+func (s *Session) Ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.residence.final()
+}
+
+// Ending is a request to end a session.
 type Ending struct {
 	*Session
-	generation uint32
-	// force ends it whoever is connected.
-	force, superseded bool
+	reason Reason
+	// left, if it is not 0, is the generation of the connection that left: the session goes on if
+	// another one came since.
+	left uint32
 }
 
-// Ending says that the session is to be ended, whoever is connected.
-func (s *Session) Ending() Ending { return Ending{Session: s, force: true} }
+// Ending asks for the end of the session, whoever reads it.
+func (s *Session) Ending(reason Reason) Ending { return Ending{Session: s, reason: reason} }
 
-// Superseded says that the session is to be ended, because its device has a newer one.
-func (s *Session) Superseded() Ending { return Ending{Session: s, force: true, superseded: true} }
-
-// Endings says so of many: (*Session).Ending or (*Session).Superseded.
-func Endings(sessions []*Session, why func(*Session) Ending) []Ending {
+// Endings asks for the end of several sessions.
+func Endings(sessions []*Session, reason Reason) []Ending {
 	endings := make([]Ending, len(sessions))
 	for i, s := range sessions {
-		endings[i] = why(s)
+		endings[i] = s.Ending(reason)
 	}
 	return endings
 }
 
-// End detaches the session for good (R_ORDER): nothing reaches it any more. It returns the rows that have to be marked, for what was sent or only woken and
-// is not acknowledged (R_WAKESET), and false if it had ended before, or goes on because a connection came.
-func (e Ending) End() (rows []tidemark.PendingDelivery, first bool) {
+// End detaches the session for good: nothing reaches it any more (R_ORDER). It returns the rows for
+// everything that is not acknowledged, sent or not (R_WAKESET). It reports false if the session had
+// ended before, or goes on because another connection came.
+func (e Ending) End() (unacked []tidemark.PendingDelivery, ended bool) {
 	s := e.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	//rule:resume_lossless.keep-attached-session
-	if s.closed || !e.force && (s.attached || s.generation != e.generation) {
+	if s.residence.final() || e.left != 0 && !s.attachment.abandoned(e.left) {
 		return nil, false
 	}
-	s.closed, s.superseded = true, e.superseded
-	for _, p := range s.chats {
-		// A chat that is only to be read to its end has a row already, if there is more.
+	for _, p := range s.chats.byID {
+		// An open-ended chat that is acknowledged has a row already, if there is more.
 		//rule:R_WAKESET.mark-unacknowledged
-		if p.woken > p.acked {
-			rows = append(rows, p.pending(s.User))
+		if p.behind() {
+			unacked = append(unacked, p.pending(s.User()))
 		}
 	}
+	collected := s.residence.end(e.reason)
 	//rule:R_WAKESET.mark-early-wakes
-	for chat, a := range s.arriving {
-		rows = append(rows, tidemark.PendingDelivery{UserID: s.User, ChatID: chat, FirstUndelivered: a.low})
+	for chat, a := range collected {
+		unacked = append(unacked,
+			tidemark.PendingDelivery{UserID: s.User(), ChatID: chat, FirstUndelivered: a.low})
 	}
-	if s.arriving != nil {
-		close(s.landed)
-	}
-	s.chats, s.wakes, s.statuses, s.statusOrder, s.snapshots, s.arriving = nil, nil, nil, nil, nil, nil
-	s.heard, s.unheard = nil, nil
-	notify(s.signal)
-	return rows, true
+	s.chats, s.statuses = chats{}, statuses{}
+	s.attachment.flag.Set()
+	return unacked, true
 }
 
-// Ended reports whether the session has ended.
-func (s *Session) Ended() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
+// control lets an event wait to be sent.
+func (s *Session) control(c control) {
+	if !s.log.push(c) {
+		s.host.Count.Resets.Add(1)
+	}
+	s.attachment.flag.Set()
 }
 
-// Nudge lets the connection look at the session again.
-func (s *Session) Nudge() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	notify(s.signal)
+// reset tells the client that a position is unknown.
+func (s *Session) reset(r tidemark.Reset) {
+	s.host.Count.Resets.Add(1)
+	s.control(resetControl(r))
 }
+
+// leave takes a chat out of the session: its user is not a member any more. They may have come back
+// since. What was published for them then is dropped too, so that the session reconciles.
+func (s *Session) leave(chat tidemark.ChatID) {
+	s.madeRoom()
+	if p := s.chats.get(chat); p != nil {
+		if p.behind() {
+			//rule:pending_or_delivered.compare-after-drop
+			s.reconcile.queue(allChats)
+		}
+		p.leave()
+		s.requeue(p)
+	}
+	s.statuses.leave(chat)
+	s.log.leave(chat)
+}
+
+// chat returns the session's progress in a chat. One that it does not know begins at start. It
+// returns nil if there is no room: the session reconciles when there is.
+func (s *Session) chat(id tidemark.ChatID, start tidemark.Sequence) *progress {
+	if p := s.chats.get(id); p != nil {
+		return p
+	}
+	p := s.chats.add(id, start, uint32(s.host.Now().Unix()), s.host.Chats)
+	if p == nil {
+		s.host.Count.Overflows.Add(1)
+		//rule:R_COMPLETE.incomplete-when-full
+		s.reconcile.queue(allChats)
+		return nil
+	}
+	if acked, known := s.host.Known.Acked(s.key(id)); known {
+		s.learnAcked(p, acked)
+	}
+	return p
+}
+
+// raiseHead takes in that a chat has a message at sequence. It returns nil if there is no room.
+func (s *Session) raiseHead(id tidemark.ChatID, sequence tidemark.Sequence) *progress {
+	p := s.reach(id, sequence)
+	if p != nil {
+		p.head = max(p.head, sequence)
+		s.chats.queue(p)
+	}
+	return p
+}
+
+// reach lets the session begin a chat no higher than at sequence (R_MIN). It returns nil if there is
+// no room.
+func (s *Session) reach(id tidemark.ChatID, sequence tidemark.Sequence) *progress {
+	p := s.chat(id, sequence)
+	//rule:R_MIN.lower-start
+	if p != nil && p.reach(sequence) {
+		s.rewind(p, sequence)
+	}
+	return p
+}
+
+// learnAcked takes in that the user's watermark in a chat is at least acked.
+func (s *Session) learnAcked(p *progress, acked tidemark.Sequence) {
+	if p.learnAcked(acked) {
+		s.rewind(p, p.start)
+	}
+}
+
+// rewind goes back to a sequence of a chat.
+func (s *Session) rewind(p *progress, to tidemark.Sequence) {
+	p.rewind(to)
+	s.host.Count.Rewinds.Add(1)
+	s.chats.queue(p)
+}
+
+// requeue moves on after a page of a chat.
+func (s *Session) requeue(p *progress) {
+	s.chats.requeue(p)
+	s.catchUp.served(p)
+}
+
+// expectReady makes `caught_up` wait for everything that is ready now.
+func (s *Session) expectReady() {
+	for _, p := range s.chats.ready {
+		s.catchUp.expect(p)
+	}
+}
+
+// madeRoom lets a full session try again: it may forget a chat now.
+func (s *Session) madeRoom() {
+	if s.chats.full {
+		s.chats.full = false
+		s.attachment.flag.Set()
+	}
+}
+
+func compareChats(a, b tidemark.ChatID) int { return cmp.Compare(a, b) }

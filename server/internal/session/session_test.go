@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"log/slog"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,12 +12,12 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
-func newNode() *session.Node {
+func newNode() *session.Host {
 	store := memory.New() // It plays no role: the sessions are not served.
-	return &session.Node{
+	return &session.Host{
 		Chats:   16_384,
 		Storage: store, Feed: feed.New(store, feed.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Known: feed.NewKnown(10), Log: slog.Default(),
-		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Stopping: new(atomic.Bool), Now: time.Now,
+		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Now: time.Now,
 	}
 }
 
@@ -27,17 +26,17 @@ var lease = registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", S
 // A hand-over may have found the session just before it ended. What it does not take, the caller marks (R_NOBODY, R_ORDER).
 func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 	s := newNode().New(lease, false)
-	if !s.Wake("c", 1, false) {
+	if !s.Notify(session.Notification{Chat: "c", Sequence: 1}) {
 		t.Error("a live session does not take a wake")
 	}
-	rows, ended := s.Ending().End()
+	rows, ended := s.Ending(session.Closed).End()
 	if want := (tidemark.PendingDelivery{UserID: "bob", ChatID: "c", FirstUndelivered: 1}); !ended || len(rows) != 1 || rows[0] != want {
 		t.Errorf("End: got %v, %v, want the row %v", rows, ended, want)
 	}
-	if s.Wake("c", 2, false) {
+	if s.Notify(session.Notification{Chat: "c", Sequence: 2}) {
 		t.Error("a session that has ended takes a wake: nobody would mark it")
 	}
-	if rows, again := s.Ending().End(); again || len(rows) > 0 {
+	if rows, again := s.Ending(session.Closed).End(); again || len(rows) > 0 {
 		t.Errorf("End again: got %v, %v, want nothing", rows, again)
 	}
 }
@@ -49,15 +48,15 @@ func TestResume_of_a_session_that_has_ended(t *testing.T) {
 		end  func(s *session.Session)
 		want tidemark.Code
 	}{
-		"given to another node":      {func(s *session.Session) { s.Give("bob") }, tidemark.Replaced},
-		"the device has a newer one": {func(s *session.Session) { s.Superseded().End() }, tidemark.Replaced},
-		"expired":                    {func(s *session.Session) { s.Ending().End() }, tidemark.Gone},
+		"given to another node":      {func(s *session.Session) { s.Freeze("bob") }, tidemark.Replaced},
+		"the device has a newer one": {func(s *session.Session) { s.Ending(session.Superseded).End() }, tidemark.Replaced},
+		"expired":                    {func(s *session.Session) { s.Ending(session.Closed).End() }, tidemark.Gone},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newNode().New(lease, false)
 			test.end(s)
-			if c, err := s.Resume(0, false, false); c != nil || tidemark.CodeOf(err) != test.want {
+			if c, err := s.Resume(session.At{Announce: true}); c != nil || tidemark.CodeOf(err) != test.want {
 				t.Errorf("Resume: got %v, %v, want %v", c, err, test.want)
 			}
 		})
@@ -67,12 +66,12 @@ func TestResume_of_a_session_that_has_ended(t *testing.T) {
 // An attempt that its client has given up takes nothing from the connection by which the client has come back.
 func TestResume_of_who_has_left(t *testing.T) {
 	s := newNode().New(lease, false)
-	newest := s.Attach(false, false)
-	if c, err := s.Resume(0, false, true); c != nil || tidemark.CodeOf(err) != tidemark.Replaced {
+	newest := s.Attach("")
+	if c, err := s.Resume(session.At{Announce: true, Yield: true}); c != nil || tidemark.CodeOf(err) != tidemark.Replaced {
 		t.Errorf("Resume beside a connection: got %v, %v, want Replaced", c, err)
 	}
 	newest.Detach()
-	if c, err := s.Resume(0, false, true); c == nil || err != nil {
+	if c, err := s.Resume(session.At{Announce: true, Yield: true}); c == nil || err != nil {
 		t.Errorf("Resume alone: got %v, %v, want a connection", c, err)
 	}
 }

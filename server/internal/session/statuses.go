@@ -1,12 +1,20 @@
 package session
 
 import (
-	"context"
 	"slices"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/feed"
-	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Bounds of what a session knows of statuses.
+const (
+	maxStatuses   = 4_096 // boundaries that wait, and chats whose baseline was read
+	maxRefreshes  = 1_024 // chats whose statuses wait to be read
+	maxAggregates = 1_024 // large chats whose aggregates are remembered
+	// recentChats bounds a snapshot: so many of the chats that were active last, and so many chats
+	// at a time.
+	recentChats = 50
 )
 
 // statusKey names a member of a chat, or, with an empty user, all of them.
@@ -15,122 +23,170 @@ type statusKey struct {
 	user tidemark.UserID
 }
 
-// waiting is what will be said of a member. heard says that it is not below what the client may have been told by another node.
-type waiting struct {
+// pendingStatus is the boundary of a member that waits to be sent.
+//
+//	state          raised         baseline read            sent
+//	needBaseline   needBaseline   ready, or gone           -
+//	ready          ready          ready                    gone
+//
+// The baseline is what other nodes may have told the client: nothing is sent before it was read, so
+// that a boundary never falls (tick_monotone). An update without a member needs none.
+type pendingStatus struct {
 	tidemark.Boundary
-	heard bool
+	state statusState
 }
 
-// Status takes in boundaries that moved. At most one unsent pair is kept for a member and chat.
-// may is asked whether the user may still know: whoever takes him out of a chat says so before he drops it here.
-func (s *Session) Status(updates []tidemark.StatusUpdate, may func() bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || !may() {
-		return
-	}
-	for _, u := range updates {
-		key := statusKey{u.ChatID, u.UserID}
-		w, there := s.statuses[key]
-		if !there {
-			if len(s.statuses) >= maxStatuses {
-				s.snapshot(u.ChatID)
-				continue
-			}
-			if s.statuses == nil {
-				s.statuses = make(map[statusKey]waiting)
-			}
-			s.statusOrder = append(s.statusOrder, key)
-			//rule:tick_monotone.hold-old-status
-			if w.heard = s.hears(key); !w.heard {
-				s.unheard = append(s.unheard, key)
-			}
-		}
-		w.Boundary = w.Merge(u.Boundary)
-		if u.UserID != "" {
-			// The update may have been on its way while a snapshot was read that is newer, and was sent.
-			//rule:tick_monotone.merge-known-into-snapshot
-			w.Boundary = w.Merge(s.node.Known.Exposed(u.UserID, u.ChatID))
-		}
-		s.statuses[key] = w
-	}
-	notify(s.signal)
+type statusState uint8
+
+const (
+	needBaseline statusState = iota
+	ready
+)
+
+// statuses is what a session has to tell its client of the members' boundaries.
+type statuses struct {
+	// pending holds the boundaries that wait, in the order of order. unread are those of them that
+	// need their baseline.
+	pending map[statusKey]pendingStatus
+	order   []statusKey
+	unread  []statusKey
+	// baselines are the members whose boundaries were read since the session came to this node.
+	baselines map[tidemark.ChatID]*feed.People
+	// aggregates is what was sent of large chats.
+	aggregates map[tidemark.ChatID]tidemark.Boundary
+	// refresh are the chats whose statuses have to be read and sent.
+	refresh []tidemark.ChatID
+	// snapshot says that the client asked for the statuses of its recent chats when it opened the
+	// session; listRecent, that those chats have still to be listed.
+	snapshot, listRecent bool
+	// left counts the chats that the user left: what was read before that is not sent after it.
+	left uint32
 }
 
-// hears reports whether this node knows whatever the client was told of a member.
-func (s *Session) hears(key statusKey) bool {
+// raise takes in that a boundary moved. It returns false if too many wait: then the chat's statuses
+// are read later.
+func (s *statuses) raise(key statusKey, b tidemark.Boundary) bool {
+	p, there := s.pending[key]
+	if !there {
+		if len(s.pending) >= maxStatuses {
+			s.refreshChat(key.chat)
+			return false
+		}
+		if s.pending == nil {
+			s.pending = make(map[statusKey]pendingStatus)
+		}
+		s.order = append(s.order, key)
+		//rule:tick_monotone.hold-old-status
+		if s.baselineKnown(key) {
+			p.state = ready
+		} else {
+			s.unread = append(s.unread, key)
+		}
+	}
+	p.Boundary = p.Merge(b)
+	s.pending[key] = p
+	return true
+}
+
+// baselineKnown reports whether this node knows the client's last boundary of a member.
+func (s *statuses) baselineKnown(key statusKey) bool {
 	if key.user == "" {
 		return true
 	}
-	p := s.heard[key.chat]
-	if p == nil {
+	people := s.baselines[key.chat]
+	if people == nil {
 		return false
 	}
-	_, member := p.Member(key.user)
+	_, member := people.Member(key.user)
 	//rule:tick_monotone.former-member-is-not-counted
 	return member
 }
 
-// hear reads the statuses of the members of chats of which something was said for the first time, and of those of whom it was said, who may have left.
-func (s *Session) hear(ctx context.Context, c *Connection, st step) error {
-	var chats []tidemark.ChatID
-	also := make([]storage.StateKey, len(st.keys))
-	for i, key := range st.keys {
-		also[i] = storage.StateKey{User: key.user, Chat: key.chat}
-		if !slices.Contains(chats, key.chat) {
-			chats = append(chats, key.chat)
+// learnBaselines notes the chats whose members' boundaries were read.
+func (s *statuses) learnBaselines(read []*feed.People) {
+	for _, people := range read {
+		if s.baselines == nil || len(s.baselines) >= maxStatuses {
+			s.baselines = make(map[tidemark.ChatID]*feed.People)
 		}
+		s.baselines[people.ChatID] = people
 	}
-	//rule:tick_monotone.include-former-members
-	updates, people, err := s.node.Boundaries(ctx, s.User, chats, also...)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.ownedBy(c); err != nil || s.drops != st.drops {
-		return err
-	}
-	s.hasHeard(people)
-	for _, u := range updates {
-		s.newest(u)
-	}
-	s.unheard = slices.Delete(s.unheard, 0, len(st.keys))
-	for _, key := range st.keys {
-		w, waits := s.statuses[key]
-		if w.heard = slices.ContainsFunc(people, func(p *feed.People) bool { return p.ChatID == key.chat }); w.heard && waits {
-			s.statuses[key] = w
+}
+
+// settle decides about the first n keys that needed a baseline, now that those of some chats were
+// read. Of the other chats the user is no member, or they have become large: nothing is sent.
+func (s *statuses) settle(keys []statusKey, read []*feed.People) {
+	s.unread = slices.Delete(s.unread, 0, len(keys))
+	for _, key := range keys {
+		p, waits := s.pending[key]
+		known := slices.ContainsFunc(read, func(people *feed.People) bool {
+			return people.ChatID == key.chat
+		})
+		if known && waits {
+			p.state = ready
+			s.pending[key] = p
 			continue
 		}
-		delete(s.statuses, key) // the user is no member himself, or the chat has become large
-		s.statusOrder = slices.DeleteFunc(s.statusOrder, func(k statusKey) bool { return k == key })
-	}
-	return nil
-}
-
-// hasHeard notes that the statuses of the members of chats were read.
-func (s *Session) hasHeard(people []*feed.People) {
-	for _, p := range people {
-		if s.heard == nil || len(s.heard) >= maxStatuses {
-			s.heard = make(map[tidemark.ChatID]*feed.People)
-		}
-		s.heard[p.ChatID] = p
+		delete(s.pending, key)
+		s.order = slices.DeleteFunc(s.order, func(k statusKey) bool { return k == key })
 	}
 }
 
-// newest returns what a client is told of a member of whom a boundary was read, and reports whether it waits to be sent.
-func (s *Session) newest(u tidemark.StatusUpdate) (told tidemark.StatusUpdate, waits bool) {
-	if u.UserID != "" {
-		// What was read may be older than what was sent meanwhile, or newer than what is on its way.
-		//rule:tick_monotone.remember-snapshot
-		u.Boundary = s.node.Known.Tell(u)
-	}
-	key := statusKey{u.ChatID, u.UserID}
-	w, waits := s.statuses[key]
+// merge raises a boundary that waits, since a higher one was read, and reports whether one waits.
+func (s *statuses) merge(key statusKey, b tidemark.Boundary) bool {
+	p, waits := s.pending[key]
 	if waits {
-		// And what waits may be older than what was read: sent after it, it would be a step back.
 		//rule:tick_monotone.merge-waiting-status
-		s.statuses[key] = waiting{w.Merge(u.Boundary), true}
+		s.pending[key] = pendingStatus{p.Merge(b), ready}
 	}
-	return u, waits
+	return waits
+}
+
+// refreshChat orders the statuses of a chat to be read and sent.
+func (s *statuses) refreshChat(chat tidemark.ChatID) {
+	if len(s.refresh) < maxRefreshes && !slices.Contains(s.refresh, chat) {
+		s.refresh = append(s.refresh, chat)
+	}
+}
+
+// takeRefresh removes the first n chats whose statuses have to be read.
+func (s *statuses) takeRefresh(n int) []tidemark.ChatID {
+	taken := slices.Clone(s.refresh[:n])
+	s.refresh = append(s.refresh[:0], s.refresh[n:]...)
+	return taken
+}
+
+// aggregate returns what is sent of a large chat, which never falls, not when a member joins
+// either, and whether it rose.
+func (s *statuses) aggregate(chat tidemark.ChatID, b tidemark.Boundary) (sent tidemark.Boundary, rose bool) {
+	before, there := s.aggregates[chat]
+	//rule:tick_monotone.merge-last-sent
+	sent = b.Merge(before)
+	if sent == before {
+		return sent, false
+	}
+	if s.aggregates == nil {
+		s.aggregates = make(map[tidemark.ChatID]tidemark.Boundary)
+	}
+	if there || len(s.aggregates) < maxAggregates {
+		s.aggregates[chat] = sent
+	}
+	return sent, true
+}
+
+// leave drops everything about a chat that the user left.
+func (s *statuses) leave(chat tidemark.ChatID) {
+	//rule:nothing_outside_membership.void-snapshots-under-way
+	s.left++
+	//rule:nothing_outside_membership.drop-statuses
+	about := func(k statusKey) bool { return k.chat == chat }
+	for _, key := range s.order {
+		if about(key) {
+			delete(s.pending, key)
+		}
+	}
+	s.order = slices.DeleteFunc(s.order, about)
+	s.unread = slices.DeleteFunc(s.unread, about)
+	s.refresh = slices.DeleteFunc(s.refresh, func(id tidemark.ChatID) bool { return id == chat })
+	delete(s.aggregates, chat)
+	delete(s.baselines, chat)
 }

@@ -25,11 +25,11 @@ func (t *Table) Add(s *Session, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	//rule:bounded_use.limit-sessions-of-a-user
-	if t.byID[s.ID] != nil || len(t.byUser[s.User]) >= most {
+	if t.byID[s.ID()] != nil || len(t.byUser[s.User()]) >= most {
 		return false
 	}
-	t.byID[s.ID] = s
-	t.byUser[s.User] = append(slices.Clip(t.byUser[s.User]), s)
+	t.byID[s.ID()] = s
+	t.byUser[s.User()] = append(slices.Clip(t.byUser[s.User()]), s)
 	return true
 }
 
@@ -37,15 +37,15 @@ func (t *Table) Add(s *Session, most int) bool {
 func (t *Table) Remove(s *Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.byID[s.ID] != s {
+	if t.byID[s.ID()] != s {
 		return
 	}
-	delete(t.byID, s.ID)
-	left := slices.DeleteFunc(slices.Clone(t.byUser[s.User]), func(other *Session) bool { return other == s })
+	delete(t.byID, s.ID())
+	left := slices.DeleteFunc(slices.Clone(t.byUser[s.User()]), func(other *Session) bool { return other == s })
 	if len(left) == 0 {
-		delete(t.byUser, s.User)
+		delete(t.byUser, s.User())
 	} else {
-		t.byUser[s.User] = left
+		t.byUser[s.User()] = left
 	}
 }
 

@@ -18,7 +18,7 @@ func TestRunLog_remembers_what_was_sent_in_as_few_runs_as_can_be(t *testing.T) {
 	}{
 		{1, "a", 4}, {2, "a", 5}, {3, "b", 1}, {4, "a", 6}, {5, "a", 7}, {6, "a", 5}, {7, "a", 6}, {8, "a", 9}, {10, "a", 10},
 	}
-	var log runLog
+	var log eventLog
 	for _, m := range sent {
 		log.add(run{event: m.event, count: 1, kind: runMessages, chat: m.chat, sequence: m.sequence})
 	}

@@ -1,0 +1,64 @@
+package session
+
+import (
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+)
+
+// attachment says which connection reads the session. Only the newest one may.
+//
+//	state         attach          detach of the newest
+//	detached(g)   attached(g+1)   -
+//	attached(g)   attached(g+1)   detached(g)
+//
+// A deadline that carries g ends the session only while it is detached(g).
+type attachment struct {
+	state      attachmentState
+	generation uint32
+	// flag wakes the newest reader.
+	flag signal.Flag
+}
+
+type attachmentState uint8
+
+const (
+	detached attachmentState = iota
+	attached
+)
+
+// attach makes a new connection the reader. It reports whether that replaced another one, which
+// then finds itself outdated.
+func (a *attachment) attach() (replaced bool) {
+	replaced = a.state == attached
+	if replaced {
+		a.flag.Set()
+	}
+	a.state, a.flag = attached, signal.New()
+	a.generation++
+	return replaced
+}
+
+// detach lets the reader of a generation go. It reports whether that was the newest.
+func (a *attachment) detach(generation uint32) bool {
+	//rule:resume_lossless.detach-by-current-connection
+	if generation != a.generation {
+		return false
+	}
+	a.state = detached
+	return true
+}
+
+// abandoned reports whether no connection came since the one of a generation left.
+func (a *attachment) abandoned(generation uint32) bool {
+	return a.state == detached && a.generation == generation
+}
+
+// owns returns nil if the reader of a generation is the newest, else Replaced.
+func (a *attachment) owns(generation uint32) error {
+	//rule:session_in_order.refuse-older-connection
+	if generation != a.generation {
+		return tidemark.Errorf(tidemark.Replaced,
+			"a newer connection owns the session; do not reconnect by yourself")
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+func TestAttachment_only_the_newest_reads(t *testing.T) {
+	var a attachment
+	if a.abandoned(0) && a.generation != 0 {
+		t.Error("a session without a reader has a generation")
+	}
+	if replaced := a.attach(); replaced || a.generation != 1 || a.state != attached {
+		t.Errorf("first attach: replaced %v, %+v", replaced, a)
+	}
+	older := a.flag
+	if replaced := a.attach(); !replaced || a.generation != 2 {
+		t.Errorf("second attach: replaced %v, %+v", replaced, a)
+	}
+	if !older.Clear() {
+		t.Error("the older reader was not woken to learn of it")
+	}
+	if err := a.owns(1); tidemark.CodeOf(err) != tidemark.Replaced {
+		t.Errorf("owns(1) = %v, want Replaced", err)
+	}
+	if err := a.owns(2); err != nil {
+		t.Errorf("owns(2) = %v, want nil", err)
+	}
+	if a.detach(1) || a.state != attached {
+		t.Error("the older reader detached the newer one")
+	}
+	if a.abandoned(2) {
+		t.Error("abandoned while a reader is attached")
+	}
+	if !a.detach(2) || !a.abandoned(2) || a.abandoned(1) {
+		t.Errorf("after detach(2): %+v", a)
+	}
+	a.attach()
+	if a.abandoned(2) {
+		t.Error("a deadline of an earlier connection ends the session of a newer one")
+	}
+}

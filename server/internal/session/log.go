@@ -1,0 +1,225 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// Bounds of a log.
+const (
+	maxRuns     = 1024 // runs that are remembered (delivery.md §3)
+	maxControls = 256  // membership and reset events that wait
+	maxTyping   = 32   // typing notices that wait
+)
+
+// runKind says what a run of events carried.
+type runKind uint8
+
+const (
+	runMessages runKind = iota // count messages of chat, from sequence on
+	runGap                     // one gap of chat, from sequence to to
+	runStatus                  // one status update of chat
+	runCaughtUp                // caught_up
+	runControl                 // one membership or reset event: what it carried
+)
+
+// run is consecutive events that a session sent, as far as it has to know to send them again.
+type run struct {
+	event    uint64
+	count    uint32
+	kind     runKind
+	chat     tidemark.ChatID
+	sequence tidemark.Sequence
+	to       tidemark.Sequence
+	control  *control
+}
+
+// control is an event that is not derived from state. Its chat is set if only members of the chat
+// may have it.
+type control struct {
+	kind    tidemark.EventType
+	payload []byte
+	chat    tidemark.ChatID
+}
+
+// last returns the number of the run's last event.
+func (r run) last() uint64 { return r.event + uint64(r.count) - 1 }
+
+// lastSequence returns the last sequence that the run carried.
+func (r run) lastSequence() tidemark.Sequence {
+	if r.kind == runMessages {
+		return r.sequence + tidemark.Sequence(r.count) - 1
+	}
+	return r.to
+}
+
+// after cuts off the events up to a position, which lies before the run's end.
+func (r run) after(position uint64) run {
+	//rule:session_in_order.keep-acknowledged-event
+	if position >= r.event {
+		done := position - r.event + 1
+		r.event += done
+		r.count -= uint32(done)
+		//rule:resume_lossless.cut-run-at-acknowledgement
+		r.sequence += tidemark.Sequence(done)
+	}
+	return r
+}
+
+// eventLog numbers a session's events, remembers what it takes to send them again, and holds the
+// few events that wait as they are. lastID never falls; base ≤ lastID.
+type eventLog struct {
+	// lastID is the number of the last event.
+	lastID uint64
+	// base is the lowest position from which the session can go on: everything up to it was
+	// confirmed or forgotten.
+	base uint64
+	runs []run
+	// opening is the `open` event that waits, if one does.
+	opening  *tidemark.Open
+	controls []control
+	typing   []tidemark.Typing
+}
+
+// number gives an event its number and remembers it.
+func (l *eventLog) number(kind tidemark.EventType, payload []byte, r run) tidemark.Event {
+	l.lastID++
+	r.event, r.count = l.lastID, 1
+	l.add(r)
+	return tidemark.Event{ID: l.lastID, Type: kind, Payload: payload}
+}
+
+// add remembers an event. Beyond maxRuns the oldest runs are forgotten.
+func (l *eventLog) add(r run) {
+	if n := len(l.runs); n > 0 && r.kind == runMessages {
+		//rule:resume_lossless.join-consecutive-runs
+		if last := &l.runs[n-1]; last.kind == runMessages && last.chat == r.chat &&
+			last.last()+1 == r.event && last.sequence+tidemark.Sequence(last.count) == r.sequence {
+			last.count += r.count
+			return
+		}
+	}
+	//rule:bounded_use.limit-runs
+	if len(l.runs) >= maxRuns {
+		// Forget an eighth at once, so that a long log is not moved for every event.
+		drop := maxRuns / 8
+		//rule:resume_lossless.raise-base-with-dropped-runs
+		l.base = l.runs[drop-1].last()
+		l.runs = append(l.runs[:0], l.runs[drop:]...)
+	}
+	l.runs = append(l.runs, r)
+}
+
+// continues reports whether the session can go on after a position.
+func (l *eventLog) continues(position uint64) bool {
+	//rule:resume_lossless.check-resume-position
+	return l.base <= position && position <= l.lastID
+}
+
+// confirm forgets everything up to a position.
+func (l *eventLog) confirm(position uint64) {
+	if position <= l.base {
+		return
+	}
+	l.base = position
+	drop := 0
+	for drop < len(l.runs) && l.runs[drop].last() <= position {
+		drop++
+	}
+	if drop > 0 {
+		l.runs = append(l.runs[:0], l.runs[drop:]...)
+	}
+	if len(l.runs) > 0 {
+		l.runs[0] = l.runs[0].after(position)
+	}
+	if len(l.runs) == 0 && cap(l.runs) > 64 {
+		l.runs = nil
+	}
+}
+
+// confirmMessage forgets everything up to the event that carried a message, if it is remembered.
+func (l *eventLog) confirmMessage(chat tidemark.ChatID, sequence tidemark.Sequence) {
+	for i := len(l.runs) - 1; i >= 0; i-- {
+		r := &l.runs[i]
+		if r.chat != chat || r.kind > runGap || sequence < r.sequence {
+			continue
+		}
+		if r.kind == runMessages && sequence < r.sequence+tidemark.Sequence(r.count) {
+			//rule:resume_lossless.trim-acknowledged-runs
+			l.confirm(r.event + uint64(sequence-r.sequence))
+		}
+		if r.kind == runGap && sequence <= r.to {
+			l.confirm(r.event)
+		}
+		return
+	}
+}
+
+// rewind returns what was sent after a position and forgets all of it: the caller sends it again.
+// The position must be at least base.
+func (l *eventLog) rewind(position uint64) []run {
+	l.confirm(position)
+	again := l.runs
+	l.runs = nil
+	return again
+}
+
+// push lets a control wait to be sent. If too many wait, they give way to one reset, by which the
+// client reads everything again; push then returns false.
+func (l *eventLog) push(c control) bool {
+	if len(l.controls) < maxControls {
+		l.controls = append(l.controls, c)
+		return true
+	}
+	overflow := tidemark.Reset{Reason: tidemark.ResetOverflow}
+	l.controls = append(l.controls[:0], resetControl(overflow))
+	return false
+}
+
+func resetControl(r tidemark.Reset) control {
+	return control{kind: tidemark.EventReset, payload: r.AppendJSON(nil)}
+}
+
+// leave drops what waits about a chat that the user left, and lets nothing about it be sent again.
+func (l *eventLog) leave(chat tidemark.ChatID) {
+	//rule:nothing_outside_membership.drop-waiting-events
+	l.controls = slices.DeleteFunc(l.controls, func(c control) bool { return c.chat == chat })
+	//rule:nothing_outside_membership.drop-typing
+	l.typing = slices.DeleteFunc(l.typing, func(t tidemark.Typing) bool { return t.ChatID == chat })
+	for i := range l.runs {
+		if r := &l.runs[i]; r.kind == runControl && r.control.chat == chat {
+			//rule:nothing_outside_membership.drop-remembered-events
+			r.kind, r.chat = runStatus, chat // only the chat's statuses would be sent again
+		}
+	}
+}
+
+// sendOpening sends the `open` event. Its own number is the position after which the connection's
+// other events follow. It is not sent again.
+func (l *eventLog) sendOpening() tidemark.Event {
+	o := l.opening
+	l.opening = nil
+	l.lastID++
+	o.Position = l.lastID
+	return tidemark.Event{ID: l.lastID, Type: tidemark.EventOpen, Payload: o.AppendJSON(nil)}
+}
+
+// sendControls appends the controls that wait to buf.
+func (l *eventLog) sendControls(buf []tidemark.Event) []tidemark.Event {
+	for i := range l.controls {
+		c := l.controls[i]
+		buf = append(buf, l.number(c.kind, c.payload, run{kind: runControl, control: &c}))
+	}
+	l.controls = l.controls[:0]
+	return buf
+}
+
+// sendTyping appends the typing notices that wait to buf. They have no number.
+func (l *eventLog) sendTyping(buf []tidemark.Event) []tidemark.Event {
+	for _, t := range l.typing {
+		buf = append(buf, tidemark.Event{Type: tidemark.EventTyping, Payload: t.AppendJSON(nil)})
+	}
+	l.typing = l.typing[:0]
+	return buf
+}

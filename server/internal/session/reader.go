@@ -1,0 +1,302 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
+)
+
+// Bounds of a page: Next returns when it has so much.
+const (
+	pageEvents = 128
+	pageBytes  = 128 << 10
+)
+
+// How many chats are read at a time, and how much of each if there are several.
+const (
+	chatsPerStep = 16
+	chatEvents   = pageEvents / 2
+	chatBytes    = pageBytes / 4
+)
+
+// statusesPerPage is how many status updates go with a page that is full of messages, so that ticks
+// have their turn however many messages wait.
+const statusesPerPage = 32
+
+// reconcileBelow is the number of ready chats from which on the next page of a reconciliation waits.
+const reconcileBelow = 256
+
+// readPause is the time between a read that failed and the next attempt.
+const readPause = 250 * time.Millisecond
+
+// Reader is one connection's hold on a session. A newer connection of the session replaces it. Next
+// and Wait belong to one goroutine; the other methods may be called concurrently.
+type Reader struct {
+	session    *Session
+	generation uint32
+	flag       signal.Flag
+	left       sync.Once
+}
+
+// Session returns the session.
+func (r *Reader) Session() *Session { return r.session }
+
+// Next appends the events that are due to buf, about a page of them, and returns as soon as it has
+// some. If there is none it waits for one, or, with wait false, returns buf as it is. Payloads are
+// shared and must not be changed. A read that fails is tried again until ctx ends.
+//
+// Errors: Replaced once a newer connection owns the session or the session has moved, Gone when it
+// has ended, Unavailable when the node is stopping, and ctx.Err(). With an error buf is returned as
+// it was given.
+func (r *Reader) Next(ctx context.Context, buf []tidemark.Event, wait bool) ([]tidemark.Event, error) {
+	s, given := r.session, len(buf)
+	for {
+		st, out, err := s.step(r, buf, given)
+		if err != nil {
+			return buf[:given], err
+		}
+		buf = out
+		switch {
+		case st.kind == stepReturn && len(buf) == given:
+		case st.kind == stepReturn, st.kind == stepIdle && len(buf) > given:
+			s.host.Count.Deliveries.Add(int64(len(buf) - given))
+			return buf, nil
+		case st.kind == stepIdle && !wait:
+			// A flag that is older than what was seen must not end the next Wait for nothing.
+			if !r.flag.Clear() {
+				return buf, nil
+			}
+		case st.kind == stepIdle:
+			if err := r.Wait(ctx); err != nil {
+				return buf, err
+			}
+		default:
+			if buf, err = s.serve(ctx, r, st, buf); err == nil {
+				continue
+			}
+			if len(buf) > given {
+				return buf, nil
+			}
+			if err := r.pause(ctx, err, wait); err != nil || !wait {
+				return buf, err
+			}
+		}
+	}
+}
+
+// Wait returns when there may be events for Next, or the reader has lost its session; ctx.Err() when
+// ctx ends first. It is Next without the reading, whose deep stack an idle connection would keep.
+func (r *Reader) Wait(ctx context.Context) error {
+	if !r.flag.Wait(ctx) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// pause waits after a failed read. Chats stay ready meanwhile.
+func (r *Reader) pause(ctx context.Context, cause error, wait bool) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	//rule:pending_or_delivered.keep-stream-after-failed-read
+	if code := tidemark.CodeOf(cause); code == tidemark.Replaced || code == tidemark.Gone {
+		return cause
+	}
+	r.session.host.Count.ReadErrors.Add(1)
+	r.session.host.Log.Warn("a session cannot read", "session", r.session.ID(), "error", cause)
+	if wait && !signal.Pause(ctx, readPause) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Confirm takes in that the client has stored a message that it got on this stream. It then has
+// everything that was sent before it, which the session need not send again.
+func (r *Reader) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
+	s := r.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	//rule:resume_lossless.confirm-by-current-connection
+	if s.attachment.owns(r.generation) == nil {
+		s.log.confirmMessage(chat, acked)
+	}
+}
+
+// Detach says that the connection is gone. The session waits for its resume window for another one.
+// It does nothing if the reader was replaced, and nothing when it is called again.
+func (r *Reader) Detach() {
+	r.left.Do(func() {
+		s := r.session
+		s.host.Count.Connections.Add(-1)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.residence.final() && s.attachment.detach(r.generation) {
+			//rule:pending_or_delivered.end-after-detach-time
+			s.host.Expiry.push(Deadline{session: s, left: r.generation})
+		}
+	})
+}
+
+// Ending asks for the end of the session, unless another connection came since this one detached.
+func (r *Reader) Ending() Ending {
+	return Ending{Session: r.session, reason: Closed, left: r.generation}
+}
+
+// stepKind says what Next has to do.
+type stepKind uint8
+
+const (
+	stepIdle      stepKind = iota // nothing is due
+	stepReturn                    // the page is full, or goes out before storage is read
+	stepReconcile                 // a page of the reconciliation
+	stepAcked                     // the watermarks of chats that the session meets for the first time
+	stepChats                     // a page of each of some chats
+	stepRecent                    // the list of recently active chats
+	stepBaselines                 // the boundaries below which no update may be sent
+	stepStatuses                  // the statuses of chats, to be sent
+)
+
+// step is one thing to do without the session's lock, and the state that it was ordered in.
+type step struct {
+	kind      stepKind
+	reconcile reconcile
+	ids       []tidemark.ChatID
+	keys      []statusKey
+	left      uint32
+	chats     []chatStep
+	// requests are the pages to be read, one for each of chats.
+	requests []feed.Request
+}
+
+// chatStep is a chat whose page is read, as its progress was when that was ordered.
+type chatStep struct {
+	progress  *progress
+	rewinds   uint32
+	openEnded bool
+}
+
+// step sends what needs no I/O and says what comes next.
+func (s *Session) step(r *Reader, buf []tidemark.Event, given int) (step, []tidemark.Event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ownedBy(r); err != nil {
+		return step{}, buf, err
+	}
+	if s.log.opening != nil {
+		buf = append(buf, s.log.sendOpening())
+		return step{kind: stepReturn}, s.log.sendControls(buf), nil
+	}
+	buf = s.log.sendControls(buf)
+	if len(buf)-given >= pageEvents || size(buf[given:]) >= pageBytes {
+		return step{kind: stepReturn}, s.sendStatuses(buf, len(buf)+statusesPerPage), nil
+	}
+	if s.reconcile.due(s.chats.full) && len(s.chats.ready) < reconcileBelow {
+		return step{kind: stepReconcile, reconcile: s.reconcile}, buf, nil
+	}
+	//rule:resume_lossless.messages-before-caught-up
+	if len(s.chats.ready) > 0 {
+		return s.chatsStep(), buf, nil
+	}
+	if s.catchUp.due(s.reconcile.complete()) {
+		s.catchUp.state = caughtUp
+		buf = append(buf, s.log.number(tidemark.EventCaughtUp, []byte("{}"), run{kind: runCaughtUp}))
+	}
+	if n := len(s.statuses.unread); n > 0 {
+		keys := slices.Clone(s.statuses.unread[:min(n, recentChats)])
+		return step{kind: stepBaselines, keys: keys, left: s.statuses.left}, buf, nil
+	}
+	if s.catchUp.state == caughtUp && s.statuses.listRecent {
+		return step{kind: stepRecent}, buf, nil
+	}
+	if n := len(s.statuses.refresh); n > 0 && s.catchUp.state == caughtUp {
+		ids := s.statuses.takeRefresh(min(n, recentChats))
+		return step{kind: stepStatuses, ids: ids, left: s.statuses.left}, buf, nil
+	}
+	buf = s.sendStatuses(buf, given+pageEvents)
+	buf = s.log.sendTyping(buf)
+	if len(buf)-given >= pageEvents {
+		return step{kind: stepReturn}, buf, nil
+	}
+	return step{kind: stepIdle}, buf, nil
+}
+
+// chatsStep orders a page of each chat at the front of the ready list.
+func (s *Session) chatsStep() step {
+	n := min(len(s.chats.ready), chatsPerStep)
+	st := step{kind: stepChats, chats: make([]chatStep, n), requests: make([]feed.Request, n)}
+	limit, bytes := pageEvents, pageBytes
+	if n > 1 {
+		limit, bytes = chatEvents, chatBytes
+	}
+	for i, p := range s.chats.ready[:n] {
+		if !p.ackedRead {
+			st.ids = append(st.ids, p.chat)
+		}
+		st.chats[i] = chatStep{progress: p, rewinds: p.rewinds, openEnded: p.openEnded}
+		st.requests[i] = feed.Request{
+			User: s.User(), Chat: p.chat, From: p.next, To: p.head, ToEnd: p.openEnded,
+			Limit: limit, Bytes: bytes,
+		}
+	}
+	if len(st.ids) > 0 {
+		st.kind = stepAcked
+	}
+	return st
+}
+
+// ownedBy returns nil if the reader may have events.
+func (s *Session) ownedBy(r *Reader) error {
+	if err := s.residence.readable(); err != nil {
+		return err
+	}
+	return s.attachment.owns(r.generation)
+}
+
+// sendStatuses appends the boundaries that are ready, until buf has so many events.
+func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event {
+	left := s.statuses.order[:0]
+	for _, key := range s.statuses.order {
+		p := s.statuses.pending[key]
+		//rule:tick_monotone.wait-for-other-boundaries
+		if len(buf) >= until || p.state != ready {
+			left = append(left, key)
+			continue
+		}
+		delete(s.statuses.pending, key)
+		u := tidemark.StatusUpdate{ChatID: key.chat, UserID: key.user, Boundary: p.Boundary}
+		buf = s.sendStatus(buf, u, false)
+	}
+	s.statuses.order = left
+	return buf
+}
+
+// sendStatus appends one boundary. An aggregate that did not rise is sent only if the client asked:
+// it may have lost it.
+func (s *Session) sendStatus(buf []tidemark.Event, u tidemark.StatusUpdate, asked bool) []tidemark.Event {
+	if u.UserID == "" {
+		rose := false
+		//rule:tick_monotone.repeat-on-request
+		if u.Boundary, rose = s.statuses.aggregate(u.ChatID, u.Boundary); !rose && !asked {
+			return buf
+		}
+	}
+	r := run{kind: runStatus, chat: u.ChatID}
+	return append(buf, s.log.number(tidemark.EventStatus, u.AppendJSON(nil), r))
+}
+
+func size(events []tidemark.Event) int {
+	n := 0
+	for i := range events {
+		n += len(events[i].Payload)
+	}
+	return n
+}
+
+// errShortRead says that a message which must exist was not found. It is read again.
+var errShortRead = errors.New("a message that exists was not found yet")

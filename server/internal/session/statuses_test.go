@@ -1,0 +1,102 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/feed"
+)
+
+// membersOf returns the members of a chat as they are read with their boundaries.
+func membersOf(chat tidemark.ChatID, users ...tidemark.UserID) *feed.People {
+	p := &feed.People{Roster: &tidemark.Roster{ChatID: chat}, Users: users}
+	for _, u := range users {
+		p.Members = append(p.Members, tidemark.Member{UserID: u})
+	}
+	return p
+}
+
+// TestStatuses_tick_monotone_nothing_is_ready_before_its_baseline.
+func TestStatuses_tick_monotone_nothing_is_ready_before_its_baseline(t *testing.T) {
+	ann, all := statusKey{"c", "ann"}, statusKey{chat: "c"}
+	five := tidemark.Boundary{Acked: 5}
+	var s statuses
+	s.raise(ann, five)
+	s.raise(all, five)
+	if got := s.pending[ann].state; got != needBaseline {
+		t.Errorf("a member: state %d, want needBaseline", got)
+	}
+	if got := s.pending[all].state; got != ready {
+		t.Errorf("an aggregate: state %d, want ready", got)
+	}
+	s.learnBaselines([]*feed.People{membersOf("c", "ann")})
+	s.settle([]statusKey{ann}, []*feed.People{membersOf("c", "ann")})
+	if got := s.pending[ann].state; got != ready || len(s.unread) != 0 {
+		t.Errorf("after its baseline: state %d, %d unread, want ready and none", got, len(s.unread))
+	}
+	delete(s.pending, ann)
+	if s.raise(ann, five); s.pending[ann].state != ready {
+		t.Error("the baseline of the chat is read again for the next update")
+	}
+}
+
+// TestStatuses_of_a_chat_without_a_baseline_are_dropped: the user is no member, or the chat is large.
+func TestStatuses_of_a_chat_without_a_baseline_are_dropped(t *testing.T) {
+	ann := statusKey{"c", "ann"}
+	var s statuses
+	s.raise(ann, tidemark.Boundary{Acked: 5})
+	s.settle([]statusKey{ann}, nil)
+	if len(s.pending)+len(s.order)+len(s.unread) != 0 {
+		t.Errorf("got %+v, want nothing", s)
+	}
+}
+
+// TestStatuses_tick_monotone_a_boundary_never_falls: of what waits, and of what was sent of all.
+func TestStatuses_tick_monotone_a_boundary_never_falls(t *testing.T) {
+	ann := statusKey{"c", "ann"}
+	var s statuses
+	s.raise(ann, tidemark.Boundary{Acked: 5, Read: 2})
+	s.raise(ann, tidemark.Boundary{Acked: 4, Read: 3})
+	if got, want := s.pending[ann].Boundary, (tidemark.Boundary{Acked: 5, Read: 3}); got != want {
+		t.Errorf("waits %v, want %v", got, want)
+	}
+	for _, tt := range []struct {
+		given, want tidemark.Sequence
+		rose        bool
+	}{{3, 3, true}, {2, 3, false}, {3, 3, false}, {4, 4, true}} {
+		got, rose := s.aggregate("c", tidemark.Boundary{Acked: tt.given})
+		if got.Acked != tt.want || rose != tt.rose {
+			t.Errorf("aggregate %d: got %d, rose %v, want %d, %v",
+				tt.given, got.Acked, rose, tt.want, tt.rose)
+		}
+	}
+}
+
+// TestStatuses_nothing_outside_membership_leave_drops_everything_of_the_chat.
+func TestStatuses_nothing_outside_membership_leave_drops_everything_of_the_chat(t *testing.T) {
+	var s statuses
+	for _, chat := range []tidemark.ChatID{"c", "d"} {
+		s.raise(statusKey{chat, "ann"}, tidemark.Boundary{Acked: 5})
+		s.refreshChat(chat)
+		s.aggregate(chat, tidemark.Boundary{Acked: 5})
+		s.learnBaselines([]*feed.People{membersOf(chat, "ann")})
+	}
+	s.leave("c")
+	if len(s.pending) != 1 || len(s.order) != 1 || len(s.unread) != 1 || len(s.refresh) != 1 ||
+		len(s.aggregates) != 1 || len(s.baselines) != 1 || s.left != 1 {
+		t.Errorf("got %+v, want only chat d", s)
+	}
+}
+
+// TestStatuses_bounded_use_what_does_not_fit_is_read_later.
+func TestStatuses_bounded_use_what_does_not_fit_is_read_later(t *testing.T) {
+	var s statuses
+	for i := range maxStatuses {
+		if !s.raise(statusKey{"c", tidemark.UserID(rune(i + 256))}, tidemark.Boundary{Acked: 1}) {
+			t.Fatalf("boundary %d does not fit", i)
+		}
+	}
+	if s.raise(statusKey{"d", "ann"}, tidemark.Boundary{Acked: 1}) || len(s.refresh) != 1 {
+		t.Errorf("one too many: refresh %v, want d", s.refresh)
+	}
+}
