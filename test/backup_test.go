@@ -35,7 +35,7 @@ func (l *ledger) size() int {
 	return len(l.messages)
 }
 
-// TestBackup_while_the_server_runs_is_a_gapless_prefix takes backups under load, as docs/operations.md says: whatever was confirmed before a backup began is in it, nothing is
+// TestBackup_while_the_server_runs_is_a_gapless_prefix takes backups under load, as docs/sqlite.md says: whatever was confirmed before a backup began is in it, nothing is
 // missing in between, and the server went on. Then the last one takes the place of the database, and a device that has more than that is told so.
 func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 	t.Parallel() // It waits more than it works.
@@ -108,14 +108,14 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 	}
 }
 
-// restore runs what docs/operations.md says, without systemctl and in other places. Files of a log that is not of the copy must not stay.
+// restore runs what docs/sqlite.md says, without systemctl and in other places. Files of a log that is not of the copy must not stay.
 func restore(t *testing.T, database, copied string) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../docs/sqlite.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(page), "## Restore of SQLite\n\n```\n")
+	_, rest, _ := strings.Cut(string(page), "## Restore\n\n```\n")
 	block, _, found := strings.Cut(rest, "```")
 	if !found || strings.Count(block, "systemctl ") != 2 {
 		t.Fatalf("the block of the restore is %q", block)

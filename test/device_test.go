@@ -18,7 +18,7 @@ import (
 	"github.com/coder/websocket/wsjson"
 )
 
-// device is a client as docs/protocol.md has it: one stream that it resumes, or begins anew with its cursors, for ever; what it has stored of each chat; acknowledgements on its stream.
+// device is a client as docs/client-guide.md has it: one stream that it resumes, or begins anew with its cursors, for ever; what it has stored of each chat; acknowledgements on its stream.
 // It notes what may not be.
 type device struct {
 	user

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestOperations_table_has_every_flag holds docs/operations.md against `serve --help`: the same flags, the defaults that it tells, and for each the variable that the page promises.
+// TestOperations_table_has_every_flag holds docs/configuration.md against `serve --help`: the same flags, the defaults that it tells, and for each the variable that the page promises.
 func TestOperations_table_has_every_flag(t *testing.T) {
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestOperations_table_has_every_flag(t *testing.T) {
 		}
 		told, ok := defaults[flag]
 		if !ok {
-			t.Errorf("docs/operations.md has no row for --%s", flag)
+			t.Errorf("docs/configuration.md has no row for --%s", flag)
 			continue
 		}
 		if found := regexp.MustCompile(`Default ([^\s,]+?)[.,]?(?: |$)`).FindStringSubmatch(text); found != nil && found[1] != told {
@@ -52,7 +52,7 @@ func TestOperations_table_has_every_flag(t *testing.T) {
 	}
 	for flag := range defaults {
 		if !slices.Contains(known, flag) {
-			t.Errorf("docs/operations.md has a row for --%s, which serve does not know", flag)
+			t.Errorf("docs/configuration.md has a row for --%s, which serve does not know", flag)
 		}
 	}
 }

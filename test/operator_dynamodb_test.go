@@ -16,12 +16,13 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
-// TestOperations_dynamodb_tables_are_made_by_the_commands: those of docs/operations.md, as they stand there, with the emulator's URL.
+// TestOperations_dynamodb_tables_are_made_by_the_commands: those of docs/dynamodb.md, as they stand there, with the emulator's URL.
 func TestOperations_dynamodb_tables_are_made_by_the_commands(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, nil)
+	o.guide = guide(t, "dynamodb.md")
 	url := dynamodb.Shared(t).Store(t)
-	script := strings.NewReplacer("dynamodb://eu-central-1/tidemark-", url, "/etc/tidemark", o.dir).Replace(o.block("## DynamoDB\n"))
+	script := strings.NewReplacer("dynamodb://eu-central-1/tidemark-", url, "/etc/tidemark", o.dir).Replace(o.block("## Tables\n"))
 	command := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	command.Dir = o.dir
 	command.Env = append(environment(), "PATH="+filepath.Dir(o.binary)+":"+os.Getenv("PATH"))
@@ -41,7 +42,7 @@ func TestOperations_dynamodb_tables_are_made_by_the_commands(t *testing.T) {
 	alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "c", "member_ids": []string{"bob"}}, nil)
 }
 
-// actions returns those that the policies in the blocks behind some words of docs/operations.md allow, of the next block only.
+// actions returns those that the policies in the blocks behind some words of docs/dynamodb.md allow, of the next block only.
 func actions(t *testing.T, o *operator, words string) []string {
 	t.Helper()
 	var policy struct {
@@ -64,9 +65,7 @@ func actions(t *testing.T, o *operator, words string) []string {
 // TestOperations_dynamodb_policies allow what is called, and nothing else: migrate's is held to the calls in the source of the migration, and serve's
 // to the role in deploy/aws, which a test holds to the calls that the store makes.
 func TestOperations_dynamodb_policies(t *testing.T) {
-	guide, err := os.ReadFile("../docs/operations.md")
-	must(t, err)
-	o := &operator{t: t, guide: string(guide)}
+	o := &operator{t: t, guide: guide(t, "dynamodb.md")}
 	called := map[string]bool{}
 	files, err := filepath.Glob("../storage/dynamodb/internal/schema/*.go")
 	must(t, err)

@@ -18,9 +18,9 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// The commands of docs/operations.md about Postgres, which these tests run as they stand there, with other places and passwords.
+// The commands of docs/postgres.md. These tests run them unchanged, except for places and passwords.
 
-// operator does what docs/operations.md says, on a server of its own, with other places and passwords.
+// operator runs the commands of a page on a server of its own, with other places and passwords.
 type operator struct {
 	t      *testing.T
 	server *postgres.Server
@@ -32,13 +32,19 @@ type operator struct {
 
 func newOperator(t *testing.T, server *postgres.Server) *operator {
 	t.Helper()
-	guide, err := os.ReadFile("../docs/operations.md")
-	must(t, err)
 	dir, err := os.MkdirTemp("", "tidemark-operator-")
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	must(t, os.Chmod(dir, 0o777)) //nolint:gosec // the database's user writes there, too
-	return &operator{t: t, server: server, binary: build(t), dir: dir, guide: string(guide)}
+	return &operator{t: t, server: server, binary: build(t), dir: dir, guide: guide(t, "postgres.md")}
+}
+
+// guide returns the text of a page of docs.
+func guide(t *testing.T, name string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("../docs", name))
+	must(t, err)
+	return string(page)
 }
 
 // block returns the first block of code behind the first place of the guide that has the words.
@@ -49,7 +55,7 @@ func (o *operator) block(words string) string {
 	_, rest, _ = strings.Cut(rest, "\n")
 	block, _, closed := strings.Cut(rest, "\n```")
 	if !found || !opened || !closed {
-		o.t.Fatalf("docs/operations.md has no block behind %q", words)
+		o.t.Fatalf("the page has no block behind %q", words)
 	}
 	return o.here(block)
 }
@@ -70,7 +76,7 @@ func (o *operator) here(text string) string {
 // roles makes roles, schema and environment file, as the guide begins.
 func (o *operator) roles() {
 	o.t.Helper()
-	said := strings.TrimSpace(o.run("### Roles and schema"))
+	said := strings.TrimSpace(o.run("## Roles and schema"))
 	if want := fmt.Sprintf("postgres://127.0.0.1:%d/tidemark: schema 1, needed 1", o.server.Port()); !strings.HasSuffix(said, want) {
 		o.t.Errorf("the commands said %q, want %q at the end", said, want)
 	}
@@ -136,12 +142,12 @@ func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing
 	}
 	enough(60)
 	before, acked := told.copy()
-	o.run("### Backup of Postgres")
+	o.run("## Backup of Postgres")
 	enough(told.size() + 30)
 	end()
 	all, _ := told.copy()
 	s.stop()
-	o.run("### Restore of Postgres")
+	o.run("## Restore of Postgres")
 	s.start()
 
 	restored := s.stored(bob)
@@ -184,7 +190,7 @@ func TestOperations_postgres_partitions_change_nothing(t *testing.T) {
 	const shape = `SELECT (SELECT string_agg(regexp_replace(indexdef, ' ON .* USING', ''), '; ' ORDER BY indexname) FROM pg_indexes WHERE tablename = 'messages'),
 		(SELECT string_agg(concat_ws(' ', attname, atttypid::regtype, attnotnull, attcollation), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'messages'::regclass AND attnum > 0)`
 	whole := o.askIn("tidemark", shape)
-	o.run("**Partitions.**")
+	o.run("### Partitions")
 	if diff := cmp.Diff(whole, o.askIn("tidemark", shape)); diff != "" {
 		t.Errorf("indexes and columns of the messages (-want +got):\n%s", diff)
 	}
@@ -205,7 +211,7 @@ func TestOperations_postgres_partitions_change_nothing(t *testing.T) {
 	if diff := cmp.Diff(want, s.stored(bob)); diff != "" {
 		t.Errorf("stored (-want +got):\n%s", diff)
 	}
-	if said := o.run("### Watching Postgres"); !strings.Contains(said, "messages_15") || !strings.Contains(said, "tidemark_app") {
+	if said := o.run("## Watching Postgres"); !strings.Contains(said, "messages_15") || !strings.Contains(said, "tidemark_app") {
 		t.Errorf("what is watched: %s", said)
 	}
 }
@@ -215,7 +221,7 @@ func TestOperations_postgres_through_pgbouncer(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
 	o.roles()
-	o.run("Set the settings that Tidemark would make")
+	o.run("Make the settings of a connection on the role")
 	address := freeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
 	configuration := filepath.Join(o.dir, "pgbouncer.ini")
@@ -277,13 +283,13 @@ func TestOperations_postgres_to_a_moment(t *testing.T) {
 	wal := filepath.Join(o.dir, "wal")
 	must(t, os.Mkdir(wal, 0o777))
 	must(t, os.Chmod(wal, 0o777)) //nolint:gosec // the database's user writes there
-	o.server = postgres.Start(t, strings.Split(o.block("**To a moment.**"), "\n")...)
+	o.server = postgres.Start(t, strings.Split(o.block("### To a moment"), "\n")...)
 	o.roles()
 	s := o.site()
 	alice := s.user("alice", "http://"+s.address, nil)
 	alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "b0", "member_ids": []string{"bob"}}, nil)
 	alice.send(t, "b0", "in the base")
-	base := o.server.Shell(o.block("and now and then a copy"), "SUPERUSER="+o.server.URL("postgres"))
+	base := o.server.Shell(o.block("Copy the whole server now and then"), "SUPERUSER="+o.server.URL("postgres"))
 	if out, err := base.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -297,7 +303,7 @@ func TestOperations_postgres_to_a_moment(t *testing.T) {
 	s.stop()
 	o.server.Stop(t, "fast")
 
-	block := o.block("To go back, with both")
+	block := o.block("To restore, stop both servers")
 	if !strings.Contains(block, "2026-11-20 12:00:00+00") {
 		t.Fatalf("the guide's commands are %s", block)
 	}
@@ -339,7 +345,7 @@ func (o *operator) askIn(database, question string) string {
 // standby makes a standby of the server, as the guide says.
 func (o *operator) standby() *postgres.Server {
 	o.t.Helper()
-	o.run("### Standby")
+	o.run("## Standby")
 	return postgres.StartCopy(o.t, o.server, func(copied *postgres.Server) error {
 		script := strings.ReplaceAll(o.block("On the standby, as `postgres`"), "/var/lib/postgresql/15/main", copied.Data())
 		script = strings.ReplaceAll(script, "host=db1.example.org port=5432", fmt.Sprintf("host=127.0.0.1 port=%d", o.server.Port()))
@@ -354,7 +360,7 @@ func (o *operator) standby() *postgres.Server {
 func (o *operator) both(standby *postgres.Server) string {
 	o.t.Helper()
 	first, second := fmt.Sprintf("127.0.0.1:%d", o.server.Port()), fmt.Sprintf("127.0.0.1:%d", standby.Port())
-	return strings.NewReplacer("db1.example.org:5432", first, "db2.example.org:5432", second).Replace(o.block("and give Tidemark both"))
+	return strings.NewReplacer("db1.example.org:5432", first, "db2.example.org:5432", second).Replace(o.block("Give Tidemark both hosts"))
 }
 
 // TestOperations_postgres_asynchronous_standby_lacks_the_last: what the guide admits of a promotion without synchronous_standby_names. What is left
@@ -386,7 +392,7 @@ func TestOperations_postgres_asynchronous_standby_lacks_the_last(t *testing.T) {
 	}
 	o.server.Kill(t)
 	standby.Run(t)
-	o.run("**Promotion.**", "STANDBY="+standby.URL("postgres"))
+	o.run("### Promotion", "STANDBY="+standby.URL("postgres"))
 	s.stop()
 	s.start()
 	left := s.storedIn(bob, "b0")
@@ -408,7 +414,7 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	o := newOperator(t, postgres.Start(t))
 	o.roles()
 	standby := o.standby()
-	o.run("Then have each commit wait")
+	o.run("Then let each commit wait")
 	until(t, "the standby is synchronous", func() bool { return o.ask("SELECT sync_state FROM pg_stat_replication") == "sync" }, func() string { return o.ask("TABLE pg_stat_replication") })
 
 	p := processOf(t, o.binary)
@@ -447,7 +453,7 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	o.server.Kill(t)
 	f.refuses(false)
 	before := w.size()
-	o.run("**Promotion.**", "STANDBY="+standby.URL("postgres"))
+	o.run("### Promotion", "STANDBY="+standby.URL("postgres"))
 	f.recovers()
 	until(t, "the load goes on", func() bool { return w.size() >= before+100 }, func() string { return fmt.Sprint(w.size(), " confirmed, of ", before) })
 	w.check()

@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// TestOperations_postgres_over_tls: as docs/operations.md says, a database is believed whose certificate is for its address and of the authority that
+// TestOperations_postgres_over_tls: as docs/postgres.md says, a database is believed whose certificate is for its address and of the authority that
 // is given, and no other.
 func TestOperations_postgres_over_tls(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestOperations_postgres_over_tls(t *testing.T) {
 	o.roles()
 	mode := "?sslmode=verify-full&sslrootcert="
 	if !strings.Contains(o.guide, "`sslmode=verify-full&sslrootcert=/etc/tidemark/db-ca.pem`") {
-		t.Error("docs/operations.md says it in another way")
+		t.Error("docs/postgres.md says it in another way")
 	}
 	certificate, key := selfSigned(t)
 	other, _ := selfSigned(t)

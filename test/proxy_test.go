@@ -189,7 +189,7 @@ func (p *proxy) url() string { return "https://" + p.address }
 // waitsLongerThanTidemark reads timeouts in seconds from a configuration.
 func (p *proxy) waitsLongerThanTidemark(config string, names ...string) {
 	p.t.Helper()
-	const longestPoll = 50 // docs/protocol.md; a stream's heartbeat is looked at in serves
+	const longestPoll = 50 // docs/limits.md; a stream's heartbeat is looked at in serves
 	text, err := os.ReadFile(config)
 	if err != nil {
 		p.t.Fatal(err)

@@ -30,9 +30,9 @@ func (c *backupCommand) Run(_ context.Context, std streams) error {
 	case schemeMemory:
 		return usageError{errors.New("the store memory: is gone with its process; there is nothing to back up")}
 	case schemePostgres:
-		return usageError{errors.New("a database of Postgres is copied by its own tools: pg_dump, or pg_basebackup (docs/operations.md)")}
+		return usageError{errors.New("back up Postgres with its own tools: pg_dump, or pg_basebackup (docs/postgres.md)")}
 	case schemeDynamoDB:
-		return usageError{errors.New("tables of DynamoDB are copied by AWS: point-in-time recovery, or backups on demand (docs/operations.md)")}
+		return usageError{errors.New("back up DynamoDB with AWS: point-in-time recovery, or backups on demand (docs/dynamodb.md)")}
 	}
 	bytes, err := backup.Write(u.path, c.To)
 	if err != nil {

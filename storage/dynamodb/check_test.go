@@ -95,7 +95,7 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 			if err := tc.write(s, 1); tidemark.CodeOf(err) != tidemark.Unavailable {
 				t.Errorf("the write says %v, want Unavailable", err)
 			}
-			if err := s.Check(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(err), "docs/operations.md has the policy") {
+			if err := s.Check(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(err), "docs/dynamodb.md has the policy") {
 				t.Errorf("Check after a write failed: %v, want Unavailable with the reason", err)
 			}
 			network.on.Store(false)

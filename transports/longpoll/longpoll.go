@@ -2,7 +2,7 @@
 //
 // A poll that finds something is answered through net/http. One that has to wait takes the connection over, which costs a third
 // of the memory, and then answers with `Connection: close`: a client makes at most one new connection for each pause in its
-// stream. docs/protocol.md, "Receiving", has the format.
+// stream. docs/client-guide.md, "Receive", has the format.
 package longpoll
 
 import (

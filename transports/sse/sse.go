@@ -2,7 +2,7 @@
 //
 // Over HTTP/1 the adapter takes the connection over and writes the answer itself: with chunked transfer coding, which every
 // HTTP/1.1 client and proxy understands, or, for HTTP/1.0, delimited by the close of the connection. Over HTTP/2 it writes through
-// net/http. Nothing is ever compressed. docs/protocol.md, "Receiving", has the format.
+// net/http. Nothing is ever compressed. docs/client-guide.md, "Receive", has the format.
 package sse
 
 import (

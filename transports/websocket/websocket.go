@@ -1,7 +1,7 @@
 // Package websocket serves the stream as a WebSocket: GET /ws, subprotocol tidemark.v1.
 //
 // /ws always upgrades, and refuses by closing with a code, because browsers cannot read a refused upgrade. The codes are in close.go, each with
-// what a client does then. docs/protocol.md, "Receiving", and openapi.yaml have the frames.
+// what a client does then. docs/client-guide.md, "Receive", and openapi.yaml have the frames.
 package websocket
 
 import (

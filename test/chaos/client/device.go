@@ -1,4 +1,4 @@
-// Package client is the devices of the chaos: each is one Log of the checker, kept up to date as docs/protocol.md tells clients to, over transports that it changes at will.
+// Package client is the devices of the chaos: each is one Log of the checker, kept up to date as docs/client-guide.md tells clients to, over transports that it changes at will.
 package client
 
 import (

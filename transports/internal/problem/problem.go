@@ -25,7 +25,7 @@ const (
 // ContentType is the media type of a problem.
 const ContentType = "application/problem+json"
 
-// Status returns the HTTP status of a code (docs/protocol.md, "Errors").
+// Status returns the HTTP status of a code (docs/api.md, "Errors").
 func Status(code tidemark.Code) int {
 	switch code {
 	case tidemark.Invalid:

@@ -24,7 +24,8 @@ const (
 	FramePing FrameType = "ping"
 )
 
-// Silent reports whether frames of the type never cause a frame, whatever is wrong with them (docs/protocol.md, "Acknowledging").
+// Silent reports whether frames of the type never cause a frame, even if they are refused (docs/client-guide.md,
+// "Acknowledge").
 //
 //rule:ack_fire_and_forget.silent-frame-types
 func (t FrameType) Silent() bool { return t == FrameAck || t == FrameRead }

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// The size of pages (docs/protocol.md, "Limits").
+// The size of pages (docs/limits.md, "Sizes").
 const (
 	// DefaultLimit is the size of a page for a caller who names none.
 	DefaultLimit = 50

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// MaxBody is the greatest size in bytes of a request's body and of a client's frame (docs/protocol.md, "Limits").
+// MaxBody is the greatest size in bytes of a request's body and of a client's frame (docs/limits.md, "Sizes").
 const MaxBody = 128 << 10
 
 // check returns an error unless raw is one JSON value in UTF-8. Whatever it accepts can be walked by eachField and

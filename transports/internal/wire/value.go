@@ -82,7 +82,7 @@ func (v value) integer() bool {
 }
 
 // sequence reads a sequence of at least least, which is 0 or 1. What is no integer is Invalid; what is an integer but can be no
-// sequence is InvalidSequence (docs/protocol.md, "Limits").
+// sequence is InvalidSequence (docs/limits.md, "Sizes").
 func (v value) sequence(field string, least tidemark.Sequence, to *tidemark.Sequence) error {
 	if !v.integer() {
 		return tidemark.Errorf(tidemark.Invalid, "%s must be an integer, written without quotes, fraction and exponent", field)

@@ -33,7 +33,7 @@ func advice(said smithy.APIError) string {
 	name, words := said.ErrorCode(), said.ErrorMessage()
 	switch {
 	case name == "AccessDeniedException":
-		return "the credentials may not do this (" + words + "); docs/operations.md has the policies that serve and migrate need"
+		return "the credentials may not do this (" + words + "); docs/dynamodb.md has the policies that serve and migrate need"
 	case name == "UnrecognizedClientException", name == "InvalidSignatureException", name == "MissingAuthenticationTokenException", strings.HasPrefix(name, "ExpiredToken"), name == "IncompleteSignatureException":
 		return "DynamoDB refused the credentials (" + words + "); look at the key, at the role, and at the clock of the machine"
 	case strings.HasPrefix(name, "KMS"), name == "InaccessibleEncryptionDateTimeException":

@@ -217,7 +217,7 @@ func TestErrors_say_what_to_do(t *testing.T) {
 		code            tidemark.Code
 		words           []string
 	}{
-		{"no right to look", "GetItem", 400, refusal("AccessDeniedException", "User: arn:u is not authorized to perform: dynamodb:GetItem"), tidemark.Unavailable, []string{"dynamodb:GetItem", "docs/operations.md"}},
+		{"no right to look", "GetItem", 400, refusal("AccessDeniedException", "User: arn:u is not authorized to perform: dynamodb:GetItem"), tidemark.Unavailable, []string{"dynamodb:GetItem", "docs/dynamodb.md"}},
 		{"no right to make", "CreateTable", 400, refusal("AccessDeniedException", "not authorized to perform: dynamodb:CreateTable"), tidemark.Unavailable, []string{"dynamodb:CreateTable", "policies"}},
 		{"wrong key", "GetItem", 400, refusal("UnrecognizedClientException", "The security token included in the request is invalid."), tidemark.Unavailable, []string{"refused the credentials", "token included"}},
 		{"late clock", "GetItem", 400, refusal("InvalidSignatureException", "Signature expired"), tidemark.Unavailable, []string{"the clock"}},
