@@ -62,15 +62,15 @@ func TestCluster_table_names_tests_that_exist(t *testing.T) {
 	}
 }
 
-// TestFault_table_names_tests_that_exist: docs/faults.md names a test in each row, every test that it names exists, and every test of a fault under the real server is named.
+// TestFault_table_names_tests_that_exist holds docs/faults.md and docs/internals/chaos.md to the tests: each row names a
+// test, each named test exists, and each test of a fault under the real server is named.
 func TestFault_table_names_tests_that_exist(t *testing.T) {
-	page, err := os.ReadFile("../docs/faults.md")
-	must(t, err)
+	page := guide(t, "faults.md") + guide(t, "internals/chaos.md")
 	declared, here := declaredTests(t)
 	named := map[string]bool{}
 	rows := 0
 	name := regexp.MustCompile("`(Test\\w+)`")
-	for line := range strings.SplitSeq(string(page), "\n") {
+	for line := range strings.SplitSeq(page, "\n") {
 		found := name.FindAllStringSubmatch(line, -1)
 		for _, n := range found {
 			if named[n[1]] = true; !declared[n[1]] {
