@@ -113,7 +113,7 @@ func (read *tables) message(c traffic) units {
 	if c.batch > 1 {
 		sent = append10
 	}
-	// The author's own watermark follows his messages, as fast as others acknowledge.
+	// The author's own watermark follows their messages, as fast as others acknowledge.
 	sum := sent.plus(read.cost("Advance, of the author").times(1 / c.covered))
 	online := c.members - 1 - c.offline
 	watermarks := read.cost("Advance").plus(read.cost("Advance, read as well"))
@@ -125,7 +125,7 @@ func (read *tables) message(c traffic) units {
 		marked := read.cost("Mark of one that stands").plus(read.cost("Mark").plus(read.cost("Clear, through the head")).times(1 / c.covered))
 		sum = sum.plus(marked.times(c.offline))
 	}
-	back := watermarks.plus(read.cost("Ranges, 50 messages").times(math.Max(c.covered/50, 1.0/6))).plus(units{reads: 2}) // his row of the list, and the state or head
+	back := watermarks.plus(read.cost("Ranges, 50 messages").times(math.Max(c.covered/50, 1.0/6))).plus(units{reads: 2}) // the user's row of the list, and the state or head
 	return sum.plus(back.times(c.offline / c.covered))
 }
 
@@ -147,7 +147,7 @@ func TestDollars_of_messages(t *testing.T) {
 	for _, c := range []traffic{
 		{"1:1, one by one", 2, 0, 1, 1},
 		{"1:1, in tens", 2, 0, 10, 10},
-		{"1:1, to somebody who returns to 10", 2, 1, 1, 10},
+		{"1:1, to a user who returns to 10", 2, 1, 1, 10},
 		{"group of 10, one by one", 10, 0, 1, 1},
 		{"group of 10, in tens", 10, 0, 10, 10},
 		{"group of 10, half of them return to 50", 10, 5, 10, 50},
@@ -165,10 +165,10 @@ func TestDollars_of_messages(t *testing.T) {
 
 // A day of a user, by which the table of users is computed.
 const (
-	direct, small, middling = 20.0, 5.0, 1.0 // messages that he sends: 1:1, to a group of 10, to a group of 100
-	sessions                = 8.0            // how often he opens the application
+	direct, small, middling = 20.0, 5.0, 1.0 // messages that a user sends: 1:1, to a group of 10, to a group of 100
+	sessions                = 8.0            // how often they open the application
 	pendingChats            = 3.0            // chats that are pending then
-	onlineShare             = 0.2            // of what is sent to him comes while he is there, in tens
+	onlineShare             = 0.2            // of what is sent to them comes while they are connected, in tens
 	days                    = 30.0
 )
 
@@ -182,13 +182,13 @@ func TestDollars_of_users(t *testing.T) {
 		name string
 		units
 	}{
-		{"what he sends, and his own watermark", read.cost("Append").plus(read.cost("Advance, of the author")).times(sent)},
-		{"what comes while he is there: acknowledged, and read", read.cost("Advance").plus(read.cost("Advance, read as well")).times(got * onlineShare / 10)},
-		{"what comes while he is away: looked at his pending row", read.cost("Mark of one that stands").times(away)},
+		{"sending, and the own watermark", read.cost("Append").plus(read.cost("Advance, of the author")).times(sent)},
+		{"receiving while connected: acknowledged, and read", read.cost("Advance").plus(read.cost("Advance, read as well")).times(got * onlineShare / 10)},
+		{"receiving while away: a look at the pending row", read.cost("Mark of one that stands").times(away)},
 		{"… written once for each chat and absence, and cleared", read.cost("Mark").plus(read.cost("Clear, through the head")).times(sessions * pendingChats)},
 		{"coming back: pending rows, members, messages", read.cost("PendingOf, none").plus(units{reads: 1 + 2 + 1}.times(pendingChats)).times(sessions)},
 		{"… acknowledged, and read", read.cost("Advance").plus(read.cost("Advance, read as well")).times(sessions * pendingChats)},
-		{"the list of his 50 chats, each time he opens it", read.cost("ChatsOf, 20 of 50").times(sessions)},
+		{"the list of 50 chats, each time the app opens", read.cost("ChatsOf, 20 of 50").times(sessions)},
 	}
 	lines := []string{"| a day of one user | write units | read units | dollars a month for 1,000 users |", "|---|---|---|---|"}
 	var sum units
@@ -233,7 +233,7 @@ func TestDollars_of_machines(t *testing.T) {
 	machine := hours*smallMachine + 100*diskGBMonth
 	managed := hours*managedPostgres + 100*managedGBMonth
 	chat := read.message(traffic{"", 2, 0, 1, 1})
-	lines := []string{"| what stands there | dollars a month | 1:1 messages for the same money |", "|---|---|---|"}
+	lines := []string{"| part | dollars a month | 1:1 messages for the same money |", "|---|---|---|"}
 	row := func(name string, dollars float64) {
 		lines = append(lines, fmt.Sprintf("| %s | %s | %s million |", name, money(dollars), digits(dollars/chat.price()/1e6)))
 	}
@@ -242,8 +242,8 @@ func TestDollars_of_machines(t *testing.T) {
 	row("three public addresses: two of the load balancer, one of the task", addresses)
 	row("alarms and the secret", watching)
 	row("**the stack of deploy/aws, before the first message**", stack)
-	row("SQLite instead: a machine with 2 cores and 4 GiB, 100 GB of disk, server included", machine)
-	row("Postgres instead: RDS in two zones, 2 cores and 4 GiB, 100 GB, without the server", managed)
+	row("SQLite instead: 2 cores, 4 GiB, 100 GB of disk, server included", machine)
+	row("Postgres instead: RDS in two zones, 2 cores, 4 GiB, 100 GB, no server", managed)
 	compare(t, "machines", lines)
 }
 
@@ -264,8 +264,9 @@ func TestDollars_prices(t *testing.T) {
 }
 
 func TestDollars_assumptions(t *testing.T) {
-	text := fmt.Sprintf("A user sends %s messages a day to one other, %s to a group of 10 and %s to a group of 100, and so is sent %s. A part of %s comes while he is there; else he\n"+
-		"opens the application %s times a day, and finds %s chats pending. Nobody sends in batches.",
+	text := fmt.Sprintf("A user sends %s messages a day to one other, %s to a group of 10 and %s to a group of 100. So they\n"+
+		"receive %s. A part of %s arrives while they are connected. They open the application %s times a\n"+
+		"day, and find %s chats pending. Nobody sends in batches.",
 		digits(direct), digits(small), digits(middling), digits(received()), digits(onlineShare), digits(sessions), digits(pendingChats))
 	compare(t, "assumptions", strings.Split(text, "\n"))
 }
