@@ -9,8 +9,8 @@
 // The package imports the standard library only, does no I/O, and is safe for concurrent use: all its
 // functions are pure, and its types are values.
 //
-// The words here are the glossary of the project; docs/glossary.md maps the names of the
-// specification's other documents to them.
+// The words here are the vocabulary of the project. docs/internals/adr-008.md maps the names of
+// other documents to them.
 package tidemark
 
 import "fmt"

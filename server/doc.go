@@ -1,5 +1,5 @@
 // Package server is the delivery core: what happens to a message between its sender and its readers, whatever carries it and whatever stores it.
-// It knows no transport and no database. docs/delivery.md is its specification, with the rules named R_….
+// It knows no transport and no database. docs/internals/delivery.md is its specification, with the rules named R_….
 //
 // # The life of a message
 //

@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
-// TestRandom_nothing_is_lost is the model of docs/delivery.md §4 on the real core: devices on several nodes open, read, acknowledge, lose connections, resume, close and open
+// TestRandom_nothing_is_lost is the model of docs/internals/delivery.md §4 on the real core: devices on several nodes open, read, acknowledge, lose connections, resume, close and open
 // again, while others send; storage and bus are slow at random, so that everything overlaps with everything; publications are late, doubled or fail; storage
 // fails now and then; a node may die. In the end every session has what is owed to it (delivery.md §3): every message that no device of its user has acknowledged, and,
 // unless a node died, every message appended after it opened. The runs are short: a later message of a chat makes up for most of what is lost.

@@ -284,7 +284,7 @@ func rules(t *testing.T) map[string]bool {
 		all[m[1]] = true
 	}
 	name := regexp.MustCompile("^(R_[A-Z]+|`[a-z]+(_[a-z]+)+`)$")
-	for _, path := range []string{"../docs/delivery.md", "../docs/adr-008.md"} {
+	for _, path := range []string{"../docs/internals/delivery.md", "../docs/internals/adr-008.md"} {
 		for _, cells := range tableRows(t, path) {
 			if name.MatchString(cells[0]) {
 				all[strings.Trim(cells[0], "`")] = true

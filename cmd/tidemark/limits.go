@@ -13,7 +13,7 @@ import (
 const (
 	// reservedFiles is how many files the process keeps for other things than connections: the database, its log, and clients that are told that it is full.
 	reservedFiles = 256
-	// mostConnections is the bound if the operating system would allow more: about 1 GiB of memory (docs/performance.md).
+	// mostConnections is the bound if the operating system would allow more: about 1 GiB of memory (docs/internals/performance.md).
 	mostConnections = 100_000
 	// stuckAfter is how long a commit or checkpoint may take before /healthz says that the process has to be started again. A lock of another program is
 	// waited for for a second or two, and a large checkpoint on a slow disk takes some.

@@ -1,5 +1,5 @@
 // Package simulationtest runs the delivery core in a simulation: several nodes on one store, one registry and one bus, with users and devices that come and go,
-// in virtual time, where a seed decides in which order everything happens and what goes wrong (docs/delivery.md §4 and §5 on the real code).
+// in virtual time, where a seed decides in which order everything happens and what goes wrong (docs/internals/delivery.md §4 and §5 on the real code).
 package simulationtest
 
 import (

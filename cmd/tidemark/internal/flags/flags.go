@@ -1,6 +1,6 @@
 // Package flags makes a command line of a struct. Fields with the tag cmd are commands, the others are flags: one declaration for the flag, its environment variable, its key in a file, and its
 // help, so that they cannot disagree. It finds fields by reflection and methods by interfaces only: looking a method up by its name would make the linker keep every
-// method of every type of the program, which doubles it (docs/decisions).
+// method of every type of the program, which doubles it (docs/internals/decisions.md).
 //
 // The tags of a field:
 //
