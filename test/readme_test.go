@@ -3,6 +3,9 @@ package test
 import (
 	"bytes"
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -12,10 +15,37 @@ import (
 	"time"
 )
 
-// readmeAddress is where the README's commands expect the server.
+// readmeAddress is where the examples of the README and of the quickstart expect the server.
 const readmeAddress = "127.0.0.1:8080"
 
-// TestReadme_commands_lead_to_a_blue_tick runs what the README tells a newcomer to type, against a server of its own.
+// TestReadme_browser_code_works opens the page of the README in two windows of Chromium. With TIDEMARK_UPDATE=1 it
+// takes the README's picture anew.
+func TestReadme_browser_code_works(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	readme, err := os.ReadFile("../README.md")
+	must(t, err)
+	block := regexp.MustCompile("(?ms)^```html\n(.*?)^```$").FindStringSubmatch(string(readme))
+	if block == nil {
+		t.Fatal("the README has no html block")
+	}
+	address := serveDev(t)
+	page := "<!doctype html>" + strings.ReplaceAll(block[1], readmeAddress, address)
+	if strings.Count(page, address) == 0 {
+		t.Fatalf("the page does not call %s:\n%s", readmeAddress, page)
+	}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, page)
+	}))
+	t.Cleanup(site.Close)
+	env := []string{"TIDEMARK_TEST_URL=http://" + address, "TIDEMARK_TEST_PAGE=" + site.URL + "/chat.html"}
+	if os.Getenv("TIDEMARK_UPDATE") != "" {
+		env = append(env, "TIDEMARK_TEST_PICTURE=../../docs/two-windows.png")
+	}
+	inChromium(t, "readme.test.mjs", env...)
+}
+
+// TestReadme_commands_lead_to_a_blue_tick runs the commands of the quickstart against a server of its own.
 func TestReadme_commands_lead_to_a_blue_tick(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	eachStorage(t, func(t *testing.T, p *process) { readmeLeadsToABlueTick(t, p.serve()) })
@@ -24,11 +54,7 @@ func TestReadme_commands_lead_to_a_blue_tick(t *testing.T) {
 // readmeLeadsToABlueTick runs the commands against a server in development mode with an empty database.
 func readmeLeadsToABlueTick(t *testing.T, address string) {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := shellBlocks(string(readme))
+	blocks := shellBlocks(guide(t, "quickstart.md"))
 	output := runBlocks(t, blocks, address)
 
 	for _, step := range []struct {
@@ -48,7 +74,7 @@ func readmeLeadsToABlueTick(t *testing.T, address string) {
 	} {
 		got, ok := outputOf(blocks, output, step.block)
 		if !ok {
-			t.Errorf("%s: no sh block of the README holds %q", step.rule, step.block)
+			t.Errorf("%s: no sh block of the page holds %q", step.rule, step.block)
 			continue
 		}
 		for _, want := range step.want {
@@ -91,7 +117,7 @@ func runBlocks(t *testing.T, blocks []string, address string) []string {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	if err != nil {
-		t.Fatalf("the README's commands: %v\nstdout:\n%s\nstderr:\n%s", err, stdout.String(), stderr.String())
+		t.Fatalf("the page's commands: %v\nstdout:\n%s\nstderr:\n%s", err, stdout.String(), stderr.String())
 	}
 	return strings.Split(stdout.String(), mark)
 }

@@ -1,0 +1,91 @@
+// The browser code of the README, and its picture, which TIDEMARK_UPDATE=1 takes anew.
+
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { test } from 'node:test';
+import { comeIn, goOffline, openChat, openWindow, rest, shows, until, write } from './browser.mjs';
+
+const PAGE = process.env.TIDEMARK_TEST_PAGE;
+const PICTURE = process.env.TIDEMARK_TEST_PICTURE;
+
+test('the code of the README shows messages and their ticks', async () => {
+  const alice = await openWindow();
+  const bob = await openWindow();
+  const lines = ({ page }) => page.locator('li').evaluateAll((items) =>
+    items.map((item) => `${item.textContent} ${item.className}`.trim()));
+  const has = (window, want) =>
+    until(`a window shows ${want}`, async () => String(await lines(window)) === String(want), () => lines(window));
+  const say = async ({ page }, text) => {
+    await page.locator('#text').fill(text);
+    await page.locator('#text').press('Enter');
+  };
+  try {
+    await alice.page.goto(`${PAGE}#alice`);
+    await say(alice, 'Tea at five?');
+    await has(alice, ['alice: Tea at five? sent']);
+
+    await bob.page.goto(`${PAGE}#bob`);
+    await has(bob, ['alice: Tea at five?']);
+    await has(alice, ['alice: Tea at five? read']);
+    await say(bob, 'With cake');
+    await has(bob, ['alice: Tea at five?', 'bob: With cake read']);
+    await has(alice, ['alice: Tea at five? read', 'bob: With cake']);
+
+    const { chat_id: chat } = await rest('alice', 'POST', '/chats', { type: 'direct', member_ids: ['bob'] });
+    await bob.close();
+    await say(alice, 'Which cake?');
+    await rest('bob', 'PATCH', `/chats/${chat}/delivery-state`, { last_acked_sequence: 3 });
+    await has(alice, ['alice: Tea at five? read', 'bob: With cake', 'alice: Which cake? delivered']);
+    assert.deepEqual(alice.errors, []);
+  } finally {
+    await alice.close();
+    await bob.close();
+  }
+});
+
+test('the page shows what the picture shows', async () => {
+  const options = { viewport: { width: 400, height: 500 }, colorScheme: 'light', deviceScaleFactor: 1.5 };
+  const alice = await openWindow(options);
+  const bob = await openWindow(options);
+  try {
+    await rest('Alice', 'POST', '/chats', { type: 'direct', member_ids: ['Bob'] });
+    await rest('Bob', 'POST', '/chats', { type: 'direct', member_ids: ['Carol'] });
+    await comeIn(alice.page, 'Alice');
+    await comeIn(bob.page, 'Bob');
+    await openChat(alice.page, 'Bob');
+    await openChat(bob.page, 'Alice');
+    await write(alice.page, 'Tea at five?');
+    await shows(alice.page, [{ text: 'Tea at five?', tick: 'read' }]);
+    await write(bob.page, 'With cake!');
+    await shows(alice.page, [{ text: 'Tea at five?' }, { text: 'With cake!' }]);
+    await bob.page.getByTestId('back').click();
+    await write(alice.page, 'Which cake?');
+    await shows(alice.page, [{ text: 'Tea at five?' }, { text: 'With cake!' }, { text: 'Which cake?', tick: 'delivered' }]);
+    await goOffline(bob.page);
+    await write(alice.page, 'Bob?');
+    await shows(alice.page, [
+      { text: 'Tea at five?', tick: 'read' }, { text: 'With cake!' },
+      { text: 'Which cake?', tick: 'delivered' }, { text: 'Bob?', tick: 'sent' },
+    ]);
+    if (PICTURE) await writeFile(PICTURE, await sideBySide(alice, bob));
+  } finally {
+    await alice.close();
+    await bob.close();
+  }
+});
+
+/** One picture of two windows, on no background. */
+async function sideBySide(...windows) {
+  const shots = [];
+  for (const { page } of windows) shots.push((await page.screenshot({ animations: 'disabled' })).toString('base64'));
+  const sheet = await openWindow({ viewport: { width: 860, height: 532 }, deviceScaleFactor: 1.5 });
+  try {
+    await sheet.page.setContent(`<style>
+      body { margin: 16px; display: flex; gap: 28px; background: transparent }
+      img { width: 400px; height: 500px; border-radius: 10px; box-shadow: 0 0 0 1px #8888, 0 2px 10px #0004 }
+    </style>${shots.map((shot) => `<img src="data:image/png;base64,${shot}">`).join('')}`);
+    return await sheet.page.screenshot({ omitBackground: true });
+  } finally {
+    await sheet.close();
+  }
+}
