@@ -143,7 +143,7 @@ func grouped(n int64) string {
 }
 
 const (
-	tableBegin = "<!-- The table is written by TestAccess_table: TIDEMARK_UPDATE=1 go test -run Access ./storage/postgres -->\n"
+	tableBegin = "<!-- the table: TIDEMARK_UPDATE=1 go test -run Access ./storage/postgres -->\n"
 	tableEnd   = "<!-- the end of the table -->\n"
 )
 

@@ -365,9 +365,11 @@ func checkPlans(t *testing.T, s *Store, w *watch, round int, names map[string]st
 func compare(t *testing.T, found map[string]plan, names map[string]string) {
 	t.Helper()
 	const file = "plans.md"
-	text := fmt.Sprintf("# The plans of the statements\n\nAs Postgres %d ran them on ten thousand chats and a million messages, with how many rows each step returned, and in how many loops. "+
-		"Of several runs of a statement the one that was about most rows is shown. Estimates and times are left out. "+
-		"Written by a test, which says what it demands of them: TIDEMARK_UPDATE=1 go test -run Plans ./storage/postgres\n", planVersion)
+	text := fmt.Sprintf("# The plans of the statements\n\n"+
+		"For people who change this package: the plans of Postgres %d on ten thousand chats and a million\n"+
+		"messages. Each step has the number of rows that it returned, and of its loops. Of several runs of a\n"+
+		"statement, the one with most rows is shown. Estimates and times are left out.\n\n"+
+		"A test writes this page: `TIDEMARK_UPDATE=1 go test -run Plans ./storage/postgres`.\n", planVersion)
 	for _, name := range slices.Sorted(maps.Values(names)) {
 		p, ran := found[name]
 		if ran && p.Plan.Type != "Result" {
