@@ -196,7 +196,7 @@ type Ack struct {
 type AckRefusal struct {
 	ChatId Id `json:"chat_id"`
 
-	// Code Clients have to expect codes that they do not know.
+	// Code Clients have to expect unknown codes.
 	Code   Code   `json:"code"`
 	Detail string `json:"detail"`
 }
@@ -229,7 +229,7 @@ type Chat struct {
 	// HeadSequence A position in one chat; 0 is "nothing yet".
 	HeadSequence Watermark `json:"head_sequence"`
 
-	// History What a new member may see: everything, or what is sent after he joined.
+	// History What a new member may see: everything, or what is sent after they joined.
 	History History `json:"history"`
 
 	// LastAckedSequence A position in one chat; 0 is "nothing yet".
@@ -263,17 +263,17 @@ type ChatList struct {
 // ChatType defines model for ChatType.
 type ChatType string
 
-// Code Clients have to expect codes that they do not know.
+// Code Clients have to expect unknown codes.
 type Code string
 
 // CreateChat Example: {"member_ids":["bob","carol"],"name":"Team","type":"group"}
 type CreateChat struct {
 	ChatId *Id `json:"chat_id,omitempty"`
 
-	// History What a new member may see: everything, or what is sent after he joined.
+	// History What a new member may see: everything, or what is sent after they joined.
 	History *History `json:"history,omitempty"`
 
-	// MemberIds With the caller, whether he is named or not, at most 1,000 users.
+	// MemberIds With the caller, whether named or not, at most 1,000 users.
 	MemberIds []Id `json:"member_ids"`
 
 	// Name At most 256 bytes.
@@ -305,14 +305,16 @@ type DeliveryStatus struct {
 	ChatId   Id       `json:"chat_id"`
 	ChatType ChatType `json:"chat_type"`
 
-	// DeliverySummary Over all current members, by their watermarks. The author of the message counts as one who has read it as soon as he counts as one whom it has reached.
+	// DeliverySummary Counts all current members by their watermarks. The author counts as having read
+	// the message as soon as they count as having received it.
 	DeliverySummary DeliverySummary `json:"delivery_summary"`
 	MemberCount     int             `json:"member_count"`
 	Members         []MemberStatus  `json:"members"`
 	Pagination      Pagination      `json:"pagination"`
 }
 
-// DeliverySummary Over all current members, by their watermarks. The author of the message counts as one who has read it as soon as he counts as one whom it has reached.
+// DeliverySummary Counts all current members by their watermarks. The author counts as having read
+// the message as soon as they count as having received it.
 type DeliverySummary struct {
 	AllDelivered   bool `json:"all_delivered"`
 	AllRead        bool `json:"all_read"`
@@ -324,7 +326,8 @@ type DeliverySummary struct {
 	Sequence Watermark `json:"sequence"`
 }
 
-// Dependencies What the server needs: `store` and, if tokens come from one, `issuer`; and `redis`, if it is one of several nodes: without it they go on.
+// Dependencies What the server needs: `store`; `issuer`, if tokens come from one; `redis`, if it
+// is one of several nodes. Nodes continue without Redis.
 type Dependencies struct {
 	Issuer *Dependency `json:"issuer,omitempty"`
 	Redis  *Dependency `json:"redis,omitempty"`
@@ -356,7 +359,7 @@ type Gap struct {
 // GapReason defines model for Gap.Reason.
 type GapReason string
 
-// History What a new member may see: everything, or what is sent after he joined.
+// History What a new member may see: everything, or what is sent after they joined.
 type History string
 
 // Id defines model for Id.
@@ -436,10 +439,11 @@ type Pagination struct {
 //
 // Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
 type Problem struct {
-	// Code Clients have to expect codes that they do not know.
+	// Code Clients have to expect unknown codes.
 	Code Code `json:"code"`
 
-	// Dependencies What the server needs: `store` and, if tokens come from one, `issuer`; and `redis`, if it is one of several nodes: without it they go on.
+	// Dependencies What the server needs: `store`; `issuer`, if tokens come from one; `redis`, if it
+	// is one of several nodes. Nodes continue without Redis.
 	Dependencies *Dependencies `json:"dependencies,omitempty"`
 
 	// Detail One sentence that a person can act on.
@@ -456,7 +460,7 @@ type RenameChat struct {
 	Name string `json:"name"`
 }
 
-// Reset The position given is unknown; send the cursors of the device by `sync`.
+// Reset The position is unknown. Send the cursors of the device by `sync`.
 type Reset struct {
 	ChatId *Id         `json:"chat_id,omitempty"`
 	Reason ResetReason `json:"reason"`
@@ -469,7 +473,8 @@ type ResetReason string
 //
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
-	// Attachment At most 4,096 bytes of JSON, stored as it is, and given back byte for byte but for line breaks between its tokens.
+	// Attachment At most 4,096 bytes of JSON, returned byte for byte, except for line breaks between its
+	// tokens.
 	Attachment      *map[string]interface{} `json:"attachment,omitempty"`
 	ClientMessageId Id                      `json:"client_message_id"`
 
@@ -486,7 +491,7 @@ type SendMessage struct {
 // Sequence A position in one chat, from 1.
 type Sequence = int64
 
-// StatusUpdate The boundary of a member; in chats above 50 members the least one of all.
+// StatusUpdate The boundary of a member. In chats above 50 members, the minimum of all members.
 type StatusUpdate struct {
 	union json.RawMessage
 }
@@ -495,7 +500,7 @@ type StatusUpdate struct {
 type SyncChat struct {
 	ChatId Id `json:"chat_id"`
 
-	// Code Clients have to expect codes that they do not know.
+	// Code Clients have to expect unknown codes.
 	Code    *Code   `json:"code,omitempty"`
 	Detail  *string `json:"detail,omitempty"`
 	Gaps    []Gap   `json:"gaps"`
@@ -505,7 +510,7 @@ type SyncChat struct {
 	HeadSequence Watermark `json:"head_sequence"`
 	Messages     []Message `json:"messages"`
 
-	// Reset The position given is unknown; send the cursors of the device by `sync`.
+	// Reset The position is unknown. Send the cursors of the device by `sync`.
 	Reset *Reset `json:"reset,omitempty"`
 }
 
@@ -659,7 +664,8 @@ type ListMembersParams struct {
 
 // ListMessagesParams defines parameters for ListMessages.
 type ListMessagesParams struct {
-	// AfterSequence Messages above it, the lowest first. 0 is the beginning of the chat. Not together with `before_sequence`.
+	// AfterSequence Messages above it, the lowest first. 0 is the beginning of the chat. Not
+	// with `before_sequence`.
 	AfterSequence *string `form:"after_sequence,omitempty" json:"after_sequence,omitempty"`
 
 	// BeforeSequence The last messages below it.
