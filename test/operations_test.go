@@ -1,9 +1,7 @@
 package test
 
 import (
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,38 +52,5 @@ func TestOperations_table_has_every_flag(t *testing.T) {
 		if !slices.Contains(known, flag) {
 			t.Errorf("docs/configuration.md has a row for --%s, which serve does not know", flag)
 		}
-	}
-}
-
-// TestDocs_links_lead_somewhere looks at every link to a file in the Markdown files.
-func TestDocs_links_lead_somewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
-	checked := 0
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".."):
-			return fs.SkipDir
-		case entry.IsDir() || filepath.Ext(path) != ".md":
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
-			checked++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), found[1])); err != nil {
-				t.Errorf("%s links to %s, which is not there", path, found[1])
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if checked < 30 {
-		t.Errorf("only %d links were found", checked)
 	}
 }
