@@ -87,7 +87,7 @@ race: postgres-deps dynamodb-deps redis-deps ## the packages' own tests under th
 	CGO_ENABLED=1 go test $(VET) -race -timeout 10m -run '^TestStore_shared$$/^histories$$' ./storage/dynamodb
 
 .PHONY: verify
-verify: ## check the model of docs/verification with Spin: all rules, and each rule left out; kept until the model changes
+verify: ## check the model of docs/internals/verification with Spin: all rules, and each rule left out; kept until the model changes
 	scripts/verify
 
 .PHONY: backends
@@ -125,7 +125,7 @@ mutate: ## apply each recorded break, and show that its test fails (ARGS="-run S
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),2500) go run ./test/mutate $(ARGS)
 
 .PHONY: invariants
-invariants: ## write into docs/invariants.md where each rule is kept
+invariants: ## write into docs/internals/invariants.md where each rule is kept
 	go run ./test/mutate -write
 
 .PHONY: soak

@@ -40,10 +40,10 @@ func TestGenerate_committed_file_is_what_the_contract_gives(t *testing.T) {
 	}
 }
 
-// TestGenerate_invariants_page_has_the_places_of_the_anchors: docs/invariants.md says where each
+// TestGenerate_invariants_page_has_the_places_of_the_anchors: docs/internals/invariants.md says where each
 // rule is kept.
 func TestGenerate_invariants_page_has_the_places_of_the_anchors(t *testing.T) {
-	got, err := os.ReadFile("../docs/invariants.md")
+	got, err := os.ReadFile("../docs/internals/invariants.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +52,6 @@ func TestGenerate_invariants_page_has_the_places_of_the_anchors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Error("docs/invariants.md is out of date: run make invariants")
+		t.Error("docs/internals/invariants.md is out of date: run make invariants")
 	}
 }

@@ -197,7 +197,7 @@ func anchors(t *testing.T) map[string]table.Anchor {
 }
 
 // TestInvariants_every_rule_is_mapped: a rule of the documents or of the model has a section in
-// docs/invariants.md and a test that bears its name. Each section has a break.
+// docs/internals/invariants.md and a test that bears its name. Each section has a break.
 func TestInvariants_every_rule_is_mapped(t *testing.T) {
 	sections, shown := mapped(t), testNames(t)
 	broken := make(map[string]bool)
@@ -205,7 +205,7 @@ func TestInvariants_every_rule_is_mapped(t *testing.T) {
 		for _, rule := range b.Shows {
 			broken[rule] = true
 			if _, there := sections[rule]; !there {
-				t.Errorf("the break %s shows %s, which has no section in docs/invariants.md", b.Name, rule)
+				t.Errorf("the break %s shows %s, which has no section in docs/internals/invariants.md", b.Name, rule)
 			}
 		}
 	}
@@ -217,7 +217,7 @@ func TestInvariants_every_rule_is_mapped(t *testing.T) {
 	named := rules(t)
 	for rule := range named {
 		if _, there := sections[rule]; !there {
-			t.Errorf("%s has no section in docs/invariants.md", rule)
+			t.Errorf("%s has no section in docs/internals/invariants.md", rule)
 		}
 		bears := func(name string) bool {
 			return strings.Contains(strings.ToLower(name), strings.ToLower(rule))
@@ -232,7 +232,7 @@ func TestInvariants_every_rule_is_mapped(t *testing.T) {
 	}
 }
 
-// TestInvariants_the_map_is_true: every test that docs/invariants.md names exists.
+// TestInvariants_the_map_is_true: every test that docs/internals/invariants.md names exists.
 func TestInvariants_the_map_is_true(t *testing.T) {
 	shown := testNames(t)
 	for rule, tests := range mapped(t) {
@@ -247,10 +247,10 @@ func TestInvariants_the_map_is_true(t *testing.T) {
 	}
 }
 
-// mapped returns the tests that docs/invariants.md names for each rule.
+// mapped returns the tests that docs/internals/invariants.md names for each rule.
 func mapped(t *testing.T) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/invariants.md")
+	page, err := os.ReadFile("../docs/internals/invariants.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func mapped(t *testing.T) map[string][]string {
 func rules(t *testing.T) map[string]bool {
 	t.Helper()
 	all := make(map[string]bool)
-	model, err := os.ReadFile("../docs/verification/delivery.pml")
+	model, err := os.ReadFile("../docs/internals/verification/delivery.pml")
 	if err != nil {
 		t.Fatal(err)
 	}

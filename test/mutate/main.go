@@ -28,7 +28,7 @@ import (
 // it must fail by a deadline of its own before this.
 const timeout = "60s"
 
-const page = "docs/invariants.md"
+const page = "docs/internals/invariants.md"
 
 func main() {
 	only := flag.String("run", "", "apply only the breaks whose name, rule or anchor matches this"+

@@ -11,7 +11,7 @@ import (
 // keptIn is the line in a rule's section that the places of its anchors follow.
 const keptIn = "Kept in:"
 
-// Page returns docs/invariants.md with the places of the anchors below each rule. A section begins
+// Page returns docs/internals/invariants.md with the places of the anchors below each rule. A section begins
 // with ### and the rule's name. Between the lines "Kept in:" and "Shown by:" stands what Page
 // writes: the files, each with the functions or declarations that hold an anchor. An anchor
 // belongs to the rule in its name, and to the rules of its breaks. A rule without an anchor, and

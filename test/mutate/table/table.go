@@ -1,6 +1,6 @@
 // Package table reads and applies the recorded breaks: small changes of the product that take a
 // rule away, each with the test that must notice it. The command test/mutate runs them.
-// docs/invariants.md lists the rules and explains how to add a break.
+// docs/internals/invariants.md lists the rules and explains how to add a break.
 //
 // A table is a text file. A break is a paragraph:
 //
@@ -26,7 +26,7 @@ import (
 type Break struct {
 	// Name is unique among all tables.
 	Name string
-	// Shows names rules of docs/invariants.md.
+	// Shows names rules of docs/internals/invariants.md.
 	Shows []string
 	// At is the name of an anchor.
 	At string
