@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -50,11 +51,18 @@ func guide(t *testing.T, name string) string {
 // block returns the first block of code behind the first place of the guide that has the words.
 func (o *operator) block(words string) string {
 	o.t.Helper()
-	_, rest, found := strings.Cut(o.guide, words)
-	_, rest, opened := strings.Cut(rest, "\n```")
+	var quoted []string
+	for _, word := range strings.Fields(words) {
+		quoted = append(quoted, regexp.QuoteMeta(word))
+	}
+	at := regexp.MustCompile(strings.Join(quoted, `\s+`)).FindStringIndex(o.guide) // a line may end between two words
+	if at == nil {
+		o.t.Fatalf("the page does not say %q", words)
+	}
+	_, rest, opened := strings.Cut(o.guide[at[1]:], "\n```")
 	_, rest, _ = strings.Cut(rest, "\n")
 	block, _, closed := strings.Cut(rest, "\n```")
-	if !found || !opened || !closed {
+	if !opened || !closed {
 		o.t.Fatalf("the page has no block behind %q", words)
 	}
 	return o.here(block)
