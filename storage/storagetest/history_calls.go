@@ -105,10 +105,12 @@ func (c *client) send() error {
 		return err
 	}
 	answers, stored := map[tidemark.ChatID][]string{}, map[tidemark.ChatID]bool{}
+	refused := map[tidemark.ChatID][]bool{}
 	for i, a := range appended {
 		chat := drafts[i].ChatID
 		answers[chat] = append(answers[chat], c.appendedText(a))
 		stored[chat] = stored[chat] || a.Err == nil && !a.Duplicate
+		refused[chat] = append(refused[chat], tidemark.CodeOf(a.Err) == tidemark.Unavailable)
 		if a.Duplicate {
 			// Its version is that of some moment of the call.
 			c.looked(s, chat, "version beside a duplicate", fmt.Sprint(a.Version), func(r room) string { return fmt.Sprint(r.version) })
@@ -118,7 +120,12 @@ func (c *client) send() error {
 	}
 	for chat, drafts := range asked {
 		if !s.unknown {
-			c.saw(s, chat, fmt.Sprint("append ", drafts), strings.Join(answers[chat], "; "), stored[chat], func(r room) (room, string) { return r.append(drafts) })
+			c.note(operation{
+				span: s, client: c.n, chat: chat, what: fmt.Sprint("append ", drafts),
+				got: strings.Join(answers[chat], "; "), reads: !stored[chat], writes: true,
+				refused: slices.Contains(refused[chat], true),
+				apply:   func(r room) (room, string) { return r.append(drafts, refused[chat]) },
+			})
 			continue
 		}
 		for _, d := range drafts { // each may be stored

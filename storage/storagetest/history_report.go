@@ -39,6 +39,25 @@ func (h *history) check(chat tidemark.ChatID) string {
 	return strings.ReplaceAll(describe(first, operations, best), h.prefix, "")
 }
 
+// unexplained returns "" if each draft that was refused alone in a chat has a reason, else what a
+// person needs to see that one has none. The database works, so the only reason is that somebody
+// else held a lock on the chat: a write under way at the same time, or one of unknown outcome.
+func (h *history) unexplained(chat tidemark.ChatID) string {
+	for _, o := range h.operations {
+		if o.chat != chat || !o.refused {
+			continue
+		}
+		holds := func(other *operation) bool {
+			return other != o && other.chat == chat && other.writes && other.call <= o.answer && other.answer >= o.call
+		}
+		if !slices.ContainsFunc(h.operations, holds) {
+			return fmt.Sprintf("a draft was refused alone, and nobody else wrote to the chat at that time: "+
+				"client %d  %s → %s", o.client, o.what, o.got)
+		}
+	}
+	return ""
+}
+
 // search returns whether there is an order, and the longest beginning of one.
 func search(first room, operations []*operation, atMost time.Duration) (porcupine.CheckResult, []*operation) {
 	all := make([]porcupine.Operation, len(operations))

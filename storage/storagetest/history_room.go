@@ -81,12 +81,15 @@ func messageText(n tidemark.Sequence, line string) string {
 	return fmt.Sprintf("%d: %s", n, strings.TrimSuffix(line, "\n"))
 }
 
-// append returns the answer of each draft, one behind the other.
-func (r room) append(drafts []sent) (room, string) {
+// append returns the answer of each draft, one behind the other. A draft that the store refused
+// alone as Unavailable changes nothing: the store may refuse any, and then has not stored it.
+func (r room) append(drafts []sent, refused []bool) (room, string) {
 	var answers []string
-	for _, d := range drafts {
-		var answer string
-		r, answer = r.appendOne(d)
+	for i, d := range drafts {
+		answer := string(tidemark.Unavailable)
+		if !refused[i] {
+			r, answer = r.appendOne(d)
+		}
 		answers = append(answers, answer)
 	}
 	return r, strings.Join(answers, "; ")

@@ -1,0 +1,132 @@
+package storagetest
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+// busy is a store in which a change of members holds a lock on its chat for a moment. A draft for a
+// locked chat is refused alone as Unavailable, and is not stored. The fields make it break rules.
+type busy struct {
+	storage.Store
+	mu     sync.Mutex
+	locked map[tidemark.ChatID]int
+	// refused is how many drafts were refused.
+	refused int
+	// code is the code of a refusal, Unavailable if it is empty.
+	code tidemark.Code
+	// stores says that a refused draft is stored all the same.
+	stores bool
+	// moody says that a draft is refused although nobody holds a lock on its chat.
+	moody bool
+	// forgets says that a draft is confirmed as it was sent, and stored with another text.
+	forgets bool
+}
+
+func (b *busy) AddMembers(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
+	b.lock(chat, 1)
+	defer b.lock(chat, -1)
+	<-time.After(time.Millisecond)
+	return b.Store.AddMembers(ctx, chat, users, now)
+}
+
+func (b *busy) lock(chat tidemark.ChatID, by int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.locked[chat] += by
+}
+
+// refuses reports whether a draft of this chat is refused now.
+func (b *busy) refuses(chat tidemark.ChatID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	refuses := b.locked[chat] > 0
+	if b.moody {
+		refuses = b.refused < 3
+	}
+	if refuses {
+		b.refused++
+	}
+	return refuses
+}
+
+func (b *busy) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+	refusal := tidemark.Errorf(tidemark.Unavailable, "somebody holds a lock on the chat")
+	if b.code != "" {
+		refusal = tidemark.Errorf(b.code, "no")
+	}
+	results := make([]storage.Appended, len(drafts))
+	var taken []tidemark.Draft
+	var at []int
+	for i, d := range drafts {
+		refused := b.refuses(d.ChatID)
+		if refused {
+			results[i].Err = refusal
+		}
+		if !refused || b.stores {
+			taken, at = append(taken, d), append(at, i)
+		}
+	}
+	if b.forgets && len(taken) > 0 {
+		taken[0].Content += "!"
+	}
+	appended, err := b.Store.Append(ctx, taken)
+	for i, a := range appended {
+		if results[at[i]].Err == nil {
+			results[at[i]] = a
+			if b.forgets && i == 0 && a.Err == nil && !a.Duplicate {
+				results[at[i]].Message.Content = strings.TrimSuffix(a.Message.Content, "!")
+			}
+		}
+	}
+	return results, err
+}
+
+// TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored makes histories until drafts
+// were refused in ten. An honest store passes all of them; each other one is found out.
+func TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		lie  func(b *busy)
+		want string
+	}{
+		{"honest", func(*busy) {}, ""},
+		{"stores what it refuses", func(b *busy) { b.stores = true }, "no order of these operations"},
+		{"refuses for no reason", func(b *busy) { b.moody = true }, "nobody else wrote to the chat"},
+		{"says Internal", func(b *busy) { b.code = tidemark.Internal }, "no order of these operations"},
+		{"says NotMember", func(b *busy) { b.code = tidemark.NotMember }, "no order of these operations"},
+		{"stores another text", func(b *busy) { b.forgets = true }, "no order of these operations"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			found := ""
+			for histories := 0; histories < 10 && found == ""; {
+				b := &busy{Store: memory.New(), locked: map[tidemark.ChatID]int{}}
+				tc.lie(b)
+				h := newHistory(newSuite(b).world(t), nil)
+				h.run()
+				if b.refused > 0 {
+					histories++
+				}
+				for _, chat := range h.rooms {
+					found += h.check(chat) + h.unexplained(chat)
+				}
+			}
+			if tc.want == "" && found != "" {
+				t.Errorf("an honest store was refused: %s", found)
+			}
+			if !strings.Contains(found, tc.want) {
+				t.Errorf("got %q, want it to say %q", found, tc.want)
+			}
+		})
+	}
+}
