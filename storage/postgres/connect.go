@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,8 +61,8 @@ func attempts(ctx context.Context, pool *pgxpool.Pool, again func(error) bool, d
 	}
 }
 
-// once runs do on a connection of the pool. A caller who leaves does not cut off a statement that is under way, because that would cost the
-// connection; only time does.
+// once runs do on a connection of the pool. If ctx is cancelled, do goes on, because cutting off its
+// statement would cost the connection. If the deadline of ctx is over, once cuts it off.
 func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.Context, *conn) error) error {
 	c, err := pool.Acquire(ctx)
 	if err != nil {
@@ -72,6 +73,7 @@ func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.
 	if !bounded {
 		deadline = time.Now().Add(callTime)
 	}
+	waiting := ctx
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	err = do(ctx, &conn{Conn: c.Conn(), attempt: attempt})
@@ -85,8 +87,13 @@ func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.
 		_ = c.Conn().Close(ctx)
 		pool.Reset()
 	case c.Conn().IsClosed():
-		// The others are likely broken too.
-		pool.Reset()
+		// The server sees at once that nobody waits for the statement. It would learn that from the
+		// driver when that has asked on another connection to cancel the statement.
+		_ = c.Conn().PgConn().Conn().Close()
+		if !errors.Is(waiting.Err(), context.Canceled) {
+			// The others are likely broken too.
+			pool.Reset()
+		}
 	}
 	return err
 }
@@ -104,4 +111,6 @@ func (c *conn) briefly(ctx context.Context, do func(tx pgx.Tx) error) error {
 // idle is the status of a connection without a transaction (Postgres, ReadyForQuery).
 const idle = 'I'
 
-const begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'"
+// begin limits for how long a client that stands still keeps its locks: for less than others wait for
+// them (lock_timeout). The client makes its call again (undone).
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '1s'"

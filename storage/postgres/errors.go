@@ -23,6 +23,7 @@ const (
 	noPrivilege         = "42501"
 	undefinedTable      = "42P01"
 	undefinedColumn     = "42703"
+	stoodStill          = "25P03" // between two statements of a transaction
 )
 
 // unreached is why there is no connection: nothing was asked of the database.
@@ -68,7 +69,7 @@ func readOnly(err error) bool {
 func undone(err error) bool {
 	var e *unreached
 	switch condition(err) {
-	case serializationFailed, deadlockDetected:
+	case serializationFailed, deadlockDetected, stoodStill:
 		return true
 	case "":
 		return errors.As(err, &e)
@@ -127,7 +128,9 @@ func public(err error) error {
 	case readOnly(err):
 		return tidemark.Wrap(unavailable, err, "the database is read-only: it is a standby, or set so")
 	case said == lockNotAvailable:
-		return tidemark.Wrap(unavailable, err, "another program holds a lock in the database; end it, or try again")
+		return tidemark.Wrap(unavailable, err, "something holds a lock in the database: another program, or a commit that waits for the disk; try again")
+	case said == stoodStill:
+		return tidemark.Wrap(unavailable, err, "the server stood still in a transaction; try again")
 	case said == queryCanceled:
 		return tidemark.Wrap(unavailable, err, "the database took too long")
 	case said == noPrivilege:

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
@@ -50,6 +52,28 @@ func TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait(t *
 			t.Errorf("draft %d afterwards: %+v", i, a)
 		}
 	}
+}
+
+// A lock on one chat does not tear apart what a call sends to another one: its messages are stored in
+// one step, so that nobody's come between them.
+func TestAppend_beside_a_locked_chat_the_drafts_of_another_are_one_step(t *testing.T) {
+	s, r := withRival(t, "&lock_timeout=200ms")
+	var steps []int
+	s.committed = func(sends, _ int, _ time.Duration) { steps = append(steps, sends) }
+	r.do("SELECT FROM chats WHERE id = 'd' FOR NO KEY UPDATE")
+	appended, err := s.Append(t.Context(), []tidemark.Draft{
+		message("c", "anna", "1", "hello"), message("d", "anna", "2", "hello"),
+		message("c", "ben", "3", "hello"), message("c", "anna", "4", "hello"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, appended[1].Err, tidemark.Unavailable, "holds a lock")
+	if diff := cmp.Diff([]int{3}, steps); diff != "" {
+		t.Errorf("messages stored in each step (-want +got):\n%s", diff)
+	}
+	wantMessages(t, s, "1", "3", "4")
+	r.do("ROLLBACK")
 }
 
 // TestAppend_in_a_hurry_one_transaction_holds_lock_and_message: BEGIN within a transaction is a warning, and the COMMIT behind it ends the outer one.

@@ -176,7 +176,7 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 		//rule:bounded_input.isolate-bad-item
 		case itemsFault(err):
 			a.hurried = a.hurried || condition(err) == lockNotAvailable
-			if part, err = a.oneByOne(ctx, c, todo[:n]); err != nil {
+			if part, err = a.chatByChat(ctx, c, todo[:n]); err != nil {
 				return nil, err
 			}
 		case err != nil:
@@ -215,29 +215,62 @@ func (a *appending) alone(ctx context.Context, c *conn, todo []int) (left []int,
 	return append(unsure, left...), err
 }
 
-// oneByOne writes each draft by itself: one that is impossible fails alone, and if somebody has locked a chat, only the drafts of that chat fail. It
-// returns those that have to be written again.
-func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
-	locked := map[tidemark.ChatID]error{}
-	for at, i := range todo {
-		chat := a.drafts[i].ChatID
-		if err := locked[chat]; err != nil {
-			a.results[i] = storage.Appended{Err: public(err)}
-			continue
+// chatByChat writes the drafts of each chat by themselves, still in one step. If somebody has locked a
+// chat, only its drafts fail. It returns those that have to be written again, and those behind them.
+func (a *appending) chatByChat(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
+	for len(todo) > 0 {
+		var own, left []int
+		for _, i := range todo {
+			//rule:send_idempotent.keep-drafts-of-chat-together
+			if a.drafts[i].ChatID == a.drafts[todo[0]].ChatID {
+				own = append(own, i)
+			} else {
+				left = append(left, i)
+			}
 		}
+		part, err := a.write(ctx, c, own)
+		if condition(err) == lockNotAvailable {
+			a.refuse(own, err)
+			err = nil
+		} else if itemsFault(err) {
+			part, err = a.oneByOne(ctx, c, own)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(part) > 0 {
+			return append(part, left...), nil
+		}
+		todo = left
+	}
+	return nil, nil
+}
+
+// refuse answers that drafts of a chat are not stored, since somebody has locked it.
+func (a *appending) refuse(drafts []int, err error) {
+	a.hurried = true
+	for _, i := range drafts {
+		a.results[i] = storage.Appended{Err: public(err)}
+	}
+}
+
+// oneByOne writes each draft of a chat by itself: one that is impossible fails alone. It returns those
+// that have to be written again, and those behind them: no draft overtakes an earlier one of its chat.
+func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
+	for at, i := range todo {
 		part, err := a.write(ctx, c, []int{i})
 		switch {
+		//rule:bounded_input.wait-for-held-chat-only
+		case condition(err) == lockNotAvailable:
+			a.refuse(todo[at:], err)
+			return nil, nil
 		case itemsFault(err):
 			a.results[i] = storage.Appended{Err: public(err)}
-			//rule:bounded_input.wait-for-held-chat-only
-			if condition(err) == lockNotAvailable {
-				locked[chat], a.hurried = err, true
-			}
 		case err != nil:
 			return nil, err
 		case len(part) > 0:
 			//rule:sequence_gapless.keep-order-after-change
-			return append(part, todo[at+1:]...), nil // as in round
+			return append(part, todo[at+1:]...), nil
 		}
 	}
 	return nil, nil

@@ -242,16 +242,29 @@ func list[T any](ctx context.Context, s *Store, text string, limit int, paramete
 	return rows, false, nil
 }
 
-// change runs do, which writes and is not harmless to repeat, on a connection that writes.
+// farewell is for how long a change goes on after its caller has left. Most changes end within it.
+// Cutting one off costs its connection.
+const farewell = 50 * time.Millisecond
+
+// change runs do, which writes and is not harmless to repeat, on a connection that writes. When ctx
+// ends, change takes no connection any more, and cuts do off after farewell: do may wait for a lock,
+// and hold others meanwhile.
 func (s *Store) change(ctx context.Context, do func(context.Context, *conn) error) error {
 	if err := s.door.Enter(ctx); err != nil {
 		return err
 	}
 	defer s.door.Leave()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
+	waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
 	//rule:nothing_outside_membership.change-once
-	return s.health.Written("change", attempts(ctx, s.writers, undone, do))
+	return s.health.Written("change", attempts(waiting, s.writers, undone, func(working context.Context, c *conn) error {
+		working, cut := context.WithCancel(working)
+		defer cut()
+		//rule:bounded_use.cut-off-cancelled-change
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(farewell, cut) })()
+		return do(working, c)
+	}))
 }
 
 // checkBatch returns an Invalid error if a slice argument is too long.

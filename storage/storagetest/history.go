@@ -81,32 +81,61 @@ func testHistories(t *testing.T, first suite, others ...storage.Store) {
 			t.Fatalf("%s is %q, want a number from 1", historyVariable, given)
 		}
 	}
-	operations, unknown, refused, hardest := 0, 0, 0, time.Duration(0)
+	var sum tally
 	for range runs {
-		h := newHistory(first.world(t), others)
-		h.run()
-		for _, o := range h.operations {
-			operations++
-			if o.unknown {
-				unknown++
-			}
-			if o.refused {
-				refused++
-			}
-		}
-		began := time.Now()
-		for _, chat := range h.rooms {
-			for _, broken := range []string{h.check(chat), h.unexplained(chat)} {
-				if broken != "" {
-					t.Fatalf("history with seed %d: %s", h.seed, broken)
-				}
-			}
-		}
-		h.checkGlances()
-		hardest = max(hardest, time.Since(began))
+		sum.add(t, first, others)
 	}
+	sum.log(t)
+}
+
+// RunHistories makes histories on a store that the test disturbs, until drafts were refused alone in
+// a number of them.
+func RunHistories(t *testing.T, open func(t *testing.T) storage.Store, refusals int) {
+	s := newSuite(open(t))
+	var sum tally
+	for sum.refused < refusals {
+		sum.add(t, s, nil)
+	}
+	sum.log(t)
+}
+
+// tally counts histories and what was in them.
+type tally struct {
+	histories, operations, unknown, refused int
+	hardest                                 time.Duration
+}
+
+// add makes a history, and fails the test if the contract does not allow it.
+func (sum *tally) add(t *testing.T, first suite, others []storage.Store) {
+	t.Helper()
+	h := newHistory(first.world(t), others)
+	h.run()
+	sum.histories++
+	for _, o := range h.operations {
+		sum.operations++
+		if o.unknown {
+			sum.unknown++
+		}
+		if o.refused {
+			sum.refused++
+		}
+	}
+	began := time.Now()
+	for _, chat := range h.rooms {
+		for _, broken := range []string{h.check(chat), h.unexplained(chat)} {
+			if broken != "" {
+				t.Fatalf("history with seed %d: %s", h.seed, broken)
+			}
+		}
+	}
+	h.checkGlances()
+	sum.hardest = max(sum.hardest, time.Since(began))
+}
+
+func (sum *tally) log(t *testing.T) {
+	t.Helper()
 	t.Logf("%d histories of %d operations, %d of unknown outcome, %d with a draft refused alone; "+
-		"the hardest took %v to explain", runs, operations, unknown, refused, hardest)
+		"the hardest took %v to explain", sum.histories, sum.operations, sum.unknown, sum.refused, sum.hardest)
 }
 
 // newHistory makes two groups of three people; the fourth is a stranger to both.

@@ -25,8 +25,10 @@ type Server struct {
 	password string
 	// credential is the user that it runs as, nil for our own.
 	credential *syscall.Credential
-	home       *process.Home
-	postmaster *process.Program
+	// environment is what the postmaster finds in its environment besides ours.
+	environment []string
+	home        *process.Home
+	postmaster  *process.Program
 }
 
 // user is the superuser, as whom tests connect.

@@ -202,3 +202,30 @@ func TestStartCopy_follows(t *testing.T) {
 		t.Errorf("%s is still there", dir)
 	}
 }
+
+// A commit waits for the disk as long as that stalls. A read does not.
+func TestDisk_no_commit_while_it_stalls(t *testing.T) {
+	s, disk := StartOnDisk(t)
+	conn, other := connect(t, s.URL("postgres")), connect(t, s.URL("postgres"))
+	_, err := conn.Exec(t.Context(), "CREATE TABLE t (n int)")
+	must(t, err)
+	disk.Stall(t)
+	committed := make(chan error, 1)
+	go func() { _, err := conn.Exec(t.Context(), "INSERT INTO t VALUES (1)"); committed <- err }()
+	for waits := false; !waits; {
+		err := other.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'WALSync')").Scan(&waits)
+		must(t, err)
+	}
+	var n int
+	must(t, other.QueryRow(t.Context(), "SELECT count(*) FROM t").Scan(&n))
+	if n != 0 {
+		t.Error("what is not committed yet can be read")
+	}
+	select {
+	case err := <-committed:
+		t.Errorf("a commit is answered while the disk stalls: %v", err)
+	default:
+	}
+	disk.Resume(t)
+	must(t, <-committed)
+}

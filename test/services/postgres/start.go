@@ -82,7 +82,9 @@ func prepare() (*Server, error) {
 	s.postmaster = &process.Program{
 		Home: home, Name: "Postgres", File: "log", Taken: "could not create any TCP/IP sockets",
 		Command: func() *exec.Cmd {
-			return s.command(filepath.Join(s.bin, "postgres"), "-D", s.Data(), "-p", strconv.Itoa(s.port))
+			command := s.command(filepath.Join(s.bin, "postgres"), "-D", s.Data(), "-p", strconv.Itoa(s.port))
+			command.Env = append(command.Env, s.environment...)
+			return command
 		},
 		Serves: func(string) bool { return s.serves() },
 	}

@@ -137,7 +137,9 @@ func (t *Target) configure() {
 		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off",
 		"default_transaction_isolation": "read committed",
 		// A server that lost its client gives up by itself. Locks of ours last a commit; whoever holds one longer is somebody else.
-		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "5s",
+		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "1s",
+		// A statement whose client has gone waits for no lock, and so keeps none.
+		"client_connection_check_interval": "100ms",
 	} {
 		if _, given := c.RuntimeParams[name]; !given {
 			c.RuntimeParams[name] = value

@@ -1,0 +1,370 @@
+package postgres
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/storagetest"
+	service "github.com/tidemark-im/tidemark/test/services/postgres"
+)
+
+// atMost is how long a chat may stay locked after the call or the client that locked it has gone.
+const atMost = 200 * time.Millisecond
+
+// tries is how often a scene is played at most. A busy machine may delay any of them. A lock that
+// waits for a timeout is late in all of them.
+const tries = 8
+
+// clientVariable names what this program does as a client that dies, instead of running tests.
+const clientVariable = "TEST_DYING_CLIENT"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(clientVariable); what != "" {
+		if err := dyingClient(what, os.Args[1]); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// dyingClient opens a store and makes one call.
+func dyingClient(what, url string) error {
+	ctx := context.Background()
+	s, err := Open(ctx, Config{URL: url})
+	if err != nil {
+		return err
+	}
+	switch what {
+	case "remove ben":
+		_, err = s.RemoveMember(ctx, "c", "ben", time.UnixMilli(3))
+	case "lock and say so":
+		err = s.locked(ctx, "c", func(ctx context.Context, m *membership) error {
+			fmt.Println("locked")
+			_, _ = io.ReadFull(os.Stdin, make([]byte, 1))
+			_, err := m.named(ctx, nil)
+			return err
+		})
+	default:
+		err = fmt.Errorf("there is no call %q", what)
+	}
+	return err
+}
+
+// scene is a store on a server of its own, whose disk can stall, with a rival.
+type scene struct {
+	*testing.T
+	server *service.Server
+	disk   *service.Disk
+	url    string
+	store  *Store
+	rival  *rival
+	watch  *pgx.Conn
+	cancel func()
+	client *exec.Cmd
+	input  io.WriteCloser
+	said   *bufio.Reader
+	ended  chan error
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	server, disk := service.StartOnDisk(t)
+	url := newDatabase(t, server)
+	sc := &scene{T: t, server: server, disk: disk, url: url, store: openTest(t, url)}
+	for _, id := range []tidemark.ChatID{"c", "d"} {
+		_, _, err := sc.store.CreateChat(t.Context(), storage.NewChat{
+			ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1),
+			Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+		})
+		sc.ok(err)
+	}
+	_, err := sc.store.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: "ben", ChatID: "c", FirstUndelivered: 1}})
+	sc.ok(err)
+	sc.rival = &rival{t, sc.connect(url)}
+	// Its own commits do not wait for the disk.
+	sc.watch = sc.connect(url + "&synchronous_commit=off")
+	return sc
+}
+
+func (sc *scene) ok(err error) {
+	sc.Helper()
+	if err != nil {
+		sc.Fatal(err)
+	}
+}
+
+func (sc *scene) connect(url string) *pgx.Conn {
+	sc.Helper()
+	conn, err := pgx.Connect(sc.Context(), url)
+	sc.ok(err)
+	sc.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// locked reports whether somebody holds a lock on a chat.
+func (sc *scene) locked(chat tidemark.ChatID) bool {
+	sc.Helper()
+	_, err := sc.watch.Exec(sc.Context(), "SELECT FROM chats WHERE id = $1 FOR NO KEY UPDATE NOWAIT", string(chat))
+	if err != nil && condition(err) != lockNotAvailable {
+		sc.Fatal(err)
+	}
+	return err != nil
+}
+
+// waitsFor waits until a backend of somebody else waits for something.
+func (sc *scene) waitsFor(event string) {
+	sc.Helper()
+	const waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = $1 AND state = 'active' AND pid <> pg_backend_pid())"
+	wantSoon(sc.T, func() (is bool) {
+		sc.ok(sc.watch.QueryRow(sc.Context(), waits, event).Scan(&is))
+		return is
+	})
+}
+
+// call begins to remove ben from c, until ctx ends or the scene does.
+func (sc *scene) call(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	sc.cancel, sc.ended = cancel, make(chan error, 1)
+	go func() {
+		_, err := sc.store.RemoveMember(ctx, "c", "ben", time.UnixMilli(3))
+		sc.ended <- err
+	}()
+}
+
+// start starts a client of its own.
+func (sc *scene) start(what string) {
+	sc.Helper()
+	sc.client = exec.Command(os.Args[0], sc.url)
+	sc.client.Env = append(os.Environ(), clientVariable+"="+what)
+	var err error
+	sc.input, err = sc.client.StdinPipe()
+	sc.ok(err)
+	out, err := sc.client.StdoutPipe()
+	sc.ok(err)
+	sc.said = bufio.NewReader(out)
+	sc.ok(sc.client.Start())
+	client := sc.client
+	sc.Cleanup(func() { _ = client.Process.Kill() })
+}
+
+// kill kills the client.
+func (sc *scene) kill() {
+	sc.Helper()
+	sc.ok(sc.client.Process.Kill())
+	_ = sc.client.Wait()
+}
+
+// holdPending lets the rival hold ben's pending row: who removes ben waits for it, and has locked c.
+func (sc *scene) holdPending() {
+	sc.rival.do("BEGIN")
+	sc.rival.do("SELECT FROM pending_deliveries WHERE user_id = 'ben' FOR UPDATE")
+}
+
+// others shows that what needs no commit goes on, and that the other chat is not locked.
+func (sc *scene) others() {
+	sc.Helper()
+	if sc.locked("d") {
+		sc.Error("another chat is locked")
+	}
+	ctx := sc.Context()
+	for _, chat := range []tidemark.ChatID{"c", "d"} {
+		_, err := sc.store.Chat(ctx, chat)
+		sc.ok(err)
+		_, err = sc.store.Ranges(ctx, []storage.Range{{Chat: chat, Limit: 10}})
+		sc.ok(err)
+		_, err = sc.store.Rosters(ctx, []tidemark.ChatID{chat})
+		sc.ok(err)
+		_, err = sc.store.States(ctx, []storage.StateKey{{User: "ben", Chat: chat}})
+		sc.ok(err)
+	}
+	_, _, err := sc.store.PendingOf(ctx, "ben", "", 10)
+	sc.ok(err)
+	if !sc.locked("c") {
+		sc.Error("the commit does not hold its chat: nothing is shown")
+	}
+}
+
+// unavailable demands that the call that was cancelled says so.
+func (sc *scene) unavailable() {
+	sc.Helper()
+	if err := <-sc.ended; tidemark.CodeOf(err) != tidemark.Unavailable {
+		sc.Errorf("the cancelled call returned %v, want Unavailable", err)
+	}
+}
+
+// A chat is free again as soon as the call or the client has gone that locked it, and Postgres has
+// what it waits for.
+func TestLocks_go_with_the_call_or_the_client(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// lock returns when c is locked, last is the last thing before it has to be free.
+		lock, last func(sc *scene)
+		// after puts the scene back.
+		after func(sc *scene)
+	}{
+		{
+			"a cancelled call that waits for another lock",
+			func(sc *scene) { sc.holdPending(); sc.call(sc.Context()); sc.rival.waitedFor() },
+			func(sc *scene) { sc.cancel() },
+			func(sc *scene) { sc.unavailable(); sc.rival.do("ROLLBACK") },
+		},
+		{
+			"a call that runs out of time while it waits for another lock",
+			func(sc *scene) {
+				ctx, cancel := context.WithTimeout(sc.Context(), 300*time.Millisecond)
+				sc.Cleanup(cancel)
+				sc.holdPending()
+				sc.call(ctx)
+				<-ctx.Done()
+			},
+			func(*scene) {},
+			func(sc *scene) { sc.unavailable(); sc.rival.do("ROLLBACK") },
+		},
+		{
+			"a cancelled call when the server takes no connections",
+			func(sc *scene) {
+				sc.holdPending()
+				sc.call(sc.Context())
+				sc.rival.waitedFor()
+				sc.ok(syscall.Kill(sc.server.PID(), syscall.SIGSTOP))
+			},
+			func(sc *scene) { sc.cancel() },
+			func(sc *scene) {
+				sc.ok(syscall.Kill(sc.server.PID(), syscall.SIGCONT))
+				sc.unavailable()
+				sc.rival.do("ROLLBACK")
+			},
+		},
+		{
+			"a cancelled call whose commit waits for the disk",
+			func(sc *scene) {
+				sc.disk.Stall(sc)
+				sc.call(sc.Context())
+				sc.waitsFor("WALSync")
+				sc.cancel()
+				sc.unavailable()
+				sc.others()
+			},
+			func(sc *scene) { sc.disk.Resume(sc) },
+			func(sc *scene) { sc.comesBack() },
+		},
+		{
+			"a client that dies between two statements",
+			func(sc *scene) {
+				sc.start("lock and say so")
+				sc.hears("locked")
+			},
+			func(sc *scene) { sc.kill() },
+			func(*scene) {},
+		},
+		{
+			"a client that dies while it waits for another lock",
+			func(sc *scene) { sc.holdPending(); sc.start("remove ben"); sc.rival.waitedFor() },
+			func(sc *scene) { sc.kill() },
+			func(sc *scene) { sc.rival.do("ROLLBACK") },
+		},
+		{
+			"a client that dies while its commit waits for the disk",
+			func(sc *scene) {
+				// What it needs before must not wait.
+				sc.start("remove ben")
+				sc.disk.Stall(sc)
+				sc.waitsFor("WALSync")
+				sc.kill()
+				sc.others()
+			},
+			func(sc *scene) { sc.disk.Resume(sc) },
+			func(sc *scene) { sc.comesBack() },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t)
+			var took []time.Duration
+			for range tries {
+				tc.lock(sc)
+				tc.last(sc)
+				began := time.Now()
+				wantSoon(t, func() bool { return !sc.locked("c") })
+				took = append(took, time.Since(began).Round(time.Millisecond))
+				tc.after(sc)
+				if took[len(took)-1] <= atMost {
+					t.Logf("c was locked for another %v", took)
+					return
+				}
+			}
+			t.Errorf("c was locked for another %v, want at most %v", took, atMost)
+		})
+	}
+}
+
+// hears waits until the client says a line.
+func (sc *scene) hears(want string) {
+	sc.Helper()
+	if line, err := sc.said.ReadString('\n'); line != want+"\n" {
+		sc.Fatalf("the client says %q, %v", line, err)
+	}
+}
+
+// comesBack makes ben a member again, and marks his row.
+func (sc *scene) comesBack() {
+	sc.Helper()
+	_, err := sc.store.AddMembers(sc.Context(), "c", []tidemark.UserID{"ben"}, time.UnixMilli(4))
+	sc.ok(err)
+}
+
+// A client whose machine is gone, or stands still, is noticed by its silence: earlier than those who
+// wait for its lock are refused. If it goes on, it makes its call again.
+func TestLocks_go_with_a_client_that_stands_still(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	sc.start("lock and say so")
+	sc.hears("locked")
+	sc.ok(sc.client.Process.Signal(syscall.SIGSTOP))
+	appended, err := storage.AppendOne(t.Context(), sc.store, message("c", "anna", "1", "hello"))
+	if err != nil || appended.Message.Sequence != 1 {
+		t.Errorf("a send to the chat of a client that stands still: %+v, %v", appended, err)
+	}
+	sc.ok(sc.client.Process.Signal(syscall.SIGCONT))
+	_, err = sc.input.Write([]byte("go on"))
+	sc.ok(err)
+	sc.hears("locked") // again
+	sc.ok(sc.client.Wait())
+}
+
+// The histories hold while commits stall for longer than others wait for a lock.
+func TestStore_histories_while_the_disk_stalls(t *testing.T) {
+	t.Parallel()
+	server, disk := service.StartOnDisk(t)
+	// The rest of the test is as quick as the wait for a lock is short.
+	const wait = 100 * time.Millisecond
+	open := func(t *testing.T) storage.Store {
+		return openTest(t, newDatabase(t, server)+fmt.Sprintf("&lock_timeout=%d", wait.Milliseconds()))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			<-time.After(wait)
+			disk.Stall(t)
+			<-time.After(3 * wait)
+			disk.Resume(t)
+		}
+	}()
+	defer func() { cancel(); <-ended }()
+	storagetest.RunHistories(t, open, 2)
+}
