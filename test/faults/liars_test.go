@@ -230,7 +230,9 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			t.Parallel()
 			tc.liar.Store = memory.New()
 			h := newHistory(t, tc.liar, tc.liar)
-			h.patience = time.Second
+			if name == "stuck" {
+				h.patience = time.Second
+			}
 			h.founders = append(h.founders, &founder{history: h, name: "founder", crowd: largeCrowd})
 			h.run(func() {
 				h.await(30*time.Second, "enough is done", func() bool {
