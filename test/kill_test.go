@@ -222,6 +222,14 @@ func (k *killed) load(run int, planned func()) {
 			}
 		})
 	}
+	if run == 0 {
+		// However slow the machine is, something has been confirmed that can be lost.
+		until(k.t, "messages are confirmed over HTTP and over WebSockets", func() bool {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return k.overSocket > 0 && k.overSocket < len(k.confirmed)
+		}, func() string { return fmt.Sprint(k.confirmations(), " confirmed") })
+	}
 	<-time.After(time.Duration(30+k.random.IntN(300)) * time.Millisecond)
 	planned()
 	clients.Wait()

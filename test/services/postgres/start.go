@@ -181,5 +181,6 @@ func (s *Server) serves() bool {
 	return status == "ready" || status == "standby"
 }
 
-// end ends the server and removes its directory.
-func (s *Server) end() error { return errors.Join(s.home.Close(), s.postmaster.Wait(time.Second)) }
+// end ends the server and removes its directory. A process that was killed is gone when what it asked
+// of the disk is done.
+func (s *Server) end() error { return errors.Join(s.home.Close(), s.postmaster.Wait(20*time.Second)) }
