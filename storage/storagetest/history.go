@@ -88,12 +88,15 @@ func testHistories(t *testing.T, first suite, others ...storage.Store) {
 	sum.log(t)
 }
 
-// RunHistories makes histories on a store that the test disturbs, until drafts were refused alone in
-// a number of them.
+// RunHistories makes histories on a store that the test disturbs, until a number of drafts were
+// refused alone.
 func RunHistories(t *testing.T, open func(t *testing.T) storage.Store, refusals int) {
 	s := newSuite(open(t))
 	var sum tally
 	for sum.refused < refusals {
+		if sum.histories == historyRuns {
+			t.Fatalf("%d drafts were refused alone in %d histories, want %d", sum.refused, historyRuns, refusals)
+		}
 		sum.add(t, s, nil)
 	}
 	sum.log(t)

@@ -81,7 +81,7 @@ func (h *history) seconds(otherwise int) time.Duration {
 }
 
 // hang is how long a test waits for what comes on any machine, however busy.
-const hang = time.Minute
+const hang = 30 * time.Second
 
 // repeat does something again and again for TIDEMARK_FAULT_SECONDS (2 if it is not set), with pauses,
 // and at least once. It returns how often.
