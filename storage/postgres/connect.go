@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -87,15 +89,26 @@ func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.
 		_ = c.Conn().Close(ctx)
 		pool.Reset()
 	case c.Conn().IsClosed():
-		// The server sees at once that nobody waits for the statement. It would learn that from the
-		// driver when that has asked on another connection to cancel the statement.
-		_ = c.Conn().PgConn().Conn().Close()
+		hangUp(c.Conn().PgConn().Conn())
 		if !errors.Is(waiting.Err(), context.Canceled) {
 			// The others are likely broken too.
 			pool.Reset()
 		}
 	}
 	return err
+}
+
+// hangUp tells the server at once that nobody waits for its answer. The driver tells it only when it
+// has asked on another connection to cancel the statement. The driver still waits until the server
+// closes the connection: until then it counts for the pool, so that backends do not pile up whose
+// commit waits for the disk.
+func hangUp(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if c, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = c.CloseWrite()
+	}
 }
 
 // transaction runs do in a transaction of its own, whose locks end soon even if this process is stopped in the middle.

@@ -345,6 +345,39 @@ func TestLocks_go_with_a_client_that_stands_still(t *testing.T) {
 	sc.ok(sc.client.Wait())
 }
 
+// While the disk stalls, calls are given up whose commits cannot be cancelled. Each of them keeps its
+// connection, so the server has no more of them than the pool of the store.
+func TestLocks_calls_that_were_given_up_do_not_pile_up(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	var chats []tidemark.ChatID
+	for n := range 2 * int(sc.store.writers.Config().MaxConns) {
+		chats = append(chats, tidemark.ChatID(fmt.Sprint("c", n)))
+		_, _, err := sc.store.CreateChat(t.Context(), storage.NewChat{
+			ID: chats[n], Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1),
+			Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+		})
+		sc.ok(err)
+	}
+	sc.disk.Stall(t)
+	const committing = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemark' AND state = 'active'"
+	most := 0
+	for _, chat := range chats {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := sc.store.RemoveMember(ctx, chat, "ben", time.UnixMilli(3))
+		cancel()
+		wantError(t, err, tidemark.Unavailable)
+		var n int
+		sc.ok(sc.watch.QueryRow(t.Context(), committing).Scan(&n))
+		most = max(most, n)
+	}
+	if want := int(sc.store.writers.Config().MaxConns); most > want {
+		t.Errorf("%d commits wait for the disk, want at most %d", most, want)
+	}
+	sc.disk.Resume(t)
+	sc.comesBack() // what was given up is over
+}
+
 // The histories hold while commits stall for longer than others wait for a lock.
 func TestStore_histories_while_the_disk_stalls(t *testing.T) {
 	t.Parallel()
