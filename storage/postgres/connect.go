@@ -89,6 +89,7 @@ func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.
 		_ = c.Conn().Close(ctx)
 		pool.Reset()
 	case c.Conn().IsClosed():
+		//rule:bounded_use.hang-up-at-once
 		hangUp(c.Conn().PgConn().Conn())
 		if !errors.Is(waiting.Err(), context.Canceled) {
 			// The others are likely broken too.
@@ -126,4 +127,6 @@ const idle = 'I'
 
 // begin limits for how long a client that stands still keeps its locks: for less than others wait for
 // them (lock_timeout). The client makes its call again (undone).
+//
+//rule:bounded_use.limit-silence-in-transaction
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '1s'"

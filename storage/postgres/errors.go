@@ -69,6 +69,7 @@ func readOnly(err error) bool {
 func undone(err error) bool {
 	var e *unreached
 	switch condition(err) {
+	//rule:bounded_use.try-again-after-silence
 	case serializationFailed, deadlockDetected, stoodStill:
 		return true
 	case "":

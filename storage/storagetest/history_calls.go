@@ -110,6 +110,7 @@ func (c *client) send() error {
 		chat := drafts[i].ChatID
 		answers[chat] = append(answers[chat], c.appendedText(a))
 		stored[chat] = stored[chat] || a.Err == nil && !a.Duplicate
+		//rule:send_idempotent.know-refused-drafts
 		refused[chat] = append(refused[chat], tidemark.CodeOf(a.Err) == tidemark.Unavailable)
 		if a.Duplicate {
 			// Its version is that of some moment of the call.

@@ -50,6 +50,7 @@ func (h *history) unexplained(chat tidemark.ChatID) string {
 		holds := func(other *operation) bool {
 			return other != o && other.chat == chat && other.writes && other.call <= o.answer && other.answer >= o.call
 		}
+		//rule:send_idempotent.refusal-has-a-reason
 		if !slices.ContainsFunc(h.operations, holds) {
 			return fmt.Sprintf("a draft was refused alone, and nobody else wrote to the chat at that time: "+
 				"client %d  %s → %s", o.client, o.what, o.got)

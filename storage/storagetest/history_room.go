@@ -87,6 +87,7 @@ func (r room) append(drafts []sent, refused []bool) (room, string) {
 	var answers []string
 	for i, d := range drafts {
 		answer := string(tidemark.Unavailable)
+		//rule:send_idempotent.refused-draft-is-not-stored
 		if !refused[i] {
 			r, answer = r.appendOne(d)
 		}

@@ -139,6 +139,7 @@ func (t *Target) configure() {
 		// A server that lost its client gives up by itself. Locks of ours last a commit; whoever holds one longer is somebody else.
 		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "1s",
 		// A statement whose client has gone waits for no lock, and so keeps none.
+		//rule:bounded_use.notice-dead-client
 		"client_connection_check_interval": "100ms",
 	} {
 		if _, given := c.RuntimeParams[name]; !given {
