@@ -79,9 +79,9 @@ type scene struct {
 	ended  chan error
 }
 
-func newScene(t *testing.T) *scene {
+// newScene makes a scene on a database of its own. The disk is nil if the scene has no use for it.
+func newScene(t *testing.T, server *service.Server, disk *service.Disk) *scene {
 	t.Helper()
-	server, disk := service.StartOnDisk(t)
 	url := newDatabase(t, server)
 	sc := &scene{T: t, server: server, disk: disk, url: url, store: openTest(t, url)}
 	for _, id := range []tidemark.ChatID{"c", "d"} {
@@ -208,6 +208,8 @@ func (sc *scene) unavailable() {
 // A chat is free again as soon as the call or the client has gone that locked it, and Postgres has
 // what it waits for.
 func TestLocks_go_with_the_call_or_the_client(t *testing.T) {
+	t.Parallel()
+	server, disk := service.StartOnDisk(t)
 	for _, tc := range []struct {
 		name string
 		// lock returns when c is locked, last is the last thing before it has to be free.
@@ -291,8 +293,7 @@ func TestLocks_go_with_the_call_or_the_client(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			sc := newScene(t)
+			sc := newScene(t, server, disk)
 			var took []time.Duration
 			for range tries {
 				tc.lock(sc)
@@ -330,7 +331,7 @@ func (sc *scene) comesBack() {
 // wait for its lock are refused. If it goes on, it makes its call again.
 func TestLocks_go_with_a_client_that_stands_still(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t)
+	sc := newScene(t, service.Shared(t), nil)
 	sc.start("lock and say so")
 	sc.hears("locked")
 	sc.ok(sc.client.Process.Signal(syscall.SIGSTOP))
@@ -349,7 +350,8 @@ func TestLocks_go_with_a_client_that_stands_still(t *testing.T) {
 // connection, so the server has no more of them than the pool of the store.
 func TestLocks_calls_that_were_given_up_do_not_pile_up(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t)
+	server, disk := service.StartOnDisk(t)
+	sc := newScene(t, server, disk)
 	var chats []tidemark.ChatID
 	for n := range 2 * int(sc.store.writers.Config().MaxConns) {
 		chats = append(chats, tidemark.ChatID(fmt.Sprint("c", n)))
