@@ -40,13 +40,6 @@ func (d *Door) Leave() {
 	}
 }
 
-// Inside returns how many calls are under way.
-func (d *Door) Inside() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.inside
-}
-
 // Close lets nobody in any more, and waits until nobody is inside. It may be called more than once.
 func (d *Door) Close() {
 	d.mu.Lock()

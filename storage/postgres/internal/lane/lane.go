@@ -54,6 +54,9 @@ func (l *Lane[I, R]) Stop() {
 	l.running.Wait()
 }
 
+// Waiting returns how many calls wait in the queue.
+func (l *Lane[I, R]) Waiting() int { return len(l.queue) }
+
 // Do returns when the items are written. If ctx ends before, it returns Unavailable, and they may still be.
 func (l *Lane[I, R]) Do(ctx context.Context, items []I) ([]R, error) {
 	c := &call[I, R]{items: items, done: make(chan struct{})}
