@@ -60,7 +60,7 @@ func arrows() []arrow {
 		{place: "storage/dynamodb/internal/...", own: []string{"", "storage", "storage/dynamodb/internal/call", "storage/dynamodb/internal/record"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
 		{place: "migrations"},
 
-		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/push", "server/internal/..."}, others: []string{"github.com/gofrs/uuid/v5"}},
+		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/internal/...", "internal/signal"}, others: []string{"github.com/gofrs/uuid/v5"}},
 		{place: "server/internal/cursors", own: []string{""}},
 		{place: "server/internal/debts", own: []string{"", "storage"}},
 		{place: "server/internal/flow"},
@@ -68,7 +68,7 @@ func arrows() []arrow {
 		{place: "server/internal/locate", own: []string{"", "server/registry", "server/internal/moves", "server/internal/session"}},
 		{place: "server/internal/moves", own: []string{"", "server/bus", "server/registry"}},
 		{place: "server/internal/pulse", own: []string{"", "server/registry", "server/internal/flow", "server/internal/session"}},
-		{place: "server/internal/session", own: []string{"", "storage", "server/registry", "server/internal/feed"}},
+		{place: "server/internal/session", own: []string{"", "storage", "internal/signal", "server/registry", "server/internal/feed"}},
 		{place: "server/internal/ticks", own: []string{"", "storage", "server/internal/feed", "server/internal/session"}},
 		{place: "server/registry", own: []string{""}},
 		{place: "server/registry/memory", own: []string{"", "server/registry"}},
@@ -77,6 +77,7 @@ func arrows() []arrow {
 		{place: "server/bus/local", own: []string{"", "server/registry", "server/bus"}},
 		{place: "server/bus/redis", own: []string{"", "internal/redis", "server/registry", "server/bus", "server/bus/redis/internal/..."}},
 		{place: "server/bus/redis/internal/frame", own: []string{"", "server/registry", "server/bus"}},
+		{place: "internal/signal"},
 		{place: "internal/redis", own: []string{""}, others: []string{"github.com/redis/go-redis/v9"}},
 
 		{
