@@ -19,6 +19,9 @@ type Draft struct {
 	ContentType string
 	// Attachment is a JSON object of at most MaxAttachment bytes, stored as it is, or nil.
 	Attachment json.RawMessage
+	// Seen is the highest sequence that the sender had been shown (`seen_sequence`); 0 if it names
+	// none. It is not stored with the message.
+	Seen Sequence
 
 	// MessageID and CreatedAt are given by the server. A resend returns those of the first send.
 	MessageID MessageID

@@ -7,8 +7,9 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/cursors"
-	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/server/internal/pagetoken"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -55,24 +56,26 @@ func (s *Server) CreateChat(ctx context.Context, c Caller, r CreateChatRequest) 
 	if err != nil {
 		return ChatView{}, false, err
 	}
-	if err := s.begin(); err != nil {
+	if err := s.calls.begin(); err != nil {
 		return ChatView{}, false, err
 	}
-	defer s.inflight.Done()
-	ctx, cancel := after(ctx)
+	defer s.calls.end()
+	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
 	chat, created, err := s.storage.CreateChat(ctx, n)
 	if err != nil {
 		return ChatView{}, false, err
 	}
 	if created {
-		// Each member learns of his own membership: a list of a thousand others would be of no use to him.
-		for i, leases := range s.locate.Hint(ctx, n.Members) {
-			if len(leases) > 0 {
-				change := tidemark.MembershipChange{ChatID: chat.ID, UserID: n.Members[i], Change: tidemark.Added}
-				s.announceTo(ctx, []tidemark.MembershipChange{change}, chat.MembersVersion, registry.ByNode([][]registry.Lease{leases}))
-			}
+		// Each member learns of their own membership: a list of a thousand others is of no use to them.
+		all := make([]delivery.Announcement, len(n.Members))
+		for i, member := range n.Members {
+			change := tidemark.MembershipChange{ChatID: chat.ID, UserID: member, Change: tidemark.Added}
+			all[i] = delivery.Announcement{To: n.Members[i : i+1], Event: bus.Event{
+				Membership: &bus.Membership{Changes: []tidemark.MembershipChange{change}, Version: chat.MembersVersion},
+			}}
 		}
+		s.delivery.Publish(ctx, all, false)
 		return ChatView{Chat: chat, State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID}}, true, nil
 	}
 	view, err = s.Chat(ctx, c, chat.ID)
@@ -117,7 +120,7 @@ func distinct(field string, users []tidemark.UserID) ([]tidemark.UserID, error) 
 
 // Chats returns a page of the user's chats, latest activity first. limit is at least 1.
 func (s *Server) Chats(ctx context.Context, user tidemark.UserID, limit int, cursor string) (ChatPage, error) {
-	activity, after, err := cursors.DecodeActivity(cursor)
+	activity, after, err := pagetoken.DecodeActivity(cursor)
 	if err != nil {
 		return ChatPage{}, err
 	}
@@ -131,14 +134,14 @@ func (s *Server) Chats(ctx context.Context, user tidemark.UserID, limit int, cur
 	}
 	if more && len(found) > 0 {
 		last := found[len(found)-1]
-		page.NextCursor = cursors.EncodeActivity(last.Activity, last.Chat.ID)
+		page.NextCursor = pagetoken.EncodeActivity(last.Activity, last.Chat.ID)
 	}
 	return page, nil
 }
 
 // Chat returns one chat. NotFound, or NotMember.
 func (s *Server) Chat(ctx context.Context, c Caller, chat tidemark.ChatID) (ChatView, error) {
-	_, m, err := s.feed.Member(ctx, c.User, chat)
+	_, m, err := s.chats.Member(ctx, c.User, chat)
 	if err != nil {
 		return ChatView{}, err
 	}
@@ -211,10 +214,10 @@ func (s *Server) RenameChat(ctx context.Context, c Caller, chat tidemark.ChatID,
 
 // mayManage returns the caller's membership if he may change the chat: NotFound, NotMember or Denied.
 func (s *Server) mayManage(ctx context.Context, c Caller, chat tidemark.ChatID) (tidemark.Member, error) {
-	p, m, err := s.feed.Member(ctx, c.User, chat)
+	p, m, err := s.chats.Member(ctx, c.User, chat)
 	switch {
 	case tidemark.CodeOf(err) == tidemark.NotMember && c.Backend:
-		if p, err = s.feed.People(ctx, chat, 0); err != nil {
+		if p, err = s.chats.Roster(ctx, chat, 0); err != nil {
 			return m, err
 		}
 	case err != nil:

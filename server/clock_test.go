@@ -24,7 +24,7 @@ func TestClock_jumps_change_nothing_but_the_times_shown(t *testing.T) {
 		bob.drain()
 		again := func(key string) server.Sent {
 			t.Helper()
-			sent, err := c.Send(c.ctx, "alice", server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: key}})
+			sent, err := c.Send(c.ctx, "alice", tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: key})
 			if err != nil {
 				t.Fatal(err)
 			}

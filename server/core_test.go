@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -81,9 +82,9 @@ func (c *core) chat(id tidemark.ChatID, users ...tidemark.UserID) tidemark.ChatI
 func (c *core) send(user tidemark.UserID, chat tidemark.ChatID) tidemark.Sequence {
 	c.t.Helper()
 	c.sent++
-	sent, err := c.Send(c.ctx, user, server.SendRequest{Draft: tidemark.Draft{
+	sent, err := c.Send(c.ctx, user, tidemark.Draft{
 		ChatID: chat, ClientMessageID: fmt.Sprintf("%s-%d", c.node, c.sent), Content: fmt.Sprintf("message %d", c.sent),
-	}})
+	})
 	if err != nil {
 		c.t.Fatalf("Send(%s, %s): %v", user, chat, err)
 	}
@@ -103,6 +104,38 @@ func (c *core) ack(user tidemark.UserID, chat tidemark.ChatID, acked, read tidem
 	return results[0].State
 }
 
+// openRequest is what a client asks for when it connects, over a stream or, with Poll, by a long-poll.
+type openRequest struct {
+	User     tidemark.UserID
+	Device   tidemark.DeviceID
+	Session  tidemark.SessionID
+	After    uint64
+	Statuses bool
+	Poll     bool
+	Left     func() bool
+}
+
+// Open connects a client as the adapters do: a stream gets a new session in place of one that is
+// gone, a poll does not.
+func (c *core) Open(ctx context.Context, r openRequest) (*server.Connection, error) {
+	return connect(ctx, c.Server, r)
+}
+
+func connect(ctx context.Context, s *server.Server, r openRequest) (*server.Connection, error) {
+	open := server.OpenRequest{User: r.User, Device: r.Device, Statuses: r.Statuses}
+	if r.Session == "" {
+		return s.Open(ctx, open)
+	}
+	conn, err := s.Resume(ctx, server.ResumeRequest{
+		User: r.User, Session: r.Session, After: r.After, Announce: !r.Poll, Yield: r.Left,
+	})
+	if r.Poll || tidemark.CodeOf(err) != tidemark.Gone && !errors.Is(err, server.ErrUncertain) {
+		return conn, err
+	}
+	open.Reset = tidemark.ResetUnknownSession
+	return s.Open(ctx, open)
+}
+
 // client is a connection as a test uses it.
 type client struct {
 	*server.Connection
@@ -112,9 +145,9 @@ type client struct {
 	last uint64
 }
 
-func (c *core) open(user tidemark.UserID, change ...func(*server.OpenRequest)) *client {
+func (c *core) open(user tidemark.UserID, change ...func(*openRequest)) *client {
 	c.t.Helper()
-	r := server.OpenRequest{User: user}
+	r := openRequest{User: user}
 	for _, f := range change {
 		f(&r)
 	}
@@ -126,14 +159,14 @@ func (c *core) open(user tidemark.UserID, change ...func(*server.OpenRequest)) *
 }
 
 // resuming asks for a session after a position.
-func resuming(session tidemark.SessionID, after uint64) func(*server.OpenRequest) {
-	return func(r *server.OpenRequest) { r.Session, r.After = session, after }
+func resuming(session tidemark.SessionID, after uint64) func(*openRequest) {
+	return func(r *openRequest) { r.Session, r.After = session, after }
 }
 
-func withStatuses(r *server.OpenRequest) { r.Statuses = true }
+func withStatuses(r *openRequest) { r.Statuses = true }
 
-func onDevice(id tidemark.DeviceID) func(*server.OpenRequest) {
-	return func(r *server.OpenRequest) { r.Device = id }
+func onDevice(id tidemark.DeviceID) func(*openRequest) {
+	return func(r *openRequest) { r.Device = id }
 }
 
 // line is an event in the short form of the tests: "message chat 3", "gap chat 2-5", "status chat bob 3 2", "caught_up".

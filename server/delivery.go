@@ -4,7 +4,8 @@ import (
 	"context"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/cursors"
+	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/server/internal/pagetoken"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -28,13 +29,13 @@ const maxTimes = 10
 // Acknowledge raises the user's watermarks and returns them as they are stored then, higher ones included. Each item stands alone. The effects are
 // durable when it returns nil. Invalid: a chat is named more than maxTimes, and nothing was done. Unavailable: repeat it.
 func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []Ack) ([]AckResult, error) {
-	if err := s.begin(); err != nil {
+	if err := s.calls.begin(); err != nil {
 		return nil, err
 	}
-	defer s.inflight.Done()
-	ctx, cancel := after(ctx)
+	defer s.calls.end()
+	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
-	s.ticks.Count.Acks.Add(int64(len(acks)))
+	s.receipts.Count.Acks.Add(int64(len(acks)))
 	results := make([]AckResult, len(acks))
 	chats := make([]tidemark.ChatID, len(acks))
 	times := make(map[tidemark.ChatID]int, len(acks))
@@ -44,7 +45,7 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 			return nil, tidemark.Errorf(tidemark.Invalid, "chats names %s more than %d times; its highest sequences are enough", ack.Chat, maxTimes)
 		}
 	}
-	verdicts, err := s.feed.Members(ctx, keysOf(user, chats))
+	verdicts, err := s.chats.Memberships(ctx, keysOf(user, chats))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (s *Server) acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 			User: user, Chat: acks[j].Chat, Now: now, Raise: tidemark.Raise{Acked: acks[j].Acked, Read: acks[j].Read},
 		}
 	}
-	advanced, err := s.ticks.Advance(ctx, advances)
+	advanced, err := s.receipts.Advance(ctx, advances)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (s *Server) acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
 		}
 	}
-	s.ticks.Clear(ctx, clears)
+	s.receipts.Clear(ctx, clears)
 	return nil
 }
 
@@ -120,7 +121,7 @@ type StatePage struct {
 // DeliveryState returns the caller's own watermarks in one chat, raw. NotFound, NotMember.
 func (s *Server) DeliveryState(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (tidemark.DeliveryState, error) {
 	//rule:delivery_query_authorization.state-for-members-only
-	if _, _, err := s.feed.Member(ctx, user, chat); err != nil {
+	if _, _, err := s.chats.Member(ctx, user, chat); err != nil {
 		return tidemark.DeliveryState{}, err
 	}
 	states, err := s.storage.States(ctx, []storage.StateKey{{User: user, Chat: chat}})
@@ -133,7 +134,7 @@ func (s *Server) DeliveryState(ctx context.Context, user tidemark.UserID, chat t
 // DeliveryStates returns a page of the caller's own watermarks in the chats of which he is a member, raw. Chats in which
 // neither moved yet are left out. limit is at least 1.
 func (s *Server) DeliveryStates(ctx context.Context, user tidemark.UserID, limit int, cursor string) (StatePage, error) {
-	after, err := cursors.DecodeID[tidemark.ChatID](cursors.States, cursor)
+	after, err := pagetoken.DecodeID[tidemark.ChatID](pagetoken.States, cursor)
 	if err != nil {
 		return StatePage{}, err
 	}
@@ -143,7 +144,7 @@ func (s *Server) DeliveryStates(ctx context.Context, user tidemark.UserID, limit
 	}
 	page := StatePage{States: states}
 	if more && len(states) > 0 {
-		page.NextCursor = cursors.Encode(cursors.States, string(states[len(states)-1].ChatID))
+		page.NextCursor = pagetoken.Encode(pagetoken.States, string(states[len(states)-1].ChatID))
 	}
 	return page, nil
 }
@@ -172,12 +173,12 @@ type DeliveryStatus struct {
 // DeliveryStatus answers whether it has reached them, and whether they have read it. It is eventual. NotFound, NotMember (members only),
 // InvalidSequence (0, or above the head).
 func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r DeliveryStatusRequest) (DeliveryStatus, error) {
-	after, err := cursors.DecodeID[tidemark.UserID](cursors.Members, r.Cursor)
+	after, err := pagetoken.DecodeID[tidemark.UserID](pagetoken.Members, r.Cursor)
 	if err != nil {
 		return DeliveryStatus{}, err
 	}
 	//rule:delivery_query_authorization.status-for-members-only
-	if _, _, err := s.feed.Member(ctx, user, r.Chat); err != nil {
+	if _, _, err := s.chats.Member(ctx, user, r.Chat); err != nil {
 		return DeliveryStatus{}, err
 	}
 	chat, err := s.storage.Chat(ctx, r.Chat)
@@ -203,7 +204,7 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 	}
 	status.Members = members
 	if more && len(members) > 0 {
-		status.NextCursor = cursors.Encode(cursors.Members, string(members[len(members)-1].UserID))
+		status.NextCursor = pagetoken.Encode(pagetoken.Members, string(members[len(members)-1].UserID))
 	}
 	return status, nil
 }
@@ -219,7 +220,7 @@ func (s *Server) countAuthor(ctx context.Context, status *DeliveryStatus) error 
 		return err
 	}
 	author := entries[0].SenderID
-	p, err := s.feed.People(ctx, id, 0)
+	p, err := s.chats.Roster(ctx, id, 0)
 	if err != nil {
 		return err
 	}

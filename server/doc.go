@@ -1,34 +1,65 @@
-// Package server is the delivery core: what happens to a message between its sender and its readers, whatever carries it and whatever stores it.
-// It knows no transport and no database. docs/internals/delivery.md is its specification, with the rules named R_….
+// Package server is the delivery core: what happens to a message between its
+// sender and its readers. It knows no transport and no database.
+// docs/internals/delivery.md is its specification, with the rules named R_….
+//
+// # Layers
+//
+// Each package imports only packages below it. Nothing calls upward: results go
+// back as values.
+//
+//	server              the API; builds the layers; dispatches events of the bus
+//	internal/sessions   opens, resumes, closes, moves; owns the loops
+//	internal/receipts   writes acknowledgements, publishes statuses
+//	internal/delivery   appends, notifies, marks, tries again
+//	internal/leases     who is where, and this node among the others
+//	internal/session    one device's stream: eight values behind one lock
+//	internal/ackbuffer  raises of watermarks until they are written; no I/O
+//	internal/retry      what has to be tried again; no I/O
+//	internal/chat       rosters and recent messages; may be forgotten
+//	internal/watermark  known and announced boundaries; may be forgotten
+//	internal/pagetoken  cursors of lists
 //
 // # The life of a message
 //
-// Send (send.go) has storage append the message: idempotency key, membership, sequence and message in one step. The message is encoded once and put into
-// the tail of its chat (internal/feed). The members' leases are looked up; the nodes of those who are online get one publication each, which wakes their
-// sessions; the others get a pending row, and whoever came online meanwhile is found by looking up again. Then the sender is told.
+// Send completes the draft and gives it to delivery. Storage appends it: key,
+// membership, sequence and message are one step. Delivery encodes it once, puts
+// it into the chat cache, and looks up the leases of the members. Each of their
+// nodes gets one publication, which notifies its sessions. Members without a
+// session get a pending row. Then delivery looks them up again, because they may
+// have come online meanwhile (R_RELOOK). Only then the sender is told.
 //
-// A session (internal/session) is one device's place in the stream. Nothing is queued in it: a wake puts the chat into its wake set, and its connection's
-// Next serves the chats of the set in turn, a page each, from the tail or from storage. Every event has a number; the session remembers
-// runs of them, so that a client that comes back with the last number it saw continues, over any transport.
+// Nothing is queued in a session. A notification makes a chat ready, and the
+// reader's Next reads a page of each ready chat in turn, from the cache or from
+// storage. Every event has a number. The session remembers runs of them, so that
+// a client that comes back goes on, over any transport.
 //
-// An open (open.go) looks for what is pending: by the user's pending rows if a proof says that they are complete, else by comparing the heads of his chats with
-// his watermarks. A close (close.go) detaches, marks what is not acknowledged, releases the lease and leaves the proof.
+// # The life of an acknowledgement
 //
-// An acknowledgement raises a watermark and clears the row: coalesced if it came on a stream, at once for callers that wait (delivery.go). What moved is
-// pushed to the members as status updates (both in internal/ticks); a session that caught up gets a snapshot.
+// An acknowledgement on a stream waits in ackbuffer for some milliseconds; one
+// by REST is written at once. Receipts raises the watermark, clears the pending
+// row if one may stand, and publishes what moved to the members as a status
+// update, at most every 100 ms for a member and chat.
 //
-// What could not be done for a stored message is owed and tried again (debts.go, internal/debts).
+// # Opening and closing a session
 //
-// A node is one of several (internal/pulse): it says that it lives, learns who else does, and lets its sessions compare when somebody died or it may have missed something. A session
-// whose client comes back to another node goes on there (move.go, internal/moves).
+// A session takes a lease and reconciles: it reads the user's pending rows if
+// a proof of a clean close says that they are complete, else it compares the
+// heads of the user's chats with the watermarks (R_PROOF). Closing detaches it,
+// marks what is not acknowledged, and releases the lease with a new proof, in
+// this order (R_ORDER).
 //
-// # The files
+// # Many nodes
 //
-// chats.go, members.go, history.go, delivery.go and sync.go are what callers ask for; send.go, open.go, close.go and debts.go are the protocol of delivery.md §4;
-// move.go is how a session goes on on another node; server.go starts and stops it all.
+// A heartbeat keeps the leases and returns a report: which sessions lost theirs,
+// and whether all sessions have to reconcile, because a node died or because
+// publications may have been lost (R_EPOCH). A client may come back to another
+// node: that node takes the lease, and asks the first one for the session.
 //
 // # Goroutines and locks
 //
-// Start starts nine goroutines, named there, and Stop waits for them. Nothing else is started, but what shares the work of a call, which waits for it. Every lock guards the fields below it in its struct, is taken last
-// or before those that its package names, and is not held across I/O.
+// Start starts the loops, and Stop waits for them: acknowledgements, statuses,
+// retries, and in package sessions heartbeats, repair of leases, reconciliation,
+// grace periods, resume windows and moves. A lock guards the fields below it and
+// is not held across I/O. Session.mu is taken before the locks of Deadlines,
+// chat.Cache and watermark.Cache; all others are leaves.
 package server

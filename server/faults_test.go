@@ -119,7 +119,7 @@ func TestBus_late_doubled_and_reordered_fan_out_keeps_session_in_order(t *testin
 			dice := rand.New(rand.NewPCG(seed, 2))
 			var kept []func() error
 			w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-				if e.Wake == nil {
+				if e.Notification == nil {
 					return send()
 				}
 				kept = append(kept, send)
@@ -163,7 +163,7 @@ func TestBus_a_lost_publication_is_repaired_by_the_next(t *testing.T) {
 		a.send("alice", chat)
 		bob.drain()
 		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if e.Wake != nil && to.ID == "b" {
+			if e.Notification != nil && to.ID == "b" {
 				return nil
 			}
 			return send()
@@ -361,7 +361,7 @@ func TestStop_pending_or_delivered_afterwards(t *testing.T) {
 		wantCode(t, "Next", err, tidemark.Unavailable)
 		_, err = a.sendKey("alice", chat, "late", "late")
 		wantCode(t, "Send", err, tidemark.Unavailable)
-		_, err = a.Open(a.ctx, server.OpenRequest{User: "bob"})
+		_, err = a.Open(a.ctx, openRequest{User: "bob"})
 		wantCode(t, "Open", err, tidemark.Unavailable)
 		b := w.node("b")
 		for _, user := range []tidemark.UserID{"bob", "carol", "erin"} {

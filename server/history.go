@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -17,7 +17,7 @@ type HistoryRequest struct {
 }
 
 // History is a page of messages, with the gaps in it.
-type History = feed.History
+type History = chat.History
 
 // History returns a page of what a member may see. NotFound, NotMember, Invalid (both After and Before).
 func (s *Server) History(ctx context.Context, user tidemark.UserID, r HistoryRequest) (History, error) {
@@ -29,13 +29,13 @@ func (s *Server) History(ctx context.Context, user tidemark.UserID, r HistoryReq
 		return History{}, err
 	}
 	if r.After != nil {
-		return s.feed.After(ctx, user, r.Chat, *r.After, heads[0], r.Limit)
+		return s.chats.After(ctx, user, r.Chat, *r.After, heads[0], r.Limit)
 	}
 	before := heads[0] + 1
 	if r.Before != nil {
 		before = min(before, *r.Before)
 	}
-	return s.feed.Before(ctx, user, r.Chat, before, r.Limit)
+	return s.chats.Before(ctx, user, r.Chat, before, r.Limit)
 }
 
 // messages reads one range.

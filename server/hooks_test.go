@@ -191,8 +191,8 @@ func (w *world) say(to tidemark.UserID, updates ...tidemark.StatusUpdate) {
 	w.t.Helper()
 	leases := w.leases(to)
 	for _, u := range updates {
-		err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{Status: &bus.Status{
-			Updates: []tidemark.StatusUpdate{u}, Version: 1, Leases: leases,
+		err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{To: leases, Status: &bus.Status{
+			Updates: []tidemark.StatusUpdate{u}, Version: 1,
 		}})
 		if err != nil {
 			w.t.Fatal(err)
@@ -255,7 +255,7 @@ func (c *client) goodbye() {
 
 // sendKey is Send with a key of its own.
 func (c *core) sendKey(user tidemark.UserID, chat tidemark.ChatID, key, content string) (server.Sent, error) {
-	return c.Send(c.ctx, user, server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: content}})
+	return c.Send(c.ctx, user, tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: content})
 }
 
 func wantCode(t *testing.T, what string, err error, code tidemark.Code) {

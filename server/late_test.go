@@ -56,9 +56,9 @@ func TestSend_seen_beyond_the_head_is_refused(t *testing.T) {
 		chat := c.chat("abc", "alice", "bob", "carol")
 		c.send("alice", chat)
 		send := func(user tidemark.UserID, seen tidemark.Sequence) error {
-			_, err := c.Send(c.ctx, user, server.SendRequest{Seen: seen, Draft: tidemark.Draft{
+			_, err := c.Send(c.ctx, user, tidemark.Draft{Seen: seen,
 				ChatID: chat, ClientMessageID: fmt.Sprint(user, seen), Content: "reply",
-			}})
+			})
 			return err
 		}
 		wantCode(t, "beyond the head", send("bob", 2), tidemark.InvalidSequence)
@@ -154,9 +154,9 @@ func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 		var senders sync.WaitGroup
 		for n := range 1_100 {
 			senders.Go(func() {
-				_, err := a.Send(context.Background(), "alice", server.SendRequest{Draft: tidemark.Draft{
+				_, err := a.Send(context.Background(), "alice", tidemark.Draft{
 					ChatID: chat, ClientMessageID: fmt.Sprint(n), Content: content,
-				}})
+				})
 				if tidemark.CodeOf(err) != tidemark.Unavailable {
 					t.Errorf("send %d: %v, want %s", n, err, tidemark.Unavailable)
 				}

@@ -174,7 +174,7 @@ func TestMove_of_a_session_whose_device_opens_a_newer_one(t *testing.T) {
 		m.bob.Detach()
 		var moving sync.WaitGroup
 		moving.Go(func() {
-			_, err := c.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: true})
+			_, err := c.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: true})
 			wantCode(t, "the older session", err, tidemark.Gone)
 		})
 		synctest.Wait()
@@ -203,7 +203,7 @@ func TestLease_of_a_session_that_is_too_large_to_move_is_taken_again(t *testing.
 		bob.drain()
 		bob.Detach()
 		time.Sleep(time.Second)
-		_, err := b.Open(w.ctx, server.OpenRequest{User: "bob", Session: bob.Session(), After: bob.last, Poll: true})
+		_, err := b.Open(w.ctx, openRequest{User: "bob", Session: bob.Session(), After: bob.last, Poll: true})
 		wantCode(t, "a poll on b", err, tidemark.Gone)
 		bob = a.open("bob", resuming(bob.Session(), bob.last))
 		bob.drain()

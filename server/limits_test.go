@@ -33,7 +33,7 @@ func TestOpen_sessions_per_user_are_bounded(t *testing.T) {
 		for range 32 {
 			last = a.open("bob")
 		}
-		_, err := a.Open(a.ctx, server.OpenRequest{User: "bob"})
+		_, err := a.Open(a.ctx, openRequest{User: "bob"})
 		wantCode(t, "the 33rd session", err, tidemark.Exhausted)
 		a.open("alice")
 		last.goodbye()

@@ -3,13 +3,14 @@ package server
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
-	"github.com/tidemark-im/tidemark/server/internal/cursors"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
-	"github.com/tidemark-im/tidemark/server/internal/flow"
-	"github.com/tidemark-im/tidemark/server/internal/ticks"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
+	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/server/internal/pagetoken"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -22,22 +23,22 @@ type MemberPage struct {
 
 // Members returns a page of the current members. limit is at least 1. NotFound, NotMember.
 func (s *Server) Members(ctx context.Context, c Caller, chat tidemark.ChatID, limit int, cursor string) (MemberPage, error) {
-	after, err := cursors.DecodeID[tidemark.UserID](cursors.Members, cursor)
+	after, err := pagetoken.DecodeID[tidemark.UserID](pagetoken.Members, cursor)
 	if err != nil {
 		return MemberPage{}, err
 	}
-	p, _, err := s.feed.Member(ctx, c.User, chat)
+	p, _, err := s.chats.Member(ctx, c.User, chat)
 	if err != nil {
 		return MemberPage{}, err
 	}
 	return pageOfMembers(p, after, limit), nil
 }
 
-func pageOfMembers(p *feed.People, after tidemark.UserID, limit int) MemberPage {
+func pageOfMembers(p *chat.Roster, after tidemark.UserID, limit int) MemberPage {
 	page := MemberPage{Members: p.After(after)}
 	if len(page.Members) > limit {
 		page.Members = page.Members[:limit]
-		page.NextCursor = cursors.Encode(cursors.Members, string(page.Members[limit-1].UserID))
+		page.NextCursor = pagetoken.Encode(pagetoken.Members, string(page.Members[limit-1].UserID))
 	}
 	return page
 }
@@ -56,20 +57,20 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	case len(users) > tidemark.MaxMembersPerCall:
 		return MemberPage{}, tidemark.Errorf(tidemark.Invalid, "user_ids names %d users, at most %d are allowed in one call", len(users), tidemark.MaxMembersPerCall)
 	}
-	if err := s.begin(); err != nil {
+	if err := s.calls.begin(); err != nil {
 		return MemberPage{}, err
 	}
-	defer s.inflight.Done()
+	defer s.calls.end()
 	if _, err := s.mayManage(ctx, c, chat); err != nil {
 		return MemberPage{}, err
 	}
-	ctx, cancel := after(ctx)
+	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
 	added, err := s.add(ctx, chat, users)
 	if err != nil {
 		return MemberPage{}, err
 	}
-	s.feed.Chat(chat).Outdate(added.Version)
+	s.chats.Chat(chat).Invalidate(added.Version)
 	changes := make([]tidemark.MembershipChange, len(added.New))
 	for i, user := range added.New {
 		changes[i] = tidemark.MembershipChange{ChatID: chat, UserID: user, Change: tidemark.Added}
@@ -84,11 +85,8 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 		}
 	}
 	//rule:pending_or_delivered.mark-added-members
-	markErr := s.mark(ctx, rows)
-	if markErr != nil {
-		s.debts.Mark(rows)
-	}
-	p, err := s.feed.People(ctx, chat, added.Version)
+	markErr := s.delivery.MarkOrRetry(ctx, rows)
+	p, err := s.chats.Roster(ctx, chat, added.Version)
 	if err != nil {
 		return MemberPage{}, err
 	}
@@ -96,8 +94,14 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	return pageOfMembers(p, "", 1000), markErr
 }
 
-// add begins memberships. An outcome that is unknown is resolved by trying again; if it cannot be, the node knows no more who has to receive what, and all sessions
-// compare.
+// How a change of members whose outcome is unknown is resolved before the caller is told so.
+const (
+	changeAttempts = 4
+	changePause    = 50 * time.Millisecond
+)
+
+// add begins memberships. If an outcome stays unknown, the node no longer knows who has to receive
+// what, and all sessions reconcile.
 func (s *Server) add(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (storage.Added, error) {
 	for attempt := 1; ; attempt++ {
 		added, err := s.storage.AddMembers(ctx, chat, users, s.now())
@@ -107,11 +111,11 @@ func (s *Server) add(ctx context.Context, chat tidemark.ChatID, users []tidemark
 			}
 			return added, err
 		}
-		s.feed.Forget(chat)
+		s.chats.ForgetRoster(chat)
 		//rule:pending_or_delivered.retry-unknown-addition
-		if attempt == appendAttempts || !flow.Pause(ctx, appendPause<<attempt) {
+		if attempt == changeAttempts || !signal.Pause(ctx, changePause<<attempt) {
 			//rule:pending_or_delivered.compare-after-unknown-addition
-			s.debts.Lose()
+			s.delivery.Retry.Overflow()
 			return added, err
 		}
 	}
@@ -122,12 +126,12 @@ func (s *Server) add(ctx context.Context, chat tidemark.ChatID, users []tidemark
 //
 // Errors: NotFound, NotMember (the caller, or the user), Denied.
 func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatID, user tidemark.UserID) error {
-	if err := s.begin(); err != nil {
+	if err := s.calls.begin(); err != nil {
 		return err
 	}
-	defer s.inflight.Done()
+	defer s.calls.end()
 	if c.User == user && !c.Backend {
-		p, _, err := s.feed.Member(ctx, user, chat)
+		p, _, err := s.chats.Member(ctx, user, chat)
 		if err != nil {
 			return err
 		}
@@ -137,16 +141,16 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 	} else if _, err := s.mayManage(ctx, c, chat); err != nil {
 		return err
 	}
-	ctx, cancel := after(ctx)
+	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
 	removed, err := s.remove(ctx, chat, user)
 	if err != nil {
 		return err
 	}
-	s.feed.Chat(chat).Outdate(removed.Version)
+	s.chats.Chat(chat).Invalidate(removed.Version)
 	//rule:nothing_outside_membership.tell-removed-member
 	told := []tidemark.UserID{user}
-	p, err := s.feed.People(ctx, chat, removed.Version)
+	p, err := s.chats.Roster(ctx, chat, removed.Version)
 	if err != nil {
 		s.log.Warn("the members were not told of a removal", "chat", chat, "error", err)
 	} else {
@@ -155,7 +159,7 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 	s.announce(ctx, []tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}}, removed.Version, told)
 	if p != nil && len(p.Users) > tidemark.StatusFanoutLimit {
 		//rule:group_delivered_requires_all_members.recompute-after-removal
-		s.ticks.Recompute(chat)
+		s.receipts.Recompute(chat)
 	}
 	return nil
 }
@@ -167,7 +171,7 @@ func (s *Server) remove(ctx context.Context, chat tidemark.ChatID, user tidemark
 		code := tidemark.CodeOf(err)
 		//rule:nothing_outside_membership.retried-removal-succeeds
 		if code == tidemark.NotMember && attempt > 1 {
-			p, err := s.feed.People(ctx, chat, 0)
+			p, err := s.chats.Roster(ctx, chat, 0)
 			if err != nil {
 				return removed, err
 			}
@@ -180,118 +184,53 @@ func (s *Server) remove(ctx context.Context, chat tidemark.ChatID, user tidemark
 		if code != tidemark.Unavailable {
 			return removed, err
 		}
-		s.feed.Forget(chat) // it may have happened
-		if attempt == appendAttempts || !flow.Pause(ctx, appendPause<<attempt) {
+		s.chats.ForgetRoster(chat) // it may have happened
+		if attempt == changeAttempts || !signal.Pause(ctx, changePause<<attempt) {
 			return removed, err
 		}
 	}
 }
 
-// announce tells the sessions of users that the membership changed, and every node, which may remember the members. It is a hint to the sessions: who misses it sees
-// the members when he asks. A node that cannot be told believes what is wrong, so this one joins the registry anew, which makes all forget (internal/pulse).
+// announce tells the sessions of users that the membership changed, and every node, which may
+// remember the members. To the sessions it is a hint.
 func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChange, version uint64, users []tidemark.UserID) {
 	if len(changes) == 0 {
 		return
 	}
-	to := registry.ByNode(s.locate.Hint(ctx, users))
-	nodes := s.pulse.Nodes()
-	for _, n := range nodes {
-		if !slices.ContainsFunc(to, func(a registry.Addressed) bool { return a.Node == n }) {
-			//rule:nothing_outside_membership.tell-all-nodes-of-members
-			to = append(to, registry.Addressed{Node: n})
-		}
-	}
-	for i, err := range s.announceTo(ctx, changes, version, to) {
-		if err != nil && slices.Contains(nodes, to[i].Node) && tidemark.CodeOf(err) != tidemark.NotFound {
-			//rule:nothing_outside_membership.rejoin-when-nodes-are-unknown
-			s.pulse.Rejoin()
-		}
-	}
-}
-
-// announceTo tells nodes, and the sessions that hold the leases.
-func (s *Server) announceTo(ctx context.Context, changes []tidemark.MembershipChange, version uint64, to []registry.Addressed) []error {
-	return s.publish(ctx, to, func(leases []registry.Lease) bus.Event {
-		return bus.Event{Membership: &bus.Membership{Changes: changes, Version: version, Leases: leases}}
-	})
+	event := bus.Event{Membership: &bus.Membership{Changes: changes, Version: version}}
+	s.delivery.Publish(ctx, []delivery.Announcement{{To: users, Event: event, AllNodes: true}}, false)
 }
 
 // receiveMembership hands changes to the sessions and forgets an older roster.
-func (s *Server) receiveMembership(e *bus.Membership) {
+func (s *Server) receiveMembership(to []registry.Lease, e *bus.Membership) {
 	//rule:nothing_outside_membership.outdate-roster-on-change
-	s.feed.Chat(e.Changes[0].ChatID).Outdate(e.Version)
-	for _, sess := range s.sessions.Held(nil, e.Leases) {
+	s.chats.Chat(e.Changes[0].ChatID).Invalidate(e.Version)
+	for _, sess := range s.table.Held(nil, to) {
 		if sess != nil {
 			sess.MembersChanged(e.Changes)
 		}
 	}
 }
 
-// typing tells the other members' sessions that a user is typing. Errors are dropped, as the notice may be.
-func (s *Server) typing(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) {
+// sendTyping tells the other members' sessions that a user is typing. Errors are dropped, as the
+// notice may be.
+func (s *Server) sendTyping(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) {
 	//rule:nothing_outside_membership.typing-by-members-only
-	p, _, err := s.feed.Member(ctx, user, chat)
-	if err != nil || len(p.Users) > tidemark.StatusFanoutLimit {
+	roster, _, err := s.chats.Member(ctx, user, chat)
+	if err != nil || len(roster.Users) > tidemark.StatusFanoutLimit {
 		return
 	}
-	s.count.typing.Add(1)
-	others := slices.DeleteFunc(slices.Clone(p.Users), func(u tidemark.UserID) bool { return u == user })
-	s.publish(ctx, registry.ByNode(s.locate.Hint(ctx, others)), func(to []registry.Lease) bus.Event {
-		return bus.Event{Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: chat, UserID: user}, Leases: to}}
-	})
+	s.typing.Add(1)
+	others := slices.DeleteFunc(slices.Clone(roster.Users), func(u tidemark.UserID) bool { return u == user })
+	event := bus.Event{Typing: &tidemark.Typing{ChatID: chat, UserID: user}}
+	s.delivery.Publish(ctx, []delivery.Announcement{{To: others, Event: event}}, false)
 }
 
 // receiveTyping hands the notice to the sessions.
-func (s *Server) receiveTyping(e *bus.Typing) {
-	for _, sess := range s.sessions.Held(nil, e.Leases) {
+func (s *Server) receiveTyping(to []registry.Lease, t tidemark.Typing) {
+	for _, sess := range s.table.Held(nil, to) {
 		if sess != nil {
-			sess.Typing(e.Typing)
-		}
-	}
-}
-
-// publishStatuses hands updates to the sessions of the members, with one look-up and one publication for many chats. It reports false if it is not known who has sessions on
-// other nodes: with again nobody is told then.
-func (s *Server) publishStatuses(ctx context.Context, pushes []ticks.Push, again bool) bool {
-	var users []tidemark.UserID
-	for _, push := range pushes {
-		users = append(users, push.To.Users...)
-	}
-	leases, known := s.locate.Users(ctx, users)
-	if again && !known {
-		return false
-	}
-	var publications []bus.Publication
-	for _, push := range pushes {
-		n := len(push.To.Users)
-		for _, to := range registry.ByNode(leases[:n]) {
-			event := bus.Status{Updates: push.Updates, Version: push.To.Version, Leases: to.Leases}
-			publications = append(publications, bus.Publication{Node: to.Node, Event: bus.Event{Status: &event}})
-		}
-		leases = leases[n:]
-	}
-	s.publishAll(ctx, publications)
-	return known
-}
-
-// receiveStatus hands updates to the sessions, except to those whose user is known to have left since.
-func (s *Server) receiveStatus(e *bus.Status) {
-	chat := s.feed.Chat(e.Updates[0].ChatID)
-	for _, u := range e.Updates {
-		if u.UserID != "" {
-			//rule:tick_monotone.remember-status-from-nodes
-			s.host.Known.Tell(u)
-		}
-	}
-	for _, sess := range s.sessions.Held(nil, e.Leases) {
-		if sess == nil {
-			continue
-		}
-		switch member, sure := chat.May(sess.User(), e.Version); {
-		case member && sure:
-			sess.Raised(e.Updates, func() bool { m, s := chat.May(sess.User(), e.Version); return m && s })
-		case member:
-			sess.RefreshStatuses(chat.ID) // it is read for members only
+			sess.Typing(t)
 		}
 	}
 }

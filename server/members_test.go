@@ -80,7 +80,7 @@ func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T
 		// A sender who looked up before the removal hands over to bob, too.
 		late.keep(func() error {
 			return bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
-				Wake: &bus.Wake{Chat: chat, Sequence: 2, Leases: leases},
+				To: leases, Notification: &bus.Notification{Chat: chat, Sequence: 2},
 			})
 		})
 		late.release(t)
@@ -203,7 +203,7 @@ func (c *client) watch() (stop func()) {
 			runtime.Gosched()
 		}
 		c.t.Error("Next does not return")
-		_, _ = c.core.Open(context.Background(), server.OpenRequest{User: c.user, Session: c.Session(), Poll: true})
+		_, _ = c.core.Open(context.Background(), openRequest{User: c.user, Session: c.Session(), Poll: true})
 	})
 	return func() {
 		done.Store(true)

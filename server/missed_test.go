@@ -50,7 +50,7 @@ func TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat
 		phone.drain()
 		laptop.drain()
 		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if to.ID == "b" && e.Wake != nil {
+			if to.ID == "b" && e.Notification != nil {
 				return nil // lost, and nobody knows
 			}
 			return send()
@@ -85,7 +85,7 @@ func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_
 		want(t, "both", slices.Concat(messagesOf(phone.drain()), messagesOf(laptop.drain())), "message abc 2", "message abc 2")
 		time.Sleep(time.Hour)
 		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if to.ID == "b" && e.Wake != nil {
+			if to.ID == "b" && e.Notification != nil {
 				return nil // lost, and nobody knows
 			}
 			return send()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -50,7 +49,7 @@ func TestMove_of_two_claims_the_last_gets_the_session(t *testing.T) {
 				second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
 				time.Sleep(100 * time.Millisecond)
 			})
-			_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last, Poll: poll})
+			_, err := m.b.Open(m.ctx, openRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last, Poll: poll})
 			wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
 			second.Wait()
 			lines := bob.drain()
@@ -73,7 +72,7 @@ func TestMove_of_a_session_that_is_about_to_arrive(t *testing.T) {
 			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last)) })
 			time.Sleep(100 * time.Millisecond)
 		})
-		conn, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last})
+		conn, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last})
 		second.Wait()
 		if err == nil { // it may have gone before the connection had it
 			_, err = conn.Next(m.ctx, nil, true)
@@ -97,7 +96,7 @@ func TestMove_of_a_session_that_stays(t *testing.T) {
 		if n := len(messagesOf(m.bob.drain())); n != tooMany {
 			t.Fatalf("%d messages, want %d", n, tooMany)
 		}
-		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: true})
+		_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: true})
 		wantCode(t, "a poll on b", err, tidemark.Gone)
 		m.wantHeld(m.a, m.bob, "message ab 1")
 	})
@@ -108,10 +107,10 @@ func TestMove_who_has_left_fetches_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		for _, poll := range []bool{false, true} {
-			_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: poll, Left: func() bool { return true }})
+			_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: poll, Left: func() bool { return true }})
 			wantCode(t, "an attempt on b that was given up", err, tidemark.Unavailable)
 		}
-		_, err := m.a.Open(m.ctx, server.OpenRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Left: func() bool { return true }})
+		_, err := m.a.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Left: func() bool { return true }})
 		wantCode(t, "one on a", err, tidemark.Unavailable)
 		m.wantHeld(m.a, m.bob, "message ab 2")
 	})

@@ -15,7 +15,7 @@ import (
 
 // resume asks a node for bob's session, as his phone.
 func (m *moving) resume(at *core) (*server.Connection, error) {
-	return at.Open(m.ctx, server.OpenRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last})
+	return at.Open(m.ctx, openRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last})
 }
 
 // Two connections come to one node, and a third one overtakes the first while the second waits for the same session: the second does not end the third one's session

@@ -33,7 +33,7 @@ func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
 		bob.Detach()
 		moved := false
 		m.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if e.Wake != nil && e.Wake.Marked && to.ID == "b" && !moved {
+			if e.Notification != nil && e.Notification.Marked && to.ID == "b" && !moved {
 				moved = true
 				bob = m.a.open("bob", resuming(session, bob.last))
 			}
@@ -41,7 +41,7 @@ func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
 		})
 		m.appendDead("alice", m.chat, "k")
 		err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: old[0].Node, Boot: old[0].Boot}, bus.Event{
-			Wake: &bus.Wake{Chat: m.chat, Sequence: 2, Leases: old},
+			To: old, Notification: &bus.Notification{Chat: m.chat, Sequence: 2},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func TestMove_of_a_session_that_is_claimed_on_its_way(t *testing.T) {
 			if e.Claimed != nil && !claimed {
 				claimed = true
 				second.Go(func() {
-					_, err := c.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
+					_, err := c.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
 					wantCode(t, "a poll on c", err, tidemark.Gone)
 				})
 				time.Sleep(100 * time.Millisecond)
@@ -101,7 +101,7 @@ func TestMove_a_late_claim_takes_nothing(t *testing.T) {
 		})
 		session, last := m.bob.Session(), m.bob.last
 		m.bob.Detach()
-		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
+		_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
 		wantCode(t, "a poll on b", err, tidemark.Gone)
 		bob := m.a.open("bob", resuming(session, last))
 		bob.drain()
@@ -127,13 +127,13 @@ func TestMove_a_poll_waits_for_the_registry(t *testing.T) {
 		m.bob.Detach()
 		down.Store(true)
 		m.publish.set(func(registry.Node, bus.Event, func() error) error { return errDown })
-		poll := server.OpenRequest{User: "bob", Session: session, After: last, Poll: true}
+		poll := openRequest{User: "bob", Session: session, After: last, Poll: true}
 		_, err := m.b.Open(m.ctx, poll)
 		wantCode(t, "a poll on b", err, tidemark.Unavailable)
 		down.Store(false)
 		m.publish.clear()
 		m.a.send("alice", m.chat)
-		bob := m.b.open("bob", func(r *server.OpenRequest) { *r = poll })
+		bob := m.b.open("bob", func(r *openRequest) { *r = poll })
 		want(t, "bob on b, later", messagesOf(bob.drain()), "message ab 1")
 	})
 }
@@ -387,8 +387,8 @@ func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
 			if e.Claim != nil {
 				late := tidemark.StatusUpdate{ChatID: m.chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 1}}
 				lease := m.leases("bob")[0]
-				err := bus.PublishOne(m.ctx, m.bus, lease.Holder(), bus.Event{Status: &bus.Status{
-					Updates: []tidemark.StatusUpdate{late}, Version: 1, Leases: []registry.Lease{lease},
+				err := bus.PublishOne(m.ctx, m.bus, lease.Holder(), bus.Event{To: []registry.Lease{lease}, Status: &bus.Status{
+					Updates: []tidemark.StatusUpdate{late}, Version: 1,
 				}})
 				if err != nil {
 					t.Error(err)

@@ -145,7 +145,7 @@ func TestMove_the_newest_connection_owns_the_session(t *testing.T) {
 		m := newMoving(t)
 		m.b.send("alice", m.chat)
 		settle()
-		poll := m.b.open("bob", resuming(m.bob.Session(), m.bob.last), func(r *server.OpenRequest) { r.Poll = true })
+		poll := m.b.open("bob", resuming(m.bob.Session(), m.bob.last), func(r *openRequest) { r.Poll = true })
 		want(t, "a poll on b", messagesOf(poll.drain()), "message ab 2")
 		_, err := m.bob.Next(m.ctx, nil, true)
 		wantCode(t, "the connection on a", err, tidemark.Replaced)
@@ -206,7 +206,7 @@ func TestMove_of_what_nobody_gives(t *testing.T) {
 				session, last := m.bob.Session(), m.bob.last
 				m.bob.Detach()
 				began := time.Now()
-				_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
+				_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
 				wantCode(t, "a poll", err, tidemark.Gone)
 				bob := m.b.open("bob", resuming(session, last), onDevice("phone"))
 				if took := time.Since(began); took > 2*time.Second {
@@ -239,7 +239,7 @@ func TestMove_R_ADDR_nothing_is_lost_on_the_way(t *testing.T) {
 				leases := m.leases("bob")
 				late := func(sequence tidemark.Sequence) { // looked up before the lease moved
 					err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
-						Wake: &bus.Wake{Chat: m.chat, Sequence: sequence, Leases: leases},
+						To: leases, Notification: &bus.Notification{Chat: m.chat, Sequence: sequence},
 					})
 					if err != nil {
 						t.Error(err)
@@ -360,7 +360,7 @@ func TestMove_R_WAKESET_of_a_session_that_does_not_arrive(t *testing.T) {
 		})
 		session, last := m.bob.Session(), m.bob.last
 		m.bob.Detach()
-		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob", Session: session, After: last, Poll: true})
+		_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
 		wantCode(t, "a poll", err, tidemark.Gone)
 		m.wantRows("the session did not arrive", "bob", row("bob", m.chat, 2))
 	})
@@ -370,7 +370,7 @@ func TestMove_a_foreign_session_is_not_given(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		session := m.bob.Session()
-		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "eve", Session: session, Poll: true})
+		_, err := m.b.Open(m.ctx, openRequest{User: "eve", Session: session, Poll: true})
 		wantCode(t, "eve on b", err, tidemark.Gone)
 		_, err = m.b.Sync(m.ctx, "eve", server.SyncRequest{Session: session, Limit: 10})
 		wantCode(t, "eve's sync on b", err, tidemark.Gone)
@@ -435,7 +435,7 @@ func TestOpen_sessions_per_user_on_all_nodes(t *testing.T) {
 		m := newMoving(t, func(cfg *server.Config) { cfg.SessionsPerUser = 3 })
 		m.b.open("bob")
 		m.b.open("bob")
-		_, err := m.b.Open(m.ctx, server.OpenRequest{User: "bob"})
+		_, err := m.b.Open(m.ctx, openRequest{User: "bob"})
 		wantCode(t, "a fourth session", err, tidemark.Exhausted)
 		if n := len(m.leases("bob")); n != 3 {
 			t.Errorf("%d leases, want 3", n)

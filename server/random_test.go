@@ -187,7 +187,7 @@ func (g *gadget) open() {
 	if n.dead.Load() {
 		return
 	}
-	conn, err := n.Open(g.m.ctx, server.OpenRequest{User: g.user, Device: g.id})
+	conn, err := n.Open(g.m.ctx, openRequest{User: g.user, Device: g.id})
 	if err != nil {
 		return
 	}
@@ -201,7 +201,7 @@ func (g *gadget) open() {
 
 // resume comes back at the same node after a cut.
 func (g *gadget) resume() {
-	conn, err := g.at.Open(g.m.ctx, server.OpenRequest{User: g.user, Device: g.id, Session: g.conn.Session(), After: g.last, Poll: true})
+	conn, err := g.at.Open(g.m.ctx, openRequest{User: g.user, Device: g.id, Session: g.conn.Session(), After: g.last, Poll: true})
 	if err != nil {
 		g.conn = nil
 		return

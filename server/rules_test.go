@@ -49,7 +49,7 @@ func (h *held) release(t *testing.T) {
 func (w *world) holdWakesTo(node tidemark.NodeID, sequence tidemark.Sequence) *held {
 	h := &held{}
 	w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-		if e.Wake != nil && to.ID == node && e.Wake.Sequence == sequence {
+		if e.Notification != nil && to.ID == node && e.Notification.Sequence == sequence {
 			h.keep(send)
 			return nil
 		}
@@ -126,7 +126,7 @@ func TestR_ADDR_a_later_session_of_the_device_is_not_the_one_addressed(t *testin
 		var newer *client
 		first := true
 		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Wake != nil && first {
+			if e.Notification != nil && first {
 				first = false
 				newer = a.open("bob", onDevice("phone"))
 				newer.drain()
@@ -171,7 +171,7 @@ func TestR_RELOOK_a_wake_that_fails_is_tried_again(t *testing.T) {
 		bob := b.open("bob")
 		bob.drain()
 		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if e.Wake != nil && to.ID == "b" {
+			if e.Notification != nil && to.ID == "b" {
 				return errDown
 			}
 			return send()
@@ -209,7 +209,7 @@ func TestR_NOBODY_a_publication_of_unknown_outcome_marks(t *testing.T) {
 		bob.drain()
 		failed := false
 		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Wake != nil && !failed && slices.ContainsFunc(e.Wake.Leases, func(l registry.Lease) bool { return l.User == "bob" }) {
+			if e.Notification != nil && !failed && slices.ContainsFunc(e.To, func(l registry.Lease) bool { return l.User == "bob" }) {
 				failed = true
 				return errDown
 			}
@@ -229,7 +229,7 @@ func TestR_NOBODY_a_hand_over_for_a_session_that_is_gone_marks(t *testing.T) {
 		bob := a.open("bob")
 		bob.drain()
 		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Wake != nil {
+			if e.Notification != nil {
 				bob.goodbye()
 			}
 			return send()

@@ -216,7 +216,7 @@ func (sc *scenario) member(verb string, args []string) ([]string, error) {
 func (sc *scenario) connect(verb string, args []string) error {
 	name := args[0]
 	user, device, _ := strings.Cut(name, "/")
-	r := server.OpenRequest{User: tidemark.UserID(user), Device: tidemark.DeviceID(device), Statuses: true}
+	r := openRequest{User: tidemark.UserID(user), Device: tidemark.DeviceID(device), Statuses: true}
 	var last uint64
 	if old := sc.clients["-"+name]; verb == "resume" && old != nil {
 		r.Session, r.After, last = old.Session(), old.last, old.last
@@ -256,21 +256,21 @@ func (sc *scenario) disconnect(verb, name string) error {
 // send: send USER CHAT TEXT… [seen=N] [key=ID]
 func (sc *scenario) send(args []string) ([]string, error) {
 	sc.core.sent++
-	r := server.SendRequest{Draft: tidemark.Draft{
+	r := tidemark.Draft{
 		ChatID: tidemark.ChatID(args[1]), ClientMessageID: fmt.Sprintf("m%d", sc.core.sent),
-	}}
+	}
 	var text []string
 	for _, word := range args[2:] {
 		switch key, value, ok := strings.Cut(word, "="); {
 		case ok && key == "seen":
 			r.Seen = number(value)
 		case ok && key == "key":
-			r.Draft.ClientMessageID = value
+			r.ClientMessageID = value
 		default:
 			text = append(text, word)
 		}
 	}
-	r.Draft.Content = strings.Join(text, " ")
+	r.Content = strings.Join(text, " ")
 	sent, err := sc.core.Send(sc.core.ctx, tidemark.UserID(args[0]), r)
 	if err != nil {
 		return nil, err

@@ -149,7 +149,7 @@ func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
 		w.failing()
 		for _, of := range []tidemark.ChatID{"cursed", chat} {
 			gone := registry.Lease{User: "bob", Device: "phone", Node: node.ID, Boot: node.Boot, Session: "gone"}
-			if err := bus.PublishOne(w.ctx, w.bus, node, bus.Event{Wake: &bus.Wake{Chat: of, Sequence: 1, Leases: []registry.Lease{gone}}}); err != nil {
+			if err := bus.PublishOne(w.ctx, w.bus, node, bus.Event{To: []registry.Lease{gone}, Notification: &bus.Notification{Chat: of, Sequence: 1}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -436,7 +436,7 @@ func TestSend_implicit_read(t *testing.T) {
 				if tt.acked > 0 {
 					a.ack("bob", chat, tt.acked, 0)
 				}
-				r := server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ClientMessageID: "r", Content: "reply"}, Seen: tt.seen}
+				r := tidemark.Draft{ChatID: chat, ClientMessageID: "r", Content: "reply", Seen: tt.seen}
 				if _, err := a.Send(a.ctx, "bob", r); err != nil {
 					t.Fatal(err)
 				}
@@ -487,7 +487,7 @@ func TestSend_goes_to_its_end_when_its_caller_goes_away(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		w.before.set(once("Append", nil, cancel))
 		draft := tidemark.Draft{ChatID: chat, ClientMessageID: "k", Content: "hello"}
-		sent, err := a.Send(ctx, "alice", server.SendRequest{Draft: draft})
+		sent, err := a.Send(ctx, "alice", draft)
 		if err != nil || sent.Message.Sequence != 1 || ctx.Err() == nil {
 			t.Errorf("Send whose caller goes away: got %+v, %v, want message 1", sent, err)
 		}

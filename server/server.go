@@ -12,41 +12,38 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
-	"github.com/tidemark-im/tidemark/server/internal/debts"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
-	"github.com/tidemark-im/tidemark/server/internal/locate"
-	"github.com/tidemark-im/tidemark/server/internal/moves"
-	"github.com/tidemark-im/tidemark/server/internal/pulse"
+	"github.com/tidemark-im/tidemark/server/internal/ackbuffer"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
+	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/server/internal/leases"
+	"github.com/tidemark-im/tidemark/server/internal/receipts"
+	"github.com/tidemark-im/tidemark/server/internal/retry"
 	"github.com/tidemark-im/tidemark/server/internal/session"
-	"github.com/tidemark-im/tidemark/server/internal/ticks"
+	"github.com/tidemark-im/tidemark/server/internal/sessions"
+	"github.com/tidemark-im/tidemark/server/internal/watermark"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Server is the delivery core. Use New, then Start; Stop when it is not needed any more. All methods are safe for concurrent use.
+// Server is the delivery core. Use New, then Start; Stop when it is not needed any more. All methods
+// are safe for concurrent use.
 type Server struct {
-	cfg      Config
-	log      *slog.Logger
-	node     registry.Node
-	storage  Storage
-	registry registry.Registry
-	nodes    registry.Nodes
-	bus      bus.Bus
+	cfg     Config
+	log     *slog.Logger
+	node    registry.Node
+	storage Storage
 
-	sessions *session.Table
-	feed     *feed.Feed
+	// From below: what a node remembers, its sessions, and the layers that use them.
+	chats    *chat.Cache
 	host     *session.Host
-	ticks    *ticks.Ticks
-	debts    *debts.Debts
-	count    counters
+	table    *session.Table
+	leases   *leases.Leases
+	delivery *delivery.Delivery
+	receipts *receipts.Receipts
+	sessions *sessions.Sessions
+	// typing counts the notices that were sent.
+	typing atomic.Int64
 
-	pulse  *pulse.Pulse
-	moves  *moves.Moves
-	locate *locate.Locator
-
-	// lifecycle guards running and inflight.Add against Stop.
-	lifecycle sync.RWMutex
-	stopping  atomic.Bool
-	inflight  sync.WaitGroup
+	calls calls
 
 	cancel      context.CancelFunc
 	loops       sync.WaitGroup
@@ -62,127 +59,163 @@ func New(cfg Config) (*Server, error) {
 	var boot [8]byte
 	_, _ = rand.Read(boot[:]) // never fails, says its documentation
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, node: registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
-		storage: cfg.Storage, registry: cfg.Registry, nodes: cfg.Nodes, bus: cfg.Bus,
-		sessions: session.NewTable(), debts: debts.New(),
+		cfg: cfg, log: cfg.Logger, storage: cfg.Storage,
+		node:  registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
+		table: session.NewTable(),
 	}
-	s.moves = moves.New(cfg.Bus, s.node)
-	s.pulse = pulse.New(pulse.Config{
-		Registry: cfg.Registry, Nodes: cfg.Nodes, Node: s.node, Log: s.log, NodeTTL: cfg.NodeTTL, LeaseTTL: cfg.LeaseTTL, Hears: s.hears,
-		Sessions: s.sessions.All, Lost: s.takeLeases,
-		Replaced: s.closeReplaced, Forget: func() { s.feed.ForgetPeople() },
+	watermarks := watermark.New(cfg.KnownStates)
+	again := retry.New()
+	acks := ackbuffer.New(watermarks)
+	s.chats = chat.New(cfg.Storage, chat.Config{
+		Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages,
 	})
-	s.locate = &locate.Locator{Registry: cfg.Registry, Sessions: s.sessions, Self: s.node, Nodes: s.pulse.Nodes, Log: s.log}
-	known := feed.NewKnown(cfg.KnownStates)
-	s.feed = feed.New(cfg.Storage, feed.Config{Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages, Trusts: s.pulse.Trusts})
 	s.host = &session.Host{
-		Storage: cfg.Storage, Heads: cfg.Storage, Feed: s.feed, Known: known, Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, Chats: cfg.SessionChats,
-		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow), Now: s.now,
+		Storage: cfg.Storage, Heads: cfg.Storage, Chats: s.chats, Watermarks: watermarks, Log: s.log,
+		Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats, Now: s.now,
+		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow),
 	}
-	s.ticks = ticks.New(ticks.Config{
-		Storage: cfg.Storage, Feed: s.feed, Known: known, Log: s.log,
-		Sessions: s.sessions.Of, Publish: s.publishStatuses, Now: s.now, Owe: s.debts.Mark,
+	s.leases = leases.New(leases.Config{
+		Registry: cfg.Registry, Nodes: cfg.Nodes, Bus: cfg.Bus, Node: s.node, Sessions: s.table,
+		Chats: s.chats, Log: s.log, NodeTTL: cfg.NodeTTL, LeaseTTL: cfg.LeaseTTL,
+	})
+	s.delivery = delivery.New(delivery.Config{
+		Storage: cfg.Storage, Chats: s.chats, Sessions: s.table, Leases: s.leases, Bus: cfg.Bus,
+		Acks: acks, Retry: again, Log: s.log,
+	})
+	s.receipts = receipts.New(receipts.Config{
+		Storage: cfg.Storage, Acks: acks, Chats: s.chats, Watermarks: watermarks, Sessions: s.table,
+		Delivery: s.delivery, Retry: again, Log: s.log, Now: s.now,
 		AckInterval: cfg.AckInterval, AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
+	})
+	s.sessions = sessions.New(sessions.Config{
+		Node: s.node, Host: s.host, Table: s.table, Leases: s.leases, Delivery: s.delivery,
+		Receipts: s.receipts, Bus: cfg.Bus, Log: s.log, PerUser: cfg.SessionsPerUser,
+		Spread: cfg.NodeTTL / 2,
 	})
 	return s, nil
 }
 
-// Start joins the registry, subscribes to the bus and starts the goroutines that the Server owns. Call it once.
+// Start joins the registry, subscribes to the bus and starts the goroutines that the Server owns.
+// Call it once.
 func (s *Server) Start(ctx context.Context) error {
 	var err error
-	if s.unsubscribe, err = s.bus.Subscribe(ctx, s.node, bus.Subscriber{Receive: s.receive, Missed: s.pulse.Missed}); err != nil {
+	subscriber := bus.Subscriber{Receive: s.receive, Missed: s.leases.Missed}
+	if s.unsubscribe, err = s.cfg.Bus.Subscribe(ctx, s.node, subscriber); err != nil {
 		return err
 	}
-	if err := s.pulse.Join(ctx); err != nil {
+	if err := s.sessions.Start(ctx); err != nil {
 		s.unsubscribe()
 		return err
 	}
 	running, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.loops.Go(func() { s.ticks.AckLoop(running) })
-	s.loops.Go(func() { s.ticks.StatusLoop(running) })
-	s.loops.Go(func() { s.payLoop(running) })
-	s.loops.Go(func() { s.graceLoop(running) })
-	s.loops.Go(func() { s.expiryLoop(running) })
-	s.loops.Go(func() { s.pulse.BeatLoop(running) })
-	s.loops.Go(func() { s.pulse.CompareLoop(running) })
-	s.loops.Go(func() { s.pulse.RepairLoop(running) })
-	s.loops.Go(func() { s.moves.Loop(running, s.answer, s.undelivered) })
+	s.loops.Go(func() { s.receipts.AckLoop(running) })
+	s.loops.Go(func() { s.receipts.StatusLoop(running) })
+	s.loops.Go(func() { s.delivery.RetryLoop(running) })
+	s.loops.Go(func() { s.sessions.Run(running) })
 	return nil
 }
 
-// Stop ends cleanly: calls from now on are Unavailable, calls under way are waited for, acknowledgements that wait are written, every session is
-// closed (what is unacknowledged is marked, and a proof is left), and every goroutine has ended when it returns. If ctx ends first, what could not
-// be done is left as after a crash: the next opens compare.
+// Stop ends cleanly. Calls from now on are Unavailable, and calls under way are waited for.
+// Acknowledgements that wait are written, and every session is closed: what is not acknowledged is
+// marked, and a proof is left. Every goroutine has ended when it returns. If ctx ends first, what
+// could not be done is left as after a crash: the next opens reconcile.
 func (s *Server) Stop(ctx context.Context) error {
-	s.lifecycle.Lock()
-	already := s.stopping.Swap(true)
-	s.lifecycle.Unlock()
-	if already {
+	if !s.calls.stop() {
 		return nil
 	}
-	for _, sess := range s.sessions.All() {
+	for _, sess := range s.table.All() {
 		sess.Drain()
 	}
 	//rule:confirmed_is_durable.finish-calls-before-stop
-	s.inflight.Wait()
+	s.calls.wait()
 	//rule:delivered_is_eventually_consistent.write-acknowledgements-at-stop
-	s.ticks.Flush(ctx)
-	_, err := s.closeSessions(ctx, session.Endings(s.sessions.All(), session.Stopped))
+	s.receipts.Flush(ctx)
+	_, err := s.sessions.Close(ctx, session.Endings(s.table.All(), session.Stopped)...)
 	s.cancel()
 	s.loops.Wait()
 	s.unsubscribe()
-	s.ticks.Flush(ctx)
+	s.receipts.Flush(ctx)
 	//rule:pending_or_delivered.mark-waiting-runs-at-stop
-	s.ticks.Abandon()
+	s.receipts.Close()
 	//rule:pending_or_delivered.leave-only-when-all-is-written
-	if !s.pay(ctx) {
-		// Without a clean leave the node counts as crashed when its lease ends, and every session compares.
-		s.log.Warn("the node stops and owes something: it does not leave the registry cleanly")
+	if !s.delivery.TryAgain(ctx) {
+		// Without a clean leave the node counts as crashed when its lease ends: every session
+		// reconciles.
+		s.log.Warn("the node stops and has not done everything: it does not leave the registry cleanly")
 		return err
 	}
-	return errors.Join(err, s.nodes.Leave(ctx, s.node))
+	return errors.Join(err, s.leases.Leave(ctx))
 }
 
-// begin counts a call that Stop waits for: the caller calls inflight.Done when it has ended.
-func (s *Server) begin() error {
-	s.lifecycle.RLock()
-	defer s.lifecycle.RUnlock()
-	if s.stopping.Load() {
-		return errStopping()
+// receive takes what other nodes, or this one, publish to this node. It does not block.
+func (s *Server) receive(e bus.Event) {
+	switch {
+	case e.Notification != nil:
+		absent := s.delivery.Receive(e.To, e.Notification)
+		s.sessions.Follow(absent, e.Notification.Chat, e.Notification.Sequence)
+	case e.Status != nil:
+		s.receipts.Receive(e.To, e.Status)
+	case e.Membership != nil:
+		s.receiveMembership(e.To, e.Membership)
+	case e.Typing != nil:
+		s.receiveTyping(e.To, *e.Typing)
+	case e.Claim != nil:
+		s.sessions.Claim(e.Claim)
+	case e.Claimed != nil:
+		s.sessions.Claimed(e.Claimed)
 	}
-	s.inflight.Add(1)
+}
+
+// calls counts the calls under way, so that Stop can wait for them.
+type calls struct {
+	// mu guards stopping, and running.Add against wait.
+	mu       sync.RWMutex
+	stopping bool
+	running  sync.WaitGroup
+}
+
+// begin counts a call, unless the server is stopping. The caller calls end when the call has ended.
+func (c *calls) begin() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.stopping {
+		return tidemark.Errorf(tidemark.Unavailable, "the server is stopping; connect again")
+	}
+	c.running.Add(1)
 	return nil
 }
 
-func errStopping() error {
-	return tidemark.Errorf(tidemark.Unavailable, "the server is stopping; connect again")
+func (c *calls) end() { c.running.Done() }
+
+// stop lets no further call begin. It reports false if that was so already.
+func (c *calls) stop() (first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first = !c.stopping
+	c.stopping = true
+	return first
 }
 
-// Ready returns nil if the server can store now, else Unavailable with the reason. See Degraded for the rest.
+func (c *calls) wait() { c.running.Wait() }
+
+// Ready returns nil if the server can store now, else Unavailable with the reason. See Degraded for
+// the rest.
 func (s *Server) Ready(ctx context.Context) error {
-	if s.stopping.Load() {
-		return errStopping()
+	if err := s.calls.begin(); err != nil {
+		return err
 	}
+	defer s.calls.end()
 	if c, ok := s.storage.(checker); ok {
-		if err := c.Check(ctx); err != nil {
-			return err
-		}
+		return c.Check(ctx)
 	}
 	return nil
 }
 
-// Degraded returns nil if the node reaches the others and is reached by them, else Unavailable with the reason. A degraded node stores, marks and confirms; its
-// sessions learn of what other nodes store by comparing, within some seconds.
-func (s *Server) Degraded() error { return s.pulse.Degraded() }
-
-// hears returns nil if publications to the node reach it.
-func (s *Server) hears() error {
-	if c, ok := s.bus.(checker); ok {
-		return c.Check(context.Background())
-	}
-	return nil
-}
+// Degraded returns nil if the node reaches the others and is reached by them, else Unavailable with
+// the reason. A degraded node stores, marks and confirms. Its sessions learn of what other nodes
+// store by reconciling, within some seconds.
+func (s *Server) Degraded() error { return s.leases.Degraded() }
 
 // now returns the time of day in the precision of the contract.
 func (s *Server) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Millisecond) }

@@ -71,7 +71,7 @@ func countCatchUp(t *testing.T, statuses bool, calls map[string]int) {
 		t.Errorf("50 messages to an offline user wrote %d pending rows, want 1", sent.Marked)
 	}
 	before = c.store.Snapshot()
-	bob = c.open("bob", func(r *server.OpenRequest) { r.Statuses = statuses })
+	bob = c.open("bob", func(r *openRequest) { r.Statuses = statuses })
 	lines := bob.drain()
 	if len(lines) < 52 || lines[1] != "message ab 1" || lines[50] != "message ab 50" || lines[51] != "caught_up" {
 		t.Errorf("bob's catch-up has %d events: %v", len(lines), lines)
@@ -172,7 +172,7 @@ func TestSession_unknown_position_is_reset_and_sync_goes_on(t *testing.T) {
 		}
 		other := c.open("bob", resuming("AAAAAAAAAAAAAAAAAAAAAA", 3))
 		want(t, "an unknown session", other.drain()[:2], "open resumed=false", "reset unknown_session")
-		if _, err := c.Open(c.ctx, server.OpenRequest{User: "alice", Session: bob.Session(), Poll: true}); tidemark.CodeOf(err) != tidemark.Gone {
+		if _, err := c.Open(c.ctx, openRequest{User: "alice", Session: bob.Session(), Poll: true}); tidemark.CodeOf(err) != tidemark.Gone {
 			t.Errorf("a foreign session: %v, want %s", err, tidemark.Gone)
 		}
 	})
@@ -313,7 +313,7 @@ func TestR_MIN_start_is_behind_the_watermark_when_a_wake_was_lost(t *testing.T) 
 		bob.drain()
 		lost := false
 		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Wake != nil && !lost {
+			if e.Notification != nil && !lost {
 				lost = true
 				return nil
 			}

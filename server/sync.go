@@ -60,11 +60,11 @@ func (s *Server) Sync(ctx context.Context, user tidemark.UserID, r SyncRequest) 
 	if len(r.Cursors) > storage.MaxBatch {
 		return SyncResponse{}, tidemark.Errorf(tidemark.Invalid, "chats names %d chats, at most %d are allowed", len(r.Cursors), storage.MaxBatch)
 	}
-	if err := s.begin(); err != nil {
+	if err := s.calls.begin(); err != nil {
 		return SyncResponse{}, err
 	}
-	defer s.inflight.Done()
-	if r.Session != "" && !s.locate.Has(ctx, user, r.Session) {
+	defer s.calls.end()
+	if r.Session != "" && !s.leases.Has(ctx, user, r.Session) {
 		return SyncResponse{}, errNoSession()
 	}
 	chats, err := s.takeCursors(ctx, user, r.Cursors)
@@ -98,7 +98,7 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 	}
 	var advances []storage.Advance
 	now := s.now()
-	verdicts, err := s.feed.Members(ctx, keysOf(user, ids))
+	verdicts, err := s.chats.Memberships(ctx, keysOf(user, ids))
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 			advances = append(advances, storage.Advance{User: user, Chat: cursor.Chat, Now: now, Raise: tidemark.Raise{Acked: cursor.Acked}})
 		}
 	}
-	advanced, err := s.ticks.Advance(ctx, advances)
+	advanced, err := s.receipts.Advance(ctx, advances)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 		}
 	}
 	//rule:R_CLEAR.clear-rows-by-cursor
-	s.ticks.Clear(ctx, clears)
+	s.receipts.Clear(ctx, clears)
 	return chats, nil
 }
 
@@ -156,7 +156,7 @@ func (s *Server) syncSession(ctx context.Context, user tidemark.UserID, r SyncRe
 			to.Refused = append(to.Refused, tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat})
 		}
 	}
-	if !s.goTo(ctx, user, r.Session, to) {
+	if !s.sessions.Seek(ctx, user, r.Session, to) {
 		return response, errNoSession()
 	}
 	return response, nil
@@ -224,7 +224,7 @@ func (s *Server) syncChat(ctx context.Context, user tidemark.UserID, chat *SyncC
 		return nil
 	}
 	//rule:sync_position_from_watermark.start-behind-cursor-of-sync
-	h, err := s.feed.After(ctx, user, chat.Chat, after, chat.Head, limit)
+	h, err := s.chats.After(ctx, user, chat.Chat, after, chat.Head, limit)
 	if code := tidemark.CodeOf(err); code == tidemark.NotFound || code == tidemark.NotMember {
 		chat.Err = err
 		return nil

@@ -35,7 +35,7 @@ func TestSend_confirmed_or_not_a_stored_message_is_handed_over(t *testing.T) {
 					hangUp()
 					return errDown
 				})
-				_, _ = a.Send(ctx, "alice", server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ClientMessageID: "k", Content: "hello"}})
+				_, _ = a.Send(ctx, "alice", tidemark.Draft{ChatID: chat, ClientMessageID: "k", Content: "hello"})
 				time.Sleep(10 * time.Second)
 				w.wantRows("bob is told", "bob", row("bob", chat, 1))
 				want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1")
@@ -160,7 +160,7 @@ func TestDebts_wakes_of_one_chat_reach_its_end(t *testing.T) {
 		bob := a.open("bob")
 		bob.drain()
 		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Wake != nil && e.Wake.Sequence != 2 {
+			if e.Notification != nil && e.Notification.Sequence != 2 {
 				return errDown
 			}
 			return send()
@@ -476,7 +476,7 @@ func TestLarge_chats_live_session_that_a_publication_did_not_reach_is_told(t *te
 		bob.drain()
 		failures := 1
 		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Wake != nil && failures > 0 {
+			if e.Notification != nil && failures > 0 {
 				failures--
 				return errDown
 			}

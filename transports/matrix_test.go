@@ -447,7 +447,7 @@ func (c *cell) stream(what string) string {
 	read := c.w.reader(what, c.verb, c.creds)
 	send := func(user tidemark.UserID, chat tidemark.ChatID, key string) {
 		draft := tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: "late", ContentType: tidemark.DefaultContentType}
-		if _, err := c.w.core.Send(t.Context(), user, server.SendRequest{Draft: draft}); err != nil {
+		if _, err := c.w.core.Send(t.Context(), user, draft); err != nil {
 			t.Fatal(err)
 		}
 	}

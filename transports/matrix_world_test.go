@@ -267,7 +267,7 @@ func (w *world) cast(kind string) *cast {
 	c.chat = chat.ID
 	for _, content := range []string{canary + "1", canary + "2"} {
 		draft := tidemark.Draft{ChatID: c.chat, ClientMessageID: content, Content: content, ContentType: tidemark.DefaultContentType}
-		if _, err := w.core.Send(ctx, c.owner, server.SendRequest{Draft: draft}); err != nil {
+		if _, err := w.core.Send(ctx, c.owner, draft); err != nil {
 			w.t.Fatal(err)
 		}
 	}

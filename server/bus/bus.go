@@ -14,25 +14,29 @@ import (
 
 // Event is what one node tells another. Exactly one of the pointers is set. Events are immutable.
 type Event struct {
-	Wake       *Wake
-	Status     *Status
-	Membership *Membership
-	Typing     *Typing
-	Claim      *Claim
-	Claimed    *Claimed
+	// To are the leases of the sessions that the event is for, all of the node that it goes to. Claims
+	// have none.
+	To []registry.Lease
+
+	Notification *Notification
+	Status       *Status
+	Membership   *Membership
+	// Typing says that somebody is typing. It is dropped under pressure.
+	Typing  *tidemark.Typing
+	Claim   *Claim
+	Claimed *Claimed
 }
 
-// Wake hands a new message over to the sessions that hold the leases.
-type Wake struct {
+// Notification says that a chat has a message for the sessions.
+type Notification struct {
 	Chat     tidemark.ChatID
 	Sequence tidemark.Sequence
 	// Message, if not nil, is the message, so that the node need not read it from storage.
 	Message *tidemark.Message
 	// Encoded is the JSON of Message, nil if Message is.
 	Encoded []byte
-	// Marked reports that a pending row may stand for the users of the leases: their acknowledgement clears it.
+	// Marked says that a pending row may stand for the users: their acknowledgement clears it.
 	Marked bool
-	Leases []registry.Lease
 }
 
 // Status tells the sessions of the users that boundaries have moved.
@@ -40,7 +44,6 @@ type Status struct {
 	Updates []tidemark.StatusUpdate
 	// Version is the membership version that the receivers were taken from.
 	Version uint64
-	Leases  []registry.Lease
 }
 
 // Membership tells the sessions of the users that members came or went, and the node to drop what it remembers of older versions.
@@ -48,13 +51,6 @@ type Membership struct {
 	Changes []tidemark.MembershipChange
 	// Version is the membership version after the change.
 	Version uint64
-	Leases  []registry.Lease
-}
-
-// Typing tells the sessions that somebody is typing. It is dropped under pressure.
-type Typing struct {
-	tidemark.Typing
-	Leases []registry.Lease
 }
 
 // Claim asks a node for a session whose client has come to another one (delivery.md §4, Move), or sets its positions there. The node freezes the session and answers with

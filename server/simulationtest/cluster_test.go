@@ -151,12 +151,12 @@ func describe(e bus.Event) string {
 		return join(all)
 	}
 	switch {
-	case e.Wake != nil:
-		return fmt.Sprintf("wake %s %d marked=%v %s", e.Wake.Chat, e.Wake.Sequence, e.Wake.Marked, names(e.Wake.Leases))
+	case e.Notification != nil:
+		return fmt.Sprintf("wake %s %d marked=%v %s", e.Notification.Chat, e.Notification.Sequence, e.Notification.Marked, names(e.To))
 	case e.Status != nil:
-		return fmt.Sprintf("status %v %s", e.Status.Updates, names(e.Status.Leases))
+		return fmt.Sprintf("status %v %s", e.Status.Updates, names(e.To))
 	case e.Membership != nil:
-		return fmt.Sprintf("membership %v %s", e.Membership.Changes, names(e.Membership.Leases))
+		return fmt.Sprintf("membership %v %s", e.Membership.Changes, names(e.To))
 	case e.Claim != nil:
 		return fmt.Sprintf("claim %s for %s", e.Claim.User, e.Claim.From.ID)
 	case e.Claimed != nil:

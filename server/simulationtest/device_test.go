@@ -3,6 +3,7 @@ package simulationtest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/tidemark-im/tidemark"
@@ -113,10 +114,23 @@ func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, s
 	if session != "" {
 		what = fmt.Sprintf("resumes at %s after %d, poll=%v", n.id, after, poll)
 	}
-	r := server.OpenRequest{User: d.user, Device: d.id, Session: session, After: after, Poll: poll, Statuses: statuses}
+	connect := func(ctx context.Context) (*server.Connection, error) {
+		open := server.OpenRequest{User: d.user, Device: d.id, Statuses: statuses}
+		if session == "" {
+			return n.server.Open(ctx, open)
+		}
+		conn, err := n.server.Resume(ctx, server.ResumeRequest{
+			User: d.user, Session: session, After: after, Announce: !poll,
+		})
+		if poll || tidemark.CodeOf(err) != tidemark.Gone && !errors.Is(err, server.ErrUncertain) {
+			return conn, err
+		}
+		open.Reset = tidemark.ResetUnknownSession
+		return n.server.Open(ctx, open)
+	}
 	epoch, shaky := d.w.epoch(), d.w.shaky.Load()
 	d.actOr(n, what, func(ctx context.Context) (done, orphaned func()) {
-		conn, err := n.server.Open(ctx, r)
+		conn, err := connect(ctx)
 		orphaned = func() {
 			if err == nil && !n.dead.Load() {
 				conn.Detach()

@@ -314,7 +314,7 @@ func (w *world) write() {
 	l.tries++
 	n := pick(w, up)
 	l.busyAt = n
-	r := server.SendRequest{Draft: tidemark.Draft{ChatID: l.chat, ClientMessageID: l.id, Content: l.content}}
+	r := tidemark.Draft{ChatID: l.chat, ClientMessageID: l.id, Content: l.content}
 	if w.roll(6) == 0 {
 		r.Seen = tidemark.Sequence(w.roll(int(w.head(l.chat)) + 1))
 	}

@@ -128,7 +128,7 @@ func answer(w http.ResponseWriter, body []byte) error {
 
 // open authenticates the request and opens or resumes its session.
 func (a *Adapter) open(r *http.Request) (*poll, error) {
-	req, err := wire.OpenQuery(r.URL.Query())
+	req, err := wire.ParseStream(r.URL.Query())
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,6 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	if err != nil {
 		return nil, err
 	}
-	//rule:resume_lossless.poll-keeps-its-session
-	req.Poll = true
 	// The session keeps it; it shall not keep the whole request with it.
 	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
 	p := &poll{adapter: a, identity: id}
@@ -145,8 +143,8 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	if !a.group.Add(p) {
 		return nil, stream.Restarting()
 	}
-	door := stream.Door{Server: a.cfg.Server, Auth: a.cfg.Auth, Limit: a.cfg.Limit, Gate: a.cfg.Gate}
-	if p.session, p.pass, err = door.Open(p.ctx, r, id, req); err != nil {
+	opener := stream.SessionOpener{Server: a.cfg.Server, Auth: a.cfg.Auth, Limit: a.cfg.Limit, Gate: a.cfg.Gate}
+	if p.session, p.pass, err = opener.Poll(p.ctx, r, id, req); err != nil {
 		a.group.Remove(p)
 		return nil, err
 	}

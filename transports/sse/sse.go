@@ -106,24 +106,24 @@ func (a *Adapter) open(r *http.Request) (*connection, error) {
 	if !a.group.Add(c) {
 		return nil, stream.Restarting()
 	}
-	if c.session, c.pass, err = a.door().Open(c.ctx, r, id, req); err != nil {
+	if c.session, c.pass, err = a.opener().Open(c.ctx, r, id, req); err != nil {
 		a.group.Remove(c)
 		return nil, err
 	}
 	return c, nil
 }
 
-func (a *Adapter) door() stream.Door {
-	return stream.Door{Server: a.cfg.Server, Auth: a.cfg.Auth, Limit: a.cfg.Limit, Gate: a.cfg.Gate}
+func (a *Adapter) opener() stream.SessionOpener {
+	return stream.SessionOpener{Server: a.cfg.Server, Auth: a.cfg.Auth, Limit: a.cfg.Limit, Gate: a.cfg.Gate}
 }
 
 // unknownSession is a session that never exists: the core answers a position in it with `reset`.
 const unknownSession tidemark.SessionID = "-"
 
 // openRequest reads the query and the position: the header Last-Event-ID, or else `last_event_id` of the query.
-func openRequest(r *http.Request) (server.OpenRequest, error) {
+func openRequest(r *http.Request) (wire.Stream, error) {
 	query := r.URL.Query()
-	req, err := wire.OpenQuery(query)
+	req, err := wire.ParseStream(query)
 	if err != nil {
 		return req, err
 	}

@@ -125,9 +125,9 @@ func (r *randomRun) send(random *rand.Rand) {
 		if random.IntN(4) == 0 {
 			<-time.After(time.Duration(random.IntN(5)) * time.Millisecond)
 		}
-		_, err := r.stack.Server.Send(context.Background(), r.sender, server.SendRequest{Draft: tidemark.Draft{
+		_, err := r.stack.Server.Send(context.Background(), r.sender, tidemark.Draft{
 			ChatID: r.chats[i], ClientMessageID: fmt.Sprint(next[i]), Content: fmt.Sprint(next[i]),
-		}})
+		})
 		if err != nil {
 			r.t.Errorf("%s: %v", r.name, err)
 			return

@@ -173,9 +173,9 @@ func (s *Stack) Send(user tidemark.UserID, chat tidemark.ChatID, first, count in
 // SendText stores one message.
 func (s *Stack) SendText(user tidemark.UserID, chat tidemark.ChatID, key, content string) {
 	s.t.Helper()
-	_, err := s.Server.Send(context.Background(), user, server.SendRequest{Draft: tidemark.Draft{
+	_, err := s.Server.Send(context.Background(), user, tidemark.Draft{
 		ChatID: chat, ClientMessageID: key, Content: content, ContentType: tidemark.DefaultContentType,
-	}})
+	})
 	if err != nil {
 		s.t.Fatalf("sending %s to %s: %v", key, chat, err)
 	}

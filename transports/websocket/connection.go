@@ -96,7 +96,7 @@ func (c *connection) open(r *http.Request) error {
 		return err
 	}
 	cfg := &c.adapter.cfg
-	door := stream.Door{Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit, Gate: cfg.Gate}
+	door := stream.SessionOpener{Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit, Gate: cfg.Gate}
 	session, pass, err := door.Open(c.ctx, r, id, req)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
@@ -36,7 +35,7 @@ func (c *connection) handle(raw []byte) {
 			return
 		}
 		//rule:session_in_order.lane-per-chat
-		c.do(string(f.Send.Draft.ChatID), len(raw), f, c.send)
+		c.do(string(f.Send.ChatID), len(raw), f, c.send)
 	case wire.FrameAck, wire.FrameRead:
 		for range f.Refused {
 			//rule:metrics_documented.count-refused-frames
@@ -71,7 +70,7 @@ func (c *connection) do(lane string, size int, frame wire.Frame, run func(frames
 func (c *connection) send(frames []wire.Frame) {
 	ctx, cancel := c.requestContext(&frames[0])
 	defer cancel()
-	requests := make([]server.SendRequest, len(frames))
+	requests := make([]tidemark.Draft, len(frames))
 	for i := range frames {
 		requests[i] = frames[i].Send
 	}
@@ -80,7 +79,7 @@ func (c *connection) send(frames []wire.Frame) {
 			c.refuse(frames[i].RequestID, result.Err)
 			continue
 		}
-		c.reply(func(b []byte) []byte { return wire.AppendSendAck(b, frames[i].RequestID, result.Sent) })
+		c.reply(func(b []byte) []byte { return wire.AppendSendAck(b, frames[i].RequestID, result) })
 	}
 }
 

@@ -125,11 +125,11 @@ func (a *Adapter) Handle(e echo.Context) error {
 }
 
 // openRequest reads who opens what.
-func (a *Adapter) openRequest(r *http.Request) (auth.Identity, server.OpenRequest, error) {
+func (a *Adapter) openRequest(r *http.Request) (auth.Identity, wire.Stream, error) {
 	if err := a.cfg.Origins.Check(r); err != nil {
-		return auth.Identity{}, server.OpenRequest{}, err
+		return auth.Identity{}, wire.Stream{}, err
 	}
-	req, err := wire.OpenQuery(r.URL.Query())
+	req, err := wire.ParseStream(r.URL.Query())
 	if err != nil {
 		return auth.Identity{}, req, err
 	}

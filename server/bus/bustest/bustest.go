@@ -109,7 +109,7 @@ var (
 )
 
 func wake(sequence tidemark.Sequence) bus.Event {
-	return bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: sequence}}
+	return bus.Event{Notification: &bus.Notification{Chat: "c", Sequence: sequence}}
 }
 
 func kinds(s *suite) {
@@ -121,11 +121,11 @@ func kinds(s *suite) {
 	}
 	message := draft.Message(7, 3)
 	want := []bus.Event{
-		{Wake: &bus.Wake{Chat: "c", Sequence: 7, Message: &message, Encoded: message.AppendJSON(nil), Leases: leases}},
-		{Wake: &bus.Wake{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true, Leases: leases[:1]}},
-		{Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9, Leases: leases}},
-		{Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 10, Leases: leases}},
-		{Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: "c", UserID: "bob"}, Leases: leases}},
+		{To: leases, Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: &message, Encoded: message.AppendJSON(nil)}},
+		{To: leases[:1], Notification: &bus.Notification{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true}},
+		{To: leases, Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9}},
+		{To: leases, Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 10}},
+		{To: leases, Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		{Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Added}}, Version: 1 << 60}},
 		{Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: nodeB}},
 		{Claim: &bus.Claim{ID: "q2", Session: "s", User: "bob", GoTo: []byte("{}"), From: nodeA}},
@@ -148,11 +148,11 @@ func addressed(s *suite) {
 	other, _ := s.subscribe(registry.Node{ID: "a", Boot: "2"}) // another life of the node
 	s.publish(nodeA, wake(1))
 	s.publish(nodeB, wake(2))
-	if got := a.wait(s, 1); got[0].Wake.Sequence != 1 {
-		s.Errorf("a got %d, want 1", got[0].Wake.Sequence)
+	if got := a.wait(s, 1); got[0].Notification.Sequence != 1 {
+		s.Errorf("a got %d, want 1", got[0].Notification.Sequence)
 	}
-	if got := b.wait(s, 1); got[0].Wake.Sequence != 2 {
-		s.Errorf("b got %d, want 2", got[0].Wake.Sequence)
+	if got := b.wait(s, 1); got[0].Notification.Sequence != 2 {
+		s.Errorf("b got %d, want 2", got[0].Notification.Sequence)
 	}
 	if n := len(a.got()) + len(b.got()) + len(other.got()); n != 2 {
 		s.Errorf("%d events came, want 2", n)
@@ -217,8 +217,8 @@ func again(s *suite) {
 	end()
 	in, _ := s.subscribe(nodeA)
 	s.publish(nodeA, wake(3))
-	if got := in.wait(s, 1); got[0].Wake.Sequence != 3 {
-		s.Errorf("got %d, want 3", got[0].Wake.Sequence)
+	if got := in.wait(s, 1); got[0].Notification.Sequence != 3 {
+		s.Errorf("got %d, want 3", got[0].Notification.Sequence)
 	}
 }
 
@@ -243,8 +243,8 @@ func several(s *suite) {
 	if code := tidemark.CodeOf(errs[1]); code != tidemark.NotFound && code != tidemark.Unavailable {
 		s.Errorf("to b, where nobody listens: %v, want %s or %s", errs[1], tidemark.NotFound, tidemark.Unavailable)
 	}
-	if got := in.wait(s, 2); got[0].Wake.Sequence+got[1].Wake.Sequence != 4 {
-		s.Errorf("a got %d and %d, want 1 and 3", got[0].Wake.Sequence, got[1].Wake.Sequence)
+	if got := in.wait(s, 2); got[0].Notification.Sequence+got[1].Notification.Sequence != 4 {
+		s.Errorf("a got %d and %d, want 1 and 3", got[0].Notification.Sequence, got[1].Notification.Sequence)
 	}
 }
 
@@ -264,7 +264,7 @@ func concurrent(s *suite) {
 	all.Wait()
 	seen := map[string]bool{}
 	for _, e := range in.wait(s, publishers*each) {
-		seen[fmt.Sprint(e.Wake.Sequence)] = true
+		seen[fmt.Sprint(e.Notification.Sequence)] = true
 	}
 	if len(seen) != publishers*each {
 		s.Errorf("%d different events came, want %d", len(seen), publishers*each)

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, url string) *world {
 func (w *world) receive(e bus.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.received[e.Wake.Sequence] = true
+	w.received[e.Notification.Sequence] = true
 }
 
 func (w *world) has(n tidemark.Sequence) bool {
@@ -57,7 +57,7 @@ func (w *world) has(n tidemark.Sequence) bool {
 }
 
 func (w *world) publish(n tidemark.Sequence) error {
-	return bus.PublishOne(w.Context(), w.a, node("b"), bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: n}})
+	return bus.PublishOne(w.Context(), w.a, node("b"), bus.Event{Notification: &bus.Notification{Chat: "c", Sequence: n}})
 }
 
 // eventually waits until is reports true, and returns how long that took.
@@ -306,7 +306,7 @@ func TestPublish_large_events(t *testing.T) {
 	const events = 40
 	for i := range events {
 		m := draft.Message(tidemark.Sequence(i+1), 1)
-		publications = append(publications, bus.Publication{Node: node("b"), Event: bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: m.Sequence, Message: &m}}})
+		publications = append(publications, bus.Publication{Node: node("b"), Event: bus.Event{Notification: &bus.Notification{Chat: "c", Sequence: m.Sequence, Message: &m}}})
 	}
 	for i, err := range w.a.Publish(t.Context(), publications) {
 		if err != nil {

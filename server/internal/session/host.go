@@ -17,7 +17,7 @@
 // The values decide and do no I/O. Reader.Next asks them for a step, does its I/O without the lock,
 // and hands the result back; what was read for an earlier state is discarded.
 //
-// Locks are taken in the order Session.mu, then those of Deadlines, feed.Feed and feed.Known. None
+// Locks are taken in the order Session.mu, then those of Deadlines, chat.Cache and watermark.Cache. None
 // is held across I/O.
 package session
 
@@ -29,7 +29,8 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
+	"github.com/tidemark-im/tidemark/server/internal/watermark"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -51,11 +52,12 @@ type Heads interface {
 type Host struct {
 	Storage Storage
 	Heads   Heads
-	Feed    *feed.Feed
-	Known   *feed.Known
-	Log     *slog.Logger
-	// Chats bounds the chats that a session knows.
-	Chats int
+	// Chats is what the node remembers of chats, Watermarks what it knows of watermarks.
+	Chats      *chat.Cache
+	Watermarks *watermark.Cache
+	Log        *slog.Logger
+	// MaxChats bounds the chats that a session knows.
+	MaxChats int
 	// Heartbeat and Resume are told to clients.
 	Heartbeat, Resume time.Duration
 	// Grace has an entry for each chat whose acknowledgement is waited for, Expiry one for each
@@ -85,8 +87,8 @@ func (s *Session) key(chat tidemark.ChatID) storage.StateKey {
 // chats: theirs are read as well. read are the members whose boundaries were read one by one.
 func (h *Host) Boundaries(
 	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID, also ...storage.StateKey,
-) (updates []tidemark.StatusUpdate, read []*feed.People, err error) {
-	all, err := h.Feed.PeopleOf(ctx, ids)
+) (updates []tidemark.StatusUpdate, read []*chat.Roster, err error) {
+	all, err := h.Chats.Rosters(ctx, ids)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,7 +124,7 @@ func (h *Host) Boundaries(
 		return nil, nil, err
 	}
 	for _, st := range states {
-		h.Known.Learn(st)
+		h.Watermarks.Learn(st)
 		//rule:read_implies_delivered.send-exposed-boundary
 		updates = append(updates, tidemark.StatusUpdate{
 			ChatID: st.ChatID, UserID: st.UserID, Boundary: st.Exposed(),
@@ -140,7 +142,7 @@ func (h *Host) acked(ctx context.Context, user tidemark.UserID, ids []tidemark.C
 	var missing []storage.StateKey
 	for _, id := range ids {
 		key := storage.StateKey{User: user, Chat: id}
-		if known, ok := h.Known.Acked(key); ok {
+		if known, ok := h.Watermarks.Acked(key); ok {
 			acked[id] = known
 		} else {
 			missing = append(missing, key)
@@ -154,7 +156,7 @@ func (h *Host) acked(ctx context.Context, user tidemark.UserID, ids []tidemark.C
 		return nil, err
 	}
 	for _, st := range states {
-		acked[st.ChatID] = h.Known.Raise(st).Acked
+		acked[st.ChatID] = h.Watermarks.Raise(st).Acked
 	}
 	return acked, nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -197,7 +197,7 @@ func (s *Session) readRecent(ctx context.Context, r *Reader, ordered reconcile) 
 	}
 	var last tidemark.ChatID
 	var activity time.Time
-	var pages []feed.History
+	var pages []chat.History
 	for _, chat := range active {
 		last, activity = chat.Chat.ID, chat.Activity
 		if chat.Activity.Before(since) {
@@ -208,7 +208,7 @@ func (s *Session) readRecent(ctx context.Context, r *Reader, ordered reconcile) 
 		if before <= 1 {
 			continue
 		}
-		page, err := s.host.Feed.Before(ctx, s.User(), chat.Chat.ID, before, recentMessages)
+		page, err := s.host.Chats.Before(ctx, s.User(), chat.Chat.ID, before, recentMessages)
 		if code := tidemark.CodeOf(err); code == tidemark.NotMember || code == tidemark.NotFound {
 			continue
 		}
@@ -243,7 +243,7 @@ func (s *Session) unknownBefore(chat tidemark.Chat, unsettled time.Time) tidemar
 
 // beginRecent lets the session begin a chat with the first of some messages that was stored since a
 // time, unless it begins before them anyway.
-func (s *Session) beginRecent(page *feed.History, since time.Time) {
+func (s *Session) beginRecent(page *chat.History, since time.Time) {
 	messages := page.Messages
 	for i := range messages {
 		m := &messages[i]

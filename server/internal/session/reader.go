@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 )
 
 // Bounds of a page: Next returns when it has so much.
@@ -171,7 +171,7 @@ type step struct {
 	left      uint32
 	chats     []chatStep
 	// requests are the pages to be read, one for each of chats.
-	requests []feed.Request
+	requests []chat.Request
 }
 
 // chatStep is a chat whose page is read, as its progress was when that was ordered.
@@ -229,7 +229,7 @@ func (s *Session) step(r *Reader, buf []tidemark.Event, given int) (step, []tide
 // chatsStep orders a page of each chat at the front of the ready list.
 func (s *Session) chatsStep() step {
 	n := min(len(s.chats.ready), chatsPerStep)
-	st := step{kind: stepChats, chats: make([]chatStep, n), requests: make([]feed.Request, n)}
+	st := step{kind: stepChats, chats: make([]chatStep, n), requests: make([]chat.Request, n)}
 	limit, bytes := pageEvents, pageBytes
 	if n > 1 {
 		limit, bytes = chatEvents, chatBytes
@@ -239,8 +239,8 @@ func (s *Session) chatsStep() step {
 			st.ids = append(st.ids, p.chat)
 		}
 		st.chats[i] = chatStep{progress: p, rewinds: p.rewinds, openEnded: p.openEnded}
-		st.requests[i] = feed.Request{
-			User: s.User(), Chat: p.chat, From: p.next, To: p.head, ToEnd: p.openEnded,
+		st.requests[i] = chat.Request{
+			User: s.User(), Chat: p.chat, From: p.next, To: p.head, OpenEnded: p.openEnded,
 			Limit: limit, Bytes: bytes,
 		}
 	}

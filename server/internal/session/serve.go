@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -46,8 +46,8 @@ func (s *Session) readAcked(ctx context.Context, ids []tidemark.ChatID) error {
 // serveChats reads a page of each of some chats and sends it. What was read before a rewind, or for
 // a reader that was replaced meanwhile, is discarded.
 func (s *Session) serveChats(ctx context.Context, r *Reader, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
-	var few [1]feed.Page
-	pages, err := s.host.Feed.Pages(ctx, st.requests, few[:0])
+	var few [1]chat.Page
+	pages, err := s.host.Chats.Pages(ctx, st.requests, few[:0])
 	if err != nil {
 		return buf, err
 	}
@@ -104,7 +104,7 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	for _, c := range recent {
 		// This node may have missed that a member came.
 		//rule:tick_monotone.outdate-roster-for-snapshot
-		s.host.Feed.Chat(c.Chat.ID).Outdate(c.Chat.MembersVersion)
+		s.host.Chats.Chat(c.Chat.ID).Invalidate(c.Chat.MembersVersion)
 		s.statuses.refreshChat(c.Chat.ID)
 	}
 	return nil
@@ -170,7 +170,7 @@ func (s *Session) newest(u tidemark.StatusUpdate) (newest tidemark.StatusUpdate,
 	if u.UserID != "" {
 		// What was read may be older than what was sent meanwhile, or newer than what is on its way.
 		//rule:tick_monotone.remember-snapshot
-		u.Boundary = s.host.Known.Tell(u)
+		u.Boundary = s.host.Watermarks.Announce(u)
 	}
 	return u, s.statuses.merge(statusKey{u.ChatID, u.UserID}, u.Boundary)
 }

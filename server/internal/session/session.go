@@ -67,7 +67,7 @@ func (s *Session) Notify(n Notification) (taken bool) {
 		s.attachment.flag.Set()
 		return true
 	case s.residence.state == arriving:
-		return s.residence.collect(n, s.host.Chats)
+		return s.residence.collect(n, s.host.MaxChats)
 	}
 	//rule:R_NOBODY.refuse-wake-when-closed
 	return false
@@ -162,7 +162,7 @@ func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) {
 		if u.UserID != "" {
 			// The update may be older than a snapshot that was read and sent meanwhile.
 			//rule:tick_monotone.merge-known-into-snapshot
-			u.Boundary = u.Boundary.Merge(s.host.Known.Exposed(u.UserID, u.ChatID))
+			u.Boundary = u.Boundary.Merge(s.host.Watermarks.Exposed(u.UserID, u.ChatID))
 		}
 		s.statuses.raise(statusKey{u.ChatID, u.UserID}, u.Boundary)
 	}
@@ -368,14 +368,14 @@ func (s *Session) chat(id tidemark.ChatID, start tidemark.Sequence) *progress {
 	if p := s.chats.get(id); p != nil {
 		return p
 	}
-	p := s.chats.add(id, start, uint32(s.host.Now().Unix()), s.host.Chats)
+	p := s.chats.add(id, start, uint32(s.host.Now().Unix()), s.host.MaxChats)
 	if p == nil {
 		s.host.Count.Overflows.Add(1)
 		//rule:R_COMPLETE.incomplete-when-full
 		s.reconcile.queue(allChats)
 		return nil
 	}
-	if acked, known := s.host.Known.Acked(s.key(id)); known {
+	if acked, known := s.host.Watermarks.Acked(s.key(id)); known {
 		s.learnAcked(p, acked)
 	}
 	return p

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/server/internal/watermark"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage/memory"
 )
@@ -15,8 +16,8 @@ import (
 func newNode() *session.Host {
 	store := memory.New() // It plays no role: the sessions are not served.
 	return &session.Host{
-		Chats:   16_384,
-		Storage: store, Feed: feed.New(store, feed.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Known: feed.NewKnown(10), Log: slog.Default(),
+		MaxChats: 16_384,
+		Storage:  store, Chats: chat.New(store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Watermarks: watermark.New(10), Log: slog.Default(),
 		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Now: time.Now,
 	}
 }

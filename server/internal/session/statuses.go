@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 )
 
 // Bounds of what a session knows of statuses.
@@ -51,7 +51,7 @@ type statuses struct {
 	order   []statusKey
 	unread  []statusKey
 	// baselines are the members whose boundaries were read since the session came to this node.
-	baselines map[tidemark.ChatID]*feed.People
+	baselines map[tidemark.ChatID]*chat.Roster
 	// aggregates is what was sent of large chats.
 	aggregates map[tidemark.ChatID]tidemark.Boundary
 	// refresh are the chats whose statuses have to be read and sent.
@@ -93,33 +93,33 @@ func (s *statuses) baselineKnown(key statusKey) bool {
 	if key.user == "" {
 		return true
 	}
-	people := s.baselines[key.chat]
-	if people == nil {
+	roster := s.baselines[key.chat]
+	if roster == nil {
 		return false
 	}
-	_, member := people.Member(key.user)
+	_, member := roster.Member(key.user)
 	//rule:tick_monotone.former-member-is-not-counted
 	return member
 }
 
 // learnBaselines notes the chats whose members' boundaries were read.
-func (s *statuses) learnBaselines(read []*feed.People) {
-	for _, people := range read {
+func (s *statuses) learnBaselines(read []*chat.Roster) {
+	for _, roster := range read {
 		if s.baselines == nil || len(s.baselines) >= maxStatuses {
-			s.baselines = make(map[tidemark.ChatID]*feed.People)
+			s.baselines = make(map[tidemark.ChatID]*chat.Roster)
 		}
-		s.baselines[people.ChatID] = people
+		s.baselines[roster.ChatID] = roster
 	}
 }
 
 // settle decides about the first n keys that needed a baseline, now that those of some chats were
 // read. Of the other chats the user is no member, or they have become large: nothing is sent.
-func (s *statuses) settle(keys []statusKey, read []*feed.People) {
+func (s *statuses) settle(keys []statusKey, read []*chat.Roster) {
 	s.unread = slices.Delete(s.unread, 0, len(keys))
 	for _, key := range keys {
 		p, waits := s.pending[key]
-		known := slices.ContainsFunc(read, func(people *feed.People) bool {
-			return people.ChatID == key.chat
+		known := slices.ContainsFunc(read, func(roster *chat.Roster) bool {
+			return roster.ChatID == key.chat
 		})
 		if known && waits {
 			p.state = ready

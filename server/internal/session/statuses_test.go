@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/feed"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 )
 
 // membersOf returns the members of a chat as they are read with their boundaries.
-func membersOf(chat tidemark.ChatID, users ...tidemark.UserID) *feed.People {
-	p := &feed.People{Roster: &tidemark.Roster{ChatID: chat}, Users: users}
+func membersOf(id tidemark.ChatID, users ...tidemark.UserID) *chat.Roster {
+	p := &chat.Roster{Roster: &tidemark.Roster{ChatID: id}, Users: users}
 	for _, u := range users {
 		p.Members = append(p.Members, tidemark.Member{UserID: u})
 	}
@@ -29,8 +29,8 @@ func TestStatuses_tick_monotone_nothing_is_ready_before_its_baseline(t *testing.
 	if got := s.pending[all].state; got != ready {
 		t.Errorf("an aggregate: state %d, want ready", got)
 	}
-	s.learnBaselines([]*feed.People{membersOf("c", "ann")})
-	s.settle([]statusKey{ann}, []*feed.People{membersOf("c", "ann")})
+	s.learnBaselines([]*chat.Roster{membersOf("c", "ann")})
+	s.settle([]statusKey{ann}, []*chat.Roster{membersOf("c", "ann")})
 	if got := s.pending[ann].state; got != ready || len(s.unread) != 0 {
 		t.Errorf("after its baseline: state %d, %d unread, want ready and none", got, len(s.unread))
 	}
@@ -75,11 +75,11 @@ func TestStatuses_tick_monotone_a_boundary_never_falls(t *testing.T) {
 // TestStatuses_nothing_outside_membership_leave_drops_everything_of_the_chat.
 func TestStatuses_nothing_outside_membership_leave_drops_everything_of_the_chat(t *testing.T) {
 	var s statuses
-	for _, chat := range []tidemark.ChatID{"c", "d"} {
-		s.raise(statusKey{chat, "ann"}, tidemark.Boundary{Acked: 5})
-		s.refreshChat(chat)
-		s.aggregate(chat, tidemark.Boundary{Acked: 5})
-		s.learnBaselines([]*feed.People{membersOf(chat, "ann")})
+	for _, id := range []tidemark.ChatID{"c", "d"} {
+		s.raise(statusKey{id, "ann"}, tidemark.Boundary{Acked: 5})
+		s.refreshChat(id)
+		s.aggregate(id, tidemark.Boundary{Acked: 5})
+		s.learnBaselines([]*chat.Roster{membersOf(id, "ann")})
 	}
 	s.leave("c")
 	if len(s.pending) != 1 || len(s.order) != 1 || len(s.unread) != 1 || len(s.refresh) != 1 ||

@@ -92,7 +92,7 @@ func (c *cluster) chat(kind tidemark.ChatType, id tidemark.ChatID, creator tidem
 }
 
 func (c *cluster) send(n int, user tidemark.UserID, chat tidemark.ChatID, key string) error {
-	_, err := c.nodes[n].Send(c.t.Context(), user, server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: "hello"}})
+	_, err := c.nodes[n].Send(c.t.Context(), user, tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: "hello"})
 	return err
 }
 
@@ -206,11 +206,11 @@ func TestTrips_of_messages_sent_together(t *testing.T) {
 	}
 	spent := c.spent(func() {
 		for call := range calls {
-			var requests []server.SendRequest
+			var requests []tidemark.Draft
 			for i := range chats * each {
-				requests = append(requests, server.SendRequest{Draft: tidemark.Draft{
+				requests = append(requests, tidemark.Draft{
 					ChatID: tidemark.ChatID(fmt.Sprintf("c%d", i%chats)), ClientMessageID: fmt.Sprintf("%d-%d", call, i), Content: "hello",
-				}})
+				})
 			}
 			for _, result := range c.nodes[0].SendAll(t.Context(), "anna", requests) {
 				if result.Err != nil {

@@ -83,10 +83,10 @@ func TestDecodeSend_everything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := server.SendRequest{Seen: tidemark.MaxSequence, Draft: tidemark.Draft{
+	want := tidemark.Draft{Seen: tidemark.MaxSequence,
 		ChatID: "team", ClientMessageID: "c", Content: "\b\f\n\r\t/\\\"ü 👋 👋", ContentType: "text/markdown",
 		Attachment: []byte(`{ "a" : [1, 2] }`),
-	}}
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -94,8 +94,8 @@ func TestDecodeSend_everything(t *testing.T) {
 
 func TestDecodeSend_content_type_is_plain_text_if_absent(t *testing.T) {
 	got, err := wire.DecodeSend([]byte(`{"client_message_id":"c","content":"x"}`), "team")
-	if err != nil || got.Draft.ContentType != tidemark.DefaultContentType {
-		t.Errorf("content type = %q, %v", got.Draft.ContentType, err)
+	if err != nil || got.ContentType != tidemark.DefaultContentType {
+		t.Errorf("content type = %q, %v", got.ContentType, err)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestDecodeFrame_every_type(t *testing.T) {
 		want wire.Frame
 	}{
 		{`{"type":"send_message","request_id":"r","payload":{"chat_id":"a","client_message_id":"c","content":"x"}}`,
-			wire.Frame{Type: wire.FrameSend, RequestID: "r", Send: server.SendRequest{Draft: tidemark.Draft{ChatID: "a", ClientMessageID: "c", Content: "x", ContentType: "text/plain"}}}},
+			wire.Frame{Type: wire.FrameSend, RequestID: "r", Send: tidemark.Draft{ChatID: "a", ClientMessageID: "c", Content: "x", ContentType: "text/plain"}}},
 		{`{"type":"ack","payload":{"chat_id":"a","last_acked_sequence":3}}`,
 			wire.Frame{Type: wire.FrameAck, Acks: []server.Ack{{Chat: "a", Acked: 3}}}},
 		{`{"type":"ack","payload":{"chats":[{"chat_id":"a","last_acked_sequence":3},{"chat_id":"b","last_acked_sequence":0},{"chat_id":"c","last_acked_sequence":1,"last_read_sequence":1}]}}`,

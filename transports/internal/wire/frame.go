@@ -39,7 +39,7 @@ type Frame struct {
 	// RequestID is repeated beside the type of whatever answers the frame; "" if the client gave none.
 	RequestID string
 
-	Send server.SendRequest
+	Send tidemark.Draft
 	// Acks are the good ones of the frame.
 	Acks []server.Ack
 	// Refused is how many acknowledgements of the frame were malformed and left out.

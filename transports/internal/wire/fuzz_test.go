@@ -54,11 +54,11 @@ func FuzzDecodeSend(f *testing.F) {
 		// encoding/json reads the same, if it reads case by case what it is given.
 		var fields map[string]json.RawMessage
 		var content string
-		if json.Unmarshal(raw, &fields) == nil && fields["content"] != nil && json.Unmarshal(fields["content"], &content) == nil && content != r.Draft.Content {
-			t.Errorf("%q: content %q, encoding/json has %q", raw, r.Draft.Content, content)
+		if json.Unmarshal(raw, &fields) == nil && fields["content"] != nil && json.Unmarshal(fields["content"], &content) == nil && content != r.Content {
+			t.Errorf("%q: content %q, encoding/json has %q", raw, r.Content, content)
 		}
-		if !utf8.ValidString(r.Draft.Content) || r.Draft.Attachment != nil && !json.Valid(r.Draft.Attachment) {
-			t.Errorf("%q gave %+v", raw, r.Draft)
+		if !utf8.ValidString(r.Content) || r.Attachment != nil && !json.Valid(r.Attachment) {
+			t.Errorf("%q gave %+v", raw, r)
 		}
 		return nil
 	})

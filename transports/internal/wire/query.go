@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server"
 )
 
 // The size of pages (docs/limits.md, "Sizes").
@@ -50,11 +49,21 @@ func ParseSequence(s, field string, least tidemark.Sequence, code tidemark.Code)
 	return n, nil
 }
 
-// OpenQuery reads the query parameters that all streams share: device_id, session, after and statuses. The caller
-// adds User and Poll, and on SSE the position of Last-Event-ID. A session of any form is taken over:
-// the core does not know it, and says so in the way of the transport.
-func OpenQuery(q url.Values) (server.OpenRequest, error) {
-	r := server.OpenRequest{
+// Stream is the query parameters that all streams share.
+type Stream struct {
+	Device tidemark.DeviceID
+	// Session is the session to resume, "" for a new one. It may be of any form: the core does not
+	// know it then. After is the number of the last event that the client has.
+	Session tidemark.SessionID
+	After   uint64
+	// Statuses asks for a snapshot of statuses after caught_up.
+	Statuses bool
+}
+
+// ParseStream reads the query parameters of a stream: device_id, session, after and statuses. On SSE
+// the caller adds the position of Last-Event-ID.
+func ParseStream(q url.Values) (Stream, error) {
+	r := Stream{
 		Device:   tidemark.DeviceID(q.Get("device_id")),
 		Session:  tidemark.SessionID(q.Get("session")),
 		Statuses: true,

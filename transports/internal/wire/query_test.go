@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
@@ -43,25 +42,25 @@ func TestParseSequence_zero_only_where_it_is_a_position(t *testing.T) {
 func TestOpenQuery(t *testing.T) {
 	tests := []struct {
 		query string
-		want  server.OpenRequest
+		want  wire.Stream
 		fail  failure
 	}{
-		{"", server.OpenRequest{Statuses: true}, ok},
-		{"device_id=d&session=s&after=7&statuses=0", server.OpenRequest{Device: "d", Session: "s", After: 7}, ok},
-		{"session=%00strange&statuses=1", server.OpenRequest{Session: "\x00strange", Statuses: true}, ok},
-		{"device_id=a+b", server.OpenRequest{}, failure{tidemark.Invalid, "device_id"}},
-		{"after=-1", server.OpenRequest{}, failure{tidemark.Invalid, "after"}},
-		{"after=9007199254740991", server.OpenRequest{After: 1<<53 - 1, Statuses: true}, ok},
-		{"after=9007199254740992", server.OpenRequest{}, failure{tidemark.Invalid, "after"}},
-		{"after=x", server.OpenRequest{}, failure{tidemark.Invalid, "after"}},
-		{"statuses=maybe", server.OpenRequest{}, failure{tidemark.Invalid, "statuses"}},
+		{"", wire.Stream{Statuses: true}, ok},
+		{"device_id=d&session=s&after=7&statuses=0", wire.Stream{Device: "d", Session: "s", After: 7}, ok},
+		{"session=%00strange&statuses=1", wire.Stream{Session: "\x00strange", Statuses: true}, ok},
+		{"device_id=a+b", wire.Stream{}, failure{tidemark.Invalid, "device_id"}},
+		{"after=-1", wire.Stream{}, failure{tidemark.Invalid, "after"}},
+		{"after=9007199254740991", wire.Stream{After: 1<<53 - 1, Statuses: true}, ok},
+		{"after=9007199254740992", wire.Stream{}, failure{tidemark.Invalid, "after"}},
+		{"after=x", wire.Stream{}, failure{tidemark.Invalid, "after"}},
+		{"statuses=maybe", wire.Stream{}, failure{tidemark.Invalid, "statuses"}},
 	}
 	for _, tt := range tests {
 		q, err := url.ParseQuery(tt.query)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := wire.OpenQuery(q)
+		got, err := wire.ParseStream(q)
 		tt.fail.check(t, err)
 		if err == nil && !cmp.Equal(tt.want, got) {
 			t.Errorf("OpenQuery(%q): -want +got:\n%s", tt.query, cmp.Diff(tt.want, got))

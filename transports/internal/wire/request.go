@@ -10,17 +10,16 @@ import (
 const body = "the body"
 
 // DecodeSend reads the body of POST /chats/{chat}/messages. A chat_id in it is ignored.
-func DecodeSend(raw []byte, chat tidemark.ChatID) (server.SendRequest, error) {
+func DecodeSend(raw []byte, chat tidemark.ChatID) (tidemark.Draft, error) {
 	if err := check(raw); err != nil {
-		return server.SendRequest{}, err
+		return tidemark.Draft{}, err
 	}
 	return decodeSend(raw, body, chat)
 }
 
 // decodeSend reads a message to be sent: to chat, or, if that is "", to the chat_id that it names.
-func decodeSend(v value, name string, chat tidemark.ChatID) (server.SendRequest, error) {
-	r := server.SendRequest{Draft: tidemark.Draft{ChatID: chat, ContentType: tidemark.DefaultContentType}}
-	d := &r.Draft
+func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, error) {
+	d := tidemark.Draft{ChatID: chat, ContentType: tidemark.DefaultContentType}
 	err := eachField(v, name, func(key string, v value) error {
 		switch key {
 		case "chat_id":
@@ -36,23 +35,23 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (server.SendRequest,
 		case "attachment":
 			return v.object(key, (*[]byte)(&d.Attachment))
 		case "seen_sequence":
-			return v.sequence(key, 1, &r.Seen)
+			return v.sequence(key, 1, &d.Seen)
 		}
 		return nil
 	})
 	switch {
 	case err != nil:
-		return server.SendRequest{}, err
+		return tidemark.Draft{}, err
 	case d.ChatID == "":
-		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
+		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
 	//rule:bounded_input.need-content-type
 	case d.ContentType == "":
-		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "content_type is empty; leave it out for %s", tidemark.DefaultContentType)
+		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid, "content_type is empty; leave it out for %s", tidemark.DefaultContentType)
 	//rule:send_idempotent.need-key
 	case d.ClientMessageID == "":
-		return server.SendRequest{}, tidemark.Errorf(tidemark.Invalid, "client_message_id is missing; give each message a new one, and the same again when you repeat it")
+		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid, "client_message_id is missing; give each message a new one, and the same again when you repeat it")
 	}
-	return r, nil
+	return d, nil
 }
 
 // AckItem is one acknowledgement of a list, or what is wrong with it.

@@ -19,20 +19,20 @@ const Version = 1
 
 // The kinds of events.
 const (
-	kindBeat       = 1
-	kindWake       = 2
-	kindStatus     = 3
-	kindMembership = 4
-	kindTyping     = 5
-	kindClaim      = 6
-	kindClaimed    = 7
+	kindBeat         = 1
+	kindNotification = 2
+	kindStatus       = 3
+	kindMembership   = 4
+	kindTyping       = 5
+	kindClaim        = 6
+	kindClaimed      = 7
 )
 
-// The flags of a wake.
+// The flags of a notification.
 const (
-	wakeMarked     = 1
-	wakeMessage    = 2
-	wakeAttachment = 4
+	notifyMarked     = 1
+	notifyMessage    = 2
+	notifyAttachment = 4
 )
 
 // The flags of a claim's answer.
@@ -54,15 +54,15 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 	// Most bodies are small, and stay on the stack.
 	body := make([]byte, 0, 512)
 	switch {
-	case e.Wake != nil:
-		return appendEvent(b, kindWake, appendWake(body, e.Wake))
+	case e.Notification != nil:
+		return appendEvent(b, kindNotification, appendNotification(body, e.To, e.Notification))
 	case e.Status != nil:
-		return appendEvent(b, kindStatus, appendStatus(body, e.Status))
+		return appendEvent(b, kindStatus, appendStatus(body, e.To, e.Status))
 	case e.Membership != nil:
-		return appendEvent(b, kindMembership, appendMembership(body, e.Membership))
+		return appendEvent(b, kindMembership, appendMembership(body, e.To, e.Membership))
 	case e.Typing != nil:
 		body = appendText(appendText(body, e.Typing.ChatID), e.Typing.UserID)
-		return appendEvent(b, kindTyping, appendLeases(body, e.Typing.Leases))
+		return appendEvent(b, kindTyping, appendLeases(body, e.To))
 	case e.Claim != nil:
 		return appendEvent(b, kindClaim, appendClaim(body, e.Claim))
 	case e.Claimed != nil:
@@ -92,22 +92,22 @@ func appendLeases(b []byte, leases []registry.Lease) []byte {
 	return b
 }
 
-func appendWake(b []byte, w *bus.Wake) []byte {
+func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []byte {
 	var flags byte
 	if w.Marked {
-		flags |= wakeMarked
+		flags |= notifyMarked
 	}
 	m := w.Message
 	if m != nil {
-		flags |= wakeMessage
+		flags |= notifyMessage
 		if m.Attachment != nil {
-			flags |= wakeAttachment
+			flags |= notifyAttachment
 		}
 	}
 	b = append(b, flags)
 	b = appendText(b, w.Chat)
 	b = binary.AppendUvarint(b, uint64(w.Sequence))
-	b = appendLeases(b, w.Leases)
+	b = appendLeases(b, to)
 	if m == nil {
 		return b
 	}
@@ -123,9 +123,9 @@ func appendWake(b []byte, w *bus.Wake) []byte {
 	return binary.AppendUvarint(b, m.MembersVersion)
 }
 
-func appendStatus(b []byte, s *bus.Status) []byte {
+func appendStatus(b []byte, to []registry.Lease, s *bus.Status) []byte {
 	b = binary.AppendUvarint(b, s.Version)
-	b = appendLeases(b, s.Leases)
+	b = appendLeases(b, to)
 	b = binary.AppendUvarint(b, uint64(len(s.Updates)))
 	for i := range s.Updates {
 		u := &s.Updates[i]
@@ -137,9 +137,9 @@ func appendStatus(b []byte, s *bus.Status) []byte {
 	return b
 }
 
-func appendMembership(b []byte, m *bus.Membership) []byte {
+func appendMembership(b []byte, to []registry.Lease, m *bus.Membership) []byte {
 	b = binary.AppendUvarint(b, m.Version)
-	b = appendLeases(b, m.Leases)
+	b = appendLeases(b, to)
 	b = binary.AppendUvarint(b, uint64(len(m.Changes)))
 	for i := range m.Changes {
 		c := &m.Changes[i]

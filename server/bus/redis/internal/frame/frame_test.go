@@ -41,12 +41,12 @@ func examples() map[string]bus.Event {
 	m, plain := message("héllo\n\"", []byte(`{"a": 1}`)), message("x", nil)
 	other := registry.Node{ID: "b", Boot: "2"}
 	return map[string]bus.Event{
-		"wake":            {Wake: &bus.Wake{Chat: "c", Sequence: 7, Message: m, Encoded: m.AppendJSON(nil), Leases: leases("bob", "eve")}},
-		"wake_marked":     {Wake: &bus.Wake{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true, Leases: leases("bob")}},
-		"wake_plain":      {Wake: &bus.Wake{Chat: "c", Sequence: 7, Message: plain, Encoded: plain.AppendJSON(nil), Marked: true}},
-		"status":          {Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9, Leases: leases("bob")}},
-		"membership":      {Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 1 << 60, Leases: leases("bob")}},
-		"typing":          {Typing: &bus.Typing{Typing: tidemark.Typing{ChatID: "c", UserID: "bob"}, Leases: leases("eve")}},
+		"wake":            {To: leases("bob", "eve"), Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: m, Encoded: m.AppendJSON(nil)}},
+		"wake_marked":     {To: leases("bob"), Notification: &bus.Notification{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true}},
+		"wake_plain":      {Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: plain, Encoded: plain.AppendJSON(nil), Marked: true}},
+		"status":          {To: leases("bob"), Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9}},
+		"membership":      {To: leases("bob"), Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 1 << 60}},
+		"typing":          {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		"claim":           {Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: other}},
 		"claim_go_to":     {Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: other, GoTo: []byte("{}")}},
 		"claimed":         {Claimed: &bus.Claimed{ID: "q1", State: []byte("{\"x\":\n\"\x00\"}")}},
@@ -152,20 +152,20 @@ const badChat = "\x01\x02\x11\x00\x02c\xff\x01\x01\x06nobody\x01d\x01s"
 // TestRead_what_no_node_writes_is_malformed: an id that is none, a sequence where no message is, a change that there is not.
 func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 	for name, spoil := range map[string]func(m map[string]bus.Event){
-		"a wake of a chat without a name": func(m map[string]bus.Event) { m["wake"].Wake.Chat = "" },
-		"a wake of another alphabet":      func(m map[string]bus.Event) { m["wake_marked"].Wake.Chat = "c\xff" },
+		"a wake of a chat without a name": func(m map[string]bus.Event) { m["wake"].Notification.Chat = "" },
+		"a wake of another alphabet":      func(m map[string]bus.Event) { m["wake_marked"].Notification.Chat = "c\xff" },
 		"a wake of a chat with too long a name": func(m map[string]bus.Event) {
-			m["wake_marked"].Wake.Chat = tidemark.ChatID(strings.Repeat("c", tidemark.MaxIDLength+1))
+			m["wake_marked"].Notification.Chat = tidemark.ChatID(strings.Repeat("c", tidemark.MaxIDLength+1))
 		},
-		"a wake for nothing":              func(m map[string]bus.Event) { m["wake_marked"].Wake.Sequence = 0 },
-		"a lease of no user":              func(m map[string]bus.Event) { m["wake"].Wake.Leases[1].User = "" },
-		"a lease of no device":            func(m map[string]bus.Event) { m["status"].Status.Leases[0].Device = "a phone" },
-		"a lease of no session":           func(m map[string]bus.Event) { m["typing"].Typing.Leases[0].Session = "s\n" },
-		"a message of another chat":       func(m map[string]bus.Event) { m["wake"].Wake.Message.ChatID = "d" },
-		"another message of the chat":     func(m map[string]bus.Event) { m["wake"].Wake.Message.Sequence++ },
-		"a message without an id":         func(m map[string]bus.Event) { m["wake"].Wake.Message.MessageID = "" },
-		"a message of nobody":             func(m map[string]bus.Event) { m["wake"].Wake.Message.SenderID = "" },
-		"a message without a key":         func(m map[string]bus.Event) { m["wake"].Wake.Message.ClientMessageID = "" },
+		"a wake for nothing":              func(m map[string]bus.Event) { m["wake_marked"].Notification.Sequence = 0 },
+		"a lease of no user":              func(m map[string]bus.Event) { m["wake"].To[1].User = "" },
+		"a lease of no device":            func(m map[string]bus.Event) { m["status"].To[0].Device = "a phone" },
+		"a lease of no session":           func(m map[string]bus.Event) { m["typing"].To[0].Session = "s\n" },
+		"a message of another chat":       func(m map[string]bus.Event) { m["wake"].Notification.Message.ChatID = "d" },
+		"another message of the chat":     func(m map[string]bus.Event) { m["wake"].Notification.Message.Sequence++ },
+		"a message without an id":         func(m map[string]bus.Event) { m["wake"].Notification.Message.MessageID = "" },
+		"a message of nobody":             func(m map[string]bus.Event) { m["wake"].Notification.Message.SenderID = "" },
+		"a message without a key":         func(m map[string]bus.Event) { m["wake"].Notification.Message.ClientMessageID = "" },
 		"a boundary in no chat":           func(m map[string]bus.Event) { m["status"].Status.Updates[1].ChatID = "" },
 		"a boundary of another alphabet":  func(m map[string]bus.Event) { m["status"].Status.Updates[0].UserID = "bob'" },
 		"a change in no chat":             func(m map[string]bus.Event) { m["membership"].Membership.Changes[0].ChatID = "" },
@@ -201,8 +201,8 @@ func TestRead_a_message_that_cannot_be_stored_is_read_instead(t *testing.T) {
 		"no attachment": message("x", []byte("{")),
 		"nothing in it": message("", nil),
 	} {
-		e := bus.Event{Wake: &bus.Wake{Chat: "c", Sequence: 7, Message: m, Leases: leases("bob")}}
-		want := frame.Contents{Events: []bus.Event{{Wake: &bus.Wake{Chat: "c", Sequence: 7, Leases: leases("bob")}}}}
+		e := bus.Event{To: leases("bob"), Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: m}}
+		want := frame.Contents{Events: []bus.Event{{To: leases("bob"), Notification: &bus.Notification{Chat: "c", Sequence: 7}}}}
 		got, err := frame.Read(string(frame.AppendEvent(frame.Begin(nil), &e)), to())
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
@@ -218,7 +218,7 @@ func TestRead_names_are_no_part_of_what_came_along(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := got.Events[0].Wake
+	w := got.Events[0].Notification
 	at := func(s string) uintptr { return uintptr(unsafe.Pointer(unsafe.StringData(s))) }
 	// Where the frame begins, and where it would if the event's texts were still in it.
 	begins := map[string]uintptr{"the frame": at(b), "the event": at(w.Message.Content) - uintptr(strings.Index(b, w.Message.Content))}
@@ -245,7 +245,7 @@ func FuzzRead(f *testing.F) {
 		b := frame.Begin(nil)
 		for i := range got.Events {
 			held += things(&got.Events[i])
-			if w := got.Events[i].Wake; w != nil && (!tidemark.ValidID(w.Chat) || w.Sequence == 0) {
+			if w := got.Events[i].Notification; w != nil && (!tidemark.ValidID(w.Chat) || w.Sequence == 0) {
 				t.Errorf("%q is woken at %d", w.Chat, w.Sequence)
 			}
 			b = frame.AppendEvent(b, &got.Events[i])
@@ -263,14 +263,14 @@ func FuzzRead(f *testing.F) {
 // things is how many leases, updates and changes an event has.
 func things(e *bus.Event) int {
 	switch {
-	case e.Wake != nil:
-		return len(e.Wake.Leases)
+	case e.Notification != nil:
+		return len(e.To)
 	case e.Status != nil:
-		return len(e.Status.Leases) + len(e.Status.Updates)
+		return len(e.To) + len(e.Status.Updates)
 	case e.Membership != nil:
-		return len(e.Membership.Leases) + len(e.Membership.Changes)
+		return len(e.To) + len(e.Membership.Changes)
 	case e.Typing != nil:
-		return len(e.Typing.Leases)
+		return len(e.To)
 	}
 	return 0
 }

@@ -52,14 +52,14 @@ func (c *Contents) add(kind byte, r reader) {
 			c.Beats = append(c.Beats, beat)
 			return
 		}
-	case kindWake:
-		e.Wake = r.wake()
+	case kindNotification:
+		e.To, e.Notification = r.notification()
 	case kindStatus:
-		e.Status = r.status()
+		e.To, e.Status = r.status()
 	case kindMembership:
-		e.Membership = r.membership()
+		e.To, e.Membership = r.membership()
 	case kindTyping:
-		e.Typing = r.typing()
+		e.To, e.Typing = r.typing()
 	case kindClaim:
 		e.Claim = r.claim()
 	case kindClaimed:
@@ -193,17 +193,18 @@ func (r *reader) life() registry.Node {
 	return registry.Node{ID: id[tidemark.NodeID](r), Boot: id[string](r)}
 }
 
-func (r *reader) wake() *bus.Wake {
+func (r *reader) notification() (to []registry.Lease, w *bus.Notification) {
 	flags := r.byte()
-	w := &bus.Wake{Marked: flags&wakeMarked != 0, Chat: kept[tidemark.ChatID](r), Sequence: r.position(), Leases: r.leases()}
-	if flags&wakeMessage == 0 || r.failed {
-		return w
+	w = &bus.Notification{Marked: flags&notifyMarked != 0, Chat: kept[tidemark.ChatID](r), Sequence: r.position()}
+	to = r.leases()
+	if flags&notifyMessage == 0 || r.failed {
+		return to, w
 	}
 	m := &tidemark.Message{
 		ChatID: kept[tidemark.ChatID](r), Sequence: r.position(), MessageID: id[tidemark.MessageID](r), SenderID: id[tidemark.UserID](r),
 		ClientMessageID: id[string](r), Content: r.text(), ContentType: r.text(),
 	}
-	if attachment := r.text(); flags&wakeAttachment != 0 {
+	if attachment := r.text(); flags&notifyAttachment != 0 {
 		m.Attachment = []byte(attachment)
 	}
 	m.CreatedAt, m.MembersVersion = atMilli(r.signed()), r.number()
@@ -213,10 +214,11 @@ func (r *reader) wake() *bus.Wake {
 	if !r.failed && storable(m) {
 		w.Message, w.Encoded = m, m.AppendJSON(nil)
 	}
-	return w
+	return to, w
 }
 
-// storable reports whether a message can be what storage holds. One that cannot is left out of its wake, which stands: whoever is woken reads it.
+// storable reports whether a message can be what storage holds. One that cannot is left out of its
+// notification: the sessions read the message from storage.
 func storable(m *tidemark.Message) bool {
 	d := tidemark.Draft{
 		ChatID: m.ChatID, SenderID: m.SenderID, ClientMessageID: m.ClientMessageID, Content: m.Content, ContentType: m.ContentType, Attachment: m.Attachment,
@@ -225,8 +227,9 @@ func storable(m *tidemark.Message) bool {
 	return d.Check() == nil
 }
 
-func (r *reader) status() *bus.Status {
-	s := &bus.Status{Version: r.number(), Leases: r.leases()}
+func (r *reader) status() (to []registry.Lease, s *bus.Status) {
+	s = &bus.Status{Version: r.number()}
+	to = r.leases()
 	for range r.count(4) {
 		u := tidemark.StatusUpdate{ChatID: kept[tidemark.ChatID](r)}
 		if !strings.HasPrefix(r.rest, "\x00") {
@@ -237,11 +240,12 @@ func (r *reader) status() *bus.Status {
 		u.Acked, u.Read = r.sequence(), r.sequence()
 		s.Updates = append(s.Updates, u)
 	}
-	return s
+	return to, s
 }
 
-func (r *reader) membership() *bus.Membership {
-	m := &bus.Membership{Version: r.number(), Leases: r.leases()}
+func (r *reader) membership() (to []registry.Lease, m *bus.Membership) {
+	m = &bus.Membership{Version: r.number()}
+	to = r.leases()
 	for range r.count(3) {
 		c := tidemark.MembershipChange{ChatID: kept[tidemark.ChatID](r), UserID: kept[tidemark.UserID](r), Change: tidemark.Change(r.text())}
 		if c.Change != tidemark.Added && c.Change != tidemark.Removed {
@@ -249,11 +253,12 @@ func (r *reader) membership() *bus.Membership {
 		}
 		m.Changes = append(m.Changes, c)
 	}
-	return m
+	return to, m
 }
 
-func (r *reader) typing() *bus.Typing {
-	return &bus.Typing{Typing: tidemark.Typing{ChatID: id[tidemark.ChatID](r), UserID: id[tidemark.UserID](r)}, Leases: r.leases()}
+func (r *reader) typing() (to []registry.Lease, t *tidemark.Typing) {
+	t = &tidemark.Typing{ChatID: id[tidemark.ChatID](r), UserID: id[tidemark.UserID](r)}
+	return r.leases(), t
 }
 
 func (r *reader) claim() *bus.Claim {

@@ -1,0 +1,172 @@
+// Package chat is what a node remembers of chats: their members and last messages. It reads a user's
+// pages from memory if it can, else from storage. Everything in it can be forgotten at any time.
+package chat
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Storage is what a Cache reads.
+type Storage interface {
+	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
+	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
+}
+
+// Config bounds a Cache.
+type Config struct {
+	// Chats bounds the chats that are remembered, Bytes their encoded messages, Messages the
+	// messages of one chat.
+	Chats, Bytes, Messages int
+}
+
+// bytesPerChat bounds the encoded messages remembered of one chat.
+const bytesPerChat = 1 << 20
+
+// Cache is the bounded set of the chats that a node remembers. It is safe for concurrent use. No lock
+// is held across I/O. Entry.mu is taken under Cache.mu.
+type Cache struct {
+	cfg     Config
+	storage Storage
+	bytes   atomic.Int64
+	// trust says which rosters may be used; nil: all of them.
+	trust atomic.Pointer[trust]
+
+	// Count is what the cache counts.
+	Count Counters
+
+	mu    sync.RWMutex
+	chats map[tidemark.ChatID]*Entry
+}
+
+// Counters only grow.
+type Counters struct {
+	TailReads, RangeReads, RangeMessages, ShortReads atomic.Int64
+}
+
+// trust says which rosters may be used without reading them again.
+type trust struct {
+	// until is when changes of members stop to reach this node, as far as is known now.
+	until time.Time
+	// age bounds how long ago a roster was read; 0: no bound.
+	age time.Duration
+}
+
+// Entry is what is remembered of one chat.
+type Entry struct {
+	ID tidemark.ChatID
+	// used is set by every use and cleared by the sweep that looks for chats to forget.
+	used atomic.Bool
+	// roster is replaced as a whole; nil until it was read.
+	roster atomic.Pointer[Roster]
+	// floor is the highest membership version that is known to exist.
+	floor atomic.Uint64
+
+	mu   sync.Mutex
+	tail tail
+	// gone says that the chat was forgotten: a message put into its tail would be counted for ever.
+	gone bool
+}
+
+// New returns an empty Cache over storage. Until TrustUntil is called it uses every roster.
+func New(storage Storage, cfg Config) *Cache {
+	return &Cache{cfg: cfg, storage: storage, chats: make(map[tidemark.ChatID]*Entry)}
+}
+
+// TrustUntil says until when changes of members reach this node, and how old a roster may be that is
+// used without reading it again; 0 means any age. With the zero time no roster is used.
+func (c *Cache) TrustUntil(until time.Time, age time.Duration) { c.trust.Store(&trust{until, age}) }
+
+// trusts reports whether a roster that was read at a time may be used. It asks the clock, since a
+// process may stand still.
+func (c *Cache) trusts(read time.Time) bool {
+	t := c.trust.Load()
+	if t == nil {
+		return true
+	}
+	now := time.Now()
+	//rule:nothing_outside_membership.limit-cache-age
+	return now.Before(t.until) && (t.age == 0 || now.Sub(read) < t.age)
+}
+
+// Bytes returns the size of the messages that are remembered.
+func (c *Cache) Bytes() int64 { return c.bytes.Load() }
+
+// lookup returns what is remembered of a chat, nil if nothing is.
+func (c *Cache) lookup(id tidemark.ChatID) *Entry {
+	c.mu.RLock()
+	e := c.chats[id]
+	c.mu.RUnlock()
+	if e != nil && !e.used.Load() {
+		e.used.Store(true)
+	}
+	return e
+}
+
+// Chat returns the entry of a chat that exists, a new one if need be.
+func (c *Cache) Chat(id tidemark.ChatID) *Entry {
+	if e := c.lookup(id); e != nil {
+		return e
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.chats[id]
+	if e == nil {
+		//rule:bounded_use.limit-cached-chats
+		if len(c.chats) >= c.cfg.Chats {
+			c.sweepLocked()
+		}
+		e = &Entry{ID: id}
+		c.chats[id] = e
+	}
+	e.used.Store(true)
+	return e
+}
+
+// Put remembers a message and its JSON, which must not be changed any more.
+func (c *Cache) Put(e *Entry, m *tidemark.Message, encoded []byte) {
+	e.mu.Lock()
+	if e.gone {
+		e.mu.Unlock()
+		return
+	}
+	kept := message{sequence: m.Sequence, version: m.MembersVersion, payload: encoded}
+	grown := e.tail.put(kept, c.cfg.Messages, bytesPerChat)
+	e.mu.Unlock()
+	//rule:bounded_use.limit-cached-bytes
+	if c.bytes.Add(int64(grown)) > int64(c.cfg.Bytes) {
+		c.mu.Lock()
+		if c.bytes.Load() > int64(c.cfg.Bytes) {
+			c.sweepLocked()
+		}
+		c.mu.Unlock()
+	}
+}
+
+// sweepLocked forgets chats that were not used since the last sweep met them, in the map's random
+// order, until an eighth of the number and of the bytes is free. It makes at most two rounds, so
+// that it ends when all chats are in use.
+func (c *Cache) sweepLocked() {
+	most, mostBytes := c.cfg.Chats-c.cfg.Chats/8, int64(c.cfg.Bytes-c.cfg.Bytes/8)
+	for range 2 {
+		for id, e := range c.chats {
+			if len(c.chats) <= most && c.bytes.Load() <= mostBytes {
+				return
+			}
+			if e.used.Swap(false) {
+				continue
+			}
+			delete(c.chats, id)
+			e.mu.Lock()
+			e.gone = true
+			c.bytes.Add(int64(-e.tail.bytes))
+			e.tail = tail{}
+			e.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package chat
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// History is a page of messages in ascending order, and the gaps before, between and behind them.
+type History struct {
+	Messages []tidemark.Message
+	Gaps     []tidemark.Gap
+	// HasMore says that the chat goes on in the direction of the request. Next is the position of the
+	// next page.
+	HasMore bool
+	Next    tidemark.Sequence
+	// newest is the highest membership version of the messages.
+	newest uint64
+}
+
+// historyBytes bounds a page of history.
+const historyBytes = 1 << 20
+
+// After returns what a member may see of (after, head], at most limit messages from its beginning.
+// NotFound, NotMember.
+func (c *Cache) After(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, after, head tidemark.Sequence, limit int,
+) (History, error) {
+	return c.asMember(ctx, user, chat, func(iv tidemark.Intervals) (History, error) {
+		h := History{Next: after}
+		for h.Next < head && len(h.Messages) < limit {
+			end, visible := iv.Visible(h.Next+1, head)
+			if !visible {
+				//rule:nothing_outside_membership.report-gap-in-history
+				h.Gaps = append(h.Gaps, tidemark.Gap{
+					ChatID: chat, From: h.Next + 1, To: end, Reason: tidemark.GapNotMember,
+				})
+				h.Next = end
+				continue
+			}
+			messages, err := c.messages(ctx, storage.Range{
+				Chat: chat, After: h.Next, Limit: limit - len(h.Messages), MaxBytes: historyBytes,
+			})
+			if err != nil {
+				return History{}, err
+			}
+			for _, m := range messages {
+				//rule:nothing_outside_membership.end-history-at-membership
+				if m.Sequence > end {
+					break
+				}
+				h.Messages = append(h.Messages, m)
+				h.Next = m.Sequence
+				h.newest = max(h.newest, m.MembersVersion)
+			}
+			if h.Next < end {
+				break // the page is full
+			}
+		}
+		h.HasMore = h.Next < head
+		return h, nil
+	})
+}
+
+// Before returns what a member may see of [1, before), at most limit messages from its end. NotFound,
+// NotMember.
+func (c *Cache) Before(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, before tidemark.Sequence, limit int,
+) (History, error) {
+	return c.asMember(ctx, user, chat, func(iv tidemark.Intervals) (History, error) {
+		h := History{Next: before}
+		for h.Next > 1 && len(h.Messages) < limit {
+			first, visible := iv.Before(h.Next - 1)
+			if !visible {
+				h.Gaps = append(h.Gaps, tidemark.Gap{
+					ChatID: chat, From: first, To: h.Next - 1, Reason: tidemark.GapNotMember,
+				})
+				h.Next = first
+				continue
+			}
+			messages, err := c.messages(ctx, storage.Range{
+				Chat: chat, After: tidemark.After(first), Before: h.Next, Limit: limit - len(h.Messages), MaxBytes: historyBytes,
+			})
+			if err != nil {
+				return History{}, err
+			}
+			for _, m := range messages {
+				h.newest = max(h.newest, m.MembersVersion)
+			}
+			h.Messages = append(messages[:len(messages):len(messages)], h.Messages...)
+			if len(messages) > 0 {
+				h.Next = messages[0].Sequence
+			}
+			if h.Next > first {
+				break // the page is full
+			}
+		}
+		slices.Reverse(h.Gaps)
+		h.HasMore = h.Next > 1
+		return h, nil
+	})
+}
+
+// asMember reads the messages that a member may see. If one of them was stored under a newer roster
+// than the one that decided, it decides and reads again.
+func (c *Cache) asMember(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+	read func(tidemark.Intervals) (History, error),
+) (History, error) {
+	for {
+		roster, m, err := c.Member(ctx, user, chat)
+		if err != nil {
+			return History{}, err
+		}
+		h, err := read(m.Intervals)
+		//rule:nothing_outside_membership.history-by-current-roster
+		if err != nil || h.newest <= roster.Version {
+			return h, err
+		}
+		if _, err := c.Roster(ctx, chat, h.newest); err != nil {
+			return History{}, err
+		}
+	}
+}
+
+// messages reads one range.
+func (c *Cache) messages(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
+	pages, err := c.storage.Ranges(ctx, []storage.Range{r})
+	if err != nil {
+		return nil, err
+	}
+	return pages[0], nil
+}

@@ -1,0 +1,205 @@
+package chat
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Request asks for what a user may see of a chat from a sequence on.
+type Request struct {
+	User tidemark.UserID
+	Chat tidemark.ChatID
+	From tidemark.Sequence
+	// To is the highest sequence that is known to exist. If OpenEnded, storage says where the chat
+	// ends.
+	To        tidemark.Sequence
+	OpenEnded bool
+	// Limit and Bytes bound the messages of the page. If there is a message, at least one comes.
+	Limit int
+	Bytes int
+}
+
+// Piece is a message, or a gap of one or more sequences.
+type Piece struct {
+	From, To tidemark.Sequence
+	Gap      bool
+	Payload  []byte
+}
+
+// Page is a contiguous part of a chat, cut into pieces.
+type Page struct {
+	Pieces []Piece
+	// Through is the last sequence that the pieces cover; From − 1 if there is none.
+	Through tidemark.Sequence
+	// End says that the chat ends there, if OpenEnded asked.
+	End bool
+	// Gone says that the user may see nothing of the chat: they are no member, or there is no such
+	// chat.
+	Gone bool
+}
+
+// Pages reads a page for each request, with at most one read of storage for the messages of all of
+// them, and one for each roster that is not in memory. A page ends at its limits, where a second gap
+// begins, or before a message that is not there yet. The result uses buf if it has room.
+func (c *Cache) Pages(ctx context.Context, requests []Request, buf []Page) ([]Page, error) {
+	pages := append(buf[:0], make([]Page, len(requests))...)
+	var few [1]reading
+	readings := few[:0]
+	for i := range requests {
+		r, err := c.begin(ctx, &requests[i], &pages[i], 0)
+		if err != nil {
+			return nil, err
+		}
+		readings = append(readings, r)
+	}
+	if err := c.fill(ctx, readings); err != nil {
+		return nil, err
+	}
+	for i := range readings {
+		r := &readings[i]
+		//rule:nothing_outside_membership.page-by-current-roster
+		for r.newest > r.version {
+			// A message was stored under a newer roster than the one that decided: decide again.
+			again, err := c.begin(ctx, r.Request, r.page, r.newest)
+			if err != nil {
+				return nil, err
+			}
+			// The roster was read a moment ago. A message of a newer one is not from storage: do not
+			// believe the node that published it.
+			//rule:bounded_input.give-up-on-old-storage
+			again.stored = again.version < r.newest
+			*r = again
+			if err := c.fill(ctx, readings[i:i+1]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return pages, nil
+}
+
+// reading is a page that is being read.
+type reading struct {
+	*Request
+	page  *Page
+	entry *Entry
+	// end is the last sequence behind page.Through that the user may see; 0 if nothing is read.
+	end tidemark.Sequence
+	// version is that of the roster which decided; newest the highest of the messages.
+	version, newest uint64
+	// stored says that only storage is read.
+	stored bool
+}
+
+// begin decides by a roster of at least a version what the user may see. It puts the first gap into
+// the page, if the page begins with one.
+func (c *Cache) begin(ctx context.Context, r *Request, page *Page, atLeast uint64) (reading, error) {
+	rd := reading{Request: r, page: page, entry: c.Chat(r.Chat)}
+	*page = Page{Through: r.From - 1}
+	if _, err := c.Roster(ctx, r.Chat, atLeast); err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
+		return rd, err
+	}
+	roster, m, err := c.member(ctx, r.User, r.Chat, true) // a message tells if its roster is newer
+	switch code := tidemark.CodeOf(err); {
+	//rule:nothing_outside_membership.no-page-for-strangers
+	case code == tidemark.NotMember, code == tidemark.NotFound:
+		page.Gone = true
+		return rd, nil
+	case err != nil:
+		return rd, err
+	}
+	rd.version = roster.Version
+	to := r.To
+	if r.OpenEnded {
+		to = tidemark.MaxSequence
+	}
+	if r.From > to {
+		return rd, nil
+	}
+	//rule:nothing_outside_membership.page-within-membership
+	end, visible := m.Intervals.Visible(r.From, to)
+	if !visible {
+		g := tidemark.Gap{ChatID: r.Chat, From: r.From, To: end, Reason: tidemark.GapNotMember}
+		//rule:session_in_order.announce-gap
+		page.Pieces = append(page.Pieces, Piece{From: g.From, To: g.To, Gap: true, Payload: g.AppendJSON(nil)})
+		if page.Through = end; end >= to {
+			return rd, nil
+		}
+		end, _ = m.Intervals.Visible(end+1, to)
+	}
+	rd.end = end
+	return rd, nil
+}
+
+// fill reads the messages from memory where they are there, and the others with one read of storage.
+// Only storage knows where a chat ends.
+func (c *Cache) fill(ctx context.Context, readings []reading) error {
+	var ranges []storage.Range
+	var at []int
+	for i := range readings {
+		rd := &readings[i]
+		if rd.end == 0 || !rd.OpenEnded && !rd.stored && c.fromTail(rd) {
+			continue
+		}
+		ranges = append(ranges, storage.Range{
+			Chat: rd.Chat, After: rd.page.Through, Limit: rd.Limit, MaxBytes: rd.Bytes,
+		})
+		at = append(at, i)
+	}
+	if len(ranges) == 0 {
+		return nil
+	}
+	read, err := c.storage.Ranges(ctx, ranges)
+	if err != nil {
+		return err
+	}
+	c.Count.RangeReads.Add(1)
+	for j, messages := range read {
+		c.Count.RangeMessages.Add(int64(len(messages)))
+		readings[at[j]].fromStorage(messages)
+		if len(messages) == 0 && !readings[at[j]].OpenEnded {
+			c.Count.ShortReads.Add(1)
+		}
+	}
+	return nil
+}
+
+// fromTail fills the page from memory, if its first message is there.
+func (c *Cache) fromTail(rd *reading) bool {
+	rd.entry.mu.Lock()
+	defer rd.entry.mu.Unlock()
+	found := rd.entry.tail.read(rd.page.Through+1, rd.end, rd.Limit, rd.Bytes)
+	rd.page.Pieces = slices.Grow(rd.page.Pieces, len(found))
+	for _, m := range found {
+		rd.add(m)
+	}
+	if rd.newest == 0 {
+		return false
+	}
+	c.Count.TailReads.Add(1)
+	return true
+}
+
+func (rd *reading) fromStorage(messages []tidemark.Message) {
+	size := 0
+	rd.page.Pieces = slices.Grow(rd.page.Pieces, len(messages))
+	for i := range messages {
+		m := &messages[i]
+		size += len(m.Content) + len(m.Attachment)
+		//rule:nothing_outside_membership.end-page-at-membership
+		if m.Sequence > rd.end {
+			break
+		}
+		rd.add(message{sequence: m.Sequence, version: m.MembersVersion, payload: m.AppendJSON(nil)})
+	}
+	//rule:pending_or_delivered.end-only-when-all-was-read
+	rd.page.End = rd.OpenEnded && len(messages) < rd.Limit && size < rd.Bytes && rd.end == tidemark.MaxSequence
+}
+
+func (rd *reading) add(m message) {
+	rd.page.Pieces = append(rd.page.Pieces, Piece{From: m.sequence, To: m.sequence, Payload: m.payload})
+	rd.page.Through = m.sequence
+	rd.newest = max(rd.newest, m.version)
+}

@@ -1,0 +1,243 @@
+package chat
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Roster is the members of a chat at one membership version, and their ids as the registry is asked
+// for them. It is immutable.
+type Roster struct {
+	*tidemark.Roster
+	Users []tidemark.UserID
+	// read is when it was read from storage.
+	read time.Time
+}
+
+// After returns the members behind a user in the order of their ids; all of them for "". The result
+// must not be changed.
+func (r *Roster) After(user tidemark.UserID) []tidemark.Member {
+	byID := func(m tidemark.Member, u tidemark.UserID) int {
+		return strings.Compare(string(m.UserID), string(u))
+	}
+	from, found := slices.BinarySearchFunc(r.Members, user, byID)
+	if found {
+		from++
+	}
+	return r.Members[from:]
+}
+
+// Roster returns the members of a chat at a membership version of at least atLeast, from memory if it
+// can. With 0 memory is used only as far as TrustUntil allows; a version that is given was read from
+// storage a moment ago. NotFound if there is no such chat.
+func (c *Cache) Roster(ctx context.Context, id tidemark.ChatID, atLeast uint64) (*Roster, error) {
+	return c.roster(ctx, id, atLeast, atLeast > 0)
+}
+
+// roster is Roster for a caller that may use memory in any case.
+func (c *Cache) roster(ctx context.Context, id tidemark.ChatID, atLeast uint64, anyAge bool) (*Roster, error) {
+	if e := c.lookup(id); e != nil {
+		if r := e.roster.Load(); r != nil && r.Version >= atLeast && (anyAge || c.trusts(r.read)) {
+			return r, nil
+		}
+	}
+	all, err := c.read(ctx, []tidemark.ChatID{id})
+	if err != nil {
+		return nil, err
+	}
+	if all[0] == nil {
+		return nil, notFound(id)
+	}
+	return all[0], nil
+}
+
+// Rosters returns the members of several chats, nil for a chat that does not exist, with one read for
+// those that are not in memory.
+func (c *Cache) Rosters(ctx context.Context, ids []tidemark.ChatID) ([]*Roster, error) {
+	all := make([]*Roster, len(ids))
+	var missing []tidemark.ChatID
+	var at []int
+	for i, id := range ids {
+		all[i] = c.remembered(id)
+		if all[i] == nil {
+			missing, at = append(missing, id), append(at, i)
+		}
+	}
+	read, err := c.read(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range read {
+		all[at[i]] = r
+	}
+	return all, nil
+}
+
+// Member returns the membership of a user in a chat, and the chat's roster. If memory says that the
+// user is no member, storage is read. NotFound (no such chat) or NotMember.
+func (c *Cache) Member(ctx context.Context, user tidemark.UserID, id tidemark.ChatID) (*Roster, tidemark.Member, error) {
+	return c.member(ctx, user, id, false)
+}
+
+// member is Member for a caller that may use memory in any case.
+func (c *Cache) member(ctx context.Context, user tidemark.UserID, id tidemark.ChatID, anyAge bool) (*Roster, tidemark.Member, error) {
+	r, err := c.roster(ctx, id, 0, anyAge)
+	if err != nil {
+		return nil, tidemark.Member{}, err
+	}
+	m, ok := r.Member(user)
+	if !ok {
+		//rule:nothing_outside_membership.ask-storage-before-refusing
+		if r, err = c.Roster(ctx, id, r.Version+1); err != nil {
+			return nil, tidemark.Member{}, err
+		}
+		if m, ok = r.Member(user); !ok {
+			return nil, tidemark.Member{}, notMember(user, id)
+		}
+	}
+	return r, m, nil
+}
+
+// Memberships says of each user and chat whether the user is a member, as Member does: nil, NotFound
+// or NotMember. It reads storage at most twice: for the chats that are not in memory, and for those
+// of which memory says no.
+func (c *Cache) Memberships(ctx context.Context, keys []storage.StateKey) ([]error, error) {
+	ids := make([]tidemark.ChatID, len(keys))
+	fromMemory := make([]bool, len(keys))
+	for i, key := range keys {
+		ids[i] = key.Chat
+		fromMemory[i] = c.remembered(key.Chat) != nil
+	}
+	all, err := c.Rosters(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]error, len(keys))
+	var doubtful []tidemark.ChatID
+	var at []int
+	judge := func(i int, r *Roster) {
+		verdicts[i] = nil
+		if r == nil {
+			verdicts[i] = notFound(ids[i])
+		} else if _, ok := r.Member(keys[i].User); !ok {
+			verdicts[i] = notMember(keys[i].User, ids[i])
+		}
+	}
+	for i, r := range all {
+		//rule:ack_cumulative.ask-storage-for-former-members
+		if judge(i, r); verdicts[i] != nil && fromMemory[i] {
+			doubtful, at = append(doubtful, ids[i]), append(at, i)
+		}
+	}
+	again, err := c.read(ctx, doubtful)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range again {
+		judge(at[i], r)
+	}
+	return verdicts, nil
+}
+
+// remembered returns the roster of a chat if it is in memory and may be used, else nil.
+func (c *Cache) remembered(id tidemark.ChatID) *Roster {
+	if e := c.lookup(id); e != nil {
+		if r := e.roster.Load(); r != nil && c.trusts(r.read) {
+			return r
+		}
+	}
+	return nil
+}
+
+func notMember(user tidemark.UserID, id tidemark.ChatID) error {
+	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of chat %s", user, id)
+}
+
+func notFound(id tidemark.ChatID) error {
+	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)
+}
+
+// read reads rosters from storage and remembers them. It returns nil for a chat that does not exist,
+// of which nothing is remembered.
+func (c *Cache) read(ctx context.Context, ids []tidemark.ChatID) ([]*Roster, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	now := time.Now()
+	rosters, err := c.storage.Rosters(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*Roster, len(ids))
+	for i, roster := range rosters {
+		if roster == nil {
+			continue
+		}
+		r := &Roster{Roster: roster, Users: make([]tidemark.UserID, len(roster.Members)), read: now}
+		for j, m := range roster.Members {
+			r.Users[j] = m.UserID
+		}
+		all[i] = c.Chat(ids[i]).remember(r)
+	}
+	return all, nil
+}
+
+// remember keeps the newer of two rosters and returns it.
+func (e *Entry) remember(r *Roster) *Roster {
+	for {
+		old := e.roster.Load()
+		//rule:nothing_outside_membership.keep-newer-roster
+		if old != nil && (old.Version > r.Version || old.Version == r.Version && old.read.After(r.read)) {
+			return old
+		}
+		if e.roster.CompareAndSwap(old, r) {
+			return r
+		}
+	}
+}
+
+// Invalidate forgets a roster that is older than a membership version.
+func (e *Entry) Invalidate(version uint64) {
+	for old := e.floor.Load(); old < version && !e.floor.CompareAndSwap(old, version); old = e.floor.Load() {
+	}
+	for {
+		old := e.roster.Load()
+		//rule:nothing_outside_membership.drop-outdated-roster
+		if old == nil || old.Version >= version || e.roster.CompareAndSwap(old, nil) {
+			return
+		}
+	}
+}
+
+// MayKnow reports whether a user who was a member at a version still is, by what is remembered.
+// certain is false if a newer version is known to exist but is not here.
+func (e *Entry) MayKnow(user tidemark.UserID, version uint64) (member, certain bool) {
+	r := e.roster.Load()
+	if r != nil && r.Version > version {
+		_, member = r.Member(user)
+		return member, true
+	}
+	return true, e.floor.Load() <= version
+}
+
+// ForgetRosters forgets all rosters, because changes of members may have been missed.
+func (c *Cache) ForgetRosters() {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, e := range c.chats {
+		e.roster.Store(nil)
+	}
+}
+
+// ForgetRoster forgets the roster of a chat, because a change may have happened whose version is not
+// known.
+func (c *Cache) ForgetRoster(id tidemark.ChatID) {
+	if e := c.lookup(id); e != nil {
+		e.roster.Store(nil)
+	}
+}

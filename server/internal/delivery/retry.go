@@ -1,0 +1,77 @@
+package delivery
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/server/internal/retry"
+)
+
+// retryPause is the time between two attempts.
+const retryPause = time.Second
+
+// RetryLoop tries again what could not be done, until ctx ends.
+func (d *Delivery) RetryLoop(ctx context.Context) {
+	for d.Retry.Flag().Wait(ctx) {
+		for !d.TryAgain(ctx) {
+			if !signal.Pause(ctx, retryPause) {
+				return
+			}
+		}
+	}
+}
+
+// TryAgain tries once everything that is due. It reports whether nothing is due any more.
+func (d *Delivery) TryAgain(ctx context.Context) (done bool) {
+	due := d.Retry.Take()
+	//rule:R_EPOCH.tell-registry-of-lost-retries
+	if due.Overflow {
+		if err := d.Leases.RaiseEpoch(ctx); err != nil {
+			d.Log.Warn("more is to be tried again than the node remembers, and it cannot tell the registry so", "error", err)
+			d.Retry.Overflow()
+		}
+	}
+	for _, draft := range due.Sends {
+		d.sendAgain(ctx, draft)
+	}
+	d.markAgain(ctx, due.Marks)
+	//rule:R_RELOOK.look-up-in-chunks
+	for rows := range slices.Chunk(due.Notify, lookupUsers) {
+		d.notifyMarked(ctx, rows)
+	}
+	return d.Retry.Len() == 0
+}
+
+// markAgain marks rows that could not be marked before.
+func (d *Delivery) markAgain(ctx context.Context, rows []tidemark.PendingDelivery) {
+	b := retry.Bisect(rows)
+	for part := b.Next(); part != nil; part = b.Next() {
+		b.Took(d.markBatch(ctx, part))
+	}
+	if refused, err := d.Retry.Requeue(b); err != nil {
+		d.Log.Warn("pending rows wait to be marked; those that storage refuses are dropped, and all sessions reconcile instead",
+			"rows", len(rows), "refused", refused, "error", err)
+	}
+}
+
+// sendAgain resolves an append by its idempotency key, and hands the message over. A refusal is
+// final: the sender was already told.
+func (d *Delivery) sendAgain(ctx context.Context, draft tidemark.Draft) {
+	appended, err := d.Storage.Append(ctx, []tidemark.Draft{draft})
+	if err == nil {
+		err = appended[0].Err
+	}
+	if err == nil {
+		d.handOver(ctx, []message{d.stored(draft, appended[0])})
+		return
+	}
+	if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {
+		//rule:logs_hold_no_secret.log-names-only
+		d.Log.Warn("a send waits to be resolved", "chat", draft.ChatID, "error", err)
+		//rule:pending_or_delivered.retry-failed-send
+		d.Retry.Send(draft)
+	}
+}

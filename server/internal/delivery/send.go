@@ -1,0 +1,252 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// How an append whose outcome is unknown is resolved before the caller is told so.
+const (
+	appendAttempts = 4
+	appendPause    = 50 * time.Millisecond
+)
+
+// lookupUsers is about how many users are looked up at once for messages that were sent together.
+const lookupUsers = 4096
+
+// Result is what became of a draft.
+type Result struct {
+	Message tidemark.Message
+	// Duplicate says that an earlier send with the same key had stored the message.
+	Duplicate bool
+	Err       error
+}
+
+// message is a message between its append and the answer to its sender. It takes three steps:
+// address finds whom it is for, notify publishes it to their nodes, and mark marks the others.
+type message struct {
+	draft  tidemark.Draft
+	stored *tidemark.Message
+	// encoded is the JSON of stored, which all its readers share.
+	encoded []byte
+	// version is the least membership version of the roster that says whom it is for.
+	version   uint64
+	duplicate bool
+	// covered says that the author's watermark will rise over the message by itself.
+	covered bool
+
+	// roster is the chat's; users are those of its members whom the message is for, leases theirs.
+	// first is where their leases begin among those that were looked up.
+	roster *chat.Roster
+	users  []tidemark.UserID
+	leases [][]registry.Lease
+	first  int
+	err    error
+}
+
+// Send stores drafts, which are complete, and hands them over. Those to one chat are stored one
+// behind the other, in their order, in one step. Each fails alone. It goes to its end even if the
+// caller goes away: a stored message of which nobody is notified would be lost.
+//
+// Errors: those of storage.Append. With Unavailable the outcome may be unknown; the same draft again
+// resolves it and yields one message.
+func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
+	ctx, cancel := Detach(ctx)
+	defer cancel()
+	results := make([]Result, len(drafts))
+	appended, err := d.append(ctx, drafts)
+	stored := make([]message, 0, len(drafts))
+	at := make([]int, 0, len(drafts))
+	for i := range drafts {
+		if err != nil {
+			results[i].Err = err
+			//rule:pending_or_delivered.retry-unknown-send
+			d.Retry.Send(drafts[i])
+			continue
+		}
+		if results[i].Err = appended[i].Err; appended[i].Err == nil {
+			stored, at = append(stored, d.stored(drafts[i], appended[i])), append(at, i)
+		}
+	}
+	d.handOver(ctx, stored)
+	for j, i := range at {
+		results[i] = stored[j].result()
+	}
+	return results
+}
+
+// append stores drafts. An outcome that is unknown is resolved by the idempotency keys.
+func (d *Delivery) append(ctx context.Context, drafts []tidemark.Draft) (appended []storage.Appended, err error) {
+	if len(drafts) == 0 {
+		return nil, nil
+	}
+	for attempt := 1; ; attempt++ {
+		appended, err = d.Storage.Append(ctx, drafts)
+		//rule:send_idempotent.retry-same-key
+		if tidemark.CodeOf(err) != tidemark.Unavailable || attempt == appendAttempts {
+			return appended, err
+		}
+		d.Count.StorageErrors.Add(1)
+		if !signal.Pause(ctx, appendPause<<attempt) {
+			return appended, err
+		}
+	}
+}
+
+// stored notes a stored message where this node's sessions read it.
+func (d *Delivery) stored(draft tidemark.Draft, appended storage.Appended) message {
+	//rule:send_idempotent.own-attempt-is-no-duplicate
+	if appended.Message.MessageID == draft.MessageID {
+		appended.Duplicate = false // stored by an attempt of this send whose answer was lost
+	}
+	d.Count.Sends.Add(1)
+	if appended.Duplicate {
+		d.Count.Duplicates.Add(1)
+	}
+	m := message{
+		draft: draft, stored: &appended.Message, encoded: appended.Message.AppendJSON(nil),
+		version: appended.Version, duplicate: appended.Duplicate,
+	}
+	if !appended.Duplicate {
+		d.Chats.Put(d.Chats.Chat(draft.ChatID), m.stored, m.encoded)
+		m.covered = d.Acks.Authored(draft.SenderID, draft.ChatID, m.stored.Sequence, draft.Seen)
+	}
+	return m
+}
+
+// result is what the sender is told.
+func (m *message) result() Result {
+	if m.err != nil {
+		return Result{Err: tidemark.Wrap(tidemark.Unavailable, m.err,
+			"the message is stored but not handed over yet; send it again with the same client_message_id")}
+	}
+	return Result{Message: *m.stored, Duplicate: m.duplicate}
+}
+
+// handOver notifies the members of stored messages, in their order, and marks those who have no
+// session. A message that fails is sent again later.
+func (d *Delivery) handOver(ctx context.Context, all []message) {
+	for rest := all; len(rest) > 0; {
+		rest = rest[d.handOverSome(ctx, rest):]
+	}
+	for i := range all {
+		if all[i].err != nil {
+			//rule:pending_or_delivered.retry-hand-over
+			d.Retry.Send(all[i].draft)
+		}
+	}
+}
+
+// handOverSome hands over the first messages: as many as lookupUsers allows, and at least one. Their
+// users are looked up at once, and so are they published. It returns how many they were.
+func (d *Delivery) handOverSome(ctx context.Context, all []message) (done int) {
+	var users []tidemark.UserID
+	at := make(map[*chat.Roster]int, 1) // where the users of a roster begin
+	//rule:few_round_trips.look-up-together
+	for done < len(all) && len(users) < lookupUsers {
+		m := &all[done]
+		done++
+		m.err = d.address(ctx, m)
+		first, asked := at[m.roster]
+		if !asked || m.duplicate {
+			first, users = len(users), append(users, m.users...)
+		}
+		if m.first = first; !m.duplicate && m.err == nil {
+			at[m.roster] = first
+		}
+	}
+	leases, certain := d.Leases.Lookup(ctx, users)
+	notices := make([]notice, 0, done)
+	for i := range all[:done] {
+		m := &all[i]
+		m.leases = leases[m.first:][:len(m.users)]
+		notices = append(notices, notice{to: m.leases, Notification: bus.Notification{
+			Chat: m.draft.ChatID, Sequence: m.stored.Sequence, Message: m.stored, Encoded: m.encoded,
+		}})
+	}
+	d.notify(ctx, notices)
+	for i := range all[:done] {
+		if m := &all[i]; m.err == nil {
+			m.err = d.markMissed(ctx, m, certain, &notices[i])
+		}
+	}
+	return done
+}
+
+// address finds whom a message is for.
+func (d *Delivery) address(ctx context.Context, m *message) error {
+	//rule:pending_or_delivered.hand-over-by-current-roster
+	roster, err := d.Chats.Roster(ctx, m.draft.ChatID, m.version)
+	if err != nil {
+		return err
+	}
+	m.roster, m.users = roster, roster.Users
+	//rule:send_idempotent.duplicate-goes-to-unacknowledged
+	if m.duplicate {
+		// Members who acknowledged it would be sent again all that followed it.
+		//rule:send_idempotent.hand-over-duplicate
+		m.users, err = d.unacknowledged(ctx, m, roster.Users)
+	}
+	return err
+}
+
+// unacknowledged returns those users whose watermark is below the message.
+func (d *Delivery) unacknowledged(ctx context.Context, m *message, users []tidemark.UserID) ([]tidemark.UserID, error) {
+	keys := make([]storage.StateKey, len(users))
+	for i, user := range users {
+		keys[i] = storage.StateKey{User: user, Chat: m.draft.ChatID}
+	}
+	states, err := d.Storage.States(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	var behind []tidemark.UserID
+	for i, st := range states {
+		if st.Acked < m.stored.Sequence {
+			behind = append(behind, users[i])
+		}
+	}
+	return behind, nil
+}
+
+// markMissed marks the members whom the notices of a message did not reach (R_NOBODY). certain says
+// that all their leases were known.
+func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *notice) error {
+	sequence := m.stored.Sequence
+	//rule:R_RELOOK.look-for-devices-elsewhere
+	if !certain { // members who need no row may have devices on other nodes, too
+		d.Retry.Notify(rowsFor(m.users, m.draft.ChatID, sequence))
+	}
+	//rule:pending_once.no-rows-in-large-chats
+	if m.roster.Large { // every open reads the heads of these; a live session has to be notified
+		//rule:R_NOBODY.retry-missed-in-large-chats
+		d.Retry.Notify(n.unknown)
+		return nil
+	}
+	var rows []tidemark.PendingDelivery
+	for i, user := range m.users {
+		//rule:R_NOBODY.mark-absent-members
+		if len(m.leases[i]) > 0 || (m.covered && user == m.stored.SenderID) {
+			continue
+		}
+		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: m.draft.ChatID, FirstUndelivered: sequence})
+	}
+	//rule:R_NOBODY.mark-missed-members
+	return d.Mark(ctx, append(rows, n.missed...))
+}
+
+// rowsFor returns a row for each user.
+func rowsFor(users []tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence) []tidemark.PendingDelivery {
+	rows := make([]tidemark.PendingDelivery, len(users))
+	for i, user := range users {
+		rows[i] = tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first}
+	}
+	return rows
+}

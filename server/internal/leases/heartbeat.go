@@ -1,0 +1,231 @@
+package leases
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// earlyPause is the least time between two heartbeats that are asked for.
+const earlyPause = time.Second
+
+// Report is what a heartbeat found. The caller acts on it.
+type Report struct {
+	// Lost are sessions of whose lease the registry knows nothing: they acquire it again.
+	Lost []*session.Session
+	// Superseded are sessions whose device has a newer one: they end.
+	Superseded []*session.Session
+	// Elsewhere are sessions whose lease another node has taken. It will ask for them; if it does
+	// not, they acquire their lease again.
+	Elsewhere []*session.Session
+	// Reconcile says that all sessions have to: a node died, the registry forgot or is silent, or
+	// publications do not reach this node.
+	Reconcile bool
+}
+
+// Join takes the node's lease for the first time. A registry that cannot be reached is no reason not
+// to serve: the heartbeats go on trying.
+func (l *Leases) Join(ctx context.Context) (Report, error) {
+	err := l.join(ctx)
+	if err == nil {
+		return l.Heartbeat(ctx), nil
+	}
+	if tidemark.CodeOf(err) == tidemark.Unavailable {
+		return l.unanswered(err), nil
+	}
+	return Report{}, err
+}
+
+// join takes the node's lease. Until the next refresh nothing that is remembered of members is
+// trusted.
+func (l *Leases) join(ctx context.Context) error {
+	l.cfg.Chats.TrustUntil(time.Time{}, 0)
+	err := l.cfg.Nodes.Join(ctx, l.cfg.Node, l.cfg.NodeTTL)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.node = outdated
+		return err
+	}
+	l.since = time.Now()
+	return nil
+}
+
+// Await waits for the next heartbeat: it comes three times in the life of the node's lease, or soon
+// if one is asked for. It returns false when ctx ends.
+func (l *Leases) Await(ctx context.Context) bool {
+	early, ok := l.early.WaitUntil(ctx, time.Now().Add(l.cfg.NodeTTL/3))
+	if early {
+		return signal.Pause(ctx, min(earlyPause, l.cfg.NodeTTL/3))
+	}
+	return ok
+}
+
+// Heartbeat prolongs the node's lease and those of a part of its sessions. A node that has no lease
+// any more, or missed something, joins the registry anew, as one that died (R_EPOCH).
+func (l *Leases) Heartbeat(ctx context.Context) Report {
+	began := time.Now()
+	rejoin := l.takeOutdated()
+	if rejoin {
+		//rule:R_EPOCH.join-anew
+		if err := l.join(ctx); err != nil {
+			return l.unanswered(err)
+		}
+	}
+	var report Report
+	byLease := make(map[registry.Lease]*session.Session)
+	var held []registry.Lease
+	for _, s := range l.takeTurn(rejoin) {
+		if s.LeaseUnconfirmed() { // if there is one, it was taken later than the session reconciled
+			report.Lost = append(report.Lost, s)
+			continue
+		}
+		held = append(held, s.Lease)
+		byLease[s.Lease] = s
+	}
+	refreshed, err := l.cfg.Registry.Refresh(ctx, l.cfg.Node, l.cfg.NodeTTL, held, l.cfg.LeaseTTL)
+	if err != nil {
+		return l.notRefreshed(err)
+	}
+	report.Reconcile = l.refreshed(began, refreshed)
+	//rule:R_ADDR.end-replaced-sessions
+	report.Superseded = of(refreshed.Replaced, byLease)
+	for _, s := range of(refreshed.Lost, byLease) {
+		if !s.Ended() {
+			//rule:R_NOBODY.take-lost-lease-again
+			report.Lost = append(report.Lost, s)
+			l.Count.Lost.Add(1)
+		}
+	}
+	report.Elsewhere = of(refreshed.Elsewhere, byLease)
+	// In an order that no map gives, so that a run of the simulation can be repeated.
+	slices.SortFunc(report.Lost, func(a, b *session.Session) int {
+		return cmp.Or(cmp.Compare(a.User(), b.User()), cmp.Compare(a.Lease.Device, b.Lease.Device))
+	})
+	return report
+}
+
+// of returns the sessions of leases.
+func of(leases []registry.Lease, byLease map[registry.Lease]*session.Session) []*session.Session {
+	var sessions []*session.Session
+	for _, lease := range leases {
+		if s := byLease[lease]; s != nil {
+			sessions = append(sessions, s)
+		}
+	}
+	return sessions
+}
+
+// takeOutdated reports whether the node has to join anew. From now on it counts as joined: what is
+// missed meanwhile makes it join once more.
+func (l *Leases) takeOutdated() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rejoin := l.node == outdated
+	l.node = joined
+	return rejoin
+}
+
+// takeTurn returns the sessions whose leases this heartbeat refreshes: each has its turn three times
+// in the life of a lease.
+func (l *Leases) takeTurn(all bool) []*session.Session {
+	//rule:R_NOBODY.refresh-registered-sessions-only
+	sessions := slices.DeleteFunc(l.cfg.Sessions.All(), func(s *session.Session) bool { return !s.LeaseSettled() })
+	parts := int(l.cfg.LeaseTTL / l.cfg.NodeTTL)
+	l.mu.Lock()
+	all, l.everySession = all || l.everySession, false
+	if all || parts < 2 {
+		l.mu.Unlock()
+		return sessions
+	}
+	l.part = (l.part + 1) % parts
+	part := l.part
+	l.mu.Unlock()
+	return slices.DeleteFunc(sessions, func(s *session.Session) bool {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(s.ID()))
+		return int(h.Sum32()%uint32(parts)) != part
+	})
+}
+
+// refreshed takes in what the registry answered to a heartbeat that began at a time. It reports
+// whether all sessions have to reconcile.
+func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile bool) {
+	l.mu.Lock()
+	before, wasSilent := l.epoch, l.silent
+	l.epoch, l.nodes, l.silent = r.Epoch, r.Nodes, false
+	l.met = l.met || len(r.Nodes) > 1
+	met, since := l.met, l.since
+	l.mu.Unlock()
+	reached := l.reached() == nil
+	//rule:R_EPOCH.compare-while-disconnected
+	reconcile = !reached
+	//rule:R_EPOCH.compare-after-epoch-change
+	if before != r.Epoch && before != (registry.Epoch{}) {
+		l.Count.Epochs.Add(1)
+		l.cfg.Log.Info("a node died, or the registry forgot: all sessions reconcile", "crashes", r.Epoch.Crashes)
+		//rule:nothing_outside_membership.forget-cache-after-epoch-change
+		l.cfg.Chats.ForgetRosters()
+		//rule:R_EPOCH.signal-comparison
+		reconcile = true
+		l.CheckAll() // the registry may have forgotten leases
+	}
+	// Peers may not know this node during its first NodeTTL, and then do not tell it of members.
+	known := len(r.Nodes) < 2 || began.Sub(since) >= l.cfg.NodeTTL
+	if known && reached && !l.isOutdated() {
+		l.trust(began.Add(l.cfg.NodeTTL), met)
+	}
+	if wasSilent {
+		l.cfg.Log.Info("the registry is there again")
+	}
+	return reconcile
+}
+
+// trust says until when what is remembered of members is true: until then their changes reach this
+// node. A node that is cut off from the registry cannot tell of a change that it makes. So a roster
+// is trusted only for the life of a session's lease, unless there never was another node.
+func (l *Leases) trust(until time.Time, met bool) {
+	age := time.Duration(0)
+	if met {
+		age = l.cfg.LeaseTTL
+	}
+	l.cfg.Chats.TrustUntil(until, age)
+}
+
+func (l *Leases) isOutdated() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.node == outdated
+}
+
+// notRefreshed takes in that a refresh failed.
+func (l *Leases) notRefreshed(err error) Report {
+	l.mu.Lock()
+	l.everySession = true
+	l.mu.Unlock()
+	if tidemark.CodeOf(err) == tidemark.NotFound {
+		l.cfg.Log.Warn("the registry has no lease of this node: it was away for too long, the registry was "+
+			"emptied, or another process has the same name", "node", l.cfg.Node.ID)
+		//rule:R_EPOCH.rejoin-without-lease
+		l.Rejoin()
+	}
+	return l.unanswered(err)
+}
+
+// unanswered notes that the node cannot reach the registry. While that lasts nobody publishes to it
+// what other nodes store, so that all sessions reconcile.
+func (l *Leases) unanswered(err error) Report {
+	l.Failed("the leases were not refreshed", err)
+	l.mu.Lock()
+	l.silent = true
+	l.mu.Unlock()
+	//rule:pending_or_delivered.compare-while-disconnected
+	return Report{Reconcile: true}
+}

@@ -1,0 +1,75 @@
+// Package cursors writes and reads the cursors of lists. They are opaque to clients: base64url of a kind, a bar and the position. A cursor of one list is refused by
+// another.
+package pagetoken
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// The kinds of lists whose position is an id.
+const (
+	Members = "m"
+	States  = "s"
+)
+
+// chats is the kind of the list of chats.
+const chats = "c"
+
+// Encode makes a cursor of a position.
+func Encode(kind, position string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(kind + "|" + position))
+}
+
+// decode returns the position of a cursor of a kind; "" for "".
+func decode(kind, cursor string) (string, error) {
+	if cursor == "" {
+		return "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return "", errCursor()
+	}
+	got, position, ok := strings.Cut(string(raw), "|")
+	//rule:bounded_input.check-kind-and-position
+	if !ok || got != kind || position == "" {
+		return "", errCursor()
+	}
+	return position, nil
+}
+
+// DecodeID returns the position of a cursor of a kind, which is an id; "" for "". Invalid if it is no such cursor.
+func DecodeID[T ~string](kind, cursor string) (T, error) {
+	position, err := decode(kind, cursor)
+	if err == nil && position != "" && !tidemark.ValidID(position) {
+		err = errCursor()
+	}
+	return T(position), err
+}
+
+// EncodeActivity makes the cursor of a list of chats: the last activity in milliseconds, and the chat.
+func EncodeActivity(activity time.Time, chat tidemark.ChatID) string {
+	return Encode(chats, strconv.FormatInt(activity.UnixMilli(), 10)+"|"+string(chat))
+}
+
+// DecodeActivity returns what a cursor of EncodeActivity was made of; nothing for "". Invalid if it is no such cursor.
+func DecodeActivity(cursor string) (activity time.Time, chat tidemark.ChatID, err error) {
+	position, err := decode(chats, cursor)
+	if err != nil || position == "" {
+		return time.Time{}, "", err
+	}
+	millis, id, ok := strings.Cut(position, "|")
+	n, err := strconv.ParseInt(millis, 10, 64)
+	if !ok || err != nil || !tidemark.ValidID(id) {
+		return time.Time{}, "", errCursor()
+	}
+	return time.UnixMilli(n).UTC(), tidemark.ChatID(id), nil
+}
+
+func errCursor() error {
+	return tidemark.Errorf(tidemark.Invalid, "cursor is not one that this list gave; leave it out to begin anew")
+}

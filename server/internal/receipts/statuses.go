@@ -1,0 +1,230 @@
+package receipts
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// maxStatuses bounds the members and chats under way. Beyond it an update is dropped: it is a hint,
+// and the query is the arbiter.
+const maxStatuses = 200_000
+
+// statuses is the boundaries that moved, on their way to the members.
+//
+//	state     raised    published   pause is over
+//	(none)    waiting   -           -
+//	waiting   waiting   paused      -
+//	paused    raised    -           (none)
+//	raised    raised    -           waiting
+//
+// So a boundary is published at once, and then at most once in Config.StatusInterval.
+type statuses struct {
+	flag signal.Flag
+
+	mu      sync.Mutex
+	entries map[statusKey]*status
+	// waiting is those to be published now, pauses when they may be published again.
+	waiting []statusKey
+	pauses  []pause
+}
+
+// statusKey names a member of a chat, or, with an empty user, all of them.
+type statusKey struct {
+	chat tidemark.ChatID
+	user tidemark.UserID
+}
+
+type status struct {
+	boundary tidemark.Boundary
+	state    statusState
+}
+
+type statusState uint8
+
+const (
+	waiting statusState = iota
+	paused
+	raised
+)
+
+type pause struct {
+	over time.Time
+	key  statusKey
+}
+
+func newStatuses() statuses {
+	return statuses{flag: signal.New(), entries: make(map[statusKey]*status)}
+}
+
+// moved takes in that a user's watermarks moved. Two writes may be reported in the other order: what
+// is published is the highest that is known.
+func (r *Receipts) moved(st tidemark.DeliveryState) {
+	r.statuses.mu.Lock()
+	defer r.statuses.mu.Unlock()
+	//rule:read_implies_delivered.push-exposed-boundary
+	r.raiseLocked(statusKey{st.ChatID, st.UserID}, r.Watermarks.Raise(st).Exposed())
+}
+
+// Recompute orders the least boundary of a chat's members to be read and published.
+func (r *Receipts) Recompute(chat tidemark.ChatID) {
+	r.statuses.mu.Lock()
+	defer r.statuses.mu.Unlock()
+	r.raiseLocked(statusKey{chat: chat}, tidemark.Boundary{})
+}
+
+// raiseLocked takes a boundary. The caller holds the lock of the statuses.
+func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary) {
+	s := &r.statuses
+	e := s.entries[key]
+	if e == nil {
+		if len(s.entries) >= maxStatuses {
+			r.Count.UpdatesDropped.Add(1)
+			return
+		}
+		e = &status{}
+		s.entries[key] = e
+		s.waiting = append(s.waiting, key)
+		s.flag.Set()
+	}
+	//rule:tick_monotone.merge-pushed-boundary
+	e.boundary = e.boundary.Merge(b)
+	//rule:delivered_is_eventually_consistent.collect-statuses
+	if e.state == paused {
+		e.state = raised
+	}
+}
+
+// due takes what is to be published now, by chat, and returns when the next pause is over; the zero
+// time if there is none.
+func (s *statuses) due(now time.Time, interval time.Duration) (due map[tidemark.ChatID][]tidemark.StatusUpdate, next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for n < len(s.pauses) && !s.pauses[n].over.After(now) {
+		key := s.pauses[n].key
+		n++
+		//rule:delivered_is_eventually_consistent.push-after-pause
+		if e := s.entries[key]; e.state == raised {
+			e.state = waiting
+			s.waiting = append(s.waiting, key)
+		} else {
+			delete(s.entries, key)
+		}
+	}
+	if n > 0 {
+		s.pauses = append(s.pauses[:0], s.pauses[n:]...)
+	}
+	if len(s.waiting) > 0 {
+		due = make(map[tidemark.ChatID][]tidemark.StatusUpdate)
+	}
+	for _, key := range s.waiting {
+		e := s.entries[key]
+		e.state = paused
+		due[key.chat] = append(due[key.chat], tidemark.StatusUpdate{
+			ChatID: key.chat, UserID: key.user, Boundary: e.boundary,
+		})
+		s.pauses = append(s.pauses, pause{over: now.Add(interval), key: key})
+	}
+	s.waiting = s.waiting[:0]
+	if len(s.pauses) > 0 {
+		next = s.pauses[0].over
+	}
+	return due, next
+}
+
+// StatusLoop publishes until ctx ends.
+func (r *Receipts) StatusLoop(ctx context.Context) {
+	var again uncertain
+	for {
+		due, next := r.statuses.due(time.Now(), r.StatusInterval)
+		if !r.publish(ctx, due, false) {
+			//rule:tick_monotone.retry-untold-statuses
+			again.add(due, time.Now())
+		}
+		if later := again.due(time.Now()); len(later) > 0 && r.publish(ctx, later, true) {
+			again.clear()
+		}
+		if _, ok := r.statuses.flag.WaitUntil(ctx, again.next(next)); !ok {
+			return
+		}
+	}
+}
+
+// publish publishes boundaries, by chat. It reports false if the leases of some members are not
+// known: then the sessions of this node are told, or, with again, nobody.
+func (r *Receipts) publish(ctx context.Context, due map[tidemark.ChatID][]tidemark.StatusUpdate, again bool) (certain bool) {
+	var all []delivery.Announcement
+	for _, chat := range slices.Sorted(maps.Keys(due)) {
+		a, updates, err := r.announce(ctx, chat, due[chat])
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("status updates were not published", "chat", chat, "error", err)
+		}
+		if updates > 0 {
+			r.Count.Updates.Add(int64(updates))
+			all = append(all, a)
+		}
+	}
+	return len(all) == 0 || r.Delivery.Publish(ctx, all, again)
+}
+
+// announce says what the members of a chat are told, in how many updates. In a chat above
+// tidemark.StatusFanoutLimit the members' updates become one entry of the chat itself, so that the
+// least boundary is read once for all of them.
+func (r *Receipts) announce(ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate) (delivery.Announcement, int, error) {
+	roster, err := r.Chats.Roster(ctx, chat, 0)
+	if err != nil {
+		return delivery.Announcement{}, 0, err
+	}
+	aggregate := func(u tidemark.StatusUpdate) bool { return u.UserID == "" }
+	switch asked := slices.ContainsFunc(updates, aggregate); {
+	//rule:group_delivered_requires_all_members.aggregate-for-large-chats
+	case len(roster.Users) <= tidemark.StatusFanoutLimit:
+		updates = slices.DeleteFunc(updates, aggregate)
+	case !asked:
+		r.Recompute(chat)
+		return delivery.Announcement{}, 0, nil
+	default:
+		sum, err := r.Storage.Summary(ctx, chat, 0)
+		if err != nil {
+			return delivery.Announcement{}, 0, err
+		}
+		updates = []tidemark.StatusUpdate{{ChatID: chat, Boundary: sum.Least}}
+	}
+	event := bus.Event{Status: &bus.Status{Updates: updates, Version: roster.Version}}
+	return delivery.Announcement{To: roster.Users, Event: event}, len(updates), nil
+}
+
+// Receive hands updates to the sessions, except to those whose user is known to have left since.
+func (r *Receipts) Receive(to []registry.Lease, e *bus.Status) {
+	chat := r.Chats.Chat(e.Updates[0].ChatID)
+	for _, u := range e.Updates {
+		if u.UserID != "" {
+			//rule:tick_monotone.remember-status-from-nodes
+			r.Watermarks.Announce(u)
+		}
+	}
+	for _, s := range r.Sessions.Held(nil, to) {
+		if s == nil {
+			continue
+		}
+		mayKnow := func() bool {
+			member, certain := chat.MayKnow(s.User(), e.Version)
+			return member && certain
+		}
+		switch member, certain := chat.MayKnow(s.User(), e.Version); {
+		case member && certain:
+			s.Raised(e.Updates, mayKnow)
+		case member:
+			s.RefreshStatuses(chat.ID) // they are read for members only
+		}
+	}
+}

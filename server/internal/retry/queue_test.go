@@ -1,0 +1,155 @@
+package retry_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/retry"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+func row(user tidemark.UserID, first tidemark.Sequence) tidemark.PendingDelivery {
+	return tidemark.PendingDelivery{UserID: user, ChatID: "c", FirstUndelivered: first}
+}
+
+// bisect marks rows by a Bisection, and queues what it leaves.
+func bisect(
+	q *retry.Queue, rows []tidemark.PendingDelivery, mark func([]tidemark.PendingDelivery) error,
+) (refused []tidemark.PendingDelivery, err error) {
+	b := retry.Bisect(rows)
+	for part := b.Next(); part != nil; part = b.Next() {
+		b.Took(mark(part))
+	}
+	return q.Requeue(b)
+}
+
+func TestTake_returns_the_smallest_sequence_of_each_row_once(t *testing.T) {
+	q := retry.New()
+	q.Mark([]tidemark.PendingDelivery{row("ann", 5), row("ann", 3), row("ann", 4)})
+	q.Notify([]tidemark.PendingDelivery{row("bob", 2)})
+	q.Send(tidemark.Draft{ChatID: "c", Seen: 1})
+	if !q.Flag().Clear() {
+		t.Error("the flag is not set")
+	}
+	if got := q.Len(); got != 3 {
+		t.Errorf("Len = %d, want 3: a row, a wake and a send", got)
+	}
+	if got := q.Count.Load(); got != 5 {
+		t.Errorf("Count = %d, want 5", got)
+	}
+	got := q.Take()
+	want := retry.Due{
+		Marks: []tidemark.PendingDelivery{row("ann", 3)}, Notify: []tidemark.PendingDelivery{row("bob", 2)},
+		Sends: []tidemark.Draft{{ChatID: "c", Seen: 1}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if again := q.Take(); q.Len() != 0 || len(again.Marks)+len(again.Notify)+len(again.Sends) != 0 || again.Overflow {
+		t.Errorf("what was taken is still owed: %+v", again)
+	}
+}
+
+// TestBisect_finds_the_rows_that_are_refused: all others are marked, and that some are not is owed.
+func TestBisect_finds_the_rows_that_are_refused(t *testing.T) {
+	const rows = 25_000 // several batches
+	bad := map[tidemark.UserID]bool{"0": true, "7": true, "8": true, "9999": true, "24999": true}
+	var all []tidemark.PendingDelivery
+	for i := range rows {
+		all = append(all, row(tidemark.UserID(fmt.Sprint(i)), 1))
+	}
+	q := retry.New()
+	marked, tries := 0, 0
+	refused, err := bisect(q, all, func(part []tidemark.PendingDelivery) error {
+		tries++
+		if len(part) == 0 || len(part) > storage.MaxBatch {
+			t.Errorf("%d rows at once", len(part))
+		}
+		for _, r := range part {
+			if bad[r.UserID] {
+				return tidemark.Errorf(tidemark.Internal, "%s is refused", r.UserID)
+			}
+		}
+		marked += len(part)
+		return nil
+	})
+	if len(refused) != len(bad) || marked != rows-len(bad) || err == nil {
+		t.Errorf("%d rows are marked, %v are refused, %v; want %d and %d", marked, refused, err, rows-len(bad), len(bad))
+	}
+	for _, r := range refused {
+		if !bad[r.UserID] {
+			t.Errorf("%v is refused", r)
+		}
+	}
+	if tries > 3+2*14*len(bad) {
+		t.Errorf("it took %d tries", tries)
+	}
+	if owed := q.Take(); !owed.Overflow || len(owed.Marks) != 0 {
+		t.Errorf("what is owed is %+v, want that something is lost", owed)
+	}
+}
+
+// TestBisect_owes_again_what_was_not_tried: while storage cannot be reached, and when it refuses too much to find out why.
+func TestBisect_owes_again_what_was_not_tried(t *testing.T) {
+	for _, tt := range []struct {
+		code  tidemark.Code
+		tries int
+		lost  bool
+	}{{tidemark.Unavailable, 1, false}, {tidemark.Internal, 256, true}} {
+		q := retry.New()
+		var all []tidemark.PendingDelivery
+		for i := range 1_000 {
+			all = append(all, row(tidemark.UserID(fmt.Sprint(i)), 1))
+		}
+		tries := 0
+		refused, err := bisect(q, all, func([]tidemark.PendingDelivery) error {
+			tries++
+			return tidemark.Errorf(tt.code, "no")
+		})
+		owed := q.Take()
+		if tidemark.CodeOf(err) != tt.code || tries != tt.tries || len(owed.Marks)+len(refused) != len(all) || owed.Overflow != tt.lost || (len(refused) > 0) != tt.lost {
+			t.Errorf("%s: %v after %d tries, %d rows are refused and %d owed, lost %v", tt.code, err, tries, len(refused), len(owed.Marks), owed.Overflow)
+		}
+	}
+}
+
+// TestBounds_beyond_them_something_is_lost: rows beyond 200,000, and sends beyond 64 MiB; a row that is there already is lowered all the same.
+func TestBounds_beyond_them_something_is_lost(t *testing.T) {
+	q := retry.New()
+	rows := make([]tidemark.PendingDelivery, 200_000)
+	for i := range rows {
+		rows[i] = row(tidemark.UserID(fmt.Sprint(i)), 7)
+	}
+	q.Mark(rows)
+	q.Mark([]tidemark.PendingDelivery{row("0", 6)})
+	if got := q.Take(); got.Overflow || len(got.Marks) != len(rows) {
+		t.Fatalf("at the bound: %d rows, lost %v", len(got.Marks), got.Overflow)
+	}
+	q.Mark(append(rows, row("one more", 1)))
+	if got := q.Take(); !got.Overflow || len(got.Marks) != len(rows) {
+		t.Errorf("beyond the bound: %d rows, lost %v", len(got.Marks), got.Overflow)
+	}
+
+	large := tidemark.Draft{Content: strings.Repeat("x", 1<<20)}
+	for range 64 {
+		q.Send(large)
+	}
+	if got := q.Take(); !got.Overflow || len(got.Sends) != 63 {
+		t.Errorf("64 sends of somewhat more than a MiB: %d are remembered, lost %v", len(got.Sends), got.Overflow)
+	}
+	q.Send(large)
+	if got := q.Take(); got.Overflow || len(got.Sends) != 1 {
+		t.Errorf("after they were taken: %d, lost %v", len(got.Sends), got.Overflow)
+	}
+	q.Overflow()
+	if got := q.Len(); got != 1 {
+		t.Errorf("Len = %d after Overflow, want 1", got)
+	}
+	if got := q.Take(); !got.Overflow {
+		t.Error("what was lost again is not lost")
+	}
+}

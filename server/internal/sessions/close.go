@@ -1,0 +1,74 @@
+package sessions
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/server/internal/retry"
+	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Close ends sessions cleanly, in the order of R_ORDER: detach, mark, release. A session whose rows
+// could not be marked, or that was not complete, leaves no proof. It returns how many it closed, and
+// the error of the marks, which are tried again.
+func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed int, err error) {
+	ctx, cancel := delivery.Detach(ctx)
+	defer cancel()
+	var rows []tidemark.PendingDelivery
+	var ended []*session.Session
+	for _, e := range endings {
+		unacked, ok := e.End()
+		if !ok {
+			continue
+		}
+		s.Table.Remove(e.Session)
+		rows = append(rows, unacked...)
+		ended = append(ended, e.Session)
+	}
+	// In an order that no map gives, so that a run of the simulation can be repeated.
+	retry.Sort(rows)
+	slices.SortFunc(ended, func(a, b *session.Session) int {
+		return cmp.Or(cmp.Compare(a.User(), b.User()), cmp.Compare(a.Lease.Device, b.Lease.Device))
+	})
+	//rule:R_ORDER.mark-before-release
+	err = s.Delivery.MarkOrRetry(ctx, rows)
+	sideBySide(ended, func(sess *session.Session) { s.Leases.Release(ctx, sess, err == nil) })
+	return len(ended), err
+}
+
+// closeSuperseded closes sessions whose devices have newer ones.
+func (s *Sessions) closeSuperseded(ctx context.Context, superseded []*session.Session) {
+	if _, err := s.Close(ctx, session.Endings(superseded, session.Superseded)...); err != nil {
+		s.Log.Warn("sessions whose devices have newer ones were not closed cleanly",
+			"sessions", len(superseded), "error", err)
+	}
+}
+
+// expire closes the sessions whose resume window has passed.
+func (s *Sessions) expire(ctx context.Context, due []session.Deadline) {
+	closed, err := s.Close(ctx, session.Expired(due)...)
+	s.Count.Expired.Add(int64(closed))
+	if err != nil {
+		s.Log.Warn("sessions expired, and their rows wait to be marked", "sessions", closed, "error", err)
+	}
+}
+
+// overdue marks a row for each chat that the client did not acknowledge within the grace period.
+func (s *Sessions) overdue(ctx context.Context, due []session.Deadline) {
+	s.refresh(ctx, session.Unacknowledged(due))
+	//rule:pending_or_delivered.mark-after-grace
+	rows := session.Overdue(due)
+	s.Count.GraceExpired.Add(int64(len(rows)))
+	_ = s.Delivery.MarkOrRetry(ctx, rows) // tried again
+}
+
+// refresh reads what users have acknowledged over other nodes, of which this one is not told.
+func (s *Sessions) refresh(ctx context.Context, keys []storage.StateKey) {
+	if len(keys) > 0 && !s.Leases.Alone() {
+		s.Receipts.Refresh(ctx, keys)
+	}
+}

@@ -1,0 +1,48 @@
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus/local"
+	registry "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/wire"
+)
+
+// A request whose client has closed its side takes nothing from the connection by which the client has come back; it gets a session that nobody has, as one that only
+// says that it will send no more.
+func TestOpen_of_a_client_that_has_left(t *testing.T) {
+	reg := registry.New()
+	core, err := server.New(server.Config{Storage: memory.New(), Registry: reg, Nodes: reg, Bus: local.New(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := core.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = core.Stop(context.Background()) }()
+	newest, err := core.Open(t.Context(), server.OpenRequest{User: "bob"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, cancel := context.WithCancel(t.Context())
+	cancel()
+	open := func() error {
+		r := httptest.NewRequestWithContext(left, "GET", "/events", nil)
+		_, _, err := SessionOpener{Server: core}.Open(t.Context(), r, auth.Identity{Caller: server.Caller{User: "bob"}}, wire.Stream{Session: newest.Session()})
+		return err
+	}
+	if err := open(); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("beside the newest connection: %v, want Unavailable", err)
+	}
+	newest.Detach()
+	if err := open(); err != nil {
+		t.Errorf("of a session that nobody has: %v", err)
+	}
+}
