@@ -178,7 +178,7 @@ func (s *Store) RenameChat(ctx context.Context, chat tidemark.ChatID, name strin
 
 // Heads implements storage.Chats.
 func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "heads", itemTime, len(chats))
+	c, ctx, leave, err := s.enterBatch(ctx, "heads", len(chats))
 	if err != nil {
 		return nil, err
 	}

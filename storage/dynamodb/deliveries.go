@@ -13,7 +13,7 @@ import (
 
 // Advance implements storage.Deliveries. Each watermark row is one conditional update (ADR-008 §3.2).
 func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "advance", itemTime, len(advances))
+	c, ctx, leave, err := s.enterBatch(ctx, "advance", len(advances))
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (c caller) stateOf(user tidemark.UserID, chat tidemark.ChatID, it call.Item
 
 // States implements storage.Deliveries. The reads are strong, so that a state is no older than what this process wrote.
 func (s *Store) States(ctx context.Context, names []storage.StateKey) ([]tidemark.DeliveryState, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "states", itemTime, len(names))
+	c, ctx, leave, err := s.enterBatch(ctx, "states", len(names))
 	if err != nil {
 		return nil, err
 	}

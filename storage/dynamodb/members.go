@@ -16,7 +16,10 @@ import (
 
 // AddMembers implements storage.Members. What fits into a transaction is one; more is a change (changes.go).
 func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, at time.Time) (storage.Added, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "add_members", memberTime, len(users))
+	if err := fits(len(users)); err != nil {
+		return storage.Added{}, err
+	}
+	c, ctx, leave, err := s.enter(ctx, "add_members", callTime+time.Duration(len(users))*memberTime)
 	if err != nil {
 		return storage.Added{}, err
 	}
@@ -295,7 +298,7 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 
 // Rosters implements storage.Members.
 func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "rosters", itemTime, len(chats))
+	c, ctx, leave, err := s.enterBatch(ctx, "rosters", len(chats))
 	if err != nil {
 		return nil, err
 	}

@@ -56,6 +56,7 @@ func inTurn(ctx context.Context, wanted []call.Item, do func(ctx context.Context
 			if err := do(ctx, names[n], i); err != nil {
 				return err
 			}
+			call.Progress(ctx)
 		}
 		return nil
 	})
@@ -63,7 +64,7 @@ func inTurn(ctx context.Context, wanted []call.Item, do func(ctx context.Context
 
 // Mark implements storage.Pending. While a row stands, it costs a read and no write.
 func (s *Store) Mark(ctx context.Context, marks []tidemark.PendingDelivery) ([]bool, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "mark", itemTime, len(marks))
+	c, ctx, leave, err := s.enterBatch(ctx, "mark", len(marks))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (c caller) mark(ctx context.Context, key call.Item, seen row, first tidemar
 
 // Clear implements storage.Pending.
 func (s *Store) Clear(ctx context.Context, clears []storage.Clear) ([]bool, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "clear", itemTime, len(clears))
+	c, ctx, leave, err := s.enterBatch(ctx, "clear", len(clears))
 	if err != nil {
 		return nil, err
 	}

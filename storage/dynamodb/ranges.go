@@ -21,7 +21,7 @@ const (
 
 // Ranges implements storage.Messages. Each range is a strong query.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
-	c, ctx, leave, err := s.enterBatch(ctx, "ranges", itemTime, len(ranges))
+	c, ctx, leave, err := s.enterBatch(ctx, "ranges", len(ranges))
 	if err != nil {
 		return nil, err
 	}

@@ -90,13 +90,13 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 }
 
 const (
-	// callTime bounds a method of the contract.
+	// callTime bounds a method of the contract. Of a batch it bounds the time in which no item is
+	// done: a batch takes as long as DynamoDB needs for it, or as its caller allows.
 	//rule:bounded_use.limit-time-of-call
 	callTime = 5 * time.Second
-	// itemTime is added for each item of a call; draftTime for each message, since those of one chat are stored 49 at a time, one transaction after the other;
-	// memberTime for each user who becomes a member, since several items are written for each of a crowd.
-	itemTime   = 2 * time.Millisecond
-	draftTime  = 10 * time.Millisecond
+	// memberTime is added for each user who becomes a member, since several items are written for
+	// each of a crowd. A change of members takes effect at once or not at all, so that a part of
+	// it is no progress.
 	memberTime = 15 * time.Millisecond
 )
 
@@ -134,7 +134,7 @@ func (s *Store) caller(operation string) caller {
 
 // Append implements storage.Messages.
 func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
-	_, ctx, leave, err := s.enterBatch(ctx, "append", draftTime, len(drafts))
+	_, ctx, leave, err := s.enterBatch(ctx, "append", len(drafts))
 	if err != nil {
 		return nil, err
 	}
@@ -155,10 +155,26 @@ func (s *Store) enter(ctx context.Context, operation string, most time.Duration)
 	}, nil
 }
 
-// enterBatch is enter for a method that takes n items, each of which gives it some time more.
-func (s *Store) enterBatch(ctx context.Context, operation string, each time.Duration, n int) (caller, context.Context, func(), error) {
-	if n > storage.MaxBatch {
-		return caller{}, nil, nil, tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed", n, storage.MaxBatch)
+// enterBatch is enter for a method that takes n items: ctx is over when none of them was done for
+// callTime.
+func (s *Store) enterBatch(ctx context.Context, operation string, n int) (caller, context.Context, func(), error) {
+	if err := fits(n); err != nil {
+		return caller{}, nil, nil, err
 	}
-	return s.enter(ctx, operation, callTime+time.Duration(n)*each)
+	if err := s.door.Enter(ctx); err != nil {
+		return caller{}, nil, nil, err
+	}
+	ctx, cancel := call.WithPatience(ctx, callTime)
+	return s.caller(operation), ctx, func() {
+		cancel()
+		s.door.Leave()
+	}, nil
+}
+
+// fits says why a slice is too long for one call.
+func fits(n int) error {
+	if n > storage.MaxBatch {
+		return tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed", n, storage.MaxBatch)
+	}
+	return nil
 }

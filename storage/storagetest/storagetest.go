@@ -27,6 +27,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // Open returns an empty store that t closes when it ends (t.Cleanup). It is called several times.
@@ -357,17 +358,12 @@ func (w *world) equal(what string, got, want any) {
 // eventually is equal for a method whose result may be older than the latest.
 func (w *world) eventually(what string, get func() any, want any) {
 	w.Helper()
-	deadline := time.After(2 * time.Second)
-	for {
-		diff := difference(get(), want)
-		if diff == "" {
-			return
-		}
-		select {
-		case <-deadline:
-			w.Fatalf("%s (-want +got):\n%s", what, diff)
-		case <-time.After(5 * time.Millisecond):
-		}
+	var diff string
+	if _, ok := wait.Poll(func() (int, bool) {
+		diff = difference(get(), want)
+		return 0, diff == ""
+	}); !ok {
+		w.Fatalf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
@@ -377,6 +373,17 @@ func difference(got, want any) string {
 		want = reflect.Zero(reflect.TypeOf(got)).Interface()
 	}
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
+}
+
+// insist makes a call again for as long as the store refuses it as Unavailable: where many write to
+// one chat, a slow machine serves only some of them in time. It gives up after wait.Hang.
+func insist(call func() error) error {
+	for began := time.Now(); ; {
+		err := call()
+		if tidemark.CodeOf(err) != tidemark.Unavailable || time.Since(began) > wait.Hang {
+			return err
+		}
+	}
 }
 
 // concurrently runs n calls at once, waits for them, and returns the first error.

@@ -20,7 +20,9 @@ const (
 	// turnTransactions is how many transactions are made in a turn. With one, many drafts would wait for each change of the chat's members between any
 	// two of them; with all, the changes would wait for all drafts.
 	turnTransactions = 8
-	// turnTime bounds a turn, and the waiting for it.
+	// turnLength ends a turn early where transactions are slow, for the sake of those changes.
+	turnLength = time.Second
+	// turnTime bounds each transaction of a turn, and the waiting for the turn.
 	turnTime = 5 * time.Second
 	// keptKeys is how long an idempotency key is kept at least: a day more than is promised.
 	//rule:send_idempotent.keep-keys-for-days
@@ -40,7 +42,7 @@ func (l *Lanes) appendBatch(chat tidemark.ChatID, own *lane, batch []*sending, r
 		drafts = append(drafts, one.drafts...)
 		calls = append(calls, slices.Repeat([]int{n}, len(one.drafts))...)
 	}
-	a := &appending{Access: l.access, committed: l.committed, chat: chat, view: &own.view, drafts: drafts, calls: calls, rested: rested}
+	a := &appending{Access: l.access, committed: l.committed, chat: chat, view: &own.view, drafts: drafts, batch: batch, calls: calls, rested: rested}
 	a.results, a.first = make([]storage.Appended, len(drafts)), make([]firstMessage, len(drafts))
 	err := a.all(own)
 	for _, one := range batch {
@@ -63,7 +65,8 @@ type appending struct {
 	chat      tidemark.ChatID
 	view      *view
 	drafts    []tidemark.Draft
-	// calls has the number of the call of each draft.
+	// batch are the calls, and calls has the number of the call of each draft.
+	batch   []*sending
 	calls   []int
 	results []storage.Appended
 	// first is the message with the key of a draft, once it is known, and the version of the call.
@@ -133,17 +136,19 @@ func (a *appending) some(todo []int, small bool) []int {
 
 // turn appends drafts while it is this process's turn to write the chat, and returns those that have to wait for the next one.
 func (a *appending) turn(own *lane, todo []int) (left []int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), turnTime)
+	ctx, cancel := call.WithPatience(context.Background(), turnTime)
 	defer cancel()
 	if err := own.take(ctx); err != nil {
 		return nil, err
 	}
 	defer own.release()
+	call.Progress(ctx)
 	if a.rested && own.view.shared {
 		own.view.stale = true
 	}
 	a.rested, a.doubtful = false, false
-	for done := 0; done < turnTransactions && len(todo) > 0; {
+	began := time.Now()
+	for done := 0; done < turnTransactions && len(todo) > 0 && (done == 0 || time.Since(began) < turnLength); {
 		// A small transaction costs little if it is lost again. Once it is stored, the head is known, and the others follow.
 		some := a.some(todo, own.view.lost > 0)
 		left, err := a.attempt(ctx, some)
@@ -154,9 +159,20 @@ func (a *appending) turn(own *lane, todo []int) (left []int, err error) {
 		if len(left) == 0 {
 			done++
 		}
+		if len(left) < len(some) {
+			a.answered(ctx, some...)
+		}
 		todo = append(left, todo[len(some):]...)
 	}
 	return todo, nil
+}
+
+// answered says that drafts are answered for: the time for the next ones begins.
+func (a *appending) answered(ctx context.Context, some ...int) {
+	call.Progress(ctx)
+	for _, i := range some {
+		a.batch[a.calls[i]].progress()
+	}
 }
 
 // attempt makes one transaction of the drafts whose senders are members, answers for those that it can, and returns the others. If the members change before the
@@ -360,6 +376,7 @@ func (a *appending) refused(ctx context.Context, todo []int, reasons []types.Can
 			if err := a.duplicate(ctx, i, key.Item); err != nil {
 				return nil, err
 			}
+			a.answered(ctx, i)
 			continue
 		case call.Failed(message) && !moved:
 			return nil, tidemark.Errorf(tidemark.Unavailable, "the tables are damaged: chat %s ends at %d, and has a later message", a.chat, a.view.Head)

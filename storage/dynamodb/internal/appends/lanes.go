@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
@@ -39,6 +40,8 @@ type lane struct {
 // A sending is the drafts of one call for one chat.
 type sending struct {
 	drafts []tidemark.Draft
+	// progress is called when drafts are answered for.
+	progress func()
 	// results and err are set before done is closed.
 	results []storage.Appended
 	err     error
@@ -82,6 +85,7 @@ func (l *Lanes) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	sendings := make([]*sending, len(chats))
 	for n, chat := range chats {
 		one := &sending{drafts: make([]tidemark.Draft, 0, len(places[chat])), done: make(chan struct{})}
+		one.progress = func() { call.Progress(ctx) }
 		for _, i := range places[chat] {
 			one.drafts = append(one.drafts, drafts[i])
 		}

@@ -161,6 +161,7 @@ func SizeOf(it Item) (bytes int) {
 const atOnce = 32
 
 // Together calls do for 0 to n−1, several at once, and returns the first error, after which it begins no other.
+// Each that succeeds is progress.
 func Together(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	if n == 0 {
 		return nil
@@ -177,6 +178,8 @@ func Together(ctx context.Context, n int, do func(ctx context.Context, i int) er
 			for i := range next {
 				if err := do(ctx, i); err != nil {
 					cancel(err)
+				} else {
+					Progress(ctx)
 				}
 			}
 		})
