@@ -31,19 +31,26 @@ type slow struct {
 func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	answer := "{}"
+	chat := record.Counter{Chat: tidemark.Chat{
+		ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Head: 1, MembersVersion: 1, MemberCount: 1, CreatedAt: time.UnixMilli(1),
+	}}
 	switch operation {
 	case "GetItem":
-		chat := record.Counter{Chat: tidemark.Chat{
-			ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, MembersVersion: 1, MemberCount: 1, CreatedAt: time.UnixMilli(1),
-		}}
 		answer = `{"Item":` + encoded(chat.Item()) + `}`
 	case "BatchGetItem":
 		anna := record.Membership{
 			Member:  tidemark.Member{UserID: "anna", Role: tidemark.Owner, Intervals: tidemark.Intervals{{From: 1}}, JoinedAt: time.UnixMilli(1)},
 			Version: 1,
 		}
-		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "chat_memberships") {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case strings.Contains(string(body), "chat_memberships"):
 			answer = `{"Responses":{"chat_memberships":[` + encoded(anna.Item("c")) + `]}}`
+		case strings.Contains(string(body), "chat_counters"):
+			answer = `{"Responses":{"chat_counters":[` + encoded(chat.Item()) + `]}}`
 		}
 	default:
 		s.writes++
@@ -110,6 +117,14 @@ func TestSlow_a_batch_goes_on_while_its_items_are_done(t *testing.T) {
 	}{
 		{"Append", func(ctx context.Context, s *Store) error {
 			_, err := s.Append(ctx, drafts("c", "anna", storage.MaxBatch, "hello"))
+			return err
+		}},
+		{"Advance", func(ctx context.Context, s *Store) error {
+			advances := make([]storage.Advance, storage.MaxBatch)
+			for i, user := range usersFrom(len(advances), "u") {
+				advances[i] = storage.Advance{User: user, Chat: "c", Raise: tidemark.Raise{Acked: 1}, Now: time.UnixMilli(2)}
+			}
+			_, err := s.Advance(ctx, advances)
 			return err
 		}},
 		{"Mark", func(ctx context.Context, s *Store) error {
