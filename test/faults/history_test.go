@@ -19,13 +19,15 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 const (
-	// grace is how long after its deadline a call has to return at the latest. On a machine that is busy a goroutine may wait for a second.
+	// grace is how long after its deadline a call has to return at the latest, not counting how
+	// long the process stood still meanwhile (stalls).
 	grace = 2 * time.Second
 	// patience is how long after a fault the last chat takes a message at the latest.
-	patience = 10 * time.Second
+	patience = wait.Hang
 )
 
 // history is what goroutines do to the stores of several nodes on one database, and what they are told.
@@ -37,6 +39,8 @@ type history struct {
 	users  []tidemark.UserID
 	owners []*owner
 	guests []*guest
+	// readers are how many more than one read from each node.
+	readers int
 	// founders are none, unless the case is about chats of many members.
 	founders []*founder
 	ending   atomic.Bool
@@ -46,7 +50,10 @@ type history struct {
 	limits []time.Duration
 	bound  time.Duration
 	// aftermath is for how long a call that was confirmed may have its effect once more, since it was made more than once.
+	// If late, it may until calm, when no call is under way that nobody waits for (0: it is not yet).
 	aftermath time.Duration
+	late      bool
+	calm      atomic.Int64
 
 	mu         sync.Mutex
 	sends      map[string]*send                        // by chat and key
@@ -61,6 +68,12 @@ type history struct {
 
 	calls              map[string]int // by method
 	refused, confirmed int
+	// early counts the refused calls that had time left.
+	early int
+	// pace bounds the calls that are under way; nil: it does not.
+	pace *pace
+	// stalls are those of the machine.
+	stalls stalls
 	// ambiguous counts the messages that were stored although the caller had been told Unavailable.
 	ambiguous int
 	slowest   time.Duration
@@ -96,6 +109,7 @@ func newHistoryIn(t *testing.T, shared []tidemark.ChatID, stores ...storage.Stor
 		sends: map[string]*send{}, heads: map[tidemark.ChatID]tidemark.Sequence{}, raised: map[storage.StateKey]tidemark.Watermark{}, attempted: map[storage.StateKey]tidemark.Watermark{},
 		reasons: map[string]int{}, calls: map[string]int{},
 	}
+	h.stalls.watch(t)
 	for range stores {
 		h.seen = append(h.seen, map[storage.StateKey]tidemark.Watermark{})
 	}
@@ -124,8 +138,8 @@ func (h *history) under(inject func()) {
 	for _, v := range h.violations[:min(len(h.violations), 10)] {
 		h.t.Error(v)
 	}
-	h.t.Logf("seed %d: %d calls (%v), %d refused; %d messages confirmed, %d of them stored by a call that was refused; slowest call %v; the last chat was well %v after the fault; reasons: %s",
-		h.seed, total(h.calls), h.calls, h.refused, h.confirmed, h.ambiguous, h.slowest.Round(time.Millisecond), h.recovered.Round(time.Millisecond), h.why())
+	h.t.Logf("seed %d: %d calls (%v), %d refused, %d of them early; %d messages confirmed, %d of them stored by a call that was refused; slowest call %v; the last chat was well %v after the fault; reasons: %s",
+		h.seed, total(h.calls), h.calls, h.refused, h.early, h.confirmed, h.ambiguous, h.slowest.Round(time.Millisecond), h.recovered.Round(time.Millisecond), h.why())
 	if len(h.violations) > 10 {
 		h.t.Errorf("%d rules were broken in all", len(h.violations))
 	}
@@ -161,7 +175,9 @@ func (h *history) work(inject func()) {
 		for range 2 {
 			start(func(w *worker) { w.node = node; w.advance(ctx) })
 		}
-		start(func(w *worker) { w.node = node; w.read(ctx) })
+		for range 1 + h.readers {
+			start(func(w *worker) { w.node = node; w.read(ctx) })
+		}
 	}
 	for _, o := range h.owners {
 		start(func(w *worker) { o.step(ctx, w) })
@@ -256,12 +272,15 @@ func (w *worker) call(ctx context.Context, method string, do func(ctx context.Co
 
 // callWithin is call with a deadline and the longest time that the call may take.
 func (w *worker) callWithin(ctx context.Context, limit, most time.Duration, method string, do func(ctx context.Context, store storage.Store) error) bool {
+	w.pace.enter()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	began := time.Now()
+	began, stood := time.Now(), w.stalls.total()
 	err := do(ctx, w.stores[w.node])
 	took := time.Since(began)
-	if took > most {
+	timely := ctx.Err() == nil && took < storeTime
+	w.pace.leave(took)
+	if took > most && took-w.stalls.since(stood) > most {
 		w.broken("%s returned %v after %v, with a deadline of %v", method, err, took, limit)
 	}
 	if err != nil && (tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "") {
@@ -273,6 +292,9 @@ func (w *worker) callWithin(ctx context.Context, limit, most time.Duration, meth
 	w.slowest = max(w.slowest, took)
 	if err != nil {
 		w.refused++
+		if timely && method != "Check" { // which tells of calls before
+			w.early++
+		}
 		w.reasons[tidemark.DetailOf(err)]++
 	}
 	return err == nil

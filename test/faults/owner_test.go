@@ -32,7 +32,15 @@ type owner struct {
 // repetition is a change that may happen again.
 type repetition struct {
 	change
-	until time.Time
+	confirmed time.Time
+}
+
+// over reports whether it cannot happen again any more.
+func (o *owner) over(r repetition) bool {
+	if o.history.late {
+		return r.confirmed.UnixNano() < o.calm.Load()
+	}
+	return time.Since(r.confirmed) > o.aftermath
 }
 
 // change is what a Mark or Clear makes of a row: the values that it can have afterwards.
@@ -98,8 +106,8 @@ func (o *owner) did(confirmed bool, c change) {
 			}
 		}
 		o.possible = after
-		if o.aftermath > 0 {
-			o.again = append(o.again, repetition{c, time.Now().Add(o.aftermath)})
+		if o.aftermath > 0 || o.history.late {
+			o.again = append(o.again, repetition{c, time.Now()})
 		}
 	}
 	o.widen()
@@ -107,7 +115,7 @@ func (o *owner) did(confirmed bool, c change) {
 
 // widen adds what the changes that may still happen make of what is possible.
 func (o *owner) widen() {
-	for len(o.again) > 0 && time.Now().After(o.again[0].until) {
+	for len(o.again) > 0 && o.over(o.again[0]) {
 		o.again = o.again[1:]
 	}
 	changes := slices.Clone(o.late)

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 func getenv(variable string) string { return os.Getenv(variable) }
@@ -18,8 +18,7 @@ func getenv(variable string) string { return os.Getenv(variable) }
 // settle sends a message to every chat over every node, and what was refused once more: then it is confirmed.
 func (h *history) settle() {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 60*time.Second)
-	defer cancel()
+	ctx := h.t.Context()
 	for node, store := range h.stores {
 		w := &worker{history: h, number: 1000 + node, node: node, random: rand.New(rand.NewPCG(h.seed, uint64(1000+node)))}
 		try := func(what string, do func() bool) {
@@ -36,17 +35,17 @@ func (h *history) settle() {
 			s := w.compose(chat, fmt.Sprint("after-", node))
 			try("sending to "+string(chat), func() bool { return w.append(ctx, []*send{s}) })
 		}
-		for again := range slices.Chunk(h.unsettled(), 100) {
-			try("sending what was refused", func() bool { return w.append(ctx, again) })
-		}
+		h.resend(ctx, w)
 	}
 	// Everybody has come and gone once more.
 	w := &worker{history: h, number: 2000, random: rand.New(rand.NewPCG(h.seed, 2000))}
 	for _, g := range h.guests {
-		for range 10 {
+		steps := 0
+		if _, ok := wait.Poll(func() (int, bool) {
 			g.step(ctx, w)
-		}
-		if g.in && g.out {
+			steps++
+			return 0, steps >= 10 && !(g.in && g.out)
+		}); !ok {
 			h.broken("the members of %s cannot be changed after the fault", g.chat)
 		}
 	}
@@ -56,6 +55,21 @@ func (h *history) settle() {
 	for _, o := range h.owners {
 		o.head = h.heads[o.chat]
 		o.widen()
+	}
+}
+
+// resend sends what was refused once more, until all of it is confirmed: many messages a call, and
+// fewer if that is too much for the deadline of a caller.
+func (h *history) resend(ctx context.Context, w *worker) {
+	many, all := 100, h.unsettled()
+	if _, ok := wait.Poll(func() (int, bool) {
+		left := h.unsettled()
+		if len(left) > 0 && !w.append(ctx, left[:min(len(left), many)]) {
+			many = max(many/2, 1)
+		}
+		return len(all) - len(left), len(left) == 0
+	}); !ok {
+		h.broken("sending what was refused over node %d: %d messages are not confirmed", w.node, len(h.unsettled()))
 	}
 }
 
@@ -81,17 +95,22 @@ func (h *history) allChats() []tidemark.ChatID {
 // verify compares what is stored, as each node reads it, with what was told.
 func (h *history) verify() {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 60*time.Second)
-	defer cancel()
+	ctx := h.t.Context()
 	for node, store := range h.stores {
 		stored := map[string]tidemark.Sequence{}
-		heads, err := store.Heads(ctx, h.allChats())
-		must(h.t, err)
+		var heads []tidemark.Sequence
+		h.insist(func() (err error) {
+			heads, err = store.Heads(ctx, h.allChats())
+			return err
+		})
 		for i, chat := range h.allChats() {
 			last := tidemark.Sequence(0)
 			for more := true; more; {
-				pages, err := store.Ranges(ctx, []storage.Range{{Chat: chat, After: last, Limit: 1000}})
-				must(h.t, err)
+				var pages [][]tidemark.Message
+				h.insist(func() (err error) {
+					pages, err = store.Ranges(ctx, []storage.Range{{Chat: chat, After: last, Limit: 1000}})
+					return err
+				})
 				for _, m := range pages[0] {
 					if last++; m.Sequence != last {
 						h.broken("%s: after %d comes %d", chat, last-1, m.Sequence)
@@ -118,24 +137,39 @@ func (h *history) verify() {
 			}
 		}
 		for key, told := range h.raised {
-			states, err := store.States(ctx, []storage.StateKey{key})
-			must(h.t, err)
+			var states []tidemark.DeliveryState
+			h.insist(func() (err error) {
+				states, err = store.States(ctx, []storage.StateKey{key})
+				return err
+			})
 			if s := states[0]; s.Acked < told || s.Acked > h.heads[key.Chat] || s.Read > s.Acked {
 				h.broken("%s's watermarks in %s are %d and %d; somebody was told %d, the head is %d", key.User, key.Chat, s.Acked, s.Read, told, h.heads[key.Chat])
 			}
 		}
 		w := &worker{history: h, node: node, random: rand.New(rand.NewPCG(h.seed, uint64(2000+node)))}
 		for _, o := range h.owners {
-			if !o.look(ctx, w) {
+			if _, ok := wait.Poll(func() (int, bool) { return 0, o.look(ctx, w) }); !ok {
 				h.broken("the pending rows cannot be read over node %d", node)
 			}
 		}
 		for _, g := range h.guests {
-			if !g.look(ctx, w) {
+			if _, ok := wait.Poll(func() (int, bool) { return 0, g.look(ctx, w) }); !ok {
 				h.broken("the members cannot be read over node %d", node)
 			}
 		}
 	}
+}
+
+// insist makes a call again for as long as it is refused as Unavailable: the fault is over, and the
+// machine may be busy.
+func (h *history) insist(call func() error) {
+	h.t.Helper()
+	var err error
+	wait.Poll(func() (int, bool) {
+		err = call()
+		return 0, tidemark.CodeOf(err) != tidemark.Unavailable
+	})
+	must(h.t, err)
 }
 
 func must(t *testing.T, err error) {

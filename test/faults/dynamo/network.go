@@ -29,18 +29,13 @@ type Network struct {
 	calls  map[string]int
 	fired  map[string]map[string]int
 	// remembered are answers to eventual reads, by what was asked, the oldest first.
-	remembered map[string][]memory
-}
-
-// memory is what an eventual read was answered once.
-type memory struct {
-	at time.Time
-	answer
+	remembered map[string][]answer
 }
 
 const (
-	// staleness is how old an eventual read may be. DynamoDB says: as a rule less than a second.
-	staleness = time.Second
+	// staleness is how many answers old an eventual read may be. DynamoDB says that it is less than
+	// a second as a rule; what that is in answers depends on the machine.
+	staleness = 20
 	// mostLate is how long after its caller has given up a call is performed at the latest.
 	mostLate = time.Second
 	// lateTime bounds such a call.
@@ -51,7 +46,7 @@ const (
 func New(seed uint64, prefix string) *Network {
 	return &Network{
 		under: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 10 * time.Second}, prefix: prefix, late: mostLate, random: rand.New(rand.NewPCG(seed, 0)),
-		calls: map[string]int{}, fired: map[string]map[string]int{}, remembered: map[string][]memory{},
+		calls: map[string]int{}, fired: map[string]map[string]int{}, remembered: map[string][]answer{},
 	}
 }
 
@@ -182,24 +177,17 @@ func (n *Network) remember(asked string, given *answer) {
 	if len(n.remembered) > 10_000 {
 		clear(n.remembered)
 	}
-	now := time.Now()
-	kept := n.remembered[asked]
-	for len(kept) > 0 && now.Sub(kept[0].at) > staleness {
-		kept = kept[1:]
-	}
-	if len(kept) < 20 {
-		kept = append(kept, memory{at: now, answer: *given})
-	}
-	n.remembered[asked] = kept
+	kept := append(n.remembered[asked], *given)
+	n.remembered[asked] = kept[max(0, len(kept)-staleness):]
 }
 
 // older returns an answer to an eventual read that was true a while ago, and differs; nil if there is none.
 func (n *Network) older(asked string, now *answer) *answer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, m := range n.remembered[asked] {
-		if time.Since(m.at) <= staleness && !bytes.Equal(m.body, now.body) {
-			return &m.answer
+	for i, given := range n.remembered[asked] {
+		if !bytes.Equal(given.body, now.body) {
+			return &n.remembered[asked][i]
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package appends
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -369,14 +370,12 @@ func (a *appending) refused(ctx context.Context, todo []int, reasons []types.Can
 		a.view.see(found)
 	}
 	changed := a.view.MembersVersion != version // Nobody gives way to that: it is rare, and cheap to look at.
+	known := map[int]call.Item{}
 	for n, i := range todo {
 		key, message := reasons[1+2*n], reasons[2+2*n]
 		switch {
 		case call.Failed(key):
-			if err := a.duplicate(ctx, i, key.Item); err != nil {
-				return nil, err
-			}
-			a.answered(ctx, i)
+			known[i] = key.Item
 			continue
 		case call.Failed(message) && !moved:
 			return nil, tidemark.Errorf(tidemark.Unavailable, "the tables are damaged: chat %s ends at %d, and has a later message", a.chat, a.view.Head)
@@ -385,6 +384,14 @@ func (a *appending) refused(ctx context.Context, todo []int, reasons []types.Can
 		}
 		left = append(left, i)
 	}
+	same := slices.Collect(maps.Keys(known))
+	err = call.Together(ctx, len(same), func(ctx context.Context, n int) error {
+		return a.duplicate(ctx, same[n], known[same[n]])
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.answered(ctx, same...)
 	if moved && !changed && len(left) > 0 {
 		return left, a.giveWay(ctx)
 	}
