@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // waitTime bounds every wait of the suite.
-const waitTime = 10 * time.Second
+const waitTime = wait.Hang
 
 // Position is where a client starts: with no session, as a new one; else behind the event After of it.
 type Position struct {

@@ -16,6 +16,7 @@ import (
 	registry "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/test/services/stores"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -65,7 +66,7 @@ type Stack struct {
 }
 
 // stopTime is how long a Stack may take to stop.
-const stopTime = 20 * time.Second
+const stopTime = wait.Hang
 
 // New starts a Stack.
 func New(t testing.TB, o Options) *Stack {
@@ -193,16 +194,8 @@ func (s *Stack) Acknowledge(user tidemark.UserID, chat tidemark.ChatID, acked ti
 	}
 }
 
-// Eventually polls until the condition holds, and fails the test if it does not within ten seconds.
+// Eventually polls until the condition holds, and fails the test if it does not within wait.Hang.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(waitTime)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not happen that %s", what)
-		}
-		<-tick.C
-	}
+	wait.Until(t, what, condition)
 }
