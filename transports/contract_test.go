@@ -11,13 +11,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 	"github.com/tidemark-im/tidemark/test/services/stores"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
@@ -340,7 +340,7 @@ func readUntil(t *testing.T, c transporttest.Client, at *transporttest.Position,
 }
 
 func read(ctx context.Context, c transporttest.Client, at *transporttest.Position, types ...tidemark.EventType) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, wait.Hang)
 	defer cancel()
 	missing := make(map[tidemark.EventType]bool)
 	for _, kind := range types {
@@ -396,7 +396,7 @@ func frames(t *testing.T, s *transporttest.Stack) {
 // replace lets a second connection take the session of the first over.
 func replace(t *testing.T, s *transporttest.Stack, dialer transporttest.Dialer, first transporttest.Client, at transporttest.Position) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {

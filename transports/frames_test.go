@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -18,7 +18,7 @@ type refusal struct{ Code, Detail string }
 func ask(t *testing.T, c *transporttest.Socket, id, frame string) (r refusal) {
 	t.Helper()
 	c.Write(frame)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
 	defer cancel()
 	for {
 		ev, err := c.Next(ctx)
@@ -110,7 +110,7 @@ func TestBadInput_every_frame(t *testing.T) {
 		}
 	}
 	ann.Write(`{"type":"ping","request_id":"end"}`)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
 	defer cancel()
 	for {
 		ev, err := ann.Next(ctx)

@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/test/services/stores"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -64,7 +65,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	p := &inProcess{handler: h, contract: contract}
 	p.stop = func(t testing.TB) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 		defer cancel()
 		for _, part := range []interface {
 			Shutdown(ctx context.Context) error

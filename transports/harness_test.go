@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -21,6 +20,7 @@ import (
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/test/services/stores"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 )
@@ -95,7 +95,7 @@ func start(t *testing.T, o options) *api {
 	bounded := transports.NewListener(l.(*net.TCPListener), transports.ListenerConfig{Connections: o.connections})
 	go func() { served <- a.http.Serve(bounded) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 		defer cancel()
 		if err := a.http.Shutdown(ctx); err != nil {
 			t.Errorf("stopping the HTTP server: %v", err)

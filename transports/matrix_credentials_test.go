@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 )
@@ -452,7 +453,7 @@ func (w *world) reader(what, transport string, header http.Header) func() string
 		fail(fmt.Errorf("closed with %d", code))
 	}
 	return func() string {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 		defer cancel()
 		_, raw, err := conn.Read(ctx)
 		if err != nil {

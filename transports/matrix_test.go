@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/test/services/stores"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 )
 
@@ -337,7 +338,7 @@ func (c *cell) frame(what, payload string) string {
 	if conn == nil {
 		t.Fatalf("%s: closed with %d", what, code)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 	defer cancel()
 	silent := c.verb == "ack" || c.verb == "read" || c.verb == "typing"
 	sent := []string{fmt.Sprintf(`{"type":%q,"request_id":"r","payload":%s}`, c.verb, c.fill(payload))}
@@ -408,7 +409,7 @@ func (c *cell) effect(what string, listener *server.Connection) string {
 		})
 		return "-"
 	}
-	for deadline := time.Now().Add(10 * time.Second); !moved(); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(wait.Hang); !moved(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			return "-"
 		}

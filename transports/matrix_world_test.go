@@ -31,6 +31,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -106,7 +107,7 @@ func newWorld(t *testing.T, store storage.Store, ttl time.Duration) *world {
 			return
 		}
 		stopped = true
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 		defer cancel()
 		for _, err := range []error{sockets.Shutdown(ctx), events.Shutdown(ctx), polls.Shutdown(ctx), front.Shutdown(ctx)} {
 			if err != nil {
@@ -123,7 +124,7 @@ func newWorld(t *testing.T, store storage.Store, ttl time.Duration) *world {
 			t.Errorf("stopping the core: %v", err)
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); auth.Ready() != nil; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(wait.Hang); auth.Ready() != nil; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the keys of the issuer were not fetched")
 		}
@@ -376,7 +377,7 @@ func (w *world) end() {
 // do makes a call, and compares the answer with openapi.yaml. The body of a stream that opened is not read.
 func (w *world) do(method, path, body string, header http.Header) (*http.Response, []byte) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 	w.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, method, w.url+path, strings.NewReader(body))
 	if err != nil {
@@ -429,7 +430,7 @@ func short(code string) string {
 // socket opens a WebSocket, and returns it behind its first frame; or the code with which it was closed.
 func (w *world) socket(query string, header http.Header) (conn *websocket.Conn, open map[string]any, code int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 	defer cancel()
 	dialed, _, err := websocket.Dial(ctx, w.url+transports.BasePath+"/ws"+query, &websocket.DialOptions{HTTPHeader: header})
 	if err != nil {

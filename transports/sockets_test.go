@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -26,7 +27,7 @@ func overSocket(t *testing.T, s *transporttest.Stack, raw string, closeSide bool
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(wait.Hang)); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.WriteString(conn, raw) // the server may refuse before it has read all

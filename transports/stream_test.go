@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/rest"
 	"github.com/tidemark-im/tidemark/transports/sse"
@@ -23,7 +23,7 @@ func startSSE(t *testing.T) *api {
 	o.adapters = func(a *api, auth *transports.Authenticator) {
 		adapter = sse.New(sse.Config{Server: a.core, Auth: auth})
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 			defer cancel()
 			if err := adapter.Shutdown(ctx); err != nil {
 				t.Errorf("stopping SSE: %v", err)

@@ -21,6 +21,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/rest"
@@ -120,7 +121,7 @@ func TestBody_too_large_is_refused_before_its_end(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = conn.Close() }()
-			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			if err := conn.SetDeadline(time.Now().Add(wait.Hang)); err != nil {
 				t.Fatal(err)
 			}
 			fmt.Fprintf(conn, "POST /api/v1/chats HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer dev:ann\r\n%s", head)
@@ -153,7 +154,7 @@ func TestShutdown_ends_open_streams_and_lets_calls_finish(t *testing.T) {
 	a := start(t, o)
 	fetch(t, a, "GET", "/api/v1/events", nil)
 	<-entered
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
 	defer cancel()
 	if err := a.http.Shutdown(ctx); err != nil {
 		t.Fatalf("the shutdown hung on the stream: %v", err)

@@ -15,10 +15,11 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-const waitTime = 10 * time.Second
+const waitTime = wait.Hang
 
 // poll polls as bob, with pairs of query parameters.
 func poll(t *testing.T, s *transporttest.Stack, query ...any) (transporttest.Page, error) {

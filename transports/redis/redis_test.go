@@ -11,6 +11,7 @@ import (
 
 	client "github.com/tidemark-im/tidemark/internal/redis"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/redis"
 )
 
@@ -42,19 +43,10 @@ func start(t *testing.T, url string, ttl, resume time.Duration) node {
 	return n
 }
 
-// until calls f until it reports true, for at most 10 s.
+// until calls f until it reports true.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-deadline:
-			t.Fatalf("%s: that did not come to be", what)
-		case <-tick.C:
-		}
-	}
+	wait.Until(t, what, f)
 }
 
 // stays calls f for a time, and fails when it reports false.

@@ -41,21 +41,13 @@ func dialBare(t *testing.T, s *transporttest.Stack) *bare {
 }
 
 // dialDeaf is dialBare for a client that stops reading: the kernel keeps little for it. With
-// littleKept on the other side, a few answers fill that, on every machine.
+// KeepLittle on the other side, a few answers fill that, on every machine.
 func dialDeaf(t *testing.T, s *transporttest.Stack) *bare {
 	t.Helper()
 	return dialWith(t, s, net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		failed := raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1<<10) })
 		return errors.Join(err, failed)
 	}})
-}
-
-// littleKept makes the kernel keep little of what the server writes.
-func littleKept(h *http.Server) {
-	h.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		_ = c.(*net.TCPConn).SetWriteBuffer(1 << 10)
-		return ctx
-	}
 }
 
 func dialWith(t *testing.T, s *transporttest.Stack, dialer net.Dialer) *bare {
@@ -296,7 +288,7 @@ func newShort(t *testing.T) *transporttest.Stack {
 // TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing: its answers fill what the kernel keeps, then it is not read from, and after the write timeout it is cut.
 // Its session waits, and the same sends again are answered as stored before, or stored now, in their order.
 func TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{WriteTimeout: 200 * time.Millisecond, HTTP: littleKept})
+	s := transporttest.New(t, transporttest.Options{WriteTimeout: 200 * time.Millisecond, HTTP: transporttest.KeepLittle})
 	chat := s.Group("bob", "alice")
 	b := dialDeaf(t, s)
 	b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+

@@ -107,7 +107,7 @@ func until(t *testing.T, c transporttest.Client, kind tidemark.EventType) {
 // of the second to somebody who reads.
 func TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Gate: transports.NewGate(transports.GateConfig{Slots: 1, Wait: time.Hour}), WriteTimeout: time.Hour, HTTP: littleKept,
+		Gate: transports.NewGate(transports.GateConfig{Slots: 1, Wait: time.Hour}), WriteTimeout: time.Hour, HTTP: transporttest.KeepLittle,
 	})
 	chat := s.Group("alice", "bob")
 	text := strings.Repeat("x", 60<<10)

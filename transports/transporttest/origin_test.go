@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
@@ -28,7 +28,7 @@ func origins(t *testing.T, cfg transports.OriginsConfig) *transports.Origins {
 // ask makes a request of Bob, from a page, and returns the answer when its head is there. edit may be nil.
 func ask(t *testing.T, method, url, from string, edit func(r *http.Request)) *http.Response {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 	r, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		t.Fatal(err)

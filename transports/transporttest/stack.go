@@ -122,6 +122,17 @@ func New(t testing.TB, o Options) *Stack {
 	return s
 }
 
+// KeepLittle makes the kernel keep little of what the server writes (Options.HTTP): a client that
+// does not read makes it wait after a few KB, on every machine.
+func KeepLittle(h *http.Server) {
+	h.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(1 << 10) // else it keeps more, and the test shows the same
+		}
+		return ctx
+	}
+}
+
 // Transport returns what the clients of the test reach the server by: every exchange is compared with openapi.yaml.
 func (s *Stack) Transport(t testing.TB) http.RoundTripper {
 	return s.contract.Transport(t, http.DefaultTransport)

@@ -7,18 +7,18 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-const waitTime = 10 * time.Second
+const waitTime = wait.Hang
 
 // next returns the next frame of one of the types.
 func next(t *testing.T, c *transporttest.Socket, types ...string) transporttest.Event {

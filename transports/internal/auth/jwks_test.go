@@ -24,6 +24,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 )
 
@@ -84,7 +85,7 @@ func trust(t *testing.T, i *issuer, keys auth.JWKSConfig, cfg auth.Config) *auth
 // eventually asks until it is so, for at most 10 s.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(wait.Hang)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !so() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
 )
 
@@ -167,7 +168,7 @@ func TestGate_counts_who_is_in_who_waits_and_who_is_refused(t *testing.T) {
 		_, err := g.Enter(ctx)
 		waited <- err
 	}()
-	for deadline := time.Now().Add(10 * time.Second); g.Counters()["catch_ups_waiting"] == 0; runtime.Gosched() {
+	for deadline := time.Now().Add(wait.Hang); g.Counters()["catch_ups_waiting"] == 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody waits")
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
 )
 
@@ -71,7 +72,7 @@ func TestListener_connections_beyond_the_bound_are_told_and_then_wait(t *testing
 	for i := range bound + spare {
 		conn := connect(t, address)
 		held = append(held, conn)
-		if got, want := ask(t, conn, 5*time.Second), fmt.Sprint(i >= bound); got != want {
+		if got, want := ask(t, conn, wait.Hang), fmt.Sprint(i >= bound); got != want {
 			t.Fatalf("connection %d is beyond the bound: %q, want %q", i+1, got, want)
 		}
 	}
@@ -82,10 +83,10 @@ func TestListener_connections_beyond_the_bound_are_told_and_then_wait(t *testing
 	for _, conn := range held {
 		_ = conn.Close()
 	}
-	if got := ask(t, waits, 5*time.Second); got != "true" && got != "false" {
+	if got := ask(t, waits, wait.Hang); got != "true" && got != "false" {
 		t.Errorf("it is not served when there is room: %q", got)
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(wait.Hang)
 	for askOnce(t, address) != "false" {
 		if time.Now().After(deadline) {
 			t.Fatal("connections that have ended are still counted")
@@ -97,15 +98,15 @@ func TestListener_connections_of_one_address_are_bounded(t *testing.T) {
 	address := serveBounded(t, limit.ListenerConfig{PerAddress: 2})
 	first, second := connect(t, address), connect(t, address)
 	for _, conn := range []net.Conn{first, second} {
-		if got := ask(t, conn, 5*time.Second); got != "false" {
+		if got := ask(t, conn, wait.Hang); got != "false" {
 			t.Fatalf("within the bound: %q", got)
 		}
 	}
-	if got := ask(t, connect(t, address), 5*time.Second); got != "" {
+	if got := ask(t, connect(t, address), wait.Hang); got != "" {
 		t.Errorf("the third of an address was answered: %q", got)
 	}
 	_ = first.Close()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(wait.Hang)
 	for askOnce(t, address) != "false" {
 		if time.Now().After(deadline) {
 			t.Fatal("an address does not get its place back")
