@@ -9,10 +9,8 @@ import (
 
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 	"github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
-
-// healing is within what time after a fault of Redis everybody who has a stream has everything, though nobody sends anything more.
-const healing = 20 * time.Second
 
 // redisFaults are three nodes on one database, whose Redis has faults: clients with streams on all of them, some of which move, and senders who ask each node in turn.
 // In every fault sends are confirmed as ever, /readyz is green, streams stay open, and nothing is lost, stored twice or told back (test of killed).
@@ -49,7 +47,7 @@ func (f *redisFaults) opened() {
 	}
 }
 
-// fault sends before the fault that begin makes, and during it, until a moment before end. Some clients move during it. Whoever has a stream then gets all of it within `healing` of its end.
+// fault sends before the fault that begin makes, and during it, until a moment before end. Some clients move during it. Whoever has a stream then gets all of it, though nobody sends anything more.
 func (f *redisFaults) fault(run int, begin, end func()) {
 	f.t.Helper()
 	opens := f.staying()
@@ -97,18 +95,14 @@ func (f *redisFaults) whole() time.Duration {
 			return fmt.Sprintf("%v of %v by %s at %v", d.heads(), heads, d.how(), time.Since(began))
 		})
 	}
-	took := time.Since(began)
-	if took > healing {
-		f.t.Errorf("after the fault the last one waited %v for messages, want at most %v", took, healing)
-	}
-	return took
+	return time.Since(began)
 }
 
 // promptly sends one message in each chat, until what is sent reaches everybody at once again: it does when all nodes have found each other, which they do as soon as they are whole.
 func (f *redisFaults) promptly(run int) {
 	f.t.Helper()
-	const bound = 2 * time.Second
-	for n := 0; ; n++ {
+	const bound = 2 * time.Second // a busy machine may need more than one attempt
+	for n, began := 0, time.Now(); ; n++ {
 		for _, chat := range killChats {
 			f.send(f.t.Context(), chat, fmt.Sprintf("r%d-after%d", run, n))
 		}
@@ -117,7 +111,7 @@ func (f *redisFaults) promptly(run int) {
 			f.prompt = max(f.prompt, took)
 			return
 		}
-		if n == 3 {
+		if n >= 3 && time.Since(began) > wait.Hang {
 			f.t.Fatalf("run %d (seed %d): long after the fault a message still takes %v", run, f.seed, took)
 		}
 	}
@@ -156,7 +150,7 @@ func (f *redisFaults) done(what string) {
 	if f.unanswered > 0 || len(f.reasons) > 0 {
 		f.t.Errorf("%d sends were refused: %v %v", f.unanswered, f.reasons, f.why)
 	}
-	if bound := 5 * time.Second; f.slowest > bound {
+	if bound := wait.Hang; f.slowest > bound {
 		f.t.Errorf("the slowest answer took %v, want at most %v", f.slowest, bound)
 	}
 	if f.during == 0 || f.caughtUp == 0 || f.overSocket == 0 {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // serveDev serves in development mode with an empty database on a free port until the test ends, and returns the address.
@@ -28,7 +30,7 @@ func (p *process) serve() string {
 
 // waitReady asks until the server answers 200, for at most 20 s.
 func waitReady(ctx context.Context, url string, ended chan error) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, wait.Hang)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -27,6 +27,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // The configurations in deploy/ for nginx and Caddy, as they are but for names, ports, certificates and the places of logs, in front of the real server.
@@ -150,7 +152,7 @@ func (p *proxy) run(program string, args ...string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(wait.Hang):
 			_ = cmd.Process.Kill()
 			<-ended
 			p.t.Errorf("%s did not end within 20 s of SIGTERM", program)
@@ -346,19 +348,21 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	}
 	events := lines(stream.Body)
 	eventsUntil(t, events, &after, &got, len(want), 55)
+	least := wait.Hang // of three: the machine may stand still during one
 	for range 3 {
 		send()
 		sent := time.Now()
 		eventsUntil(t, events, &after, &got, len(want), 55)
-		if took := time.Since(sent); took > 5*time.Second {
-			t.Errorf("an event took %v: it was buffered", took)
-		}
+		least = min(least, time.Since(sent))
+	}
+	if least > 5*time.Second {
+		t.Errorf("every event took %v and more: they were buffered", least)
 	}
 	stream.Body.Close()
 	send()
 
 	// Long-poll: one answer that is there, one that waits for nothing, one that waits for a message.
-	poll := func(wait int) (took time.Duration) {
+	poll := func(seconds int) (took time.Duration) {
 		var answer struct {
 			Events []struct {
 				ID      int64
@@ -367,7 +371,7 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 			}
 		}
 		began := time.Now()
-		bob.call(t, http.MethodGet, fmt.Sprintf("/poll?session=%s&after=%d&wait=%d", opened.Session, after, wait), nil, &answer)
+		bob.call(t, http.MethodGet, fmt.Sprintf("/poll?session=%s&after=%d&wait=%d", opened.Session, after, seconds), nil, &answer)
 		for _, e := range answer.Events {
 			after = max(after, e.ID)
 			if e.Type == "message" {
@@ -388,7 +392,7 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	text, done := want[len(want)-1], make(chan struct{})
 	time.AfterFunc(300*time.Millisecond, func() { defer close(done); alice.send(t, chat, text) })
 	for len(got) < len(want) {
-		if poll(50) > 20*time.Second {
+		if poll(50) > wait.Hang {
 			t.Error("a poll did not end with a message")
 			break
 		}

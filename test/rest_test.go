@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 // deadline bounds every wait for a client: far above what any of them takes on an idle machine.
-const deadline = 30 * time.Second
+const deadline = wait.Hang
 
 // user calls the REST API of a server; url has no slash at the end.
 type user struct {

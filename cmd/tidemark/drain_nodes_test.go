@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 	"github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // TestDrain_clients_go_on_elsewhere: a node that stops sends the clients of all transports to the other one, where their sessions go on; meanwhile it answers
@@ -77,7 +78,7 @@ func TestDrain_clients_go_on_elsewhere(t *testing.T) {
 	for range clients + 2 {
 		select {
 		case <-ready:
-		case <-time.After(20 * time.Second):
+		case <-time.After(wait.Hang):
 			t.Fatal("not all clients are connected")
 		}
 	}
@@ -125,7 +126,7 @@ func moveSSE(t *testing.T, first <-chan event, elsewhere, user string, ready cha
 		t.Errorf("%s: elsewhere: %d", user, code)
 		return
 	}
-	told := awaitUntil(events, awaited, 20*time.Second)
+	told := awaitUntil(events, awaited, wait.Hang)
 	if len(told) == 0 || told[0].kind != "open" || !strings.Contains(told[0].data, `"resumed":true`) || told[len(told)-1].kind != awaited {
 		t.Errorf("%s: elsewhere it gets %v, want %s", user, told, awaited)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 )
 
@@ -242,7 +243,7 @@ func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 	ws := dial(t, b.url, "", "?device=canary-device&ticket="+ticket())
 	read(t, ws, content)
 	stream(t, "", api+"/events?ticket="+ticket(), content)
-	wait(t, bob, api+"/poll?wait=50&ticket="+ticket())
+	leaveWaiting(t, bob, api+"/poll?wait=50&ticket="+ticket())
 	for i, failing := range []bool{false, true} {
 		b.failing.Store(failing)
 		key := fmt.Sprint("k", i)
@@ -294,7 +295,7 @@ func raw(t *testing.T, url, request string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(wait.Hang))
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}

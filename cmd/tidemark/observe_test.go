@@ -14,12 +14,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"gopkg.in/yaml.v3"
+
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // call makes a request as somebody, and returns the status, the header and the body. user "" is nobody.
@@ -127,8 +128,8 @@ func stream(t *testing.T, user, url, want string) {
 	}
 }
 
-// wait leaves a request waiting until the test ends.
-func wait(t *testing.T, user, url string) {
+// leaveWaiting leaves a request waiting until the test ends.
+func leaveWaiting(t *testing.T, user, url string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -211,7 +212,7 @@ func traffic(t *testing.T, url string) map[string]float64 {
 	if err := json.Unmarshal([]byte(must(t, 200, "dev:ann", "GET", api+"/poll?wait=0&device=laptop", "")), &page); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "dev:ann", fmt.Sprintf("%s/poll?wait=50&session=%s&after=%d", api, page.Session, page.Events[len(page.Events)-1].ID))
+	leaveWaiting(t, "dev:ann", fmt.Sprintf("%s/poll?wait=50&session=%s&after=%d", api, page.Session, page.Events[len(page.Events)-1].ID))
 	say(t, bob, `{"type":"send_message","request_id":"r2","payload":{"chat_id":"team","client_message_id":"m2","content":"hi"}}`)
 	read(t, bob, `"r2"`)
 	second := dial(t, url, "dev:bob", "?session="+open.Payload.Session+"&after=1")
@@ -449,7 +450,7 @@ func TestDebugListen_is_for_this_machine_and_metrics_for_nobody_else(t *testing.
 	t.Setenv(secretVariable, testSecret)
 	for _, address := range []string{"0.0.0.0:6060", ":6060", "10.0.0.1:6060", "example.org:6060", "6060"} {
 		var log logBuffer
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // if it is accepted, it serves
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang) // if it is accepted, it serves
 		code := run(ctx, []string{"serve", "--store", "memory:", "--debug-listen", address}, streams{out: io.Discard, err: &log})
 		cancel()
 		if code != exitUsage {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 	"github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // startNodes starts nodes that share a Redis and a Postgres, and returns where they serve.
@@ -101,7 +102,7 @@ func listen(t *testing.T, url, lastID string) (events <-chan event, status int) 
 // await returns the next event of a kind.
 func await(t *testing.T, events <-chan event, kind string) event {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(wait.Hang)
 	for {
 		select {
 		case e, more := <-events:

@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/bench"
 	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
@@ -107,10 +108,10 @@ func startLogged(t *testing.T, args ...string) (url string, log *logBuffer) {
 	return url, log
 }
 
-// poll calls f until it succeeds, for at most 20 s.
+// poll calls f until it succeeds, for at most wait.Hang.
 func poll(t *testing.T, f func() error) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(wait.Hang)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/redis"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 func open(t *testing.T, url string) *redis.Client {
@@ -77,7 +78,7 @@ func TestRun_on_a_cluster_finds_the_servers(t *testing.T) {
 		t.Errorf("lives %q, then %q, %v", lives, again, err)
 	}
 	cluster.FailOver(t, cluster.Shards[1])
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(wait.Hang)
 	for {
 		if now, err := c.Lives(t.Context()); err == nil && now != lives {
 			break
@@ -104,17 +105,17 @@ func TestRun_takes_bounded_time(t *testing.T) {
 	}
 	server.Freeze(t)
 	for range 3 { // over a connection that stands, and over a new one
-		if took, err := ask(); tidemark.CodeOf(err) != tidemark.Unavailable || took > 2*time.Second {
+		if took, err := ask(); tidemark.CodeOf(err) != tidemark.Unavailable || took > wait.Hang {
 			t.Errorf("frozen: %v after %v, want %s", err, took, tidemark.Unavailable)
 		}
 	}
 	server.Thaw(t)
 	server.Kill(t)
-	if took, err := ask(); tidemark.CodeOf(err) != tidemark.Unavailable || took > 2*time.Second {
+	if took, err := ask(); tidemark.CodeOf(err) != tidemark.Unavailable || took > wait.Hang {
 		t.Errorf("away: %v after %v, want %s", err, took, tidemark.Unavailable)
 	}
 	server.Run(t)
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(wait.Hang)
 	for _, err := ask(); err != nil; _, err = ask() {
 		if time.Now().After(deadline) {
 			t.Fatalf("it is back, and still: %v", err)
@@ -146,7 +147,7 @@ func TestCheck_tells_what_needs_somebody_from_what_passes(t *testing.T) {
 		{"a master that the sentinel does not know", strings.TrimSuffix(watched.URL(), "tidemark") + "nobody", tidemark.Unavailable},
 		{"nobody", "redis://127.0.0.1:1", tidemark.Unavailable},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
 		err := open(t, tc.url).Check(ctx)
 		cancel()
 		if (err == nil) != (tc.want == "") || err != nil && tidemark.CodeOf(err) != tc.want {
@@ -170,7 +171,7 @@ func TestCheck_sentinels_with_a_login_of_their_own(t *testing.T) {
 	for login, want := range map[string]tidemark.Code{
 		"": tidemark.Invalid, "?sentinel_user=tidemark&sentinel_password=pa56": tidemark.Invalid, "?sentinel_user=tidemark&sentinel_password=pa55": "",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
 		err := open(t, watched.URL()+login).Check(ctx)
 		cancel()
 		if (err == nil) != (want == "") || err != nil && (tidemark.CodeOf(err) != want || strings.Contains(err.Error(), "pa5")) {

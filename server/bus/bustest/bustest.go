@@ -15,10 +15,11 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // Within is how long the suite waits for what a bus has to deliver.
-const Within = 5 * time.Second
+const Within = wait.Hang
 
 // Run runs the suite. open returns a bus of its own for each test.
 func Run(t *testing.T, open func(t *testing.T) bus.Bus) {
