@@ -18,7 +18,7 @@ import (
 
 // CreateChat implements storage.Chats. A chat of up to 49 members is one transaction.
 func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
-	c, ctx, leave, err := s.enter(ctx, "create_chat", callTime+time.Duration(len(new.Members))*memberTime)
+	c, ctx, leave, err := s.enter(ctx, "create_chat", time.Duration(len(new.Members))*memberTime)
 	if err != nil {
 		return tidemark.Chat{}, false, err
 	}
@@ -140,7 +140,7 @@ func (c caller) direct(ctx context.Context, new storage.NewChat) (*record.Counte
 
 // Chat implements storage.Chats.
 func (s *Store) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error) {
-	c, ctx, leave, err := s.enter(ctx, "chat", callTime)
+	c, ctx, leave, err := s.enter(ctx, "chat", 0)
 	if err != nil {
 		return tidemark.Chat{}, err
 	}
@@ -154,7 +154,7 @@ func (s *Store) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, 
 
 // RenameChat implements storage.Chats.
 func (s *Store) RenameChat(ctx context.Context, chat tidemark.ChatID, name string) (tidemark.Chat, error) {
-	c, ctx, leave, err := s.enter(ctx, "rename_chat", callTime)
+	c, ctx, leave, err := s.enter(ctx, "rename_chat", 0)
 	if err != nil {
 		return tidemark.Chat{}, err
 	}
@@ -199,7 +199,7 @@ func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 // ChatsOf implements storage.Chats. No index holds the activity, since it would cost a write for each message and member: the counters of all chats of
 // the user are read, and sorted here.
 func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.ChatsPage) ([]storage.Conversation, bool, error) {
-	c, ctx, leave, err := s.enter(ctx, "chats_of", callTime)
+	c, ctx, leave, err := s.enter(ctx, "chats_of", 0)
 	if err != nil {
 		return nil, false, err
 	}

@@ -210,7 +210,7 @@ func (c caller) states(ctx context.Context, names []storage.StateKey, eventual b
 
 // StatesOf implements storage.Deliveries.
 func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
-	c, ctx, leave, err := s.enter(ctx, "states_of", callTime)
+	c, ctx, leave, err := s.enter(ctx, "states_of", 0)
 	if err != nil {
 		return nil, false, err
 	}
@@ -231,7 +231,7 @@ func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidema
 
 // StatesIn implements storage.Deliveries.
 func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
-	c, ctx, leave, err := s.enter(ctx, "states_in", callTime)
+	c, ctx, leave, err := s.enter(ctx, "states_in", 0)
 	if err != nil {
 		return nil, false, err
 	}
@@ -256,7 +256,7 @@ func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidema
 
 // Summary implements storage.Deliveries.
 func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
-	c, ctx, leave, err := s.enter(ctx, "summary", callTime)
+	c, ctx, leave, err := s.enter(ctx, "summary", 0)
 	if err != nil {
 		return storage.Summary{}, err
 	}

@@ -88,7 +88,7 @@ func TestAddMembers_late_preparation_brings_nobody_back(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c, ctx, leave, err := hindered.enter(t.Context(), "test", time.Second)
+			c, ctx, leave, err := hindered.enter(t.Context(), "test", 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []ti
 	if err := fits(len(users)); err != nil {
 		return storage.Added{}, err
 	}
-	c, ctx, leave, err := s.enter(ctx, "add_members", callTime+time.Duration(len(users))*memberTime)
+	c, ctx, leave, err := s.enter(ctx, "add_members", time.Duration(len(users))*memberTime)
 	if err != nil {
 		return storage.Added{}, err
 	}
@@ -219,7 +219,7 @@ func standing(user tidemark.UserID, chat tidemark.ChatID) call.Item {
 
 // RemoveMember implements storage.Members.
 func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time) (storage.Removed, error) {
-	c, ctx, leave, err := s.enter(ctx, "remove_member", callTime)
+	c, ctx, leave, err := s.enter(ctx, "remove_member", 0)
 	if err != nil {
 		return storage.Removed{}, err
 	}

@@ -192,7 +192,7 @@ func (c caller) remove(ctx context.Context, key call.Item, one storage.Clear) (n
 
 // PendingOf implements storage.Pending: one query, and a read of the watermarks for each 100 rows.
 func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
-	c, ctx, leave, err := s.enter(ctx, "pending_of", callTime)
+	c, ctx, leave, err := s.enter(ctx, "pending_of", 0)
 	if err != nil {
 		return nil, false, err
 	}
@@ -235,7 +235,7 @@ const mostCompared = 2_000
 
 // Behind implements storage.Pending: one query, and a read of the heads for each 100 chats.
 func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
-	c, ctx, leave, err := s.enter(ctx, "behind", callTime)
+	c, ctx, leave, err := s.enter(ctx, "behind", 0)
 	if err != nil {
 		return nil, "", false, err
 	}

@@ -102,7 +102,7 @@ func openSlow(t *testing.T, on *slow) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{known: record.NewKnown(), committed: func(int, int, time.Duration) {}, release: func() {}}
+	s := &Store{known: record.NewKnown(), patience: callTime, committed: func(int, int, time.Duration) {}, release: func() {}}
 	s.tables = call.NewTables(api, "", func(string, float64, float64) {}, func(string, error) {})
 	s.appends = appends.New(s.caller("append").Access, s.committed)
 	return s

@@ -38,10 +38,12 @@ type Config struct {
 
 // Store is a storage.Store in DynamoDB. It is safe for concurrent use.
 type Store struct {
-	tables    *call.Tables
-	known     *record.Known
-	appends   *appends.Lanes
-	release   func()
+	tables  *call.Tables
+	known   *record.Known
+	appends *appends.Lanes
+	release func()
+	// patience is callTime, but for tests that are not about time.
+	patience  time.Duration
 	health    health.Writes
 	door      door.Door
 	committed func(sends, acks int, took time.Duration)
@@ -72,7 +74,7 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	if config.Consumed == nil {
 		config.Consumed = func(string, float64, float64) {}
 	}
-	s := &Store{known: record.NewKnown(), committed: config.Committed, release: func() { target.Release(api) }}
+	s := &Store{known: record.NewKnown(), committed: config.Committed, patience: callTime, release: func() { target.Release(api) }}
 	s.tables = call.NewTables(api, to.Prefix, config.Consumed, func(operation string, err error) { _ = s.health.Written(operation, err) })
 	s.appends = appends.New(s.caller("append").Access, s.committed)
 	tables, err := schema.New(api, to) // over the store's own transport
@@ -102,7 +104,7 @@ const (
 
 // Check implements storage.Store: it reads the item that names the version of the tables, and knows how the last writes went.
 func (s *Store) Check(ctx context.Context) error {
-	c, ctx, leave, err := s.enter(ctx, "check", callTime)
+	c, ctx, leave, err := s.enter(ctx, "check", 0)
 	if err != nil {
 		return err
 	}
@@ -143,12 +145,12 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	return appended, call.Public(err)
 }
 
-// enter begins a method: leave ends it, and ctx is over when it has taken as long as it may.
-func (s *Store) enter(ctx context.Context, operation string, most time.Duration) (caller, context.Context, func(), error) {
+// enter begins a method: leave ends it, and ctx is over when it has taken as long as it may: callTime, and more.
+func (s *Store) enter(ctx context.Context, operation string, more time.Duration) (caller, context.Context, func(), error) {
 	if err := s.door.Enter(ctx); err != nil {
 		return caller{}, nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(ctx, s.patience+more)
 	return s.caller(operation), ctx, func() {
 		cancel()
 		s.door.Leave()
@@ -164,7 +166,7 @@ func (s *Store) enterBatch(ctx context.Context, operation string, n int) (caller
 	if err := s.door.Enter(ctx); err != nil {
 		return caller{}, nil, nil, err
 	}
-	ctx, cancel := call.WithPatience(ctx, callTime)
+	ctx, cancel := call.WithPatience(ctx, s.patience)
 	return s.caller(operation), ctx, func() {
 		cancel()
 		s.door.Leave()

@@ -6,6 +6,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // openNew opens a store on empty tables.
@@ -24,13 +25,15 @@ func newTables(t testing.TB) string {
 	return url
 }
 
-// openTest opens a store that t closes. Nothing that it asks of DynamoDB may have a reserved word in it.
+// openTest opens a store that t closes. Nothing that it asks of DynamoDB may have a reserved word in it. It gives up when nothing happens any more, and not
+// because the machine is busy: what a store does about time is shown by slow_test.go and test/faults.
 func openTest(t testing.TB, url string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Config{URL: url, Transport: newWordy(t)})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
+	s.patience, s.appends.Patience = wait.Hang, wait.Hang
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

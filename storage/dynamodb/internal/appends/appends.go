@@ -23,7 +23,7 @@ const (
 	turnTransactions = 8
 	// turnLength ends a turn early where transactions are slow, for the sake of those changes.
 	turnLength = time.Second
-	// turnTime bounds each transaction of a turn, and the waiting for the turn.
+	// turnTime is how long Lanes have patience.
 	turnTime = 5 * time.Second
 	// keptKeys is how long an idempotency key is kept at least: a day more than is promised.
 	//rule:send_idempotent.keep-keys-for-days
@@ -45,7 +45,7 @@ func (l *Lanes) appendBatch(chat tidemark.ChatID, own *lane, batch []*sending, r
 	}
 	a := &appending{Access: l.access, committed: l.committed, chat: chat, view: &own.view, drafts: drafts, batch: batch, calls: calls, rested: rested}
 	a.results, a.first = make([]storage.Appended, len(drafts)), make([]firstMessage, len(drafts))
-	err := a.all(own)
+	err := a.all(own, l.Patience)
 	for _, one := range batch {
 		n := len(one.drafts)
 		one.results, one.err = a.results[:n:n], err
@@ -79,7 +79,7 @@ type appending struct {
 }
 
 // all appends all drafts, in transactions of as many as fit. Of those with equal keys the first one is appended, and the others are compared with it.
-func (a *appending) all(own *lane) error {
+func (a *appending) all(own *lane, patience time.Duration) error {
 	type key struct {
 		sender          tidemark.UserID
 		clientMessageID string
@@ -98,7 +98,7 @@ func (a *appending) all(own *lane) error {
 	}
 	for len(todo) > 0 {
 		var err error
-		if todo, err = a.turn(own, todo); err != nil {
+		if todo, err = a.turn(own, patience, todo); err != nil {
 			return err
 		}
 	}
@@ -136,8 +136,8 @@ func (a *appending) some(todo []int, small bool) []int {
 }
 
 // turn appends drafts while it is this process's turn to write the chat, and returns those that have to wait for the next one.
-func (a *appending) turn(own *lane, todo []int) (left []int, err error) {
-	ctx, cancel := call.WithPatience(context.Background(), turnTime)
+func (a *appending) turn(own *lane, patience time.Duration, todo []int) (left []int, err error) {
+	ctx, cancel := call.WithPatience(context.Background(), patience)
 	defer cancel()
 	if err := own.take(ctx); err != nil {
 		return nil, err

@@ -17,6 +17,9 @@ import (
 type Lanes struct {
 	access    record.Access
 	committed func(sends, acks int, took time.Duration)
+	// Patience bounds each transaction of a turn, and the waiting for the turn. It is set before
+	// the first call, if not to what New has made of it.
+	Patience time.Duration
 	// running are the lanes with something to append.
 	running sync.WaitGroup
 
@@ -50,7 +53,7 @@ type sending struct {
 
 // New returns lanes that have nothing to do. committed is told of what they append; it is called concurrently.
 func New(access record.Access, committed func(sends, acks int, took time.Duration)) *Lanes {
-	return &Lanes{access: access, committed: committed, chats: map[tidemark.ChatID]*lane{}}
+	return &Lanes{access: access, committed: committed, Patience: turnTime, chats: map[tidemark.ChatID]*lane{}}
 }
 
 // Wait waits until all that was queued is appended, or could not be. Nothing is queued any more.
