@@ -77,6 +77,7 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Open: %v", err)
 			}
+			patient(s)
 			t.Cleanup(func() { _ = s.Close() })
 			if _, _, err := s.CreateChat(t.Context(), storage.NewChat{
 				ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: now, Creator: user, Members: []tidemark.UserID{user},

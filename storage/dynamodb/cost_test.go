@@ -85,6 +85,7 @@ func metered(t *testing.T, url string, m *meter) *Store {
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
+	patient(s)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -92,6 +92,7 @@ func openCounted(t *testing.T) (*Store, *tally, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	patient(s)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -351,6 +352,7 @@ func TestLimits_chat_with_many_messages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	patient(s)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -25,15 +25,20 @@ func newTables(t testing.TB) string {
 	return url
 }
 
-// openTest opens a store that t closes. Nothing that it asks of DynamoDB may have a reserved word in it. It gives up when nothing happens any more, and not
-// because the machine is busy: what a store does about time is shown by slow_test.go and test/faults.
+// patient makes a store give up when nothing happens any more, and not because the machine is busy.
+// What a store does about time is shown by slow_test.go and test/faults.
+func patient(s *Store) {
+	s.patience, s.appends.Patience, s.tables.Attempt = wait.Hang, wait.Hang, wait.Hang
+}
+
+// openTest opens a store that t closes, and that is patient. Nothing that it asks of DynamoDB may have a reserved word in it.
 func openTest(t testing.TB, url string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Config{URL: url, Transport: newWordy(t)})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	s.patience, s.appends.Patience = wait.Hang, wait.Hang
+	patient(s)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -143,6 +143,7 @@ func trapped(t *testing.T) (one *Store, w *wire, other *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	patient(one)
 	t.Cleanup(func() {
 		if err := one.Close(); err != nil {
 			t.Error(err)

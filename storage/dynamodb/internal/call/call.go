@@ -39,13 +39,15 @@ type Tables struct {
 	Consumed func(operation string, reads, writes float64)
 	// Written is told how each write went: nil if DynamoDB decided it, be it that a condition does not hold, else why it did not, as Public says it.
 	Written func(operation string, err error)
+	// Attempt is attemptTime, but for tests that are not about time. It is set before the first call.
+	Attempt time.Duration
 	// slots bound the calls that are under way.
 	slots chan struct{}
 }
 
 // NewTables returns the tables with a prefix. For consumed and written see Tables; both are called concurrently.
 func NewTables(client *dynamodb.Client, prefix string, consumed func(operation string, reads, writes float64), written func(operation string, err error)) *Tables {
-	return &Tables{api: callsOf(client), Prefix: prefix, Consumed: consumed, Written: written, slots: make(chan struct{}, mostCalls)}
+	return &Tables{api: callsOf(client), Attempt: attemptTime, Prefix: prefix, Consumed: consumed, Written: written, slots: make(chan struct{}, mostCalls)}
 }
 
 // Table returns the full name of a table.
@@ -60,7 +62,7 @@ func try[I, O any](ctx context.Context, c Caller, call func(context.Context, I, 
 		return out, false, ctx.Err()
 	}
 	for n := 0; ; n++ {
-		attempt, cancel := context.WithTimeout(ctx, attemptTime)
+		attempt, cancel := context.WithTimeout(ctx, c.Attempt)
 		out, err = call(attempt, in)
 		cancel()
 		meaning := judge(err)

@@ -17,7 +17,7 @@ import (
 )
 
 func newCaller(api api) Caller {
-	t := &Tables{api: api, Consumed: func(string, float64, float64) {}, slots: make(chan struct{}, 8), Written: func(string, error) {}}
+	t := &Tables{api: api, Attempt: attemptTime, Consumed: func(string, float64, float64) {}, slots: make(chan struct{}, 8), Written: func(string, error) {}}
 	return Caller{Tables: t}
 }
 
