@@ -77,7 +77,7 @@ func (ts *tables) inject(fired func() error, faults ...dynamo.Fault) {
 			happened += total(of)
 		}
 		missing = fired()
-		return happened, missing == nil
+		return happened, missing == nil || ts.over()
 	})
 	for _, n := range ts.networks {
 		n.Inject()
@@ -261,7 +261,7 @@ func TestFault_DynamoDB_killed_and_restarted(t *testing.T) {
 			// Callers wait for a service that is back soon, and are refused by one that is not.
 			if ends == 0 {
 				ts.red()
-				wait.Poll(func() (int, bool) { return 0, ts.refusals("cannot be reached") > 0 })
+				wait.Poll(func() (int, bool) { return 0, ts.refusals("cannot be reached") > 0 || ts.over() })
 			} else {
 				<-time.After(time.Duration(random.IntN(1000)) * time.Millisecond)
 			}

@@ -66,7 +66,7 @@ func (f *founder) step(ctx context.Context, w *worker) {
 // finish ends the present chat's life, after the fault. Each stage has its time: those of a Large chat are long.
 func (f *founder) finish(ctx context.Context, w *worker) {
 	deadline := time.Now().Add(f.patience)
-	for f.chat != "" {
+	for f.chat != "" && !f.over() {
 		before := f.stage
 		if f.step(ctx, w); f.stage != before {
 			deadline = time.Now().Add(f.patience)

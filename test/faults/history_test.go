@@ -135,12 +135,12 @@ func newHistoryIn(t *testing.T, shared []tidemark.ChatID, stores ...storage.Stor
 func (h *history) under(inject func()) {
 	h.t.Helper()
 	h.run(inject)
-	for _, v := range h.violations[:min(len(h.violations), 10)] {
+	for _, v := range h.violations[:min(len(h.violations), enough)] {
 		h.t.Error(v)
 	}
 	h.t.Logf("seed %d: %d calls (%v), %d refused, %d of them early; %d messages confirmed, %d of them stored by a call that was refused; slowest call %v; the last chat was well %v after the fault; reasons: %s",
 		h.seed, total(h.calls), h.calls, h.refused, h.early, h.confirmed, h.ambiguous, h.slowest.Round(time.Millisecond), h.recovered.Round(time.Millisecond), h.why())
-	if len(h.violations) > 10 {
+	if len(h.violations) > enough {
 		h.t.Errorf("%d rules were broken in all", len(h.violations))
 	}
 }
@@ -210,7 +210,7 @@ func (h *history) await(atMost time.Duration, what string, condition func() bool
 	h.t.Helper()
 	for deadline := time.Now().Add(atMost); ; {
 		h.mu.Lock()
-		holds := condition()
+		holds := condition() || len(h.violations) >= enough
 		h.mu.Unlock()
 		if holds {
 			return
@@ -221,6 +221,16 @@ func (h *history) await(atMost time.Duration, what string, condition func() bool
 		}
 		<-time.After(5 * time.Millisecond)
 	}
+}
+
+// enough violations are shown; with so many of them nothing more is waited for.
+const enough = 10
+
+// over reports whether there are enough violations.
+func (h *history) over() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.violations) >= enough
 }
 
 func (h *history) broken(format string, arguments ...any) {

@@ -35,8 +35,8 @@ type repetition struct {
 	confirmed time.Time
 }
 
-// over reports whether it cannot happen again any more.
-func (o *owner) over(r repetition) bool {
+// passed reports whether it cannot happen again any more.
+func (o *owner) passed(r repetition) bool {
 	if o.history.late {
 		return r.confirmed.UnixNano() < o.calm.Load()
 	}
@@ -115,7 +115,7 @@ func (o *owner) did(confirmed bool, c change) {
 
 // widen adds what the changes that may still happen make of what is possible.
 func (o *owner) widen() {
-	for len(o.again) > 0 && o.over(o.again[0]) {
+	for len(o.again) > 0 && o.passed(o.again[0]) {
 		o.again = o.again[1:]
 	}
 	changes := slices.Clone(o.late)

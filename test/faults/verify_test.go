@@ -22,7 +22,7 @@ func (h *history) settle() {
 	for node, store := range h.stores {
 		w := &worker{history: h, number: 1000 + node, node: node, random: rand.New(rand.NewPCG(h.seed, uint64(1000+node)))}
 		try := func(what string, do func() bool) {
-			for deadline := time.Now().Add(h.patience); !do(); {
+			for deadline := time.Now().Add(h.patience); !do() && !h.over(); {
 				if time.Now().After(deadline) {
 					h.broken("%s over node %d: not within %v after the fault", what, node, h.patience)
 					return
@@ -44,7 +44,7 @@ func (h *history) settle() {
 		if _, ok := wait.Poll(func() (int, bool) {
 			g.step(ctx, w)
 			steps++
-			return 0, steps >= 10 && !(g.in && g.out)
+			return 0, steps >= 10 && !(g.in && g.out) || h.over()
 		}); !ok {
 			h.broken("the members of %s cannot be changed after the fault", g.chat)
 		}
@@ -67,7 +67,7 @@ func (h *history) resend(ctx context.Context, w *worker) {
 		if len(left) > 0 && !w.append(ctx, left[:min(len(left), many)]) {
 			many = max(many/2, 1)
 		}
-		return len(all) - len(left), len(left) == 0
+		return len(all) - len(left), len(left) == 0 || h.over()
 	}); !ok {
 		h.broken("sending what was refused over node %d: %d messages are not confirmed", w.node, len(h.unsettled()))
 	}
