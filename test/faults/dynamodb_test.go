@@ -72,12 +72,13 @@ func (ts *tables) inject(fired func() error, faults ...dynamo.Fault) {
 	var missing error
 	wait.Poll(func() (int, bool) {
 		_, kinds := ts.counts()
-		happened := 0
+		happened, befell := 0, 0
 		for _, of := range kinds {
-			happened += total(of)
+			happened, befell = happened+total(of), befell+len(of)
 		}
 		missing = fired()
-		return happened, missing == nil || ts.over()
+		// As many as are enough for every case, and then another kind of call.
+		return min(happened, 100) + befell, missing == nil || ts.over() || ts.hasty()
 	})
 	for _, n := range ts.networks {
 		n.Inject()
@@ -90,6 +91,14 @@ func (ts *tables) inject(fired func() error, faults ...dynamo.Fault) {
 		ts.t.Error(missing)
 	}
 	ts.t.Log(ts.report())
+}
+
+// hasty reports whether the stores refuse many calls that they could make again.
+func (ts *tables) hasty() bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	n := total(ts.calls)
+	return n > 120 && ts.early > n/6
 }
 
 // counts returns how many calls of each kind there were, and how often each fault has happened to each kind, over both networks.
@@ -154,8 +163,9 @@ func (ts *tables) befell(name string, least int, kinds ...string) func() error {
 // danger is a fault of DynamoDB, or of the way to it, and what is demanded of a case about it.
 type danger struct {
 	fault dynamo.Fault
-	// writes says that it has to befall every kind of write.
-	writes bool
+	// writes says that it has to befall every kind of write, transactions that it is those that are
+	// transactions.
+	writes, transactions bool
 	// large says that it has to befall the writes of Large chats.
 	large bool
 	// felt says that callers with little time are refused often. Of other faults they notice next to nothing.
@@ -177,7 +187,7 @@ func (d danger) least() int {
 func dangers() []danger {
 	return []danger{
 		{fault: dynamo.ReplyLost().For(dynamo.Writes), writes: true, large: true},
-		{fault: dynamo.Forgotten()},
+		{fault: dynamo.Forgotten(), transactions: true},
 		{fault: dynamo.RequestLost(), writes: true},
 		{fault: dynamo.Delayed().For(dynamo.Writes), writes: true, late: true},
 		{fault: dynamo.Doubled().For(dynamo.Writes), writes: true, late: true},
@@ -214,8 +224,8 @@ func TestFault_DynamoDB_each_alone(t *testing.T) {
 				ts.readers = 4
 			}
 			kinds := []string{}
-			if tc.writes {
-				kinds = writes()
+			if tc.writes || tc.transactions {
+				kinds = slices.DeleteFunc(writes(), func(kind string) bool { return !tc.writes && !strings.HasPrefix(kind, "Transact") })
 			}
 			if tc.large {
 				ts.founders[0].crowd = largeCrowd
