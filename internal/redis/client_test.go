@@ -29,7 +29,7 @@ func script(key string, args ...any) redis.Call {
 }
 
 func TestRun_replies_one_by_one(t *testing.T) {
-	c := open(t, service.Database(t))
+	c := open(t, service.Start(t).URL()) // one that knows no scripts
 	got := c.Run(t.Context(), []redis.Call{
 		script("n", "x"), {Args: []any{"GET", "nothing"}}, {Args: []any{"SET", "text", []byte("b\x00")}}, {Args: []any{"LPUSH", "text", 1}}, script("n"), {Args: []any{"GET", "text"}},
 	})
