@@ -324,7 +324,7 @@ func TestTails_are_bounded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := a.Counters()["tail_bytes"]
+			got := a.Counters()["cache_bytes"]
 			if got > most {
 				t.Fatalf("after %d chats %d bytes are kept, want at most %d", i+1, got, most)
 			}

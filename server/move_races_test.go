@@ -173,10 +173,10 @@ func TestMove_R_PROOF_of_an_ended_session_is_kept(t *testing.T) {
 		m := newMoving(t)
 		session, last := m.bob.Session(), m.bob.last
 		m.bob.goodbye()
-		before := m.b.Counters()["compares_total"]
+		before := m.b.Counters()["comparisons_total"]
 		lines := m.b.open("bob", resuming(session, last), onDevice("phone")).drain()
 		want(t, "what he is told", lines[:2], "open resumed=false", "reset unknown_session")
-		if n := m.b.Counters()["compares_total"] - before; n != 0 {
+		if n := m.b.Counters()["comparisons_total"] - before; n != 0 {
 			t.Errorf("%d comparisons, want none", n)
 		}
 	})

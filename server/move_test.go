@@ -44,13 +44,13 @@ func TestMove_resume_lossless_on_another_node(t *testing.T) {
 		session, last := m.bob.Session(), m.bob.last
 		m.bob.Detach()
 		m.b.send("alice", m.chat)
-		compares := m.b.Counters()["compares_total"]
+		compares := m.b.Counters()["comparisons_total"]
 		bob := m.b.open("bob", resuming(session, last), onDevice("phone"))
 		if bob.Session() != session {
 			t.Errorf("the session is %s, want %s", bob.Session(), session)
 		}
 		want(t, "bob on b", bob.drain()[:3], "open resumed=true", "message ab 2", "caught_up")
-		if n := m.b.Counters()["compares_total"] - compares; n != 0 {
+		if n := m.b.Counters()["comparisons_total"] - compares; n != 0 {
 			t.Errorf("%d comparisons, want none", n)
 		}
 		m.a.send("alice", m.chat)
@@ -66,9 +66,9 @@ func TestMove_resume_lossless_on_another_node(t *testing.T) {
 		// A clean close on b: everything is known there, so that it leaves a proof. Nothing is acknowledged, so that a row stands.
 		third.goodbye()
 		m.wantRows("closed on b", "bob", row("bob", m.chat, 1))
-		compares = m.a.Counters()["compares_total"]
+		compares = m.a.Counters()["comparisons_total"]
 		want(t, "a new session", messagesOf(m.a.open("bob").drain()), "message ab 1", "message ab 2", "message ab 3")
-		if n := m.a.Counters()["compares_total"] - compares; n != 0 {
+		if n := m.a.Counters()["comparisons_total"] - compares; n != 0 {
 			t.Errorf("%d comparisons after a clean close, want none", n)
 		}
 	})

@@ -158,7 +158,7 @@ func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
 		w.before.clear()
 		time.Sleep(5 * time.Second)
 		w.wantRows("paid", "bob", row("bob", chat, 1))
-		if owed := a.Counters()["debts_owed"]; owed != 0 {
+		if owed := a.Counters()["retry_queue"]; owed != 0 {
 			t.Errorf("%d are owed, want nothing", owed)
 		}
 		if after, err := w.reg.Epoch(w.ctx); err != nil || after == before {

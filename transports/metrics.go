@@ -16,93 +16,224 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
-// CounterFunc returns counters by name, such as those of the core or of an adapter. A name that ends in _total only grows, another one is a gauge.
-// Microseconds in a name are shown as seconds. One of several values of a label is written name{value}. What a name means, and what its label is called, is a row of metricTable: to add a counter,
-// count it where it happens, put it into the map of its package, and give it a row here and one in docs/observability.md. A test holds the three together.
+// CounterFunc returns counters by name, such as those of the core or of an adapter. A name that ends in
+// _total only grows; any other is a gauge. Microseconds in a name are shown as seconds. One of several
+// values of a label is written name{value}. A counter needs a row of metricTable and one in
+// docs/observability.md: a test holds the three together.
 type CounterFunc func() map[string]int64
 
-// metric is a row of the table: a name without the prefix tidemark_, what it says and why one looks at it, and the name of its label, if it has one.
+// metric is a row of the table: a name without the prefix tidemark_, what it counts and why an
+// operator looks at it, and the name of its label, if it has one.
 type metric struct{ name, help, label string }
 
 // metricTable is what the counters of the core and the adapters mean.
 func metricTable() []metric {
 	return []metric{
-		{"sessions", "Sessions on this node, with and without a connection. Each holds a lease in the registry.", ""},
-		{"sessions_connected", "Sessions that a connection holds now. The others wait to be resumed.", ""},
-		{"connections", "Open streams by transport, those taken over from net/http included. Of longpoll, the polls under way.", "transport"},
-		{"tail_bytes", "Memory of the tails, in bytes: the last messages of active chats, from which live sessions are served.", ""},
-		{"tickets", "Tickets that can be redeemed or are bound to a session. Many that are never redeemed point to a client that asks too often.", ""},
-		{"jwks_fetches_total", "Times that the issuer's keys were asked for.", ""},
-		{"jwks_failures_total", "Times that they could not be had. The keys that are known go on; without any, tokens are answered with 503.", ""},
-		{"debts_owed", "What this node still owes to stored messages: rows to be marked, sessions to be woken, sends of unknown outcome. More than 0 for long means that storage fails.", ""},
+		{
+			"sessions",
+			"Sessions on this node, with and without a connection. Each has a lease in the " +
+				"registry.", "",
+		},
+		{"sessions_connected", "Sessions that a connection reads. The others wait to be resumed.", ""},
+		{"connections", "Open streams by transport. Of longpoll, the polls under way.", "transport"},
+		{
+			"cache_bytes",
+			"Memory of the recent messages from which live sessions are served, in bytes.", "",
+		},
+		{"tickets", "Tickets that can be redeemed or are bound to a session.", ""},
+		{"jwks_fetches_total", "Requests for the issuer's keys.", ""},
+		{
+			"jwks_failures_total",
+			"Requests for the issuer's keys that failed. Known keys go on; without any, " +
+				"tokens get 503.", "",
+		},
+		{
+			"retry_queue",
+			"What this node has still to do for stored messages: mark, notify, resolve. More " +
+				"than 0 for long: storage fails.", "",
+		},
 
 		{"sends_total", "Messages confirmed to their senders, duplicates included.", ""},
 		{"sends_duplicate_total", "Sends that had been stored before: clients that tried again.", ""},
 		{"deliveries_total", "Events handed to connections.", ""},
-		{"wakes_total", "Sessions of this node that were woken for a chat with something new.", ""},
-		{"wake_sets_full_total", "Wake sets that overflowed, so that their sessions compare all their chats. Rises when readers are far too slow.", ""},
+		{
+			"notifications_total",
+			"Notifications to sessions of this node that a chat has a message.", "",
+		},
+		{
+			"sessions_full_total",
+			"Chats that a session had no room for, so that it reconciles. Rises when readers " +
+				"are far too slow.", "",
+		},
 
-		{"acks_total", "Acknowledgements taken from streams, before they are coalesced.", ""},
-		{"acks_refused_total", "Acknowledgements from streams that changed nothing, by reason: malformed, not_a_member, beyond_head. Clients with a fault.", "reason"},
-		{"acks_dropped_total", "Acknowledgements dropped because too many waited to be written. Clients send them again.", ""},
+		{"acks_total", "Acknowledgements taken from streams, before they are combined.", ""},
+		{
+			"acks_refused_total",
+			"Acknowledgements from streams that changed nothing, by reason. Clients with a " +
+				"fault.", "reason",
+		},
+		{
+			"acks_dropped_total",
+			"Acknowledgements dropped because too many waited to be written. Clients send " +
+				"them again.", "",
+		},
 		{"advances_total", "Raises of watermarks written, stale ones included.", ""},
 		{"advances_moved_total", "Raises that moved a watermark. Each becomes a status update.", ""},
-		{"status_updates_total", "Status updates pushed, once for all members of a chat.", ""},
-		{"status_updates_dropped_total", "Status updates not pushed because too many were under way. Clients learn of them when they ask.", ""},
-		{"typing_total", "Typing notices taken from clients and passed on.", ""},
-		{"typing_dropped_total", "Typing notices dropped because a session had too many that its client did not take.", ""},
+		{"status_updates_total", "Status updates published, once for all members of a chat.", ""},
+		{
+			"status_updates_dropped_total",
+			"Status updates dropped because too many were under way. Clients learn of them " +
+				"when they ask.", "",
+		},
+		{"typing_total", "Typing notices taken from clients and published.", ""},
+		{
+			"typing_dropped_total",
+			"Typing notices dropped because a client did not take the earlier ones.", "",
+		},
 
-		{"marks_total", "Pending rows asked for, for members who are offline or did not acknowledge in time.", ""},
-		{"marks_written_total", "Pending rows created or lowered. The others stood already, and cost no write.", ""},
+		{
+			"marks_total",
+			"Pending rows asked for, for members who are offline or did not acknowledge in time.", "",
+		},
+		{
+			"marks_written_total",
+			"Pending rows created or lowered. The others stood already, and cost no write.", "",
+		},
 		{"clears_total", "Pending rows looked for behind an acknowledgement.", ""},
 		{"clears_touched_total", "Pending rows ended or trimmed.", ""},
-		{"grace_expired_total", "Positions marked because their client was connected and did not acknowledge. Clients that hang, or never acknowledge.", ""},
+		{
+			"grace_expired_total",
+			"Chats marked because a connected client did not acknowledge in time.", "",
+		},
 
 		{"opens_total", "Sessions opened.", ""},
-		{"resumes_total", "Sessions resumed by a connection that knew its place.", ""},
-		{"resets_total", "Resets sent to clients whose place is not known. After a restart each client gets one.", ""},
-		{"catch_ups", "Clients that open a session or read what they have missed at this moment. There are places for a bounded number.", ""},
-		{"catch_ups_waiting", "Clients that wait for such a place. Many for long means that too many come back at once, or that storage is slow.", ""},
-		{"catch_ups_refused_total", "Clients that got no place in time and were told to come back later.", ""},
-		{"rewinds_total", "Positions taken back because what was sent may not have arrived.", ""},
+		{"resumes_total", "Sessions resumed by a connection that knew its position.", ""},
+		{
+			"resets_total",
+			"Resets sent to clients whose position is not known. After a restart each client " +
+				"gets one.", "",
+		},
+		{
+			"catch_ups",
+			"Clients that open a session or read what they missed. Their number is bounded.", "",
+		},
+		{
+			"catch_ups_waiting",
+			"Clients that wait to catch up. Many for long: too many come back at once, or " +
+				"storage is slow.", "",
+		},
+		{
+			"catch_ups_refused_total",
+			"Clients that waited too long to catch up and were told to come back later.", "",
+		},
+		{"rewinds_total", "Positions set back because what was sent may not have arrived.", ""},
 		{"replaced_total", "Connections replaced by a newer one of their session.", ""},
-		{"sessions_expired_total", "Sessions whose client did not come back within the resume window.", ""},
-		{"pending_listings_total", "Pages of pending rows read by sessions that opened.", ""},
-		{"compares_total", "Pages of chats compared with the user's watermarks, where no proof says that the pending rows are complete. Rises after a restart.", ""},
-		{"leases_lost_total", "Leases that the registry had lost and that were taken again.", ""},
-		{"hand_overs_total", "Sessions on their way between nodes: asked of another node by this one, of these taken and failed; given by this node to another.", "step"},
-		{"missed_total", "Times that publications to this node may have been lost, so that all sessions compared.", ""},
+		{
+			"sessions_expired_total",
+			"Sessions whose client did not come back within the resume window.", "",
+		},
+		{"pending_listings_total", "Pages of pending rows that sessions read to reconcile.", ""},
+		{
+			"comparisons_total",
+			"Pages of heads that sessions compared with watermarks to reconcile. Rises after " +
+				"a restart.", "",
+		},
+		{"leases_lost_total", "Leases that the registry had lost and that were acquired again.", ""},
+		{
+			"transfers_total",
+			"Moves of sessions between nodes, by step: asked for, taken, failed, and given " +
+				"by this node.", "step",
+		},
+		{
+			"publications_missed_total",
+			"Times that publications to this node may have been lost, so that all sessions " +
+				"reconciled.", "",
+		},
 		{"nodes", "Nodes that this one knows of, itself included.", ""},
-		{"degraded", "1 while the node cannot reach the registry or is not reached by the bus: its sessions learn of what other nodes store by comparing.", ""},
-		{"epochs_total", "Times that a node died or the registry forgot, so that all sessions compared.", ""},
+		{"degraded", "1 while the node cannot reach the registry, or the bus does not reach it.", ""},
+		{
+			"epochs_total",
+			"Times that a node died or the registry forgot, so that all sessions reconciled.", "",
+		},
 
-		{"tail_reads_total", "Pages of messages served from tails.", ""},
+		{"cache_reads_total", "Pages of messages served from memory.", ""},
 		{"range_reads_total", "Pages of messages read from storage: clients that are behind.", ""},
 		{"range_messages_total", "Messages read from storage for streams.", ""},
-		{"short_reads_total", "Pages that ended before a message that must exist. The storage saw less than it had confirmed.", ""},
+		{
+			"short_reads_total",
+			"Pages that ended before a message that must exist: storage returned less than " +
+				"it confirmed.", "",
+		},
 
-		{"debts_total", "What was ever owed. See debts_owed.", ""},
-		{"storage_failures_total", "Work of the core that a storage error stopped for a time. Which calls failed is in storage_errors.", ""},
+		{"retries_queued_total", "Entries ever made in the retry queue. See retry_queue.", ""},
+		{
+			"storage_failures_total",
+			"Work of the core that a storage error delayed. Which calls failed is in " +
+				"storage_errors.", "",
+		},
 		{"registry_errors_total", "Calls of the registry that failed.", ""},
-		{"bus_errors_total", "Publications to nodes that failed. What they were for is owed.", ""},
-		{"hand_over_seconds_total", "How long the sessions that were asked for took to come, altogether.", ""},
+		{
+			"bus_errors_total",
+			"Publications to nodes that failed. What they were for is retried or marked.", "",
+		},
+		{
+			"transfer_seconds_total",
+			"How long the sessions that were asked for took to arrive, in all.", "",
+		},
 
-		{"redis_round_trips_total", "Round trips to Redis, each for whatever queued while the last one was under way.", ""},
-		{"redis_failures_total", "Round trips to Redis that failed as a whole. While they do, this node serves without the others.", ""},
-		{"bus_events_total", "Events for other nodes: messages and boundaries, one for all sessions of a node.", ""},
-		{"bus_publications_total", "Publications that carried them, several events for one node in each.", ""},
+		{
+			"redis_round_trips_total",
+			"Round trips to Redis, each for all calls that queued during the last one.", "",
+		},
+		{
+			"redis_failures_total",
+			"Round trips to Redis that failed as a whole. Meanwhile this node serves without " +
+				"the others.", "",
+		},
+		{
+			"bus_events_total",
+			"Events for other nodes: messages and boundaries, one for all sessions of a node.", "",
+		},
+		{
+			"bus_publications_total",
+			"Publications that carried them, several events for one node in each.", "",
+		},
 		{"bus_published_bytes_total", "Size of these publications.", ""},
 		{"bus_received_total", "Events that came from other nodes.", ""},
-		{"bus_nobody_total", "Publications that nobody received: their node has gone, and those concerned are marked.", ""},
-		{"bus_missed_total", "Times that this node may have missed publications, so that all sessions compared.", ""},
-		{"bus_unknown_total", "Events of a kind that only a newer node knows, or parts of such. Rises during an upgrade.", ""},
+		{
+			"bus_unreceived_total",
+			"Publications that nobody received: their node has gone, and its users are marked.", "",
+		},
+		{
+			"bus_missed_total",
+			"Times that this node may have missed publications, so that all sessions reconciled.", "",
+		},
+		{
+			"bus_unknown_total",
+			"Events of a kind, or with fields, that only a newer node knows. Rises during an " +
+				"upgrade.", "",
+		},
 		{"bus_malformed_total", "Publications that could not be read.", ""},
 		{"bus_lag_seconds", "How long the last publication of this node to itself took.", ""},
-		{"tickets_unavailable_total", "Tickets that could be neither made nor checked nor prolonged, because Redis did not answer.", ""},
-		{"rates_untold_total", "Times that other nodes could not be told of what users took. Each node limits alone meanwhile.", ""},
+		{
+			"tickets_unavailable_total",
+			"Tickets that could not be made, checked or prolonged, because Redis did not answer.", "",
+		},
+		{
+			"rates_unpublished_total",
+			"Times that other nodes were not told what users took. Each node limits alone " +
+				"meanwhile.", "",
+		},
 
-		{"websocket_closes_total", "WebSocket connections that ended, by close code: the server's, or the client's if it closed first; 1006 is a connection that broke.", "code"},
-		{"websocket_errors_total", "Frames refused, by code. RATE_LIMITED is a client that is told to slow down. Acknowledgements that make no sense are here too, though they are not answered.", "code"},
+		{
+			"websocket_closes_total",
+			"WebSocket connections that ended, by close code; 1006 is a connection that broke.", "code",
+		},
+		{
+			"websocket_errors_total",
+			"Frames refused, by code. Acknowledgements that are refused count, though they " +
+				"get no answer.", "code",
+		},
 	}
 }
 

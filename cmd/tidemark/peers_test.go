@@ -379,7 +379,7 @@ func TestMetrics_of_several_nodes_are_what_is_documented(t *testing.T) {
 	if len(want) < 10 {
 		t.Fatalf("docs/observability.md has %d metrics of several nodes", len(want))
 	}
-	delete(want, "tidemark_rates_untold_total") // in development there are no rates
+	delete(want, "tidemark_rates_unpublished_total") // in development there are no rates
 	answerOf(t, "ann", "POST", urls[0]+"/api/v1/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`)
 	events, _ := listen(t, urls[1]+"/api/v1/events?ticket=dev:bob&device_id=d1", "")
 	open := await(t, events, "open")
@@ -391,7 +391,7 @@ func TestMetrics_of_several_nodes_are_what_is_documented(t *testing.T) {
 		t.Fatalf("the session %s did not move: %s", open.data, e.data)
 	}
 	least := map[string]float64{
-		"tidemark_nodes": 2, "tidemark_redis_round_trips_total": 5, `tidemark_hand_overs_total{step="taken"}`: 1, "tidemark_hand_over_seconds_total": 1e-6,
+		"tidemark_nodes": 2, "tidemark_redis_round_trips_total": 5, `tidemark_transfers_total{step="taken"}`: 1, "tidemark_transfer_seconds_total": 1e-6,
 		"tidemark_bus_events_total": 2, "tidemark_bus_publications_total": 2, "tidemark_bus_published_bytes_total": 50, "tidemark_bus_received_total": 1, "tidemark_bus_lag_seconds": 1e-6,
 	}
 	poll(t, func() error {
@@ -406,8 +406,8 @@ func TestMetrics_of_several_nodes_are_what_is_documented(t *testing.T) {
 				return fmt.Errorf("%s is not there", name)
 			}
 		}
-		if values["tidemark_degraded"] != 0 || values["tidemark_hand_over_seconds_total"] > 1 {
-			return fmt.Errorf("degraded %v, hand-overs took %v s", values["tidemark_degraded"], values["tidemark_hand_over_seconds_total"])
+		if values["tidemark_degraded"] != 0 || values["tidemark_transfer_seconds_total"] > 1 {
+			return fmt.Errorf("degraded %v, hand-overs took %v s", values["tidemark_degraded"], values["tidemark_transfer_seconds_total"])
 		}
 		return nil
 	})

@@ -229,7 +229,7 @@ func (w *world) bury() {
 	for _, n := range w.nodes {
 		if n.runs.Load() {
 			for _, step := range []string{"asked", "taken", "given", "failed"} {
-				w.counts["hand-over "+step] += int(n.server.Counters()["hand_overs_total{"+step+"}"])
+				w.counts["hand-over "+step] += int(n.server.Counters()["transfers_total{"+step+"}"])
 			}
 			_ = n.server.Stop(context.Background())
 		}

@@ -64,7 +64,7 @@ func (l *Limiter) Counters() map[string]int64 {
 	if l == nil || l.shared == nil {
 		return nil
 	}
-	return map[string]int64{"rates_untold_total": l.failures.Load()}
+	return map[string]int64{"rates_unpublished_total": l.failures.Load()}
 }
 
 func (l *Limiter) tell(ctx context.Context, b *buckets) {

@@ -109,7 +109,7 @@ func TestRun_without_the_others_each_node_limits_alone(t *testing.T) {
 		if got, want := insist(all, 10*time.Second), 2*(500+10*50); got < want-10 || got > want {
 			t.Errorf("%d from two nodes that know nothing of each other, want %d", got, want)
 		}
-		if all[0].Counters()["rates_untold_total"] == 0 {
+		if all[0].Counters()["rates_unpublished_total"] == 0 {
 			t.Error("nothing was counted")
 		}
 		p.isAway(false)
