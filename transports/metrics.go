@@ -27,214 +27,212 @@ type CounterFunc func() map[string]int64
 type metric struct{ name, help, label string }
 
 // metricTable is what the counters of the core and the adapters mean.
-func metricTable() []metric {
-	return []metric{
-		{
-			"sessions",
-			"Sessions on this node, with and without a connection. Each has a lease in the " +
-				"registry.", "",
-		},
-		{"sessions_connected", "Sessions that a connection reads. The others wait to be resumed.", ""},
-		{"connections", "Open streams by transport. Of longpoll, the polls under way.", "transport"},
-		{
-			"cache_bytes",
-			"Memory of the recent messages from which live sessions are served, in bytes.", "",
-		},
-		{"tickets", "Tickets that can be redeemed or are bound to a session.", ""},
-		{"jwks_fetches_total", "Requests for the issuer's keys.", ""},
-		{
-			"jwks_failures_total",
-			"Requests for the issuer's keys that failed. Known keys go on; without any, " +
-				"tokens get 503.", "",
-		},
-		{
-			"retry_queue",
-			"What this node has still to do for stored messages: mark, notify, resolve. More " +
-				"than 0 for long: storage fails.", "",
-		},
+var metricTable = []metric{
+	{
+		"sessions",
+		"Sessions on this node, with and without a connection. Each has a lease in the " +
+			"registry.", "",
+	},
+	{"sessions_connected", "Sessions that a connection reads. The others wait to be resumed.", ""},
+	{"connections", "Open streams by transport. Of longpoll, the polls under way.", "transport"},
+	{
+		"cache_bytes",
+		"Memory of the recent messages from which live sessions are served, in bytes.", "",
+	},
+	{"tickets", "Tickets that can be redeemed or are bound to a session.", ""},
+	{"jwks_fetches_total", "Requests for the issuer's keys.", ""},
+	{
+		"jwks_failures_total",
+		"Requests for the issuer's keys that failed. Known keys go on; without any, " +
+			"tokens get 503.", "",
+	},
+	{
+		"retry_queue",
+		"What this node has still to do for stored messages: mark, notify, resolve. More " +
+			"than 0 for long: storage fails.", "",
+	},
 
-		{"sends_total", "Messages confirmed to their senders, duplicates included.", ""},
-		{"sends_duplicate_total", "Sends that had been stored before: clients that tried again.", ""},
-		{"deliveries_total", "Events handed to connections.", ""},
-		{
-			"notifications_total",
-			"Notifications to sessions of this node that a chat has a message.", "",
-		},
-		{
-			"sessions_full_total",
-			"Chats that a session had no room for, so that it reconciles. Rises when readers " +
-				"are far too slow.", "",
-		},
+	{"sends_total", "Messages confirmed to their senders, duplicates included.", ""},
+	{"sends_duplicate_total", "Sends that had been stored before: clients that tried again.", ""},
+	{"deliveries_total", "Events handed to connections.", ""},
+	{
+		"notifications_total",
+		"Notifications to sessions of this node that a chat has a message.", "",
+	},
+	{
+		"sessions_full_total",
+		"Chats that a session had no room for, so that it reconciles. Rises when readers " +
+			"are far too slow.", "",
+	},
 
-		{"acks_total", "Acknowledgements taken from streams, before they are combined.", ""},
-		{
-			"acks_refused_total",
-			"Acknowledgements from streams that changed nothing, by reason. Clients with a " +
-				"fault.", "reason",
-		},
-		{
-			"acks_dropped_total",
-			"Acknowledgements dropped because too many waited to be written. Clients send " +
-				"them again.", "",
-		},
-		{"advances_total", "Raises of watermarks written, stale ones included.", ""},
-		{"advances_moved_total", "Raises that moved a watermark. Each becomes a status update.", ""},
-		{"status_updates_total", "Status updates published, once for all members of a chat.", ""},
-		{
-			"status_updates_dropped_total",
-			"Status updates dropped because too many were under way. Clients learn of them " +
-				"when they ask.", "",
-		},
-		{"typing_total", "Typing notices taken from clients and published.", ""},
-		{
-			"typing_dropped_total",
-			"Typing notices dropped because a client did not take the earlier ones.", "",
-		},
+	{"acks_total", "Acknowledgements taken from streams, before they are combined.", ""},
+	{
+		"acks_refused_total",
+		"Acknowledgements from streams that changed nothing, by reason. Clients with a " +
+			"fault.", "reason",
+	},
+	{
+		"acks_dropped_total",
+		"Acknowledgements dropped because too many waited to be written. Clients send " +
+			"them again.", "",
+	},
+	{"advances_total", "Raises of watermarks written, stale ones included.", ""},
+	{"advances_moved_total", "Raises that moved a watermark. Each becomes a status update.", ""},
+	{"status_updates_total", "Status updates published, once for all members of a chat.", ""},
+	{
+		"status_updates_dropped_total",
+		"Status updates dropped because too many were under way. Clients learn of them " +
+			"when they ask.", "",
+	},
+	{"typing_total", "Typing notices taken from clients and published.", ""},
+	{
+		"typing_dropped_total",
+		"Typing notices dropped because a client did not take the earlier ones.", "",
+	},
 
-		{
-			"marks_total",
-			"Pending rows asked for, for members who are offline or did not acknowledge in time.", "",
-		},
-		{
-			"marks_written_total",
-			"Pending rows created or lowered. The others stood already, and cost no write.", "",
-		},
-		{"clears_total", "Pending rows looked for behind an acknowledgement.", ""},
-		{"clears_touched_total", "Pending rows ended or trimmed.", ""},
-		{
-			"grace_expired_total",
-			"Chats marked because a connected client did not acknowledge in time.", "",
-		},
+	{
+		"marks_total",
+		"Pending rows asked for, for members who are offline or did not acknowledge in time.", "",
+	},
+	{
+		"marks_written_total",
+		"Pending rows created or lowered. The others stood already, and cost no write.", "",
+	},
+	{"clears_total", "Pending rows looked for behind an acknowledgement.", ""},
+	{"clears_touched_total", "Pending rows ended or trimmed.", ""},
+	{
+		"grace_expired_total",
+		"Chats marked because a connected client did not acknowledge in time.", "",
+	},
 
-		{"opens_total", "Sessions opened.", ""},
-		{"resumes_total", "Sessions resumed by a connection that knew its position.", ""},
-		{
-			"resets_total",
-			"Resets sent to clients whose position is not known. After a restart each client " +
-				"gets one.", "",
-		},
-		{
-			"catch_ups",
-			"Clients that open a session or read what they missed. Their number is bounded.", "",
-		},
-		{
-			"catch_ups_waiting",
-			"Clients that wait to catch up. Many for long: too many come back at once, or " +
-				"storage is slow.", "",
-		},
-		{
-			"catch_ups_refused_total",
-			"Clients that waited too long to catch up and were told to come back later.", "",
-		},
-		{"rewinds_total", "Positions set back because what was sent may not have arrived.", ""},
-		{"replaced_total", "Connections replaced by a newer one of their session.", ""},
-		{
-			"sessions_expired_total",
-			"Sessions whose client did not come back within the resume window.", "",
-		},
-		{"pending_listings_total", "Pages of pending rows that sessions read to reconcile.", ""},
-		{
-			"comparisons_total",
-			"Pages of heads that sessions compared with watermarks to reconcile. Rises after " +
-				"a restart.", "",
-		},
-		{"leases_lost_total", "Leases that the registry had lost and that were acquired again.", ""},
-		{
-			"transfers_total",
-			"Moves of sessions between nodes, by step: asked for, taken, failed, and given " +
-				"by this node.", "step",
-		},
-		{
-			"publications_missed_total",
-			"Times that publications to this node may have been lost, so that all sessions " +
-				"reconciled.", "",
-		},
-		{"nodes", "Nodes that this one knows of, itself included.", ""},
-		{"degraded", "1 while the node cannot reach the registry, or the bus does not reach it.", ""},
-		{
-			"epochs_total",
-			"Times that a node died or the registry forgot, so that all sessions reconciled.", "",
-		},
+	{"opens_total", "Sessions opened.", ""},
+	{"resumes_total", "Sessions resumed by a connection that knew its position.", ""},
+	{
+		"resets_total",
+		"Resets sent to clients whose position is not known. After a restart each client " +
+			"gets one.", "",
+	},
+	{
+		"catch_ups",
+		"Clients that open a session or read what they missed. Their number is bounded.", "",
+	},
+	{
+		"catch_ups_waiting",
+		"Clients that wait to catch up. Many for long: too many come back at once, or " +
+			"storage is slow.", "",
+	},
+	{
+		"catch_ups_refused_total",
+		"Clients that waited too long to catch up and were told to come back later.", "",
+	},
+	{"rewinds_total", "Positions set back because what was sent may not have arrived.", ""},
+	{"replaced_total", "Connections replaced by a newer one of their session.", ""},
+	{
+		"sessions_expired_total",
+		"Sessions whose client did not come back within the resume window.", "",
+	},
+	{"pending_listings_total", "Pages of pending rows that sessions read to reconcile.", ""},
+	{
+		"comparisons_total",
+		"Pages of heads that sessions compared with watermarks to reconcile. Rises after " +
+			"a restart.", "",
+	},
+	{"leases_lost_total", "Leases that the registry had lost and that were acquired again.", ""},
+	{
+		"transfers_total",
+		"Moves of sessions between nodes, by step: asked for, taken, failed, and given " +
+			"by this node.", "step",
+	},
+	{
+		"publications_missed_total",
+		"Times that publications to this node may have been lost, so that all sessions " +
+			"reconciled.", "",
+	},
+	{"nodes", "Nodes that this one knows of, itself included.", ""},
+	{"degraded", "1 while the node cannot reach the registry, or the bus does not reach it.", ""},
+	{
+		"epochs_total",
+		"Times that a node died or the registry forgot, so that all sessions reconciled.", "",
+	},
 
-		{"cache_reads_total", "Pages of messages served from memory.", ""},
-		{"range_reads_total", "Pages of messages read from storage: clients that are behind.", ""},
-		{"range_messages_total", "Messages read from storage for streams.", ""},
-		{
-			"short_reads_total",
-			"Pages that ended before a message that must exist: storage returned less than " +
-				"it confirmed.", "",
-		},
+	{"cache_reads_total", "Pages of messages served from memory.", ""},
+	{"range_reads_total", "Pages of messages read from storage: clients that are behind.", ""},
+	{"range_messages_total", "Messages read from storage for streams.", ""},
+	{
+		"short_reads_total",
+		"Pages that ended before a message that must exist: storage returned less than " +
+			"it confirmed.", "",
+	},
 
-		{"retries_queued_total", "Entries ever made in the retry queue. See retry_queue.", ""},
-		{
-			"storage_failures_total",
-			"Work of the core that a storage error delayed. Which calls failed is in " +
-				"storage_errors.", "",
-		},
-		{"registry_errors_total", "Calls of the registry that failed.", ""},
-		{
-			"bus_errors_total",
-			"Publications to nodes that failed. What they were for is retried or marked.", "",
-		},
-		{
-			"transfer_seconds_total",
-			"How long the sessions that were asked for took to arrive, in all.", "",
-		},
+	{"retries_queued_total", "Entries ever made in the retry queue. See retry_queue.", ""},
+	{
+		"storage_failures_total",
+		"Work of the core that a storage error delayed. Which calls failed is in " +
+			"storage_errors.", "",
+	},
+	{"registry_errors_total", "Calls of the registry that failed.", ""},
+	{
+		"bus_errors_total",
+		"Publications to nodes that failed. What they were for is retried or marked.", "",
+	},
+	{
+		"transfer_seconds_total",
+		"How long the sessions that were asked for took to arrive, in all.", "",
+	},
 
-		{
-			"redis_round_trips_total",
-			"Round trips to Redis, each for all calls that queued during the last one.", "",
-		},
-		{
-			"redis_failures_total",
-			"Round trips to Redis that failed as a whole. Meanwhile this node serves without " +
-				"the others.", "",
-		},
-		{
-			"bus_events_total",
-			"Events for other nodes: messages and boundaries, one for all sessions of a node.", "",
-		},
-		{
-			"bus_publications_total",
-			"Publications that carried them, several events for one node in each.", "",
-		},
-		{"bus_published_bytes_total", "Size of these publications.", ""},
-		{"bus_received_total", "Events that came from other nodes.", ""},
-		{
-			"bus_unreceived_total",
-			"Publications that nobody received: their node has gone, and its users are marked.", "",
-		},
-		{
-			"bus_missed_total",
-			"Times that this node may have missed publications, so that all sessions reconciled.", "",
-		},
-		{
-			"bus_unknown_total",
-			"Events of a kind, or with fields, that only a newer node knows. Rises during an " +
-				"upgrade.", "",
-		},
-		{"bus_malformed_total", "Publications that could not be read.", ""},
-		{"bus_lag_seconds", "How long the last publication of this node to itself took.", ""},
-		{
-			"tickets_unavailable_total",
-			"Tickets that could not be made, checked or prolonged, because Redis did not answer.", "",
-		},
-		{
-			"rates_unpublished_total",
-			"Times that other nodes were not told what users took. Each node limits alone " +
-				"meanwhile.", "",
-		},
+	{
+		"redis_round_trips_total",
+		"Round trips to Redis, each for all calls that queued during the last one.", "",
+	},
+	{
+		"redis_failures_total",
+		"Round trips to Redis that failed as a whole. Meanwhile this node serves without " +
+			"the others.", "",
+	},
+	{
+		"bus_events_total",
+		"Events for other nodes: messages and boundaries, one for all sessions of a node.", "",
+	},
+	{
+		"bus_publications_total",
+		"Publications that carried them, several events for one node in each.", "",
+	},
+	{"bus_published_bytes_total", "Size of these publications.", ""},
+	{"bus_received_total", "Events that came from other nodes.", ""},
+	{
+		"bus_unreceived_total",
+		"Publications that nobody received: their node has gone, and its users are marked.", "",
+	},
+	{
+		"bus_missed_total",
+		"Times that this node may have missed publications, so that all sessions reconciled.", "",
+	},
+	{
+		"bus_unknown_total",
+		"Events of a kind, or with fields, that only a newer node knows. Rises during an " +
+			"upgrade.", "",
+	},
+	{"bus_malformed_total", "Publications that could not be read.", ""},
+	{"bus_lag_seconds", "How long the last publication of this node to itself took.", ""},
+	{
+		"tickets_unavailable_total",
+		"Tickets that could not be made, checked or prolonged, because Redis did not answer.", "",
+	},
+	{
+		"rates_unpublished_total",
+		"Times that other nodes were not told what users took. Each node limits alone " +
+			"meanwhile.", "",
+	},
 
-		{
-			"websocket_closes_total",
-			"WebSocket connections that ended, by close code; 1006 is a connection that broke.", "code",
-		},
-		{
-			"websocket_errors_total",
-			"Frames refused, by code. Acknowledgements that are refused count, though they " +
-				"get no answer.", "code",
-		},
-	}
+	{
+		"websocket_closes_total",
+		"WebSocket connections that ended, by close code; 1006 is a connection that broke.", "code",
+	},
+	{
+		"websocket_errors_total",
+		"Frames refused, by code. Acknowledgements that are refused count, though they " +
+			"get no answer.", "code",
+	},
 }
 
 // counters are the counters of the core and the adapters as Prometheus metrics.
@@ -252,7 +250,7 @@ type row struct {
 
 func newCounters(read []CounterFunc) counters {
 	c := counters{read: read, rows: make(map[string]row)}
-	for _, m := range metricTable() {
+	for _, m := range metricTable {
 		r := row{kind: prometheus.GaugeValue, labeled: m.label != ""}
 		if strings.HasSuffix(m.name, "_total") {
 			r.kind = prometheus.CounterValue

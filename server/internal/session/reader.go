@@ -280,11 +280,12 @@ func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event
 // it may have lost it.
 func (s *Session) sendStatus(buf []tidemark.Event, u tidemark.StatusUpdate, asked bool) []tidemark.Event {
 	if u.UserID == "" {
-		rose := false
+		sent, rose := s.statuses.aggregate(u.ChatID, u.Boundary)
 		//rule:tick_monotone.repeat-on-request
-		if u.Boundary, rose = s.statuses.aggregate(u.ChatID, u.Boundary); !rose && !asked {
+		if !rose && !asked {
 			return buf
 		}
+		u.Boundary = sent
 	}
 	r := run{kind: runStatus, chat: u.ChatID}
 	return append(buf, s.log.number(tidemark.EventStatus, u.AppendJSON(nil), r))
