@@ -17,6 +17,8 @@ COMPILE := -trimpath -gcflags=github.com/aws/...=-l
 export GOFLAGS := $(strip $(filter-out $(COMPILE),$(shell go env GOFLAGS)) $(COMPILE))
 export CGO_ENABLED = 0
 VET := -vet=off
+# What runs tests and prints a summary at the end: `$(TEST) STAGE ARGUMENTS-OF-GO-TEST`.
+TEST := .build/stages/stages test
 
 # The suites in test/ run the real binary and a browser; everything else is a package's own tests.
 PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
@@ -34,13 +36,14 @@ SIDE_BY_SIDE := -p $(shell expr $$(nproc) + 1)
 # On which storages, besides memory, the packages whose tests open the store of the run are tested once more, and how often.
 BACKENDS       := sqlite postgres dynamodb
 BACKEND_RUNS   := $(or $(TIDEMARK_BACKEND_RUNS),1)
+BACKEND_LIMIT  := 15m
 STORE_PACKAGES := ./server $(addprefix ./transports/,. transporttest websocket sse longpoll)
 # How many seeds the simulation of the core runs.
 SIMULATION_RUNS := $(or $(TIDEMARK_SIMULATION_RUNS),2000)
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-17s %s\n", $$1, $$2}'
 
 # Its flags make it small: no names for debuggers, and functions that begin at every 16th byte instead of every 32nd.
 .PHONY: build
@@ -61,48 +64,77 @@ lint: ## run the linter, pinned in tools/go.mod
 	$(LINT) run
 
 .PHONY: lint-aws
-lint-aws: ## run cfn-lint (by pip, below .build) over the stack of deploy/aws
+lint-aws: ## stage: run cfn-lint (by pip, below .build) over the stack of deploy/aws
 	@scripts/lint-aws
 
 .PHONY: static
-static: ## format check, lint, build, and the tests of the tree's shape
+static: stages ## stage: format check, lint, build, and the tests of the tree's shape
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(LINT) run
 	$(MAKE) --no-print-directory build
-	go test $(VET) -count=1 -run '^Test(Arrows|Generate|Invariants|Style|Size)_' ./test
+	@$(TEST) static $(VET) -count=1 -run '^Test(Arrows|Generate|Invariants|Style|Size)_' ./test
+	@go test -C tools $(VET) ./stages
 
 .PHONY: check
 check: postgres-deps dynamodb-deps redis-deps static ## format check, lint, build, and the packages' own tests, except those on Postgres and DynamoDB: under a minute once warm
-	go test $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
+	$(TEST) check $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
 
-# The packages' own tests run once, with the race detector and without -short: what check runs is in that.
+# The stages of `make test`, in this order. Each is a target, and can be made on its own.
+# A red stage does not end the run, but three do (tools/stages).
+STAGES := static lint-aws race verify backends-sqlite backends-postgres backends-dynamodb \
+	resume simulation suites chaos-minute
+
 .PHONY: test
-test: static lint-aws race verify backends suites ## everything: the linter, the tests under the race detector, the model, every storage, and the suites in test/ with Chromium
+test: stages ## everything that has to pass, stage by stage, with a summary at the end (stages: see below)
+	@.build/stages/stages run $(STAGES)
+
+.PHONY: stages
+stages:
+	@mkdir -p .build/stages
+	@go build -C tools -o ../.build/stages/stages ./stages
 
 .PHONY: race
-race: postgres-deps dynamodb-deps redis-deps ## the packages' own tests under the race detector
+race: stages postgres-deps dynamodb-deps redis-deps ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
-	CGO_ENABLED=1 go test $(VET) $(SIDE_BY_SIDE) -race -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
-	CGO_ENABLED=1 go test $(VET) -race -timeout 10m -skip '^Test(Store|Limits|Cost)' ./storage/dynamodb
-	CGO_ENABLED=1 go test $(VET) -race -timeout 10m -run '^TestStore_shared$$/^histories$$' ./storage/dynamodb
+	@red=; export CGO_ENABLED=1; \
+	$(TEST) race $(VET) $(SIDE_BY_SIDE) -count=1 -race -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES)) || red=1; \
+	$(TEST) race-dynamodb $(VET) -count=1 -race -timeout 10m -skip '^Test(Store|Limits|Cost)' ./storage/dynamodb || red=1; \
+	$(TEST) race-dynamodb-histories $(VET) -count=1 -race -timeout 10m -run '^TestStore_shared$$/^histories$$' ./storage/dynamodb || red=1; \
+	[ -z "$$red" ]
 
 .PHONY: verify
-verify: ## check the model of docs/internals/verification with Spin: all rules, and each rule left out; kept until the model changes
+verify: ## stage: the models of docs/internals/verification with Spin, with all rules and without each; kept until a model changes
 	scripts/verify
 
-.PHONY: backends
-backends: postgres-deps dynamodb-deps redis-deps ## the tests of the core and of the transports on each storage; those of make race run on memory
-	for store in $(BACKENDS); do TIDEMARK_TEST_STORE=$$store TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) go test $(VET) -count=$(BACKEND_RUNS) $(SIDE_BY_SIDE) -timeout 24h \
-		$$(if [ $$store = dynamodb ]; then echo ./storage/dynamodb; fi) $(STORE_PACKAGES) || exit 1; done
+.PHONY: backends $(addprefix backends-,$(BACKENDS))
+backends: stages ## the three stages backends-…
+	@.build/stages/stages run $(addprefix backends-,$(BACKENDS))
+
+backends-sqlite: ## stage: the tests of the core and of the transports on SQLite
+backends-postgres: ## stage: the same on Postgres
+backends-dynamodb: ## stage: the same on DynamoDB's emulator, and the tests of storage/dynamodb
+backends-dynamodb: STORE_PACKAGES += ./storage/dynamodb
+$(addprefix backends-,$(BACKENDS)): stages postgres-deps dynamodb-deps redis-deps
+	@TIDEMARK_TEST_STORE=$(@:backends-%=%) TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) \
+		$(TEST) $@ $(VET) -count=$(BACKEND_RUNS) $(SIDE_BY_SIDE) -timeout $(BACKEND_LIMIT) $(STORE_PACKAGES)
+
+.PHONY: resume
+resume: stages ## stage: clients that are cut at random, a thousand times, and lose nothing
+	@TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) $(TEST) resume $(VET) -count=1 -timeout 20m -run random ./transports/transporttest
+
+.PHONY: simulation
+simulation: stages ## stage: the core and its clients in a simulated world, TIDEMARK_SIMULATION_RUNS seeds
+	@TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) $(TEST) simulation $(VET) -count=1 -timeout 20m -run invariants ./server/simulationtest
 
 .PHONY: suites
-suites: build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps ## the real binary under curl, other clients, proxies and Chromium; a thousand cut connections
+suites: stages build browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps helm-deps ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
-	TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) go test $(VET) -count=1 -v -timeout 20m -run random ./transports/transporttest | grep -v '^=== '
-	TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) go test $(VET) -count=1 -v -timeout 20m -run invariants ./server/simulationtest | grep -v '^=== '
-	TIDEMARK_KILL_RUNS=$(KILL_RUNS) go test $(VET) -count=1 -v -parallel 6 -timeout 20m $(filter-out %/test/chaos,$(shell go list ./test/...)) | grep -v '^=== '
-	TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),60) go test $(VET) -count=1 -v -timeout 10m -run '^Test(Chaos|Checker_.*)$$' ./test/chaos | grep -v '^=== '
+	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) -count=1 -parallel 6 -timeout 20m $(filter-out %/test/chaos,$(shell go list ./test/...))
+
+.PHONY: chaos-minute
+chaos-minute: stages postgres-deps redis-deps chaos-deps ## stage: the first test of `make chaos`, for a minute
+	@TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),60) $(TEST) chaos-minute $(VET) -count=1 -timeout 10m -run '^TestChaos$$' ./test/chaos
 
 # For how long anything may happen to several nodes.
 CHAOS_SECONDS := $(or $(TIDEMARK_CHAOS_SECONDS),300)
@@ -137,7 +169,7 @@ soak: browser-deps proxy-deps postgres-deps dynamodb-deps redis-deps chaos-deps 
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000
 	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),2000) TIDEMARK_LIMIT_MESSAGES=100000 go test -count=1 -timeout 24h -run '^Test(Store|Limits)' ./storage/dynamodb -rapid.checks=500
-	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),10600) $(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20)
+	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),10600) $(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20) BACKEND_LIMIT=24h
 	scripts/verify large
 	TIDEMARK_DRAIN_CLIENTS=$(or $(TIDEMARK_DRAIN_CLIENTS),900) go test -count=1 -v -timeout 10m -run '^TestDrain_clients_go_on_elsewhere$$' ./cmd/tidemark
 	$(MAKE) --no-print-directory mutate

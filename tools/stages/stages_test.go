@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/gotestsum/testjson"
+)
+
+func TestRepeat_is_ready_to_paste(t *testing.T) {
+	environment := []string{
+		"HOME=/h", "GOFLAGS=-trimpath -gcflags=x/...=-l", "CGO_ENABLED=1",
+		"TIDEMARK_TEST_STORE=postgres", "TIDEMARK_SEED=1",
+	}
+	args := []string{
+		"-vet=off", "-p", "3", "-race", "-timeout", "10m", "-run", "random", "./a", "./b",
+	}
+	for _, tc := range []struct {
+		what, test string
+		output     []string
+		want       string
+	}{
+		{"a subtest", "TestA/it's (2)", nil, "CGO_ENABLED=1 TIDEMARK_SEED=1 TIDEMARK_TEST_STORE=postgres " +
+			"go test -trimpath -gcflags=x/...=-l -vet=off -race -timeout 10m " +
+			`-run '^TestA$/^it'\''s \(2\)$' ./a`},
+		{"a seed that was printed", "TestA", []string{"run it with TIDEMARK_SEED=7 again\n"},
+			"CGO_ENABLED=1 TIDEMARK_SEED=7 TIDEMARK_TEST_STORE=postgres " +
+				"go test -trimpath -gcflags=x/...=-l -vet=off -race -timeout 10m -run '^TestA$' ./a"},
+		{"a seed of rapid", "TestA", []string{"specify -run=\"TestA\" -rapid.seed=12\n"},
+			"CGO_ENABLED=1 TIDEMARK_SEED=1 TIDEMARK_TEST_STORE=postgres go test -trimpath " +
+				"-gcflags=x/...=-l -vet=off -race -timeout 10m -run '^TestA$' ./a -rapid.seed=12"},
+		{"a package", "", nil, "CGO_ENABLED=1 TIDEMARK_SEED=1 TIDEMARK_TEST_STORE=postgres " +
+			"go test -trimpath -gcflags=x/...=-l -vet=off -race -timeout 10m -run random ./a"},
+	} {
+		if got := repeat(environment, args, "./a", tc.test, tc.output); got != tc.want {
+			t.Errorf("%s:\n got %s\nwant %s", tc.what, got, tc.want)
+		}
+	}
+}
+
+// events are those of a package in which one subtest fails and another one is slow.
+const events = `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"run","Package":"p","Test":"TestA/one"}
+{"Action":"output","Package":"p","Test":"TestA/one","Output":"    a_test.go:1: TIDEMARK_SEED=5\n"}
+{"Action":"fail","Package":"p","Test":"TestA/one","Elapsed":0.2}
+{"Action":"run","Package":"p","Test":"TestA/two"}
+{"Action":"pass","Package":"p","Test":"TestA/two","Elapsed":3}
+{"Action":"fail","Package":"p","Test":"TestA","Elapsed":3.5}
+{"Action":"run","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p","Test":"TestB","Elapsed":1}
+{"Action":"fail","Package":"p","Elapsed":4.5}
+`
+
+func scan(t *testing.T, events string) *testjson.Execution {
+	t.Helper()
+	handler := &watcher{log: bufio.NewWriter(io.Discard), cached: map[string]bool{}}
+	execution, err := testjson.ScanTestOutput(testjson.ScanConfig{
+		Stdout: strings.NewReader(events), Handler: handler,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return execution
+}
+
+func TestJudge_names_what_failed_and_what_was_slow(t *testing.T) {
+	t.Setenv("TIDEMARK_SEED", "1")
+	execution := scan(t, events)
+	got := judge("race", []string{"./p"}, execution, 1)
+	if got.OK || got.Passed != 2 || got.Failed != 1 || len(got.Failures) != 1 {
+		t.Fatalf("the outcome is %+v", got)
+	}
+	f := got.Failures[0]
+	if f.What != "race: ./p TestA/one" || !strings.Contains(f.Repeat, "TIDEMARK_SEED=5 ") ||
+		len(f.Output) != 1 {
+		t.Errorf("the failure is %+v", f)
+	}
+	var tests []string
+	for _, s := range slowest("race", execution, map[string]bool{}) {
+		tests = append(tests, s.Test)
+	}
+	if got, want := strings.Join(tests, ", "), "./p TestA/two, ./p TestB, ./p TestA/one"; got != want {
+		t.Errorf("slowest are %s, want %s", got, want)
+	}
+	if got := slowest("race", execution, map[string]bool{"p": true}); len(got) != 0 {
+		t.Errorf("of a package that Go kept from before, slowest are %v", got)
+	}
+}
+
+func TestJudge_a_selection_without_a_test_fails(t *testing.T) {
+	got := judge("resume", nil, scan(t, `{"Action":"pass","Package":"p","Elapsed":0}`+"\n"), 0)
+	if got.OK || len(got.Failures) != 1 || got.Failures[0].Repeat != "make resume" {
+		t.Errorf("the outcome is %+v", got)
+	}
+}
+
+func TestPrintSummary_what_failed_is_at_the_end(t *testing.T) {
+	var out bytes.Buffer
+	printSummary(&out, []stage{
+		{Name: "static", OK: true, Spent: spent{Wall: 2 * time.Second, CPU: 3 * time.Second}},
+		{Name: "race", Spent: spent{Wall: time.Second, CPU: time.Second}, Outcomes: []outcome{{
+			Passed: 4, Failed: 1, Slowest: []slow{{"race", "./p TestB", time.Second}},
+			Failures: []failure{{"race: ./p TestA", []string{"one", "two"}, "go test ./p"}},
+		}}},
+		{Name: "verify", Said: []string{"no spin"}},
+		{Name: "suites", Left: true},
+	})
+	want := `
+stage             result    wall s    CPU s   tests
+static            ok             2        3
+race              FAIL           1        1       5
+verify            FAIL           0        0
+suites            not run        0        0
+together                         3        4       5
+
+slowest tests
+     1.0 s  race              ./p TestB
+
+FAILED race: ./p TestA
+    one
+    two
+  repeat it:
+    go test ./p
+
+FAILED verify
+    no spin
+  repeat it:
+    make verify
+
+4 passed, 2 failed
+`
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestFinish_counts_what_was_left_behind: an orphan's time is counted once it ends.
+func TestFinish_counts_what_was_left_behind(t *testing.T) {
+	if err := adopt(); err != nil {
+		t.Fatal(err)
+	}
+	mark := filepath.Join(t.TempDir(), "ended")
+	began := time.Now()
+	script := `(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; : >"$0") & exit 3`
+	command := exec.Command("sh", "-c", script, mark)
+	pipe, err := piped(command, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	took, status, err := finish(command, began)
+	if err != nil || status != 3 || took.CPU < 20*time.Millisecond {
+		t.Errorf("took %v, status %d, error %v", took, status, err)
+	}
+	if _, err := os.Stat(mark); err != nil {
+		t.Errorf("it was not waited for what was left behind: %v", err)
+	}
+}
+
+// TestRunStages_goes_on_after_a_failure_and_stops_at_the_third.
+func TestRunStages_goes_on_after_a_failure_and_stops_at_the_third(t *testing.T) {
+	t.Chdir(t.TempDir())
+	makefile := "red-1 red-2 red-3:\n\t@echo $@ >>log; false\ngreen late:\n\t@echo $@ >>log\n"
+	if err := os.WriteFile("Makefile", []byte(makefile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok, err := runStages(t.Context(), []string{"red-1", "green", "red-2", "red-3", "late"})
+	if ok || err != nil {
+		t.Errorf("runStages = %v, %v", ok, err)
+	}
+	log, err := os.ReadFile("log")
+	if want := "red-1\ngreen\nred-2\nred-3\n"; err != nil || string(log) != want {
+		t.Errorf("made were %q, error %v, want %q", log, err, want)
+	}
+}
