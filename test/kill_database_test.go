@@ -42,7 +42,7 @@ func killDatabase(t *testing.T, database database, url string) {
 	p := newProcess(t)
 	p.url = url
 	k := newKilled(t, p)
-	t.Logf("%d runs with seed %d", runs, k.seed)
+	t.Logf("%d runs with TIDEMARK_SEED=%d", runs, k.seed)
 	red, restarts := 0, 0
 	for run := range runs {
 		both, refused := run%4 == 3, k.refusals()
@@ -74,7 +74,7 @@ func killDatabase(t *testing.T, database database, url string) {
 		}
 		k.check()
 		if t.Failed() {
-			t.Fatalf("run %d (seed %d)", run, k.seed)
+			t.Fatalf("run %d (TIDEMARK_SEED=%d)", run, k.seed)
 		}
 	}
 	k.stop()

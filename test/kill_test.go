@@ -31,7 +31,7 @@ func TestKill_confirmed_is_durable(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	runs := killRuns(t)
 	k := newKilled(t, newProcess(t))
-	t.Logf("%d runs with seed %d", runs, k.seed)
+	t.Logf("%d runs with TIDEMARK_SEED=%d", runs, k.seed)
 	for run := range runs {
 		k.load(run, func() {
 			if err := k.server.process.Kill(); err != nil {
@@ -45,7 +45,7 @@ func TestKill_confirmed_is_durable(t *testing.T) {
 		k.server.start()
 		k.check()
 		if t.Failed() {
-			t.Fatalf("run %d (seed %d)", run, k.seed)
+			t.Fatalf("run %d (TIDEMARK_SEED=%d)", run, k.seed)
 		}
 	}
 	k.stop()

@@ -127,7 +127,7 @@ func (sum *tally) add(t *testing.T, first suite, others []storage.Store) {
 	for _, chat := range h.rooms {
 		for _, broken := range []string{h.check(chat), h.unexplained(chat)} {
 			if broken != "" {
-				t.Fatalf("history with seed %d: %s", h.seed, broken)
+				t.Fatalf("history with TIDEMARK_SEED=%d: %s", h.seed, broken)
 			}
 		}
 	}
@@ -141,10 +141,24 @@ func (sum *tally) log(t *testing.T) {
 		"the hardest took %v to explain", sum.histories, sum.operations, sum.unknown, sum.refused, sum.hardest)
 }
 
+// historySeed is TIDEMARK_SEED, which repeats the choices of one history as often as there would be
+// others, or a number of its own for each.
+func historySeed(w *world) uint64 {
+	given := os.Getenv("TIDEMARK_SEED")
+	if given == "" {
+		return rand.Uint64()
+	}
+	seed, err := strconv.ParseUint(given, 10, 64)
+	if err != nil {
+		w.Fatalf("TIDEMARK_SEED is %q, want a number", given)
+	}
+	return seed
+}
+
 // newHistory makes two groups of three people; the fourth is a stranger to both.
 func newHistory(w *world, others []storage.Store) *history {
 	h := &history{
-		world: w, stores: append([]storage.Store{w.store}, others...), seed: rand.Uint64(), people: w.users("alice", "bob", "carol", "dave"),
+		world: w, stores: append([]storage.Store{w.store}, others...), seed: historySeed(w), people: w.users("alice", "bob", "carol", "dave"),
 		first: map[tidemark.ChatID]room{}, top: map[tidemark.ChatID]tidemark.Sequence{},
 	}
 	for _, mode := range []tidemark.HistoryMode{tidemark.HistoryFull, tidemark.HistorySinceJoin} {
@@ -162,7 +176,7 @@ func (h *history) run() {
 		c := h.client(n)
 		for range historyCalls {
 			if err := c.act(); err != nil {
-				return fmt.Errorf("seed %d: %w", h.seed, err)
+				return fmt.Errorf("TIDEMARK_SEED=%d: %w", h.seed, err)
 			}
 		}
 		return nil
@@ -263,7 +277,7 @@ func (h *history) checkGlances() {
 		for _, before := range h.glances {
 			same := before.store == g.store && before.state.UserID == g.state.UserID && before.state.ChatID == g.state.ChatID
 			if g.reads && same && before.answer < g.call && (before.state.Acked > g.state.Acked || before.state.Read > g.state.Read) {
-				h.Fatalf("history with seed %d: States told %+v at %v, after %+v was told at %v", h.seed, g.state, g.call, before.state, before.answer)
+				h.Fatalf("history with TIDEMARK_SEED=%d: States told %+v at %v, after %+v was told at %v", h.seed, g.state, g.call, before.state, before.answer)
 			}
 		}
 	}

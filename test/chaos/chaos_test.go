@@ -289,7 +289,7 @@ func (w *world) report(truth checker.Truth) {
 		w.t.Errorf("%s: %s", f.Kind, f.Text)
 	}
 	if len(kinds) > 0 {
-		w.t.Errorf("%v (seed %d)", kinds, w.seed)
+		w.t.Errorf("%v (TIDEMARK_SEED=%d)", kinds, w.seed)
 	}
 }
 

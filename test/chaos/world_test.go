@@ -111,7 +111,7 @@ func newWorld(t *testing.T, redis redisService, seconds int) *world {
 		db: postgres.Start(t), members: map[string][]int{}, home: make(chan struct{}), kinds: map[string]*kindTally{},
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: 2 * time.Second}},
 	}
-	t.Logf("seed %d, %d s, network namespaces: %v", seed, w.seconds, cluster.Isolated())
+	t.Logf("TIDEMARK_SEED=%d, %d s, network namespaces: %v", seed, w.seconds, cluster.Isolated())
 	w.url = w.db.Database(t)
 	dir := t.TempDir()
 	var addresses []string

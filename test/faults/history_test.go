@@ -138,7 +138,7 @@ func (h *history) under(inject func()) {
 	for _, v := range h.violations[:min(len(h.violations), enough)] {
 		h.t.Error(v)
 	}
-	h.t.Logf("seed %d: %d calls (%v), %d refused, %d of them early; %d messages confirmed, %d of them stored by a call that was refused; slowest call %v; the last chat was well %v after the fault; reasons: %s",
+	h.t.Logf("TIDEMARK_SEED=%d: %d calls (%v), %d refused, %d of them early; %d messages confirmed, %d of them stored by a call that was refused; slowest call %v; the last chat was well %v after the fault; reasons: %s",
 		h.seed, total(h.calls), h.calls, h.refused, h.early, h.confirmed, h.ambiguous, h.slowest.Round(time.Millisecond), h.recovered.Round(time.Millisecond), h.why())
 	if len(h.violations) > enough {
 		h.t.Errorf("%d rules were broken in all", len(h.violations))

@@ -19,7 +19,7 @@ const randomWorkers = 8
 // that it has kept, or an earlier one, or after its session has ended. It fails unless everything owed arrives at least once and in order per chat, and
 // no tick goes back (delivery.md §5: resume_lossless, session_in_order, tick_monotone). It logs the seed, from which every choice of run n follows.
 func RunRandomResume(t *testing.T, runs int, seed uint64) {
-	t.Logf("%d runs with seed %d", runs, seed)
+	t.Logf("%d runs with TIDEMARK_SEED=%d", runs, seed)
 	s := New(t, Options{Core: server.Config{
 		ResumeWindow: 60 * time.Millisecond, Grace: 20 * time.Millisecond,
 		AckInterval: time.Millisecond, StatusInterval: 2 * time.Millisecond,
@@ -30,7 +30,7 @@ func RunRandomResume(t *testing.T, runs int, seed uint64) {
 			t.Run(fmt.Sprint(w), func(t *testing.T) {
 				t.Parallel()
 				for n := w; n < runs; n += randomWorkers {
-					run := randomRun{t: t, stack: s, name: fmt.Sprintf("run %d of seed %d", n, seed), n: n}
+					run := randomRun{t: t, stack: s, name: fmt.Sprintf("run %d of TIDEMARK_SEED=%d", n, seed), n: n}
 					run.random = rand.New(rand.NewPCG(seed, uint64(n)))
 					run.do()
 					total[w].add(run.tally)
