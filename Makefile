@@ -208,16 +208,10 @@ redis-deps: ## Redis (unpacked below .build, not as a service), for the tests of
 	@scripts/redis-deps
 
 .PHONY: browser-deps
-browser-deps: ## Chromium (by apt) and playwright-core (by npm), for the end-to-end suite
+browser-deps: ## Chromium (by apt) and playwright-core (by npm, below .build), for the end-to-end suite
 	@scripts/need chromium chromium
-	@scripts/need npm nodejs npm
-	@if [ -f test/browser/package-lock.json ]; then $(MAKE) --no-print-directory test/browser/node_modules/.package-lock.json; fi
-
-# npm writes this file last, so that it is older than the lock file whenever something has to be installed.
-test/browser/node_modules/.package-lock.json: test/browser/package-lock.json
-	cd test/browser && npm ci --no-audit --no-fund
-	@touch $@
+	@scripts/npm-deps test/browser .build/browser
 
 .PHONY: clean
 clean: ## remove what was built; data (tidemark.db) stays
-	rm -rf bin .build test/browser/node_modules
+	rm -rf bin .build

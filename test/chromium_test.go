@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 )
 
@@ -48,7 +47,7 @@ func inChromium(t *testing.T, file string, env ...string) {
 	t.Helper()
 	browser := chromium(t)
 	node := lookPath(t, "node", "nodejs npm")
-	installPlaywright(t)
+	needPlaywright(t)
 	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", file)
 	cmd.Dir = "browser"
 	cmd.Env = append(append(os.Environ(), "TIDEMARK_TEST_CHROMIUM="+browser), env...)
@@ -79,15 +78,10 @@ func lookPath(t *testing.T, name, packages string) string {
 	return path
 }
 
-// installPlaywright installs what package-lock.json names, if nothing is installed yet.
-func installPlaywright(t *testing.T) {
+// needPlaywright fails unless playwright-core is where browser/browser.mjs looks for it.
+func needPlaywright(t *testing.T) {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join("browser", "node_modules", "playwright-core")); err == nil {
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), lookPath(t, "npm", "nodejs npm"), "ci", "--no-audit", "--no-fund")
-	cmd.Dir = "browser"
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci in test/browser: %v\n%s", err, out)
+	if _, err := os.Stat("../.build/browser/node_modules/playwright-core"); err != nil {
+		t.Fatalf("playwright-core is missing (%v). Run this, then the test again:\n  make browser-deps", err)
 	}
 }

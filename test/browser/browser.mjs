@@ -1,9 +1,13 @@
 // Chromium, and the few things every test here does with the page.
 
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { chromium } from 'playwright-core';
+
+// `make browser-deps` puts playwright-core below .build, where a bare import does not look.
+const require = createRequire(new URL('../../.build/browser/package.json', import.meta.url));
+const { chromium } = require('playwright-core');
 
 const FLAGS = [
   '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',

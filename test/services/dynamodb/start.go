@@ -60,7 +60,7 @@ func find() (string, error) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
 			continue
 		}
-		path := filepath.Join(dir, ".build/dynoxide/node_modules/@dynoxide/linux-x64/dynoxide")
+		path := filepath.Join(dir, ".build/dynamodb/node_modules/@dynoxide/linux-x64/dynoxide")
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
