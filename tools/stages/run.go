@@ -94,7 +94,7 @@ func runStage(name, results string) (stage, error) {
 		failures += len(o.Failures)
 	}
 	if !s.OK && failures == 0 {
-		s.Said = tail(said, kept)
+		s.Said = plainly(said[max(0, len(said)-kept):])
 	}
 	return s, nil
 }

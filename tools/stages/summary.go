@@ -81,13 +81,18 @@ func printSlowest(out io.Writer, tests []slow) {
 	}
 }
 
-// printFailure prints what failed, the last lines of what it said, and how to repeat it.
+// printFailure prints what failed, the first and the last lines of what it said, and how to repeat
+// it. The first say what was wrong, the last often hold the log of a service.
 func printFailure(out io.Writer, f failure, lines int) {
 	fmt.Fprintf(out, "\nFAILED %s\n", f.What)
-	if cut := len(f.Output) - lines; cut > 0 {
-		fmt.Fprintf(out, "    (%d lines before; all of them are in %s)\n", cut, logs)
-	}
-	for _, line := range f.Output[max(0, len(f.Output)-lines):] {
+	cut := len(f.Output) - lines
+	for i, line := range f.Output {
+		if cut > 0 && i >= lines/2 && i < lines/2+cut {
+			if i == lines/2 {
+				fmt.Fprintf(out, "    … %d lines, see %s …\n", cut, logs)
+			}
+			continue
+		}
 		fmt.Fprintf(out, "    %s\n", strings.TrimSpace(line))
 	}
 	fmt.Fprintf(out, "  repeat it:\n    %s\n", f.Repeat)

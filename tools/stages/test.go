@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// kept is how many lines of a failure are printed: where it happened and why are at the end.
-	// The rest is in the log.
+	// kept is how many lines of a failure are printed where it happens. All are in the logs.
 	kept = 40
 	// logs is where every event of every run is, in the format of `go test -json`.
 	logs = ".build/stages"
@@ -101,14 +100,14 @@ func judge(name string, args []string, execution *testjson.Execution, status int
 		lines := execution.OutputLines(tc)
 		out.Failures = append(out.Failures, failure{
 			What:   strings.TrimSpace(fmt.Sprint(name, ": ", place(tc.Package), " ", tc.Test)),
-			Output: tail(lines, kept),
+			Output: plainly(lines),
 			Repeat: repeat(os.Environ(), args, place(tc.Package), tc.Test.Name(), lines),
 		})
 	}
 	out.Failed = len(out.Failures)
 	if errors := execution.Errors(); len(errors) > 0 {
 		out.Failures = append(out.Failures, failure{
-			What: name + ": the build", Output: tail(errors, kept), Repeat: again(name),
+			What: name + ": the build", Output: plainly(errors), Repeat: again(name),
 		})
 	}
 	out.OK = status == 0 && len(out.Failures) == 0 && out.Passed > 0
@@ -169,15 +168,15 @@ func slowest(
 	return found[:min(10, len(found))]
 }
 
-// tail returns the last lines, without what frames the tests.
-func tail(lines []string, most int) (found []string) {
+// plainly returns the lines that say something, without those that frame tests.
+func plainly(lines []string) (found []string) {
 	for _, line := range lines {
 		line = strings.TrimRight(line, "\n")
-		if line != "" && !strings.HasPrefix(line, "=== ") {
+		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.Contains(line, "--- FAIL: ") {
 			found = append(found, line)
 		}
 	}
-	return found[max(0, len(found)-most):]
+	return found
 }
 
 // watcher keeps every event, and prints a line when a package ends.
