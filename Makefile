@@ -108,14 +108,13 @@ stages:
 	@go build -C tools -o ../.build/stages/stages ./stages
 
 .PHONY: race race-dynamodb
-race race-dynamodb: export CGO_ENABLED = 1
 race: stages postgres-deps dynamodb-deps redis-deps ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
-	@TIDEMARK_SIMULATION_RUNS=100 $(TEST) race $(VET) $(SIDE_BY_SIDE) -count=1 $(RACE) -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
+	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 $(TEST) race $(VET) $(SIDE_BY_SIDE) -count=1 $(RACE) -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
 
 race-dynamodb: stages dynamodb-deps ## stage: the tests of storage/dynamodb that know it, under the race detector
 	@scripts/need gcc gcc libc6-dev
-	@$(TEST) race-dynamodb $(VET) -count=1 $(RACE) -timeout 10m -skip '$(SLOW_UNDER_RACE)' ./storage/dynamodb
+	@CGO_ENABLED=1 $(TEST) race-dynamodb $(VET) -count=1 $(RACE) -timeout 10m -skip '$(SLOW_UNDER_RACE)' ./storage/dynamodb
 
 .PHONY: verify
 verify: ## stage: the models of docs/internals/verification with Spin, with all rules and without each; kept until a model changes
