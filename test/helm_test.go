@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -232,10 +233,13 @@ func manifests(t *testing.T, values string) map[string]map[string]any {
 	}
 }
 
-// renderChart runs tools/helm, which scripts/helm-deps builds.
+// buildHelm builds tools/helm. That nothing has changed takes a second to see, so it is seen once.
+var buildHelm = sync.OnceValues(exec.Command("../scripts/helm-deps").CombinedOutput)
+
+// renderChart runs tools/helm.
 func renderChart(t *testing.T, values string) ([]byte, error) {
 	t.Helper()
-	if out, err := exec.Command("../scripts/helm-deps").CombinedOutput(); err != nil {
+	if out, err := buildHelm(); err != nil {
 		t.Fatalf("scripts/helm-deps: %v\n%s", err, out)
 	}
 	file := filepath.Join(t.TempDir(), "values.yaml")
