@@ -95,7 +95,7 @@ check: postgres-deps dynamodb-deps redis-deps static ## format check, lint, buil
 
 # The stages of `make test`, in this order. Each is a target, and can be made on its own.
 # A red stage does not end the run, but three do (tools/stages).
-STAGES := static race race-dynamodb verify backends-sqlite backends-postgres backends-dynamodb \
+STAGES := deps static race race-dynamodb verify backends-sqlite backends-postgres backends-dynamodb \
 	resume simulation suites chaos-minute
 
 .PHONY: test
@@ -106,6 +106,14 @@ test: stages ## everything that has to pass, stage by stage, with a summary at t
 stages:
 	@mkdir -p .build/stages
 	@go build -C tools -o ../.build/stages/stages ./stages
+
+# First, so that a machine without network says so at once, and no test waits for a download.
+.PHONY: deps
+deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps ## stage: installs what the tests need: programs by apt, npm and pip
+	@scripts/need gcc gcc libc6-dev
+	@scripts/need spin spin
+	@scripts/need curl curl ca-certificates
+	@scripts/need strace strace
 
 .PHONY: race race-dynamodb
 race: stages postgres-deps dynamodb-deps redis-deps ## stage: the packages' own tests under the race detector, on memory
