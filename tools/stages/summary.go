@@ -48,6 +48,9 @@ func printSummary(out io.Writer, stages []stage) {
 		}
 		printFailure(out, f, brief)
 	}
+	if passed+failed == 0 {
+		return
+	}
 	fmt.Fprintf(out, "\n%d passed, %d failed", passed, failed)
 	if skipped > 0 {
 		fmt.Fprintf(out, ", %d skipped", skipped)
