@@ -17,6 +17,8 @@ COMPILE := -trimpath -gcflags=github.com/aws/...=-l
 export GOFLAGS := $(strip $(filter-out $(COMPILE),$(shell go env GOFLAGS)) $(COMPILE))
 export CGO_ENABLED = 0
 VET := -vet=off
+# The tests of the tree's shape, which make static runs and make suites leaves out.
+SHAPE := ^Test(Arrows|Generate|Invariants|Style|Size)_
 # What runs tests and prints a summary at the end: `$(TEST) STAGE ARGUMENTS-OF-GO-TEST`.
 TEST := .build/stages/stages test
 
@@ -86,7 +88,7 @@ static: stages ## stage: format check, lint, build, and the tests of the tree's 
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(LINT) run
 	$(MAKE) --no-print-directory build
-	@$(TEST) static $(VET) -count=1 -run '^Test(Arrows|Generate|Invariants|Style|Size)_' ./test
+	@$(TEST) static $(VET) -count=1 -run '$(SHAPE)' ./test
 	@go test -C tools $(VET) ./stages
 
 .PHONY: check
@@ -152,7 +154,7 @@ simulation: stages ## stage: the core and its clients in a simulated world, TIDE
 suites: stages build browser-deps aws-deps proxy-deps postgres-deps dynamodb-deps redis-deps helm-deps ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
-	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) -count=1 -parallel 6 -timeout 20m $(filter-out %/test/chaos,$(shell go list ./test/...))
+	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) -count=1 -parallel 6 -timeout 20m -skip '$(SHAPE)' $(filter-out %/test/chaos,$(shell go list ./test/...))
 
 .PHONY: chaos-minute
 chaos-minute: stages postgres-deps redis-deps chaos-deps ## stage: the first test of `make chaos`, for a minute

@@ -94,6 +94,22 @@ func TestJudge_names_what_failed_and_what_was_slow(t *testing.T) {
 	}
 }
 
+// TestJudge_a_timeout_is_one_failure: tests that were under way, or waited, are not to blame.
+func TestJudge_a_timeout_is_one_failure(t *testing.T) {
+	events := `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"run","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"panic: test timed out after 1s\n"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"running tests: TestA, TestB\n"}
+{"Action":"fail","Package":"p","Test":"TestB","Elapsed":1}
+{"Action":"fail","Package":"p","Elapsed":1}
+`
+	got := judge("suites", []string{"-timeout", "1s", "./p"}, scan(t, events), 1)
+	if got.OK || len(got.Failures) != 2 || got.Failures[0].What != "suites: ./p" ||
+		got.Failures[0].Output[0] != "panic: test timed out after 1s" {
+		t.Errorf("the outcome is %+v", got)
+	}
+}
+
 func TestJudge_a_selection_without_a_test_fails(t *testing.T) {
 	got := judge("resume", nil, scan(t, `{"Action":"pass","Package":"p","Elapsed":0}`+"\n"), 0)
 	if got.OK || len(got.Failures) != 1 || got.Failures[0].Repeat != "make resume" {

@@ -94,8 +94,9 @@ func judge(name string, args []string, execution *testjson.Execution, status int
 		out.Passed += len(execution.Package(path).Passed)
 	}
 	for _, tc := range testjson.FilterFailedUnique(execution.Failed()) {
-		if tc.Package == "" {
-			continue // a build error, which is below
+		whole := execution.Package(tc.Package).TestMainFailed()
+		if tc.Package == "" || tc.Elapsed < 0 && whole {
+			continue // a build error, which is below, or cut short by what ended the package
 		}
 		lines := execution.OutputLines(tc)
 		out.Failures = append(out.Failures, failure{
