@@ -70,10 +70,16 @@ func runStage(name, results string) (stage, error) {
 		return stage{}, err
 	}
 	defer pipe.Close()
+	log, err := create(name + ".log")
+	if err != nil {
+		return stage{}, err
+	}
+	defer log.Close()
 	var said []string
 	for lines := bufio.NewReader(pipe); ; {
 		line, err := lines.ReadString('\n')
 		fmt.Print(line)
+		fmt.Fprint(log, line)
 		if said = append(said, line); len(said) > 2*kept {
 			said = said[kept:]
 		}
@@ -97,6 +103,14 @@ func runStage(name, results string) (stage, error) {
 		s.Said = plainly(said[max(0, len(said)-kept):])
 	}
 	return s, nil
+}
+
+// create makes a file of the logs.
+func create(name string) (*os.File, error) {
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return nil, err
+	}
+	return os.Create(filepath.Join(logs, name))
 }
 
 // collect reads what the runs of a stage left, in the order of their names.

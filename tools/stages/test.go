@@ -18,7 +18,8 @@ import (
 const (
 	// kept is how many lines of a failure are printed where it happens. All are in the logs.
 	kept = 40
-	// logs is where every event of every run is, in the format of `go test -json`.
+	// logs is where the output of every stage is, and every event of its tests as `go test -json`
+	// writes them.
 	logs = ".build/stages"
 )
 
@@ -52,10 +53,7 @@ func runTests(name string, args []string) (bool, error) {
 	if err := adopt(); err != nil {
 		return false, err
 	}
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return false, err
-	}
-	log, err := os.Create(filepath.Join(logs, name+".json"))
+	log, err := create(name + ".json")
 	if err != nil {
 		return false, err
 	}
