@@ -45,6 +45,11 @@ type Server struct {
 
 	calls calls
 
+	running running
+}
+
+// running is what Start starts and Stop ends.
+type running struct {
 	cancel      context.CancelFunc
 	loops       sync.WaitGroup
 	unsubscribe func()
@@ -100,19 +105,19 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Start(ctx context.Context) error {
 	var err error
 	subscriber := bus.Subscriber{Receive: s.receive, Missed: s.leases.Missed}
-	if s.unsubscribe, err = s.cfg.Bus.Subscribe(ctx, s.node, subscriber); err != nil {
+	if s.running.unsubscribe, err = s.cfg.Bus.Subscribe(ctx, s.node, subscriber); err != nil {
 		return err
 	}
 	if err := s.sessions.Start(ctx); err != nil {
-		s.unsubscribe()
+		s.running.unsubscribe()
 		return err
 	}
-	running, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	s.loops.Go(func() { s.receipts.AckLoop(running) })
-	s.loops.Go(func() { s.receipts.StatusLoop(running) })
-	s.loops.Go(func() { s.delivery.RetryLoop(running) })
-	s.loops.Go(func() { s.sessions.Run(running) })
+	ctx, cancel := context.WithCancel(context.Background())
+	s.running.cancel = cancel
+	s.running.loops.Go(func() { s.receipts.AckLoop(ctx) })
+	s.running.loops.Go(func() { s.receipts.StatusLoop(ctx) })
+	s.running.loops.Go(func() { s.delivery.RetryLoop(ctx) })
+	s.running.loops.Go(func() { s.sessions.Run(ctx) })
 	return nil
 }
 
@@ -132,9 +137,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	//rule:delivered_is_eventually_consistent.write-acknowledgements-at-stop
 	s.receipts.Flush(ctx)
 	_, err := s.sessions.Close(ctx, session.Endings(s.table.All(), session.Stopped)...)
-	s.cancel()
-	s.loops.Wait()
-	s.unsubscribe()
+	s.running.cancel()
+	s.running.loops.Wait()
+	s.running.unsubscribe()
 	s.receipts.Flush(ctx)
 	//rule:pending_or_delivered.mark-waiting-runs-at-stop
 	s.receipts.Close()
