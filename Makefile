@@ -39,7 +39,7 @@ SLOW_UNDER_RACE := ^Test(Limits|Cost|Store$$|Store_durable)|^TestStore_shared$$/
 
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
-KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),20)
+KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),10)
 # The tests of services wait more than they work: so many packages at a time, where there are two cores.
 SIDE_BY_SIDE := -p $(shell expr $$(nproc) + 1)
 # On which storages, besides memory, the packages whose tests open the store of the run are tested once more, and how often.
