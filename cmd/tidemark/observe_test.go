@@ -226,7 +226,7 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		"tidemark_sends_total":                                                           3,
 		"tidemark_sends_duplicate_total":                                                 1,
 		"tidemark_deliveries_total":                                                      4,
-		"tidemark_notifications_total":                                                           2,
+		"tidemark_notifications_total":                                                   2,
 		"tidemark_acks_total":                                                            2,
 		`tidemark_acks_refused_total{reason="malformed"}`:                                0,
 		`tidemark_acks_refused_total{reason="beyond_head"}`:                              0,
@@ -261,7 +261,7 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		"tidemark_commit_sends_sum":                                                                        2,
 		"tidemark_commit_acks_sum":                                                                         1,
 		"tidemark_catch_ups":                                                                               0,
-		"tidemark_cache_bytes":                                                                              1,
+		"tidemark_cache_bytes":                                                                             1,
 	}
 }
 

@@ -69,7 +69,7 @@ func (b *Bus) Counters() map[string]int64 {
 		"bus_events_total":          c.events.Load(),
 		"bus_publications_total":    c.frames.Load(),
 		"bus_published_bytes_total": c.bytes.Load(),
-		"bus_unreceived_total":          c.nobody.Load(),
+		"bus_unreceived_total":      c.nobody.Load(),
 		"bus_received_total":        c.received.Load(),
 		"bus_missed_total":          c.missed.Load(),
 		"bus_unknown_total":         c.unknown.Load(),
