@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,8 +25,8 @@ import (
 // the clock of the bubble, and succeeds. From the write stuck on none is answered.
 type slow struct {
 	takes  time.Duration
-	stuck  int
-	writes int
+	stuck  int64
+	writes atomic.Int64
 }
 
 func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -53,9 +54,9 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 			answer = `{"Responses":{"chat_counters":[` + encoded(chat.Item()) + `]}}`
 		}
 	default:
-		s.writes++
+		n := s.writes.Add(1)
 		takes := s.takes
-		if s.stuck != 0 && s.writes >= s.stuck {
+		if s.stuck != 0 && n >= s.stuck {
 			takes = time.Hour
 		}
 		select {
