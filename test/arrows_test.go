@@ -95,6 +95,7 @@ func arrows() []arrow {
 		{place: "server/bus/local", own: []string{"", "server/registry", "server/bus"}},
 		{place: "server/bus/redis", own: []string{"", "internal/redis", "server/registry", "server/bus", "server/bus/redis/internal/..."}},
 		{place: "server/bus/redis/internal/frame", own: []string{"", "server/registry", "server/bus"}},
+		{place: "internal/batch", own: []string{""}},
 		{place: "internal/signal"},
 		{place: "internal/redis", own: []string{""}, others: []string{"github.com/redis/go-redis/v9"}},
 
