@@ -25,7 +25,7 @@ type arrow struct {
 // arrows is ARCHITECTURE.md's diagram as a table. The first place that fits a package binds it. A
 // package without an arrow is an error.
 func arrows() []arrow {
-	adapter := []string{"", "server", "transports/internal/..."}
+	adapter := []string{"", "internal/signal", "server", "transports/internal/..."}
 	return []arrow{
 		{place: ""},
 		{place: "storage", own: []string{""}},
@@ -34,20 +34,26 @@ func arrows() []arrow {
 		{place: "storage/internal/...", own: []string{""}},
 		{
 			place:  "storage/sqlite",
-			own:    []string{"", "storage", "storage/internal/...", "storage/sqlite/internal/..."},
+			own:    []string{"", "internal/batch", "storage", "storage/internal/...", "storage/sqlite/internal/..."},
 			others: []string{"modernc.org/sqlite"},
 		},
 		{place: "storage/sqlite/backup", own: []string{"", "storage/sqlite/internal/capi"}},
 		{place: "storage/sqlite/internal/health", own: []string{"", "storage/sqlite/internal/capi"}, others: []string{"modernc.org/sqlite"}},
 		{place: "storage/sqlite/internal/schema", own: []string{"", "migrations"}, others: []string{"github.com/golang-migrate/migrate/v4"}},
 		{place: "storage/sqlite/internal/capi", others: []string{"modernc.org/sqlite", "modernc.org/libc"}},
-		{place: "storage/postgres", own: []string{"", "storage", "storage/internal/...", "storage/postgres/internal/..."}, others: []string{"github.com/jackc/pgx/v5"}},
+		{
+			place: "storage/postgres",
+			own: []string{
+				"", "internal/batch", "internal/signal",
+				"storage", "storage/internal/...", "storage/postgres/internal/...",
+			},
+			others: []string{"github.com/jackc/pgx/v5"},
+		},
 		{
 			place:  "storage/postgres/internal/target",
 			own:    []string{"", "storage/postgres/internal/standby"},
 			others: []string{"github.com/jackc/pgx/v5"},
 		},
-		{place: "storage/postgres/internal/lane", own: []string{""}},
 		{place: "storage/postgres/internal/standby", own: []string{""}, others: []string{"github.com/jackc/pgx/v5"}},
 		{place: "storage/postgres/internal/schema", own: []string{"", "migrations"}, others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"}},
 		{
@@ -56,8 +62,15 @@ func arrows() []arrow {
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},
 		{place: "storage/dynamodb/internal/target", own: []string{""}, others: []string{"github.com/aws/aws-sdk-go-v2"}},
-		{place: "storage/dynamodb/internal/schema", own: []string{"", "migrations", "storage/dynamodb/internal/target"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
-		{place: "storage/dynamodb/internal/...", own: []string{"", "storage", "storage/dynamodb/internal/call", "storage/dynamodb/internal/record"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
+		{place: "storage/dynamodb/internal/schema", own: []string{"", "internal/signal", "migrations", "storage/dynamodb/internal/target"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
+		{
+			place: "storage/dynamodb/internal/...",
+			own: []string{
+				"", "internal/batch", "internal/signal",
+				"storage", "storage/dynamodb/internal/call", "storage/dynamodb/internal/record",
+			},
+			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+		},
 		{place: "migrations"},
 
 		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/internal/...", "internal/signal"}, others: []string{"github.com/gofrs/uuid/v5"}},
@@ -90,14 +103,20 @@ func arrows() []arrow {
 		}},
 		{place: "server/registry", own: []string{""}},
 		{place: "server/registry/memory", own: []string{"", "server/registry"}},
-		{place: "server/registry/redis", own: []string{"", "internal/redis", "server/registry"}},
+		{place: "server/registry/redis", own: []string{"", "internal/batch", "internal/redis", "server/registry"}},
 		{place: "server/bus", own: []string{"", "server/registry"}},
 		{place: "server/bus/local", own: []string{"", "server/registry", "server/bus"}},
-		{place: "server/bus/redis", own: []string{"", "internal/redis", "server/registry", "server/bus", "server/bus/redis/internal/..."}},
+		{
+			place: "server/bus/redis",
+			own: []string{
+				"", "internal/batch", "internal/redis", "internal/signal",
+				"server/registry", "server/bus", "server/bus/redis/internal/...",
+			},
+		},
 		{place: "server/bus/redis/internal/frame", own: []string{"", "server/registry", "server/bus"}},
 		{place: "internal/batch", own: []string{""}},
 		{place: "internal/signal"},
-		{place: "internal/redis", own: []string{""}, others: []string{"github.com/redis/go-redis/v9"}},
+		{place: "internal/redis", own: []string{"", "internal/batch"}, others: []string{"github.com/redis/go-redis/v9"}},
 
 		{
 			place:  "transports",
@@ -109,18 +128,18 @@ func arrows() []arrow {
 			own:    adapter,
 			others: []string{"github.com/go-jose/go-jose/v4", "github.com/golang-jwt/jwt/v5", "github.com/labstack/echo/v4", "golang.org/x/time"},
 		},
-		{place: "transports/websocket", own: adapter, others: []string{"github.com/labstack/echo/v4", "github.com/gorilla/websocket"}},
+		{place: "transports/websocket", own: append(adapter, "internal/batch"), others: []string{"github.com/labstack/echo/v4", "github.com/gorilla/websocket"}},
 		{place: "transports/sse", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{place: "transports/longpoll", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{place: "transports/rest", own: adapter, others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"}},
-		{place: "transports/redis", own: []string{"", "internal/redis", "transports/internal/..."}},
+		{place: "transports/redis", own: []string{"", "internal/batch", "internal/redis", "transports/internal/..."}},
 		{place: "web"},
 
-		{place: "bench/...", own: []string{"bench/internal/..."}},
+		{place: "bench/...", own: []string{"bench/internal/...", "internal/signal"}},
 		{place: "cmd/tidemark/internal/flags"},
 		{
 			place: "cmd/tidemark",
-			own:   []string{"", "bench", "cmd/tidemark/internal/flags", "internal/redis", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/...", "web"},
+			own:   []string{"", "bench", "cmd/tidemark/internal/flags", "internal/redis", "internal/signal", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/...", "web"},
 			others: []string{
 				"github.com/gofrs/uuid/v5", "github.com/golang-jwt/jwt/v5",
 				"github.com/prometheus/client_golang", "gopkg.in/yaml.v3",

@@ -250,6 +250,7 @@ func (w *worker[Q, A]) collect() []Q {
 	w.collected = true
 	// Callers that were answered just now come back with their next call: let them.
 	runtime.Gosched()
+	//rule:few_round_trips.fill-the-batch
 	for len(w.items) < w.cfg.Most {
 		c := w.next()
 		if c == nil {
@@ -274,6 +275,7 @@ func (w *worker[Q, A]) judge(err error) {
 		return
 	}
 	w.failed.Store(&failure{err, time.Now().Add(w.cfg.Pause)})
+	//rule:bounded_input.fail-all-that-waits
 	for c := w.next(); c != nil; c = w.next() {
 		w.calls = append(w.calls, c)
 	}

@@ -37,10 +37,12 @@ func NewKeyed[K comparable, Q any](most int, run func(key K, items []Q, rested b
 func (k *Keyed[K, Q]) Add(key K, weight int, item Q) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	//rule:bounded_use.limit-work-under-way
 	for weight > 0 && k.used > 0 && k.used+weight > k.most {
 		k.freed.Wait()
 	}
 	k.used += weight
+	//rule:session_in_order.one-key-in-order
 	if waiting, busy := k.queues[key]; busy {
 		k.queues[key] = queue[Q]{append(waiting.items, item), waiting.weight + weight}
 		return

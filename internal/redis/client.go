@@ -1,5 +1,6 @@
-// Package redis is what the leaves on Redis share: the client that a URL names, scripts, lanes, and subscriptions. Redis itself, a failover group behind sentinels,
-// and a cluster look the same from outside, except that a script touches keys of one slot only (Client.Cluster).
+// Package redis is what the leaves on Redis share: the client that a URL names, scripts, round trips
+// that calls share, and subscriptions. Redis itself, a failover group behind sentinels, and a cluster
+// look the same from outside, except that a script touches keys of one slot only (Client.Cluster).
 //
 // Nothing here keeps facts: whoever uses it lives with a Redis that is empty, old or away.
 package redis

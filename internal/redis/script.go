@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/tidemark-im/tidemark"
 )
 
 // Script is a Lua script. Redis runs it as one atomic step.
@@ -135,9 +133,4 @@ func (c *Client) pipeline(ctx context.Context, commands []*goredis.Cmd) error {
 	}
 	_, err := pipe.Exec(ctx)
 	return err
-}
-
-// errStopped is what callers get of something that was stopped.
-func errStopped() error {
-	return tidemark.Errorf(tidemark.Unavailable, "the connection to Redis is closed")
 }

@@ -40,7 +40,7 @@ type Config struct {
 type Store struct {
 	tables  *call.Tables
 	known   *record.Known
-	appends *appends.Lanes
+	appends *appends.Appender
 	release func()
 	// patience is callTime, but for tests that are not about time.
 	patience  time.Duration

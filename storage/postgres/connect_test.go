@@ -20,7 +20,7 @@ func (r *rival) terminate() {
 }
 
 // What may be done twice is tried again when its connection breaks; the caller does not notice.
-func TestLanes_write_whose_connection_broke_is_tried_again(t *testing.T) {
+func TestBatches_write_whose_connection_broke_is_tried_again(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.do("UPDATE chats SET head = 5 WHERE id = 'c'")
 	r.do("INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1 FROM chats WHERE id = 'c'")

@@ -10,7 +10,7 @@ import (
 )
 
 // Who waits for a row has locked those of lower keys, whatever the order of the items: so no two statements wait for each other in a circle.
-func TestLanes_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
+func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.do("UPDATE chats SET head = 5")
 	r.do("INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1 FROM chats")

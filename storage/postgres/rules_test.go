@@ -79,7 +79,7 @@ func (r *rival) waitedFor() {
 // queued waits until n appends wait for the one that is being written.
 func queued(t *testing.T, s *Store, n int) {
 	t.Helper()
-	wantSoon(t, func() bool { return s.appends.Waiting() == n })
+	wantSoon(t, func() bool { return s.appends.Queued() == n })
 }
 
 // wantSoon waits until something is so.
@@ -143,7 +143,7 @@ func wantError(t *testing.T, err error, want tidemark.Code, words ...string) {
 	}
 }
 
-func TestLanes_concurrent_writes_share_a_statement(t *testing.T) {
+func TestBatches_concurrent_writes_share_a_statement(t *testing.T) {
 	s, r := withRival(t, patient)
 	var statements, messages atomic.Int64
 	s.committed = func(sends, _ int, _ time.Duration) {
@@ -339,7 +339,7 @@ func TestAppend_caller_who_gives_up_gets_Unavailable(t *testing.T) {
 }
 
 // Reads still work, and so do acknowledgements; but no message can be stored.
-func TestLanes_write_that_fails_makes_the_store_unfit(t *testing.T) {
+func TestBatches_write_that_fails_makes_the_store_unfit(t *testing.T) {
 	s, r := withRival(t, "")
 	r.do("COMMIT")
 	r.do("ALTER TABLE messages RENAME COLUMN content TO hidden")

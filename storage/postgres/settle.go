@@ -11,7 +11,8 @@ import (
 // wait was given up is visible, but only on this server: who sends the same again may not be told yet that it is stored.
 const waitForStandbys = `SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'tidemark', '') END IS NULL`
 
-// settled is a write of a lane whose answers are safe even if the answer is what somebody wrote before: then nothing was committed that waits.
+// settled is a write of a batch whose answers are safe even if the answer is what somebody wrote
+// before: then nothing was committed that waits.
 func settled[I, R any](write func(context.Context, *conn, []I) ([]R, error), answersBefore func([]R) bool) func(context.Context, *conn, []I) ([]R, error) {
 	return func(ctx context.Context, c *conn, items []I) ([]R, error) {
 		results, err := write(ctx, c, items)

@@ -15,7 +15,7 @@ import (
 
 // A commit that waits for a standby is visible when its connection is ended. The next attempt finds it, and waits for the standby, too, before
 // anybody is told.
-func TestLanes_second_attempt_waits_for_the_standby(t *testing.T) {
+func TestBatches_second_attempt_waits_for_the_standby(t *testing.T) {
 	server := service.Start(t)
 	url := newDatabase(t, server)
 	s := openTest(t, url)
@@ -66,7 +66,7 @@ func TestLanes_second_attempt_waits_for_the_standby(t *testing.T) {
 }
 
 // What was stored before may be what only this server has: who asks again is told when the standby has it. And a wait that somebody cancels is no commit.
-func TestLanes_what_was_stored_before_waits_for_the_standby(t *testing.T) {
+func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 	server := service.Start(t)
 	s := openTest(t, newDatabase(t, server))
 	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "ben", Members: []tidemark.UserID{"ben"}}); err != nil {

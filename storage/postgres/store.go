@@ -1,10 +1,10 @@
 // Package postgres is the store for those who run Postgres already, or several nodes: every write is durable when it returns, and any
 // number of nodes may write to one database, to one chat too.
 //
-// Writes of one kind queue in a lane. Whoever writes takes all that queued while the previous statement ran, and writes it as one statement
-// over arrays (UNNEST), which is a transaction of its own: a lone write costs one statement and one commit, and a thousand
-// concurrent ones share a few. There are no timers. Reads run beside them on connections of their own. README.md has the
-// schema, the statements of each method with their cost, and the limits.
+// Writes of one kind queue. What queued while the previous statement ran is the next statement over
+// arrays (UNNEST), which is a transaction of its own: a lone write costs one statement and one commit,
+// and a thousand concurrent ones share a few (package batch). Reads run beside them on connections of
+// their own. README.md has the schema, the statements of each method with their cost, and the limits.
 package postgres
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/internal/door"
 	"github.com/tidemark-im/tidemark/storage/internal/health"
-	"github.com/tidemark-im/tidemark/storage/postgres/internal/lane"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
 )
 
@@ -53,16 +53,17 @@ type Store struct {
 	writers, readers *pgxpool.Pool
 	committed        func(sends, acks int, took time.Duration)
 
-	// The lanes: one for each kind of write that many make at once. One goroutine writes: two would make smaller batches, and fight over the rows of
-	// hot chats.
-	appends  *lane.Lane[tidemark.Draft, storage.Appended]
-	advances *lane.Lane[storage.Advance, storage.Advanced]
-	marks    *lane.Lane[tidemark.PendingDelivery, bool]
-	clears   *lane.Lane[storage.Clear, bool]
-	// And for what everybody reads who comes back: a thousand clients after a restart share a few statements.
-	pages   *lane.Lane[storage.Range, page]
-	pending *lane.Lane[pendingQuery, pendingPage]
-	states  *lane.Lane[storage.StateKey, tidemark.DeliveryState]
+	// One for each kind of write that many make at once. Each has one worker: two would make smaller
+	// batches, and fight over the rows of hot chats.
+	appends  *batch.Batcher[tidemark.Draft, storage.Appended]
+	advances *batch.Batcher[storage.Advance, storage.Advanced]
+	marks    *batch.Batcher[tidemark.PendingDelivery, bool]
+	clears   *batch.Batcher[storage.Clear, bool]
+	// And for what every client reads that comes back: a thousand of them after a restart share a few
+	// statements.
+	pages   *batch.Batcher[storage.Range, page]
+	pending *batch.Batcher[pendingQuery, pendingPage]
+	states  *batch.Batcher[storage.StateKey, tidemark.DeliveryState]
 
 	health  health.Writes
 	door    door.Door
@@ -102,22 +103,22 @@ func open(ctx context.Context, to *target.Target, committed func(sends, acks int
 		return nil, to.Named(err)
 	}
 	//rule:confirmed_is_durable.confirm-duplicates
-	s.appends = newLane(s.writers, s.wrote("append"), 1, maxItems, settled(s.append, someDuplicate))
+	s.appends = newBatcher(s.writers, s.wrote("append"), 1, maxItems, settled(s.append, someDuplicate))
 	//rule:watermark_monotonic.confirm-stale-raises
-	s.advances = newLane(s.writers, s.wrote("advance"), 1, maxItems, settled(s.advance, noneMoved))
-	s.marks = newLane(s.writers, s.wrote("mark"), 1, maxItems, s.mark)
-	s.clears = newLane(s.writers, s.wrote("clear"), 1, maxItems, s.clear)
-	s.pages = newLane(s.readers, nil, pageReaders, maxPages, readPages)
-	s.pending = newLane(s.readers, nil, 2, maxPages, readPending)
-	s.states = newLane(s.readers, nil, 2, maxItems, readStates)
-	for _, l := range s.lanes() {
-		l.Start()
+	s.advances = newBatcher(s.writers, s.wrote("advance"), 1, maxItems, settled(s.advance, noneMoved))
+	s.marks = newBatcher(s.writers, s.wrote("mark"), 1, maxItems, s.mark)
+	s.clears = newBatcher(s.writers, s.wrote("clear"), 1, maxItems, s.clear)
+	s.pages = newBatcher(s.readers, nil, pageReaders, maxPages, readPages)
+	s.pending = newBatcher(s.readers, nil, 2, maxPages, readPending)
+	s.states = newBatcher(s.readers, nil, 2, maxItems, readStates)
+	for _, b := range s.batchers() {
+		b.Start()
 	}
 	return s, nil
 }
 
-// lanes returns all lanes.
-func (s *Store) lanes() []interface {
+// batchers returns all of them.
+func (s *Store) batchers() []interface {
 	Start()
 	Stop()
 } {
@@ -154,8 +155,8 @@ func (s *Store) disconnect() {
 func (s *Store) Close() error {
 	s.door.Close()
 	s.release.Do(func() {
-		for _, l := range s.lanes() {
-			l.Stop()
+		for _, b := range s.batchers() {
+			b.Stop()
 		}
 		s.disconnect()
 	})
@@ -174,10 +175,15 @@ func (s *Store) Check(ctx context.Context) error {
 	return s.health.Trouble(time.Now())
 }
 
-// newLane makes a lane whose items work does on a connection of the pool, several times if connections turn out to be broken: they may be done twice.
-// done, if not nil, is told how it went: what the database did with the items, and not how long their callers wanted to wait.
-func newLane[I, R any](pool *pgxpool.Pool, done func(error) error, width, most int, work func(context.Context, *conn, []I) ([]R, error)) *lane.Lane[I, R] {
-	return lane.New(width, most, func(collect func() []I) (results []R, err error) {
+// newBatcher returns a Batcher whose items work does on a connection of the pool, and again if the
+// connection turns out to be broken: they may be done twice. done, if not nil, is told how it went:
+// what the database did with the items, and not how long their callers wanted to wait.
+func newBatcher[I, R any](
+	pool *pgxpool.Pool, done func(error) error, workers, most int,
+	work func(context.Context, *conn, []I) ([]R, error),
+) *batch.Batcher[I, R] {
+	cfg := batch.Config{Name: "the database", Workers: workers, Most: most}
+	return batch.New(cfg, func(_ context.Context, collect func() []I) (results []R, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), callTime)
 		defer cancel()
 		//rule:confirmed_is_durable.retry-broken-write
@@ -198,8 +204,10 @@ func (s *Store) wrote(kind string) func(error) error {
 	return func(err error) error { return s.health.Written(kind, err) }
 }
 
-// through passes the items of a call through a lane, unless there are none or too many.
-func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items []I) ([]R, error) {
+// through does the items of a call in a batch, unless there are none or too many.
+func through[I, R any](
+	ctx context.Context, s *Store, b *batch.Batcher[I, R], items []I,
+) ([]R, error) {
 	if err := checkBatch(len(items)); err != nil || len(items) == 0 {
 		return nil, err
 	}
@@ -208,7 +216,7 @@ func through[I, R any](ctx context.Context, s *Store, l *lane.Lane[I, R], items 
 	}
 	defer s.door.Leave()
 	//rule:confirmed_is_durable.cancelled-caller-is-no-failure
-	return l.Do(ctx, items)
+	return b.Do(ctx, items)
 }
 
 // read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that

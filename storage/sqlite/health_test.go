@@ -294,10 +294,11 @@ func TestCommit_moved_file_is_Unavailable_and_recovers(t *testing.T) {
 	for _, suffix := range []string{"", "-wal"} {
 		s, path := openNew(t)
 		send(t, s, "1")
-		if err := os.Rename(path+suffix, path+".away"); err != nil {
+		// The next commit looks at the files.
+		if err := s.change(t.Context(), func(w *writer) error { w.looked = time.Time{}; return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.change(t.Context(), func(w *writer) error { w.looked = time.Time{}; return nil }); err != nil {
+		if err := os.Rename(path+suffix, path+".away"); err != nil {
 			t.Fatal(err)
 		}
 		for _, replaced := range []bool{false, true} {
@@ -347,7 +348,7 @@ func TestCommit_late_caller_is_told_the_reason(t *testing.T) {
 	}()
 	waitQueue(t, s, 1)
 	cancel()
-	wantCode(t, <-result, tidemark.Unavailable, "may still be stored", "full")
+	wantCode(t, <-result, tidemark.Unavailable, "may still do it", "full")
 	fs.Disarm()
 	release()
 }

@@ -118,9 +118,9 @@ func hold(t *testing.T, s *Store) (release func()) {
 // waitQueue waits until n writes are queued behind a held writer.
 func waitQueue(t *testing.T, s *Store, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); len(s.queue) != n; runtime.Gosched() {
+	for deadline := time.Now().Add(10 * time.Second); s.writes.Queued() != n; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d writes are queued, want %d", len(s.queue), n)
+			t.Fatalf("%d writes are queued, want %d", s.writes.Queued(), n)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/internal/door"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
@@ -45,8 +46,7 @@ const (
 type Store struct {
 	lock    *os.File
 	writer  *writer
-	queue   chan *job
-	stopped chan struct{} // closed when the writer has ended
+	writes  *batch.Batcher[job, error]
 	readers chan *conn
 	pool    int // how many readers there are
 	files   *health.Files
@@ -82,13 +82,15 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	s := &Store{
 		lock: held, pool: config.Readers, readers: make(chan *conn, config.Readers),
-		queue: make(chan *job, queueLength), stopped: make(chan struct{}), health: health.New(),
+		health: health.New(),
 	}
+	cfg := batch.Config{Name: "the database", Most: maxJobs, Answered: s.checkpoint}
+	s.writes = batch.New(cfg, s.write)
 	if err := s.connect(path, config); err != nil {
 		s.disconnect()
 		return nil, health.At(path, health.Public(err))
 	}
-	go s.write()
+	s.writes.Start()
 	return s, nil
 }
 
@@ -159,8 +161,7 @@ func (s *Store) disconnect() {
 func (s *Store) Close() error {
 	s.door.Close()
 	s.release.Do(func() {
-		close(s.queue)
-		<-s.stopped
+		s.writes.Stop()
 		s.disconnect()
 	})
 	return nil

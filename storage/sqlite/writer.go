@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 )
 
 const (
-	// queueLength is how many writes wait beside those in the running commit. A further caller waits to enter.
-	queueLength = 4096
 	// maxJobs is how many writes share a commit.
 	maxJobs = 512
 	// checkpointFrames is the length of the log in pages (16 MiB) at which it is copied into the database file.
@@ -26,84 +23,54 @@ const (
 	lookEvery = 100 * time.Millisecond
 )
 
-// A job is one write that waits for a commit.
-type job struct {
-	// apply does the work inside the transaction. It checks by reading before it writes anything: an error of the
-	// contract means that it wrote nothing. It runs again if the first transaction is rolled back.
-	apply func(*writer) error
-	err   error
-	done  chan struct{}
-}
+// A job is one write that waits for a commit. It does its work inside the transaction. It checks by
+// reading before it writes anything: an error of the contract means that it wrote nothing. It runs
+// again if the first transaction is rolled back.
+type job func(*writer) error
 
-// change runs apply in the next commit and returns when that is durable. If ctx ends before, it returns Unavailable, and
-// apply may still happen: then its caller must not look at what apply set.
-func (s *Store) change(ctx context.Context, apply func(*writer) error) error {
+// change runs apply in the next commit and returns when that is durable. If ctx ends before, it
+// returns Unavailable, and apply may still happen: then its caller must not look at what apply set.
+func (s *Store) change(ctx context.Context, apply job) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer s.door.Leave()
-	j := &job{apply: apply, done: make(chan struct{})}
-	select {
-	case s.queue <- j:
-	case <-ctx.Done():
-		return s.health.Late(ctx, "the call ran out of time before the database took it")
+	err, late := s.writes.DoOne(ctx, apply)
+	if late != nil {
+		return s.health.Late(late)
 	}
-	select {
-	case <-j.done:
-		return health.Public(j.err)
-	case <-ctx.Done():
-		return s.health.Late(ctx, "the call ran out of time; it may still be stored")
-	}
+	return health.Public(err)
 }
 
-// write is the goroutine that commits, until the queue is closed.
-func (s *Store) write() {
-	defer close(s.stopped)
-	batch := make([]*job, 0, maxJobs)
-	for first := range s.queue {
-		// Those who were answered just now come back with their next write: let them, or the commit would hold the first of them only.
-		runtime.Gosched()
-		batch = s.gather(append(batch[:0], first))
-		//rule:confirmed_is_durable.commit-before-answer
-		s.commit(batch)
-		for _, j := range batch {
-			close(j.done)
-		}
-		clear(batch)
-		//rule:confirmed_is_durable.room-after-full-disk
-		s.health.Checkpoint(func() error { return s.writer.checkpoint(health.Full(s.health.Commit())) })
-	}
+// write commits a batch of jobs, and returns an error or nil for each.
+func (s *Store) write(_ context.Context, collect func() []job) ([]error, error) {
+	batch := collect()
+	errs := make([]error, len(batch))
+	//rule:confirmed_is_durable.commit-before-answer
+	s.commit(batch, errs)
+	return errs, nil
 }
 
-// gather adds what is in the queue now.
-func (s *Store) gather(batch []*job) []*job {
-	for len(batch) < maxJobs {
-		select {
-		case j, open := <-s.queue:
-			if !open {
-				return batch
-			}
-			batch = append(batch, j)
-		default:
-			return batch
-		}
-	}
-	return batch
+// checkpoint is called by the goroutine that writes, after each batch, when its callers are answered.
+func (s *Store) checkpoint() {
+	//rule:confirmed_is_durable.room-after-full-disk
+	s.health.Checkpoint(func() error { return s.writer.checkpoint(health.Full(s.health.Commit())) })
 }
 
-// commit runs the batch in one transaction. If an item turns out to be impossible in the middle, each runs in its own.
-func (s *Store) commit(batch []*job) {
-	err := s.attempt(batch)
+// commit runs the batch in one transaction. If an item turns out to be impossible in the middle,
+// each runs in its own. errs has a place for the error of each.
+func (s *Store) commit(batch []job, errs []error) {
+	err := s.attempt(batch, errs)
 	//rule:confirmed_is_durable.write-items-alone
 	if err == nil || len(batch) == 1 || !health.ItemsFault(err) {
 		return
 	}
 	for i := range batch {
-		_ = s.attempt(batch[i : i+1]) // The item has the error.
+		_ = s.attempt(batch[i:i+1], errs[i:i+1]) // The item has the error.
 	}
 }
 
-func (s *Store) attempt(batch []*job) error {
+func (s *Store) attempt(batch []job, errs []error) error {
 	err := s.health.Begin()
 	if err == nil && time.Since(s.writer.looked) >= lookEvery {
 		//rule:confirmed_is_durable.check-files
@@ -113,11 +80,11 @@ func (s *Store) attempt(batch []*job) error {
 	}
 	committing := false
 	if err == nil {
-		committing, err = s.writer.transaction(batch)
+		committing, err = s.writer.transaction(batch, errs)
 	}
 	if err != nil {
-		for _, j := range batch {
-			j.err = err
+		for i := range errs {
+			errs[i] = err
 		}
 		//rule:confirmed_is_durable.end-store-after-failed-fsync
 		if committing && health.UnknownOutcome(err) {
@@ -128,7 +95,7 @@ func (s *Store) attempt(batch []*job) error {
 	return err
 }
 
-// A writer is the connection that writes, and what it knows of the chats. Only the goroutine of Store.write uses it.
+// A writer is the connection that writes, and what it knows of the chats. Only the goroutine of Store.writes uses it.
 type writer struct {
 	c *conn
 	// chats is a cache of rows, with what the running transaction changed in them. A rollback empties it.
@@ -151,8 +118,8 @@ func newWriter(c *conn) *writer {
 }
 
 // transaction runs the batch and commits. After an error nothing of it is in the database, unless committing reports that the commit
-// itself failed and health.UnknownOutcome says so. Errors of the contract stay with their job.
-func (w *writer) transaction(batch []*job) (committing bool, err error) {
+// itself failed and health.UnknownOutcome says so. errs gets the errors of the contract.
+func (w *writer) transaction(batch []job, errs []error) (committing bool, err error) {
 	defer func() {
 		if err != nil {
 			w.rollback()
@@ -167,11 +134,11 @@ func (w *writer) transaction(batch []*job) (committing bool, err error) {
 	if err := w.c.exec("BEGIN IMMEDIATE"); err != nil {
 		return false, err
 	}
-	for _, j := range batch {
-		j.err = j.apply(w)
+	for i, apply := range batch {
+		errs[i] = apply(w)
 		var f *capi.Failure
-		if errors.As(j.err, &f) {
-			return false, j.err
+		if errors.As(errs[i], &f) {
+			return false, errs[i]
 		}
 	}
 	if err := w.flush(); err != nil {

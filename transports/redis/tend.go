@@ -10,8 +10,8 @@ import (
 // Run answers for the tickets, and keeps those alive whose sessions this node holds, until ctx ends; afterwards all is Unavailable. There is one Run of each
 // Tickets.
 func (s *Tickets) Run(ctx context.Context) {
-	s.lane.Start()
-	defer s.lane.Stop()
+	s.trips.Start()
+	defer s.trips.Abort()
 	tick := time.NewTicker(min(tendEvery, s.cfg.ResumeWindow/10))
 	defer tick.Stop()
 	for {

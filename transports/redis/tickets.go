@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/internal/redis"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 )
@@ -46,8 +47,8 @@ type TicketsConfig struct {
 // good for it. A Redis that was emptied gets those again, the others have to be made anew.
 type Tickets struct {
 	cfg TicketsConfig
-	// lane makes the round trips: callers that come together share one, and when Redis does not answer they are told so, instead of each waiting for it.
-	lane *redis.Lane[redis.Call, redis.Reply]
+	// trips are the round trips that callers share.
+	trips *batch.Batcher[redis.Call, redis.Reply]
 	// The scripts are the steps of a ticket, each atomic.
 	issue, redeem, look, hold *redis.Script
 	failures                  atomic.Int64
@@ -91,7 +92,7 @@ func NewTickets(cfg TicketsConfig) *Tickets {
 		cfg: cfg, held: make(map[string]*held), byUser: make(map[tidemark.UserID]int),
 		issue: redis.NewScript(issue), redeem: redis.NewScript(redeem), look: redis.NewScript(look), hold: redis.NewScript(hold),
 	}
-	s.lane = redis.NewLane(tripCalls, s.trip)
+	s.trips = redis.NewTrips(tripCalls, s.trip)
 	return s
 }
 
@@ -201,16 +202,15 @@ func (s *Tickets) ask(ctx context.Context, call redis.Call) (auth.Ticket, error)
 
 // call makes one call. Its error is Unavailable, and says what that means for a ticket.
 func (s *Tickets) call(ctx context.Context, call redis.Call) (any, error) {
-	var value any
-	replies, err := s.lane.Do(ctx, []redis.Call{call})
+	reply, err := s.trips.DoOne(ctx, call)
 	if err == nil {
-		value, err = redis.Only(replies)
+		err = reply.Err
 	}
 	if err != nil {
 		s.failures.Add(1)
 		return nil, tidemark.Wrap(tidemark.Unavailable, err, "tickets cannot be checked now, because Redis cannot be reached; try again, or send the Authorization header")
 	}
-	return value, nil
+	return reply.Value, nil
 }
 
 // own returns a ticket that this node holds.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
@@ -39,7 +40,7 @@ type connection struct {
 	cancel context.CancelFunc
 	heart  stream.Heart
 	// work is nil until the client first asks for something.
-	work *lanes
+	work *batch.Keyed[string, wire.Frame]
 	// running is the goroutine that writes events.
 	running sync.WaitGroup
 	// unanswered counts the pings since the client last sent something.
@@ -146,7 +147,7 @@ func (c *connection) finish(err error) {
 	c.cancel()
 	c.heart.Stop()
 	if c.work != nil {
-		c.work.wait()
+		c.work.Wait()
 	}
 	c.running.Wait()
 	if !c.isClosing() {

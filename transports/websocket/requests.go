@@ -5,18 +5,29 @@ import (
 	"strconv"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// The keys of lanes that are not those of a chat; no chat id holds a space.
+// What may wait for storage runs beside the reading of the socket. The frames of one key are handled
+// in their order, and what queued meanwhile together: the messages of a chat are stored in the order
+// in which they came. A chat is a key. The keys of other frames have a space, which no chat id has.
 const (
-	laneSync   = "the sync requests"
-	laneTyping = "the typing notices"
+	keySync   = "the sync requests"
+	keyTyping = "the typing notices"
 )
 
-// handle does what a frame asks for. Acknowledgements are taken at once and never answered; what may wait for storage goes on a lane, so that
-// thousands of sends may be under way on one socket while it is read on.
+const (
+	// maxWork bounds what one connection has under way, in slots. Until some are free, the socket
+	// is not read.
+	maxWork = 64
+	// slotBytes is how many bytes of a frame count as one slot, so that 64 slots are at most 1 MiB.
+	slotBytes = 16 << 10
+)
+
+// handle does what a frame asks for, or queues it. Acknowledgements are taken at once and never
+// answered.
 func (c *connection) handle(raw []byte) {
 	f, err := wire.DecodeFrame(raw)
 	if err != nil {
@@ -34,8 +45,8 @@ func (c *connection) handle(raw []byte) {
 			c.refuse(f.RequestID, err)
 			return
 		}
-		//rule:session_in_order.lane-per-chat
-		c.do(string(f.Send.ChatID), len(raw), f, c.send)
+		//rule:session_in_order.key-per-chat
+		c.do(string(f.Send.ChatID), len(raw), f)
 	case wire.FrameAck, wire.FrameRead:
 		for range f.Refused {
 			//rule:metrics_documented.count-refused-frames
@@ -48,22 +59,34 @@ func (c *connection) handle(raw []byte) {
 			c.refuse(f.RequestID, err)
 			return
 		}
-		c.do(laneSync, len(raw), f, c.sync)
+		c.do(keySync, len(raw), f)
 	case wire.FrameTyping:
 		if c.adapter.cfg.Limit.Call(c.identity.User, limit.Call) == nil { // else it is dropped, as it may be
-			c.do(laneTyping, len(raw), f, c.typing)
+			c.do(keyTyping, len(raw), f)
 		}
 	case wire.FramePing:
 		c.reply(func(b []byte) []byte { return wire.AppendPong(b, f.RequestID) })
 	}
 }
 
-// do runs a request on a lane.
-func (c *connection) do(lane string, size int, frame wire.Frame, run func(frames []wire.Frame)) {
+// do queues a frame that size bytes were read for. It blocks while too much is under way.
+func (c *connection) do(key string, size int, frame wire.Frame) {
 	if c.work == nil {
-		c.work = new(lanes)
+		c.work = batch.NewKeyed(maxWork, c.serve)
 	}
-	c.work.do(lane, size, frame, run)
+	c.work.Add(key, 1+size/slotBytes, frame)
+}
+
+// serve handles the frames of one key, which are of one type.
+func (c *connection) serve(_ string, frames []wire.Frame, _ bool) {
+	switch frames[0].Type {
+	case wire.FrameSync:
+		c.sync(frames)
+	case wire.FrameTyping:
+		c.typing(frames)
+	default:
+		c.send(frames)
+	}
 }
 
 // send sends the messages of one chat together, and answers each. Their context has the request id of the first.

@@ -1,5 +1,5 @@
 // Package redis is the bus of several nodes that share a Redis. Each life of a node listens to a channel of its own, gateway:<node>:<boot>:deliver, which is a sharded one
-// on a cluster. What one process publishes while a round trip is under way goes in the next one, as one publication for each node (redis.Lane, package frame).
+// on a cluster. What one process publishes while a round trip is under way goes in the next one, as one publication for each node (redis.NewTrips, package frame).
 //
 // Redis forgets a publication that nobody listens to, and tells its publisher, who marks. A node whose subscription was interrupted learns that from the
 // subscription (subscription.go).
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/internal/redis"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/bus/redis/internal/frame"
@@ -28,7 +29,7 @@ const (
 // Bus implements bus.Bus. Use New, then Start, and Stop when nobody calls it any more.
 type Bus struct {
 	client *redis.Client
-	lane   *redis.Lane[parcel, error]
+	trips  *batch.Batcher[parcel, error]
 	count  counters
 
 	mu            sync.RWMutex
@@ -52,15 +53,15 @@ var _ bus.Bus = (*Bus)(nil)
 // New returns a bus on a Redis, which stays its caller's.
 func New(client *redis.Client) *Bus {
 	b := &Bus{client: client, subscriptions: make(map[registry.Node]*subscription)}
-	b.lane = redis.NewLane(tripEvents, b.trip)
+	b.trips = redis.NewTrips(tripEvents, b.trip)
 	return b
 }
 
 // Start starts the goroutine that publishes.
-func (b *Bus) Start() { b.lane.Start() }
+func (b *Bus) Start() { b.trips.Start() }
 
 // Stop ends it and waits for it. Publications under way are Unavailable. Subscriptions are ended by their own stop.
-func (b *Bus) Stop() { b.lane.Stop() }
+func (b *Bus) Stop() { b.trips.Abort() }
 
 // Counters returns the bus' counters by name. Names that end in _total only grow.
 func (b *Bus) Counters() map[string]int64 {
@@ -112,7 +113,7 @@ func (b *Bus) Publish(ctx context.Context, publications []bus.Publication) []err
 		return errs
 	}
 	b.count.events.Add(int64(len(away)))
-	answers, err := b.lane.Do(ctx, away)
+	answers, err := b.trips.Do(ctx, away)
 	for k, i := range from {
 		//rule:R_NOBODY.report-unknown-outcome
 		if errs[i] = err; err == nil {

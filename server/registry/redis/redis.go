@@ -2,7 +2,7 @@
 // comes back empty, old, or as another server is another incarnation, whose proofs are worth nothing.
 //
 // Each step is one Lua script by Redis' own clock. A script touches keys of one slot: those of one user, or the two of the nodes. Calls of one process share
-// round trips (redis.Lane).
+// round trips (redis.NewTrips).
 package redis
 
 import (
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/internal/redis"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -39,8 +40,8 @@ const (
 type Registry struct {
 	client  *redis.Client
 	scripts scripts
-	lookups *redis.Lane[tidemark.UserID, found]
-	steps   *redis.Lane[redis.Call, redis.Reply]
+	lookups *batch.Batcher[tidemark.UserID, found]
+	steps   *batch.Batcher[redis.Call, redis.Reply]
 
 	mu sync.Mutex
 	// lives are those of the nodes that joined here. One whose lease ran out stays: when it joins again, it comes back.
@@ -69,8 +70,8 @@ var (
 // New returns a registry on a Redis, which stays its caller's.
 func New(client *redis.Client) *Registry {
 	r := &Registry{client: client, scripts: newScripts(), lives: make(map[tidemark.NodeID]life), held: make(map[registry.Lease]time.Time)}
-	r.lookups = redis.NewLane(tripItems, r.lookupTrip)
-	r.steps = redis.NewLane(tripItems, r.stepTrip)
+	r.lookups = redis.NewTrips(tripItems, r.lookupTrip)
+	r.steps = redis.NewTrips(tripItems, r.stepTrip)
 	return r
 }
 
@@ -82,8 +83,8 @@ func (r *Registry) Start() {
 
 // Stop ends them and waits for them. Calls under way get Unavailable.
 func (r *Registry) Stop() {
-	r.lookups.Stop()
-	r.steps.Stop()
+	r.lookups.Abort()
+	r.steps.Abort()
 }
 
 // stepTrip makes a round trip of calls. Those who ask for the epoch share one, since it is made after they asked.
@@ -110,14 +111,15 @@ func (r *Registry) stepTrip(ctx context.Context, calls []redis.Call) ([]redis.Re
 
 // step makes one call of a script, along with others.
 func (r *Registry) step(ctx context.Context, script *redis.Script, keys []string, args ...any) (answer, error) {
-	replies, err := r.steps.Do(ctx, []redis.Call{{Script: script, Keys: keys, Args: args}})
+	reply, err := r.steps.DoOne(ctx, redis.Call{Script: script, Keys: keys, Args: args})
 	if err != nil {
 		return nil, err
 	}
-	return asAnswer(redis.Only(replies))
+	return asAnswer(reply.Value, reply.Err)
 }
 
-// alone makes one call of a script by itself: the lanes may be shut, and it is time to find out whether Redis is back.
+// alone makes one call of a script by itself: others may be refused at present, and it is time to
+// find out whether Redis is back.
 func (r *Registry) alone(ctx context.Context, script *redis.Script, keys []string, args ...any) (answer, error) {
 	return asAnswer(redis.Only(r.client.Run(ctx, []redis.Call{{Script: script, Keys: keys, Args: args}})))
 }

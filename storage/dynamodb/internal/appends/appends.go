@@ -35,21 +35,27 @@ const (
 	patience  = 10 * losses
 )
 
-// appendBatch appends the drafts of some calls, in the order of their arrival, and answers them.
-func (l *Lanes) appendBatch(chat tidemark.ChatID, own *lane, batch []*sending, rested bool) {
+// appendBatch appends the drafts of some calls for a chat, in the order of their arrival, and answers
+// them. rested says that the chat had nothing to append before.
+func (a *Appender) appendBatch(id tidemark.ChatID, batch []*sending, rested bool) {
+	own := a.use(id)
+	defer a.leave(own)
 	var drafts []tidemark.Draft
 	var calls []int
 	for n, one := range batch {
 		drafts = append(drafts, one.drafts...)
 		calls = append(calls, slices.Repeat([]int{n}, len(one.drafts))...)
 	}
-	a := &appending{Access: l.access, committed: l.committed, chat: chat, view: &own.view, drafts: drafts, batch: batch, calls: calls, rested: rested}
-	a.results, a.first = make([]storage.Appended, len(drafts)), make([]firstMessage, len(drafts))
-	err := a.all(own, l.Patience)
+	work := &appending{
+		Access: a.access, committed: a.committed, chat: id, view: &own.view,
+		drafts: drafts, batch: batch, calls: calls, rested: rested,
+		results: make([]storage.Appended, len(drafts)), first: make([]firstMessage, len(drafts)),
+	}
+	err := work.all(own, a.Patience)
 	for _, one := range batch {
 		n := len(one.drafts)
-		one.results, one.err = a.results[:n:n], err
-		a.results = a.results[n:]
+		one.results, one.err = work.results[:n:n], err
+		work.results = work.results[n:]
 		close(one.done)
 	}
 }
@@ -72,14 +78,14 @@ type appending struct {
 	results []storage.Appended
 	// first is the message with the key of a draft, once it is known, and the version of the call.
 	first []firstMessage
-	// rested reports that the lane had nothing to do before.
+	// rested reports that the chat had nothing to append before.
 	rested bool
 	// doubtful reports that an attempt may have stored the drafts of the present transaction, although nobody said so.
 	doubtful bool
 }
 
 // all appends all drafts, in transactions of as many as fit. Of those with equal keys the first one is appended, and the others are compared with it.
-func (a *appending) all(own *lane, patience time.Duration) error {
+func (a *appending) all(own *chat, patience time.Duration) error {
 	type key struct {
 		sender          tidemark.UserID
 		clientMessageID string
@@ -136,7 +142,7 @@ func (a *appending) some(todo []int, small bool) []int {
 }
 
 // turn appends drafts while it is this process's turn to write the chat, and returns those that have to wait for the next one.
-func (a *appending) turn(own *lane, patience time.Duration, todo []int) (left []int, err error) {
+func (a *appending) turn(own *chat, patience time.Duration, todo []int) (left []int, err error) {
 	ctx, cancel := call.WithPatience(context.Background(), patience)
 	defer cancel()
 	if err := own.take(ctx); err != nil {

@@ -2,7 +2,6 @@
 package health
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -162,12 +161,13 @@ func (h *Health) Trouble(now time.Time) error {
 	}
 }
 
-// Late is the error of a call whose time is over, with the reason if there is one.
-func (h *Health) Late(ctx context.Context, words string) error {
-	if err := h.Trouble(time.Now()); err != nil {
-		return tidemark.Wrap(tidemark.Unavailable, err, words+": "+tidemark.DetailOf(err))
+// Late adds to the error of a call whose time is over what is wrong with the database, if anything is.
+func (h *Health) Late(err error) error {
+	if trouble := h.Trouble(time.Now()); trouble != nil {
+		detail := tidemark.DetailOf(err) + ": " + tidemark.DetailOf(trouble)
+		return tidemark.Wrap(tidemark.Unavailable, trouble, detail)
 	}
-	return tidemark.Wrap(tidemark.Unavailable, ctx.Err(), words)
+	return err
 }
 
 func errBroken(err error) error {

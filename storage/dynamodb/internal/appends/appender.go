@@ -7,37 +7,37 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// Lanes hold what is to be appended, by chats. What queues while a transaction of a chat is under way is its next one, so that a process
-// is its own chat's only appender, and batches grow with the load. Nothing relies on it: other processes may append to the same chat.
-type Lanes struct {
+// Appender appends messages. What queues for a chat while a transaction of it is under way is its
+// next one, so that a process is its own chat's only appender, and batches grow with the load. Nothing
+// relies on it: other processes may append to the same chat.
+type Appender struct {
 	access    record.Access
 	committed func(sends, acks int, took time.Duration)
 	// Patience bounds each transaction of a turn, and the waiting for the turn. It is set before
 	// the first call, if not to what New has made of it.
 	Patience time.Duration
-	// running are the lanes with something to append.
-	running sync.WaitGroup
+	batches  *batch.Keyed[tidemark.ChatID, *sending]
 
 	mu    sync.Mutex
-	chats map[tidemark.ChatID]*lane
+	chats map[tidemark.ChatID]*chat
 }
 
-// A lane is one chat's. It stays when nobody uses it, for what it knows of the chat, until there are too many.
-type lane struct {
-	// turn has one entry, held by whoever writes the chat's counter: appends, or a change of its members.
+// chat is what a process has of one. It stays when nobody uses it, for its view, until there are too
+// many.
+type chat struct {
+	// turn has one entry, held by whoever writes the chat's counter: appends, or a change of its
+	// members.
 	turn chan struct{}
 	// view is what the holder of the turn knows of the chat.
 	view view
-
-	// Of Lanes.mu:
-	users   int // holders of the lane
-	waiting []*sending
-	running bool // somebody appends
+	// users counts the holders of the chat. Appender.mu guards it.
+	users int
 }
 
 // A sending is the drafts of one call for one chat.
@@ -51,31 +51,40 @@ type sending struct {
 	done    chan struct{}
 }
 
-// New returns lanes that have nothing to do. committed is told of what they append; it is called concurrently.
-func New(access record.Access, committed func(sends, acks int, took time.Duration)) *Lanes {
-	return &Lanes{access: access, committed: committed, Patience: turnTime, chats: map[tidemark.ChatID]*lane{}}
+// New returns an Appender that has nothing to do. committed is told of what it appends. It is called
+// concurrently.
+func New(
+	access record.Access, committed func(sends, acks int, took time.Duration),
+) *Appender {
+	a := &Appender{
+		access: access, committed: committed, Patience: turnTime,
+		chats: map[tidemark.ChatID]*chat{},
+	}
+	a.batches = batch.NewKeyed(0, a.appendBatch) // no bound: each caller waits for its answers
+	return a
 }
 
 // Wait waits until all that was queued is appended, or could not be. Nothing is queued any more.
-func (l *Lanes) Wait() { l.running.Wait() }
+func (a *Appender) Wait() { a.batches.Wait() }
 
-// Turn gives the caller the turn to write the counter of a chat, until done is called. What the lane remembers of the chat is out of date then.
-func (l *Lanes) Turn(ctx context.Context, chat tidemark.ChatID) (done func(), err error) {
-	own := l.use(chat)
-	if err := own.take(ctx); err != nil {
-		l.leave(own)
+// Turn gives the caller the turn to write the counter of a chat, until done is called. Then what the
+// process remembers of the chat is out of date.
+func (a *Appender) Turn(ctx context.Context, id tidemark.ChatID) (done func(), err error) {
+	c := a.use(id)
+	if err := c.take(ctx); err != nil {
+		a.leave(c)
 		return nil, err
 	}
 	return func() {
-		own.view.stale = true
-		own.release()
-		l.leave(own)
+		c.view.stale = true
+		c.release()
+		a.leave(c)
 	}, nil
 }
 
 // Append appends drafts, each at the next sequence of its chat. They are appended even if the caller leaves: a transaction that is cut off is one that nobody knows
 // the outcome of. The error means that any of them may or may not have been.
-func (l *Lanes) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+func (a *Appender) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
 	places := map[tidemark.ChatID][]int{}
 	var chats []tidemark.ChatID
 	for i := range drafts {
@@ -93,7 +102,7 @@ func (l *Lanes) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 			one.drafts = append(one.drafts, drafts[i])
 		}
 		sendings[n] = one
-		l.send(chat, one)
+		a.batches.Add(chat, 0, one)
 	}
 	results := make([]storage.Appended, len(drafts))
 	var failed error
@@ -117,91 +126,52 @@ func (l *Lanes) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	return results, nil
 }
 
-// send queues drafts of a chat.
-func (l *Lanes) send(chat tidemark.ChatID, one *sending) {
-	own := l.use(chat)
-	if !l.queue(own, one) {
-		l.leave(own)
-		return
-	}
-	l.running.Go(func() {
-		defer l.leave(own)
-		rested := true
-		for batch := l.next(own); len(batch) > 0; batch = l.next(own) {
-			l.appendBatch(chat, own, batch, rested)
-			rested = false
+// use returns what there is of a chat, until leave.
+func (a *Appender) use(id tidemark.ChatID) *chat {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.chats[id]
+	if c == nil {
+		if len(a.chats) >= mostChats {
+			a.forget()
 		}
-	})
-}
-
-// use returns the lane of a chat, until leave.
-func (l *Lanes) use(chat tidemark.ChatID) *lane {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	own := l.chats[chat]
-	if own == nil {
-		if len(l.chats) >= mostLanes {
-			l.forget()
-		}
-		own = &lane{turn: make(chan struct{}, 1)}
-		l.chats[chat] = own
+		c = &chat{turn: make(chan struct{}, 1)}
+		a.chats[id] = c
 	}
-	own.users++
-	return own
+	c.users++
+	return c
 }
 
-func (l *Lanes) leave(own *lane) {
-	l.mu.Lock()
-	own.users--
-	l.mu.Unlock()
+func (a *Appender) leave(c *chat) {
+	a.mu.Lock()
+	c.users--
+	a.mu.Unlock()
 }
 
-// mostLanes is how many chats' views are remembered.
-const mostLanes = 50_000
+// mostChats is how many chats' views are remembered.
+const mostChats = 50_000
 
-// forget drops a lane that nobody uses. The mutex is held.
-func (l *Lanes) forget() {
-	for chat, own := range l.chats {
-		if own.users == 0 {
-			delete(l.chats, chat)
+// forget drops a chat that nobody uses. The mutex is held.
+func (a *Appender) forget() {
+	for id, c := range a.chats {
+		if c.users == 0 {
+			delete(a.chats, id)
 			return
 		}
 	}
 }
 
-// queue adds a sending, and reports whether the caller has to start the appender.
-func (l *Lanes) queue(own *lane, s *sending) (start bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	own.waiting = append(own.waiting, s)
-	start = !own.running
-	own.running = true
-	return start
-}
-
-// next takes what waits; if nothing does, the appender has ended.
-func (l *Lanes) next(own *lane) []*sending {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	batch := own.waiting
-	own.waiting = nil
-	if len(batch) == 0 {
-		own.running = false
-	}
-	return batch
-}
-
-// take waits for the turn of the lane.
-func (own *lane) take(ctx context.Context) error {
+// take waits for the turn to write the chat.
+func (c *chat) take(ctx context.Context) error {
 	select {
-	case own.turn <- struct{}{}:
+	case c.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (own *lane) release() { <-own.turn }
+func (c *chat) release() { <-c.turn }
 
 // A view is what a process remembers of a chat from its last write: the counter, and who was a member at that version. It may be out of date; the
 // conditions of the write then fail, and bring the counter as it is.
