@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"syscall"
 	"time"
@@ -52,14 +51,7 @@ func (d *Idle) apply(r *run) error {
 		return err
 	}
 	d.opened = r.now() - start
-	hold := time.NewTimer(r.load.Duration)
-	defer hold.Stop()
-	select {
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
-	case <-hold.C:
-		return nil
-	}
+	return sleep(r.ctx, r.load.Duration)
 }
 
 func (d *Idle) verify(r *run, report *Report) {

@@ -152,12 +152,8 @@ func (l *listener) resume(cause error) (client.Stream, error) {
 		if errors.As(err, &no) && no.Status == 410 {
 			l.at = client.Position{}
 		}
-		pause := time.NewTimer(resumePause)
-		select {
-		case <-l.run.ctx.Done():
-			pause.Stop()
-			return nil, context.Cause(l.run.ctx)
-		case <-pause.C:
+		if err := sleep(l.run.ctx, resumePause); err != nil {
+			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("%s over %s: %w: %w", l.endpoint.User, l.transport, errGone, cause)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-im/tidemark/bench/internal/client"
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 // Load is what all modes have in common. The tags are those of the command line.
@@ -100,10 +101,8 @@ func Run(ctx context.Context, load Load, mode Mode) (*Report, error) {
 	if err := mode.apply(r); err != nil {
 		r.fail(err)
 	}
-	select {
-	case <-ctx.Done():
+	if !signal.Pause(ctx, settle) {
 		return nil, errors.New("the run was interrupted")
-	case <-time.After(settle):
 	}
 	after, err := r.snapshot()
 	if err != nil {

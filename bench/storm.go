@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-im/tidemark/bench/internal/client"
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 // Storm is the mode storm: connections of all transports under a load of sends, whose server is told to stop (SIGTERM) and started again. What is measured is
@@ -289,12 +290,8 @@ func (s *Storm) verify(r *run, report *Report) {
 
 // sleep waits, or returns why the run ended.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !signal.Pause(ctx, d) {
 		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports"
 )
@@ -60,7 +61,7 @@ func (d *drain) run() error {
 	//rule:stop_in_order.tell-balancers-first
 	d.handler.Leave()
 	//rule:stop_in_order.give-balancers-time
-	pause(ctx, d.delay)
+	signal.Pause(ctx, d.delay)
 
 	// 2. If there are other nodes, each stream is told to go there, one after the other, and none is taken any more; everything else still works, and the
 	// sessions are given to the nodes that ask for them.
@@ -101,7 +102,7 @@ func (d *drain) sendElsewhere(ctx context.Context) {
 	}
 	//rule:stop_in_order.wait-while-sessions-remain
 	for d.core.Counters()["sessions"] > 0 && time.Since(told) < settle && ctx.Err() == nil {
-		pause(ctx, settle/40)
+		signal.Pause(ctx, settle/40)
 	}
 	d.log.Info("clients were sent to other nodes", "after", time.Since(began).Round(time.Millisecond).String(), "sessions_left", d.core.Counters()["sessions"])
 }
@@ -120,14 +121,4 @@ func (d *drain) endConnections(ctx context.Context) error {
 	}
 	group.Wait()
 	return errors.Join(errs...)
-}
-
-// pause waits, or returns early when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

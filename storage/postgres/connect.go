@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/standby"
 )
 
@@ -52,11 +53,7 @@ func attempts(ctx context.Context, pool *pgxpool.Pool, again func(error) bool, d
 		if err == nil || n+1 == maxAttempts || ctx.Err() != nil || !again(err) {
 			return public(err)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !signal.Pause(ctx, pause) {
 			return public(err)
 		}
 		pause *= 4

@@ -329,7 +329,7 @@ func TestAppend_caller_who_gives_up_gets_Unavailable(t *testing.T) {
 	}()
 	r.waitedFor() // what is still in the queue would be answered in another way
 	cancel()
-	wantError(t, <-result, tidemark.Unavailable, "may still be stored")
+	wantError(t, <-result, tidemark.Unavailable, "may still do it")
 	r.do("COMMIT")
 	again, err := storage.AppendOne(t.Context(), s, message("c", "anna", "1", "hello"))
 	if err != nil || !again.Duplicate || again.Message.Sequence != 1 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
@@ -192,9 +193,7 @@ func (c *connection) awaitClose(conn net.Conn) {
 // it is sent by a reset, so that the write after that fails. Who still reads keeps its stream.
 func (c *connection) probe() {
 	for _, pause := range []time.Duration{0, 250 * time.Millisecond, 2 * time.Second} {
-		select {
-		case <-time.After(pause):
-		case <-c.ctx.Done():
+		if !signal.Pause(c.ctx, pause) {
 			return
 		}
 		c.write([]byte(":\n\n"))

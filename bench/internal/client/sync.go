@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 // syncInterval is how often a device without a stream asks when there was nothing new.
@@ -107,14 +109,10 @@ func (s *syncing) ask() error {
 }
 
 func (s *syncing) pause() error {
-	timer := time.NewTimer(syncInterval)
-	defer timer.Stop()
-	select {
-	case <-s.ctx.Done():
+	if !signal.Pause(s.ctx, syncInterval) {
 		return s.ctx.Err()
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
 // Close implements Stream.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/bench/internal/client"
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 // Acknowledger tells the server what one device has: per chat the contiguous prefix, once `every` messages came or
@@ -17,7 +18,7 @@ type Acknowledger struct {
 	// write sends one batch of acknowledgements: {"chats":[...]}.
 	write func(body []byte) error
 	// first and full wake run: the first message after a flush, and the one that fills the batch.
-	first, full chan struct{}
+	first, full signal.Flag
 
 	mu      sync.Mutex
 	pending map[string]uint64 // chat to prefix, not yet written
@@ -30,7 +31,7 @@ type Acknowledger struct {
 func NewAcknowledger(every int, interval time.Duration, write func([]byte) error) *Acknowledger {
 	return &Acknowledger{
 		every: every, interval: interval, write: write,
-		first: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		first: signal.New(), full: signal.New(),
 		pending: make(map[string]uint64),
 	}
 }
@@ -43,10 +44,10 @@ func (a *Acknowledger) Received(chat []byte, through uint64) {
 	count := a.count
 	a.mu.Unlock()
 	if count == 1 {
-		signal(a.first)
+		a.first.Set()
 	}
 	if count == a.every {
-		signal(a.full)
+		a.full.Set()
 	}
 }
 
@@ -58,36 +59,23 @@ func (a *Acknowledger) Idle() bool {
 }
 
 // Hurry has run write what is pending without waiting for a threshold, as a client does that has caught up.
-func (a *Acknowledger) Hurry() { signal(a.full) }
+func (a *Acknowledger) Hurry() { a.full.Set() }
 
 // Run writes until ctx ends or a write fails.
 func (a *Acknowledger) Run(ctx context.Context) error {
-	timer := time.NewTimer(a.interval)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
+	for a.first.Wait(ctx) {
+		if _, ok := a.full.WaitUntil(ctx, time.Now().Add(a.interval)); !ok {
 			return nil
-		case <-a.first:
-		}
-		timer.Reset(a.interval)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-a.full:
-		case <-timer.C:
 		}
 		if err := a.flush(); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
+	return nil
 }
 
 func (a *Acknowledger) flush() error {
-	select {
-	case <-a.full:
-	default:
-	}
+	a.full.Clear()
 	a.mu.Lock()
 	body := append([]byte(nil), `{"chats":[`...)
 	first := true
@@ -124,11 +112,4 @@ func (a *Acknowledger) Writes() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.written
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

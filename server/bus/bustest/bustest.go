@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/test/wait"
@@ -48,17 +49,14 @@ type suite struct {
 type inbox struct {
 	mu     sync.Mutex
 	events []bus.Event
-	signal chan struct{}
+	came   signal.Flag
 }
 
 func (in *inbox) handle(e bus.Event) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.events = append(in.events, e)
-	select {
-	case in.signal <- struct{}{}:
-	default:
-	}
+	in.came.Set()
 }
 
 func (in *inbox) got() []bus.Event {
@@ -70,15 +68,12 @@ func (in *inbox) got() []bus.Event {
 // wait waits until n events have come, and returns them.
 func (in *inbox) wait(s *suite, n int) []bus.Event {
 	s.Helper()
-	deadline := time.NewTimer(Within)
-	defer deadline.Stop()
+	deadline := time.Now().Add(Within)
 	for {
 		if got := in.got(); len(got) >= n {
 			return got
 		}
-		select {
-		case <-in.signal:
-		case <-deadline.C:
+		if came, _ := in.came.WaitUntil(s.ctx, deadline); !came {
 			s.Fatalf("%d events came within %v, want %d", len(in.got()), Within, n)
 		}
 	}
@@ -87,7 +82,7 @@ func (in *inbox) wait(s *suite, n int) []bus.Event {
 // subscribe listens for a node until the test ends, or stop is called.
 func (s *suite) subscribe(n registry.Node) (in *inbox, stop func()) {
 	s.Helper()
-	in = &inbox{signal: make(chan struct{}, 1)}
+	in = &inbox{came: signal.New()}
 	end, err := s.b.Subscribe(s.ctx, n, bus.Subscriber{Receive: in.handle})
 	if err != nil {
 		s.Fatalf("Subscribe(%v): %v", n, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/redis"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/bus/redis/internal/frame"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -90,7 +91,7 @@ func (s *subscription) run(ctx context.Context, attempted chan struct{}) {
 		}
 		interrupted = true
 		first()
-		pause(ctx, wait/2+rand.N(wait/2+1))
+		signal.Pause(ctx, wait/2+rand.N(wait/2+1))
 		wait = min(2*wait, mostWait)
 	}
 }
@@ -188,14 +189,4 @@ func (s *subscription) back(number uint64) bool {
 		s.bus.count.lag.Store(int64(time.Since(at)))
 	}
 	return ours
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

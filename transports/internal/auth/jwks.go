@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 const (
@@ -47,7 +48,7 @@ type JWKS struct {
 	cfg    JWKSConfig
 	client *http.Client
 	// asked wakes Run for a key that is unknown.
-	asked chan struct{}
+	asked signal.Flag
 
 	mu sync.Mutex
 	// set is what the issuer gave last, nil before the first time; raw is its text, by which a change is seen.
@@ -85,7 +86,7 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 		Timeout:       cfg.Timeout,
 		CheckRedirect: checkRedirect,
 	}
-	return &JWKS{cfg: cfg, client: client, asked: make(chan struct{}, 1)}, nil
+	return &JWKS{cfg: cfg, client: client, asked: signal.New()}, nil
 }
 
 // mayFetch reports whether nobody on the way can change what the URL gives.
@@ -105,20 +106,16 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 
 // Run fetches the keys, and goes on to do so until ctx ends.
 func (j *JWKS) Run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for pause := firstRetry; ; {
-		select {
-		case <-ctx.Done():
+	next, pause := time.Now(), firstRetry
+	for {
+		if _, ok := j.asked.WaitUntil(ctx, next); !ok {
 			return
-		case <-timer.C:
-		case <-j.asked:
 		}
 		if j.refresh(ctx) {
 			pause = firstRetry
-			timer.Reset(j.cfg.Refresh)
+			next = time.Now().Add(j.cfg.Refresh)
 		} else {
-			timer.Reset(min(pause, j.cfg.Refresh))
+			next = time.Now().Add(min(pause, j.cfg.Refresh))
 			pause = min(2*pause, lastRetry)
 		}
 	}
@@ -126,10 +123,7 @@ func (j *JWKS) Run(ctx context.Context) {
 
 // refresh fetches the keys once, for everybody who waits for it.
 func (j *JWKS) refresh(ctx context.Context) (ok bool) {
-	select { // whoever asks from now on shares this fetch
-	case <-j.asked:
-	default:
-	}
+	j.asked.Clear() // callers that ask from now on share this fetch
 	j.mu.Lock()
 	if j.under == nil {
 		j.under = make(chan struct{})
@@ -266,10 +260,7 @@ func (j *JWKS) ask(ctx context.Context) {
 	under := j.under
 	j.mu.Unlock()
 	if first {
-		select {
-		case j.asked <- struct{}{}:
-		default: // Run is about to fetch anyway
-		}
+		j.asked.Set()
 	}
 	select {
 	//rule:caller_may_only_what_he_may.wait-for-fetch

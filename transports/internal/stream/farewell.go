@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 // How clients are told that the server stops: at most goodbyesPerSecond of them, but all within half of the time that there is; and each to come back once all
@@ -69,13 +71,9 @@ func (g *Group) stopAll(ctx context.Context, how farewell) {
 	for i, m := range members {
 		//rule:stop_in_order.spread-notices
 		if wait := spread*time.Duration(i)/n - time.Since(began); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
+			if !signal.Pause(ctx, wait) {
 				spread = 0
 			}
-			timer.Stop()
 		}
 		left := max(0, spread-time.Since(began))
 		g.ending.Go(func() { m.Stop(how.comeBack(left, n)) })

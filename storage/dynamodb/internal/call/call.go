@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 const (
@@ -83,14 +85,8 @@ func Pause(ctx context.Context, n int) error {
 	if n < 5 {
 		most = min(most, firstPause<<n)
 	}
-	timer := time.NewTimer(most/2 + rand.N(most/2))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	signal.Pause(ctx, most/2+rand.N(most/2))
+	return ctx.Err()
 }
 
 // Yield waits if a condition has failed several times in a row: repetition n is counted from 0.

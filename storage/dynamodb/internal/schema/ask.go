@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 const (
@@ -35,7 +37,7 @@ func ask[I, O any](ctx context.Context, call func(context.Context, I, ...func(*d
 		if err == nil || n == attempts || !passing(err) || time.Since(began) > trying {
 			return out, err
 		}
-		if sleep(ctx, wait) != nil {
+		if !signal.Pause(ctx, wait) {
 			return out, err
 		}
 		wait *= 2
@@ -90,15 +92,4 @@ func (s *Tables) each(ctx context.Context, do func(context.Context, table) error
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

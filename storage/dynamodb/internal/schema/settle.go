@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 // settle makes one table what it should be.
@@ -133,5 +134,6 @@ func (w *waiting) pause(ctx context.Context, d table) error {
 		return tidemark.Errorf(tidemark.Unavailable, "the table %s was not ready within %v; look at it in the console of AWS, and run the command again", *d.TableName, patience)
 	}
 	w.last = min(2*w.last, mostPause)
-	return sleep(ctx, w.last)
+	signal.Pause(ctx, w.last)
+	return ctx.Err()
 }
