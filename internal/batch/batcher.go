@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// queueLength is how many calls wait. A further caller waits for a place, as long as its ctx goes
-// on.
+// queueLength is how many calls wait in the queue. A further caller waits for a place until its ctx
+// ends.
 const queueLength = 4096
 
 // Config says how a Batcher works. Name and Most are required.
@@ -39,9 +39,11 @@ type Config struct {
 // Batcher runs calls in batches. Use New, Start, and at the end either Stop or Abort, once. Its
 // other methods may be called concurrently.
 type Batcher[Q, A any] struct {
-	cfg     Config
-	run     func(ctx context.Context, collect func() []Q) ([]A, error)
-	queue   chan *call[Q, A]
+	cfg   Config
+	run   func(ctx context.Context, collect func() []Q) ([]A, error)
+	queue chan *call[Q, A]
+	// spare are calls that were answered, for further ones.
+	spare   sync.Pool
 	workers sync.WaitGroup
 	// stopping is closed by Stop.
 	stopping chan struct{}
@@ -58,7 +60,8 @@ type failure struct {
 	until time.Time
 }
 
-// call is what one caller wants. The worker writes answers and err before it closes done.
+// call is what one caller wants. The worker writes answers and err before it sends on done, which
+// has room for that.
 type call[Q, A any] struct {
 	items   []Q
 	answers []A
@@ -112,55 +115,56 @@ func (b *Batcher[Q, A]) Queued() int { return len(b.queue) }
 // Do runs items in one batch, beside those of others, and returns an answer for each.
 //
 // Errors: that of the batch; Unavailable if ctx ends first, or the Batcher has stopped. The detail
-// says whether the items may still be done. They must not be changed then.
+// says whether the items may still be done. If they may, the caller must not change them any more.
 func (b *Batcher[Q, A]) Do(ctx context.Context, items []Q) ([]A, error) {
-	c := &call[Q, A]{items: items, done: make(chan struct{})}
-	if err := b.wait(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.answers, nil
-}
-
-// DoOne is Do of one item.
-func (b *Batcher[Q, A]) DoOne(ctx context.Context, item Q) (answer A, err error) {
-	c := &struct {
-		call[Q, A]
-		item [1]Q
-	}{item: [1]Q{item}}
-	c.items, c.done = c.item[:], make(chan struct{})
-	if err := b.wait(ctx, &c.call); err != nil {
-		return answer, err
-	}
-	return c.answers[0], nil
-}
-
-// wait queues a call and waits for its answers.
-func (b *Batcher[Q, A]) wait(ctx context.Context, c *call[Q, A]) error {
 	if failed := b.failed.Load(); failed != nil && time.Now().Before(failed.until) {
-		return failed.err
+		return nil, failed.err
 	}
+	c, _ := b.spare.Get().(*call[Q, A])
+	if c == nil {
+		c = &call[Q, A]{done: make(chan struct{}, 1)}
+	}
+	c.items = items
 	if ctx.Err() != nil || b.ctx.Err() != nil || !b.enqueue(ctx, c) {
-		return b.unanswered(ctx, " before "+b.cfg.Name+" took it")
+		return nil, b.unanswered(ctx, " before "+b.cfg.Name+" took it")
 	}
 	select {
 	case <-c.done:
-		return c.err
+		return b.answered(c)
 	case <-ctx.Done():
 	case <-b.ctx.Done():
 	}
 	select {
 	case <-c.done:
-		return c.err
+		return b.answered(c)
 	default:
-		return b.unanswered(ctx, "; "+b.cfg.Name+" may still do it")
+		// The worker may still have the call: it is not used again.
+		return nil, b.unanswered(ctx, "; "+b.cfg.Name+" may still do it")
 	}
+}
+
+// DoOne is Do of one item.
+func (b *Batcher[Q, A]) DoOne(ctx context.Context, item Q) (answer A, err error) {
+	answers, err := b.Do(ctx, []Q{item})
+	if err != nil {
+		return answer, err
+	}
+	return answers[0], nil
+}
+
+// answered returns the answers of a call, and keeps the call for a further one.
+func (b *Batcher[Q, A]) answered(c *call[Q, A]) ([]A, error) {
+	answers, err := c.answers, c.err
+	*c = call[Q, A]{done: c.done}
+	b.spare.Put(c)
+	return answers, err
 }
 
 // enqueue queues a call. It returns false if ctx ends, or the Batcher stops, before there is a
 // place.
 func (b *Batcher[Q, A]) enqueue(ctx context.Context, c *call[Q, A]) bool {
 	select {
-	case b.queue <- c: // mostly there is one, and waiting for less is cheaper
+	case b.queue <- c: // There is a place almost always, and this select is cheaper than the next.
 		return true
 	default:
 	}
@@ -233,7 +237,7 @@ func (w *worker[Q, A]) serve(first *call[Q, A], collect func() []Q) {
 			c.answers, answers = answers[:n:n], answers[n:]
 		}
 		c.err = err
-		close(c.done)
+		c.done <- struct{}{}
 	}
 	clear(w.calls)
 	w.calls, w.items = w.calls[:0], nil

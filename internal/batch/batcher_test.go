@@ -269,9 +269,29 @@ func TestBatcher_nobody_waits_for_more_than_one_batch_that_fails(t *testing.T) {
 			t.Errorf("it took %v and %d batches, want 1.2s and 1", took, len(d.batches))
 		}
 		d.fail = nil
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		calls(t, b, []int{1})
 		calls(t, b, []int{2})
+	})
+}
+
+func TestBatcher_a_batch_that_succeeds_ends_the_pause(t *testing.T) {
+	cfg := batch.Config{Most: 2, Workers: 2, Pause: time.Minute}
+	run(t, cfg, func(t *testing.T, d *database, b *batch.Batcher[int, int]) {
+		d.fail = errors.New("no answer")
+		var group sync.WaitGroup
+		group.Go(func() { several(t, b, 1, d.fail) })
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		d.fail = nil
+		occupy(t, b, 1)
+		group.Wait()
+		if _, err := b.DoOne(t.Context(), 2); err == nil {
+			t.Error("after the failure a call succeeded, want its error")
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		calls(t, b, []int{3})
 	})
 }
 
@@ -412,33 +432,37 @@ func TestBatcher_Stop_runs_what_is_queued(t *testing.T) {
 }
 
 func TestBatcher_Abort_lets_nobody_wait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &database{}
-		b := batch.New(batch.Config{Name: "the database", Most: 1}, d.run)
-		b.Start()
-		began := time.Now()
-		var group sync.WaitGroup
-		for i := range 3 {
-			group.Go(func() {
-				_, err := b.DoOne(t.Context(), i)
-				if i > 0 {
-					wantUnavailable(t, err, "the server is stopping: the call was broken off;"+
-						" the database may still do it")
-				} else if err == nil {
-					t.Error("the call that was under way succeeded")
-				}
-			})
-			synctest.Wait()
-		}
-		b.Abort()
-		group.Wait()
-		_, err := b.DoOne(t.Context(), 4)
-		wantUnavailable(t, err, late)
-		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v, want no time", took)
-		}
-		d.want(t, []int{0})
-	})
+	for range 10 { // a worker that has both to do must not choose
+		synctest.Test(t, abortLetsNobodyWait)
+	}
+}
+
+func abortLetsNobodyWait(t *testing.T) {
+	d := &database{}
+	b := batch.New(batch.Config{Name: "the database", Most: 1}, d.run)
+	b.Start()
+	began := time.Now()
+	var group sync.WaitGroup
+	for i := range 3 {
+		group.Go(func() {
+			_, err := b.DoOne(t.Context(), i)
+			if i > 0 {
+				wantUnavailable(t, err, "the server is stopping: the call was broken off;"+
+					" the database may still do it")
+			} else if err == nil {
+				t.Error("the call that was under way succeeded")
+			}
+		})
+		synctest.Wait()
+	}
+	b.Abort()
+	group.Wait()
+	_, err := b.DoOne(t.Context(), 4)
+	wantUnavailable(t, err, late)
+	if took := time.Since(began); took != 0 {
+		t.Errorf("it took %v, want no time", took)
+	}
+	d.want(t, []int{0})
 }
 
 // Callers need not wait for a batch that takes no notice of its context.

@@ -102,3 +102,16 @@ func TestKeyed_room_is_given_to_all_who_wait(t *testing.T) {
 		k.Wait()
 	})
 }
+
+func TestKeyed_items_without_weight_wait_for_no_room(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := NewKeyed(10, func(string, []int, bool) { time.Sleep(time.Second) })
+		began := time.Now()
+		k.Add("a", 100, 0)
+		k.Add("b", 0, 0)
+		k.Wait()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it took %v, want 1s", took)
+		}
+	})
+}
