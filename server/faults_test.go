@@ -197,11 +197,11 @@ func (u unreachable) Epoch(ctx context.Context) (registry.Epoch, error) {
 	return u.Registry.Epoch(ctx)
 }
 
-func (u unreachable) Open(ctx context.Context, l registry.Lease, ttl time.Duration) (registry.Opened, error) {
+func (u unreachable) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
 	if u.down.Load() {
 		return registry.Opened{}, errDown
 	}
-	return u.Registry.Open(ctx, l, ttl)
+	return u.Registry.Open(ctx, q)
 }
 
 func (u unreachable) Close(ctx context.Context, l registry.Lease, proof *registry.Epoch) error {

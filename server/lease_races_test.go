@@ -41,12 +41,12 @@ type lateRegistry struct {
 	by *atomic.Int64
 }
 
-func (r lateRegistry) Open(ctx context.Context, l registry.Lease, ttl time.Duration) (registry.Opened, error) {
+func (r lateRegistry) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
 	by := time.Duration(r.by.Swap(-1))
 	if by < 0 {
-		return r.Registry.Open(ctx, l, ttl)
+		return r.Registry.Open(ctx, q)
 	}
-	time.AfterFunc(by, func() { _, _ = r.Registry.Open(ctx, l, ttl) })
+	time.AfterFunc(by, func() { _, _ = r.Registry.Open(ctx, q) })
 	return registry.Opened{}, errDown
 }
 
@@ -93,11 +93,11 @@ type gatedRegistry struct {
 	gate *atomic.Pointer[chan struct{}]
 }
 
-func (r gatedRegistry) Open(ctx context.Context, l registry.Lease, ttl time.Duration) (registry.Opened, error) {
+func (r gatedRegistry) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
 	if gate := r.gate.Swap(nil); gate != nil {
 		<-*gate
 	}
-	return r.Registry.Open(ctx, l, ttl)
+	return r.Registry.Open(ctx, q)
 }
 
 // The lease of a device's older session is taken when the newer one has its own already.
@@ -146,7 +146,7 @@ func TestLease_of_a_session_that_moves_while_it_is_taken_again(t *testing.T) {
 		}
 		next.Store(&gate)
 		time.Sleep(25 * time.Second) // the node takes it again, and does not hear that it has: its call is repeated, or late
-		if _, err := w.reg.Open(w.ctx, lease, time.Minute); err != nil {
+		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		bob.Detach()
@@ -228,7 +228,7 @@ func TestLease_that_is_lost_does_not_wait_for_one_that_may_move(t *testing.T) {
 		time.Sleep(3 * time.Second) // 33.5 s: a beat has seen the death, so that all leases are refreshed at 34 s
 		lease := w.leases("bob")[0]
 		lease.Node, lease.Boot = elsewhere.ID, elsewhere.Boot
-		if _, err := w.reg.Open(w.ctx, lease, time.Hour); err != nil {
+		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(600 * time.Millisecond)

@@ -303,7 +303,7 @@ func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 			t.Errorf("%d rows, %v, want more than one call takes", len(rows), err)
 		}
 		other := w.ghost("other", time.Minute)
-		opened, err := w.reg.Open(w.ctx, registry.Lease{User: "bob", Device: "tablet", Node: other.ID, Boot: other.Boot, Session: "s"}, time.Minute)
+		opened, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: registry.Lease{User: "bob", Device: "tablet", Node: other.ID, Boot: other.Boot, Session: "s"}, TTL: time.Minute})
 		if err != nil || opened.Proof != nil && len(rows) < chats {
 			t.Errorf("%d rows of %d, and the proof %v, %v", len(rows), chats, opened.Proof, err)
 		}

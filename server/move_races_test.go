@@ -188,9 +188,9 @@ type slowRegistry struct {
 	by *atomic.Int64
 }
 
-func (r slowRegistry) Open(ctx context.Context, l registry.Lease, ttl time.Duration) (registry.Opened, error) {
+func (r slowRegistry) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
 	time.Sleep(time.Duration(r.by.Load()))
-	return r.Registry.Open(ctx, l, ttl)
+	return r.Registry.Open(ctx, q)
 }
 
 func (r slowRegistry) Close(ctx context.Context, l registry.Lease, proof *registry.Epoch) error {
@@ -278,7 +278,7 @@ func TestLease_that_a_stale_registry_gives_to_another_node_is_taken_back(t *test
 		m.bob.Detach()
 		bob := m.b.open("bob", resuming(session, last))
 		bob.drain()
-		if _, err := m.reg.Open(m.ctx, stale, time.Hour); err != nil {
+		if _, err := m.reg.Open(m.ctx, registry.LeaseRequest{Lease: stale, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		m.ghost("dead", time.Millisecond) // a replica is another life of the registry
@@ -326,7 +326,7 @@ func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
 		chat := a.chat("ab", "alice", "bob")
 		n := w.ghost("dead", time.Hour)
 		lease := registry.Lease{User: "bob", Device: "phone", Node: n.ID, Boot: n.Boot, Session: "s"}
-		if _, err := w.reg.Open(w.ctx, lease, time.Hour); err != nil {
+		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		var publications atomic.Int64

@@ -192,7 +192,7 @@ func TestR_NOBODY_a_publication_that_reached_no_node_marks(t *testing.T) {
 		chat := a.chat("ab", "alice", "bob")
 		dead := w.ghost("dead", time.Minute)
 		lease := registry.Lease{User: "bob", Device: "phone", Node: dead.ID, Boot: dead.Boot, Session: "s"}
-		if _, err := w.reg.Open(w.ctx, lease, time.Minute); err != nil {
+		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		a.send("alice", chat)
@@ -259,7 +259,7 @@ func TestR_PROOF_is_consumed_by_the_open(t *testing.T) {
 		dead := w.ghost("dead", time.Hour)
 		a.leaveProof("bob")
 		lease := registry.Lease{User: "bob", Device: "phone", Node: dead.ID, Boot: dead.Boot, Session: "s"}
-		if opened, err := w.reg.Open(w.ctx, lease, time.Minute); err != nil || opened.Proof == nil {
+		if opened, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute}); err != nil || opened.Proof == nil {
 			t.Fatalf("the dead node's open found %v, %v: the test shows nothing", opened, err)
 		}
 		time.Sleep(2 * time.Minute) // the session's lease ends by itself, and leaves nothing
@@ -286,8 +286,8 @@ func TestR_LAST_a_device_that_closes_beside_another_leaves_no_proof(t *testing.T
 // generous is a registry that gives every open a proof that names the present epoch.
 type generous struct{ registry.Registry }
 
-func (g generous) Open(ctx context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
-	opened, err := g.Registry.Open(ctx, lease, ttl)
+func (g generous) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
+	opened, err := g.Registry.Open(ctx, q)
 	if err == nil {
 		var epoch registry.Epoch
 		epoch, err = g.Epoch(ctx)
@@ -444,9 +444,9 @@ type dying struct {
 	before func()
 }
 
-func (d dying) Open(ctx context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
+func (d dying) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
 	d.before()
-	return d.Registry.Open(ctx, lease, ttl)
+	return d.Registry.Open(ctx, q)
 }
 
 func TestR_EPOCH_a_registry_that_forgot_voids_proofs_and_makes_sessions_compare(t *testing.T) {
@@ -487,8 +487,8 @@ type restored struct {
 	old registry.Epoch
 }
 
-func (r restored) Open(ctx context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
-	opened, err := r.Registry.Open(ctx, lease, ttl)
+func (r restored) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
+	opened, err := r.Registry.Open(ctx, q)
 	opened.Proof = &r.old
 	return opened, err
 }

@@ -37,15 +37,24 @@ type Epoch struct {
 	Incarnation string
 }
 
+// LeaseRequest asks for a lease.
+type LeaseRequest struct {
+	Lease Lease
+	TTL   time.Duration
+	// Continue takes the lease only in place of an unexpired one of the same session and device that
+	// another node holds. If there is none nothing changes, and Opened is zero.
+	Continue bool
+}
+
 // Opened is what an open found in its atomic step.
 type Opened struct {
 	// Proof is the user's proof of a clean close, which the open consumed; nil if there was none.
 	Proof *Epoch
 	// Others reports whether the user had another lease, be it an older one of the same device. One of the same session is not another one.
 	Others bool
-	// Moved reports that the lease took the place of one of the same session on another node, which had not run out: the session moves, and was never
-	// without a lease.
-	Moved bool
+	// Previous is the node whose lease of the same session was replaced, if that had not run out: the
+	// session moves, and was never without a lease. It is zero if there was none.
+	Previous Node
 	// Leases is how many leases the user has now, this one included.
 	Leases int
 }
@@ -70,9 +79,9 @@ type Refreshed struct {
 type Registry interface {
 	// Epoch returns the present epoch. An open reads it before Open.
 	Epoch(ctx context.Context) (Epoch, error)
-	// Open takes the lease for ttl, replacing an older one of the same user and device, sees whether there was any
-	// other, and consumes the proof.
-	Open(ctx context.Context, lease Lease, ttl time.Duration) (Opened, error)
+	// Open takes a lease, replacing an older one of the same user and device. It sees whether there
+	// was any other, and consumes the proof.
+	Open(ctx context.Context, r LeaseRequest) (Opened, error)
 	// Close releases the lease if it is still this one. If it was the user's last lease and proof is not nil, the proof is left; one that names another than the
 	// present epoch may be thrown away. If the lease is no longer this one nothing happens.
 	Close(ctx context.Context, lease Lease, proof *Epoch) error

@@ -63,9 +63,13 @@ func (r gatedRegistry) Epoch(ctx context.Context) (registry.Epoch, error) {
 	return ask(ctx, r.n, "Epoch", "", func(ctx context.Context) (registry.Epoch, error) { return r.n.world.reg.Epoch(ctx) })
 }
 
-func (r gatedRegistry) Open(ctx context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
-	return ask(ctx, r.n, "Open", leaseName(lease), func(ctx context.Context) (registry.Opened, error) {
-		opened, err := r.n.world.reg.Open(ctx, lease, ttl)
+func (r gatedRegistry) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
+	args := leaseName(q.Lease)
+	if q.Continue {
+		args += " in place of another node's"
+	}
+	return ask(ctx, r.n, "Open", args, func(ctx context.Context) (registry.Opened, error) {
+		opened, err := r.n.world.reg.Open(ctx, q)
 		if err == nil && opened.Proof != nil && !opened.Others {
 			r.n.world.count("proof found")
 		}

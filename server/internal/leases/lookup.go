@@ -94,7 +94,7 @@ func (l *Leases) Acquire(ctx context.Context, s *session.Session) (Taken, error)
 	if err == nil {
 		taken.Epoch = epoch
 		//rule:R_EPOCH.epoch-before-lease
-		taken.Opened, err = l.cfg.Registry.Open(ctx, s.Lease, l.cfg.LeaseTTL)
+		taken.Opened, err = l.cfg.Registry.Open(ctx, registry.LeaseRequest{Lease: s.Lease, TTL: l.cfg.LeaseTTL})
 	}
 	if err != nil {
 		l.Failed("a session has no lease", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/server/registry"
 )
 
 // claimWithin is how long a node waits for the one that has a session, altogether; goToPause how long before it asks again where one is that moves, or whether one that
@@ -60,7 +61,7 @@ func (s *Sessions) fetch(ctx context.Context, r ResumeRequest) (*session.Session
 	}
 	// If another node gave it, the lease that was replaced was not that of the session.
 	//rule:R_LEASEFIRST.lease-of-this-claim-only
-	if rows, here := sess.Restore(got.State, session.Continuity{Unbroken: taken.Moved && got.At == owner, Epoch: taken.Epoch}); here {
+	if rows, here := sess.Restore(got.State, session.Continuity{Unbroken: taken.Previous != (registry.Node{}) && got.At == owner, Epoch: taken.Epoch}); here {
 		s.Count.Claimed.Add(1)
 		s.Delivery.Retry.Mark(rows)
 		return sess, nil

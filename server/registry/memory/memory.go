@@ -101,18 +101,18 @@ func (r *Registry) Epoch(context.Context) (registry.Epoch, error) {
 }
 
 // Open implements registry.Registry.
-func (r *Registry) Open(_ context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
+func (r *Registry) Open(_ context.Context, q registry.LeaseRequest) (registry.Opened, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
 	r.expireLocked(now)
+	lease := q.Lease
 	if err := r.joinedLocked(lease.Node, lease.Boot); err != nil {
 		return registry.Opened{}, err
 	}
 	u := r.users[lease.User]
 	if u == nil {
 		u = &user{}
-		r.users[lease.User] = u
 	}
 	u.expireLocked(now)
 	var opened registry.Opened
@@ -121,9 +121,16 @@ func (r *Registry) Open(_ context.Context, lease registry.Lease, ttl time.Durati
 		same := held.Session == lease.Session && held.Device == lease.Device
 		//rule:R_LAST.see-other-leases
 		opened.Others = opened.Others || !same
-		opened.Moved = opened.Moved || same && held != lease
+		if same && held != lease {
+			opened.Previous = held.Holder()
+		}
 	}
-	u.replaceLocked(lease, now.Add(ttl))
+	//rule:R_LEASEFIRST.continue-a-lease-only
+	if q.Continue && opened.Previous == (registry.Node{}) {
+		return registry.Opened{}, nil
+	}
+	r.users[lease.User] = u
+	u.replaceLocked(lease, now.Add(q.TTL))
 	opened.Leases = len(u.leases)
 	if proof, there := r.proofs[lease.User]; there {
 		opened.Proof = &proof

@@ -32,7 +32,7 @@ func TestForget_is_another_incarnation_without_leases_and_proofs(t *testing.T) {
 			t.Fatal(err)
 		}
 		lease := registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}
-		if _, err := r.Open(t.Context(), lease, time.Hour); err != nil {
+		if _, err := r.Open(t.Context(), registry.LeaseRequest{Lease: lease, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		r.Forget()
@@ -45,7 +45,7 @@ func TestForget_is_another_incarnation_without_leases_and_proofs(t *testing.T) {
 		if err := r.Close(t.Context(), lease, &before); err != nil {
 			t.Fatal(err)
 		}
-		if opened, err := r.Open(t.Context(), lease, time.Hour); err != nil || opened.Proof != nil {
+		if opened, err := r.Open(t.Context(), registry.LeaseRequest{Lease: lease, TTL: time.Hour}); err != nil || opened.Proof != nil {
 			t.Errorf("%+v, %v, want no proof", opened, err)
 		}
 	})
@@ -64,7 +64,7 @@ func TestMaxProofs_bounds_what_is_kept(t *testing.T) {
 	for round := range 2 {
 		for i := range memory.MaxProofs + 1 {
 			lease := registry.Lease{User: tidemark.UserID(strconv.Itoa(i)), Device: "phone", Node: "a", Boot: "1", Session: "s"}
-			opened, err := r.Open(t.Context(), lease, time.Hour)
+			opened, err := r.Open(t.Context(), registry.LeaseRequest{Lease: lease, TTL: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}

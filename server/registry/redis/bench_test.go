@@ -55,7 +55,7 @@ func BenchmarkLookup(b *testing.B) {
 		users[i] = tidemark.UserID(fmt.Sprint("user-", i))
 		l := registry.Lease{User: users[i], Device: "a-device-of-usual-length", Node: n.ID, Boot: "0123456789abcdef", Session: "0123456789abcdefghijkl"}
 		l.Boot = n.Boot
-		if _, err := r.Open(b.Context(), l, long); err != nil {
+		if _, err := r.Open(b.Context(), registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -97,7 +97,7 @@ func BenchmarkSession(b *testing.B) {
 					l := lease(n, tidemark.UserID(fmt.Sprint("user-", i%1000)), "s")
 					e, err := r.Epoch(b.Context())
 					if err == nil {
-						_, err = r.Open(b.Context(), l, time.Minute)
+						_, err = r.Open(b.Context(), registry.LeaseRequest{Lease: l, TTL: time.Minute})
 					}
 					if err == nil {
 						err = r.Close(b.Context(), l, &e)
@@ -130,7 +130,7 @@ func BenchmarkRefresh(b *testing.B) {
 			b.Fatal(err)
 		} else {
 			for _, l := range got.Lost {
-				if _, err := r.Open(b.Context(), l, long); err != nil {
+				if _, err := r.Open(b.Context(), registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
 					b.Fatal(err)
 				}
 			}

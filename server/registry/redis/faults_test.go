@@ -58,7 +58,7 @@ func (w *world) epoch(r *registryredis.Registry) registry.Epoch {
 
 func (w *world) open(r *registryredis.Registry, l registry.Lease) registry.Opened {
 	w.Helper()
-	opened, err := r.Open(w.Context(), l, long)
+	opened, err := r.Open(w.Context(), registry.LeaseRequest{Lease: l, TTL: long})
 	if err != nil {
 		w.Fatalf("Open(%v): %v", l, err)
 	}
@@ -200,7 +200,7 @@ func TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard(t *testin
 	var opened registry.Opened
 	before := w.epoch(w.b)
 	w.eventually("Open on the new master", func() (err error) {
-		opened, err = w.b.Open(t.Context(), lease(node("b"), "bob", "s2"), long)
+		opened, err = w.b.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("b"), "bob", "s2"), TTL: long})
 		return err
 	})
 	if opened.Proof != nil && *opened.Proof == before {
@@ -276,8 +276,11 @@ func TestCalls_to_a_Redis_that_hangs_end(t *testing.T) {
 	w.open(w.a, l)
 	server.Freeze(t)
 	calls := map[string]func() error{
-		"Epoch":  func() error { _, err := w.a.Epoch(t.Context()); return err },
-		"Open":   func() error { _, err := w.a.Open(t.Context(), lease(node("a"), "eve", "s2"), long); return err },
+		"Epoch": func() error { _, err := w.a.Epoch(t.Context()); return err },
+		"Open": func() error {
+			_, err := w.a.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "s2"), TTL: long})
+			return err
+		},
 		"Close":  func() error { return w.a.Close(t.Context(), l, nil) },
 		"Lookup": func() error { _, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"}); return err },
 		"Refresh": func() error {
@@ -325,7 +328,7 @@ func TestCalls_while_Redis_is_killed(t *testing.T) {
 				default:
 				}
 				l := lease(node("a"), user, tidemark.SessionID(strings.Repeat("s", n%20+1)))
-				_, err := w.a.Open(t.Context(), l, long)
+				_, err := w.a.Open(t.Context(), registry.LeaseRequest{Lease: l, TTL: long})
 				switch tidemark.CodeOf(err) {
 				case "":
 					opened[i] = l
@@ -346,7 +349,10 @@ func TestCalls_while_Redis_is_killed(t *testing.T) {
 		server.Kill(t)
 		server.Run(t)
 	}
-	w.eventually("Open", func() error { _, err := w.a.Open(t.Context(), lease(node("a"), "eve", "s"), long); return err })
+	w.eventually("Open", func() error {
+		_, err := w.a.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "s"), TTL: long})
+		return err
+	})
 	<-time.After(300 * time.Millisecond)
 	close(stop)
 	all.Wait()
@@ -424,12 +430,12 @@ func TestOpen_is_refused_by_Redis_own_clock(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := lease(node("a"), "bob", "s1")
-	if _, err := r.Open(t.Context(), l, long); err != nil {
+	if _, err := r.Open(t.Context(), registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
 		t.Fatal(err)
 	}
 	// As if hours had gone by for Redis alone.
 	registryredis.Age(r, node("a").ID)
-	if _, err := r.Open(t.Context(), lease(node("a"), "eve", "s2"), long); tidemark.CodeOf(err) != tidemark.NotFound {
+	if _, err := r.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "s2"), TTL: long}); tidemark.CodeOf(err) != tidemark.NotFound {
 		t.Errorf("Open: %v, want %s", err, tidemark.NotFound)
 	}
 	if err := r.Close(t.Context(), l, nil); tidemark.CodeOf(err) != tidemark.NotFound {
@@ -468,10 +474,10 @@ func TestHeld_forgets_what_ran_out(t *testing.T) {
 	w := newWorld(t, service.Database(t))
 	const short = 50 * time.Millisecond
 	for range 10 {
-		if _, err := w.a.Open(t.Context(), lease(node("a"), "bob", "moved"), short); err != nil {
+		if _, err := w.a.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "bob", "moved"), TTL: short}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.a.Open(t.Context(), lease(node("a"), "eve", "moved"), short); err != nil {
+		if _, err := w.a.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "moved"), TTL: short}); err != nil {
 			t.Fatal(err)
 		}
 	}

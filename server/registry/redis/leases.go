@@ -36,7 +36,8 @@ func check(l *registry.Lease) error {
 }
 
 // Open implements registry.Registry.
-func (r *Registry) Open(ctx context.Context, lease registry.Lease, ttl time.Duration) (registry.Opened, error) {
+func (r *Registry) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
+	lease := q.Lease
 	if err := check(&lease); err != nil {
 		return registry.Opened{}, err
 	}
@@ -44,8 +45,8 @@ func (r *Registry) Open(ctx context.Context, lease registry.Lease, ttl time.Dura
 	if err != nil {
 		return registry.Opened{}, err
 	}
-	r.hold(ttl, lease) // before the call, whose outcome may stay unknown
-	a, err := r.step(ctx, r.scripts.open, []string{key(lease.User)}, field(&lease), claim(&lease), string(lease.Session), ttl.Milliseconds(), held.expires)
+	r.hold(q.TTL, lease) // before the call, whose outcome may stay unknown
+	a, err := r.step(ctx, r.scripts.open, []string{key(lease.User)}, opening(&q, held.expires)...)
 	switch {
 	case err != nil:
 		return registry.Opened{}, err
@@ -53,7 +54,26 @@ func (r *Registry) Open(ctx context.Context, lease registry.Lease, ttl time.Dura
 		r.release(lease)
 		return registry.Opened{}, noLease(lease.Node)
 	}
-	return registry.Opened{Others: a.number(1) == 1, Moved: a.number(2) == 1, Leases: int(a.number(3)), Proof: readProof(a.text(4))}, nil
+	return registry.Opened{
+		Others: a.number(1) == 1, Leases: int(a.number(2)), Proof: readProof(a.text(3)),
+		Previous: readHolder(a.text(4)),
+	}, nil
+}
+
+// opening returns the arguments of the script that takes a lease.
+func opening(q *registry.LeaseRequest, expires int64) []any {
+	l, only := &q.Lease, 0
+	if q.Continue {
+		only = 1
+	}
+	return []any{field(l), claim(l), string(l.Session), q.TTL.Milliseconds(), expires, only}
+}
+
+// readHolder returns the node of a claim; a zero one of an empty text.
+func readHolder(claim string) registry.Node {
+	node, rest, _ := strings.Cut(claim, separator)
+	boot, _, _ := strings.Cut(rest, separator)
+	return registry.Node{ID: tidemark.NodeID(node), Boot: boot}
 }
 
 // Close implements registry.Registry.

@@ -86,19 +86,22 @@ local function held(key)
 end
 `
 
-// KEYS: user. ARGV: field, node|boot|session, session, ttl, until when the node has its lease.
+// KEYS: user. ARGV: field, node|boot|session, session, ttl, until when the node has its lease, 1 if
+// only the lease of this session on another node is replaced. It replies with whether there were
+// others, how many there are, the proof, and what the field of this session was if it moves.
 // rule:R_PROOF.open-script
 const openScript = `
 if now > tonumber(ARGV[5]) then return {0} end
 local found, latest = held(KEYS[1])
 local mine = found[ARGV[1]]
 local same = mine and string.match(mine, '[^|]*$') == ARGV[3]
+local moved = same and mine ~= ARGV[2]
+if ARGV[6] == '1' and not moved then return {1, 0, 0, '', ''} end
 local others, count = 0, 1
 for field in pairs(found) do
   if field ~= ARGV[1] then others = 1; count = count + 1 end
 end
 if mine and not same then others = 1 end
-local moved = (same and mine ~= ARGV[2]) and 1 or 0
 local expires = now + ARGV[4]
 redis.call('HSET', KEYS[1], ARGV[1], whole(expires) .. '|' .. ARGV[2])
 local proof = redis.call('HGET', KEYS[1], 'proof')
@@ -108,7 +111,7 @@ if proof then
   proof = of == replid() and named
 end
 redis.call('PEXPIREAT', KEYS[1], whole(math.max(latest, expires)))
-return {1, others, moved, count, proof or ''}
+return {1, others, count, proof or '', moved and mine or ''}
 `
 
 // KEYS: user. ARGV: field, node|boot|session, until when the node has its lease, proof or nothing, its ttl.

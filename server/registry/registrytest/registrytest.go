@@ -48,6 +48,7 @@ func Run(t *testing.T, in func(*testing.T, func(*testing.T)), open func(t *testi
 		"Join over a life that did not leave raises": rejoin,
 		"Join after an end that was noticed raises":  late,
 		"Open of a session that moves":               move,
+		"Open with Continue":                         continues,
 		"Refresh names the nodes":                    nodes,
 		"Leave raises nothing, and its leases do":    leave,
 		"an expired node raises, and voids proofs":   crash,
@@ -100,7 +101,7 @@ func lease(n registry.Node, user tidemark.UserID, device tidemark.DeviceID, sess
 // open opens, and checks what it found.
 func (s *suite) open(l registry.Lease, ttl time.Duration, proof *registry.Epoch, others bool) {
 	s.Helper()
-	got, err := s.r.Open(s.ctx, l, ttl)
+	got, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: ttl})
 	if err != nil {
 		s.Fatalf("Open(%v): %v", l, err)
 	}
@@ -276,7 +277,7 @@ func unjoined(s *suite) {
 	earlier := s.join("c", "2", long)
 	earlier.Boot = "1"
 	for what, n := range map[string]registry.Node{"an expired node": a, "a node that never joined": stranger, "an earlier life": earlier} {
-		if _, err := s.r.Open(s.ctx, lease(n, "carol", "phone", "s2"), long); tidemark.CodeOf(err) != tidemark.NotFound {
+		if _, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: lease(n, "carol", "phone", "s2"), TTL: long}); tidemark.CodeOf(err) != tidemark.NotFound {
 			s.Errorf("Open by %s: %v, want %s", what, err, tidemark.NotFound)
 		}
 		if _, err := s.r.Refresh(s.ctx, n, long, nil, long); tidemark.CodeOf(err) != tidemark.NotFound {
@@ -307,7 +308,7 @@ func rejoin(s *suite) {
 	if err := s.r.Leave(s.ctx, a); err != nil {
 		s.Errorf("Leave of an earlier life: %v", err)
 	}
-	if _, err := s.r.Open(s.ctx, lease(registry.Node{ID: "a", Boot: "2"}, "bob", "phone", "s"), long); err != nil {
+	if _, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: lease(registry.Node{ID: "a", Boot: "2"}, "bob", "phone", "s"), TTL: long}); err != nil {
 		s.Errorf("an earlier life's Leave ended the present one: %v", err)
 	}
 }
@@ -332,22 +333,71 @@ func move(s *suite) {
 	at := func(n registry.Node) registry.Lease { return lease(n, "bob", "phone", "s1") }
 	opened := func(what string, l registry.Lease, ttl time.Duration, want registry.Opened) {
 		s.Helper()
-		if got, err := s.r.Open(s.ctx, l, ttl); err != nil || got != want {
+		if got, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: ttl}); err != nil || got != want {
 			s.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
 		}
 	}
 	opened("a first lease", at(a), long, registry.Opened{Leases: 1})
 	opened("the same again", at(a), long, registry.Opened{Leases: 1})
-	opened("the session on another node", at(b), TTL, registry.Opened{Moved: true, Leases: 1})
+	opened("the session on another node", at(b), TTL, registry.Opened{Previous: a, Leases: 1})
 	s.wantLeases("bob", at(b))
 	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{at(a)}, long); err != nil || len(got.Lost)+len(got.Replaced) != 0 || !slices.Equal(got.Elsewhere, []registry.Lease{at(a)}) {
 		s.Errorf("Refresh of a session that moves: %+v, %v, want it elsewhere, neither lost nor replaced", got, err)
 	}
 	opened("another device", lease(a, "bob", "tablet", "s2"), long, registry.Opened{Others: true, Leases: 2})
-	opened("the session back", at(a), TTL, registry.Opened{Others: true, Moved: true, Leases: 2})
+	opened("the session back", at(a), TTL, registry.Opened{Others: true, Previous: b, Leases: 2})
 	opened("another session of the device", lease(a, "bob", "phone", "s3"), TTL, registry.Opened{Others: true, Leases: 2})
 	s.runOut()
 	opened("a lease that has run out did not move", lease(a, "bob", "phone", "s3"), long, registry.Opened{Others: true, Leases: 2})
+}
+
+// continues: with Continue a lease is taken only in place of one of the same session on another node.
+// Where nothing is taken no lease is displaced, and the proof stays.
+func continues(s *suite) {
+	a, b := s.join("a", "1", long), s.join("b", "1", long)
+	mine, other := lease(a, "bob", "phone", "s1"), lease(b, "bob", "phone", "s1")
+	ask := registry.LeaseRequest{Lease: mine, TTL: long, Continue: true}
+	for _, tt := range []struct {
+		name string
+		held registry.Lease
+		ttl  time.Duration
+		want registry.Opened
+	}{
+		{"no lease", registry.Lease{}, 0, registry.Opened{}},
+		{"its own lease", mine, long, registry.Opened{}},
+		{"a newer session of the device", lease(b, "bob", "phone", "s2"), long, registry.Opened{}},
+		{"the session on another device", lease(b, "bob", "tablet", "s1"), long, registry.Opened{}},
+		{"an expired lease", other, TTL, registry.Opened{}},
+		{"another node's lease", other, long, registry.Opened{Previous: b, Leases: 1}},
+	} {
+		if tt.ttl > 0 {
+			s.open(tt.held, tt.ttl, nil, false)
+		}
+		left := []registry.Lease{tt.held}
+		switch {
+		case tt.want.Leases > 0:
+			left[0] = mine
+		case tt.ttl == TTL:
+			s.runOut()
+			left = nil
+		case tt.ttl == 0:
+			left = nil
+		}
+		if got, err := s.r.Open(s.ctx, ask); err != nil || got != tt.want {
+			s.Errorf("%s: %+v, %v, want %+v", tt.name, got, err, tt.want)
+		}
+		s.wantLeases("bob", left...)
+		for _, l := range left {
+			s.close(l, nil)
+		}
+	}
+	e := s.epoch()
+	s.open(mine, long, nil, false)
+	s.close(mine, &e)
+	if got, err := s.r.Open(s.ctx, ask); err != nil || got != (registry.Opened{}) {
+		s.Errorf("with a proof and no lease: %+v, %v, want nothing", got, err)
+	}
+	s.open(mine, long, &e, false)
 }
 
 func nodes(s *suite) {
@@ -404,7 +454,7 @@ func crash(s *suite) {
 	if e := s.epoch(); e == before {
 		s.Error("a node died, and the epoch is the same")
 	}
-	got, err := s.r.Open(s.ctx, l, long)
+	got, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: long})
 	if err != nil || (got.Proof != nil && *got.Proof == s.epoch()) {
 		s.Errorf("Open after a node died: %+v, %v, want no proof of the present epoch", got, err)
 	}
@@ -421,7 +471,7 @@ func concurrent(s *suite) {
 		all.Go(func() {
 			l := lease(a, "bob", tidemark.DeviceID(fmt.Sprint(i)), tidemark.SessionID(fmt.Sprint(i)))
 			for range 50 {
-				if _, err := s.r.Open(s.ctx, l, long); err != nil {
+				if _, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
 					s.Error(err)
 				}
 				if err := s.r.Close(s.ctx, l, &e); err != nil {
