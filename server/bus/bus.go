@@ -14,17 +14,21 @@ import (
 
 // Event is what one node tells another. Exactly one of the pointers is set. Events are immutable.
 type Event struct {
-	// To are the leases of the sessions that the event is for, all of the node that it goes to. Claims
-	// have none.
+	// To are the leases of the sessions that the event is for, all of the node that it goes to. What is
+	// about the move of a session has none.
 	To []registry.Lease
 
 	Notification *Notification
 	Status       *Status
 	Membership   *Membership
 	// Typing says that somebody is typing. It is dropped under pressure.
-	Typing  *tidemark.Typing
-	Claim   *Claim
-	Claimed *Claimed
+	Typing   *tidemark.Typing
+	Request  *Request
+	Transfer *Transfer
+	Seek     *Seek
+	Sought   *Sought
+	Claim    *Claim
+	Claimed  *Claimed
 }
 
 // Notification says that a chat has a message for the sessions.
@@ -52,6 +56,48 @@ type Membership struct {
 	// Version is the membership version after the change.
 	Version uint64
 }
+
+// MaxHops is how often a Request is passed on.
+const MaxHops = 3
+
+// Request asks a node for a session that arrives at another one (delivery.md §4, Transfer). It goes to
+// the previous holder of the session's lease. A node on which the session is arriving as well passes
+// it on.
+type Request struct {
+	// ID names the arrival. The Transfer repeats it.
+	ID      string
+	Session tidemark.SessionID
+	// User is whose client has come back: another user's session is not given.
+	User tidemark.UserID
+	// To is the node on which the session arrives.
+	To registry.Node
+	// Hops is how often the Request was passed on.
+	Hops uint8
+}
+
+// Transfer is a session on its way to the node that asked for it.
+type Transfer struct {
+	// ID is that of the Request.
+	ID string
+	// Snapshot is the session, as package session writes it.
+	Snapshot []byte
+}
+
+// Seek sets the positions of a session on the node that serves it. It is the one event with an
+// answer.
+type Seek struct {
+	// ID names the question. Sought repeats it.
+	ID      string
+	Session tidemark.SessionID
+	User    tidemark.UserID
+	// From is where the answer goes.
+	From registry.Node
+	// Positions are the new ones, as package session writes them.
+	Positions []byte
+}
+
+// Sought says that a Seek was done.
+type Sought struct{ ID string }
 
 // Claim asks a node for a session whose client has come to another one (delivery.md §4, Move), or sets its positions there. The node freezes the session and answers with
 // Claimed.

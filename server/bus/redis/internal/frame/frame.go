@@ -26,6 +26,10 @@ const (
 	kindTyping       = 5
 	kindClaim        = 6
 	kindClaimed      = 7
+	kindRequest      = 8
+	kindTransfer     = 9
+	kindSeek         = 10
+	kindSought       = 11
 )
 
 // The flags of a notification.
@@ -63,6 +67,14 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 	case e.Typing != nil:
 		body = appendText(appendText(body, e.Typing.ChatID), e.Typing.UserID)
 		return appendEvent(b, kindTyping, appendLeases(body, e.To))
+	case e.Request != nil:
+		return appendEvent(b, kindRequest, appendRequest(body, e.Request))
+	case e.Transfer != nil:
+		return appendEvent(b, kindTransfer, appendText(appendText(body, e.Transfer.ID), e.Transfer.Snapshot))
+	case e.Seek != nil:
+		return appendEvent(b, kindSeek, appendSeek(body, e.Seek))
+	case e.Sought != nil:
+		return appendEvent(b, kindSought, appendText(body, e.Sought.ID))
 	case e.Claim != nil:
 		return appendEvent(b, kindClaim, appendClaim(body, e.Claim))
 	case e.Claimed != nil:
@@ -148,6 +160,24 @@ func appendMembership(b []byte, to []registry.Lease, m *bus.Membership) []byte {
 		b = appendText(b, c.Change)
 	}
 	return b
+}
+
+func appendRequest(b []byte, r *bus.Request) []byte {
+	b = appendText(b, r.ID)
+	b = appendText(b, r.Session)
+	b = appendText(b, r.User)
+	b = appendText(b, r.To.ID)
+	b = appendText(b, r.To.Boot)
+	return append(b, r.Hops)
+}
+
+func appendSeek(b []byte, s *bus.Seek) []byte {
+	b = appendText(b, s.ID)
+	b = appendText(b, s.Session)
+	b = appendText(b, s.User)
+	b = appendText(b, s.From.ID)
+	b = appendText(b, s.From.Boot)
+	return appendText(b, s.Positions)
 }
 
 func appendClaim(b []byte, c *bus.Claim) []byte {

@@ -60,6 +60,14 @@ func (c *Contents) add(kind byte, r reader) {
 		e.To, e.Membership = r.membership()
 	case kindTyping:
 		e.To, e.Typing = r.typing()
+	case kindRequest:
+		e.Request = r.request()
+	case kindTransfer:
+		e.Transfer = &bus.Transfer{ID: id[string](&r), Snapshot: []byte(r.text())}
+	case kindSeek:
+		e.Seek = r.seek()
+	case kindSought:
+		e.Sought = &bus.Sought{ID: id[string](&r)}
 	case kindClaim:
 		e.Claim = r.claim()
 	case kindClaimed:
@@ -259,6 +267,25 @@ func (r *reader) membership() (to []registry.Lease, m *bus.Membership) {
 func (r *reader) typing() (to []registry.Lease, t *tidemark.Typing) {
 	t = &tidemark.Typing{ChatID: id[tidemark.ChatID](r), UserID: id[tidemark.UserID](r)}
 	return r.leases(), t
+}
+
+func (r *reader) request() *bus.Request {
+	q := &bus.Request{
+		ID: id[string](r), Session: id[tidemark.SessionID](r), User: id[tidemark.UserID](r), To: r.life(),
+		Hops: r.byte(),
+	}
+	//rule:R_PASS.refuse-endless-request
+	if q.Hops > bus.MaxHops {
+		r.fail()
+	}
+	return q
+}
+
+func (r *reader) seek() *bus.Seek {
+	return &bus.Seek{
+		ID: id[string](r), Session: id[tidemark.SessionID](r), User: id[tidemark.UserID](r), From: r.life(),
+		Positions: []byte(r.text()),
+	}
 }
 
 func (r *reader) claim() *bus.Claim {
