@@ -236,7 +236,7 @@ func TestLease_that_is_lost_does_not_wait_for_one_that_may_move(t *testing.T) {
 		if err := w.reg.Close(w.ctx, own, nil); err != nil {
 			t.Fatal(err)
 		}
-		late := bus.Event{Claim: &bus.Claim{ID: "late", Session: eve.Session(), User: "eve", From: elsewhere}}
+		late := bus.Event{Request: &bus.Request{ID: "late", Session: eve.Session(), User: "eve", To: elsewhere}}
 		if err := bus.PublishOne(w.ctx, w.bus, own.Holder(), late); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func TestMove_R_WAKESET_what_was_given_is_marked_if_the_device_has_a_newer_sessi
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		m.bob.Detach()
-		m.onFirst(func(e bus.Event) bool { return e.Claimed != nil }, func() { m.b.open("bob", onDevice("phone")).goodbye() })
+		m.onFirst(func(e bus.Event) bool { return e.Transfer != nil }, func() { m.b.open("bob", onDevice("phone")).goodbye() })
 		conn, err := m.resume(m.b)
 		if err == nil {
 			err = conn.Close(m.ctx)
@@ -36,10 +36,10 @@ func TestMove_R_WAKESET_what_was_given_is_marked_if_it_comes_too_late(t *testing
 			m := newMoving(t)
 			m.bob.Detach()
 			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-				if e.Claimed != nil && lost {
+				if e.Transfer != nil && lost {
 					return errDown
 				}
-				if e.Claimed != nil {
+				if e.Transfer != nil {
 					time.Sleep(1500 * time.Millisecond)
 				}
 				return send()
@@ -64,7 +64,7 @@ func TestMove_what_was_given_is_not_marked_if_it_has_arrived(t *testing.T) {
 		m.bob.Detach()
 		var again sync.WaitGroup
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Claimed != nil {
+			if e.Transfer != nil {
 				again.Go(func() { time.Sleep(5 * time.Second); _ = send() })
 			}
 			return send()

@@ -27,7 +27,7 @@ func TestMove_of_three_claims_who_waits_is_overtaken_too(t *testing.T) {
 		m.bob.Detach()
 		var bob *client
 		var others sync.WaitGroup
-		m.onFirst(func(e bus.Event) bool { return e.Claim != nil }, func() {
+		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
 			others.Go(func() {
 				_, err := m.resume(m.b)
 				wantCode(t, "the second connection, on b", err, tidemark.Unavailable)
@@ -43,56 +43,40 @@ func TestMove_of_three_claims_who_waits_is_overtaken_too(t *testing.T) {
 	})
 }
 
-// A third claim comes to the node of the first one, which was overtaken by the second: the two that are on their way do not wait for each other, whether the third has its
-// lease already or not.
+// A third connection comes to the node of the first one, which was overtaken by the second. It is told
+// to come back at once, and the session goes to the second. When the client comes back, it moves.
 func TestMove_of_three_claims_that_go_round(t *testing.T) {
-	for _, leased := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			gate := make(chan struct{})
-			var next atomic.Pointer[chan struct{}]
-			m := &moving{world: w, a: w.node("a"), b: w.node("b", func(cfg *server.Config) { cfg.Registry = gatedRegistry{w.reg, &next} })}
-			c := m.node("c")
-			m.chat = m.a.chat("ab", "alice", "bob")
-			m.bob = m.a.open("bob", onDevice("phone"))
-			m.bob.drain()
-			time.Sleep(30 * time.Second)
-			m.bob.Detach()
-			var second sync.WaitGroup
-			var claims atomic.Int64
-			m.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-				switch {
-				case e.Claim == nil:
-				case claims.Add(1) == 1: // the first, of b, to a
-					second.Go(func() {
-						_, err := m.resume(c)
-						wantCode(t, "the second connection, on c", err, tidemark.Unavailable)
-					})
-					time.Sleep(100 * time.Millisecond)
-				case to.ID == "b": // the second, of c
-					time.Sleep(300 * time.Millisecond)
-					if !leased {
-						time.AfterFunc(100*time.Millisecond, func() { close(gate) })
-					}
-				}
-				return send()
-			})
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		c := m.node("c")
+		m.bob.Detach()
+		var bob *client
+		var second sync.WaitGroup
+		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
+			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+			time.Sleep(100 * time.Millisecond)
+			began := time.Now()
 			_, err := m.resume(m.b)
-			wantCode(t, "the first connection, on b", err, tidemark.Unavailable)
-			if !leased {
-				next.Store(&gate)
+			wantCode(t, "the third connection, on b", err, tidemark.Unavailable)
+			if took := time.Since(began); took > 0 {
+				t.Errorf("it is told so after %v, want at once", took)
 			}
-			bob := m.b.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
-			second.Wait()
-			want(t, "bob on b", bob.drain()[:1], "open resumed=true")
-			m.wantHeld(m.b, bob, "message ab 1")
 		})
-	}
+		_, err := m.resume(m.b)
+		wantCode(t, "the first connection, on b", err, tidemark.Unavailable)
+		second.Wait()
+		want(t, "bob on c", bob.drain()[:1], "open resumed=true")
+		m.wantHeld(c, bob, "message ab 2")
+		time.Sleep(2 * time.Second) // the arrival on b has ended
+		back := m.b.open("bob", resuming(bob.Session(), bob.last), onDevice("phone"))
+		want(t, "bob, back on b", back.drain()[:1], "open resumed=true")
+		m.wantHeld(m.b, back, "message ab 3")
+	})
 }
 
-// The lease of a session is lost before the first claim takes it, and something is sent meanwhile. The second claim takes the lease of the first, and gets the session from
-// a node that knows of nothing: it looks.
-func TestMove_of_two_claims_after_the_lease_was_lost(t *testing.T) {
+// The lease of a session is lost before the first resume takes it. Nobody takes a lease that is not
+// there, so that no gap is taken for none: the device gets a new session, which compares.
+func TestMove_of_two_claims_take_nothing_without_a_lease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		gate := make(chan struct{})
@@ -105,24 +89,24 @@ func TestMove_of_two_claims_after_the_lease_was_lost(t *testing.T) {
 		m.bob.drain()
 		m.bob.Detach()
 		next.Store(&gate)
-		var bob *client
-		var all sync.WaitGroup
-		m.onFirst(func(e bus.Event) bool { return e.Claim != nil }, func() {
-			all.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
-			time.Sleep(100 * time.Millisecond)
-		})
-		all.Go(func() {
-			_, err := m.resume(m.b)
-			wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
-		})
+		resume := func(at *core) {
+			_, err := at.Open(m.ctx, openRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last, Poll: true})
+			wantCode(t, "a resume without a lease", err, tidemark.Gone)
+		}
+		var first sync.WaitGroup
+		first.Go(func() { resume(m.b) })
 		synctest.Wait()
-		if err := m.reg.Close(m.ctx, m.leases("bob")[0], nil); err != nil { // a claim of another node that was given up
+		if err := m.reg.Close(m.ctx, m.leases("bob")[0], nil); err != nil { // an arrival that has ended
 			t.Fatal(err)
 		}
 		m.a.send("alice", m.chat)
 		close(gate)
-		all.Wait()
-		want(t, "bob on c", messagesOf(bob.drain()), "message ab 1")
+		first.Wait()
+		resume(c)
+		if leases := m.leases("bob"); len(leases) != 0 {
+			t.Errorf("leases %v, want none", leases)
+		}
+		want(t, "a new session", messagesOf(c.open("bob", onDevice("phone")).drain()), "message ab 1")
 	})
 }
 
@@ -135,12 +119,12 @@ func TestMove_of_two_claims_that_nobody_answers(t *testing.T) {
 		var second sync.WaitGroup
 		var claims atomic.Int64
 		m.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if e.Claim != nil && claims.Add(1) == 1 {
+			if e.Request != nil && claims.Add(1) == 1 {
 				time.Sleep(100 * time.Millisecond)
 				second.Go(func() { _, _ = m.resume(c) })
 				time.Sleep(100 * time.Millisecond)
 			}
-			if e.Claim != nil && to.ID == "a" {
+			if e.Request != nil && to.ID == "a" {
 				return nil
 			}
 			return send()

@@ -63,7 +63,7 @@ func TestMove_of_a_session_that_is_claimed_on_its_way(t *testing.T) {
 		var second sync.WaitGroup
 		claimed := false
 		m.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if e.Claimed != nil && !claimed {
+			if e.Transfer != nil && !claimed {
 				claimed = true
 				second.Go(func() {
 					_, err := c.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
@@ -71,7 +71,7 @@ func TestMove_of_a_session_that_is_claimed_on_its_way(t *testing.T) {
 				})
 				time.Sleep(100 * time.Millisecond)
 			}
-			if e.Claim != nil && to.ID == "b" {
+			if e.Request != nil && to.ID == "b" {
 				second.Go(func() { time.Sleep(2 * time.Second); _ = send() })
 				return nil
 			}
@@ -93,7 +93,7 @@ func TestMove_a_late_claim_takes_nothing(t *testing.T) {
 		m := newMoving(t)
 		var late sync.WaitGroup
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Claim != nil {
+			if e.Request != nil {
 				late.Go(func() { time.Sleep(30 * time.Second); _ = send() })
 				return nil
 			}
@@ -150,7 +150,7 @@ func TestMove_R_EPOCH_an_epoch_that_is_noticed_on_the_way_counts(t *testing.T) {
 		m.bob = m.a.open("bob", onDevice("phone"))
 		m.bob.drain()
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Claim != nil {
+			if e.Request != nil {
 				m.ghost("c", time.Millisecond)
 				m.appendDead("alice", m.chat, "k")
 				time.Sleep(900 * time.Millisecond)
@@ -355,7 +355,7 @@ func TestMove_sync_reaches_a_session_on_its_way(t *testing.T) {
 				var syncing sync.WaitGroup
 				begun := false
 				m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-					if e.Claimed != nil && !begun { // given, and not here yet
+					if e.Transfer != nil && !begun { // given, and not here yet
 						begun = true
 						syncing.Go(func() {
 							_, err := node.Sync(m.ctx, "bob", server.SyncRequest{Session: m.bob.Session(), Cursors: []server.Cursor{{Chat: m.chat, Acked: 0}}, Limit: 10})
@@ -384,7 +384,7 @@ func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
 		settle()
 		want(t, "on a", m.bob.drain(), "status ab alice 1 1")
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Claim != nil {
+			if e.Request != nil {
 				late := tidemark.StatusUpdate{ChatID: m.chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 1}}
 				lease := m.leases("bob")[0]
 				err := bus.PublishOne(m.ctx, m.bus, lease.Holder(), bus.Event{To: []registry.Lease{lease}, Status: &bus.Status{

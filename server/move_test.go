@@ -159,7 +159,7 @@ func TestMove_of_what_nobody_gives(t *testing.T) {
 	tests := map[string]func(m *moving){
 		"its node does not answer": func(m *moving) {
 			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-				if e.Claim != nil {
+				if e.Request != nil {
 					return nil
 				}
 				return send()
@@ -167,32 +167,34 @@ func TestMove_of_what_nobody_gives(t *testing.T) {
 		},
 		"its node cannot be reached": func(m *moving) {
 			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-				if e.Claim != nil {
+				if e.Request != nil {
 					return errDown
 				}
 				return send()
 			})
 		},
-		"the answer is lost": func(m *moving) {
+		"the transfer is lost": func(m *moving) {
 			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-				if e.Claimed != nil {
+				if e.Transfer != nil {
 					return nil
 				}
 				return send()
 			})
 		},
-		"the answer is late": func(m *moving) {
+		"the transfer is late": func(m *moving) {
 			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-				if e.Claimed != nil {
+				if e.Transfer != nil {
 					time.Sleep(5 * time.Second)
 				}
 				return send()
 			})
 		},
-		"the answer is no session": func(m *moving) {
+		"the transfer is no session": func(m *moving) {
 			m.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-				if e.Claimed != nil {
-					return bus.PublishOne(m.ctx, m.bus, to, bus.Event{Claimed: &bus.Claimed{ID: e.Claimed.ID, State: []byte(`{"LastID":`)}})
+				if e.Transfer != nil {
+					return bus.PublishOne(m.ctx, m.bus, to, bus.Event{Transfer: &bus.Transfer{
+						ID: e.Transfer.ID, Snapshot: []byte(`{"LastID":`),
+					}})
 				}
 				return send()
 			})
@@ -230,8 +232,8 @@ func TestMove_of_what_nobody_gives(t *testing.T) {
 // afterwards.
 func TestMove_R_ADDR_nothing_is_lost_on_the_way(t *testing.T) {
 	for name, stage := range map[string]func(e bus.Event) bool{
-		"before the claim arrives":  func(e bus.Event) bool { return e.Claim != nil },
-		"before the answer arrives": func(e bus.Event) bool { return e.Claimed != nil },
+		"before the request arrives":  func(e bus.Event) bool { return e.Request != nil },
+		"before the transfer arrives": func(e bus.Event) bool { return e.Transfer != nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -352,7 +354,7 @@ func TestMove_R_WAKESET_of_a_session_that_does_not_arrive(t *testing.T) {
 		m.bob.Ack(server.Ack{Chat: m.chat, Acked: 1})
 		settle()
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Claim != nil {
+			if e.Request != nil {
 				m.b.send("alice", m.chat)
 				return nil
 			}
@@ -374,6 +376,11 @@ func TestMove_a_foreign_session_is_not_given(t *testing.T) {
 		wantCode(t, "eve on b", err, tidemark.Gone)
 		_, err = m.b.Sync(m.ctx, "eve", server.SyncRequest{Session: session, Limit: 10})
 		wantCode(t, "eve's sync on b", err, tidemark.Gone)
+		forged := bus.Request{ID: "forged", Session: session, User: "eve", To: registry.Node{ID: m.b.node, Boot: "1"}}
+		if err := bus.PublishOne(m.ctx, m.bus, m.leases("bob")[0].Holder(), bus.Event{Request: &forged}); err != nil {
+			t.Fatal(err)
+		}
+		settle()
 		m.a.send("alice", m.chat)
 		want(t, "bob goes on", messagesOf(m.bob.drain()), "message ab 2")
 	})

@@ -78,6 +78,7 @@ func New(cfg Config) (*Server, error) {
 		Storage: cfg.Storage, Heads: cfg.Storage, Chats: s.chats, Watermarks: watermarks, Log: s.log,
 		Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats, Now: s.now,
 		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow),
+		Arrivals: session.NewDeadlines(sessions.TransferWithin),
 	}
 	s.leases = leases.New(leases.Config{
 		Registry: cfg.Registry, Nodes: cfg.Nodes, Bus: cfg.Bus, Node: s.node, Sessions: s.table,
@@ -157,18 +158,15 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) receive(e bus.Event) {
 	switch {
 	case e.Notification != nil:
-		absent := s.delivery.Receive(e.To, e.Notification)
-		s.sessions.Follow(absent, e.Notification.Chat, e.Notification.Sequence)
+		s.delivery.Receive(e.To, e.Notification)
 	case e.Status != nil:
 		s.receipts.Receive(e.To, e.Status)
 	case e.Membership != nil:
 		s.receiveMembership(e.To, e.Membership)
 	case e.Typing != nil:
 		s.receiveTyping(e.To, *e.Typing)
-	case e.Claim != nil:
-		s.sessions.Claim(e.Claim)
-	case e.Claimed != nil:
-		s.sessions.Claimed(e.Claimed)
+	default:
+		s.sessions.Receive(e)
 	}
 }
 

@@ -76,16 +76,16 @@ func arrows() []arrow {
 		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/internal/...", "internal/signal"}, others: []string{"github.com/gofrs/uuid/v5"}},
 		{place: "server/internal/pagetoken", own: []string{""}},
 		{place: "server/internal/watermark", own: []string{"", "storage"}},
-		{place: "server/internal/retry", own: []string{"", "storage", "internal/signal"}},
+		{place: "server/internal/retry", own: []string{"", "storage", "internal/signal", "server/registry"}},
 		{place: "server/internal/chat", own: []string{"", "storage"}},
 		{place: "server/internal/ackbuffer", own: []string{"", "storage", "internal/signal", "server/internal/watermark"}},
 		{place: "server/internal/session", own: []string{
-			"", "storage", "internal/signal", "server/registry", "server/internal/chat", "server/internal/watermark",
+			"", "storage", "internal/signal", "server/bus", "server/registry", "server/internal/chat",
+			"server/internal/watermark",
 		}},
-		{place: "server/internal/moves", own: []string{"", "server/bus", "server/registry"}},
 		{place: "server/internal/leases", own: []string{
 			"", "internal/signal", "server/bus", "server/registry", "server/internal/chat",
-			"server/internal/moves", "server/internal/session",
+			"server/internal/session",
 		}},
 		{place: "server/internal/delivery", own: []string{
 			"", "storage", "internal/signal", "server/bus", "server/registry", "server/internal/ackbuffer",
@@ -98,7 +98,7 @@ func arrows() []arrow {
 		}},
 		{place: "server/internal/sessions", own: []string{
 			"", "storage", "internal/signal", "server/bus", "server/registry", "server/internal/delivery",
-			"server/internal/leases", "server/internal/moves", "server/internal/receipts",
+			"server/internal/leases", "server/internal/receipts",
 			"server/internal/retry", "server/internal/session",
 		}},
 		{place: "server/registry", own: []string{""}},

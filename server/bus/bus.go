@@ -27,8 +27,6 @@ type Event struct {
 	Transfer *Transfer
 	Seek     *Seek
 	Sought   *Sought
-	Claim    *Claim
-	Claimed  *Claimed
 }
 
 // Notification says that a chat has a message for the sessions.
@@ -98,29 +96,6 @@ type Seek struct {
 
 // Sought says that a Seek was done.
 type Sought struct{ ID string }
-
-// Claim asks a node for a session whose client has come to another one (delivery.md §4, Move), or sets its positions there. The node freezes the session and answers with
-// Claimed.
-type Claim struct {
-	// ID names the question. Its answer repeats it.
-	ID      string
-	Session tidemark.SessionID
-	// User is who claims the session: it is not given to another one.
-	User tidemark.UserID
-	// GoTo, if not nil, leaves the session where it is, and sets its positions: the new ones, as package session writes them.
-	GoTo []byte
-	// From is where the answer goes.
-	From registry.Node
-}
-
-// Claimed answers a Claim.
-type Claimed struct {
-	ID string
-	// State is the session, as package session writes it, or something else than nil if GoTo was done; nil if the node does not have the session (any more).
-	State []byte
-	// Moved, if State is nil, is the node that was given the session a moment ago; nil if that is not known.
-	Moved *registry.Node
-}
 
 // Subscriber is a node's end of the bus. Its functions must not block.
 type Subscriber struct {

@@ -161,10 +161,14 @@ func describe(e bus.Event) string {
 		return fmt.Sprintf("status %v %s", e.Status.Updates, names(e.To))
 	case e.Membership != nil:
 		return fmt.Sprintf("membership %v %s", e.Membership.Changes, names(e.To))
-	case e.Claim != nil:
-		return fmt.Sprintf("claim %s for %s", e.Claim.User, e.Claim.From.ID)
-	case e.Claimed != nil:
-		return fmt.Sprintf("claimed given=%v moved=%v", e.Claimed.State != nil, e.Claimed.Moved != nil)
+	case e.Request != nil:
+		return fmt.Sprintf("request %s for %s, %d hops", e.Request.User, e.Request.To.ID, e.Request.Hops)
+	case e.Transfer != nil:
+		return "transfer"
+	case e.Seek != nil:
+		return fmt.Sprintf("seek %s for %s", e.Seek.User, e.Seek.From.ID)
+	case e.Sought != nil:
+		return "sought"
 	default:
 		return "typing"
 	}

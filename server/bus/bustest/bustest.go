@@ -127,11 +127,6 @@ func kinds(s *suite) {
 		{Transfer: &bus.Transfer{ID: "q1", Snapshot: []byte("{\"x\":\n\"\x00\"}")}},
 		{Seek: &bus.Seek{ID: "q2", Session: "s", User: "bob", Positions: []byte("{}"), From: nodeB}},
 		{Sought: &bus.Sought{ID: "q2"}},
-		{Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: nodeB}},
-		{Claim: &bus.Claim{ID: "q2", Session: "s", User: "bob", GoTo: []byte("{}"), From: nodeA}},
-		{Claimed: &bus.Claimed{ID: "q1", State: []byte("{\"x\":\n\"\x00\"}")}},
-		{Claimed: &bus.Claimed{ID: "q2", Moved: &nodeB}},
-		{Claimed: &bus.Claimed{ID: "q3"}},
 	}
 	for i, e := range want {
 		s.publish(nodeA, e)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/retry"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
@@ -126,21 +127,23 @@ func (d *Delivery) notifyMarked(ctx context.Context, rows []tidemark.PendingDeli
 }
 
 // Receive notifies the sessions that hold the leases. A lease that no session here holds is marked,
-// even if its device has a newer session (R_ADDR). If the row is marked already, nobody is left to be
-// notified, unless the session has moved: absent returns these leases (R_FOLLOW).
-func (d *Delivery) Receive(to []registry.Lease, n *bus.Notification) (absent []registry.Lease) {
+// even if its device has a newer session (R_ADDR). If the row is marked already, the session is looked
+// for, because it may have moved (R_FOLLOW). It does not block.
+func (d *Delivery) Receive(to []registry.Lease, n *bus.Notification) {
 	d.Count.Notifications.Add(int64(len(to)))
 	if n.Message != nil {
 		d.Chats.Put(d.Chats.Chat(n.Chat), n.Message, n.Encoded)
 	}
 	var few [8]*session.Session
 	var rows []tidemark.PendingDelivery
+	var follow []retry.Follow
 	notification := session.Notification{Chat: n.Chat, Sequence: n.Sequence, Marked: n.Marked}
 	for i, s := range d.Sessions.Held(few[:0], to) {
 		switch {
 		case s != nil && s.Notify(notification):
 		case n.Marked:
-			absent = append(absent, to[i])
+			//rule:R_FOLLOW.look-up-who-is-not-here
+			follow = append(follow, retry.Follow{Lease: to[i], Chat: n.Chat, Sequence: n.Sequence})
 		default:
 			rows = append(rows, tidemark.PendingDelivery{
 				UserID: to[i].User, ChatID: n.Chat, FirstUndelivered: n.Sequence,
@@ -149,5 +152,5 @@ func (d *Delivery) Receive(to []registry.Lease, n *bus.Notification) (absent []r
 	}
 	//rule:R_NOBODY.mark-for-missing-session
 	d.Retry.Mark(rows)
-	return absent
+	d.Retry.Follow(follow)
 }

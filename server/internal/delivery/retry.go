@@ -42,6 +42,9 @@ func (d *Delivery) TryAgain(ctx context.Context) (done bool) {
 	for rows := range slices.Chunk(due.Notify, lookupUsers) {
 		d.notifyMarked(ctx, rows)
 	}
+	for entries := range slices.Chunk(due.Follow, lookupUsers) {
+		d.follow(ctx, entries)
+	}
 	return d.Retry.Len() == 0
 }
 

@@ -2,16 +2,11 @@ package leases
 
 import (
 	"context"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
-
-// elsewhereTimeout bounds the question that Elsewhere asks.
-const elsewhereTimeout = time.Second
 
 // Lookup returns the leases of each user. If the registry cannot be asked, certain is false, and
 // only the leases of this node's sessions are returned: the caller marks everyone else, and looks
@@ -41,39 +36,15 @@ func (l *Leases) Lease(ctx context.Context, user tidemark.UserID, id tidemark.Se
 	return registry.Lease{}, nil
 }
 
-// Owner returns the lease of a session that another node has. If the registry cannot be asked,
-// unasked says so, and it is one without a device, of the node that the session's id names.
-func (l *Leases) Owner(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (lease registry.Lease, found bool, unasked error) {
-	held, err := l.Lease(ctx, user, id)
-	if err == nil {
-		return held, held.Session == id && held.Holder() != l.cfg.Node, nil
-	}
-	for _, n := range l.Nodes() {
-		if n != l.cfg.Node && moves.Names(id, n) {
-			return registry.Lease{User: user, Node: n.ID, Boot: n.Boot, Session: id}, true, err
-		}
-	}
-	return registry.Lease{}, false, err
-}
-
-// Elsewhere reports whether another node has the lease of a session, as far as that can be known. It
-// asks even if ctx has ended.
-func (l *Leases) Elsewhere(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elsewhereTimeout)
-	defer cancel()
-	_, found, unasked := l.Owner(ctx, user, id)
-	return found && unasked == nil
-}
-
 // Has reports whether a session is a user's, here or on another node.
 func (l *Leases) Has(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {
 	if s := l.cfg.Sessions.Get(id); s != nil {
 		//rule:nothing_outside_membership.session-of-this-user
 		return s.User() == user
 	}
-	_, found, _ := l.Owner(ctx, user, id)
+	lease, _ := l.Lease(ctx, user, id)
 	//rule:resume_lossless.find-session-on-other-nodes
-	return found
+	return lease.Session == id && lease.Holder() != l.cfg.Node
 }
 
 // Taken is what the registry answered to a request for a session's lease.
@@ -89,18 +60,30 @@ type Taken struct {
 // as that asks for (R_PROOF, R_LAST). It is called for a new session, and again when the lease was
 // lost. If the registry cannot be asked, the session has no lease until a heartbeat finds that out.
 func (l *Leases) Acquire(ctx context.Context, s *session.Session) (Taken, error) {
-	var taken Taken
+	return l.open(ctx, s, registry.LeaseRequest{Lease: s.Lease, TTL: l.cfg.LeaseTTL})
+}
+
+// Continue takes the lease of an arriving session in place of that of another node, which is
+// Taken.Previous. If that is zero the session had none, and nothing was taken.
+func (l *Leases) Continue(ctx context.Context, s *session.Session) (Taken, error) {
+	q := registry.LeaseRequest{Lease: s.Lease, TTL: l.cfg.LeaseTTL, Continue: true}
+	return l.open(ctx, s, q)
+}
+
+func (l *Leases) open(
+	ctx context.Context, s *session.Session, q registry.LeaseRequest,
+) (taken Taken, err error) {
 	epoch, err := l.cfg.Registry.Epoch(ctx)
 	if err == nil {
 		taken.Epoch = epoch
 		//rule:R_EPOCH.epoch-before-lease
-		taken.Opened, err = l.cfg.Registry.Open(ctx, registry.LeaseRequest{Lease: s.Lease, TTL: l.cfg.LeaseTTL})
+		taken.Opened, err = l.cfg.Registry.Open(ctx, q)
 	}
 	if err != nil {
 		l.Failed("a session has no lease", err)
 		l.CheckAll()
 	}
-	answer := session.LeaseAnswer{Granted: err == nil, Epoch: epoch}
+	answer := session.LeaseAnswer{Granted: taken.Leases > 0, Epoch: epoch}
 	//rule:R_PROOF.trust-rows-by-proof-only
 	answer.Proven = !taken.Others && taken.Proof != nil && *taken.Proof == epoch
 	if taken.Orphaned = s.LeaseAnswered(answer); taken.Orphaned {
@@ -114,11 +97,12 @@ func (l *Leases) Acquire(ctx context.Context, s *session.Session) (Taken, error)
 }
 
 // Release gives a session's lease back and leaves its proof, if the proof is true and the session's
-// rows are marked (R_COMPLETE).
-func (l *Leases) Release(ctx context.Context, s *session.Session, marked bool) {
+// rows are marked (R_COMPLETE). It reports false if the registry has still to answer: then whoever
+// asked releases the lease.
+func (l *Leases) Release(ctx context.Context, s *session.Session, marked bool) (released bool) {
 	proof, release := s.Proof()
 	if !release {
-		return
+		return false
 	}
 	//rule:R_COMPLETE.no-proof-without-rows
 	if !marked {
@@ -127,6 +111,7 @@ func (l *Leases) Release(ctx context.Context, s *session.Session, marked bool) {
 	if err := l.cfg.Registry.Close(ctx, s.Lease, proof); err != nil {
 		l.Failed("a lease was not released", err)
 	}
+	return true
 }
 
 // Leave ends the node's lease, because it has done everything that it had to.

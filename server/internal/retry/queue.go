@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -26,11 +27,26 @@ type Due struct {
 	// Marks are rows to be written. Notify are rows that were written, for users whose sessions have
 	// not been notified.
 	Marks, Notify []tidemark.PendingDelivery
+	// Follow are notifications of rows whose sessions may have moved from here.
+	Follow []Follow
 	// Sends are messages whose append has an unknown outcome, or that were not handed over. Their
 	// idempotency keys resolve both.
 	Sends []tidemark.Draft
 	// Overflow says that there is more than is remembered.
 	Overflow bool
+}
+
+// Follow is a notification of a row for a lease that no session here held (R_FOLLOW).
+type Follow struct {
+	Lease    registry.Lease
+	Chat     tidemark.ChatID
+	Sequence tidemark.Sequence
+}
+
+// followKey is what one entry is kept for.
+type followKey struct {
+	lease registry.Lease
+	chat  tidemark.ChatID
 }
 
 // Queue is bounded, and safe for concurrent use. No method blocks.
@@ -42,9 +58,11 @@ type Queue struct {
 	mu sync.Mutex
 	// marks and notify hold the smallest sequence of each user and chat.
 	marks, notify map[storage.StateKey]tidemark.Sequence
-	sends         []tidemark.Draft
-	bytes         int
-	overflow      bool
+	// follow holds the smallest sequence of each lease and chat.
+	follow   map[followKey]tidemark.Sequence
+	sends    []tidemark.Draft
+	bytes    int
+	overflow bool
 }
 
 // New returns an empty Queue.
@@ -53,6 +71,7 @@ func New() *Queue {
 		flag:   signal.New(),
 		marks:  make(map[storage.StateKey]tidemark.Sequence),
 		notify: make(map[storage.StateKey]tidemark.Sequence),
+		follow: make(map[followKey]tidemark.Sequence),
 	}
 }
 
@@ -72,18 +91,35 @@ func (q *Queue) addRows(to map[storage.StateKey]tidemark.Sequence, rows []tidema
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, row := range rows {
-		key := storage.StateKey{User: row.UserID, Chat: row.ChatID}
-		first, there := to[key]
-		switch {
-		//rule:bounded_use.limit-rows-to-retry
-		case !there && len(to) >= maxRows:
-			q.overflow = true
-		//rule:pending_or_delivered.keep-lowest-row
-		case !there || row.FirstUndelivered < first:
-			to[key] = row.FirstUndelivered
-		}
+		addLowest(q, to, storage.StateKey{User: row.UserID, Chat: row.ChatID}, row.FirstUndelivered)
 	}
 	q.queued(len(rows))
+}
+
+// Follow queues notifications whose sessions have to be looked up.
+func (q *Queue) Follow(all []Follow) {
+	if len(all) == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, f := range all {
+		addLowest(q, q.follow, followKey{f.Lease, f.Chat}, f.Sequence)
+	}
+	q.queued(len(all))
+}
+
+// addLowest keeps the lowest sequence for a key. The caller holds q.mu.
+func addLowest[K comparable](q *Queue, to map[K]tidemark.Sequence, key K, sequence tidemark.Sequence) {
+	lowest, there := to[key]
+	switch {
+	//rule:bounded_use.limit-rows-to-retry
+	case !there && len(to) >= maxRows:
+		q.overflow = true
+	//rule:pending_or_delivered.keep-lowest-row
+	case !there || sequence < lowest:
+		to[key] = sequence
+	}
 }
 
 // Send queues a message to be sent again.
@@ -121,7 +157,10 @@ func (q *Queue) queued(n int) {
 func (q *Queue) Take() Due {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	due := Due{Marks: take(q.marks), Notify: take(q.notify), Sends: q.sends, Overflow: q.overflow}
+	due := Due{
+		Marks: take(q.marks), Notify: take(q.notify), Follow: takeFollow(q.follow), Sends: q.sends,
+		Overflow: q.overflow,
+	}
 	q.sends, q.bytes, q.overflow = nil, 0, false
 	return due
 }
@@ -137,6 +176,21 @@ func take(m map[storage.StateKey]tidemark.Sequence) []tidemark.PendingDelivery {
 	return all
 }
 
+// takeFollow empties a map of notifications.
+func takeFollow(m map[followKey]tidemark.Sequence) []Follow {
+	all := make([]Follow, 0, len(m))
+	for key, sequence := range m {
+		all = append(all, Follow{key.lease, key.chat, sequence})
+	}
+	clear(m)
+	slices.SortFunc(all, func(a, b Follow) int {
+		return cmp.Or(cmp.Compare(a.Chat, b.Chat), cmp.Compare(a.Sequence, b.Sequence),
+			cmp.Compare(a.Lease.User, b.Lease.User), cmp.Compare(a.Lease.Device, b.Lease.Device),
+			cmp.Compare(a.Lease.Session, b.Lease.Session))
+	})
+	return all
+}
+
 // Sort puts the rows of one message together, for which one publication to each node is enough.
 func Sort(rows []tidemark.PendingDelivery) {
 	slices.SortFunc(rows, func(a, b tidemark.PendingDelivery) int {
@@ -149,7 +203,7 @@ func Sort(rows []tidemark.PendingDelivery) {
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := len(q.marks) + len(q.notify) + len(q.sends)
+	n := len(q.marks) + len(q.notify) + len(q.follow) + len(q.sends)
 	if q.overflow {
 		n++
 	}

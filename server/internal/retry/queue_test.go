@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/retry"
+	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -31,25 +32,28 @@ func TestTake_returns_the_smallest_sequence_of_each_row_once(t *testing.T) {
 	q := retry.New()
 	q.Mark([]tidemark.PendingDelivery{row("ann", 5), row("ann", 3), row("ann", 4)})
 	q.Notify([]tidemark.PendingDelivery{row("bob", 2)})
+	lease := registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}
+	q.Follow([]retry.Follow{{Lease: lease, Chat: "c", Sequence: 7}, {Lease: lease, Chat: "c", Sequence: 6}})
 	q.Send(tidemark.Draft{ChatID: "c", Seen: 1})
 	if !q.Flag().Clear() {
 		t.Error("the flag is not set")
 	}
-	if got := q.Len(); got != 3 {
-		t.Errorf("Len = %d, want 3: a row, a wake and a send", got)
+	if got := q.Len(); got != 4 {
+		t.Errorf("Len = %d, want 4: a row, a wake, a session to follow and a send", got)
 	}
-	if got := q.Count.Load(); got != 5 {
-		t.Errorf("Count = %d, want 5", got)
+	if got := q.Count.Load(); got != 7 {
+		t.Errorf("Count = %d, want 7", got)
 	}
 	got := q.Take()
 	want := retry.Due{
 		Marks: []tidemark.PendingDelivery{row("ann", 3)}, Notify: []tidemark.PendingDelivery{row("bob", 2)},
-		Sends: []tidemark.Draft{{ChatID: "c", Seen: 1}},
+		Follow: []retry.Follow{{Lease: lease, Chat: "c", Sequence: 6}},
+		Sends:  []tidemark.Draft{{ChatID: "c", Seen: 1}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if again := q.Take(); q.Len() != 0 || len(again.Marks)+len(again.Notify)+len(again.Sends) != 0 || again.Overflow {
+	if again := q.Take(); q.Len() != 0 || len(again.Marks)+len(again.Notify)+len(again.Follow)+len(again.Sends) != 0 || again.Overflow {
 		t.Errorf("what was taken is still owed: %+v", again)
 	}
 }

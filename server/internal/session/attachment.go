@@ -7,9 +7,9 @@ import (
 
 // attachment says which connection reads the session. Only the newest one may.
 //
-//	state         attach          detach of the newest
-//	detached(g)   attached(g+1)   -
-//	attached(g)   attached(g+1)   detached(g)
+//	state         attach          detach of the newest   land
+//	detached(g)   attached(g+1)   -                      detached(g+1)
+//	attached(g)   attached(g+1)   detached(g)            -
 //
 // A deadline that carries g ends the session only while it is detached(g).
 type attachment struct {
@@ -36,6 +36,13 @@ func (a *attachment) attach() (replaced bool) {
 	a.state, a.flag = attached, signal.New()
 	a.generation++
 	return replaced
+}
+
+// land lets a session begin that has moved here, as if a connection had just left it. It returns the
+// generation of that connection.
+func (a *attachment) land() (generation uint32) {
+	a.generation++
+	return a.generation
 }
 
 // detach lets the reader of a generation go. It reports whether that was the newest.

@@ -41,3 +41,16 @@ func TestAttachment_only_the_newest_reads(t *testing.T) {
 		t.Error("a deadline of an earlier connection ends the session of a newer one")
 	}
 }
+
+// TestAttachment_of_a_session_that_has_moved: it begins as if a connection had left it.
+func TestAttachment_of_a_session_that_has_moved(t *testing.T) {
+	var a attachment
+	left := a.land()
+	if left == 0 || !a.abandoned(left) {
+		t.Errorf("land = %d, %+v, want a generation that counts as left", left, a)
+	}
+	a.attach()
+	if a.abandoned(left) {
+		t.Error("the resume window ends a session that has a reader")
+	}
+}

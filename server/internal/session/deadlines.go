@@ -93,6 +93,19 @@ func Expired(due []Deadline) []Ending {
 	return endings
 }
 
+// Overstayed returns the sessions of the entries: those that are still arriving are to be ended.
+func Overstayed(due []Deadline) []*Session {
+	var late []*Session
+	for _, e := range due {
+		e.session.mu.Lock()
+		if e.session.residence.arrives() {
+			late = append(late, e.session)
+		}
+		e.session.mu.Unlock()
+	}
+	return late
+}
+
 // Unacknowledged returns the chats of the entries whose client has not acknowledged, as far as their
 // sessions know.
 func Unacknowledged(due []Deadline) []storage.StateKey {

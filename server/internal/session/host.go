@@ -61,8 +61,8 @@ type Host struct {
 	// Heartbeat and Resume are told to clients.
 	Heartbeat, Resume time.Duration
 	// Grace has an entry for each chat whose acknowledgement is waited for, Expiry one for each
-	// connection that left.
-	Grace, Expiry *Deadlines
+	// connection that left, and Arrivals one for each session that another node was asked for.
+	Grace, Expiry, Arrivals *Deadlines
 	// Now is the time of day. It says how far back a session looks, with slack.
 	Now   func() time.Time
 	Count Counters
@@ -74,6 +74,8 @@ type Counters struct {
 	Deliveries, Listings, Compares, Resumes, Resets atomic.Int64
 	Rewinds, Replaced, Overflows, ReadErrors        atomic.Int64
 	TypingDropped                                   atomic.Int64
+	// Landed and Unlanded count the sessions that arrived here, and those that did not.
+	Landed, Unlanded atomic.Int64
 }
 
 // key names the user's state in a chat.

@@ -1,9 +1,8 @@
 package session
 
 import (
-	"slices"
-
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
 )
 
 // Reason says why a session ends on this node.
@@ -22,7 +21,9 @@ type residenceState uint8
 const (
 	live        residenceState = iota // it is served here
 	draining                          // the node is stopping: it still takes notifications
-	arriving                          // another node has it, and has been asked for it
+	arriving                          // it is on its way from the node that had its lease
+	overtaken                         // the same, and a further node has asked for it
+	unlanded                          // it did not arrive, and its lease has still to be released
 	ended                             // it is over
 	transferred                       // it went on at another node
 )
@@ -30,72 +31,55 @@ const (
 // residence is the first of a session's eight values. It decides who may read the session, and
 // whether a notification reaches it.
 //
-//	state         restore   drain      end      freeze
-//	live          -         draining   ended    transferred
-//	draining      -         -          ended    transferred
-//	arriving      live      -          ended    -
-//	ended         -         -          -        -
-//	transferred   -         -          -        -
+//	state         request     land   drain      end        freeze
+//	live          -           -      draining   ended      transferred
+//	draining      -           -      -          ended      transferred
+//	arriving      overtaken   live   -          unlanded   -
+//	overtaken     overtaken   live   -          unlanded   -
+//	unlanded      -           -      -          -          -
+//	ended         -           -      -          -          -
+//	transferred   -           -      -          -          -
 //
-// The last two are final. A final session takes no notification, so that the caller marks it
+// The last three are final. A final session takes no notification, so that the caller marks it
 // (R_ADDR, R_ORDER). The step into a final state hands over what is not acknowledged (R_WAKESET).
 type residence struct {
 	state  residenceState
 	reason Reason // of ended
-	// arrivals is what was published for an arriving session, by chat.
-	arrivals map[tidemark.ChatID]arrival
-	// landed is closed when an arriving session is restored or ends. It is nil for a session that
-	// began here.
-	landed chan struct{}
-}
-
-// arrival is what was published in one chat for a session that is arriving.
-type arrival struct {
-	low, high tidemark.Sequence
-	marked    bool
-}
-
-// newArriving returns the residence of a session that another node still has.
-func newArriving() residence {
-	return residence{
-		state: arriving, arrivals: make(map[tidemark.ChatID]arrival), landed: make(chan struct{}),
-	}
+	// arrival says how the session comes, or came, to this node. It is nil for one that was opened
+	// here.
+	arrival *arrival
 }
 
 // serves reports whether the session is here, so that notifications change it.
 func (r *residence) serves() bool { return r.state == live || r.state == draining }
 
-// final reports whether the session is over on this node.
-func (r *residence) final() bool { return r.state == ended || r.state == transferred }
+// arrives reports whether the session is on its way to this node.
+func (r *residence) arrives() bool { return r.state == arriving || r.state == overtaken }
 
-// collect takes a notification for an arriving session. It reports false if limit chats have one.
-func (r *residence) collect(n Notification, limit int) bool {
-	a, there := r.arrivals[n.Chat]
-	if !there && len(r.arrivals) >= limit {
-		return false
-	}
-	if !there || n.Sequence < a.low {
-		a.low = n.Sequence
-	}
-	a.high, a.marked = max(a.high, n.Sequence), a.marked || n.Marked
-	r.arrivals[n.Chat] = a
-	return true
+// final reports whether the session is over on this node.
+func (r *residence) final() bool {
+	return r.state == unlanded || r.state == ended || r.state == transferred
 }
 
-// restore makes an arriving session live. It returns the notifications that it collected, in the
-// order of their chats, which no map gives.
-func (r *residence) restore() []Notification {
-	collected := make([]Notification, 0, 2*len(r.arrivals))
-	for chat, a := range r.arrivals {
-		collected = append(collected,
-			Notification{chat, a.low, a.marked}, Notification{chat, a.high, a.marked})
+// request keeps another node's Request for an arriving session.
+func (r *residence) request(q bus.Request) {
+	r.arrival.keep(q)
+	if r.state == arriving {
+		//rule:R_OVERTAKEN.wake-those-who-wait
+		close(r.arrival.decided)
 	}
-	slices.SortStableFunc(collected, func(a, b Notification) int {
-		return compareChats(a.Chat, b.Chat)
-	})
-	r.state, r.arrivals = live, nil
-	close(r.landed)
-	return collected
+	r.state = overtaken
+}
+
+// land makes an arriving session live. It returns what arrived before it.
+func (r *residence) land() (notifications []Notification, requests []bus.Request) {
+	if r.state == arriving {
+		close(r.arrival.decided)
+	}
+	a := r.arrival
+	notifications, requests = a.notifications(), a.requests
+	r.state, a.kept, a.requests = live, nil, nil
+	return notifications, requests
 }
 
 // drain lets readers go, because the node is stopping.
@@ -105,14 +89,19 @@ func (r *residence) drain() {
 	}
 }
 
-// end ends the session and returns what an arriving one had collected.
-func (r *residence) end(reason Reason) map[tidemark.ChatID]arrival {
-	collected := r.arrivals
-	if r.state == arriving {
-		close(r.landed)
+// end ends the session and returns what an arriving one had kept.
+func (r *residence) end(reason Reason) map[tidemark.ChatID]kept {
+	r.reason = reason
+	if !r.arrives() {
+		r.state = ended
+		return nil
 	}
-	r.state, r.reason, r.arrivals = ended, reason, nil
-	return collected
+	if r.state == arriving {
+		close(r.arrival.decided)
+	}
+	left := r.arrival.kept
+	r.state, r.arrival.kept = unlanded, nil
+	return left
 }
 
 // freeze ends the session here, because it goes on at another node.
@@ -135,8 +124,10 @@ func (r *residence) readable() error {
 			"the device has a newer session; do not reconnect by yourself")
 	case r.state == ended && r.reason == Closed:
 		return tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
-	case r.state == arriving:
+	case r.arrives():
 		return tidemark.Errorf(tidemark.Unavailable, "the session is not here yet; connect again")
+	case r.state == unlanded:
+		return tidemark.Errorf(tidemark.Unavailable, "the session did not arrive; connect again")
 	}
 	return tidemark.Errorf(tidemark.Unavailable, "the server is stopping; connect again")
 }

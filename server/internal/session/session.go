@@ -66,8 +66,8 @@ func (s *Session) Notify(n Notification) (taken bool) {
 		s.notify(n)
 		s.attachment.flag.Set()
 		return true
-	case s.residence.state == arriving:
-		return s.residence.collect(n, s.host.MaxChats)
+	case s.residence.arrives():
+		return s.residence.arrival.collect(n, s.host.MaxChats)
 	}
 	//rule:R_NOBODY.refuse-wake-when-closed
 	return false
@@ -196,7 +196,7 @@ func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
 	switch {
 	case s.residence.final():
 		return true
-	case s.residence.state == arriving: // Restore orders it
+	case s.residence.arrives(): // Land orders it
 	case !first:
 		s.reconcile.begin(readKnown, a.Epoch, s.host.Now())
 	//rule:R_PROOF.rows-with-lease-and-proof-only
@@ -214,7 +214,7 @@ func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
 func (s *Session) LeaseSettled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.residence.state != arriving && s.lease.settled()
+	return s.residence.serves() && s.lease.settled()
 }
 
 // LeaseUnconfirmed reports whether the registry did not answer the last request for the lease.
@@ -250,7 +250,7 @@ func (s *Session) Reconcile(epoch registry.Epoch, force bool) {
 	switch {
 	case s.residence.final():
 		return
-	case s.residence.state == arriving: // Restore begins it
+	case s.residence.arrives(): // Land begins it
 		s.reconcile.epoch = epoch
 		return
 	case changed || force && s.reconcile.complete():
@@ -303,33 +303,52 @@ func Endings(sessions []*Session, reason Reason) []Ending {
 	return endings
 }
 
-// End detaches the session for good: nothing reaches it any more (R_ORDER). It returns the rows for
-// everything that is not acknowledged, sent or not (R_WAKESET). It reports false if the session had
-// ended before, or goes on because another connection came.
-func (e Ending) End() (unacked []tidemark.PendingDelivery, ended bool) {
+// Left is what a session leaves to be done that has ended.
+type Left struct {
+	// Rows are to be marked: everything that is not acknowledged, sent or not (R_WAKESET).
+	Rows []tidemark.PendingDelivery
+	// Marked are the lowest notifications of rows that an arriving session took. The session may be
+	// live on another node, and has to be told (R_FOLLOW).
+	Marked []Notification
+	// Unlanded says that the session was arriving.
+	Unlanded bool
+}
+
+// End detaches the session for good: nothing reaches it any more (R_ORDER). It reports false if the
+// session had ended before, or goes on because another connection came.
+func (e Ending) End() (left Left, ended bool) {
 	s := e.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	//rule:resume_lossless.keep-attached-session
 	if s.residence.final() || e.left != 0 && !s.attachment.abandoned(e.left) {
-		return nil, false
+		return left, false
 	}
 	for _, p := range s.chats.byID {
 		// An open-ended chat that is acknowledged has a row already, if there is more.
 		//rule:R_WAKESET.mark-unacknowledged
 		if p.behind() {
-			unacked = append(unacked, p.pending(s.User()))
+			left.Rows = append(left.Rows, p.pending(s.User()))
 		}
 	}
-	collected := s.residence.end(e.reason)
-	//rule:R_WAKESET.mark-early-wakes
-	for chat, a := range collected {
-		unacked = append(unacked,
-			tidemark.PendingDelivery{UserID: s.User(), ChatID: chat, FirstUndelivered: a.low})
+	if left.Unlanded = s.residence.arrives(); left.Unlanded {
+		s.host.Count.Unlanded.Add(1)
+	}
+	for chat, k := range s.residence.end(e.reason) {
+		//rule:R_WAKESET.mark-early-wakes
+		if k.unmarkedFrom != 0 {
+			left.Rows = append(left.Rows, tidemark.PendingDelivery{
+				UserID: s.User(), ChatID: chat, FirstUndelivered: k.unmarkedFrom,
+			})
+		}
+		//rule:R_FOLLOW.follow-what-an-arrival-took
+		if k.marked {
+			left.Marked = append(left.Marked, Notification{Chat: chat, Sequence: k.low, Marked: true})
+		}
 	}
 	s.chats, s.statuses = chats{}, statuses{}
 	s.attachment.flag.Set()
-	return unacked, true
+	return left, true
 }
 
 // control lets an event wait to be sent.

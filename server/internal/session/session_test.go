@@ -19,6 +19,7 @@ func newNode() *session.Host {
 		MaxChats: 16_384,
 		Storage:  store, Chats: chat.New(store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Watermarks: watermark.New(10), Log: slog.Default(),
 		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Now: time.Now,
+		Arrivals: session.NewDeadlines(time.Second),
 	}
 }
 
@@ -30,15 +31,16 @@ func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 	if !s.Notify(session.Notification{Chat: "c", Sequence: 1}) {
 		t.Error("a live session does not take a wake")
 	}
-	rows, ended := s.Ending(session.Closed).End()
+	left, ended := s.Ending(session.Closed).End()
+	rows := left.Rows
 	if want := (tidemark.PendingDelivery{UserID: "bob", ChatID: "c", FirstUndelivered: 1}); !ended || len(rows) != 1 || rows[0] != want {
 		t.Errorf("End: got %v, %v, want the row %v", rows, ended, want)
 	}
 	if s.Notify(session.Notification{Chat: "c", Sequence: 2}) {
 		t.Error("a session that has ended takes a wake: nobody would mark it")
 	}
-	if rows, again := s.Ending(session.Closed).End(); again || len(rows) > 0 {
-		t.Errorf("End again: got %v, %v, want nothing", rows, again)
+	if left, again := s.Ending(session.Closed).End(); again || len(left.Rows) > 0 {
+		t.Errorf("End again: got %v, %v, want nothing", left, again)
 	}
 }
 
@@ -49,7 +51,7 @@ func TestResume_of_a_session_that_has_ended(t *testing.T) {
 		end  func(s *session.Session)
 		want tidemark.Code
 	}{
-		"given to another node":      {func(s *session.Session) { s.Freeze("bob") }, tidemark.Replaced},
+		"given to another node":      {func(s *session.Session) { s.Freeze() }, tidemark.Replaced},
 		"the device has a newer one": {func(s *session.Session) { s.Ending(session.Superseded).End() }, tidemark.Replaced},
 		"expired":                    {func(s *session.Session) { s.Ending(session.Closed).End() }, tidemark.Gone},
 	}

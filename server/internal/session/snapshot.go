@@ -1,8 +1,8 @@
 package session
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -15,10 +15,10 @@ import (
 // have again does not move.
 const maxSnapshotChats = 4_096
 
-// snapshot is a session on its way to another node: what that node has to know so that the client
+// Snapshot is a session on its way to another node: what that node has to know so that the client
 // goes on without a gap, and so that what is not acknowledged is marked when the session ends. What
 // can be had again, such as unsent statuses, is left behind and read again.
-type snapshot struct {
+type Snapshot struct {
 	User         tidemark.UserID
 	Session      tidemark.SessionID
 	Device       tidemark.DeviceID
@@ -72,46 +72,55 @@ func (w snapshotProgress) progress() *progress {
 	}
 }
 
-// DeviceIn returns the device of a session in writing, "" if it cannot be read.
-func DeviceIn(text []byte) tidemark.DeviceID {
-	var m struct{ Device tidemark.DeviceID }
-	_ = json.Unmarshal(text, &m)
-	return m.Device
+// ReadSnapshot reads what Freeze has written.
+func ReadSnapshot(text []byte) (*Snapshot, error) {
+	var m Snapshot
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, err
+	}
+	if m.User == "" || m.Session == "" {
+		return nil, errors.New("it names no session")
+	}
+	return &m, nil
 }
 
-// RowsIn returns the id of a session in writing, "" if it cannot be read, and the rows to be marked
-// if the session does not go on: for everything that is not acknowledged (R_WAKESET).
-func RowsIn(text []byte) (id tidemark.SessionID, rows []tidemark.PendingDelivery) {
-	var m snapshot
-	if json.Unmarshal(text, &m) != nil || m.User == "" {
-		return "", nil
-	}
+// Unacknowledged returns the rows to be marked if the session does not go on (R_WAKESET).
+func (m *Snapshot) Unacknowledged() []tidemark.PendingDelivery {
+	var rows []tidemark.PendingDelivery
 	for _, w := range m.Chats {
 		if p := w.progress(); p.behind() {
 			rows = append(rows, p.pending(m.User))
 		}
 	}
-	return m.Session, rows
+	return rows
 }
 
-// Freeze ends the session here, because it goes on at another node, and returns it in writing. Its
-// reader is replaced. It returns nil, and the session stays as it is, if it is not served here, is
-// another user's, or is too large to move. Its lease is not touched: the other node has taken it
-// already, so that what arrives here from now on finds nobody and is marked (R_ADDR).
-func (s *Session) Freeze(user tidemark.UserID) []byte {
+// Frozen is a session that has left this node.
+type Frozen struct {
+	// Text is its Snapshot in writing.
+	Text []byte
+	// Unacknowledged are the rows to be marked if it does not go on.
+	Unacknowledged []tidemark.PendingDelivery
+}
+
+// Freeze ends the session here, because it goes on at another node. Its reader is replaced. It reports
+// false, and the session stays as it is, if it is not served here or is too large to move. Its lease
+// is not touched: the other node has taken it already, so that what arrives here from now on finds
+// nobody and is marked (R_ADDR).
+func (s *Session) Freeze() (f Frozen, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.residence.serves() || s.User() != user {
-		return nil
+	if !s.residence.serves() {
+		return f, false
 	}
-	state, ok := s.snapshot()
+	m, ok := s.snapshot()
 	if !ok {
-		return nil
+		return f, false
 	}
-	text, err := json.Marshal(state)
+	text, err := json.Marshal(m)
 	if err != nil {
 		s.host.Log.Error("a session cannot be written down", "session", s.ID(), "error", err)
-		return nil
+		return f, false
 	}
 	s.residence.freeze()
 	if s.attachment.state == attached {
@@ -119,15 +128,17 @@ func (s *Session) Freeze(user tidemark.UserID) []byte {
 	}
 	s.chats, s.statuses = chats{}, statuses{}
 	s.attachment.flag.Set()
-	return text
+	return Frozen{text, m.Unacknowledged()}, true
 }
 
 // snapshot describes the session. It reports false if the session is too large.
-func (s *Session) snapshot() (snapshot, bool) {
-	m := snapshot{
+func (s *Session) snapshot() (Snapshot, bool) {
+	m := Snapshot{
 		User: s.User(), Session: s.ID(), Device: s.Lease.Device,
 		LastID: s.log.lastID, Base: s.log.base,
 		Epoch: s.reconcile.epoch, Certain: s.reconcile.certain,
+		// A lease that is being taken again may have had a gap.
+		//rule:R_CONTINUITY.incomplete-while-reacquiring
 		Complete:  s.lease == held && s.reconcile.complete(),
 		Snapshots: slices.Clone(s.statuses.refresh), Least: s.statuses.aggregates,
 		CaughtUp: s.catchUp.state == caughtUp, Lost: s.catchUp.state == awaitingCursors,
@@ -168,56 +179,9 @@ func (s *Session) snapshot() (snapshot, bool) {
 	return m, true
 }
 
-// Arriving returns a session that moves to this node. It collects what is published to its lease,
-// until Restore or End.
-func (h *Host) Arriving(lease registry.Lease) *Session {
-	s := h.New(lease, false)
-	s.residence = newArriving()
-	return s
-}
-
-// Arriving reports whether the session is on its way to this node.
-func (s *Session) Arriving() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.residence.state == arriving
-}
-
-// Landed waits until an arriving session is here, or has ended, and reports whether it is here.
-func (s *Session) Landed(ctx context.Context) bool {
-	if s.residence.landed != nil {
-		select {
-		case <-s.residence.landed:
-		case <-ctx.Done():
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.residence.serves()
-}
-
-// Continuity says whether a session that moves had a lease all the time.
-type Continuity struct {
-	// Unbroken says that the lease that was taken replaced that of the node which froze the session:
-	// nothing was published to nobody. Only then the reconciliation of before counts.
-	Unbroken bool
-	// Epoch is what the registry said before the lease was taken.
-	Epoch registry.Epoch
-}
-
-// Restore lets an arriving session go on where it was frozen. It returns rows to be marked, and
-// reports false if the text cannot be read or the session is not arriving any more.
-func (s *Session) Restore(text []byte, c Continuity) (rows []tidemark.PendingDelivery, ok bool) {
-	var m snapshot
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.residence.state != arriving {
-		return nil, false
-	}
-	s.restoreLog(&m)
+// restore lets the session go on where it was frozen. It returns rows to be marked.
+func (s *Session) restore(m *Snapshot) (rows []tidemark.PendingDelivery) {
+	s.restoreLog(m)
 	for _, chat := range m.Snapshots {
 		s.statuses.refreshChat(chat)
 	}
@@ -234,16 +198,12 @@ func (s *Session) Restore(text []byte, c Continuity) (rows []tidemark.PendingDel
 		//rule:session_in_order.take-positions
 		rows = s.restoreProgress(w, rows)
 	}
-	s.restoreReconcile(&m, c)
-	for _, n := range s.residence.restore() {
-		//rule:R_ADDR.replay-early-wakes
-		s.notify(n)
-	}
-	return rows, true
+	s.restoreReconcile(m)
+	return rows
 }
 
 // restoreLog takes over what was sent, and what waits as it is.
-func (s *Session) restoreLog(m *snapshot) {
+func (s *Session) restoreLog(m *Snapshot) {
 	s.log = eventLog{lastID: m.LastID, base: m.Base}
 	for _, w := range m.Runs {
 		r := run{
@@ -260,17 +220,20 @@ func (s *Session) restoreLog(m *snapshot) {
 	}
 }
 
-// restoreReconcile counts the reconciliation of before if nothing was missed since, else begins one.
-func (s *Session) restoreReconcile(m *snapshot, c Continuity) {
+// restoreReconcile counts the reconciliation of before if nothing was missed since, else begins one
+// (R_CONTINUITY). The lease was never without a session, because it is taken only in place of one of
+// this session.
+func (s *Session) restoreReconcile(m *Snapshot) {
+	epoch, same := s.residence.arrival.epoch, true
 	// An epoch that was noticed while the session was on its way is the one that counts.
-	if later := s.reconcile.epoch; later != (registry.Epoch{}) && later != c.Epoch {
+	if noticed := s.reconcile.epoch; noticed != (registry.Epoch{}) && noticed != epoch {
 		//rule:R_EPOCH.notice-epoch-on-the-way
-		c = Continuity{Epoch: later}
+		epoch, same = noticed, false
 	}
 	s.reconcile = reconcile{epoch: m.Epoch, certain: m.Certain}
 	//rule:resume_lossless.trust-complete-look-of-same-epoch
-	if !c.Unbroken || !m.Complete || m.Epoch != c.Epoch {
-		s.reconcile.begin(readKnown, c.Epoch, s.host.Now())
+	if !same || !m.Complete || m.Epoch != epoch {
+		s.reconcile.begin(readKnown, epoch, s.host.Now())
 	}
 }
 

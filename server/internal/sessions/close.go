@@ -19,14 +19,23 @@ func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
 	var rows []tidemark.PendingDelivery
+	var follow []retry.Follow
 	var ended []*session.Session
 	for _, e := range endings {
-		unacked, ok := e.End()
+		left, ok := e.End()
 		if !ok {
 			continue
 		}
-		s.Table.Remove(e.Session)
-		rows = append(rows, unacked...)
+		// One that was arriving stays until its lease is released: another resume would take that lease
+		// meanwhile, which looks the same (R_LEASEFIRST).
+		//rule:R_LEASEFIRST.leave-after-the-lease
+		if !left.Unlanded {
+			s.Table.Remove(e.Session)
+		}
+		rows = append(rows, left.Rows...)
+		for _, n := range left.Marked {
+			follow = append(follow, retry.Follow{Lease: e.Lease, Chat: n.Chat, Sequence: n.Sequence})
+		}
 		ended = append(ended, e.Session)
 	}
 	// In an order that no map gives, so that a run of the simulation can be repeated.
@@ -36,7 +45,12 @@ func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed
 	})
 	//rule:R_ORDER.mark-before-release
 	err = s.Delivery.MarkOrRetry(ctx, rows)
-	sideBySide(ended, func(sess *session.Session) { s.Leases.Release(ctx, sess, err == nil) })
+	sideBySide(ended, func(sess *session.Session) {
+		if s.Leases.Release(ctx, sess, err == nil) {
+			s.Table.Remove(sess)
+		}
+	})
+	s.Delivery.Retry.Follow(follow)
 	return len(ended), err
 }
 

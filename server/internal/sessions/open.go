@@ -2,12 +2,13 @@ package sessions
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"sync"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
-	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -50,12 +51,21 @@ var ErrUncertain = tidemark.Errorf(tidemark.Unavailable, "this node cannot ask t
 //rule:resume_lossless.overtaken-client-comes-back
 var errOvertaken = tidemark.Errorf(tidemark.Unavailable, "the session has just been asked for by another connection; come back with the position")
 
+var errGone = tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
+
+// newSessionID returns an id of 128 random bits, 22 characters long.
+func newSessionID() tidemark.SessionID {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, says its documentation
+	return tidemark.SessionID(base64.RawURLEncoding.EncodeToString(b[:]))
+}
+
 // Open opens a session. The first Next of its reader gives the `open` event.
 //
 // Errors: Exhausted (PerUser). A registry that cannot be reached does not prevent a session: it
 // reconciles, and leaves no proof.
 func (s *Sessions) Open(ctx context.Context, r OpenRequest) (*session.Reader, error) {
-	id := moves.NewSessionID(s.Node)
+	id := newSessionID()
 	//rule:R_ORDER.end-older-session-of-device
 	if r.Device == "" {
 		r.Device = tidemark.DeviceID(id)
@@ -93,46 +103,28 @@ func (s *Sessions) errTooMany(user tidemark.UserID) error {
 // Errors: Gone (unknown, ended, or another user's), ErrUncertain (it may exist), Unavailable (another
 // connection asks for it, or has it).
 func (s *Sessions) Resume(ctx context.Context, r ResumeRequest) (*session.Reader, error) {
-	held, err := s.resumable(ctx, r)
-	if held != nil {
-		var reader *session.Reader
-		at := session.At{After: r.After, Announce: r.Announce, Yield: r.yields()}
-		if reader, err = held.Resume(at); err == nil {
-			return reader, nil
-		}
+	sess, err := s.find(ctx, r)
+	if err != nil {
+		return nil, err
 	}
+	at := session.At{After: r.After, Announce: r.Announce, Yield: r.yields()}
+	reader, err := sess.Resume(at)
 	switch {
-	case errors.Is(err, errOvertaken), tidemark.CodeOf(err) == tidemark.Replaced:
+	case err == nil:
+		return reader, nil
+	case tidemark.CodeOf(err) == tidemark.Replaced:
 		return nil, errOvertaken
-	//rule:resume_lossless.keep-polled-session
-	case held == nil && err != nil: // the one that is there goes on
-		return nil, ErrUncertain
 	}
-	return nil, tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
+	return nil, errGone
 }
 
-// resumable returns the session to which a client comes back: one of this node, or one that another
-// node gives to it; nil if there is none. err says that there may be one: the registry could not be
-// asked.
-func (s *Sessions) resumable(ctx context.Context, r ResumeRequest) (held *session.Session, err error) {
-	held = s.Table.Get(r.Session)
-	if held == nil {
-		if held, err = s.fetch(ctx, r); held != nil {
-			return held, nil
-		}
-		held = s.Table.Get(r.Session) // or another resume fetches it
+// find returns the session to which a client comes back: one of this node, or one that another node
+// gives to it. The errors are those of Resume.
+func (s *Sessions) find(ctx context.Context, r ResumeRequest) (*session.Session, error) {
+	if sess := s.Table.Get(r.Session); sess != nil {
+		return s.await(ctx, sess, r)
 	}
-	switch {
-	//rule:nothing_outside_membership.resume-own-session-only
-	case held == nil || held.User() != r.User:
-		return nil, err
-	case held.Landed(ctx):
-		return held, nil
-	//rule:resume_lossless.wait-for-overtaken-session
-	case err == nil && s.Leases.Elsewhere(ctx, r.User, r.Session):
-		return nil, errOvertaken
-	}
-	return nil, err
+	return s.arrive(ctx, r)
 }
 
 // reacquire acquires the leases of sessions that were lost, to another node or to nobody. A session

@@ -15,7 +15,6 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/internal/leases"
-	"github.com/tidemark-im/tidemark/server/internal/moves"
 	"github.com/tidemark-im/tidemark/server/internal/receipts"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -37,10 +36,11 @@ type Config struct {
 	Spread time.Duration
 }
 
-// Counters only grow. ClaimTime is in microseconds.
+// Counters only grow. Asked counts the arrivals that began, Given the sessions that went to another
+// node. TransferTime is how long resumes waited for arrivals, in microseconds.
 type Counters struct {
-	Opens, GraceExpired, Expired                    atomic.Int64
-	Claims, Claimed, Given, ClaimsFailed, ClaimTime atomic.Int64
+	Opens, GraceExpired, Expired atomic.Int64
+	Asked, Given, TransferTime   atomic.Int64
 }
 
 // Sessions is safe for concurrent use.
@@ -48,9 +48,9 @@ type Sessions struct {
 	Config
 	// Count is what the sessions count.
 	Count Counters
-	moves *moves.Moves
-	// background counts goroutines that answer other nodes.
-	background sync.WaitGroup
+	// queued are Requests and Seeks for transferLoop.
+	queued chan bus.Event
+	seeks  questions
 
 	// reconcile asks for a reconciliation of all sessions, repair for a look at repairs.
 	reconcile, repair signal.Flag
@@ -62,7 +62,9 @@ type Sessions struct {
 // New returns Sessions without goroutines.
 func New(cfg Config) *Sessions {
 	return &Sessions{
-		Config: cfg, moves: moves.New(cfg.Bus, cfg.Node), reconcile: signal.New(), repair: signal.New(),
+		Config: cfg, queued: make(chan bus.Event, maxQueued),
+		seeks:     questions{open: make(map[string]signal.Flag)},
+		reconcile: signal.New(), repair: signal.New(),
 	}
 }
 
@@ -83,36 +85,10 @@ func (s *Sessions) Run(ctx context.Context) {
 	loops.Go(func() { s.reconcileLoop(ctx) })
 	loops.Go(func() { s.graceLoop(ctx) })
 	loops.Go(func() { s.expiryLoop(ctx) })
-	loops.Go(func() { s.moves.Loop(ctx, s.answer, s.undelivered) })
+	loops.Go(func() { s.transferLoop(ctx) })
+	loops.Go(func() { s.arrivalLoop(ctx) })
 	loops.Wait()
-	s.background.Wait()
 }
 
 // Get returns a session of this node, nil if it is not here.
 func (s *Sessions) Get(id tidemark.SessionID) *session.Session { return s.Table.Get(id) }
-
-// Claim takes another node's question about a session. It does not block.
-func (s *Sessions) Claim(c *bus.Claim) { s.moves.Receive(c) }
-
-// Claimed takes the answer to a question of this node.
-func (s *Sessions) Claimed(c *bus.Claimed) {
-	//rule:R_WAKESET.mark-late-answer
-	if !s.moves.Answered(c) { // too late
-		s.undelivered(c.State)
-	}
-}
-
-// Follow notifies the sessions of leases whose rows are marked, if they have moved from here a moment
-// ago (R_FOLLOW).
-func (s *Sessions) Follow(absent []registry.Lease, chat tidemark.ChatID, sequence tidemark.Sequence) {
-	var rows []tidemark.PendingDelivery
-	for _, lease := range absent {
-		if s.moves.Who(lease.Session) != nil {
-			rows = append(rows, tidemark.PendingDelivery{
-				UserID: lease.User, ChatID: chat, FirstUndelivered: sequence,
-			})
-		}
-	}
-	//rule:R_FOLLOW.wake-moved-session
-	s.Delivery.Retry.Notify(rows)
-}

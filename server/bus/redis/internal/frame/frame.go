@@ -17,15 +17,13 @@ import (
 // Version is the first byte of a frame. Another one is a frame that cannot be read at all: it changes only if readers must not guess.
 const Version = 1
 
-// The kinds of events.
+// The kinds of events. 6 and 7 were those of an earlier protocol, and are never used again.
 const (
 	kindBeat         = 1
 	kindNotification = 2
 	kindStatus       = 3
 	kindMembership   = 4
 	kindTyping       = 5
-	kindClaim        = 6
-	kindClaimed      = 7
 	kindRequest      = 8
 	kindTransfer     = 9
 	kindSeek         = 10
@@ -37,12 +35,6 @@ const (
 	notifyMarked     = 1
 	notifyMessage    = 2
 	notifyAttachment = 4
-)
-
-// The flags of a claim's answer.
-const (
-	claimedState = 1
-	claimedMoved = 2
 )
 
 // Begin begins a frame.
@@ -75,10 +67,6 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 		return appendEvent(b, kindSeek, appendSeek(body, e.Seek))
 	case e.Sought != nil:
 		return appendEvent(b, kindSought, appendText(body, e.Sought.ID))
-	case e.Claim != nil:
-		return appendEvent(b, kindClaim, appendClaim(body, e.Claim))
-	case e.Claimed != nil:
-		return appendEvent(b, kindClaimed, appendClaimed(body, e.Claimed))
 	}
 	return b
 }
@@ -178,36 +166,6 @@ func appendSeek(b []byte, s *bus.Seek) []byte {
 	b = appendText(b, s.From.ID)
 	b = appendText(b, s.From.Boot)
 	return appendText(b, s.Positions)
-}
-
-func appendClaim(b []byte, c *bus.Claim) []byte {
-	b = appendText(b, c.ID)
-	b = appendText(b, c.Session)
-	b = appendText(b, c.User)
-	b = appendText(b, c.From.ID)
-	b = appendText(b, c.From.Boot)
-	if c.GoTo == nil {
-		return b
-	}
-	return appendText(b, c.GoTo)
-}
-
-func appendClaimed(b []byte, c *bus.Claimed) []byte {
-	var flags byte
-	if c.State != nil {
-		flags |= claimedState
-	}
-	if c.Moved != nil {
-		flags |= claimedMoved
-	}
-	b = append(b, flags)
-	b = appendText(b, c.ID)
-	b = appendText(b, c.State)
-	if c.Moved == nil {
-		return b
-	}
-	b = appendText(b, c.Moved.ID)
-	return appendText(b, c.Moved.Boot)
 }
 
 // atMilli is the time of a message.

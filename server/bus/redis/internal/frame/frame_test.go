@@ -41,21 +41,16 @@ func examples() map[string]bus.Event {
 	m, plain := message("héllo\n\"", []byte(`{"a": 1}`)), message("x", nil)
 	other := registry.Node{ID: "b", Boot: "2"}
 	return map[string]bus.Event{
-		"wake":            {To: leases("bob", "eve"), Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: m, Encoded: m.AppendJSON(nil)}},
-		"wake_marked":     {To: leases("bob"), Notification: &bus.Notification{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true}},
-		"wake_plain":      {Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: plain, Encoded: plain.AppendJSON(nil), Marked: true}},
-		"status":          {To: leases("bob"), Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9}},
-		"membership":      {To: leases("bob"), Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 1 << 60}},
-		"typing":          {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
-		"request":         {Request: &bus.Request{ID: "q1", Session: "s", User: "bob", To: other, Hops: 3}},
-		"transfer":        {Transfer: &bus.Transfer{ID: "q1", Snapshot: []byte("{\"x\":\n\"\x00\"}")}},
-		"seek":            {Seek: &bus.Seek{ID: "q1", Session: "s", User: "bob", From: other, Positions: []byte("{}")}},
-		"sought":          {Sought: &bus.Sought{ID: "q1"}},
-		"claim":           {Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: other}},
-		"claim_go_to":     {Claim: &bus.Claim{ID: "q1", Session: "s", User: "bob", From: other, GoTo: []byte("{}")}},
-		"claimed":         {Claimed: &bus.Claimed{ID: "q1", State: []byte("{\"x\":\n\"\x00\"}")}},
-		"claimed_moved":   {Claimed: &bus.Claimed{ID: "q2", Moved: &other}},
-		"claimed_nothing": {Claimed: &bus.Claimed{ID: "q3"}},
+		"wake":        {To: leases("bob", "eve"), Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: m, Encoded: m.AppendJSON(nil)}},
+		"wake_marked": {To: leases("bob"), Notification: &bus.Notification{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true}},
+		"wake_plain":  {Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: plain, Encoded: plain.AppendJSON(nil), Marked: true}},
+		"status":      {To: leases("bob"), Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9}},
+		"membership":  {To: leases("bob"), Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 1 << 60}},
+		"typing":      {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
+		"request":     {Request: &bus.Request{ID: "q1", Session: "s", User: "bob", To: other, Hops: 3}},
+		"transfer":    {Transfer: &bus.Transfer{ID: "q1", Snapshot: []byte("{\"x\":\n\"\x00\"}")}},
+		"seek":        {Seek: &bus.Seek{ID: "q1", Session: "s", User: "bob", From: other, Positions: []byte("{}")}},
+		"sought":      {Sought: &bus.Sought{ID: "q1"}},
 	}
 }
 
@@ -189,13 +184,6 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 		"a seek in no session":            func(m map[string]bus.Event) { m["seek"].Seek.Session = "" },
 		"a seek of nobody":                func(m map[string]bus.Event) { m["seek"].Seek.User = "" },
 		"an answer to no seek":            func(m map[string]bus.Event) { m["sought"].Sought.ID = "" },
-		"a claim that cannot be answered": func(m map[string]bus.Event) { m["claim"].Claim.From.ID = "" },
-		"a claim of no life":              func(m map[string]bus.Event) { m["claim"].Claim.From.Boot = "1:}" },
-		"a claim without a name":          func(m map[string]bus.Event) { m["claim"].Claim.ID = "" },
-		"a claim of no session":           func(m map[string]bus.Event) { m["claim"].Claim.Session = "" },
-		"a claim of nobody":               func(m map[string]bus.Event) { m["claim_go_to"].Claim.User = "" },
-		"an answer to nothing":            func(m map[string]bus.Event) { m["claimed"].Claimed.ID = "" },
-		"a session that moved nowhere":    func(m map[string]bus.Event) { m["claimed_moved"].Claimed.Moved.ID = "" },
 	} {
 		spoiled := examples()
 		spoil(spoiled)

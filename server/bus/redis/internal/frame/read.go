@@ -68,10 +68,6 @@ func (c *Contents) add(kind byte, r reader) {
 		e.Seek = r.seek()
 	case kindSought:
 		e.Sought = &bus.Sought{ID: id[string](&r)}
-	case kindClaim:
-		e.Claim = r.claim()
-	case kindClaimed:
-		e.Claimed = r.claimed()
 	default:
 		//rule:resume_lossless.count-unknown-events
 		c.Unknown++
@@ -286,27 +282,4 @@ func (r *reader) seek() *bus.Seek {
 		ID: id[string](r), Session: id[tidemark.SessionID](r), User: id[tidemark.UserID](r), From: r.life(),
 		Positions: []byte(r.text()),
 	}
-}
-
-func (r *reader) claim() *bus.Claim {
-	c := &bus.Claim{
-		ID: id[string](r), Session: id[tidemark.SessionID](r), User: id[tidemark.UserID](r), From: r.life(),
-	}
-	if r.rest != "" {
-		c.GoTo = []byte(r.text())
-	}
-	return c
-}
-
-func (r *reader) claimed() *bus.Claimed {
-	flags := r.byte()
-	c := &bus.Claimed{ID: id[string](r)}
-	if state := r.text(); flags&claimedState != 0 {
-		c.State = []byte(state)
-	}
-	if flags&claimedMoved != 0 {
-		moved := r.life()
-		c.Moved = &moved
-	}
-	return c
 }

@@ -1,0 +1,130 @@
+package sessions
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// TransferWithin is how long an arriving session waits for its Transfer.
+const TransferWithin = time.Second
+
+// arrive lets a session of another node go on here (delivery.md §4, Transfer):
+//
+//  1. look up the session's lease;
+//  2. enter an arriving session, which keeps what is published for it (R_LEASEFIRST);
+//  3. take the lease in place of the other node's;
+//  4. send that node a Request, and wait for what becomes of the arrival.
+//
+// It returns what Resume tells the client if the session is not here then.
+func (s *Sessions) arrive(ctx context.Context, r ResumeRequest) (*session.Session, error) {
+	//rule:resume_lossless.departed-client-fetches-nothing
+	if r.yields() {
+		return nil, errOvertaken
+	}
+	lease, err := s.Leases.Lease(ctx, r.User, r.Session)
+	switch {
+	//rule:resume_lossless.keep-polled-session
+	case err != nil:
+		return nil, ErrUncertain
+	case lease.Session == "" || lease.Holder() == s.Node:
+		return nil, errGone
+	}
+	lease.Node, lease.Boot = s.Node.ID, s.Node.Boot
+	sess := s.Host.Arriving(lease, rand.Text())
+	//rule:R_LEASEFIRST.enter-before-the-lease
+	if !s.Table.Add(sess, s.PerUser) {
+		if other := s.Table.Get(r.Session); other != nil {
+			return s.await(ctx, other, r)
+		}
+		return nil, errGone
+	}
+	// A session that was given is not given again: from here on nothing depends on the client.
+	ctx, cancel := delivery.Detach(ctx)
+	defer cancel()
+	defer func(began time.Time) {
+		s.Count.TransferTime.Add(time.Since(began).Microseconds())
+	}(time.Now())
+	if err := s.ask(ctx, sess); err != nil {
+		return nil, err
+	}
+	switch sess.Arrived(ctx) {
+	case session.Landed:
+		return sess, nil
+	//rule:resume_lossless.overtaken-client-keeps-session
+	case session.Overtaken:
+		return nil, errOvertaken
+	}
+	return nil, errGone
+}
+
+// await waits for a session of this node, which may still be arriving.
+func (s *Sessions) await(
+	ctx context.Context, sess *session.Session, r ResumeRequest,
+) (*session.Session, error) {
+	switch {
+	//rule:nothing_outside_membership.resume-own-session-only
+	case sess.User() != r.User:
+		return nil, errGone
+	//rule:resume_lossless.wait-for-overtaken-session
+	case sess.Arrived(ctx) != session.Landed:
+		return nil, errOvertaken
+	}
+	return sess, nil
+}
+
+// ask takes the lease of an arriving session, and sends the node that had it a Request. After an
+// error the session has ended.
+func (s *Sessions) ask(ctx context.Context, sess *session.Session) error {
+	s.Count.Asked.Add(1)
+	taken, err := s.Leases.Continue(ctx, sess)
+	if taken.Orphaned { // its device has a newer session
+		s.Table.Remove(sess)
+		return errGone
+	}
+	if err != nil {
+		s.endArrival(ctx, sess)
+		return ErrUncertain
+	}
+	//rule:R_LEASEFIRST.nothing-without-a-lease
+	if taken.Previous == (registry.Node{}) {
+		s.endArrival(ctx, sess)
+		return errGone
+	}
+	for _, early := range sess.Asked(taken.Previous, taken.Epoch) {
+		s.pass(ctx, early, taken.Previous)
+	}
+	request := &bus.Request{
+		ID: sess.Arrival(), Session: sess.ID(), User: sess.User(), To: s.Node,
+	}
+	if bus.PublishOne(ctx, s.Bus, taken.Previous, bus.Event{Request: request}) != nil {
+		s.endArrival(ctx, sess)
+	}
+	return nil
+}
+
+// endArrival ends sessions that did not arrive. What was published for them is marked.
+func (s *Sessions) endArrival(ctx context.Context, late ...*session.Session) {
+	closed, err := s.Close(ctx, session.Endings(late, session.Closed)...)
+	if err != nil {
+		s.Log.Warn("sessions did not arrive, and their rows wait to be marked", "sessions", closed, "error", err)
+	}
+}
+
+// arrivalLoop ends sessions that were asked for and did not come in time, until ctx ends.
+func (s *Sessions) arrivalLoop(ctx context.Context) {
+	for {
+		due, ok := s.Host.Arrivals.Due(ctx)
+		if !ok {
+			return
+		}
+		if late := session.Overstayed(due); len(late) > 0 {
+			s.endArrival(ctx, late...)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package sessions
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/session"
+)
+
+const (
+	// seekWithin is how long a session is looked for whose positions are to be set.
+	seekWithin = time.Second
+	// seekPause is the time between two attempts.
+	seekPause = 50 * time.Millisecond
+)
+
+// Seek sets the positions of a session that is known to be the user's, and reports whether it did. A
+// session that moves meanwhile is followed. A Seek may be done twice, which is harmless: it rewinds
+// to the same cursors.
+func (s *Sessions) Seek(
+	ctx context.Context, user tidemark.UserID, id tidemark.SessionID, to session.Positions,
+) bool {
+	text, _ := json.Marshal(to) // there is nothing in it that JSON has no word for
+	ctx, cancel := context.WithTimeout(ctx, seekWithin)
+	defer cancel()
+	q := bus.Seek{ID: rand.Text(), Session: id, User: user, From: s.Node, Positions: text}
+	done := s.seeks.ask(q.ID)
+	defer s.seeks.forget(q.ID)
+	for {
+		if sess := s.Table.Get(id); sess != nil {
+			if sess.Arrived(ctx) == session.Landed && sess.Seek(to) {
+				return true
+			}
+		} else if lease, err := s.Leases.Lease(ctx, user, id); err == nil && lease.Session == "" {
+			return false
+		} else if err == nil && lease.Holder() != s.Node {
+			_ = bus.PublishOne(ctx, s.Bus, lease.Holder(), bus.Event{Seek: &q})
+		}
+		sought, ok := done.WaitUntil(ctx, time.Now().Add(seekPause))
+		if sought {
+			return true
+		}
+		//rule:resume_lossless.follow-moving-session
+		if !ok {
+			return false
+		}
+	}
+}
+
+// questions are the Seeks of this node that wait for their answer.
+type questions struct {
+	mu   sync.Mutex
+	open map[string]signal.Flag
+}
+
+// ask returns a flag that the answer to a question sets.
+func (q *questions) ask(id string) signal.Flag {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	flag := signal.New()
+	q.open[id] = flag
+	return flag
+}
+
+// answer sets the flag of a question, if it still waits.
+func (q *questions) answer(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.open[id].Set()
+}
+
+func (q *questions) forget(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.open, id)
+}
