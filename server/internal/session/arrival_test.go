@@ -114,6 +114,22 @@ func TestArrival_R_PASS_requests_before_and_after_the_registry_answered(t *testi
 	}
 }
 
+// TestArrival_R_OVERTAKEN_after_the_end: who waited, and looks only when the arrival is over, is told
+// to come back all the same.
+func TestArrival_R_OVERTAKEN_after_the_end(t *testing.T) {
+	for _, overtaken := range []bool{false, true} {
+		s, want := newHost().Arriving(leaseAt("b"), "a"), Unlanded
+		if overtaken {
+			s.Requested(bus.Request{ID: "q"})
+			want = Overtaken
+		}
+		s.Ending(Closed).End()
+		if got := s.Arrived(context.Background()); got != want {
+			t.Errorf("overtaken %v: Arrived = %v, want %v", overtaken, got, want)
+		}
+	}
+}
+
 // TestArrival_R_ARRIVAL_what_lands: only the Transfer that was asked for, and only once. A Transfer of
 // another arrival would number events a second time.
 func TestArrival_R_ARRIVAL_what_lands(t *testing.T) {

@@ -1,0 +1,297 @@
+package server_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
+)
+
+// steppedRegistry calls a function before or after the next call of a method, and then lets go of it.
+type steppedRegistry struct {
+	*registrymemory.Registry
+	*steps
+}
+
+// steps are what a test does beside calls of the registry.
+type steps struct {
+	beforeClose, beforeLookup, afterLookup, afterOpen atomic.Pointer[func()]
+}
+
+func step(at *atomic.Pointer[func()]) {
+	if f := at.Swap(nil); f != nil {
+		(*f)()
+	}
+}
+
+func (r steppedRegistry) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
+	opened, err := r.Registry.Open(ctx, q)
+	step(&r.afterOpen)
+	return opened, err
+}
+
+func (r steppedRegistry) Close(ctx context.Context, l registry.Lease, proof *registry.Epoch) error {
+	step(&r.beforeClose)
+	return r.Registry.Close(ctx, l, proof)
+}
+
+func (r steppedRegistry) Lookup(ctx context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
+	step(&r.beforeLookup)
+	leases, err := r.Registry.Lookup(ctx, users)
+	step(&r.afterLookup)
+	return leases, err
+}
+
+// newStepped is newMoving with steps beside the calls of node b.
+func newStepped(t *testing.T) (m *moving, b *steps) {
+	t.Helper()
+	w, b := newWorld(t), &steps{}
+	m = &moving{world: w, a: w.node("a"), b: w.node("b", func(cfg *server.Config) {
+		cfg.Registry = steppedRegistry{w.reg, b}
+	})}
+	time.Sleep(30 * time.Second)
+	m.chat = m.a.chat("ab", "alice", "bob")
+	m.bob = m.a.open("bob", onDevice("phone"))
+	m.bob.drain()
+	return m, b
+}
+
+// notifyMarked tells a node of a row, for a lease.
+func (m *moving) notifyMarked(lease registry.Lease, sequence tidemark.Sequence) {
+	m.t.Helper()
+	err := bus.PublishOne(m.ctx, m.bus, lease.Holder(), bus.Event{
+		To:           []registry.Lease{lease},
+		Notification: &bus.Notification{Chat: m.chat, Sequence: sequence, Marked: true},
+	})
+	if err != nil {
+		m.t.Error(err)
+	}
+}
+
+// move lets bob come back to a node. What he is told there is read by the test.
+func (m *moving) move(bob *client, to *core) *client {
+	m.t.Helper()
+	bob.Detach()
+	back := to.open("bob", resuming(bob.Session(), bob.last), onDevice("phone"))
+	if back.Session() != bob.Session() {
+		m.t.Errorf("bob on %s has a new session", to.node)
+	}
+	back.last = bob.last
+	return back
+}
+
+// b has taken the lease, and does not know yet from whom. The Request of c, which took it from b,
+// waits for that, and goes to a.
+func TestMove_R_PASS_a_request_that_comes_before_the_registry_answers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, b := newStepped(t)
+		c := m.node("c")
+		m.bob.Detach()
+		var bob *client
+		var second sync.WaitGroup
+		later := func() {
+			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+			time.Sleep(100 * time.Millisecond)
+		}
+		b.afterOpen.Store(&later)
+		_, err := m.resume(m.b)
+		wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
+		second.Wait()
+		want(t, "bob on c", bob.drain()[:1], "open resumed=true")
+		m.wantHeld(c, bob, "message ab 1")
+	})
+}
+
+// Two nodes on which the session is arriving have asked each other. A Request that both pass on ends
+// after some hops.
+func TestMove_R_PASS_a_request_does_not_go_round_for_ever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		c, d := m.node("c"), m.node("d")
+		m.bob.Detach()
+		var sent atomic.Int64
+		m.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+			switch {
+			case e.Request == nil:
+				return send()
+			case e.Request.To.ID == "d" && sent.Add(1) > 20, to.ID == "a":
+				return nil
+			}
+			return send()
+		})
+		var all sync.WaitGroup
+		resume := func(at *core) { all.Go(func() { _, _ = m.resume(at) }) }
+		resume(m.b) // asks a
+		time.Sleep(500 * time.Millisecond)
+		resume(c) // asks b
+		time.Sleep(600 * time.Millisecond)
+		resume(m.b) // asks c
+		time.Sleep(100 * time.Millisecond)
+		resume(d) // asks b
+		all.Wait()
+		if n := sent.Load(); n != 4 {
+			t.Errorf("the Request was published %d times, want 4", n)
+		}
+		m.publish.clear()
+	})
+}
+
+// A node on which the session was arriving took a notification of a row. When its arrival ends, the
+// session is elsewhere, and is told.
+func TestMove_R_FOLLOW_what_an_arrival_took_reaches_the_session(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		c := m.node("c")
+		m.bob.Detach()
+		var bob *client
+		var second sync.WaitGroup
+		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
+			m.appendDead("alice", m.chat, "k")
+			m.notifyMarked(m.leases("bob")[0], 2)
+			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+			time.Sleep(100 * time.Millisecond)
+		})
+		_, err := m.resume(m.b)
+		wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
+		second.Wait()
+		time.Sleep(2 * time.Second)
+		want(t, "bob on c", messagesOf(bob.drain()), "message ab 2")
+	})
+}
+
+// A notification of a row comes to b, which the session has left. Before b looks it up the session
+// comes back; or it comes back, and is gone again when the registry has answered.
+func TestMove_R_FOLLOW_of_a_session_that_comes_back(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m, b := newStepped(t)
+			bob := m.move(m.bob, m.b)
+			lease := m.leases("bob")[0]
+			bob = m.move(bob, m.a)
+			m.appendDead("alice", m.chat, "k")
+			back := func() { bob = m.move(bob, m.b) }
+			away := func() { bob = m.move(bob, m.a) }
+			b.beforeLookup.Store(&back)
+			if gone {
+				goes := func() { b.afterLookup.Store(&away) }
+				both := func() { back(); goes() }
+				b.beforeLookup.Store(&both)
+			}
+			m.notifyMarked(lease, 1)
+			time.Sleep(3 * time.Second)
+			want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+		})
+	}
+}
+
+// Sessions of other devices of the user have been told of the row, or have read it: they are not told
+// because another device's session is gone.
+func TestMove_R_FOLLOW_other_sessions_are_not_told(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		tablet := m.b.open("bob", onDevice("tablet"))
+		tablet.drain()
+		lease := m.leases("bob")[0]
+		m.bob.goodbye()
+		var told atomic.Int64
+		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+			if e.Notification != nil {
+				told.Add(1)
+			}
+			return send()
+		})
+		m.notifyMarked(lease, 1)
+		time.Sleep(5 * time.Second)
+		if n := told.Load(); n != 0 {
+			t.Errorf("%d notifications, want none", n)
+		}
+	})
+}
+
+// An arrival on b that was overtaken ends just when the client comes back to b. b has not released its
+// lease yet, which would be equal to that of the next arrival.
+func TestMove_R_LEASEFIRST_an_arrival_leaves_after_its_lease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, b := newStepped(t)
+		c := m.node("c")
+		m.bob.Detach()
+		var bob *client
+		var second sync.WaitGroup
+		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
+			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+			time.Sleep(100 * time.Millisecond)
+		})
+		_, err := m.resume(m.b)
+		wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
+		second.Wait()
+		var back *server.Connection
+		comes := func() { back, err = m.resume(m.b) }
+		b.beforeClose.Store(&comes)
+		time.Sleep(2 * time.Second) // the arrival on b ends
+		if back != nil {
+			t.Error("the session came to b while an earlier arrival had still to release its lease")
+		}
+		wantCode(t, "the client, back on b too early", err, tidemark.Unavailable)
+		bob = m.move(bob, m.b)
+		time.Sleep(time.Second)
+		m.wantHeld(m.b, bob, "message ab 1")
+	})
+}
+
+// A session whose lease was lost is frozen after the registry has given it again, and before the
+// session knows so: there was a gap, and it looks.
+func TestMove_R_CONTINUITY_of_a_lease_that_is_taken_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, b := newStepped(t)
+		bob := m.move(m.bob, m.b)
+		if err := m.reg.Close(m.ctx, m.leases("bob")[0], nil); err != nil {
+			t.Fatal(err)
+		}
+		m.a.send("alice", m.chat)
+		m.a.ack("bob", m.chat, 1, 0) // by another device
+		moves := func() { bob = m.move(bob, m.a) }
+		b.afterOpen.Store(&moves)
+		time.Sleep(30 * time.Second)
+		if leases := m.leases("bob"); len(leases) != 1 || leases[0].Node != "a" {
+			t.Fatalf("leases %v, want one on a: the test shows nothing", leases)
+		}
+		want(t, "bob on a", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
+// The client of an arrival that was overtaken does not come back: the session ends with its resume
+// window, and does not stay for ever.
+func TestMove_of_a_session_to_which_nobody_comes_back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		m.bob.Detach()
+		m.onFirst(func(e bus.Event) bool { return e.Transfer != nil }, func() {
+			late := bus.Request{
+				ID: "late", Session: m.bob.Session(), User: "bob", To: m.ghost("elsewhere", time.Hour),
+			}
+			if err := bus.PublishOne(m.ctx, m.bus, m.leases("bob")[0].Holder(), bus.Event{Request: &late}); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		})
+		_, err := m.resume(m.b)
+		wantCode(t, "the connection on b", err, tidemark.Unavailable)
+		settle()
+		if n := m.b.Counters()["sessions"]; n != 1 {
+			t.Errorf("%d sessions on b, want the one that has landed", n)
+		}
+		time.Sleep(2 * time.Minute)
+		if n, leases := m.b.Counters()["sessions"], m.leases("bob"); n != 0 || len(leases) != 0 {
+			t.Errorf("%d sessions on b and the leases %v after the resume window, want none", n, leases)
+		}
+		m.wantRows("nothing was acknowledged", "bob", row("bob", m.chat, 1))
+	})
+}
