@@ -182,9 +182,11 @@ func TestMove_of_a_session_whose_device_opens_a_newer_one(t *testing.T) {
 		bob.drain()
 		close(gate)
 		moving.Wait()
-		time.Sleep(3 * time.Second)
-		if leases := m.leases("bob"); !slices.ContainsFunc(leases, func(l registry.Lease) bool { return l.Session == bob.Session() }) {
-			t.Errorf("leases %v, want one of the newer session", leases)
+		for range 30 {
+			if leases := m.leases("bob"); len(leases) != 1 || leases[0].Session != bob.Session() {
+				t.Fatalf("leases %v, want that of the newer session all the time", leases)
+			}
+			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
 		bob.drain()

@@ -365,6 +365,9 @@ func TestMove_R_WAKESET_of_a_session_that_does_not_arrive(t *testing.T) {
 		_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
 		wantCode(t, "a poll", err, tidemark.Gone)
 		m.wantRows("the session did not arrive", "bob", row("bob", m.chat, 2))
+		if leases := m.leases("bob"); len(leases) != 0 {
+			t.Errorf("leases %v, want none: a takes its own again later", leases)
+		}
 	})
 }
 
@@ -378,6 +381,13 @@ func TestMove_a_foreign_session_is_not_given(t *testing.T) {
 		wantCode(t, "eve's sync on b", err, tidemark.Gone)
 		forged := bus.Request{ID: "forged", Session: session, User: "eve", To: registry.Node{ID: m.b.node, Boot: "1"}}
 		if err := bus.PublishOne(m.ctx, m.bus, m.leases("bob")[0].Holder(), bus.Event{Request: &forged}); err != nil {
+			t.Fatal(err)
+		}
+		back := bus.Seek{
+			ID: "forged", Session: session, User: "eve", From: m.leases("bob")[0].Holder(),
+			Positions: []byte(`{"Places": [{"Chat": "ab", "Cursor": 0, "Head": 1}]}`),
+		}
+		if err := bus.PublishOne(m.ctx, m.bus, back.From, bus.Event{Seek: &back}); err != nil {
 			t.Fatal(err)
 		}
 		settle()

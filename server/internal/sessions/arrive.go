@@ -37,7 +37,6 @@ func (s *Sessions) arrive(ctx context.Context, r ResumeRequest) (*session.Sessio
 	}
 	lease.Node, lease.Boot = s.Node.ID, s.Node.Boot
 	sess := s.Host.Arriving(lease, rand.Text())
-	//rule:R_LEASEFIRST.enter-before-the-lease
 	if !s.Table.Add(sess, s.PerUser) {
 		if other := s.Table.Get(r.Session); other != nil {
 			return s.await(ctx, other, r)
@@ -91,7 +90,6 @@ func (s *Sessions) ask(ctx context.Context, sess *session.Session) error {
 		s.endArrival(ctx, sess)
 		return ErrUncertain
 	}
-	//rule:R_LEASEFIRST.nothing-without-a-lease
 	if taken.Previous == (registry.Node{}) {
 		s.endArrival(ctx, sess)
 		return errGone
