@@ -12,7 +12,7 @@ import (
 )
 
 // A session was given, and its node has forgotten it, but it does not arrive: the device has a newer one meanwhile, which ends before it has looked for anything.
-func TestMove_R_WAKESET_what_was_given_is_marked_if_the_device_has_a_newer_session(t *testing.T) {
+func TestMove_R_UNLANDED_what_was_given_is_marked_if_the_device_has_a_newer_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		m.bob.Detach()
@@ -30,7 +30,7 @@ func TestMove_R_WAKESET_what_was_given_is_marked_if_the_device_has_a_newer_sessi
 }
 
 // The answer comes when the time of the claim is over, or not at all.
-func TestMove_R_WAKESET_what_was_given_is_marked_if_it_comes_too_late(t *testing.T) {
+func TestMove_R_UNLANDED_what_was_given_is_marked_if_it_comes_too_late(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMoving(t)

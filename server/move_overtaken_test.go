@@ -20,7 +20,7 @@ func (m *moving) resume(at *core) (*server.Connection, error) {
 
 // Two connections come to one node, and a third one overtakes the first while the second waits for the same session: the second does not end the third one's session
 // by a new one of its own.
-func TestMove_of_three_claims_who_waits_is_overtaken_too(t *testing.T) {
+func TestMove_of_three_requests_who_waits_is_overtaken_too(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		c := m.node("c")
@@ -45,7 +45,7 @@ func TestMove_of_three_claims_who_waits_is_overtaken_too(t *testing.T) {
 
 // A third connection comes to the node of the first one, which was overtaken by the second. It is told
 // to come back at once, and the session goes to the second. When the client comes back, it moves.
-func TestMove_of_three_claims_that_go_round(t *testing.T) {
+func TestMove_of_three_requests_that_go_round(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		c := m.node("c")
@@ -76,7 +76,7 @@ func TestMove_of_three_claims_that_go_round(t *testing.T) {
 
 // The lease of a session is lost before the first resume takes it. Nobody takes a lease that is not
 // there, so that no gap is taken for none: the device gets a new session, which compares.
-func TestMove_of_two_claims_take_nothing_without_a_lease(t *testing.T) {
+func TestMove_of_two_requests_take_nothing_without_a_lease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		gate := make(chan struct{})
@@ -111,7 +111,7 @@ func TestMove_of_two_claims_take_nothing_without_a_lease(t *testing.T) {
 }
 
 // Nobody gets a session whose owner does not answer. The connection that came first may be the one that its client still has: it is not told to stay away.
-func TestMove_of_two_claims_that_nobody_answers(t *testing.T) {
+func TestMove_of_two_requests_that_nobody_serves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		c := m.node("c")

@@ -54,7 +54,7 @@ func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
 }
 
 // Two nodes claim a session, the second while it is on its way to the first, which hears of it too late: that one keeps the session, and soon has its lease again.
-func TestMove_of_a_session_that_is_claimed_on_its_way(t *testing.T) {
+func TestMove_of_a_session_that_is_asked_for_on_its_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		c := m.node("c")
@@ -88,7 +88,7 @@ func TestMove_of_a_session_that_is_claimed_on_its_way(t *testing.T) {
 }
 
 // A claim that comes late was given up: the client is back at the owner.
-func TestMove_a_late_claim_takes_nothing(t *testing.T) {
+func TestMove_R_HOLDS_a_late_request_takes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		var late sync.WaitGroup

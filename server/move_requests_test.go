@@ -36,7 +36,7 @@ func (m *moving) wantHeld(by *core, bob *client, next string) {
 
 // Two nodes claim a session at the same time. Whoever took the lease last gets it, with what was handed over to the other one; that one's client is told to
 // come back, and does not end the session of its device by a new one.
-func TestMove_of_two_claims_the_last_gets_the_session(t *testing.T) {
+func TestMove_of_two_requests_the_last_gets_the_session(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMoving(t)
