@@ -52,14 +52,19 @@
 //
 // A heartbeat keeps the leases and returns a report: which sessions lost theirs,
 // and whether all sessions have to reconcile, because a node died or because
-// publications may have been lost (R_EPOCH). A client may come back to another
-// node: that node takes the lease, and asks the first one for the session.
+// publications may have been lost (R_EPOCH).
+//
+// A client may come back to another node. That node enters an arriving session,
+// takes the lease in place of the first node's, and sends that node a Request.
+// The first node freezes the session and sends it in a Transfer. The arriving
+// session lands, and goes on with what was published meanwhile. Without a
+// Transfer it ends after a second (session/arrival.go, sessions/arrive.go).
 //
 // # Goroutines and locks
 //
 // Start starts the loops, and Stop waits for them: acknowledgements, statuses,
 // retries, and in package sessions heartbeats, repair of leases, reconciliation,
-// grace periods, resume windows and moves. A lock guards the fields below it and
+// grace periods, resume windows, arrivals and Requests. A lock guards the fields below it and
 // is not held across I/O. Session.mu is taken before the locks of Deadlines,
 // chat.Cache and watermark.Cache; all others are leaves.
 package server

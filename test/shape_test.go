@@ -16,7 +16,7 @@ import (
 var layers = []string{
 	"server/internal/pagetoken", "server/internal/watermark", "server/internal/retry",
 	"server/internal/ackbuffer", "server/internal/chat", "server/internal/session",
-	"server/internal/moves", "server/internal/leases", "server/internal/delivery", "server/internal/receipts",
+	"server/internal/leases", "server/internal/delivery", "server/internal/receipts",
 	"server/internal/sessions", "server",
 }
 
@@ -54,8 +54,6 @@ var callbacks = map[string]string{
 	"server/internal/session/host.go:Host.Now":             "the same clock",
 	"server/internal/receipts/receipts.go:Config.Now":      "the same clock",
 	"server/internal/sessions/open.go:ResumeRequest.Yield": "whether the client has closed its side is asked at the moment that counts",
-	"server/internal/moves/moves.go:Loop.answer":           "goes with one-way transfers",
-	"server/internal/moves/moves.go:Loop.lost":             "goes with one-way transfers",
 	"server/internal/session/session.go:Raised.may":        "asked under the session's lock, after those who remove members have said so",
 }
 
@@ -164,7 +162,7 @@ var (
 	}
 	manyFields = map[string]string{
 		"server/config.go:Config":                       "one for each setting of the core",
-		"server/internal/session/snapshot.go:snapshot":  "a session in writing: all eight values",
+		"server/internal/session/snapshot.go:Snapshot":  "a session in writing: all eight values",
 		"transports/websocket/connection.go:connection": "a socket, its session and both directions",
 		"bench/listener.go:listener":                    "what a listener counts",
 		"bench/report.go:Report":                        "one for each figure of the report",
