@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -56,7 +57,11 @@ func TestMove_of_three_requests_that_go_round(t *testing.T) {
 			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
 			time.Sleep(100 * time.Millisecond)
 			began := time.Now()
-			_, err := m.resume(m.b)
+			ctx, cancel := context.WithTimeout(m.ctx, 3*time.Second)
+			defer cancel()
+			_, err := m.b.Open(ctx, openRequest{
+				User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last,
+			})
 			wantCode(t, "the third connection, on b", err, tidemark.Unavailable)
 			if took := time.Since(began); took > 0 {
 				t.Errorf("it is told so after %v, want at once", took)

@@ -17,7 +17,7 @@ import (
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 )
 
-// What a model of sessions that move has found (docs/internals/verification/move.pml): a wake that says that a row stands comes to a node which has given the session away
+// What the first model of sessions that move has found: a wake that says that a row stands comes to a node which has given the session away
 // since it was looked up.
 func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -118,7 +118,6 @@ func (s *Session) Asked(previous registry.Node, epoch registry.Epoch) []bus.Requ
 	}
 	a := s.residence.arrival
 	a.asked, a.epoch = previous, epoch
-	//rule:resume_lossless.limit-time-of-claim
 	s.host.Arrivals.push(Deadline{session: s})
 	//rule:R_PASS.pass-on-what-came-early
 	return slices.Clone(a.requests)

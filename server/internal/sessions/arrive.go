@@ -12,6 +12,7 @@ import (
 )
 
 // TransferWithin is how long an arriving session waits for its Transfer.
+// rule:resume_lossless.limit-time-of-arrival
 const TransferWithin = time.Second
 
 // arrive lets a session of another node go on here (delivery.md §4, Transfer):

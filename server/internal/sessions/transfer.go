@@ -53,7 +53,7 @@ func (s *Sessions) transferLoop(ctx context.Context) {
 // and the node that was asked for it gets the Request, too: it may have the session (R_PASS).
 func (s *Sessions) serve(ctx context.Context, r bus.Request) {
 	sess := s.Table.Get(r.Session)
-	if sess == nil || sess.User() != r.User || r.To == s.Node {
+	if sess == nil || sess.Ended() || sess.User() != r.User || r.To == s.Node {
 		return
 	}
 	if asked, arriving := sess.Requested(r); arriving {
