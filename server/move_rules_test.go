@@ -187,6 +187,7 @@ func TestMove_R_FOLLOW_of_a_session_that_comes_back(t *testing.T) {
 			}
 			m.notifyMarked(lease, 1)
 			time.Sleep(3 * time.Second)
+			synctest.Wait()
 			want(t, "bob", messagesOf(bob.drain()), "message ab 1")
 		})
 	}
@@ -236,6 +237,7 @@ func TestMove_R_LEASEFIRST_an_arrival_leaves_after_its_lease(t *testing.T) {
 		comes := func() { back, err = m.resume(m.b) }
 		b.beforeClose.Store(&comes)
 		time.Sleep(2 * time.Second) // the arrival on b ends
+		synctest.Wait()
 		if back != nil {
 			t.Error("the session came to b while an earlier arrival had still to release its lease")
 		}
@@ -260,6 +262,7 @@ func TestMove_R_CONTINUITY_of_a_lease_that_is_taken_again(t *testing.T) {
 		moves := func() { bob = m.move(bob, m.a) }
 		b.afterOpen.Store(&moves)
 		time.Sleep(30 * time.Second)
+		synctest.Wait()
 		if leases := m.leases("bob"); len(leases) != 1 || leases[0].Node != "a" {
 			t.Fatalf("leases %v, want one on a: the test shows nothing", leases)
 		}
@@ -293,5 +296,28 @@ func TestMove_of_a_session_to_which_nobody_comes_back(t *testing.T) {
 			t.Errorf("%d sessions on b and the leases %v after the resume window, want none", n, leases)
 		}
 		m.wantRows("nothing was acknowledged", "bob", row("bob", m.chat, 1))
+	})
+}
+
+// A lease is lost, and the device opens a newer session before it is taken again.
+func TestLease_of_a_newer_session_that_opens_meanwhile_is_not_taken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, b := newStepped(t)
+		older := m.move(m.bob, m.b)
+		older.drain()
+		if err := m.reg.Close(m.ctx, m.leases("bob")[0], nil); err != nil {
+			t.Fatal(err)
+		}
+		var newer *client
+		opens := func() { newer = m.a.open("bob", onDevice("phone")) }
+		b.beforeLookup.Store(&opens)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		newer.drain()
+		if leases := m.leases("bob"); len(leases) != 1 || leases[0].Session != newer.Session() {
+			t.Errorf("leases %v, want that of the newer session", leases)
+		}
+		_, err := older.Next(m.ctx, nil, false)
+		wantCode(t, "the older session", err, tidemark.Replaced)
 	})
 }
