@@ -12,9 +12,9 @@ type ChatType string
 
 // The types of chats.
 const (
-	// Direct is the chat of two users; it exists once for a pair, and its members are fixed.
+	// Direct is the chat of two users. A pair has at most one, and its members are fixed.
 	Direct ChatType = "direct"
-	// Group is a chat of any number of users, up to MaxMembers.
+	// Group is a chat of up to MaxMembers users.
 	Group ChatType = "group"
 )
 
@@ -23,9 +23,10 @@ type HistoryMode string
 
 // The history modes.
 const (
-	// HistoryFull: everything; a new member starts with both watermarks at 0.
+	// HistoryFull shows every message. Both watermarks of a new member start at 0.
 	HistoryFull HistoryMode = "full"
-	// HistorySinceJoin: what is sent after he joined; both watermarks start at the head of that moment.
+	// HistorySinceJoin shows what is sent after the member joined.
+	// Both watermarks start at the chat's head at that moment.
 	HistorySinceJoin HistoryMode = "since_join"
 )
 
@@ -34,9 +35,9 @@ type Role string
 
 // The roles.
 const (
-	// Owner may rename the chat, add members and remove them. The creator is owner.
+	// Owner may rename the chat, add members and remove them. The creator is an owner.
 	Owner Role = "owner"
-	// Ordinary members send, read, and may leave.
+	// Ordinary members may send, read and leave.
 	Ordinary Role = "member"
 )
 
@@ -53,8 +54,8 @@ type Chat struct {
 	MemberCount int
 	// MembersVersion grows by one with every change of the membership. It starts at 1.
 	MembersVersion uint64
-	// Large is set for good once the chat had more than PendingFanoutLimit members: no pending rows are
-	// written for it, and every opening session compares its head.
+	// Large is set for good once the chat has had more than PendingFanoutLimit members.
+	// Messages of a large chat mark no pending rows: an opening session compares the head instead.
 	Large bool
 }
 
@@ -62,14 +63,14 @@ type Chat struct {
 type Member struct {
 	UserID UserID
 	Role   Role
-	// Intervals are the ranges of sequences that he may see, ascending and disjoint. The last one is open:
-	// he is a member.
+	// Intervals are the ranges of sequences that the user may see, ascending and disjoint.
+	// The last one is open, because the user is a member.
 	Intervals Intervals
-	// JoinedAt is when he joined last.
+	// JoinedAt is when the user last joined.
 	JoinedAt time.Time
 }
 
-// Roster is who is a member of a chat, at one version of its membership. It is immutable.
+// Roster lists the members of a chat at one version of its membership. It is immutable.
 type Roster struct {
 	ChatID  ChatID
 	Type    ChatType
@@ -77,11 +78,11 @@ type Roster struct {
 	Large   bool
 	// Version is Chat.MembersVersion when the roster was read.
 	Version uint64
-	// Members are the current members in the order of their user ids.
+	// Members are the current members, ordered by user id.
 	Members []Member
 }
 
-// Member returns the membership of a user, and whether he is a current member.
+// Member returns the membership of a user, and whether they are a current member.
 func (r *Roster) Member(user UserID) (Member, bool) {
 	i, found := slices.BinarySearchFunc(r.Members, user, func(m Member, u UserID) int {
 		return strings.Compare(string(m.UserID), string(u))
@@ -92,16 +93,17 @@ func (r *Roster) Member(user UserID) (Member, bool) {
 	return r.Members[i], true
 }
 
-// CheckChatName returns an Invalid or TooLarge error unless name can be the name of a chat.
+// CheckChatName returns nil if name can be the name of a chat, else an Invalid or TooLarge error.
 func CheckChatName(name string) error {
 	if len(name) > MaxChatName {
-		return Errorf(TooLarge, "name is %d bytes long, at most %d are allowed", len(name), MaxChatName)
+		return Errorf(TooLarge, "name is %d bytes long, at most %d are allowed",
+			len(name), MaxChatName)
 	}
 	return checkText("name", name)
 }
 
-// DirectKey returns the key of the direct chat of two users: the same for (a, b) and (b, a).
-// Neither id can hold the separator.
+// DirectKey returns the key of the direct chat of two users, the same for (a, b) and (b, a).
+// Different pairs have different keys, because no id contains the separator.
 func DirectKey(a, b UserID) string {
 	if b < a {
 		a, b = b, a

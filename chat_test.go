@@ -10,7 +10,8 @@ import (
 )
 
 func TestDirectKey_is_one_for_a_pair_and_another_for_every_other(t *testing.T) {
-	id := rapid.Map(rapid.StringMatching(`[A-Za-z0-9_.:-]{1,4}`), func(s string) tidemark.UserID { return tidemark.UserID(s) })
+	id := rapid.Map(rapid.StringMatching(`[A-Za-z0-9_.:-]{1,4}`),
+		func(s string) tidemark.UserID { return tidemark.UserID(s) })
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c, d := id.Draw(t, "a"), id.Draw(t, "b"), id.Draw(t, "c"), id.Draw(t, "d")
 		key := tidemark.DirectKey(a, b)
@@ -25,8 +26,13 @@ func TestDirectKey_is_one_for_a_pair_and_another_for_every_other(t *testing.T) {
 }
 
 func TestRoster_Member_finds_current_members_only(t *testing.T) {
-	r := &tidemark.Roster{Members: []tidemark.Member{{UserID: "B"}, {UserID: "a"}, {UserID: "a.", Role: tidemark.Owner}, {UserID: "c"}}}
-	for user, want := range map[tidemark.UserID]bool{"B": true, "a": true, "a.": true, "c": true, "": false, "b": false, "A": false, "d": false} {
+	r := &tidemark.Roster{Members: []tidemark.Member{
+		{UserID: "B"}, {UserID: "a"}, {UserID: "a.", Role: tidemark.Owner}, {UserID: "c"},
+	}}
+	for user, want := range map[tidemark.UserID]bool{
+		"B": true, "a": true, "a.": true, "c": true,
+		"": false, "b": false, "A": false, "d": false,
+	} {
 		got, found := r.Member(user)
 		if found != want || want && got.UserID != user {
 			t.Errorf("Member(%q): got %+v, %v, want found %v", user, got, found, want)
@@ -42,8 +48,13 @@ func TestRoster_Member_finds_current_members_only(t *testing.T) {
 
 func TestCheckChatName_limits(t *testing.T) {
 	for name, want := range map[string]tidemark.Code{
-		"": "", "Łódź": "", strings.Repeat("x", 256): "", strings.Repeat("x", 257): tidemark.TooLarge,
-		strings.Repeat("é", 129): tidemark.TooLarge, "a\xffb": tidemark.Invalid, "a\x00b": tidemark.Invalid,
+		"":                       "",
+		"Łódź":                   "",
+		strings.Repeat("x", 256): "",
+		strings.Repeat("x", 257): tidemark.TooLarge,
+		strings.Repeat("é", 129): tidemark.TooLarge,
+		"a\xffb":                 tidemark.Invalid,
+		"a\x00b":                 tidemark.Invalid,
 	} {
 		if got := tidemark.CodeOf(tidemark.CheckChatName(name)); got != want {
 			t.Errorf("CheckChatName(%.20q): got code %q, want %q", name, got, want)

@@ -6,46 +6,47 @@ import (
 	"fmt"
 )
 
-// Code says what kind of failure an Error is. Each adapter has exactly one table from Code to its status
-// or close code.
+// Code says what kind of failure an Error is.
+// Each adapter has exactly one table that maps a Code to a status or a close code.
 type Code string
 
-// The codes. They are also the `code` values on the wire, except where an adapter's table says otherwise.
+// The codes. They are also the `code` values on the wire, unless an adapter's table says otherwise.
 const (
 	// NotFound: the chat, session or device does not exist.
 	NotFound Code = "NOT_FOUND"
 	// NotMember: the user is not a member of the chat (ADR-008 Appendix F).
 	NotMember Code = "NOT_A_MEMBER"
-	// Invalid: the input is malformed; Detail says what and how to mend it.
+	// Invalid: the input is malformed. Detail says what is wrong and how to correct it.
 	Invalid Code = "INVALID"
-	// TooLarge: the input exceeds a size limit; Detail names the limit.
+	// TooLarge: the input exceeds a size limit. Detail names the limit.
 	TooLarge Code = "TOO_LARGE"
 	// InvalidSequence: a sequence is 0, or above the chat's head (ADR-008 Appendix F.2).
 	InvalidSequence Code = "INVALID_SEQUENCE"
-	// Conflict: the id is taken by something else.
+	// Conflict: the id already belongs to something else.
 	Conflict Code = "CONFLICT"
-	// Unauthenticated: no, or no valid, credentials.
+	// Unauthenticated: the credentials are missing or not valid.
 	Unauthenticated Code = "UNAUTHENTICATED"
-	// Denied: the caller is known, and may not.
+	// Denied: the caller is authenticated, but is not allowed to do this.
 	Denied Code = "DENIED"
-	// Exhausted: a limit on rate or number is reached; try again later.
+	// Exhausted: a limit on rate or number is reached. Try again later.
 	Exhausted Code = "RATE_LIMITED"
-	// Gone: the session has ended or was never here.
+	// Gone: the session has ended, or never existed.
 	Gone Code = "SESSION_GONE"
 	// Replaced: a newer connection owns the session.
 	Replaced Code = "REPLACED"
-	// Unavailable: storage or registry cannot be reached, or the server is stopping; nothing was lost, try again.
+	// Unavailable: the server is stopping, or cannot reach the storage or the registry.
+	// Nothing was lost. Try again.
 	Unavailable Code = "UNAVAILABLE"
-	// Internal: a bug.
+	// Internal: a bug in the server.
 	Internal Code = "INTERNAL"
 )
 
-// Error is the one error type that crosses a package border of Tidemark.
+// Error is the only error type that packages of Tidemark return to each other.
 type Error struct {
 	Code Code
-	// Detail is one sentence that a person can act on. It holds no secret and no message text.
+	// Detail is one sentence that a person can act on. It contains no secret and no message text.
 	Detail string
-	// Err is the cause, for logs; it never reaches a client.
+	// Err is the cause, for logs. It never reaches a client.
 	Err error
 }
 
@@ -60,12 +61,12 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an Error with a formatted detail.
+// Errorf returns an Error with a formatted detail.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Wrap makes an Error around a cause. A nil cause gives a nil error.
+// Wrap returns an Error around a cause, or nil if the cause is nil.
 func Wrap(code Code, err error, detail string) error {
 	if err == nil {
 		return nil
@@ -73,8 +74,8 @@ func Wrap(code Code, err error, detail string) error {
 	return &Error{Code: code, Detail: detail, Err: err}
 }
 
-// CodeOf returns the code of err: that of the first Error in its chain; Unavailable for a context that
-// was cancelled or ran out of time; "" for nil; otherwise Internal.
+// CodeOf returns the code of the first Error in the chain of err, or "" if err is nil. For any
+// other error it returns Unavailable if a context was cancelled or timed out, else Internal.
 func CodeOf(err error) Code {
 	var e *Error
 	switch {
@@ -89,7 +90,7 @@ func CodeOf(err error) Code {
 	}
 }
 
-// DetailOf returns what a client may be told of err.
+// DetailOf returns the part of err that a client may see.
 func DetailOf(err error) string {
 	var e *Error
 	switch {

@@ -2,16 +2,16 @@ package tidemark
 
 import "time"
 
-// EventType is the type of an event of the stream, the same over every transport.
+// EventType is the type of an event of the stream. It is the same over every transport.
 type EventType string
 
 // The types of events, and the payload of each.
 const (
-	// EventOpen is always the first event of a connection: Open.
+	// EventOpen is always the first event of a connection. It carries an Open.
 	EventOpen EventType = "open"
 	// EventMessage carries a Message.
 	EventMessage EventType = "message"
-	// EventGap carries a Gap, which counts as received.
+	// EventGap carries a Gap. A client counts the gap as received.
 	EventGap EventType = "gap"
 	// EventStatus carries a StatusUpdate.
 	EventStatus EventType = "status_update"
@@ -19,38 +19,40 @@ const (
 	EventMembership EventType = "membership"
 	// EventCaughtUp says that everything that was pending at open has been sent. Its payload is {}.
 	EventCaughtUp EventType = "caught_up"
-	// EventReset says that the position given is unknown; the client sends its cursors: Reset.
+	// EventReset says that the server does not know the client's position. It carries a Reset.
+	// The client answers with its cursors.
 	EventReset EventType = "reset"
-	// EventTyping is ephemeral: without id, dropped under pressure. It carries Typing.
+	// EventTyping is ephemeral: it has no id, and is dropped under pressure. It carries a Typing.
 	EventTyping EventType = "typing"
-	// EventError has no id. It carries Problem.
+	// EventError has no id. It carries a Problem.
 	EventError EventType = "error"
 )
 
-// Event is what a session yields.
+// Event is one item of a session's stream.
 type Event struct {
-	// ID counts within the session, from 1, and never goes back, also after a rewind. It is 0 on an ephemeral event.
+	// ID counts the events of the session, from 1. It never goes back, not even after a rewind.
+	// An ephemeral event has the ID 0.
 	ID   uint64
 	Type EventType
-	// Payload is JSON without a newline. It is shared between sessions and must not be changed.
+	// Payload is JSON without a newline. Sessions share it, so it must not be changed.
 	Payload []byte
 }
 
 // Open is the payload of EventOpen.
 type Open struct {
 	Session SessionID
-	// Resumed reports whether the session went on where the client's position was.
+	// Resumed reports whether the session continues at the client's position.
 	Resumed bool
-	// Position is the number after which the events of this connection follow.
+	// Position is the event id that precedes the events of this connection.
 	Position uint64
-	// Heartbeat is the longest silence of the server.
+	// Heartbeat is the longest time for which the server sends nothing.
 	Heartbeat time.Duration
 	// Resume is how long the session outlives its connection.
 	Resume time.Duration
 }
 
-// StatusUpdate is the payload of EventStatus: the exposed boundary of a member, or, with an empty UserID, the
-// least one of all members.
+// StatusUpdate is the payload of EventStatus: the exposed boundary of one member.
+// If UserID is empty, it is the least boundary of all members.
 type StatusUpdate struct {
 	ChatID ChatID
 	UserID UserID
@@ -73,22 +75,23 @@ type MembershipChange struct {
 	Change Change
 }
 
-// ResetReason says why a client has to send its cursors.
+// ResetReason says why a client must send its cursors.
 type ResetReason string
 
 // The reasons.
 const (
-	// ResetUnknownSession: the session has expired, is someone else's, or was never here.
+	// ResetUnknownSession: the session has expired, belongs to another user, or never existed.
 	ResetUnknownSession ResetReason = "unknown_session"
 	// ResetUnknownPosition: the position is older than the session remembers, or was never sent.
 	ResetUnknownPosition ResetReason = "unknown_position"
-	// ResetAhead: the client's cursor is above the chat's head: it belongs to another chat or database.
+	// ResetAhead: the client's cursor is above the chat's head.
+	// It must come from another chat or database.
 	ResetAhead ResetReason = "ahead"
 	// ResetOverflow: more happened than the session can remember.
 	ResetOverflow ResetReason = "overflow"
 )
 
-// Reset is the payload of EventReset. ChatID is set with ResetAhead only.
+// Reset is the payload of EventReset. ChatID is set only if the reason is ResetAhead.
 type Reset struct {
 	Reason ResetReason
 	ChatID ChatID

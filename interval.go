@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// Interval is a range of sequences, both ends included. To 0 means open: without end.
+// Interval is a range of sequences, both ends included. If To is 0, the range is open: it has no
+// end.
 type Interval struct{ From, To Sequence }
 
-// Intervals are the ranges of a chat that one user may see, because he was a member when they were sent (or
-// joined a chat that shows its full history). They ascend, are disjoint and none is empty; the last one is
-// open exactly if he is a member now.
+// Intervals are the ranges of a chat that one user may see. A range covers what was sent during a
+// membership, or before it if the chat shows its full history. The ranges ascend, are disjoint, and
+// none is empty. The last one is open exactly if the user is a member now.
 type Intervals []Interval
 
 // GapReason says why a range is not shown.
@@ -19,7 +20,8 @@ type GapReason string
 // GapNotMember means that the messages were sent while the user was not a member.
 const GapNotMember GapReason = "not_a_member"
 
-// Gap is a range of a chat, both ends included, that the user may not see. A client counts it as received.
+// Gap is a range of a chat that the user may not see, both ends included.
+// A client counts it as received.
 type Gap struct {
 	ChatID   ChatID
 	From, To Sequence
@@ -40,9 +42,10 @@ func (iv Intervals) Contains(sequence Sequence) bool {
 	return false
 }
 
-// Joined returns the intervals after the user joins a chat whose head is head. A first join shows everything
-// or what follows, as the history mode says; a user who returns sees what follows, besides what he saw before.
-// It returns iv unchanged if he is a member already.
+// Joined returns the intervals after the user joins a chat with the given head.
+// The first join shows everything or what follows, as the history mode says.
+// A later join (returning) adds what follows to what the user could see before.
+// If the user is a member already, Joined returns iv unchanged.
 func (iv Intervals) Joined(head Sequence, history HistoryMode, returning bool) Intervals {
 	if iv.Open() {
 		return iv
@@ -61,8 +64,8 @@ func (iv Intervals) Joined(head Sequence, history HistoryMode, returning bool) I
 	return append(joined, Interval{From: from})
 }
 
-// Left returns the intervals after the user left a chat whose head is head: the open one ends there, and
-// disappears if nothing was sent in it.
+// Left returns the intervals after the user leaves a chat with the given head.
+// The open interval ends at the head, and disappears if nothing was sent in it.
 func (iv Intervals) Left(head Sequence) Intervals {
 	if !iv.Open() {
 		return iv
@@ -78,8 +81,9 @@ func (iv Intervals) Left(head Sequence) Intervals {
 	return left
 }
 
-// Visible cuts [from, to] into what comes first: a gap that ends before the next visible message, or a range that may be
-// shown. It returns the end of that piece, and whether it may be shown. from must be at least 1 and at most to.
+// Visible returns the end of the first piece of [from, to], and whether the user may see that
+// piece. A piece is the longest run of sequences that are all visible, or all not. from must be at
+// least 1 and at most to.
 func (iv Intervals) Visible(from, to Sequence) (end Sequence, visible bool) {
 	for _, i := range iv {
 		switch {
@@ -98,7 +102,8 @@ func (iv Intervals) Visible(from, to Sequence) (end Sequence, visible bool) {
 	return to, false
 }
 
-// Before is Visible backwards: it returns where the piece of [1, to] begins that ends at to, and whether it may be shown. to must be at least 1.
+// Before returns the start of the last piece of [1, to], and whether the user may see that piece.
+// It is Visible backwards. to must be at least 1.
 func (iv Intervals) Before(to Sequence) (from Sequence, visible bool) {
 	from = 1
 	for _, i := range iv {
@@ -114,7 +119,7 @@ func (iv Intervals) Before(to Sequence) (from Sequence, visible bool) {
 	return from, false
 }
 
-// Gaps returns the ranges of [from, to] that the user may not see, ascending.
+// Gaps returns the ranges of [from, to] that the user may not see, in ascending order.
 func (iv Intervals) Gaps(chat ChatID, from, to Sequence) []Gap {
 	var gaps []Gap
 	for from <= to && from > 0 {
@@ -127,7 +132,8 @@ func (iv Intervals) Gaps(chat ChatID, from, to Sequence) []Gap {
 	return gaps
 }
 
-// Text returns the intervals as "1-5,9-", the form in which the SQL backends store them; "" for none.
+// Text returns the intervals as "1-5,9-", the form in which the SQL backends store them.
+// No intervals give "".
 func (iv Intervals) Text() string {
 	var b []byte
 	for n, i := range iv {
@@ -143,7 +149,8 @@ func (iv Intervals) Text() string {
 	return string(b)
 }
 
-// ParseIntervals reads what Text wrote. Anything else is an Internal error.
+// ParseIntervals returns the intervals that Text wrote as text.
+// It returns an Internal error for any other text.
 func ParseIntervals(text string) (Intervals, error) {
 	if text == "" {
 		return nil, nil
@@ -157,7 +164,7 @@ func ParseIntervals(text string) (Intervals, error) {
 			last, err = strconv.ParseUint(to, 10, 64)
 		}
 		if err != nil || !found {
-			return nil, Errorf(Internal, "the database holds the intervals %q, which are none", text)
+			return nil, Errorf(Internal, "the database contains malformed intervals: %q", text)
 		}
 		intervals = append(intervals, Interval{From: Sequence(first), To: Sequence(last)})
 	}

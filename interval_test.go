@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// ivs makes intervals of pairs: from, to, from, to, …
+// ivs returns intervals with the given ends: from, to, from, to, …
 func ivs(ends ...tidemark.Sequence) tidemark.Intervals {
 	var iv tidemark.Intervals
 	for i := 0; i < len(ends); i += 2 {
@@ -79,16 +79,18 @@ func TestIntervals_Visible_cuts_off_the_first_piece(t *testing.T) {
 		from, to, end tidemark.Sequence
 		visible       bool
 	}{
-		{1, 20, 2, false}, {2, 2, 2, false}, {3, 20, 5, true}, {4, 4, 4, true}, {5, 20, 5, true}, {6, 20, 7, false},
-		{6, 6, 6, false}, {8, 20, 8, true}, {9, 10, 10, false}, {11, 20, 20, true}, {500, 600, 600, true},
+		{1, 20, 2, false}, {2, 2, 2, false}, {3, 20, 5, true}, {4, 4, 4, true}, {5, 20, 5, true},
+		{6, 20, 7, false}, {6, 6, 6, false}, {8, 20, 8, true}, {9, 10, 10, false},
+		{11, 20, 20, true}, {500, 600, 600, true},
 	} {
 		end, visible := iv.Visible(test.from, test.to)
 		if end != test.end || visible != test.visible {
-			t.Errorf("Visible(%d, %d): got %d, %v, want %d, %v", test.from, test.to, end, visible, test.end, test.visible)
+			t.Errorf("Visible(%d, %d): got %d, %v, want %d, %v",
+				test.from, test.to, end, visible, test.end, test.visible)
 		}
 	}
 	if end, visible := ivs(1, 4).Visible(5, 9); end != 9 || visible {
-		t.Errorf("after he left: got %d, %v, want 9, false", end, visible)
+		t.Errorf("after the user left: got %d, %v, want 9, false", end, visible)
 	}
 	if end, visible := (tidemark.Intervals)(nil).Visible(1, 9); end != 9 || visible {
 		t.Errorf("never a member: got %d, %v, want 9, false", end, visible)
@@ -119,19 +121,23 @@ func TestIntervals_Gaps(t *testing.T) {
 
 func TestIntervals_of_any_life_show_what_was_sent_while_a_member(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := rapid.SampledFrom([]tidemark.HistoryMode{tidemark.HistoryFull, tidemark.HistorySinceJoin}).Draw(t, "history")
+		modes := []tidemark.HistoryMode{tidemark.HistoryFull, tidemark.HistorySinceJoin}
+		history := rapid.SampledFrom(modes).Draw(t, "history")
 		var iv tidemark.Intervals
 		var head tidemark.Sequence
 		member, ever := false, false
 		sees := map[tidemark.Sequence]bool{}
-		for _, step := range rapid.SliceOf(rapid.SampledFrom([]string{"send", "join", "leave"})).Draw(t, "life") {
+		steps := rapid.SampledFrom([]string{"send", "join", "leave"})
+		for _, step := range rapid.SliceOf(steps).Draw(t, "life") {
 			switch step {
 			case "send":
 				head++
 				sees[head] = member
 			case "join":
-				for n := tidemark.Sequence(1); !ever && history == tidemark.HistoryFull && n <= head; n++ {
-					sees[n] = true
+				if !ever && history == tidemark.HistoryFull {
+					for n := tidemark.Sequence(1); n <= head; n++ {
+						sees[n] = true
+					}
 				}
 				iv = iv.Joined(head, history, ever)
 				member, ever = true, true
@@ -143,13 +149,17 @@ func TestIntervals_of_any_life_show_what_was_sent_while_a_member(t *testing.T) {
 	})
 }
 
-func checkIntervals(t *rapid.T, iv tidemark.Intervals, head tidemark.Sequence, member bool, sees map[tidemark.Sequence]bool) {
+func checkIntervals(
+	t *rapid.T, iv tidemark.Intervals, head tidemark.Sequence, member bool,
+	sees map[tidemark.Sequence]bool,
+) {
 	if iv.Open() != member {
 		t.Fatalf("%v: got open %v of a member %v", iv, iv.Open(), member)
 	}
 	for i, in := range iv {
 		last := i == len(iv)-1
-		if in.From == 0 || in.To == 0 && !last || in.To != 0 && in.To < in.From || i > 0 && in.From <= iv[i-1].To+1 {
+		if in.From == 0 || in.To == 0 && !last || in.To != 0 && in.To < in.From ||
+			i > 0 && in.From <= iv[i-1].To+1 {
 			t.Fatalf("%v are not ascending, disjoint, apart and non-empty", iv)
 		}
 	}
@@ -165,8 +175,8 @@ func checkIntervals(t *rapid.T, iv tidemark.Intervals, head tidemark.Sequence, m
 	}
 }
 
-// checkPartition checks that the pieces of Visible cover from..to once, that neighbours differ, and that Gaps are the
-// invisible ones.
+// checkPartition fails the test unless the pieces of Visible cover from..to exactly once.
+// Neighbouring pieces must differ, and Gaps must be the invisible ones.
 func checkPartition(t *rapid.T, iv tidemark.Intervals, from, to tidemark.Sequence) {
 	var gaps []tidemark.Gap
 	for next := from; next <= to; {
@@ -183,7 +193,8 @@ func checkPartition(t *rapid.T, iv tidemark.Intervals, from, to tidemark.Sequenc
 			t.Fatalf("%v: the piece %d..%d of %d..%d ends too early", iv, next, end, next, to)
 		}
 		if !visible {
-			gaps = append(gaps, tidemark.Gap{ChatID: "c", From: next, To: end, Reason: tidemark.GapNotMember})
+			gaps = append(gaps,
+				tidemark.Gap{ChatID: "c", From: next, To: end, Reason: tidemark.GapNotMember})
 		}
 		next = end + 1
 	}
@@ -197,23 +208,27 @@ func TestIntervals_Before_is_Visible_backwards(t *testing.T) {
 	tests := []struct {
 		to, from tidemark.Sequence
 		visible  bool
-	}{{12, 9, true}, {9, 9, true}, {8, 6, false}, {6, 6, false}, {5, 3, true}, {3, 3, true}, {2, 1, false}, {1, 1, false}}
+	}{
+		{12, 9, true}, {9, 9, true}, {8, 6, false}, {6, 6, false},
+		{5, 3, true}, {3, 3, true}, {2, 1, false}, {1, 1, false},
+	}
 	for _, tt := range tests {
 		if from, visible := iv.Before(tt.to); from != tt.from || visible != tt.visible {
 			t.Errorf("Before(%d) = %d, %t, want %d, %t", tt.to, from, visible, tt.from, tt.visible)
 		}
 	}
 	if from, visible := (tidemark.Intervals)(nil).Before(7); from != 1 || visible {
-		t.Errorf("nobody sees anything: %d, %t", from, visible)
+		t.Errorf("without intervals: got %d, %t, want 1, false", from, visible)
 	}
 }
 
 func TestIntervals_text_is_read_as_it_was_written(t *testing.T) {
+	sequence := rapid.Uint64Max(uint64(tidemark.MaxSequence))
 	rapid.Check(t, func(t *rapid.T) {
 		intervals := rapid.SliceOf(rapid.Custom(func(t *rapid.T) tidemark.Interval {
 			return tidemark.Interval{
-				From: tidemark.Sequence(rapid.Uint64Max(uint64(tidemark.MaxSequence)).Draw(t, "from")),
-				To:   tidemark.Sequence(rapid.Uint64Max(uint64(tidemark.MaxSequence)).Draw(t, "to")),
+				From: tidemark.Sequence(sequence.Draw(t, "from")),
+				To:   tidemark.Sequence(sequence.Draw(t, "to")),
 			}
 		})).Draw(t, "intervals")
 		text := tidemark.Intervals(intervals).Text()

@@ -7,16 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// The payload encoders. Each appends one JSON value without a newline to b and returns the result. They use no
-// reflection and allocate only what append needs; the tests compare them with encoding/json.
+// The payload encoders. Each appends one JSON value without a newline to b, and returns the result.
+// They use no reflection, and allocate only what append needs.
+// The tests compare them with encoding/json.
 
-// TimeLayout is how times are written: RFC 3339 in UTC with milliseconds.
+// TimeLayout is the format of times: RFC 3339 in UTC with milliseconds.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 
-// AppendJSON appends the message as it is on the wire.
+// AppendJSON appends the message in its wire format.
 func (m *Message) AppendJSON(b []byte) []byte {
-	// One allocation for what needs no escapes.
-	b = slices.Grow(b, 256+len(m.ChatID)+len(m.MessageID)+len(m.SenderID)+len(m.ClientMessageID)+len(m.Content)+len(m.ContentType)+len(m.Attachment))
+	// If no character needs an escape, this is the only allocation.
+	b = slices.Grow(b, 256+len(m.ChatID)+len(m.MessageID)+len(m.SenderID)+
+		len(m.ClientMessageID)+len(m.Content)+len(m.ContentType)+len(m.Attachment))
 	b = append(b, `{"chat_id":`...)
 	b = AppendString(b, string(m.ChatID))
 	b = append(b, `,"sequence":`...)
@@ -52,7 +54,7 @@ func (g Gap) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// AppendJSON appends the status update: of a member, or of all of them.
+// AppendJSON appends the status update, of one member or of all members.
 func (u StatusUpdate) AppendJSON(b []byte) []byte {
 	b = append(b, `{"chat_id":`...)
 	b = AppendString(b, string(u.ChatID))
@@ -130,7 +132,7 @@ func (p Problem) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// AppendTime appends a time as a JSON string, in UTC with milliseconds; the zero time as null.
+// AppendTime appends t as a JSON string, in UTC with milliseconds. The zero time becomes null.
 func AppendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, "null"...)
@@ -142,8 +144,8 @@ func AppendTime(b []byte, t time.Time) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string. It escapes what JSON demands, and U+2028 and U+2029, which end a line
-// for some readers; an invalid byte becomes U+FFFD.
+// AppendString appends s as a JSON string. An invalid byte becomes U+FFFD.
+// It also escapes U+2028 and U+2029, because some readers take them for line breaks.
 func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
@@ -189,8 +191,8 @@ func AppendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendCompact appends raw JSON without the line breaks between its tokens, which would break an SSE frame; nil as
-// null. Inside a string JSON allows no raw line break, so every one found is white space.
+// appendCompact appends raw JSON without its line breaks, which would break an SSE frame.
+// nil becomes null. JSON allows no raw line break in a string, so each one is white space.
 func appendCompact(b, raw []byte) []byte {
 	if raw == nil {
 		return append(b, "null"...)

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// wireMessage is a message as encoding/json would write it.
+// wireMessage is a message that encoding/json can write.
 type wireMessage struct {
 	ChatID          string          `json:"chat_id"`
 	Sequence        uint64          `json:"sequence"`
@@ -28,15 +28,27 @@ type wireMessage struct {
 
 func FuzzMessage_AppendJSON(f *testing.F) {
 	f.Add("c", uint64(1), "hello", "text/plain", "", int64(0))
-	f.Add("chat:1", uint64(tidemark.MaxSequence), "q\"uo\\te / <b>&amp;</b>", "text/html", `{"a":1}`, int64(1_767_225_600_007))
-	f.Add("", uint64(0), "\x00\x01\x1f\x7f\b\f\n\r\t", "\n", "{\r\n\t\"a\" :\n [1,\n\"x\\n\"] }", int64(-1))
-	f.Add("é", uint64(7), "\u2028\u2029😀\xff\xed\xa0\x80\xc3", "\xf0\x9f\x98", `{"a":"\u2028é"}`, int64(1_000))
-	f.Add("c", uint64(9), strings.Repeat("\ufffd", 3)+"\xe2\x80", "", `{"a": {"b": null} }`, int64(1<<40))
-	f.Fuzz(func(t *testing.T, id string, sequence uint64, content, contentType, attachment string, millis int64) {
+	f.Add("chat:1", uint64(tidemark.MaxSequence), "q\"uo\\te / <b>&amp;</b>", "text/html",
+		`{"a":1}`, int64(1_767_225_600_007))
+	f.Add("", uint64(0), "\x00\x01\x1f\x7f\b\f\n\r\t", "\n", "{\r\n\t\"a\" :\n [1,\n\"x\\n\"] }",
+		int64(-1))
+	f.Add("é", uint64(7), "\u2028\u2029😀\xff\xed\xa0\x80\xc3", "\xf0\x9f\x98",
+		`{"a":"\u2028é"}`, int64(1_000))
+	f.Add("c", uint64(9), strings.Repeat("\ufffd", 3)+"\xe2\x80", "",
+		`{"a": {"b": null} }`, int64(1<<40))
+	f.Fuzz(func(
+		t *testing.T, id string, sequence uint64,
+		content, contentType, attachment string, millis int64,
+	) {
 		m := tidemark.Message{
-			ChatID: tidemark.ChatID(id), Sequence: tidemark.Sequence(sequence), MessageID: tidemark.MessageID(id + "m"),
-			SenderID: tidemark.UserID(contentType), ClientMessageID: content, Content: content, ContentType: contentType,
-			CreatedAt: time.UnixMilli(millis % 250_000_000_000_000).UTC(),
+			ChatID:          tidemark.ChatID(id),
+			Sequence:        tidemark.Sequence(sequence),
+			MessageID:       tidemark.MessageID(id + "m"),
+			SenderID:        tidemark.UserID(contentType),
+			ClientMessageID: content,
+			Content:         content,
+			ContentType:     contentType,
+			CreatedAt:       time.UnixMilli(millis % 250_000_000_000_000).UTC(),
 		}
 		if m.CreatedAt.Year() < 0 || m.CreatedAt.Year() > 9999 {
 			return // encoding/json cannot write such a year.
@@ -46,19 +58,26 @@ func FuzzMessage_AppendJSON(f *testing.F) {
 		}
 		got := m.AppendJSON([]byte("prefix"))
 		if !bytes.HasPrefix(got, []byte("prefix")) {
-			t.Fatalf("what was there before is lost: %q", got)
+			t.Fatalf("the bytes before the message are lost: %q", got)
 		}
 		got = got[len("prefix"):]
 		want := wireMessage{
-			ChatID: id, Sequence: sequence, MessageID: id + "m", SenderID: contentType, ClientMessageID: content, Content: content,
-			ContentType: contentType, Attachment: m.Attachment, CreatedAt: m.CreatedAt.Format("2006-01-02T15:04:05.000Z"),
+			ChatID:          id,
+			Sequence:        sequence,
+			MessageID:       id + "m",
+			SenderID:        contentType,
+			ClientMessageID: content,
+			Content:         content,
+			ContentType:     contentType,
+			Attachment:      m.Attachment,
+			CreatedAt:       m.CreatedAt.Format("2006-01-02T15:04:05.000Z"),
 		}
 		compareJSON(t, got, want)
 	})
 }
 
-// compareJSON checks that got is one line of valid JSON that decodes to what encoding/json writes for want, with its
-// fields in the same order.
+// compareJSON fails the test unless got is one line of valid JSON. It must decode like the JSON
+// that encoding/json writes for want, with the fields in the same order.
 func compareJSON(t *testing.T, got []byte, want any) {
 	t.Helper()
 	if bytes.ContainsAny(got, "\n\r") {
@@ -74,7 +93,7 @@ func compareJSON(t *testing.T, got []byte, want any) {
 	if diff := cmp.Diff(decoded(t, reference), decoded(t, got)); diff != "" {
 		t.Fatalf("decoded (-want +got):\n%s", diff)
 	}
-	// Key by key, because a reader that streams sees the order.
+	// A streaming reader sees the order, so compare key by key.
 	if diff := cmp.Diff(tokens(t, reference), tokens(t, got)); diff != "" {
 		t.Fatalf("tokens (-want +got):\n%s", diff)
 	}
@@ -107,7 +126,10 @@ func tokens(t *testing.T, b []byte) []json.Token {
 }
 
 func FuzzAppendString(f *testing.F) {
-	for _, s := range []string{"", "plain", "\"\\/\b\f\n\r\t\x00\x1f\x7f", "\u2028x\u2029", "\xff\xfe", "\xed\xa0\x80", "😀é\ufffd", "\xe2\x80", "a\u2027\u202a"} {
+	for _, s := range []string{
+		"", "plain", "\"\\/\b\f\n\r\t\x00\x1f\x7f", "\u2028x\u2029", "\xff\xfe", "\xed\xa0\x80",
+		"😀é\ufffd", "\xe2\x80", "a\u2027\u202a",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -130,7 +152,10 @@ func TestAppendTime_is_RFC_3339_in_UTC_with_milliseconds(t *testing.T) {
 		{time.Time{}, `null`},
 		{time.Date(2026, 1, 31, 10, 0, 5, 0, time.UTC), `"2026-01-31T10:00:05.000Z"`},
 		{time.Date(2026, 1, 31, 10, 0, 5, 7_999_999, time.UTC), `"2026-01-31T10:00:05.007Z"`},
-		{time.Date(2026, 1, 31, 1, 0, 5, 120_000_000, time.FixedZone("", 2*3600)), `"2026-01-30T23:00:05.120Z"`},
+		{
+			time.Date(2026, 1, 31, 1, 0, 5, 120_000_000, time.FixedZone("", 2*3600)),
+			`"2026-01-30T23:00:05.120Z"`,
+		},
 	} {
 		if got := string(tidemark.AppendTime(nil, test.time)); got != test.want {
 			t.Errorf("%v: got %s, want %s", test.time, got, test.want)
@@ -139,51 +164,82 @@ func TestAppendTime_is_RFC_3339_in_UTC_with_milliseconds(t *testing.T) {
 }
 
 func TestAppendJSON_of_every_payload(t *testing.T) {
+	type encoder interface{ AppendJSON(b []byte) []byte }
+	boundary := tidemark.Boundary{Acked: 4, Read: 2}
 	for name, test := range map[string]struct {
-		got  []byte
-		want string
+		payload encoder
+		want    string
 	}{
 		"message": {
-			(&tidemark.Message{ChatID: "c", Sequence: 7, MessageID: "m", SenderID: "u", ClientMessageID: "k", Content: "hé\n", ContentType: "text/plain",
-				Attachment: json.RawMessage("{\n \"a\": 1 }"), CreatedAt: time.UnixMilli(7), MembersVersion: 9}).AppendJSON(nil),
-			`{"chat_id":"c","sequence":7,"message_id":"m","sender_id":"u","client_message_id":"k","content":"hé\n","content_type":"text/plain",` +
+			&tidemark.Message{
+				ChatID:          "c",
+				Sequence:        7,
+				MessageID:       "m",
+				SenderID:        "u",
+				ClientMessageID: "k",
+				Content:         "hé\n",
+				ContentType:     "text/plain",
+				Attachment:      json.RawMessage("{\n \"a\": 1 }"),
+				CreatedAt:       time.UnixMilli(7),
+				MembersVersion:  9,
+			},
+			`{"chat_id":"c","sequence":7,"message_id":"m","sender_id":"u",` +
+				`"client_message_id":"k","content":"hé\n","content_type":"text/plain",` +
 				`"attachment":{ "a": 1 },"created_at":"1970-01-01T00:00:00.007Z"}`,
 		},
 		"gap": {
-			tidemark.Gap{ChatID: "c", From: 3, To: 9, Reason: tidemark.GapNotMember}.AppendJSON(nil),
+			tidemark.Gap{ChatID: "c", From: 3, To: 9, Reason: tidemark.GapNotMember},
 			`{"chat_id":"c","from":3,"to":9,"reason":"not_a_member"}`,
 		},
 		"status of a member": {
-			tidemark.StatusUpdate{ChatID: "c", UserID: "u", Boundary: tidemark.Boundary{Acked: 4, Read: 2}}.AppendJSON(nil),
+			tidemark.StatusUpdate{ChatID: "c", UserID: "u", Boundary: boundary},
 			`{"chat_id":"c","user_id":"u","last_acked_sequence":4,"last_read_sequence":2}`,
 		},
 		"status of all": {
-			tidemark.StatusUpdate{ChatID: "c", Boundary: tidemark.Boundary{Acked: 4, Read: 2}}.AppendJSON(nil),
+			tidemark.StatusUpdate{ChatID: "c", Boundary: boundary},
 			`{"chat_id":"c","all_acked_sequence":4,"all_read_sequence":2}`,
 		},
 		"membership": {
-			tidemark.MembershipChange{ChatID: "c", UserID: "u", Change: tidemark.Removed}.AppendJSON(nil),
+			tidemark.MembershipChange{ChatID: "c", UserID: "u", Change: tidemark.Removed},
 			`{"chat_id":"c","user_id":"u","change":"removed"}`,
 		},
 		"open": {
-			tidemark.Open{Session: "s", Resumed: true, Position: 12, Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil),
-			`{"session":"s","resumed":true,"position":12,"heartbeat_seconds":20,"resume_seconds":60}`,
+			tidemark.Open{
+				Session:   "s",
+				Resumed:   true,
+				Position:  12,
+				Heartbeat: 20 * time.Second,
+				Resume:    time.Minute,
+			},
+			`{"session":"s","resumed":true,"position":12,` +
+				`"heartbeat_seconds":20,"resume_seconds":60}`,
 		},
-		"reset": {tidemark.Reset{Reason: tidemark.ResetOverflow}.AppendJSON(nil), `{"reason":"overflow"}`},
+		"reset": {
+			tidemark.Reset{Reason: tidemark.ResetOverflow},
+			`{"reason":"overflow"}`,
+		},
 		"reset of a chat": {
-			tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "c"}.AppendJSON(nil), `{"reason":"ahead","chat_id":"c"}`,
+			tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "c"},
+			`{"reason":"ahead","chat_id":"c"}`,
 		},
-		"typing": {tidemark.Typing{ChatID: "c", UserID: "u"}.AppendJSON(nil), `{"chat_id":"c","user_id":"u"}`},
+		"typing": {
+			tidemark.Typing{ChatID: "c", UserID: "u"},
+			`{"chat_id":"c","user_id":"u"}`,
+		},
 		"problem": {
-			tidemark.Problem{Code: tidemark.Gone, Detail: "say \"hello\"", RequestID: "r"}.AppendJSON(nil),
+			tidemark.Problem{Code: tidemark.Gone, Detail: "say \"hello\"", RequestID: "r"},
 			`{"code":"SESSION_GONE","detail":"say \"hello\"","request_id":"r"}`,
 		},
-		"problem without a request": {tidemark.Problem{Code: tidemark.Internal}.AppendJSON(nil), `{"code":"INTERNAL","detail":""}`},
+		"problem without a request": {
+			tidemark.Problem{Code: tidemark.Internal},
+			`{"code":"INTERNAL","detail":""}`,
+		},
 	} {
-		if got := string(test.got); got != test.want {
+		got := test.payload.AppendJSON(nil)
+		if string(got) != test.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got, test.want)
 		}
-		if !json.Valid(test.got) {
+		if !json.Valid(got) {
 			t.Errorf("%s: no valid JSON", name)
 		}
 	}

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// Draft is what a sender submits, and what the server adds before it is stored.
+// Draft is a message before it is stored: what the sender submitted, and what the server added.
 type Draft struct {
 	ChatID   ChatID
 	SenderID UserID
-	// ClientMessageID is the sender's idempotency key: one key of one sender in one chat yields one message,
-	// however often it is sent, for at least 7 days. It is an id.
+	// ClientMessageID is the sender's idempotency key. It is an id.
+	// If a sender repeats a key in a chat within 7 days, no second message is stored.
 	ClientMessageID string
-	// Content is UTF-8 of 1 to MaxContent bytes; it may be empty beside an attachment.
+	// Content is UTF-8 of 1 to MaxContent bytes. It may be empty if there is an attachment.
 	Content string
 	// ContentType is a media type, "text/plain" unless the sender says otherwise.
 	ContentType string
-	// Attachment is a JSON object of at most MaxAttachment bytes, stored as it is, or nil.
+	// Attachment is a JSON object of at most MaxAttachment bytes, stored byte for byte, or nil.
 	Attachment json.RawMessage
 	// Seen is the highest sequence that the sender had been shown (`seen_sequence`); 0 if it names
 	// none. It is not stored with the message.
 	Seen Sequence
 
-	// MessageID and CreatedAt are given by the server. A resend returns those of the first send.
+	// MessageID and CreatedAt come from the server. A resend returns those of the first send.
 	MessageID MessageID
-	// CreatedAt is in UTC with millisecond precision; it is for display only, and orders nothing.
+	// CreatedAt is in UTC with millisecond precision. It is for display only and implies no order.
 	CreatedAt time.Time
 }
 
-// Message is a message as it is stored. It never changes.
+// Message is a stored message. It never changes.
 type Message struct {
 	ChatID          ChatID
 	Sequence        Sequence
@@ -41,15 +41,17 @@ type Message struct {
 	Attachment      json.RawMessage
 	CreatedAt       time.Time
 
-	// MembersVersion is the chat's membership version in the step that stored the message. Whoever decides
-	// from a cached roster who may see the message needs one at least as new. It is not on the wire.
+	// MembersVersion is the version of the chat's membership in the step that stored the message.
+	// Only a roster of this version, or a newer one, decides who may see the message.
+	// It is not on the wire.
 	MembersVersion uint64
 }
 
-// DefaultContentType is the content type of a message whose sender names none.
+// DefaultContentType is the content type if the sender names none.
 const DefaultContentType = "text/plain"
 
-// Check returns nil if the draft can be stored, else an Invalid or TooLarge error that says what is wrong.
+// Check returns nil if the draft can be stored, else an Invalid or TooLarge error that says what is
+// wrong.
 func (d *Draft) Check() error {
 	if err := CheckID("chat_id", d.ChatID); err != nil {
 		return err
@@ -62,7 +64,8 @@ func (d *Draft) Check() error {
 	}
 	//rule:bounded_input.limit-content
 	if len(d.Content) > MaxContent {
-		return Errorf(TooLarge, "content is %d bytes long, at most %d are allowed", len(d.Content), MaxContent)
+		return Errorf(TooLarge, "content is %d bytes long, at most %d are allowed",
+			len(d.Content), MaxContent)
 	}
 	if d.Content == "" && d.Attachment == nil {
 		return Errorf(Invalid, "content is empty; a message needs content or an attachment")
@@ -71,7 +74,8 @@ func (d *Draft) Check() error {
 		return err
 	}
 	if len(d.ContentType) > MaxContentType {
-		return Errorf(TooLarge, "content_type is %d bytes long, at most %d are allowed", len(d.ContentType), MaxContentType)
+		return Errorf(TooLarge, "content_type is %d bytes long, at most %d are allowed",
+			len(d.ContentType), MaxContentType)
 	}
 	if d.ContentType == "" {
 		return Errorf(Invalid, "content_type is empty; leave it out for %s", DefaultContentType)
@@ -87,7 +91,8 @@ func checkAttachment(raw json.RawMessage) error {
 		return nil
 	}
 	if len(raw) > MaxAttachment {
-		return Errorf(TooLarge, "attachment is %d bytes long, at most %d are allowed", len(raw), MaxAttachment)
+		return Errorf(TooLarge, "attachment is %d bytes long, at most %d are allowed",
+			len(raw), MaxAttachment)
 	}
 	trimmed := bytes.TrimLeft(raw, " \t\r\n")
 	if len(trimmed) == 0 || trimmed[0] != '{' || !json.Valid(raw) {
@@ -96,18 +101,26 @@ func checkAttachment(raw json.RawMessage) error {
 	return checkText("attachment", string(raw))
 }
 
-// SameAs reports whether the stored message is what the draft would have stored: equal content, content
-// type and attachment (byte for byte). A resend that is not the same is a Conflict.
+// SameAs reports whether content, content type and attachment equal those of the draft, byte for
+// byte. A resend for which it reports false is a Conflict.
 func (m *Message) SameAs(d *Draft) bool {
 	//rule:send_idempotent.same-key-same-content
-	return m.Content == d.Content && m.ContentType == d.ContentType && bytes.Equal(m.Attachment, d.Attachment)
+	return m.Content == d.Content && m.ContentType == d.ContentType &&
+		bytes.Equal(m.Attachment, d.Attachment)
 }
 
-// Message returns the stored form of the draft at its place in the chat.
+// Message returns the stored form of the draft at its sequence in the chat.
 func (d *Draft) Message(sequence Sequence, membersVersion uint64) Message {
 	return Message{
-		ChatID: d.ChatID, Sequence: sequence, MessageID: d.MessageID, SenderID: d.SenderID,
-		ClientMessageID: d.ClientMessageID, Content: d.Content, ContentType: d.ContentType,
-		Attachment: d.Attachment, CreatedAt: d.CreatedAt, MembersVersion: membersVersion,
+		ChatID:          d.ChatID,
+		Sequence:        sequence,
+		MessageID:       d.MessageID,
+		SenderID:        d.SenderID,
+		ClientMessageID: d.ClientMessageID,
+		Content:         d.Content,
+		ContentType:     d.ContentType,
+		Attachment:      d.Attachment,
+		CreatedAt:       d.CreatedAt,
+		MembersVersion:  membersVersion,
 	}
 }

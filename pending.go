@@ -1,18 +1,19 @@
 package tidemark
 
-// PendingDelivery says that a user still has to receive the messages of a chat from FirstUndelivered on.
-// There is at most one for a user and chat, and later messages do not change it
+// PendingDelivery is a pending row: a user has not received a chat's messages from
+// FirstUndelivered on. A user has at most one row per chat, and later messages do not change it
 // (pending-deliveries-table.md; delivery.md §5, pending_once).
 type PendingDelivery struct {
 	UserID UserID
 	ChatID ChatID
-	// FirstUndelivered is inclusive: the first message that he has not received. 0 stands in the row of a Large chat, which is there as long
-	// as he is a member, whatever he has received: it says that the head has to be compared.
+	// FirstUndelivered is the first message that the user has not received (inclusive).
+	// 0 marks the row of a Large chat. This row stays for as long as the user is a member.
+	// It says that an opening session must compare the chat's head.
 	FirstUndelivered Sequence
 }
 
-// After converts an inclusive first sequence to the exclusive position that the API and range reads use:
-// everything after it. It is the only place where the two meet.
+// After converts an inclusive first sequence to the exclusive position before it.
+// The API and range reads use exclusive positions. 0 stays 0.
 func After(first Sequence) Sequence {
 	if first == 0 {
 		return 0
@@ -21,5 +22,5 @@ func After(first Sequence) Sequence {
 	return first - 1
 }
 
-// First converts an exclusive position, such as a watermark or a cursor, to the first sequence after it.
+// First converts an exclusive position, such as a watermark or a cursor, to the sequence after it.
 func First(after Sequence) Sequence { return after + 1 }

@@ -2,12 +2,14 @@ package tidemark
 
 import "context"
 
-// requestIDKey is where a context carries a request id.
+// requestIDKey is the key of a request id in a context.
 type requestIDKey struct{}
 
-// WithRequestID returns a context that carries the id of the request it serves: X-Request-ID of an HTTP request, request_id of a frame. It goes with
-// the request through every layer, detached contexts included, so that an error of the storage can be found from the answer that it led to. What
-// is done for many requests at once, such as the writing of coalesced acknowledgements, has none.
+// WithRequestID returns a context that carries the id of the request that it serves.
+// The id is X-Request-ID of an HTTP request, or request_id of a frame.
+// It follows the request through every layer, and through detached contexts.
+// So an operator can find a storage error from the answer that it caused.
+// Work for many requests at once, such as writing coalesced acknowledgements, carries no id.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }

@@ -1,29 +1,31 @@
-// Package tidemark is the vocabulary of a messaging-delivery server and the pure rules that hold
-// whatever stores or carries the messages. It answers three questions about a message: is it stored,
-// has it reached them, have they read it.
+// Package tidemark defines the words of a messaging-delivery server, and its pure rules.
+// The rules hold for every storage and every transport.
+// They answer three questions about a message: is it stored, has it reached its recipients,
+// have they read it?
 //
-// A chat is a sequence of messages, numbered 1, 2, 3, … without gaps. A device that has stored every
-// message up to n acknowledges n; one watermark per user and chat says what is delivered, a second one
-// what is read. From the two numbers every tick is derived, and none is stored.
+// A chat is a sequence of messages, numbered 1, 2, 3, … without gaps.
+// A device that has stored every message up to n acknowledges n.
+// Each user has two watermarks per chat: one says what is delivered, the other what is read.
+// Every tick is derived from these two numbers, and no tick is stored.
 //
-// The package imports the standard library only, does no I/O, and is safe for concurrent use: all its
-// functions are pure, and its types are values.
+// The package imports only the standard library and does no I/O.
+// Its functions are pure and its types are values, so concurrent use is safe.
 //
-// The words here are the vocabulary of the project. docs/internals/adr-008.md maps the names of
-// other documents to them.
+// These doc comments define the project's words. docs/internals/adr-008.md maps the names of other
+// documents to them.
 package tidemark
 
 import "fmt"
 
-// The names of things. Each is 1 to MaxIDLength bytes of [A-Za-z0-9_.:-]; ValidID says so.
+// The ids. Each is 1 to MaxIDLength bytes of [A-Za-z0-9_.:-], as ValidID checks.
 type (
 	// ChatID names a chat: a direct chat of two users or a group.
 	ChatID string
-	// UserID names a user. User ids are the deployment's own and need no registration.
+	// UserID names a user. User ids come from the deployment and need no registration.
 	UserID string
 	// DeviceID names one device (an app install, a browser tab) of a user.
 	DeviceID string
-	// MessageID names a message for ever, across chats. It is a UUIDv7 given by the server.
+	// MessageID names a message permanently, across chats. It is a UUIDv7 from the server.
 	MessageID string
 	// NodeID names one server process.
 	NodeID string
@@ -31,15 +33,17 @@ type (
 	SessionID string
 )
 
-// Sequence is a position in one chat: 1 is the first message, 0 is "nothing yet". Sequences are assigned
-// by the step that stores the message, without gaps (delivery.md §2), and are comparable only within a chat.
+// Sequence is a position in one chat: 1 is the first message, 0 means "nothing yet".
+// The step that stores a message assigns its sequence, without gaps (delivery.md §2).
+// Sequences of different chats cannot be compared.
 type Sequence uint64
 
-// Limits of the contract, the same on every backend: those of the weakest one (items of 400 KB).
+// The limits of the contract. They are the same on every storage backend, and fit the one with the
+// smallest items (400 KB).
 const (
 	// MaxIDLength is the greatest length of an id in bytes.
 	MaxIDLength = 128
-	// MaxSequence is the highest sequence: one below 2^53, so that JavaScript can hold it exactly.
+	// MaxSequence is the highest sequence: 2^53 − 1, which a JavaScript number holds exactly.
 	MaxSequence Sequence = 1<<53 - 1
 	// MaxContent is the greatest size of a message's content in bytes.
 	MaxContent = 65_536
@@ -51,15 +55,17 @@ const (
 	MaxChatName = 256
 	// MaxMembers is the greatest number of current members of a chat.
 	MaxMembers = 10_000
-	// MaxMembersPerCall is the greatest number of users that one call adds to a chat, or creates it with.
+	// MaxMembersPerCall is the greatest number of users that one call adds to a new or existing
+	// chat.
 	MaxMembersPerCall = 1_000
 	// MaxIntervals is the greatest number of times that one user can join one chat.
 	MaxIntervals = 100
-	// PendingFanoutLimit is the number of members above which a chat marks no pending rows any more
-	// (Chat.Large): opening a session compares the chat's head instead (delivery.md §4).
+	// PendingFanoutLimit is the number of members above which a chat becomes Large.
+	// Its messages then mark no pending rows, and an opening session compares the chat's head
+	// (delivery.md §4).
 	PendingFanoutLimit = 500
-	// StatusFanoutLimit is the number of members above which status updates carry the group's minimum
-	// instead of each member's boundaries.
+	// StatusFanoutLimit is the number of members above which a status update carries the least
+	// boundary of the group, instead of one boundary per member.
 	StatusFanoutLimit = 50
 )
 
@@ -80,12 +86,13 @@ func ValidID[T ~string](s T) bool {
 	return true
 }
 
-// CheckID returns an Invalid error that names the field, unless s is a valid id.
+// CheckID returns nil if s is a valid id, else an Invalid error that names the field.
 func CheckID[T ~string](field string, s T) error {
 	if ValidID(s) {
 		return nil
 	}
-	return Errorf(Invalid, "%s must be 1 to %d characters of A-Z a-z 0-9 _ . : -, got %s", field, MaxIDLength, abbreviate(string(s)))
+	return Errorf(Invalid, "%s must be 1 to %d characters of A-Z a-z 0-9 _ . : -, got %s",
+		field, MaxIDLength, abbreviate(string(s)))
 }
 
 func abbreviate(s string) string {

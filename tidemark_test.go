@@ -28,7 +28,8 @@ func TestValidID_is_1_to_128_bytes_of_the_allowed_characters(t *testing.T) {
 		if got := tidemark.ValidID(tidemark.UserID(id)); got != want {
 			t.Errorf("ValidID(%q): got %v, want %v", id, got, want)
 		}
-		if got := tidemark.CodeOf(tidemark.CheckID("user_id", id)); (got == "") != want || !want && got != tidemark.Invalid {
+		got := tidemark.CodeOf(tidemark.CheckID("user_id", id))
+		if (got == "") != want || !want && got != tidemark.Invalid {
 			t.Errorf("CheckID(%q): got code %q", id, got)
 		}
 	}
@@ -36,7 +37,8 @@ func TestValidID_is_1_to_128_bytes_of_the_allowed_characters(t *testing.T) {
 
 func TestCheckID_names_the_field_and_abbreviates_the_value(t *testing.T) {
 	got := tidemark.DetailOf(tidemark.CheckID("chat_id", strings.Repeat("x", 5_000)))
-	if !strings.HasPrefix(got, "chat_id ") || !strings.Contains(got, "(5000 bytes)") || len(got) > 200 {
+	if !strings.HasPrefix(got, "chat_id ") || !strings.Contains(got, "(5000 bytes)") ||
+		len(got) > 200 {
 		t.Errorf("got detail %q, want a short one that names the field and the length", got)
 	}
 }
@@ -55,7 +57,10 @@ func TestCodeOf_and_DetailOf_find_the_first_Error_in_the_chain(t *testing.T) {
 		{"foreign", errors.New("disk on fire"), tidemark.Internal},
 		{"cancelled", fmt.Errorf("reading: %w", context.Canceled), tidemark.Unavailable},
 		{"out of time", context.DeadlineExceeded, tidemark.Unavailable},
-		{"own around cancelled", tidemark.Wrap(tidemark.NotFound, context.Canceled, "gone"), tidemark.NotFound},
+		{
+			"own around cancelled",
+			tidemark.Wrap(tidemark.NotFound, context.Canceled, "gone"), tidemark.NotFound,
+		},
 		{"wrapped nil", tidemark.Wrap(tidemark.Internal, nil, "nothing"), ""},
 	} {
 		if got := tidemark.CodeOf(test.err); got != test.code {
@@ -66,7 +71,7 @@ func TestCodeOf_and_DetailOf_find_the_first_Error_in_the_chain(t *testing.T) {
 		t.Errorf("got detail %q", got)
 	}
 	if got := tidemark.DetailOf(errors.New("disk on fire")); strings.Contains(got, "fire") {
-		t.Errorf("the detail %q of a foreign error tells its text", got)
+		t.Errorf("got detail %q, want one that hides the foreign error", got)
 	}
 	if got := tidemark.Wrap(tidemark.Internal, own, "outer"); !errors.Is(got, own) {
 		t.Errorf("the cause of %v is lost", got)
@@ -74,7 +79,9 @@ func TestCodeOf_and_DetailOf_find_the_first_Error_in_the_chain(t *testing.T) {
 }
 
 func TestAfter_and_First_convert_between_inclusive_and_exclusive(t *testing.T) {
-	for first, after := range map[tidemark.Sequence]tidemark.Sequence{0: 0, 1: 0, 2: 1, tidemark.MaxSequence: tidemark.MaxSequence - 1} {
+	for first, after := range map[tidemark.Sequence]tidemark.Sequence{
+		0: 0, 1: 0, 2: 1, tidemark.MaxSequence: tidemark.MaxSequence - 1,
+	} {
 		if got := tidemark.After(first); got != after {
 			t.Errorf("After(%d): got %d, want %d", first, got, after)
 		}

@@ -24,14 +24,18 @@ func TestTickOf_is_the_tick_state_of_the_specification(t *testing.T) {
 		{1, 0, 0, tidemark.TickSent},
 		{5, 3, 7, tidemark.TickRead},
 	} {
-		if got := tidemark.TickOf(test.sequence, tidemark.Boundary{Acked: test.acked, Read: test.read}); got != test.want {
-			t.Errorf("TickOf(%d, %d, %d): got %s, want %s", test.sequence, test.acked, test.read, got, test.want)
+		boundary := tidemark.Boundary{Acked: test.acked, Read: test.read}
+		if got := tidemark.TickOf(test.sequence, boundary); got != test.want {
+			t.Errorf("TickOf(%d, %d, %d): got %s, want %s",
+				test.sequence, test.acked, test.read, got, test.want)
 		}
 	}
 }
 
 func TestExposed_read_implies_delivered(t *testing.T) {
-	for _, test := range []struct{ acked, read, want tidemark.Watermark }{{0, 0, 0}, {5, 3, 5}, {3, 5, 5}, {4, 4, 4}} {
+	for _, test := range []struct{ acked, read, want tidemark.Watermark }{
+		{0, 0, 0}, {5, 3, 5}, {3, 5, 5}, {4, 4, 4},
+	} {
 		got := tidemark.DeliveryState{Acked: test.acked, Read: test.read}.Exposed()
 		if want := (tidemark.Boundary{Acked: test.want, Read: test.read}); got != want {
 			t.Errorf("Exposed of %d, %d: got %+v, want %+v", test.acked, test.read, got, want)
@@ -58,11 +62,20 @@ func TestRaise_Apply(t *testing.T) {
 		{"own run that overlaps", tidemark.Raise{AckedFrom: 4, Acked: 8}, 8, 3},
 		{"own run after a hole", tidemark.Raise{AckedFrom: 7, Acked: 8}, 5, 3},
 		{"own run that is known", tidemark.Raise{AckedFrom: 2, Acked: 4}, 5, 3},
-		{"own run after a hole beside a read", tidemark.Raise{AckedFrom: 7, Acked: 8, Read: 4}, 5, 4},
+		{
+			"own run after a hole beside a read",
+			tidemark.Raise{AckedFrom: 7, Acked: 8, Read: 4}, 5, 4,
+		},
 		{"read within acked", tidemark.Raise{Read: 4, ReadWithinAcked: true}, 5, 4},
 		{"read cut to acked", tidemark.Raise{Read: 9, ReadWithinAcked: true}, 5, 5},
-		{"read cut to what the raise acknowledges", tidemark.Raise{Acked: 7, Read: 9, ReadWithinAcked: true}, 7, 7},
-		{"read cut, own run after a hole", tidemark.Raise{AckedFrom: 7, Acked: 8, Read: 8, ReadWithinAcked: true}, 5, 5},
+		{
+			"read cut to what the raise acknowledges",
+			tidemark.Raise{Acked: 7, Read: 9, ReadWithinAcked: true}, 7, 7,
+		},
+		{
+			"read cut, own run after a hole",
+			tidemark.Raise{AckedFrom: 7, Acked: 8, Read: 8, ReadWithinAcked: true}, 5, 5,
+		},
 		{"stale read within acked", tidemark.Raise{Read: 1, ReadWithinAcked: true}, 5, 3},
 	} {
 		want := start
@@ -93,7 +106,8 @@ func TestRaise_Bounded_by_the_head(t *testing.T) {
 		{tidemark.Raise{Acked: tidemark.MaxSequence}, tidemark.MaxSequence, ""},
 	} {
 		if got := tidemark.CodeOf(test.raise.Bounded(test.head)); got != test.want {
-			t.Errorf("%+v bounded by %d: got code %q, want %q", test.raise, test.head, got, test.want)
+			t.Errorf("%+v bounded by %d: got code %q, want %q",
+				test.raise, test.head, got, test.want)
 		}
 	}
 }
@@ -105,9 +119,9 @@ func TestImplicitRead_of_a_reply(t *testing.T) {
 		reply, seen tidemark.Sequence
 		want        tidemark.Watermark
 	}{
-		{"what had reached him", 9, 0, 5},
+		{"what had reached the author", 9, 0, 5},
 		{"everything before the reply", 5, 0, 4},
-		{"what he says he saw", 9, 7, 7},
+		{"what the client says it showed", 9, 7, 7},
 		{"never the reply itself", 9, 9, 8},
 		{"never beyond the reply", 9, 100, 8},
 		{"never back", 9, 1, 2},
@@ -117,7 +131,8 @@ func TestImplicitRead_of_a_reply(t *testing.T) {
 		raise := tidemark.ImplicitRead(test.reply, test.seen)
 		got, _ := raise.Apply(state, time.Now())
 		if got.Read != test.want || got.Acked != state.Acked {
-			t.Errorf("%s: got acked %d and read %d, want %d and %d", test.name, got.Acked, got.Read, state.Acked, test.want)
+			t.Errorf("%s: got acked %d and read %d, want %d and %d",
+				test.name, got.Acked, got.Read, state.Acked, test.want)
 		}
 		if err := raise.Bounded(test.reply); err != nil {
 			t.Errorf("%s: %v", test.name, err)
@@ -126,13 +141,16 @@ func TestImplicitRead_of_a_reply(t *testing.T) {
 }
 
 var (
-	sequences  = rapid.Map(rapid.Uint64Range(0, 12), func(n uint64) tidemark.Sequence { return tidemark.Sequence(n) })
+	sequences = rapid.Map(rapid.Uint64Range(0, 12),
+		func(n uint64) tidemark.Sequence { return tidemark.Sequence(n) })
 	boundaries = rapid.Custom(func(t *rapid.T) tidemark.Boundary {
 		return tidemark.Boundary{Acked: sequences.Draw(t, "acked"), Read: sequences.Draw(t, "read")}
 	})
 	raises = rapid.Custom(func(t *rapid.T) tidemark.Raise {
 		return tidemark.Raise{
-			Acked: sequences.Draw(t, "acked"), AckedFrom: sequences.Draw(t, "from"), Read: sequences.Draw(t, "read"),
+			Acked:           sequences.Draw(t, "acked"),
+			AckedFrom:       sequences.Draw(t, "from"),
+			Read:            sequences.Draw(t, "read"),
 			ReadWithinAcked: rapid.Bool().Draw(t, "within"),
 		}
 	})
@@ -153,12 +171,14 @@ func TestRaise_Apply_watermark_monotonic_and_bounded_by_counter(t *testing.T) {
 				t.Fatalf("%+v raised %+v to %+v, above the head %d", raise, state, next, head)
 			case moved != (next != state):
 				t.Fatalf("%+v: got moved %v from %+v to %+v", raise, moved, state, next)
-			case raise.AckedFrom == 0 && next.Acked < raise.Acked || !raise.ReadWithinAcked && next.Read < raise.Read:
+			case raise.AckedFrom == 0 && next.Acked < raise.Acked ||
+				!raise.ReadWithinAcked && next.Read < raise.Read:
 				t.Fatalf("%+v left %+v", raise, next)
 			case raise.ReadWithinAcked && next.Read > max(state.Read, next.Acked):
 				t.Fatalf("%+v raised read of %+v to %d, above acked", raise, state, next.Read)
 			}
-			if again, moved := raise.Apply(next, time.UnixMilli(99)); moved && raise.AckedFrom == 0 {
+			again, moved := raise.Apply(next, time.UnixMilli(99))
+			if moved && raise.AckedFrom == 0 {
 				t.Fatalf("%+v applied twice moved %+v to %+v", raise, next, again)
 			}
 			state = next
@@ -204,7 +224,9 @@ func TestBoundary_Merge_and_Least_are_a_lattice(t *testing.T) {
 }
 
 func TestBoundary_tick_monotone(t *testing.T) {
-	order := map[tidemark.Tick]int{tidemark.TickSent: 1, tidemark.TickDelivered: 2, tidemark.TickRead: 3}
+	order := map[tidemark.Tick]int{
+		tidemark.TickSent: 1, tidemark.TickDelivered: 2, tidemark.TickRead: 3,
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, n := boundaries.Draw(t, "a"), boundaries.Draw(t, "b"), sequences.Draw(t, "sequence")
 		before, after := tidemark.TickOf(n, a), tidemark.TickOf(n, a.Merge(b))
