@@ -9,14 +9,15 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
 )
 
-// Catchup is the mode catchup: users who were offline while messages were stored for them connect and receive them all. What is
-// measured is from the first connection to the last acknowledgement.
+// Catchup is the mode catchup: users who were offline connect and receive what they missed.
+// It measures from the first connection to the last acknowledgement.
 type Catchup struct {
-	Clients int  `default:"50" help:"Number of users."`
-	Chats   int  `default:"20" help:"Chats with something new, per user."`
-	Missed  int  `default:"50" help:"Missed messages per chat."`
-	AtOnce  int  `default:"0" help:"How many users catch up at a time; 0 is all of them at once."`
-	Visit   bool `default:"true" negatable:"" help:"Each user connects by WebSocket once and leaves properly before the messages are sent, as a user of yesterday."`
+	Clients int `default:"50" help:"Number of users."`
+	Chats   int `default:"20" help:"Chats with something new, per user."`
+	Missed  int `default:"50" help:"Missed messages per chat."`
+	AtOnce  int `default:"0" help:"How many users catch up at a time; 0 is all of them at once."`
+	// Visit makes each user connect and close cleanly once, before the messages are sent.
+	Visit bool `default:"true" negatable:"" help:"Connect each user once before the sends."`
 
 	clients []*returning
 	took    measure.Histogram
@@ -24,7 +25,7 @@ type Catchup struct {
 	seconds time.Duration
 }
 
-// returning is one user who comes back.
+// returning is one user who was offline and comes back.
 type returning struct {
 	listener *listener
 	chats    []string
@@ -36,12 +37,14 @@ func (c *Catchup) describe() (name, settings string) {
 	if c.AtOnce > 0 {
 		atOnce = fmt.Sprintf("%d at a time", c.AtOnce)
 	}
-	return "catchup", fmt.Sprintf("%d clients %s, each %d chats × %d missed", c.Clients, atOnce, c.Chats, c.Missed)
+	return "catchup", fmt.Sprintf("%d clients %s, each %d chats × %d missed",
+		c.Clients, atOnce, c.Chats, c.Missed)
 }
 
 func (c *Catchup) prepare(r *run) error {
 	if c.Clients < 1 || c.Chats < 1 || c.Missed < 1 || c.AtOnce < 0 {
-		return fmt.Errorf("clients, chats and missed must be at least 1, at-once not negative")
+		return fmt.Errorf("--clients, --chats and --missed must be at least 1, " +
+			"--at-once at least 0")
 	}
 	c.clients = make([]*returning, c.Clients)
 	for i := range c.clients {
@@ -51,10 +54,12 @@ func (c *Catchup) prepare(r *run) error {
 		}
 		c.clients[i] = client
 	}
-	if err := parallel(r.ctx, c.Clients, setupLimit, func(i int) error { return c.create(r, i) }); err != nil {
+	create := func(i int) error { return c.create(r, i) }
+	if err := parallel(r.ctx, c.Clients, setupLimit, create); err != nil {
 		return err
 	}
-	if err := parallel(r.ctx, c.Clients*c.Chats, setupLimit, func(i int) error { return c.store(r, i) }); err != nil {
+	store := func(i int) error { return c.store(r, i) }
+	if err := parallel(r.ctx, c.Clients*c.Chats, setupLimit, store); err != nil {
 		return err
 	}
 	for i, client := range c.clients {
@@ -65,10 +70,10 @@ func (c *Catchup) prepare(r *run) error {
 	return nil
 }
 
-// create makes the chats of one client, and has him visit.
+// create creates the chats of client i, who then connects and closes once if Visit is set.
 func (c *Catchup) create(r *run, i int) error {
 	user, feeder := r.name("r", i), r.name("f", i)
-	conn := r.as(feeder)
+	conn := r.connectAs(feeder)
 	defer conn.Close()
 	for _, chat := range c.clients[i].chats {
 		if err := r.createChat(conn, "group", chat, []string{feeder, user}); err != nil {
@@ -94,18 +99,18 @@ func (c *Catchup) create(r *run, i int) error {
 	}
 }
 
-// store sends the missed messages of one chat.
+// store sends the messages that are missed in chat i, counted over all clients.
 func (c *Catchup) store(r *run, i int) error {
 	user, k := c.clients[i/c.Chats], i%c.Chats
 	feeder := r.name("f", i/c.Chats)
-	conn := r.as(feeder)
+	conn := r.connectAs(feeder)
 	defer conn.Close()
 	path := "/api/v1/chats/" + user.chats[k] + "/messages"
 	for n := range c.Missed {
 		id := fmt.Sprintf("%s-%d-%d", feeder, k, n+1)
 		body := client.AppendSend(nil, "", id, client.AppendContent(nil, r.now(), id, r.load.Size))
 		if _, err := conn.Do(r.ctx, "POST", path, body, client.AnswerTimeout); err != nil {
-			return fmt.Errorf("store what is missed: %w", err)
+			return fmt.Errorf("store a missed message: %w", err)
 		}
 		user.digests[k] += client.DigestOf(id)
 	}
@@ -118,12 +123,13 @@ func (c *Catchup) apply(r *run) error {
 	if limit == 0 {
 		limit = c.Clients
 	}
-	err := parallel(r.ctx, c.Clients, limit, func(i int) error { return c.receive(r, c.clients[i]) })
+	err := parallel(r.ctx, c.Clients, limit,
+		func(i int) error { return c.receive(r, c.clients[i]) })
 	c.seconds = r.now() - c.start
 	return err
 }
 
-// receive connects one client and returns when he has everything and has acknowledged it.
+// receive connects one client, and returns when it has received and acknowledged everything.
 func (c *Catchup) receive(r *run, client *returning) error {
 	start := r.now()
 	all := make(chan struct{})
@@ -138,7 +144,8 @@ func (c *Catchup) receive(r *run, client *returning) error {
 	case <-r.ctx.Done():
 		return context.Cause(r.ctx)
 	case <-late.C:
-		return fmt.Errorf("%s has %d of %d messages %v after connecting", l.endpoint.User, l.fresh.Load(), l.expected, r.load.Drain)
+		return fmt.Errorf("%s has %d of %d messages %v after connecting",
+			l.endpoint.User, l.fresh.Load(), l.expected, r.load.Drain)
 	case <-all:
 	}
 	c.took.Add(r.now() - start)

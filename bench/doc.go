@@ -1,14 +1,24 @@
-// Package bench is the load generator behind `tidemark bench`. It drives any running server over its public API
-// only, and checks while it measures: for each recipient and chat every message must arrive exactly once and strictly in
-// order (re-sends after a resumed connection excepted), or the run fails.
+// Package bench is the load generator behind `tidemark bench`.
 //
-// A run of a mode (p2p, group, idle, catchup) has the same steps: create users and chats, connect, take a first Snapshot
-// of the server, apply the load, wait until everything that is owed has arrived, take a second Snapshot, and report the
-// difference. CPU is that of the process ids the caller names, user and system, from /proc; the load generator's
-// own CPU is never part of those figures. It still shares the machine, so the clients here are thin: one connection is
-// one goroutine and one buffer, frames and events are read by hand, and nothing is decoded that is not checked.
+// It drives a running server through its public API only, and checks while it measures.
+// Each recipient must receive every message of a chat exactly once and strictly in order.
+// Only a resumed connection may bring messages again. Otherwise the run fails.
 //
-// To find the way: Run picks the mode (pairs.go, group.go, idle.go, catchup.go, storm.go); a listener reads one user's stream through
-// internal/client, feeds a checker and an acknowledger of internal/device; a sender keeps sends outstanding; internal/measure has the latencies and what
-// processes use; report.go prints.
+// A run of p2p, group, idle or catchup has these steps:
+//
+//  1. Create users and chats, and connect.
+//  2. Take a first snapshot of the server.
+//  3. Apply the load, and wait until everything expected has arrived.
+//  4. Take a second snapshot, and report the difference.
+//
+// CPU is user and system time from /proc, of the process ids that the caller names.
+// The load generator's own CPU is never part of those figures, but it shares the machine.
+// So its clients are thin: one connection is one goroutine and one buffer.
+// They read frames and events by hand, and decode only what they check.
+//
+// Where to find things: Run runs a mode (pairs.go, group.go, idle.go, catchup.go, storm.go).
+// A listener reads one user's stream through internal/client.
+// It feeds a checker and an acknowledger of internal/device.
+// A sender keeps sends outstanding.
+// internal/measure measures latencies, and the CPU and memory of processes. report.go prints.
 package bench

@@ -7,12 +7,13 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/client"
 )
 
-// Group is the mode group: one chat whose members are all online. What is measured is the fan-out: the cost of each
-// delivery, all members' devices counted, those of the senders too.
+// Group is the mode group: one chat with all members online.
+// It measures the fan-out, which is the cost of each delivery to the devices of all members.
+// The senders' devices count too.
 type Group struct {
 	Members     int `default:"100" help:"Members of the chat, all of them online."`
 	Senders     int `default:"1" help:"How many of the members send."`
-	Outstanding int `default:"8" help:"Sends without a confirmation yet, per sender."`
+	Outstanding int `default:"8" help:"Unconfirmed sends per sender."`
 
 	chat      string
 	listeners []*listener
@@ -21,19 +22,21 @@ type Group struct {
 }
 
 func (g *Group) describe() (name, settings string) {
-	return "group", fmt.Sprintf("%d members online, %d sending × %d outstanding", g.Members, g.Senders, g.Outstanding)
+	return "group", fmt.Sprintf("%d members online, %d sending × %d outstanding",
+		g.Members, g.Senders, g.Outstanding)
 }
 
 func (g *Group) prepare(r *run) error {
 	if g.Senders < 1 || g.Outstanding < 1 || g.Members < 2 || g.Senders > g.Members {
-		return fmt.Errorf("a group needs at least two members, one sender and one outstanding send, and no more senders than members")
+		return fmt.Errorf("--members must be at least 2, --senders and --outstanding at least 1, " +
+			"and --senders at most --members")
 	}
 	g.chat = r.name("g", 0)
 	members := make([]string, g.Members)
 	for i := range members {
 		members[i] = r.name("m", i)
 	}
-	conn := r.as(members[0])
+	conn := r.connectAs(members[0])
 	defer conn.Close()
 	if err := r.createChat(conn, "group", g.chat, members); err != nil {
 		return err
@@ -63,13 +66,15 @@ func (g *Group) apply(r *run) error {
 	return r.await(func() string {
 		for _, s := range g.senders {
 			if _, waiting, _ := s.state(); waiting > 0 {
-				return fmt.Sprintf("%d sends of %s are not confirmed", waiting, s.listener.endpoint.User)
+				return fmt.Sprintf("%d sends of %s are not confirmed",
+					waiting, s.listener.endpoint.User)
 			}
 		}
 		sent, _ := g.sent()
 		for _, l := range g.listeners {
 			if l.fresh.Load() < int64(sent) {
-				return fmt.Sprintf("%s has %d of %d messages", l.endpoint.User, l.fresh.Load(), sent)
+				return fmt.Sprintf("%s has %d of %d messages",
+					l.endpoint.User, l.fresh.Load(), sent)
 			}
 			if !l.acks.Idle() {
 				return fmt.Sprintf("%s has not acknowledged everything", l.endpoint.User)
@@ -77,14 +82,15 @@ func (g *Group) apply(r *run) error {
 		}
 		for _, s := range g.senders {
 			if s.ticks != nil && s.ticks.open() > 0 {
-				return fmt.Sprintf("the ticks of %d messages of %s have not come", s.ticks.open(), s.listener.endpoint.User)
+				return fmt.Sprintf("%s has no second tick for %d messages",
+					s.listener.endpoint.User, s.ticks.open())
 			}
 		}
 		return ""
 	})
 }
 
-// sent returns the number and the digest of what was sent.
+// sent returns the number and the digest of the messages that were sent.
 func (g *Group) sent() (messages, digest uint64) {
 	for _, s := range g.senders {
 		numbered, _, d := s.state()

@@ -8,17 +8,18 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/client"
 )
 
-// Idle is the mode idle: connections of distinct users that do nothing but stay. What is measured is the growth of the server's
-// resident memory for each; start the server afresh, since memory that an earlier load has left free is used again first.
+// Idle is the mode idle: connections of distinct users that stay open and do nothing.
+// It measures how much the server's resident memory grows for each.
+// Start the server anew before a run, because it first reuses memory that an earlier load freed.
 type Idle struct {
 	Connections int `default:"1000" help:"Number of connections, each of its own user."`
-	Ramp        int `default:"64" help:"How many connections are being opened at a time."`
+	Ramp        int `default:"64" help:"How many connections are opened at a time."`
 
 	listeners []*listener
 	opened    time.Duration
 }
 
-// spareFiles are the file descriptors that the load generator needs for itself.
+// spareFiles is the number of file descriptors that the load generator needs for itself.
 const spareFiles = 64
 
 func (d *Idle) describe() (name, settings string) {
@@ -27,14 +28,17 @@ func (d *Idle) describe() (name, settings string) {
 
 func (d *Idle) prepare(r *run) error {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil && uint64(d.Connections)+spareFiles > limit.Cur {
-		return fmt.Errorf("%d connections need more than the %d files this process may open; raise `ulimit -n`", d.Connections, limit.Cur)
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	if err == nil && uint64(d.Connections)+spareFiles > limit.Cur {
+		return fmt.Errorf("%d connections need more than the %d files that this process may open; "+
+			"raise `ulimit -n`", d.Connections, limit.Cur)
 	}
 	if d.Connections < 1 || d.Ramp < 1 {
-		return fmt.Errorf("connections and ramp must be at least 1")
+		return fmt.Errorf("--connections and --ramp must be at least 1")
 	}
 	if r.load.Transport == client.REST {
-		return fmt.Errorf("rest holds no connections; choose websocket, sse or longpoll")
+		return fmt.Errorf("the transport rest holds no connections; " +
+			"choose websocket, sse or longpoll")
 	}
 	d.listeners = make([]*listener, d.Connections)
 	for i := range d.listeners {
@@ -46,7 +50,8 @@ func (d *Idle) prepare(r *run) error {
 
 func (d *Idle) apply(r *run) error {
 	start := r.now()
-	err := parallel(r.ctx, d.Connections, d.Ramp, func(i int) error { return d.listeners[i].start() })
+	err := parallel(r.ctx, d.Connections, d.Ramp,
+		func(i int) error { return d.listeners[i].start() })
 	if err != nil {
 		return err
 	}
@@ -62,7 +67,8 @@ func (d *Idle) verify(r *run, report *Report) {
 	report.add("held for", r.load.Duration.Seconds(), "s")
 	if len(report.Processes) > 0 {
 		grown := report.before.resident(report.after)
-		report.add("resident memory per connection", float64(grown)/float64(d.Connections)/1024, "KiB")
+		report.add("resident memory per connection",
+			float64(grown)/float64(d.Connections)/1024, "KiB")
 	}
 	report.perOperation("connection, opening and holding", int64(d.Connections))
 }

@@ -12,38 +12,43 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
 )
 
-// listener is one user's device: it reads the stream, checks and measures what comes, and hands it to the
-// acknowledger. A lost connection is resumed where it was, a few times.
+// listener is one user's device. It reads the stream, checks and measures each event, and passes
+// messages to the acknowledger. It resumes a lost connection at its position, with a few attempts.
 type listener struct {
 	run       *run
 	endpoint  client.Endpoint
 	transport client.Transport
 	check     *device.Checker
-	// acks is nil for a device that acknowledges nothing: an idle one, or one that gets its own messages only.
+	// acks is nil for a device that acknowledges nothing.
+	// Such a device is idle, or receives only its user's own messages.
 	acks *device.Acknowledger
-	// reply, if not nil, gets what answers sends over WebSocket: send_message_ack, and error with a request id.
+	// reply, if not nil, gets the answers to sends over WebSocket.
+	// These are send_message_ack, and error with a request id.
 	reply func(client.Event)
-	// reconnected, if not nil, is called when a lost connection has been replaced, before anything is read from it.
+	// reconnected, if not nil, is called after a lost connection is replaced.
+	// Nothing has been read from the new one then.
 	reconnected func()
 	// ticks, if not nil, gets the status updates.
 	ticks *ticks
-	// delivered takes the time from the send to here, nil for a device whose messages are its user's own.
+	// delivered, if not nil, counts the time from a send to its arrival here.
+	// It is nil for a device that receives only its user's own messages.
 	delivered *measure.Histogram
 
-	// socket is the present connection if it is a WebSocket.
+	// socket is the current connection if it is a WebSocket.
 	socket atomic.Pointer[client.Socket]
 	// fresh counts the messages received, without re-sends.
 	fresh atomic.Int64
-	// all, if not nil, is closed when expected messages are here. Both are set before start.
+	// all, if not nil, is closed when so many messages as expected are here.
+	// Both fields are set before start.
 	expected int64
 	all      chan struct{}
-	// caughtUp is closed when the server has sent all that was pending at open.
+	// caughtUp is closed when the server has sent everything that was pending at open.
 	caughtUp chan struct{}
 	caught   bool
 	at       client.Position
 }
 
-// errGone is what a listener tells when its connection cannot be replaced.
+// errGone is the error of a listener that cannot replace its connection.
 var errGone = errors.New("the connection was lost and could not be replaced")
 
 const (
@@ -58,11 +63,12 @@ func newListener(r *run, user string, node int) *listener {
 	}
 }
 
-// acknowledge makes the device acknowledge what it receives: over its WebSocket, else by POST /acks.
+// acknowledge makes the device acknowledge what it receives, over its WebSocket or by POST /acks.
 func (l *listener) acknowledge() {
 	write := l.overSocket
 	if l.transport != client.WebSocket {
-		conn := client.NewConn(l.endpoint.Target, l.endpoint.Token, &l.run.answerBytes, client.SmallBuffer)
+		conn := client.NewConn(l.endpoint.URL, l.endpoint.Token, &l.run.answerBytes,
+			client.SmallBuffer)
 		l.run.closeLater(conn.Close)
 		write = func(body []byte) error {
 			_, err := conn.Do(l.run.ctx, "POST", "/api/v1/acks", body, client.AnswerTimeout)
@@ -75,12 +81,13 @@ func (l *listener) acknowledge() {
 
 func (l *listener) overSocket(body []byte) error {
 	frame := append([]byte(`{"type":"ack","payload":`), body...)
-	// A broken connection is the reader's to replace; what was not acknowledged over it is covered by the next one.
+	// An error needs no handling: the reader replaces a broken connection, and a later
+	// acknowledgement covers this one.
 	_ = l.socket.Load().Write(client.OpText, append(frame, '}'))
 	return nil
 }
 
-// start connects and reads until the run ends. It returns when the stream is open and caught up.
+// start connects, and returns when the stream has caught up. A goroutine reads until the run ends.
 func (l *listener) start() error {
 	s, err := l.connect()
 	if err != nil {
@@ -95,7 +102,8 @@ func (l *listener) start() error {
 	case <-l.run.ctx.Done():
 		return context.Cause(l.run.ctx)
 	case <-timeout.C:
-		return fmt.Errorf("%s is connected by %s, but the server sent no caught_up within %v", l.endpoint.User, l.transport, client.AnswerTimeout)
+		return fmt.Errorf("%s is connected by %s, but the server sent no caught_up within %v",
+			l.endpoint.User, l.transport, client.AnswerTimeout)
 	}
 }
 
@@ -110,7 +118,7 @@ func (l *listener) connect() (client.Stream, error) {
 	return s, nil
 }
 
-// read owns the stream, and those that replace it.
+// read reads the stream, and those that replace it, until the run ends.
 func (l *listener) read(s client.Stream) error {
 	for {
 		err := l.drain(s)
@@ -124,7 +132,7 @@ func (l *listener) read(s client.Stream) error {
 	}
 }
 
-// drain takes events until the stream ends.
+// drain handles events until the stream ends.
 func (l *listener) drain(s client.Stream) error {
 	for {
 		e, err := s.Next()
@@ -195,7 +203,8 @@ func (l *listener) takeMessage(payload []byte) {
 	m := client.ParseMessage(payload)
 	sent, digest, ok := client.ReadContent(m.Content)
 	if !ok {
-		l.check.Problem("%s got a message that the load never sent: %s", l.endpoint.User, client.Shorten(payload))
+		l.check.Problem("%s got a message that the load never sent: %s",
+			l.endpoint.User, client.Shorten(payload))
 		return
 	}
 	through, fresh := l.check.Observe(m.Chat, m.Sequence, digest)

@@ -7,13 +7,15 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/client"
 )
 
-// Pairs is the mode p2p: pairs of users, one of whom sends. What is measured is the whole life of a message: stored,
-// confirmed, delivered to the other and to the sender's own device, acknowledged, and the tick told to the sender.
+// Pairs is the mode p2p: pairs of users, one of whom sends.
+// It measures the whole life of a message: stored, confirmed, delivered, acknowledged and ticked.
+// The message also goes to the sender's own device.
 type Pairs struct {
 	Pairs       int `default:"50" help:"Number of pairs."`
-	Outstanding int `default:"8" help:"Sends without a confirmation yet, per sender."`
-	// Together puts both users of a pair on one node: the difference is what crossing costs.
-	Together bool `help:"With several nodes: both users of a pair on the same one."`
+	Outstanding int `default:"8" help:"Unconfirmed sends per sender."`
+	// Together puts both users of a pair on one node.
+	// The difference to a run without it is the cost of crossing nodes.
+	Together bool `help:"With several nodes: both users of a pair are on the same one."`
 
 	pairs []*pair
 	start time.Duration
@@ -35,12 +37,12 @@ func (p *Pairs) describe() (name, settings string) {
 
 func (p *Pairs) prepare(r *run) error {
 	if p.Pairs < 1 || p.Outstanding < 1 {
-		return fmt.Errorf("pairs and outstanding must be at least 1")
+		return fmt.Errorf("--pairs and --outstanding must be at least 1")
 	}
 	p.pairs = make([]*pair, p.Pairs)
 	return parallel(r.ctx, p.Pairs, setupLimit, func(i int) error {
 		from, to, chat := r.name("s", i), r.name("r", i), r.name("c", i)
-		conn := r.as(from)
+		conn := r.connectAs(from)
 		defer conn.Close()
 		if err := r.createChat(conn, "direct", chat, []string{from, to}); err != nil {
 			return err
@@ -57,7 +59,7 @@ func (p *Pairs) prepare(r *run) error {
 		if r.load.Transport != client.REST {
 			s.ticks = newTicks(from, 1, &r.ticked)
 			own.ticks, own.delivered = s.ticks, nil
-			// The sender's own device gets his messages and ticks.
+			// The sender's own device gets the sender's messages and ticks.
 			if err := own.start(); err != nil {
 				return err
 			}
@@ -76,30 +78,33 @@ func (p *Pairs) apply(r *run) error {
 	r.send(senders)
 	return r.await(func() string {
 		for _, pair := range p.pairs {
-			if left := pair.open(); left != "" {
-				return left
+			if missing := pair.missing(); missing != "" {
+				return missing
 			}
 		}
 		return ""
 	})
 }
 
-// open says what is missing, "" if nothing is.
-func (p *pair) open() string {
+// missing says what has not happened yet. It returns "" if nothing is missing.
+func (p *pair) missing() string {
 	numbered, waiting, _ := p.sender.state()
 	switch {
 	case waiting > 0:
 		return fmt.Sprintf("%d sends to chat %s are not confirmed", waiting, p.chat)
 	case p.recipient.fresh.Load() < int64(numbered):
-		return fmt.Sprintf("%s has %d of %d messages", p.recipient.endpoint.User, p.recipient.fresh.Load(), numbered)
+		return fmt.Sprintf("%s has %d of %d messages",
+			p.recipient.endpoint.User, p.recipient.fresh.Load(), numbered)
 	case !p.recipient.acks.Idle():
 		return fmt.Sprintf("%s has not acknowledged everything", p.recipient.endpoint.User)
 	case p.sender.ticks == nil:
 		return ""
 	case p.sender.listener.fresh.Load() < int64(numbered):
-		return fmt.Sprintf("the own device of %s has %d of %d messages", p.sender.listener.endpoint.User, p.sender.listener.fresh.Load(), numbered)
+		return fmt.Sprintf("the own device of %s has %d of %d messages",
+			p.sender.listener.endpoint.User, p.sender.listener.fresh.Load(), numbered)
 	case p.sender.ticks.open() > 0:
-		return fmt.Sprintf("the ticks of %d messages of %s have not come", p.sender.ticks.open(), p.sender.listener.endpoint.User)
+		return fmt.Sprintf("%s has no second tick for %d messages",
+			p.sender.listener.endpoint.User, p.sender.ticks.open())
 	}
 	return ""
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
 )
 
-// Report is what a run found. Durations in JSON are in the unit that their name says.
+// Report holds the result of a run. A duration in JSON has the unit that its name says.
 type Report struct {
 	Mode      string           `json:"mode"`
 	Settings  string           `json:"settings"`
 	Transport client.Transport `json:"transport"`
 	Seconds   float64          `json:"seconds"`
-	// Sent counts confirmed messages; Delivered counts messages received by devices, re-sends left out.
+	// Sent counts confirmed messages. Delivered counts what devices received, without re-sends.
 	Sent      int64 `json:"sent"`
 	Delivered int64 `json:"delivered"`
-	// Reconnects counts connections that were lost and replaced.
+	// Reconnects counts the connections that were lost and replaced.
 	Reconnects int64         `json:"reconnects"`
 	Figures    []Figure      `json:"figures"`
 	Latencies  []Latency     `json:"latencies"`
 	Processes  []ProcessUse  `json:"processes"`
 	OwnCPU     float64       `json:"load_generator_cpu_seconds"`
 	Counters   []CounterMove `json:"counters"`
-	// Units are what the storage spent, if it bills by request units.
+	// Units are the request units that the storage used, if it bills by them.
 	Units []measure.UnitUse `json:"request_units,omitempty"`
-	// Problems say what was lost, doubled, out of order or refused. The run is good if there are none.
+	// Problems say what was lost, doubled, out of order or refused. A good run has none.
 	Problems []string `json:"problems"`
 
 	before, after snapshot
@@ -54,7 +54,7 @@ type Latency struct {
 	Max   float64 `json:"max_ms"`
 }
 
-// ProcessUse is what one process used between the two snapshots.
+// ProcessUse is the CPU and memory that one process used between the two snapshots.
 type ProcessUse struct {
 	PID         int     `json:"pid"`
 	Name        string  `json:"name"`
@@ -62,7 +62,7 @@ type ProcessUse struct {
 	System      float64 `json:"system_seconds"`
 	ResidentMiB float64 `json:"resident_mib"`
 	GrownMiB    float64 `json:"grown_mib"`
-	// Each is user and system time for each of what the report's first "CPU per …" counts, in µs; 0 if it has none.
+	// Each is the CPU time in µs per item of the report's first "CPU per …" figure, 0 without one.
 	Each float64 `json:"each_microseconds,omitempty"`
 }
 
@@ -72,24 +72,35 @@ type CounterMove struct {
 	By   float64 `json:"by"`
 }
 
-// maxShown bounds the problems that are printed.
+// maxShown is the greatest number of problems that are printed.
 const maxShown = 20
 
 func newReport(r *run, mode Mode, before, after snapshot) *Report {
 	name, settings := mode.describe()
 	report := &Report{
-		Mode: name, Settings: settings, Transport: r.load.Transport, Reconnects: r.reconnects.Load(),
-		Seconds: (after.at - before.at - settle).Seconds(), OwnCPU: (after.own - before.own).Seconds(),
-		Problems: []string{}, before: before, after: after,
+		Mode:       name,
+		Settings:   settings,
+		Transport:  r.load.Transport,
+		Reconnects: r.reconnects.Load(),
+		Seconds:    (after.at - before.at - settle).Seconds(),
+		OwnCPU:     (after.own - before.own).Seconds(),
+		Problems:   []string{},
+		before:     before,
+		after:      after,
 	}
 	if name != "idle" {
-		report.Settings += fmt.Sprintf(", %d bytes, ack every %d or %v", r.load.Size, r.load.AckEvery, r.load.AckInterval)
+		report.Settings += fmt.Sprintf(", %d bytes, ack every %d or %v",
+			r.load.Size, r.load.AckEvery, r.load.AckInterval)
 	}
 	for i, p := range after.processes {
 		was := before.processes[i]
 		report.Processes = append(report.Processes, ProcessUse{
-			PID: p.PID, Name: p.Name, User: (p.User - was.User).Seconds(), System: (p.System - was.System).Seconds(),
-			ResidentMiB: mib(p.Resident), GrownMiB: mib(p.Resident - was.Resident),
+			PID:         p.PID,
+			Name:        p.Name,
+			User:        (p.User - was.User).Seconds(),
+			System:      (p.System - was.System).Seconds(),
+			ResidentMiB: mib(p.Resident),
+			GrownMiB:    mib(p.Resident - was.Resident),
 		})
 	}
 	moved := measure.Difference(before.metrics, after.metrics)
@@ -97,7 +108,8 @@ func newReport(r *run, mode Mode, before, after snapshot) *Report {
 	for name, by := range moved {
 		report.Counters = append(report.Counters, CounterMove{Name: name, By: by})
 	}
-	slices.SortFunc(report.Counters, func(a, b CounterMove) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(report.Counters,
+		func(a, b CounterMove) int { return strings.Compare(a.Name, b.Name) })
 	return report
 }
 
@@ -107,7 +119,7 @@ func (r *Report) add(name string, value float64, unit string) {
 	r.Figures = append(r.Figures, Figure{Name: name, Value: value, Unit: unit})
 }
 
-// rates adds what was sent and delivered in a time, and the bytes it took.
+// rates adds the numbers of messages sent and delivered, and, if took is not 0, those per second.
 func (r *Report) rates(sent, delivered int64, took time.Duration) {
 	r.Sent, r.Delivered = sent, delivered
 	r.add("sent and confirmed", float64(sent), "messages")
@@ -118,7 +130,7 @@ func (r *Report) rates(sent, delivered int64, took time.Duration) {
 	}
 }
 
-// perOperation adds the CPU of the processes and, for deliveries, the bytes received, divided by n.
+// perOperation adds the CPU of all processes, and the stream bytes received, each divided by n.
 func (r *Report) perOperation(what string, n int64) {
 	if n == 0 {
 		return
@@ -131,7 +143,8 @@ func (r *Report) perOperation(what string, n int64) {
 			p.Each = (p.User + p.System) / float64(n) * 1e6
 		}
 	}
-	r.add("stream bytes received per "+what, float64(r.after.streamBytes-r.before.streamBytes)/float64(n), "bytes")
+	r.add("stream bytes received per "+what,
+		float64(r.after.streamBytes-r.before.streamBytes)/float64(n), "bytes")
 }
 
 func (r *Report) latency(name string, h *measure.Histogram) {
@@ -146,7 +159,7 @@ func (r *Report) latency(name string, h *measure.Histogram) {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 
-// take adds what a checker found.
+// take adds the problems of a checker.
 func (r *Report) take(c *device.Checker) {
 	r.Problems = append(r.Problems, c.Problems()...)
 }
@@ -155,7 +168,7 @@ func (r *Report) problem(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
 }
 
-// OK reports whether everything that was owed arrived, exactly once and in order.
+// OK reports whether everything expected arrived, exactly once and in order.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
 // WriteJSON writes the report as one JSON object.
@@ -165,30 +178,43 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// WriteTable writes the report as Markdown tables, which read well in a terminal too.
+// WriteTable writes the report as Markdown tables, which are also readable in a terminal.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s over %s: %s\n\n", r.Mode, r.Transport, r.Settings)
 	rows := [][]string{{"figure", "value"}}
 	for _, f := range r.Figures {
-		rows = append(rows, []string{f.Name, strings.TrimSpace(measure.Amount(f.Value) + " " + f.Unit)})
+		rows = append(rows, []string{
+			f.Name, strings.TrimSpace(measure.Amount(f.Value) + " " + f.Unit),
+		})
 	}
-	rows = append(rows, []string{"CPU of the load generator itself", measure.Amount(r.OwnCPU) + " s"})
+	rows = append(rows, []string{
+		"CPU of the load generator itself", measure.Amount(r.OwnCPU) + " s",
+	})
 	if r.Reconnects > 0 {
-		rows = append(rows, []string{"connections lost and resumed", measure.Amount(float64(r.Reconnects))})
+		rows = append(rows, []string{
+			"connections lost and resumed", measure.Amount(float64(r.Reconnects)),
+		})
 	}
 	measure.Table(&b, rows)
 	if len(r.Latencies) > 0 {
 		rows = [][]string{{"latency, ms", "count", "p50", "p99", "p99.9", "max"}}
 		for _, l := range r.Latencies {
-			rows = append(rows, []string{l.Name, measure.Amount(float64(l.Count)), measure.Amount(l.P50), measure.Amount(l.P99), measure.Amount(l.P999), measure.Amount(l.Max)})
+			rows = append(rows, []string{
+				l.Name, measure.Amount(float64(l.Count)), measure.Amount(l.P50),
+				measure.Amount(l.P99), measure.Amount(l.P999), measure.Amount(l.Max),
+			})
 		}
 		measure.Table(&b, rows)
 	}
 	if len(r.Processes) > 0 {
 		rows = [][]string{{"process", "user s", "system s", "each µs", "resident MiB", "grown MiB"}}
 		for _, p := range r.Processes {
-			rows = append(rows, []string{fmt.Sprintf("%s (%d)", p.Name, p.PID), measure.Amount(p.User), measure.Amount(p.System), measure.Amount(p.Each), measure.Amount(p.ResidentMiB), measure.Amount(p.GrownMiB)})
+			rows = append(rows, []string{
+				fmt.Sprintf("%s (%d)", p.Name, p.PID), measure.Amount(p.User),
+				measure.Amount(p.System), measure.Amount(p.Each), measure.Amount(p.ResidentMiB),
+				measure.Amount(p.GrownMiB),
+			})
 		}
 		measure.Table(&b, rows)
 	}
@@ -216,7 +242,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return writeAll(w, b.String())
 }
 
-// verdict says what was checked.
+// verdict returns the sentence for a run without problems.
 func (r *Report) verdict() string {
 	if r.Mode == "idle" {
 		return "Every connection was opened and stayed.\n"

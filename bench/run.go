@@ -15,64 +15,69 @@ import (
 	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
-// Load is what all modes have in common. The tags are those of the command line.
+// Load holds the settings that all modes share. The tags describe the flags of the command line.
 type Load struct {
-	// URLs are the base URLs of the server's nodes. Users are spread over them in turn; those of a pair are on different ones.
-	URLs []string `name:"url" default:"http://127.0.0.1:8080" help:"Base URL of the server; repeated, of each of its nodes: users are spread over them in turn, those of a pair on different ones."`
-	// Transport is how the devices receive.
-	Transport client.Transport `default:"websocket" enum:"websocket,sse,longpoll,rest" help:"How devices receive: ${enum}. Sends go over WebSocket, else by POST."`
-	// Duration is how long is sent, or, in idle, held. Messages, if not 0, ends the sending after that many in all instead.
+	// URLs are the base URLs of the server's nodes, at least one. Users take them in turn.
+	// Those of a pair are on different nodes, unless Pairs.Together is set.
+	URLs []string `name:"url" default:"http://127.0.0.1:8080" help:"URL of a node; repeatable."`
+	// Transport is how the devices receive. With WebSocket they also send over it, else by POST.
+	Transport client.Transport `default:"websocket" enum:"websocket,sse,longpoll,rest" help:"How devices receive: ${enum}. Unless it is websocket, they send by POST."`
+	// Duration is how long senders send, or how long idle connections are held.
 	Duration time.Duration `default:"10s" help:"How long to send, or to hold idle connections."`
-	Messages int64         `default:"0" help:"Send this many messages in all, however long it takes, instead of for a duration."`
+	// Messages, if not 0, replaces Duration: sending ends after so many messages in all.
+	Messages int64 `default:"0" help:"Send this many messages in all, instead of for a duration."`
 	// Rate, if not 0, is the number of sends per second, of all senders together.
-	Rate float64 `default:"0" help:"Send this many messages a second in all; 0 sends as fast as the outstanding sends allow."`
-	// Size is the length of a message's content in bytes. It is at least what its head needs, about 60.
+	Rate float64 `default:"0" help:"Messages per second in all; 0: as fast as possible."`
+	// Size is the length of a message's content in bytes. The content's head needs about 60.
 	Size int `default:"200" help:"Bytes of content per message."`
-	// A device acknowledges after AckEvery messages or AckInterval, whatever is first.
-	AckEvery    int           `default:"10" help:"A device acknowledges after this many messages..."`
+	// A device acknowledges after AckEvery messages or after AckInterval, whichever comes first.
+	AckEvery    int           `default:"10" help:"Acknowledge after this many messages..."`
 	AckInterval time.Duration `default:"50ms" help:"... or this long after the first of them."`
-	// PIDs are the processes whose CPU and memory are reported: the server's, its database's.
-	PIDs []int `name:"pid" help:"Report CPU and memory of this process; may be repeated."`
-	// Redis, if not empty, is the address of the Redis that the nodes share, whose counts of commands are reported.
-	Redis string `name:"redis" placeholder:"HOST:PORT" help:"Report which commands the Redis at this address has run, and how long that took it."`
-	// Drain is how long after the last send everything must have arrived.
-	Drain time.Duration `default:"30s" help:"How long after the last send everything must have arrived."`
+	// PIDs are the processes whose CPU and memory are reported, such as the server and its
+	// database.
+	PIDs []int `name:"pid" help:"Report CPU and memory of this process; repeatable."`
+	// Redis, if not empty, is the address of the nodes' Redis. Its command counts are reported.
+	Redis string `name:"redis" placeholder:"HOST:PORT" help:"Report the commands of this Redis."`
+	// Drain is the longest wait for arrivals after the last send. Then the run fails.
+	Drain time.Duration `default:"30s" help:"Longest wait for arrivals after the last send."`
 	// Token returns the bearer token of a user. Required.
 	Token func(user string) string `flags:"-"`
 }
 
-// Mode is one kind of load: Pairs, Group, Idle, Catchup, Storm.
+// Mode is one kind of load: Pairs, Group, Idle, Catchup or Storm.
 type Mode interface {
-	// describe names the mode and its settings.
+	// describe returns the mode's name and its settings.
 	describe() (name, settings string)
-	// prepare creates users and chats and connects; it is not measured.
+	// prepare creates users and chats, and connects. It is not measured.
 	prepare(r *run) error
-	// apply is what is measured. It returns when everything owed has arrived.
+	// apply applies the load that is measured. It returns when everything expected has arrived.
 	apply(r *run) error
-	// verify compares what arrived with what was sent, and adds the mode's figures. Nothing runs any more.
+	// verify compares what arrived with what was sent, and adds the mode's figures.
+	// When it is called, every goroutine of the run has ended.
 	verify(r *run, report *Report)
 }
 
-// settle is the time after the load in which what the server still does for it (coalesced writes, status updates) is counted.
+// settle is the time between the end of the load and the second snapshot.
+// The server's late work, such as coalesced writes and status updates, is counted within it.
 const settle = 250 * time.Millisecond
 
 // run is one run of one mode.
 type run struct {
 	load Load
-	// targets are the nodes, at least one.
-	targets []client.Target
-	// id makes the names of users and chats unique, so that runs can be repeated on one server.
+	// nodes are the server's nodes, at least one.
+	nodes []client.URL
+	// id makes the names of users and chats unique, so that a server can serve many runs.
 	id    string
 	ctx   context.Context
 	end   context.CancelCauseFunc
 	began time.Time
 
-	// streamBytes and answerBytes count what was received over streams, and as answers of other requests.
+	// streamBytes counts the bytes received over streams, answerBytes those of other answers.
 	streamBytes, answerBytes atomic.Int64
 	reconnects               atomic.Int64
 	// lastDelivery is when the last new message arrived, in nanoseconds of now.
 	lastDelivery atomic.Int64
-	// The latencies: from the send to each recipient, to the sender's confirmation, to his second tick.
+	// The latencies from a send to a recipient, to the confirmation, and to the second tick.
 	delivered, confirmed, ticked measure.Histogram
 
 	goroutines sync.WaitGroup
@@ -83,8 +88,8 @@ type run struct {
 	closers  []func()
 }
 
-// Run performs one run. The error says why it could not be measured at all; Report.Problems says what went wrong
-// while it was. It returns when every goroutine and connection of the run has ended.
+// Run performs one run, and returns when every goroutine and connection of it has ended.
+// The error says why nothing could be measured. Report.Problems says what went wrong meanwhile.
 func Run(ctx context.Context, load Load, mode Mode) (*Report, error) {
 	r, err := newRun(ctx, load)
 	if err != nil {
@@ -119,38 +124,46 @@ func newRun(ctx context.Context, load Load) (*run, error) {
 	if len(load.URLs) == 0 {
 		return nil, errors.New("a server's URL is required")
 	}
-	targets := make([]client.Target, len(load.URLs))
+	nodes := make([]client.URL, len(load.URLs))
 	for i, url := range load.URLs {
 		var err error
-		if targets[i], err = client.ParseTarget(url); err != nil {
+		if nodes[i], err = client.ParseURL(url); err != nil {
 			return nil, err
 		}
 	}
 	if load.Token == nil {
 		return nil, errors.New("bench: Load.Token is required")
 	}
-	if load.AckEvery < 1 || load.AckInterval <= 0 || load.Rate < 0 || load.Messages < 0 || load.Duration <= 0 {
-		return nil, errors.New("acknowledgement threshold and interval and duration must be positive, rate and messages not negative")
+	if load.AckEvery < 1 || load.AckInterval <= 0 || load.Rate < 0 || load.Messages < 0 ||
+		load.Duration <= 0 {
+		return nil, errors.New("--ack-every, --ack-interval and --duration must be above 0, " +
+			"--rate and --messages at least 0")
 	}
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
-	r := &run{load: load, targets: targets, id: hex.EncodeToString(id[:]), began: time.Now()}
+	r := &run{load: load, nodes: nodes, id: hex.EncodeToString(id[:]), began: time.Now()}
 	r.ctx, r.end = context.WithCancelCause(ctx)
 	return r, nil
 }
 
-// now is the time since the run began; it never goes back.
+// now returns the time since the run began. It never goes back.
 func (r *run) now() time.Duration { return time.Since(r.began) }
 
-// node returns the n-th node, counted in turn.
-func (r *run) node(n int) client.Target { return r.targets[n%len(r.targets)] }
+// node returns node n, modulo the number of nodes.
+func (r *run) node(n int) client.URL { return r.nodes[n%len(r.nodes)] }
 
-// endpoint is a user of the n-th node, with large buffers.
+// endpoint returns a user of the n-th node, with large buffers.
 func (r *run) endpoint(user string, n int) client.Endpoint {
-	return client.Endpoint{Target: r.node(n), User: user, Token: r.load.Token(user), Received: &r.streamBytes, Buffer: client.LargeBuffer}
+	return client.Endpoint{
+		URL:      r.node(n),
+		User:     user,
+		Token:    r.load.Token(user),
+		Received: &r.streamBytes,
+		Buffer:   client.LargeBuffer,
+	}
 }
 
-// goroutine starts f; its error ends the run.
+// goroutine starts f as a goroutine of the run. An error of f ends the run.
 func (r *run) goroutine(f func() error) {
 	r.goroutines.Go(func() {
 		if err := f(); err != nil {
@@ -159,7 +172,7 @@ func (r *run) goroutine(f func() error) {
 	})
 }
 
-// sending starts f as a part of the sending, which awaitSent waits for.
+// sending starts f as one of the goroutines that send. send waits for them.
 func (r *run) sending(f func() error) {
 	r.senders.Add(1)
 	r.goroutine(func() error {
@@ -168,7 +181,7 @@ func (r *run) sending(f func() error) {
 	})
 }
 
-// fail notes a problem and ends the run.
+// fail records err as a problem and ends the run. It records nothing once the run has ended.
 func (r *run) fail(err error) {
 	if r.ctx.Err() == nil {
 		r.mu.Lock()
@@ -186,14 +199,14 @@ func (r *run) explain(err error) error {
 	return err
 }
 
-// closeLater has f called when every goroutine has ended.
+// closeLater registers f to be called when every goroutine has ended.
 func (r *run) closeLater(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closers = append(r.closers, f)
 }
 
-// stop ends every goroutine and connection. It may be called more than once.
+// stop ends every goroutine and connection of the run. It may be called more than once.
 func (r *run) stop() {
 	r.end(errEnded)
 	r.goroutines.Wait()
@@ -208,14 +221,15 @@ func (r *run) stop() {
 
 var errEnded = errors.New("the run is over")
 
-// await polls until open returns "" (nothing is left), and returns what is left after the drain time.
-func (r *run) await(open func() string) error {
+// await polls until missing returns "", which means that nothing is missing.
+// After Load.Drain it returns an error that says what is missing.
+func (r *run) await(missing func() string) error {
 	deadline := time.NewTimer(r.load.Drain)
 	defer deadline.Stop()
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		left := open()
+		left := missing()
 		if left == "" {
 			return nil
 		}
@@ -229,7 +243,7 @@ func (r *run) await(open func() string) error {
 	}
 }
 
-// send runs the senders until the budget is used up, and waits for them.
+// send runs the senders until the budget is used up, and returns when all of them have ended.
 func (r *run) send(senders []*sender) {
 	ctx, cancel := r.ctx, func() {}
 	if r.load.Messages == 0 {
@@ -247,8 +261,8 @@ func (r *run) send(senders []*sender) {
 	r.senders.Wait()
 }
 
-// parallel calls f(0) … f(n−1), at most limit at a time, and returns the first error. After an error, or the end of ctx, no
-// further call begins.
+// parallel calls f(0) … f(n−1), at most limit at a time, and returns an error if a call failed.
+// It begins no further call after an error, or after the end of ctx.
 func parallel(ctx context.Context, n, limit int, f func(i int) error) error {
 	var next, failed atomic.Int64
 	var group sync.WaitGroup

@@ -14,24 +14,24 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/client"
 )
 
-// sender is one user who sends to one chat, with a fixed number of sends outstanding: over his WebSocket, or by as
-// many concurrent POSTs.
+// sender is one user who sends to one chat, with a fixed number of sends outstanding.
+// It sends over the user's WebSocket, or by that many concurrent POSTs.
 type sender struct {
 	run      *run
 	listener *listener
 	chat     string
-	// ticks is nil where nothing tells of ticks (REST).
+	// ticks is nil for the transport REST, which has no status updates.
 	ticks *ticks
-	// interval is the least time between two of his sends, 0 for none.
+	// interval is the least time between two sends, 0 for none.
 	interval time.Duration
-	// slots holds a token for each send that may be made now.
+	// slots contains a token for each send that is allowed now.
 	slots chan struct{}
-	// confirmed counts the sends that the server has confirmed, duplicates once.
+	// confirmed counts the messages that the server has confirmed, each once.
 	confirmed atomic.Int64
 
 	mu          sync.Mutex
 	numbered    uint64                   // the number of the last message
-	outstanding map[uint64]time.Duration // number to when it was sent
+	outstanding map[uint64]time.Duration // message number to time of its send
 	digest      uint64                   // of everything confirmed
 	next        time.Duration            // when the next send is due
 }
@@ -48,14 +48,15 @@ func newSender(l *listener, chat string, outstanding int) *sender {
 	return s
 }
 
-// start begins to send, until the budget is used up. It does not wait.
+// start starts the goroutines that send until the budget is used up. It does not wait for them.
 func (s *sender) start(b *budget) {
 	if s.run.load.Transport == client.WebSocket {
 		s.run.sending(func() error { return s.overSocket(b) })
 		return
 	}
 	for range cap(s.slots) {
-		conn := client.NewConn(s.listener.endpoint.Target, s.listener.endpoint.Token, &s.run.answerBytes, client.SmallBuffer)
+		conn := client.NewConn(s.listener.endpoint.URL, s.listener.endpoint.Token,
+			&s.run.answerBytes, client.SmallBuffer)
 		s.run.sending(func() error {
 			defer conn.Close()
 			return s.overREST(b, conn)
@@ -74,7 +75,8 @@ func (s *sender) overSocket(b *budget) error {
 			return nil
 		}
 		n, sent := s.number()
-		// A broken connection is the listener's to replace; it then sends again what is outstanding.
+		// An error needs no handling: the listener replaces a broken connection, and then sends
+		// again what is outstanding.
 		_ = s.listener.socket.Load().Write(client.OpText, s.frame(n, sent))
 	}
 }
@@ -99,7 +101,7 @@ func (s *sender) overREST(b *budget, conn *client.Conn) error {
 	return nil
 }
 
-// pace waits until the next send is due. It returns false when the run has ended.
+// pace waits until the next send is due. It returns false if sending has ended.
 func (s *sender) pace(b *budget) bool {
 	if s.interval == 0 {
 		return s.run.ctx.Err() == nil
@@ -130,7 +132,7 @@ func (s *sender) number() (n uint64, sent time.Duration) {
 	return s.numbered, sent
 }
 
-// id is the client message id: unique in the run.
+// id returns the client message id of message n. It is unique in the run.
 func (s *sender) id(n uint64) string {
 	return s.listener.endpoint.User + "-" + strconv.FormatUint(n, 10)
 }
@@ -144,7 +146,7 @@ func (s *sender) frame(n uint64, sent time.Duration) []byte {
 	return append(b, '}')
 }
 
-// reply takes what answers a send over WebSocket. It is called by the listener's goroutine.
+// reply handles the answer to a send over WebSocket. The listener's goroutine calls it.
 func (s *sender) reply(e client.Event) {
 	if string(e.Kind) == "error" {
 		s.run.fail(fmt.Errorf("a send was refused: %s", client.Shorten(e.Payload)))
@@ -170,11 +172,12 @@ func (s *sender) reply(e client.Event) {
 		s.run.fail(err)
 	}
 	if first {
-		s.slots <- struct{}{} // never blocks: this send held a slot
+		s.slots <- struct{}{} // never blocks, because this send held a slot
 	}
 }
 
-// confirm takes the confirmation of message n, and reports whether it is the first: that of a re-send changes nothing.
+// confirm handles the confirmation of message n, and reports whether it is the first one.
+// The confirmation of a re-send changes nothing.
 func (s *sender) confirm(n, sequence uint64) (first bool, err error) {
 	if sequence == 0 {
 		return false, fmt.Errorf("the server confirmed message %s without a sequence", s.id(n))
@@ -198,7 +201,7 @@ func (s *sender) confirm(n, sequence uint64) (first bool, err error) {
 	return true, nil
 }
 
-// resend sends again what is outstanding, over a new connection, with the same ids.
+// resend sends the outstanding messages again, with the same ids, over the new connection.
 func (s *sender) resend() {
 	socket := s.listener.socket.Load()
 	if socket == nil {
@@ -212,16 +215,17 @@ func (s *sender) resend() {
 	}
 }
 
-// state returns how many messages were numbered, how many of them wait for a confirmation, and the digest of the others.
+// state returns how many messages were numbered, how many of them are unconfirmed, and the digest
+// of the others.
 func (s *sender) state() (numbered uint64, waiting int, digest uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.numbered, len(s.outstanding), s.digest
 }
 
-// budget says how much is sent: a number of messages in all, or as many as a time allows.
+// budget limits how much all senders send: a number of messages, or the time until ctx ends.
 type budget struct {
-	messages int64 // 0: until ctx ends
+	messages int64 // 0 for as many as ctx allows
 	taken    atomic.Int64
 	ctx      context.Context
 }

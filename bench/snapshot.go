@@ -11,20 +11,26 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
 )
 
-// snapshot is what is known of the server, and of the load generator itself, at one moment.
+// snapshot holds the measurements of the server and of the load generator at one moment.
 type snapshot struct {
 	at        time.Duration
 	processes []measure.Process
-	// metrics are the counters of all nodes, added up, and those of their Redis.
+	// metrics are the summed counters of all nodes, and those of their Redis.
 	metrics     map[string]float64
 	own         time.Duration // CPU of the load generator
 	streamBytes int64
 	answerBytes int64
 }
 
-// snapshot fails if a process cannot be read. It works after the run has ended, too.
+// snapshot returns the measurements of now. It fails if a process cannot be read.
+// It also works after the run has ended.
 func (r *run) snapshot() (snapshot, error) {
-	s := snapshot{at: r.now(), own: ownCPU(), streamBytes: r.streamBytes.Load(), answerBytes: r.answerBytes.Load()}
+	s := snapshot{
+		at:          r.now(),
+		own:         ownCPU(),
+		streamBytes: r.streamBytes.Load(),
+		answerBytes: r.answerBytes.Load(),
+	}
 	for _, pid := range r.load.PIDs {
 		p, err := measure.ReadProcess(pid)
 		if err != nil {
@@ -33,7 +39,7 @@ func (r *run) snapshot() (snapshot, error) {
 		s.processes = append(s.processes, p)
 	}
 	s.metrics = make(map[string]float64)
-	for _, node := range r.targets {
+	for _, node := range r.nodes {
 		metrics, err := r.metrics(node)
 		if err != nil {
 			return s, err
@@ -50,8 +56,9 @@ func (r *run) snapshot() (snapshot, error) {
 	return s, err
 }
 
-// metrics reads a node's counters. One that serves none, or does not answer any more, has none.
-func (r *run) metrics(node client.Target) (map[string]float64, error) {
+// metrics returns a node's counters.
+// A node that refuses the request has none, nor has one that fails after the end of the run.
+func (r *run) metrics(node client.URL) (map[string]float64, error) {
 	conn := client.NewConn(node, "", &r.answerBytes, client.LargeBuffer)
 	defer conn.Close()
 	body, err := conn.Do(context.WithoutCancel(r.ctx), "GET", "/metrics", nil, client.AnswerTimeout)

@@ -17,32 +17,42 @@ import (
 	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
-// Storm is the mode storm: connections of all transports under a load of sends, whose server is told to stop (SIGTERM) and started again. What is measured is
-// the stop, and how its clients come back; that nothing is lost, doubled or out of order is checked. The first --pid is the server's.
+// Storm is the mode storm: it stops the server (SIGTERM) and starts it again under load.
+// Connections of all transports receive meanwhile.
+// It measures the stop, and how the clients come back.
+// It checks that nothing is lost, doubled or out of order. The first --pid is the server's.
 type Storm struct {
-	Connections    int    `default:"300" help:"Number of connections, a third of each transport, each of its own user."`
-	ChatSize       int    `default:"5" help:"How many of them are in one chat."`
-	RestartCommand string `placeholder:"COMMAND" help:"Shell command that starts the server again; it is ended with the run. Without it somebody else has to start the server."`
+	// Connections is the number of connections, each of its own user, a third per transport.
+	Connections int `default:"300" help:"Number of connections, each of its own user."`
+	ChatSize    int `default:"5" help:"How many of these users share a chat."`
+	// RestartCommand starts the new server, which ends with the run. Without it, the operator must
+	// start the server.
+	RestartCommand string `placeholder:"COMMAND" help:"Shell command that starts the server again."`
 
 	survivors []*survivor
 	senders   []*persistent
 	chats     []stormChat
-	// server is what RestartCommand started.
+	// server is the process that RestartCommand started.
 	server *exec.Cmd
 
-	// The moments of the run: SIGTERM, the end of the process, and when the new one was ready.
-	signalled, ended, ready time.Duration
-	// over says that the old server has ended: who connects now connects to the new one.
-	over    atomic.Bool
-	whole   atomic.Int64
-	told    atomic.Int64
-	wholeAt measure.Histogram
-	// returns are when clients first tried to come back, and attempts when they tried at all, by stormStep since SIGTERM.
+	// signalled is when SIGTERM was sent, in nanoseconds of now; 0 before.
+	signalled atomic.Int64
+	// ended is when the old process ended, ready when the new one was ready.
+	ended, ready time.Duration
+	// stopped says that the old process has ended. Later connections reach the new one.
+	stopped atomic.Bool
+	// recovered counts the clients that lost the server and have caught up with the new one.
+	recovered atomic.Int64
+	// recoveredAfter has their times since SIGTERM.
+	recoveredAfter measure.Histogram
+	// returns counts the clients that first tried to come back, per stormStep since SIGTERM.
+	// attempts counts all tries.
 	returns, attempts [stormSteps]atomic.Int64
-	peak              int64
+	// peak is the greatest resident memory of the new process in bytes.
+	peak int64
 }
 
-// stormChat is what was confirmed in one chat. It belongs to one sender, but for count.
+// stormChat holds what was confirmed in one chat. Only its sender uses it, except for count.
 type stormChat struct {
 	id     string
 	count  atomic.Int64
@@ -53,23 +63,24 @@ const (
 	stormStep    = 500 * time.Millisecond
 	stormSteps   = 40
 	stormSenders = 8
-	// stormRate is the number of sends a second if the load does not say.
+	// stormRate is the number of sends per second if Load.Rate is 0.
 	stormRate = 200
 )
 
 func (s *Storm) describe() (name, settings string) {
-	return "storm", fmt.Sprintf("%d connections, chats of %d, the server stopped and started again", s.Connections, s.ChatSize)
+	return "storm", fmt.Sprintf("%d connections, chats of %d, the server stopped and started again",
+		s.Connections, s.ChatSize)
 }
 
 func (s *Storm) prepare(r *run) error {
 	if s.Connections < 1 || s.ChatSize < 1 {
-		return errors.New("connections and chat-size must be at least 1")
+		return errors.New("--connections and --chat-size must be at least 1")
 	}
-	if len(r.targets) != 1 {
-		return errors.New("storm stops the server: it takes one URL")
+	if len(r.nodes) != 1 {
+		return errors.New("storm stops one server; give exactly one --url")
 	}
 	if len(r.load.PIDs) == 0 {
-		return errors.New("storm stops the server: name its process by --pid")
+		return errors.New("storm stops the server; give its process id by --pid")
 	}
 	if r.load.Rate == 0 {
 		r.load.Rate = stormRate
@@ -77,7 +88,11 @@ func (s *Storm) prepare(r *run) error {
 	s.chats = make([]stormChat, (s.Connections+s.ChatSize-1)/s.ChatSize)
 	for i := range stormSenders {
 		user := r.name("f", i)
-		s.senders = append(s.senders, &persistent{run: r, user: user, random: rand.New(rand.NewPCG(uint64(i), 0))})
+		s.senders = append(s.senders, &persistent{
+			run:    r,
+			user:   user,
+			random: rand.New(rand.NewPCG(uint64(i), 0)),
+		})
 	}
 	for i := range s.chats {
 		s.chats[i].id = r.name("c", i)
@@ -87,7 +102,8 @@ func (s *Storm) prepare(r *run) error {
 	for i := range s.Connections {
 		s.survivors = append(s.survivors, newSurvivor(r, s, i))
 	}
-	if err := parallel(r.ctx, len(s.chats), setupLimit, func(i int) error { return s.create(r, i) }); err != nil {
+	create := func(i int) error { return s.create(r, i) }
+	if err := parallel(r.ctx, len(s.chats), setupLimit, create); err != nil {
 		return err
 	}
 	for _, c := range s.survivors {
@@ -109,14 +125,14 @@ func (s *Storm) create(r *run, i int) error {
 	for k := i * s.ChatSize; k < min((i+1)*s.ChatSize, s.Connections); k++ {
 		members = append(members, s.survivors[k].endpoint.User)
 	}
-	conn := r.as(sender.user)
+	conn := r.connectAs(sender.user)
 	defer conn.Close()
 	return r.createChat(conn, "group", s.chats[i].id, members)
 }
 
 func (s *Storm) apply(r *run) error {
 	pid := r.load.PIDs[0]
-	r.load.PIDs = nil // it will have ended
+	r.load.PIDs = nil // the process will have ended before the second snapshot
 	sending, enough := context.WithCancel(r.ctx)
 	defer enough()
 	for _, sender := range s.senders {
@@ -134,7 +150,7 @@ func (s *Storm) apply(r *run) error {
 	}
 	err := r.await(func() string {
 		s.peak = max(s.peak, s.resident())
-		if n := s.whole.Load(); n < int64(s.Connections) {
+		if n := s.recovered.Load(); n < int64(s.Connections) {
 			return fmt.Sprintf("%d of %d clients are connected and caught up", n, s.Connections)
 		}
 		return ""
@@ -150,19 +166,19 @@ func (s *Storm) apply(r *run) error {
 	return r.await(func() string {
 		for i, c := range s.survivors {
 			if have, all := c.fresh.Load(), s.chats[i/s.ChatSize].count.Load(); have < all {
-				return fmt.Sprintf("%s over %s has %d of %d messages", c.endpoint.User, c.transport, have, all)
+				return fmt.Sprintf("%s over %s has %d of %d messages",
+					c.endpoint.User, c.transport, have, all)
 			}
 		}
 		return ""
 	})
 }
 
-// stopServer tells the server to stop and waits until it has.
+// stopServer sends SIGTERM to the server, and returns when its process has ended.
 func (s *Storm) stopServer(r *run, pid int) error {
-	s.signalled = r.now()
-	s.told.Store(int64(s.signalled))
+	s.signalled.Store(int64(r.now()))
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		return fmt.Errorf("tell the server to stop: %w", err)
+		return fmt.Errorf("send SIGTERM to the server: %w", err)
 	}
 	err := r.await(func() string {
 		if running(pid) {
@@ -171,11 +187,14 @@ func (s *Storm) stopServer(r *run, pid int) error {
 		return ""
 	})
 	s.ended = r.now()
-	s.over.Store(true)
+	s.stopped.Store(true)
 	return err
 }
 
-// running reports whether a process runs; one that has ended and was not waited for does not.
+// stopSent returns when SIGTERM was sent, in the time of now; 0 before.
+func (s *Storm) stopSent() time.Duration { return time.Duration(s.signalled.Load()) }
+
+// running reports whether a process runs. A zombie, which its parent has not waited for, does not.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -185,7 +204,7 @@ func running(pid int) bool {
 	return !strings.HasPrefix(strings.TrimSpace(after), "Z")
 }
 
-// startServer starts the server again, if that is asked for, and waits until it is ready.
+// startServer runs RestartCommand, if there is one, and returns when a server is ready.
 func (s *Storm) startServer(r *run) error {
 	if s.RestartCommand != "" {
 		s.server = exec.Command("/bin/sh", "-c", "exec "+s.RestartCommand)
@@ -220,57 +239,58 @@ func (s *Storm) resident() int64 {
 	return p.Resident
 }
 
-// tried notes an attempt to come back.
+// tried records an attempt to come back. first says that it is the first since a good connection.
 func (s *Storm) tried(now time.Duration, first bool) {
-	told := time.Duration(s.told.Load())
-	if told == 0 {
+	stopped := s.stopSent()
+	if stopped == 0 {
 		return
 	}
-	step := min(int((now-told)/stormStep), stormSteps-1)
+	step := min(int((now-stopped)/stormStep), stormSteps-1)
 	s.attempts[step].Add(1)
 	if first {
 		s.returns[step].Add(1)
 	}
 }
 
-// caughtUp notes that a client that lost the server has caught up with the new one.
+// caughtUp records that a client that lost the server has caught up with the new one.
 func (s *Storm) caughtUp(now time.Duration) {
-	s.whole.Add(1)
-	s.wholeAt.Add(now - time.Duration(s.told.Load()))
+	s.recovered.Add(1)
+	s.recoveredAfter.Add(now - s.stopSent())
 }
 
 func (s *Storm) verify(r *run, report *Report) {
 	report.Transport = "websocket, sse and longpoll"
-	report.Counters = nil // those of another process
-	var sent, unanswered int64
+	report.Counters = nil // the two snapshots are of different processes
+	var sent, repeated int64
 	for i := range s.chats {
 		sent += s.chats[i].count.Load()
 	}
 	for _, sender := range s.senders {
-		unanswered += sender.repeated
+		repeated += sender.repeated
 	}
-	var delivered, back, broken, tries int64
+	var delivered, back, abrupt, tries int64
 	for i, c := range s.survivors {
 		chat := &s.chats[i/s.ChatSize]
 		c.check.Finish(chat.id, uint64(chat.count.Load()), chat.digest)
 		report.take(c.check)
 		delivered += c.fresh.Load()
 		back += c.ticksBack
-		broken += c.untold
+		abrupt += c.abrupt
 		tries += c.tries
 	}
 	if back > 0 {
 		report.problem("%d ticks went back", back)
 	}
 	report.rates(sent, delivered, 0)
-	report.add("sends repeated until they were answered", float64(unanswered), "")
+	report.add("sends repeated until they were answered", float64(repeated), "")
 	report.add("messages lost, doubled or out of order", float64(len(report.Problems)), "problems")
 	report.add("ticks that went back", float64(back), "")
-	report.add("SIGTERM → the process has ended", (s.ended - s.signalled).Seconds(), "s")
-	report.add("SIGTERM → the new process is ready", (s.ready - s.signalled).Seconds(), "s")
-	report.add("SIGTERM → every client is connected and caught up", s.wholeAt.Max().Seconds(), "s")
-	report.add("the same, half of the clients", s.wholeAt.Quantile(0.5).Seconds(), "s")
-	report.add("connections that ended without being told when to come back", float64(broken), "")
+	report.add("SIGTERM → the process has ended", (s.ended - s.stopSent()).Seconds(), "s")
+	report.add("SIGTERM → the new process is ready", (s.ready - s.stopSent()).Seconds(), "s")
+	report.add("SIGTERM → every client is connected and caught up",
+		s.recoveredAfter.Max().Seconds(), "s")
+	report.add("the same, half of the clients", s.recoveredAfter.Quantile(0.5).Seconds(), "s")
+	report.add("connections that ended without a time to come back", float64(abrupt), "")
 	report.add("attempts to connect per client", float64(tries)/float64(s.Connections), "")
 	if s.peak > 0 {
 		report.add("resident memory of the new process, at most", mib(s.peak), "MiB")
@@ -280,15 +300,19 @@ func (s *Storm) verify(r *run, report *Report) {
 		most = max(most, s.returns[i].Load())
 	}
 	for i := range s.returns {
-		if n := s.returns[i].Load(); n > 0 || s.attempts[i].Load() > 0 {
-			from := time.Duration(i) * stormStep
-			bar := strings.Repeat("#", int((n*30+most-1)/most))
-			report.add(fmt.Sprintf("came back %.1f–%.1f s after SIGTERM (all attempts: %d)", from.Seconds(), (from+stormStep).Seconds(), s.attempts[i].Load()), float64(n), bar)
+		n, attempts := s.returns[i].Load(), s.attempts[i].Load()
+		if n == 0 && attempts == 0 {
+			continue
 		}
+		from := time.Duration(i) * stormStep
+		name := fmt.Sprintf("came back %.1f–%.1f s after SIGTERM (all attempts: %d)",
+			from.Seconds(), (from + stormStep).Seconds(), attempts)
+		bar := strings.Repeat("#", int((n*30+most-1)/most))
+		report.add(name, float64(n), bar)
 	}
 }
 
-// sleep waits, or returns why the run ended.
+// sleep waits for d. If ctx ends first, it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	if !signal.Pause(ctx, d) {
 		return context.Cause(ctx)

@@ -13,8 +13,10 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/device"
 )
 
-// survivor is a device that comes back by the documented rules: to its session, at the last event that it has; when it is told, else backing off; and to a
-// server that does not know the session with its cursors.
+// survivor is a device that comes back by the documented rules.
+// It resumes its session at the last event that it has.
+// It waits for as long as the server says, else it backs off.
+// If the server does not know the session, it opens a new one and sends its cursors.
 type survivor struct {
 	run       *run
 	storm     *Storm
@@ -24,37 +26,45 @@ type survivor struct {
 	check     *device.Checker
 	rest      *client.Conn
 	at        client.Position
-	// cursors says that the session is new and has to be given the cursors.
+	// cursors says that the session is new and needs the device's cursors.
 	cursors bool
-	// late says that the server was stopped and the device is not yet whole.
-	late bool
+	// recovered says that the device has caught up with the new server.
+	recovered bool
 
-	// prefix is what it has of its chat, acked what it said of it.
+	// prefix is the contiguous prefix of its chat, acked the part that it acknowledged.
 	prefix, acked uint64
 	fresh         atomic.Int64
 	caughtUp      atomic.Bool
-	// bounds are the boundaries of others that it was told.
+	// bounds are the boundaries of other members, by user id.
 	bounds map[string][2]uint64
-	// ticksBack counts boundaries that fell, untold the connections that ended without a word of when to come back, tries the attempts to come back.
-	ticksBack, untold, tries int64
+	// ticksBack counts boundaries that fell.
+	ticksBack int64
+	// abrupt counts the connections that ended without a time to come back.
+	abrupt int64
+	// tries counts the attempts to come back.
+	tries int64
 }
 
-// ackAfter is how many messages a survivor takes before it acknowledges them.
+// ackAfter is how many messages a survivor receives before it acknowledges them.
 const ackAfter = 2
 
 func newSurvivor(r *run, s *Storm, i int) *survivor {
 	c := &survivor{
-		run: r, storm: s, endpoint: r.endpoint(r.name("d", i), i), chat: s.chats[i/s.ChatSize].id,
-		transport: []client.Transport{client.WebSocket, client.SSE, client.LongPoll}[i%3], bounds: make(map[string][2]uint64),
+		run:       r,
+		storm:     s,
+		endpoint:  r.endpoint(r.name("d", i), i),
+		chat:      s.chats[i/s.ChatSize].id,
+		transport: []client.Transport{client.WebSocket, client.SSE, client.LongPoll}[i%3],
+		bounds:    make(map[string][2]uint64),
 	}
 	c.endpoint.Buffer = client.SmallBuffer
 	c.check = device.NewChecker(c.endpoint.User)
-	c.rest = client.NewConn(c.endpoint.Target, c.endpoint.Token, &r.answerBytes, client.SmallBuffer)
+	c.rest = client.NewConn(c.endpoint.URL, c.endpoint.Token, &r.answerBytes, client.SmallBuffer)
 	r.closeLater(c.rest.Close)
 	return c
 }
 
-// live holds a connection until the run ends.
+// live keeps a connection open until the run ends, and replaces it when it is lost.
 func (c *survivor) live() error {
 	for failures := 0; ; failures++ {
 		came, err := c.connection()
@@ -79,32 +89,33 @@ func (c *survivor) live() error {
 		if sleep(c.run.ctx, c.pause(err, came, failures)) != nil {
 			return nil
 		}
-		if c.storm.told.Load() > 0 {
+		if c.storm.stopSent() > 0 {
 			c.tries++
 			c.storm.tried(c.run.now(), came)
 		}
 	}
 }
 
-// pause is how long to wait: what the server said, else a random part of a time that doubles.
+// pause returns how long to wait before the next attempt.
+// It is the time that the server gave, else a random part of a limit that doubles.
 func (c *survivor) pause(err error, came bool, failures int) time.Duration {
 	var later *client.Later
 	if errors.As(err, &later) {
 		wait := later.Wait
 		if c.transport == client.LongPoll {
-			wait += rand.N(time.Second) // Retry-After has whole seconds
+			wait += rand.N(time.Second) // Retry-After has whole seconds only
 		}
 		return wait
 	}
 	if came {
-		c.untold++
+		c.abrupt++
 	}
 	return rand.N(min(500*time.Millisecond<<min(failures, 6), 30*time.Second))
 }
 
-// connection opens a connection and reads until it ends. came says that something came.
+// connection opens a connection and reads until it ends. came reports whether an event came.
 func (c *survivor) connection() (came bool, err error) {
-	late := c.storm.over.Load() && !c.late
+	returning := c.storm.stopped.Load() && !c.recovered
 	s, err := c.endpoint.Open(c.run.ctx, c.transport, c.at)
 	if err != nil {
 		return false, err
@@ -119,8 +130,8 @@ func (c *survivor) connection() (came bool, err error) {
 		if err := c.take(s, e); err != nil {
 			return came, err
 		}
-		if late && string(e.Kind) == "caught_up" && !c.late {
-			c.late = true
+		if returning && string(e.Kind) == "caught_up" && !c.recovered {
+			c.recovered = true
 			c.storm.caughtUp(c.run.now())
 		}
 	}
@@ -155,7 +166,8 @@ func (c *survivor) takeMessage(s client.Stream, payload []byte) error {
 	m := client.ParseMessage(payload)
 	_, digest, ok := client.ReadContent(m.Content)
 	if !ok || string(m.Chat) != c.chat {
-		c.check.Problem("%s got a message that the load never sent: %s", c.endpoint.User, client.Shorten(payload))
+		c.check.Problem("%s got a message that the load never sent: %s",
+			c.endpoint.User, client.Shorten(payload))
 		return nil
 	}
 	prefix, fresh := c.check.Observe(m.Chat, m.Sequence, digest)
@@ -169,7 +181,7 @@ func (c *survivor) takeMessage(s client.Stream, payload []byte) error {
 	return nil
 }
 
-// acknowledge says what it has. One that is lost is covered by the next.
+// acknowledge acknowledges the prefix. If the acknowledgement is lost, the next one covers it.
 func (c *survivor) acknowledge(s client.Stream) {
 	c.acked = c.prefix
 	body := c.states([]byte(`{"chats":[`))
@@ -189,10 +201,11 @@ func (c *survivor) states(b []byte) []byte {
 	return append(b, "}]}"...)
 }
 
-// giveCursors tells a new session what the device has.
+// giveCursors sends the device's cursors to a new session.
 func (c *survivor) giveCursors() error {
 	body := append([]byte(`{"session":`), client.AppendQuoted(nil, c.at.Session)...)
-	_, err := c.rest.Do(c.run.ctx, "POST", "/api/v1/sync", c.states(append(body, `,"chats":[`...)), client.AnswerTimeout)
+	_, err := c.rest.Do(c.run.ctx, "POST", "/api/v1/sync",
+		c.states(append(body, `,"chats":[`...)), client.AnswerTimeout)
 	if err == nil {
 		c.cursors, c.acked = false, c.prefix
 		c.check.Rewound(c.chat)
@@ -202,7 +215,10 @@ func (c *survivor) giveCursors() error {
 
 func (c *survivor) takeStatus(payload []byte) {
 	user := string(client.Text(field(payload, "user_id")))
-	now := [2]uint64{client.Number(field(payload, "last_acked_sequence")), client.Number(field(payload, "last_read_sequence"))}
+	now := [2]uint64{
+		client.Number(field(payload, "last_acked_sequence")),
+		client.Number(field(payload, "last_read_sequence")),
+	}
 	was := c.bounds[user]
 	if now[0] < was[0] || now[1] < was[1] {
 		c.ticksBack++
@@ -210,7 +226,7 @@ func (c *survivor) takeStatus(payload []byte) {
 	c.bounds[user] = [2]uint64{max(now[0], was[0]), max(now[1], was[1])}
 }
 
-// field returns the raw value of a field of an object.
+// field returns the raw value of a field of an object, or nil.
 func field(payload []byte, name string) []byte {
 	o := client.NewObject(payload)
 	for {
@@ -221,19 +237,19 @@ func field(payload []byte, name string) []byte {
 	}
 }
 
-// persistent sends to its chats, one message after the other, and repeats each until it is confirmed.
+// persistent sends to its chats, one message at a time, and repeats each until it is confirmed.
 type persistent struct {
 	run    *run
 	user   string
 	chats  []*stormChat
 	random *rand.Rand
-	// repeated counts sends that were not answered, or refused for the moment.
+	// repeated counts the sends that got no answer, or a temporary refusal.
 	repeated int64
 }
 
-// send sends one message each interval until ctx ends.
+// send sends one message per interval until ctx ends.
 func (p *persistent) send(ctx context.Context, interval time.Duration) error {
-	conn := p.run.as(p.user)
+	conn := p.run.connectAs(p.user)
 	defer conn.Close()
 	due := time.NewTicker(interval)
 	defer due.Stop()
@@ -252,9 +268,11 @@ func (p *persistent) send(ctx context.Context, interval time.Duration) error {
 
 func (p *persistent) sendOne(conn *client.Conn, chat *stormChat, n int) error {
 	id := p.user + "-" + strconv.Itoa(n)
-	body := client.AppendSend(nil, "", id, client.AppendContent(nil, p.run.now(), id, p.run.load.Size))
+	content := client.AppendContent(nil, p.run.now(), id, p.run.load.Size)
+	body := client.AppendSend(nil, "", id, content)
 	for failures := 0; ; failures++ {
-		_, err := conn.Do(p.run.ctx, "POST", "/api/v1/chats/"+chat.id+"/messages", body, client.AnswerTimeout)
+		_, err := conn.Do(p.run.ctx, "POST", "/api/v1/chats/"+chat.id+"/messages",
+			body, client.AnswerTimeout)
 		if err == nil {
 			chat.digest += client.DigestOf(id)
 			chat.count.Add(1)

@@ -8,8 +8,9 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
 )
 
-// ticks measures, at a sender, how long it takes from a send until everybody else in the chat has acknowledged it, as the
-// status updates of the stream tell: of each member in small chats, of all members in large ones.
+// ticks measures the time from a send until all other members have acknowledged it.
+// It reads the status updates of the sender's stream.
+// They name each member in small chats, and the least boundary of all in large ones.
 type ticks struct {
 	user    string
 	others  int
@@ -17,7 +18,7 @@ type ticks struct {
 
 	mu      sync.Mutex
 	bounds  map[string]uint64 // of each other member
-	reached uint64            // the least of all of them
+	reached uint64            // the least boundary of all others
 	waiting []sentMessage
 }
 
@@ -30,7 +31,7 @@ func newTicks(user string, others int, latency *measure.Histogram) *ticks {
 	return &ticks{user: user, others: others, latency: latency, bounds: make(map[string]uint64)}
 }
 
-// confirmed notes a message of this sender. The tick may have come before the confirmation.
+// confirmed records a message of this sender. Its tick may have come before its confirmation.
 func (t *ticks) confirmed(sequence uint64, sent, now time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +42,7 @@ func (t *ticks) confirmed(sequence uint64, sent, now time.Duration) {
 	t.waiting = append(t.waiting, sentMessage{sequence: sequence, sent: sent})
 }
 
-// status takes the payload of a status_update.
+// status handles the payload of a status_update.
 func (t *ticks) status(payload []byte, now time.Duration) {
 	var user []byte
 	var acked, all uint64
@@ -80,7 +81,7 @@ func (t *ticks) status(payload []byte, now time.Duration) {
 	t.reach(least, now)
 }
 
-// reach is called with the mutex held.
+// reach records that all others have acknowledged up to boundary. The caller holds the mutex.
 func (t *ticks) reach(boundary uint64, now time.Duration) {
 	if boundary <= t.reached {
 		return
@@ -97,7 +98,7 @@ func (t *ticks) reach(boundary uint64, now time.Duration) {
 	t.waiting = kept
 }
 
-// open returns how many messages still wait for their tick.
+// open returns how many messages have no second tick yet.
 func (t *ticks) open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,7 +24,10 @@ func TestTicks_wait_for_everybody_else(t *testing.T) {
 		{"bob", 1, 1}, // stale
 		{"carol", 2, 0},
 	} {
-		k.status(fmt.Appendf(nil, `{"chat_id":"c","user_id":%q,"last_acked_sequence":%d,"last_read_sequence":0}`, tc.user, tc.acked), 2*time.Millisecond)
+		status := fmt.Appendf(nil,
+			`{"chat_id":"c","user_id":%q,"last_acked_sequence":%d,"last_read_sequence":0}`,
+			tc.user, tc.acked)
+		k.status(status, 2*time.Millisecond)
 		if got := k.open(); got != tc.open {
 			t.Errorf("after %s has %d: %d ticks are open, want %d", tc.user, tc.acked, got, tc.open)
 		}
@@ -40,7 +43,8 @@ func TestTicks_of_large_groups_are_the_minimum(t *testing.T) {
 	k := newTicks("alice", 99, &h)
 	k.confirmed(1, 0, 0)
 	k.confirmed(2, 0, 0)
-	k.status([]byte(`{"chat_id":"c","all_acked_sequence":1,"all_read_sequence":0}`), time.Millisecond)
+	k.status([]byte(`{"chat_id":"c","all_acked_sequence":1,"all_read_sequence":0}`),
+		time.Millisecond)
 	if got := k.open(); got != 1 {
 		t.Errorf("%d ticks are open, want 1", got)
 	}

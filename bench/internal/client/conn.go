@@ -15,55 +15,56 @@ import (
 	"time"
 )
 
-// AnswerTimeout is the longest that the load generator waits for the answer of a request, or for room to write.
+// AnswerTimeout is the longest wait for the answer to a request, or for room to write.
 const AnswerTimeout = 30 * time.Second
 
-// Target is the server under load.
-type Target struct {
+// URL is the base URL of a server under load.
+type URL struct {
 	secure bool
-	host   string // with port, as it goes into the Host header
-	path   string // before /api/v1, "" as a rule
+	host   string // the Host header, with the port if the URL has one
+	path   string // the part before /api/v1, usually ""
 }
 
-// ParseTarget reads the base URL of a server.
-func ParseTarget(raw string) (Target, error) {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return Target{}, fmt.Errorf("the server's URL is %q; it must look like http://127.0.0.1:8080", raw)
+// ParseURL parses the base URL of a server.
+func ParseURL(raw string) (URL, error) {
+	parsed, err := url.Parse(raw)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+		return URL{}, fmt.Errorf("the server's URL is %q; it must look like "+
+			"http://127.0.0.1:8080", raw)
 	}
-	t := Target{secure: u.Scheme == "https", host: u.Host, path: u.Path}
-	for len(t.path) > 0 && t.path[len(t.path)-1] == '/' {
-		t.path = t.path[:len(t.path)-1]
+	u := URL{secure: parsed.Scheme == "https", host: parsed.Host, path: parsed.Path}
+	for len(u.path) > 0 && u.path[len(u.path)-1] == '/' {
+		u.path = u.path[:len(u.path)-1]
 	}
-	return t, nil
+	return u, nil
 }
 
-func (t Target) address() string {
-	if _, _, err := net.SplitHostPort(t.host); err == nil {
-		return t.host
+func (u URL) address() string {
+	if _, _, err := net.SplitHostPort(u.host); err == nil {
+		return u.host
 	}
-	if t.secure {
-		return net.JoinHostPort(t.host, "443")
+	if u.secure {
+		return net.JoinHostPort(u.host, "443")
 	}
-	return net.JoinHostPort(t.host, "80")
+	return net.JoinHostPort(u.host, "80")
 }
 
-// dial opens a connection and adds the bytes it will receive to received.
-func (t Target) dial(ctx context.Context, received *atomic.Int64) (net.Conn, error) {
+// dial opens a connection. The connection adds the bytes that it receives to received.
+func (u URL) dial(ctx context.Context, received *atomic.Int64) (net.Conn, error) {
 	d := net.Dialer{Timeout: AnswerTimeout}
-	nc, err := d.DialContext(ctx, "tcp", t.address())
+	nc, err := d.DialContext(ctx, "tcp", u.address())
 	if err != nil {
 		return nil, err
 	}
 	counted := &countingConn{Conn: nc, received: received}
-	if !t.secure {
+	if !u.secure {
 		return counted, nil
 	}
-	host, _, _ := net.SplitHostPort(t.address())
+	host, _, _ := net.SplitHostPort(u.address())
 	return tls.Client(counted, &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}), nil
 }
 
-// countingConn counts what it reads.
+// countingConn counts the bytes that it reads.
 type countingConn struct {
 	net.Conn
 	received *atomic.Int64
@@ -76,9 +77,9 @@ func (c *countingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Conn is one keep-alive HTTP/1.1 connection of one user. It belongs to one goroutine, except for close.
+// Conn is one keep-alive HTTP/1.1 connection of one user. One goroutine uses it.
 type Conn struct {
-	target   Target
+	url      URL
 	token    string
 	received *atomic.Int64
 	buffer   int // size of the read buffer
@@ -90,16 +91,16 @@ type Conn struct {
 	closed atomic.Bool
 	// after is the Retry-After of the last answer.
 	after time.Duration
-	// stop ends a read that waits, when the run is over.
+	// stop unregisters the function that closes nc when the context ends.
 	stop func() bool
 }
 
 // NewConn returns a connection that dials when it is first used.
-func NewConn(t Target, token string, received *atomic.Int64, buffer int) *Conn {
-	return &Conn{target: t, token: token, received: received, buffer: buffer}
+func NewConn(u URL, token string, received *atomic.Int64, buffer int) *Conn {
+	return &Conn{url: u, token: token, received: received, buffer: buffer}
 }
 
-// Refused is an answer of 400 or above.
+// Refused is an answer with a status of 400 or above.
 type Refused struct {
 	Call   string
 	Status int
@@ -111,9 +112,12 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("%s was answered by %d %s", r.Call, r.Status, r.Body)
 }
 
-// Do performs a request and returns the body, which is valid until the next call. A connection that the server has closed
-// between two requests is opened again and the request repeated: every call of the load generator may be repeated.
-func (c *Conn) Do(ctx context.Context, method, path string, body []byte, timeout time.Duration) ([]byte, error) {
+// Do performs a request and returns the body of the answer, which is valid until the next call.
+// If the server has closed the connection between two requests, Do opens it again and repeats the
+// request. Every call of the load generator may be repeated.
+func (c *Conn) Do(
+	ctx context.Context, method, path string, body []byte, timeout time.Duration,
+) ([]byte, error) {
 	fresh := c.nc == nil
 	status, answer, err := c.try(ctx, method, path, body, timeout)
 	if err != nil && !fresh && ctx.Err() == nil && !c.closed.Load() && lost(err) {
@@ -123,12 +127,16 @@ func (c *Conn) Do(ctx context.Context, method, path string, body []byte, timeout
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if status >= 400 {
-		return nil, later(c.after, &Refused{Call: method + " " + path, Status: status, Body: Shorten(answer)})
+		return nil, later(c.after, &Refused{
+			Call:   method + " " + path,
+			Status: status,
+			Body:   Shorten(answer),
+		})
 	}
 	return answer, nil
 }
 
-// retryAfter is the time that an answer says to wait, 0 if none.
+// retryAfter returns the Retry-After of an answer, or 0.
 func retryAfter(r *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(r.Header.Get("Retry-After"))
 	if err != nil {
@@ -137,7 +145,9 @@ func retryAfter(r *http.Response) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-func (c *Conn) try(ctx context.Context, method, path string, body []byte, timeout time.Duration) (int, []byte, error) {
+func (c *Conn) try(
+	ctx context.Context, method, path string, body []byte, timeout time.Duration,
+) (int, []byte, error) {
 	response, err := c.request(ctx, method, path, "application/json", body, timeout)
 	if err != nil {
 		return 0, nil, err
@@ -155,16 +165,18 @@ func (c *Conn) try(ctx context.Context, method, path string, body []byte, timeou
 }
 
 // request writes a request and reads the head of its response.
-func (c *Conn) request(ctx context.Context, method, path, accept string, body []byte, timeout time.Duration) (*http.Response, error) {
+func (c *Conn) request(
+	ctx context.Context, method, path, accept string, body []byte, timeout time.Duration,
+) (*http.Response, error) {
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
 	b := append(c.out[:0], method...)
 	b = append(b, ' ')
-	b = append(b, c.target.path...)
+	b = append(b, c.url.path...)
 	b = append(b, path...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
-	b = append(b, c.target.host...)
+	b = append(b, c.url.host...)
 	b = append(b, "\r\nAccept: "...)
 	b = append(b, accept...)
 	if c.token != "" {
@@ -197,7 +209,7 @@ func (c *Conn) open(ctx context.Context) error {
 	if c.nc != nil {
 		return nil
 	}
-	nc, err := c.target.dial(ctx, c.received)
+	nc, err := c.url.dial(ctx, c.received)
 	if err != nil {
 		return err
 	}
@@ -220,7 +232,7 @@ func (c *Conn) drop() {
 	c.nc = nil
 }
 
-// Close ends the connection. The owner calls it, after its last request.
+// Close closes the connection. The owner calls it after its last request.
 func (c *Conn) Close() {
 	c.closed.Store(true)
 	c.drop()
@@ -242,13 +254,14 @@ func readAll(r io.Reader, b []byte) ([]byte, error) {
 	}
 }
 
-// lost reports whether the connection ended, rather than the request being refused.
+// lost reports whether err means that the connection broke.
 func lost(err error) bool {
 	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &op)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || errors.As(err, &op)
 }
 
-// Shorten returns the beginning of what a server sent, for a sentence about it.
+// Shorten returns the first 300 bytes of b, for an error text.
 func Shorten(b []byte) string {
 	const most = 300
 	if len(b) > most {

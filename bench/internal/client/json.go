@@ -5,9 +5,10 @@ import (
 	"strconv"
 )
 
-// The scanner walks JSON of the server without decoding it: the load generator looks at four or five fields of an event and
-// skips the others. Values are raw: a string includes its quotes. Malformed input ends the walk early; the checks then miss
-// what should have been there, so that it cannot pass unnoticed.
+// Object and Array walk JSON of the server without decoding it.
+// The load generator reads four or five fields of an event and skips the others.
+// Values are raw: a string includes its quotes. Malformed input ends the walk early.
+// The checks then miss an event, so the run fails.
 
 // Object walks the members of a JSON object.
 type Object struct{ rest []byte }
@@ -15,16 +16,16 @@ type Object struct{ rest []byte }
 // Array walks the elements of a JSON array.
 type Array struct{ rest []byte }
 
-// NewObject walks raw; it is empty if raw is no object.
+// NewObject returns the members of raw, or none if raw is not an object.
 func NewObject(raw []byte) Object { return Object{rest: enter(raw, '{')} }
 
-// NewArray walks raw; it is empty if raw is no array.
+// NewArray returns the elements of raw, or none if raw is not an array.
 func NewArray(raw []byte) Array { return Array{rest: enter(raw, '[')} }
 
-// Next returns the next member; ok is false at the end.
+// Next returns the next member. ok is false at the end.
 func (o *Object) Next() (key, value []byte, ok bool) {
 	b := separator(o.rest)
-	o.rest = nil // the end is final, whatever becomes of the buffer
+	o.rest = nil // the end stays the end, even if the buffer is used again
 	n := valueLength(b)
 	if n < 2 || b[0] != '"' {
 		return nil, nil, false
@@ -43,10 +44,10 @@ func (o *Object) Next() (key, value []byte, ok bool) {
 	return key, b[:n], true
 }
 
-// Next returns the next element; ok is false at the end.
+// Next returns the next element. ok is false at the end.
 func (a *Array) Next() (value []byte, ok bool) {
 	b := separator(a.rest)
-	a.rest = nil // as in Object
+	a.rest = nil // as in Object.Next
 	n := valueLength(b)
 	if n == 0 {
 		return nil, false
@@ -55,7 +56,8 @@ func (a *Array) Next() (value []byte, ok bool) {
 	return b[:n], true
 }
 
-// Text returns what is between the quotes of a raw string. Escapes are left: ids and the load's own contents have none.
+// Text returns the text between the quotes of a raw string, or nil if raw is not a string.
+// It leaves escapes as they are: ids and the load's own contents have none.
 func Text(raw []byte) []byte {
 	if len(raw) < 2 || raw[0] != '"' {
 		return nil
@@ -63,7 +65,7 @@ func Text(raw []byte) []byte {
 	return raw[1 : len(raw)-1]
 }
 
-// Number returns a raw non-negative integer, 0 if it is none.
+// Number returns the value of a raw non-negative integer, or 0 if raw is not one.
 func Number(raw []byte) uint64 {
 	var n uint64
 	for _, c := range raw {
@@ -98,7 +100,7 @@ func space(b []byte) []byte {
 	return b
 }
 
-// valueLength returns the length of the JSON value that b starts with, 0 if there is none.
+// valueLength returns the length of the JSON value at the start of b, or 0 if there is none.
 func valueLength(b []byte) int {
 	if len(b) == 0 {
 		return 0
@@ -167,7 +169,7 @@ func AppendQuoted(b []byte, s string) []byte {
 		b = append(b, s...)
 		return append(b, '"')
 	}
-	// Only ids and contents of the load itself come here, and they are plain; anything else is written so that JSON reads it.
+	// Ids and contents of the load itself never get here, because they are plain.
 	return strconv.AppendQuoteToASCII(b, s)
 }
 

@@ -87,8 +87,10 @@ func TestMessage_content_tells_when_and_which(t *testing.T) {
 	}
 	m := ParseMessage(append([]byte(`{"sequence":9,`), body[1:]...))
 	sent, digest, ok := ReadContent(m.Content)
-	if !ok || sent != 12345 || digest != DigestOf("bench-s-1") || m.Sequence != 9 || string(m.Chat) != "c1" {
-		t.Errorf("sent %d, digest right %v, ok %v, sequence %d, chat %q", sent, digest == DigestOf("bench-s-1"), ok, m.Sequence, m.Chat)
+	if !ok || sent != 12345 || digest != DigestOf("bench-s-1") || m.Sequence != 9 ||
+		string(m.Chat) != "c1" {
+		t.Errorf("sent %d, digest right %v, ok %v, sequence %d, chat %q",
+			sent, digest == DigestOf("bench-s-1"), ok, m.Sequence, m.Chat)
 	}
 	if _, _, ok := ReadContent([]byte("hello there")); ok {
 		t.Error("a foreign message is taken for one of the load")

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// A message of the load is text of a fixed size that tells when it was sent and which one it is:
+// A message of the load is text of a fixed size. It contains the time of its send and its id:
 //
 //	<nanoseconds since the run began> <client message id> xxxx…
 //
-// so that a recipient can measure and check without asking anybody.
+// So a recipient can measure and check it alone.
 
-// Message is what the load looks at of a message event. The slices are valid as long as the event.
+// Message holds the fields of a message event that the load reads.
+// The slices are valid for as long as the event.
 type Message struct {
 	Chat     []byte
 	Sequence uint64
 	Content  []byte
 }
 
-// ParseMessage reads the payload of a message event, or a message of REST.
+// ParseMessage parses the payload of a message event, or a message of an HTTP answer.
 func ParseMessage(raw []byte) Message {
 	var m Message
 	o := NewObject(raw)
@@ -39,7 +40,7 @@ func ParseMessage(raw []byte) Message {
 	}
 }
 
-// AppendContent appends the content of a message of the load, of size bytes or what its head needs.
+// AppendContent appends the content of a message: size bytes, or more if its head needs them.
 func AppendContent(b []byte, sent time.Duration, id string, size int) []byte {
 	start := len(b)
 	b = strconv.AppendInt(b, int64(sent), 10)
@@ -52,7 +53,8 @@ func AppendContent(b []byte, sent time.Duration, id string, size int) []byte {
 	return b
 }
 
-// ReadContent returns when a message was sent and the digest of which one it is; ok is false if it is none of the load.
+// ReadContent returns when a message was sent, and the digest of its id.
+// ok is false if the message is not one of the load.
 func ReadContent(content []byte) (sent time.Duration, digest uint64, ok bool) {
 	at, rest, found := bytes.Cut(content, []byte(" "))
 	id, _, complete := bytes.Cut(rest, []byte(" "))
@@ -62,7 +64,8 @@ func ReadContent(content []byte) (sent time.Duration, digest uint64, ok bool) {
 	return time.Duration(Number(at)), DigestOf(id), true
 }
 
-// DigestOf is FNV-1a with a final mix. Sums of it tell sets of messages apart.
+// DigestOf returns a hash of an id: FNV-1a with a final mix.
+// Two sets of messages are taken as equal if the sums of their digests are equal.
 func DigestOf[T ~string | ~[]byte](id T) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(id) {
@@ -73,7 +76,7 @@ func DigestOf[T ~string | ~[]byte](id T) uint64 {
 	return h ^ h>>29
 }
 
-// AppendSend appends the body of a send; over WebSocket it names its chat.
+// AppendSend appends the body of a send. Over WebSocket it names the chat; by POST, chat is "".
 func AppendSend(b []byte, chat, id string, content []byte) []byte {
 	b = append(b, '{')
 	if chat != "" {

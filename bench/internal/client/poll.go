@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// pollWait is how long one long-poll waits at the server, in seconds: below the 50 that it may, above what loads need.
+// pollWait is how long a long-poll waits at the server, in seconds. The server allows up to 50.
 const pollWait = 25
 
-// poll receives by long-polling: each request confirms the events of the one before.
+// poll receives by long-polling. Each request confirms the events of the one before.
 type poll struct {
 	ctx    context.Context
 	conn   *Conn
@@ -19,7 +19,7 @@ type poll struct {
 }
 
 func newPoll(ctx context.Context, e Endpoint, at Position) *poll {
-	return &poll{ctx: ctx, conn: NewConn(e.Target, e.Token, e.Received, e.Buffer), at: at}
+	return &poll{ctx: ctx, conn: NewConn(e.URL, e.Token, e.Received, e.Buffer), at: at}
 }
 
 // Next returns the next event of the last answer, or asks for more.
@@ -66,5 +66,5 @@ func (p *poll) ask() error {
 	return nil
 }
 
-// Close implements Stream. The session stays for its resume window: long-poll has no goodbye.
+// Close implements Stream. The session stays for its resume window, as long-poll cannot end it.
 func (p *poll) Close() { p.conn.Close() }

@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// sse reads an event stream: the fields id, event and data, one line each, as the server writes them. Comments are skipped.
+// sse reads an event stream. It reads the fields id, event, data and retry, one line each, and
+// skips comments.
 type sse struct {
 	conn  *Conn
 	lines *bufio.Reader
 	body  *http.Response
 	event Event
-	// retry is what the server said last of when to come back.
+	// retry is the last retry field: when to come back.
 	retry time.Duration
-	// The buffers that event points to.
+	// kind and data are the buffers that event points to.
 	kind, data []byte
 }
 
@@ -27,21 +28,27 @@ func dialSSE(ctx context.Context, e Endpoint, at Position) (*sse, error) {
 	if at.Session != "" {
 		path = fmt.Sprintf("%s?last_event_id=%s.%d", path, at.Session, at.After)
 	}
-	conn := NewConn(e.Target, e.Token, e.Received, e.Buffer)
-	response, err := conn.request(ctx, http.MethodGet, path, "text/event-stream", nil, AnswerTimeout)
+	conn := NewConn(e.URL, e.Token, e.Received, e.Buffer)
+	response, err := conn.request(ctx, http.MethodGet, path, "text/event-stream",
+		nil, AnswerTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("event stream of %s: %w", e.User, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		body, _ := readAll(response.Body, nil)
 		conn.Close()
-		return nil, later(retryAfter(response), &Refused{Call: "GET " + path, Status: response.StatusCode, Body: Shorten(body)})
+		return nil, later(retryAfter(response), &Refused{
+			Call:   "GET " + path,
+			Status: response.StatusCode,
+			Body:   Shorten(body),
+		})
 	}
 	if err := conn.nc.SetDeadline(time.Time{}); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return &sse{conn: conn, body: response, lines: bufio.NewReaderSize(response.Body, e.Buffer)}, nil
+	lines := bufio.NewReaderSize(response.Body, e.Buffer)
+	return &sse{conn: conn, body: response, lines: lines}, nil
 }
 
 // Next returns the next event that has data.
@@ -54,7 +61,7 @@ func (s *sse) Next() (Event, error) {
 		}
 		switch string(field) {
 		case "id":
-			// <session>.<number>, split at the last dot.
+			// <session>.<number>: the number is behind the last dot.
 			s.event.ID = Number(value[bytes.LastIndexByte(value, '.')+1:])
 		case "retry":
 			s.retry = time.Duration(Number(value)) * time.Millisecond
@@ -72,7 +79,7 @@ func (s *sse) Next() (Event, error) {
 	}
 }
 
-// line reads one line. An empty line has an empty field; a comment has the field ":".
+// line reads one line. The field of an empty line is empty, that of a comment is ":".
 func (s *sse) line() (field, value []byte, err error) {
 	line, err := s.lines.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -100,5 +107,5 @@ func (s *sse) line() (field, value []byte, err error) {
 	return line[:colon], bytes.TrimPrefix(line[colon+1:], []byte(" ")), nil
 }
 
-// Close implements Stream. The session stays for its resume window: SSE has no goodbye.
+// Close implements Stream. The session stays for its resume window, as SSE cannot end it.
 func (s *sse) Close() { s.conn.Close() }

@@ -1,5 +1,6 @@
-// Package client is the thin clients of the load generator: one connection is one goroutine and one buffer, frames and events
-// are read by hand, and nothing is decoded that is not looked at.
+// Package client contains the thin clients of the load generator.
+// One connection is one goroutine and one buffer.
+// The clients read frames and events by hand, and decode only the fields that they need.
 package client
 
 import (
@@ -9,7 +10,7 @@ import (
 	"time"
 )
 
-// Transport is how the load's devices receive.
+// Transport names the way in which the load's devices receive.
 type Transport string
 
 // The transports.
@@ -17,26 +18,28 @@ const (
 	WebSocket Transport = "websocket"
 	SSE       Transport = "sse"
 	LongPoll  Transport = "longpoll"
-	// REST holds no stream: a device asks by POST /sync, again and again.
+	// REST holds no stream: a device polls by POST /sync.
 	REST Transport = "rest"
 )
 
-// Event is one event of a stream. The slices are valid until the next call.
+// Event is one event of a stream. The slices are valid until the next call of Next.
 type Event struct {
 	ID      uint64
 	Kind    []byte
 	Payload []byte
-	// requestID is set on errors and replies that repeat one.
+	// RequestID is set on errors and replies that repeat the id of a request.
 	RequestID []byte
 }
 
-// Stream is one device's connection. next belongs to one goroutine. It ends with an error once ctx of its opening has.
+// Stream is one device's connection. One goroutine calls Next.
+// Next fails once the context given to Open has ended.
 type Stream interface {
 	Next() (Event, error)
 	Close()
 }
 
-// Later is the end of a stream, or of an attempt to open one, with the time after which the server wants to see its client again.
+// Later is the error of a stream if the server named a time to come back.
+// Both an open stream and an attempt to open one can end with it.
 type Later struct {
 	Wait  time.Duration
 	Cause error
@@ -45,10 +48,10 @@ type Later struct {
 // Error implements error.
 func (l *Later) Error() string { return fmt.Sprintf("%v (come back after %v)", l.Cause, l.Wait) }
 
-// Unwrap implements what errors.As uses.
+// Unwrap returns the cause.
 func (l *Later) Unwrap() error { return l.Cause }
 
-// later returns err with the time, if there is one.
+// later returns err as a Later, if wait is above 0.
 func later(wait time.Duration, err error) error {
 	if wait <= 0 {
 		return err
@@ -56,7 +59,8 @@ func later(wait time.Duration, err error) error {
 	return &Later{Wait: wait, Cause: err}
 }
 
-// Position is where a stream goes on after a lost connection. The zero position opens a new session.
+// Position is where a stream continues after a lost connection. The zero Position opens a new
+// session.
 type Position struct {
 	Session string
 	After   uint64
@@ -64,14 +68,14 @@ type Position struct {
 
 // Endpoint is one user of the server under load.
 type Endpoint struct {
-	Target   Target
+	URL      URL
 	User     string
 	Token    string
 	Received *atomic.Int64
-	// buffer is the size of a stream's read buffer: small where thousands of streams idle.
+	// Buffer is the size of a stream's read buffer. It is small where thousands of streams idle.
 	Buffer int
-	// Chats are the chats that a device without a stream knows, and names from the start; of others it gets what no device
-	// of the user has acknowledged.
+	// Chats are the chats that a device without a stream knows, so it sends their cursors.
+	// Of other chats it gets what no device of the user has acknowledged.
 	Chats []string
 }
 
@@ -93,10 +97,11 @@ func (e Endpoint) Open(ctx context.Context, transport Transport, at Position) (S
 	case REST:
 		return newSyncing(ctx, e), nil
 	}
-	return nil, fmt.Errorf("there is no transport %q; choose websocket, sse, longpoll or rest", transport)
+	return nil, fmt.Errorf("there is no transport %q; choose websocket, sse, longpoll or rest",
+		transport)
 }
 
-// query is the position as URL parameters of WebSocket and long-poll, without a leading separator.
+// query returns the position as URL parameters of WebSocket and long-poll, without a "?" or "&".
 func (p Position) query() string {
 	if p.Session == "" {
 		return ""
@@ -104,7 +109,7 @@ func (p Position) query() string {
 	return fmt.Sprintf("session=%s&after=%d", p.Session, p.After)
 }
 
-// parseEvent reads {id, type, payload}.
+// parseEvent parses {id, type, payload, request_id}.
 func parseEvent(raw []byte) (Event, error) {
 	var e Event
 	o := NewObject(raw)
@@ -125,7 +130,7 @@ func parseEvent(raw []byte) (Event, error) {
 		}
 	}
 	if len(e.Kind) == 0 {
-		return Event{}, fmt.Errorf("the server sent what is no event: %s", Shorten(raw))
+		return Event{}, fmt.Errorf("the server sent something that is no event: %s", Shorten(raw))
 	}
 	return e, nil
 }

@@ -15,19 +15,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// listen serves handler on the loopback interface and returns a user of it.
+// listen serves handler on the loopback interface, and returns a user of this server.
 func listen(t *testing.T, handler http.HandlerFunc) Endpoint {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	target, err := ParseTarget(server.URL)
+	url, err := ParseURL(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Endpoint{Target: target, User: "bob", Token: "dev:bob", Received: new(atomic.Int64), Buffer: SmallBuffer}
+	return Endpoint{
+		URL:      url,
+		User:     "bob",
+		Token:    "dev:bob",
+		Received: new(atomic.Int64),
+		Buffer:   SmallBuffer,
+	}
 }
 
-// takeAll reads events until the stream ends, as "id kind payload".
+// takeAll reads events until the stream ends, and returns them as "id kind payload".
 func takeAll(s Stream) (events []string, err error) {
 	for {
 		e, err := s.Next()
@@ -45,7 +51,9 @@ func TestSSE_reads_id_event_and_data(t *testing.T) {
 			t.Errorf("Authorization %q", got)
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, "retry: 1000\n\n: comment\n\nid: s.1\nevent: open\ndata: {}\n\nevent: typing\ndata: {\"a\":1}\n\n"+
+		fmt.Fprintf(w, "retry: 1000\n\n: comment\n\n"+
+			"id: s.1\nevent: open\ndata: {}\n\n"+
+			"event: typing\ndata: {\"a\":1}\n\n"+
 			"id: s.x.2\r\nevent: message\r\ndata: {\"b\":%q}\r\n\r\n", long)
 	})
 	s, err := user.Open(t.Context(), SSE, Position{})
@@ -69,7 +77,8 @@ func TestPoll_confirms_what_it_has(t *testing.T) {
 		asked = append(asked, r.URL.Query().Get("session")+" "+r.URL.Query().Get("after"))
 		switch len(asked) {
 		case 1:
-			fmt.Fprint(w, `{"session":"S","events":[{"id":1,"type":"open","payload":{}},{"id":2,"type":"message","payload":{"a":[]}}],"more":true}`)
+			fmt.Fprint(w, `{"session":"S","events":[{"id":1,"type":"open","payload":{}},`+
+				`{"id":2,"type":"message","payload":{"a":[]}}],"more":true}`)
 		case 2:
 			fmt.Fprint(w, `{"session":"S","events":[],"more":false}`)
 		default:
@@ -99,7 +108,8 @@ func TestSync_asks_until_there_is_no_more(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		asked = append(asked, string(body))
 		if len(asked) == 1 {
-			fmt.Fprint(w, `{"chats":[{"chat_id":"c","messages":[{"chat_id":"c","sequence":1},{"chat_id":"c","sequence":2}]}],"statuses":[],"has_more":true}`)
+			fmt.Fprint(w, `{"chats":[{"chat_id":"c","messages":[{"chat_id":"c","sequence":1},`+
+				`{"chat_id":"c","sequence":2}]}],"statuses":[],"has_more":true}`)
 			return
 		}
 		fmt.Fprint(w, `{"chats":[{"chat_id":"c","messages":[]}],"has_more":false}`)
@@ -115,13 +125,16 @@ func TestSync_asks_until_there_is_no_more(t *testing.T) {
 			t.Fatalf("Next = %s, %v, want %s", e.Kind, err, want)
 		}
 	}
-	want := []string{`{"limit":1000,"chats":[]}`, `{"limit":1000,"chats":[{"chat_id":"c","last_acked_sequence":2}]}`}
+	want := []string{
+		`{"limit":1000,"chats":[]}`,
+		`{"limit":1000,"chats":[{"chat_id":"c","last_acked_sequence":2}]}`,
+	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// upgrade takes the connection over and answers the upgrade.
+// upgrade hijacks the connection and answers the upgrade.
 func upgrade(t *testing.T, w http.ResponseWriter) (net.Conn, *bufio.ReadWriter) {
 	t.Helper()
 	nc, rw, err := http.NewResponseController(w).Hijack()
@@ -129,7 +142,8 @@ func upgrade(t *testing.T, w http.ResponseWriter) (net.Conn, *bufio.ReadWriter) 
 		t.Error(err)
 		return nil, nil
 	}
-	fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+	fmt.Fprint(rw,
+		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
 	return nc, rw
 }
 
@@ -182,7 +196,8 @@ func TestSocket_says_why_it_was_refused(t *testing.T) {
 		http.Error(w, "who are you", http.StatusUnauthorized)
 	})
 	_, err := user.Open(t.Context(), WebSocket, Position{})
-	if err == nil || !strings.Contains(err.Error(), "401") || !strings.Contains(err.Error(), "who are you") {
+	if err == nil || !strings.Contains(err.Error(), "401") ||
+		!strings.Contains(err.Error(), "who are you") {
 		t.Errorf("Open = %v, want 401 and its reason", err)
 	}
 }
@@ -202,7 +217,7 @@ func TestConn_repeats_on_a_connection_that_the_server_closed(t *testing.T) {
 		}
 		fmt.Fprintf(w, "%s %d", r.URL.Path, calls)
 	})
-	c := NewConn(user.Target, user.Token, user.Received, SmallBuffer)
+	c := NewConn(user.URL, user.Token, user.Received, SmallBuffer)
 	defer c.Close()
 	for _, want := range []string{"/a 1", "/a 3"} {
 		got, err := c.Do(t.Context(), "GET", "/a", nil, AnswerTimeout)

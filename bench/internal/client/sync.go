@@ -8,16 +8,17 @@ import (
 	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
-// syncInterval is how often a device without a stream asks when there was nothing new.
+// syncInterval is the pause of a device without a stream after an answer with nothing more to come.
 const syncInterval = 50 * time.Millisecond
 
-// syncing receives without a stream: POST /sync with the cursors of the chats it knows, again and again. It yields the messages as
-// events of type message, and caught_up once the server has no more for the moment.
+// syncing receives without a stream. It polls by POST /sync, with the cursors of the chats that it
+// knows. It returns the messages as events of type message. When the server has no more for the
+// first time, it returns a caught_up.
 type syncing struct {
 	ctx     context.Context
 	conn    *Conn
 	cursors map[string]uint64
-	// chats and messages are what is left of the last answer.
+	// chats and messages are the unread rest of the last answer.
 	chats    Array
 	messages Array
 	caughtUp bool
@@ -26,7 +27,11 @@ type syncing struct {
 }
 
 func newSyncing(ctx context.Context, e Endpoint) *syncing {
-	s := &syncing{ctx: ctx, conn: NewConn(e.Target, e.Token, e.Received, e.Buffer), cursors: make(map[string]uint64)}
+	s := &syncing{
+		ctx:     ctx,
+		conn:    NewConn(e.URL, e.Token, e.Received, e.Buffer),
+		cursors: make(map[string]uint64),
+	}
 	for _, chat := range e.Chats {
 		s.cursors[chat] = 0
 	}

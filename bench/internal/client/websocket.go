@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// Socket is a WebSocket client of its own, as thin as the protocol allows (RFC 6455, no extensions): one goroutine reads, any may
-// write, as each frame is one Write of a net.Conn, and those happen one at a time. Frames are masked with the key 0, which is
-// valid and saves the masking here; the server's work is the same.
+// Socket is a minimal WebSocket client (RFC 6455, no extensions).
+// One goroutine reads. Any goroutine may write: a frame is one Write of a net.Conn, which runs one
+// Write at a time. The mask of a frame is 0, which is valid and needs no work here. The server's
+// work stays the same.
 type Socket struct {
 	nc      net.Conn
 	br      *bufio.Reader
@@ -23,7 +24,7 @@ type Socket struct {
 	stop    func() bool
 }
 
-// The opcodes.
+// The opcodes. OpText is that of a text frame.
 const (
 	opContinuation = 0x0
 	OpText         = 0x1
@@ -32,12 +33,13 @@ const (
 	opPong         = 0xa
 )
 
-// maxFrame is larger than any event of the server: a message of 64 KiB, escaped.
+// maxFrame is the greatest length of a frame in bytes.
+// It exceeds every event of the server, even an escaped message of 64 KiB.
 const maxFrame = 1 << 20
 
-// DialSocket connects a user, or takes his session up at a position.
+// DialSocket connects a user. If at is not zero, it resumes their session there.
 func DialSocket(ctx context.Context, e Endpoint, at Position) (*Socket, error) {
-	nc, err := e.Target.dial(ctx, e.Received)
+	nc, err := e.URL.dial(ctx, e.Received)
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +57,12 @@ func (w *Socket) upgrade(e Endpoint, at Position) error {
 	if query != "" {
 		query = "?" + query
 	}
-	request := fmt.Sprintf("GET %s/api/v1/ws%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+	request := fmt.Sprintf("GET %s/api/v1/ws%s HTTP/1.1\r\nHost: %s\r\n"+
+		"Authorization: Bearer %s\r\n"+
 		"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
-		"Sec-WebSocket-Key: dGlkZW1hcmstYmVuY2gtMQ==\r\nSec-WebSocket-Protocol: tidemark.v1\r\n\r\n",
-		e.Target.path, query, e.Target.host, e.Token)
+		"Sec-WebSocket-Key: dGlkZW1hcmstYmVuY2gtMQ==\r\n"+
+		"Sec-WebSocket-Protocol: tidemark.v1\r\n\r\n",
+		e.URL.path, query, e.URL.host, e.Token)
 	if err := w.nc.SetDeadline(time.Now().Add(AnswerTimeout)); err != nil {
 		return err
 	}
@@ -103,7 +107,7 @@ func (w *Socket) Next() (Event, error) {
 	}
 }
 
-// frame reads one frame. Data is appended to w.message; the payload of a control frame is returned.
+// frame reads one frame. It appends data to w.message, and returns the payload of a control frame.
 func (w *Socket) frame() (final bool, opcode byte, control []byte, err error) {
 	head, err := w.take(2)
 	if err != nil {
@@ -111,7 +115,8 @@ func (w *Socket) frame() (final bool, opcode byte, control []byte, err error) {
 	}
 	final, opcode = head[0]&0x80 != 0, head[0]&0x0f
 	if head[0]&0x70 != 0 || head[1]&0x80 != 0 {
-		return false, 0, nil, fmt.Errorf("the server sent a frame with reserved bits or a mask: % x", head)
+		return false, 0, nil, fmt.Errorf("the server sent a frame with reserved bits or a mask: "+
+			"% x", head)
 	}
 	n := int(head[1])
 	switch n {
@@ -174,13 +179,14 @@ func (w *Socket) Write(opcode byte, payload []byte) error {
 	return err
 }
 
-// Close says goodbye (1000), so that the server ends the session, and closes the connection without waiting for the answer.
+// Close closes the connection with code 1000, so that the server ends the session.
+// It does not wait for the server's close frame.
 func (w *Socket) Close() {
 	_ = w.Write(opClose, []byte{0x03, 0xe8})
 	w.end()
 }
 
-// end closes the connection without a goodbye.
+// end closes the connection without a close frame.
 func (w *Socket) end() {
 	w.stop()
 	_ = w.nc.Close()
@@ -190,7 +196,8 @@ func closed(payload []byte) error {
 	if len(payload) < 2 {
 		return fmt.Errorf("the server closed the connection without a code")
 	}
-	err := fmt.Errorf("the server closed the connection with %d %q", binary.BigEndian.Uint16(payload), payload[2:])
+	err := fmt.Errorf("the server closed the connection with %d %q",
+		binary.BigEndian.Uint16(payload), payload[2:])
 	_, after, _ := strings.Cut(string(payload[2:]), "retry-after=")
 	seconds, parsed := strconv.ParseFloat(after, 64)
 	if parsed != nil {

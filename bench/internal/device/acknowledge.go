@@ -10,24 +10,25 @@ import (
 	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
-// Acknowledger tells the server what one device has: per chat the contiguous prefix, once `every` messages came or
-// `interval` has passed since the first of them, whatever is first (ADR-008 §2.1).
+// Acknowledger acknowledges to the server what one device has: the contiguous prefix per chat.
+// It writes after `every` messages, or `interval` after the first of them, whichever comes first
+// (ADR-008 §2.1).
 type Acknowledger struct {
 	every    int
 	interval time.Duration
 	// write sends one batch of acknowledgements: {"chats":[...]}.
 	write func(body []byte) error
-	// first and full wake run: the first message after a flush, and the one that fills the batch.
+	// first and full signal Run: the first message after a flush, and the one that fills the batch.
 	first, full signal.Flag
 
 	mu      sync.Mutex
-	pending map[string]uint64 // chat to prefix, not yet written
+	pending map[string]uint64 // chat to its unwritten prefix
 	count   int
 	writing bool
 	written int64
 }
 
-// NewAcknowledger returns an acknowledger that writes after so many messages, or so long after the first of them.
+// NewAcknowledger returns an acknowledger, whose Run calls write with each batch.
 func NewAcknowledger(every int, interval time.Duration, write func([]byte) error) *Acknowledger {
 	return &Acknowledger{
 		every: every, interval: interval, write: write,
@@ -36,7 +37,7 @@ func NewAcknowledger(every int, interval time.Duration, write func([]byte) error
 	}
 }
 
-// Received notes one more message of a chat, whose contiguous prefix is now through.
+// Received records one more message of a chat. The chat's contiguous prefix is now through.
 func (a *Acknowledger) Received(chat []byte, through uint64) {
 	a.mu.Lock()
 	a.pending[string(chat)] = through
@@ -58,10 +59,10 @@ func (a *Acknowledger) Idle() bool {
 	return a.count == 0 && !a.writing
 }
 
-// Hurry has run write what is pending without waiting for a threshold, as a client does that has caught up.
+// Hurry makes Run write at once what is pending, as a client does that has caught up.
 func (a *Acknowledger) Hurry() { a.full.Set() }
 
-// Run writes until ctx ends or a write fails.
+// Run writes acknowledgements until ctx ends or a write fails.
 func (a *Acknowledger) Run(ctx context.Context) error {
 	for a.first.Wait(ctx) {
 		if _, ok := a.full.WaitUntil(ctx, time.Now().Add(a.interval)); !ok {

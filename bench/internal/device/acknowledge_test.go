@@ -18,7 +18,7 @@ func TestAcknowledger_writes_after_count_or_interval(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx) }()
 
-		// after lets time pass on the bubble's clock, and returns what was written meanwhile.
+		// after returns what is written while the bubble's clock advances by d.
 		after := func(d time.Duration) string {
 			<-time.After(d)
 			synctest.Wait()
@@ -33,13 +33,15 @@ func TestAcknowledger_writes_after_count_or_interval(t *testing.T) {
 		if got := after(49 * time.Millisecond); got != "" {
 			t.Errorf("written before the interval has passed: %s", got)
 		}
-		if got, want := after(time.Millisecond), `{"chats":[{"chat_id":"c","last_acked_sequence":1}]}`; got != want {
+		want := `{"chats":[{"chat_id":"c","last_acked_sequence":1}]}`
+		if got := after(time.Millisecond); got != want {
 			t.Errorf("after the interval: written %q, want %q", got, want)
 		}
 		for n := range uint64(3) {
 			a.Received([]byte("c"), 2+n)
 		}
-		if got, want := after(0), `{"chats":[{"chat_id":"c","last_acked_sequence":4}]}`; got != want {
+		want = `{"chats":[{"chat_id":"c","last_acked_sequence":4}]}`
+		if got := after(0); got != want {
 			t.Errorf("after the third message: written %q, want %q", got, want)
 		}
 		if !a.Idle() {
@@ -50,7 +52,8 @@ func TestAcknowledger_writes_after_count_or_interval(t *testing.T) {
 		}
 		a.Received([]byte("c"), 5)
 		a.Hurry()
-		if got, want := after(0), `{"chats":[{"chat_id":"c","last_acked_sequence":5}]}`; got != want {
+		want = `{"chats":[{"chat_id":"c","last_acked_sequence":5}]}`
+		if got := after(0); got != want {
 			t.Errorf("when hurried: written %q, want %q", got, want)
 		}
 		cancel()

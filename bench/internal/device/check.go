@@ -1,5 +1,6 @@
-// Package device is what a device of the load does with what it receives: it checks that nothing is lost, doubled or out of order (Checker), and
-// acknowledges it (Acknowledger).
+// Package device handles what a device of the load receives.
+// The Checker checks that nothing is lost, doubled or out of order.
+// The Acknowledger acknowledges it.
 package device
 
 import (
@@ -8,18 +9,19 @@ import (
 	"sort"
 )
 
-// Checker verifies what one user receives: per chat strictly in order, nothing lost, nothing doubled. After a
-// resumed connection the server may send again what it cannot know to have arrived: then a run of sequences from the
-// past is allowed once, in order. It belongs to one goroutine.
+// Checker verifies what one user receives: per chat strictly in order, nothing lost or doubled.
+// After a resumed connection the server may repeat what it does not know to have arrived.
+// So one run of earlier sequences, in order, is allowed then. One goroutine uses a Checker.
 type Checker struct {
 	user  string
 	chats map[string]*progress
-	// problems are the first maxProblems that were found; found counts all.
+	// problems are the first maxProblems problems. found counts all.
 	problems []string
 	found    int
 }
 
-// maxProblems bounds what one checker tells: the first ones say what is wrong, the rest only repeat it.
+// maxProblems is the greatest number of problems that a checker keeps.
+// The first ones show what is wrong, and further ones only repeat it.
 const maxProblems = 5
 
 // progress is one chat of one recipient.
@@ -28,27 +30,28 @@ type progress struct {
 	next uint64
 	// missing are the sequences below next that have not arrived.
 	missing map[uint64]struct{}
-	// replay is the sequence that a re-send may continue with; 0 when none is allowed; anywhere just after a resume.
-	replay   uint64
+	// replay is the sequence that continues a re-send, or 0 if none is allowed.
+	replay uint64
+	// anywhere says that the next message may begin a re-send at any sequence, after a resume.
 	anywhere bool
-	// rewound says that one re-send may begin anywhere whenever it comes, also behind new messages.
+	// rewound says that one re-send may begin at any sequence and time, even after new messages.
 	rewound bool
-	// digest is the sum of the digests of the contents received: it tells whether exactly the messages that were sent are here,
-	// whatever their order.
+	// digest is the sum of the digests of the messages received, in any order.
+	// It equals that of the sent messages if exactly these have arrived.
 	digest uint64
 	count  uint64
 }
 
-// NewChecker returns the checker of a user.
+// NewChecker returns a checker for a user.
 func NewChecker(user string) *Checker {
 	return &Checker{user: user, chats: make(map[string]*progress)}
 }
 
-// Observe takes one message. It returns the contiguous prefix of the chat, which is what a client may acknowledge, and
-// whether the message is new.
+// Observe checks one message, and reports whether it is new (fresh).
+// It also returns the contiguous prefix of the chat, which a client may acknowledge.
 func (c *Checker) Observe(chat []byte, sequence, digest uint64) (prefix uint64, fresh bool) {
 	p := c.chat(chat)
-	fresh = c.place(p, string0(chat), sequence)
+	fresh = c.place(p, lazyString(chat), sequence)
 	if fresh {
 		p.digest += digest
 		p.count++
@@ -56,37 +59,42 @@ func (c *Checker) Observe(chat []byte, sequence, digest uint64) (prefix uint64, 
 	return p.prefix(), fresh
 }
 
-// Gap takes a range that the user may not see; it counts as received.
+// Gap records a range that the user may not see. The range counts as received.
 func (c *Checker) Gap(chat []byte, from, to uint64) (prefix uint64) {
 	p := c.chat(chat)
 	for sequence := from; sequence <= to; sequence++ {
-		c.place(p, string0(chat), sequence)
+		c.place(p, lazyString(chat), sequence)
 	}
 	return p.prefix()
 }
 
-// Resumed says that the connection was lost and another one continues.
+// Resumed records that the connection was lost and that another one continues.
 func (c *Checker) Resumed() {
 	for _, p := range c.chats {
 		p.replay, p.anywhere = 0, true
 	}
 }
 
-// Rewound says that the server was told a position, from which it goes on, whatever it has sent meanwhile.
+// Rewound records that the server was given a position.
+// It continues there, whatever it has sent meanwhile.
 func (c *Checker) Rewound(chat string) { c.chat([]byte(chat)).rewound = true }
 
-// string0 defers the conversion to where a sentence is formed.
-type string0 []byte
+// lazyString is converted to a string only where a problem is reported.
+type lazyString []byte
 
-func (c *Checker) place(p *progress, chat string0, sequence uint64) bool {
+// place records one sequence, and reports whether it is new. It reports a problem if it is wrong.
+func (c *Checker) place(p *progress, chat lazyString, sequence uint64) bool {
 	switch {
 	case sequence == p.next:
 		p.next++
 		p.replay, p.anywhere = 0, false
 		return true
 	case sequence > p.next:
-		// A session begins a chat at the first message that it is told of, and what its user wrote himself counts as acknowledged: if his second message is told
-		// first it begins with that one, and goes back when it is told of the first (delivery.md §3, R_MIN). Later nothing is before what is missing.
+		// A session begins a chat at the first message of which it is notified.
+		// The notification of the user's own second message may come before that of their first,
+		// because their own messages count as acknowledged.
+		// The session then begins at the second one and goes back (delivery.md §3, R_MIN).
+		// Later, a message that comes before a missing one is a problem.
 		if p.next != 1 {
 			c.Problem("%s got %d of chat %s before %d", c.user, sequence, chat, p.next)
 		}
@@ -114,7 +122,8 @@ func (c *Checker) place(p *progress, chat string0, sequence uint64) bool {
 	return false
 }
 
-// Finish compares with what must have arrived: the messages 1..head of a chat, and their digest.
+// Finish reports a problem unless exactly the messages 1..head of a chat, with the given digest,
+// have arrived.
 func (c *Checker) Finish(chat string, head, digest uint64) {
 	p := c.chat([]byte(chat))
 	if len(p.missing) > 0 || p.next <= head {
@@ -122,15 +131,17 @@ func (c *Checker) Finish(chat string, head, digest uint64) {
 		return
 	}
 	if p.next != head+1 {
-		c.Problem("%s got messages of chat %s up to %d, but its head is %d", c.user, chat, p.next-1, head)
+		c.Problem("%s got messages of chat %s up to %d, but its head is %d",
+			c.user, chat, p.next-1, head)
 		return
 	}
 	if p.digest != digest {
-		c.Problem("%s got %d messages of chat %s that are not the ones that were sent", c.user, p.count, chat)
+		c.Problem("%s got %d messages of chat %s that are not the ones that were sent",
+			c.user, p.count, chat)
 	}
 }
 
-// Problems returns the first problems, and how many there are besides.
+// Problems returns the first problems, and the number of further ones.
 func (c *Checker) Problems() []string {
 	if more := c.found - len(c.problems); more > 0 {
 		return append(slices.Clip(c.problems), fmt.Sprintf("%s has %d more problems", c.user, more))
@@ -138,7 +149,7 @@ func (c *Checker) Problems() []string {
 	return c.problems
 }
 
-// Problem notes a problem.
+// Problem records a problem.
 func (c *Checker) Problem(format string, args ...any) {
 	c.found++
 	if len(c.problems) < maxProblems {
@@ -155,7 +166,7 @@ func (c *Checker) chat(chat []byte) *progress {
 	return p
 }
 
-// prefix is the highest sequence with nothing missing below.
+// prefix returns the highest sequence with nothing missing below.
 func (p *progress) prefix() uint64 {
 	least := p.next
 	for s := range p.missing {

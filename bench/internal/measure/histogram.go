@@ -1,5 +1,6 @@
-// Package measure holds what the load generator measures with: latencies, CPU and memory of processes, the counters of a
-// server, and how numbers are printed.
+// Package measure contains what the load generator measures with.
+// It measures latencies, CPU and memory of processes, and the counters of a server and a Redis.
+// It also formats numbers and tables.
 package measure
 
 import (
@@ -8,8 +9,9 @@ import (
 	"time"
 )
 
-// Histogram counts durations in buckets whose width is at most 1/64 of their value, from 1 µs to over an hour. Its methods are
-// safe for concurrent use; memory is fixed.
+// Histogram counts durations from 1 µs to over an hour.
+// The width of a bucket is at most 1/64 of its value. Memory is fixed.
+// Its methods are safe for concurrent use.
 type Histogram struct {
 	buckets [buckets]atomic.Uint64
 	max     atomic.Int64
@@ -21,7 +23,7 @@ const (
 	buckets = (33 - subBits) << subBits
 )
 
-// Add counts one duration; a negative one counts as 0.
+// Add counts one duration. A negative one counts as 0.
 func (h *Histogram) Add(d time.Duration) {
 	us := max(d.Microseconds(), 0)
 	h.buckets[bucketOf(uint64(us))].Add(1)
@@ -42,8 +44,8 @@ func (h *Histogram) Count() uint64 {
 	return n
 }
 
-// Quantile returns the upper end of the bucket of the duration below which the fraction q of all are: at most 1/64
-// too high, never too low, 0 if there are none.
+// Quantile returns the duration below which the fraction q of all durations lies, or 0 if there are
+// none. It returns the upper end of a bucket, so it is at most 1/64 too high and never too low.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	total := h.Count()
 	if total == 0 {
@@ -64,7 +66,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.Max()
 }
 
-// Max returns the longest duration, 0 if there are none.
+// Max returns the longest duration, or 0 if there are none.
 func (h *Histogram) Max() time.Duration { return time.Duration(h.max.Load()) }
 
 func bucketOf(us uint64) int {

@@ -10,11 +10,14 @@ import (
 func TestHistogram_quantiles_are_within_a_64th_above(t *testing.T) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, seed))
-	for _, scale := range []time.Duration{100 * time.Microsecond, 10 * time.Millisecond, 3 * time.Second} {
+	for _, scale := range []time.Duration{
+		100 * time.Microsecond, 10 * time.Millisecond, 3 * time.Second,
+	} {
 		var h Histogram
 		exact := make([]time.Duration, 10_000)
 		for i := range exact {
-			exact[i] = time.Duration(random.ExpFloat64()*float64(scale)) / time.Microsecond * time.Microsecond
+			d := time.Duration(random.ExpFloat64() * float64(scale))
+			exact[i] = d.Truncate(time.Microsecond)
 			h.Add(exact[i])
 		}
 		slices.Sort(exact)
@@ -22,7 +25,8 @@ func TestHistogram_quantiles_are_within_a_64th_above(t *testing.T) {
 			want := exact[max(int(q*float64(len(exact)))-1, 0)]
 			got := h.Quantile(q)
 			if got < want || float64(got) > float64(want)*(1+1.0/64)+float64(time.Microsecond) {
-				t.Errorf("scale %v: quantile %v = %v, want %v up to a 64th more (seed %d)", scale, q, got, want, seed)
+				t.Errorf("scale %v: quantile %v = %v, want %v up to a 64th more (seed %d)",
+					scale, q, got, want, seed)
 			}
 		}
 		if got, want := h.Max(), exact[len(exact)-1]; got != want {
@@ -34,7 +38,8 @@ func TestHistogram_quantiles_are_within_a_64th_above(t *testing.T) {
 func TestHistogram_empty(t *testing.T) {
 	var h Histogram
 	if h.Count() != 0 || h.Quantile(0.5) != 0 || h.Max() != 0 {
-		t.Errorf("count %d, median %v, max %v of an empty histogram, want 0", h.Count(), h.Quantile(0.5), h.Max())
+		t.Errorf("count %d, median %v, max %v of an empty histogram, want 0",
+			h.Count(), h.Quantile(0.5), h.Max())
 	}
 }
 
@@ -60,7 +65,8 @@ func TestBuckets_ascend_without_a_hole(t *testing.T) {
 			t.Fatalf("%d µs is in bucket %d, which ends before %d", us, b, upper)
 		}
 		if b > 0 && us < upperOf(b-1) {
-			t.Fatalf("%d µs is in bucket %d, but below the end of the one before, %d", us, b, upperOf(b-1))
+			t.Fatalf("%d µs is in bucket %d, but below the end of the one before, %d",
+				us, b, upperOf(b-1))
 		}
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// ParseMetrics reads the Prometheus text format: name and labels, a space, the value. Histogram buckets and the
-// runtime's own metrics (go_, process_, promhttp_) are left out: they say nothing about the load.
+// ParseMetrics parses the Prometheus text format: name and labels, a space, the value.
+// It leaves out histogram buckets, and the runtime's own metrics (go_, process_, promhttp_).
+// They say nothing about the load.
 func ParseMetrics(body string) map[string]float64 {
 	metrics := make(map[string]float64)
 	for line := range strings.Lines(body) {
@@ -47,7 +48,7 @@ func hasAnyPrefix(s string, prefixes ...string) bool {
 	return false
 }
 
-// Difference returns after − before of every metric that moved.
+// Difference returns after − before for every metric that changed.
 func Difference(before, after map[string]float64) map[string]float64 {
 	moved := make(map[string]float64)
 	for name, value := range after {

@@ -10,24 +10,26 @@ import (
 	"time"
 )
 
-// clockTicks is the unit of the times in /proc/PID/stat, 1/100 s on every Linux architecture that Go runs on.
+// clockTicks is the number of ticks per second in /proc/PID/stat.
+// It is 100 on every Linux architecture that Go supports.
 const clockTicks = 100
 
-// Process is what /proc tells about one process, and about the time of its children: a database has one for each connection.
+// Process holds the use of one process from /proc, and the CPU time of its children.
+// A database has one child per connection.
 type Process struct {
 	PID  int
 	Name string
-	// User and System are times of the process, of its children, and of those that have ended and that it has waited for.
+	// User and System include the children that run, and those that the process has waited for.
 	User   time.Duration
 	System time.Duration
-	// Resident is VmRSS in bytes, that of the process alone.
+	// Resident is VmRSS in bytes, of the process alone.
 	Resident int64
 }
 
 // CPU returns user and system time together.
 func (p Process) CPU() time.Duration { return p.User + p.System }
 
-// ReadProcess reads one process. It fails if the process has ended.
+// ReadProcess returns the use of one process. It fails if the process has ended.
 func ReadProcess(pid int) (Process, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
@@ -44,7 +46,7 @@ func ReadProcess(pid int) (Process, error) {
 	}
 	p.PID, p.Resident = pid, parseResident(status)
 	for _, child := range children(dir) {
-		// One that has ended since is in the time of those that were waited for, the next time.
+		// A child that ends before it is read counts at the next reading, as one waited for.
 		if stat, err := os.ReadFile(filepath.Join("/proc", child, "stat")); err == nil {
 			c, err := parseStat(stat)
 			if err != nil {
@@ -56,7 +58,7 @@ func ReadProcess(pid int) (Process, error) {
 	return p, nil
 }
 
-// children returns the children of a process. A kernel that does not list them has none.
+// children returns the children of a process, or none if the kernel does not list them.
 func children(dir string) []string {
 	lists, err := filepath.Glob(filepath.Join(dir, "task", "*", "children"))
 	if err != nil {
@@ -71,15 +73,16 @@ func children(dir string) []string {
 	return all
 }
 
-// parseStat reads the name, and user and system time with those of the children that have ended. The name is in parentheses and may hold anything, so
-// the fields are counted from the last parenthesis on.
+// parseStat parses /proc/PID/stat: the name, and the times including those of ended children.
+// The name is in parentheses and may contain anything, so fields count from the last parenthesis.
 func parseStat(stat []byte) (Process, error) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || end < open {
 		return Process{}, fmt.Errorf("stat has no name: %q", stat)
 	}
 	fields := strings.Fields(string(stat[end+1:]))
-	const utime, stime, cutime, cstime = 11, 12, 13, 14 // fields 14 to 17 of proc(5), counted after the name
+	// Fields 14 to 17 of proc(5), counted after the name.
+	const utime, stime, cutime, cstime = 11, 12, 13, 14
 	if len(fields) <= cstime {
 		return Process{}, fmt.Errorf("stat is short: %q", stat)
 	}
@@ -91,7 +94,11 @@ func parseStat(stat []byte) (Process, error) {
 		}
 		ticks[i] = time.Duration(n) * time.Second / clockTicks
 	}
-	return Process{Name: string(stat[open+1 : end]), User: ticks[utime] + ticks[cutime], System: ticks[stime] + ticks[cstime]}, nil
+	return Process{
+		Name:   string(stat[open+1 : end]),
+		User:   ticks[utime] + ticks[cutime],
+		System: ticks[stime] + ticks[cstime],
+	}, nil
 }
 
 func parseResident(status []byte) int64 {

@@ -14,8 +14,9 @@ import (
 // redisTimeout bounds a call of RedisCommands.
 const redisTimeout = 5 * time.Second
 
-// RedisCommands asks a Redis, which wants no password, what it has run: for each command redis_calls{…} and redis_seconds{…}, the time inside of
-// the command. A command that a script calls counts by itself, too.
+// RedisCommands returns the commands that a Redis without a password has run.
+// redis_calls{…} is their number, redis_seconds{…} the time inside of them.
+// A command that a script calls also counts by itself.
 func RedisCommands(ctx context.Context, address string) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
@@ -38,7 +39,7 @@ func RedisCommands(ctx context.Context, address string) (map[string]float64, err
 	return parseCommands(info), nil
 }
 
-// readBulk reads an answer of Redis that is a string.
+// readBulk reads a bulk string, an answer of Redis of up to 1 MiB.
 func readBulk(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -53,7 +54,7 @@ func readBulk(r *bufio.Reader) (string, error) {
 	return string(text), err
 }
 
-// parseCommands reads lines such as cmdstat_evalsha:calls=7,usec=30,usec_per_call=4.29.
+// parseCommands parses lines such as cmdstat_evalsha:calls=7,usec=30,usec_per_call=4.29.
 func parseCommands(info string) map[string]float64 {
 	found := make(map[string]float64)
 	for line := range strings.Lines(info) {

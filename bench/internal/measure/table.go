@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table appends a Markdown table with aligned columns; the first row is its head, the first column its names.
+// Table appends a Markdown table with aligned columns. The first row is the head of the table, and
+// the first column has the names.
 func Table(b *strings.Builder, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -39,7 +40,8 @@ func Table(b *strings.Builder, rows [][]string) {
 	b.WriteString("\n")
 }
 
-// Amount writes a number with as many digits as tell something: whole from 100 on, with thousands apart, else three.
+// Amount formats a number with three digits, or as a whole number from 100 on.
+// It separates thousands by commas.
 func Amount(v float64) string {
 	digits := 0
 	switch abs := max(v, -v); {

@@ -6,18 +6,20 @@ import (
 	"strings"
 )
 
-// UnitUse is what an operation of the storage spent of a database that bills by request units (DynamoDB).
+// UnitUse holds the request units that a storage operation used, of a database that bills by them
+// (DynamoDB).
 type UnitUse struct {
-	// Operation is that of tidemark_storage_seconds; "all" is the sum.
+	// Operation is the label of tidemark_storage_seconds. "all" is the sum.
 	Operation string `json:"operation"`
-	// Count is how many of Per there were: a call, or what calls of this operation carry many of.
+	// Count is how many of Per there were: calls, or the items that the calls carried.
 	Count float64 `json:"count"`
 	Per   string  `json:"per"`
 	Read  float64 `json:"read"`
 	Write float64 `json:"write"`
 }
 
-// carried are the counters of what calls of an operation carry many of, so that a call is no
+// carried returns the operations whose calls carry several items, with the items' counter and name.
+// For them the cost per item is of interest, not the cost per call.
 func carried() map[string]struct{ counter, name string } {
 	return map[string]struct{ counter, name string }{
 		"append":  {"tidemark_sends_total", "message"},
@@ -27,9 +29,10 @@ func carried() map[string]struct{ counter, name string } {
 	}
 }
 
-// UnitsOf reads what was spent out of the counters that moved. It is nil for a server whose storage bills nothing.
+// UnitsOf returns the request units in the counters that moved, or nil if there are none.
 func UnitsOf(moved map[string]float64) []UnitUse {
-	series := regexp.MustCompile(`^tidemark_dynamodb_request_units_total\{kind="(read|write)",operation="([a-z_]+)"\}$`)
+	series := regexp.MustCompile(
+		`^tidemark_dynamodb_request_units_total\{kind="(read|write)",operation="([a-z_]+)"\}$`)
 	found := make(map[string]*UnitUse)
 	all := &UnitUse{Operation: "all", Count: moved["tidemark_sends_total"], Per: "message"}
 	for name, by := range moved {
@@ -40,7 +43,11 @@ func UnitsOf(moved map[string]float64) []UnitUse {
 		kind, operation := parts[1], parts[2]
 		use, known := found[operation]
 		if !known {
-			use = &UnitUse{Operation: operation, Count: moved[`tidemark_storage_seconds_count{operation="`+operation+`"}`], Per: "call"}
+			use = &UnitUse{
+				Operation: operation,
+				Count:     moved[`tidemark_storage_seconds_count{operation="`+operation+`"}`],
+				Per:       "call",
+			}
 			if items, many := carried()[operation]; many {
 				use.Count, use.Per = moved[items.counter], items.name
 			}
@@ -59,11 +66,12 @@ func UnitsOf(moved map[string]float64) []UnitUse {
 	for _, use := range found {
 		uses = append(uses, *use)
 	}
-	slices.SortFunc(uses, func(a, b UnitUse) int { return strings.Compare(a.Operation, b.Operation) })
+	slices.SortFunc(uses,
+		func(a, b UnitUse) int { return strings.Compare(a.Operation, b.Operation) })
 	return append(uses, *all)
 }
 
-// WriteUnits writes the table of what was spent.
+// WriteUnits appends the table of the request units.
 func WriteUnits(b *strings.Builder, uses []UnitUse) {
 	rows := [][]string{{"request units", "of", "read", "write", "read each", "write each"}}
 	for _, u := range uses {
@@ -72,7 +80,9 @@ func WriteUnits(b *strings.Builder, uses []UnitUse) {
 			each = []string{Amount(u.Read / u.Count), Amount(u.Write / u.Count)}
 		}
 		count := Amount(u.Count) + " × " + u.Per
-		rows = append(rows, []string{u.Operation, count, Amount(u.Read), Amount(u.Write), each[0], each[1]})
+		rows = append(rows, []string{
+			u.Operation, count, Amount(u.Read), Amount(u.Write), each[0], each[1],
+		})
 	}
 	Table(b, rows)
 }
