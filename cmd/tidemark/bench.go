@@ -9,13 +9,14 @@ import (
 	"github.com/tidemark-im/tidemark/bench"
 )
 
-// benchCommand is the load generator. Without TIDEMARK_JWT_SECRET its users have the tokens of `serve --dev`.
+// benchCommand runs the load generator.
+// Without TIDEMARK_JWT_SECRET, its users have the tokens of `serve --dev`.
 type benchCommand struct {
 	P2P     pairsCommand   `cmd:"" name:"p2p" help:"Pairs of users: stored, confirmed, delivered, acknowledged, ticked."`
 	Group   groupCommand   `cmd:"" help:"One chat with all members online: the fan-out."`
-	Idle    idleCommand    `cmd:"" help:"Connections that do nothing: the memory of each, on a server just started."`
+	Idle    idleCommand    `cmd:"" help:"Connections that do nothing: the memory of each, on a new server."`
 	Catchup catchupCommand `cmd:"" help:"Users who were offline come back."`
-	Storm   stormCommand   `cmd:"" help:"The server is stopped and started again under load: how long that takes, and how its clients come back."`
+	Storm   stormCommand   `cmd:"" help:"Stop and start the server under load: how long it takes, and how clients come back."`
 }
 
 // benchTokens is how long the tokens of a run are valid.
@@ -87,7 +88,7 @@ func (c *common) measure(ctx context.Context, std streams, mode bench.Mode) erro
 		c.Token = func(user string) string {
 			signed, err := sign(key, user, time.Now(), benchTokens)
 			if err != nil {
-				return "" // the server refuses it, and the run says so
+				return "" // the server refuses the empty token, and the run reports that
 			}
 			return signed
 		}

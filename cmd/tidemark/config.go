@@ -12,10 +12,12 @@ import (
 	"github.com/tidemark-im/tidemark/cmd/tidemark/internal/flags"
 )
 
-// configFlag is the flag that names the file; it is no key of the file.
+// configFlag is the flag that names the file. It is not a key of the file.
 const configFlag = "config"
 
-// fileOf reads the file of --config or TIDEMARK_CONFIG, for the commands that have the flag: serve, and those that share some of its settings and take only those from the file.
+// fileOf returns the values of the file that --config or TIDEMARK_CONFIG names.
+// It returns nil if there is no file, or if the command has no such flag.
+// Commands other than serve use only the settings that they share with it.
 func fileOf(command *flags.Command) (flags.File, error) {
 	flag := command.Flag(configFlag)
 	if flag == nil || flag.Text() == "" {
@@ -24,7 +26,7 @@ func fileOf(command *flags.Command) (flags.File, error) {
 	return readConfig(flag.Text(), serveKeys(root(command)))
 }
 
-// root returns the whole line.
+// root returns the topmost command, which stands for the whole command line.
 func root(command *flags.Command) *flags.Command {
 	for command.Parent != nil {
 		command = command.Parent
@@ -32,7 +34,7 @@ func root(command *flags.Command) *flags.Command {
 	return command
 }
 
-// serveKeys returns the keys that a file may have: the names of the flags of serve.
+// serveKeys returns the keys that are allowed in a file: the names of the flags of serve.
 func serveKeys(line *flags.Command) []string {
 	var keys []string
 	for _, command := range line.Commands {
@@ -49,7 +51,8 @@ func serveKeys(line *flags.Command) []string {
 	return keys
 }
 
-// readConfig reads a file. A key that is none of keys is an error, since a misspelt key would silently be a default.
+// readConfig returns the values of a file.
+// A key that is not in keys is an error, because the flag of a misspelt key would keep its default.
 func readConfig(path string, keys []string) (flags.File, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -63,9 +66,12 @@ func readConfig(path string, keys []string) (flags.File, error) {
 	for key, value := range file {
 		switch {
 		case key == "jwt-secret":
-			problems = append(problems, fmt.Errorf("%s has a jwt-secret; a secret is given by the environment variable %s only", path, secretVariable))
+			problems = append(problems, fmt.Errorf("%s has a jwt-secret; "+
+				"set the secret by the environment variable %s only", path, secretVariable))
 		case !slices.Contains(keys, key):
-			problems = append(problems, fmt.Errorf("%s has the key %q, which is unknown; the keys are %s", path, key, strings.Join(keys, ", ")))
+			problems = append(problems, fmt.Errorf(
+				"%s has the key %q, which is unknown; the keys are %s",
+				path, key, strings.Join(keys, ", ")))
 		case value == nil:
 			problems = append(problems, fmt.Errorf("%s has the key %q without a value", path, key))
 		}

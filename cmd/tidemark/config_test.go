@@ -31,32 +31,57 @@ func TestServe_flag_then_variable_then_file_then_default(t *testing.T) {
 		want serveCommand
 	}{
 		{"defaults", nil, nil, serveCommand{Listen: "127.0.0.1:8080", Store: "sqlite:"}},
-		{"file", nil, []string{"--config", file}, serveCommand{Listen: "127.0.0.1:3", Store: "sqlite:file.db", Dev: true, Config: file}},
+		{
+			"file",
+			nil, []string{"--config", file},
+			serveCommand{Listen: "127.0.0.1:3", Store: "sqlite:file.db", Dev: true, Config: file},
+		},
 		{
 			"file named by a variable", map[string]string{"TIDEMARK_CONFIG": file}, nil,
 			serveCommand{Listen: "127.0.0.1:3", Store: "sqlite:file.db", Dev: true, Config: file},
 		},
 		{
-			"file named by both", map[string]string{"TIDEMARK_CONFIG": file}, []string{"--config", other},
+			"file named by both", map[string]string{"TIDEMARK_CONFIG": file},
+			[]string{"--config", other},
 			serveCommand{Listen: "127.0.0.1:4", Store: "sqlite:", Config: other},
 		},
 		{
-			"variable over file", map[string]string{"TIDEMARK_LISTEN": "127.0.0.1:2", "TIDEMARK_DEV": "false"}, []string{"--config", file},
+			"variable over file",
+			map[string]string{"TIDEMARK_LISTEN": "127.0.0.1:2", "TIDEMARK_DEV": "false"},
+			[]string{"--config", file},
 			serveCommand{Listen: "127.0.0.1:2", Store: "sqlite:file.db", Config: file},
 		},
 		{
-			"flag over all", map[string]string{"TIDEMARK_LISTEN": "127.0.0.1:2"}, []string{"--config", file, "--listen", "127.0.0.1:1", "--store", "memory:"},
+			"flag over all", map[string]string{"TIDEMARK_LISTEN": "127.0.0.1:2"},
+			[]string{"--config", file, "--listen", "127.0.0.1:1", "--store", "memory:"},
 			serveCommand{Listen: "127.0.0.1:1", Store: "memory:", Dev: true, Config: file},
 		},
 		{
-			"lists", map[string]string{"TIDEMARK_ALLOW_ORIGIN": "https://a.example.com,https://b.example.com"}, nil,
-			serveCommand{Listen: "127.0.0.1:8080", Store: "sqlite:", AllowOrigin: []string{"https://a.example.com", "https://b.example.com"}},
+			"lists",
+			map[string]string{
+				"TIDEMARK_ALLOW_ORIGIN": "https://a.example.com,https://b.example.com",
+			},
+			nil,
+			serveCommand{
+				Listen:      "127.0.0.1:8080",
+				Store:       "sqlite:",
+				AllowOrigin: []string{"https://a.example.com", "https://b.example.com"},
+			},
 		},
 		{
 			"a list in the file", nil, []string{"--config", list},
-			serveCommand{Listen: "127.0.0.1:8080", Store: "sqlite:", AllowOrigin: []string{"https://a.example.com", "https://c.example.com"}, Config: list},
+			serveCommand{
+				Listen:      "127.0.0.1:8080",
+				Store:       "sqlite:",
+				AllowOrigin: []string{"https://a.example.com", "https://c.example.com"},
+				Config:      list,
+			},
 		},
-		{"variables alone", map[string]string{"TIDEMARK_STORE": "memory:", "TIDEMARK_MIGRATE": "true"}, nil, serveCommand{Listen: "127.0.0.1:8080", Store: "memory:", Migrate: true}},
+		{
+			"variables alone",
+			map[string]string{"TIDEMARK_STORE": "memory:", "TIDEMARK_MIGRATE": "true"}, nil,
+			serveCommand{Listen: "127.0.0.1:8080", Store: "memory:", Migrate: true},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for name, value := range tc.env {

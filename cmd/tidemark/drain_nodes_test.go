@@ -21,21 +21,27 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// TestDrain_clients_go_on_elsewhere: a node that stops sends the clients of all transports to the other one, where their sessions go on; meanwhile it answers
-// calls, opens no stream, and gives the sessions to whoever asks.
+// TestDrain_clients_go_on_elsewhere checks that clients of a node that stops resume on another
+// node. The stopping node sends them there, over all transports. Meanwhile it answers calls, opens
+// no stream, and gives its sessions to the other node.
 func TestDrain_clients_go_on_elsewhere(t *testing.T) {
 	clients := 30 // at a hundred a second
 	if n, err := strconv.Atoi(os.Getenv("TIDEMARK_DRAIN_CLIENTS")); err == nil {
 		clients = n
 	}
 	cleanEnvironment(t)
-	args := []string{"--dev", "--migrate", "--store", postgres.Shared(t).Database(t), "--redis", redis.Database(t)}
+	args := []string{
+		"--dev", "--migrate", "--store", postgres.Shared(t).Database(t), "--redis",
+		redis.Database(t),
+	}
 	stays := startServer(t, append(args, "--node", "stays")...) + "/api/v1"
 	ctx, stop := context.WithCancel(t.Context())
 	var log logBuffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--node", "goes"}, args...), streams{out: &bytes.Buffer{}, err: &log})
+		ended <- run(ctx,
+			append([]string{"serve", "--listen", "127.0.0.1:0", "--node", "goes"}, args...),
+			streams{out: &bytes.Buffer{}, err: &log})
 	}()
 	var goes string
 	poll(t, func() error {
@@ -61,9 +67,8 @@ func TestDrain_clients_go_on_elsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, body := answerOf(t, "ann", "POST", goes+"/chats", fmt.Sprintf(`{"type":"group","chat_id":"team","member_ids":%s}`, list)); code != http.StatusCreated {
-		t.Fatalf("a chat: %d %s", code, body)
-	}
+	must(t, http.StatusCreated, "dev:ann", "POST", goes+"/chats",
+		fmt.Sprintf(`{"type":"group","chat_id":"team","member_ids":%s}`, list))
 
 	var moving sync.WaitGroup
 	ready := make(chan struct{}, clients+2)
@@ -86,15 +91,18 @@ func TestDrain_clients_go_on_elsewhere(t *testing.T) {
 
 	began := time.Now()
 	stop()
-	early := 0 // streams of ann's that were opened before the node began to stop: their session stays
+	early := 0 // ann's streams before the node began to stop; their sessions stay
 	poll(t, func() error {
-		if _, code := listen(t, goes+"/events?ticket=dev:ann", ""); code != http.StatusServiceUnavailable {
+		_, code := listen(t, goes+"/events?ticket=dev:ann", "")
+		if code != http.StatusServiceUnavailable {
 			early++
 			return fmt.Errorf("a stream that is opened on a node that stops: %d", code)
 		}
 		return nil
 	})
-	if code, body := answerOf(t, "ann", "POST", goes+"/chats/team/messages", `{"client_message_id":"m1","content":"while it goes"}`); code != http.StatusCreated {
+	code, body := answerOf(t, "ann", "POST", goes+"/chats/team/messages",
+		`{"client_message_id":"m1","content":"while it goes"}`)
+	if code != http.StatusCreated {
 		t.Errorf("a send to a node that stops: %d %s", code, body)
 	}
 	moving.Wait()
@@ -102,18 +110,21 @@ func TestDrain_clients_go_on_elsewhere(t *testing.T) {
 	select {
 	case code := <-ended:
 		left := -1
-		if found := regexp.MustCompile(`sessions_left=(\d+)`).FindStringSubmatch(log.String()); found != nil {
+		found := regexp.MustCompile(`sessions_left=(\d+)`).FindStringSubmatch(log.String())
+		if found != nil {
 			left, _ = strconv.Atoi(found[1])
 		}
 		if code != exitOK || left < 0 || left > early {
-			t.Errorf("serve ended with %d, want %d, and sessions were left, or nobody was sent elsewhere:\n%s", code, exitOK, log.String())
+			t.Errorf("serve ended with %d and %d sessions, want %d and 0 to %d:\n%s",
+				code, left, exitOK, early, log.String())
 		}
 	case <-time.After(2 * drainWithin):
 		t.Fatal("serve did not end")
 	}
 }
 
-// moveSSE reads a stream to its end, and goes on with its session on another node. It gets the message that was sent meanwhile, here or there.
+// moveSSE reads a stream to its end, and resumes its session on another node.
+// It gets the message that was sent meanwhile on one of the two nodes.
 func moveSSE(t *testing.T, first <-chan event, elsewhere, user string, ready chan<- struct{}) {
 	last, awaited := "", "message"
 	for e := range first {
@@ -127,19 +138,20 @@ func moveSSE(t *testing.T, first <-chan event, elsewhere, user string, ready cha
 			awaited = "open"
 		}
 	}
-	<-time.After(400 * time.Millisecond) // clients are told to come back within half a second
+	<-time.After(400 * time.Millisecond) // the time to come back is at most half a second
 	events, code := listen(t, elsewhere+"/events?ticket=dev:"+user, last)
 	if code != http.StatusOK {
 		t.Errorf("%s: elsewhere: %d", user, code)
 		return
 	}
-	told := awaitUntil(events, awaited, wait.Hang)
-	if len(told) == 0 || told[0].kind != "open" || !strings.Contains(told[0].data, `"resumed":true`) || told[len(told)-1].kind != awaited {
-		t.Errorf("%s: elsewhere it gets %v, want %s", user, told, awaited)
+	came := awaitUntil(events, awaited, wait.Hang)
+	if len(came) == 0 || came[0].kind != "open" ||
+		!strings.Contains(came[0].data, `"resumed":true`) || came[len(came)-1].kind != awaited {
+		t.Errorf("%s: elsewhere it gets %v, want %s", user, came, awaited)
 	}
 }
 
-// awaitUntil returns the events up to one of a kind, or those that came within a time.
+// awaitUntil returns the events up to the first of a kind, or those that came within a time.
 func awaitUntil(events <-chan event, kind string, within time.Duration) (all []event) {
 	late := time.After(within)
 	for {
@@ -157,7 +169,7 @@ func awaitUntil(events <-chan event, kind string, within time.Duration) (all []e
 	}
 }
 
-// movePoll polls until a node says that it stops, and goes on with the session on another one.
+// movePoll polls until a node says that it stops, and resumes the session on another node.
 func movePoll(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
 	var session string
 	after := 0
@@ -179,7 +191,8 @@ func movePoll(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
 				Type string
 			}
 		}
-		if err := json.NewDecoder(response.Body).Decode(&answer); err == nil && response.StatusCode == http.StatusOK {
+		err = json.NewDecoder(response.Body).Decode(&answer)
+		if err == nil && response.StatusCode == http.StatusOK {
 			session = answer.Session
 		}
 		for _, e := range answer.Events {
@@ -207,11 +220,12 @@ func movePoll(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
 	}
 	was := session
 	if status, _, _ := ask(elsewhere, "0"); status != http.StatusOK || session != was {
-		t.Errorf("a poll elsewhere with the session: %d, session %s, before %s", status, session, was)
+		t.Errorf("a poll elsewhere with the session: %d, session %s, before %s",
+			status, session, was)
 	}
 }
 
-// moveWebSocket reads until the node closes, and resumes on another one.
+// moveWebSocket reads until the node closes the connection, and resumes on another node.
 func moveWebSocket(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
 	type frame struct {
 		ID      int
@@ -224,7 +238,8 @@ func moveWebSocket(t *testing.T, here, elsewhere string, ready chan<- struct{}) 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dial := func(url, query string) *websocket.Conn {
-		c, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/ws?ticket=dev:ws"+query, nil)
+		c, _, err := websocket.Dial(ctx,
+			strings.Replace(url, "http", "ws", 1)+"/ws?ticket=dev:ws"+query, nil)
 		if err != nil {
 			t.Errorf("a WebSocket: %v", err)
 		}
@@ -239,7 +254,8 @@ func moveWebSocket(t *testing.T, here, elsewhere string, ready chan<- struct{}) 
 	for {
 		_, text, err := c.Read(ctx)
 		if err != nil {
-			if code := websocket.CloseStatus(err); code != 1012 || !strings.Contains(err.Error(), "retry-after=0.") {
+			code := websocket.CloseStatus(err)
+			if code != 1012 || !strings.Contains(err.Error(), "retry-after=0.") {
 				t.Errorf("a WebSocket of a node that stops ends with %v", err)
 			}
 			break
@@ -264,7 +280,8 @@ func moveWebSocket(t *testing.T, here, elsewhere string, ready chan<- struct{}) 
 	defer c.CloseNow()
 	_, text, err := c.Read(ctx)
 	var f frame
-	if err != nil || json.Unmarshal(text, &f) != nil || f.Type != "open" || !f.Payload.Resumed || f.Payload.Session != session {
+	if err != nil || json.Unmarshal(text, &f) != nil || f.Type != "open" || !f.Payload.Resumed ||
+		f.Payload.Session != session {
 		t.Errorf("elsewhere a WebSocket gets %s, %v", text, err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports"
 )
 
-// dev makes a call of bob's.
+// dev makes a call as the user bob.
 func dev(ctx context.Context, method, url, body string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -38,7 +38,7 @@ func status(t *testing.T, method, url, body string) int {
 	return response.StatusCode
 }
 
-// pollToTheEnd polls until an answer has no events, and returns it with its Retry-After.
+// pollToTheEnd polls until an answer has no events, and returns this answer with its Retry-After.
 func pollToTheEnd(ctx context.Context, api string) string {
 	query := "wait=0"
 	for {
@@ -52,22 +52,28 @@ func pollToTheEnd(ctx context.Context, api string) string {
 			Session string
 			Events  []struct{ ID int }
 		}
-		if err := json.Unmarshal(body, &answer); err != nil || response.StatusCode != http.StatusOK || len(answer.Events) == 0 {
-			return fmt.Sprintf("%d Retry-After %q %s", response.StatusCode, response.Header.Get("Retry-After"), body)
+		err = json.Unmarshal(body, &answer)
+		if err != nil || response.StatusCode != http.StatusOK || len(answer.Events) == 0 {
+			return fmt.Sprintf("%d Retry-After %q %s",
+				response.StatusCode, response.Header.Get("Retry-After"), body)
 		}
-		query = fmt.Sprintf("wait=50&session=%s&after=%d", answer.Session, answer.Events[len(answer.Events)-1].ID)
+		query = fmt.Sprintf("wait=50&session=%s&after=%d",
+			answer.Session, answer.Events[len(answer.Events)-1].ID)
 	}
 }
 
-// TestDrain_is_told_to_balancers_first_and_then_to_clients: /readyz is red while everything still works; then each client is told when to come back, and what
-// was accepted is stored.
+// TestDrain_is_told_to_balancers_first_and_then_to_clients checks the order of an orderly stop.
+// First /readyz is red while everything still works. Then each client gets a time to come back.
+// What was accepted is stored.
 func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 	cleanEnvironment(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var log logBuffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--dev", "--store", "memory:", "--drain-delay", "1s"}, streams{out: &bytes.Buffer{}, err: &log})
+		ended <- run(ctx,
+			[]string{"serve", "--listen", "127.0.0.1:0", "--dev", "--store", "memory:",
+				"--drain-delay", "1s"}, streams{out: &bytes.Buffer{}, err: &log})
 	}()
 	var url string
 	poll(t, func() error {
@@ -79,9 +85,8 @@ func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 		return nil
 	})
 	api := url + "/api/v1"
-	if got := status(t, "POST", api+"/chats", `{"type":"group","chat_id":"c","member_ids":["ann"]}`); got != http.StatusCreated {
-		t.Fatalf("a chat: %d", got)
-	}
+	must(t, http.StatusCreated, "dev:bob", "POST", api+"/chats",
+		`{"type":"group","chat_id":"c","member_ids":["ann"]}`)
 	events, err := dev(t.Context(), "GET", api+"/events", "")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +105,9 @@ func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 		}
 		return nil
 	})
-	if got := status(t, "POST", api+"/chats/c/messages", `{"client_message_id":"late","content":"while it is red"}`); got != http.StatusCreated {
+	got := status(t, "POST", api+"/chats/c/messages",
+		`{"client_message_id":"late","content":"while it is red"}`)
+	if got != http.StatusCreated {
 		t.Errorf("a send while /readyz is red: %d", got)
 	}
 	if got := status(t, "GET", url+"/healthz", ""); got != http.StatusOK {
@@ -116,11 +123,14 @@ func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 	}
 	var retry int
 	lines := strings.Split(strings.TrimSpace(string(stream)), "\n")
-	if _, err := fmt.Sscanf(lines[len(lines)-1], "retry: %d", &retry); err != nil || retry < 500 || retry > 4000 {
-		t.Errorf("the stream ends with %q, want when to come back", lines[len(lines)-1])
+	last := lines[len(lines)-1]
+	if _, err := fmt.Sscanf(last, "retry: %d", &retry); err != nil || retry < 500 || retry > 4000 {
+		t.Errorf("the stream ends with %q, want a time to come back", last)
 	}
-	if got := <-polled; !strings.HasPrefix(got, "200 Retry-After ") || strings.HasPrefix(got, `200 Retry-After ""`) {
-		t.Errorf("the poll was answered %s", got)
+	answer := <-polled
+	if !strings.HasPrefix(answer, "200 Retry-After ") ||
+		strings.HasPrefix(answer, `200 Retry-After ""`) {
+		t.Errorf("the poll was answered %s", answer)
 	}
 	select {
 	case code := <-ended:
@@ -133,7 +143,10 @@ func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 }
 
 func TestLimits_defaults(t *testing.T) {
-	for files, want := range map[uint64]int{0: mostConnections, 1 << 40: mostConnections, 20_000: 20_000 - reservedFiles, 300: 150, 1: 1} {
+	for files, want := range map[uint64]int{
+		0: mostConnections, 1 << 40: mostConnections,
+		20_000: 20_000 - reservedFiles, 300: 150, 1: 1,
+	} {
 		if got := connectionsFor(files); got != want {
 			t.Errorf("with %d files %d connections, want %d", files, got, want)
 		}
@@ -155,24 +168,27 @@ func TestLimits_defaults(t *testing.T) {
 		{limitFlags{MaxConnections: math.MaxInt}, false, -1}, // no system has so many files
 	} {
 		got, err := tt.given.withDefaults(tt.dev)
-		if refused := err != nil; refused != (tt.delay < 0) || !refused && *got.DrainDelay != tt.delay {
+		refused := err != nil
+		if refused != (tt.delay < 0) || !refused && *got.DrainDelay != tt.delay {
 			t.Errorf("%+v, dev %v: %+v, %v", tt.given, tt.dev, got, err)
 		}
 	}
 }
 
 func TestHealthz_is_red_when_a_commit_never_ends(t *testing.T) {
-	for d, alive := range map[time.Duration]bool{0: true, stuckAfter / 2: true, 2 * stuckAfter: false} {
+	for d, alive := range map[time.Duration]bool{
+		0: true, stuckAfter / 2: true, 2 * stuckAfter: false,
+	} {
 		if err := progress(func() time.Duration { return d })(); (err == nil) != alive {
-			t.Errorf("a commit under way for %v: %v", d, err)
+			t.Errorf("a commit that has taken %v: %v", d, err)
 		}
 	}
 	if progress(nil) != nil {
-		t.Error("a store that does not tell is asked")
+		t.Error("got a check for a store that does not report its commits")
 	}
 }
 
-// hanging is a store whose disk answers nothing any more.
+// hanging is a store with a disk that has stopped answering.
 type hanging struct {
 	storage.Store
 	until chan struct{}
@@ -183,7 +199,8 @@ func (h hanging) Close() error {
 	return h.Store.Close()
 }
 
-// TestDrain_ends_though_the_disk_answers_nothing: a third after its deadline the process ends, and not before.
+// TestDrain_ends_though_the_disk_answers_nothing checks that the process ends 4/3 of its deadline
+// after the signal, and not before.
 func TestDrain_ends_though_the_disk_answers_nothing(t *testing.T) {
 	limits, err := limitFlags{DrainDeadline: 300 * time.Millisecond}.withDefaults(true)
 	if err != nil {
@@ -195,8 +212,13 @@ func TestDrain_ends_though_the_disk_answers_nothing(t *testing.T) {
 	ended, gaveUp := make(chan error, 1), make(chan struct{})
 	go func() {
 		ended <- serve(ctx, options{
-			listen: "127.0.0.1:0", limits: limits, credentials: transports.AuthConfig{Dev: true}, giveUp: func() { close(gaveUp) },
-			open: func(context.Context) (openedStore, error) { return openedStore{Store: store}, nil },
+			listen:      "127.0.0.1:0",
+			limits:      limits,
+			credentials: transports.AuthConfig{Dev: true},
+			giveUp:      func() { close(gaveUp) },
+			open: func(context.Context) (openedStore, error) {
+				return openedStore{Store: store}, nil
+			},
 		}, slog.New(slog.NewTextHandler(&log, nil)))
 	}()
 	poll(t, func() error {
@@ -213,10 +235,10 @@ func TestDrain_ends_though_the_disk_answers_nothing(t *testing.T) {
 		t.Error("it waits for the disk")
 	}
 	if waited := time.Since(began); waited < 400*time.Millisecond {
-		t.Errorf("it gave up after %v, and was given 400 ms", waited)
+		t.Errorf("it gave up after %v, want at least 400 ms", waited)
 	}
 	if !strings.Contains(log.String(), "level=ERROR") {
-		t.Errorf("nothing is said of it: %s", log.String())
+		t.Errorf("the log has no error: %s", log.String())
 	}
 	close(store.until)
 	if err := <-ended; err != nil {

@@ -22,7 +22,9 @@ func TestDynamoDB_tables_are_made_when_asked_for(t *testing.T) {
 	}
 	migrate("status", "schema 0, needed 1")
 	code, _, err := invoke(t, nil, "serve", "--dev", "--listen", "127.0.0.1:0", "--store", url)
-	if code != exitFailure || !strings.Contains(err, "run tidemark migrate up with the same --store, or serve with --migrate") {
+	if code != exitFailure ||
+		!strings.Contains(err,
+			"run tidemark migrate up with the same --store, or serve with --migrate") {
 		t.Errorf("serve without tables: exit %d, %s", code, err)
 	}
 	migrate("up", "schema 1, needed 1")
@@ -31,14 +33,20 @@ func TestDynamoDB_tables_are_made_when_asked_for(t *testing.T) {
 	migrate("down", "schema 0, needed 1")
 }
 
-// TestDynamoDB_request_units_are_counted: what the store tells is in /metrics, by its operation, and in what bench says.
+// TestDynamoDB_request_units_are_counted checks that /metrics counts request units per operation,
+// and that the report of bench contains them.
 func TestDynamoDB_request_units_are_counted(t *testing.T) {
 	cleanEnvironment(t)
 	url := startServer(t, "--dev", "--migrate", "--store", service.Shared(t).Store(t))
 	traffic(t, url)
 	poll(t, func() error {
 		values, types, _ := series(t, url+"/metrics")
-		for _, name := range []string{`{kind="write",operation="append"}`, `{kind="write",operation="create_chat"}`, `{kind="write",operation="advance"}`, `{kind="read",operation="rosters"}`} {
+		for _, name := range []string{
+			`{kind="write",operation="append"}`,
+			`{kind="write",operation="create_chat"}`,
+			`{kind="write",operation="advance"}`,
+			`{kind="read",operation="rosters"}`,
+		} {
 			if name = "tidemark_dynamodb_request_units_total" + name; values[name] <= 0 {
 				return fmt.Errorf("%s is %v", name, values[name])
 			}
@@ -46,8 +54,9 @@ func TestDynamoDB_request_units_are_counted(t *testing.T) {
 		for name := range values {
 			_, labels, ours := strings.Cut(name, "tidemark_dynamodb_request_units_total{")
 			_, operation, _ := strings.Cut(labels, "operation=")
-			if _, known := values["tidemark_storage_seconds_count{operation="+operation]; ours && !known {
-				return fmt.Errorf("%s is of an operation that tidemark_storage_seconds does not have", name)
+			_, known := values["tidemark_storage_seconds_count{operation="+operation]
+			if ours && !known {
+				return fmt.Errorf("tidemark_storage_seconds lacks the operation of %s", name)
 			}
 		}
 		for name := range types {
@@ -57,7 +66,8 @@ func TestDynamoDB_request_units_are_counted(t *testing.T) {
 		}
 		return nil
 	})
-	code, out, err := invoke(t, nil, "bench", "p2p", "--url", url, "--pairs", "2", "--messages", "40")
+	code, out, err := invoke(t, nil, "bench", "p2p", "--url", url, "--pairs", "2", "--messages",
+		"40")
 	if code != exitOK || !strings.Contains(out, "× message") || !strings.Contains(out, "| append") {
 		t.Errorf("bench: exit %d, %s\n%s", code, err, out)
 	}

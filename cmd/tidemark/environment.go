@@ -11,14 +11,17 @@ import (
 	"github.com/tidemark-im/tidemark/cmd/tidemark/internal/flags"
 )
 
-// variablePrefix is how the names of Tidemark's environment variables begin.
+// variablePrefix is the prefix of Tidemark's environment variables.
 const variablePrefix = "TIDEMARK_"
 
-// ofOrchestrator is the variables that Kubernetes sets in every container for a service that is called tidemark or tidemark-something.
-const ofOrchestrator = `^TIDEMARK(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`
+// ofOrchestrator matches the variables that Kubernetes sets for a service named tidemark or
+// tidemark-something. It sets them in every container.
+const ofOrchestrator = `^TIDEMARK(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
+	`PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`
 
-// checkEnvironment refuses variables that look like ours and are none, for the commands that are configured by them: a misspelt one would
-// silently be a default.
+// checkEnvironment returns a usageError if the environment has an unknown TIDEMARK_ variable.
+// The flag of a misspelt variable would keep its default.
+// It checks only the commands that variables configure.
 func checkEnvironment(command *flags.Command) error {
 	switch command.Path()[0] {
 	case "serve", "migrate", "token", "bench":
@@ -32,8 +35,11 @@ func checkEnvironment(command *flags.Command) error {
 	var unknown []error
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, variablePrefix) && !slices.Contains(known, name) && !foreign.MatchString(name) {
-			unknown = append(unknown, fmt.Errorf("the environment variable %s is unknown; those of Tidemark are %s", name, strings.Join(known, ", ")))
+		if strings.HasPrefix(name, variablePrefix) && !slices.Contains(known, name) &&
+			!foreign.MatchString(name) {
+			unknown = append(unknown, fmt.Errorf(
+				"the environment variable %s is unknown; those of Tidemark are %s",
+				name, strings.Join(known, ", ")))
 		}
 	}
 	//rule:caller_may_only_what_he_may.refuse-unknown-variable
@@ -43,7 +49,8 @@ func checkEnvironment(command *flags.Command) error {
 	return usageError{errors.Join(unknown...)}
 }
 
-// variables returns the environment variables of all flags, of all commands: one environment is for all of them.
+// variables returns the environment variables of the flags of a command and of those below it.
+// All commands share one environment.
 func variables(command *flags.Command) []string {
 	var names []string
 	for _, flag := range command.Flags {

@@ -8,12 +8,15 @@ import (
 	"testing"
 )
 
-// FuzzReadConfig: a file gives values of known keys only, and an error never shows a secret.
+// FuzzReadConfig checks that a file sets only known keys, and that no error shows a secret.
 func FuzzReadConfig(f *testing.F) {
 	keys := []string{"dev", "listen", "store"}
 	for _, s := range []string{
-		"listen: 127.0.0.1:1\n", "", "null", "[]", "a: &a [*a]", "listen: {}\n", "dev: true\ndev: false\n", "jwt-secret: " + testSecret, "1: 2", "? [a]\n: b", "<<: {listen: x}",
-		"listen: !!binary x", "\ufefflisten: x", "listen: \x00", "--- a\n--- b", "listen", "store: 'sqlite:'\n...\n", "a: &x {b: c}\nlisten: *x",
+		"listen: 127.0.0.1:1\n", "", "null", "[]", "a: &a [*a]", "listen: {}\n",
+		"dev: true\ndev: false\n", "jwt-secret: " + testSecret, "1: 2", "? [a]\n: b",
+		"<<: {listen: x}",
+		"listen: !!binary x", "\ufefflisten: x", "listen: \x00", "--- a\n--- b", "listen",
+		"store: 'sqlite:'\n...\n", "a: &x {b: c}\nlisten: *x",
 	} {
 		f.Add([]byte(s))
 	}
@@ -37,13 +40,21 @@ func FuzzReadConfig(f *testing.F) {
 	})
 }
 
-// FuzzParseStore: a store is one of those that there are, and nothing that is shown of a URL of a database, its name or the error, has the password in
-// it.
+// FuzzParseStore checks that a store has a known scheme.
+// It also checks that neither the name nor the error shows the password of a URL.
 func FuzzParseStore(f *testing.F) {
-	for _, s := range []string{"", "memory:", "memory:x", "sqlite:", "sqlite:a b.db", "sqlite://x?y", "dynamodb://r/p?endpoint=x", "MEMORY:", ":", "sqlite", "file:a.db",
-		"postgres://u:SECRET@h/d", "postgresql://u:SECRET@h1:1,h2:2/d?pool_writers=3&target_session_attrs=primary", "postgres://h/d?password=SECRET", "postgres://u:a/SECRET@h/d",
-		"postgres://u:a@SECRET@h/d", "postgres:u:SECRET@h", "postgres:///d?host=/run&pool_readers=SECRET", "postgres://u:?SECRET@h/d", "postgres://[::1]:1/d?%zSECRET",
-		"dynamodb://AKIA:SECRET@r/p", "dynamodb://r/p?endpoint=http://u:SECRET@h", "dynamodb:SECRET@r", "dynamodb://r/p?SECRET"} {
+	for _, s := range []string{
+		"", "memory:", "memory:x", "sqlite:", "sqlite:a b.db", "sqlite://x?y",
+		"dynamodb://r/p?endpoint=x", "MEMORY:", ":", "sqlite", "file:a.db",
+		"postgres://u:SECRET@h/d",
+		"postgresql://u:SECRET@h1:1,h2:2/d?pool_writers=3&target_session_attrs=primary",
+		"postgres://h/d?password=SECRET", "postgres://u:a/SECRET@h/d",
+		"postgres://u:a@SECRET@h/d", "postgres:u:SECRET@h",
+		"postgres:///d?host=/run&pool_readers=SECRET", "postgres://u:?SECRET@h/d",
+		"postgres://[::1]:1/d?%zSECRET",
+		"dynamodb://AKIA:SECRET@r/p", "dynamodb://r/p?endpoint=http://u:SECRET@h",
+		"dynamodb:SECRET@r", "dynamodb://r/p?SECRET",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -51,20 +62,23 @@ func FuzzParseStore(f *testing.F) {
 		shown := u.name
 		switch {
 		case err == nil && u.scheme == schemeMemory && raw == "memory:":
-		case err == nil && u.scheme == schemeSQLite && (raw == "sqlite:"+u.path || raw == "sqlite:" && u.path == defaultDatabase):
+		case err == nil && u.scheme == schemeSQLite &&
+			(raw == "sqlite:"+u.path || raw == "sqlite:" && u.path == defaultDatabase):
 			return // the path is shown
-		case err == nil && (u.scheme == schemePostgres || u.scheme == schemeDynamoDB) && u.url == raw:
+		case err == nil && (u.scheme == schemePostgres || u.scheme == schemeDynamoDB) &&
+			u.url == raw:
 		case err == nil:
 			t.Errorf("%q gave %+v", raw, u)
 		default:
 			shown = err.Error()
 		}
-		// What stands before an @, and behind the question mark, is shown nowhere.
+		// The parts before an @ and behind the question mark must not be shown.
 		secret := raw[:strings.LastIndex(raw, "@")+1]
-		if _, query, ok := strings.Cut(raw, "?"); ok && query != "" && strings.Contains(query, "SECRET") {
+		if _, query, _ := strings.Cut(raw, "?"); strings.Contains(query, "SECRET") {
 			secret = query
 		}
-		if secret = secret[strings.LastIndexAny(secret, ":/?=")+1:]; len(secret) > len("%40") && strings.Contains(shown, secret) {
+		secret = secret[strings.LastIndexAny(secret, ":/?=")+1:]
+		if len(secret) > len("%40") && strings.Contains(shown, secret) {
 			t.Errorf("%q shows %q in %q", raw, secret, shown)
 		}
 	})

@@ -10,27 +10,29 @@ import (
 	"time"
 )
 
-// healthWithin is how long the server may take to say how it is.
+// healthWithin is how long the server may take to answer.
 const healthWithin = 3 * time.Second
 
-// healthCommand asks the server on this machine whether it is ready, for containers that hold no other program.
+// healthCommand checks whether the server on this machine is ready.
+// It serves containers that have no other program for that.
 type healthCommand struct {
-	Listen string `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Where the server listens; without a HOST it is asked on the loopback interface."`
-	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its listen matters here."`
+	Listen string `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Address of the server; without a HOST, the loopback interface."`
+	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its listen is used."`
 }
 
-// Run asks /readyz. Any answer but 200 is a failure, with what was answered.
+// Run requests /readyz and prints the answer. Any status but 200 is a failure.
 func (c *healthCommand) Run(ctx context.Context, std streams) error {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return usageError{fmt.Errorf("--listen %q is not HOST:PORT: %w", c.Listen, err)}
+		return usagef("--listen %q is not HOST:PORT: %w", c.Listen, err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthWithin)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+net.JoinHostPort(host, port)+"/readyz", nil)
 	if err != nil {
 		return usageError{err}
 	}
@@ -44,7 +46,8 @@ func (c *healthCommand) Run(ctx context.Context, std streams) error {
 		return fmt.Errorf("the server's answer was cut off: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the server is not ready: %s: %s", response.Status, strings.TrimSpace(string(answer)))
+		return fmt.Errorf("the server is not ready: %s: %s",
+			response.Status, strings.TrimSpace(string(answer)))
 	}
 	_, err = fmt.Fprintln(std.out, strings.TrimSpace(string(answer)))
 	return err

@@ -22,11 +22,11 @@ func TestHealth_says_what_readyz_says(t *testing.T) {
 	address := strings.TrimPrefix(server.URL, "http://")
 	_, port, _ := strings.Cut(address, ":")
 	closed := httptest.NewServer(nil)
-	nobody := strings.TrimPrefix(closed.URL, "http://")
+	unused := strings.TrimPrefix(closed.URL, "http://")
 	closed.Close()
 	file := write(t, "c.yaml", "listen: "+address+"\nstore: 'memory:'\n")
-	// Were a proxy asked, everything would be well while the server is down.
-	t.Setenv("HTTP_PROXY", "http://"+nobody)
+	// A proxy could answer 200 although the server is down, so none may be used.
+	t.Setenv("HTTP_PROXY", "http://"+unused)
 
 	for _, tc := range []struct {
 		name  string
@@ -37,19 +37,30 @@ func TestHealth_says_what_readyz_says(t *testing.T) {
 		words string
 	}{
 		{"ready", 200, nil, []string{"--listen", address}, exitOK, "words of the server"},
-		{"not ready", 503, nil, []string{"--listen", address}, exitFailure, "not ready: 503 Service Unavailable: {\"detail\":\"words of the server\"}"},
+		{
+			"not ready",
+			503, nil, []string{"--listen", address}, exitFailure,
+			"not ready: 503 Service Unavailable: {\"detail\":\"words of the server\"}",
+		},
 		{"all addresses", 200, nil, []string{"--listen", ":" + port}, exitOK, "words"},
-		{"all addresses of IPv4", 200, nil, []string{"--listen", "0.0.0.0:" + port}, exitOK, "words"},
-		{"from the environment", 200, map[string]string{"TIDEMARK_LISTEN": address}, nil, exitOK, "words"},
+		{
+			"all addresses of IPv4",
+			200, nil, []string{"--listen", "0.0.0.0:" + port}, exitOK, "words",
+		},
+		{
+			"from the environment",
+			200, map[string]string{"TIDEMARK_LISTEN": address}, nil, exitOK, "words",
+		},
 		{"from the file", 200, map[string]string{"TIDEMARK_CONFIG": file}, nil, exitOK, "words"},
-		{"nobody", 200, nil, []string{"--listen", nobody}, exitFailure, "does not answer"},
+		{"no server", 200, nil, []string{"--listen", unused}, exitFailure, "does not answer"},
 		{"no address", 200, nil, []string{"--listen", "8080"}, exitUsage, "not HOST:PORT"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ready.Store(tc.ready)
 			code, out, stderr := invoke(t, tc.env, append([]string{"health"}, tc.args...)...)
 			if code != tc.code || !strings.Contains(out+stderr, tc.words) {
-				t.Errorf("exit %d, out %q, err %q, want exit %d and %q", code, out, stderr, tc.code, tc.words)
+				t.Errorf("exit %d, out %q, err %q, want exit %d and %q",
+					code, out, stderr, tc.code, tc.words)
 			}
 		})
 	}
@@ -62,7 +73,8 @@ func TestBackup_copies_the_store_that_serve_would_use(t *testing.T) {
 	if code, _, stderr := invoke(t, nil, "migrate", "up", "--config", file); code != exitOK {
 		t.Fatal(stderr)
 	}
-	if code, out, stderr := invoke(t, map[string]string{"TIDEMARK_CONFIG": file}, "backup", "--to", to); code != exitOK || !strings.HasPrefix(out, to+": ") || stderr != "" {
+	code, out, stderr := invoke(t, map[string]string{"TIDEMARK_CONFIG": file}, "backup", "--to", to)
+	if code != exitOK || !strings.HasPrefix(out, to+": ") || stderr != "" {
 		t.Errorf("exit %d, out %q, err %q, want exit 0 and %s with its size", code, out, stderr, to)
 	}
 	for _, tc := range []struct {
@@ -71,15 +83,26 @@ func TestBackup_copies_the_store_that_serve_would_use(t *testing.T) {
 		code int
 		want string
 	}{
-		{"a second time", []string{"--store", "sqlite:" + database, "--to", to}, exitFailure, "is there already"},
-		{"memory", []string{"--store", "memory:", "--to", dir + "/b"}, exitUsage, "nothing to back up"},
+		{
+			"a second time",
+			[]string{"--store", "sqlite:" + database, "--to", to}, exitFailure, "is there already",
+		},
+		{
+			"memory",
+			[]string{"--store", "memory:", "--to", dir + "/b"}, exitUsage, "nothing to back up",
+		},
 		{"to nowhere", []string{"--store", "sqlite:" + database}, exitUsage, "--to"},
-		{"no database", []string{"--store", "sqlite:" + dir + "/b.db", "--to", dir + "/c"}, exitFailure, "there is no database"},
+		{
+			"no database",
+			[]string{"--store", "sqlite:" + dir + "/b.db", "--to", dir + "/c"}, exitFailure,
+			"there is no database",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, out, stderr := invoke(t, nil, append([]string{"backup"}, tc.args...)...)
 			if code != tc.code || out != "" || !strings.Contains(stderr, tc.want) {
-				t.Errorf("exit %d, out %q, err %q, want exit %d and %q", code, out, stderr, tc.code, tc.want)
+				t.Errorf("exit %d, out %q, err %q, want exit %d and %q",
+					code, out, stderr, tc.code, tc.want)
 			}
 		})
 	}

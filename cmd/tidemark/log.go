@@ -2,19 +2,18 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-// newLog returns the log of a server: text or json, from a level on. Lines of info and above are sampled, so that a fault that every client meets does
-// not fill a disk.
+// newLog returns the log of a server, in the format text or json, from a level on.
+// Lines of info and above are sampled, so that a fault that affects every client fills no disk.
 func newLog(to io.Writer, format, level string) (*slog.Logger, error) {
 	var from slog.Level
 	if err := from.UnmarshalText([]byte(level)); err != nil {
-		return nil, usageError{fmt.Errorf("--log-level %q is none of debug, info, warn, error", level)}
+		return nil, usagef("--log-level is %q; it must be debug, info, warn or error", level)
 	}
 	o := &slog.HandlerOptions{Level: from}
 	switch format {
@@ -23,19 +22,21 @@ func newLog(to io.Writer, format, level string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(newSampled(slog.NewJSONHandler(to, o))), nil
 	default:
-		return nil, usageError{fmt.Errorf("--log-format %q is neither text nor json", format)}
+		return nil, usagef("--log-format is %q; it must be text or json", format)
 	}
 }
 
 const (
 	// samplePause is the least time between two lines with the same message.
 	samplePause = time.Second
-	// maxSampled bounds the messages that are remembered. Messages are constants of the code, of which there are fewer.
+	// maxSampled is the greatest number of messages that are remembered.
+	// Messages are constants of the code, which has fewer.
 	maxSampled = 1_000
 )
 
-// sampled passes on one line per message and samplePause. The next one says how many were suppressed meanwhile. Debug is for someone who looks for
-// something, and passes whole.
+// sampled is a handler that passes on one line per message and samplePause.
+// The next line says how many were suppressed meanwhile.
+// Debug lines are all passed on, because they serve a search for a fault.
 type sampled struct {
 	slog.Handler
 	seen *sample
@@ -71,19 +72,19 @@ func (s *sampled) WithGroup(name string) slog.Handler {
 	return &sampled{Handler: s.Handler.WithGroup(name), seen: s.seen}
 }
 
-// sample is the messages that were logged.
+// sample remembers the messages that were logged.
 type sample struct {
 	mu       sync.Mutex
 	messages map[string]*window
 }
 
-// window is a message that was logged at a time, and how often it was not since.
+// window records when a message was logged, and how many like it have been suppressed since.
 type window struct {
 	at         time.Time
 	suppressed int
 }
 
-// take reports whether a message may be logged now, and how many like it were not.
+// take reports whether a message may be logged now, and how many like it were suppressed.
 func (s *sample) take(message string, now time.Time) (suppressed int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

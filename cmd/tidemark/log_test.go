@@ -24,7 +24,8 @@ import (
 	"github.com/tidemark-im/tidemark/transports"
 )
 
-// TestLog_a_flood_of_one_message_is_a_line_a_second: storage is down, and 5,000 clients notice.
+// TestLog_a_flood_of_one_message_is_a_line_a_second checks that 5,000 clients that all meet a
+// storage failure cause one line per second.
 func TestLog_a_flood_of_one_message_is_a_line_a_second(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -55,8 +56,9 @@ func TestLog_a_flood_of_one_message_is_a_line_a_second(t *testing.T) {
 			}
 			got = append(got, fmt.Sprintf("%s %d", l.Msg, l.Suppressed+l.G.Suppressed))
 		}
-		if want := "the storage failed 0, something else 0, the storage failed 9999"; strings.Join(got, ", ") != want {
-			t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
+		want := "the storage failed 0, something else 0, the storage failed 9999"
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	})
 }
@@ -84,7 +86,7 @@ func TestLog_debug_is_whole_and_the_memory_of_messages_bounded(t *testing.T) {
 	})
 }
 
-// brittle is a server whose storage fails, or panics, when a test wants it to.
+// brittle is a server with a storage that fails or panics on demand.
 type brittle struct {
 	url      string
 	log      *logBuffer
@@ -93,7 +95,7 @@ type brittle struct {
 	key      string
 }
 
-// startBrittle starts it with all kinds of credentials, and with a log of everything.
+// startBrittle starts a brittle server with all kinds of credentials, which logs everything.
 func startBrittle(t *testing.T) *brittle {
 	t.Helper()
 	b := &brittle{log: new(logBuffer)}
@@ -110,10 +112,11 @@ func startBrittle(t *testing.T) *brittle {
 	store := storagetest.Fault(memory.New())
 	store.Before = func(method string) error {
 		switch {
-		case b.panicked.Load() && method == "Summary": // called by nobody who is not recovered
+		case b.panicked.Load() && method == "Summary": // all of its callers recover
 			panic("a bug of the storage")
 		case b.failing.Load():
-			return tidemark.Errorf(tidemark.Unavailable, "the disk of the database is full; free some space")
+			return tidemark.Errorf(tidemark.Unavailable,
+				"the disk of the database is full; free some space")
 		}
 		return nil
 	}
@@ -126,8 +129,13 @@ func startBrittle(t *testing.T) *brittle {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- serve(ctx, options{
-			listen: "127.0.0.1:0", meter: meter, privateMetrics: true, limits: limits,
-			open:        func(context.Context) (openedStore, error) { return openedStore{Store: meter.Store(store)}, nil },
+			listen:         "127.0.0.1:0",
+			meter:          meter,
+			privateMetrics: true,
+			limits:         limits,
+			open: func(context.Context) (openedStore, error) {
+				return openedStore{Store: meter.Store(store)}, nil
+			},
 			credentials: transports.AuthConfig{JWTSecret: []byte(testSecret), APIKeys: keys},
 		}, log)
 	}()
@@ -149,7 +157,7 @@ func startBrittle(t *testing.T) *brittle {
 	return b
 }
 
-// failures returns the operations that are logged as failed for a request.
+// failures returns the operations that the log says failed for a request.
 func (b *brittle) failures(t *testing.T, requestID string) (operations []string) {
 	t.Helper()
 	for line := range strings.Lines(b.log.String()) {
@@ -170,32 +178,37 @@ func (b *brittle) failures(t *testing.T, requestID string) (operations []string)
 	return operations
 }
 
-// TestRequestID_reaches_the_errors_of_the_storage over every transport, and is in the answer.
+// TestRequestID_reaches_the_errors_of_the_storage checks the request id over every transport.
+// The line of the storage's error contains it, and so does the answer.
 func TestRequestID_reaches_the_errors_of_the_storage(t *testing.T) {
 	cleanEnvironment(t)
 	b := startBrittle(t)
 	ann := signedFor(t, "ann")
 	api := b.url + "/api/v1"
-	must(t, 201, ann, "POST", api+"/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`)
+	must(t, 201, ann, "POST", api+"/chats",
+		`{"type":"group","chat_id":"team","member_ids":["bob"]}`)
 	ws := dial(t, b.url, ann, "")
 	session := sessionOf(t, read(t, ws, `"open"`))
 	read(t, ws, `"caught_up"`)
 	b.failing.Store(true)
 
 	status, header, body := call(t, ann, "GET", api+"/chats/team", "", "X-Request-ID", "trace-1")
-	if status != 503 || header.Get("X-Request-ID") != "trace-1" || !strings.Contains(body, `"request_id":"trace-1"`) {
+	if status != 503 || header.Get("X-Request-ID") != "trace-1" ||
+		!strings.Contains(body, `"request_id":"trace-1"`) {
 		t.Errorf("%d %v %s", status, header, body)
 	}
 	if got := b.failures(t, "trace-1"); len(got) != 1 {
 		t.Errorf("the read failed in %q, want one line", got)
 	}
-	// The core goes on with a write whose caller has gone, under its id.
-	must(t, 503, ann, "POST", api+"/chats/team/messages", `{"client_message_id":"m1","content":"x"}`, "X-Request-ID", "trace-2")
+	// The core retries a write, even if its caller is gone, and logs it with the request id.
+	must(t, 503, ann, "POST", api+"/chats/team/messages",
+		`{"client_message_id":"m1","content":"x"}`, "X-Request-ID", "trace-2")
 	if got := strings.Join(b.failures(t, "trace-2"), " "); got != "append append append append" {
 		t.Errorf("the send failed in %q, want each of its four attempts", got)
 	}
 	say(t, ws,
-		`{"type":"send_message","request_id":"frame-7","payload":{"chat_id":"team","client_message_id":"m2","content":"x"}}`,
+		`{"type":"send_message","request_id":"frame-7","payload":`+
+			`{"chat_id":"team","client_message_id":"m2","content":"x"}}`,
 		`{"type":"sync_request","payload":{"chats":[{"chat_id":"team","last_acked_sequence":0}]}}`)
 	read(t, ws, "frame-7")
 	if got := b.failures(t, "frame-7"); len(got) == 0 || got[0] != "append" {
@@ -215,8 +228,9 @@ func sessionOf(t *testing.T, frame string) string {
 	return open.Payload.Session
 }
 
-// TestLog_holds_no_secret_and_no_message: canaries in everything that must not be logged, through every transport, in peace and while storage fails and a
-// handler panics, and what is logged of it at debug level.
+// TestLog_holds_no_secret_and_no_message checks that secrets and contents are not logged.
+// It sends canaries over every transport, also while the storage fails and a handler panics.
+// The log has the level debug.
 func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 	cleanEnvironment(t)
 	b := startBrittle(t)
@@ -224,9 +238,11 @@ func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 	ann, bob := signedFor(t, "ann"), signedFor(t, "bob")
 	const content, attached = "canary-content", "canary-attachment"
 	message := func(key string) string {
-		return `{"client_message_id":"` + key + `","content":"` + content + `","attachment":{"url":"` + attached + `"}}`
+		return `{"client_message_id":"` + key + `","content":"` + content +
+			`","attachment":{"url":"` + attached + `"}}`
 	}
-	must(t, 201, ann, "POST", api+"/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`)
+	must(t, 201, ann, "POST", api+"/chats",
+		`{"type":"group","chat_id":"team","member_ids":["bob"]}`)
 	must(t, 201, ann, "POST", api+"/chats/team/messages", message("m0"))
 	secrets := []string{content, attached, b.key, testSecret}
 	for _, token := range []string{ann, bob} {
@@ -234,7 +250,8 @@ func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 	}
 	ticket := func() string {
 		var answer struct{ Ticket string }
-		if err := json.Unmarshal([]byte(must(t, 201, bob, "POST", api+"/tickets", "")), &answer); err != nil {
+		body := must(t, 201, bob, "POST", api+"/tickets", "")
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
 			t.Fatal(err)
 		}
 		secrets = append(secrets, answer.Ticket)
@@ -250,27 +267,34 @@ func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 		call(t, ann, "POST", api+"/chats/team/messages", message(key))
 		call(t, b.key, "POST", api+"/chats/team/messages", message(key+"b"), "X-User-ID", "ann")
 		call(t, ann, "POST", api+"/chats/team/messages", message(key)+content)
-		call(t, ann, "POST", api+"/chats/team/messages", `{"client_message_id":"`+content+` not an id","content":"x"}`)
+		call(t, ann, "POST", api+"/chats/team/messages",
+			`{"client_message_id":"`+content+` not an id","content":"x"}`)
 		call(t, ann+"x", "GET", api+"/chats?ticket="+ann, "")
 		call(t, "tmk_"+content, "GET", api+"/chats", "")
 		call(t, "", "GET", api+"/poll?wait=0&ticket="+content, "")
-		call(t, ann, "GET", api+"/chats/team?ticket="+b.key, "") // with its header: 200, and 503 when storage fails
+		call(t, ann, "GET", api+"/chats/team?ticket="+b.key, "") // 200, or 503 if storage fails
 		call(t, ann, "GET", api+"/chats/team/messages?limit="+content+"&ticket="+b.key, "")
 		say(t, ws,
-			`{"type":"send_message","request_id":"`+content+` in frame","payload":{"chat_id":"team","client_message_id":"`+key+`w","content":"`+content+`"}}`,
-			`{"type":"send_message","request_id":"done","payload":{"chat_id":"team","client_message_id":"`+key+`v","content":"`+content+`"}}`,
+			`{"type":"send_message","request_id":"`+content+` in frame","payload":`+
+				`{"chat_id":"team","client_message_id":"`+key+`w","content":"`+content+`"}}`,
+			`{"type":"send_message","request_id":"done","payload":`+
+				`{"chat_id":"team","client_message_id":"`+key+`v","content":"`+content+`"}}`,
 			`{"type":"ack","payload":{"chat_id":"team","last_acked_sequence":1}}`, content)
 		read(t, ws, `"done"`)
-		raw(t, b.url, "GET /"+content+" HTTP/1.1\r\n"+content+"\r\nAuthorization: Bearer "+ann+"\r\n\r\n")
+		raw(t, b.url,
+			"GET /"+content+" HTTP/1.1\r\n"+content+"\r\nAuthorization: Bearer "+ann+"\r\n\r\n")
 	}
 	b.failing.Store(false)
 	b.panicked.Store(true)
-	must(t, 500, ann, "GET", api+"/chats/team/delivery-status?for_sequence=1", "", "X-Request-ID", "panic-1")
+	must(t, 500, ann, "GET", api+"/chats/team/delivery-status?for_sequence=1", "", "X-Request-ID",
+		"panic-1")
 	b.panicked.Store(false)
 	_ = ws.CloseNow()
 
 	log := b.log.String()
-	for _, line := range []string{"a request", "a request failed", "the storage failed", "a handler panicked"} {
+	for _, line := range []string{
+		"a request", "a request failed", "the storage failed", "a handler panicked",
+	} {
 		if !strings.Contains(log, `"msg":"`+line+`"`) {
 			t.Errorf("no line %q was logged", line)
 		}
@@ -287,7 +311,7 @@ func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 	}
 }
 
-// raw sends bytes that may be no request, and reads until the server closes.
+// raw sends bytes that may not be a valid request, and reads until the server closes.
 func raw(t *testing.T, url, request string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -302,11 +326,13 @@ func raw(t *testing.T, url, request string) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// TestServe_logs_as_json: the flags reach the log.
+// TestServe_logs_as_json checks that the flags configure the log.
 func TestServe_logs_as_json(t *testing.T) {
 	cleanEnvironment(t)
-	url, log := startLogged(t, "--dev", "--store", "sqlite:"+filepath.Join(t.TempDir(), "a.db"), "--log-format", "json", "--log-level", "debug")
-	must(t, http.StatusOK, "dev:ann", http.MethodGet, url+"/api/v1/chats?limit=7", "", "X-Request-ID", "r-1")
+	url, log := startLogged(t, "--dev", "--store", "sqlite:"+filepath.Join(t.TempDir(), "a.db"),
+		"--log-format", "json", "--log-level", "debug")
+	must(t, http.StatusOK, "dev:ann", http.MethodGet, url+"/api/v1/chats?limit=7", "",
+		"X-Request-ID", "r-1")
 	poll(t, func() error {
 		for line := range strings.Lines(log.String()) {
 			var l struct {
@@ -317,7 +343,8 @@ func TestServe_logs_as_json(t *testing.T) {
 			if err := json.Unmarshal([]byte(line), &l); err != nil {
 				t.Fatalf("%v in %s", err, line)
 			}
-			if l.Msg == "a request" && l.RequestID == "r-1" && l.Method == "GET" && l.Route == "/api/v1/chats" && l.Status == 200 {
+			if l.Msg == "a request" && l.RequestID == "r-1" && l.Method == "GET" &&
+				l.Route == "/api/v1/chats" && l.Status == 200 {
 				return nil
 			}
 		}

@@ -1,10 +1,13 @@
-// Command tidemark is the server and its tools: serve, migrate, backup, health, token, api-key, bench, version.
+// Command tidemark is the server and its tools: serve, migrate, backup, health, token, api-key,
+// bench and version.
 //
-// Each flag of `serve` is also an environment variable (TIDEMARK_LISTEN, TIDEMARK_STORE, …) and a key of the YAML file given
-// with --config, in that order of precedence: flag, variable, file, default. Variables and keys that nobody knows are errors. Exit codes: 0, 1 for a failure, 2 for a
-// wrong use. Logs go to standard error; standard output has only what was asked for.
+// Each flag of `serve` is also an environment variable (TIDEMARK_LISTEN, TIDEMARK_STORE, …), and a
+// key of the YAML file that --config names. A flag overrides the variable, the variable overrides
+// the file, and the file overrides the default. Unknown variables and keys are errors.
+// The exit code is 0, 1 for a failure, or 2 for a wrong use.
+// Logs go to standard error. Standard output has only the result of the command.
 //
-// This is the only place that names a backend: store.go chooses it, serve.go puts the server together.
+// Only this package names a backend: store.go chooses it, and serve.go assembles the server.
 package main
 
 import (
@@ -29,26 +32,31 @@ const (
 	exitUsage   = 2
 )
 
-// commands is the command line.
+// commands describes the command line.
 type commands struct {
 	Serve   serveCommand   `cmd:"" help:"Run the server."`
-	Migrate migrateCommand `cmd:"" help:"Bring a store's schema up or down, or show where it is."`
+	Migrate migrateCommand `cmd:"" help:"Bring a store's schema up or down, or show its version."`
 	Backup  backupCommand  `cmd:"" help:"Copy the store to a file while the server runs."`
-	Health  healthCommand  `cmd:"" help:"Ask the server on this machine whether it is ready."`
+	Health  healthCommand  `cmd:"" help:"Check whether the server on this machine is ready."`
 	Token   tokenCommand   `cmd:"" help:"Print a bearer token for a user, signed with TIDEMARK_JWT_SECRET."`
-	APIKey  apiKeyCommand  `cmd:"" name:"api-key" help:"Make an API key for a backend: the key on standard output, its line for --api-keys-file on standard error."`
+	APIKey  apiKeyCommand  `cmd:"" name:"api-key" help:"Print a new API key for a backend, and on standard error its line for --api-keys-file."`
 	Bench   benchCommand   `cmd:"" help:"Put a running server under load, and check what arrives."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
-// streams are what a command writes to.
+// streams are the outputs of a command.
 type streams struct {
 	out io.Writer
 	err io.Writer
 }
 
-// usageError is a wrong use that only the command itself can see.
+// usageError is the error of a wrong use, which ends the program with exitUsage.
 type usageError struct{ error }
+
+// usagef returns a usageError with a formatted text.
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
@@ -58,7 +66,8 @@ func main() {
 	os.Exit(code)
 }
 
-// stopSignals are the signals that ask for an orderly stop. SIGHUP says that the terminal is gone; under nohup it stays ignored.
+// stopSignals returns the signals that start an orderly stop.
+// SIGHUP is one of them, because the terminal is gone then. Under nohup it stays ignored.
 func stopSignals() []os.Signal {
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -67,17 +76,19 @@ func stopSignals() []os.Signal {
 	return signals
 }
 
-// runner is a command.
+// runner is a command that runs by itself.
 type runner interface {
 	Run(ctx context.Context, std streams) error
 }
 
-// newParser describes the command line.
+// newParser returns the parser of the command line, which fills cli.
 func newParser(cli *commands) (*flags.Command, error) {
-	return flags.New("tidemark", "Tidemark delivers messages, and says of each whether it is stored, delivered and read.", cli)
+	return flags.New("tidemark",
+		"Tidemark delivers messages, and says of each whether it is stored, delivered and read.",
+		cli)
 }
 
-// run parses the arguments and runs the command. It returns the exit code.
+// run parses the arguments, runs the command, and returns the exit code.
 func run(ctx context.Context, args []string, std streams) int {
 	var cli commands
 	parser, err := newParser(&cli)
@@ -91,7 +102,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		err = help.Command.WriteHelp(std.out)
 		return code(err, std)
 	}
-	if err != nil { // it may repeat an argument
+	if err != nil { // the error may repeat an argument, which may contain a password
 		fmt.Fprintf(std.err, "tidemark: %s\nSee tidemark --help.\n", hideURLs(err.Error()))
 		return exitUsage
 	}
@@ -108,7 +119,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	return code(err, std)
 }
 
-// code says what went wrong, and returns the exit code.
+// code prints the error, if there is one, and returns the exit code.
 func code(err error, std streams) int {
 	var usage usageError
 	switch {

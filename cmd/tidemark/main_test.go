@@ -13,7 +13,7 @@ import (
 
 const testSecret = "0123456789abcdef0123456789abcdef"
 
-// invoke runs a command line with the variables given and no others of Tidemark's.
+// invoke runs a command line. Of Tidemark's variables, only the given ones are set.
 func invoke(t *testing.T, variables map[string]string, args ...string) (code int, out, err string) {
 	t.Helper()
 	cleanEnvironment(t)
@@ -36,7 +36,7 @@ func cleanEnvironment(t *testing.T) {
 	}
 }
 
-// write makes a file of a test.
+// write writes a file into the test's directory, and returns its path.
 func write(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -47,48 +47,92 @@ func write(t *testing.T, name, content string) string {
 }
 
 func TestRun_refuses_wrong_use_with_a_sentence(t *testing.T) {
-	listens := map[string]string{"TIDEMARK_LISTEN": "nonsense", "TIDEMARK_JWT_SECRET": testSecret}
+	secret := func(value string) map[string]string {
+		return map[string]string{"TIDEMARK_JWT_SECRET": value}
+	}
+	listens := secret(testSecret)
+	listens["TIDEMARK_LISTEN"] = "nonsense"
 	for _, tc := range []struct {
 		name string
 		env  map[string]string
-		args []string
+		args string
 		want string
 	}{
-		{"no command", nil, nil, "expected one of"},
-		{"unknown command", nil, []string{"sevre"}, "sevre"},
-		{"unknown flag", nil, []string{"serve", "--lisen", "x"}, "--lisen"},
-		{"neither dev nor secret", nil, []string{"serve"}, "set TIDEMARK_JWT_SECRET to a secret of at least 32 bytes"},
-		{"keys by an open line", nil, []string{"serve", "--jwks-url", "http://id.example.com/keys"}, "must be https://"},
-		{"a page that is no origin", nil, []string{"serve", "--dev", "--allow-origin", "https://app.example.com/"}, "--allow-origin"},
-		{"an issuer and no tokens", nil, []string{"serve", "--dev", "--jwt-issuer", "x"}, "are about tokens"},
-		{"an API key for no name", nil, []string{"api-key", "--name", "a b"}, "--name"},
-		{"short secret", map[string]string{"TIDEMARK_JWT_SECRET": "short"}, []string{"serve"}, "has 5 bytes; it needs at least 32"},
-		{"dev on all addresses", nil, []string{"serve", "--dev", "--listen", ":0"}, "loopback addresses only"},
-		{"dev on an outer address", nil, []string{"serve", "--dev", "--listen", "192.0.2.1:0"}, "loopback addresses only"},
-		{"address from the environment", listens, []string{"serve"}, "not HOST:PORT"},
-		{"postgres without slashes", nil, []string{"serve", "--dev", "--store", "postgres:u:pa55@h/d"}, "is written postgres://"},
-		{"postgres with a slash in the password", nil, []string{"serve", "--dev", "--store", "postgres://u:a/pa55@h/d"}, "a slash %2F"},
-		{"postgres with an @ in the password", nil, []string{"migrate", "up", "--store", "postgres://u:a@pa55@h/d"}, "an @ is written %40"},
-		{"postgres in the wrong place", nil, []string{"serve", "--dev", "postgres://u:pa55@h/d"}, "unexpected argument postgres:…"},
-		{"backup of postgres", nil, []string{"backup", "--store", "postgres://u:pa55@h/d", "--to", "x"}, "by its own tools: pg_dump"},
-		{"backup of dynamodb", nil, []string{"backup", "--store", "dynamodb://r/p", "--to", "x"}, "point-in-time recovery"},
-		{"dynamodb without slashes", nil, []string{"serve", "--dev", "--store", "dynamodb:r"}, "is written dynamodb://"},
-		{"dynamodb with credentials", nil, []string{"migrate", "up", "--store", "dynamodb://AKIA:pa55@r/p"}, "not in it but in the environment"},
-		{"unknown store", nil, []string{"serve", "--dev", "--store", "mongodb://u:pa55@h"}, "no such store"},
-		{"memory with a path", nil, []string{"serve", "--dev", "--store", "memory:pa55"}, "takes nothing after the colon"},
-		{"missing file", nil, []string{"serve", "--dev", "--config", "/nonexistent/c.yaml"}, "cannot be read"},
-		{"token without secret", nil, []string{"token", "--user", "bob"}, "TIDEMARK_JWT_SECRET is not set"},
-		{"token without user", map[string]string{"TIDEMARK_JWT_SECRET": testSecret}, []string{"token"}, "--user"},
-		{"token for no id", map[string]string{"TIDEMARK_JWT_SECRET": testSecret}, []string{"token", "--user", "b b"}, "--user must be"},
-		{"token for no time", map[string]string{"TIDEMARK_JWT_SECRET": testSecret}, []string{"token", "--user", "b", "--ttl", "0s"}, "--ttl"},
-		{"migrate memory", nil, []string{"migrate", "up", "--store", "memory:"}, "has no schema"},
-		{"bench without mode", nil, []string{"bench"}, "expected one of"},
-		{"bench over pigeons", nil, []string{"bench", "p2p", "--transport", "pigeon"}, "pigeon"},
+		{"no command", nil, "", "expected one of"},
+		{"unknown command", nil, "sevre", "sevre"},
+		{"unknown flag", nil, "serve --lisen x", "--lisen"},
+		{
+			"neither dev nor secret", nil, "serve",
+			"set TIDEMARK_JWT_SECRET to a secret of at least 32 bytes",
+		},
+		{
+			"keys without TLS", nil, "serve --jwks-url http://id.example.com/keys",
+			"must be https://",
+		},
+		{
+			"a page that is no origin", nil, "serve --dev --allow-origin https://app.example.com/",
+			"--allow-origin",
+		},
+		{"an issuer and no tokens", nil, "serve --dev --jwt-issuer x", "concern tokens only"},
+		{"an API key for no name", nil, "api-key --name a/b", "--name"},
+		{"short secret", secret("short"), "serve", "has 5 bytes; it needs at least 32"},
+		{"dev on all addresses", nil, "serve --dev --listen :0", "loopback addresses only"},
+		{
+			"dev on an outer address", nil, "serve --dev --listen 192.0.2.1:0",
+			"loopback addresses only",
+		},
+		{"address from the environment", listens, "serve", "not HOST:PORT"},
+		{
+			"postgres without slashes", nil, "serve --dev --store postgres:u:pa55@h/d",
+			"is written postgres://",
+		},
+		{
+			"postgres with a slash in the password", nil,
+			"serve --dev --store postgres://u:a/pa55@h/d", "a slash %2F",
+		},
+		{
+			"postgres with an @ in the password", nil,
+			"migrate up --store postgres://u:a@pa55@h/d", "an @ is written %40",
+		},
+		{
+			"postgres in the wrong place", nil, "serve --dev postgres://u:pa55@h/d",
+			"unexpected argument postgres:…",
+		},
+		{
+			"backup of postgres", nil, "backup --store postgres://u:pa55@h/d --to x",
+			"with its own tools: pg_dump",
+		},
+		{
+			"backup of dynamodb", nil, "backup --store dynamodb://r/p --to x",
+			"point-in-time recovery",
+		},
+		{
+			"dynamodb without slashes", nil, "serve --dev --store dynamodb:r",
+			"is written dynamodb://",
+		},
+		{
+			"dynamodb with credentials", nil, "migrate up --store dynamodb://AKIA:pa55@r/p",
+			"give those of DynamoDB by the environment",
+		},
+		{"unknown store", nil, "serve --dev --store mongodb://u:pa55@h", "no such store"},
+		{
+			"memory with a path", nil, "serve --dev --store memory:pa55",
+			"takes nothing after the colon",
+		},
+		{"missing file", nil, "serve --dev --config /nonexistent/c.yaml", "cannot be read"},
+		{"token without secret", nil, "token --user bob", "TIDEMARK_JWT_SECRET is not set"},
+		{"token without user", secret(testSecret), "token", "--user"},
+		{"token for no id", secret(testSecret), "token --user b/b", "--user must be"},
+		{"token for no time", secret(testSecret), "token --user b --ttl 0s", "--ttl"},
+		{"migrate memory", nil, "migrate up --store memory:", "has no schema"},
+		{"bench without mode", nil, "bench", "expected one of"},
+		{"bench over pigeons", nil, "bench p2p --transport pigeon", "pigeon"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			code, out, stderr := invoke(t, tc.env, tc.args...)
+			code, out, stderr := invoke(t, tc.env, strings.Fields(tc.args)...)
 			if code != exitUsage || out != "" || !strings.Contains(stderr, tc.want) {
-				t.Errorf("exit %d, out %q, err %q, want exit %d and %q", code, out, stderr, exitUsage, tc.want)
+				t.Errorf("exit %d, out %q, err %q, want exit %d and %q",
+					code, out, stderr, exitUsage, tc.want)
 			}
 			if strings.Contains(stderr, "pa55") {
 				t.Errorf("a password is shown: %q", stderr)
@@ -100,32 +144,43 @@ func TestRun_refuses_wrong_use_with_a_sentence(t *testing.T) {
 func TestRun_failures_exit_1(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
 	for _, args := range [][]string{
-		{"serve", "--dev", "--listen", "127.0.0.1:0", "--store", "sqlite:" + filepath.Join(dir, "a.db")},
+		{
+			"serve",
+			"--dev", "--listen", "127.0.0.1:0", "--store", "sqlite:" + filepath.Join(dir, "a.db"),
+		},
 		{"serve", "--api-keys-file", filepath.Join(dir, "api-keys")},
 		{"migrate", "status", "--store", "sqlite:" + filepath.Join(dir, "a.db")},
 		{"bench", "p2p", "--url", "http://127.0.0.1:1"},
 	} {
 		if code, _, stderr := invoke(t, nil, args...); code != exitFailure || stderr == "" {
-			t.Errorf("%v: exit %d, err %q, want exit %d and a reason", args, code, stderr, exitFailure)
+			t.Errorf("%v: exit %d, err %q, want exit %d and a reason",
+				args, code, stderr, exitFailure)
 		}
 	}
 }
 
 func TestRun_help_and_version_exit_0(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"bench", "p2p", "--help"}, {"version"}} {
-		if code, out, stderr := invoke(t, nil, args...); code != exitOK || out == "" || stderr != "" {
-			t.Errorf("%v: exit %d, out %q, err %q, want exit 0 and only output", args, code, out, stderr)
+	for _, args := range [][]string{
+		{"--help"}, {"serve", "--help"}, {"bench", "p2p", "--help"}, {"version"},
+	} {
+		code, out, stderr := invoke(t, nil, args...)
+		if code != exitOK || out == "" || stderr != "" {
+			t.Errorf("%v: exit %d, out %q, err %q, want exit 0 and only output",
+				args, code, out, stderr)
 		}
 	}
 }
 
 func TestToken_prints_only_the_token(t *testing.T) {
-	code, out, stderr := invoke(t, map[string]string{"TIDEMARK_JWT_SECRET": testSecret}, "token", "--user", "bob", "--ttl", "2h")
+	code, out, stderr := invoke(t, map[string]string{"TIDEMARK_JWT_SECRET": testSecret}, "token",
+		"--user", "bob", "--ttl", "2h")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit %d, err %q", code, stderr)
 	}
 	claims := jwt.RegisteredClaims{}
-	_, err := jwt.ParseWithClaims(strings.TrimSuffix(out, "\n"), &claims, func(*jwt.Token) (any, error) { return []byte(testSecret), nil },
+	_,
+		err := jwt.ParseWithClaims(strings.TrimSuffix(out, "\n"), &claims,
+		func(*jwt.Token) (any, error) { return []byte(testSecret), nil },
 		jwt.WithValidMethods([]string{"HS256"}), jwt.WithExpirationRequired())
 	if err != nil {
 		t.Fatalf("%q is no token: %v", out, err)
@@ -150,7 +205,8 @@ func TestMigrate_up_status_down(t *testing.T) {
 	} {
 		code, out, stderr := invoke(t, nil, tc.args...)
 		if code != exitOK || !strings.Contains(out, tc.want) {
-			t.Errorf("%v: exit %d, out %q, err %q, want exit 0 and %q", tc.args, code, out, stderr, tc.want)
+			t.Errorf("%v: exit %d, out %q, err %q, want exit 0 and %q",
+				tc.args, code, out, stderr, tc.want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/tidemark-im/tidemark/storage/dynamodb"
@@ -12,11 +11,11 @@ import (
 
 type migrateCommand struct {
 	Up     migrateUp     `cmd:"" help:"Run every migration that the store lacks."`
-	Down   migrateDown   `cmd:"" help:"Revert the latest migration. It destroys what only the newer schema holds."`
-	Status migrateStatus `cmd:"" help:"Show the schema that the store has, and the one that this program needs."`
+	Down   migrateDown   `cmd:"" help:"Revert the latest migration. It destroys what only the newer schema contains."`
+	Status migrateStatus `cmd:"" help:"Show the schema version of the store, and the one that this program needs."`
 
 	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH, postgres://… or dynamodb://…"`
-	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store matters here."`
+	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store is used."`
 }
 
 type (
@@ -25,7 +24,7 @@ type (
 	migrateStatus struct{}
 )
 
-// direction is where a migration goes, in the words of every backend.
+// direction is the direction of a migration. Every backend uses the same words.
 type direction string
 
 const (
@@ -33,7 +32,7 @@ const (
 	down = direction(sqlite.Down)
 )
 
-// migration is a command below migrate, whose flags are those of all.
+// migration is a command below migrate. It uses the flags of migrate.
 type migration interface {
 	migrate(ctx context.Context, c *migrateCommand, std streams) error
 }
@@ -75,11 +74,11 @@ func (c *migrateCommand) to(ctx context.Context, where direction, std streams) e
 	return printSchema(ctx, u, std)
 }
 
-// store is the store of the flag, which has a schema.
+// store parses the store of the flag. It returns a usageError if the store has no schema.
 func (c *migrateCommand) store() (storeURL, error) {
 	u, err := parseStore(c.Store)
 	if err == nil && u.scheme == schemeMemory {
-		err = usageError{errors.New("the store memory: has no schema")}
+		err = usagef("the store memory: has no schema")
 	}
 	return u, err
 }
@@ -89,11 +88,14 @@ func printSchema(ctx context.Context, u storeURL, std streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(std.out, "%s: schema %d, needed %d\n", u.name, schema.Version, schema.Needed); err != nil {
+	_, err = fmt.Fprintf(std.out, "%s: schema %d, needed %d\n",
+		u.name, schema.Version, schema.Needed)
+	if err != nil {
 		return err
 	}
 	if schema.Dirty {
-		return fmt.Errorf("a migration of %s failed half-way; restore a backup, or mend the schema by hand", u.name)
+		return fmt.Errorf("a migration of %s failed half-way; restore a backup, or repair the "+
+			"schema by hand", u.name)
 	}
 	return nil
 }

@@ -12,33 +12,37 @@ import (
 	"time"
 )
 
-// observeFlags are what the server tells its operators (docs/observability.md).
+// observeFlags configure logs, metrics and profiles (docs/observability.md).
 type observeFlags struct {
-	LogFormat     string `default:"text" env:"TIDEMARK_LOG_FORMAT" placeholder:"FORMAT" help:"How logs are written to standard error: text or json. Default ${default}."`
-	LogLevel      string `default:"info" env:"TIDEMARK_LOG_LEVEL" placeholder:"LEVEL" help:"The least level that is logged: debug, info, warn or error; debug has a line for each request. Default ${default}."`
-	DebugListen   string `env:"TIDEMARK_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Serve /debug/pprof/ and /metrics on this address, which must be a loopback one."`
-	PublicMetrics bool   `env:"TIDEMARK_PUBLIC_METRICS" help:"Serve /metrics on the address of --listen too, to anybody. --dev does."`
+	LogFormat     string `default:"text" env:"TIDEMARK_LOG_FORMAT" placeholder:"FORMAT" help:"Format of the logs on standard error: text or json. Default ${default}."`
+	LogLevel      string `default:"info" env:"TIDEMARK_LOG_LEVEL" placeholder:"LEVEL" help:"Lowest level that is logged: debug, info, warn or error. debug logs each request. Default ${default}."`
+	DebugListen   string `env:"TIDEMARK_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Loopback address that serves /debug/pprof/ and /metrics."`
+	PublicMetrics bool   `env:"TIDEMARK_PUBLIC_METRICS" help:"Also serve /metrics on --listen, without authentication. --dev implies it."`
 }
 
 func (f *observeFlags) log(to io.Writer) (*slog.Logger, error) {
 	if f.DebugListen != "" {
 		host, _, err := net.SplitHostPort(f.DebugListen)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--debug-listen %q is not HOST:PORT: %w", f.DebugListen, err)}
+			return nil, usagef("--debug-listen %q is not HOST:PORT: %w", f.DebugListen, err)
 		}
 		//rule:metrics_private.profiles-on-loopback-only
 		if !loopback(host) {
-			return nil, usageError{fmt.Errorf("--debug-listen shows what the process does, so it takes loopback addresses only, such as 127.0.0.1:6060; it is %q", f.DebugListen)}
+			return nil, usagef("--debug-listen is %q, but profiles are private: "+
+				"use a loopback address, such as 127.0.0.1:6060", f.DebugListen)
 		}
 	}
 	return newLog(to, f.LogFormat, f.LogLevel)
 }
 
-// debugHeaderTimeout bounds how long a client may take for the head of its request.
+// debugHeaderTimeout is the longest time that a client may take to send the head of a request.
 const debugHeaderTimeout = 10 * time.Second
 
-// serveDebug serves a handler on an address of its own, if it is not "", until stop is called. It outlives the drain of the server, so that one that hangs can be looked at.
-func serveDebug(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (stop func() error, err error) {
+// serveDebug serves handler on its own address until stop is called. If address is "", it does
+// nothing. It outlives the drain of the server, so that an operator can inspect a drain that hangs.
+func serveDebug(
+	ctx context.Context, address string, handler http.Handler, log *slog.Logger,
+) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}
@@ -46,7 +50,11 @@ func serveDebug(ctx context.Context, address string, handler http.Handler, log *
 	if err != nil {
 		return nil, fmt.Errorf("listen for --debug-listen: %w", err)
 	}
-	s := &http.Server{Handler: handler, ReadHeaderTimeout: debugHeaderTimeout, ErrorLog: stdlog.New(io.Discard, "", 0)}
+	s := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: debugHeaderTimeout,
+		ErrorLog:          stdlog.New(io.Discard, "", 0),
+	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	log.Info("serving profiles and metrics", "url", "http://"+listener.Addr().String())

@@ -23,8 +23,11 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// call makes a request as somebody, and returns the status, the header and the body. user "" is nobody.
-func call(t *testing.T, user, method, url, body string, header ...string) (int, http.Header, string) {
+// call makes a request with a token, and returns the status, the header and the body.
+// If user is "", it sends no token.
+func call(
+	t *testing.T, user, method, url, body string, header ...string,
+) (int, http.Header, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -51,7 +54,7 @@ func call(t *testing.T, user, method, url, body string, header ...string) (int, 
 	return response.StatusCode, response.Header, string(answer)
 }
 
-// must is call that wants a status.
+// must is call that fails the test unless the status is want. It returns the body.
 func must(t *testing.T, want int, user, method, url, body string, header ...string) string {
 	t.Helper()
 	got, _, answer := call(t, user, method, url, body, header...)
@@ -68,7 +71,8 @@ func dial(t *testing.T, url, user, query string) *websocket.Conn {
 	if user != "" {
 		o.HTTPHeader.Set("Authorization", "Bearer "+user)
 	}
-	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/api/v1/ws"+query, o)
+	ws, _, err := websocket.Dial(t.Context(),
+		"ws"+strings.TrimPrefix(url, "http")+"/api/v1/ws"+query, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +80,7 @@ func dial(t *testing.T, url, user, query string) *websocket.Conn {
 	return ws
 }
 
-// read reads frames until one holds a text.
+// read reads frames until one contains a text, and returns this frame.
 func read(t *testing.T, ws *websocket.Conn, want string) string {
 	t.Helper()
 	for {
@@ -99,7 +103,8 @@ func say(t *testing.T, ws *websocket.Conn, frames ...string) {
 	}
 }
 
-// stream opens an event stream and reads until it has something. It stays open until the test ends.
+// stream opens an event stream and reads until it contains a text.
+// The stream stays open until the test ends.
 func stream(t *testing.T, user, url, want string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -128,7 +133,7 @@ func stream(t *testing.T, user, url, want string) {
 	}
 }
 
-// leaveWaiting leaves a request waiting until the test ends.
+// leaveWaiting starts a request that waits for its answer until the test ends.
 func leaveWaiting(t *testing.T, user, url string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -150,8 +155,10 @@ func leaveWaiting(t *testing.T, user, url string) {
 	})
 }
 
-// series reads /metrics: the values by name and labels, and the types by name.
-func series(t *testing.T, url string) (values map[string]float64, types map[string]string, text string) {
+// series returns the metrics of a URL: the values by name and labels, and the types by name.
+func series(
+	t *testing.T, url string,
+) (values map[string]float64, types map[string]string, text string) {
 	t.Helper()
 	text = must(t, http.StatusOK, "", http.MethodGet, url, "")
 	values, types = make(map[string]float64), make(map[string]string)
@@ -173,20 +180,25 @@ func series(t *testing.T, url string) (values map[string]float64, types map[stri
 	return values, types, text
 }
 
-var debugging = regexp.MustCompile(`msg="serving profiles and metrics" url=(http://127\.0\.0\.1:\d+)`)
+// debugging matches the line of the log that has the URL of --debug-listen.
+var debugging = regexp.MustCompile(
+	`msg="serving profiles and metrics" url=(http://127\.0\.0\.1:\d+)`)
 
-// traffic does everything that a metric counts, over every transport, and returns what each series must have reached.
+// traffic does everything that a metric counts, over every transport.
+// It returns the least value that each series must have then.
 func traffic(t *testing.T, url string) map[string]float64 {
 	t.Helper()
 	api := url + "/api/v1"
-	must(t, 201, "dev:ann", "POST", api+"/chats", `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`)
+	must(t, 201, "dev:ann", "POST", api+"/chats",
+		`{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`)
 	message := `{"client_message_id":"m1","content":"hello"}`
 	must(t, 201, "dev:ann", "POST", api+"/chats/team/messages", message)
 	must(t, 200, "dev:ann", "POST", api+"/chats/team/messages", message)
 	must(t, 201, "dev:bob", "POST", api+"/tickets", "")
 	must(t, 404, "dev:ann", "GET", api+"/chats/unknown", "")
 	must(t, 404, "dev:ann", "GET", url+"/never/heard/of/"+strings.Repeat("x", 40), "")
-	must(t, 409, "dev:ann", "POST", api+"/chats", `{"type":"group","chat_id":"team","member_ids":["eve"]}`)
+	must(t, 409, "dev:ann", "POST", api+"/chats",
+		`{"type":"group","chat_id":"team","member_ids":["eve"]}`)
 	must(t, 405, "dev:ann", "BREW", api+"/chats", "")
 
 	bob := dial(t, url, "dev:bob", "?device=phone")
@@ -209,11 +221,15 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		Session string
 		Events  []struct{ ID int }
 	}
-	if err := json.Unmarshal([]byte(must(t, 200, "dev:ann", "GET", api+"/poll?wait=0&device=laptop", "")), &page); err != nil {
+	answer := must(t, 200, "dev:ann", "GET", api+"/poll?wait=0&device=laptop", "")
+	if err := json.Unmarshal([]byte(answer), &page); err != nil {
 		t.Fatal(err)
 	}
-	leaveWaiting(t, "dev:ann", fmt.Sprintf("%s/poll?wait=50&session=%s&after=%d", api, page.Session, page.Events[len(page.Events)-1].ID))
-	say(t, bob, `{"type":"send_message","request_id":"r2","payload":{"chat_id":"team","client_message_id":"m2","content":"hi"}}`)
+	last := page.Events[len(page.Events)-1].ID
+	leaveWaiting(t, "dev:ann",
+		fmt.Sprintf("%s/poll?wait=50&session=%s&after=%d", api, page.Session, last))
+	say(t, bob, `{"type":"send_message","request_id":"r2",`+
+		`"payload":{"chat_id":"team","client_message_id":"m2","content":"hi"}}`)
 	read(t, bob, `"r2"`)
 	second := dial(t, url, "dev:bob", "?session="+open.Payload.Session+"&after=1")
 	read(t, second, `"open"`)
@@ -221,47 +237,48 @@ func traffic(t *testing.T, url string) map[string]float64 {
 	leaver := dial(t, url, "dev:dan", "")
 	read(t, leaver, `"open"`)
 	_ = leaver.Close(websocket.StatusNormalClosure, "")
+	const messages = "/api/v1/chats/:chat_id/messages"
 	return map[string]float64{
-		`tidemark_build_info{version="dev"}`:                                             1,
-		"tidemark_sends_total":                                                           3,
-		"tidemark_sends_duplicate_total":                                                 1,
-		"tidemark_deliveries_total":                                                      4,
-		"tidemark_notifications_total":                                                   2,
-		"tidemark_acks_total":                                                            2,
-		`tidemark_acks_refused_total{reason="malformed"}`:                                0,
-		`tidemark_acks_refused_total{reason="beyond_head"}`:                              0,
-		`tidemark_acks_refused_total{reason="not_a_member"}`:                             1,
-		"tidemark_advances_moved_total":                                                  1,
-		"tidemark_status_updates_total":                                                  1,
-		"tidemark_typing_total":                                                          1,
-		"tidemark_marks_written_total":                                                   2,
-		"tidemark_clears_total":                                                          1,
-		"tidemark_opens_total":                                                           5,
-		"tidemark_resumes_total":                                                         1,
-		"tidemark_resets_total":                                                          1,
-		"tidemark_replaced_total":                                                        1,
-		"tidemark_sessions":                                                              4,
-		"tidemark_tickets":                                                               1,
-		`tidemark_connections{transport="websocket"}`:                                    2,
-		`tidemark_connections{transport="sse"}`:                                          1,
-		`tidemark_connections{transport="longpoll"}`:                                     0,
-		`tidemark_websocket_closes_total{code="1000"}`:                                   1,
-		`tidemark_websocket_closes_total{code="4409"}`:                                   1,
-		`tidemark_websocket_errors_total{code="INVALID"}`:                                3,
-		`tidemark_http_errors_total{code="NOT_FOUND"}`:                                   2,
-		`tidemark_http_errors_total{code="METHOD_NOT_ALLOWED"}`:                          1,
-		`tidemark_http_requests_total{method="GET",route="none",status="404"}`:           1,
-		`tidemark_http_requests_total{method="GET",route="/api/v1/ws",status="101"}`:     4,
-		`tidemark_http_requests_total{method="GET",route="/api/v1/events",status="200"}`: 1,
-		`tidemark_http_requests_total{method="POST",route="/api/v1/chats/:chat_id/messages",status="201"}`: 1,
-		`tidemark_http_seconds_count{method="POST",route="/api/v1/chats/:chat_id/messages"}`:               2,
-		`tidemark_storage_seconds_count{operation="append"}`:                                               3,
-		`tidemark_storage_errors_total{code="CONFLICT",operation="create_chat"}`:                           1,
-		"tidemark_commit_seconds_count":                                                                    3,
-		"tidemark_commit_sends_sum":                                                                        2,
-		"tidemark_commit_acks_sum":                                                                         1,
-		"tidemark_catch_ups":                                                                               0,
-		"tidemark_cache_bytes":                                                                             1,
+		`tidemark_build_info{version="dev"}`:                                                1,
+		"tidemark_sends_total":                                                              3,
+		"tidemark_sends_duplicate_total":                                                    1,
+		"tidemark_deliveries_total":                                                         4,
+		"tidemark_notifications_total":                                                      2,
+		"tidemark_acks_total":                                                               2,
+		`tidemark_acks_refused_total{reason="malformed"}`:                                   0,
+		`tidemark_acks_refused_total{reason="beyond_head"}`:                                 0,
+		`tidemark_acks_refused_total{reason="not_a_member"}`:                                1,
+		"tidemark_advances_moved_total":                                                     1,
+		"tidemark_status_updates_total":                                                     1,
+		"tidemark_typing_total":                                                             1,
+		"tidemark_marks_written_total":                                                      2,
+		"tidemark_clears_total":                                                             1,
+		"tidemark_opens_total":                                                              5,
+		"tidemark_resumes_total":                                                            1,
+		"tidemark_resets_total":                                                             1,
+		"tidemark_replaced_total":                                                           1,
+		"tidemark_sessions":                                                                 4,
+		"tidemark_tickets":                                                                  1,
+		`tidemark_connections{transport="websocket"}`:                                       2,
+		`tidemark_connections{transport="sse"}`:                                             1,
+		`tidemark_connections{transport="longpoll"}`:                                        0,
+		`tidemark_websocket_closes_total{code="1000"}`:                                      1,
+		`tidemark_websocket_closes_total{code="4409"}`:                                      1,
+		`tidemark_websocket_errors_total{code="INVALID"}`:                                   3,
+		`tidemark_http_errors_total{code="NOT_FOUND"}`:                                      2,
+		`tidemark_http_errors_total{code="METHOD_NOT_ALLOWED"}`:                             1,
+		`tidemark_http_requests_total{method="GET",route="none",status="404"}`:              1,
+		`tidemark_http_requests_total{method="GET",route="/api/v1/ws",status="101"}`:        4,
+		`tidemark_http_requests_total{method="GET",route="/api/v1/events",status="200"}`:    1,
+		`tidemark_http_requests_total{method="POST",route="` + messages + `",status="201"}`: 1,
+		`tidemark_http_seconds_count{method="POST",route="` + messages + `"}`:               2,
+		`tidemark_storage_seconds_count{operation="append"}`:                                3,
+		`tidemark_storage_errors_total{code="CONFLICT",operation="create_chat"}`:            1,
+		"tidemark_commit_seconds_count":                                                     3,
+		"tidemark_commit_sends_sum":                                                         2,
+		"tidemark_commit_acks_sum":                                                          1,
+		"tidemark_catch_ups":                                                                0,
+		"tidemark_cache_bytes":                                                              1,
 	}
 }
 
@@ -275,7 +292,7 @@ func documented(t *testing.T) []string {
 	return namesIn(string(page))
 }
 
-// documentedForSeveral returns those of its names that only a node has which is one of several.
+// documentedForSeveral returns the documented names that only a node of a cluster has.
 func documentedForSeveral(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/observability.md")
@@ -289,17 +306,20 @@ func documentedForSeveral(t *testing.T) []string {
 
 func namesIn(text string) []string {
 	var names []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `(tidemark_[a-z_]+)` \\|").FindAllStringSubmatch(text, -1) {
+	rows := regexp.MustCompile("(?m)^\\| `(tidemark_[a-z_]+)` \\|")
+	for _, row := range rows.FindAllStringSubmatch(text, -1) {
 		names = append(names, row[1])
 	}
 	slices.Sort(names)
 	return names
 }
 
-// TestMetrics_are_what_is_documented_and_move drives every transport, on SQLite, and looks at all of /metrics.
+// TestMetrics_are_what_is_documented_and_move drives every transport, on SQLite, and checks all of
+// /metrics.
 func TestMetrics_are_what_is_documented_and_move(t *testing.T) {
 	cleanEnvironment(t)
-	url, log := startLogged(t, "--dev", "--store", "sqlite:"+filepath.Join(t.TempDir(), "a.db"), "--debug-listen", "127.0.0.1:0")
+	url, log := startLogged(t, "--dev", "--store",
+		"sqlite:"+filepath.Join(t.TempDir(), "a.db"), "--debug-listen", "127.0.0.1:0")
 	want := traffic(t, url)
 	var types map[string]string
 	var text string
@@ -309,7 +329,8 @@ func TestMetrics_are_what_is_documented_and_move(t *testing.T) {
 		var missing []string
 		for name, least := range want {
 			if got, there := values[name]; !there || got < least {
-				missing = append(missing, fmt.Sprintf("%s is %v, want at least %v", name, got, least))
+				missing = append(missing,
+					fmt.Sprintf("%s is %v, want at least %v", name, got, least))
 			}
 		}
 		if len(missing) > 0 {
@@ -317,7 +338,7 @@ func TestMetrics_are_what_is_documented_and_move(t *testing.T) {
 		}
 		return nil
 	})
-	// What only DynamoDB has is looked at where it serves (dynamodb_test.go), and so is what one of several nodes has (peers_test.go).
+	// dynamodb_test.go checks the metrics of DynamoDB, and peers_test.go those of a cluster.
 	several := documentedForSeveral(t)
 	here := slices.DeleteFunc(documented(t), func(name string) bool {
 		return strings.HasPrefix(name, "tidemark_dynamodb_") || slices.Contains(several, name)
@@ -347,22 +368,22 @@ func TestMetrics_are_what_is_documented_and_move(t *testing.T) {
 		t.Fatalf("no address for debugging in %s", log.String())
 	}
 	if _, there, _ := series(t, debug[1]+"/metrics"); !cmp.Equal(there, types) {
-		t.Error("the metrics of the debug port are others")
+		t.Error("the debug port has other metrics")
 	}
 	t.Run("board and alerts name only these", func(t *testing.T) { checkDeployed(t, text) })
 }
 
-// metricName finds the metrics of an expression: what is no function, keyword, label or string.
+// metricName matches the metrics of an expression, but no functions, keywords, labels or strings.
 var metricName = regexp.MustCompile(`\b(?:tidemark|go|process|probe|promhttp)_[a-z_]+|\bup\b`)
 
-// checkDeployed holds the board and the alerts to the metrics that there are.
+// checkDeployed checks that the board and the alerts use only metrics that exist.
 func checkDeployed(t *testing.T, text string) {
 	known := map[string]bool{"up": true, "probe_success": true}
 	for _, found := range regexp.MustCompile(`(?m)^[a-z_]+`).FindAllString(text, -1) {
 		known[found] = true
 	}
 	for _, name := range documentedForSeveral(t) {
-		known[name] = true // peers_test.go shows that they are there
+		known[name] = true // peers_test.go checks that they exist
 	}
 	var board struct {
 		UID    string `json:"uid"`
@@ -397,7 +418,10 @@ func checkDeployed(t *testing.T, text string) {
 			expressions[fmt.Sprintf("%s, %d", p.Title, i)] = target.Expr
 		}
 	}
-	if want := []string{"Is it well?", "Delivery", "Storage", "Connections", "Resources", "Several nodes"}; board.UID != "tidemark" || !cmp.Equal(want, rows) {
+	want := []string{
+		"Is it well?", "Delivery", "Storage", "Connections", "Resources", "Several nodes",
+	}
+	if board.UID != "tidemark" || !cmp.Equal(want, rows) {
 		t.Errorf("the board %q has the rows %q", board.UID, rows)
 	}
 	var alerts struct {
@@ -419,7 +443,8 @@ func checkDeployed(t *testing.T, text string) {
 	for _, group := range alerts.Groups {
 		for _, rule := range group.Rules {
 			expressions[rule.Alert] = rule.Expr
-			if rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["meaning"] == "" {
+			if rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" ||
+				rule.Annotations["meaning"] == "" {
 				t.Errorf("the alert %s does not say how bad it is, or what it means", rule.Alert)
 			}
 		}
@@ -448,13 +473,18 @@ func checkDeployed(t *testing.T, text string) {
 func TestDebugListen_is_for_this_machine_and_metrics_for_nobody_else(t *testing.T) {
 	cleanEnvironment(t)
 	t.Setenv(secretVariable, testSecret)
-	for _, address := range []string{"0.0.0.0:6060", ":6060", "10.0.0.1:6060", "example.org:6060", "6060"} {
+	for _, address := range []string{
+		"0.0.0.0:6060", ":6060", "10.0.0.1:6060", "example.org:6060", "6060",
+	} {
 		var log logBuffer
-		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang) // if it is accepted, it serves
-		code := run(ctx, []string{"serve", "--store", "memory:", "--debug-listen", address}, streams{out: io.Discard, err: &log})
+		// If the address is accepted, run serves until the context ends.
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
+		code := run(ctx, []string{"serve", "--store", "memory:", "--debug-listen", address},
+			streams{out: io.Discard, err: &log})
 		cancel()
 		if code != exitUsage {
-			t.Errorf("--debug-listen %s: exit %d, want %d: %s", address, code, exitUsage, log.String())
+			t.Errorf("--debug-listen %s: exit %d, want %d: %s",
+				address, code, exitUsage, log.String())
 		}
 	}
 	url, log := startLogged(t, "--store", "memory:", "--debug-listen", "127.0.0.1:0")
@@ -466,9 +496,11 @@ func TestDebugListen_is_for_this_machine_and_metrics_for_nobody_else(t *testing.
 		t.Fatalf("no address for debugging in %s", log.String())
 	}
 	for path, want := range map[string]string{
-		"/metrics": "tidemark_sessions 0", "/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/cmdline": "",
+		"/metrics": "tidemark_sessions 0", "/debug/pprof/": "goroutine",
+		"/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/cmdline": "",
 	} {
-		if got := must(t, http.StatusOK, "", http.MethodGet, debug[1]+path, ""); !strings.Contains(got, want) {
+		got := must(t, http.StatusOK, "", http.MethodGet, debug[1]+path, "")
+		if !strings.Contains(got, want) {
 			t.Errorf("%s lacks %q", path, want)
 		}
 	}
@@ -481,17 +513,25 @@ func TestDebugListen_is_for_this_machine_and_metrics_for_nobody_else(t *testing.
 
 func TestLogFlags_flag_variable_and_file(t *testing.T) {
 	cleanEnvironment(t)
-	file := write(t, "c.yaml", "log-format: json\nlog-level: warn\ndebug-listen: 127.0.0.1:1\npublic-metrics: true\n")
+	file := write(t, "c.yaml",
+		"log-format: json\nlog-level: warn\ndebug-listen: 127.0.0.1:1\npublic-metrics: true\n")
 	t.Setenv("TIDEMARK_LOG_LEVEL", "error")
 	got, err := parseServe(t, "--config", file, "--debug-listen", "127.0.0.1:2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := observeFlags{LogFormat: "json", LogLevel: "error", DebugListen: "127.0.0.1:2", PublicMetrics: true}
+	want := observeFlags{
+		LogFormat:     "json",
+		LogLevel:      "error",
+		DebugListen:   "127.0.0.1:2",
+		PublicMetrics: true,
+	}
 	if got.Observe != want {
 		t.Errorf("got %+v, want %+v", got.Observe, want)
 	}
-	for _, bad := range []observeFlags{{LogFormat: "xml", LogLevel: "info"}, {LogFormat: "text", LogLevel: "loud"}} {
+	for _, bad := range []observeFlags{
+		{LogFormat: "xml", LogLevel: "info"}, {LogFormat: "text", LogLevel: "loud"},
+	} {
 		if _, err := bad.log(io.Discard); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -22,30 +21,32 @@ import (
 	redistransports "github.com/tidemark-im/tidemark/transports/redis"
 )
 
-// peerFlags are what a node needs that is one of several.
+// peerFlags configure a node of a cluster.
 type peerFlags struct {
-	Redis string `env:"TIDEMARK_REDIS" placeholder:"URL" help:"Where several nodes find each other: redis://[USER:PASSWORD@]HOST:PORT[/DB], redis+sentinel://HOST:PORT,…/MASTER, or redis+cluster://HOST:PORT,…; with TLS rediss://, rediss+sentinel://, rediss+cluster://. They share a store, Postgres or DynamoDB. Without it this node is alone."`
-	Node  string `env:"TIDEMARK_NODE" placeholder:"NAME" help:"The name of this node; no two that run may have the same. Default: the name of the machine and some random letters."`
+	Redis string `env:"TIDEMARK_REDIS" placeholder:"URL" help:"Redis of a cluster: redis://[USER:PASSWORD@]HOST:PORT[/DB], redis+sentinel://HOST:PORT,…/MASTER, or redis+cluster://HOST:PORT,…; with TLS rediss://, rediss+sentinel://, rediss+cluster://. The nodes share a store, Postgres or DynamoDB. Without it, this node is alone."`
+	Node  string `env:"TIDEMARK_NODE" placeholder:"NAME" help:"Name of this node, unique in the cluster. Default: the host name and random letters."`
 }
 
-// check refuses a URL that is none, a name that is none, and a store that other nodes cannot share.
+// check returns a usageError if the name or the URL is malformed, or if nodes cannot share store.
 func (f *peerFlags) check(store storeURL) error {
 	if f.Node != "" && !tidemark.ValidID(f.Node) {
-		return usageError{fmt.Errorf("--node %q is no name: 1 to %d characters of A-Z a-z 0-9 _ . : -", f.Node, tidemark.MaxIDLength)}
+		return usagef("--node is %q; it must be 1 to %d characters of A-Z a-z 0-9 _ . : -",
+			f.Node, tidemark.MaxIDLength)
 	}
 	if f.Redis == "" {
 		return nil
 	}
 	if _, err := redis.ParseURL(f.Redis); err != nil {
-		return usageError{fmt.Errorf("--redis: %s", tidemark.DetailOf(err))}
+		return usagef("--redis: %s", tidemark.DetailOf(err))
 	}
 	if store.scheme == schemeMemory || store.scheme == schemeSQLite {
-		return usageError{fmt.Errorf("--redis is for several nodes, and those need a store that they share, Postgres or DynamoDB; %s: is this node's alone", store.scheme)}
+		return usagef("the nodes of --redis share a store, which must be Postgres or DynamoDB; "+
+			"a store of %s: belongs to one node", store.scheme)
 	}
 	return nil
 }
 
-// name returns the node's name: the one that was given, or one that no other process has.
+// name returns the node's name: the one of the flag, else the host name and random letters.
 func (f *peerFlags) name() tidemark.NodeID {
 	if f.Node != "" {
 		return tidemark.NodeID(f.Node)
@@ -58,26 +59,34 @@ func (f *peerFlags) name() tidemark.NodeID {
 	return tidemark.NodeID(host + "-" + strings.ToLower(rand.Text()[:letters]))
 }
 
-// peers is what nodes have together: in memory for one alone, in Redis for several.
+// peers holds what the nodes of a cluster share, in Redis, or in memory for a node alone.
 type peers struct {
 	registry registry.Registry
 	nodes    registry.Nodes
 	bus      bus.Bus
 	counters []transports.CounterFunc
-	// client is nil for one alone.
+	// client is nil for a node alone.
 	client *redis.Client
 	stop   func() error
 }
 
-// alone returns what a node has without others.
+// alone returns the peers of a node without others.
 func alone() *peers {
 	leases := memory.New()
-	return &peers{registry: leases, nodes: leases, bus: local.New(), stop: func() error { return nil }}
+	return &peers{
+		registry: leases,
+		nodes:    leases,
+		bus:      local.New(),
+		stop:     func() error { return nil },
+	}
 }
 
-// openPeers connects to the Redis of a URL, or returns what a node has alone if there is none. A Redis that cannot be reached is tried again and again; one that
-// refuses this node, or is too old, is an error, since that does not mend itself.
-func openPeers(ctx context.Context, url string, node tidemark.NodeID, log *slog.Logger) (*peers, error) {
+// openPeers connects to the Redis of a URL. If url is "", it returns the peers of a node alone.
+// If Redis cannot be reached, the client keeps trying in the background.
+// It is an error if Redis refuses this node, or is too old, because neither changes by itself.
+func openPeers(
+	ctx context.Context, url string, node tidemark.NodeID, log *slog.Logger,
+) (*peers, error) {
 	if url == "" {
 		return alone(), nil
 	}
@@ -87,7 +96,8 @@ func openPeers(ctx context.Context, url string, node tidemark.NodeID, log *slog.
 	}
 	switch err := client.Check(ctx); {
 	case tidemark.CodeOf(err) == tidemark.Unavailable:
-		log.Error("Redis cannot be reached: this node begins without the others, and joins them when it can", "redis", client.Target().String(), "error", err)
+		log.Error("Redis cannot be reached: this node starts alone, and joins the others later",
+			"redis", client.Target().String(), "error", err)
 	case err != nil:
 		return nil, errors.Join(err, client.Close())
 	default:
@@ -97,7 +107,11 @@ func openPeers(ctx context.Context, url string, node tidemark.NodeID, log *slog.
 	leases.Start()
 	events.Start()
 	return &peers{
-		registry: leases, nodes: leases, bus: events, client: client, counters: []transports.CounterFunc{client.Counters, events.Counters},
+		registry: leases,
+		nodes:    leases,
+		bus:      events,
+		client:   client,
+		counters: []transports.CounterFunc{client.Counters, events.Counters},
 		stop: func() error {
 			events.Stop()
 			leases.Stop()
@@ -106,17 +120,24 @@ func openPeers(ctx context.Context, url string, node tidemark.NodeID, log *slog.
 	}, nil
 }
 
-// tickets returns the tickets of all nodes, and what keeps them; nil for a node alone, which keeps its own.
-func (p *peers) tickets(resume time.Duration, log *slog.Logger) (tickets transports.Tickets, run func(context.Context)) {
+// tickets returns the tickets that all nodes share, and the loop that maintains them.
+// For a node alone it returns nil, because such a node keeps its own tickets.
+func (p *peers) tickets(
+	resume time.Duration, log *slog.Logger,
+) (tickets transports.Tickets, run func(context.Context)) {
 	if p.client == nil {
 		return nil, func(context.Context) {}
 	}
-	shared := redistransports.NewTickets(redistransports.TicketsConfig{Client: p.client, ResumeWindow: resume, Logger: log})
+	shared := redistransports.NewTickets(redistransports.TicketsConfig{
+		Client:       p.client,
+		ResumeWindow: resume,
+		Logger:       log,
+	})
 	p.counters = append(p.counters, shared.Counters)
 	return shared, shared.Run
 }
 
-// limiter returns the limits on what a user may do on all nodes, nil in development.
+// limiter returns the rate limits of users, which count on all nodes, or nil in development.
 func (p *peers) limiter(dev bool) *transports.Limiter {
 	var cfg transports.LimitConfig
 	switch {
@@ -128,7 +149,7 @@ func (p *peers) limiter(dev bool) *transports.Limiter {
 	return transports.NewLimiter(cfg)
 }
 
-// degraded returns what /readyz asks about the other nodes, nil for a node alone.
+// degraded returns ask, by which /readyz checks the other nodes, or nil for a node alone.
 func (p *peers) degraded(ask func() error) func() error {
 	if p.client == nil {
 		return nil

@@ -18,19 +18,23 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// startNodes starts nodes that share a Redis and a Postgres, and returns where they serve.
-func startNodes(t *testing.T, redisURL string, n int, args ...string) (urls []string, logs []*logBuffer) {
+// startNodes starts n nodes that share a Redis and a Postgres, and returns their URLs and logs.
+func startNodes(
+	t *testing.T, redisURL string, n int, args ...string,
+) (urls []string, logs []*logBuffer) {
 	t.Helper()
 	cleanEnvironment(t)
 	store := postgres.Shared(t).Database(t)
 	for i := range n {
-		url, log := startLogged(t, append([]string{"--dev", "--store", store, "--migrate", "--redis", redisURL, "--node", fmt.Sprint("n", i+1)}, args...)...)
+		url, log := startLogged(t,
+			append([]string{"--dev", "--store", store, "--migrate", "--redis", redisURL, "--node",
+				fmt.Sprint("n", i+1)}, args...)...)
 		urls, logs = append(urls, url), append(logs, log)
 	}
 	return urls, logs
 }
 
-// answerOf makes a call as a user of development, and returns the status and the body.
+// answerOf makes a call as a user of a development server, and returns the status and the body.
 func answerOf(t *testing.T, user, method, url, body string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -50,10 +54,18 @@ func answerOf(t *testing.T, user, method, url, body string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// event is one of a stream of Server-Sent Events.
+// createTeam creates the chat team of ann and bob.
+func createTeam(t *testing.T, url string) {
+	t.Helper()
+	must(t, http.StatusCreated, "dev:ann", "POST", url+"/api/v1/chats",
+		`{"type":"group","chat_id":"team","member_ids":["bob"]}`)
+}
+
+// event is one event of a stream of Server-Sent Events.
 type event struct{ id, kind, data string }
 
-// listen opens a stream, and returns its events, until the stream ends. A status other than 200 is returned instead.
+// listen opens a stream, and returns its events and the status of the answer.
+// The channel is closed when the stream ends.
 func listen(t *testing.T, url, lastID string) (events <-chan event, status int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -118,15 +130,13 @@ func await(t *testing.T, events <-chan event, kind string) event {
 	}
 }
 
-// TestServe_nodes_share_messages_tickets_and_idempotency is two nodes as their users see them.
+// TestServe_nodes_share_messages_tickets_and_idempotency checks what users see of two nodes.
 func TestServe_nodes_share_messages_tickets_and_idempotency(t *testing.T) {
 	urls, _ := startNodes(t, redis.Database(t), 2)
 	first, second := urls[0]+"/api/v1", urls[1]+"/api/v1"
-	if code, body := answerOf(t, "ann", "POST", first+"/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`); code != http.StatusCreated {
-		t.Fatalf("a chat: %d %s", code, body)
-	}
+	createTeam(t, urls[0])
 
-	// A ticket of one node opens a session on the other, once, and the session can be resumed with it.
+	// A ticket of one node opens one session on the other. The ticket can also resume this session.
 	_, body := answerOf(t, "bob", "POST", first+"/tickets", "")
 	var made struct{ Ticket string }
 	if err := json.Unmarshal([]byte(body), &made); err != nil || made.Ticket == "" {
@@ -140,13 +150,15 @@ func TestServe_nodes_share_messages_tickets_and_idempotency(t *testing.T) {
 	await(t, events, "open")
 	last := await(t, events, "caught_up")
 	for _, url := range []string{first, second} {
-		if _, code := listen(t, url+"/events?device_id=d2&ticket="+made.Ticket, ""); code != http.StatusUnauthorized {
+		_, code := listen(t, url+"/events?device_id=d2&ticket="+made.Ticket, "")
+		if code != http.StatusUnauthorized {
 			t.Errorf("a second session with the ticket on %s: %d", url, code)
 		}
 	}
 
-	// A message that is sent on one node reaches who listens on the other.
-	answerOf(t, "ann", "POST", first+"/chats/team/messages", `{"client_message_id":"m1","content":"hello"}`)
+	// A message that is sent on one node reaches a stream on the other.
+	answerOf(t, "ann", "POST", first+"/chats/team/messages",
+		`{"client_message_id":"m1","content":"hello"}`)
 	if e := await(t, events, "message"); !strings.Contains(e.data, `"hello"`) {
 		t.Errorf("the message is %s", e.data)
 	}
@@ -161,19 +173,24 @@ func TestServe_nodes_share_messages_tickets_and_idempotency(t *testing.T) {
 	raceOneSend(t, first, second)
 }
 
-// TestServe_a_user_has_one_rate_on_all_nodes: who calls two nodes gets no more lastingly than from one.
+// TestServe_a_user_has_one_rate_on_all_nodes checks that in the long run a user of two nodes gets
+// no higher rate than a user of one.
 func TestServe_a_user_has_one_rate_on_all_nodes(t *testing.T) {
 	cleanEnvironment(t)
 	t.Setenv(secretVariable, testSecret)
-	args := []string{"--migrate", "--store", postgres.Shared(t).Database(t), "--redis", redis.Database(t)}
+	args := []string{
+		"--migrate", "--store", postgres.Shared(t).Database(t), "--redis", redis.Database(t),
+	}
 	urls := []string{startServer(t, args...), startServer(t, args...)}
 	code, token, problem := invokeToken(t)
 	if code != exitOK {
 		t.Fatal(problem)
 	}
-	// A call that finds no chat counts like any other.
+	// A call for an unknown chat counts like any other.
 	call := func(url string) *http.Response {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/chats/nowhere/messages", strings.NewReader(`{"client_message_id":"x","content":"x"}`))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			url+"/api/v1/chats/nowhere/messages",
+			strings.NewReader(`{"client_message_id":"x","content":"x"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +202,7 @@ func TestServe_a_user_has_one_rate_on_all_nodes(t *testing.T) {
 		_ = response.Body.Close()
 		return response
 	}
-	// insist calls both for so long, and returns how many calls were let through.
+	// insist calls both nodes for d, and returns how many calls they accepted.
 	insist := func(d time.Duration) (n int) {
 		for end := time.Now().Add(d); time.Now().Before(end); {
 			for _, url := range urls {
@@ -197,18 +214,20 @@ func TestServe_a_user_has_one_rate_on_all_nodes(t *testing.T) {
 		return n
 	}
 	const seconds, perSecond = 5, 50
-	// Nodes that limited alone would let twice as many through, if the machine is fast enough for that. First the bursts are used up, and the nodes know of each other.
+	// If each node limited alone, two would accept twice as many calls on a fast machine.
+	// First use up the bursts, and wait until the nodes know each other.
 	for n := 0; insist(time.Second) > perSecond*3/2; n++ {
 		if n == 20 {
-			t.Fatalf("two nodes let more than %d calls through in each of %d s", perSecond*3/2, n)
+			t.Fatalf("two nodes accepted more than %d calls in each of %d s", perSecond*3/2, n)
 		}
 	}
 	if got, most := insist(seconds*time.Second), seconds*perSecond*3/2; got > most {
-		t.Errorf("two nodes let %d calls through in %d s, want about %d at most", got, seconds, seconds*perSecond)
+		t.Errorf("two nodes let %d calls through in %d s, want about %d at most",
+			got, seconds, seconds*perSecond)
 	}
 }
 
-// invokeToken makes a token of ann's.
+// invokeToken runs the command token for the user ann.
 func invokeToken(t *testing.T) (code int, token, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -216,7 +235,8 @@ func invokeToken(t *testing.T) (code int, token, stderr string) {
 	return code, strings.TrimSpace(out.String()), err.String()
 }
 
-// raceOneSend sends the same messages to two nodes at the same moment: each is stored once, and both are told the same.
+// raceOneSend sends the same messages to two nodes at the same moment.
+// Each message must be stored once, and all answers to it must be the same.
 func raceOneSend(t *testing.T, urls ...string) {
 	t.Helper()
 	for i := range 30 {
@@ -225,7 +245,9 @@ func raceOneSend(t *testing.T, urls ...string) {
 		var racing sync.WaitGroup
 		for k := range bodies {
 			racing.Go(func() {
-				codes[k], bodies[k] = answerOf(t, "ann", "POST", urls[k%len(urls)]+"/chats/team/messages", fmt.Sprintf(`{"client_message_id":"race-%d","content":"x"}`, i))
+				codes[k], bodies[k] = answerOf(t, "ann", "POST",
+					urls[k%len(urls)]+"/chats/team/messages",
+					fmt.Sprintf(`{"client_message_id":"race-%d","content":"x"}`, i))
 			})
 		}
 		racing.Wait()
@@ -241,8 +263,10 @@ func raceOneSend(t *testing.T, urls ...string) {
 			}
 		}
 		var message struct{ Sequence int }
-		if err := json.Unmarshal([]byte(bodies[0]), &message); err != nil || created != 1 || message.Sequence != i+2 {
-			t.Errorf("send %d: %d were answered 201, and its sequence is %d, want 1 and %d", i, created, message.Sequence, i+2)
+		err := json.Unmarshal([]byte(bodies[0]), &message)
+		if err != nil || created != 1 || message.Sequence != i+2 {
+			t.Errorf("send %d: %d were answered 201, and its sequence is %d, want 1 and %d",
+				i, created, message.Sequence, i+2)
 		}
 	}
 }
@@ -255,18 +279,37 @@ func TestServe_refuses_a_Redis_that_is_none(t *testing.T) {
 		usage bool
 		want  string
 	}{
-		{"in memory", []string{"--store", "memory:", "--redis", "redis://u:SECRET@h"}, true, "Postgres or DynamoDB"},
-		{"SQLite", []string{"--store", "sqlite:", "--redis", "redis://u:SECRET@h"}, true, "Postgres or DynamoDB"},
-		{"another scheme", []string{"--store", shared, "--redis", "http://u:SECRET@h"}, true, "no scheme of Redis"},
+		{
+			"in memory",
+			[]string{"--store", "memory:", "--redis", "redis://u:SECRET@h"}, true,
+			"Postgres or DynamoDB",
+		},
+		{
+			"SQLite",
+			[]string{"--store", "sqlite:", "--redis", "redis://u:SECRET@h"}, true,
+			"Postgres or DynamoDB",
+		},
+		{
+			"another scheme",
+			[]string{"--store", shared, "--redis", "http://u:SECRET@h"}, true, "no scheme of Redis",
+		},
 		{"no host", []string{"--store", shared, "--redis", "redis://u:SECRET@"}, true, "host:port"},
-		{"sentinels without a master", []string{"--store", shared, "--redis", "redis+sentinel://u:SECRET@h:1"}, true, "the name of their master"},
+		{
+			"sentinels without a master",
+			[]string{"--store", shared, "--redis", "redis+sentinel://u:SECRET@h:1"}, true,
+			"the name of their master",
+		},
 		{"no value", []string{"--store", shared, "--redis"}, true, "--redis"},
 		{"in the wrong place", []string{"--store", shared, "redis://u:SECRET@h"}, true, "redis:…"},
-		{"a bad name", []string{"--store", shared, "--redis", "redis://h", "--node", "a b"}, true, "--node"},
+		{
+			"a bad name",
+			[]string{"--store", shared, "--redis", "redis://h", "--node", "a b"}, true, "--node",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code, _, stderr := invoke(t, nil, append([]string{"serve", "--dev"}, tt.args...)...)
-			if want := map[bool]int{true: exitUsage, false: exitFailure}[tt.usage]; code != want || !strings.Contains(stderr, tt.want) {
+			want := map[bool]int{true: exitUsage, false: exitFailure}[tt.usage]
+			if code != want || !strings.Contains(stderr, tt.want) {
 				t.Errorf("%d, %s; want %d and %q", code, stderr, want, tt.want)
 			}
 			if strings.Contains(stderr, "SECRET") {
@@ -276,28 +319,32 @@ func TestServe_refuses_a_Redis_that_is_none(t *testing.T) {
 	}
 }
 
-// TestServe_refuses_a_Redis_that_refuses_it: what only somebody can mend who changes the configuration ends the start. What passes does not (test/).
+// TestServe_refuses_a_Redis_that_refuses_it checks that the start fails if Redis refuses the node.
+// Only a change of the configuration helps then. Tests in test/ check faults that pass.
 func TestServe_refuses_a_Redis_that_refuses_it(t *testing.T) {
 	cleanEnvironment(t)
 	server := redis.Start(t, "requirepass SECRET")
 	store := postgres.Shared(t).Database(t)
+	bare := strings.TrimSuffix(server.URL(), "/0")
 	for name, url := range map[string]string{
 		"no password":    "redis://" + server.Address(),
 		"another one":    "redis://:OTHERSECRET@" + server.Address(),
 		"no cluster":     strings.Replace(server.URL(), "redis://", "redis+cluster://", 1),
-		"no sentinel":    strings.Replace(strings.TrimSuffix(server.URL(), "/0"), "redis://", "redis+sentinel://", 1) + "/master",
-		"no such number": strings.TrimSuffix(server.URL(), "/0") + "/99999",
+		"no sentinel":    strings.Replace(bare, "redis://", "redis+sentinel://", 1) + "/master",
+		"no such number": bare + "/99999",
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, _, stderr := invoke(t, nil, "serve", "--dev", "--migrate", "--listen", "127.0.0.1:0", "--store", store, "--redis", url)
-			if code == exitOK || !strings.Contains(stderr, server.Address()) || strings.Contains(stderr, "SECRET") {
+			code, _, stderr := invoke(t, nil, "serve", "--dev", "--migrate", "--listen",
+				"127.0.0.1:0", "--store", store, "--redis", url)
+			if code == exitOK || !strings.Contains(stderr, server.Address()) ||
+				strings.Contains(stderr, "SECRET") {
 				t.Errorf("%d, %s", code, stderr)
 			}
 		})
 	}
 }
 
-// readiness is what /readyz says.
+// readiness returns the answer of /readyz.
 func readiness(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	response, err := http.Get(url + "/readyz")
@@ -312,8 +359,9 @@ func readiness(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// TestServe_without_Redis_serves_what_it_can: a node that finds no Redis begins without the others, loudly, stores and delivers what is sent to it, and joins
-// them when Redis is there. One that loses Redis goes on likewise.
+// TestServe_without_Redis_serves_what_it_can checks nodes that cannot reach Redis.
+// Such a node logs an error, and stores and delivers what is sent to it.
+// It joins the other nodes when Redis is there. A node that loses Redis does the same.
 func TestServe_without_Redis_serves_what_it_can(t *testing.T) {
 	server := redis.Start(t, "requirepass SECRET")
 	server.Kill(t)
@@ -321,7 +369,8 @@ func TestServe_without_Redis_serves_what_it_can(t *testing.T) {
 	says := func(url, want string) {
 		t.Helper()
 		poll(t, func() error {
-			if status, body := readiness(t, url); status != http.StatusOK || !strings.Contains(body, want) {
+			status, body := readiness(t, url)
+			if status != http.StatusOK || !strings.Contains(body, want) {
 				return fmt.Errorf("/readyz: %d %s, want %s", status, body, want)
 			}
 			return nil
@@ -335,7 +384,10 @@ func TestServe_without_Redis_serves_what_it_can(t *testing.T) {
 				t.Fatalf("%s: a stream: %d", name, status)
 			}
 			await(t, events, "caught_up")
-			if code, body := answerOf(t, "ann", "POST", url+"/api/v1/chats/team/messages", fmt.Sprintf(`{"client_message_id":"%s-%s","content":"%s"}`, name, url[len(url)-5:], name)); code != http.StatusCreated {
+			message := fmt.Sprintf(`{"client_message_id":"%s-%s","content":"%s"}`,
+				name, url[len(url)-5:], name)
+			code, body := answerOf(t, "ann", "POST", url+"/api/v1/chats/team/messages", message)
+			if code != http.StatusCreated {
 				t.Errorf("%s: %d %s", name, code, body)
 			}
 			if e := await(t, events, "message"); !strings.Contains(e.data, name) {
@@ -345,21 +397,23 @@ func TestServe_without_Redis_serves_what_it_can(t *testing.T) {
 	}
 	for i, url := range urls {
 		says(url, `"status":"degraded"`)
-		if !strings.Contains(logs[i].String(), "level=ERROR") || !strings.Contains(logs[i].String(), "Redis cannot be reached") || strings.Contains(logs[i].String(), "SECRET") {
+		if !strings.Contains(logs[i].String(), "level=ERROR") ||
+			!strings.Contains(logs[i].String(), "Redis cannot be reached") ||
+			strings.Contains(logs[i].String(), "SECRET") {
 			t.Errorf("the log says: %s", logs[i])
 		}
 	}
-	if code, body := answerOf(t, "ann", "POST", urls[0]+"/api/v1/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`); code != http.StatusCreated {
-		t.Fatalf("a chat: %d %s", code, body)
-	}
+	createTeam(t, urls[0])
 	sends("before")
-	if code, body := answerOf(t, "bob", "POST", urls[0]+"/api/v1/tickets", ""); code != http.StatusServiceUnavailable || !strings.Contains(body, "Redis cannot be reached") {
+	code, body := answerOf(t, "bob", "POST", urls[0]+"/api/v1/tickets", "")
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, "Redis cannot be reached") {
 		t.Errorf("a ticket: %d %s", code, body)
 	}
 
 	server.Run(t)
 	for _, url := range urls {
-		says(url, `{"status":"ok","dependencies":{"store":{"status":"ok"},"redis":{"status":"ok"}}}`)
+		says(url,
+			`{"status":"ok","dependencies":{"store":{"status":"ok"},"redis":{"status":"ok"}}}`)
 	}
 	sends("with")
 	server.Kill(t)
@@ -369,7 +423,8 @@ func TestServe_without_Redis_serves_what_it_can(t *testing.T) {
 	sends("after")
 }
 
-// TestMetrics_of_several_nodes_are_what_is_documented: what only such a node has.
+// TestMetrics_of_several_nodes_are_what_is_documented checks the metrics that only a node of a
+// cluster has.
 func TestMetrics_of_several_nodes_are_what_is_documented(t *testing.T) {
 	urls, _ := startNodes(t, redis.Database(t), 2)
 	want := make(map[string]bool)
@@ -380,19 +435,23 @@ func TestMetrics_of_several_nodes_are_what_is_documented(t *testing.T) {
 		t.Fatalf("docs/observability.md has %d metrics of several nodes", len(want))
 	}
 	delete(want, "tidemark_rates_unpublished_total") // in development there are no rates
-	answerOf(t, "ann", "POST", urls[0]+"/api/v1/chats", `{"type":"group","chat_id":"team","member_ids":["bob"]}`)
+	createTeam(t, urls[0])
 	events, _ := listen(t, urls[1]+"/api/v1/events?ticket=dev:bob&device_id=d1", "")
 	open := await(t, events, "open")
 	last := await(t, events, "caught_up")
-	answerOf(t, "ann", "POST", urls[0]+"/api/v1/chats/team/messages", `{"client_message_id":"m1","content":"hello"}`)
+	answerOf(t, "ann", "POST", urls[0]+"/api/v1/chats/team/messages",
+		`{"client_message_id":"m1","content":"hello"}`)
 	await(t, events, "message")
 	moved, _ := listen(t, urls[0]+"/api/v1/events?ticket=dev:bob&device_id=d1", last.id)
 	if e := await(t, moved, "open"); !strings.Contains(e.data, `"resumed":true`) {
 		t.Fatalf("the session %s did not move: %s", open.data, e.data)
 	}
 	least := map[string]float64{
-		"tidemark_nodes": 2, "tidemark_redis_round_trips_total": 5, `tidemark_transfers_total{step="taken"}`: 1, "tidemark_transfer_seconds_total": 1e-6,
-		"tidemark_bus_events_total": 2, "tidemark_bus_publications_total": 2, "tidemark_bus_published_bytes_total": 50, "tidemark_bus_received_total": 1, "tidemark_bus_lag_seconds": 1e-6,
+		"tidemark_nodes": 2, "tidemark_redis_round_trips_total": 5,
+		`tidemark_transfers_total{step="taken"}`: 1, "tidemark_transfer_seconds_total": 1e-6,
+		"tidemark_bus_events_total": 2, "tidemark_bus_publications_total": 2,
+		"tidemark_bus_published_bytes_total": 50, "tidemark_bus_received_total": 1,
+		"tidemark_bus_lag_seconds": 1e-6,
 	}
 	poll(t, func() error {
 		values, types, _ := series(t, urls[0]+"/metrics")
@@ -407,7 +466,8 @@ func TestMetrics_of_several_nodes_are_what_is_documented(t *testing.T) {
 			}
 		}
 		if values["tidemark_degraded"] != 0 || values["tidemark_transfer_seconds_total"] > 1 {
-			return fmt.Errorf("degraded %v, hand-overs took %v s", values["tidemark_degraded"], values["tidemark_transfer_seconds_total"])
+			return fmt.Errorf("degraded %v, transfers took %v s",
+				values["tidemark_degraded"], values["tidemark_transfer_seconds_total"])
 		}
 		return nil
 	})

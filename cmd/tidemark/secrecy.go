@@ -6,17 +6,18 @@ import (
 	"unsafe"
 )
 
-// databaseURL is a URL of Postgres, DynamoDB or Redis, and whatever follows it: all of that may be a password, if it is written wrongly.
+// databaseURL matches a URL of Postgres, DynamoDB or Redis, and everything behind it.
+// If the URL is malformed, all of that may belong to a password.
 const databaseURL = `(?s)(postgres(?:ql)?:|dynamodb:|rediss?(?:\+[a-z]+)?:)\S.*`
 
-// hideURLs returns a text for people without what stands in URLs of databases.
+// hideURLs returns a text with the contents of database URLs replaced by "…".
 func hideURLs(text string) string {
 	return regexp.MustCompile(databaseURL).ReplaceAllString(text, "${1}…")
 }
 
-// hideArguments returns a copy of the arguments of the process, and writes over what stands in URLs of databases in the originals: they are the
-// memory that the kernel shows to everybody on the machine (/proc/PID/cmdline, ps). There they can be seen for the moment that it takes until this is
-// called.
+// hideArguments returns a copy of the process's arguments, and overwrites database URLs in the
+// originals. The kernel shows that memory to all users of the machine (/proc/PID/cmdline, ps).
+// They can see it from the start of the process until this call.
 func hideArguments(args []string) []string {
 	found := regexp.MustCompile(databaseURL)
 	copied := make([]string, len(args))
@@ -26,7 +27,7 @@ func hideArguments(args []string) []string {
 		if at == nil {
 			continue
 		}
-		// The runtime makes the strings of os.Args of that memory, without copying it.
+		// The strings of os.Args are that memory: the runtime does not copy it.
 		memory := unsafe.Slice(unsafe.StringData(arg), len(arg))
 		for j := at[3]; j < at[1]; j++ {
 			memory[j] = '*'

@@ -16,7 +16,8 @@ func TestParseStore_postgres_keeps_the_url_and_shows_no_password(t *testing.T) {
 		"postgres://u:p?q@h/d":                                      "postgres://h/d",
 	} {
 		got, err := parseStore(raw)
-		if want := (storeURL{scheme: schemePostgres, url: raw, name: name}); err != nil || got != want {
+		want := storeURL{scheme: schemePostgres, url: raw, name: name}
+		if err != nil || got != want {
 			t.Errorf("%s: got %+v, %v, want %+v", raw, got, err, want)
 		}
 	}
@@ -29,16 +30,21 @@ func TestParseStore_dynamodb_keeps_the_url_and_shows_the_place(t *testing.T) {
 		"dynamodb://r": "dynamodb://r",
 	} {
 		got, err := parseStore(raw)
-		if want := (storeURL{scheme: schemeDynamoDB, url: raw, name: name}); err != nil || got != want {
+		want := storeURL{scheme: schemeDynamoDB, url: raw, name: name}
+		if err != nil || got != want {
 			t.Errorf("%s: got %+v, %v, want %+v", raw, got, err, want)
 		}
 	}
 }
 
-// TestHideArguments_writes_over_the_url_and_nothing_else: the copies stay whole. That the kernel shows no more is shown with the program itself, in
-// test/.
+// TestHideArguments_writes_over_the_url_and_nothing_else checks that the copies are complete.
+// A test of the program in test/ shows what the kernel shows.
 func TestHideArguments_writes_over_the_url_and_nothing_else(t *testing.T) {
-	written := []string{"serve", "--store=postgres://u:p q@h/d", "--store", "postgresql://u:p@h", "--store=dynamodb://u:p@r", "--redis=redis://:p@h", "--redis", "rediss+sentinel://u:p@h/m", "--listen", ":8080", ""}
+	written := []string{
+		"serve", "--store=postgres://u:p q@h/d", "--store", "postgresql://u:p@h",
+		"--store=dynamodb://u:p@r", "--redis=redis://:p@h", "--redis", "rediss+sentinel://u:p@h/m",
+		"--listen", ":8080", "",
+	}
 	args := make([]string, len(written))
 	for i, arg := range written {
 		args[i] = string([]byte(arg)) // memory that may be written to
@@ -47,7 +53,11 @@ func TestHideArguments_writes_over_the_url_and_nothing_else(t *testing.T) {
 	if diff := cmp.Diff(written, copied); diff != "" {
 		t.Errorf("the copies (-want +got):\n%s", diff)
 	}
-	want := []string{"serve", "--store=postgres:***********", "--store", "postgresql:*******", "--store=dynamodb:*******", "--redis=redis:******", "--redis", "rediss+sentinel:*********", "--listen", ":8080", ""}
+	want := []string{
+		"serve", "--store=postgres:***********", "--store", "postgresql:*******",
+		"--store=dynamodb:*******", "--redis=redis:******", "--redis", "rediss+sentinel:*********",
+		"--listen", ":8080", "",
+	}
 	if diff := cmp.Diff(want, args); diff != "" {
 		t.Errorf("the originals (-want +got):\n%s", diff)
 	}

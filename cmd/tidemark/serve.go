@@ -24,27 +24,29 @@ import (
 	"github.com/tidemark-im/tidemark/web"
 )
 
-// serveCommand is the configuration of the server: flags, TIDEMARK_… variables and keys of the file.
+// serveCommand is the configuration of the server, from flags, variables and the file.
 type serveCommand struct {
 	Listen      string          `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; port 0 chooses a free one, which is logged. Default ${default}."`
 	Store       string          `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), postgres://USER:PASSWORD@HOST:PORT/DATABASE, dynamodb://REGION/PREFIX, or memory: for a trial."`
-	Dev         bool            `env:"TIDEMARK_DEV" help:"Development: anyone is whoever he says he is (Bearer dev:NAME), without rate limits. Loopback addresses only."`
-	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"Bring the schema of Postgres or the tables of DynamoDB up to date first; without it older ones are refused. SQLite and memory need no asking."`
+	Dev         bool            `env:"TIDEMARK_DEV" help:"Development: authentication and rate limits are off, so any user name works (Bearer dev:NAME). Loopback addresses only."`
+	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"First bring the schema of Postgres or DynamoDB up to date. Without it, an older schema is refused. SQLite is always brought up to date."`
 	Peers       peerFlags       `embed:""`
 	Credentials credentialFlags `embed:""`
 	Observe     observeFlags    `embed:""`
-	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Web pages that may call, such as https://app.example.com, or * for all; may be repeated. Those of the server's own host always may."`
+	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Origin of web pages that may call, such as https://app.example.com, or * for all; repeatable. Pages of the server's own host always may."`
 	Limits      limitFlags      `embed:""`
-	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables win over it."`
+	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables override it."`
 }
 
-// Help is the rest of what `serve --help` says.
+// Help returns the rest of the text of `serve --help`.
 func (serveCommand) Help() string {
-	return fmt.Sprintf("Without --dev the server needs to know whom to believe: %s, at least %d bytes, with which the tokens of its users are signed (HS256) and "+
-		"which is read from the environment only; --jwks-url; or --api-keys-file.", secretVariable, minSecret)
+	return fmt.Sprintf("Without --dev the server needs a source of credentials. Set %s to a "+
+		"secret of at least %d bytes, which signs the users' tokens (HS256), or give --jwks-url "+
+		"or --api-keys-file. The secret is read from the environment only.",
+		secretVariable, minSecret)
 }
 
-// Run serves until ctx ends, which is an orderly stop, or something fails.
+// Run serves until something fails, or until ctx ends, which starts an orderly stop.
 func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	key, err := secret()
 	if err != nil {
@@ -57,9 +59,12 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if err := errors.Join(c.check(), c.Peers.check(store)); err != nil {
 		return err
 	}
-	origins, err := transports.NewOrigins(transports.OriginsConfig{Allow: c.AllowOrigin, Loopback: c.Dev})
+	origins, err := transports.NewOrigins(transports.OriginsConfig{
+		Allow:    c.AllowOrigin,
+		Loopback: c.Dev,
+	})
 	if err != nil {
-		return usageError{fmt.Errorf("--allow-origin: %s", tidemark.DetailOf(err))}
+		return usagef("--allow-origin: %s", tidemark.DetailOf(err))
 	}
 	limits, err := c.Limits.withDefaults(c.Dev)
 	if err != nil {
@@ -74,26 +79,38 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if c.Dev {
-		log.Warn("DEVELOPMENT MODE: no passwords and no rate limits; anyone on this machine is whoever he says he is. Never use it for real messages")
+		log.Warn("DEVELOPMENT MODE: authentication and rate limits are off, so any user name " +
+			"works. Never use it for real messages")
 	}
 	meter := metered.New(log)
-	open := func(ctx context.Context) (openedStore, error) { return openStore(ctx, store, c.Migrate, meter) }
+	open := func(ctx context.Context) (openedStore, error) {
+		return openStore(ctx, store, c.Migrate, meter)
+	}
 	//rule:metrics_private.metrics-listener-options
 	return serve(ctx, options{
-		listen: c.Listen, open: open, redis: c.Peers.Redis, node: c.Peers.name(), credentials: credentials, origins: origins, limits: limits,
-		giveUp: func() { os.Exit(exitFailure) },
-		meter:  meter, debugListen: c.Observe.DebugListen, privateMetrics: !c.Dev && !c.Observe.PublicMetrics,
+		listen:         c.Listen,
+		open:           open,
+		redis:          c.Peers.Redis,
+		node:           c.Peers.name(),
+		credentials:    credentials,
+		origins:        origins,
+		limits:         limits,
+		giveUp:         func() { os.Exit(exitFailure) },
+		meter:          meter,
+		debugListen:    c.Observe.DebugListen,
+		privateMetrics: !c.Dev && !c.Observe.PublicMetrics,
 	}, log)
 }
 
-// check refuses what would let anybody in.
+// check returns a usageError if --listen is malformed, or would expose a development server.
 func (c *serveCommand) check() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return usageError{fmt.Errorf("--listen %q is not HOST:PORT: %w", c.Listen, err)}
+		return usagef("--listen %q is not HOST:PORT: %w", c.Listen, err)
 	}
 	if c.Dev && !loopback(host) {
-		return usageError{fmt.Errorf("--dev lets anybody in, so it listens on loopback addresses only, such as 127.0.0.1:8080; --listen is %q", c.Listen)}
+		return usagef("--dev turns authentication off, so it allows loopback addresses only, "+
+			"such as 127.0.0.1:8080; --listen is %q", c.Listen)
 	}
 	return nil
 }
@@ -106,19 +123,19 @@ func loopback(host string) bool {
 // options is a checked configuration.
 type options struct {
 	listen string
-	// open is openStore for the store that was chosen.
+	// open opens the configured store.
 	open func(ctx context.Context) (openedStore, error)
-	// redis is the URL of what nodes share, "" for one alone.
+	// redis is the URL of the nodes' Redis, or "" for a node alone.
 	redis       string
 	node        tidemark.NodeID
 	credentials transports.AuthConfig
 	origins     *transports.Origins
 	limits      limitFlags
-	// meter is what the store that was opened is measured by; nil: it is not.
+	// meter measures the opened store. If it is nil, the store is not measured.
 	meter          *metered.Meter
 	debugListen    string
 	privateMetrics bool
-	// giveUp ends the process. It is called if the stop does not end by itself.
+	// giveUp ends the process. It is called if the stop takes too long.
 	giveUp func()
 }
 
@@ -130,16 +147,19 @@ func (o *options) collectors() []prometheus.Collector {
 	return []prometheus.Collector{o.meter}
 }
 
-// whenLate returns a timer that ends the process, as a crash does, once it is reset. A disk or a database that answers nothing can hold up a stop for
-// ever: nothing waits for that, since what was confirmed is stored.
+// whenLate returns a timer that ends the process like a crash. It does not run until it is reset.
+// A disk or database that does not answer could hold up a stop indefinitely.
+// The process need not wait for it, because what was confirmed is stored.
 func (o *options) whenLate(log *slog.Logger) *time.Timer {
 	return time.AfterFunc(math.MaxInt64, func() {
-		log.Error("the stop does not end, probably because the storage does not answer; the process ends as in a crash. What was confirmed is stored")
+		log.Error("the stop takes too long, probably because the storage does not answer; the " +
+			"process ends as in a crash. What was confirmed is stored")
 		o.giveUp()
 	})
 }
 
-// beside runs what goes on beside the server, which has the values of ctx and not its end, until stop is called. stop waits for it.
+// beside runs loops beside the server until stop is called. stop waits for them.
+// Their context has the values of ctx, but does not end with it.
 func beside(ctx context.Context, loops ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -152,7 +172,7 @@ func beside(ctx context.Context, loops ...func(context.Context)) (stop func()) {
 	}
 }
 
-// serve is the whole server: what is started here is stopped here, in the opposite order.
+// serve runs the whole server. It stops what it starts, in the opposite order.
 func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	store, err := o.open(ctx)
 	if err != nil {
@@ -167,7 +187,14 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return fmt.Errorf("connect to Redis: %w", err)
 	}
 	defer func() { err = errors.Join(err, others.stop()) }()
-	core, err := server.New(server.Config{Storage: store, Registry: others.registry, Nodes: others.nodes, Bus: others.bus, Node: o.node, Logger: log})
+	core, err := server.New(server.Config{
+		Storage:  store,
+		Registry: others.registry,
+		Nodes:    others.nodes,
+		Bus:      others.bus,
+		Node:     o.node,
+		Logger:   log,
+	})
 	if err != nil {
 		return err
 	}
@@ -178,14 +205,44 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	credentials := transports.NewAuthenticator(o.credentials)
 	limiter := others.limiter(o.credentials.Dev)
 	gate := transports.NewGate(transports.GateConfig{})
-	sockets := websocket.New(websocket.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Origins: o.origins, Logger: log})
-	events := sse.New(sse.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log})
-	polls := longpoll.New(longpoll.Config{Server: core, Auth: credentials, Limit: limiter, Gate: gate})
+	sockets := websocket.New(websocket.Config{
+		Server:  core,
+		Auth:    credentials,
+		Limit:   limiter,
+		Gate:    gate,
+		Origins: o.origins,
+		Logger:  log,
+	})
+	events := sse.New(sse.Config{
+		Server: core,
+		Auth:   credentials,
+		Limit:  limiter,
+		Gate:   gate,
+		Logger: log,
+	})
+	polls := longpoll.New(longpoll.Config{
+		Server: core,
+		Auth:   credentials,
+		Limit:  limiter,
+		Gate:   gate,
+	})
 	handler, err := transports.New(transports.Config{
-		Server: core, Auth: credentials, Limit: limiter, Origins: o.origins, Logger: log, Page: web.App(), Alive: progress(store.committing), Degraded: others.degraded(core.Degraded),
-		Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,
-		Version: version, PrivateMetrics: o.privateMetrics, Collectors: o.collectors(),
-		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters, gate.Counters, limiter.Counters),
+		Server:         core,
+		Auth:           credentials,
+		Limit:          limiter,
+		Origins:        o.origins,
+		Logger:         log,
+		Page:           web.App(),
+		Alive:          progress(store.committing),
+		Degraded:       others.degraded(core.Degraded),
+		Events:         events.Handle,
+		Poll:           polls.Handle,
+		WebSocket:      sockets.Handle,
+		Version:        version,
+		PrivateMetrics: o.privateMetrics,
+		Collectors:     o.collectors(),
+		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
+			gate.Counters, limiter.Counters),
 	})
 	if err != nil {
 		return err
@@ -211,15 +268,23 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	log.Info("listening", "url", "http://"+listener.Addr().String())
 
 	end := drain{
-		delay: *o.limits.DrainDelay, within: o.limits.DrainDeadline, spread: *o.limits.DrainSpread, alone: func() bool { return core.Counters()["nodes"] < 2 },
-		handler: handler, front: front, adapters: []streamAdapter{sockets, events, polls}, core: core, log: log,
+		delay:    *o.limits.DrainDelay,
+		within:   o.limits.DrainDeadline,
+		spread:   *o.limits.DrainSpread,
+		alone:    func() bool { return core.Counters()["nodes"] < 2 },
+		handler:  handler,
+		front:    front,
+		adapters: []streamAdapter{sockets, events, polls},
+		core:     core,
+		log:      log,
 	}
 	select {
 	case <-ctx.Done():
 		log.Info("stopping")
 	case <-store.failed:
 		end.delay, end.within, end.alone = 0, stopFailedWithin, func() bool { return true }
-		err = tidemark.Errorf(tidemark.Unavailable, "the disk failed in a commit: nobody knows what is stored until the server starts again")
+		err = tidemark.Errorf(tidemark.Unavailable, "the disk failed in a commit, "+
+			"so what is stored is unknown; start the server again")
 	case err = <-served:
 		end.delay = 0
 		served <- http.ErrServerClosed

@@ -28,7 +28,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// logBuffer is a log that is read while it is written.
+// logBuffer is a log that can be read while it is written.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -47,16 +47,19 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-var listening = regexp.MustCompile(`"?msg"?[=:]"?listening"?,? ?"?url"?[=:]"?(http://127\.0\.0\.1:\d+)`)
+// listening matches the line of the log that has the server's URL, as text or JSON.
+var listening = regexp.MustCompile(
+	`"?msg"?[=:]"?listening"?,? ?"?url"?[=:]"?(http://127\.0\.0\.1:\d+)`)
 
-// startServer runs serve in this process on a free port until the test ends, and returns its URL. It must end with exit code 0.
+// startServer runs serve in this process on a free port until the test ends, and returns its URL.
+// The server must end with exit code 0.
 func startServer(t *testing.T, args ...string) string {
 	t.Helper()
 	url, _ := startLogged(t, args...)
 	return url
 }
 
-// startLogged is startServer that returns the log too.
+// startLogged is startServer that also returns the log.
 func startLogged(t *testing.T, args ...string) (url string, log *logBuffer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -64,7 +67,8 @@ func startLogged(t *testing.T, args ...string) (url string, log *logBuffer) {
 	log = new(logBuffer)
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), streams{out: &out, err: log})
+		ended <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...),
+			streams{out: &out, err: log})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -127,7 +131,8 @@ func poll(t *testing.T, f func() error) {
 	}
 }
 
-// TestBench_every_mode_over_every_transport is also the test of serve: all that is sent arrives once and in order, and the server ends cleanly.
+// TestBench_every_mode_over_every_transport is also a test of serve.
+// Everything sent must arrive once and in order, and the server must end cleanly.
 func TestBench_every_mode_over_every_transport(t *testing.T) {
 	cleanEnvironment(t)
 	url := startServer(t, "--dev", "--store", "memory:")
@@ -138,7 +143,10 @@ func TestBench_every_mode_over_every_transport(t *testing.T) {
 		rest            bool
 	}{
 		{"p2p", []string{"--pairs", "5", "--messages", "300"}, 300, 300, true},
-		{"group", []string{"--members", "20", "--senders", "3", "--messages", "100"}, 100, 2000, true},
+		{
+			"group",
+			[]string{"--members", "20", "--senders", "3", "--messages", "100"}, 100, 2000, true,
+		},
 		{"group", []string{"--members", "60", "--messages", "50"}, 50, 3000, false},
 		{"idle", []string{"--connections", "50", "--duration", "50ms"}, 0, 0, false},
 		{"catchup", []string{"--clients", "5", "--chats", "4", "--missed", "30"}, 0, 600, true},
@@ -149,7 +157,9 @@ func TestBench_every_mode_over_every_transport(t *testing.T) {
 			}
 			t.Run(mode.name+"/"+transport, func(t *testing.T) {
 				t.Parallel()
-				args := append([]string{"bench", mode.name, "--url", url, "--transport", transport, "--json"}, mode.args...)
+				args := append([]string{
+					"bench", mode.name, "--url", url, "--transport", transport, "--json",
+				}, mode.args...)
 				var out, stderr bytes.Buffer
 				code := run(t.Context(), args, streams{out: &out, err: &stderr})
 				if code != exitOK {
@@ -160,7 +170,8 @@ func TestBench_every_mode_over_every_transport(t *testing.T) {
 					t.Fatalf("%v\n%s", err, out.String())
 				}
 				if report.Sent != mode.sent || report.Delivered != mode.delivered {
-					t.Errorf("sent %d, delivered %d, want %d, %d", report.Sent, report.Delivered, mode.sent, mode.delivered)
+					t.Errorf("sent %d, delivered %d, want %d, %d",
+						report.Sent, report.Delivered, mode.sent, mode.delivered)
 				}
 				if len(report.Counters) == 0 {
 					t.Error("no counter of the server moved")
@@ -174,8 +185,11 @@ func TestServe_with_a_secret_and_sqlite(t *testing.T) {
 	cleanEnvironment(t)
 	t.Setenv(secretVariable, testSecret)
 	url := startServer(t, "--store", "sqlite:"+filepath.Join(t.TempDir(), "a.db"))
-	for token, want := range map[string]int{"dev:bob": http.StatusUnauthorized, signedFor(t, "bob"): http.StatusOK} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/chats", nil)
+	for token, want := range map[string]int{
+		"dev:bob": http.StatusUnauthorized, signedFor(t, "bob"): http.StatusOK,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/chats",
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +204,8 @@ func TestServe_with_a_secret_and_sqlite(t *testing.T) {
 		}
 	}
 	var out, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"bench", "p2p", "--url", url, "--pairs", "3", "--messages", "60"}, streams{out: &out, err: &stderr}); code != exitOK {
+	args := []string{"bench", "p2p", "--url", url, "--pairs", "3", "--messages", "60"}
+	if code := run(t.Context(), args, streams{out: &out, err: &stderr}); code != exitOK {
 		t.Errorf("bench with signed tokens: exit %d: %s\n%s", code, stderr.String(), out.String())
 	}
 }
@@ -204,7 +219,8 @@ func signedFor(t *testing.T, user string) string {
 	return token
 }
 
-// TestServe_disk_failure_ends_the_process: what is on disk is unknown after a failed fsync (delivery.md §2).
+// TestServe_disk_failure_ends_the_process checks that a failed fsync ends the server.
+// What is on the disk is unknown then (delivery.md §2).
 func TestServe_disk_failure_ends_the_process(t *testing.T) {
 	failed := make(chan struct{})
 	var log logBuffer
@@ -217,7 +233,10 @@ func TestServe_disk_failure_ends_the_process(t *testing.T) {
 		open := func(context.Context) (openedStore, error) {
 			return openedStore{Store: memory.New(), failed: failed}, nil
 		}
-		ended <- serve(context.Background(), options{listen: "127.0.0.1:0", open: open, credentials: transports.AuthConfig{Dev: true}, limits: limits}, slog.New(slog.NewTextHandler(&log, nil)))
+		ended <- serve(context.Background(),
+			options{listen: "127.0.0.1:0", open: open,
+				credentials: transports.AuthConfig{Dev: true}, limits: limits},
+			slog.New(slog.NewTextHandler(&log, nil)))
 	}()
 	poll(t, func() error {
 		if !listening.MatchString(log.String()) {
@@ -236,7 +255,8 @@ func TestServe_disk_failure_ends_the_process(t *testing.T) {
 	}
 }
 
-// TestBench_fails_when_a_message_is_lost puts a proxy between that swallows one message of each event stream.
+// TestBench_fails_when_a_message_is_lost runs bench through a proxy that drops one message of each
+// event stream.
 func TestBench_fails_when_a_message_is_lost(t *testing.T) {
 	cleanEnvironment(t)
 	behind, err := url.Parse(startServer(t, "--dev", "--store", "memory:"))
@@ -254,7 +274,9 @@ func TestBench_fails_when_a_message_is_lost(t *testing.T) {
 	front := httptest.NewServer(proxy)
 	t.Cleanup(front.Close)
 	var out, stderr bytes.Buffer
-	code := run(t.Context(), []string{"bench", "p2p", "--url", front.URL, "--transport", "sse", "--pairs", "1", "--messages", "40", "--drain", "1s"},
+	code := run(t.Context(),
+		[]string{"bench", "p2p", "--url", front.URL, "--transport", "sse", "--pairs", "1",
+			"--messages", "40", "--drain", "1s"},
 		streams{out: &out, err: &stderr})
 	if code != exitFailure {
 		t.Errorf("exit %d, want %d", code, exitFailure)
@@ -266,10 +288,10 @@ func TestBench_fails_when_a_message_is_lost(t *testing.T) {
 	}
 }
 
-// swallow returns the stream without its nth message.
+// swallow returns the stream without its n-th message.
 func swallow(stream io.ReadCloser, n int) io.ReadCloser {
 	r, w := io.Pipe()
-	go func() { // ends when either side of the stream does
+	go func() { // ends when a side of the stream ends
 		defer stream.Close()
 		lines := bufio.NewScanner(stream)
 		var block []byte
@@ -305,7 +327,8 @@ func TestServe_ends_with_its_streams_open(t *testing.T) {
 	})
 	url := startServer(t, "--dev", "--store", "memory:")
 	for _, path := range []string{"/events", "/poll?wait=50"} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1"+path, nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1"+path,
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -18,12 +16,12 @@ import (
 // defaultDatabase is the file of `sqlite:` without a path.
 const defaultDatabase = "tidemark.db"
 
-// storeURL is where messages are kept.
+// storeURL says where messages are stored.
 type storeURL struct {
 	scheme string
 	path   string // of the SQLite file
-	url    string // of Postgres or DynamoDB; it may hold a password
-	name   string // what may be shown of it
+	url    string // of Postgres or DynamoDB; it may contain a password
+	name   string // the part that may be shown
 }
 
 const (
@@ -33,13 +31,14 @@ const (
 	schemeDynamoDB = "dynamodb"
 )
 
-// parseStore reads memory:, sqlite:PATH, postgres://… or dynamodb://…. Errors show nothing of a URL.
+// parseStore parses memory:, sqlite:PATH, postgres://… or dynamodb://….
+// Its errors show no part of the URL.
 func parseStore(raw string) (storeURL, error) {
 	scheme, rest, found := strings.Cut(raw, ":")
 	switch {
 	case found && scheme == schemeMemory:
 		if rest != "" {
-			return storeURL{}, usageError{errors.New("the store memory: takes nothing after the colon")}
+			return storeURL{}, usagef("the store memory: takes nothing after the colon")
 		}
 		return storeURL{scheme: scheme, name: raw}, nil
 	case found && scheme == schemeSQLite:
@@ -52,52 +51,62 @@ func parseStore(raw string) (storeURL, error) {
 	case found && scheme == schemeDynamoDB:
 		return parseDynamoDB(raw, rest)
 	}
-	return storeURL{}, usageError{fmt.Errorf("there is no such store; use memory:, sqlite:PATH (sqlite: is ./%s), postgres://HOST/DATABASE or dynamodb://REGION/PREFIX", defaultDatabase)}
+	return storeURL{}, usagef("there is no such store; use memory:, "+
+		"sqlite:PATH (sqlite: is ./%s), postgres://HOST/DATABASE or dynamodb://REGION/PREFIX",
+		defaultDatabase)
 }
 
-// parsePostgres finds out what may be shown of a URL. The driver reads the rest, and says what is wrong with it.
+// parsePostgres finds the part of a URL that may be shown. The driver checks the rest of the URL.
 func parsePostgres(raw, rest string) (storeURL, error) {
 	rest, found := strings.CutPrefix(rest, "//")
 	if !found {
-		return storeURL{}, usageError{errors.New("a store of Postgres is written postgres://USER:PASSWORD@HOST:PORT/DATABASE")}
+		return storeURL{}, usagef("a store of Postgres is written " +
+			"postgres://USER:PASSWORD@HOST:PORT/DATABASE")
 	}
-	// Like libpq, the driver looks for the end of the password before the first slash.
+	// Like libpq, the driver expects the end of the password before the first slash.
 	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
 		rest = rest[i+1:]
 	}
 	place, _, _ := strings.Cut(rest, "?")
 	if strings.Contains(place, "@") {
-		return storeURL{}, usageError{errors.New("the store's URL has an @ in its host or database; in a password an @ is written %40, and a slash %2F")}
+		return storeURL{}, usagef("the store's URL has an @ in its host or database; in a " +
+			"password, an @ is written %%40, and a slash %%2F")
 	}
 	return storeURL{scheme: schemePostgres, url: raw, name: "postgres://" + place}, nil
 }
 
-// parseDynamoDB finds out what may be shown of a URL. The store reads the rest, and says what is wrong with it.
+// parseDynamoDB finds the part of a URL that may be shown. The store checks the rest of the URL.
 func parseDynamoDB(raw, rest string) (storeURL, error) {
 	rest, found := strings.CutPrefix(rest, "//")
 	place, _, _ := strings.Cut(rest, "?")
 	switch {
 	case !found:
-		return storeURL{}, usageError{errors.New("a store of DynamoDB is written dynamodb://REGION/PREFIX, such as dynamodb://eu-central-1/tidemark-")}
+		return storeURL{}, usagef("a store of DynamoDB is written dynamodb://REGION/PREFIX, such " +
+			"as dynamodb://eu-central-1/tidemark-")
 	case strings.Contains(place, "@"):
-		return storeURL{}, usageError{errors.New("the store's URL has an @; credentials for DynamoDB are not in it but in the environment, in a profile, or the role of the machine")}
+		return storeURL{}, usagef("the store's URL has an @, as if it contained credentials; " +
+			"give those of DynamoDB by the environment, a profile, or the role of the machine")
 	}
 	return storeURL{scheme: schemeDynamoDB, url: raw, name: "dynamodb://" + place}, nil
 }
 
-// openedStore is a store, and what it tells of itself.
+// openedStore is a store with the state of its disk.
 type openedStore struct {
 	storage.Store
-	// failed, if not nil, is closed when the disk failed, so that nobody knows what is stored: the process must end (delivery.md §2). Postgres and
-	// DynamoDB see to their disks themselves.
+	// failed, if not nil, is closed when the disk fails in a commit.
+	// What is stored is then unknown, so the process must end (delivery.md §2).
+	// Postgres and DynamoDB manage their disks themselves.
 	failed <-chan struct{}
-	// committing, if not nil, is how long the present commit has been under way, 0 if there is none. It is nil where a new process would not help.
+	// committing, if not nil, returns how long the current commit has taken, 0 if there is none.
+	// It is nil for a store that a new process would not help.
 	committing func() time.Duration
 }
 
-// openStore opens the store with a meter before it. SQLite's schema is brought up to date; that of Postgres and DynamoDB only if migrate is set, since
-// others may use it.
-func openStore(ctx context.Context, u storeURL, migrate bool, meter *metered.Meter) (openedStore, error) {
+// openStore opens the store behind a meter. It brings SQLite's schema up to date.
+// It does that for Postgres and DynamoDB only if migrate is set, because others may use them.
+func openStore(
+	ctx context.Context, u storeURL, migrate bool, meter *metered.Meter,
+) (openedStore, error) {
 	switch u.scheme {
 	case schemeMemory:
 		return openedStore{Store: meter.Store(memory.New())}, nil
@@ -118,7 +127,11 @@ func openStore(ctx context.Context, u storeURL, migrate bool, meter *metered.Met
 				return openedStore{}, err
 			}
 		}
-		s, err := dynamodb.Open(ctx, dynamodb.Config{URL: u.url, Committed: meter.Committed, Consumed: meter.Consumed})
+		s, err := dynamodb.Open(ctx, dynamodb.Config{
+			URL:       u.url,
+			Committed: meter.Committed,
+			Consumed:  meter.Consumed,
+		})
 		if err != nil {
 			return openedStore{}, err
 		}

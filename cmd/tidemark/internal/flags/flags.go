@@ -1,22 +1,27 @@
-// Package flags makes a command line of a struct. Fields with the tag cmd are commands, the others are flags: one declaration for the flag, its environment variable, its key in a file, and its
-// help, so that they cannot disagree. It finds fields by reflection and methods by interfaces only: looking a method up by its name would make the linker keep every
-// method of every type of the program, which doubles it (docs/internals/decisions.md).
+// Package flags derives a command line from a struct. A field with the tag cmd is a command, and
+// every other field is a flag. One declaration holds the flag, its environment variable, its key in
+// a file, and its help, so these cannot disagree.
+//
+// It finds fields by reflection, but methods by interfaces only. If it looked up methods by name,
+// the linker would keep every method of every type (docs/internals/decisions.md).
+// That would double the size of the program.
 //
 // The tags of a field:
 //
-//	cmd:""            a command, which is a struct of flags, or of commands
-//	embed:""          a struct whose flags are those of the command; so are those of an embedded struct
-//	name:"x"          the name, if it is not that of the field in small letters with hyphens
-//	help:"…"          a sentence; ${default} and ${enum} stand for what the tags say
-//	default:"…"       the value if nobody gives one
+//	cmd:""            a command: a struct of flags or of commands
+//	embed:""          a struct whose flags belong to the command, like those of an embedded struct
+//	name:"x"          the name, if not the field's name in lower case with hyphens
+//	help:"…"          a sentence; ${default} and ${enum} stand for the values of these tags
+//	default:"…"       the value if none is given
 //	env:"X"           the environment variable
-//	placeholder:"X"   what the help calls the value
-//	enum:"a,b"        the values that there are
-//	required:""       somebody has to give it on the command line
-//	negatable:""      --no-x is there too
-//	flags:"-"         no flag
+//	placeholder:"X"   the name of the value in the help
+//	enum:"a,b"        the allowed values
+//	required:""       the flag must be on the command line
+//	negatable:""      the flag has a negative form, --no-x
+//	flags:"-"         the field is not a flag
 //
-// Values are strings, booleans, integers, floats, durations, pointers to those, and lists of those, which are separated by commas or repeated.
+// Values are strings, booleans, integers, floats and durations, pointers to those, and lists of
+// those. The elements of a list are separated by commas, or the flag is repeated.
 package flags
 
 import (
@@ -29,14 +34,14 @@ import (
 	"unicode"
 )
 
-// ErrHelp says that --help was asked for. Command is the one it was asked of.
+// ErrHelp is the error of Parse if the arguments contain --help. Command is the command before it.
 type ErrHelp struct{ Command *Command }
 
-func (ErrHelp) Error() string { return "help was asked for" }
+func (ErrHelp) Error() string { return "--help was given" }
 
-// Command is a command, or the whole line. It is used for one Parse.
+// Command is a command, or the whole command line. Parse may be called once.
 type Command struct {
-	// Name is the word; of the whole line, the program's.
+	// Name is the word of the command, or the program's name for the whole line.
 	Name string
 	Help string
 	// Value is a pointer to the struct that describes the command.
@@ -47,7 +52,7 @@ type Command struct {
 	Parent *Command
 }
 
-// Flag is a flag.
+// Flag is a flag of a command.
 type Flag struct {
 	Name, Help, Default, Env, Placeholder string
 	Enum                                  []string
@@ -57,7 +62,8 @@ type Flag struct {
 	given bool // on the command line
 }
 
-// New describes the command line that a struct stands for; root is a pointer to it. Defaults are set by Parse.
+// New returns the command line that the struct *root describes.
+// It returns an error if a field cannot be a flag. Parse sets the defaults.
 func New(program, help string, root any) (*Command, error) {
 	c := &Command{Name: program, Help: help, Value: root}
 	value := reflect.ValueOf(root)
@@ -76,7 +82,12 @@ func (c *Command) describe(value reflect.Value) error {
 		switch {
 		case field.Tag.Get("flags") == "-", !field.Anonymous && !field.IsExported():
 		case isCommand:
-			child := &Command{Name: named(field), Help: field.Tag.Get("help"), Value: value.Field(i).Addr().Interface(), Parent: c}
+			child := &Command{
+				Name:   named(field),
+				Help:   field.Tag.Get("help"),
+				Value:  value.Field(i).Addr().Interface(),
+				Parent: c,
+			}
 			c.Commands = append(c.Commands, child)
 			wrong = append(wrong, child.describe(value.Field(i)))
 		case embedded || field.Anonymous:
@@ -84,7 +95,8 @@ func (c *Command) describe(value reflect.Value) error {
 		default:
 			flag := newFlag(field, value.Field(i))
 			if !settable(flag.value.Type()) {
-				wrong = append(wrong, fmt.Errorf("--%s is a %s, of which there are no flags", flag.Name, flag.value.Type()))
+				wrong = append(wrong, fmt.Errorf("--%s is a %s, which cannot be a flag",
+					flag.Name, flag.value.Type()))
 			}
 			c.Flags = append(c.Flags, flag)
 		}
@@ -97,12 +109,19 @@ func newFlag(field reflect.StructField, value reflect.Value) *Flag {
 	_, required := tag.Lookup("required")
 	_, negatable := tag.Lookup("negatable")
 	f := &Flag{
-		Name: named(field), Default: tag.Get("default"), Env: tag.Get("env"), Placeholder: tag.Get("placeholder"), Required: required, Negatable: negatable, value: value,
+		Name:        named(field),
+		Default:     tag.Get("default"),
+		Env:         tag.Get("env"),
+		Placeholder: tag.Get("placeholder"),
+		Required:    required,
+		Negatable:   negatable,
+		value:       value,
 	}
 	if enum := tag.Get("enum"); enum != "" {
 		f.Enum = strings.Split(enum, ",")
 	}
-	f.Help = strings.NewReplacer("${default}", f.Default, "${enum}", tag.Get("enum")).Replace(tag.Get("help"))
+	values := strings.NewReplacer("${default}", f.Default, "${enum}", tag.Get("enum"))
+	f.Help = values.Replace(tag.Get("help"))
 	return f
 }
 
@@ -121,9 +140,9 @@ func named(field reflect.StructField) string {
 	return b.String()
 }
 
-// settable reports whether there are flags of a type.
+// settable reports whether a flag can have the type t.
 func settable(t reflect.Type) bool {
-	switch t.Kind() { //nolint:exhaustive // of the others there are none
+	switch t.Kind() { //nolint:exhaustive // other kinds are not supported
 	case reflect.Pointer, reflect.Slice:
 		kind := t.Elem().Kind()
 		return kind != reflect.Pointer && kind != reflect.Slice && settable(t.Elem())
@@ -141,7 +160,7 @@ func (c *Command) Path() []string {
 	return append(c.Parent.Path(), c.Name)
 }
 
-// all returns the flags of a command and those before it.
+// all returns the flags of a command and of its parents.
 func (c *Command) all() []*Flag {
 	if c == nil {
 		return nil
@@ -149,7 +168,7 @@ func (c *Command) all() []*Flag {
 	return append(c.Parent.all(), c.Flags...)
 }
 
-// Flag returns the flag of that name, of the command or one before it, or nil.
+// Flag returns the flag with that name, of the command or a parent, or nil.
 func (c *Command) Flag(name string) *Flag {
 	all := c.all()
 	if i := slices.IndexFunc(all, func(f *Flag) bool { return f.Name == name }); i >= 0 {
@@ -161,10 +180,10 @@ func (c *Command) Flag(name string) *Flag {
 // Text returns the value of a flag that is a string.
 func (f *Flag) Text() string { return f.value.String() }
 
-// isBool reports whether the flag needs no value.
+// isBool reports whether the flag is a boolean, which needs no value.
 func (f *Flag) isBool() bool { return f.value.Kind() == reflect.Bool }
 
 func (f *Flag) isList() bool { return f.value.Kind() == reflect.Slice }
 
-// duration is a type that is written in its own way.
+// duration returns the type time.Duration, whose values are written like 10s.
 func duration() reflect.Type { return reflect.TypeFor[time.Duration]() }

@@ -54,7 +54,7 @@ type (
 	}
 )
 
-// Help says more.
+// Help returns more help.
 func (walk) Help() string { return "More about walking.\n\nAnd more." }
 
 func parse(t *testing.T, file flags.File, args ...string) (line, *flags.Command, error) {
@@ -68,7 +68,7 @@ func parse(t *testing.T, file flags.File, args ...string) (line, *flags.Command,
 	return l, chosen, err
 }
 
-// defaults is a walk home with all its defaults, changed.
+// defaults returns a walk home with all defaults, after change.
 func defaults(change func(*walk)) walk {
 	w := walk{To: "home", Steps: 10, Speed: 1.5, Rest: time.Minute, Map: true, Pace: "slow"}
 	if change != nil {
@@ -86,35 +86,92 @@ func TestParse_line_then_variable_then_file_then_default(t *testing.T) {
 		want func(*walk)
 	}{
 		{name: "defaults"},
-		{"line", nil, nil, "--steps 3 --far=-4 --speed 2 --rest 5s --patience 0s --quiet --no-map --pace=fast --json --max-size 40 --left-only", func(w *walk) {
-			zero := time.Duration(0)
-			w.Steps, w.Far, w.Speed, w.Rest, w.Patience, w.Quiet, w.Map, w.Pace, w.JSON, w.Shoes.MaxSizeEU, w.Shoes.LeftOnly = 3, -4, 2, 5*time.Second, &zero, true, false, "fast", true, 40, true
-		}},
-		{"a number that begins with a hyphen", nil, nil, "--far -4", func(w *walk) { w.Far = -4 }},
-		{"the last of several", nil, nil, "--steps 3 --steps 4", func(w *walk) { w.Steps = 4 }},
-		{"lists", nil, nil, "--with a,b --with c --stops 1 --stops 2,3", func(w *walk) { w.With, w.Stops = []string{"a", "b", "c"}, []int{1, 2, 3} }},
-		{"variables", map[string]string{"T_STEPS": "4", "T_WITH": "a,b", "T_QUIET": "yes", "T_REST": "2s"}, nil, "", func(w *walk) {
-			w.Steps, w.With, w.Quiet, w.Rest = 4, []string{"a", "b"}, true, 2*time.Second
-		}},
-		{"the line over a variable, lists too", map[string]string{"T_STEPS": "4", "T_WITH": "a,b"}, nil, "--steps 5 --with c", func(w *walk) { w.Steps, w.With = 5, []string{"c"} }},
-		{"a file", nil, flags.File{"steps": 6, "with": []any{"a", "b"}, "stops": []any{1, 2}, "quiet": true, "rest": "3s", "speed": 2.5, "file": "f", "patience": "1s"}, "", func(w *walk) {
-			second := time.Second
-			w.Steps, w.With, w.Stops, w.Quiet, w.Rest, w.Speed, w.File, w.Patience = 6, []string{"a", "b"}, []int{1, 2}, true, 3*time.Second, 2.5, "f", &second
-		}},
-		{"a list of a file in one text", nil, flags.File{"with": "a,b"}, "", func(w *walk) { w.With = []string{"a", "b"} }},
-		{"a variable over a file", map[string]string{"T_STEPS": "4", "T_WITH": "c"}, flags.File{"steps": 6, "with": []any{"a"}}, "", func(w *walk) { w.Steps, w.With = 4, []string{"c"} }},
-		{"an empty variable over a file and a default", map[string]string{"T_STEPS": "", "T_FILE": "", "T_QUIET": "", "T_WITH": ""}, flags.File{"steps": 6, "file": "f", "quiet": true, "with": "a"}, "", func(w *walk) { w.Steps = 0 }},
+		{
+			name: "line",
+			args: "--steps 3 --far=-4 --speed 2 --rest 5s --patience 0s --quiet --no-map " +
+				"--pace=fast --json --max-size 40 --left-only",
+			want: func(w *walk) {
+				zero := time.Duration(0)
+				w.Steps, w.Far, w.Speed, w.Rest, w.Patience = 3, -4, 2, 5*time.Second, &zero
+				w.Quiet, w.Map, w.Pace, w.JSON = true, false, "fast", true
+				w.Shoes.MaxSizeEU, w.Shoes.LeftOnly = 40, true
+			},
+		},
+		{
+			name: "a number that begins with a hyphen",
+			args: "--far -4",
+			want: func(w *walk) { w.Far = -4 },
+		},
+		{
+			name: "the last of several",
+			args: "--steps 3 --steps 4",
+			want: func(w *walk) { w.Steps = 4 },
+		},
+		{
+			name: "lists",
+			args: "--with a,b --with c --stops 1 --stops 2,3",
+			want: func(w *walk) { w.With, w.Stops = []string{"a", "b", "c"}, []int{1, 2, 3} },
+		},
+		{
+			name: "variables",
+			env: map[string]string{
+				"T_STEPS": "4", "T_WITH": "a,b", "T_QUIET": "yes", "T_REST": "2s",
+			},
+			want: func(w *walk) {
+				w.Steps, w.With, w.Quiet, w.Rest = 4, []string{"a", "b"}, true, 2*time.Second
+			},
+		},
+		{
+			name: "the line over a variable, lists too",
+			env:  map[string]string{"T_STEPS": "4", "T_WITH": "a,b"},
+			args: "--steps 5 --with c",
+			want: func(w *walk) { w.Steps, w.With = 5, []string{"c"} },
+		},
+		{
+			name: "a file",
+			file: flags.File{
+				"steps": 6, "with": []any{"a", "b"}, "stops": []any{1, 2}, "quiet": true,
+				"rest": "3s", "speed": 2.5, "file": "f", "patience": "1s",
+			},
+			want: func(w *walk) {
+				second := time.Second
+				w.Steps, w.With, w.Stops, w.Quiet = 6, []string{"a", "b"}, []int{1, 2}, true
+				w.Rest, w.Speed, w.File, w.Patience = 3*time.Second, 2.5, "f", &second
+			},
+		},
+		{
+			name: "a list of a file in one text",
+			file: flags.File{"with": "a,b"},
+			want: func(w *walk) { w.With = []string{"a", "b"} },
+		},
+		{
+			name: "a variable over a file",
+			env:  map[string]string{"T_STEPS": "4", "T_WITH": "c"},
+			file: flags.File{"steps": 6, "with": []any{"a"}},
+			want: func(w *walk) { w.Steps, w.With = 4, []string{"c"} },
+		},
+		{
+			name: "an empty variable over a file and a default",
+			env:  map[string]string{"T_STEPS": "", "T_FILE": "", "T_QUIET": "", "T_WITH": ""},
+			file: flags.File{"steps": 6, "file": "f", "quiet": true, "with": "a"},
+			want: func(w *walk) { w.Steps = 0 },
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for name, value := range tc.env {
 				t.Setenv(name, value)
 			}
-			got, chosen, err := parse(t, tc.file, append([]string{"walk", "--to", "home"}, strings.Fields(tc.args)...)...)
+			got, chosen, err := parse(t, tc.file,
+				append([]string{"walk", "--to", "home"}, strings.Fields(tc.args)...)...)
 			if err != nil {
 				t.Fatal(err)
 			}
+			noCallback := cmp.FilterPath(func(p cmp.Path) bool {
+				return p.Last().String() == ".Callback"
+			}, cmp.Ignore())
 			want := defaults(tc.want)
-			if diff := cmp.Diff(want, got.Walk, cmp.AllowUnexported(walk{}), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Callback" }, cmp.Ignore())); diff != "" {
+			diff := cmp.Diff(want, got.Walk, cmp.AllowUnexported(walk{}), noCallback)
+			if diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if chosen.Name != "walk" || got.Walk.hidden != 0 {
@@ -125,9 +182,12 @@ func TestParse_line_then_variable_then_file_then_default(t *testing.T) {
 }
 
 func TestParse_flags_stand_before_and_behind_the_command_that_shares_them(t *testing.T) {
-	for _, args := range []string{"group --shared y two", "group two --shared y", "group two --shared=y"} {
+	for _, args := range []string{
+		"group --shared y two", "group two --shared y", "group two --shared=y",
+	} {
 		got, chosen, err := parse(t, nil, strings.Fields(args)...)
-		if err != nil || got.Group.Shared != "y" || strings.Join(chosen.Path(), " ") != "group two" {
+		if err != nil || got.Group.Shared != "y" ||
+			strings.Join(chosen.Path(), " ") != "group two" {
 			t.Errorf("%s: %q, %v, %v", args, got.Group.Shared, chosen, err)
 		}
 	}
@@ -167,7 +227,8 @@ func TestParse_refuses_with_a_sentence(t *testing.T) {
 		{"walk --to x", flags.File{"file": map[string]any{}}, "is no text"},
 		{"walk --to x", flags.File{"pace": "dead"}, "--pace must be one of"},
 	} {
-		if _, _, err := parse(t, tc.file, strings.Fields(tc.args)...); err == nil || !strings.Contains(err.Error(), tc.want) {
+		_, _, err := parse(t, tc.file, strings.Fields(tc.args)...)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%q, %v: %v, want %q", tc.args, tc.file, err, tc.want)
 		}
 	}
@@ -180,7 +241,8 @@ func TestNew_refuses_what_can_be_no_flag(t *testing.T) {
 		Deep [][]string
 	}
 	_, err := flags.New("prog", "", &of)
-	if err == nil || !strings.Contains(err.Error(), "--bad") || !strings.Contains(err.Error(), "--deep") || strings.Contains(err.Error(), "--good") {
+	if err == nil || !strings.Contains(err.Error(), "--bad") ||
+		!strings.Contains(err.Error(), "--deep") || strings.Contains(err.Error(), "--good") {
 		t.Errorf("got %v, want an error about bad and deep", err)
 	}
 	if _, err := flags.New("prog", "", of); err == nil {
@@ -210,7 +272,9 @@ func help(t *testing.T, args ...string) string {
 func TestHelp_of_a_command(t *testing.T) {
 	got := help(t, "walk", "--steps", "3", "--help", "nonsense")
 	for _, want := range []string{
-		"Usage: prog walk --to=PLACE [flags]\n\nWalk somewhere.\n\nMore about walking.\n\nAnd more.\n\nFlags:\n  -h, --help                       Show this help.\n\n      --json",
+		"Usage: prog walk --to=PLACE [flags]\n\nWalk somewhere.\n\n" +
+			"More about walking.\n\nAnd more.\n\n" +
+			"Flags:\n  -h, --help                       Show this help.\n\n      --json",
 		"\n      --to=PLACE                   Where to.\n",
 		"\n      --steps=10                   How many. Default 10 ($T_STEPS).\n",
 		"\n      --far=N                      How far.\n",

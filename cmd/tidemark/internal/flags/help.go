@@ -9,13 +9,14 @@ import (
 )
 
 const (
-	// width is how wide the help is.
+	// width is the greatest width of the help.
 	width = 80
-	// column is where it tells about a flag.
+	// column is where the description of a flag begins.
 	column = 35
 )
 
-// WriteHelp writes the help of the command. One whose Value has a method Help() string says more.
+// WriteHelp writes the help of the command.
+// It includes the text of the Value's method Help() string, if there is one.
 func (c *Command) WriteHelp(w io.Writer) error {
 	var b strings.Builder
 	program := c
@@ -45,7 +46,7 @@ func (c *Command) WriteHelp(w io.Writer) error {
 	return err
 }
 
-// usage returns the words of the command and what it needs.
+// usage returns the words of the command, and the flags that it requires.
 func (c *Command) usage(program string) string {
 	words := append([]string{program}, c.Path()...)
 	for _, f := range c.all() {
@@ -62,7 +63,7 @@ func (c *Command) usage(program string) string {
 	return strings.TrimSpace(strings.Join(words, " "))
 }
 
-// list lists the commands below that do something.
+// list writes the commands below c that can be run.
 func (c *Command) list(b *strings.Builder) {
 	for _, child := range c.Commands {
 		if len(child.Commands) > 0 {
@@ -85,7 +86,7 @@ func (f *Flag) left() string {
 	return "--" + f.Name + "=" + f.placeholder()
 }
 
-// right returns the help with the variable before its last full stop.
+// right returns the help of the flag, with its variable before the last full stop.
 func (f *Flag) right() string {
 	if f.Env == "" {
 		return f.Help
@@ -93,7 +94,7 @@ func (f *Flag) right() string {
 	return strings.TrimSuffix(f.Help, ".") + " ($" + f.Env + ")."
 }
 
-// placeholder is what the help calls the value: a name, or the default, or the type.
+// placeholder returns the name of the value in the help: its placeholder, default or type.
 func (f *Flag) placeholder() string {
 	t := f.value.Type()
 	if f.isList() || t.Kind() == reflect.Pointer {
@@ -119,7 +120,7 @@ func (f *Flag) placeholder() string {
 	return name
 }
 
-// row writes two columns. A first one that is too wide has a line of its own.
+// row writes two columns. If the first one is too wide, it has its own line.
 func row(b *strings.Builder, left, right string) {
 	indent := strings.Repeat(" ", column)
 	lines := wrap(right, width-column)
@@ -133,7 +134,7 @@ func row(b *strings.Builder, left, right string) {
 	}
 }
 
-// paragraph writes a text, keeping its blank lines.
+// paragraph writes a text in lines, and keeps its blank lines.
 func paragraph(b *strings.Builder, indent, text string) {
 	for i, part := range strings.Split(text, "\n\n") {
 		if i > 0 {
@@ -145,7 +146,8 @@ func paragraph(b *strings.Builder, indent, text string) {
 	}
 }
 
-// wrap breaks a text between words into lines of at most that many bytes, except for words that are longer.
+// wrap breaks a text between words into lines of at most that many bytes.
+// A longer word has its own line.
 func wrap(text string, most int) []string {
 	var lines []string
 	line := ""

@@ -8,12 +8,14 @@ import (
 	"strings"
 )
 
-// File is a source of values between environment variables and defaults: the value of a flag by its name.
+// File holds the values of a configuration file, by the name of the flag.
 type File map[string]any
 
-// Parse reads the arguments, and gives every flag of the command that they name its value: that of the command line, else of its environment variable, even an empty one, else
-// of the file, else its default. open, if not nil, returns the file for the command, whose flags have their values but for those of the file. Parse returns the command, or
-// ErrHelp, or what is wrong, which may repeat an argument.
+// Parse sets the flags of the command that the arguments name, and returns this command.
+// A flag's value is that of the command line, else of its environment variable, even if empty,
+// else of the file, else its default.
+// open, if not nil, returns the file. At that point the flags have their values from all other
+// sources. Parse returns ErrHelp after --help. Other errors may repeat an argument.
 func (c *Command) Parse(args []string, open func(*Command) (File, error)) (*Command, error) {
 	p := parser{command: c, rest: args}
 	for len(p.rest) > 0 {
@@ -52,7 +54,7 @@ func (c *Command) Parse(args []string, open func(*Command) (File, error)) (*Comm
 	return chosen, chosen.fill(open, fromFile)
 }
 
-// fill gives flags the values of the file.
+// fill sets the given flags to their values in the file.
 func (c *Command) fill(open func(*Command) (File, error), flags map[*Flag]bool) error {
 	if open == nil {
 		return nil
@@ -79,13 +81,13 @@ func names(commands []*Command) string {
 	return strings.Join(quoted, ", ")
 }
 
-// parser goes through the arguments.
+// parser parses the arguments one by one.
 type parser struct {
 	command *Command
 	rest    []string
 }
 
-// next takes an argument, and its value if it has one.
+// next parses an argument, and its value if it has one.
 func (p *parser) next() error {
 	arg := p.rest[0]
 	p.rest = p.rest[1:]
@@ -104,7 +106,8 @@ func (p *parser) next() error {
 		}
 	}
 	if len(p.command.Commands) > 0 {
-		return fmt.Errorf("unexpected argument %s, expected one of %s", arg, names(p.command.Commands))
+		return fmt.Errorf("unexpected argument %s, expected one of %s",
+			arg, names(p.command.Commands))
 	}
 	return fmt.Errorf("unexpected argument %s", arg)
 }
@@ -133,7 +136,8 @@ func (p *parser) flag(arg string) error {
 	return f.set(value, more)
 }
 
-// looksLikeFlag tells a forgotten value from one that begins with a hyphen: only numbers may.
+// looksLikeFlag reports whether arg is a flag, so that the value before it was forgotten.
+// Of the values, only numbers may begin with a hyphen.
 func looksLikeFlag(arg string) bool {
 	if !strings.HasPrefix(arg, "-") || arg == "-" {
 		return false

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// set gives the flag a text. A list takes its parts instead of what it had, or, if more is true, beside that.
+// set sets the flag to the value of a text. A list gets the parts of the text as its elements.
+// If more is true, it keeps the elements that it had.
 func (f *Flag) set(text string, more bool) error {
 	if len(f.Enum) > 0 && !slices.Contains(f.Enum, text) {
-		return fmt.Errorf("--%s must be one of %s but got %q", f.Name, strings.Join(f.Enum, ", "), text)
+		return fmt.Errorf("--%s must be one of %s but got %q",
+			f.Name, strings.Join(f.Enum, ", "), text)
 	}
 	var err error
 	switch {
@@ -46,7 +48,7 @@ func (f *Flag) setList(parts []string, more bool) error {
 	return nil
 }
 
-// setText gives a value a text. The empty text is nothing: no text, no number, no.
+// setText sets value to that of a text. The empty text is the zero value.
 func setText(value reflect.Value, text string) error {
 	if value.Kind() == reflect.Pointer {
 		element := reflect.New(value.Type().Elem())
@@ -100,7 +102,7 @@ func setKind(value reflect.Value, text string) error {
 	return nil
 }
 
-// setAny gives the flag a value of a file: a text, a boolean, a number, or a list of those.
+// setAny sets the flag to a value of a file: a text, a boolean, a number, or a list of those.
 func (f *Flag) setAny(value any) error {
 	if list, ok := value.([]any); ok && f.isList() {
 		parts := make([]string, len(list))
@@ -120,7 +122,7 @@ func (f *Flag) setAny(value any) error {
 	return f.set(text, false)
 }
 
-// textOf returns the text of a value that may stand for one of the type.
+// textOf returns the text of a value of a file. It returns an error if the value does not fit t.
 func textOf(t reflect.Type, value any) (string, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -133,7 +135,8 @@ func textOf(t reflect.Type, value any) (string, error) {
 			return strconv.FormatBool(value), nil
 		}
 	case int, int64, uint64, float64:
-		if t.Kind() != reflect.Bool && t.Kind() != reflect.String && t.Kind() != reflect.Slice && t != duration() {
+		if t.Kind() != reflect.Bool && t.Kind() != reflect.String && t.Kind() != reflect.Slice &&
+			t != duration() {
 			return fmt.Sprint(value), nil
 		}
 	}
