@@ -1,6 +1,7 @@
-// Package web holds the page that the server shows at `/`: plain ES modules, no build step, no dependencies.
-// It is a small but honest client: it acknowledges only what it has stored, and derives every tick from
-// boundaries.
+// Package web contains the page that the server shows at `/`.
+// It consists of plain ES modules, with no build step and no dependencies.
+// The page is a small, correct client: it acknowledges only what it has stored, and derives every
+// tick from boundaries.
 package web
 
 import (
@@ -11,13 +12,14 @@ import (
 //go:embed app
 var files embed.FS
 
-// App returns the files of the page, index.html at the root. They never change while the process runs, and
-// load nothing from elsewhere: the strictest Content-Security-Policy fits them
-// (default-src 'none'; script-src, style-src, img-src, connect-src 'self').
+// App returns the files of the page, with index.html at the root.
+// They never change while the process runs, and load nothing from other hosts.
+// So the strictest Content-Security-Policy fits them: default-src 'none'; script-src, style-src,
+// img-src, connect-src 'self'.
 func App() fs.FS {
 	app, err := fs.Sub(files, "app")
 	if err != nil {
-		panic(err) // The name is a constant and valid, so fs.Sub cannot fail.
+		panic(err) // fs.Sub cannot fail, because the name is a valid constant
 	}
 	return app
 }

@@ -1,16 +1,18 @@
-// When to acknowledge. What may be acknowledged is decided by the store alone.
+// Decides when to acknowledge. The store alone decides what may be acknowledged.
 
-// ADR-008 §2.1: after 10 messages or 5 seconds. This page waits 1 second: somebody watches two windows and wants to
-// see ✓✓ come, and the server is on the same machine. A phone saves its battery with 5.
+// ADR-008 §2.1 says: after 10 messages or 5 seconds. This page waits only 1 second, so that users
+// who watch two windows see ✓✓ soon. A phone would wait 5 seconds to save its battery.
 const ACK_AFTER_MESSAGES = 10;
 const ACK_AFTER_MS = 1_000;
-// Reading is rarer than receiving, and the sender waits for it: only long enough to gather one burst of scrolling.
+// Reading is rarer than receiving, and the sender waits for the blue ticks.
+// This time only gathers one burst of scrolling.
 const READ_AFTER_MS = 200;
 const RETRY_AFTER_MS = 2_000;
 
 /**
- * Gathers boundaries and sends them, at most one request at a time. A boundary is kept until the server has answered
- * for it, so a lost request is made good by the next one. While paused nothing is sent, and nothing forgotten.
+ * Gathers boundaries and sends them, at most one request at a time. It keeps a boundary until the
+ * server has answered, so the next request covers a lost one. While paused, it sends nothing and
+ * forgets nothing.
  */
 export class Acknowledger {
   #wanted = new Map();
@@ -25,19 +27,19 @@ export class Acknowledger {
     this.api = api;
   }
 
-  /** Everything of the chat up to `prefix` is stored; `messages` of it are new. */
+  /** Records that the chat is stored up to `prefix`, of which `messages` messages are new. */
   stored(chat, prefix, messages) {
     if (!this.#raise(chat, 'acked', prefix)) return;
     this.#messages += messages;
     this.#schedule(this.#messages >= ACK_AFTER_MESSAGES ? 0 : ACK_AFTER_MS);
   }
 
-  /** Everything of the chat up to `sequence` has been shown. */
+  /** Records that the chat has been shown up to `sequence`. */
   read(chat, sequence) {
     if (this.#raise(chat, 'read', sequence)) this.#schedule(READ_AFTER_MS);
   }
 
-  /** The server has these already: no need to say them again. */
+  /** Records what the server already has, so that it is not sent again. */
   known(chat, boundary) {
     const known = this.#confirmed.get(chat) ?? { acked: 0, read: 0 };
     this.#confirmed.set(chat, {
@@ -63,13 +65,13 @@ export class Acknowledger {
     this.#cancel();
   }
 
-  /** Stops without sending anything: nobody would listen. */
+  /** Stops without sending anything, because the server refuses the caller. */
   stop() {
     this.#paused = true;
     this.#cancel();
   }
 
-  /** Sends what is outstanding in a way that outlives the page. */
+  /** Sends what is outstanding by a request that outlives the page. */
   exit() {
     const chats = this.#outstanding();
     if (!this.#paused && chats.length > 0) this.api.acknowledgeOnExit(chats);
@@ -84,9 +86,10 @@ export class Acknowledger {
     let failed = false;
     try {
       await this.api.acknowledge(chats);
-      // Refused ones are refused for good (left the chat, another database): also not said again.
+      // A refusal is final (the user left the chat, or the database is new): do not send it again.
       for (const c of chats) {
-        this.known(c.chat_id, { acked: c.last_acked_sequence ?? 0, read: c.last_read_sequence ?? 0 });
+        const acked = c.last_acked_sequence ?? 0;
+        this.known(c.chat_id, { acked, read: c.last_read_sequence ?? 0 });
       }
     } catch {
       failed = true;

@@ -1,8 +1,11 @@
-// REST, and who is calling.
+// The REST API and the caller's credentials.
 
 const BASE = '/api/v1';
 
-/** An answer >= 400, or none at all (status 0). `final` says that trying again cannot help; `after` is the Retry-After in seconds, 0 if none. */
+/**
+ * An answer with a status of 400 or above, or no answer (status 0). `final` says that a retry
+ * cannot help. `after` is the Retry-After in seconds, or 0.
+ */
 export class ApiError extends Error {
   constructor(status, code, detail, after = 0) {
     super(detail || code);
@@ -18,8 +21,8 @@ export class ApiError extends Error {
 }
 
 /**
- * The caller. A name is for `serve --dev` only; every other server wants an access token (a JWT), whose
- * `sub` is the user.
+ * The caller. A name works with `serve --dev` only. Every other server needs an access token (a
+ * JWT), and its `sub` is the user.
  */
 export class Caller {
   constructor({ user, token }) {
@@ -35,7 +38,7 @@ function subjectOf(token) {
     const sub = JSON.parse(atob(part)).sub;
     if (typeof sub === 'string' && sub !== '') return sub;
   } catch {
-    // Falls through: whatever is wrong with it, it is not a token.
+    // Falls through: the text is not a token.
   }
   throw new Error('This is not an access token: it names no user.');
 }
@@ -45,7 +48,10 @@ export class Api {
     this.caller = caller;
   }
 
-  /** Whether the server runs with --dev, where a name is enough. One that cannot be reached is taken for such a one. */
+  /**
+   * Returns whether the server runs with --dev, where a name is enough. If the server cannot be
+   * reached, it returns true.
+   */
   static async takesNames() {
     try {
       await new Api(new Caller({ user: 'who' })).call('GET', '/chats?limit=1');
@@ -55,7 +61,7 @@ export class Api {
     }
   }
 
-  /** Performs one request; throws ApiError. Nothing is retried here: each caller knows whether it may be. */
+  /** Performs one request, or throws ApiError. It retries nothing: its callers decide that. */
   async call(method, path, body, { keepalive = false } = {}) {
     let response;
     try {
@@ -81,12 +87,13 @@ export class Api {
     }
     if (!response.ok) {
       const after = Number(response.headers.get('Retry-After')) || 0;
-      throw new ApiError(response.status, answer?.code ?? `HTTP_${response.status}`, answer?.detail ?? response.statusText, after);
+      const code = answer?.code ?? `HTTP_${response.status}`;
+      throw new ApiError(response.status, code, answer?.detail ?? response.statusText, after);
     }
     return answer;
   }
 
-  /** All items of a list, page by page. */
+  /** Returns all items of a list. It reads them page by page. */
   async all(path, name, limit = 200) {
     const items = [];
     let cursor = null;
@@ -124,7 +131,8 @@ export class Api {
   }
 
   history(chat, query) {
-    return this.call('GET', `/chats/${encodeURIComponent(chat)}/messages?${new URLSearchParams(query)}`);
+    const parameters = new URLSearchParams(query);
+    return this.call('GET', `/chats/${encodeURIComponent(chat)}/messages?${parameters}`);
   }
 
   acknowledge(chats) {
@@ -132,8 +140,9 @@ export class Api {
   }
 
   /**
-   * Acknowledges while the page goes away. A beacon outlives the page but has no headers, so it needs a ticket,
-   * which must be in the hand already; where a ticket has to be asked for, a kept-alive request takes its place.
+   * Acknowledges while the page is being closed. A beacon outlives the page, but has no headers, so
+   * it needs a ticket, which there is no time to request. With --dev the name is the ticket.
+   * Elsewhere a keepalive request takes the place of the beacon.
    */
   acknowledgeOnExit(chats) {
     if (this.caller.dev) {
@@ -148,9 +157,11 @@ export class Api {
     return this.call('POST', '/sync', request);
   }
 
-  /** The URL of a new stream, with a fresh ticket: a long-lived token never travels in a URL. */
+  /** Returns the URL of a new stream, with a new ticket. Long-lived tokens are never in URLs. */
   async streamURL(position) {
-    const ticket = this.caller.dev ? this.caller.bearer : (await this.call('POST', '/tickets', {})).ticket;
+    const ticket = this.caller.dev
+      ? this.caller.bearer
+      : (await this.call('POST', '/tickets', {})).ticket;
     const query = new URLSearchParams({ ticket, ...(position ? { last_event_id: position } : {}) });
     return `${BASE}/events?${query}`;
   }

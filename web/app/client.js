@@ -1,5 +1,6 @@
-// One user on one device: the chats, what is known of the others in them, and the life of a stream.
-// The view reads the state here and is told of changes; it never talks to server or store by itself.
+// One user on one device: the chats, the boundaries of their members, and the life of a stream.
+// The view reads this state and gets events for its changes. It never uses the server or the store
+// itself.
 
 import { Acknowledger } from './acks.js';
 import { ApiError } from './api.js';
@@ -12,20 +13,23 @@ const PAGE = 50;
 const FETCH_RETRY_MS = 1_000;
 
 /**
- * Changes are CustomEvents without bubbling: `chats` (the list), `entries` {chat, entries}, `ticks` {chat},
- * `outbox` {chat}, `reload` {chat} (the chat's history is another one), `connection`.
+ * The events are CustomEvents that do not bubble: `chats` (the list), `entries` {chat, entries},
+ * `ticks` {chat}, `outbox` {chat}, `reload` {chat} (the chat has another history), `connection`.
  */
 export class Client extends EventTarget {
   /** Chat id to {id, type, name, head, read, unread, last, members, boundaries, all}. */
   chats = new Map();
-  /** connecting, live, replaced, closed, refused (the credentials are: sign in again), or offline (by the user's wish). */
+  /**
+   * connecting, live, replaced, closed, offline (as the user wishes), or refused (the credentials
+   * are not valid, so the user must sign in again).
+   */
   connection = 'connecting';
   caughtUp = false;
-  /** Whether the list of chats has come from the server; until then `chats` has what the device remembers. */
+  /** Whether the server has sent the list of chats. Before that, `chats` comes from the store. */
   listed = false;
-  /** Whether there was a connection before: then the present lack of one is a loss. */
+  /** Whether there was a connection before, so that being without one means that it was lost. */
   wasLive = false;
-  /** What went wrong last with the connection, in words; '' while all is well. */
+  /** The last problem of the connection, in words, or ''. */
   problem = '';
 
   #prefixes = new Map();
@@ -46,7 +50,7 @@ export class Client extends EventTarget {
       api,
       store,
       onStored: (message) => this.#ingest([{ type: 'message', payload: message, id: '' }]),
-      onChange: (chat) => this.#tell('outbox', { chat }),
+      onChange: (chat) => this.#emit('outbox', { chat }),
     });
     this.stream = new Stream({
       url: (position) => api.streamURL(position),
@@ -60,20 +64,21 @@ export class Client extends EventTarget {
     return this.connection === 'offline';
   }
 
-  /** The last event that is stored: where a later page may go on in the same session. */
+  /** The id of the last stored event, at which a later page can resume the session. */
   get position() {
     return this.#position;
   }
 
-  /** Shows what the device has, then connects. `position` continues the session of an earlier page. */
+  /** Shows the stored chats, then connects. `position` resumes the session of an earlier page. */
   async start(position) {
     await this.outbox.load();
     for (const record of await this.store.chats()) {
       this.#prefixes.set(record.chat_id, record.prefix);
       const last = await this.store.last(record.chat_id);
-      this.chats.set(record.chat_id, newChat(record.chat_id, { members: record.members, head: last?.to ?? 0, last: last?.message }));
+      const known = { members: record.members, head: last?.to ?? 0, last: last?.message };
+      this.chats.set(record.chat_id, newChat(record.chat_id, known));
     }
-    this.#tell('chats');
+    this.#emit('chats');
     await this.goOnline(position);
   }
 
@@ -81,51 +86,54 @@ export class Client extends EventTarget {
     this.#position = position;
     this.#stopped = false;
     this.connection = 'connecting';
-    this.#tell('connection');
-    // The list comes first: where the server's watermark stands is where a chat new to this device begins.
+    this.#emit('connection');
+    // The list comes first, because a chat that is new to this device begins at its watermark.
     if (!(await this.#untilAnswered(() => this.refreshChats()))) return;
     this.acks.resume();
     this.outbox.resume();
     this.stream.open(this.#position);
   }
 
-  /** Closes the stream after a last acknowledgement; from then on nothing is acknowledged, sent or marked read. */
+  /**
+   * Closes the stream, and sends a last acknowledgement. Afterwards nothing is acknowledged, sent
+   * or marked as read.
+   */
   async goOffline() {
     this.#stopped = true;
     this.outbox.pause();
     this.stream.close();
     this.connection = 'offline';
     this.caughtUp = false;
-    this.#tell('connection');
+    this.#emit('connection');
     await this.#pumping;
     await this.acks.pause();
   }
 
-  /** The device lost its network, or has one again. */
+  /** Handles a change of the network. `there` says whether there is one now. */
   networkChanged(there) {
     if (this.#stopped || !['connecting', 'live'].includes(this.connection)) return;
     if (!there) this.stream.lost();
     else this.stream.reconnect();
   }
 
-  /** The page goes away: say what is stored while there is time. */
+  /** Handles the closing of the page: it acknowledges what is stored while there is time. */
   leave() {
     this.acks.exit();
     this.#stopped = true;
     this.stream.close();
   }
 
-  /** Reads the list of chats from the server. */
+  /** Fetches the list of chats from the server. */
   async refreshChats() {
     const chats = await this.api.chats();
     for (const chat of chats) await this.#know(chat);
     const listed = new Set(chats.map((c) => c.chat_id));
     for (const id of this.chats.keys()) if (!listed.has(id)) this.chats.delete(id);
     this.listed = true;
-    this.#tell('chats');
+    this.#emit('chats');
   }
 
-  /** Creates a chat, or finds the direct one; returns its id. */
+  /** Creates a chat, or finds the existing direct chat. Returns its id. */
   async createChat(members, name) {
     const direct = members.length === 1 && name === '';
     const chat = await this.api.createChat({
@@ -134,35 +142,37 @@ export class Client extends EventTarget {
       ...(direct ? {} : { name }),
     });
     await this.#know(chat);
-    this.#tell('chats');
+    this.#emit('chats');
     return chat.chat_id;
   }
 
-  /** Reads the boundaries of the others. Here the query is the arbiter of who is a member; values only grow. */
+  /** Fetches the boundaries and the members of a chat. Boundaries still only grow. */
   async refreshStatus(id) {
     const chat = this.chats.get(id);
     if (!chat) return;
     const status = await this.api.deliveryStatus(id);
     chat.memberCount = status.member_count;
     if (status.pagination.has_more) {
-      // Too large to list. The stream tells what all have when that changes; a page that was just loaded has to ask. The cursor is what is stored.
+      // The chat is too large to list. The stream sends the least boundary when it changes.
+      // A new page must request it, and its cursor is the stored prefix.
       chat.boundaries = new Map();
       const cursor = { chat_id: id, last_acked_sequence: this.#prefixes.get(id) ?? 0 };
-      for (const all of (await this.api.sync({ chats: [cursor], statuses: true, limit: 1 })).statuses) this.#status(all);
+      const answer = await this.api.sync({ chats: [cursor], statuses: true, limit: 1 });
+      for (const all of answer.statuses) this.#status(all);
       return;
     }
     chat.all = null;
     const boundaries = new Map();
     for (const m of status.members) {
-      const told = { acked: m.last_acked_sequence, read: m.last_read_sequence ?? 0 };
-      boundaries.set(m.user_id, merge(told, chat.boundaries.get(m.user_id) ?? NOTHING));
+      const boundary = { acked: m.last_acked_sequence, read: m.last_read_sequence ?? 0 };
+      boundaries.set(m.user_id, merge(boundary, chat.boundaries.get(m.user_id) ?? NOTHING));
     }
     chat.boundaries = boundaries;
     chat.members = [...boundaries.keys()];
-    this.#tell('ticks', { chat: id });
+    this.#emit('ticks', { chat: id });
   }
 
-  /** The boundaries of the other members that are known. */
+  /** Returns the known boundaries of the other members. */
   others(id) {
     const others = [];
     for (const [user, boundary] of this.chats.get(id)?.boundaries ?? []) {
@@ -171,7 +181,7 @@ export class Client extends EventTarget {
     return others;
   }
 
-  /** The least boundary of the others: what the ticks of my messages follow from. */
+  /** Returns the least boundary of the others. The ticks of this user's messages follow from it. */
   boundary(id) {
     const chat = this.chats.get(id);
     if (!chat) return NOTHING;
@@ -179,13 +189,16 @@ export class Client extends EventTarget {
   }
 
   /**
-   * A page of history that ends before `before` (default: at the newest), ascending, without a hole. It comes from
-   * the store; what the store lacks is fetched and stored first. `complete` says that nothing is older; `problem` why
-   * there may be less than there could be, '' if nothing went wrong.
+   * Returns a page of history that ends before `before` (default: at the newest message), ascending
+   * and without a hole. It comes from the store, after fetching what the store lacks. `complete`
+   * says that nothing is older. `problem` says why entries may be missing, or is ''.
    */
   async history(id, before = Infinity) {
     const newest = before === Infinity;
-    const end = newest ? Math.max(this.chats.get(id)?.head ?? 0, (await this.store.last(id))?.to ?? 0) + 1 : before;
+    let end = before;
+    if (newest) {
+      end = Math.max(this.chats.get(id)?.head ?? 0, (await this.store.last(id))?.to ?? 0) + 1;
+    }
     let entries = await this.store.page(id, end, PAGE);
     const reached = entries[0]?.from ?? end;
     let exhausted = this.offline;
@@ -203,17 +216,19 @@ export class Client extends EventTarget {
       const last = await this.store.last(id);
       if (last) entries = await this.store.page(id, last.to + 1, PAGE);
     }
-    return { entries, complete: (entries[0]?.from ?? end) <= 1 || (exhausted && entries.length < PAGE), problem };
+    const first = entries[0]?.from ?? end;
+    const complete = first <= 1 || (exhausted && entries.length < PAGE);
+    return { entries, complete, problem };
   }
 
-  /** Sends a message in the open chat, of which everything up to `seen` is on the screen. */
+  /** Sends a message in the open chat. Everything up to `seen` is on the screen. */
   send(id, content, seen) {
     return this.outbox.add(id, content, Math.min(seen, this.#prefixes.get(id) ?? 0));
   }
 
   /**
-   * Everything up to `sequence` is on the screen. Never beyond the prefix: read implies delivered, and what lies
-   * above a hole has not been delivered.
+   * Marks everything up to `sequence` as read, because it is on the screen. It never exceeds the
+   * prefix: read implies delivered, and what lies above a hole is not delivered.
    */
   shown(id, sequence) {
     const chat = this.chats.get(id);
@@ -223,7 +238,7 @@ export class Client extends EventTarget {
     this.acks.read(id, read);
   }
 
-  // Events are taken in order, as many at once as have come while the store was busy.
+  // Handles events in order. Those that come while the store is busy form one batch.
   #take(event) {
     this.#queue.push(event);
     this.#pumping ??= this.#pump();
@@ -237,24 +252,24 @@ export class Client extends EventTarget {
         this.#position = batch.at(-1).id || this.#position;
       }
     } catch (error) {
-      this.#broke(error);
+      this.#storeFailed(error);
     }
-    // What is left was not stored, so the position does not cover it: the next connection brings it again.
+    // The rest was not stored. The position does not cover it, so the next connection repeats it.
     this.#queue.length = 0;
     this.#pumping = null;
   }
 
-  // The device cannot store (no room, database gone): then it must not acknowledge, and need not listen.
-  #broke(error) {
+  // Stops, because this device cannot store messages, and so must not acknowledge any.
+  #storeFailed(error) {
     this.#stopped = true;
     this.outbox.pause();
     this.stream.close();
     this.connection = 'closed';
     this.problem = `This device cannot store messages: ${error.message}`;
-    this.#tell('connection');
+    this.#emit('connection');
   }
 
-  // The token has expired, or never was one. What is stored and what waits in the outbox stays for the next time.
+  // Stops, because the token has expired or is not valid. The stored messages and the outbox stay.
   #refused(error) {
     this.#stopped = true;
     this.outbox.pause();
@@ -263,28 +278,30 @@ export class Client extends EventTarget {
     this.connection = 'refused';
     this.caughtUp = false;
     this.problem = error.message;
-    this.#tell('connection');
+    this.#emit('connection');
   }
 
-  // Returns false if it went offline before everything was stored.
+  // Handles a batch of events. Returns false if the client went offline before all was stored.
   async #ingest(batch) {
     const held = batch.filter((e) => e.type === 'message' || e.type === 'gap');
     if (!(await this.#knowAll(new Set(held.map((e) => e.payload.chat_id))))) return false;
-    await this.#keep(held.map((e) => (e.type === 'gap' ? gapEntry(e.payload) : messageEntry(e.payload))));
+    await this.#keep(held.map(({ type, payload }) => (
+      type === 'gap' ? gapEntry(payload) : messageEntry(payload)
+    )));
     for (const { type, payload } of batch) {
       if (type === 'open') await this.#opened(payload);
       if (type === 'status_update') this.#status(payload);
       if (type === 'membership') await this.#membership(payload);
       if (type === 'caught_up') {
         this.caughtUp = true;
-        this.#tell('connection');
+        this.#emit('connection');
       }
       if (type === 'reset') await this.#reset(payload);
     }
     return true;
   }
 
-  // Stores entries, and only then lets them count: shown, acknowledged.
+  // Stores entries, and only then shows and acknowledges them.
   async #keep(entries) {
     entries = entries.filter((e) => this.chats.has(e.chat_id));
     if (entries.length === 0) return;
@@ -304,12 +321,13 @@ export class Client extends EventTarget {
       this.#prefixes.set(id, prefix);
       if (grown > 0) this.acks.stored(id, prefix, grown);
       if (news.some((e) => e.from > prefix + 1)) this.#repair(id);
-      this.#tell('entries', { chat: id, entries: news });
+      this.#emit('entries', { chat: id, entries: news });
     }
-    this.#tell('chats');
+    this.#emit('chats');
   }
 
-  // Something is missing below what came: another device has acknowledged it, so the stream did not owe it to us.
+  // Fetches what is missing below an entry. Another device has acknowledged it, so the stream did
+  // not bring it.
   async #repair(id) {
     if (this.#repairs.has(id)) return;
     this.#repairs.add(id);
@@ -324,7 +342,7 @@ export class Client extends EventTarget {
     this.#repairs.delete(id);
   }
 
-  // Returns whether the server has more before what it gave.
+  // Fetches and stores the page before `before`. Returns whether the server has more.
   async #fetchBefore(id, before) {
     const page = await this.api.history(id, { before_sequence: before, limit: PAGE });
     await this.store.take(entriesOf(id, page));
@@ -333,8 +351,8 @@ export class Client extends EventTarget {
 
   async #opened({ session, resumed }) {
     this.#session = session;
-    // A new session starts at the watermark of all my devices. What this one stored may be less: it says so, and
-    // gets the rest. The same call makes good for acknowledgements that were lost.
+    // A new session starts at the watermark of all devices of this user. If this device has stored
+    // less, its cursors bring the rest. They also replace acknowledgements that were lost.
     if (!resumed) await this.#sendCursors();
   }
 
@@ -349,13 +367,15 @@ export class Client extends EventTarget {
     this.#prefixes.set(id, chat?.last_acked_sequence ?? 0);
     this.chats.delete(id);
     if (chat) await this.#know(chat);
-    this.#tell('reload', { chat: id });
-    this.#tell('chats');
+    this.#emit('reload', { chat: id });
+    this.#emit('chats');
   }
 
   async #sendCursors() {
-    // A cursor that is refused comes back on the stream, as `reset`.
-    const cursors = [...this.chats.keys()].map((id) => ({ chat_id: id, last_acked_sequence: this.#prefixes.get(id) ?? 0 }));
+    // The stream answers a cursor that is refused by a `reset`.
+    const cursors = [...this.chats.keys()].map((id) => (
+      { chat_id: id, last_acked_sequence: this.#prefixes.get(id) ?? 0 }
+    ));
     for (let i = 0; i < cursors.length; i += 500) {
       const session = this.#session;
       const ok = await this.#untilAnswered(async () => {
@@ -366,23 +386,25 @@ export class Client extends EventTarget {
     }
   }
 
-  #status({ chat_id: id, user_id: user, last_acked_sequence: acked, last_read_sequence: read, ...all }) {
+  #status(status) {
+    const { chat_id: id, user_id: user } = status;
     const chat = this.chats.get(id);
     if (!chat) return;
     if (user === undefined) {
-      const told = { acked: all.all_acked_sequence, read: all.all_read_sequence };
-      chat.all = chat.all ? merge(chat.all, told) : told;
+      const all = { acked: status.all_acked_sequence, read: status.all_read_sequence };
+      chat.all = chat.all ? merge(chat.all, all) : all;
     } else {
+      const { last_acked_sequence: acked, last_read_sequence: read } = status;
       chat.boundaries.set(user, merge(chat.boundaries.get(user) ?? NOTHING, { acked, read }));
-      if (user === this.user) this.#raiseRead(chat, read); // Read on another device of mine.
+      if (user === this.user) this.#raiseRead(chat, read); // another device of this user read it
     }
-    this.#tell('ticks', { chat: id });
+    this.#emit('ticks', { chat: id });
   }
 
   async #membership({ chat_id: id, user_id: user, change }) {
     if (user === this.user && change === 'removed') {
       this.chats.delete(id);
-      this.#tell('chats');
+      this.#emit('chats');
       return;
     }
     await this.#knowAll(new Set([id]));
@@ -393,28 +415,36 @@ export class Client extends EventTarget {
     if (read <= chat.read) return;
     chat.read = read;
     chat.unread = Math.max(0, Math.min(chat.unread, chat.head - read));
-    this.#tell('chats');
+    this.#emit('chats');
   }
 
   async #knowAll(ids) {
     for (const id of ids) {
       if (this.chats.has(id) && this.#prefixes.has(id)) continue;
-      if (!(await this.#untilAnswered(async () => this.#know(await this.api.chat(id))))) return false;
+      const fetch = async () => this.#know(await this.api.chat(id));
+      if (!(await this.#untilAnswered(fetch))) return false;
     }
     return true;
   }
 
-  // Takes in a chat as the server tells it. A chat that is new to this device begins at the watermark.
-  async #know(told) {
-    const id = told.chat_id;
-    const record = await this.store.know(id, told.last_acked_sequence);
+  // Records a chat that the server sent. One that is new to this device begins at its watermark.
+  async #know(sent) {
+    const id = sent.chat_id;
+    const record = await this.store.know(id, sent.last_acked_sequence);
     if (!this.#prefixes.has(id)) this.#prefixes.set(id, record.prefix);
-    this.acks.known(id, { acked: told.last_acked_sequence, read: told.last_read_sequence });
+    this.acks.known(id, { acked: sent.last_acked_sequence, read: sent.last_read_sequence });
     const chat = this.chats.get(id) ?? newChat(id, { members: record.members });
-    Object.assign(chat, { type: told.type, name: told.name ?? '', memberCount: told.member_count, createdAt: told.created_at });
-    chat.read = Math.max(chat.read, told.last_read_sequence);
-    if (told.head_sequence >= chat.head) {
-      Object.assign(chat, { head: told.head_sequence, unread: told.unread_count, last: told.last_message ?? chat.last });
+    Object.assign(chat, {
+      type: sent.type,
+      name: sent.name ?? '',
+      memberCount: sent.member_count,
+      createdAt: sent.created_at,
+    });
+    chat.read = Math.max(chat.read, sent.last_read_sequence);
+    if (sent.head_sequence >= chat.head) {
+      chat.head = sent.head_sequence;
+      chat.unread = sent.unread_count;
+      chat.last = sent.last_message ?? chat.last;
     }
     this.chats.set(id, chat);
     if (!chat.members && chat.type === 'direct') {
@@ -423,7 +453,8 @@ export class Client extends EventTarget {
     }
   }
 
-  // Repeats what must get through until the server answers; a refusal is an answer. False: we went offline first.
+  // Repeats an attempt until the server answers, or refuses it for good. Returns false if the
+  // client went offline first.
   async #untilAnswered(attempt) {
     while (!this.#stopped) {
       try {
@@ -437,7 +468,7 @@ export class Client extends EventTarget {
           return false;
         }
         this.problem = error.message;
-        this.#tell('connection');
+        this.#emit('connection');
       }
       await new Promise((resolve) => setTimeout(resolve, FETCH_RETRY_MS));
     }
@@ -453,10 +484,10 @@ export class Client extends EventTarget {
       this.wasLive = true;
       this.outbox.resume();
     }
-    this.#tell('connection');
+    this.#emit('connection');
   }
 
-  #tell(type, detail = {}) {
+  #emit(type, detail = {}) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }
 }
@@ -469,5 +500,6 @@ function newChat(id, known) {
 }
 
 function entriesOf(id, page) {
-  return [...page.messages.map(messageEntry), ...page.gaps.map((gap) => gapEntry(gap, id))].sort((a, b) => a.from - b.from);
+  const gaps = page.gaps.map((gap) => gapEntry(gap, id));
+  return [...page.messages.map(messageEntry), ...gaps].sort((a, b) => a.from - b.from);
 }

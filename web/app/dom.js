@@ -1,6 +1,6 @@
-// Small pieces of DOM. Text from outside goes in as text, never as markup.
+// Small helpers for the DOM. Text from outside is inserted as text, never as markup.
 
-/** An element with class names, text, attributes and children; undefined attributes are left out. */
+/** Returns an element with text, attributes and children. It leaves out undefined attributes. */
 export function el(tag, { text, on = {}, ...attributes } = {}, ...children) {
   const element = document.createElement(tag);
   if (text !== undefined) element.textContent = text;
@@ -16,7 +16,7 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Fills an avatar: the first letter, in a colour that follows from the name. */
+/** Fills an avatar with the first letter of a name, in a colour derived from the name. */
 export function paintAvatar(element, name) {
   let hue = 0;
   for (const c of name) hue = (hue * 31 + c.codePointAt(0)) % 6;
@@ -25,7 +25,9 @@ export function paintAvatar(element, name) {
 }
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
-const calendar = new Intl.DateTimeFormat(undefined, { weekday: 'short', day: 'numeric', month: 'short' });
+const calendar = new Intl.DateTimeFormat(undefined, {
+  weekday: 'short', day: 'numeric', month: 'short',
+});
 
 export function timeOf(date) {
   return clock.format(date);

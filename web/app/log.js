@@ -3,7 +3,7 @@
 import { byId, dayOf, el, timeOf } from './dom.js';
 import { TICKS, countOf, tickOf } from './ticks.js';
 
-// A message counts as shown when this much of it is inside the window: a very long one never fits as a whole.
+// A message counts as shown when this much of it is visible, because a long one never fits whole.
 const SHOWN_PIXELS = 40;
 const AT_BOTTOM_PIXELS = 60;
 
@@ -25,25 +25,27 @@ export class Log {
     this.jump = byId('jump');
   }
 
-  /** Listens until the signal aborts. */
+  /** Handles events of the page and of the client until the signal aborts. */
   listen(signal) {
     this.log.addEventListener('scroll', () => this.#scrolled(), { signal, passive: true });
     this.older.addEventListener('click', () => this.#loadOlder(), { signal });
     this.jump.addEventListener('click', () => this.toBottom(), { signal });
     document.addEventListener('visibilitychange', () => this.#look(), { signal });
     window.addEventListener('resize', () => this.#look(), { signal });
-    const client = this.#client;
-    client.addEventListener('entries', (e) => e.detail.chat === this.#chat && this.#add(e.detail.entries), { signal });
-    client.addEventListener('ticks', (e) => e.detail.chat === this.#chat && this.#tick(), { signal });
-    client.addEventListener('outbox', (e) => e.detail.chat === this.#chat && this.#wait(), { signal });
-    client.addEventListener('reload', (e) => e.detail.chat === this.#chat && this.open(this.#chat), { signal });
+    const on = (type, listener) => this.#client.addEventListener(type, ({ detail }) => {
+      if (detail.chat === this.#chat) listener(detail);
+    }, { signal });
+    on('entries', ({ entries }) => this.#add(entries));
+    on('ticks', () => this.#tick());
+    on('outbox', () => this.#wait());
+    on('reload', () => this.open(this.#chat));
   }
 
   get chat() {
     return this.#chat;
   }
 
-  /** Shows a chat from its newest messages; null shows none. */
+  /** Shows the newest messages of a chat. null shows no chat. */
   async open(chat) {
     this.#chat = chat;
     this.#entries.clear();
@@ -65,7 +67,7 @@ export class Log {
     this.#look();
   }
 
-  /** The highest sequence on the screen, 0 if none. */
+  /** Returns the highest sequence on the screen, or 0. */
   displayed() {
     if (document.visibilityState !== 'visible' || this.log.clientHeight === 0) return 0;
     const bottom = this.log.getBoundingClientRect().bottom;
@@ -90,7 +92,7 @@ export class Log {
       this.#complete = page.complete;
       this.older.textContent = page.problem ? `${page.problem} Try again` : 'Older messages';
       this.#render();
-    } catch (error) { // of the device's own store
+    } catch (error) { // an error of the device's own store
       if (this.#chat === chat) this.older.textContent = `${error.message} Try again`;
     } finally {
       if (this.#chat === chat) {
@@ -101,10 +103,10 @@ export class Log {
     }
   }
 
-  // Keeps what is on the screen where it is while the list grows above it.
+  // Loads older messages. What is on the screen stays in place while the list grows above it.
   async #loadOlder() {
     if (this.#loading || this.#complete || !this.#chat) return;
-    // Infinity if even the newest page could not be had.
+    // This is Infinity if not even the newest page could be loaded.
     const first = Math.min(...this.#entries.keys());
     const fromBottom = this.log.scrollHeight - this.log.scrollTop;
     await this.#load(first);
@@ -118,7 +120,7 @@ export class Log {
     let inOrder = true;
     const added = [];
     for (const entry of entries) {
-      // Older than the page shown: it will come with its page.
+      // An entry that is older than the shown pages comes with its own page.
       if (this.#entries.has(entry.from) || entry.from < first && this.#entries.size > 0) continue;
       inOrder &&= entry.from > last;
       last = Math.max(last, entry.from);
@@ -137,15 +139,18 @@ export class Log {
   #render() {
     this.list.replaceChildren();
     this.#items.clear();
-    for (const from of [...this.#entries.keys()].sort((a, b) => a - b)) this.#append(this.#entries.get(from), false);
+    for (const from of [...this.#entries.keys()].sort((a, b) => a - b)) {
+      this.#append(this.#entries.get(from), false);
+    }
     this.#tick();
     this.#look();
   }
 
   #append(entry, fresh) {
     if (entry.gap) {
-      const text = `${entry.to - entry.from + 1} messages from while you were away from this chat`;
-      this.list.append(el('li', { class: 'gap', text, 'data-from': entry.from, 'data-to': entry.to }));
+      const text = `${entry.to - entry.from + 1} messages, sent while you were not a member`;
+      const range = { 'data-from': entry.from, 'data-to': entry.to };
+      this.list.append(el('li', { class: 'gap', text, ...range }));
       return;
     }
     const message = entry.message;
@@ -158,20 +163,26 @@ export class Log {
     const group = this.#client.chats.get(this.#chat)?.type === 'group';
     const named = !mine && group && previous?.dataset.sender !== message.sender_id;
     const tick = mine ? el('span', { class: 'tick', role: 'img', 'data-testid': 'tick' }) : null;
-    const item = bubble({ mine, fresh, sender: named ? message.sender_id : '', content: message.content, at, tick });
+    const sender = named ? message.sender_id : '';
+    const item = bubble({ mine, fresh, sender, content: message.content, at, tick });
     Object.assign(item.dataset, {
-      testid: 'message', sequence: entry.from, to: entry.to, sender: message.sender_id, day: at.toDateString(),
+      testid: 'message',
+      sequence: entry.from,
+      to: entry.to,
+      sender: message.sender_id,
+      day: at.toDateString(),
     });
     if (tick) this.#items.set(entry.from, tick);
     this.list.append(item);
   }
 
-  // Derives every tick anew from the boundary: there is nothing else to remember.
+  // Derives every tick from the boundary. There is no other state.
   #tick() {
     const boundary = this.#client.boundary(this.#chat);
     const others = this.#client.others(this.#chat);
     for (const [sequence, tick] of this.#items) {
-      paintTick(tick, tickOf(sequence, boundary), others.length > 1 ? countOf(sequence, others) : null);
+      const count = others.length > 1 ? countOf(sequence, others) : null;
+      paintTick(tick, tickOf(sequence, boundary), count);
     }
   }
 
@@ -185,9 +196,10 @@ export class Log {
       li.dataset.clientMessageId = item.client_message_id;
       if (item.state === 'failed') {
         const id = item.client_message_id;
+        const outbox = this.#client.outbox;
         li.append(el('div', { class: 'actions' }, el('span', { text: item.problem }),
-          el('button', { type: 'button', text: 'Retry', 'data-testid': 'retry', on: { click: () => this.#client.outbox.retry(id) } }),
-          el('button', { type: 'button', text: 'Discard', 'data-testid': 'discard', on: { click: () => this.#client.outbox.discard(id) } })));
+          button('Retry', 'retry', () => outbox.retry(id)),
+          button('Discard', 'discard', () => outbox.discard(id))));
       }
       return li;
     });
@@ -206,7 +218,7 @@ export class Log {
     this.#look();
   }
 
-  // Once per frame: tells the client what is on the screen.
+  // Reports to the client what is on the screen, once per frame.
   #look() {
     if (this.#frame) return;
     this.#frame = requestAnimationFrame(() => {
@@ -217,10 +229,15 @@ export class Log {
   }
 }
 
+function button(text, testid, click) {
+  return el('button', { type: 'button', text, 'data-testid': testid, on: { click } });
+}
+
 function bubble({ mine, fresh = false, sender = '', content, at, tick }) {
   const item = el('li', { class: `message${mine ? ' mine' : ''}${fresh ? ' fresh' : ''}` });
   if (sender) item.append(el('span', { class: 'sender', text: sender }));
-  const meta = el('span', { class: 'meta' }, el('time', { datetime: at.toISOString(), text: timeOf(at) }));
+  const time = el('time', { datetime: at.toISOString(), text: timeOf(at) });
+  const meta = el('span', { class: 'meta' }, time);
   if (tick) meta.append(tick);
   item.append(el('span', { class: 'content', text: content, 'data-testid': 'content' }), meta);
   return item;
@@ -229,7 +246,9 @@ function bubble({ mine, fresh = false, sender = '', content, at, tick }) {
 function paintTick(element, tick, count) {
   if (element.dataset.tick === tick && !count) return;
   const { text, label } = TICKS[tick];
-  const words = count ? `${label}: reached ${count.delivered} of ${count.of}, read by ${count.read}` : label;
+  const words = count
+    ? `${label}: reached ${count.delivered} of ${count.of}, read by ${count.read}`
+    : label;
   element.dataset.tick = tick;
   element.className = `tick ${tick}`;
   if (element.textContent !== text) element.textContent = text;

@@ -1,4 +1,4 @@
-// Starts the page: who am I, then a client and its view, until the page or the user goes.
+// Starts the page: it finds out who the user is, and runs a client with its view.
 
 import { Api, Caller } from './api.js';
 import { Client } from './client.js';
@@ -6,7 +6,7 @@ import { byId } from './dom.js';
 import { Store } from './store.js';
 import { View } from './view.js';
 
-// sessionStorage belongs to one tab: two tabs are two users.
+// sessionStorage belongs to one tab, so two tabs can have two users.
 const WHO = 'tidemark.who';
 const POSITION = 'tidemark.position';
 
@@ -21,7 +21,9 @@ async function enter(who) {
   const client = new Client({ api: new Api(caller), store });
   running = { client, store, view: new View(client) };
   client.addEventListener('connection', () => {
-    if (client.connection === 'refused' && running?.client === client) leave(`Sign in again: ${client.problem}.`);
+    if (client.connection === 'refused' && running?.client === client) {
+      leave(`Sign in again: ${client.problem}.`);
+    }
   });
   await client.start(takePosition());
 }
@@ -36,7 +38,8 @@ function leave(problem = '') {
   welcome(problem);
 }
 
-// Asks for a name where a name is enough, and for a token everywhere else. The token goes into the tab's memory and into headers, never into a URL.
+// Asks for a name where a name is enough, and for a token elsewhere. The token is kept in the tab,
+// and sent in headers, never in a URL.
 async function welcome(problem = '') {
   document.title = 'Tidemark';
   byId('app').hidden = true;
@@ -50,8 +53,9 @@ async function welcome(problem = '') {
   byId(names ? 'user' : 'token').focus();
 }
 
-// A reload goes on in the same session. The position is kept only from page to page: a duplicated tab copies
-// sessionStorage, and two tabs in one session would take it from each other for ever.
+// A reload continues the session. The position is stored only between two pages, because a
+// duplicated tab copies sessionStorage. Two tabs in one session would take it from each other
+// without end.
 function takePosition() {
   const position = sessionStorage.getItem(POSITION) ?? '';
   sessionStorage.removeItem(POSITION);
@@ -68,7 +72,7 @@ window.addEventListener('pageshow', (event) => {
   if (event.persisted && running) running.client.goOnline(takePosition());
 });
 
-// The browser knows of a lost network long before a connection does.
+// The browser notices a lost network long before a connection does.
 for (const type of ['online', 'offline']) {
   window.addEventListener(type, () => running?.client.networkChanged(type === 'online'));
 }
@@ -77,9 +81,13 @@ byId('logout').addEventListener('click', () => leave());
 
 byId('login').addEventListener('submit', (event) => {
   event.preventDefault();
-  const who = byId('by-token').hidden ? { user: byId('user').value.trim() } : { token: byId('token').value.trim() };
+  const byName = byId('by-token').hidden;
+  const who = byName
+    ? { user: byId('user').value.trim() }
+    : { token: byId('token').value.trim() };
   if (!who.user && !who.token) {
-    byId('login-problem').textContent = byId('by-token').hidden ? 'Choose a name first.' : 'Paste an access token first.';
+    const problem = byName ? 'Choose a name first.' : 'Paste an access token first.';
+    byId('login-problem').textContent = problem;
     return;
   }
   enter(who).catch((error) => welcome(error.message));

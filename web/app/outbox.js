@@ -1,10 +1,12 @@
-// What was written and is not confirmed yet. It survives a reload, keeps the order within a chat, and every attempt
-// carries the same client_message_id, so that a message sent twice is stored once.
+// The messages that were written and are not confirmed yet. They survive a reload, and keep their
+// order within a chat. Every attempt has the same client_message_id, so a message that is sent
+// twice is stored once.
 
 import { pauseBefore } from './stream.js';
 
-// After so many answers that were no, the message shows ✗ and waits for the user: over a minute. A server that does not answer at all is no
-// reason to bother him: he sees that there is no connection, and the message waits for as long as it takes.
+// After so many refusals, which take over a minute, the message shows ✗ and waits for the user.
+// Attempts without an answer do not count: the page shows that there is no connection, and the
+// message waits for as long as needed.
 const ATTEMPTS = 10;
 
 export class Outbox {
@@ -12,14 +14,15 @@ export class Outbox {
   #paused = true;
   #timer = null;
   #running = false;
-  // How often in a row nothing came of it; the pauses grow with it.
+  // The number of failed attempts in a row. The pauses grow with it.
   #pauses = 0;
   // The Retry-After of the last refusal, in seconds.
   #after = 0;
 
   /**
-   * @param onStored called with each confirmed message; it must store it, which takes it out of the database's outbox.
-   * @param onChange called with a chat id when what is shown of it has changed.
+   * @param onStored called with each confirmed message. It must store the message, which removes
+   * it from the database's outbox.
+   * @param onChange called with a chat id when the visible items of the chat have changed.
    */
   constructor({ api, store, onStored, onChange }) {
     this.api = api;
@@ -36,7 +39,7 @@ export class Outbox {
     return this.#items.filter((i) => i.chat_id === chat);
   }
 
-  /** Queues a message. `seen` is the highest sequence that was on the screen when it was written. */
+  /** Queues a message. `seen` is the highest sequence that was visible when it was written. */
   async add(chat, content, seen) {
     const item = {
       client_message_id: newID(),
@@ -68,7 +71,7 @@ export class Outbox {
     await this.store.dropOutbox(id);
   }
 
-  /** The stream has shown one of ours: it is stored, whatever became of the answer. */
+  /** Handles a message of this user on the stream. It is stored, even if no answer came. */
   confirmed(id) {
     const item = this.#items.find((i) => i.client_message_id === id);
     if (item) this.#remove(item);
@@ -101,7 +104,7 @@ export class Outbox {
     this.#running = false;
   }
 
-  // Returns whether the item is done with, one way or the other.
+  // Returns whether no further attempt is needed: the item is confirmed, or has failed.
   async #send(item) {
     try {
       const message = await this.api.send(item.chat_id, {
@@ -117,13 +120,14 @@ export class Outbox {
       const attempts = item.attempts + (error.status === 0 || error.status === 401 ? 0 : 1);
       const failed = error.final || attempts >= ATTEMPTS;
       this.#pauses++;
-      await this.#update(item, { attempts, state: failed ? 'failed' : 'sending', problem: failed ? error.message : '' });
+      const state = failed ? 'failed' : 'sending';
+      await this.#update(item, { attempts, state, problem: failed ? error.message : '' });
       return failed;
     }
   }
 
   async #update(item, change) {
-    if (!this.#items.includes(item)) return; // The stream confirmed it meanwhile.
+    if (!this.#items.includes(item)) return; // The stream has confirmed it meanwhile.
     Object.assign(item, change);
     this.onChange(item.chat_id);
     await this.store.putOutbox(item);
@@ -134,14 +138,16 @@ export class Outbox {
     this.onChange(item.chat_id);
   }
 
-  // Two messages of one millisecond keep their order.
+  // Returns a time above that of the last item, so that items of one millisecond keep their order.
   #nextTime() {
     return Math.max(Date.now(), (this.#items.at(-1)?.at ?? 0) + 1);
   }
 }
 
-// Time first, so that keys that are new lie together in the server's index. crypto.randomUUID would need HTTPS.
+// Returns an id that begins with the time, so that new ids are neighbours in the server's index.
+// crypto.randomUUID would need HTTPS.
 function newID() {
   const random = crypto.getRandomValues(new Uint8Array(10));
-  return `${Date.now().toString(16).padStart(12, '0')}-${Array.from(random, (b) => b.toString(16).padStart(2, '0')).join('')}`;
+  const hex = Array.from(random, (b) => b.toString(16).padStart(2, '0')).join('');
+  return `${Date.now().toString(16).padStart(12, '0')}-${hex}`;
 }

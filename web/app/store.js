@@ -1,8 +1,11 @@
-// What this device keeps, in IndexedDB: one database per user. Only what is in here is ever acknowledged.
+// The data of this device, in IndexedDB, with one database per user. The page acknowledges only
+// what is stored here.
 //
-//   chats    {chat_id, prefix, members}          prefix: everything up to it is held, or was acknowledged elsewhere
-//   entries  {chat_id, from, to, message | gap}  a message (from = to), or a range the user may not see
-//   outbox   {client_message_id, chat_id, …}     what is not confirmed yet, in the order of `at`
+//   chats    {chat_id, prefix, members}          everything up to prefix is stored here, or was
+//                                                acknowledged by another device
+//   entries  {chat_id, from, to, message | gap}  a message (from = to), or a range that the user
+//                                                may not see
+//   outbox   {client_message_id, chat_id, …}     unconfirmed messages, in the order of `at`
 
 import { extend } from './ticks.js';
 
@@ -34,7 +37,7 @@ export class Store {
     return settled(this.#read('chats').getAll());
   }
 
-  /** Makes the chat known with the prefix `base`, unless it is known; returns its record. */
+  /** Returns the record of a chat. If there is none, it creates one with the prefix `base`. */
   async know(chat, base) {
     const tx = this.#write(['chats']);
     const chats = tx.objectStore('chats');
@@ -53,7 +56,10 @@ export class Store {
     await committed(tx);
   }
 
-  /** Forgets a chat's messages and starts it again at `prefix`: the server's chat is not the one we knew. */
+  /**
+   * Deletes a chat's messages and sets its prefix. The server has another chat under this id, so
+   * the stored messages are not its own.
+   */
   async restart(chat, prefix) {
     const tx = this.#write(['chats', 'entries']);
     tx.objectStore('chats').put({ chat_id: chat, prefix, members: null });
@@ -62,9 +68,10 @@ export class Store {
   }
 
   /**
-   * Stores entries of known chats and moves their prefixes, in one transaction that is on disk when this returns;
-   * a message of ours leaves the outbox in the same step. Storing an entry again changes nothing.
-   * @returns Map of chat id to its prefix now, for every chat touched.
+   * Stores entries of known chats and moves their prefixes, in one transaction. When it returns,
+   * the data is on disk. A message of this user leaves the outbox in the same step. Storing an
+   * entry again changes nothing.
+   * @returns a Map from the id of each chat touched to its new prefix.
    */
   async take(entries) {
     const tx = this.#write(['chats', 'entries', 'outbox']);
@@ -75,7 +82,9 @@ export class Store {
     for (const [chat, news] of byChat) {
       for (const entry of news) {
         stored.put(entry);
-        if (entry.message?.sender_id === this.#user) tx.objectStore('outbox').delete(entry.message.client_message_id);
+        if (entry.message?.sender_id === this.#user) {
+          tx.objectStore('outbox').delete(entry.message.client_message_id);
+        }
       }
       const record = await settled(chats.get(chat));
       if (!record) continue;
@@ -87,7 +96,7 @@ export class Store {
     return prefixes;
   }
 
-  /** The newest entries below `before` that follow each other without a hole, ascending, at most `limit`. */
+  /** Returns up to `limit` entries directly below `before`, ascending and without a hole. */
   async page(chat, before, limit) {
     const page = [];
     let expected = before - 1;
@@ -101,7 +110,7 @@ export class Store {
     return page.reverse();
   }
 
-  /** The newest entry of a chat, or undefined. */
+  /** Returns the newest entry of a chat, or undefined. */
   async last(chat) {
     let last;
     const range = IDBKeyRange.bound([chat, 0], [chat, Infinity]);
@@ -133,23 +142,25 @@ export class Store {
     return this.#db.transaction(name, 'readonly').objectStore(name);
   }
 
-  // Strict: done means on the disk, not in the operating system's hands. An acknowledgement follows from it.
+  // Strict durability: a complete transaction is on disk, not only in the operating system's cache.
+  // Acknowledgements rely on that.
   #write(names) {
     return this.#db.transaction(names, 'readwrite', { durability: 'strict' });
   }
 }
 
-/** A message of the wire as an entry. */
+/** Returns the entry of a message of the API. */
 export function messageEntry(message) {
   return { chat_id: message.chat_id, from: message.sequence, to: message.sequence, message };
 }
 
-/** A gap of the wire as an entry. History's gaps do not repeat the chat. */
+/** Returns the entry of a gap of the API. Gaps of history do not repeat the chat. */
 export function gapEntry(gap, chat = gap.chat_id) {
   return { chat_id: chat, from: gap.from, to: gap.to, gap: gap.reason };
 }
 
-// A gap among the news may begin below the prefix and is not found by a walk from there, so it goes first.
+// Returns the prefix that the stored entries reach. A new gap may begin below the prefix, where the
+// walk does not find it, so the new entries extend the prefix first.
 async function heldFrom(entries, chat, prefix, news) {
   for (const e of news) prefix = extend(prefix, e.from, e.to) ?? prefix;
   const range = IDBKeyRange.bound([chat, prefix + 1], [chat, Infinity]);

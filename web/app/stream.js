@@ -1,10 +1,14 @@
-// The event stream: one EventSource, and what to do when it gives up.
+// The event stream: an EventSource, and its replacement when it gives up.
 
-const TYPES = ['open', 'message', 'gap', 'status_update', 'membership', 'caught_up', 'reset', 'error'];
+const TYPES = [
+  'open', 'message', 'gap', 'status_update', 'membership', 'caught_up', 'reset', 'error',
+];
 
 /**
- * The pause before attempt n (from 0) in milliseconds: a random part of 0.5 s doubling to 30 s, so that clients that lost a server do not come
- * back together. `after` is the Retry-After of an answer in seconds; the server has spread its clients by it, to the second.
+ * Returns the pause before attempt n (from 0) in milliseconds. It is a random part of a limit that
+ * doubles from 0.5 s to 30 s, so that clients that lost a server do not come back at once. `after`
+ * is the Retry-After of an answer in seconds. The server spreads its clients by it, so the page
+ * only adds a random part of a second.
  */
 export function pauseBefore(attempt, after = 0, random = Math.random) {
   if (after > 0) return (after + random()) * 1_000;
@@ -12,11 +16,13 @@ export function pauseBefore(attempt, after = 0, random = Math.random) {
 }
 
 /**
- * A stream that stays open. EventSource reconnects by itself after a cut, with the Last-Event-ID it saw; it gives
- * up for good on any HTTP status but 200 (a used-up ticket is 401, a restarting server 503). Then a new one is
- * made, with a new ticket and the position in the URL, so that the session goes on all the same.
+ * A stream that stays open. After a cut, EventSource itself reconnects with the last id that it
+ * saw. It gives up on any HTTP status but 200: a used ticket gets 401, a restarting server 503.
+ * Then this class opens a new one, with a new ticket and the position in the URL, so the session
+ * continues.
  *
- * States: connecting, live, replaced (a newer connection owns the session; only the user may take it back), closed.
+ * The states are connecting, live, replaced and closed. In the state replaced a newer connection
+ * owns the session, and only the user may take it back.
  */
 export class Stream {
   #source = null;
@@ -26,7 +32,10 @@ export class Stream {
   #wanted = false;
   #position = '';
 
-  /** @param onRefused called with the error when the caller's own credentials are refused: no new ticket, and no use in trying again. */
+  /**
+   * @param onRefused called with the error when the server refuses the caller's credentials. Then
+   * there is no new ticket, and a retry cannot help.
+   */
   constructor({ url, onEvent, onState, onRefused }) {
     this.url = url;
     this.onEvent = onEvent;
@@ -49,12 +58,12 @@ export class Stream {
     this.onState('closed');
   }
 
-  /** The network is gone. EventSource would not notice for minutes, so it is given up, and tried again. */
+  /** Handles a lost network. EventSource would take minutes to notice, so it is replaced. */
   lost() {
     if (this.#wanted) this.#later();
   }
 
-  /** The network is there again, maybe another one: whatever was open before is worth nothing. */
+  /** Handles a new network. Connections of an earlier network no longer work. */
   reconnect() {
     if (!this.#wanted) return;
     this.#attempt = 0;
@@ -84,10 +93,12 @@ export class Stream {
     if (generation !== this.#generation) return;
     const source = new EventSource(url);
     this.#source = source;
-    for (const type of TYPES) source.addEventListener(type, (event) => this.#take(source, type, event));
+    for (const type of TYPES) {
+      source.addEventListener(type, (event) => this.#take(source, type, event));
+    }
   }
 
-  // `open` and `error` are names of our events and of EventSource's own; only ours carry data.
+  // `open` and `error` name events of the server, and EventSource's own. Only the former have data.
   #take(source, type, event) {
     if (source !== this.#source) return;
     if (!(event instanceof MessageEvent)) {

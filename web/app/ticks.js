@@ -1,10 +1,10 @@
-// The pure rules of the page: what a tick is, how news about boundaries is merged, and how far a device
-// holds a chat without a hole. No DOM, no network, no storage.
+// The pure rules of the page: what a tick is, how boundaries are merged, and up to which message a
+// device has a chat without a hole. They use no DOM, no network and no storage.
 
-/** The boundary of a member of whom nothing is known yet. */
+/** The boundary of a member about whom nothing is known yet. */
 export const NOTHING = Object.freeze({ acked: 0, read: 0 });
 
-/** What a sender sees beside his message, and what a screen reader says. */
+/** The mark that senders see beside their message, and the words of a screen reader. */
 export const TICKS = Object.freeze({
   sending: { text: '○', label: 'Sending' },
   sent: { text: '✓', label: 'Sent' },
@@ -14,7 +14,7 @@ export const TICKS = Object.freeze({
 });
 
 /**
- * The specification's tick_state of a stored message.
+ * Returns the tick of a stored message, which is the specification's tick_state.
  * @param boundary that of the other member of a direct chat, or the least one of all others.
  */
 export function tickOf(sequence, boundary) {
@@ -23,12 +23,12 @@ export function tickOf(sequence, boundary) {
   return 'sent';
 }
 
-/** Boundaries only grow: news that is late, doubled or out of order changes nothing. */
+/** Returns the higher values. So an update that is late, repeated or out of order does no harm. */
 export function merge(a, b) {
   return { acked: Math.max(a.acked, b.acked), read: Math.max(a.read, b.read) };
 }
 
-/** What all of them have. Of nobody: nothing, so that a chat with oneself stays at one tick. */
+/** Returns what all members have. Without members it is nothing: such a chat stays at one tick. */
 export function least(boundaries) {
   let all = null;
   for (const b of boundaries) {
@@ -37,7 +37,10 @@ export function least(boundaries) {
   return all ?? NOTHING;
 }
 
-/** How many of the others have message `sequence`: {of, delivered, read}, for the words beside a group's tick. */
+/**
+ * Returns how many of the others have message `sequence`, as {of, delivered, read}. The words
+ * beside a group's tick show it.
+ */
 export function countOf(sequence, boundaries) {
   const count = { of: 0, delivered: 0, read: 0 };
   for (const b of boundaries) {
@@ -49,9 +52,10 @@ export function countOf(sequence, boundaries) {
 }
 
 /**
- * Whether a stored range [from, to] continues what is held up to `prefix`; if so, how far it is held now.
- * A gap is a range as well: what the user may not see counts as received.
- * @returns the new prefix, the same one if the range adds nothing, or null if something is missing before it.
+ * Extends a prefix by a stored range [from, to]. A gap is such a range, too, because messages that
+ * the user may not see count as received.
+ * @returns the new prefix, the same one if the range adds nothing, or null if there is a hole
+ * before the range.
  */
 export function extend(prefix, from, to) {
   if (from > prefix + 1) return null;

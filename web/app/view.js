@@ -1,4 +1,5 @@
-// Everything around the messages: who I am, the list of chats, the head of a chat, writing, the dialog.
+// Everything around the messages: the user, the list of chats, the head of a chat, the text field,
+// and the dialog.
 
 import { byId, dayOf, el, paintAvatar, timeOf } from './dom.js';
 import { Log } from './log.js';
@@ -11,7 +12,7 @@ const STATES = {
   refused: 'signed out',
 };
 
-// A connection that comes within this time is not worth a word.
+// The banner does not appear if the connection opens within this time.
 const BANNER_AFTER_MS = 700;
 
 export class View {
@@ -31,7 +32,7 @@ export class View {
     this.#list();
   }
 
-  /** Stops listening; the page shows nothing of the client any more. */
+  /** Stops handling events. Afterwards the page shows nothing of the client. */
   close() {
     this.#listening.abort();
     clearTimeout(this.#bannerTimer);
@@ -71,7 +72,8 @@ export class View {
     const state = byId('connection');
     state.dataset.state = connection;
     state.dataset.caughtUp = caughtUp;
-    state.textContent = problem || (connection === 'live' ? (caughtUp ? 'online' : 'catching up …') : STATES[connection]);
+    const live = caughtUp ? 'online' : 'catching up …';
+    state.textContent = problem || (connection === 'live' ? live : STATES[connection]);
     byId('switch').setAttribute('aria-checked', this.#online);
     if (connection === 'connecting' && byId('banner').hidden) {
       this.#bannerTimer ??= setTimeout(() => this.#banner(), BANNER_AFTER_MS);
@@ -80,15 +82,16 @@ export class View {
     }
   }
 
-  // What is wrong with the connection, and what becomes of what is written meanwhile.
+  // Shows the problem of the connection, and what happens to messages that are written meanwhile.
   #banner() {
     clearTimeout(this.#bannerTimer);
     this.#bannerTimer = null;
     const { connection, problem, wasLive } = this.#client;
+    const trying = wasLive ? 'The connection is lost. Trying again …' : 'Connecting …';
     const words = {
-      connecting: `${wasLive ? 'The connection is lost. Trying again …' : 'Connecting …'} ${problem} What you write is kept, and sent then.`,
-      offline: 'You are offline. Nothing is received, and what you write waits.',
-      replaced: 'This session was opened elsewhere, so nothing comes here any more.',
+      connecting: `${trying} ${problem} Messages that you write are sent later.`,
+      offline: 'You are offline. You receive nothing. Messages that you write are sent later.',
+      replaced: 'Another page has opened this session, so this page receives nothing.',
       closed: problem,
     }[connection];
     const banner = byId('banner');
@@ -99,9 +102,12 @@ export class View {
   }
 
   #list() {
-    const chats = [...this.#client.chats.values()].sort((a, b) => activity(b).localeCompare(activity(a)));
+    const chats = [...this.#client.chats.values()];
+    chats.sort((a, b) => activity(b).localeCompare(activity(a)));
     byId('no-chats').hidden = chats.length > 0;
-    byId('no-chats').textContent = this.#client.listed ? 'No chats yet. Say hello to somebody: the other tab, for example.' : 'Loading …';
+    byId('no-chats').textContent = this.#client.listed
+      ? 'No chats yet. Start one with the user of another tab, for example.'
+      : 'Loading …';
     const focused = document.activeElement?.dataset.chat;
     byId('chats').replaceChildren(...chats.map((chat) => this.#row(chat)));
     if (focused) byId('chats').querySelector(`[data-chat="${CSS.escape(focused)}"]`)?.focus();
@@ -115,10 +121,15 @@ export class View {
     const avatar = el('span', { class: 'avatar', 'aria-hidden': 'true' });
     paintAvatar(avatar, name);
     const first = el('span', { class: 'line' }, el('span', { class: 'name', text: name }));
-    const second = el('span', { class: 'line' }, el('span', { class: 'preview', text: this.#preview(chat), 'data-testid': 'preview' }));
-    if (chat.last) first.append(el('time', { datetime: chat.last.created_at, text: when(chat.last.created_at) }));
+    const second = el('span', { class: 'line' },
+      el('span', { class: 'preview', text: this.#preview(chat), 'data-testid': 'preview' }));
+    if (chat.last) {
+      const at = chat.last.created_at;
+      first.append(el('time', { datetime: at, text: when(at) }));
+    }
     if (chat.unread > 0) {
-      second.append(el('span', { class: 'badge', text: chat.unread, 'aria-label': `${chat.unread} unread`, 'data-testid': 'unread' }));
+      const label = { 'aria-label': `${chat.unread} unread`, 'data-testid': 'unread' };
+      second.append(el('span', { class: 'badge', text: chat.unread, ...label }));
     }
     return el('li', {}, el('button', {
       type: 'button', 'data-testid': 'chat', 'data-chat': chat.id, 'data-name': name,
@@ -148,8 +159,10 @@ export class View {
     this.#list();
     if (!chat) return;
     await opened;
-    if (matchMedia('(hover: hover)').matches) byId('text').focus(); // On a phone the keyboard would hide the chat.
-    this.#client.refreshStatus(id).then(() => this.#list(), () => {}); // What is not answered now is pushed later.
+    // On a phone, focus would open the keyboard, which hides the chat.
+    if (matchMedia('(hover: hover)').matches) byId('text').focus();
+    // An error needs no handling: the stream brings the boundaries later.
+    this.#client.refreshStatus(id).then(() => this.#list(), () => {});
   }
 
   #head(chat) {
@@ -157,7 +170,9 @@ export class View {
     byId('chat-name').textContent = name;
     paintAvatar(byId('chat-avatar'), name);
     const members = chat.members && chat.members.length <= 8 ? `: ${chat.members.join(', ')}` : '';
-    byId('chat-members').textContent = chat.type === 'group' ? `${chat.memberCount} members${members}` : 'direct chat';
+    byId('chat-members').textContent = chat.type === 'group'
+      ? `${chat.memberCount} members${members}`
+      : 'direct chat';
   }
 
   #send(event) {
