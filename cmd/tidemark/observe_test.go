@@ -419,7 +419,7 @@ func checkDeployed(t *testing.T, text string) {
 		}
 	}
 	want := []string{
-		"Is it well?", "Delivery", "Storage", "Connections", "Resources", "Several nodes",
+		"Health", "Delivery", "Storage", "Connections", "Resources", "Several nodes",
 	}
 	if board.UID != "tidemark" || !cmp.Equal(want, rows) {
 		t.Errorf("the board %q has the rows %q", board.UID, rows)

@@ -34,7 +34,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{- /* What every container of ours may do: nothing. */ -}}
+{{- /* Every container of the chart runs without privileges. */ -}}
 {{- define "tidemark.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
