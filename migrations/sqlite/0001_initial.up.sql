@@ -1,16 +1,17 @@
--- Times are milliseconds since 1970 in UTC. Booleans are 0 or 1. storage/sqlite/README.md says which statement uses what.
+-- Times are milliseconds since 1970 in UTC. Booleans are 0 or 1.
+-- storage/sqlite/README.md says which statement uses which table and index.
 
--- A chat and its counter. The integer key stands for the id in the big tables, whose rows it makes smaller: an id has up
--- to 128 bytes.
+-- A chat and its counter. The big tables have the integer key in place of the id, which has up to
+-- 128 bytes. So their rows are smaller.
 CREATE TABLE chats (
     key             INTEGER PRIMARY KEY,
     id              TEXT    NOT NULL UNIQUE,
     type            TEXT    NOT NULL,
     history         TEXT    NOT NULL,
     name            TEXT    NOT NULL,
-    direct_key      TEXT,                        -- of a direct chat: tidemark.DirectKey of its pair
+    direct_key      TEXT,                        -- tidemark.DirectKey of a direct chat, else NULL
     created_at      INTEGER NOT NULL,
-    activity_at     INTEGER NOT NULL,            -- of the last message, or of the creation
+    activity_at     INTEGER NOT NULL,            -- time of the last message, or of the creation
     head            INTEGER NOT NULL DEFAULT 0,  -- the messages of the chat are exactly 1..head
     member_count    INTEGER NOT NULL,
     members_version INTEGER NOT NULL DEFAULT 1,
@@ -19,7 +20,7 @@ CREATE TABLE chats (
 
 CREATE UNIQUE INDEX chats_by_pair ON chats (direct_key) WHERE direct_key IS NOT NULL;
 
--- Who may see what. The row of a former member stays, because it says what he may see.
+-- The members. The row of a former member stays, because it says what they may see.
 CREATE TABLE members (
     chat      INTEGER NOT NULL,
     user_id   TEXT    NOT NULL,
@@ -27,13 +28,14 @@ CREATE TABLE members (
     current   INTEGER NOT NULL,
     role      TEXT    NOT NULL,
     joined_at INTEGER NOT NULL,
-    intervals TEXT    NOT NULL,  -- "1-5,9-": the sequences that he may see, both ends included
+    intervals TEXT    NOT NULL,  -- "1-5,9-": the sequences that the user may see
     PRIMARY KEY (chat, user_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX members_of_user ON members (user_id, chat_id) WHERE current = 1;
 
--- The small columns come first, so that a reader of them need not follow a long content to its overflow pages.
+-- The small columns come first, so that reading them does not read the overflow pages of a long
+-- content.
 CREATE TABLE messages (
     chat              INTEGER NOT NULL,
     sequence          INTEGER NOT NULL,
@@ -41,15 +43,15 @@ CREATE TABLE messages (
     client_message_id TEXT    NOT NULL,
     message_id        TEXT    NOT NULL,
     created_at        INTEGER NOT NULL,
-    members_version   INTEGER NOT NULL,  -- of the chat, in the step that stored the message
+    members_version   INTEGER NOT NULL,  -- the chat's, in the step that stored the message
     content_type      TEXT    NOT NULL,
     attachment        TEXT,
     content           TEXT    NOT NULL,
     PRIMARY KEY (chat, sequence)
 ) STRICT, WITHOUT ROWID;
 
--- The idempotency keys, kept as long as their messages. Led by the client's id: clients that number their sends with
--- time-ordered ids (UUIDv7) write to the end of the index.
+-- The idempotency keys, kept as long as their messages. The client's id comes first, so clients
+-- with time-ordered ids (UUIDv7) write to the end of the index.
 CREATE UNIQUE INDEX messages_by_key ON messages (client_message_id, sender_id, chat);
 
 CREATE TABLE delivery_state (
@@ -64,6 +66,6 @@ CREATE TABLE delivery_state (
 CREATE TABLE pending_deliveries (
     user_id               TEXT    NOT NULL,
     chat_id               TEXT    NOT NULL,
-    first_undelivered_seq INTEGER NOT NULL,  -- inclusive
+    first_undelivered_seq INTEGER NOT NULL,  -- inclusive; 0 in a large chat
     PRIMARY KEY (user_id, chat_id)
 ) STRICT, WITHOUT ROWID;
