@@ -172,6 +172,66 @@ func beside(ctx context.Context, loops ...func(context.Context)) (stop func()) {
 	}
 }
 
+// httpLayer holds the transports and the handler in front of the core, before they are started.
+type httpLayer struct {
+	credentials *transports.Authenticator
+	// keepTickets is the loop that maintains the tickets.
+	keepTickets func(context.Context)
+	limiter     *transports.Limiter
+	adapters    []streamAdapter
+	handler     *transports.Handler
+}
+
+// layer returns the transports in front of the core. It starts nothing.
+func (o *options) layer(
+	core *server.Server, store openedStore, others *peers, log *slog.Logger,
+) (*httpLayer, error) {
+	o.credentials.ResumeWindow = core.ResumeWindow()
+	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
+	o.credentials.Tickets = tickets
+	credentials := transports.NewAuthenticator(o.credentials)
+	limiter := others.limiter(o.credentials.Dev)
+	gate := transports.NewGate(transports.GateConfig{})
+	sockets := websocket.New(websocket.Config{
+		Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log,
+		Origins: o.origins,
+	})
+	events := sse.New(sse.Config{
+		Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log,
+	})
+	polls := longpoll.New(longpoll.Config{
+		Server: core, Auth: credentials, Limit: limiter, Gate: gate,
+	})
+	handler, err := transports.New(transports.Config{
+		Server:         core,
+		Auth:           credentials,
+		Limit:          limiter,
+		Origins:        o.origins,
+		Logger:         log,
+		Page:           web.App(),
+		Alive:          progress(store.committing),
+		Degraded:       others.degraded(core.Degraded),
+		Events:         events.Handle,
+		Poll:           polls.Handle,
+		WebSocket:      sockets.Handle,
+		Version:        version,
+		PrivateMetrics: o.privateMetrics,
+		Collectors:     o.collectors(),
+		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
+			gate.Counters, limiter.Counters),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &httpLayer{
+		credentials: credentials,
+		keepTickets: keepTickets,
+		limiter:     limiter,
+		adapters:    []streamAdapter{sockets, events, polls},
+		handler:     handler,
+	}, nil
+}
+
 // serve runs the whole server. It stops what it starts, in the opposite order.
 func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	store, err := o.open(ctx)
@@ -198,52 +258,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-
-	o.credentials.ResumeWindow = core.ResumeWindow()
-	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
-	o.credentials.Tickets = tickets
-	credentials := transports.NewAuthenticator(o.credentials)
-	limiter := others.limiter(o.credentials.Dev)
-	gate := transports.NewGate(transports.GateConfig{})
-	sockets := websocket.New(websocket.Config{
-		Server:  core,
-		Auth:    credentials,
-		Limit:   limiter,
-		Gate:    gate,
-		Origins: o.origins,
-		Logger:  log,
-	})
-	events := sse.New(sse.Config{
-		Server: core,
-		Auth:   credentials,
-		Limit:  limiter,
-		Gate:   gate,
-		Logger: log,
-	})
-	polls := longpoll.New(longpoll.Config{
-		Server: core,
-		Auth:   credentials,
-		Limit:  limiter,
-		Gate:   gate,
-	})
-	handler, err := transports.New(transports.Config{
-		Server:         core,
-		Auth:           credentials,
-		Limit:          limiter,
-		Origins:        o.origins,
-		Logger:         log,
-		Page:           web.App(),
-		Alive:          progress(store.committing),
-		Degraded:       others.degraded(core.Degraded),
-		Events:         events.Handle,
-		Poll:           polls.Handle,
-		WebSocket:      sockets.Handle,
-		Version:        version,
-		PrivateMetrics: o.privateMetrics,
-		Collectors:     o.collectors(),
-		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
-			gate.Counters, limiter.Counters),
-	})
+	layer, err := o.layer(core, store, others, log)
 	if err != nil {
 		return err
 	}
@@ -256,13 +271,13 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return errors.Join(fmt.Errorf("start: %w", err), listener.Close())
 	}
 	//rule:bounded_use.share-rates-among-nodes
-	defer beside(ctx, credentials.Run, keepTickets, limiter.Run)()
-	stopDebug, err := serveDebug(ctx, o.debugListen, handler.Debug(), log)
+	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run)()
+	stopDebug, err := serveDebug(ctx, o.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))
 	}
 	defer func() { err = errors.Join(err, stopDebug()) }()
-	front := handler.HTTPServer(o.listen)
+	front := layer.handler.HTTPServer(o.listen)
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(listener) }()
 	log.Info("listening", "url", "http://"+listener.Addr().String())
@@ -272,9 +287,9 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		within:   o.limits.DrainDeadline,
 		spread:   *o.limits.DrainSpread,
 		alone:    func() bool { return core.Counters()["nodes"] < 2 },
-		handler:  handler,
+		handler:  layer.handler,
 		front:    front,
-		adapters: []streamAdapter{sockets, events, polls},
+		adapters: layer.adapters,
 		core:     core,
 		log:      log,
 	}
