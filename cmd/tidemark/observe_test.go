@@ -473,15 +473,15 @@ func checkDeployed(t *testing.T, text string) {
 func TestDebugListen_is_for_this_machine_and_metrics_for_nobody_else(t *testing.T) {
 	cleanEnvironment(t)
 	t.Setenv(secretVariable, testSecret)
+	// If an address is accepted, run serves until the context ends.
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
+	defer cancel()
 	for _, address := range []string{
 		"0.0.0.0:6060", ":6060", "10.0.0.1:6060", "example.org:6060", "6060",
 	} {
 		var log logBuffer
-		// If the address is accepted, run serves until the context ends.
-		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
 		code := run(ctx, []string{"serve", "--store", "memory:", "--debug-listen", address},
 			streams{out: io.Discard, err: &log})
-		cancel()
 		if code != exitUsage {
 			t.Errorf("--debug-listen %s: exit %d, want %d: %s",
 				address, code, exitUsage, log.String())
