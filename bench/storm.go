@@ -45,8 +45,8 @@ type Storm struct {
 	recovered atomic.Int64
 	// recoveredAfter has their times since SIGTERM.
 	recoveredAfter measure.Histogram
-	// returns counts the clients that first tried to come back, per stormStep since SIGTERM.
-	// attempts counts all tries.
+	// attempts counts the attempts to come back, per stormStep since SIGTERM.
+	// returns counts only each client's first one.
 	returns, attempts [stormSteps]atomic.Int64
 	// peak is the greatest resident memory of the new process in bytes.
 	peak int64

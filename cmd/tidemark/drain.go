@@ -97,7 +97,7 @@ func (d *drain) run() error {
 }
 
 // sendElsewhere sends the clients of all streams to other nodes.
-// It returns when their sessions have moved, or after drainSettle.
+// It then waits for at most drainSettle until their sessions have moved.
 func (d *drain) sendElsewhere(ctx context.Context) {
 	began := time.Now()
 	var draining sync.WaitGroup

@@ -67,7 +67,7 @@ func main() {
 }
 
 // stopSignals returns the signals that start an orderly stop.
-// SIGHUP is one of them, because the terminal is gone then. Under nohup it stays ignored.
+// SIGHUP is one of them: it means that the terminal is gone. Under nohup it stays ignored.
 func stopSignals() []os.Signal {
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

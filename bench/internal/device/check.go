@@ -91,9 +91,8 @@ func (c *Checker) place(p *progress, chat lazyString, sequence uint64) bool {
 		return true
 	case sequence > p.next:
 		// A session begins a chat at the first message of which it is notified.
-		// The notification of the user's own second message may come before that of their first,
-		// because their own messages count as acknowledged.
-		// The session then begins at the second one and goes back (delivery.md §3, R_MIN).
+		// A user's own messages count as acknowledged, so this may be their second one.
+		// The session goes back when it is notified of the first (delivery.md §3, R_MIN).
 		// Later, a message that comes before a missing one is a problem.
 		if p.next != 1 {
 			c.Problem("%s got %d of chat %s before %d", c.user, sequence, chat, p.next)

@@ -16,7 +16,7 @@
 //	env:"X"           the environment variable
 //	placeholder:"X"   the name of the value in the help
 //	enum:"a,b"        the allowed values
-//	required:""       the flag must be on the command line
+//	required:""       the flag must be given; the file does not count
 //	negatable:""      the flag has a negative form, --no-x
 //	flags:"-"         the field is not a flag
 //

@@ -136,7 +136,7 @@ func (p *parser) flag(arg string) error {
 	return f.set(value, more)
 }
 
-// looksLikeFlag reports whether arg is a flag, so that the value before it was forgotten.
+// looksLikeFlag reports whether arg is a flag, which means that a value was forgotten.
 // Of the values, only numbers may begin with a hyphen.
 func looksLikeFlag(arg string) bool {
 	if !strings.HasPrefix(arg, "-") || arg == "-" {
