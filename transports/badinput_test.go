@@ -28,18 +28,23 @@ func quoted(s string) string { return `"` + s + `"` }
 
 // The values that no field of a kind takes. Where one field of the kind takes a value all the same, its row in fields() says so.
 func badTexts() []bad {
-	return []bad{{`1`, invalid}, {`true`, invalid}, {`{}`, invalid}, {`["x"]`, invalid}, {`"a\u0000b"`, invalid}, {`"\ud800"`, invalid}, {`"\udc00x"`, invalid},
+	return []bad{{`1`, invalid}, {`true`, invalid}, {`{}`, invalid}, {`["x"]`, invalid},
+		{`"a\u0000b"`, invalid}, {`"\ud800"`, invalid}, {`"\udc00x"`, invalid},
 		{`"\ud800\ud800"`, invalid}, {`"\uDBFF\u0041"`, invalid}}
 }
 
 func badIDs() []bad {
-	return append(badTexts(), []bad{{`""`, invalid}, {`"a b"`, invalid}, {`"a/b"`, invalid}, {`"a%2Fb"`, invalid}, {`"ü"`, invalid}, {`"../team"`, invalid}, {`"a\nb"`, invalid},
-		{quoted(strings.Repeat("i", 129)), invalid}, {quoted(strings.Repeat("i", 5<<10)), invalid}}...)
+	return append(badTexts(),
+		[]bad{{`""`, invalid}, {`"a b"`, invalid}, {`"a/b"`, invalid}, {`"a%2Fb"`, invalid},
+			{`"ü"`, invalid}, {`"../team"`, invalid}, {`"a\nb"`, invalid},
+			{quoted(strings.Repeat("i", 129)), invalid}, {quoted(strings.Repeat("i", 5<<10)), invalid}}...)
 }
 
 func badSequences() []bad {
-	return []bad{{`"1"`, invalid}, {`1.5`, invalid}, {`1.0`, invalid}, {`1e3`, invalid}, {`1e400`, invalid}, {`true`, invalid}, {`{}`, invalid}, {`[1]`, invalid}, {`-0.5`, invalid},
-		{`-1`, sequence}, {`-9223372036854775808`, sequence}, {`9007199254740992`, sequence}, {`9223372036854775807`, sequence}, {`9223372036854775808`, sequence},
+	return []bad{{`"1"`, invalid}, {`1.5`, invalid}, {`1.0`, invalid}, {`1e3`, invalid},
+		{`1e400`, invalid}, {`true`, invalid}, {`{}`, invalid}, {`[1]`, invalid}, {`-0.5`, invalid},
+		{`-1`, sequence}, {`-9223372036854775808`, sequence}, {`9007199254740992`, sequence},
+		{`9223372036854775807`, sequence}, {`9223372036854775808`, sequence},
 		{`18446744073709551616`, sequence}, {strings.Repeat("9", 400), sequence}}
 }
 
@@ -48,7 +53,10 @@ func badAcks() []bad { // the chat has one message
 }
 
 func badLists() []bad {
-	return []bad{{`{}`, invalid}, {`"a"`, invalid}, {`1`, invalid}, {`true`, invalid}, {`[1]`, invalid}, {`[null]`, invalid}, {`[[]]`, invalid}, {`[true]`, invalid}, {`["x"]`, invalid}}
+	return []bad{
+		{`{}`, invalid}, {`"a"`, invalid}, {`1`, invalid}, {`true`, invalid}, {`[1]`, invalid},
+		{`[null]`, invalid}, {`[[]]`, invalid}, {`[true]`, invalid}, {`["x"]`, invalid},
+	}
 }
 
 func ids(n int) string {
@@ -74,34 +82,63 @@ func fields() []field {
 	}
 	member := slices.DeleteFunc(badLists(), func(b bad) bool { return b.value == `["x"]` })
 	return []field{
-		{"createChat", "type", `{"member_ids":["bob"],"type":%s}`, append(badTexts(), bad{`""`, invalid}, bad{`"channel"`, invalid}, bad{`"Group"`, invalid}, bad{`null`, invalid})},
-		{"createChat", "member_ids", `{"type":"group","member_ids":%s}`, append(member, bad{`["a b"]`, invalid}, bad{`[""]`, invalid}, bad{`null`, invalid}, bad{ids(1_001), invalid})},
-		{"createChat", "member_ids", `{"type":"direct","member_ids":%s}`, []bad{{`[]`, invalid}, {`["ann"]`, invalid}, {`["x","y"]`, invalid}}},
-		{"createChat", "name", `{"type":"group","member_ids":[],"name":%s}`, append(badTexts(), bad{quoted(strings.Repeat("n", 257)), tooLarge}, bad{quoted(strings.Repeat("ü", 129)), tooLarge})},
+		{"createChat", "type", `{"member_ids":["bob"],"type":%s}`,
+			append(badTexts(), bad{`""`, invalid}, bad{`"channel"`, invalid},
+				bad{`"Group"`, invalid}, bad{`null`, invalid})},
+		{"createChat", "member_ids", `{"type":"group","member_ids":%s}`,
+			append(member, bad{`["a b"]`, invalid}, bad{`[""]`, invalid}, bad{`null`, invalid},
+				bad{ids(1_001), invalid})},
+		{"createChat", "member_ids", `{"type":"direct","member_ids":%s}`,
+			[]bad{{`[]`, invalid}, {`["ann"]`, invalid}, {`["x","y"]`, invalid}}},
+		{"createChat", "name", `{"type":"group","member_ids":[],"name":%s}`,
+			append(badTexts(), bad{quoted(strings.Repeat("n", 257)), tooLarge},
+				bad{quoted(strings.Repeat("ü", 129)), tooLarge})},
 		{"createChat", "chat_id", `{"type":"group","member_ids":[],"chat_id":%s}`, badIDs()},
-		{"createChat", "history", `{"type":"group","member_ids":[],"history":%s}`, append(badTexts(), bad{`""`, invalid}, bad{`"none"`, invalid})},
-		{"renameChat", "name", `{"name":%s}`, append(badTexts(), bad{`null`, invalid}, bad{quoted(strings.Repeat("n", 257)), tooLarge})},
-		{"addMembers", "user_ids", `{"user_ids":%s}`, append(member, bad{`[]`, invalid}, bad{`null`, invalid}, bad{`["ü"]`, invalid}, bad{ids(1_001), invalid})},
-		{"sendMessage", "client_message_id", send("client_message_id"), append(badIDs(), bad{`null`, invalid})},
-		{"sendMessage", "content", `{"client_message_id":"bad","content":%s}`, append(badTexts(), bad{`""`, invalid}, bad{`null`, invalid},
-			bad{quoted(strings.Repeat("x", tidemark.MaxContent+1)), tooLarge}, bad{quoted(strings.Repeat("ü", tidemark.MaxContent/2+1)), tooLarge})},
-		{"sendMessage", "content_type", send("content_type"), append(badTexts(), bad{`""`, invalid}, bad{quoted(strings.Repeat("t", 129)), tooLarge})},
-		{"sendMessage", "attachment", send("attachment"), []bad{{`[]`, invalid}, {`1`, invalid}, {`"x"`, invalid}, {`true`, invalid}, {`{"a":"\u0000"}`, invalid}, {`{"a":["\ud800"]}`, invalid},
-			{`{"\udfff":1}`, invalid}, {`{"a":"` + strings.Repeat("x", tidemark.MaxAttachment) + `"}`, tooLarge}}},
+		{"createChat", "history", `{"type":"group","member_ids":[],"history":%s}`,
+			append(badTexts(), bad{`""`, invalid}, bad{`"none"`, invalid})},
+		{"renameChat", "name", `{"name":%s}`,
+			append(badTexts(), bad{`null`, invalid},
+				bad{quoted(strings.Repeat("n", 257)), tooLarge})},
+		{"addMembers", "user_ids", `{"user_ids":%s}`,
+			append(member, bad{`[]`, invalid}, bad{`null`, invalid}, bad{`["ü"]`, invalid},
+				bad{ids(1_001), invalid})},
+		{"sendMessage", "client_message_id", send("client_message_id"),
+			append(badIDs(), bad{`null`, invalid})},
+		{"sendMessage", "content", `{"client_message_id":"bad","content":%s}`,
+			append(badTexts(), bad{`""`, invalid}, bad{`null`, invalid},
+				bad{quoted(strings.Repeat("x", tidemark.MaxContent+1)), tooLarge},
+				bad{quoted(strings.Repeat("ü", tidemark.MaxContent/2+1)), tooLarge})},
+		{"sendMessage", "content_type", send("content_type"),
+			append(badTexts(), bad{`""`, invalid},
+				bad{quoted(strings.Repeat("t", 129)), tooLarge})},
+		{"sendMessage", "attachment", send("attachment"),
+			[]bad{{`[]`, invalid}, {`1`, invalid}, {`"x"`, invalid}, {`true`, invalid},
+				{`{"a":"\u0000"}`, invalid}, {`{"a":["\ud800"]}`, invalid},
+				{`{"\udfff":1}`, invalid},
+				{`{"a":"` + strings.Repeat("x", tidemark.MaxAttachment) + `"}`, tooLarge}}},
 		{"sendMessage", "seen_sequence", send("seen_sequence"), badAcks()},
-		{"updateDeliveryState", "last_acked_sequence", `{"last_acked_sequence":%s,"last_read_sequence":1}`, badAcks()},
-		{"updateDeliveryState", "last_read_sequence", `{"last_acked_sequence":1,"last_read_sequence":%s}`, badAcks()},
+		{"updateDeliveryState", "last_acked_sequence",
+			`{"last_acked_sequence":%s,"last_read_sequence":1}`, badAcks()},
+		{"updateDeliveryState", "last_read_sequence",
+			`{"last_acked_sequence":1,"last_read_sequence":%s}`, badAcks()},
 		{"acknowledge", "chats", `{"chats":%s}`, append(badLists(), bad{`null`, invalid},
-			bad{`[` + strings.Repeat(`{"chat_id":"team","last_acked_sequence":1},`, 10) + `{"chat_id":"team","last_acked_sequence":1}]`, invalid})},
+			bad{`[` + strings.Repeat(`{"chat_id":"team","last_acked_sequence":1},`,
+				10) + `{"chat_id":"team","last_acked_sequence":1}]`, invalid})},
 		{"acknowledge", "chat_id", `{"chats":[{"last_acked_sequence":1,"chat_id":%s}]}`, slices.DeleteFunc(badIDs(), func(b bad) bool { // texts get an answer of their own
-			return strings.HasPrefix(b.value, `"`) && b.value != `""` && !strings.Contains(b.value, `\u`)
+			return strings.HasPrefix(b.value, `"`) && b.value != `""` &&
+				!strings.Contains(b.value, `\u`)
 		})},
 		{"sync", "chats", `{"chats":%s}`, badLists()},
-		{"sync", "chat_id", `{"chats":[{"last_acked_sequence":0,"chat_id":%s}]}`, append(badIDs(), bad{`null`, invalid})},
-		{"sync", "last_acked_sequence", `{"chats":[{"chat_id":"team","last_acked_sequence":%s}]}`, append(badSequences(), bad{`null`, invalid})},
+		{"sync", "chat_id", `{"chats":[{"last_acked_sequence":0,"chat_id":%s}]}`,
+			append(badIDs(), bad{`null`, invalid})},
+		{"sync", "last_acked_sequence", `{"chats":[{"chat_id":"team","last_acked_sequence":%s}]}`,
+			append(badSequences(), bad{`null`, invalid})},
 		{"sync", "session", `{"session":%s}`, badTexts()},
-		{"sync", "limit", `{"limit":%s}`, []bad{{`0`, invalid}, {`-1`, invalid}, {`1.5`, invalid}, {`1e3`, invalid}, {`"5"`, invalid}, {`true`, invalid}, {`[]`, invalid}}},
-		{"sync", "statuses", `{"statuses":%s}`, []bad{{`1`, invalid}, {`"true"`, invalid}, {`[]`, invalid}, {`{}`, invalid}}},
+		{"sync", "limit", `{"limit":%s}`,
+			[]bad{{`0`, invalid}, {`-1`, invalid}, {`1.5`, invalid}, {`1e3`, invalid},
+				{`"5"`, invalid}, {`true`, invalid}, {`[]`, invalid}}},
+		{"sync", "statuses", `{"statuses":%s}`,
+			[]bad{{`1`, invalid}, {`"true"`, invalid}, {`[]`, invalid}, {`{}`, invalid}}},
 	}
 }
 
@@ -110,7 +147,10 @@ func stateOf(t *testing.T, s *transporttest.Stack) map[string]string {
 	t.Helper()
 	state := make(map[string]string)
 	for _, user := range []string{"ann", "bob"} {
-		for _, path := range []string{"/chats", "/chats/team/members", "/chats/team/messages", "/chats/team/delivery-status", "/delivery-states"} {
+		for _, path := range []string{
+			"/chats", "/chats/team/members", "/chats/team/messages", "/chats/team/delivery-status",
+			"/delivery-states",
+		} {
 			res := exchange{who: user, method: "GET", path: path, status: 200}.try(t, s)
 			raw, err := io.ReadAll(res.Body)
 			if err != nil {
@@ -126,7 +166,8 @@ func stateOf(t *testing.T, s *transporttest.Stack) map[string]string {
 func settled(t *testing.T, s *transporttest.Stack) map[string]string {
 	t.Helper()
 	team(s, t)
-	good()["updateDeliveryState"].try(t, s) // the sender's own message is acknowledged for him, a little later
+	// the sender's own message is acknowledged for him, a little later
+	good()["updateDeliveryState"].try(t, s)
 	return stateOf(t, s)
 }
 
@@ -152,7 +193,8 @@ func TestBadInput_every_field(t *testing.T) {
 			e.status = map[string]int{invalid: 400, sequence: 422, tooLarge: 413}[b.code]
 			detail := problemOf(t, e.try(t, s)).Detail
 			if !strings.Contains(detail, f.name) || len(detail) > 400 {
-				t.Errorf("%s with %s = %.80s: the detail does not name it: %s", f.operation, f.name, b.value, detail)
+				t.Errorf("%s with %s = %.80s: the detail does not name it: %s",
+					f.operation, f.name, b.value, detail)
 			}
 		}
 	}
@@ -178,7 +220,9 @@ func withBody() []string {
 func TestBadInput_every_body(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	before := settled(t, s)
-	deep := func(n int) string { return `{"x":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}` }
+	deep := func(n int) string {
+		return `{"x":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
+	}
 	tests := []struct {
 		name, body   string
 		header       [2]string
@@ -193,25 +237,44 @@ func TestBadInput_every_body(t *testing.T) {
 		{name: "a number", body: `1`, status: 400, code: invalid, detail: "must be a JSON object"},
 		{name: "a text", body: `"x"`, status: 400, code: invalid, detail: "must be a JSON object"},
 		{name: "two values", body: `{}{}`, status: 400, code: invalid, detail: "malformed"},
-		{name: "something behind it", body: `{} x`, status: 400, code: invalid, detail: "malformed"},
+		{name: "something behind it", body: `{} x`, status: 400, code: invalid,
+			detail: "malformed"},
 		{name: "a comment", body: `{} // x`, status: 400, code: invalid, detail: "malformed"},
 		{name: "single quotes", body: `{'x':1}`, status: 400, code: invalid, detail: "malformed"},
-		{name: "a comma too many", body: `{"x":1,}`, status: 400, code: invalid, detail: "malformed"},
+		{name: "a comma too many", body: `{"x":1,}`, status: 400, code: invalid,
+			detail: "malformed"},
 		{name: "NaN", body: `{"x":NaN}`, status: 400, code: invalid, detail: "malformed"},
-		{name: "a raw control character", body: "{\"x\":\"\x01\"}", status: 400, code: invalid, detail: "malformed"},
-		{name: "a byte order mark", body: "\ufeff{}", status: 400, code: invalid, detail: "malformed"},
+		{name: "a raw control character", body: "{\"x\":\"\x01\"}", status: 400, code: invalid,
+			detail: "malformed"},
+		{name: "a byte order mark", body: "\ufeff{}", status: 400, code: invalid,
+			detail: "malformed"},
 		{name: "UTF-16", body: "{\x00}\x00", status: 400, code: invalid, detail: "malformed"},
-		{name: "invalid UTF-8", body: "{\"x\":\"\xff\"}", status: 400, code: invalid, detail: "UTF-8"},
-		{name: "a raw surrogate", body: "{\"x\":\"\xed\xa0\x80\"}", status: 400, code: invalid, detail: "UTF-8"},
-		{name: "ten thousand deep", body: deep(10_001), status: 400, code: invalid, detail: "depth"},
-		{name: "one byte too large", body: `{"x":"` + strings.Repeat("x", 128<<10-7) + `"}`, status: 413, code: tooLarge, detail: "131072"},
-		{name: "two megabytes", body: `{"x":"` + strings.Repeat("x", 2<<20) + `"}`, status: 413, code: tooLarge, detail: "131072"},
-		{name: "a hundred thousand", body: `{"chats":[` + strings.Repeat(`{"chat_id":"team","last_acked_sequence":1},`, 100_000) + `{}]}`, status: 413, code: tooLarge, detail: "131072"},
-		{name: "compressed", body: `{}`, header: [2]string{"Content-Encoding", "gzip"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", detail: "compressed"},
-		{name: "a form", body: `{}`, header: [2]string{"Content-Type", "application/x-www-form-urlencoded"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", detail: "application/json"},
-		{name: "no type that there is", body: `{}`, header: [2]string{"Content-Type", ";"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", detail: "application/json"},
-		{name: "another character set", body: `{}`, header: [2]string{"Content-Type", "application/json; charset=utf-16"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", detail: "UTF-8"},
-		{name: "a patch format", body: `{}`, header: [2]string{"Content-Type", "application/merge-patch+json"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", detail: "application/json"},
+		{name: "invalid UTF-8", body: "{\"x\":\"\xff\"}", status: 400, code: invalid,
+			detail: "UTF-8"},
+		{name: "a raw surrogate", body: "{\"x\":\"\xed\xa0\x80\"}", status: 400, code: invalid,
+			detail: "UTF-8"},
+		{name: "ten thousand deep", body: deep(10_001), status: 400, code: invalid,
+			detail: "depth"},
+		{name: "one byte too large", body: `{"x":"` + strings.Repeat("x", 128<<10-7) + `"}`,
+			status: 413, code: tooLarge, detail: "131072"},
+		{name: "two megabytes", body: `{"x":"` + strings.Repeat("x", 2<<20) + `"}`, status: 413,
+			code: tooLarge, detail: "131072"},
+		{name: "a hundred thousand",
+			body: `{"chats":[` + strings.Repeat(`{"chat_id":"team","last_acked_sequence":1},`,
+				100_000) + `{}]}`, status: 413, code: tooLarge, detail: "131072"},
+		{name: "compressed", body: `{}`, header: [2]string{"Content-Encoding", "gzip"}, status: 415,
+			code: "UNSUPPORTED_MEDIA_TYPE", detail: "compressed"},
+		{name: "a form", body: `{}`,
+			header: [2]string{"Content-Type", "application/x-www-form-urlencoded"}, status: 415,
+			code: "UNSUPPORTED_MEDIA_TYPE", detail: "application/json"},
+		{name: "no type that there is", body: `{}`, header: [2]string{"Content-Type", ";"},
+			status: 415, code: "UNSUPPORTED_MEDIA_TYPE", detail: "application/json"},
+		{name: "another character set", body: `{}`,
+			header: [2]string{"Content-Type", "application/json; charset=utf-16"}, status: 415,
+			code: "UNSUPPORTED_MEDIA_TYPE", detail: "UTF-8"},
+		{name: "a patch format", body: `{}`,
+			header: [2]string{"Content-Type", "application/merge-patch+json"}, status: 415,
+			code: "UNSUPPORTED_MEDIA_TYPE", detail: "application/json"},
 	}
 	for _, operation := range withBody() {
 		for _, tt := range tests {
@@ -234,7 +297,10 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 			if e.path == "/chats" || !strings.Contains(e.path, segment) {
 				continue
 			}
-			for _, id := range []string{"a%20b", "a%2Fb", "%2e%2e%2fteam", "%00", "%ff", "%ED%A0%80", "%C3%BC", "a%2Cb", "a+b", strings.Repeat("i", 129), strings.Repeat("i", 5<<10)} {
+			for _, id := range []string{
+				"a%20b", "a%2Fb", "%2e%2e%2fteam", "%00", "%ff", "%ED%A0%80", "%C3%BC", "a%2Cb",
+				"a+b", strings.Repeat("i", 129), strings.Repeat("i", 5<<10),
+			} {
 				e := e
 				e.path, e.status, e.code = strings.Replace(e.path, segment, "/"+id, 1), 400, invalid
 				if detail := problemOf(t, e.try(t, s)).Detail; !strings.Contains(detail, parameter) || !strings.Contains(detail, "1 to 128 characters") {
@@ -243,25 +309,39 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 			}
 		}
 	}
-	numbers := []string{"0", "-1", "1.5", "1e3", "x", "", "%31%30x", "0x1", "+1", "%201", "1%00", "%EF%BC%91"}
+	numbers := []string{
+		"0", "-1", "1.5", "1e3", "x", "", "%31%30x", "0x1", "+1", "%201", "1%00", "%EF%BC%91",
+	}
 	for _, tt := range []struct {
 		operation, parameter string
 		values               []string
 		status               int
 	}{
-		{"listChats", "limit", numbers, 400}, {"listMembers", "limit", numbers, 400}, {"listMessages", "limit", numbers, 400}, {"listDeliveryStates", "limit", numbers, 400},
+		{"listChats", "limit", numbers, 400}, {"listMembers", "limit", numbers, 400},
+		{"listMessages", "limit", numbers, 400}, {"listDeliveryStates", "limit", numbers, 400},
 		{"getDeliveryStatus", "limit", numbers, 400},
-		{"listChats", "cursor", []string{"x", "%00", "Y3w", "bXx0ZWFt", "Y3wxfA", "Y3x4fHRlYW0", strings.Repeat("Y", 5<<10)}, 400},
+		{"listChats", "cursor",
+			[]string{"x", "%00", "Y3w", "bXx0ZWFt", "Y3wxfA", "Y3x4fHRlYW0",
+				strings.Repeat("Y", 5<<10)}, 400},
 		{"listMembers", "cursor", []string{"x", "%ff", "Y3wxfHRlYW0"}, 400},
 		{"listDeliveryStates", "cursor", []string{"x", "bXx0ZWFt"}, 400},
 		{"getDeliveryStatus", "cursor", []string{"x", "bXwgIA"}, 400},
-		{"listMessages", "after_sequence", append(numbers[1:], "9007199254740992", "9223372036854775808", "18446744073709551616"), 400},
-		{"listMessages", "before_sequence", append(numbers[1:], "9007199254740992", "9223372036854775808", "18446744073709551616"), 400},
-		{"getDeliveryStatus", "for_sequence", []string{"x", "", "1.5", "1e0", "true", "0x1", "+1"}, 400},
-		{"getDeliveryStatus", "for_sequence", []string{"0", "-1", "2", "9007199254740992", "9223372036854775808", "18446744073709551616"}, 422},
+		{"listMessages", "after_sequence",
+			append(numbers[1:], "9007199254740992", "9223372036854775808", "18446744073709551616"),
+			400},
+		{"listMessages", "before_sequence",
+			append(numbers[1:], "9007199254740992", "9223372036854775808", "18446744073709551616"),
+			400},
+		{"getDeliveryStatus", "for_sequence", []string{"x", "", "1.5", "1e0", "true", "0x1", "+1"},
+			400},
+		{"getDeliveryStatus", "for_sequence",
+			[]string{"0", "-1", "2", "9007199254740992", "9223372036854775808",
+				"18446744073709551616"}, 422},
 		{"poll", "wait", []string{"-1", "1.5", "x", "1s", "+1"}, 400},
-		{"poll", "after", []string{"-1", "1.5", "x", "9007199254740992", "18446744073709551616"}, 400},
-		{"poll", "device_id", []string{"a%20b", "%00", strings.Repeat("d", 129), strings.Repeat("d", 5<<10)}, 400},
+		{"poll", "after", []string{"-1", "1.5", "x", "9007199254740992", "18446744073709551616"},
+			400},
+		{"poll", "device_id",
+			[]string{"a%20b", "%00", strings.Repeat("d", 129), strings.Repeat("d", 5<<10)}, 400},
 		{"poll", "statuses", []string{"2", "yes", "-1", "%00"}, 400},
 		{"streamEvents", "device_id", []string{"a%20b", "%00", strings.Repeat("d", 129)}, 400},
 		{"streamEvents", "statuses", []string{"2", "yes"}, 400},
@@ -290,25 +370,37 @@ func TestBadInput_methods_and_paths(t *testing.T) {
 	}
 	for path, methods := range allowed {
 		operational := strings.HasPrefix(path, "//")
-		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "QUERY"} {
+		for _, method := range []string{
+			"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "QUERY",
+		} {
 			if slices.Contains(methods, method) || operational && method == "HEAD" {
 				continue
 			}
-			e := exchange{who: "ann", method: method, path: path, status: 405, code: "METHOD_NOT_ALLOWED"}
+			e := exchange{
+				who:    "ann",
+				method: method,
+				path:   path,
+				status: 405,
+				code:   "METHOD_NOT_ALLOWED",
+			}
 			if method == "HEAD" { // which has no body
 				e.code = ""
 			}
-			if allow := e.try(t, s).Header.Get("Allow"); !slices.Contains(strings.Split(allow, ", "), methods[0]) {
+			if allow := e.try(t,
+				s).Header.Get("Allow"); !slices.Contains(strings.Split(allow, ", "), methods[0]) {
 				t.Errorf("%s %s: Allow is %q", method, path, allow)
 			}
 		}
 	}
 	for _, path := range []string{
-		"/", "/nowhere", "/chats/", "//api/v1", "//api/v1//chats", "//api/v2/chats", "/chats/team/", "/chats/team/messages/", "/chats/team/messages/1", "/chats/team//members", "/CHATS",
-		"/poll/", "/../chats", "/./chats", "//healthz/", "//.git/config", "/chats/team/messages;x", "/%63hats/",
+		"/", "/nowhere", "/chats/", "//api/v1", "//api/v1//chats", "//api/v2/chats", "/chats/team/",
+		"/chats/team/messages/", "/chats/team/messages/1", "/chats/team//members", "/CHATS",
+		"/poll/", "/../chats", "/./chats", "//healthz/", "//.git/config", "/chats/team/messages;x",
+		"/%63hats/",
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
-			exchange{who: "ann", method: method, path: path, status: 404, code: "NOT_FOUND"}.try(t, s)
+			exchange{who: "ann", method: method, path: path, status: 404, code: "NOT_FOUND"}.try(t,
+				s)
 		}
 	}
 	unchanged(t, s, before)

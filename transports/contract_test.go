@@ -44,48 +44,77 @@ func (e exchange) full() string {
 // good are requests that succeed when ann owns the group team, of which bob is a member, and has sent a message there; one of each operation.
 func good() map[string]exchange {
 	return map[string]exchange{
-		"listChats":           {who: "ann", method: "GET", path: "/chats", status: 200},
-		"createChat":          {who: "ann", method: "POST", path: "/chats", body: `{"type":"group","member_ids":["bob"]}`, status: 201},
-		"getChat":             {who: "ann", method: "GET", path: "/chats/team", status: 200},
-		"renameChat":          {who: "ann", method: "PATCH", path: "/chats/team", body: `{"name":"Crew"}`, status: 200},
-		"listMembers":         {who: "ann", method: "GET", path: "/chats/team/members", status: 200},
-		"addMembers":          {who: "ann", method: "POST", path: "/chats/team/members", body: `{"user_ids":["dan"]}`, status: 200},
-		"removeMember":        {who: "ann", method: "DELETE", path: "/chats/team/members/cid", status: 204},
-		"listMessages":        {who: "ann", method: "GET", path: "/chats/team/messages", status: 200},
-		"sendMessage":         {who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c2","content":"x"}`, status: 201},
-		"getDeliveryState":    {who: "ann", method: "GET", path: "/chats/team/delivery-state", status: 200},
-		"updateDeliveryState": {who: "ann", method: "PATCH", path: "/chats/team/delivery-state", body: `{"last_acked_sequence":1}`, status: 200},
-		"getDeliveryStatus":   {who: "ann", method: "GET", path: "/chats/team/delivery-status", status: 200},
-		"listDeliveryStates":  {who: "ann", method: "GET", path: "/delivery-states", status: 200},
-		"acknowledge":         {who: "ann", method: "POST", path: "/acks", body: `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`, status: 200},
-		"sync":                {who: "ann", method: "POST", path: "/sync", body: `{"chats":[{"chat_id":"team","last_acked_sequence":0}]}`, status: 200},
-		"createTicket":        {who: "ann", method: "POST", path: "/tickets", status: 201},
-		"streamEvents":        {who: "ann", method: "GET", path: "/events", status: 200},
-		"poll":                {who: "ann", method: "GET", path: "/poll?wait=0", status: 200},
-		"health":              {method: "GET", path: "//healthz", status: 200},
-		"ready":               {method: "GET", path: "//readyz", status: 200},
-		"metrics":             {method: "GET", path: "//metrics", status: 200},
-		"openapi":             {method: "GET", path: "//openapi.yaml", status: 200},
+		"listChats": {who: "ann", method: "GET", path: "/chats", status: 200},
+		"createChat": {who: "ann", method: "POST", path: "/chats",
+			body: `{"type":"group","member_ids":["bob"]}`, status: 201},
+		"getChat": {who: "ann", method: "GET", path: "/chats/team", status: 200},
+		"renameChat": {who: "ann", method: "PATCH", path: "/chats/team",
+			body: `{"name":"Crew"}`, status: 200},
+		"listMembers": {who: "ann", method: "GET", path: "/chats/team/members",
+			status: 200},
+		"addMembers": {who: "ann", method: "POST", path: "/chats/team/members",
+			body: `{"user_ids":["dan"]}`, status: 200},
+		"removeMember": {who: "ann", method: "DELETE", path: "/chats/team/members/cid",
+			status: 204},
+		"listMessages": {who: "ann", method: "GET", path: "/chats/team/messages",
+			status: 200},
+		"sendMessage": {who: "ann", method: "POST", path: "/chats/team/messages",
+			body: `{"client_message_id":"c2","content":"x"}`, status: 201},
+		"getDeliveryState": {who: "ann", method: "GET", path: "/chats/team/delivery-state",
+			status: 200},
+		"updateDeliveryState": {who: "ann", method: "PATCH", path: "/chats/team/delivery-state",
+			body: `{"last_acked_sequence":1}`, status: 200},
+		"getDeliveryStatus": {who: "ann", method: "GET", path: "/chats/team/delivery-status",
+			status: 200},
+		"listDeliveryStates": {who: "ann", method: "GET", path: "/delivery-states", status: 200},
+		"acknowledge": {who: "ann", method: "POST", path: "/acks",
+			body: `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`, status: 200},
+		"sync": {who: "ann", method: "POST", path: "/sync",
+			body: `{"chats":[{"chat_id":"team","last_acked_sequence":0}]}`, status: 200},
+		"createTicket": {who: "ann", method: "POST", path: "/tickets", status: 201},
+		"streamEvents": {who: "ann", method: "GET", path: "/events", status: 200},
+		"poll":         {who: "ann", method: "GET", path: "/poll?wait=0", status: 200},
+		"health":       {method: "GET", path: "//healthz", status: 200},
+		"ready":        {method: "GET", path: "//readyz", status: 200},
+		"metrics":      {method: "GET", path: "//metrics", status: 200},
+		"openapi":      {method: "GET", path: "//openapi.yaml", status: 200},
 	}
 }
 
 // particular are requests whose statuses not every operation has, in this order, after the good ones.
 func particular() []exchange {
 	return []exchange{
-		{who: "ann", method: "POST", path: "/chats", body: `{"type":"direct","member_ids":["bob"],"chat_id":"pair"}`, status: 201},
-		{who: "bob", method: "POST", path: "/chats", body: `{"type":"direct","member_ids":["ann"]}`, status: 200},
-		{who: "ann", method: "POST", path: "/chats", body: `{"type":"group","member_ids":[],"chat_id":"team"}`, status: 409, code: "CONFLICT"},
-		{who: "bob", method: "PATCH", path: "/chats/team", body: `{"name":"x"}`, status: 403, code: "DENIED"},
-		{who: "bob", method: "POST", path: "/chats/team/members", body: `{"user_ids":["x"]}`, status: 403, code: "DENIED"},
-		{who: "bob", method: "DELETE", path: "/chats/team/members/ann", status: 403, code: "DENIED"},
-		{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c2","content":"x"}`, status: 200},
-		{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c2","content":"y"}`, status: 409, code: "CONFLICT"},
-		{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c3","content":"x","seen_sequence":9}`, status: 422, code: "INVALID_SEQUENCE"},
-		{who: "ann", method: "PATCH", path: "/chats/team/delivery-state", body: `{"last_acked_sequence":9}`, status: 422, code: "INVALID_SEQUENCE"},
-		{who: "ann", method: "GET", path: "/chats/team/delivery-status?for_sequence=9", status: 422, code: "INVALID_SEQUENCE"},
-		{who: "ann", method: "POST", path: "/sync", body: `{"session":"nobody"}`, status: 410, code: "SESSION_GONE"},
-		{who: "ann", method: "POST", path: "/sync", body: `{"chats":[{"chat_id":"team","last_acked_sequence":9007199254740992}]}`, status: 422, code: "INVALID_SEQUENCE"},
-		{who: "ann", method: "GET", path: "/poll?session=nobody", status: 410, code: "SESSION_GONE"},
+		{who: "ann", method: "POST", path: "/chats",
+			body: `{"type":"direct","member_ids":["bob"],"chat_id":"pair"}`, status: 201},
+		{who: "bob", method: "POST", path: "/chats", body: `{"type":"direct","member_ids":["ann"]}`,
+			status: 200},
+		{who: "ann", method: "POST", path: "/chats",
+			body: `{"type":"group","member_ids":[],"chat_id":"team"}`, status: 409,
+			code: "CONFLICT"},
+		{who: "bob", method: "PATCH", path: "/chats/team", body: `{"name":"x"}`, status: 403,
+			code: "DENIED"},
+		{who: "bob", method: "POST", path: "/chats/team/members", body: `{"user_ids":["x"]}`,
+			status: 403, code: "DENIED"},
+		{who: "bob", method: "DELETE", path: "/chats/team/members/ann", status: 403,
+			code: "DENIED"},
+		{who: "ann", method: "POST", path: "/chats/team/messages",
+			body: `{"client_message_id":"c2","content":"x"}`, status: 200},
+		{who: "ann", method: "POST", path: "/chats/team/messages",
+			body: `{"client_message_id":"c2","content":"y"}`, status: 409, code: "CONFLICT"},
+		{who: "ann", method: "POST", path: "/chats/team/messages",
+			body: `{"client_message_id":"c3","content":"x","seen_sequence":9}`, status: 422,
+			code: "INVALID_SEQUENCE"},
+		{who: "ann", method: "PATCH", path: "/chats/team/delivery-state",
+			body: `{"last_acked_sequence":9}`, status: 422, code: "INVALID_SEQUENCE"},
+		{who: "ann", method: "GET", path: "/chats/team/delivery-status?for_sequence=9", status: 422,
+			code: "INVALID_SEQUENCE"},
+		{who: "ann", method: "POST", path: "/sync", body: `{"session":"nobody"}`, status: 410,
+			code: "SESSION_GONE"},
+		{who: "ann", method: "POST", path: "/sync",
+			body:   `{"chats":[{"chat_id":"team","last_acked_sequence":9007199254740992}]}`,
+			status: 422, code: "INVALID_SEQUENCE"},
+		{who: "ann", method: "GET", path: "/poll?session=nobody", status: 410,
+			code: "SESSION_GONE"},
 		{who: "ann", method: "GET", path: "/ws", status: 400, code: "INVALID"},
 	}
 }
@@ -99,7 +128,8 @@ func (e exchange) try(t *testing.T, s *transporttest.Stack) *http.Response {
 		code = problemOf(t, res).Code
 	}
 	if res.StatusCode != e.status || e.code != "" && code != e.code {
-		t.Errorf("%s %s %.100s as %q: %d %s, want %d %s", e.method, e.path, e.body, e.who, res.StatusCode, code, e.status, e.code)
+		t.Errorf("%s %s %.100s as %q: %d %s, want %d %s",
+			e.method, e.path, e.body, e.who, res.StatusCode, code, e.status, e.code)
 	}
 	return res
 }
@@ -108,7 +138,8 @@ func (e exchange) try(t *testing.T, s *transporttest.Stack) *http.Response {
 func (e exchange) send(t *testing.T, s *transporttest.Stack) *http.Response {
 	t.Helper()
 	root := strings.TrimSuffix(s.URL, transports.BasePath)
-	r, err := http.NewRequestWithContext(t.Context(), e.method, root+e.full(), strings.NewReader(e.body))
+	r, err := http.NewRequestWithContext(t.Context(), e.method, root+e.full(),
+		strings.NewReader(e.body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +176,8 @@ func problemOf(t *testing.T, res *http.Response) (p struct{ Code, Detail string 
 
 // team makes the chat of the good requests.
 func team(s *transporttest.Stack, t *testing.T) {
-	exchange{who: "ann", method: "POST", path: "/chats", body: `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`, status: 201}.try(t, s)
+	exchange{who: "ann", method: "POST", path: "/chats", body: `{"type":"group","chat_id":"team",` +
+		`"member_ids":["bob","cid"]}`, status: 201}.try(t, s)
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c1","content":"x"}`, status: 201}.try(t, s)
 }
 
@@ -214,7 +246,9 @@ func generic(e exchange, status string) (exchange, bool) {
 func seeLimits(t *testing.T, contract *apitest.Contract) {
 	t.Helper()
 	s := transporttest.New(t, transporttest.Options{
-		Contract: contract, Limit: transports.NewLimiter(transports.LimitConfig{PerSecond: 0.01, Burst: 1, CallsPerSecond: 0.01, CallBurst: 5}),
+		Contract: contract,
+		Limit: transports.NewLimiter(transports.LimitConfig{PerSecond: 0.01, Burst: 1,
+			CallsPerSecond: 0.01, CallBurst: 5}),
 	})
 	exchange{who: "ann", method: "GET", path: "/chats", status: 200}.try(t, s)
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c1","content":"x"}`, status: 404}.try(t, s)
@@ -245,7 +279,8 @@ func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exc
 		fault.Store(&err)
 		for _, call := range contract.Calls() {
 			e, ok := requests[call.OperationID]
-			if !ok || call.Responses.Value(status) == nil || call.OperationID == "poll" || call.OperationID == "streamEvents" ||
+			if !ok || call.Responses.Value(status) == nil || call.OperationID == "poll" ||
+				call.OperationID == "streamEvents" ||
 				call.OperationID == "createTicket" || call.OperationID == "health" {
 				continue // a stream waits for the storage, and these do without
 			}
@@ -269,7 +304,8 @@ func seePanics(t *testing.T, contract *apitest.Contract, requests map[string]exc
 	a.contract = contract
 	for _, operation := range []string{"streamEvents", "poll"} {
 		e := requests[operation]
-		if r := a.as("ann").do(e.method, e.path, ""); r.StatusCode != 500 || r.code() != "INTERNAL" {
+		if r := a.as("ann").do(e.method, e.path, ""); r.StatusCode != 500 ||
+			r.code() != "INTERNAL" {
 			t.Errorf("%s: %d %s", operation, r.StatusCode, r.body)
 		}
 	}
@@ -285,7 +321,9 @@ func seeShutdown(t *testing.T, contract *apitest.Contract, requests map[string]e
 			t.Error(err)
 		}
 	}
-	for _, e := range []exchange{requests["streamEvents"], requests["poll"], {who: "ann", method: "GET", path: "/ws"}} {
+	for _, e := range []exchange{
+		requests["streamEvents"], requests["poll"], {who: "ann", method: "GET", path: "/ws"},
+	} {
 		e.status, e.code = 503, "UNAVAILABLE"
 		e.try(t, s)
 	}
@@ -294,7 +332,9 @@ func seeShutdown(t *testing.T, contract *apitest.Contract, requests map[string]e
 // seeEvents makes every event happen over every transport, and every frame on the WebSocket.
 func seeEvents(t *testing.T, contract *apitest.Contract) {
 	t.Helper()
-	for _, dialer := range []transporttest.Dialer{transporttest.WebSocket(), transporttest.SSE(), transporttest.LongPoll()} {
+	for _, dialer := range []transporttest.Dialer{
+		transporttest.WebSocket(), transporttest.SSE(), transporttest.LongPoll(),
+	} {
 		s := transporttest.New(t, transporttest.Options{Contract: contract})
 		team(s, t)
 		remove, add := good()["removeMember"], good()["addMembers"]
@@ -305,7 +345,8 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 
 		at := transporttest.Position{User: "bob"}
 		bob := dialer.Dial(t, s, at)
-		readUntil(t, bob, &at, tidemark.EventOpen, tidemark.EventMessage, tidemark.EventGap, tidemark.EventCaughtUp)
+		readUntil(t, bob, &at, tidemark.EventOpen, tidemark.EventMessage, tidemark.EventGap,
+			tidemark.EventCaughtUp)
 		good()["updateDeliveryState"].try(t, s)
 		good()["addMembers"].try(t, s)
 		readUntil(t, bob, &at, tidemark.EventStatus, tidemark.EventMembership)
@@ -332,14 +373,19 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 }
 
 // readUntil reads until there has been an event of each type, and notes the session and the position.
-func readUntil(t *testing.T, c transporttest.Client, at *transporttest.Position, types ...tidemark.EventType) {
+func readUntil(
+	t *testing.T, c transporttest.Client, at *transporttest.Position, types ...tidemark.EventType,
+) {
 	t.Helper()
 	if err := read(t.Context(), c, at, types...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func read(ctx context.Context, c transporttest.Client, at *transporttest.Position, types ...tidemark.EventType) error {
+func read(
+	ctx context.Context, c transporttest.Client, at *transporttest.Position,
+	types ...tidemark.EventType,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, wait.Hang)
 	defer cancel()
 	missing := make(map[tidemark.EventType]bool)
@@ -379,22 +425,28 @@ func frames(t *testing.T, s *transporttest.Stack) {
 	t.Helper()
 	ann := transporttest.DialWebSocket(t, s, nil, "ann")
 	for _, frame := range []string{
-		`{"type":"send_message","request_id":"1","payload":{"chat_id":"team","client_message_id":"f1","content":"x"}}`,
+		`{"type":"send_message","request_id":"1","payload":{"chat_id":"team",` +
+			`"client_message_id":"f1","content":"x"}}`,
 		`{"type":"ack","payload":{"chats":[{"chat_id":"team","last_acked_sequence":1}]}}`,
 		`{"type":"read","payload":{"chat_id":"team","last_read_sequence":1}}`,
 		`{"type":"typing","payload":{"chat_id":"team"}}`,
-		`{"type":"sync_request","request_id":"2","payload":{"chats":[{"chat_id":"team","last_acked_sequence":0}],"statuses":true}}`,
+		`{"type":"sync_request","request_id":"2","payload":{"chats":[{"chat_id":"team",` +
+			`"last_acked_sequence":0}],"statuses":true}}`,
 		`{"type":"ping"}`,
 		`{"type":"dance"}`,
 	} {
 		ann.Write(frame)
 	}
-	readUntil(t, ann, new(transporttest.Position), "send_message_ack", "sync_response", "pong", tidemark.EventError)
+	readUntil(t, ann, new(transporttest.Position), "send_message_ack",
+		"sync_response", "pong", tidemark.EventError)
 	ann.Cut()
 }
 
 // replace lets a second connection take the session of the first over.
-func replace(t *testing.T, s *transporttest.Stack, dialer transporttest.Dialer, first transporttest.Client, at transporttest.Position) {
+func replace(
+	t *testing.T, s *transporttest.Stack, dialer transporttest.Dialer, first transporttest.Client,
+	at transporttest.Position,
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
 	defer cancel()

@@ -20,7 +20,8 @@ func TestErrors_every_row(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	eve := ann.as("eve")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
-	direct := get[rest.Chat](ann, 201, "POST", "/chats", `{"type":"direct","member_ids":["bob"]}`).ChatId
+	direct := get[rest.Chat](ann, 201, "POST",
+		"/chats", `{"type":"direct","member_ids":["bob"]}`).ChatId
 	send(ann, "c1", "x")
 	message := func(fields string) string { return `{"client_message_id":"m",` + fields + `}` }
 	big := strings.Repeat("x", 65_537)
@@ -59,7 +60,9 @@ func TestErrors_every_row(t *testing.T) {
 		{ann, "POST", "/chats", `{"type":"direct","member_ids":["bob","cid"]}`, 400, "INVALID"},
 		{ann, "POST", "/chats", `{"type":"group","member_ids":["a b"]}`, 400, "INVALID"},
 		{ann, "POST", "/chats", `{"type":"group","member_ids":[],"name":"\u0000"}`, 400, "INVALID"},
-		{ann, "POST", "/chats", `{"type":"group","member_ids":[],"name":"` + strings.Repeat("n", 257) + `"}`, 413, "TOO_LARGE"},
+		{ann, "POST", "/chats",
+			`{"type":"group","member_ids":[],"name":"` + strings.Repeat("n", 257) + `"}`, 413,
+			"TOO_LARGE"},
 
 		{ann, "GET", "/chats/nowhere", "", 404, "NOT_FOUND"},
 		{ann, "GET", "/chats/a%20b", "", 400, "INVALID"},
@@ -91,12 +94,16 @@ func TestErrors_every_row(t *testing.T) {
 		{ann, "POST", "/chats/team/messages", message(`"content":"\u0000"`), 400, "INVALID"},
 		{ann, "POST", "/chats/team/messages", message(`"content":"\ud800"`), 400, "INVALID"},
 		{ann, "POST", "/chats/team/messages", message("\"content\":\"\xff\""), 400, "INVALID"},
-		{ann, "POST", "/chats/team/messages", message(`"content":"x","content_type":""`), 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"x","content_type":""`), 400,
+			"INVALID"},
 		{ann, "POST", "/chats/team/messages", message(`"attachment":[]`), 400, "INVALID"},
-		{ann, "POST", "/chats/team/messages", message(`"content":"x","seen_sequence":0`), 422, "INVALID_SEQUENCE"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"x","seen_sequence":0`), 422,
+			"INVALID_SEQUENCE"},
 		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + `"`), 413, "TOO_LARGE"},
-		{ann, "POST", "/chats/team/messages", message(`"attachment":{"a":"` + big[:5_000] + `"}`), 413, "TOO_LARGE"},
-		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + big + `"`), 413, "TOO_LARGE"},
+		{ann, "POST", "/chats/team/messages", message(`"attachment":{"a":"` + big[:5_000] + `"}`),
+			413, "TOO_LARGE"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + big + `"`), 413,
+			"TOO_LARGE"},
 		{ann, "GET", "/chats/team/messages?after_sequence=1&before_sequence=2", "", 400, "INVALID"},
 		{ann, "GET", "/chats/team/messages?after_sequence=-1", "", 400, "INVALID"},
 		{ann, "GET", "/chats/team/messages?before_sequence=x", "", 400, "INVALID"},
@@ -107,13 +114,20 @@ func TestErrors_every_row(t *testing.T) {
 
 		{ann, "PATCH", "/chats/team/delivery-state", `{}`, 400, "INVALID"},
 		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":"1"}`, 400, "INVALID"},
-		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1e400}`, 400, "INVALID"},
-		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":0}`, 422, "INVALID_SEQUENCE"},
-		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":2}`, 422, "INVALID_SEQUENCE"},
-		{ann, "PATCH", "/chats/team/delivery-state", `{"last_read_sequence":9007199254740992}`, 422, "INVALID_SEQUENCE"},
-		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1,"last_read_sequence":2}`, 422, "INVALID_SEQUENCE"},
-		{eve, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1}`, 403, "NOT_A_MEMBER"},
-		{ann, "PATCH", "/chats/nowhere/delivery-state", `{"last_acked_sequence":1}`, 404, "NOT_FOUND"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1e400}`, 400,
+			"INVALID"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":0}`, 422,
+			"INVALID_SEQUENCE"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":2}`, 422,
+			"INVALID_SEQUENCE"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_read_sequence":9007199254740992}`, 422,
+			"INVALID_SEQUENCE"},
+		{ann, "PATCH", "/chats/team/delivery-state",
+			`{"last_acked_sequence":1,"last_read_sequence":2}`, 422, "INVALID_SEQUENCE"},
+		{eve, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1}`, 403,
+			"NOT_A_MEMBER"},
+		{ann, "PATCH", "/chats/nowhere/delivery-state", `{"last_acked_sequence":1}`, 404,
+			"NOT_FOUND"},
 		{eve, "GET", "/chats/team/delivery-state", "", 403, "NOT_A_MEMBER"},
 		{eve, "GET", "/chats/team/delivery-status", "", 403, "NOT_A_MEMBER"},
 		{ann, "GET", "/chats/nowhere/delivery-status", "", 404, "NOT_FOUND"},
@@ -123,27 +137,38 @@ func TestErrors_every_row(t *testing.T) {
 
 		{ann, "POST", "/acks", `{"chats":[{"last_acked_sequence":1}]}`, 400, "INVALID"},
 		{ann, "POST", "/acks", `[]`, 400, "INVALID"},
-		{ann, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":-1}]}`, 422, "INVALID_SEQUENCE"},
-		{ann, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":0},{"chat_id":"team","last_acked_sequence":0}]}`, 400, "INVALID"},
+		{ann, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":-1}]}`, 422,
+			"INVALID_SEQUENCE"},
+		{ann, "POST", "/sync",
+			`{"chats":[{"chat_id":"team","last_acked_sequence":0},{"chat_id":"team",` +
+				`"last_acked_sequence":0}]}`, 400, "INVALID"},
 		{ann, "POST", "/sync", `{"session":"nobody"}`, 410, "SESSION_GONE"},
 		{ann, "POST", "/sync", `{"limit":0}`, 400, "INVALID"},
 
-		{ann.with("Content-Type", "text/plain"), "POST", "/chats", group, 415, "UNSUPPORTED_MEDIA_TYPE"},
-		{ann.with("Content-Type", "application/x-www-form-urlencoded"), "POST", "/acks", `{"chats":[]}`, 415, "UNSUPPORTED_MEDIA_TYPE"},
-		{ann.with("Content-Type", "application/json; charset=latin1"), "POST", "/chats", group, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "text/plain"), "POST", "/chats", group, 415,
+			"UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "application/x-www-form-urlencoded"), "POST", "/acks",
+			`{"chats":[]}`, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "application/json; charset=latin1"), "POST", "/chats", group, 415,
+			"UNSUPPORTED_MEDIA_TYPE"},
 		{ann.with("Content-Type", ";"), "POST", "/chats", group, 415, "UNSUPPORTED_MEDIA_TYPE"},
-		{ann.with("Content-Encoding", "gzip"), "POST", "/chats", group, 415, "UNSUPPORTED_MEDIA_TYPE"},
-		{ann.with("Content-Type", "application/json; charset=UTF-8"), "POST", "/acks", `{"chats":[]}`, 200, ""},
-		{ann.with("Content-Type", "text/plain;charset=UTF-8"), "POST", "/acks", `{"chats":[]}`, 200, ""},
+		{ann.with("Content-Encoding", "gzip"), "POST", "/chats", group, 415,
+			"UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "application/json; charset=UTF-8"), "POST", "/acks",
+			`{"chats":[]}`, 200, ""},
+		{ann.with("Content-Type", "text/plain;charset=UTF-8"), "POST", "/acks", `{"chats":[]}`, 200,
+			""},
 		{ann.with("Content-Type", ""), "POST", "/acks", `{"chats":[]}`, 200, ""},
 	}
 	for _, tt := range tests {
 		r := tt.who.do(tt.method, tt.path, tt.body)
 		if r.StatusCode != tt.status || r.code() != tt.code {
-			t.Errorf("%s %.80s %.80s: %d %.300s, want %d %s", tt.method, tt.path, tt.body, r.StatusCode, r.body, tt.status, tt.code)
+			t.Errorf("%s %.80s %.80s: %d %.300s, want %d %s",
+				tt.method, tt.path, tt.body, r.StatusCode, r.body, tt.status, tt.code)
 		}
 	}
-	if got := get[rest.Chat](ann, 200, "GET", "/chats/team", ""); got.HeadSequence != 1 || got.LastAckedSequence > 1 || got.LastReadSequence != 0 {
+	if got := get[rest.Chat](ann, 200, "GET", "/chats/team", ""); got.HeadSequence != 1 ||
+		got.LastAckedSequence > 1 || got.LastReadSequence != 0 {
 		t.Errorf("a refused call changed something: %+v", got)
 	}
 }
@@ -153,14 +178,17 @@ func TestErrors_unauthenticated_everywhere(t *testing.T) {
 	calls := 0
 	for _, call := range a.contract.Calls() {
 		path := strings.NewReplacer("{chat_id}", "team", "{user_id}", "ann").Replace(call.Path)
-		if !strings.HasPrefix(path, transports.BasePath) || strings.HasSuffix(path, "/events") || strings.HasSuffix(path, "/poll") || strings.HasSuffix(path, "/ws") {
+		if !strings.HasPrefix(path, transports.BasePath) || strings.HasSuffix(path, "/events") ||
+			strings.HasSuffix(path, "/poll") || strings.HasSuffix(path, "/ws") {
 			continue
 		}
 		calls++
 		for _, credentials := range []string{"", "Bearer dev:ann", "Bearer nonsense"} {
 			r := as{api: a, credentials: credentials}.do(call.Method, "/"+path, "")
-			if r.StatusCode != 401 || r.code() != "UNAUTHENTICATED" || r.Header.Get("WWW-Authenticate") == "" {
-				t.Errorf("%s %s with %q: %d %s", call.Method, path, credentials, r.StatusCode, r.body)
+			if r.StatusCode != 401 || r.code() != "UNAUTHENTICATED" ||
+				r.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s %s with %q: %d %s",
+					call.Method, path, credentials, r.StatusCode, r.body)
 			}
 		}
 	}
@@ -196,19 +224,23 @@ func TestErrors_429_other_calls_have_a_rate_of_their_own(t *testing.T) {
 	}
 	for _, call := range ann.contract.Calls() {
 		path := strings.NewReplacer("{chat_id}", "team", "{user_id}", "ann").Replace(call.Path)
-		if !strings.HasPrefix(path, transports.BasePath) || call.Responses.Status(101) != nil || slices.Contains([]string{"sendMessage", "streamEvents", "poll"}, call.OperationID) {
+		if !strings.HasPrefix(path, transports.BasePath) || call.Responses.Status(101) != nil ||
+			slices.Contains([]string{"sendMessage", "streamEvents", "poll"}, call.OperationID) {
 			continue
 		}
 		r := ann.do(call.Method, "/"+path, "{}")
 		if r.StatusCode != 429 || r.code() != "RATE_LIMITED" || r.Header.Get("Retry-After") == "" {
-			t.Errorf("%s: %d, Retry-After %q: %s", call.OperationID, r.StatusCode, r.Header.Get("Retry-After"), r.body)
+			t.Errorf("%s: %d, Retry-After %q: %s",
+				call.OperationID, r.StatusCode, r.Header.Get("Retry-After"), r.body)
 		}
 	}
 	send(ann, "m", "sends go on")
 }
 
 // TestErrors_503_when_there_are_too_many_connections: the API says so, and operators are answered.
-func TestErrors_503_when_there_are_too_many_connections(t *testing.T) { seeFull(t, apitest.Load(t)) }
+func TestErrors_503_when_there_are_too_many_connections(t *testing.T) {
+	seeFull(t, apitest.Load(t))
+}
 
 // seeFull asks a server that is full, and that makes no progress.
 func seeFull(t *testing.T, contract *apitest.Contract) {
@@ -227,13 +259,15 @@ func seeFull(t *testing.T, contract *apitest.Contract) {
 		r := a.as("ann").do("POST", path, "{}")
 		after, _ := strconv.Atoi(r.Header.Get("Retry-After"))
 		if r.StatusCode != 503 || r.code() != "UNAVAILABLE" || after < 5 || after > 15 || !r.Close {
-			t.Errorf("%s: %d, Retry-After %d, close %v: %s", path, r.StatusCode, after, r.Close, r.body)
+			t.Errorf("%s: %d, Retry-After %d, close %v: %s",
+				path, r.StatusCode, after, r.Close, r.body)
 		}
 	}
 	if r := a.as("").do("GET", "//readyz", ""); r.StatusCode != 200 {
 		t.Errorf("/readyz: %d %s", r.StatusCode, r.body)
 	}
-	if r := a.as("").do("GET", "//healthz", ""); r.StatusCode != 503 || !bytes.Contains(r.body, []byte("it hangs")) {
+	if r := a.as("").do("GET", "//healthz", ""); r.StatusCode != 503 ||
+		!bytes.Contains(r.body, []byte("it hangs")) {
 		t.Errorf("/healthz of a process that hangs: %d %s", r.StatusCode, r.body)
 	}
 }
@@ -244,8 +278,12 @@ func TestErrors_503_when_the_core_has_stopped(t *testing.T) {
 	if err := ann.core.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for path, body := range map[string]string{"/chats/team/messages": `{"client_message_id":"c","content":"x"}`, "/sync": `{}`, "/acks": `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`} {
-		if r := ann.do("POST", path, body); r.StatusCode != 503 || r.code() != "UNAVAILABLE" || r.Header.Get("Retry-After") == "" {
+	for path, body := range map[string]string{
+		"/chats/team/messages": `{"client_message_id":"c","content":"x"}`, "/sync": `{}`,
+		"/acks": `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`,
+	} {
+		if r := ann.do("POST", path, body); r.StatusCode != 503 || r.code() != "UNAVAILABLE" ||
+			r.Header.Get("Retry-After") == "" {
 			t.Errorf("POST %s: %d %s", path, r.StatusCode, r.body)
 		}
 	}
@@ -259,11 +297,13 @@ func TestErrors_503_when_the_core_has_stopped(t *testing.T) {
 
 func TestRequestID_taken_over_or_made(t *testing.T) {
 	ann := start(t, dev()).as("ann")
-	if r := ann.with("X-Request-ID", "mine-1").do("GET", "/nowhere", ""); r.Header.Get("X-Request-ID") != "mine-1" {
+	if r := ann.with("X-Request-ID", "mine-1").do("GET",
+		"/nowhere", ""); r.Header.Get("X-Request-ID") != "mine-1" {
 		t.Errorf("mine: %v", r.Header)
 	}
 	for _, bad := range []string{"", "a b", strings.Repeat("x", 65), "<script>"} {
-		if got := ann.with("X-Request-ID", bad).do("GET", "/nowhere", "").Header.Get("X-Request-ID"); got == bad || len(got) < 10 {
+		if got := ann.with("X-Request-ID", bad).do("GET", "/nowhere",
+			"").Header.Get("X-Request-ID"); got == bad || len(got) < 10 {
 			t.Errorf("for %q: %q", bad, got)
 		}
 	}
@@ -271,26 +311,38 @@ func TestRequestID_taken_over_or_made(t *testing.T) {
 
 func TestPage_files_and_headers(t *testing.T) {
 	o := dev()
-	o.page = fstest.MapFS{"index.html": {Data: []byte("<title>")}, "lib/a.js": {Data: []byte("1")}, "app.css": {Data: []byte("a{}")}}
+	o.page = fstest.MapFS{
+		"index.html": {Data: []byte("<title>")}, "lib/a.js": {Data: []byte("1")},
+		"app.css": {Data: []byte("a{}")},
+	}
 	a := start(t, o)
 	nobody := as{api: a}
-	for path, want := range map[string]string{"/": "text/html; charset=utf-8", "/lib/a.js": "text/javascript; charset=utf-8", "/app.css": "text/css; charset=utf-8"} {
+	for path, want := range map[string]string{
+		"/": "text/html; charset=utf-8", "/lib/a.js": "text/javascript; charset=utf-8",
+		"/app.css": "text/css; charset=utf-8",
+	} {
 		r := fetch(t, a, "GET", path, nil)
 		h := r.Header
-		if r.StatusCode != 200 || h.Get("Content-Type") != want || h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'self'") {
+		if r.StatusCode != 200 || h.Get("Content-Type") != want ||
+			h.Get("X-Content-Type-Options") != "nosniff" ||
+			!strings.Contains(h.Get("Content-Security-Policy"), "default-src 'self'") {
 			t.Errorf("%s: %d %v", path, r.StatusCode, h)
 		}
-		if again := fetch(t, a, "GET", path, map[string]string{"If-None-Match": h.Get("ETag")}); again.StatusCode != 304 {
+		if again := fetch(t, a, "GET", path,
+			map[string]string{"If-None-Match": h.Get("ETag")}); again.StatusCode != 304 {
 			t.Errorf("%s unchanged: %d", path, again.StatusCode)
 		}
-		if odd := fetch(t, a, "GET", path, map[string]string{"Range": "bytes=99-", "If-Match": `"x"`}); odd.StatusCode != 200 {
+		if odd := fetch(t, a, "GET", path,
+			map[string]string{"Range": "bytes=99-", "If-Match": `"x"`}); odd.StatusCode != 200 {
 			t.Errorf("%s with a range beyond its end: %d", path, odd.StatusCode)
 		}
 		if head := fetch(t, a, "HEAD", path, nil); head.StatusCode != 200 {
 			t.Errorf("HEAD %s: %d", path, head.StatusCode)
 		}
 	}
-	for _, path := range []string{"//index.html", "//lib/", "//lib", "//..%2fsecret", "//app.css/x"} {
+	for _, path := range []string{
+		"//index.html", "//lib/", "//lib", "//..%2fsecret", "//app.css/x",
+	} {
 		if r := nobody.do("GET", path, ""); r.StatusCode != 404 {
 			t.Errorf("%s: %d %s", path, r.StatusCode, r.body)
 		}

@@ -53,13 +53,17 @@ func TestBadInput_same_code_over_both_transports(t *testing.T) {
 		}
 	}
 	const text = `{"client_message_id":"c1","content":"x"}`
-	requests = append(requests, request{"sendMessage", "nowhere", text}, request{"sendMessage", "foreign", text}, request{"sendMessage", "a b", text},
-		request{"sendMessage", "team", `{"client_message_id":"c1","content":"another"}`}, request{"sendMessage", "team", `{}`}, request{"sync", "", `{"session":"nobody"}`},
+	requests = append(requests, request{"sendMessage", "nowhere", text},
+		request{"sendMessage", "foreign", text}, request{"sendMessage", "a b", text},
+		request{"sendMessage", "team", `{"client_message_id":"c1","content":"another"}`},
+		request{"sendMessage", "team", `{}`}, request{"sync", "", `{"session":"nobody"}`},
 		request{"sync", "", `{"chats":[{"chat_id":"team","last_acked_sequence":0},{"chat_id":"team","last_acked_sequence":0}]}`})
-	exchange{who: "eve", method: "POST", path: "/chats", body: `{"type":"group","chat_id":"foreign","member_ids":[]}`, status: 201}.try(t, s)
+	exchange{who: "eve", method: "POST", path: "/chats", body: `{"type":"group",` +
+		`"chat_id":"foreign","member_ids":[]}`, status: 201}.try(t, s)
 	for i, q := range requests {
 		e := good()[q.operation]
-		e.path, e.body = strings.Replace(e.path, "team", strings.ReplaceAll(q.chat, " ", "%20"), 1), q.body
+		e.path, e.body = strings.Replace(e.path, "team",
+			strings.ReplaceAll(q.chat, " ", "%20"), 1), q.body
 		e.status = 0
 		var rest refusal
 		problem := problemOf(t, e.send(t, s))
@@ -72,7 +76,8 @@ func TestBadInput_same_code_over_both_transports(t *testing.T) {
 			payload = fmt.Sprintf(`{"chat_id":%q,`, q.chat) + strings.TrimPrefix(q.body, "{")
 			payload = strings.ReplaceAll(payload, ",}", "}")
 		}
-		frame := ask(t, ann, id, fmt.Sprintf(`{"type":%q,"request_id":%q,"payload":%s}`, kind, id, payload))
+		frame := ask(t, ann, id,
+			fmt.Sprintf(`{"type":%q,"request_id":%q,"payload":%s}`, kind, id, payload))
 		if rest.Code == "" || frame != rest {
 			t.Errorf("%s %.120s: REST says %+v, WebSocket %+v", q.operation, q.body, rest, frame)
 		}
@@ -86,26 +91,43 @@ func TestBadInput_every_frame(t *testing.T) {
 	before := settled(t, s)
 	ann := transporttest.DialWebSocket(t, s, nil, "ann")
 	for _, tt := range []struct{ frame, id, word string }{
-		{``, "", "nothing"}, {` `, "", "malformed"}, {`{`, "", "malformed"}, {`{}{}`, "", "malformed"}, {`[]`, "", "object"}, {`null`, "", "object"}, {`"ping"`, "", "object"}, {`1`, "", "object"},
-		{"\ufeff{}", "", "malformed"}, {`{"a":` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `}`, "", "depth"},
-		{`{}`, "", "type is missing"}, {`{"type":null}`, "", "type is missing"}, {`{"type":1}`, "", "type must be a string"}, {`{"type":"\ud800"}`, "", "type"},
-		{`{"type":"","request_id":"e1"}`, "e1", "type"}, {`{"type":"Ping","request_id":"e2"}`, "e2", "send_message, ack, read"}, {`{"type":"open","request_id":"e3","payload":{}}`, "e3", `"open"`},
+		{``, "", "nothing"}, {` `, "", "malformed"}, {`{`, "", "malformed"},
+		{`{}{}`, "", "malformed"}, {`[]`, "", "object"}, {`null`, "", "object"},
+		{`"ping"`, "", "object"}, {`1`, "", "object"},
+		{"\ufeff{}", "", "malformed"},
+		{`{"a":` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `}`, "",
+			"depth"},
+		{`{}`, "", "type is missing"}, {`{"type":null}`, "", "type is missing"},
+		{`{"type":1}`, "", "type must be a string"}, {`{"type":"\ud800"}`, "", "type"},
+		{`{"type":"","request_id":"e1"}`, "e1", "type"},
+		{`{"type":"Ping","request_id":"e2"}`, "e2", "send_message, ack, read"},
+		{`{"type":"open","request_id":"e3","payload":{}}`, "e3", `"open"`},
 		{`{"type":"` + strings.Repeat("x", 5<<10) + `","request_id":"e4"}`, "e4", "unknown"},
-		{`{"type":"ping","request_id":1}`, "", "request_id"}, {`{"type":"ping","request_id":"` + strings.Repeat("r", 129) + `"}`, "", "request_id"}, {`{"type":"ping","request_id":"\u0000"}`, "", "request_id"},
-		{`{"type":"send_message","request_id":"e5"}`, "e5", "chat_id"}, {`{"type":"send_message","request_id":"e6","payload":[]}`, "e6", "payload must be a JSON object"},
-		{`{"type":"send_message","request_id":"e7","payload":{"chat_id":["team"],"client_message_id":"c","content":"x"}}`, "e7", "chat_id must be a string"},
-		{`{"type":"typing","request_id":"e8"}`, "e8", "chat_id"}, {`{"type":"typing","request_id":"e9","payload":{"chat_id":"a b"}}`, "e9", "chat_id"}, {`{"type":"typing","request_id":"f1","payload":1}`, "f1", "payload"},
+		{`{"type":"ping","request_id":1}`, "", "request_id"},
+		{`{"type":"ping","request_id":"` + strings.Repeat("r", 129) + `"}`, "", "request_id"},
+		{`{"type":"ping","request_id":"\u0000"}`, "", "request_id"},
+		{`{"type":"send_message","request_id":"e5"}`, "e5", "chat_id"},
+		{`{"type":"send_message","request_id":"e6","payload":[]}`, "e6",
+			"payload must be a JSON object"},
+		{`{"type":"send_message","request_id":"e7","payload":{"chat_id":["team"],` +
+			`"client_message_id":"c","content":"x"}}`, "e7", "chat_id must be a string"},
+		{`{"type":"typing","request_id":"e8"}`, "e8", "chat_id"},
+		{`{"type":"typing","request_id":"e9","payload":{"chat_id":"a b"}}`, "e9", "chat_id"},
+		{`{"type":"typing","request_id":"f1","payload":1}`, "f1", "payload"},
 		{`{"type":"sync_request","request_id":"f2","payload":"x"}`, "f2", "payload"},
 	} {
-		if got := ask(t, ann, tt.id, tt.frame); got.Code != invalid || !strings.Contains(got.Detail, tt.word) {
+		if got := ask(t, ann, tt.id, tt.frame); got.Code != invalid ||
+			!strings.Contains(got.Detail, tt.word) {
 			t.Errorf("%.100s: %+v, want a detail with %q", tt.frame, got, tt.word)
 		}
 	}
 	// Acknowledgements are never answered: not one frame comes before the pong.
 	for _, b := range append(badAcks(), bad{`null`, ""}, bad{someText, ""}) {
 		for _, kind := range []string{"ack", "read"} {
-			ann.Write(fmt.Sprintf(`{"type":%q,"request_id":"ack","payload":{"chat_id":"team","last_acked_sequence":%s}}`, kind, b.value))
-			ann.Write(fmt.Sprintf(`{"type":%q,"request_id":"ack","payload":{"chats":[{"chat_id":"team","last_read_sequence":%s}]}}`, kind, b.value))
+			ann.Write(fmt.Sprintf(`{"type":%q,"request_id":"ack","payload":{"chat_id":"team",`+
+				`"last_acked_sequence":%s}}`, kind, b.value))
+			ann.Write(fmt.Sprintf(`{"type":%q,"request_id":"ack",`+
+				`"payload":{"chats":[{"chat_id":"team","last_read_sequence":%s}]}}`, kind, b.value))
 			ann.Write(fmt.Sprintf(`{"type":%q,"request_id":"ack","payload":%s}`, kind, b.value))
 		}
 	}

@@ -47,7 +47,14 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	reg := registrymemory.New()
-	core, err := server.New(server.Config{Storage: stores.Open(t), Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger, SessionsPerUser: 1 << 20})
+	core, err := server.New(server.Config{
+		Storage:         stores.Open(t),
+		Registry:        reg,
+		Nodes:           reg,
+		Bus:             local.New(),
+		Logger:          logger,
+		SessionsPerUser: 1 << 20,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +65,14 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
 	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})
-	h, err := transports.New(transports.Config{Server: core, Auth: auth, Logger: logger, Events: events.Handle, Poll: poll.Handle, WebSocket: ws.Handle})
+	h, err := transports.New(transports.Config{
+		Server:    core,
+		Auth:      auth,
+		Logger:    logger,
+		Events:    events.Handle,
+		Poll:      poll.Handle,
+		WebSocket: ws.Handle,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +93,10 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 		}
 	}
 	for _, e := range []exchange{
-		{method: "POST", path: "/chats", body: `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`},
-		{method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c1","content":"x"}`},
+		{method: "POST", path: "/chats",
+			body: `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`},
+		{method: "POST", path: "/chats/team/messages",
+			body: `{"client_message_id":"c1","content":"x"}`},
 	} {
 		p.serve(t, p.request(t, e.method, e.full(), "", []byte(e.body)))
 	}
@@ -90,7 +106,8 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 // request reads a request as net/http reads it from a socket, nil if net/http would refuse it. head are further lines.
 func (p *inProcess) request(t testing.TB, method, target, head string, body []byte) *http.Request {
 	t.Helper()
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: x\r\n" + head + "\r\n\r\n")))
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target +
+		" HTTP/1.1\r\nHost: x\r\n" + head + "\r\n\r\n")))
 	if err != nil || r.URL == nil || r.Host != "x" {
 		return nil
 	}
@@ -117,7 +134,8 @@ func (f firstBytes) Write(b []byte) (int, error) {
 func (p *inProcess) serve(t testing.TB, r *http.Request) (status int, detail string) {
 	t.Helper()
 	p.served++
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond) // what waits, waits for nothing
+	// what waits, waits for nothing
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	w := httptest.NewRecorder()
 	p.handler.ServeHTTP(firstBytes{w, cancel}, r.WithContext(ctx))
@@ -132,7 +150,8 @@ func (p *inProcess) serve(t testing.TB, r *http.Request) (status int, detail str
 	}
 	if res.StatusCode >= 400 && r.Method != http.MethodHead {
 		var problem struct{ Code, Detail string }
-		if err := json.Unmarshal(body, &problem); err != nil || problem.Code == "" || len(problem.Detail) < 10 || len(problem.Detail) > 1_000 {
+		if err := json.Unmarshal(body, &problem); err != nil || problem.Code == "" ||
+			len(problem.Detail) < 10 || len(problem.Detail) > 1_000 {
 			t.Errorf("%s %s: %d %q", r.Method, r.URL, res.StatusCode, body)
 		}
 		detail = problem.Detail
@@ -160,9 +179,13 @@ func FuzzHandler(f *testing.F) {
 		f.Add(e.method, e.full(), "Content-Type: application/json", []byte(e.body))
 	}
 	for _, target := range []string{
-		"/", "//", "/api/v1", "/api/v1/", "/api/v1/chats/", "/api/v1//chats", "/api/v1/chats//messages", "/api/v1/chats/%2F", "/api/v1/chats/a%00b", "/api/v1/chats/../chats",
-		"/api/v1/chats/team/members/", "/api/v1/chats?limit=%zz", "/api/v1/poll?wait=-1", "/api/v1/events?last_event_id=x.1", "/api/v1/ws?after=x", "/healthz?%zz", "/metrics/", "*",
-		"http://x/api/v1/chats", "/api/v1/chats?cursor=Y3wxfHRlYW0", "/api/v1/chats/team/messages?after_sequence=9007199254740991&limit=99999999999999999999",
+		"/", "//", "/api/v1", "/api/v1/", "/api/v1/chats/", "/api/v1//chats",
+		"/api/v1/chats//messages", "/api/v1/chats/%2F", "/api/v1/chats/a%00b",
+		"/api/v1/chats/../chats",
+		"/api/v1/chats/team/members/", "/api/v1/chats?limit=%zz", "/api/v1/poll?wait=-1",
+		"/api/v1/events?last_event_id=x.1", "/api/v1/ws?after=x", "/healthz?%zz", "/metrics/", "*",
+		"http://x/api/v1/chats", "/api/v1/chats?cursor=Y3wxfHRlYW0",
+		"/api/v1/chats/team/messages?after_sequence=9007199254740991&limit=99999999999999999999",
 		"/api/v1/chats?cursor=Y3w5MjIzMzcyMDM2ODU0Nzc1ODA3fHRlYW0",
 	} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "DELETE", "QUERY"} {
@@ -170,8 +193,12 @@ func FuzzHandler(f *testing.F) {
 		}
 	}
 	for _, head := range []string{
-		"Last-Event-ID: a.b.1", "Authorization: Bearer", "Authorization: Basic eDp5", "Authorization: Bearer dev:", "Content-Encoding: gzip", "Content-Type: ;", "Range: bytes=0-1",
-		"If-None-Match: *", "X-Request-ID: \x01", "Expect: 100-continue", "Upgrade: websocket\r\nConnection: upgrade", "Origin: https://elsewhere.example", "Content-Type: text/plain",
+		"Last-Event-ID: a.b.1", "Authorization: Bearer", "Authorization: Basic eDp5",
+		"Authorization: Bearer dev:", "Content-Encoding: gzip", "Content-Type: ;",
+		"Range: bytes=0-1",
+		"If-None-Match: *", "X-Request-ID: \x01", "Expect: 100-continue",
+		"Upgrade: websocket\r\nConnection: upgrade", "Origin: https://elsewhere.example",
+		"Content-Type: text/plain",
 	} {
 		f.Add("POST", "/api/v1/acks", head, []byte(`{"chats":[]}`))
 		f.Add("GET", "/api/v1/events", head, []byte(nil))
@@ -190,7 +217,8 @@ func FuzzHandler(f *testing.F) {
 func FuzzParameters(f *testing.F) {
 	contract := apitest.Load(f)
 	calls := contract.Calls()
-	slices.SortFunc(calls, func(a, b apitest.Call) int { return strings.Compare(a.OperationID, b.OperationID) })
+	slices.SortFunc(calls,
+		func(a, b apitest.Call) int { return strings.Compare(a.OperationID, b.OperationID) })
 	type parameter struct {
 		exchange
 		*openapi3.Parameter
@@ -205,7 +233,8 @@ func FuzzParameters(f *testing.F) {
 	}
 	for i := range all {
 		for _, value := range []string{"", "0", "1", "-1", "1.5", "1e3", "9007199254740991", "9007199254740992", "9223372036854775808", "18446744073709551616", "x", "a b", "a%b", "ü", "\x00",
-			strings.Repeat("i", 128), strings.Repeat("i", 129), "team", "true", "..", "+1", "007", "0x1", "2170000000A"} {
+			strings.Repeat("i", 128), strings.Repeat("i",
+				129), "team", "true", "..", "+1", "007", "0x1", "2170000000A"} {
 			f.Add(uint8(i), value)
 		}
 	}
@@ -217,7 +246,8 @@ func FuzzParameters(f *testing.F) {
 		if !ok {
 			return
 		}
-		r := p.request(t, one.method, target, "Content-Type: application/json\r\n"+head, []byte(one.body))
+		r := p.request(t, one.method, target, "Content-Type: application/json\r\n"+head,
+			[]byte(one.body))
 		if r == nil {
 			return
 		}
@@ -227,11 +257,13 @@ func FuzzParameters(f *testing.F) {
 		if refused && !strings.Contains(detail, one.Name) {
 			t.Errorf("%s %s: the detail does not name %s: %s", one.method, target, one.Name, detail)
 		}
-		if loose(one.Parameter, value) || one.Name == "for_sequence" && status == 422 && accepted { // above the head
+		// above the head
+		if loose(one.Parameter, value) || one.Name == "for_sequence" && status == 422 && accepted {
 			return
 		}
 		if refused == accepted {
-			t.Errorf("%s %s: the contract accepts %s = %q: %t, the server answers %d %s", one.method, target, one.Name, value, accepted, status, detail)
+			t.Errorf("%s %s: the contract accepts %s = %q: %t, the server answers %d %s",
+				one.method, target, one.Name, value, accepted, status, detail)
 		}
 	})
 }
@@ -242,7 +274,8 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 	switch p.In {
 	case openapi3.ParameterInPath:
 		old := map[string]string{"chat_id": "/team", "user_id": "/cid"}[p.Name]
-		return strings.Replace(path, old, "/"+url.PathEscape(value), 1), "", value != "" && value != "." && value != ".."
+		return strings.Replace(path, old, "/"+url.PathEscape(value), 1), "", value != "" &&
+			value != "." && value != ".."
 	case openapi3.ParameterInHeader:
 		return e.full(), fmt.Sprintf("%s: %s", p.Name, value), !strings.ContainsAny(value, "\r\n")
 	default:
@@ -263,7 +296,8 @@ func loose(p *openapi3.Parameter, value string) bool {
 	case "cursor", "session": // opaque: the server knows its own
 		return true
 	case "statuses": // true and false are taken for 1 and 0
-		return value == "" || value == "true" || value == "false" || len(value) > 1 && value[0] == '0'
+		return value == "" || value == "true" || value == "false" || len(value) > 1 &&
+			value[0] == '0'
 	case "wait", "after", "device_id": // empty counts as absent
 		return value == ""
 	}

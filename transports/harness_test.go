@@ -63,7 +63,13 @@ func start(t *testing.T, o options) *api {
 	if o.storage == nil {
 		o.storage = stores.Open(t)
 	}
-	core, err := server.New(server.Config{Storage: o.storage, Registry: reg, Nodes: reg, Bus: local.New(), Logger: logger})
+	core, err := server.New(server.Config{
+		Storage:  o.storage,
+		Registry: reg,
+		Nodes:    reg,
+		Bus:      local.New(),
+		Logger:   logger,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +77,18 @@ func start(t *testing.T, o options) *api {
 		t.Fatal(err)
 	}
 	if o.page == nil {
-		o.page = fstest.MapFS{"index.html": {Data: []byte("<!doctype html><title>Tidemark</title>")}, "app.js": {Data: []byte("export {}")}}
+		o.page = fstest.MapFS{
+			"index.html": {Data: []byte("<!doctype html><title>Tidemark</title>")},
+			"app.js":     {Data: []byte("export {}")},
+		}
 	}
 	auth := transports.NewAuthenticator(o.auth)
 	if o.log != nil {
 		logger = o.log
 	}
 	h, err := transports.New(transports.Config{
-		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page, Logger: logger, Alive: o.alive, Degraded: o.degraded,
+		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page,
+		Logger: logger, Alive: o.alive, Degraded: o.degraded,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -87,12 +97,20 @@ func start(t *testing.T, o options) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &api{t: t, contract: apitest.Load(t), core: core, handler: h, http: h.HTTPServer(""), url: "http://" + l.Addr().String()}
+	a := &api{
+		t:        t,
+		contract: apitest.Load(t),
+		core:     core,
+		handler:  h,
+		http:     h.HTTPServer(""),
+		url:      "http://" + l.Addr().String(),
+	}
 	if o.adapters != nil {
 		o.adapters(a, auth)
 	}
 	served := make(chan error, 1)
-	bounded := transports.NewListener(l.(*net.TCPListener), transports.ListenerConfig{Connections: o.connections})
+	bounded := transports.NewListener(l.(*net.TCPListener),
+		transports.ListenerConfig{Connections: o.connections})
 	go func() { served <- a.http.Serve(bounded) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
@@ -149,7 +167,8 @@ func (u as) do(method, path, body string) answer {
 	if strings.HasPrefix(path, "//") {
 		full = path[1:]
 	}
-	req, err := http.NewRequestWithContext(u.t.Context(), method, u.url+full, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(u.t.Context(), method, u.url+full,
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		u.t.Fatal(err)
 	}

@@ -70,7 +70,9 @@ func (w *world) credentials(kind string, user tidemark.UserID) http.Header {
 		claims[name] = value
 		return claims
 	}
-	hs := func(claims jwt.MapClaims) http.Header { return w.sign(jwt.SigningMethodHS256, w.secret, "", claims) }
+	hs := func(claims jwt.MapClaims) http.Header {
+		return w.sign(jwt.SigningMethodHS256, w.secret, "", claims)
+	}
 	naming := func(h http.Header, users ...string) http.Header {
 		h["X-User-Id"] = users
 		return h
@@ -85,7 +87,9 @@ func (w *world) credentials(kind string, user tidemark.UserID) http.Header {
 	case "basic":
 		return http.Header{"Authorization": {"Basic b3duZXI6eA=="}}
 	case "two-headers":
-		return http.Header{"Authorization": {hs(sub).Get("Authorization"), hs(sub).Get("Authorization")}}
+		return http.Header{
+			"Authorization": {hs(sub).Get("Authorization"), hs(sub).Get("Authorization")},
+		}
 	case "dev-name":
 		return bearer("dev:" + string(user))
 	case "expired":
@@ -97,7 +101,8 @@ func (w *world) credentials(kind string, user tidemark.UserID) http.Header {
 	case "another-issuers-key":
 		return w.sign(jwt.SigningMethodRS256, w.stranger, "r", sub)
 	case "other-claims-old-seal":
-		good, other := strings.Split(hs(sub).Get("Authorization"), "."), strings.Split(hs(with("sub", "somebody")).Get("Authorization"), ".")
+		good, other := strings.Split(hs(sub).Get("Authorization"),
+			"."), strings.Split(hs(with("sub", "somebody")).Get("Authorization"), ".")
 		return http.Header{"Authorization": {other[0] + "." + good[1] + "." + other[2]}}
 	case "alg-none":
 		return w.sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", sub)
@@ -170,7 +175,8 @@ func TestMatrix_credentials(t *testing.T) {
 			if want != "yes" {
 				c.guard(what)
 			}
-			res, raw := w.do(call.method, transports.BasePath+c.fill(call.path), c.fill(call.body), w.credentials(r.verb, c.self))
+			res, raw := w.do(call.method, transports.BasePath+c.fill(call.path), c.fill(call.body),
+				w.credentials(r.verb, c.self))
 			got := outcome(res, raw)
 			if res.StatusCode < 300 || verb == "createChat" && got == "409" { // it was let in
 				got = "yes"
@@ -186,7 +192,8 @@ func TestMatrix_credentials(t *testing.T) {
 		for _, transport := range []string{"SSE", "long-poll", "WebSocket"} {
 			c := w.cast("group")
 			what := fmt.Sprintf("%s with credentials %s", transport, r.verb)
-			got, want := w.open(transport, "", 0, "", w.credentials(r.verb, c.owner)), r.want[transport]
+			got, want := w.open(transport, "",
+				0, "", w.credentials(r.verb, c.owner)), r.want[transport]
 			if want == "yes" {
 				want = "new"
 			} else {
@@ -197,9 +204,11 @@ func TestMatrix_credentials(t *testing.T) {
 				t.Errorf("%s: %s, want %s", what, got, want)
 			}
 		}
-		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.yaml"} { // for everybody
+		// for everybody
+		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.yaml"} {
 			w.cells++
-			if res, raw := w.do("GET", path, "", w.credentials(r.verb, "owner")); res.StatusCode != 200 {
+			if res, raw := w.do("GET", path, "",
+				w.credentials(r.verb, "owner")); res.StatusCode != 200 {
 				t.Errorf("%s with credentials %s: %d %s", path, r.verb, res.StatusCode, raw)
 			}
 		}
@@ -279,13 +288,15 @@ func TestMatrix_sessions(t *testing.T) {
 			session, after := w.named(r.verb, c, "")
 			var got string
 			if column == "sync" {
-				got = outcome(w.do("POST", transports.BasePath+"/sync", fmt.Sprintf(`{"session":%q}`, session), creds))
+				got = outcome(w.do("POST", transports.BasePath+"/sync",
+					fmt.Sprintf(`{"session":%q}`, session), creds))
 			} else {
 				got = w.open(column, session, after, "", creds)
 			}
 			w.cells++
 			if got != want {
-				t.Errorf("%s of the session that is %s, by %s: %s, want %s", column, r.verb, r.object, got, want)
+				t.Errorf("%s of the session that is %s, by %s: %s, want %s",
+					column, r.verb, r.object, got, want)
 			}
 		}
 	}
@@ -314,13 +325,16 @@ func TestMatrix_tickets(t *testing.T) {
 				c.self = c.owner
 				ticket, its, header := on.ticket(r.verb, c.owner)
 				session, after := on.named(r.object, c.cast, its)
-				what := fmt.Sprintf("%s with the ticket %s and the session %s", verb, r.verb, r.object)
+				what := fmt.Sprintf("%s with the ticket %s and the session %s",
+					verb, r.verb, r.object)
 				var got string
 				if call.method != "" {
 					if want != "200" {
 						c.guard(what)
 					}
-					got = outcome(on.do(call.method, transports.BasePath+c.fill(call.path)+"?ticket="+ticket, c.fill(call.body), header))
+					got = outcome(on.do(call.method,
+						transports.BasePath+c.fill(call.path)+"?ticket="+ticket, c.fill(call.body),
+						header))
 				} else {
 					got = on.open(verb, session, after, ticket, header)
 				}
@@ -337,7 +351,9 @@ func TestMatrix_tickets(t *testing.T) {
 }
 
 // ticket makes a ticket of a kind; its is the session that it opened, header what is sent beside it.
-func (w *world) ticket(kind string, user tidemark.UserID) (ticket string, its tidemark.SessionID, header http.Header) {
+func (w *world) ticket(
+	kind string, user tidemark.UserID,
+) (ticket string, its tidemark.SessionID, header http.Header) {
 	w.t.Helper()
 	switch kind {
 	case "unknown":
@@ -364,7 +380,9 @@ func (w *world) ticket(kind string, user tidemark.UserID) (ticket string, its ti
 }
 
 // open opens a stream, at a position in a session if it is not "". It returns new or resumed, or the status or close code of a refusal.
-func (w *world) open(transport string, session tidemark.SessionID, after uint64, ticket string, header http.Header) string {
+func (w *world) open(
+	transport string, session tidemark.SessionID, after uint64, ticket string, header http.Header,
+) string {
 	w.t.Helper()
 	header = header.Clone()
 	query := "?wait=0"
@@ -394,7 +412,8 @@ func (w *world) open(transport string, session tidemark.SessionID, after uint64,
 		if res.StatusCode != 200 {
 			return outcome(res, raw)
 		}
-		resumed = session != "" && strings.Contains(string(raw), fmt.Sprintf(`"session":%q`, session))
+		resumed = session != "" &&
+			strings.Contains(string(raw), fmt.Sprintf(`"session":%q`, session))
 	case "WebSocket":
 		_, open, code := w.socket(query, header)
 		if open == nil {
@@ -441,7 +460,8 @@ func (w *world) reader(what, transport string, header http.Header) func() string
 				fail(fmt.Errorf("%d %s", res.StatusCode, raw))
 			}
 			if n := len(poll.Events); n > 0 {
-				query = fmt.Sprintf("?wait=5&session=%s&after=%d", poll.Session, poll.Events[n-1].ID)
+				query = fmt.Sprintf("?wait=5&session=%s&after=%d",
+					poll.Session, poll.Events[n-1].ID)
 			}
 			return string(raw)
 		}
@@ -474,9 +494,12 @@ func TestMatrix_before_the_first_keys(t *testing.T) {
 	w := &world{t: t}
 	w.issuer()
 	header := w.credentials("RS256", "ann")
-	for path, want := range map[string]int{"//readyz": 503, "//healthz": 200, "/chats": 503, "/delivery-states": 503} {
+	for path, want := range map[string]int{
+		"//readyz": 503, "//healthz": 200, "/chats": 503, "/delivery-states": 503,
+	} {
 		r := as{api: a, credentials: header.Get("Authorization")}.do("GET", path, "")
-		if r.StatusCode != want || want == 503 && (r.Header.Get("Retry-After") == "" || r.code() != "UNAVAILABLE") {
+		if r.StatusCode != want ||
+			want == 503 && (r.Header.Get("Retry-After") == "" || r.code() != "UNAVAILABLE") {
 			t.Errorf("%s: %d %s, want %d", path, r.StatusCode, r.body, want)
 		}
 	}
@@ -491,10 +514,14 @@ func TestMatrix_is_whole(t *testing.T) {
 	type operation struct{ method, path string }
 	covered := map[operation]bool{}
 	for _, c := range apiCalls() {
-		path := strings.NewReplacer("CHAT", "{chat_id}", "SELF", "{user_id}", "OTHER", "{user_id}").Replace(c.path)
+		path := strings.NewReplacer("CHAT",
+			"{chat_id}", "SELF", "{user_id}", "OTHER", "{user_id}").Replace(c.path)
 		covered[operation{c.method, transports.BasePath + path}] = true
 	}
-	for _, path := range []string{"/api/v1/events", "/api/v1/poll", "/api/v1/ws", "/healthz", "/readyz", "/metrics", "/openapi.yaml"} {
+	for _, path := range []string{
+		"/api/v1/events", "/api/v1/poll", "/api/v1/ws", "/healthz", "/readyz", "/metrics",
+		"/openapi.yaml",
+	} {
 		covered[operation{"GET", path}] = true
 	}
 	for _, call := range contract.Calls() {

@@ -129,23 +129,28 @@ type call struct{ method, path, body string }
 // chatCalls are the REST calls of membershipTable. CHAT, SELF, and OTHER (a member who is not the caller) stand for the people of the cell.
 func chatCalls() map[string]call {
 	return map[string]call{
-		"getChat":             {"GET", "/chats/CHAT", ""},
-		"renameChat":          {"PATCH", "/chats/CHAT", `{"name":"other"}`},
-		"listMembers":         {"GET", "/chats/CHAT/members", ""},
-		"addMembers":          {"POST", "/chats/CHAT/members", `{"user_ids":["added"]}`},
-		"removeMember":        {"DELETE", "/chats/CHAT/members/OTHER", ""},
-		"removeMember/self":   {"DELETE", "/chats/CHAT/members/SELF", ""},
-		"listMessages":        {"GET", "/chats/CHAT/messages", ""},
-		"sendMessage":         {"POST", "/chats/CHAT/messages", `{"client_message_id":"m","content":"x"}`},
-		"getDeliveryState":    {"GET", "/chats/CHAT/delivery-state", ""},
-		"updateDeliveryState": {"PATCH", "/chats/CHAT/delivery-state", `{"last_acked_sequence":2,"last_read_sequence":2}`},
-		"getDeliveryStatus":   {"GET", "/chats/CHAT/delivery-status", ""},
-		"acknowledge":         {"POST", "/acks", `{"chats":[{"chat_id":"CHAT","last_acked_sequence":2}]}`},
-		"sync":                {"POST", "/sync", `{"chats":[{"chat_id":"CHAT","last_acked_sequence":1}]}`},
-		"sync/behind":         {"POST", "/sync", `{}`},
-		"listChats":           {"GET", "/chats", ""},
-		"listDeliveryStates":  {"GET", "/delivery-states", ""},
-		"createChat":          {"POST", "/chats", `{"type":"group","chat_id":"CHAT","member_ids":["OTHER"]}`},
+		"getChat":           {"GET", "/chats/CHAT", ""},
+		"renameChat":        {"PATCH", "/chats/CHAT", `{"name":"other"}`},
+		"listMembers":       {"GET", "/chats/CHAT/members", ""},
+		"addMembers":        {"POST", "/chats/CHAT/members", `{"user_ids":["added"]}`},
+		"removeMember":      {"DELETE", "/chats/CHAT/members/OTHER", ""},
+		"removeMember/self": {"DELETE", "/chats/CHAT/members/SELF", ""},
+		"listMessages":      {"GET", "/chats/CHAT/messages", ""},
+		"sendMessage": {"POST", "/chats/CHAT/messages",
+			`{"client_message_id":"m","content":"x"}`},
+		"getDeliveryState": {"GET", "/chats/CHAT/delivery-state", ""},
+		"updateDeliveryState": {"PATCH", "/chats/CHAT/delivery-state",
+			`{"last_acked_sequence":2,"last_read_sequence":2}`},
+		"getDeliveryStatus": {"GET", "/chats/CHAT/delivery-status", ""},
+		"acknowledge": {"POST", "/acks",
+			`{"chats":[{"chat_id":"CHAT","last_acked_sequence":2}]}`},
+		"sync": {"POST", "/sync",
+			`{"chats":[{"chat_id":"CHAT","last_acked_sequence":1}]}`},
+		"sync/behind":        {"POST", "/sync", `{}`},
+		"listChats":          {"GET", "/chats", ""},
+		"listDeliveryStates": {"GET", "/delivery-states", ""},
+		"createChat": {"POST", "/chats",
+			`{"type":"group","chat_id":"CHAT","member_ids":["OTHER"]}`},
 	}
 }
 
@@ -205,10 +210,13 @@ func (c *cell) other() tidemark.UserID {
 }
 
 func (c *cell) fill(s string) string {
-	return strings.NewReplacer("CHAT", string(c.chat), "SELF", string(c.self), "OTHER", string(c.other())).Replace(s)
+	return strings.NewReplacer("CHAT",
+		string(c.chat), "SELF", string(c.self), "OTHER", string(c.other())).Replace(s)
 }
 
-func isStream(verb string) bool { return verb == "SSE" || verb == "long-poll" || verb == "WebSocket" }
+func isStream(verb string) bool {
+	return verb == "SSE" || verb == "long-poll" || verb == "WebSocket"
+}
 
 func TestMatrix_membership(t *testing.T) {
 	w := newWorld(t, stores.Open(t), 0)
@@ -246,13 +254,15 @@ func TestMatrix_membership(t *testing.T) {
 
 // refused reports whether an outcome is one after which nothing may have changed.
 func refused(want string) bool {
-	return strings.HasPrefix(want, "4") || strings.HasSuffix(want, "/N") || strings.HasSuffix(want, "/F") || want == "N" || want == "F" || want == "-" || want == "out"
+	return strings.HasPrefix(want, "4") || strings.HasSuffix(want, "/N") ||
+		strings.HasSuffix(want, "/F") || want == "N" || want == "F" || want == "-" || want == "out"
 }
 
 // rest makes a call, and says what came of it.
 func (c *cell) rest(t *testing.T, what string, call call) string {
 	t.Helper()
-	res, raw := c.w.do(call.method, transports.BasePath+c.fill(call.path), c.fill(call.body), c.creds)
+	res, raw := c.w.do(call.method, transports.BasePath+c.fill(call.path), c.fill(call.body),
+		c.creds)
 	got := outcome(res, raw)
 	if got == "409" || refused(got) || refused(c.want) {
 		c.secretive(what, raw)
@@ -329,7 +339,8 @@ func (c *cell) frame(what, payload string) string {
 	var listener *server.Connection
 	if c.verb == "typing" {
 		var err error
-		if listener, err = c.w.core.Open(t.Context(), server.OpenRequest{User: c.other()}); err != nil {
+		if listener, err = c.w.core.Open(t.Context(),
+			server.OpenRequest{User: c.other()}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(listener.Detach)
@@ -341,7 +352,9 @@ func (c *cell) frame(what, payload string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 	defer cancel()
 	silent := c.verb == "ack" || c.verb == "read" || c.verb == "typing"
-	sent := []string{fmt.Sprintf(`{"type":%q,"request_id":"r","payload":%s}`, c.verb, c.fill(payload))}
+	sent := []string{
+		fmt.Sprintf(`{"type":%q,"request_id":"r","payload":%s}`, c.verb, c.fill(payload)),
+	}
 	until := "r"
 	if silent {
 		sent, until = append(sent, `{"type":"ping","request_id":"p"}`), "p"
@@ -396,7 +409,8 @@ func (c *cell) effect(what string, listener *server.Connection) string {
 	t.Helper()
 	moved := func() bool {
 		state, err := c.w.core.DeliveryState(t.Context(), c.self, c.chat)
-		return err == nil && (c.verb == "ack" && state.Acked == 2 || c.verb == "read" && state.Read == 2)
+		return err == nil &&
+			(c.verb == "ack" && state.Acked == 2 || c.verb == "read" && state.Read == 2)
 	}
 	if listener != nil {
 		moved = func() bool { return heard(t, listener, c.self) }
@@ -426,7 +440,8 @@ func heard(t *testing.T, c *server.Connection, who tidemark.UserID) bool {
 			t.Fatal(err)
 		}
 		for _, ev := range events {
-			if ev.Type == tidemark.EventTyping && strings.Contains(string(ev.Payload), fmt.Sprintf("%q", who)) {
+			if ev.Type == tidemark.EventTyping &&
+				strings.Contains(string(ev.Payload), fmt.Sprintf("%q", who)) {
 				return true
 			}
 		}
@@ -441,20 +456,27 @@ func heard(t *testing.T, c *server.Connection, who tidemark.UserID) bool {
 func (c *cell) stream(what string) string {
 	t := c.w.t
 	t.Helper()
-	own, _, err := c.w.core.CreateChat(t.Context(), server.Caller{User: c.self}, server.CreateChatRequest{Type: tidemark.Group})
+	own, _, err := c.w.core.CreateChat(t.Context(), server.Caller{User: c.self},
+		server.CreateChatRequest{Type: tidemark.Group})
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := c.w.reader(what, c.verb, c.creds)
 	send := func(user tidemark.UserID, chat tidemark.ChatID, key string) {
-		draft := tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: "late", ContentType: tidemark.DefaultContentType}
+		draft := tidemark.Draft{
+			ChatID:          chat,
+			ClientMessageID: key,
+			Content:         "late",
+			ContentType:     tidemark.DefaultContentType,
+		}
 		if _, err := c.w.core.Send(t.Context(), user, draft); err != nil {
 			t.Fatal(err)
 		}
 	}
 	send(c.owner, c.chat, "late")
 	found := false
-	for _, key := range []string{"first", "second"} { // a session serves its chats in turn: with the second, all from before the first is there
+	// a session serves its chats in turn: with the second, all from before the first is there
+	for _, key := range []string{"first", "second"} {
 		send(c.self, own.ID, key)
 		for seen := ""; !strings.Contains(seen, fmt.Sprintf(`"client_message_id":%q`, key)); {
 			seen = read()

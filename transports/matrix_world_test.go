@@ -71,7 +71,14 @@ func newWorld(t *testing.T, store storage.Store, ttl time.Duration) *world {
 
 	log := slog.New(slog.DiscardHandler)
 	reg := registrymemory.New()
-	core, err := server.New(server.Config{Storage: store, Registry: reg, Nodes: reg, Bus: local.New(), Logger: log, AckInterval: time.Millisecond})
+	core, err := server.New(server.Config{
+		Storage:     store,
+		Registry:    reg,
+		Nodes:       reg,
+		Bus:         local.New(),
+		Logger:      log,
+		AckInterval: time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +95,8 @@ func newWorld(t *testing.T, store storage.Store, ttl time.Duration) *world {
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: log})
 	polls := longpoll.New(longpoll.Config{Server: core, Auth: auth})
 	h, err := transports.New(transports.Config{
-		Server: core, Auth: auth, Logger: log, Events: events.Handle, Poll: polls.Handle, WebSocket: sockets.Handle,
+		Server: core, Auth: auth, Logger: log, Events: events.Handle, Poll: polls.Handle,
+		WebSocket: sockets.Handle,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +117,9 @@ func newWorld(t *testing.T, store storage.Store, ttl time.Duration) *world {
 		stopped = true
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 		defer cancel()
-		for _, err := range []error{sockets.Shutdown(ctx), events.Shutdown(ctx), polls.Shutdown(ctx), front.Shutdown(ctx)} {
+		for _, err := range []error{
+			sockets.Shutdown(ctx), events.Shutdown(ctx), polls.Shutdown(ctx), front.Shutdown(ctx),
+		} {
 			if err != nil {
 				t.Errorf("stopping: %v", err)
 			}
@@ -148,14 +158,18 @@ func (w *world) issuer() *transports.JWKS {
 		w.t.Fatal(err)
 	}
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
-		{Key: w.rsa.Public(), KeyID: "r"}, {Key: w.ec.Public(), KeyID: "e"}, {Key: w.ed.Public(), KeyID: "d"},
+		{Key: w.rsa.Public(), KeyID: "r"}, {Key: w.ec.Public(), KeyID: "e"},
+		{Key: w.ed.Public(), KeyID: "d"},
 	}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	endpoint := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(set) }))
 	w.t.Cleanup(endpoint.Close)
-	keys, err := transports.NewJWKS(transports.JWKSConfig{URL: endpoint.URL, Logger: slog.New(slog.DiscardHandler)})
+	keys, err := transports.NewJWKS(transports.JWKSConfig{
+		URL:    endpoint.URL,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -181,7 +195,9 @@ func (w *world) backends() *transports.APIKeys {
 }
 
 // sign makes a token. Claims of nil are left out of the good ones.
-func (w *world) sign(method jwt.SigningMethod, key any, kid string, claims jwt.MapClaims) http.Header {
+func (w *world) sign(
+	method jwt.SigningMethod, key any, kid string, claims jwt.MapClaims,
+) http.Header {
 	w.t.Helper()
 	all := jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}
 	for name, value := range claims {
@@ -242,9 +258,22 @@ const canary = "canary"
 func (w *world) cast(kind string) *cast {
 	w.t.Helper()
 	w.casts++
-	name := func(role string) tidemark.UserID { return tidemark.UserID(fmt.Sprintf("%s-%d", role, w.casts)) }
-	c := &cast{w: w, owner: name("owner"), member: name("member"), former: name("former"), stranger: name("stranger"), listen: name(canary)}
-	r := server.CreateChatRequest{Type: tidemark.Group, Name: canary, MemberIDs: []tidemark.UserID{c.member, c.former, c.listen}}
+	name := func(role string) tidemark.UserID {
+		return tidemark.UserID(fmt.Sprintf("%s-%d", role, w.casts))
+	}
+	c := &cast{
+		w:        w,
+		owner:    name("owner"),
+		member:   name("member"),
+		former:   name("former"),
+		stranger: name("stranger"),
+		listen:   name(canary),
+	}
+	r := server.CreateChatRequest{
+		Type:      tidemark.Group,
+		Name:      canary,
+		MemberIDs: []tidemark.UserID{c.member, c.former, c.listen},
+	}
 	switch kind {
 	case "group":
 	case "direct":
@@ -267,14 +296,20 @@ func (w *world) cast(kind string) *cast {
 	}
 	c.chat = chat.ID
 	for _, content := range []string{canary + "1", canary + "2"} {
-		draft := tidemark.Draft{ChatID: c.chat, ClientMessageID: content, Content: content, ContentType: tidemark.DefaultContentType}
+		draft := tidemark.Draft{
+			ChatID:          c.chat,
+			ClientMessageID: content,
+			Content:         content,
+			ContentType:     tidemark.DefaultContentType,
+		}
 		if _, err := w.core.Send(ctx, c.owner, draft); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	if kind != "direct" {
 		c.acknowledge(server.Ack{Acked: 1}, c.former)
-		if err := w.core.RemoveMember(ctx, server.Caller{User: c.owner}, c.chat, c.former); err != nil {
+		if err := w.core.RemoveMember(ctx, server.Caller{User: c.owner},
+			c.chat, c.former); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -428,11 +463,14 @@ func short(code string) string {
 }
 
 // socket opens a WebSocket, and returns it behind its first frame; or the code with which it was closed.
-func (w *world) socket(query string, header http.Header) (conn *websocket.Conn, open map[string]any, code int) {
+func (w *world) socket(
+	query string, header http.Header,
+) (conn *websocket.Conn, open map[string]any, code int) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 	defer cancel()
-	dialed, _, err := websocket.Dial(ctx, w.url+transports.BasePath+"/ws"+query, &websocket.DialOptions{HTTPHeader: header})
+	dialed, _, err := websocket.Dial(ctx, w.url+transports.BasePath+"/ws"+query,
+		&websocket.DialOptions{HTTPHeader: header})
 	if err != nil {
 		w.t.Fatalf("connecting: %v", err)
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 // pagePolicy lets the page load and reach its own origin only, and nobody frame it.
-const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors " +
+	"'none'; object-src 'none'"
 
 // mountPage mounts every file of the page: there is no catch-all route, which would turn the router's answers about
 // other paths into wrong ones.

@@ -28,10 +28,17 @@ type dependency struct {
 func (h *Handler) dependencies(degraded func() error) []dependency {
 	all := []dependency{{name: "store", needed: true, check: h.server.Ready}}
 	if h.auth.HasIssuer() {
-		all = append(all, dependency{name: "issuer", needed: true, check: func(context.Context) error { return h.auth.Ready() }})
+		all = append(all, dependency{
+			name:   "issuer",
+			needed: true,
+			check:  func(context.Context) error { return h.auth.Ready() },
+		})
 	}
 	if degraded != nil {
-		all = append(all, dependency{name: "redis", check: func(context.Context) error { return degraded() }})
+		all = append(all, dependency{
+			name:  "redis",
+			check: func(context.Context) error { return degraded() },
+		})
 	}
 	return all
 }
@@ -59,7 +66,8 @@ func (h *Handler) ready(c echo.Context) error {
 		case !h.needs[i].needed:
 			status = "degraded"
 		case missing == nil:
-			missing = tidemark.Wrap(tidemark.Unavailable, err, "the server is not ready: "+tidemark.DetailOf(err))
+			missing = tidemark.Wrap(tidemark.Unavailable, err,
+				"the server is not ready: "+tidemark.DetailOf(err))
 		}
 	}
 	told := h.states(failures)

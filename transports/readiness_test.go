@@ -33,7 +33,8 @@ func TestReady_says_how_each_dependency_is(t *testing.T) {
 	ok := func() error { return nil }
 	away := tidemark.Errorf(tidemark.Unavailable, "it is away")
 	gone := func() error { return away }
-	issuer, err := transports.NewJWKS(transports.JWKSConfig{URL: "https://127.0.0.1:1/keys"}) // never asked
+	// never asked
+	issuer, err := transports.NewJWKS(transports.JWKSConfig{URL: "https://127.0.0.1:1/keys"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,17 +47,29 @@ func TestReady_says_how_each_dependency_is(t *testing.T) {
 		want     answer
 	}{
 		{"alone", nil, nil, nil, 200, answer{"ok", map[string]state{"store": {Status: "ok"}}}},
-		{"with others", nil, ok, nil, 200, answer{"ok", map[string]state{"store": {Status: "ok"}, "redis": {Status: "ok"}}}},
-		{"without Redis", nil, gone, nil, 200, answer{"degraded", map[string]state{"store": {Status: "ok"}, "redis": {"unavailable", "it is away"}}}},
-		{"without the store", away, ok, nil, 503, answer{503.0, map[string]state{"store": {"unavailable", "it is away"}, "redis": {Status: "ok"}}}},
-		{"without anything", away, gone, nil, 503, answer{503.0, map[string]state{"store": {"unavailable", "it is away"}, "redis": {"unavailable", "it is away"}}}},
+		{"with others", nil, ok, nil, 200,
+			answer{"ok", map[string]state{"store": {Status: "ok"}, "redis": {Status: "ok"}}}},
+		{"without Redis", nil, gone, nil, 200,
+			answer{"degraded",
+				map[string]state{"store": {Status: "ok"}, "redis": {"unavailable", "it is away"}}}},
+		{"without the store", away, ok, nil, 503,
+			answer{503.0,
+				map[string]state{"store": {"unavailable", "it is away"}, "redis": {Status: "ok"}}}},
+		{"without anything", away, gone, nil, 503,
+			answer{503.0,
+				map[string]state{"store": {"unavailable", "it is away"},
+					"redis": {"unavailable", "it is away"}}}},
 		{"without keys", nil, nil, issuer, 503, answer{503.0, map[string]state{
-			"store": {Status: "ok"}, "issuer": {"unavailable", "the keys of the issuer of tokens could not be fetched yet; try again"},
+			"store": {Status: "ok"},
+			"issuer": {"unavailable",
+				"the keys of the issuer of tokens could not be fetched yet; try again"},
 		}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := dev()
-			o.auth.JWKS, o.degraded, o.storage = tt.jwks, tt.degraded, checked{stores.Open(t), tt.store}
+			o.auth.JWKS, o.degraded, o.storage = tt.jwks, tt.degraded, checked{
+				stores.Open(t), tt.store,
+			}
 			a := start(t, o)
 			r := a.as("").do("GET", "//readyz", "")
 			var got answer
@@ -67,7 +80,8 @@ func TestReady_says_how_each_dependency_is(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			a.handler.Leave()
-			if r := a.as("").do("GET", "//readyz", ""); r.StatusCode != http.StatusServiceUnavailable {
+			if r := a.as("").do("GET",
+				"//readyz", ""); r.StatusCode != http.StatusServiceUnavailable {
 				t.Errorf("a server that leaves: %d %s", r.StatusCode, r.body)
 			}
 		})

@@ -19,21 +19,25 @@ const group = `{"type":"group","chat_id":"team","name":"Team","member_ids":["bob
 
 func send(u as, id, content string) rest.Message {
 	u.t.Helper()
-	return get[rest.Message](u, 201, "POST", "/chats/team/messages", fmt.Sprintf(`{"client_message_id":%q,"content":%q}`, id, content))
+	return get[rest.Message](u, 201, "POST",
+		"/chats/team/messages", fmt.Sprintf(`{"client_message_id":%q,"content":%q}`, id, content))
 }
 
 func TestChats_created_found_listed_renamed(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	bob := ann.as("bob")
 	chat := get[rest.Chat](ann, 201, "POST", "/chats", group)
-	if chat.ChatId != "team" || chat.Name != "Team" || chat.MemberCount != 2 || chat.History != "full" || chat.HeadSequence != 0 || chat.LastMessage != nil {
+	if chat.ChatId != "team" || chat.Name != "Team" || chat.MemberCount != 2 ||
+		chat.History != "full" || chat.HeadSequence != 0 || chat.LastMessage != nil {
 		t.Errorf("%+v", chat)
 	}
 	if r := ann.do("POST", "/chats", group); r.StatusCode != 409 || r.code() != "CONFLICT" {
 		t.Errorf("a taken chat_id: %d %s", r.StatusCode, r.body)
 	}
-	direct := get[rest.Chat](ann, 201, "POST", "/chats", `{"type":"direct","member_ids":["bob","ann"]}`)
-	again := get[rest.Chat](bob, 200, "POST", "/chats", `{"type":"direct","member_ids":["ann"],"chat_id":"ignored"}`)
+	direct := get[rest.Chat](ann, 201, "POST",
+		"/chats", `{"type":"direct","member_ids":["bob","ann"]}`)
+	again := get[rest.Chat](bob, 200, "POST",
+		"/chats", `{"type":"direct","member_ids":["ann"],"chat_id":"ignored"}`)
 	if direct.ChatId != again.ChatId {
 		t.Errorf("the direct chat exists twice: %s and %s", direct.ChatId, again.ChatId)
 	}
@@ -45,15 +49,20 @@ func TestChats_created_found_listed_renamed(t *testing.T) {
 	}
 
 	list := get[rest.ChatList](bob, 200, "GET", "/chats?limit=1", "")
-	if len(list.Chats) != 1 || list.Chats[0].ChatId != "team" || list.Chats[0].UnreadCount != sent || list.Chats[0].LastMessage.Content != "hello" || !list.Pagination.HasMore {
+	if len(list.Chats) != 1 || list.Chats[0].ChatId != "team" ||
+		list.Chats[0].UnreadCount != sent || list.Chats[0].LastMessage.Content != "hello" ||
+		!list.Pagination.HasMore {
 		t.Errorf("%+v", list)
 	}
-	list = get[rest.ChatList](bob, 200, "GET", "/chats?limit=1&cursor="+*list.Pagination.NextCursor, "")
-	if len(list.Chats) != 1 || list.Chats[0].ChatId != direct.ChatId || list.Pagination.HasMore || list.Pagination.NextCursor != nil {
+	list = get[rest.ChatList](bob, 200, "GET",
+		"/chats?limit=1&cursor="+*list.Pagination.NextCursor, "")
+	if len(list.Chats) != 1 || list.Chats[0].ChatId != direct.ChatId || list.Pagination.HasMore ||
+		list.Pagination.NextCursor != nil {
 		t.Errorf("%+v", list)
 	}
 	renamed := get[rest.Chat](ann, 200, "PATCH", "/chats/team", `{"name":"Crew"}`)
-	if got := get[rest.Chat](bob, 200, "GET", "/chats/team", ""); renamed.Name != "Crew" || got.Name != "Crew" {
+	if got := get[rest.Chat](bob, 200, "GET", "/chats/team", ""); renamed.Name != "Crew" ||
+		got.Name != "Crew" {
 		t.Errorf("%q and %q", renamed.Name, got.Name)
 	}
 }
@@ -61,7 +70,8 @@ func TestChats_created_found_listed_renamed(t *testing.T) {
 func TestMembers_added_listed_removed(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
-	list := get[rest.MemberList](ann, 200, "POST", "/chats/team/members", `{"user_ids":["cid","bob"]}`)
+	list := get[rest.MemberList](ann, 200, "POST",
+		"/chats/team/members", `{"user_ids":["cid","bob"]}`)
 	var got []string
 	for _, m := range list.Members {
 		got = append(got, m.UserId+" "+string(m.Role))
@@ -70,7 +80,8 @@ func TestMembers_added_listed_removed(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	page := get[rest.MemberList](ann, 200, "GET", "/chats/team/members?limit=2", "")
-	rest2 := get[rest.MemberList](ann, 200, "GET", "/chats/team/members?limit=2&cursor="+*page.Pagination.NextCursor, "")
+	rest2 := get[rest.MemberList](ann, 200, "GET",
+		"/chats/team/members?limit=2&cursor="+*page.Pagination.NextCursor, "")
 	if len(page.Members) != 2 || len(rest2.Members) != 1 || rest2.Members[0].UserId != "cid" {
 		t.Errorf("%+v, then %+v", page, rest2)
 	}
@@ -80,7 +91,8 @@ func TestMembers_added_listed_removed(t *testing.T) {
 	if r := ann.as("bob").do("DELETE", "/chats/team/members/bob", ""); r.StatusCode != 204 {
 		t.Errorf("leaving: %d %s", r.StatusCode, r.body)
 	}
-	if r := ann.as("bob").do("GET", "/chats/team", ""); r.StatusCode != 403 || r.code() != "NOT_A_MEMBER" {
+	if r := ann.as("bob").do("GET", "/chats/team", ""); r.StatusCode != 403 ||
+		r.code() != "NOT_A_MEMBER" {
 		t.Errorf("after leaving: %d %s", r.StatusCode, r.body)
 	}
 }
@@ -88,16 +100,20 @@ func TestMembers_added_listed_removed(t *testing.T) {
 func TestMessages_duplicate_has_200_and_the_same_body(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
-	const body = `{"client_message_id":"c1","content":"Grüße 👋","attachment":{"k":[1,2]},"content_type":"text/markdown"}`
+	const body = `{"client_message_id":"c1","content":"Grüße 👋","attachment":{"k":[1,2]},` +
+		`"content_type":"text/markdown"}`
 	first := ann.do("POST", "/chats/team/messages", body)
 	second := ann.do("POST", "/chats/team/messages", body)
-	if first.StatusCode != 201 || second.StatusCode != 200 || !bytes.Equal(first.body, second.body) {
+	if first.StatusCode != 201 || second.StatusCode != 200 ||
+		!bytes.Equal(first.body, second.body) {
 		t.Errorf("%d %s, then %d %s", first.StatusCode, first.body, second.StatusCode, second.body)
 	}
-	if r := ann.do("POST", "/chats/team/messages", `{"client_message_id":"c1","content":"other"}`); r.StatusCode != 409 || r.code() != "CONFLICT" {
+	r := ann.do("POST", "/chats/team/messages", `{"client_message_id":"c1","content":"other"}`)
+	if r.StatusCode != 409 || r.code() != "CONFLICT" {
 		t.Errorf("other content: %d %s", r.StatusCode, r.body)
 	}
-	if m := send(ann, "c2", "x"); m.Sequence != 2 || m.ContentType != "text/plain" || m.SenderId != "ann" || time.Since(m.CreatedAt) > time.Minute {
+	if m := send(ann, "c2", "x"); m.Sequence != 2 || m.ContentType != "text/plain" ||
+		m.SenderId != "ann" || time.Since(m.CreatedAt) > time.Minute {
 		t.Errorf("%+v", m)
 	}
 }
@@ -165,11 +181,13 @@ func TestDeliveryState_raw_for_oneself_and_never_falling(t *testing.T) {
 	if state.UserId != "bob" || state.LastAckedSequence != 0 || state.UpdatedAt != nil {
 		t.Errorf("at first: %+v", state)
 	}
-	state = get[rest.DeliveryState](bob, 200, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":2,"last_read_sequence":3}`)
+	state = get[rest.DeliveryState](bob, 200, "PATCH",
+		"/chats/team/delivery-state", `{"last_acked_sequence":2,"last_read_sequence":3}`)
 	if state.LastAckedSequence != 2 || state.LastReadSequence != 3 || state.UpdatedAt == nil {
 		t.Errorf("raised: %+v", state)
 	}
-	state = get[rest.DeliveryState](bob, 200, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1}`)
+	state = get[rest.DeliveryState](bob, 200, "PATCH",
+		"/chats/team/delivery-state", `{"last_acked_sequence":1}`)
 	if state.LastAckedSequence != 2 || state.LastReadSequence != 3 {
 		t.Errorf("after a stale one: %+v", state)
 	}
@@ -184,24 +202,31 @@ func TestDeliveryStatus_exposes_read_as_delivered(t *testing.T) {
 	bob := ann.as("bob")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
 	empty := get[rest.DeliveryStatus](ann, 200, "GET", "/chats/team/delivery-status", "")
-	if empty.DeliverySummary.Sequence != 0 || !empty.DeliverySummary.AllDelivered || empty.MemberCount != 2 || empty.ChatType != "group" {
+	if empty.DeliverySummary.Sequence != 0 || !empty.DeliverySummary.AllDelivered ||
+		empty.MemberCount != 2 || empty.ChatType != "group" {
 		t.Errorf("empty chat: %+v", empty)
 	}
 	for i := range 2 {
 		send(ann, fmt.Sprint("c", i), "x")
 	}
-	get[rest.DeliveryState](ann, 200, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":2}`)
-	get[rest.DeliveryState](bob, 200, "PATCH", "/chats/team/delivery-state", `{"last_read_sequence":1}`)
+	get[rest.DeliveryState](ann, 200, "PATCH",
+		"/chats/team/delivery-state", `{"last_acked_sequence":2}`)
+	get[rest.DeliveryState](bob, 200, "PATCH",
+		"/chats/team/delivery-state", `{"last_read_sequence":1}`)
 	status := get[rest.DeliveryStatus](ann, 200, "GET", "/chats/team/delivery-status", "")
-	want := rest.DeliverySummary{Sequence: 2, DeliveredCount: 1, PendingCount: 1, ReadCount: 1} // the author has read what he wrote
+	// the author has read what he wrote
+	want := rest.DeliverySummary{Sequence: 2, DeliveredCount: 1, PendingCount: 1, ReadCount: 1}
 	if diff := cmp.Diff(want, status.DeliverySummary); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if m := status.Members[1]; m.UserId != "bob" || m.DisplayName != "bob" || m.LastAckedSequence != 1 || m.LastReadSequence != 1 {
+	if m := status.Members[1]; m.UserId != "bob" || m.DisplayName != "bob" ||
+		m.LastAckedSequence != 1 || m.LastReadSequence != 1 {
 		t.Errorf("bob: %+v", m)
 	}
-	status = get[rest.DeliveryStatus](ann, 200, "GET", "/chats/team/delivery-status?for_sequence=1&limit=1", "")
-	if s := status.DeliverySummary; s.Sequence != 1 || !s.AllDelivered || !s.AllRead || len(status.Members) != 1 || !status.Pagination.HasMore {
+	status = get[rest.DeliveryStatus](ann, 200, "GET",
+		"/chats/team/delivery-status?for_sequence=1&limit=1", "")
+	if s := status.DeliverySummary; s.Sequence != 1 || !s.AllDelivered || !s.AllRead ||
+		len(status.Members) != 1 || !status.Pagination.HasMore {
 		t.Errorf("for 1: %+v", status)
 	}
 }
@@ -209,7 +234,8 @@ func TestDeliveryStatus_exposes_read_as_delivered(t *testing.T) {
 func TestAcks_each_stands_for_itself(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
-	get[rest.Chat](ann.as("eve"), 201, "POST", "/chats", `{"type":"group","chat_id":"secret","member_ids":[]}`)
+	get[rest.Chat](ann.as("eve"), 201, "POST",
+		"/chats", `{"type":"group","chat_id":"secret","member_ids":[]}`)
 	send(ann, "c1", "x")
 	type entry struct {
 		ChatID string `json:"chat_id"`
@@ -219,7 +245,10 @@ func TestAcks_each_stands_for_itself(t *testing.T) {
 	got := get[struct{ States []entry }](ann.as("bob"), 200, "POST", "/acks", `{"chats":[
 		{"chat_id":"team","last_acked_sequence":2},{"chat_id":"team","last_acked_sequence":1},{"chat_id":"team","last_acked_sequence":0},
 		{"chat_id":"team","last_read_sequence":"1"},{"chat_id":"nowhere","last_acked_sequence":1},{"chat_id":"secret","last_acked_sequence":1}]}`)
-	want := []entry{{"team", 0, "INVALID_SEQUENCE"}, {"team", 1, ""}, {"team", 0, "INVALID_SEQUENCE"}, {"team", 0, "INVALID"}, {"nowhere", 0, "NOT_FOUND"}, {"secret", 0, "NOT_A_MEMBER"}}
+	want := []entry{
+		{"team", 0, "INVALID_SEQUENCE"}, {"team", 1, ""}, {"team", 0, "INVALID_SEQUENCE"},
+		{"team", 0, "INVALID"}, {"nowhere", 0, "NOT_FOUND"}, {"secret", 0, "NOT_A_MEMBER"},
+	}
 	if diff := cmp.Diff(want, got.States); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -245,17 +274,22 @@ func TestSync_cursors_acknowledge_and_what_was_not_named_comes_too(t *testing.T)
 	ann := start(t, dev()).as("ann")
 	bob := ann.as("bob")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
-	get[rest.Chat](ann, 201, "POST", "/chats", `{"type":"group","chat_id":"other","member_ids":["bob"]}`)
+	get[rest.Chat](ann, 201, "POST",
+		"/chats", `{"type":"group","chat_id":"other","member_ids":["bob"]}`)
 	for i := range 3 {
 		send(ann, fmt.Sprint("c", i), "x")
 	}
-	get[rest.Message](ann, 201, "POST", "/chats/other/messages", `{"client_message_id":"c","content":"y"}`)
-	got := get[rest.SyncResponse](bob, 200, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":1},{"chat_id":"nowhere","last_acked_sequence":0}],"limit":1,"statuses":true}`)
+	get[rest.Message](ann, 201, "POST",
+		"/chats/other/messages", `{"client_message_id":"c","content":"y"}`)
+	got := get[rest.SyncResponse](bob, 200, "POST", "/sync", `{"chats":[{"chat_id":"team",`+
+		`"last_acked_sequence":1},{"chat_id":"nowhere","last_acked_sequence":0}],"limit":1,`+
+		`"statuses":true}`)
 	chats := map[string]rest.SyncChat{}
 	for _, c := range got.Chats {
 		chats[c.ChatId] = c
 	}
-	if c := chats["team"]; len(c.Messages) != 1 || c.Messages[0].Sequence != 2 || !c.HasMore || c.HeadSequence != 3 || !got.HasMore {
+	if c := chats["team"]; len(c.Messages) != 1 || c.Messages[0].Sequence != 2 || !c.HasMore ||
+		c.HeadSequence != 3 || !got.HasMore {
 		t.Errorf("team: %+v", c)
 	}
 	if c := chats["other"]; len(c.Messages) != 1 || c.HasMore {
@@ -264,10 +298,12 @@ func TestSync_cursors_acknowledge_and_what_was_not_named_comes_too(t *testing.T)
 	if c := chats["nowhere"]; c.Code == nil || *c.Code != "NOT_FOUND" || len(got.Statuses) == 0 {
 		t.Errorf("nowhere: %+v, %d statuses", c, len(got.Statuses))
 	}
-	if s := get[rest.DeliveryState](bob, 200, "GET", "/chats/team/delivery-state", ""); s.LastAckedSequence != 1 {
+	if s := get[rest.DeliveryState](bob, 200, "GET",
+		"/chats/team/delivery-state", ""); s.LastAckedSequence != 1 {
 		t.Errorf("the cursor acknowledged %d", s.LastAckedSequence)
 	}
-	got = get[rest.SyncResponse](bob, 200, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":7}]}`)
+	got = get[rest.SyncResponse](bob, 200, "POST",
+		"/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":7}]}`)
 	for _, c := range got.Chats {
 		if c.ChatId == "team" && (c.Reset == nil || c.Reset.Reason != "ahead") {
 			t.Errorf("a cursor beyond the head: %+v", c)

@@ -16,7 +16,9 @@ import (
 )
 
 // overSocket sends bytes on a connection of their own, closes its side if told to, and returns the first answer.
-func overSocket(t *testing.T, s *transporttest.Stack, raw string, closeSide bool) (*http.Response, string) {
+func overSocket(
+	t *testing.T, s *transporttest.Stack, raw string, closeSide bool,
+) (*http.Response, string) {
 	t.Helper()
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -52,7 +54,8 @@ func overSocket(t *testing.T, s *transporttest.Stack, raw string, closeSide bool
 func TestBadInput_on_the_socket(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	before := settled(t, s)
-	const post = "POST /api/v1/chats/team/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer dev:ann\r\nContent-Type: application/json\r\n"
+	const post = "POST /api/v1/chats/team/messages HTTP/1.1\r\nHost: x\r\n" +
+		"Authorization: Bearer dev:ann\r\nContent-Type: application/json\r\n"
 	const body = `{"client_message_id":"s","content":"x"}`
 	for _, tt := range []struct {
 		name, raw string
@@ -64,29 +67,46 @@ func TestBadInput_on_the_socket(t *testing.T) {
 		{"a binary one", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", false, 400, ""},
 		{"no host", "GET /healthz HTTP/1.1\r\n\r\n", false, 400, ""},
 		{"two hosts", "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", false, 400, ""},
-		{"a bad escape in the path", "GET /api/v1/chats/%zz HTTP/1.1\r\nHost: x\r\n\r\n", false, 400, ""},
+		{"a bad escape in the path", "GET /api/v1/chats/%zz HTTP/1.1\r\nHost: x\r\n\r\n", false,
+			400, ""},
 		{"another version", "GET /healthz HTTP/3.0\r\nHost: x\r\n\r\n", false, 505, ""},
-		{"a header without a colon", "GET /healthz HTTP/1.1\r\nHost: x\r\nx\r\n\r\n", false, 400, ""},
-		{"a header name with a space", "GET /healthz HTTP/1.1\r\nHost: x\r\na b: c\r\n\r\n", false, 400, ""},
-		{"a control character in a header", "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Request-ID: \x01\r\n\r\n", false, 400, ""},
-		{"headers of 64 KB", "GET /healthz HTTP/1.1\r\nHost: x\r\nx: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", false, 431, ""},
-		{"a path of 64 KB", "GET /" + strings.Repeat("x", 64<<10) + " HTTP/1.1\r\nHost: x\r\n\r\n", false, 431, ""},
+		{"a header without a colon", "GET /healthz HTTP/1.1\r\nHost: x\r\nx\r\n\r\n", false, 400,
+			""},
+		{"a header name with a space", "GET /healthz HTTP/1.1\r\nHost: x\r\na b: c\r\n\r\n", false,
+			400, ""},
+		{"a control character in a header",
+			"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Request-ID: \x01\r\n\r\n", false, 400, ""},
+		{"headers of 64 KB",
+			"GET /healthz HTTP/1.1\r\nHost: x\r\nx: " + strings.Repeat("x", 64<<10) + "\r\n\r\n",
+			false, 431, ""},
+		{"a path of 64 KB", "GET /" + strings.Repeat("x", 64<<10) + " HTTP/1.1\r\nHost: x\r\n\r\n",
+			false, 431, ""},
 		{"a length that is no number", post + "Content-Length: x\r\n\r\n" + body, false, 400, ""},
 		{"a negative length", post + "Content-Length: -1\r\n\r\n" + body, false, 400, ""},
-		{"two lengths", post + "Content-Length: 3\r\nContent-Length: 39\r\n\r\n" + body, false, 400, ""},
-		{"a coding that is unknown", post + "Transfer-Encoding: gzip\r\n\r\n" + body, false, 501, ""},
-		{"a chunk whose size is no number", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n" + body + "\r\n0\r\n\r\n", false, 400, "could not be read to its end"},
-		{"a chunk that breaks off", post + "Transfer-Encoding: chunked\r\n\r\n27\r\n" + body[:10], true, 400, "could not be read to its end"},
-		{"a body that breaks off", post + "Content-Length: 39\r\n\r\n" + body[:10], true, 400, "could not be read to its end"},
-		{"a length that is too small", post + "Content-Length: 5\r\n\r\n" + body, false, 400, "malformed"},
-		{"a length of eight exabytes", post + "Content-Length: 9223372036854775807\r\n\r\n" + body, false, 413, "131072"},
+		{"two lengths", post + "Content-Length: 3\r\nContent-Length: 39\r\n\r\n" + body, false, 400,
+			""},
+		{"a coding that is unknown", post + "Transfer-Encoding: gzip\r\n\r\n" + body, false, 501,
+			""},
+		{"a chunk whose size is no number",
+			post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n" + body + "\r\n0\r\n\r\n", false, 400,
+			"could not be read to its end"},
+		{"a chunk that breaks off", post + "Transfer-Encoding: chunked\r\n\r\n27\r\n" + body[:10],
+			true, 400, "could not be read to its end"},
+		{"a body that breaks off", post + "Content-Length: 39\r\n\r\n" + body[:10], true, 400,
+			"could not be read to its end"},
+		{"a length that is too small", post + "Content-Length: 5\r\n\r\n" + body, false, 400,
+			"malformed"},
+		{"a length of eight exabytes", post + "Content-Length: 9223372036854775807\r\n\r\n" + body,
+			false, 413, "131072"},
 		{"a smuggled prefix", post + "Content-Length: 0\r\n\r\n" + body, false, 400, "nothing"},
 	} {
 		res, got := overSocket(t, s, tt.raw, tt.closeSide)
 		if res.StatusCode != tt.status || !strings.Contains(got, tt.detail) {
-			t.Errorf("%s: %d %.300s, want %d with %q", tt.name, res.StatusCode, got, tt.status, tt.detail)
+			t.Errorf("%s: %d %.300s, want %d with %q",
+				tt.name, res.StatusCode, got, tt.status, tt.detail)
 		}
-		if isProblem := res.Header.Get("Content-Type") == "application/problem+json"; isProblem != (tt.detail != "") {
+		isProblem := res.Header.Get("Content-Type") == "application/problem+json"
+		if isProblem != (tt.detail != "") {
 			t.Errorf("%s: Content-Type %q", tt.name, res.Header.Get("Content-Type"))
 		}
 	}
@@ -100,38 +120,69 @@ func TestOddInput_is_accepted(t *testing.T) {
 	long := strings.Repeat("i", 128)
 	deep := strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)
 	send := func(body string) exchange {
-		return exchange{who: "ann", method: "POST", path: "/chats/team/messages", body: body, status: 201}
+		return exchange{
+			who:    "ann",
+			method: "POST",
+			path:   "/chats/team/messages",
+			body:   body,
+			status: 201,
+		}
 	}
 	for i, tt := range []struct {
 		exchange
 		want string // in the answer
 	}{
-		{send(`{"client_message_id":"%d","content":"a","content":"b"}`), `"content":"b"`}, // the last of two counts
-		{send(`{"client_message_id":"%d","content":"a","unknown":{"client_message_id":1},"x":` + deep + `}`), `"content":"a"`},
-		{send(`{"client_message_id":"%d","content":"a","chat_id":"elsewhere"}`), `"chat_id":"team"`},
-		{send(`{"client_message_id":"%d","content":"a","attachment":null,"seen_sequence":null,"content_type":null}`), `"content_type":"text/plain"`},
-		{send(`{"client_message_id":"%d","content":"","attachment":{"a":1,"a":2}}`), `"attachment":{"a":1,"a":2}`},
-		{send("\t{ \"client_message\\u005fid\" : \"%d\" ,\r\n\"content\":\"\\ud83d\\udc4b\\/\" } \n"), `"content":"👋/"`},
-		{send(`{"client_message_id":"%d` + strings.Repeat("x", 126) + `","content":"a"}`), strings.Repeat("x", 126)},
-		{exchange{who: "ann", method: "POST", path: "/chats", body: `{"type":"group","chat_id":"` + long + `","member_ids":["bob","bob","ann"]}`, status: 201}, `"member_count":2`},
+		// the last of two counts
+		{send(`{"client_message_id":"%d","content":"a","content":"b"}`), `"content":"b"`},
+		{send(`{"client_message_id":"%d","content":"a","unknown":{"client_message_id":1},"x":` +
+			deep + `}`), `"content":"a"`},
+		{send(`{"client_message_id":"%d","content":"a","chat_id":"elsewhere"}`),
+			`"chat_id":"team"`},
+		{send(`{"client_message_id":"%d","content":"a","attachment":null,"seen_sequence":null,` +
+			`"content_type":null}`), `"content_type":"text/plain"`},
+		{send(`{"client_message_id":"%d","content":"","attachment":{"a":1,"a":2}}`),
+			`"attachment":{"a":1,"a":2}`},
+		{
+			send("\t{ \"client_message\\u005fid\" : \"%d\" " +
+				",\r\n\"content\":\"\\ud83d\\udc4b\\/\" } \n"),
+			`"content":"👋/"`,
+		},
+		{send(`{"client_message_id":"%d` + strings.Repeat("x", 126) + `","content":"a"}`),
+			strings.Repeat("x", 126)},
+		{exchange{who: "ann", method: "POST", path: "/chats",
+			body:   `{"type":"group","chat_id":"` + long + `","member_ids":["bob","bob","ann"]}`,
+			status: 201}, `"member_count":2`},
 		{exchange{who: "ann", method: "GET", path: "/chats/" + long, status: 200}, long},
-		{exchange{who: "ann", method: "GET", path: "/chats/%74eam", status: 200}, `"chat_id":"team"`},
+		{exchange{who: "ann", method: "GET", path: "/chats/%74eam", status: 200},
+			`"chat_id":"team"`},
 		{exchange{who: "ann", method: "GET", path: "/chats?limit=1001", status: 200}, `"chats":[`},
-		{exchange{who: "ann", method: "GET", path: "/chats?limit=99999999999999999999", status: 200}, `"chats":[`},
-		{exchange{who: "ann", method: "GET", path: "/chats", header: [2]string{"If-None-Match", "*"}, status: 200}, `"chats":[`},
-		{exchange{who: "ann", method: "GET", path: "/chats", header: [2]string{"Range", "bytes=0-1"}, status: 200}, `"pagination"`},
-		{exchange{who: "ann", method: "GET", path: "/chats", header: [2]string{"Content-Type", "image/png"}, status: 200}, `"chats":[`},
-		{exchange{who: "ann", method: "GET", path: "/chats", header: [2]string{"X-Request-ID", "a b"}, status: 200}, `"chats":[`},
-		{exchange{who: "ann", method: "GET", path: "/poll?wait=99999999999999999999999&device_id=" + long, status: 200}, `"events":[{`},
-		{exchange{who: "ann", method: "POST", path: "/acks", body: `{"chats":[{"chat_id":"nowhere","last_acked_sequence":1},{"chat_id":"team","last_acked_sequence":0}]}`, status: 200},
+		{exchange{who: "ann", method: "GET", path: "/chats?limit=99999999999999999999",
+			status: 200}, `"chats":[`},
+		{exchange{who: "ann", method: "GET", path: "/chats",
+			header: [2]string{"If-None-Match", "*"}, status: 200}, `"chats":[`},
+		{exchange{who: "ann", method: "GET", path: "/chats",
+			header: [2]string{"Range", "bytes=0-1"}, status: 200}, `"pagination"`},
+		{exchange{who: "ann", method: "GET", path: "/chats",
+			header: [2]string{"Content-Type", "image/png"}, status: 200}, `"chats":[`},
+		{exchange{who: "ann", method: "GET", path: "/chats",
+			header: [2]string{"X-Request-ID", "a b"}, status: 200}, `"chats":[`},
+		{exchange{who: "ann", method: "GET",
+			path: "/poll?wait=99999999999999999999999&device_id=" + long, status: 200},
+			`"events":[{`},
+		{exchange{who: "ann", method: "POST", path: "/acks",
+			body: `{"chats":[{"chat_id":"nowhere","last_acked_sequence":1},{"chat_id":"team",` +
+				`"last_acked_sequence":0}]}`, status: 200},
 			`"code":"INVALID_SEQUENCE"`},
-		{exchange{who: "ann", method: "POST", path: "/sync", body: `{"chats":[{"chat_id":"team","last_acked_sequence":9007199254740991},{"chat_id":"nowhere","last_acked_sequence":1}]}`, status: 200},
+		{exchange{who: "ann", method: "POST", path: "/sync",
+			body: `{"chats":[{"chat_id":"team","last_acked_sequence":9007199254740991},` +
+				`{"chat_id":"nowhere","last_acked_sequence":1}]}`, status: 200},
 			`"reset":{"reason":"ahead","chat_id":"team"}`},
 	} {
 		tt.body = strings.Replace(tt.body, "%d", fmt.Sprint(i), 1)
 		res := tt.try(t, s)
 		if raw, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(raw), tt.want) {
-			t.Errorf("%s %s %.100s: %v, the answer lacks %s: %.300s", tt.method, tt.path, tt.body, err, tt.want, raw)
+			t.Errorf("%s %s %.100s: %v, the answer lacks %s: %.300s",
+				tt.method, tt.path, tt.body, err, tt.want, raw)
 		}
 		if got := res.Header.Get("X-Request-ID"); strings.Contains(got, " ") {
 			t.Errorf("the request id %q was taken over", got)

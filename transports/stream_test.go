@@ -71,7 +71,8 @@ func TestTicket_same_url_reconnects_with_its_position_only(t *testing.T) {
 	}
 	elsewhere := fetch(t, a, "GET", url+other, nil)
 	foreign := firstPosition(t, elsewhere)
-	if r := (as{api: a}).with("Last-Event-ID", foreign).do("GET", "/events?ticket="+ticket, ""); r.StatusCode != 401 {
+	if r := (as{api: a}).with("Last-Event-ID", foreign).do("GET",
+		"/events?ticket="+ticket, ""); r.StatusCode != 401 {
 		t.Errorf("the position of another session: %d %s", r.StatusCode, r.body)
 	}
 }

@@ -145,14 +145,27 @@ func New(cfg Config) (*Handler, error) {
 	e.Logger.SetOutput(io.Discard)
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = problem.Handler(cfg.Logger)
-	h := &Handler{echo: e, server: cfg.Server, auth: cfg.Auth, logger: cfg.Logger, alive: cfg.Alive, traffic: newTraffic(cfg.Logger)}
+	h := &Handler{
+		echo:    e,
+		server:  cfg.Server,
+		auth:    cfg.Auth,
+		logger:  cfg.Logger,
+		alive:   cfg.Alive,
+		traffic: newTraffic(cfg.Logger),
+	}
 	h.needs = h.dependencies(cfg.Degraded)
-	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), pages(cfg.Origins), full, wholeQuery)
-	h.metrics = promhttp.HandlerFor(h.newRegistry(cfg), promhttp.HandlerOpts{ErrorLog: scrapeLog{cfg.Logger}, ErrorHandling: promhttp.ContinueOnError})
+	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), pages(cfg.Origins), full,
+		wholeQuery)
+	h.metrics = promhttp.HandlerFor(h.newRegistry(cfg), promhttp.HandlerOpts{
+		ErrorLog:      scrapeLog{cfg.Logger},
+		ErrorHandling: promhttp.ContinueOnError,
+	})
 	h.draining, h.drain = context.WithCancel(context.Background())
 
 	rest.Register(e, BasePath, rest.Config{Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit})
-	for path, stream := range map[string]echo.HandlerFunc{"/events": cfg.Events, "/poll": cfg.Poll, "/ws": cfg.WebSocket} {
+	for path, stream := range map[string]echo.HandlerFunc{
+		"/events": cfg.Events, "/poll": cfg.Poll, "/ws": cfg.WebSocket,
+	} {
 		if stream != nil {
 			e.GET(BasePath+path, h.stream(stream))
 		}
@@ -211,7 +224,8 @@ func full(next echo.HandlerFunc) echo.HandlerFunc {
 		if !strings.HasPrefix(c.Request().URL.Path, BasePath+"/") {
 			return next(c)
 		}
-		err := tidemark.Errorf(tidemark.Unavailable, "the server has as many connections as it can hold; come back later")
+		err := tidemark.Errorf(tidemark.Unavailable,
+			"the server has as many connections as it can hold; come back later")
 		return problem.RetryAfter(err, fewerConnectionsFrom+rand.N(fewerConnectionsWithin))
 	}
 }
@@ -258,7 +272,12 @@ func wholeQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		inAPI := strings.HasPrefix(c.Path(), BasePath+"/") && c.Path() != BasePath+"/ws"
 		if _, err := url.ParseQuery(c.Request().URL.RawQuery); err != nil && inAPI {
-			return &tidemark.Error{Code: tidemark.Invalid, Detail: "the query is malformed: a % needs two hexadecimal digits, and parameters are separated by &", Err: err}
+			return &tidemark.Error{
+				Code: tidemark.Invalid,
+				Detail: "the query is malformed: a % needs two hexadecimal digits, and " +
+					"parameters are separated by &",
+				Err: err,
+			}
 		}
 		return next(c)
 	}

@@ -49,8 +49,10 @@ func TestContract_knows_every_code(t *testing.T) {
 	a := start(t, dev())
 	var got []string
 	for _, code := range []tidemark.Code{
-		tidemark.Invalid, tidemark.Unauthenticated, tidemark.NotMember, tidemark.Denied, tidemark.NotFound, problem.MethodNotAllowed, tidemark.Conflict,
-		tidemark.Replaced, tidemark.Gone, tidemark.TooLarge, problem.UnsupportedMediaType, tidemark.InvalidSequence, tidemark.Exhausted, tidemark.Internal, tidemark.Unavailable,
+		tidemark.Invalid, tidemark.Unauthenticated, tidemark.NotMember, tidemark.Denied,
+		tidemark.NotFound, problem.MethodNotAllowed, tidemark.Conflict,
+		tidemark.Replaced, tidemark.Gone, tidemark.TooLarge, problem.UnsupportedMediaType,
+		tidemark.InvalidSequence, tidemark.Exhausted, tidemark.Internal, tidemark.Unavailable,
 	} {
 		got = append(got, string(code))
 	}
@@ -77,7 +79,10 @@ func TestOperation_paths(t *testing.T) {
 		t.Error("openapi.yaml is another one")
 	}
 	metrics := string(nobody.do("GET", "//metrics", "").body)
-	for _, want := range []string{"# TYPE tidemark_sends_total counter", "tidemark_sends_total 1", "# TYPE tidemark_sessions gauge", "go_goroutines", "process_resident_memory_bytes"} {
+	for _, want := range []string{
+		"# TYPE tidemark_sends_total counter", "tidemark_sends_total 1",
+		"# TYPE tidemark_sessions gauge", "go_goroutines", "process_resident_memory_bytes",
+	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("the metrics lack %q", want)
 		}
@@ -96,8 +101,10 @@ func TestTickets_open_a_stream_and_send_a_beacon(t *testing.T) {
 	nobody := as{api: a}
 	nobody = nobody.with("Content-Type", "text/plain;charset=UTF-8")
 	for range 2 {
-		r := nobody.do("POST", "/acks?ticket="+ticket.Ticket, `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`)
-		if r.StatusCode != 200 || !strings.Contains(string(r.body), `"user_id":"bob","last_acked_sequence":1`) {
+		r := nobody.do("POST",
+			"/acks?ticket="+ticket.Ticket, `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`)
+		if r.StatusCode != 200 ||
+			!strings.Contains(string(r.body), `"user_id":"bob","last_acked_sequence":1`) {
 			t.Errorf("%d %s", r.StatusCode, r.body)
 		}
 	}
@@ -112,7 +119,8 @@ func TestTickets_open_a_stream_and_send_a_beacon(t *testing.T) {
 func TestBody_too_large_is_refused_before_its_end(t *testing.T) {
 	for name, head := range map[string]string{
 		"declared": "Content-Length: 99999999\r\n\r\n",
-		"chunked":  fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", 140_000, strings.Repeat(" ", 140_000)),
+		"chunked": fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", 140_000,
+			strings.Repeat(" ", 140_000)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := start(t, dev())
@@ -124,7 +132,9 @@ func TestBody_too_large_is_refused_before_its_end(t *testing.T) {
 			if err := conn.SetDeadline(time.Now().Add(wait.Hang)); err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(conn, "POST /api/v1/chats HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer dev:ann\r\n%s", head)
+			fmt.Fprintf(conn,
+				"POST /api/v1/chats HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer dev:ann\r\n%s",
+				head)
 			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -207,7 +217,11 @@ func (l *exhausted) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	l.tried = true
-	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	return nil, &net.OpError{
+		Op:  "accept",
+		Net: "tcp",
+		Err: os.NewSyscallError("accept4", syscall.EMFILE),
+	}
 }
 
 func TestLog_says_that_nobody_can_connect(t *testing.T) {
@@ -222,7 +236,8 @@ func TestLog_says_that_nobody_can_connect(t *testing.T) {
 	if err := a.handler.HTTPServer("").Serve(&exhausted{Listener: l}); !errors.Is(err, net.ErrClosed) {
 		t.Fatal(err)
 	}
-	if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "too many open files") {
+	if got := log.String(); !strings.Contains(got, "level=ERROR") ||
+		!strings.Contains(got, "too many open files") {
 		t.Errorf("with the files at their limit, the log is %q", got)
 	}
 }

@@ -108,7 +108,8 @@ func (a *Adapter) Handle(e echo.Context) error {
 		p.waitOn(conn, w.Header(), wait)
 		return nil
 	}
-	defer context.AfterFunc(r.Context(), func() { p.cancel(errStopping) })() // or the client has gone, and will not see the answer
+	// or the client has gone, and will not see the answer
+	defer context.AfterFunc(r.Context(), func() { p.cancel(errStopping) })()
 	events, more, err = p.await(wait)
 	p.leave()
 	if err != nil {
@@ -143,7 +144,12 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	if !a.group.Add(p) {
 		return nil, stream.Restarting()
 	}
-	opener := stream.SessionOpener{Server: a.cfg.Server, Auth: a.cfg.Auth, Limit: a.cfg.Limit, Gate: a.cfg.Gate}
+	opener := stream.SessionOpener{
+		Server: a.cfg.Server,
+		Auth:   a.cfg.Auth,
+		Limit:  a.cfg.Limit,
+		Gate:   a.cfg.Gate,
+	}
 	if p.session, p.pass, err = opener.Poll(p.ctx, r, id, req); err != nil {
 		a.group.Remove(p)
 		return nil, err
@@ -158,7 +164,9 @@ func parseWait(s string) (time.Duration, error) {
 	}
 	//rule:bounded_input.wait-is-digits
 	if strings.Trim(s, "0123456789") != "" {
-		return 0, tidemark.Errorf(tidemark.Invalid, "wait must be a number of seconds: 0 to answer at once, at most %d", int(maxWait/time.Second))
+		return 0, tidemark.Errorf(tidemark.Invalid,
+			"wait must be a number of seconds: 0 to answer at once, at most %d",
+			int(maxWait/time.Second))
 	}
 	seconds, err := strconv.ParseUint(s, 10, 31)
 	if err != nil { // more than 31 bits

@@ -43,7 +43,9 @@ var (
 )
 
 // gather returns what is due, up to a page; with wait it waits for the first of it. more says that the page was full.
-func (p *poll) gather(ctx context.Context, wait bool) (events []tidemark.Event, more bool, err error) {
+func (p *poll) gather(
+	ctx context.Context, wait bool,
+) (events []tidemark.Event, more bool, err error) {
 	for bytes := 0; ; wait = false {
 		before := len(events)
 		if events, err = p.session.Next(ctx, events, wait); err != nil {
@@ -129,7 +131,8 @@ func (p *poll) respond(h http.Header, events []tidemark.Event, more bool, err er
 		problem.Write(w, &http.Request{Method: http.MethodGet}, h.Get("X-Request-Id"), err)
 		status = w.status
 	}
-	_ = p.out.Append(stream.AppendHead(nil, status, h), *b) // if the connection has failed, the client asks again
+	// if the connection has failed, the client asks again
+	_ = p.out.Append(stream.AppendHead(nil, status, h), *b)
 	_ = p.out.Drain()
 }
 

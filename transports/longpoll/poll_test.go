@@ -146,10 +146,12 @@ func TestWait_ends_with_an_event_or_without_any(t *testing.T) {
 
 	start := time.Now()
 	page := mustPoll(t, s, "session", first.Session, "after", at, "wait", 1)
-	if elapsed := time.Since(start); len(page.Events) != 0 || page.Session != first.Session || elapsed < time.Second {
+	if elapsed := time.Since(start); len(page.Events) != 0 || page.Session != first.Session ||
+		elapsed < time.Second {
 		t.Errorf("after %v: %d events of session %s", elapsed, len(page.Events), page.Session)
 	}
-	if page = mustPoll(t, s, "session", first.Session, "after", at, "wait", 0); len(page.Events) != 0 {
+	if page = mustPoll(t, s, "session", first.Session, "after",
+		at, "wait", 0); len(page.Events) != 0 {
 		t.Errorf("wait=0 got %d events", len(page.Events))
 	}
 
@@ -173,7 +175,9 @@ func TestWait_ends_with_an_event_or_without_any(t *testing.T) {
 }
 
 // mustSettle polls until nothing comes at once, and returns the last page that had events.
-func mustSettle(t *testing.T, s *transporttest.Stack, first *transporttest.Page) transporttest.Page {
+func mustSettle(
+	t *testing.T, s *transporttest.Stack, first *transporttest.Page,
+) transporttest.Page {
 	t.Helper()
 	page := *first
 	for {
@@ -216,7 +220,8 @@ func TestRefusal(t *testing.T) {
 		var problem struct{ Code string }
 		_ = json.Unmarshal(body, &problem)
 		if response.StatusCode != tt.status || problem.Code != tt.code {
-			t.Errorf("%q as %q: %d %s, want %d %s", tt.query, tt.user, response.StatusCode, body, tt.status, tt.code)
+			t.Errorf("%q as %q: %d %s, want %d %s",
+				tt.query, tt.user, response.StatusCode, body, tt.status, tt.code)
 		}
 	}
 }
@@ -229,7 +234,9 @@ func TestGone_client_leaves_the_session_to_the_next_poll(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := transporttest.Poll(ctx, t, s, "bob", url.Values{"session": {string(first.Session)}, "after": {fmt.Sprint(at)}})
+		_, err := transporttest.Poll(ctx, t, s, "bob", url.Values{
+			"session": {string(first.Session)}, "after": {fmt.Sprint(at)},
+		})
 		ended <- err
 	}()
 	transporttest.Eventually(t, "it waits", func() bool { return s.LongPoll.Connections() == 1 })
@@ -237,7 +244,8 @@ func TestGone_client_leaves_the_session_to_the_next_poll(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the poll ended with %v", err)
 	}
-	transporttest.Eventually(t, "the server notices", func() bool { return s.LongPoll.Connections() == 0 })
+	transporttest.Eventually(t, "the server notices",
+		func() bool { return s.LongPoll.Connections() == 0 })
 	s.Send("alice", chat, 1, 1)
 	if got := messages(t, mustPoll(t, s, "session", first.Session, "after", at)); len(got) != 1 {
 		t.Errorf("the next poll got the messages %v", got)
@@ -252,7 +260,8 @@ func TestHTTP2_waits_too(t *testing.T) {
 	chat := s.Group("alice", "bob")
 	first := mustPoll(t, s, "wait", 0)
 	at := last(t, mustSettle(t, s, &first))
-	r, err := http.NewRequest(http.MethodGet, fmt.Sprintf("%s/poll?session=%s&after=%d", s.URL, first.Session, at), nil)
+	r, err := http.NewRequest(http.MethodGet,
+		fmt.Sprintf("%s/poll?session=%s&after=%d", s.URL, first.Session, at), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,8 @@ func BenchmarkRates_take(b *testing.B) {
 	before := cpuOf(b, server)
 	users := 0
 	for b.Loop() {
-		if _, err := r.Take(b.Context(), limit.Rate{What: "messages", PerSecond: 50, Burst: 500}, taken); err != nil {
+		if _, err := r.Take(b.Context(),
+			limit.Rate{What: "messages", PerSecond: 50, Burst: 500}, taken); err != nil {
 			b.Fatal(err)
 		}
 		users += len(taken)

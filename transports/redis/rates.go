@@ -26,7 +26,11 @@ func (r *Rates) Take(ctx context.Context, rate limit.Rate, taken []limit.Taken) 
 	perSecond := strconv.FormatFloat(rate.PerSecond, 'f', -1, 64)
 	calls := make([]redis.Call, len(taken))
 	for i, t := range taken {
-		calls[i] = redis.Call{Script: r.take, Keys: []string{"rate:" + rate.What + ":" + string(t.User)}, Args: []any{t.N, perSecond, rate.Burst}}
+		calls[i] = redis.Call{
+			Script: r.take,
+			Keys:   []string{"rate:" + rate.What + ":" + string(t.User)},
+			Args:   []any{t.N, perSecond, rate.Burst},
+		}
 	}
 	left := make([]float64, len(taken))
 	known := 0
@@ -42,7 +46,8 @@ func (r *Rates) Take(ctx context.Context, rate limit.Rate, taken []limit.Taken) 
 		known++
 	}
 	if known == 0 {
-		return nil, tidemark.Wrap(tidemark.Unavailable, failure, "the rates of all nodes cannot be reached")
+		return nil, tidemark.Wrap(tidemark.Unavailable, failure,
+			"the rates of all nodes cannot be reached")
 	}
 	return left, nil
 }

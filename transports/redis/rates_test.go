@@ -25,8 +25,10 @@ func oneBucket(t *testing.T, url string) {
 	}{
 		{a, slow, []limit.Taken{{User: "ann", N: 30}, {User: "bob", N: 1}}, []float64{70, 99}},
 		{b, slow, []limit.Taken{{User: "ann", N: 30}}, []float64{40}},
-		{a, slow, []limit.Taken{{User: "cid", N: 5}, {User: "ann", N: 100}}, []float64{95, -60}}, // in debt
-		{b, limit.Rate{What: "requests", PerSecond: 0.001, Burst: 1_000}, []limit.Taken{{User: "ann", N: 30}}, []float64{970}},
+		// in debt
+		{a, slow, []limit.Taken{{User: "cid", N: 5}, {User: "ann", N: 100}}, []float64{95, -60}},
+		{b, limit.Rate{What: "requests", PerSecond: 0.001, Burst: 1_000},
+			[]limit.Taken{{User: "ann", N: 30}}, []float64{970}},
 		{b, slow, []limit.Taken{{User: "ann", N: 0}}, []float64{-60}},
 	} {
 		left, err := tt.node.Take(t.Context(), tt.rate, tt.take)
@@ -64,7 +66,8 @@ func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {
 	take(1_000)
 	left, _ := server.Do(t, "PTTL", "rate:messages:ann").(int64)
 	if passed := time.Since(began).Milliseconds(); left < 9_000-passed || left > 10_500 {
-		t.Errorf("with about 1,000 missing at 100 a second it is forgotten in %d ms, want about 10,000", left)
+		t.Errorf("with about 1,000 missing at 100 a second it is forgotten in %d ms, want about "+
+			"10,000", left)
 	}
 	take(-1_000) // as if they had not been taken
 	until(t, "it is forgotten", func() bool { return server.Do(t, "DBSIZE") == int64(0) })
@@ -81,7 +84,11 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 	defer cancel()
 	limiters := make([]*limit.Limiter, 2)
 	for i := range limiters {
-		limiters[i] = limit.New(limit.Config{PerSecond: perSecond, Burst: burst, Shared: redis.NewRates(open(t, server.URL()))})
+		limiters[i] = limit.New(limit.Config{
+			PerSecond: perSecond,
+			Burst:     burst,
+			Shared:    redis.NewRates(open(t, server.URL())),
+		})
 		running.Go(func() { limiters[i].Run(ctx) })
 	}
 	sends := 0
@@ -96,12 +103,15 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 	})
 	took := time.Since(began).Seconds()
 	// Each node may let a burst and a second's share through before it knows of the other.
-	if most := int(perSecond*took) + 2*burst + 2*perSecond; sends > most || sends < int(perSecond*took)-burst {
-		t.Errorf("%d sends in %.1f s, want about %.0f and at most %d", sends, took, perSecond*took, most)
+	if most := int(perSecond*took) + 2*burst + 2*perSecond; sends > most ||
+		sends < int(perSecond*took)-burst {
+		t.Errorf("%d sends in %.1f s, want about %.0f and at most %d",
+			sends, took, perSecond*took, most)
 	}
 	server.Kill(t)
 	until(t, "each goes on alone", func() bool { return limiters[0].Send("ann") == nil })
-	if _, err := redis.NewRates(open(t, server.URL())).Take(t.Context(), limit.Rate{What: "x", PerSecond: 1, Burst: 1}, []limit.Taken{{User: "ann", N: 1}}); tidemark.CodeOf(err) != tidemark.Unavailable {
+	_, err := redis.NewRates(open(t, server.URL())).Take(t.Context(), limit.Rate{What: "x", PerSecond: 1, Burst: 1}, []limit.Taken{{User: "ann", N: 1}})
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("without Redis: %v", err)
 	}
 }

@@ -34,7 +34,10 @@ type node struct {
 
 func start(t *testing.T, url string, ttl, resume time.Duration) node {
 	t.Helper()
-	n := node{Tickets: redis.NewTickets(redis.TicketsConfig{Client: open(t, url), TTL: ttl, ResumeWindow: resume})}
+	n := node{
+		Tickets: redis.NewTickets(redis.TicketsConfig{Client: open(t, url), TTL: ttl,
+			ResumeWindow: resume}),
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { n.Run(ctx) })
@@ -76,7 +79,8 @@ func TestShared_everywhere(t *testing.T) {
 	} {
 		url := start()
 		t.Run(name, func(t *testing.T) {
-			t.Run("tickets open one session on any node once", func(t *testing.T) { oneSession(t, url) })
+			t.Run("tickets open one session on any node once",
+				func(t *testing.T) { oneSession(t, url) })
 			t.Run("rates have one bucket of each user", func(t *testing.T) { oneBucket(t, url) })
 		})
 	}

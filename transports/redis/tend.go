@@ -28,7 +28,9 @@ func (s *Tickets) Run(ctx context.Context) {
 func (s *Tickets) Counters() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return map[string]int64{"tickets": int64(len(s.held)), "tickets_unavailable_total": s.failures.Load()}
+	return map[string]int64{
+		"tickets": int64(len(s.held)), "tickets_unavailable_total": s.failures.Load(),
+	}
 }
 
 // tend tells Redis of the tickets that are due, and forgets those that are over.

@@ -90,7 +90,8 @@ func NewTickets(cfg TicketsConfig) *Tickets {
 	}
 	s := &Tickets{
 		cfg: cfg, held: make(map[string]*held), byUser: make(map[tidemark.UserID]int),
-		issue: redis.NewScript(issue), redeem: redis.NewScript(redeem), look: redis.NewScript(look), hold: redis.NewScript(hold),
+		issue: redis.NewScript(issue), redeem: redis.NewScript(redeem), look: redis.NewScript(look),
+		hold: redis.NewScript(hold),
 	}
 	s.trips = redis.NewTrips(tripCalls, s.trip)
 	return s
@@ -126,7 +127,8 @@ func (s *Tickets) Issue(ctx context.Context, t auth.Ticket) (string, time.Time, 
 	}
 	name := rand.Text() // 130 bits
 	_, err := s.call(ctx, redis.Call{
-		Script: s.issue, Keys: []string{key(name)}, Args: []any{string(t.User), millis(t.Expires), t.Key, max(1, ends.Sub(now).Milliseconds())},
+		Script: s.issue, Keys: []string{key(name)},
+		Args: []any{string(t.User), millis(t.Expires), t.Key, max(1, ends.Sub(now).Milliseconds())},
 	})
 	if err != nil {
 		return "", time.Time{}, err
@@ -156,8 +158,14 @@ func (s *Tickets) admit(user tidemark.UserID, now time.Time) bool {
 }
 
 // Redeem implements auth.Tickets.
-func (s *Tickets) Redeem(ctx context.Context, name string, session tidemark.SessionID) (auth.Ticket, error) {
-	t, err := s.ask(ctx, redis.Call{Script: s.redeem, Keys: []string{key(name)}, Args: []any{string(session), rand.Text()}})
+func (s *Tickets) Redeem(
+	ctx context.Context, name string, session tidemark.SessionID,
+) (auth.Ticket, error) {
+	t, err := s.ask(ctx, redis.Call{
+		Script: s.redeem,
+		Keys:   []string{key(name)},
+		Args:   []any{string(session), rand.Text()},
+	})
 	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		return t, err
 	}
@@ -208,7 +216,9 @@ func (s *Tickets) call(ctx context.Context, call redis.Call) (any, error) {
 	}
 	if err != nil {
 		s.failures.Add(1)
-		return nil, tidemark.Wrap(tidemark.Unavailable, err, "tickets cannot be checked now, because Redis cannot be reached; try again, or send the Authorization header")
+		return nil, tidemark.Wrap(tidemark.Unavailable, err,
+			"tickets cannot be checked now, because Redis cannot be reached; try again, or send "+
+				"the Authorization header")
 	}
 	return reply.Value, nil
 }
@@ -230,7 +240,9 @@ func (h *held) over(now time.Time, resume time.Duration) bool {
 }
 
 // Bind implements auth.Tickets. If Redis does not answer, Run tells it later.
-func (s *Tickets) Bind(ctx context.Context, name string, t auth.Ticket, session tidemark.SessionID) {
+func (s *Tickets) Bind(
+	ctx context.Context, name string, t auth.Ticket, session tidemark.SessionID,
+) {
 	now := time.Now()
 	s.mu.Lock()
 	h := s.held[name]
@@ -243,7 +255,8 @@ func (s *Tickets) Bind(ctx context.Context, name string, t auth.Ticket, session 
 	told := *h
 	s.mu.Unlock()
 	if _, err := s.call(ctx, s.holding(name, told, now, "bind")); err != nil {
-		s.cfg.Logger.Warn("a ticket could not be bound to its session for all nodes; that is tried again", "session", session, "error", err)
+		s.cfg.Logger.Warn("a ticket could not be bound to its session for all nodes; that is "+
+			"tried again", "session", session, "error", err)
 		s.mu.Lock()
 		//rule:ticket_once.write-again-when-redis-returns
 		h.due = now
@@ -273,6 +286,7 @@ func (s *Tickets) holding(name string, h held, now time.Time, how string) redis.
 		life = h.left.Add(s.cfg.ResumeWindow).Sub(now)
 	}
 	return redis.Call{Script: s.hold, Keys: []string{key(name)}, Args: []any{
-		string(h.User), millis(h.Expires), h.Key, string(h.session), max(1, life.Milliseconds()), how,
+		string(h.User), millis(h.Expires), h.Key, string(h.session), max(1, life.Milliseconds()),
+		how,
 	}}
 }

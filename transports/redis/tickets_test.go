@@ -28,7 +28,8 @@ func ann() auth.Ticket { return auth.Ticket{User: "ann"} }
 func accepts(t *testing.T, n node, name string, session tidemark.SessionID) bool {
 	t.Helper()
 	got, err := n.Redeem(t.Context(), name, session)
-	if err != nil && tidemark.CodeOf(err) != tidemark.Unauthenticated || err == nil && got.User != "ann" {
+	if err != nil && tidemark.CodeOf(err) != tidemark.Unauthenticated ||
+		err == nil && got.User != "ann" {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	return err == nil
@@ -36,7 +37,10 @@ func accepts(t *testing.T, n node, name string, session tidemark.SessionID) bool
 
 func oneSession(t *testing.T, url string) {
 	t.Helper()
-	nodes := []node{start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute)}
+	nodes := []node{
+		start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute),
+		start(t, url, time.Minute, time.Minute),
+	}
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	for range 10 {
 		name := issue(t, a, ann())
@@ -78,12 +82,17 @@ func oneSession(t *testing.T, url string) {
 func TestTickets_carry_what_they_stand_for(t *testing.T) {
 	url := service.Database(t)
 	a, b := start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute)
-	want := auth.Ticket{User: "ann", Expires: time.Now().Add(20 * time.Second).Truncate(time.Millisecond), Key: "0123"}
+	want := auth.Ticket{
+		User:    "ann",
+		Expires: time.Now().Add(20 * time.Second).Truncate(time.Millisecond),
+		Key:     "0123",
+	}
 	name, ends, err := a.Issue(t.Context(), want)
 	if err != nil || ends.After(want.Expires) {
 		t.Fatalf("until %v, %v: that is after its credentials", ends, err)
 	}
-	if got, err := b.Redeem(t.Context(), name, ""); err != nil || got.User != want.User || !got.Expires.Equal(want.Expires) || got.Key != want.Key {
+	if got, err := b.Redeem(t.Context(), name, ""); err != nil || got.User != want.User ||
+		!got.Expires.Equal(want.Expires) || got.Key != want.Key {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 }
@@ -93,7 +102,8 @@ func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 	url := service.Database(t)
 	const ttl, resume = time.Second, 1200 * time.Millisecond
 	a, b := start(t, url, ttl, resume), start(t, url, ttl, resume)
-	unused, used, moved, orphan := issue(t, a, ann()), issue(t, a, ann()), issue(t, a, ann()), issue(t, a, ann())
+	unused, used, moved, orphan := issue(t, a, ann()), issue(t, a, ann()), issue(t, a,
+		ann()), issue(t, a, ann())
 	for _, name := range []string{used, moved, orphan} {
 		if !accepts(t, b, name, "") {
 			t.Fatal("a fresh ticket is refused")
@@ -111,10 +121,13 @@ func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 		_, err := b.Look(t.Context(), unused)
 		return tidemark.CodeOf(err) == tidemark.Unauthenticated
 	})
-	until(t, "the ticket of a killed node has ended", func() bool { return !accepts(t, a, orphan, "s1") })
-	stays(t, "good while a connection is there", 3*resume, func() bool { return accepts(t, a, used, "s1") && accepts(t, b, moved, "s1") })
+	until(t, "the ticket of a killed node has ended",
+		func() bool { return !accepts(t, a, orphan, "s1") })
+	stays(t, "good while a connection is there",
+		3*resume, func() bool { return accepts(t, a, used, "s1") && accepts(t, b, moved, "s1") })
 	if a.Counters()["tickets"] != 1 || b.Counters()["tickets"] != 1 {
-		t.Errorf("they hold %d and %d tickets, want one each", a.Counters()["tickets"], b.Counters()["tickets"])
+		t.Errorf("they hold %d and %d tickets, want one each",
+			a.Counters()["tickets"], b.Counters()["tickets"])
 	}
 	left := time.Now()
 	b.Leave(used, "s1")
@@ -137,7 +150,8 @@ func TestTickets_of_a_session_that_was_replaced_elsewhere(t *testing.T) {
 	}
 	a.Bind(t.Context(), name, ann(), "s1")
 	b.Bind(t.Context(), name, ann(), "s2")
-	stays(t, "good for the newer session", 5*resume, func() bool { return accepts(t, a, name, "s2") && !accepts(t, b, name, "s1") })
+	stays(t, "good for the newer session",
+		5*resume, func() bool { return accepts(t, a, name, "s2") && !accepts(t, b, name, "s1") })
 	until(t, "the older one's node has let go", func() bool { return a.Counters()["tickets"] == 0 })
 }
 
@@ -145,7 +159,8 @@ func TestTickets_of_a_session_that_was_replaced_elsewhere(t *testing.T) {
 func TestTickets_without_Redis(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	a, b := start(t, server.URL(), time.Minute, time.Minute), start(t, server.URL(), time.Minute, 2*time.Second)
+	a, b := start(t, server.URL(), time.Minute, time.Minute), start(t, server.URL(), time.Minute,
+		2*time.Second)
 	fresh, bound := issue(t, a, ann()), issue(t, a, ann())
 	if !accepts(t, b, bound, "") {
 		t.Fatal("a fresh ticket is refused")
@@ -154,7 +169,8 @@ func TestTickets_without_Redis(t *testing.T) {
 	server.Kill(t)
 	unavailable := func(what string, err error) {
 		t.Helper()
-		if tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(err), "try again") {
+		if tidemark.CodeOf(err) != tidemark.Unavailable ||
+			!strings.Contains(tidemark.DetailOf(err), "try again") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -245,7 +261,8 @@ func frozen(t *testing.T, server *service.Server, n node) {
 	began := time.Now()
 	for range 50 {
 		asking.Go(func() {
-			if _, _, err := n.Issue(t.Context(), ann()); tidemark.CodeOf(err) != tidemark.Unavailable {
+			_, _, err := n.Issue(t.Context(), ann())
+			if tidemark.CodeOf(err) != tidemark.Unavailable {
 				t.Errorf("of a Redis that answers nothing: %v", err)
 			}
 		})

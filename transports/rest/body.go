@@ -30,9 +30,14 @@ func readBody(c echo.Context, alsoText bool) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r.Body, wire.MaxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, tidemark.Errorf(tidemark.Invalid, "the body came too slowly: all of it has to be here within %v", limit.RequestWithin)
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the body came too slowly: all of it has to be here within %v", limit.RequestWithin)
 	case err != nil:
-		return nil, &tidemark.Error{Code: tidemark.Invalid, Detail: "the body could not be read to its end", Err: err}
+		return nil, &tidemark.Error{
+			Code:   tidemark.Invalid,
+			Detail: "the body could not be read to its end",
+			Err:    err,
+		}
 	//rule:bounded_input.limit-body
 	case len(b) > wire.MaxBody:
 		// Without this, net/http would read on before it answers.
@@ -60,7 +65,8 @@ func checkType(h http.Header, alsoText bool) error {
 	charset := params["charset"]
 	switch {
 	case err != nil || media != "application/json" && !(alsoText && media == "text/plain"):
-		return tidemark.Errorf(problem.UnsupportedMediaType, "the Content-Type must be application/json")
+		return tidemark.Errorf(problem.UnsupportedMediaType,
+			"the Content-Type must be application/json")
 	case charset != "" && !strings.EqualFold(charset, "utf-8"):
 		return tidemark.Errorf(problem.UnsupportedMediaType, "the body must be in UTF-8")
 	}

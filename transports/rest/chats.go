@@ -124,7 +124,8 @@ func (h *Handler) RemoveMember(c echo.Context, id ChatId, userID UserId) error {
 	if err := tidemark.CheckID("user_id", userID); err != nil {
 		return err
 	}
-	if err := h.server.RemoveMember(c.Request().Context(), caller(c), chat, tidemark.UserID(userID)); err != nil {
+	if err := h.server.RemoveMember(c.Request().Context(), caller(c), chat,
+		tidemark.UserID(userID)); err != nil {
 		return err
 	}
 	c.Response().Header().Set("Cache-Control", "no-store")

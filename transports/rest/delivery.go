@@ -62,7 +62,9 @@ func (h *Handler) ListDeliveryStates(c echo.Context, params ListDeliveryStatesPa
 }
 
 // GetDeliveryStatus shows how far the members of a chat have got (ADR-008 Appendix F.1).
-func (h *Handler) GetDeliveryStatus(c echo.Context, id ChatId, params GetDeliveryStatusParams) error {
+func (h *Handler) GetDeliveryStatus(
+	c echo.Context, id ChatId, params GetDeliveryStatusParams,
+) error {
 	chat, err := chatID(id)
 	if err != nil {
 		return err
@@ -72,7 +74,8 @@ func (h *Handler) GetDeliveryStatus(c echo.Context, id ChatId, params GetDeliver
 		return err
 	}
 	if params.ForSequence != nil {
-		n, err := wire.ParseSequence(*params.ForSequence, "for_sequence", 1, tidemark.InvalidSequence)
+		n, err := wire.ParseSequence(*params.ForSequence, "for_sequence",
+			1, tidemark.InvalidSequence)
 		if err != nil {
 			return err
 		}

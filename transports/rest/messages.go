@@ -56,7 +56,8 @@ func (h *Handler) ListMessages(c echo.Context, id ChatId, params ListMessagesPar
 		return err
 	}
 	if req.After != nil && req.Before != nil {
-		return tidemark.Errorf(tidemark.Invalid, "after_sequence and before_sequence exclude each other; give one of them")
+		return tidemark.Errorf(tidemark.Invalid,
+			"after_sequence and before_sequence exclude each other; give one of them")
 	}
 	history, err := h.server.History(c.Request().Context(), caller(c).User, req)
 	if err != nil {

@@ -40,7 +40,10 @@ var _ ServerInterface = (*Handler)(nil)
 // Register mounts the REST calls under base, each behind authentication.
 func Register(e *echo.Echo, base string, cfg Config) {
 	h := &Handler{server: cfg.Server, auth: cfg.Auth, limit: cfg.Limit}
-	RegisterHandlersWithOptions(e, h, RegisterHandlersOptions{BaseURL: base, OperationMiddlewares: h.guards()})
+	RegisterHandlersWithOptions(e, h, RegisterHandlersOptions{
+		BaseURL:              base,
+		OperationMiddlewares: h.guards(),
+	})
 }
 
 // guards returns the authentication and the limit of every operation. One that is missing here would be served to nobody: its handler asks for the identity. (A
@@ -48,10 +51,12 @@ func Register(e *echo.Echo, base string, cfg Config) {
 func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	guards := make(map[string][]echo.MiddlewareFunc)
 	for operation, cost := range map[string]int{
-		"listChats": limit.LargeCall, "createChat": limit.LargeCall, "getChat": limit.Call, "renameChat": limit.Call,
+		"listChats": limit.LargeCall, "createChat": limit.LargeCall, "getChat": limit.Call,
+		"renameChat":  limit.Call,
 		"listMembers": limit.LargeCall, "addMembers": limit.LargeCall, "removeMember": limit.Call,
 		"listMessages": limit.LargeCall, "sendMessage": 0, // which counts as a send
-		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call, "listDeliveryStates": limit.LargeCall, "getDeliveryStatus": limit.LargeCall,
+		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call,
+		"listDeliveryStates": limit.LargeCall, "getDeliveryStatus": limit.LargeCall,
 		"acknowledge": limit.Call, "sync": limit.LargeCall, "createTicket": limit.Call,
 	} {
 		//rule:caller_may_only_what_he_may.header-credentials-for-calls
@@ -72,7 +77,9 @@ const identityKey = "identity"
 
 // guard lets in who is known to check, and has called less than he may. A client that closes its side of the connection, because it will send no more, still
 // gets its answer.
-func (h *Handler) guard(check func(*http.Request) (auth.Identity, error), cost int) echo.MiddlewareFunc {
+func (h *Handler) guard(
+	check func(*http.Request) (auth.Identity, error), cost int,
+) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			id, err := check(c.Request())
@@ -83,7 +90,8 @@ func (h *Handler) guard(check func(*http.Request) (auth.Identity, error), cost i
 				return err
 			}
 			c.Set(identityKey, id)
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), callTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()),
+				callTimeout)
 			defer cancel()
 			c.SetRequest(c.Request().WithContext(ctx))
 			return next(c)
@@ -121,7 +129,8 @@ func limitOf(limit *Limit) (int, error) {
 	case limit == nil:
 		return wire.DefaultLimit, nil
 	case *limit == "":
-		return 0, tidemark.Errorf(tidemark.Invalid, "limit is empty; it must be an integer of at least 1")
+		return 0, tidemark.Errorf(tidemark.Invalid,
+			"limit is empty; it must be an integer of at least 1")
 	}
 	return wire.ParseLimit(*limit)
 }

@@ -33,7 +33,7 @@ type connection struct {
 	comeBack atomic.Int64
 
 	out   stream.Writer
-	heart stream.Heart
+	heart stream.Heartbeat
 	// ctx ends with the stream; its cause says why.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -66,7 +66,8 @@ func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 // serveResponse serves the stream through net/http, and returns when it has ended.
 func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
-	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })() // or the client has gone, which the write will tell
+	// or the client has gone, which the write will tell
+	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })()
 	c.start(&response{w: w, control: http.NewResponseController(w)})
 	c.write(retryLine(0))
 	if c.catchUp() {
@@ -109,7 +110,8 @@ func (c *connection) finish(err error) {
 	if c.ctx.Err() != nil {
 		err = context.Cause(c.ctx)
 	}
-	c.adapter.cfg.Logger.Debug("an event stream ended", "session", c.session.Session(), "reason", err)
+	c.adapter.cfg.Logger.Debug("an event stream ended",
+		"session", c.session.Session(), "reason", err)
 	c.heart.Stop()
 	c.sayGoodbye(err)
 	c.out.Close()
@@ -164,7 +166,9 @@ func (c *connection) sayGoodbye(err error) {
 		// EventSource reconnects by itself, after this time.
 		c.write(retryLine(time.Duration(c.comeBack.Load())))
 	case errors.As(err, &stated):
-		c.writeEvents([]tidemark.Event{{Type: tidemark.EventError, Payload: wire.ErrorEvent("", stated).AppendJSON(nil)}})
+		c.writeEvents([]tidemark.Event{
+			{Type: tidemark.EventError, Payload: wire.ErrorEvent("", stated).AppendJSON(nil)},
+		})
 	default: // the connection failed
 		return
 	}

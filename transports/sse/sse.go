@@ -114,7 +114,12 @@ func (a *Adapter) open(r *http.Request) (*connection, error) {
 }
 
 func (a *Adapter) opener() stream.SessionOpener {
-	return stream.SessionOpener{Server: a.cfg.Server, Auth: a.cfg.Auth, Limit: a.cfg.Limit, Gate: a.cfg.Gate}
+	return stream.SessionOpener{
+		Server: a.cfg.Server,
+		Auth:   a.cfg.Auth,
+		Limit:  a.cfg.Limit,
+		Gate:   a.cfg.Gate,
+	}
 }
 
 // unknownSession is a session that never exists: the core answers a position in it with `reset`.

@@ -25,7 +25,9 @@ import (
 const waitTime = wait.Hang
 
 // open sends GET /events as a user, with further headers.
-func open(t *testing.T, s *transporttest.Stack, user string, query url.Values, more ...string) *transporttest.EventStream {
+func open(
+	t *testing.T, s *transporttest.Stack, user string, query url.Values, more ...string,
+) *transporttest.EventStream {
 	t.Helper()
 	h := http.Header{"Authorization": {"Bearer dev:" + user}, "Accept-Encoding": {"gzip"}}
 	for i := 0; i < len(more); i += 2 {
@@ -63,7 +65,8 @@ func TestHead_keeps_proxies_from_buffering_and_changing(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	c := open(t, s, "alice", nil)
 	want := map[string]string{
-		"Content-Type": "text/event-stream", "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no", "Content-Encoding": "",
+		"Content-Type": "text/event-stream", "Cache-Control": "no-cache, no-transform",
+		"X-Accel-Buffering": "no", "Content-Encoding": "",
 	}
 	for name, value := range want {
 		if got := c.Response.Header.Get(name); got != value {
@@ -71,7 +74,8 @@ func TestHead_keeps_proxies_from_buffering_and_changing(t *testing.T) {
 		}
 	}
 	if c.Response.Header.Get("X-Request-Id") == "" || c.Response.StatusCode != http.StatusOK {
-		t.Errorf("status %d, request id %q", c.Response.StatusCode, c.Response.Header.Get("X-Request-Id"))
+		t.Errorf("status %d, request id %q",
+			c.Response.StatusCode, c.Response.Header.Get("X-Request-Id"))
 	}
 	find(t, c, tidemark.EventOpen)
 	if c.Retry < 1000 || c.Retry > 3000 {
@@ -82,7 +86,8 @@ func TestHead_keeps_proxies_from_buffering_and_changing(t *testing.T) {
 func TestComments_come_at_least_every_heartbeat(t *testing.T) {
 	const heartbeat = 300 * time.Millisecond
 	s := transporttest.New(t, transporttest.Options{Core: server.Config{Heartbeat: heartbeat}})
-	request, err := http.NewRequestWithContext(wait.Context(t), http.MethodGet, s.URL+"/events", nil)
+	request, err := http.NewRequestWithContext(wait.Context(t), http.MethodGet, s.URL+"/events",
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +109,8 @@ func TestComments_come_at_least_every_heartbeat(t *testing.T) {
 		}
 	}
 	if comments < 3 {
-		t.Errorf("%d comments came in %v, want one at least every %v: %v", comments, wait.Hang, heartbeat, lines.Err())
+		t.Errorf("%d comments came in %v, want one at least every %v: %v",
+			comments, wait.Hang, heartbeat, lines.Err())
 	}
 }
 
@@ -131,7 +137,8 @@ func TestPosition_header_wins_over_query(t *testing.T) {
 		if !payload[struct{ Resumed bool }](t, find(t, c, tidemark.EventOpen)).Resumed {
 			t.Fatalf("%+v: not resumed", tt)
 		}
-		if got := payload[struct{ Sequence int }](t, find(t, c, tidemark.EventMessage)).Sequence; got != tt.want {
+		if got := payload[struct{ Sequence int }](t,
+			find(t, c, tidemark.EventMessage)).Sequence; got != tt.want {
 			t.Errorf("%+v: goes on with message %d", tt, got)
 		}
 		c.Cut()
@@ -140,12 +147,16 @@ func TestPosition_header_wins_over_query(t *testing.T) {
 
 func TestPosition_that_is_none_resets(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
-	for _, id := range []string{"nonsense", "17", ".", ".1", "abc.", "abc.-1", "abc.99999999999999999999999", "a.b.c", "-.0", "💥.1"} {
+	for _, id := range []string{
+		"nonsense", "17", ".", ".1", "abc.", "abc.-1", "abc.99999999999999999999999", "a.b.c",
+		"-.0", "💥.1",
+	} {
 		c := open(t, s, "alice", nil, "Last-Event-ID", id)
 		if got := payload[struct{ Resumed bool }](t, find(t, c, tidemark.EventOpen)); got.Resumed {
 			t.Errorf("%q was resumed", id)
 		}
-		if got := payload[struct{ Reason string }](t, find(t, c, tidemark.EventReset)); got.Reason != "unknown_session" {
+		if got := payload[struct{ Reason string }](t,
+			find(t, c, tidemark.EventReset)); got.Reason != "unknown_session" {
 			t.Errorf("%q: reset for %q", id, got.Reason)
 		}
 		c.Cut()
@@ -171,8 +182,10 @@ func TestRefusal_is_an_HTTP_status(t *testing.T) {
 		if err := json.NewDecoder(c.Response.Body).Decode(&problem); err != nil {
 			t.Errorf("%s: the body is no problem: %v", tt.name, err)
 		}
-		if c.Response.StatusCode != tt.status || problem.Code != tt.code || c.Response.Header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: %d %s, want %d %s", tt.name, c.Response.StatusCode, problem.Code, tt.status, tt.code)
+		if c.Response.StatusCode != tt.status || problem.Code != tt.code ||
+			c.Response.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d %s, want %d %s",
+				tt.name, c.Response.StatusCode, problem.Code, tt.status, tt.code)
 		}
 	}
 }
@@ -206,7 +219,8 @@ func TestTicket_reconnects_as_EventSource_does(t *testing.T) {
 		if c.Response.StatusCode != http.StatusOK {
 			t.Fatalf("round %d: status %d", round, c.Response.StatusCode)
 		}
-		if got := payload[struct{ Sequence int }](t, find(t, c, tidemark.EventMessage)).Sequence; got != round+1 {
+		if got := payload[struct{ Sequence int }](t,
+			find(t, c, tidemark.EventMessage)).Sequence; got != round+1 {
 			t.Fatalf("round %d: message %d", round, got)
 		}
 		last = c.LastEventID
@@ -260,14 +274,16 @@ func TestHTTP10_is_delimited_by_the_close(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(waitTime))
-	_, _ = fmt.Fprintf(conn, "GET %s/events HTTP/1.0\r\nAuthorization: Bearer dev:alice\r\n\r\n", base.Path)
+	_, _ = fmt.Fprintf(conn, "GET %s/events HTTP/1.0\r\nAuthorization: Bearer dev:alice\r\n\r\n",
+		base.Path)
 	lines := bufio.NewReader(conn)
 	response, err := http.ReadResponse(lines, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(response.TransferEncoding) != 0 || !response.Close {
-		t.Errorf("transfer encoding %v, close %v: want none, and close", response.TransferEncoding, response.Close)
+		t.Errorf("transfer encoding %v, close %v: want none, and close",
+			response.TransferEncoding, response.Close)
 	}
 	go func() { _ = s.SSE.Shutdown(context.Background()) }()
 	body, err := io.ReadAll(response.Body)
@@ -289,7 +305,9 @@ func TestHTTP2_serves_the_same_stream(t *testing.T) {
 	}
 	find(t, first, tidemark.EventCaughtUp)
 	last := first.LastEventID
-	second := transporttest.DialSSE(t, s, transport, nil, http.Header{"Authorization": {"Bearer dev:bob"}, "Last-Event-Id": {last}})
+	second := transporttest.DialSSE(t, s, transport, nil, http.Header{
+		"Authorization": {"Bearer dev:bob"}, "Last-Event-Id": {last},
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 	defer cancel()
 	var err error
@@ -301,12 +319,14 @@ func TestHTTP2_serves_the_same_stream(t *testing.T) {
 	}
 	s.Send("alice", chat, 1, 200)
 	for want := 1; want <= 200; want++ {
-		if got := payload[struct{ Sequence int }](t, find(t, second, tidemark.EventMessage)).Sequence; got != want {
+		if got := payload[struct{ Sequence int }](t,
+			find(t, second, tidemark.EventMessage)).Sequence; got != want {
 			t.Fatalf("got message %d, want %d", got, want)
 		}
 	}
 	second.Cut()
-	transporttest.Eventually(t, "the server notices that the client has gone", func() bool { return s.SSE.Connections() == 0 })
+	transporttest.Eventually(t, "the server notices that the client has gone",
+		func() bool { return s.SSE.Connections() == 0 })
 }
 
 // TestGone_client_detaches_at_once: its close is read, not found out by the next write.
@@ -315,5 +335,6 @@ func TestGone_client_detaches_at_once(t *testing.T) {
 	c := open(t, s, "alice", nil)
 	find(t, c, tidemark.EventCaughtUp)
 	c.Cut()
-	transporttest.Eventually(t, "the server notices", func() bool { return s.SSE.Connections() == 0 })
+	transporttest.Eventually(t, "the server notices",
+		func() bool { return s.SSE.Connections() == 0 })
 }

@@ -28,7 +28,8 @@ func testAttachment(t *testing.T, d Dialer) {
 	socket := DialWebSocket(t, s, Position{}.query(), alice)
 	path := "/chats/" + string(chat) + "/messages"
 	sent := []string{
-		`{}`, `{ "b":1,  "a":2.50e1, "a":"\u00e9é😀\/" }`, `{"n":12345678901234567890.10}`, `{"a":"` + strings.Repeat("é", (tidemark.MaxAttachment-8)/2) + `"}`,
+		`{}`, `{ "b":1,  "a":2.50e1, "a":"\u00e9é😀\/" }`, `{"n":12345678901234567890.10}`,
+		`{"a":"` + strings.Repeat("é", (tidemark.MaxAttachment-8)/2) + `"}`,
 		"{\n \"url\": \"s3://bucket/key?x=1&y=%20<>\",\r\n\t\"size\": 1}",
 	}
 	want := make([]string, len(sent))
@@ -38,14 +39,17 @@ func testAttachment(t *testing.T, d Dialer) {
 		body := fmt.Sprintf(`{"client_message_id":"k%d","attachment":%s}`, i, raw)
 		status := http.StatusCreated
 		if i%2 == 1 {
-			socket.Write(fmt.Sprintf(`{"type":"send_message","payload":{"chat_id":%q,"client_message_id":"k%d","attachment":%s}}`, chat, i, raw))
+			socket.Write(fmt.Sprintf(`{"type":"send_message","payload":{"chat_id":%q,`+
+				`"client_message_id":"k%d","attachment":%s}}`, chat, i, raw))
 			live.attachments(chat, i, want[i:i+1])
 			status = http.StatusOK
 		}
 		for _, status := range []int{status, http.StatusOK} {
-			checkAttachment(t, "the answer", call[withAttachment](t, s, alice, http.MethodPost, path, body, status), i, want[i])
+			checkAttachment(t, "the answer",
+				call[withAttachment](t, s, alice, http.MethodPost, path, body, status), i, want[i])
 		}
-		call[struct{}](t, s, alice, http.MethodPost, path, fmt.Sprintf(`{"client_message_id":"k%d","attachment":{ }}`, i), http.StatusConflict)
+		call[struct{}](t, s, alice, http.MethodPost, path,
+			fmt.Sprintf(`{"client_message_id":"k%d","attachment":{ }}`, i), http.StatusConflict)
 		if i%2 == 0 {
 			live.attachments(chat, i, want[i:i+1])
 		}
@@ -58,11 +62,14 @@ func testAttachment(t *testing.T, d Dialer) {
 	}
 	dial(t, s, d, Position{User: bob}).attachments(chat, 0, want)
 	type page struct{ Messages []withAttachment }
-	synced := call[struct{ Chats []page }](t, s, bob, http.MethodPost, "/sync", fmt.Sprintf(`{"chats":[{"chat_id":%q,"last_acked_sequence":0}]}`, chat), http.StatusOK)
+	synced := call[struct{ Chats []page }](t, s, bob, http.MethodPost, "/sync",
+		fmt.Sprintf(`{"chats":[{"chat_id":%q,"last_acked_sequence":0}]}`, chat), http.StatusOK)
 	for what, p := range map[string]page{
-		"sync":               synced.Chats[0],
-		"the history":        call[page](t, s, bob, http.MethodGet, path+"?after_sequence=0", "", http.StatusOK),
-		"the latest history": call[page](t, s, bob, http.MethodGet, path+"?before_sequence=99", "", http.StatusOK),
+		"sync": synced.Chats[0],
+		"the history": call[page](t, s, bob, http.MethodGet, path+"?after_sequence=0", "",
+			http.StatusOK),
+		"the latest history": call[page](t, s, bob, http.MethodGet, path+"?before_sequence=99", "",
+			http.StatusOK),
 	} {
 		if len(p.Messages) != len(want) {
 			t.Fatalf("%s has %d messages, want %d", what, len(p.Messages), len(want))
@@ -89,12 +96,15 @@ func (d *device) attachments(chat tidemark.ChatID, i int, want []string) {
 func checkAttachment(t testing.TB, what string, got withAttachment, i int, want string) {
 	t.Helper()
 	if got.Sequence != tidemark.Sequence(i+1) || string(got.Attachment) != want {
-		t.Fatalf("%s: got message %d with %s, want message %d with %s", what, got.Sequence, got.Attachment, i+1, want)
+		t.Fatalf("%s: got message %d with %s, want message %d with %s",
+			what, got.Sequence, got.Attachment, i+1, want)
 	}
 }
 
 // call sends a request that must be answered by a status, and reads the answer.
-func call[T any](t testing.TB, s *Stack, user tidemark.UserID, method, path, body string, status int) T {
+func call[T any](
+	t testing.TB, s *Stack, user tidemark.UserID, method, path, body string, status int,
+) T {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
 	if err != nil {

@@ -84,7 +84,8 @@ func (d *device) event() Event {
 	}
 	if ev.ID != 0 {
 		if ev.ID <= d.last || ev.ID <= d.at.After {
-			d.t.Fatalf("event %d (%s) behind %d: numbers must grow", ev.ID, ev.Type, max(d.last, d.at.After))
+			d.t.Fatalf("event %d (%s) behind %d: numbers must grow",
+				ev.ID, ev.Type, max(d.last, d.at.After))
 		}
 		d.last = ev.ID
 	}
@@ -158,7 +159,9 @@ func field[T any](t testing.TB, ev Event, name string) T {
 }
 
 // bearer adds the credentials of a user.
-func bearer(h http.Header, user tidemark.UserID) { h.Set("Authorization", "Bearer dev:"+string(user)) }
+func bearer(h http.Header, user tidemark.UserID) {
+	h.Set("Authorization", "Bearer dev:"+string(user))
+}
 
 // ended is the error of a stream that ended by a code of an error event or a problem.
 func ended(code string) error {

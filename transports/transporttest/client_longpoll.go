@@ -27,7 +27,9 @@ type Page struct {
 }
 
 // Poll sends one GET /poll and returns the answer, or the problem's code as an error.
-func Poll(ctx context.Context, t testing.TB, s *Stack, user tidemark.UserID, query url.Values) (Page, error) {
+func Poll(
+	ctx context.Context, t testing.TB, s *Stack, user tidemark.UserID, query url.Values,
+) (Page, error) {
 	var page Page
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/poll?"+query.Encode(), nil)
 	if err != nil {

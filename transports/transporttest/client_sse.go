@@ -46,7 +46,9 @@ type EventStream struct {
 }
 
 // DialSSE sends, by a transport whose exchanges are compared with openapi.yaml, GET /events and returns the open answer, whatever its status.
-func DialSSE(t testing.TB, s *Stack, transport http.RoundTripper, query url.Values, h http.Header) *EventStream {
+func DialSSE(
+	t testing.TB, s *Stack, transport http.RoundTripper, query url.Values, h http.Header,
+) *EventStream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -60,7 +62,13 @@ func DialSSE(t testing.TB, s *Stack, transport http.RoundTripper, query url.Valu
 		t.Fatalf("connecting: %v", err)
 	}
 	t.Cleanup(func() { _ = response.Body.Close() })
-	return &EventStream{Response: response, t: t, stack: s, lines: bufio.NewReader(response.Body), cancel: cancel}
+	return &EventStream{
+		Response: response,
+		t:        t,
+		stack:    s,
+		lines:    bufio.NewReader(response.Body),
+		cancel:   cancel,
+	}
 }
 
 // Next implements Client. An `error` event ends the stream.
@@ -85,7 +93,8 @@ func (c *EventStream) Next(ctx context.Context) (Event, error) {
 			return ev, nil
 		case name == "id":
 			c.LastEventID = value
-			if ev.ID, err = strconv.ParseUint(value[strings.LastIndexByte(value, '.')+1:], 10, 64); err != nil {
+			if ev.ID, err = strconv.ParseUint(value[strings.LastIndexByte(value,
+				'.')+1:], 10, 64); err != nil {
 				return ev, err
 			}
 		case name == "event":

@@ -29,12 +29,16 @@ type Socket struct {
 }
 
 // DialWebSocket connects with a query. Options of the dial may be changed by edit.
-func DialWebSocket(t testing.TB, s *Stack, query url.Values, user tidemark.UserID, edit ...func(*websocket.DialOptions)) *Socket {
+func DialWebSocket(
+	t testing.TB, s *Stack, query url.Values, user tidemark.UserID,
+	edit ...func(*websocket.DialOptions),
+) *Socket {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 	defer cancel()
 	o := &websocket.DialOptions{
-		HTTPHeader: http.Header{}, Subprotocols: []string{server.Subprotocol}, HTTPClient: &http.Client{Transport: s.Transport(t)},
+		HTTPHeader: http.Header{}, Subprotocols: []string{server.Subprotocol},
+		HTTPClient: &http.Client{Transport: s.Transport(t)},
 	}
 	if user != "" {
 		bearer(o.HTTPHeader, user)
@@ -79,7 +83,8 @@ func (c *Socket) Write(frame string) {
 // Ack implements Client.
 func (c *Socket) Ack(chat tidemark.ChatID, acked tidemark.Sequence) {
 	c.t.Helper()
-	c.Write(fmt.Sprintf(`{"type":"ack","payload":{"chat_id":%q,"last_acked_sequence":%d}}`, chat, acked))
+	c.Write(fmt.Sprintf(`{"type":"ack","payload":{"chat_id":%q,"last_acked_sequence":%d}}`, chat,
+		acked))
 }
 
 // Cut implements Client.

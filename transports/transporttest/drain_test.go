@@ -32,22 +32,34 @@ func (h *hung) wait(ctx context.Context) error {
 }
 
 // PendingOf implements storage.Pending.
-func (h *hung) PendingOf(ctx context.Context, _ tidemark.UserID, _ tidemark.ChatID, _ int) ([]storage.PendingRow, bool, error) {
+func (h *hung) PendingOf(
+	ctx context.Context, _ tidemark.UserID, _ tidemark.ChatID, _ int,
+) ([]storage.PendingRow, bool, error) {
 	return nil, false, h.wait(ctx)
 }
 
 // Behind implements storage.Pending.
-func (h *hung) Behind(ctx context.Context, _ tidemark.UserID, _ storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+func (h *hung) Behind(
+	ctx context.Context, _ tidemark.UserID, _ storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	return nil, "", false, h.wait(ctx)
 }
 
 // TestShutdown_ends_in_time_while_the_storage_hangs: an open that gets no answer does not hold the server up.
 func TestShutdown_ends_in_time_while_the_storage_hangs(t *testing.T) {
 	for path, stop := range map[string]func(*transporttest.Stack) func(context.Context) error{
-		"/events":      func(s *transporttest.Stack) func(context.Context) error { return s.SSE.Shutdown },
-		"/poll":        func(s *transporttest.Stack) func(context.Context) error { return s.LongPoll.Shutdown },
-		"/poll?wait=0": func(s *transporttest.Stack) func(context.Context) error { return s.LongPoll.Shutdown },
-		"/ws":          func(s *transporttest.Stack) func(context.Context) error { return s.WebSocket.Shutdown },
+		"/events": func(s *transporttest.Stack) func(context.Context) error {
+			return s.SSE.Shutdown
+		},
+		"/poll": func(s *transporttest.Stack) func(context.Context) error {
+			return s.LongPoll.Shutdown
+		},
+		"/poll?wait=0": func(s *transporttest.Stack) func(context.Context) error {
+			return s.LongPoll.Shutdown
+		},
+		"/ws": func(s *transporttest.Stack) func(context.Context) error {
+			return s.WebSocket.Shutdown
+		},
 	} {
 		store := &hung{Store: stores.Open(t), asked: make(chan struct{}, 1), ended: make(chan struct{})}
 		s := transporttest.New(t, transporttest.Options{Storage: store})
@@ -58,7 +70,8 @@ func TestShutdown_ends_in_time_while_the_storage_hangs(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer dev:bob")
 		if path == "/ws" {
 			for name, value := range map[string]string{
-				"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+				"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+				"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
 			} {
 				r.Header.Set(name, value)
 			}

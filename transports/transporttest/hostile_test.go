@@ -62,13 +62,20 @@ func dialWith(t *testing.T, s *transporttest.Stack, dialer net.Dialer) *bare {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	return &bare{TCPConn: conn.(*net.TCPConn), t: t, lines: bufio.NewReader(conn), path: base.Path, host: base.Host}
+	return &bare{
+		TCPConn: conn.(*net.TCPConn),
+		t:       t,
+		lines:   bufio.NewReader(conn),
+		path:    base.Path,
+		host:    base.Host,
+	}
 }
 
 // request writes a whole request of bob's.
 func (b *bare) request(method, path, body string) {
 	b.t.Helper()
-	b.say("%s %s%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\nContent-Length: %d\r\n\r\n%s", method, b.path, path, b.host, len(body), body)
+	b.say("%s %s%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\n"+
+		"Content-Length: %d\r\n\r\n%s", method, b.path, path, b.host, len(body), body)
 }
 
 func (b *bare) say(format string, args ...any) {
@@ -112,12 +119,16 @@ func TestSlow_requests_are_cut(t *testing.T) {
 		h.ReadHeaderTimeout, h.ReadTimeout = 300*time.Millisecond, 600*time.Millisecond
 	}})
 	s.Group("bob", "alice")
-	head := "POST %s/chats/chat-1/messages HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\nContent-Length: 1000\r\n\r\n{"
+	head := "POST %s/chats/chat-1/messages HTTP/1.1\r\nHost: %s\r\n" +
+		"Authorization: Bearer dev:bob\r\nContent-Length: 1000\r\n\r\n{"
 	for name, begin := range map[string]func(b *bare){
-		"a header that does not end": func(b *bare) { b.say("GET %s/chats HTTP/1.1\r\nX-Slow: ", b.path) },
-		"a body that does not end":   func(b *bare) { b.say(head, b.path, b.host) },
+		"a header that does not end": func(b *bare) {
+			b.say("GET %s/chats HTTP/1.1\r\nX-Slow: ", b.path)
+		},
+		"a body that does not end": func(b *bare) { b.say(head, b.path, b.host) },
 		"an upgrade that does not end": func(b *bare) {
-			b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nX-Slow: ", b.path, b.host)
+			b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nX-Slow: ",
+				b.path, b.host)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +142,8 @@ func TestSlow_requests_are_cut(t *testing.T) {
 		t.Parallel()
 		b := dialBare(t, s)
 		b.say(head, b.path, b.host)
-		if r, body := b.answer(); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, "too slowly") {
+		if r, body := b.answer(); r.StatusCode != http.StatusBadRequest ||
+			!strings.Contains(body, "too slowly") {
 			t.Errorf("got %d %s", r.StatusCode, body)
 		}
 	})
@@ -141,9 +153,11 @@ func TestSlow_requests_are_cut(t *testing.T) {
 func TestWebSocket_partial_message_is_cut(t *testing.T) {
 	s := newShort(t)
 	upgrade := func(b *bare) {
-		b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+		b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\n"+
 			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer dev:bob\r\n\r\n", b.path, b.host)
-		if r, err := http.ReadResponse(b.lines, nil); err != nil || r.StatusCode != http.StatusSwitchingProtocols {
+		if r, err := http.ReadResponse(b.lines, nil); err != nil ||
+			r.StatusCode != http.StatusSwitchingProtocols {
 			b.t.Fatalf("no upgrade: %v, %v", r, err)
 		}
 	}
@@ -187,7 +201,8 @@ func TestWebSocket_partial_message_is_cut(t *testing.T) {
 			})
 		}
 	})
-	transporttest.Eventually(t, "nothing is left of them", func() bool { return s.WebSocket.Connections() == 0 })
+	transporttest.Eventually(t, "nothing is left of them",
+		func() bool { return s.WebSocket.Connections() == 0 })
 }
 
 // TestHalfClosed_clients_get_their_answers: a client that says that it will send no more (shutdown of its side) may still read.
@@ -205,7 +220,8 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 	}
 	t.Run("a send", func(t *testing.T) {
 		for i := range 50 { // the close meets the request at all moments
-			b := half(t, "POST", "/chats/"+string(chat)+"/messages", fmt.Sprintf(`{"client_message_id":"h%d","content":"x"}`, i))
+			b := half(t, "POST", "/chats/"+string(chat)+"/messages",
+				fmt.Sprintf(`{"client_message_id":"h%d","content":"x"}`, i))
 			if r, body := b.answer(); r.StatusCode != http.StatusCreated {
 				t.Fatalf("%d %s", r.StatusCode, body)
 			}
@@ -236,8 +252,10 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		r, body := half(t, "GET", fmt.Sprintf("/poll?wait=50&session=%s&after=%d", session, at), "").answer()
-		if r.StatusCode != http.StatusOK || time.Since(start) > wait.Hang { // less than what it would wait
+		r, body := half(t, "GET",
+			fmt.Sprintf("/poll?wait=50&session=%s&after=%d", session, at), "").answer()
+		// less than what it would wait
+		if r.StatusCode != http.StatusOK || time.Since(start) > wait.Hang {
 			t.Errorf("%d %s after %v", r.StatusCode, body, time.Since(start))
 		}
 	})
@@ -268,11 +286,13 @@ func TestPipelined_requests_are_answered_in_order(t *testing.T) {
 	b := dialBare(t, s)
 	const n = 100
 	for i := range n {
-		b.request("POST", "/chats/"+string(chat)+"/messages", fmt.Sprintf(`{"client_message_id":"p%d","content":"x"}`, i))
+		b.request("POST", "/chats/"+string(chat)+"/messages",
+			fmt.Sprintf(`{"client_message_id":"p%d","content":"x"}`, i))
 	}
 	for i := range n {
 		r, body := b.answer()
-		if r.StatusCode != http.StatusCreated || !strings.Contains(body, fmt.Sprintf(`"sequence":%d,`, i+1)) {
+		if r.StatusCode != http.StatusCreated ||
+			!strings.Contains(body, fmt.Sprintf(`"sequence":%d,`, i+1)) {
 			t.Fatalf("answer %d: %d %s", i, r.StatusCode, body)
 		}
 	}
@@ -288,29 +308,37 @@ func newShort(t *testing.T) *transporttest.Stack {
 // TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing: its answers fill what the kernel keeps, then it is not read from, and after the write timeout it is cut.
 // Its session waits, and the same sends again are answered as stored before, or stored now, in their order.
 func TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{WriteTimeout: 200 * time.Millisecond, HTTP: transporttest.KeepLittle})
+	s := transporttest.New(t, transporttest.Options{
+		WriteTimeout: 200 * time.Millisecond,
+		HTTP:         transporttest.KeepLittle,
+	})
 	chat := s.Group("bob", "alice")
 	b := dialDeaf(t, s)
-	b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+	b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\n"+
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer dev:bob\r\n\r\n", b.path, b.host)
-	if r, err := http.ReadResponse(b.lines, nil); err != nil || r.StatusCode != http.StatusSwitchingProtocols {
+	if r, err := http.ReadResponse(b.lines, nil); err != nil ||
+		r.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("no upgrade: %v, %v", r, err)
 	}
 	frame := func(i int) string {
-		return fmt.Sprintf(`{"type":"send_message","request_id":"%d","payload":{"chat_id":%q,"client_message_id":"n%d","content":"x"}}`, i, chat, i)
+		return fmt.Sprintf(`{"type":"send_message","request_id":"%d","payload":{"chat_id":%q,`+
+			`"client_message_id":"n%d","content":"x"}}`, i, chat, i)
 	}
 	sent := 0
 	for ; ; sent++ {
 		_ = b.SetDeadline(time.Now().Add(patience))
 		text := frame(sent)
 		head := []byte{0x81, 0xfe, byte(len(text) >> 8), byte(len(text)), 0, 0, 0, 0}
-		if _, err := b.Write(append(head, text...)); errors.Is(err, os.ErrDeadlineExceeded) || sent == 200_000 {
+		if _, err := b.Write(append(head, text...)); errors.Is(err, os.ErrDeadlineExceeded) ||
+			sent == 200_000 {
 			t.Fatalf("it is not cut, after %d sends: %v", sent, err)
 		} else if err != nil {
 			break
 		}
 	}
-	transporttest.Eventually(t, "nothing is left of it", func() bool { return s.WebSocket.Connections() == 0 })
+	transporttest.Eventually(t, "nothing is left of it",
+		func() bool { return s.WebSocket.Connections() == 0 })
 	again := transporttest.DialWebSocket(t, s, nil, "bob")
 	duplicates, stored := 0, 0
 	for i := 0; stored < 20; i++ {
@@ -328,7 +356,8 @@ func TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing(t *testing.T
 				Sequence  int
 				Duplicate bool
 			}
-			if err := json.Unmarshal(ev.Payload, &answer); err != nil || ev.RequestID != strconv.Itoa(i) || answer.Sequence != i+1 {
+			if err := json.Unmarshal(ev.Payload, &answer); err != nil ||
+				ev.RequestID != strconv.Itoa(i) || answer.Sequence != i+1 {
 				t.Fatalf("send %d was answered by %s %s", i, ev.Type, ev.Payload)
 			}
 			if answer.Duplicate {

@@ -26,8 +26,9 @@ const idleConnections = 8_000
 // that whatever runs second in a process looks smaller.
 
 func BenchmarkIdle_websocket(b *testing.B) {
-	measureIdle(b, "websocket", "GET %s/ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")
+	measureIdle(b, "websocket",
+		"GET %s/ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")
 }
 
 func BenchmarkIdle_sse(b *testing.B) { measureIdle(b, "sse", "GET %s/events HTTP/1.1\r\n") }
@@ -117,7 +118,12 @@ func usage() memoryUse {
 	if err != nil {
 		return memoryUse{}
 	}
-	return memoryUse{rss: pages * uint64(os.Getpagesize()), heap: m.HeapAlloc, stack: m.StackInuse, objects: m.HeapObjects}
+	return memoryUse{
+		rss:     pages * uint64(os.Getpagesize()),
+		heap:    m.HeapAlloc,
+		stack:   m.StackInuse,
+		objects: m.HeapObjects,
+	}
 }
 
 // connect opens a bare socket and sends a request.
@@ -127,7 +133,8 @@ func connect(b *testing.B, port int, request string) int {
 	if err != nil {
 		b.Fatalf("a socket: %v", err)
 	}
-	if err := syscall.Connect(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err := syscall.Connect(fd,
+		&syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		b.Fatalf("connecting: %v", err)
 	}
 	if _, err := syscall.Write(fd, []byte(request)); err != nil {

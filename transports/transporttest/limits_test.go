@@ -21,7 +21,9 @@ import (
 )
 
 // refusal tries to open a stream of a user, and returns how that is refused: a status or a close code, and the seconds after which to come back.
-func refusal(t *testing.T, s *transporttest.Stack, path string, user tidemark.UserID) (status int, after float64) {
+func refusal(
+	t *testing.T, s *transporttest.Stack, path string, user tidemark.UserID,
+) (status int, after float64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -55,7 +57,8 @@ func refusal(t *testing.T, s *transporttest.Stack, path string, user tidemark.Us
 	defer response.Body.Close()
 	after, err = strconv.ParseFloat(response.Header.Get("Retry-After"), 64)
 	if err != nil {
-		t.Fatalf("%s: %d with Retry-After %q", path, response.StatusCode, response.Header.Get("Retry-After"))
+		t.Fatalf("%s: %d with Retry-After %q",
+			path, response.StatusCode, response.Header.Get("Retry-After"))
 	}
 	return response.StatusCode, after
 }
@@ -77,7 +80,9 @@ func TestCatchUps_are_admitted_a_few_at_a_time(t *testing.T) {
 	held.Leave()
 	// Each gives its place back, whether it waits for more, or has gone.
 	for round := range 3 {
-		for _, dialer := range []transporttest.Dialer{transporttest.WebSocket(), transporttest.SSE(), transporttest.LongPoll()} {
+		for _, dialer := range []transporttest.Dialer{
+			transporttest.WebSocket(), transporttest.SSE(), transporttest.LongPoll(),
+		} {
 			c := dialer.Dial(t, s, transporttest.Position{User: "bob"})
 			until(t, c, tidemark.EventCaughtUp)
 			if round == 0 {
@@ -107,7 +112,8 @@ func until(t *testing.T, c transporttest.Client, kind tidemark.EventType) {
 // of the second to somebody who reads.
 func TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Gate: transports.NewGate(transports.GateConfig{Slots: 1, Wait: time.Hour}), WriteTimeout: time.Hour, HTTP: transporttest.KeepLittle,
+		Gate:         transports.NewGate(transports.GateConfig{Slots: 1, Wait: time.Hour}),
+		WriteTimeout: time.Hour, HTTP: transporttest.KeepLittle,
 	})
 	chat := s.Group("alice", "bob")
 	text := strings.Repeat("x", 60<<10)
@@ -118,7 +124,8 @@ func TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting(t *testing.T) 
 	s.Send("alice", other, 1, 1)
 	for _, path := range []string{"/events", "/ws"} {
 		deaf := dialDeaf(t, s)
-		deaf.say("GET %s%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		deaf.say("GET %s%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\n"+
+			"Connection: Upgrade\r\nUpgrade: websocket\r\n"+
 			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", deaf.path, path, deaf.host)
 		if _, err := http.ReadResponse(deaf.lines, nil); err != nil {
 			t.Fatalf("%s is not answered: %v", path, err)
@@ -130,12 +137,14 @@ func TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting(t *testing.T) 
 	if n := s.SSE.Connections() + s.WebSocket.Connections(); n != 2 {
 		t.Errorf("%d streams are open, want those of the deaf clients", n)
 	}
-	until(t, transporttest.SSE().Dial(t, s, transporttest.Position{User: "carol"}), tidemark.EventCaughtUp)
+	until(t, transporttest.SSE().Dial(t, s, transporttest.Position{User: "carol"}),
+		tidemark.EventCaughtUp)
 }
 
 func TestSessions_of_a_user_refused_ones_know_when_to_come_back(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{Core: server.Config{SessionsPerUser: 1}})
-	until(t, transporttest.SSE().Dial(t, s, transporttest.Position{User: "bob"}), tidemark.EventCaughtUp)
+	until(t, transporttest.SSE().Dial(t, s, transporttest.Position{User: "bob"}),
+		tidemark.EventCaughtUp)
 	for path, want := range map[string]int{"/ws": 4429, "/events": 429, "/poll": 429} {
 		if status, after := refusal(t, s, path, "bob"); status != want || after < 10 || after > 60 {
 			t.Errorf("%s: %d, come back after %g s", path, status, after)
@@ -145,7 +154,9 @@ func TestSessions_of_a_user_refused_ones_know_when_to_come_back(t *testing.T) {
 
 // TestCalls_on_a_stream_are_limited: opening one and sync_request count, and typing is dropped; acknowledgements are never refused.
 func TestCalls_on_a_stream_are_limited(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{Limit: transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.001, CallBurst: 10})})
+	s := transporttest.New(t, transporttest.Options{
+		Limit: transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.001, CallBurst: 10}),
+	})
 	chat := s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 1)
 	alice := transporttest.DialWebSocket(t, s, nil, "alice")
@@ -164,7 +175,8 @@ func TestCalls_on_a_stream_are_limited(t *testing.T) {
 		}
 		var problem struct{ Code string }
 		_ = json.Unmarshal(ev.Payload, &problem)
-		if ev.Type == tidemark.EventError && problem.Code == "RATE_LIMITED" && ev.RequestID == "two" {
+		if ev.Type == tidemark.EventError && problem.Code == "RATE_LIMITED" &&
+			ev.RequestID == "two" {
 			break
 		}
 		if ev.RequestID != "" {
@@ -175,7 +187,8 @@ func TestCalls_on_a_stream_are_limited(t *testing.T) {
 		c.Write(fmt.Sprintf(`{"type":"typing","payload":{"chat_id":%q}}`, chat))
 	}
 	for range 1_000 {
-		c.Write(fmt.Sprintf(`{"type":"ack","payload":{"chat_id":%q,"last_acked_sequence":1}}`, chat))
+		c.Write(fmt.Sprintf(`{"type":"ack","payload":{"chat_id":%q,"last_acked_sequence":1}}`,
+			chat))
 	}
 	c.Write(`{"type":"ping","request_id":"end"}`)
 	until(t, c, "pong")

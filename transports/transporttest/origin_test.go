@@ -51,7 +51,9 @@ func ask(t *testing.T, method, url, from string, edit func(r *http.Request)) *ht
 
 // The answers of the streams are partly written past net/http; these have to say the same.
 func TestCORS_every_answer_tells_the_browser(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{Origins: origins(t, transports.OriginsConfig{Allow: []string{page}})})
+	s := transporttest.New(t, transporttest.Options{
+		Origins: origins(t, transports.OriginsConfig{Allow: []string{page}}),
+	})
 	root := strings.TrimSuffix(s.URL, transports.BasePath)
 	for _, tt := range []struct {
 		name, method, url string
@@ -61,13 +63,21 @@ func TestCORS_every_answer_tells_the_browser(t *testing.T) {
 		{"REST", "GET", s.URL + "/chats", nil, 200},
 		{"REST, created", "POST", s.URL + "/tickets", nil, 201},
 		{"REST, refused", "GET", s.URL + "/chats/nowhere", nil, 404},
-		{"REST, unauthenticated", "GET", s.URL + "/chats", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 401},
+		{
+			"REST, unauthenticated",
+			"GET", s.URL + "/chats",
+			func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 401,
+		},
 		{"no such path", "GET", s.URL + "/nowhere", nil, 404},
 		{"no such method", "PUT", s.URL + "/chats", nil, 405},
 		{"a bad query", "GET", s.URL + "/chats?limit=%zz", nil, 400},
 		{"outside of the API", "GET", root + "/openapi.yaml", nil, 200},
 		{"SSE", "GET", s.URL + "/events", nil, 200},
-		{"SSE, refused", "GET", s.URL + "/events?ticket=x", func(r *http.Request) { r.Header.Del("Authorization") }, 401},
+		{
+			"SSE, refused",
+			"GET", s.URL + "/events?ticket=x",
+			func(r *http.Request) { r.Header.Del("Authorization") }, 401,
+		},
 		{"long-poll, at once", "GET", s.URL + "/poll", nil, 200},
 		{"long-poll, refused", "GET", s.URL + "/poll?session=unknown", nil, 410},
 	} {
@@ -76,7 +86,8 @@ func TestCORS_every_answer_tells_the_browser(t *testing.T) {
 			t.Errorf("%s: %d, want %d", tt.name, res.StatusCode, tt.status)
 		}
 		wantCORS(t, tt.name, res, page)
-		wantCORS(t, tt.name+", from a foreign page", ask(t, tt.method, tt.url, "https://evil.example.com", tt.edit), "")
+		wantCORS(t, tt.name+", from a foreign page",
+			ask(t, tt.method, tt.url, "https://evil.example.com", tt.edit), "")
 	}
 
 	// A poll that waits is answered on a connection that was taken over.
@@ -93,11 +104,13 @@ func TestCORS_every_answer_tells_the_browser(t *testing.T) {
 				t.Fatal(err)
 			}
 			if query = ""; len(last.Events) > 0 {
-				query = fmt.Sprintf("?wait=1&session=%s&after=%d", last.Session, last.Events[len(last.Events)-1].ID)
+				query = fmt.Sprintf("?wait=1&session=%s&after=%d",
+					last.Session, last.Events[len(last.Events)-1].ID)
 			}
 		}
 		if res.StatusCode != 200 || !res.Close {
-			t.Errorf("a poll that waited: %d, closes %v: it was not taken over", res.StatusCode, res.Close)
+			t.Errorf("a poll that waited: %d, closes %v: it was not taken over",
+				res.StatusCode, res.Close)
 		}
 		wantCORS(t, "long-poll, waiting, from "+from, res, want)
 	}
@@ -110,24 +123,32 @@ func wantCORS(t *testing.T, what string, res *http.Response, origin string) {
 		exposed = "X-Request-ID, Retry-After"
 	}
 	h := res.Header
-	if h.Get("Access-Control-Allow-Origin") != origin || h.Get("Access-Control-Expose-Headers") != exposed || h.Get("Vary") != "Origin" || h.Values("Access-Control-Allow-Credentials") != nil {
+	if h.Get("Access-Control-Allow-Origin") != origin ||
+		h.Get("Access-Control-Expose-Headers") != exposed || h.Get("Vary") != "Origin" ||
+		h.Values("Access-Control-Allow-Credentials") != nil {
 		t.Errorf("%s: %v, want it readable by %q", what, h, origin)
 	}
 }
 
 func TestCORS_preflight(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{Origins: origins(t, transports.OriginsConfig{Allow: []string{page}})})
+	s := transporttest.New(t, transporttest.Options{
+		Origins: origins(t, transports.OriginsConfig{Allow: []string{page}}),
+	})
 	preflight := func(r *http.Request) {
 		r.Header.Del("Authorization") // a browser sends none
 		r.Header.Set("Access-Control-Request-Method", "PATCH")
 		r.Header.Set("Access-Control-Request-Headers", "authorization,content-type")
 	}
-	for _, path := range []string{"/chats", "/chats/c/delivery-state", "/tickets", "/events", "/poll"} {
+	for _, path := range []string{
+		"/chats", "/chats/c/delivery-state", "/tickets", "/events", "/poll",
+	} {
 		res := ask(t, "OPTIONS", s.URL+path, page, preflight)
 		h := res.Header
 		body, _ := io.ReadAll(res.Body)
-		if res.StatusCode != 204 || len(body) > 0 || h.Get("Access-Control-Allow-Methods") != "GET, POST, PATCH, DELETE" ||
-			h.Get("Access-Control-Allow-Headers") != "Authorization, Content-Type, Last-Event-ID, X-Request-ID" || h.Get("Access-Control-Max-Age") != "7200" {
+		if res.StatusCode != 204 || len(body) > 0 ||
+			h.Get("Access-Control-Allow-Methods") != "GET, POST, PATCH, DELETE" ||
+			h.Get("Access-Control-Allow-Headers") != "Authorization, Content-Type, "+
+				"Last-Event-ID, X-Request-ID" || h.Get("Access-Control-Max-Age") != "7200" {
 			t.Errorf("%s: %d %v %s", path, res.StatusCode, h, body)
 		}
 		wantCORS(t, path, res, page)
@@ -141,7 +162,9 @@ func TestCORS_preflight(t *testing.T) {
 
 // In development mode a page could guess the credentials: what the server answers to is decided before them, over every transport.
 func TestDev_only_pages_and_names_of_this_machine(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{Origins: origins(t, transports.OriginsConfig{Loopback: true})})
+	s := transporttest.New(t, transporttest.Options{
+		Origins: origins(t, transports.OriginsConfig{Loopback: true}),
+	})
 	get := func(path string) string { return s.URL + path }
 	foreign := func(r *http.Request) { r.Host = "rebound.example.com" }
 	for _, tt := range []struct {
@@ -165,7 +188,8 @@ func TestDev_only_pages_and_names_of_this_machine(t *testing.T) {
 	}
 	root := strings.TrimSuffix(s.URL, transports.BasePath)
 	for _, path := range []string{"/metrics", "/openapi.yaml", "/readyz"} {
-		if res := ask(t, "GET", root+path, "http://rebound.example.com", foreign); res.StatusCode != 403 {
+		if res := ask(t, "GET", root+path,
+			"http://rebound.example.com", foreign); res.StatusCode != 403 {
 			t.Errorf("%s by a foreign name: %d, want 403", path, res.StatusCode)
 		}
 	}

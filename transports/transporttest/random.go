@@ -30,7 +30,12 @@ func RunRandomResume(t *testing.T, runs int, seed uint64) {
 			t.Run(fmt.Sprint(w), func(t *testing.T) {
 				t.Parallel()
 				for n := w; n < runs; n += randomWorkers {
-					run := randomRun{t: t, stack: s, name: fmt.Sprintf("run %d of TIDEMARK_SEED=%d", n, seed), n: n}
+					run := randomRun{
+						t:     t,
+						stack: s,
+						name:  fmt.Sprintf("run %d of TIDEMARK_SEED=%d", n, seed),
+						n:     n,
+					}
 					run.random = rand.New(rand.NewPCG(seed, uint64(n)))
 					run.do()
 					total[w].add(run.tally)
@@ -42,13 +47,17 @@ func RunRandomResume(t *testing.T, runs int, seed uint64) {
 	for _, one := range total {
 		sum.add(one)
 	}
-	t.Logf("%d cuts, %d resumed elsewhere or here, %d sessions that had ended, %d resets, %d messages, %d of them again, %d status updates",
+	t.Logf("%d cuts, %d resumed elsewhere or here, %d sessions that had ended, %d resets, %d "+
+		"messages, %d of them again, %d status updates",
 		sum.cuts, sum.resumed, sum.ended, sum.resets, sum.messages, sum.again, sum.statuses)
-	if runs >= 100 && (sum.cuts == 0 || sum.resumed == 0 || sum.ended == 0 || sum.resets == 0 || sum.again == 0 || sum.statuses == 0) {
+	if runs >= 100 &&
+		(sum.cuts == 0 || sum.resumed == 0 || sum.ended == 0 || sum.resets == 0 || sum.again == 0 ||
+			sum.statuses == 0) {
 		t.Error("something that the runs are about never happened")
 	}
 	if sum.resets*5 > sum.resumed {
-		t.Errorf("%d of %d resumptions were answered by reset: sessions forget too much", sum.resets, sum.resumed)
+		t.Errorf("%d of %d resumptions were answered by reset: sessions forget too much",
+			sum.resets, sum.resumed)
 	}
 }
 
@@ -93,9 +102,10 @@ func (r *randomRun) do() {
 	for i := range r.chats {
 		r.chats[i] = tidemark.ChatID(fmt.Sprintf("run-%d-%d", r.n, i))
 		r.owed[i] = tidemark.Sequence(1 + r.random.IntN(20))
-		_, _, err := r.stack.Server.CreateChat(context.Background(), server.Caller{User: r.sender}, server.CreateChatRequest{
-			ChatID: r.chats[i], Type: tidemark.Group, MemberIDs: []tidemark.UserID{r.user},
-		})
+		_, _, err := r.stack.Server.CreateChat(context.Background(), server.Caller{User: r.sender},
+			server.CreateChatRequest{
+				ChatID: r.chats[i], Type: tidemark.Group, MemberIDs: []tidemark.UserID{r.user},
+			})
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -165,7 +175,8 @@ func (r *randomRun) connect() {
 			r.at = Position{User: r.user}
 			return
 		case err != nil:
-			r.t.Fatalf("%s: over %s after %d: %v; stored %v of %v", r.name, d.Name, at.After, err, r.stored, r.owed)
+			r.t.Fatalf("%s: over %s after %d: %v; stored %v of %v",
+				r.name, d.Name, at.After, err, r.stored, r.owed)
 		}
 		r.take(ev)
 		if r.random.IntN(3) == 0 {
@@ -191,7 +202,8 @@ func (r *randomRun) take(ev Event) {
 	case tidemark.EventReset:
 		r.reset()
 	case tidemark.EventMessage:
-		r.message(field[string](r.t, ev, "chat_id"), tidemark.Sequence(field[float64](r.t, ev, "sequence")))
+		r.message(field[string](r.t, ev, "chat_id"),
+			tidemark.Sequence(field[float64](r.t, ev, "sequence")))
 	case tidemark.EventStatus:
 		r.statuses++
 		key := field[string](r.t, ev, "chat_id") + " " + field[string](r.t, ev, "user_id")
@@ -215,7 +227,8 @@ func (r *randomRun) reset() {
 	for i, chat := range r.chats {
 		sync.Cursors = append(sync.Cursors, server.Cursor{Chat: chat, Acked: r.stored[i]})
 	}
-	if _, err := r.stack.Server.Sync(context.Background(), r.user, sync); err != nil && tidemark.CodeOf(err) != tidemark.Gone {
+	if _, err := r.stack.Server.Sync(context.Background(), r.user, sync); err != nil &&
+		tidemark.CodeOf(err) != tidemark.Gone {
 		r.t.Fatalf("%s: sync: %v", r.name, err)
 	}
 }
@@ -233,7 +246,8 @@ func (r *randomRun) message(chat string, sequence tidemark.Sequence) {
 		case sequence <= r.stored[i]:
 			r.again++
 		case !r.lost[i]:
-			r.t.Fatalf("%s: message %d of %s came, but the device has only the first %d", r.name, sequence, chat, r.stored[i])
+			r.t.Fatalf("%s: message %d of %s came, but the device has only the first %d",
+				r.name, sequence, chat, r.stored[i])
 		}
 	}
 }

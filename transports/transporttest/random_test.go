@@ -11,7 +11,8 @@ import (
 
 // TestResume_lossless_over_random_transports makes TIDEMARK_RESUME_RUNS runs (100 if it is not set) with the seed TIDEMARK_SEED (the time if it is not).
 func TestResume_lossless_over_random_transports(t *testing.T) {
-	transporttest.RunRandomResume(t, number(t, "TIDEMARK_RESUME_RUNS", 100), uint64(number(t, "TIDEMARK_SEED", int(time.Now().UnixNano()))))
+	transporttest.RunRandomResume(t, number(t, "TIDEMARK_RESUME_RUNS", 100),
+		uint64(number(t, "TIDEMARK_SEED", int(time.Now().UnixNano()))))
 }
 
 func number(t *testing.T, variable string, otherwise int) int {

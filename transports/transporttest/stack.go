@@ -92,10 +92,23 @@ func New(t testing.TB, o Options) *Stack {
 	auth := transports.NewAuthenticator(o.Auth)
 	s := &Stack{t: t, Server: core, contract: o.Contract, served: make(chan error, 1)}
 	s.WebSocket = websocket.New(websocket.Config{
-		Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, Origins: o.Origins, Logger: logger, WriteTimeout: o.WriteTimeout,
+		Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, Origins: o.Origins, Logger: logger,
+		WriteTimeout: o.WriteTimeout,
 	})
-	s.SSE = sse.New(sse.Config{Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, WriteTimeout: o.WriteTimeout})
-	s.LongPoll = longpoll.New(longpoll.Config{Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, WriteTimeout: o.WriteTimeout})
+	s.SSE = sse.New(sse.Config{
+		Server:       core,
+		Auth:         auth,
+		Limit:        o.Limit,
+		Gate:         o.Gate,
+		WriteTimeout: o.WriteTimeout,
+	})
+	s.LongPoll = longpoll.New(longpoll.Config{
+		Server:       core,
+		Auth:         auth,
+		Limit:        o.Limit,
+		Gate:         o.Gate,
+		WriteTimeout: o.WriteTimeout,
+	})
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
@@ -165,9 +178,10 @@ func (s *Stack) Group(users ...tidemark.UserID) tidemark.ChatID {
 	s.t.Helper()
 	s.chats++
 	id := tidemark.ChatID(fmt.Sprintf("chat-%d", s.chats))
-	_, _, err := s.Server.CreateChat(context.Background(), server.Caller{User: users[0]}, server.CreateChatRequest{
-		ChatID: id, Type: tidemark.Group, MemberIDs: users,
-	})
+	_, _, err := s.Server.CreateChat(context.Background(), server.Caller{User: users[0]},
+		server.CreateChatRequest{
+			ChatID: id, Type: tidemark.Group, MemberIDs: users,
+		})
 	if err != nil {
 		s.t.Fatalf("creating %s: %v", id, err)
 	}
@@ -186,7 +200,8 @@ func (s *Stack) Send(user tidemark.UserID, chat tidemark.ChatID, first, count in
 func (s *Stack) SendText(user tidemark.UserID, chat tidemark.ChatID, key, content string) {
 	s.t.Helper()
 	_, err := s.Server.Send(context.Background(), user, tidemark.Draft{
-		ChatID: chat, ClientMessageID: key, Content: content, ContentType: tidemark.DefaultContentType,
+		ChatID: chat, ClientMessageID: key, Content: content,
+		ContentType: tidemark.DefaultContentType,
 	})
 	if err != nil {
 		s.t.Fatalf("sending %s to %s: %v", key, chat, err)
@@ -196,7 +211,8 @@ func (s *Stack) SendText(user tidemark.UserID, chat tidemark.ChatID, key, conten
 // Acknowledge raises a user's watermark as REST does, and waits until it is stored.
 func (s *Stack) Acknowledge(user tidemark.UserID, chat tidemark.ChatID, acked tidemark.Sequence) {
 	s.t.Helper()
-	results, err := s.Server.Acknowledge(context.Background(), user, []server.Ack{{Chat: chat, Acked: acked}})
+	results, err := s.Server.Acknowledge(context.Background(), user,
+		[]server.Ack{{Chat: chat, Acked: acked}})
 	if err == nil {
 		err = results[0].Err
 	}

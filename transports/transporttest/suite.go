@@ -101,7 +101,8 @@ func testAck(t *testing.T, d Dialer) {
 	b.Ack(chat, 3)
 	for {
 		ev := a.find(tidemark.EventStatus)
-		if field[string](t, ev, "user_id") == string(bob) && field[float64](t, ev, "last_acked_sequence") == 3 {
+		if field[string](t, ev, "user_id") == string(bob) &&
+			field[float64](t, ev, "last_acked_sequence") == 3 {
 			return
 		}
 	}
@@ -117,7 +118,8 @@ func testResume(t *testing.T, d Dialer) {
 	for round := range rounds {
 		b := dial(t, s, d, at)
 		if !d.Polls || round == 0 {
-			if ev := b.event(); ev.Type != tidemark.EventOpen || field[bool](t, ev, "resumed") != (round > 0) {
+			if ev := b.event(); ev.Type != tidemark.EventOpen ||
+				field[bool](t, ev, "resumed") != (round > 0) {
 				t.Fatalf("round %d begins with %s %s", round, ev.Type, ev.Payload)
 			}
 		}
@@ -146,7 +148,8 @@ func testResumeElsewhere(t *testing.T, d Dialer) {
 				next += 6
 				b.Cut()
 				if at.Session != "" && b.at.Session != at.Session {
-					t.Fatalf("round %d over %s: session %s became %s", round, via.Name, at.Session, b.at.Session)
+					t.Fatalf("round %d over %s: session %s became %s",
+						round, via.Name, at.Session, b.at.Session)
 				}
 				at = b.place()
 			}
@@ -235,10 +238,12 @@ func checkUnknown(t *testing.T, s *Stack, d Dialer, at Position) {
 		return
 	}
 	b.at.After = 0 // the numbers are those of another session
-	if ev := b.event(); ev.Type != tidemark.EventOpen || field[bool](t, ev, "resumed") || b.at.Session == at.Session {
+	if ev := b.event(); ev.Type != tidemark.EventOpen || field[bool](t, ev, "resumed") ||
+		b.at.Session == at.Session {
 		t.Fatalf("got %s %s, want the open of a new session", ev.Type, ev.Payload)
 	}
-	if ev := b.event(); ev.Type != tidemark.EventReset || field[string](t, ev, "reason") != string(tidemark.ResetUnknownSession) {
+	if ev := b.event(); ev.Type != tidemark.EventReset ||
+		field[string](t, ev, "reason") != string(tidemark.ResetUnknownSession) {
 		t.Fatalf("got %s %s, want reset for an unknown session", ev.Type, ev.Payload)
 	}
 }
@@ -253,7 +258,8 @@ func testUnknownPosition(t *testing.T, d Dialer) {
 	at.After += 1000
 	again := dial(t, s, d, at)
 	again.at.After = 0
-	if ev := again.find(tidemark.EventReset); field[string](t, ev, "reason") != string(tidemark.ResetUnknownPosition) {
+	ev := again.find(tidemark.EventReset)
+	if field[string](t, ev, "reason") != string(tidemark.ResetUnknownPosition) {
 		t.Fatalf("got %s, want an unknown position", ev.Payload)
 	}
 	if again.at.Session != at.Session {
@@ -283,8 +289,10 @@ func testContent(t *testing.T, d Dialer) {
 	s := New(t, Options{})
 	chat := s.Group(alice, bob)
 	contents := []string{
-		"line\nbreak\r\nand\rreturn", "\n\n", "data: forged\n\nevent: open\ndata: {}\n\n", "quote \" backslash \\ tab \t",
-		"\u2028\u2029", "𝄞 ü 漢", "\x01\x1f", strings.Repeat("\u0001", tidemark.MaxContent), strings.Repeat("€", tidemark.MaxContent/3),
+		"line\nbreak\r\nand\rreturn", "\n\n", "data: forged\n\nevent: open\ndata: {}\n\n",
+		"quote \" backslash \\ tab \t",
+		"\u2028\u2029", "𝄞 ü 漢", "\x01\x1f", strings.Repeat("\u0001", tidemark.MaxContent),
+		strings.Repeat("€", tidemark.MaxContent/3),
 	}
 	b := dial(t, s, d, Position{User: bob})
 	for i, content := range contents {
@@ -320,7 +328,8 @@ func testResumeWindow(t *testing.T, d Dialer) {
 		return
 	}
 	again.at.After = 0
-	if ev := again.find(tidemark.EventReset); field[string](t, ev, "reason") != string(tidemark.ResetUnknownSession) {
+	ev := again.find(tidemark.EventReset)
+	if field[string](t, ev, "reason") != string(tidemark.ResetUnknownSession) {
 		t.Errorf("got %s, want an unknown session", ev.Payload)
 	}
 }
@@ -340,7 +349,9 @@ func testShutdown(t *testing.T, d Dialer) {
 		defer close(stopped)
 		ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 		defer cancel()
-		for _, stop := range []func(context.Context) error{s.WebSocket.Shutdown, s.SSE.Shutdown, s.LongPoll.Shutdown} {
+		for _, stop := range []func(context.Context) error{
+			s.WebSocket.Shutdown, s.SSE.Shutdown, s.LongPoll.Shutdown,
+		} {
 			if err := stop(ctx); err != nil {
 				t.Errorf("stopping: %v", err)
 			}

@@ -38,7 +38,7 @@ type connection struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	heart  stream.Heart
+	heart  stream.Heartbeat
 	// work is nil until the client first asks for something.
 	work *batch.Keyed[string, wire.Frame]
 	// running is the goroutine that writes events.

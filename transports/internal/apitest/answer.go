@@ -38,7 +38,8 @@ func (c *Contract) Answer(t testing.TB, method, path string, res *http.Response,
 	c.caching(t, what, id, path, res)
 	response := route.closed.Responses.Status(res.StatusCode)
 	if response == nil {
-		t.Errorf("%s is not among the answers of %s: list it in openapi.yaml, or do not give it: %s", what, id, body)
+		t.Errorf("%s is not among the answers of %s: list it in openapi.yaml, or do not give it: "+
+			"%s", what, id, body)
 		return
 	}
 	c.seen.add(id + " " + strconv.Itoa(res.StatusCode))
@@ -67,14 +68,16 @@ func (c *Contract) unknown(t testing.TB, what, method, path string, res *http.Re
 	t.Helper()
 	switch {
 	case res.StatusCode == http.StatusMethodNotAllowed:
-		if allow := res.Header.Get("Allow"); allow == "" || slices.Contains(strings.Split(allow, ", "), method) {
+		if allow := res.Header.Get("Allow"); allow == "" ||
+			slices.Contains(strings.Split(allow, ", "), method) {
 			t.Errorf("%s with Allow: %q", what, allow)
 		}
 	case method == http.MethodOptions && res.StatusCode == http.StatusNoContent:
 		if res.Header.Get("Allow") == "" {
 			t.Errorf("%s without Allow", what)
 		}
-	case res.StatusCode == http.StatusNotFound, res.StatusCode == http.StatusBadRequest: // a query may be looked at before the method
+	// a query may be looked at before the method
+	case res.StatusCode == http.StatusNotFound, res.StatusCode == http.StatusBadRequest:
 	case strings.HasPrefix(path, c.apiBase()) || res.StatusCode >= http.StatusBadRequest:
 		t.Errorf("%s, and it is not in openapi.yaml", what)
 	}
@@ -85,7 +88,8 @@ func (c *Contract) caching(t testing.TB, what, id, path string, res *http.Respon
 	t.Helper()
 	want := "no-store"
 	switch {
-	case res.StatusCode == http.StatusSwitchingProtocols, !strings.HasPrefix(path, c.apiBase()) && res.StatusCode < http.StatusBadRequest:
+	case res.StatusCode == http.StatusSwitchingProtocols, !strings.HasPrefix(path, c.apiBase()) &&
+		res.StatusCode < http.StatusBadRequest:
 		return
 	case id == "streamEvents" && res.StatusCode == http.StatusOK:
 		want = "no-cache, no-transform"
@@ -106,7 +110,8 @@ func headers(t testing.TB, what string, response *openapi3.Response, h http.Head
 			}
 			continue
 		}
-		if err := header.Value.Schema.Value.VisitJSON(typed(header.Value.Schema.Value, value)); err != nil {
+		err := header.Value.Schema.Value.VisitJSON(typed(header.Value.Schema.Value, value))
+		if err != nil {
 			t.Errorf("%s with %s: %s: %v", what, name, value, err)
 		}
 	}
@@ -114,7 +119,8 @@ func headers(t testing.TB, what string, response *openapi3.Response, h http.Head
 
 // typed returns what a text of a header, a path or a query stands for where a schema asks for it.
 func typed(schema *openapi3.Schema, text string) any {
-	if schema.Type.Is("integer") && strings.Trim(strings.TrimPrefix(text, "-"), "0123456789") == "" {
+	if schema.Type.Is("integer") &&
+		strings.Trim(strings.TrimPrefix(text, "-"), "0123456789") == "" {
 		if n, err := strconv.ParseFloat(text, 64); err == nil {
 			return n
 		}
@@ -133,10 +139,12 @@ func (c *Contract) problem(t testing.TB, what string, res *http.Response, body [
 	if err := json.Unmarshal(body, &p); err != nil {
 		t.Errorf("%s: %v in %s", what, err, body)
 	}
-	if p.Status != res.StatusCode || p.Detail == "" || p.RequestID == "" || p.RequestID != res.Header.Get("X-Request-ID") {
+	if p.Status != res.StatusCode || p.Detail == "" || p.RequestID == "" ||
+		p.RequestID != res.Header.Get("X-Request-ID") {
 		t.Errorf("%s, X-Request-ID %q: %s", what, res.Header.Get("X-Request-ID"), body)
 	}
-	if retry := res.Header.Get("Retry-After"); retry == "" && (p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable) {
+	if retry := res.Header.Get("Retry-After"); retry == "" &&
+		(p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable) {
 		t.Errorf("%s without Retry-After", what)
 	}
 }

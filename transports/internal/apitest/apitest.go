@@ -44,7 +44,8 @@ var documents = sync.OnceValues(func() (p pair, err error) {
 	if p.doc, err = loader.LoadFromData(tidemark.OpenAPI); err != nil {
 		return p, err
 	}
-	if err = p.doc.Validate(loader.Context, openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation(),
+	if err = p.doc.Validate(loader.Context, openapi3.EnableExamplesValidation(),
+		openapi3.EnableSchemaDefaultsValidation(),
 		openapi3.EnableSchemaFormatValidation(), openapi3.EnableSchemaPatternValidation()); err != nil {
 		return p, err
 	}
@@ -68,7 +69,10 @@ func (c *Contract) Calls() []Call {
 	var calls []Call
 	for template, item := range c.doc.Paths.Map() {
 		for method, operation := range item.Operations() {
-			calls = append(calls, Call{method, c.base(item) + template, operation, append(slices.Clone(item.Parameters), operation.Parameters...)})
+			calls = append(calls, Call{
+				method, c.base(item) + template, operation,
+				append(slices.Clone(item.Parameters), operation.Parameters...),
+			})
 		}
 	}
 	return calls
@@ -174,7 +178,8 @@ func (c *Contract) route(method, path string) *route {
 			return nil
 		}
 		return &route{
-			operation: operation, closed: c.closed.Paths.Value(template).GetOperation(method), values: values,
+			operation: operation, closed: c.closed.Paths.Value(template).GetOperation(method),
+			values:     values,
 			parameters: append(slices.Clone(item.Parameters), operation.Parameters...),
 		}
 	}

@@ -33,7 +33,8 @@ func closeSchema(ref *openapi3.SchemaRef, done map[*openapi3.Schema]bool) {
 	s := ref.Value
 	done[s] = true
 	merge(s)
-	if s.Type.Is("object") && s.AdditionalProperties.Has == nil && s.AdditionalProperties.Schema == nil {
+	if s.Type.Is("object") && s.AdditionalProperties.Has == nil &&
+		s.AdditionalProperties.Schema == nil {
 		closed := false
 		s.AdditionalProperties.Has = &closed
 	}

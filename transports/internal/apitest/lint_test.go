@@ -19,8 +19,10 @@ func TestOpenAPI_says_what_a_client_needs(t *testing.T) {
 	operations := make(map[string]bool)
 	for _, call := range apitest.Load(t).Calls() {
 		what := call.Method + " " + call.Path
-		if call.OperationID == "" || operations[call.OperationID] || call.Summary == "" || len(call.Tags) != 1 {
-			t.Errorf("%s: operationId %q, summary %q, tags %v", what, call.OperationID, call.Summary, call.Tags)
+		if call.OperationID == "" || operations[call.OperationID] || call.Summary == "" ||
+			len(call.Tags) != 1 {
+			t.Errorf("%s: operationId %q, summary %q, tags %v",
+				what, call.OperationID, call.Summary, call.Tags)
 		}
 		operations[call.OperationID] = true
 		for status, response := range call.Responses.Map() {
@@ -31,15 +33,19 @@ func TestOpenAPI_says_what_a_client_needs(t *testing.T) {
 				t.Errorf("%s %s: no description", what, status)
 			}
 			problem := response.Value.Content["application/problem+json"]
-			if status >= "400" && (len(response.Value.Content) != 1 || problem == nil || problem.Schema.Ref != "#/components/schemas/Problem") {
+			if status >= "400" &&
+				(len(response.Value.Content) != 1 || problem == nil ||
+					problem.Schema.Ref != "#/components/schemas/Problem") {
 				t.Errorf("%s %s is no Problem", what, status)
 			}
 			retry := response.Value.Headers["Retry-After"]
-			if wanted := status == "429" || status == "503"; wanted != (retry != nil && retry.Value.Required) {
+			if wanted := status == "429" || status == "503"; wanted != (retry != nil &&
+				retry.Value.Required) {
 				t.Errorf("%s %s: Retry-After %v", what, status, retry)
 			}
 		}
-		if body := call.RequestBody; body != nil && body.Value.Content["application/json"].Schema.Value.Example == nil {
+		if body := call.RequestBody; body != nil &&
+			body.Value.Content["application/json"].Schema.Value.Example == nil {
 			t.Errorf("%s: its body has no example", what)
 		}
 		for _, p := range call.Parameters {
@@ -66,14 +72,18 @@ func (r *recorder) Errorf(format string, args ...any) {
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...) }
 
 const (
-	state   = `{"chat_id":"team","user_id":"bob","last_acked_sequence":1,"last_read_sequence":0,"updated_at":null}`
-	problem = `{"type":"about:blank","title":"Conflict","status":409,"code":"CONFLICT","detail":"taken","request_id":"r"}`
+	state = `{"chat_id":"team","user_id":"bob","last_acked_sequence":1,"last_read_sequence":0,` +
+		`"updated_at":null}`
+	problem = `{"type":"about:blank","title":"Conflict","status":409,"code":"CONFLICT",` +
+		`"detail":"taken","request_id":"r"}`
 )
 
 // TestTransport_sees_what_is_wrong shows that the checks can fail: each exchange breaks one rule, but for the first of each kind.
 func TestTransport_sees_what_is_wrong(t *testing.T) {
 	contract := apitest.Load(t)
-	json := http.Header{"X-Request-Id": {"r"}, "Content-Type": {"application/json"}, "Cache-Control": {"no-store"}}
+	json := http.Header{
+		"X-Request-Id": {"r"}, "Content-Type": {"application/json"}, "Cache-Control": {"no-store"},
+	}
 	with := func(name, value string) http.Header {
 		h := json.Clone()
 		h.Set(name, value)
@@ -91,34 +101,55 @@ func TestTransport_sees_what_is_wrong(t *testing.T) {
 		wrong                    bool
 	}{
 		{"good", "GET", path, "", 200, json, state, false},
-		{"a field that is not described", "GET", path, "", 200, json, strings.Replace(state, "{", `{"x":1,`, 1), true},
+		{"a field that is not described", "GET", path, "", 200, json,
+			strings.Replace(state, "{", `{"x":1,`, 1), true},
 		{"a field that is missing", "GET", path, "", 200, json, `{}`, true},
-		{"a time that is none", "GET", path, "", 200, json, strings.Replace(state, "null", `"now"`, 1), true},
+		{"a time that is none", "GET", path, "", 200, json,
+			strings.Replace(state, "null", `"now"`, 1), true},
 		{"no JSON", "GET", path, "", 200, json, `x`, true},
-		{"a status that is not listed", "GET", path, "", 409, with("Content-Type", "application/problem+json"), problem, true},
+		{"a status that is not listed", "GET", path, "", 409,
+			with("Content-Type", "application/problem+json"), problem, true},
 		{"no request id", "GET", path, "", 200, with("X-Request-ID", ""), state, true},
 		{"may be kept", "GET", path, "", 200, with("Cache-Control", "max-age=1"), state, true},
 		{"another type", "GET", path, "", 200, with("Content-Type", "text/plain"), state, true},
 		{"a path that does not exist", "GET", "/api/v1/nothing", "", 200, json, state, true},
-		{"503 without Retry-After", "GET", path, "", 503, with("Content-Type", "application/problem+json"), strings.ReplaceAll(problem, "409", "503"), true},
+		{"503 without Retry-After", "GET", path, "", 503,
+			with("Content-Type", "application/problem+json"),
+			strings.ReplaceAll(problem, "409", "503"), true},
 		{"a good body", "PATCH", path, `{"last_acked_sequence":1}`, 200, json, state, false},
-		{"a field that is ignored", "PATCH", path, `{"last_acked_sequence":1,"x":null,"last_read_sequence":null}`, 200, json, state, false},
-		{"a bad body that is accepted", "PATCH", path, `{"last_acked_sequence":0}`, 200, json, state, true},
+		{"a field that is ignored", "PATCH", path,
+			`{"last_acked_sequence":1,"x":null,"last_read_sequence":null}`, 200, json, state,
+			false},
+		{"a bad body that is accepted", "PATCH", path, `{"last_acked_sequence":0}`, 200, json,
+			state, true},
 		{"an unknown parameter that is accepted", "GET", path + "?x=1", "", 200, json, state, true},
-		{"a bad id that is accepted", "GET", "/api/v1/chats/%20/delivery-state", "", 200, json, state, true},
-		{"a bad limit that is accepted", "GET", "/api/v1/delivery-states?limit=0", "", 200, json, `{"states":[],"pagination":{"has_more":false,"next_cursor":null}}`, true},
-		{"good events", "GET", stream, "", 200, events, "retry: 5\n\n:\n\nid: s.1\nevent: caught_up\ndata: {}\n\n", false},
-		{"an unknown event", "GET", stream, "", 200, events, "id: s.1\nevent: dance\ndata: {}\n\n", true},
-		{"an event with more in it", "GET", stream, "", 200, events, "id: s.1\nevent: caught_up\ndata: {\"x\":1}\n\n", true},
-		{"an event without a position", "GET", stream, "", 200, events, "event: caught_up\ndata: {}\n\n", true},
-		{"two lines of data", "GET", stream, "", 200, events, "id: s.1\nevent: caught_up\ndata: {}\ndata: {}\n\n", true},
-		{"no field", "GET", stream, "", 200, events, "id: s.1\nevent: caught_up\ndata: {}\nx\n\n", true},
+		{"a bad id that is accepted", "GET", "/api/v1/chats/%20/delivery-state", "", 200, json,
+			state, true},
+		{"a bad limit that is accepted", "GET", "/api/v1/delivery-states?limit=0", "", 200, json,
+			`{"states":[],"pagination":{"has_more":false,"next_cursor":null}}`, true},
+		{"good events", "GET", stream, "", 200, events,
+			"retry: 5\n\n:\n\nid: s.1\nevent: caught_up\ndata: {}\n\n", false},
+		{"an unknown event", "GET", stream, "", 200, events, "id: s.1\nevent: dance\ndata: {}\n\n",
+			true},
+		{"an event with more in it", "GET", stream, "", 200, events,
+			"id: s.1\nevent: caught_up\ndata: {\"x\":1}\n\n", true},
+		{"an event without a position", "GET", stream, "", 200, events,
+			"event: caught_up\ndata: {}\n\n", true},
+		{"two lines of data", "GET", stream, "", 200, events,
+			"id: s.1\nevent: caught_up\ndata: {}\ndata: {}\n\n", true},
+		{"no field", "GET", stream, "", 200, events, "id: s.1\nevent: caught_up\ndata: {}\nx\n\n",
+			true},
 	} {
 		r := &recorder{TB: t}
 		answer := roundTripper(func(*http.Request) *http.Response {
-			return &http.Response{StatusCode: tt.status, Header: tt.header, Body: io.NopCloser(strings.NewReader(tt.body))}
+			return &http.Response{
+				StatusCode: tt.status,
+				Header:     tt.header,
+				Body:       io.NopCloser(strings.NewReader(tt.body)),
+			}
 		})
-		req, err := http.NewRequestWithContext(t.Context(), tt.method, "http://x"+tt.path, strings.NewReader(tt.sent))
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, "http://x"+tt.path,
+			strings.NewReader(tt.sent))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,13 +207,18 @@ func TestTransport_sees_frames(t *testing.T) {
 		{"no JSON", `x`, "", true},
 	} {
 		r := &recorder{TB: t}
-		conn := socket{bytes.NewReader(append([]byte{0x89, 0}, frame(tt.received)...))} // behind a ping
+		// behind a ping
+		conn := socket{bytes.NewReader(append([]byte{0x89, 0}, frame(tt.received)...))}
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://x/api/v1/ws", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		res, err := contract.Transport(r, roundTripper(func(*http.Request) *http.Response {
-			return &http.Response{StatusCode: 101, Header: http.Header{"X-Request-Id": {"r"}}, Body: conn}
+			return &http.Response{
+				StatusCode: 101,
+				Header:     http.Header{"X-Request-Id": {"r"}},
+				Body:       conn,
+			}
 		})).RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)

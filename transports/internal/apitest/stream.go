@@ -41,7 +41,8 @@ func (b *blocks) block(text string) {
 		if line == ":" {
 			continue
 		}
-		if _, twice := fields[name]; !ok || twice || !strings.Contains(" id event data retry ", " "+name+" ") {
+		if _, twice := fields[name]; !ok || twice ||
+			!strings.Contains(" id event data retry ", " "+name+" ") {
 			b.t.Errorf("the line %q in the event %q", line, text)
 		}
 		fields[name] = value
@@ -57,7 +58,8 @@ func (b *blocks) block(text string) {
 		}
 		id = fmt.Sprintf(`"id":%d,`, n)
 	}
-	b.contract.Event(b.t, "sse", fmt.Appendf(nil, `{%s"type":%q,"payload":%s}`, id, fields["event"], fields["data"]))
+	b.contract.Event(b.t, "sse",
+		fmt.Appendf(nil, `{%s"type":%q,"payload":%s}`, id, fields["event"], fields["data"]))
 }
 
 // frames is a WebSocket connection, each text frame of which is compared once it has been read or written.

@@ -45,7 +45,12 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch conn, _ := res.Body.(io.ReadWriteCloser); {
 	case res.StatusCode == http.StatusSwitchingProtocols && conn != nil:
 		// Bad queries are upgraded too, and then closed.
-		res.Body = &frames{ReadWriteCloser: conn, contract: tr.contract, t: tr.t, opened: func() { tr.contract.Request(tr.t, r, sent) }}
+		res.Body = &frames{
+			ReadWriteCloser: conn,
+			contract:        tr.contract,
+			t:               tr.t,
+			opened:          func() { tr.contract.Request(tr.t, r, sent) },
+		}
 		tr.contract.Answer(tr.t, r.Method, r.URL.EscapedPath(), res, nil)
 		return res, nil
 	case media == "text/event-stream":
@@ -85,7 +90,8 @@ func (c *Contract) Request(t testing.TB, r *http.Request, body []byte) {
 	t.Helper()
 	if route := c.route(r.Method, r.URL.EscapedPath()); route != nil {
 		if err := route.accepts(r, body); err != nil {
-			t.Errorf("%s %s was accepted, and is not as openapi.yaml says: %v\n%.500s", r.Method, r.URL, err, body)
+			t.Errorf("%s %s was accepted, and is not as openapi.yaml says: %v\n%.500s",
+				r.Method, r.URL, err, body)
 		}
 	}
 }
@@ -111,7 +117,8 @@ func (r *route) accepts(req *http.Request, body []byte) error {
 			problems = append(problems, err)
 		}
 	}
-	if r.operation.Security != nil && strings.Contains(fmt.Sprint(*r.operation.Security), "ticket") {
+	if r.operation.Security != nil &&
+		strings.Contains(fmt.Sprint(*r.operation.Security), "ticket") {
 		query.Del("ticket")
 	}
 	for name := range query {

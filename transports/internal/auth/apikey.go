@@ -35,7 +35,8 @@ func NewAPIKey(name string) (secret, line string, err error) {
 	if err := tidemark.CheckID("name", name); err != nil {
 		return "", "", err
 	}
-	secret = apiKeyPrefix + rand.Text() // 130 bits: nobody can try them, so one plain hash keeps them
+	// 130 bits: nobody can try them, so one plain hash keeps them
+	secret = apiKeyPrefix + rand.Text()
 	hash := sha256.Sum256([]byte(secret))
 	return secret, name + " " + hashPrefix + hex.EncodeToString(hash[:]), nil
 }
@@ -91,7 +92,8 @@ func (a *APIKeys) Run(ctx context.Context) {
 			trouble = err.Error()
 		}
 		if trouble != a.trouble && trouble != "" {
-			a.logger.Error("the file of API keys is not read; the keys that are known go on", "file", a.path, "error", trouble)
+			a.logger.Error("the file of API keys is not read; the keys that are known go on",
+				"file", a.path, "error", trouble)
 		}
 		a.trouble = trouble
 	}
@@ -101,7 +103,11 @@ func (a *APIKeys) Run(ctx context.Context) {
 func (a *APIKeys) reload() error {
 	raw, mode, err := readKeysFile(a.path)
 	if err != nil {
-		return &tidemark.Error{Code: tidemark.Invalid, Detail: "the file of API keys cannot be used", Err: err}
+		return &tidemark.Error{
+			Code:   tidemark.Invalid,
+			Detail: "the file of API keys cannot be used",
+			Err:    err,
+		}
 	}
 	a.mu.Lock()
 	same := a.keys != nil && bytes.Equal(raw, a.raw)
@@ -130,7 +136,8 @@ func (a *APIKeys) reload() error {
 	}
 	a.logger.Info("the API keys were read", "file", a.path, "keys", len(keys))
 	if mode.Perm()&0o004 != 0 {
-		a.logger.Warn("anybody on this machine can read the file of API keys; it holds no key, but it is nobody's business: chmod o-r", "file", a.path)
+		a.logger.Warn("anybody on this machine can read the file of API keys; it holds no key, "+
+			"but it is nobody's business: chmod o-r", "file", a.path)
 	}
 	return nil
 }
@@ -150,7 +157,8 @@ func readKeysFile(path string) ([]byte, fs.FileMode, error) {
 	case !mode.IsRegular():
 		return nil, mode, fmt.Errorf("%s is not a regular file; it is read again and again", path)
 	case mode.Perm()&0o002 != 0:
-		return nil, mode, fmt.Errorf("anybody on this machine may write %s, and so let himself in: chmod o-w", path)
+		return nil, mode, fmt.Errorf("anybody on this machine may write %s, and so let himself "+
+			"in: chmod o-w", path)
 	}
 	raw, err := io.ReadAll(io.LimitReader(f, maxKeysFile+1))
 	if err == nil && len(raw) > maxKeysFile {
@@ -171,10 +179,13 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 			continue
 		}
 		bad := func(what string) error {
-			return tidemark.Errorf(tidemark.Invalid, "line %d: %s; a line is NAME %sHASH, as `tidemark api-key` prints it", number, what, hashPrefix)
+			return tidemark.Errorf(tidemark.Invalid,
+				"line %d: %s; a line is NAME %sHASH, as `tidemark api-key` prints it", number, what,
+				hashPrefix)
 		}
 		if strings.Contains(line, apiKeyPrefix) {
-			return nil, bad("it holds an API key itself, and the file is for their hashes: withdraw that key")
+			return nil, bad("it holds an API key itself, and the file is for their hashes: " +
+				"withdraw that key")
 		}
 		name, hash, _ := strings.Cut(line, " ")
 		digits, ok := strings.CutPrefix(strings.TrimSpace(hash), hashPrefix)
@@ -191,7 +202,10 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 			return nil, bad("an earlier line has the same hash")
 		}
 		names[name] = true
-		keys[[sha256.Size]byte(sum)] = &apiKey{name: name, id: hex.EncodeToString(sum[:sha256.Size/2])}
+		keys[[sha256.Size]byte(sum)] = &apiKey{
+			name: name,
+			id:   hex.EncodeToString(sum[:sha256.Size/2]),
+		}
 	}
 	return keys, nil
 }
@@ -207,7 +221,8 @@ func (a *APIKeys) find(secret string) (*apiKey, error) {
 	if k := a.keys[hash]; k != nil {
 		return k, nil
 	}
-	return nil, tidemark.Errorf(tidemark.Unauthenticated, "the API key is unknown, or was withdrawn")
+	return nil, tidemark.Errorf(tidemark.Unauthenticated,
+		"the API key is unknown, or was withdrawn")
 }
 
 // named returns the key with an id, nil if there is none.

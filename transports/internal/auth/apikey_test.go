@@ -165,7 +165,9 @@ func TestAPIKeys_file_is_read_again(t *testing.T) {
 			t.Error("a stream of a key that is still there has ended")
 		}
 
-		for what, content := range map[string]string{"half a line": line2[:30], "twice": line2 + "\n" + line2} {
+		for what, content := range map[string]string{
+			"half a line": line2[:30], "twice": line2 + "\n" + line2,
+		} {
 			rewrite(t, path, content)
 			reread()
 			good("the first, while the file is broken by "+what, first, true)
@@ -196,20 +198,25 @@ func TestLoadAPIKeys_refuses_what_is_malformed(t *testing.T) {
 		"a key with a name": {"billing " + secret, "line 1: it holds an API key itself"},
 		"no hash":           {"billing", "line 1: its hash is none"},
 		"half a hash":       {line[:len(line)-1], "line 1: its hash is none"},
-		"another hash":      {strings.Replace(line, "sha256", "md5", 1), "line 1: its hash is none"},
-		"something behind":  {line + " x", "line 1: its hash is none"},
-		"no name":           {line[len("billing"):], "line 1: its hash is none"},
-		"a bad name":        {"ä" + line, "line 1: its name is none"},
-		"the same name":     {line + "\n\n" + other, "line 3: an earlier line has the same name"},
-		"the same hash":     {line + "\nmore" + line[len("billing"):], "line 2: an earlier line has the same hash"},
-		"too large":         {strings.Repeat("#\n", 1<<19) + "#", "larger than"},
+		"another hash": {strings.Replace(line, "sha256", "md5", 1),
+			"line 1: its hash is none"},
+		"something behind": {line + " x", "line 1: its hash is none"},
+		"no name":          {line[len("billing"):], "line 1: its hash is none"},
+		"a bad name":       {"ä" + line, "line 1: its name is none"},
+		"the same name":    {line + "\n\n" + other, "line 3: an earlier line has the same name"},
+		"the same hash": {line + "\nmore" + line[len("billing"):],
+			"line 2: an earlier line has the same hash"},
+		"too large": {strings.Repeat("#\n", 1<<19) + "#", "larger than"},
 	} {
 		_, err := auth.LoadAPIKeys(keysFile(t, tt.content), slog.New(slog.DiscardHandler))
-		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), secret) {
+		if err == nil || !strings.Contains(err.Error(), tt.want) ||
+			strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v, want %q and no key", what, err, tt.want)
 		}
 	}
-	for what, path := range map[string]string{"no file": "/nonexistent/keys", "a directory": t.TempDir()} {
+	for what, path := range map[string]string{
+		"no file": "/nonexistent/keys", "a directory": t.TempDir(),
+	} {
 		if _, err := auth.LoadAPIKeys(path, slog.New(slog.DiscardHandler)); err == nil {
 			t.Errorf("%s was taken", what)
 		}
@@ -230,7 +237,8 @@ func TestLoadAPIKeys_permissions(t *testing.T) {
 		log := new(lines)
 		_, err := auth.LoadAPIKeys(path, slog.New(log))
 		if (err != nil) != tt.refused || log.warnings.Load() != tt.warnings {
-			t.Errorf("mode %o: %v, %d warnings, want it refused: %v, %d", tt.mode, err, log.warnings.Load(), tt.refused, tt.warnings)
+			t.Errorf("mode %o: %v, %d warnings, want it refused: %v, %d",
+				tt.mode, err, log.warnings.Load(), tt.refused, tt.warnings)
 		}
 	}
 }

@@ -55,7 +55,8 @@ type Identity struct {
 func (id Identity) Ended() error {
 	switch {
 	case !id.Expires.IsZero() && !time.Now().Before(id.Expires):
-		return tidemark.Errorf(tidemark.Unauthenticated, "the token has expired; come back with a new one")
+		return tidemark.Errorf(tidemark.Unauthenticated,
+			"the token has expired; come back with a new one")
 	case id.key != nil && id.key.withdrawn.Load():
 		return tidemark.Errorf(tidemark.Unauthenticated, "the API key was withdrawn")
 	}
@@ -137,14 +138,17 @@ func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 	headers := r.Header.Values("Authorization")
 	switch {
 	case len(headers) == 0 || len(headers) == 1 && headers[0] == "":
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "credentials are missing; send Authorization: Bearer <token>")
+		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
+			"credentials are missing; send Authorization: Bearer <token>")
 	//rule:caller_may_only_what_he_may.one-credential-header
 	case len(headers) > 1: // whoever stands before us may have looked at another one
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "there is more than one Authorization header")
+		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
+			"there is more than one Authorization header")
 	}
 	scheme, token, _ := strings.Cut(headers[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "the Authorization header must be Bearer <token>")
+		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
+			"the Authorization header must be Bearer <token>")
 	}
 	token = strings.TrimSpace(token)
 	if strings.HasPrefix(token, apiKeyPrefix) {
@@ -175,7 +179,9 @@ func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error
 	}
 	//rule:caller_may_only_what_he_may.backend-names-user
 	if user == "" {
-		return Identity{}, tidemark.Errorf(tidemark.Invalid, "%s is missing; with an API key it names the user for whom the call is made", UserHeader)
+		return Identity{}, tidemark.Errorf(tidemark.Invalid,
+			"%s is missing; with an API key it names the user for whom the call is made",
+			UserHeader)
 	}
 	return Identity{Caller: server.Caller{User: user, Backend: true}, key: key}, nil
 }
@@ -188,7 +194,9 @@ func speaksForHimself(r *http.Request, id Identity) error {
 	}
 	//rule:caller_may_only_what_he_may.own-user-header-only
 	if user != "" && user != id.User {
-		return tidemark.Errorf(tidemark.Denied, "%s names another user than the credentials do; only an API key may act for others", UserHeader)
+		return tidemark.Errorf(tidemark.Denied,
+			"%s names another user than the credentials do; only an API key may act for others",
+			UserHeader)
 	}
 	return nil
 }
@@ -200,7 +208,9 @@ func userHeader(r *http.Request) (tidemark.UserID, error) {
 		return "", nil
 	}
 	if len(values) > 1 || !tidemark.ValidID(values[0]) {
-		return "", tidemark.Errorf(tidemark.Invalid, "%s must be one user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", UserHeader, tidemark.MaxIDLength)
+		return "", tidemark.Errorf(tidemark.Invalid,
+			"%s must be one user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", UserHeader,
+			tidemark.MaxIDLength)
 	}
 	return tidemark.UserID(values[0]), nil
 }
@@ -208,16 +218,20 @@ func userHeader(r *http.Request) (tidemark.UserID, error) {
 // Stream returns who opens a stream: by the header, or by ?ticket=. A ticket opens one session; after Bind
 // it is accepted again for that session only, named here as the one to be resumed ("" for none). Errors as Header.
 func (a *Authenticator) Stream(r *http.Request, session tidemark.SessionID) (Identity, error) {
-	return a.byTicket(r, func(name string) (Ticket, error) { return a.tickets.Redeem(r.Context(), name, session) })
+	return a.byTicket(r,
+		func(name string) (Ticket, error) { return a.tickets.Redeem(r.Context(), name, session) })
 }
 
 // Beacon returns who sends a last acknowledgement, by the header or by a ticket that is either not yet redeemed, and stays so, or
 // bound to a session: navigator.sendBeacon can set no header. Errors as Header.
 func (a *Authenticator) Beacon(r *http.Request) (Identity, error) {
-	return a.byTicket(r, func(name string) (Ticket, error) { return a.tickets.Look(r.Context(), name) })
+	return a.byTicket(r,
+		func(name string) (Ticket, error) { return a.tickets.Look(r.Context(), name) })
 }
 
-func (a *Authenticator) byTicket(r *http.Request, accept func(name string) (Ticket, error)) (Identity, error) {
+func (a *Authenticator) byTicket(
+	r *http.Request, accept func(name string) (Ticket, error),
+) (Identity, error) {
 	name := r.URL.Query().Get("ticket")
 	if name == "" || r.Header.Get("Authorization") != "" {
 		return a.Header(r)
@@ -262,7 +276,9 @@ func (id Identity) paper() Ticket {
 }
 
 // Issue makes a ticket for someone who authenticated otherwise. Exhausted if he, or everybody, has too many; Unavailable if it cannot be kept now.
-func (a *Authenticator) Issue(ctx context.Context, id Identity) (ticket string, expires time.Time, err error) {
+func (a *Authenticator) Issue(
+	ctx context.Context, id Identity,
+) (ticket string, expires time.Time, err error) {
 	return a.tickets.Issue(ctx, id.paper())
 }
 
@@ -284,10 +300,13 @@ func (a *Authenticator) Leave(id Identity, session tidemark.SessionID) {
 func (a *Authenticator) devUser(user string) (Identity, error) {
 	//rule:caller_may_only_what_he_may.development-only
 	if !a.dev {
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "dev: credentials are accepted by serve --dev only")
+		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
+			"dev: credentials are accepted by serve --dev only")
 	}
 	if !tidemark.ValidID(user) {
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "the user id behind dev: must be 1 to %d characters of A-Z a-z 0-9 _ . : -", tidemark.MaxIDLength)
+		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
+			"the user id behind dev: must be 1 to %d characters of A-Z a-z 0-9 _ . : -",
+			tidemark.MaxIDLength)
 	}
 	return Identity{Caller: server.Caller{User: tidemark.UserID(user)}}, nil
 }

@@ -34,7 +34,9 @@ func bearer(credentials string) *http.Request {
 	return r
 }
 
-func query(ticket string) *http.Request { return httptest.NewRequest("GET", "/?ticket="+ticket, nil) }
+func query(ticket string) *http.Request {
+	return httptest.NewRequest("GET", "/?ticket="+ticket, nil)
+}
 
 func wantUser(t *testing.T, what string, id auth.Identity, err error, user tidemark.UserID) {
 	t.Helper()
@@ -61,35 +63,49 @@ func TestHeader_tokens(t *testing.T) {
 	}
 
 	for what, claim := range map[string]string{"an iat": "iat", "an nbf": "nbf"} {
-		id, err := a.Header(bearer(token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(time.Hour), claim: in(3 * time.Second)})))
+		id, err := a.Header(bearer(token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{
+			"sub": "ann", "exp": in(time.Hour), claim: in(3 * time.Second),
+		})))
 		wantUser(t, what+" of a clock that is ahead by seconds", id, err, "ann")
 	}
 
-	none, _ := jwt.NewWithClaims(jwt.SigningMethodNone, good).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	none, _ := jwt.NewWithClaims(jwt.SigningMethodNone,
+		good).SignedString(jwt.UnsafeAllowNoneSignatureType)
 	parts := strings.Split(token(t, jwt.SigningMethodHS256, secret, good), ".")
-	forged := parts[0] + "." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"sub":"eve","exp":%d}`, in(time.Hour))) + "." + parts[2]
+	forged := parts[0] + "." +
+		base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"sub":"eve","exp":%d}`,
+			in(time.Hour))) + "." + parts[2]
 	for what, credentials := range map[string]string{
-		"alg none":                none,
-		"alg HS512":               token(t, jwt.SigningMethodHS512, secret, good),
-		"another secret":          token(t, jwt.SigningMethodHS256, []byte("another"), good),
-		"other claims, old seal":  forged,
-		"no exp":                  token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann"}),
-		"expired":                 token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(-time.Minute)}),
-		"issued in the future":    token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(time.Hour), "iat": in(time.Minute)}),
-		"expired two seconds ago": token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(-2 * time.Second)}),
-		"not yet valid":           token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": in(time.Hour), "nbf": in(time.Minute)}),
-		"no sub":                  token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"exp": in(time.Hour)}),
-		"a sub that is no id":     token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "a b", "exp": in(time.Hour)}),
-		"nonsense":                "nonsense",
-		"nothing":                 "",
-		"dev without Dev":         "dev:ann",
-		"an exp beyond all years": token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": 1e300}),
+		"alg none":               none,
+		"alg HS512":              token(t, jwt.SigningMethodHS512, secret, good),
+		"another secret":         token(t, jwt.SigningMethodHS256, []byte("another"), good),
+		"other claims, old seal": forged,
+		"no exp": token(t, jwt.SigningMethodHS256, secret,
+			jwt.MapClaims{"sub": "ann"}),
+		"expired": token(t, jwt.SigningMethodHS256, secret,
+			jwt.MapClaims{"sub": "ann", "exp": in(-time.Minute)}),
+		"issued in the future": token(t, jwt.SigningMethodHS256, secret,
+			jwt.MapClaims{"sub": "ann", "exp": in(time.Hour), "iat": in(time.Minute)}),
+		"expired two seconds ago": token(t, jwt.SigningMethodHS256, secret,
+			jwt.MapClaims{"sub": "ann", "exp": in(-2 * time.Second)}),
+		"not yet valid": token(t, jwt.SigningMethodHS256, secret,
+			jwt.MapClaims{"sub": "ann", "exp": in(time.Hour), "nbf": in(time.Minute)}),
+		"no sub": token(t, jwt.SigningMethodHS256, secret,
+			jwt.MapClaims{"exp": in(time.Hour)}),
+		"a sub that is no id": token(t, jwt.SigningMethodHS256, secret,
+			jwt.MapClaims{"sub": "a b", "exp": in(time.Hour)}),
+		"nonsense":        "nonsense",
+		"nothing":         "",
+		"dev without Dev": "dev:ann",
+		"an exp beyond all years": token(t, jwt.SigningMethodHS256, secret,
+			jwt.MapClaims{"sub": "ann", "exp": 1e300}),
 	} {
 		_, err := a.Header(bearer(credentials))
 		wantRefused(t, what, err)
 	}
 	_, err = a.Header(bearer(token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann"})))
-	if detail := tidemark.DetailOf(err); !strings.Contains(detail, "exp") || strings.Contains(detail, "expired") {
+	if detail := tidemark.DetailOf(err); !strings.Contains(detail, "exp") ||
+		strings.Contains(detail, "expired") {
 		t.Errorf("a token that never ends: %q, want it to be said that exp is missing", detail)
 	}
 	_, err = a.Header(httptest.NewRequest("GET", "/", nil))
@@ -116,17 +132,25 @@ func TestHeader_claims_are_named_exactly(t *testing.T) {
 	}
 	past, future := time.Now().Add(-time.Minute).Unix(), time.Now().Add(time.Hour).Unix()
 
-	good := fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours","aud":"tidemark","Sub":"eve","EXP":%d,"Iss":"theirs","AUD":"another","Nbf":%d}`, future, past, future)
+	good := fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours","aud":"tidemark","Sub":"eve",`+
+		`"EXP":%d,"Iss":"theirs","AUD":"another","Nbf":%d}`, future, past, future)
 	id, err := a.Header(bearer(sealed(good)))
 	wantUser(t, "claims beside others of the same letters", id, err, "ann")
 	for what, claims := range map[string]string{
-		"EXP behind an exp that is over": fmt.Sprintf(`{"sub":"ann","exp":%d,"EXP":%d,"iss":"ours","aud":"tidemark"}`, past, future),
-		"Exp alone":                      fmt.Sprintf(`{"sub":"ann","Exp":%d,"iss":"ours","aud":"tidemark"}`, future),
-		"Sub alone":                      fmt.Sprintf(`{"Sub":"ann","exp":%d,"iss":"ours","aud":"tidemark"}`, future),
-		"ISS behind another iss":         fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"theirs","ISS":"ours","aud":"tidemark"}`, future),
-		"AUD behind another aud":         fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours","aud":"another","AUD":"tidemark"}`, future),
-		"NBF behind an nbf to come":      fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours","aud":"tidemark","nbf":%d,"NBF":%d}`, future, future, past),
-		"a sub that is no string":        fmt.Sprintf(`{"sub":5,"exp":%d,"iss":"ours","aud":"tidemark"}`, future),
+		"EXP behind an exp that is over": fmt.Sprintf(`{"sub":"ann","exp":%d,"EXP":%d,`+
+			`"iss":"ours","aud":"tidemark"}`, past, future),
+		"Exp alone": fmt.Sprintf(`{"sub":"ann","Exp":%d,"iss":"ours",`+
+			`"aud":"tidemark"}`, future),
+		"Sub alone": fmt.Sprintf(`{"Sub":"ann","exp":%d,"iss":"ours",`+
+			`"aud":"tidemark"}`, future),
+		"ISS behind another iss": fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"theirs",`+
+			`"ISS":"ours","aud":"tidemark"}`, future),
+		"AUD behind another aud": fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours",`+
+			`"aud":"another","AUD":"tidemark"}`, future),
+		"NBF behind an nbf to come": fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours",`+
+			`"aud":"tidemark","nbf":%d,"NBF":%d}`, future, future, past),
+		"a sub that is no string": fmt.Sprintf(`{"sub":5,"exp":%d,"iss":"ours",`+
+			`"aud":"tidemark"}`, future),
 	} {
 		_, err := a.Header(bearer(sealed(claims)))
 		wantRefused(t, what, err)
@@ -135,14 +159,18 @@ func TestHeader_claims_are_named_exactly(t *testing.T) {
 
 func TestHeader_without_secret_no_token_is_good(t *testing.T) {
 	a := auth.New(auth.Config{})
-	_, err := a.Header(bearer(token(t, jwt.SigningMethodHS256, []byte(""), jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Hour).Unix()})))
+	_, err := a.Header(bearer(token(t, jwt.SigningMethodHS256, []byte(""), jwt.MapClaims{
+		"sub": "ann", "exp": time.Now().Add(time.Hour).Unix(),
+	})))
 	wantRefused(t, "a token sealed with nothing", err)
 }
 
 func TestHeader_verified_token_does_not_outlive_exp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := auth.New(auth.Config{JWTSecret: secret})
-		r := bearer(token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Minute).Unix()}))
+		r := bearer(token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{
+			"sub": "ann", "exp": time.Now().Add(time.Minute).Unix(),
+		}))
 		for range 2 {
 			id, err := a.Header(r)
 			wantUser(t, "before exp", id, err, "ann")
@@ -263,7 +291,8 @@ func TestTicket_ends_with_the_credentials_it_was_made_with(t *testing.T) {
 		id := ann()
 		id.Expires = time.Now().Add(10 * time.Second)
 		if _, expires, err := a.Issue(t.Context(), id); err != nil || !expires.Equal(id.Expires) {
-			t.Errorf("a ticket of a token that ends at %v ends at %v (%v)", id.Expires, expires, err)
+			t.Errorf("a ticket of a token that ends at %v ends at %v (%v)",
+				id.Expires, expires, err)
 		}
 		id.Expires = time.Now().Add(time.Minute)
 		r := issue(t, a, id)

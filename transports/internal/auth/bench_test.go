@@ -49,7 +49,9 @@ func BenchmarkToken(b *testing.B) {
 		jwt.SigningMethod
 		key any
 	}{{jwt.SigningMethodHS256, secret}, {jwt.SigningMethodRS256, r}, {jwt.SigningMethodES256, e}, {jwt.SigningMethodEdDSA, d}} {
-		token := jwt.NewWithClaims(method.SigningMethod, jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(24 * time.Hour).Unix()})
+		token := jwt.NewWithClaims(method.SigningMethod, jwt.MapClaims{
+			"sub": "ann", "exp": time.Now().Add(24 * time.Hour).Unix(),
+		})
 		token.Header["kid"] = method.Alg()
 		text, err := token.SignedString(method.key)
 		if err != nil {

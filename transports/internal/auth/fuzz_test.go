@@ -17,16 +17,20 @@ import (
 // FuzzCredentials: nobody is let in by guessing, whatever the header, the user's header and the ticket hold; and the refusal repeats nothing of them.
 func FuzzCredentials(f *testing.F) {
 	token := func(method jwt.SigningMethod, key any) string {
-		s, err := jwt.NewWithClaims(method, jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(24 * time.Hour).Unix()}).SignedString(key)
+		s, err := jwt.NewWithClaims(method,
+			jwt.MapClaims{"sub": "ann",
+				"exp": time.Now().Add(24 * time.Hour).Unix()}).SignedString(key)
 		if err != nil {
 			f.Fatal(err)
 		}
 		return s
 	}
 	for _, header := range []string{
-		"", "Bearer", "Bearer ", "bearer x", "Basic YTpi", "Bearer dev:ann", "Bearer a.b.c", "Bearer " + apiKeyPrefix, "Bearer " + apiKeyPrefix + strings.Repeat("A", 43),
+		"", "Bearer", "Bearer ", "bearer x", "Basic YTpi", "Bearer dev:ann", "Bearer a.b.c",
+		"Bearer " + apiKeyPrefix, "Bearer " + apiKeyPrefix + strings.Repeat("A", 43),
 		"Bearer " + token(jwt.SigningMethodHS256, []byte("another secret of thirty-two bytes")),
-		"Bearer " + token(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType), "Bearer e30.e30.", "Bearer " + strings.Repeat("x", 9_000),
+		"Bearer " + token(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType),
+		"Bearer e30.e30.", "Bearer " + strings.Repeat("x", 9_000),
 	} {
 		for _, ticket := range []string{"", "dev:ann", "NOSUCHTICKET", "\x00"} {
 			f.Add(header, "bob", ticket)
@@ -43,11 +47,14 @@ func FuzzCredentials(f *testing.F) {
 			"Beacon": func() (Identity, error) { return a.Beacon(r) },
 		} {
 			id, err := check()
-			if code := tidemark.CodeOf(err); code != tidemark.Unauthenticated && code != tidemark.Invalid && code != tidemark.Denied {
-				t.Fatalf("%s let %q with %q and %q in: %+v, %v", name, header, ticket, user, id, err)
+			if code := tidemark.CodeOf(err); code != tidemark.Unauthenticated &&
+				code != tidemark.Invalid && code != tidemark.Denied {
+				t.Fatalf("%s let %q with %q and %q in: %+v, %v",
+					name, header, ticket, user, id, err)
 			}
 			detail := tidemark.DetailOf(err)
-			if !utf8.ValidString(detail) || len(ticket) > 20 && strings.Contains(detail, ticket) || len(header) > 40 && strings.Contains(detail, header[7:]) {
+			if !utf8.ValidString(detail) || len(ticket) > 20 && strings.Contains(detail, ticket) ||
+				len(header) > 40 && strings.Contains(detail, header[7:]) {
 				t.Errorf("%s says %q", name, detail)
 			}
 		}
@@ -60,7 +67,10 @@ func FuzzParseKeysFile(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, s := range []string{line, line + "\n" + line, "# none\n\n", "backend", "a b c", "backend " + hashPrefix + "00", line + "\x00", strings.ToUpper(line), "\ufeff" + line} {
+	for _, s := range []string{
+		line, line + "\n" + line, "# none\n\n", "backend", "a b c", "backend " + hashPrefix + "00",
+		line + "\x00", strings.ToUpper(line), "\ufeff" + line,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -82,10 +92,14 @@ func FuzzParseKeysFile(f *testing.F) {
 // FuzzParseKeySet: whatever an issuer answers, a key verifies one algorithm, which is one of ours.
 func FuzzParseKeySet(f *testing.F) {
 	for _, s := range []string{
-		`{"keys":[]}`, `{"keys":null}`, `{}`, `[]`, `{"keys":[{"kty":"oct","k":"AA"}]}`, `{"keys":[1,null,{}]}`,
-		`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"a"}]}`,
-		`{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0","use":"enc"}]}`,
-		`{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}`, `{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","alg":"RS256"}]}`,
+		`{"keys":[]}`, `{"keys":null}`, `{}`, `[]`, `{"keys":[{"kty":"oct","k":"AA"}]}`,
+		`{"keys":[1,null,{}]}`,
+		`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",` +
+			`"kid":"a"}]}`,
+		`{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",` +
+			`"y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0","use":"enc"}]}`,
+		`{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}`,
+		`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","alg":"RS256"}]}`,
 	} {
 		f.Add([]byte(s))
 	}

@@ -67,7 +67,8 @@ type JWKS struct {
 func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || !mayFetch(u) {
-		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the keys must be https://…, or http://… on a loopback host")
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the URL of the keys must be https://…, or http://… on a loopback host")
 	}
 	if cfg.Refresh == 0 {
 		cfg.Refresh = 5 * time.Minute
@@ -94,7 +95,8 @@ func mayFetch(u *url.URL) bool {
 	host := u.Hostname()
 	ip := net.ParseIP(host)
 	//rule:caller_may_only_what_he_may.https-or-loopback
-	return u.Scheme == "https" && host != "" || u.Scheme == "http" && (host == "localhost" || ip != nil && ip.IsLoopback())
+	return u.Scheme == "https" && host != "" || u.Scheme == "http" &&
+		(host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 func checkRedirect(r *http.Request, via []*http.Request) error {
@@ -157,15 +159,18 @@ func (j *JWKS) refresh(ctx context.Context) (ok bool) {
 	log := j.cfg.Logger
 	switch {
 	case err != nil && turned && ctx.Err() == nil:
-		log.Warn("the keys of the issuer cannot be fetched; those that are known go on", "known", loaded, "error", err)
+		log.Warn("the keys of the issuer cannot be fetched; those that are known go on",
+			"known", loaded, "error", err)
 	case err == nil && turned:
 		log.Info("the keys of the issuer can be fetched again")
 	}
 	switch {
 	case changed && len(set.keys) == 0:
-		log.Warn("the issuer has no key that is of use; its tokens are refused", "ignored", fmt.Sprint(ignored))
+		log.Warn("the issuer has no key that is of use; its tokens are refused",
+			"ignored", fmt.Sprint(ignored))
 	case changed:
-		log.Info("the keys of the issuer have changed", "usable", len(set.keys), "ignored", fmt.Sprint(ignored))
+		log.Info("the keys of the issuer have changed",
+			"usable", len(set.keys), "ignored", fmt.Sprint(ignored))
 	}
 	return err == nil
 }
@@ -202,7 +207,8 @@ func (j *JWKS) current() *keySet {
 func (j *JWKS) ready() error {
 	if j.current() == nil {
 		//rule:caller_may_only_what_he_may.missing-keys-are-temporary
-		return tidemark.Errorf(tidemark.Unavailable, "the keys of the issuer of tokens could not be fetched yet; try again")
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the keys of the issuer of tokens could not be fetched yet; try again")
 	}
 	return nil
 }
@@ -226,13 +232,18 @@ func (j *JWKS) find(ctx context.Context, alg, kid string) (any, *keySet, error) 
 	case public != nil:
 		return public, set, nil
 	case !known && j.unsure():
-		return nil, nil, tidemark.Errorf(tidemark.Unavailable, "the token's key is unknown, and the issuer cannot be asked for it now; try again")
+		return nil, nil, tidemark.Errorf(tidemark.Unavailable,
+			"the token's key is unknown, and the issuer cannot be asked for it now; try again")
 	case kid == "":
-		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated, "the token names no key (kid), and the issuer does not have just one, for its algorithm")
+		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated,
+			"the token names no key (kid), and the issuer does not have just one, for its "+
+				"algorithm")
 	case known:
-		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated, "the token's key (kid) is not for its algorithm (alg)")
+		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated,
+			"the token's key (kid) is not for its algorithm (alg)")
 	}
-	return nil, nil, tidemark.Errorf(tidemark.Unauthenticated, "the token's key (kid) is not one of the issuer's")
+	return nil, nil, tidemark.Errorf(tidemark.Unauthenticated,
+		"the token's key (kid) is not one of the issuer's")
 }
 
 func (j *JWKS) unsure() bool {

@@ -131,7 +131,9 @@ func public(k crypto.Signer, id string) jose.JSONWebKey {
 // signed makes a good token of a user, with a kid unless it is "".
 func signed(t testing.TB, method jwt.SigningMethod, key any, kid string, user string) string {
 	t.Helper()
-	token := jwt.NewWithClaims(method, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()})
+	token := jwt.NewWithClaims(method, jwt.MapClaims{
+		"sub": user, "exp": time.Now().Add(time.Hour).Unix(),
+	})
 	if kid != "" {
 		token.Header["kid"] = kid
 	}
@@ -150,8 +152,10 @@ func TestJWKS_each_algorithm_by_its_own_key(t *testing.T) {
 	i := newIssuer(t)
 	r, e, d := rsaKey(t, 2048), ecKey(t, elliptic.P256()), edKey(t)
 	small, wide := rsaKey(t, 1024), ecKey(t, elliptic.P384())
-	enc, other, private, labelled := rsaKey(t, 2048), rsaKey(t, 2048), rsaKey(t, 2048), ecKey(t, elliptic.P256())
-	i.publish(t, public(r, "r"), public(e, "e"), public(d, "d"), public(small, "small"), public(wide, "wide"),
+	enc, other, private, labelled := rsaKey(t, 2048), rsaKey(t, 2048), rsaKey(t, 2048), ecKey(t,
+		elliptic.P256())
+	i.publish(t, public(r, "r"), public(e, "e"), public(d, "d"), public(small, "small"),
+		public(wide, "wide"),
 		jose.JSONWebKey{Key: enc.Public(), KeyID: "enc", Use: "enc"},
 		jose.JSONWebKey{Key: other.Public(), KeyID: "rs512", Algorithm: "RS512"},
 		jose.JSONWebKey{Key: private, KeyID: "private"},
@@ -179,41 +183,54 @@ func TestJWKS_each_algorithm_by_its_own_key(t *testing.T) {
 	}
 	good := signed(t, jwt.SigningMethodRS256, r, "r", "ann")
 	parts := strings.Split(good, ".")
-	crit := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Hour).Unix()})
+	crit := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{
+		"sub": "ann", "exp": time.Now().Add(time.Hour).Unix(),
+	})
 	crit.Header["kid"], crit.Header["crit"] = "r", []string{"exp"}
 	critical, err := crit.SignedString(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	oddKid := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Hour).Unix()})
+	oddKid := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{
+		"sub": "ann", "exp": time.Now().Add(time.Hour).Unix(),
+	})
 	oddKid.Header["kid"] = 7
 	odd, err := oddKid.SignedString(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Hour).Unix()}).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	none, err := jwt.NewWithClaims(jwt.SigningMethodNone,
+		jwt.MapClaims{"sub": "ann",
+			"exp": time.Now().Add(time.Hour).Unix()}).SignedString(jwt.UnsafeAllowNoneSignatureType)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, credentials := range map[string]string{
-		"HS256 with the public key's bytes":   signed(t, jwt.SigningMethodHS256, der, "r", "ann"),
-		"HS256 with the public key's modulus": signed(t, jwt.SigningMethodHS256, r.N.Bytes(), "r", "ann"),
-		"RS512 with a good key":               signed(t, jwt.SigningMethodRS512, r, "r", "ann"),
-		"PS256 with a good key":               signed(t, jwt.SigningMethodPS256, r, "r", "ann"),
-		"ES256 that names the RSA key":        signed(t, jwt.SigningMethodES256, e, "r", "ann"),
-		"RS256 by another key of the set":     signed(t, jwt.SigningMethodRS256, enc, "r", "ann"),
-		"no kid, several keys":                signed(t, jwt.SigningMethodRS256, r, "", "ann"),
-		"a kid that is no string":             odd,
-		"a critical header":                   critical,
-		"alg none":                            none,
-		"no signature":                        parts[0] + "." + parts[1] + ".",
-		"another signature":                   parts[0] + "." + parts[1] + "." + strings.Repeat("A", 342),
-		"an RSA key of 1024 bits":             signed(t, jwt.SigningMethodRS256, small, "small", "ann"),
-		"a key for encryption":                signed(t, jwt.SigningMethodRS256, enc, "enc", "ann"),
-		"a key for another algorithm":         signed(t, jwt.SigningMethodRS256, other, "rs512", "ann"),
-		"a key labelled for another kind":     signed(t, jwt.SigningMethodES256, labelled, "labelled", "ann"),
-		"a private key in the set":            signed(t, jwt.SigningMethodRS256, private, "private", "ann"),
-		"a symmetric key in the set":          signed(t, jwt.SigningMethodHS256, []byte("a symmetric key that nobody should publish"), "oct", "ann"),
+		"HS256 with the public key's bytes": signed(t, jwt.SigningMethodHS256, der, "r", "ann"),
+		"HS256 with the public key's modulus": signed(t, jwt.SigningMethodHS256, r.N.Bytes(), "r",
+			"ann"),
+		"RS512 with a good key":           signed(t, jwt.SigningMethodRS512, r, "r", "ann"),
+		"PS256 with a good key":           signed(t, jwt.SigningMethodPS256, r, "r", "ann"),
+		"ES256 that names the RSA key":    signed(t, jwt.SigningMethodES256, e, "r", "ann"),
+		"RS256 by another key of the set": signed(t, jwt.SigningMethodRS256, enc, "r", "ann"),
+		"no kid, several keys":            signed(t, jwt.SigningMethodRS256, r, "", "ann"),
+		"a kid that is no string":         odd,
+		"a critical header":               critical,
+		"alg none":                        none,
+		"no signature":                    parts[0] + "." + parts[1] + ".",
+		"another signature": parts[0] + "." + parts[1] + "." + strings.Repeat("A",
+			342),
+		"an RSA key of 1024 bits": signed(t, jwt.SigningMethodRS256, small, "small",
+			"ann"),
+		"a key for encryption": signed(t, jwt.SigningMethodRS256, enc, "enc", "ann"),
+		"a key for another algorithm": signed(t, jwt.SigningMethodRS256, other, "rs512",
+			"ann"),
+		"a key labelled for another kind": signed(t, jwt.SigningMethodES256, labelled,
+			"labelled", "ann"),
+		"a private key in the set": signed(t, jwt.SigningMethodRS256, private, "private",
+			"ann"),
+		"a symmetric key in the set": signed(t, jwt.SigningMethodHS256,
+			[]byte("a symmetric key that nobody should publish"), "oct", "ann"),
 	} {
 		_, err := header(a, credentials)
 		wantRefused(t, what, err)
@@ -235,15 +252,24 @@ func TestJWKS_only_key_needs_no_kid(t *testing.T) {
 }
 
 func TestToken_issuer_and_audience(t *testing.T) {
-	a := auth.New(auth.Config{JWTSecret: secret, Issuer: "https://id.example.com/", Audience: "tidemark"})
+	a := auth.New(auth.Config{
+		JWTSecret: secret,
+		Issuer:    "https://id.example.com/",
+		Audience:  "tidemark",
+	})
 	exp := time.Now().Add(time.Hour).Unix()
-	id, err := header(a, token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann", "exp": exp, "iss": "https://id.example.com/", "aud": []string{"other", "tidemark"}}))
+	id, err := header(a, token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{
+		"sub": "ann", "exp": exp, "iss": "https://id.example.com/",
+		"aud": []string{"other", "tidemark"},
+	}))
 	wantUser(t, "both", id, err, "ann")
 	for what, claims := range map[string]jwt.MapClaims{
-		"no iss":      {"sub": "ann", "exp": exp, "aud": "tidemark"},
-		"another iss": {"sub": "ann", "exp": exp, "aud": "tidemark", "iss": "https://id.example.com"},
-		"no aud":      {"sub": "ann", "exp": exp, "iss": "https://id.example.com/"},
-		"another aud": {"sub": "ann", "exp": exp, "iss": "https://id.example.com/", "aud": []string{"other"}},
+		"no iss": {"sub": "ann", "exp": exp, "aud": "tidemark"},
+		"another iss": {"sub": "ann", "exp": exp, "aud": "tidemark",
+			"iss": "https://id.example.com"},
+		"no aud": {"sub": "ann", "exp": exp, "iss": "https://id.example.com/"},
+		"another aud": {"sub": "ann", "exp": exp, "iss": "https://id.example.com/",
+			"aud": []string{"other"}},
 	} {
 		_, err := header(a, token(t, jwt.SigningMethodHS256, secret, claims))
 		wantRefused(t, what, err)
@@ -255,9 +281,12 @@ func TestJWKS_rotation_under_load(t *testing.T) {
 	i := newIssuer(t)
 	old, next := ecKey(t, elliptic.P256()), ecKey(t, elliptic.P256())
 	i.publish(t, public(old, "old"))
-	a := trust(t, i, auth.JWKSConfig{Refresh: 50 * time.Millisecond, AskEvery: 20 * time.Millisecond}, auth.Config{})
+	a := trust(t, i,
+		auth.JWKSConfig{Refresh: 50 * time.Millisecond, AskEvery: 20 * time.Millisecond},
+		auth.Config{})
 	eventually(t, "the keys are fetched", func() bool { return a.Ready() == nil })
-	oldToken, nextToken := signed(t, jwt.SigningMethodES256, old, "old", "ann"), signed(t, jwt.SigningMethodES256, next, "next", "bob")
+	oldToken, nextToken := signed(t, jwt.SigningMethodES256, old, "old",
+		"ann"), signed(t, jwt.SigningMethodES256, next, "next", "bob")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var load sync.WaitGroup
@@ -272,7 +301,8 @@ func TestJWKS_rotation_under_load(t *testing.T) {
 		})
 	}
 	i.publish(t, public(old, "old"), public(next, "next"))
-	eventually(t, "the new key is good", func() bool { _, err := header(a, nextToken); return err == nil })
+	eventually(t, "the new key is good",
+		func() bool { _, err := header(a, nextToken); return err == nil })
 	if n := refused.Load(); n > 0 {
 		t.Errorf("%d calls with the old key were refused while it was published", n)
 	}
@@ -308,7 +338,8 @@ func TestJWKS_unknown_kids_share_one_fetch(t *testing.T) {
 	}
 	group.Wait()
 	if in.Load() != 50 || i.fetches.Load() > 3 { // one may begin just as the first of them asks
-		t.Errorf("%d of 50 were let in after %d fetches, want all after 2", in.Load(), i.fetches.Load())
+		t.Errorf("%d of 50 were let in after %d fetches, want all after 2",
+			in.Load(), i.fetches.Load())
 	}
 
 	before := i.fetches.Load()
@@ -316,22 +347,27 @@ func TestJWKS_unknown_kids_share_one_fetch(t *testing.T) {
 		_, err := header(a, signed(t, jwt.SigningMethodHS256, secret, "", "eve"))
 		wantRefused(t, "another algorithm", err)
 		if n%20 == 0 {
-			_, err = header(a, signed(t, jwt.SigningMethodES256, e, fmt.Sprint("made-up-", n), "eve"))
+			_, err = header(a,
+				signed(t, jwt.SigningMethodES256, e, fmt.Sprint("made-up-", n), "eve"))
 			wantRefused(t, "an unknown kid", err)
 		}
 	}
 	if n := i.fetches.Load() - before; n > 0 {
-		t.Errorf("a flood of unknown keys caused %d fetches within the hour for which one is allowed", n)
+		t.Errorf("a flood of unknown keys caused %d fetches within the hour for which one is "+
+			"allowed", n)
 	}
 }
 
 func TestJWKS_without_keys_tokens_are_unavailable(t *testing.T) {
 	i := newIssuer(t)
 	e := ecKey(t, elliptic.P256())
-	a := trust(t, i, auth.JWKSConfig{Refresh: 20 * time.Millisecond}, auth.Config{JWTSecret: secret})
+	a := trust(t, i, auth.JWKSConfig{Refresh: 20 * time.Millisecond},
+		auth.Config{JWTSecret: secret})
 	credentials := signed(t, jwt.SigningMethodES256, e, "e", "ann")
-	eventually(t, "a fetch has failed", func() bool { return a.Counters()["jwks_failures_total"] > 1 })
-	if _, err := header(a, credentials); tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "" {
+	eventually(t, "a fetch has failed",
+		func() bool { return a.Counters()["jwks_failures_total"] > 1 })
+	if _, err := header(a, credentials); tidemark.CodeOf(err) != tidemark.Unavailable ||
+		tidemark.DetailOf(err) == "" {
 		t.Errorf("a token before the first keys: %v", err)
 	}
 	if err := a.Ready(); tidemark.CodeOf(err) != tidemark.Unavailable {
@@ -370,12 +406,18 @@ func TestJWKS_keys_go_on_while_the_endpoint_fails(t *testing.T) {
 	e := ecKey(t, elliptic.P256())
 	credentials := signed(t, jwt.SigningMethodES256, e, "e", "ann")
 	for what, answer := range map[string]http.HandlerFunc{
-		"500":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
-		"cut":       func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"slow":      func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"garbage":   func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
-		"discovery": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"issuer":"x","jwks_uri":"y"}`) },
-		"null":      func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"keys":null}`) },
+		"500": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+		},
+		"cut":     func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"slow":    func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"garbage": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"discovery": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"issuer":"x","jwks_uri":"y"}`)
+		},
+		"null": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"keys":null}`)
+		},
 		"huge": func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, `{"keys":[]`, strings.Repeat(" ", 1<<20), `}`)
 		},
@@ -385,29 +427,37 @@ func TestJWKS_keys_go_on_while_the_endpoint_fails(t *testing.T) {
 		"off the machine": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
 		},
-		"round and round": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) },
+		"round and round": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/again", http.StatusFound)
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			i := newIssuer(t)
 			i.publish(t, public(e, "e"))
 			log := new(lines)
-			a := trust(t, i, auth.JWKSConfig{Refresh: 10 * time.Millisecond, Timeout: 500 * time.Millisecond, AskEvery: time.Millisecond, Logger: slog.New(log)}, auth.Config{})
+			a := trust(t, i,
+				auth.JWKSConfig{Refresh: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
+					AskEvery: time.Millisecond, Logger: slog.New(log)}, auth.Config{})
 			eventually(t, "the keys are fetched", func() bool { return a.Ready() == nil })
 			before, warnings := a.Counters()["jwks_failures_total"], log.warnings.Load()
 			i.serve(answer)
-			eventually(t, "it has failed twice more", func() bool { return a.Counters()["jwks_failures_total"] >= before+2 })
+			eventually(t, "it has failed twice more",
+				func() bool { return a.Counters()["jwks_failures_total"] >= before+2 })
 			id, err := header(a, credentials)
 			wantUser(t, "the known key", id, err, "ann")
-			if _, err := header(a, signed(t, jwt.SigningMethodES256, e, "unknown", "ann")); tidemark.CodeOf(err) != tidemark.Unavailable {
-				t.Errorf("a key that may be new: %v, want it Unavailable while the issuer cannot be asked", err)
+			if _, err := header(a, signed(t, jwt.SigningMethodES256, e,
+				"unknown", "ann")); tidemark.CodeOf(err) != tidemark.Unavailable {
+				t.Errorf("a key that may be new: %v, want it Unavailable while the issuer cannot "+
+					"be asked", err)
 			}
 			if n := log.warnings.Load() - warnings; n != 1 {
 				t.Errorf("%d warnings, want one for the change", n)
 			}
 			i.publish(t, public(e, "e"))
 			infos := log.infos.Load()
-			eventually(t, "it says that it has recovered", func() bool { return log.infos.Load() > infos })
+			eventually(t, "it says that it has recovered",
+				func() bool { return log.infos.Load() > infos })
 			_, err = header(a, signed(t, jwt.SigningMethodES256, e, "unknown", "ann"))
 			wantRefused(t, "an unknown key afterwards", err)
 		})
@@ -419,7 +469,8 @@ func TestJWKS_empty_set_withdraws_every_key(t *testing.T) {
 	e := ecKey(t, elliptic.P256())
 	i.publish(t, public(e, "e"))
 	log := new(lines)
-	a := trust(t, i, auth.JWKSConfig{Refresh: 10 * time.Millisecond, Logger: slog.New(log)}, auth.Config{})
+	a := trust(t, i, auth.JWKSConfig{Refresh: 10 * time.Millisecond, Logger: slog.New(log)},
+		auth.Config{})
 	eventually(t, "the keys are fetched", func() bool { return a.Ready() == nil })
 	if n := log.warnings.Load(); n != 0 {
 		t.Errorf("%d warnings while there is a key", n)
@@ -450,9 +501,12 @@ func TestJWKS_follows_a_redirect_on_the_machine(t *testing.T) {
 
 func TestNewJWKS_urls(t *testing.T) {
 	for url, want := range map[string]bool{
-		"https://id.example.com/keys": true, "http://localhost:1/keys": true, "http://127.0.0.2/keys": true, "http://[::1]:1/": true,
-		"http://id.example.com/keys": false, "http://localhost.example.com/": false, "http://192.0.2.1/": false, "ftp://localhost/": false,
-		"file:///etc/keys": false, "id.example.com/keys": false, "https://": false, "": false, "https://%zz": false,
+		"https://id.example.com/keys": true, "http://localhost:1/keys": true,
+		"http://127.0.0.2/keys": true, "http://[::1]:1/": true,
+		"http://id.example.com/keys": false, "http://localhost.example.com/": false,
+		"http://192.0.2.1/": false, "ftp://localhost/": false,
+		"file:///etc/keys": false, "id.example.com/keys": false, "https://": false, "": false,
+		"https://%zz": false,
 	} {
 		if _, err := auth.NewJWKS(auth.JWKSConfig{URL: url}); (err == nil) != want {
 			t.Errorf("%q: %v", url, err)

@@ -59,7 +59,8 @@ func parseKeySet(raw []byte) (set *keySet, ignored []error, err error) {
 		return nil, nil, fmt.Errorf("the answer is no JSON Web Key Set: %w", err)
 	}
 	if document.Keys == nil {
-		return nil, nil, errors.New("the answer is no JSON Web Key Set: it has no keys; the URL must be the jwks_uri of the issuer, not its discovery document")
+		return nil, nil, errors.New("the answer is no JSON Web Key Set: it has no keys; the URL " +
+			"must be the jwks_uri of the issuer, not its discovery document")
 	}
 	set = new(keySet)
 	for i, raw := range *document.Keys {
@@ -96,12 +97,14 @@ func parseKey(raw []byte) (key, error) {
 	case *rsa.PublicKey:
 		//rule:caller_may_only_what_he_may.minimum-key-length
 		if public.N.BitLen() < minRSABits {
-			return key{}, fmt.Errorf("%.40q: an RSA key of %d bits; it needs at least %d", parsed.KeyID, public.N.BitLen(), minRSABits)
+			return key{}, fmt.Errorf("%.40q: an RSA key of %d bits; it needs at least %d",
+				parsed.KeyID, public.N.BitLen(), minRSABits)
 		}
 		k.alg = jwt.SigningMethodRS256.Alg()
 	case *ecdsa.PublicKey:
 		if public.Curve != elliptic.P256() {
-			return key{}, fmt.Errorf("%.40q: a key of the curve %s; ES256 has P-256", parsed.KeyID, public.Curve.Params().Name)
+			return key{}, fmt.Errorf("%.40q: a key of the curve %s; ES256 has P-256",
+				parsed.KeyID, public.Curve.Params().Name)
 		}
 		k.alg = jwt.SigningMethodES256.Alg()
 	case ed25519.PublicKey:
@@ -111,7 +114,8 @@ func parseKey(raw []byte) (key, error) {
 	}
 	//rule:caller_may_only_what_he_may.algorithm-of-key
 	if parsed.Algorithm != "" && parsed.Algorithm != k.alg {
-		return key{}, fmt.Errorf("%.40q: it is for %.40q, which is not accepted", parsed.KeyID, parsed.Algorithm)
+		return key{}, fmt.Errorf("%.40q: it is for %.40q, which is not accepted",
+			parsed.KeyID, parsed.Algorithm)
 	}
 	return k, nil
 }

@@ -26,8 +26,10 @@ func TestCheckRedirect(t *testing.T) {
 		for range tt.hops {
 			via = append(via, httptest.NewRequest(http.MethodGet, tt.from, nil))
 		}
-		if err := checkRedirect(httptest.NewRequest(http.MethodGet, tt.to, nil), via); (err == nil) != tt.follow {
-			t.Errorf("%s after %d of %s: %v, want followed: %v", tt.to, tt.hops, tt.from, err, tt.follow)
+		if err := checkRedirect(httptest.NewRequest(http.MethodGet,
+			tt.to, nil), via); (err == nil) != tt.follow {
+			t.Errorf("%s after %d of %s: %v, want followed: %v",
+				tt.to, tt.hops, tt.from, err, tt.follow)
 		}
 	}
 }

@@ -45,7 +45,13 @@ type tickets struct {
 const leastSweep = 1_024
 
 func newTickets(ttl, resume time.Duration) *tickets {
-	return &tickets{ttl: ttl, resume: resume, live: make(map[string]*ticket), byUser: make(map[tidemark.UserID]int), sweepAt: leastSweep}
+	return &tickets{
+		ttl:     ttl,
+		resume:  resume,
+		live:    make(map[string]*ticket),
+		byUser:  make(map[tidemark.UserID]int),
+		sweepAt: leastSweep,
+	}
 }
 
 // Issue implements Tickets.
@@ -68,7 +74,9 @@ func (s *tickets) Issue(_ context.Context, t Ticket) (string, time.Time, error) 
 }
 
 // Redeem implements Tickets.
-func (s *tickets) Redeem(_ context.Context, name string, session tidemark.SessionID) (Ticket, error) {
+func (s *tickets) Redeem(
+	_ context.Context, name string, session tidemark.SessionID,
+) (Ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.get(name)

@@ -38,12 +38,14 @@ type Tickets interface {
 
 // ErrTicket is the error of a ticket that is not accepted.
 func ErrTicket() error {
-	return tidemark.Errorf(tidemark.Unauthenticated, "the ticket is unknown, used or has ended; get a new one from POST /api/v1/tickets")
+	return tidemark.Errorf(tidemark.Unauthenticated,
+		"the ticket is unknown, used or has ended; get a new one from POST /api/v1/tickets")
 }
 
 // ErrTickets is the error of somebody who has too many tickets, or of everybody when there are too many. Each can be used for ttl.
 func ErrTickets(ttl time.Duration) error {
-	return tidemark.Errorf(tidemark.Exhausted, "too many tickets wait to be used; try again in %d seconds", int(ttl/time.Second))
+	return tidemark.Errorf(tidemark.Exhausted,
+		"too many tickets wait to be used; try again in %d seconds", int(ttl/time.Second))
 }
 
 // Ends is when a ticket ends that can be used for ttl from now on, but not after its credentials.

@@ -39,20 +39,28 @@ type verified struct {
 }
 
 func newTokens(cfg Config) *tokens {
-	t := &tokens{secret: cfg.JWTSecret, keys: cfg.JWKS, verified: make(map[[sha256.Size]byte]verified)}
+	t := &tokens{
+		secret:   cfg.JWTSecret,
+		keys:     cfg.JWKS,
+		verified: make(map[[sha256.Size]byte]verified),
+	}
 	var methods []string
 	if len(t.secret) > 0 {
 		//rule:caller_may_only_what_he_may.algorithm-of-secret
 		methods = append(methods, jwt.SigningMethodHS256.Alg())
 	}
 	if t.keys != nil {
-		methods = append(methods, jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(), jwt.SigningMethodEdDSA.Alg())
+		methods = append(methods, jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(),
+			jwt.SigningMethodEdDSA.Alg())
 	}
 	if methods == nil {
 		return t
 	}
 	//rule:credentials_end.parser-options
-	options := []jwt.ParserOption{jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway)}
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
+		jwt.WithLeeway(leeway),
+	}
 	if cfg.Issuer != "" {
 		options = append(options, jwt.WithIssuer(cfg.Issuer))
 	}
@@ -65,7 +73,8 @@ func newTokens(cfg Config) *tokens {
 
 func (t *tokens) verify(ctx context.Context, token string) (Identity, error) {
 	if t.parser == nil {
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "this server accepts no tokens of this kind")
+		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
+			"this server accepts no tokens of this kind")
 	}
 	hash := sha256.Sum256([]byte(token))
 	if id, ok := t.remembered(hash); ok {
@@ -79,23 +88,28 @@ func (t *tokens) verify(ctx context.Context, token string) (Identity, error) {
 }
 
 func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
-	claims := jwt.MapClaims{} // a struct would take EXP for exp: encoding/json does not look at the case, and the issuer's own claims may have any name
+	// a struct would take EXP for exp: encoding/json does not look at the case, and the issuer's
+	// own claims may have any name
+	claims := jwt.MapClaims{}
 	var keys *keySet
-	_, err := t.parser.ParseWithClaims(token, claims, func(token *jwt.Token) (public any, err error) {
-		//rule:caller_may_only_what_he_may.refuse-critical-header
-		if _, ok := token.Header["crit"]; ok { // RFC 7515 §4.1.11: we understand none
-			return nil, tidemark.Errorf(tidemark.Unauthenticated, "the token has critical header fields (crit), which this server does not know")
-		}
-		if token.Method == jwt.SigningMethodHS256 {
-			return t.secret, nil
-		}
-		kid, ok := token.Header["kid"].(string)
-		if !ok && token.Header["kid"] != nil {
-			return nil, tidemark.Errorf(tidemark.Unauthenticated, "the token's kid must be a string")
-		}
-		public, keys, err = t.keys.find(ctx, token.Method.Alg(), kid)
-		return public, err
-	})
+	_, err := t.parser.ParseWithClaims(token, claims,
+		func(token *jwt.Token) (public any, err error) {
+			//rule:caller_may_only_what_he_may.refuse-critical-header
+			if _, ok := token.Header["crit"]; ok { // RFC 7515 §4.1.11: we understand none
+				return nil, tidemark.Errorf(tidemark.Unauthenticated,
+					"the token has critical header fields (crit), which this server does not know")
+			}
+			if token.Method == jwt.SigningMethodHS256 {
+				return t.secret, nil
+			}
+			kid, ok := token.Header["kid"].(string)
+			if !ok && token.Header["kid"] != nil {
+				return nil, tidemark.Errorf(tidemark.Unauthenticated,
+					"the token's kid must be a string")
+			}
+			public, keys, err = t.keys.find(ctx, token.Method.Alg(), kid)
+			return public, err
+		})
 	if err != nil {
 		return verified{}, refusal(err)
 	}
@@ -107,7 +121,9 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 	subject, _ := claims["sub"].(string)
 	//rule:caller_may_only_what_he_may.exact-claim-names
 	if !tidemark.ValidID(subject) {
-		return verified{}, tidemark.Errorf(tidemark.Unauthenticated, "the token's sub is not a user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", tidemark.MaxIDLength)
+		return verified{}, tidemark.Errorf(tidemark.Unauthenticated,
+			"the token's sub is not a user id: 1 to %d characters of A-Z a-z 0-9 _ . : -",
+			tidemark.MaxIDLength)
 	}
 	id := Identity{Caller: server.Caller{User: tidemark.UserID(subject)}, Expires: expires.Time}
 	return verified{id, keys}, nil
@@ -122,13 +138,21 @@ func refusal(err error) error {
 	case errors.Is(err, jwt.ErrTokenExpired):
 		return tidemark.Errorf(tidemark.Unauthenticated, "the token has expired; get a new one")
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
-		return tidemark.Errorf(tidemark.Unauthenticated, "the token lacks a claim that is required: exp, and iss and aud if the server asks for them")
+		return tidemark.Errorf(tidemark.Unauthenticated,
+			"the token lacks a claim that is required: exp, and iss and aud if the server asks "+
+				"for them")
 	case errors.Is(err, jwt.ErrTokenNotValidYet), errors.Is(err, jwt.ErrTokenUsedBeforeIssued):
-		return tidemark.Errorf(tidemark.Unauthenticated, "the token is not valid yet; look at its nbf and iat and at the clocks")
+		return tidemark.Errorf(tidemark.Unauthenticated,
+			"the token is not valid yet; look at its nbf and iat and at the clocks")
 	case errors.Is(err, jwt.ErrTokenInvalidIssuer), errors.Is(err, jwt.ErrTokenInvalidAudience):
-		return tidemark.Errorf(tidemark.Unauthenticated, "the token is of another issuer (iss), or for another audience (aud)")
+		return tidemark.Errorf(tidemark.Unauthenticated,
+			"the token is of another issuer (iss), or for another audience (aud)")
 	}
-	return &tidemark.Error{Code: tidemark.Unauthenticated, Detail: "the token is not valid", Err: err}
+	return &tidemark.Error{
+		Code:   tidemark.Unauthenticated,
+		Detail: "the token is not valid",
+		Err:    err,
+	}
 }
 
 // remembered returns who came by a token before, unless it has expired or the issuer's keys have changed since.
@@ -137,7 +161,8 @@ func (t *tokens) remembered(hash [sha256.Size]byte) (Identity, bool) {
 	v, ok := t.verified[hash]
 	t.mu.Unlock()
 	//rule:credentials_end.check-remembered-token
-	return v.identity, ok && time.Now().Before(v.identity.Expires) && (v.keys == nil || v.keys == t.keys.current())
+	return v.identity, ok && time.Now().Before(v.identity.Expires) &&
+		(v.keys == nil || v.keys == t.keys.current())
 }
 
 func (t *tokens) remember(hash [sha256.Size]byte, v verified) {

@@ -10,34 +10,35 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
-// leastSweep is the least number of users for which looking for idle ones is worth while.
+// leastSweep is the smallest number of users at which makeRoom looks for idle ones.
 const leastSweep = 1_024
 
-// bucket is what one user may still take on this node.
+// bucket holds what one user may still take on this node.
 type bucket struct {
 	*rate.Limiter
-	// untold is how much he took that the other nodes have not been told of.
-	untold int
+	// unshared is how much the user took since the other nodes last got the count.
+	unshared int
 }
 
-// buckets is a token bucket for each user.
+// buckets holds a token bucket for each user.
 type buckets struct {
 	rate     Rate
 	maxUsers int
-	// telling says that other nodes are told of what was taken, once it is enough of a user's.
-	telling bool
-	enough  int
+	// sharing is true if the nodes share what users take. shareFrom is the least amount that a
+	// node shares.
+	sharing   bool
+	shareFrom int
 
 	mu    sync.Mutex
 	users map[tidemark.UserID]*bucket
-	// due are the users of whom there is enough to tell.
+	// due holds the users who took at least shareFrom since their last share.
 	due map[tidemark.UserID]struct{}
-	// sweepAt is the number of users at which the idle ones are forgotten.
+	// sweepAt is the number of users at which makeRoom forgets idle ones.
 	sweepAt int
 }
 
-func (b *buckets) init(r Rate, maxUsers int, telling bool) {
-	b.rate, b.maxUsers, b.telling, b.enough = r, maxUsers, telling, max(1, r.Burst/tellParts)
+func (b *buckets) init(r Rate, maxUsers int, sharing bool) {
+	b.rate, b.maxUsers, b.sharing, b.shareFrom = r, maxUsers, sharing, max(1, r.Burst/shareParts)
 	b.users, b.due = make(map[tidemark.UserID]*bucket), make(map[tidemark.UserID]struct{})
 	b.sweepAt = min(leastSweep, maxUsers)
 }
@@ -54,26 +55,29 @@ func (b *buckets) take(user tidemark.UserID, n int) error {
 		b.users[user] = of
 	}
 	if of.AllowN(now, n) {
-		if b.telling {
-			b.owe(user, of, n)
+		if b.sharing {
+			b.note(user, of, n)
 		}
 		return nil
 	}
 	missing := float64(n) - of.TokensAt(now)
 	wait := time.Duration(missing / b.rate.PerSecond * float64(time.Second))
 	return problem.RetryAfter(tidemark.Errorf(tidemark.Exhausted,
-		"more than %g %s a second; send this one again after a pause", b.rate.PerSecond, b.rate.What), wait)
+		"more than %g %s a second; send this one again after a pause",
+		b.rate.PerSecond, b.rate.What), wait)
 }
 
-// owe notes what the other nodes have to be told. The caller holds mu.
-func (b *buckets) owe(user tidemark.UserID, of *bucket, n int) {
+// note counts what the other nodes do not know of yet. The caller holds mu.
+func (b *buckets) note(user tidemark.UserID, of *bucket, n int) {
 	//rule:bounded_use.share-when-enough
-	if of.untold += n; of.untold >= b.enough {
+	if of.unshared += n; of.unshared >= b.shareFrom {
 		b.due[user] = struct{}{}
 	}
 }
 
-// makeRoom forgets users whose bucket is full, who are as good as new, when there are many. The caller holds mu.
+// makeRoom forgets users whose bucket is full, once there are sweepAt users. A new bucket is full
+// too, so those users lose nothing. If that is not enough, it forgets others until fewer than
+// maxUsers are left. The caller holds mu.
 func (b *buckets) makeRoom(now time.Time) {
 	if len(b.users) < b.sweepAt {
 		return

@@ -10,34 +10,36 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
-// The bounds of a Gate if a GateConfig does not say otherwise.
+// The bounds that a Gate has by default.
 const (
 	CatchUps     = 64
 	CatchUpQueue = 2_048
 	CatchUpWait  = 10 * time.Second
 )
 
-// Who is refused is told to come back after comeBackFrom to comeBackTo, at random, so that they do not come together again.
+// A refused client is asked to retry after a random time between retryFrom and retryTo, so that
+// refused clients do not return together.
 const (
-	comeBackFrom = time.Second
-	comeBackTo   = 5 * time.Second
+	retryFrom = time.Second
+	retryTo   = 5 * time.Second
 )
 
-// patience is how long a client may keep its place in the gate while it does not take what it was sent.
-const patience = 100 * time.Millisecond
+// slowWrite is how long a write to a client may take before the client loses its place.
+const slowWrite = 100 * time.Millisecond
 
-// GateConfig configures a Gate.
+// GateConfig configures a Gate. A zero field has its default.
 type GateConfig struct {
-	// Slots is how many clients catch up at a time. Default CatchUps.
+	// Slots is how many clients may catch up at the same time. Default CatchUps.
 	Slots int
-	// Queue is how many may wait for that. Default CatchUpQueue.
+	// Queue is how many clients may wait for a place. Default CatchUpQueue.
 	Queue int
-	// Wait is how long one waits at most. Default CatchUpWait.
+	// Wait is how long a client may wait for a place. Default CatchUpWait.
 	Wait time.Duration
 }
 
-// Gate bounds how many clients open a session and read what they have missed at the same time: however many come back at once, storage and
-// memory serve few, in the order of arrival. A nil Gate admits everybody. It is safe for concurrent use.
+// Gate bounds how many clients may open a session and read missed messages at the same time.
+// Clients are served in the order of arrival, so a reconnect storm does not overload storage or
+// memory. A nil Gate admits every client. It is safe for concurrent use.
 type Gate struct {
 	cfg     GateConfig
 	slots   chan struct{}
@@ -45,7 +47,7 @@ type Gate struct {
 	refused atomic.Int64
 }
 
-// NewGate returns a Gate.
+// NewGate returns a Gate with no client in it.
 func NewGate(cfg GateConfig) *Gate {
 	orDefault(&cfg.Slots, CatchUps)
 	orDefault(&cfg.Queue, CatchUpQueue)
@@ -55,7 +57,9 @@ func NewGate(cfg GateConfig) *Gate {
 	return &Gate{cfg: cfg, slots: make(chan struct{}, cfg.Slots)}
 }
 
-// Enter waits for a place, at the most until ctx ends. The error is Unavailable, and knows when to come back.
+// Enter waits for a place, for at most GateConfig.Wait and until ctx ends. It returns Unavailable
+// if the queue is full or the wait is over; the error then says when to retry. It returns
+// Unavailable without a time if ctx ends first.
 func (g *Gate) Enter(ctx context.Context) (*Pass, error) {
 	if g == nil {
 		return nil, nil
@@ -73,48 +77,54 @@ func (g *Gate) Enter(ctx context.Context) (*Pass, error) {
 	late := time.NewTimer(g.cfg.Wait)
 	defer late.Stop()
 	select {
-	case g.slots <- struct{}{}: // senders are served in the order in which they came
+	case g.slots <- struct{}{}: // a channel serves its senders in the order of arrival
 		return &Pass{gate: g}, nil
 	case <-late.C:
 		return nil, g.refuse()
 	case <-ctx.Done():
-		return nil, tidemark.Wrap(tidemark.Unavailable, context.Cause(ctx), "the server is restarting; try again")
+		return nil, tidemark.Wrap(tidemark.Unavailable, context.Cause(ctx),
+			"the server is restarting; try again")
 	}
 }
 
-// Counters returns what the gate counts (transports.CounterFunc).
+// Counters returns the gate's metrics (transports.CounterFunc).
 func (g *Gate) Counters() map[string]int64 {
 	return map[string]int64{
-		"catch_ups": int64(len(g.slots)), "catch_ups_waiting": g.waiting.Load(), "catch_ups_refused_total": g.refused.Load(),
+		"catch_ups": int64(len(g.slots)), "catch_ups_waiting": g.waiting.Load(),
+		"catch_ups_refused_total": g.refused.Load(),
 	}
 }
 
-// refuse returns what a client is told that was not admitted.
+// refuse counts a refused client and returns the error for it.
 func (g *Gate) refuse() error {
 	g.refused.Add(1)
-	wait := comeBackFrom + rand.N(comeBackTo-comeBackFrom)
-	return problem.RetryAfter(tidemark.Errorf(tidemark.Unavailable, "too many clients are connecting at this moment; come back a little later"), wait)
+	wait := retryFrom + rand.N(retryTo-retryFrom)
+	return problem.RetryAfter(tidemark.Errorf(tidemark.Unavailable,
+		"too many clients are connecting; try again in a few seconds"), wait)
 }
 
-// Pass is a place in a Gate. A nil Pass is that of a nil Gate. Its methods may be called concurrently.
+// Pass is a client's place in a Gate. The methods of a nil Pass do nothing but run their argument.
+// They may be called concurrently.
 type Pass struct {
 	gate *Gate
 	left atomic.Bool
 }
 
-// Leave gives the place to the next one. It may be called more than once.
+// Leave frees the place for the next client. Further calls do nothing.
 func (p *Pass) Leave() {
 	if p != nil && !p.left.Swap(true) {
 		<-p.gate.slots
 	}
 }
 
-// During runs write, which sends to the client, and gives the place up if that takes long: a client that does not read keeps nobody waiting.
+// During runs write, which sends to the client, and returns its error. If write takes longer than
+// slowWrite, the client loses its place, so that a client that does not read blocks no other
+// client.
 func (p *Pass) During(write func() error) error {
 	if p == nil || p.left.Load() {
 		return write()
 	}
-	slow := time.AfterFunc(patience, p.Leave)
+	slow := time.AfterFunc(slowWrite, p.Leave)
 	defer slow.Stop()
 	return write()
 }

@@ -29,7 +29,7 @@ func TestCall_large_ones_count_more(t *testing.T) {
 		if got := calls(limit.LargeCall); got != 200 {
 			t.Errorf("%d large calls at once, want 200: a fifth of the burst", got)
 		}
-		time.Sleep(time.Second) // of the bubble's clock
+		time.Sleep(time.Second) // synctest's clock
 		if got := calls(limit.Call); got != 200 {
 			t.Errorf("%d calls after a second, want 200", got)
 		}
@@ -54,7 +54,7 @@ func enter(t *testing.T, g *limit.Gate) *limit.Pass {
 func TestGate_serves_a_few_at_a_time_in_the_order_of_arrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := limit.NewGate(limit.GateConfig{Slots: 2})
-		enter(t, g) // and stays, so that one place is left, and the order can be seen
+		enter(t, g) // keeps its place, so that only one is left and the order shows
 		first := enter(t, g)
 		var mu sync.Mutex
 		var entered []int
@@ -69,22 +69,22 @@ func TestGate_serves_a_few_at_a_time_in_the_order_of_arrival(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		so := func() []int {
+		order := func() []int {
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Clone(entered)
 		}
-		if got := so(); len(got) != 0 {
+		if got := order(); len(got) != 0 {
 			t.Errorf("%v entered while both places are taken", got)
 		}
 		first.Leave()
-		first.Leave() // twice is once
+		first.Leave() // the second call does nothing
 		time.Sleep(5 * time.Millisecond)
-		if got := so(); len(got) > 6 {
+		if got := order(); len(got) > 6 {
 			t.Errorf("%d entered one place in 5 ms, each for 1 ms", len(got))
 		}
 		time.Sleep(time.Second)
-		if got := so(); !slices.IsSorted(got) || len(got) != 10 {
+		if got := order(); !slices.IsSorted(got) || len(got) != 10 {
 			t.Errorf("they entered in the order %v", got)
 		}
 	})
@@ -105,7 +105,8 @@ func TestGate_queue_and_wait_are_bounded_and_say_when_to_come_back(t *testing.T)
 			}()
 		}
 		synctest.Wait()
-		if _, err := g.Enter(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable || time.Since(start) > 0 {
+		if _, err := g.Enter(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable ||
+			time.Since(start) > 0 {
 			t.Errorf("a fourth in the queue: %v after %v", err, time.Since(start))
 		}
 		for range 3 {
@@ -123,15 +124,16 @@ func TestGate_queue_and_wait_are_bounded_and_say_when_to_come_back(t *testing.T)
 	})
 }
 
-// TestGate_a_client_that_does_not_read_keeps_nobody_waiting: its place goes to the next one while the write to it blocks.
+// TestGate_a_client_that_does_not_read_keeps_nobody_waiting: while a write to the client blocks,
+// the next client gets its place.
 func TestGate_a_client_that_does_not_read_keeps_nobody_waiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := limit.NewGate(limit.GateConfig{Slots: 1})
-		deaf := enter(t, g)
+		stuck := enter(t, g)
 		start := time.Now()
 		go func() {
-			_ = deaf.During(func() error { time.Sleep(10 * time.Second); return nil })
-			deaf.Leave()
+			_ = stuck.During(func() error { time.Sleep(10 * time.Second); return nil })
+			stuck.Leave()
 		}()
 		synctest.Wait()
 		next := enter(t, g)
@@ -168,9 +170,10 @@ func TestGate_counts_who_is_in_who_waits_and_who_is_refused(t *testing.T) {
 		_, err := g.Enter(ctx)
 		waited <- err
 	}()
-	for deadline := time.Now().Add(wait.Hang); g.Counters()["catch_ups_waiting"] == 0; runtime.Gosched() {
+	deadline := time.Now().Add(wait.Hang)
+	for ; g.Counters()["catch_ups_waiting"] == 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
+			t.Fatal("no client waits")
 		}
 	}
 	if _, err := g.Enter(t.Context()); err == nil {
@@ -179,7 +182,8 @@ func TestGate_counts_who_is_in_who_waits_and_who_is_refused(t *testing.T) {
 	got := g.Counters()
 	cancel()
 	<-waited
-	if want := map[string]int64{"catch_ups": 1, "catch_ups_waiting": 1, "catch_ups_refused_total": 1}; !maps.Equal(got, want) {
+	want := map[string]int64{"catch_ups": 1, "catch_ups_waiting": 1, "catch_ups_refused_total": 1}
+	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	pass.Leave()

@@ -1,5 +1,6 @@
-// Package limit bounds what one user may ask of the server (Limiter), how many clients catch up at a time (Gate), and how many
-// connections there are (Listener). docs/limits.md has all limits in one table.
+// Package limit bounds what clients may use of the server. Limiter bounds the calls of a user. Gate
+// bounds how many clients catch up at a time. Listener bounds the connections. docs/limits.md lists
+// all limits.
 package limit
 
 import (
@@ -9,7 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// The limits of a user if a Config does not say otherwise.
+// The limits of a user by default.
 const (
 	SendsPerSecond = 50
 	SendBurst      = 500
@@ -17,44 +18,50 @@ const (
 	CallBurst      = 1_000
 )
 
-// RequestWithin is how long a client may take to send a whole request, its body of up to 128 KiB included.
+// RequestWithin is how long a client may take to send a whole request, with a body of up to 128
+// KiB.
 const RequestWithin = 15 * time.Second
 
-// What a call costs of the calls that a user may make.
+// The costs of calls, which count against the calls that a user may make.
 const (
 	// Call is the cost of a call that touches a row or two.
 	Call = 1
-	// LargeCall is the cost of one that reads or writes as many rows as it likes: a page, a list, a sync, a new chat, members, a new session.
+	// LargeCall is the cost of a call that touches many rows: a page, a list, a sync, a new
+	// chat, members, a new session.
 	LargeCall = 5
-	// AcksPerCall is how many entries of one POST /acks cost as much as a call: they are thousands in a body, and each is looked up.
+	// AcksPerCall is how many entries of one POST /acks cost as much as one Call. A body may
+	// hold thousands of entries, and each needs a lookup.
 	AcksPerCall = 100
 )
 
-// Config configures a Limiter.
+// Config configures a Limiter. A zero field has its default.
 type Config struct {
-	// PerSecond is how many sends a user may do in a second, lastingly. Default SendsPerSecond.
+	// PerSecond is the lasting rate of a user's sends. Default SendsPerSecond.
 	PerSecond float64
-	// Burst is how many sends he may do at once. Default SendBurst.
+	// Burst is how many sends a user may do at once. Default SendBurst.
 	Burst int
-	// CallsPerSecond is how many other calls he may make in a second, lastingly. Default CallsPerSecond.
+	// CallsPerSecond is the lasting rate of a user's other calls. Default CallsPerSecond.
 	CallsPerSecond float64
-	// CallBurst is how many other calls he may make at once, at least LargeCall. Default CallBurst.
+	// CallBurst is the cost of the other calls that a user may make at once. It must be at
+	// least LargeCall. Default CallBurst.
 	CallBurst int
-	// MaxUsers bounds how many users are remembered. Default 100,000. Above it some begin anew.
+	// MaxUsers bounds how many users are remembered. Above it, some users start again with a
+	// full bucket. Default 100,000.
 	MaxUsers int
-	// Shared is what several nodes know together of what users take. nil: this node limits alone.
+	// Shared holds the buckets that all nodes share. If it is nil, this node limits alone.
 	Shared Shared
 }
 
-// Limiter bounds how often a user may send, and how often he may call for anything else. What he takes on other nodes is debited once they have told of it
-// (Run). It is safe for concurrent use. A nil Limiter allows everything.
+// Limiter bounds how often a user may send, and how often they may make other calls. What they take
+// on other nodes counts too, as soon as Run has read it. A nil Limiter allows everything. It is
+// safe for concurrent use.
 type Limiter struct {
 	sends, calls buckets
 	shared       Shared
 	failures     atomic.Int64
 }
 
-// New returns a Limiter.
+// New returns a Limiter that remembers no user yet.
 func New(cfg Config) *Limiter {
 	orDefault(&cfg.PerSecond, SendsPerSecond)
 	orDefault(&cfg.Burst, SendBurst)
@@ -62,8 +69,10 @@ func New(cfg Config) *Limiter {
 	orDefault(&cfg.CallBurst, CallBurst)
 	orDefault(&cfg.MaxUsers, 100_000)
 	l := &Limiter{shared: cfg.Shared}
-	l.sends.init(Rate{What: "messages", PerSecond: cfg.PerSecond, Burst: cfg.Burst}, cfg.MaxUsers, cfg.Shared != nil)
-	l.calls.init(Rate{What: "requests", PerSecond: cfg.CallsPerSecond, Burst: cfg.CallBurst}, cfg.MaxUsers, cfg.Shared != nil)
+	l.sends.init(Rate{What: "messages", PerSecond: cfg.PerSecond, Burst: cfg.Burst}, cfg.MaxUsers,
+		cfg.Shared != nil)
+	l.calls.init(Rate{What: "requests", PerSecond: cfg.CallsPerSecond, Burst: cfg.CallBurst},
+		cfg.MaxUsers, cfg.Shared != nil)
 	return l
 }
 
@@ -73,7 +82,8 @@ func orDefault[T int | float64](field *T, value T) {
 	}
 }
 
-// Send returns nil and counts one send of the user, or an Exhausted error that knows when to try again.
+// Send counts one send of the user. It returns Exhausted, with the time to retry after, if the user
+// is over their limit.
 func (l *Limiter) Send(user tidemark.UserID) error {
 	if l == nil {
 		return nil
@@ -81,7 +91,8 @@ func (l *Limiter) Send(user tidemark.UserID) error {
 	return l.sends.take(user, 1)
 }
 
-// Call returns nil and counts a call of the user by its cost, or an Exhausted error that knows when to try again.
+// Call counts a call of the user by its cost. It returns Exhausted, with the time to retry after,
+// if the user is over their limit.
 func (l *Limiter) Call(user tidemark.UserID, cost int) error {
 	if l == nil || cost == 0 {
 		return nil

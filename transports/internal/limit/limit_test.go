@@ -28,7 +28,7 @@ func TestSend_burst_then_rate(t *testing.T) {
 		if err := l.Send("bob"); err != nil {
 			t.Errorf("another user: %v", err)
 		}
-		time.Sleep(time.Second) // of the bubble's clock
+		time.Sleep(time.Second) // synctest's clock
 		if got := taken(); got != 50 {
 			t.Errorf("%d after a second, want 50", got)
 		}

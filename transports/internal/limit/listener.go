@@ -8,14 +8,18 @@ import (
 	"sync/atomic"
 )
 
-// spareConnections is how many connections beyond ListenerConfig.Connections are accepted, so that their clients can be told.
+// spareConnections is how many connections are accepted beyond ListenerConfig.Connections. Their
+// clients get an answer that says why they are refused.
 const spareConnections = 64
 
 // ListenerConfig bounds the connections of a Listener.
 type ListenerConfig struct {
-	// Connections is how many there are at a time. Some further ones are accepted, for which Full is true; beyond them none is, until one ends. 0: no bound.
+	// Connections is how many connections are served at a time. Up to spareConnections more are
+	// accepted and answered with a refusal (Full). Further ones wait until one ends. 0: no
+	// bound.
 	Connections int
-	// PerAddress is how many there are from one IPv4 address, or one /64 of IPv6. Further ones are closed at once. 0: no bound, which is right behind a proxy.
+	// PerAddress is how many connections one IPv4 address, or one /64 of IPv6, may have.
+	// Further ones are closed at once. 0: no bound, which a server behind a proxy needs.
 	PerAddress int
 }
 
@@ -25,14 +29,14 @@ type Listener struct {
 	cfg ListenerConfig
 
 	mu sync.Mutex
-	// room is told when a connection ends, and when the listener is closed.
+	// room is signalled when a connection ends, and when the listener closes.
 	room      sync.Cond
 	closed    bool
 	open      int
 	byAddress map[netip.Prefix]int
 }
 
-// NewListener returns a Listener on top of another, which it closes.
+// NewListener returns a Listener that accepts from l. Close closes l.
 func NewListener(l *net.TCPListener, cfg ListenerConfig) *Listener {
 	bounded := &Listener{TCPListener: l, cfg: cfg, byAddress: make(map[netip.Prefix]int)}
 	bounded.room.L = &bounded.mu
@@ -54,7 +58,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// awaitRoom returns when one more connection may be accepted, or the listener is closed.
+// awaitRoom waits until one more connection may be accepted, or the listener is closed.
 func (l *Listener) awaitRoom() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +67,7 @@ func (l *Listener) awaitRoom() {
 	}
 }
 
-// admit counts a connection. nil: its address has too many.
+// admit counts a connection and returns it. It returns nil if its address has too many.
 func (l *Listener) admit(tcp *net.TCPConn) *conn {
 	c := &conn{TCPConn: tcp, listener: l}
 	l.mu.Lock()
@@ -80,7 +84,7 @@ func (l *Listener) admit(tcp *net.TCPConn) *conn {
 	return c
 }
 
-// network is what is taken for one client.
+// network returns the addresses that count as one client: an IPv4 address, or a /64 of IPv6.
 func network(addr net.Addr) netip.Prefix {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
@@ -91,7 +95,7 @@ func network(addr net.Addr) netip.Prefix {
 	if ip.Is6() {
 		bits = 64
 	}
-	p, _ := ip.Prefix(bits) // never fails with these
+	p, _ := ip.Prefix(bits) // fails only for a length that the address cannot have
 	return p
 }
 
@@ -107,7 +111,7 @@ func (l *Listener) ended(c *conn) {
 	l.room.Signal()
 }
 
-// Close implements net.Listener. It ends an Accept that waits.
+// Close implements net.Listener. An Accept that waits returns an error.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -116,7 +120,8 @@ func (l *Listener) Close() error {
 	return l.TCPListener.Close()
 }
 
-// conn is a connection that its listener counts. It embeds the concrete type, so that reading through it needs no stack of its own.
+// conn is a connection that its listener counts. It embeds the concrete type, so that a read
+// through it adds no stack frame.
 type conn struct {
 	*net.TCPConn
 	listener *Listener
@@ -133,10 +138,12 @@ func (c *conn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// fullKey is the key of a context value: the connection was accepted to be told that there are too many.
+// fullKey is the key of a context value. The value marks a request of a connection beyond the
+// bound.
 type fullKey struct{}
 
-// ConnContext is for http.Server: it makes Full work.
+// ConnContext marks the contexts of connections beyond the bound, so that Full reports them. It is
+// for http.Server.ConnContext.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if counted, ok := c.(*conn); ok && counted.full {
 		return context.WithValue(ctx, fullKey{}, true)

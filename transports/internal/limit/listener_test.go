@@ -12,16 +12,20 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
 )
 
-// serveBounded serves on a bounded listener, and says of each request whether its connection is beyond the bound.
+// serveBounded starts a server on a bounded listener and returns its address. The server answers
+// true if the connection is beyond the bound, and false otherwise.
 func serveBounded(t *testing.T, cfg limit.ListenerConfig) string {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{ConnContext: limit.ConnContext, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, limit.Full(r.Context()))
-	})}
+	s := &http.Server{
+		ConnContext: limit.ConnContext,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, limit.Full(r.Context()))
+		}),
+	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(limit.NewListener(l, cfg)) }()
 	t.Cleanup(func() {
@@ -31,7 +35,8 @@ func serveBounded(t *testing.T, cfg limit.ListenerConfig) string {
 	return l.Addr().String()
 }
 
-// ask makes a request on a connection, and returns the body of the answer; "" if the server closed it.
+// ask sends a request on a connection and returns the last line of the answer. It returns "" if no
+// answer comes within the time.
 func ask(t *testing.T, conn net.Conn, within time.Duration) string {
 	t.Helper()
 	_ = conn.SetDeadline(time.Now().Add(within))
@@ -48,7 +53,7 @@ func ask(t *testing.T, conn net.Conn, within time.Duration) string {
 	return string(b[end:n])
 }
 
-// askOnce makes a request on a connection of its own.
+// askOnce sends a request on a connection of its own.
 func askOnce(t *testing.T, address string) string {
 	conn := connect(t, address)
 	defer conn.Close()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// One address of IPv4 is one client; of IPv6 it is a /64, since that is what a subscriber is given.
+// An IPv4 address counts as one client. Of IPv6 a /64 does, because a subscriber gets a whole one.
 func TestNetwork_of_an_address(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.7:1":                  "192.0.2.7/32",

@@ -9,57 +9,62 @@ import (
 )
 
 const (
-	// tellEvery is how often the nodes tell each other of what users took.
-	tellEvery = time.Second
-	// tellParts is how many parts a burst has: of a user who took less than one of them since he was last told of, nothing is told yet. So those who
-	// write as people do cost the registry nothing, and what is not told can never be much.
-	tellParts = 20
-	// tellAtOnce bounds the users that are told of in one call.
-	tellAtOnce = 1_000
+	// shareInterval is how often the nodes share what users took.
+	shareInterval = time.Second
+	// shareParts sets how much a user must take before a node shares it: a burst divided by
+	// shareParts. So a user who writes at human speed costs the registry few calls, and the
+	// amount that other nodes do not know of stays small.
+	shareParts = 20
+	// shareBatch bounds the users in one call of Shared.Take.
+	shareBatch = 1_000
 )
 
-// Rate is the rule of a bucket: how much a user may take lastingly, and at once. What says of what.
+// Rate is the rule of a bucket: how much a user may take per second, and at once. What names the
+// unit in errors, such as "messages".
 type Rate struct {
 	What      string
 	PerSecond float64
 	Burst     int
 }
 
-// Taken is how much a user took on this node.
+// Taken is how much a user took on this node since their last share.
 type Taken struct {
 	User tidemark.UserID
 	N    int
 }
 
-// Shared is the buckets that all nodes have together.
+// Shared holds the buckets that all nodes share.
 type Shared interface {
-	// Take takes from the users' shared buckets what they took on this node, and returns what is left in each, in the order of the argument. It refuses
-	// nobody: who took too much is in debt, and what is left is negative; infinite is what cannot be known now. Unavailable if none can be reached; whether they
-	// were changed is not known.
+	// Take takes from the shared buckets what users took on this node. It returns what is left
+	// in each, in the order of the argument. It refuses nothing: if a user took too much, what
+	// is left is negative. It is +Inf if the value cannot be known now. Take returns
+	// Unavailable if no bucket can be reached; then they may or may not have changed.
 	Take(ctx context.Context, rate Rate, taken []Taken) (left []float64, err error)
 }
 
-// Run tells the other nodes every second of what users took here, and debits here what they took elsewhere, until ctx ends. A user who calls several
-// nodes at once can take at most a burst and a second's share from each before they know of each other, once; then he is in debt for it. While the
-// shared buckets cannot be reached each node limits alone, and what was taken meanwhile is forgiven.
+// Run shares what users took here, and takes from the buckets here what users took on other nodes.
+// It does so every second until ctx ends. A user who calls several nodes at once can take at most a
+// burst and one second's share from each. After that the user has to wait until the excess is paid
+// back. While the shared buckets cannot be reached, each node limits alone, and what users took
+// meanwhile is not counted later.
 func (l *Limiter) Run(ctx context.Context) {
 	if l == nil || l.shared == nil {
 		return
 	}
-	tick := time.NewTicker(tellEvery)
+	tick := time.NewTicker(shareInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			l.tell(ctx, &l.sends)
-			l.tell(ctx, &l.calls)
+			l.share(ctx, &l.sends)
+			l.share(ctx, &l.calls)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Counters returns what was counted (transports.CounterFunc).
+// Counters returns the limiter's metrics (transports.CounterFunc).
 func (l *Limiter) Counters() map[string]int64 {
 	if l == nil || l.shared == nil {
 		return nil
@@ -67,9 +72,9 @@ func (l *Limiter) Counters() map[string]int64 {
 	return map[string]int64{"rates_unpublished_total": l.failures.Load()}
 }
 
-func (l *Limiter) tell(ctx context.Context, b *buckets) {
+func (l *Limiter) share(ctx context.Context, b *buckets) {
 	for taken := b.collect(); len(taken) > 0; {
-		part := taken[:min(len(taken), tellAtOnce)]
+		part := taken[:min(len(taken), shareBatch)]
 		taken = taken[len(part):]
 		left, err := l.shared.Take(ctx, b.rate, part)
 		if err != nil || len(left) != len(part) {
@@ -80,23 +85,24 @@ func (l *Limiter) tell(ctx context.Context, b *buckets) {
 	}
 }
 
-// collect returns what is to be told, and counts it as told.
+// collect returns what is due to be shared, and counts it as shared.
 func (b *buckets) collect() []Taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	taken := make([]Taken, 0, len(b.due))
 	for user := range b.due {
 		if of := b.users[user]; of != nil {
-			taken = append(taken, Taken{User: user, N: of.untold})
+			taken = append(taken, Taken{User: user, N: of.unshared})
 			//rule:bounded_use.share-once
-			of.untold = 0
+			of.unshared = 0
 		}
 	}
 	clear(b.due)
 	return taken
 }
 
-// debit takes from each bucket here what it has more than is left for all nodes, less what was taken here since that was told. It never gives.
+// debit lowers each bucket here to what is left for all nodes, less what the user took here since
+// collect. It never raises a bucket.
 func (b *buckets) debit(taken []Taken, left []float64) {
 	now := time.Now()
 	b.mu.Lock()
@@ -107,10 +113,10 @@ func (b *buckets) debit(taken []Taken, left []float64) {
 			continue
 		}
 		//rule:bounded_use.count-own-since-shared
-		more := int(of.TokensAt(now) - left[i] + float64(of.untold))
+		more := int(of.TokensAt(now) - left[i] + float64(of.unshared))
 		for more > 0 {
 			//rule:bounded_use.reserve-at-most-burst
-			n := min(more, b.rate.Burst) // as many as one reservation may take
+			n := min(more, b.rate.Burst) // a reservation may not exceed the burst
 			of.ReserveN(now, n)
 			more -= n
 		}

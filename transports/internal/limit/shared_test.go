@@ -11,25 +11,30 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
 )
 
-// pot is the shared buckets as plainly as they can be written, with a round trip's delay. transports/redis has the real ones.
+// pot is a plain implementation of the shared buckets, with the delay of a round trip.
+// transports/redis has the one that ships.
 type pot struct {
 	trip time.Duration
 
-	mu    sync.Mutex
-	away  bool
-	left  map[tidemark.UserID]float64
-	at    map[tidemark.UserID]time.Time
-	calls int
-	told  int
+	mu     sync.Mutex
+	away   bool
+	left   map[tidemark.UserID]float64
+	at     map[tidemark.UserID]time.Time
+	calls  int
+	shared int
 }
 
 func newPot(trip time.Duration) *pot {
-	return &pot{trip: trip, left: make(map[tidemark.UserID]float64), at: make(map[tidemark.UserID]time.Time)}
+	return &pot{
+		trip: trip,
+		left: make(map[tidemark.UserID]float64),
+		at:   make(map[tidemark.UserID]time.Time),
+	}
 }
 
 // Take implements limit.Shared.
 func (p *pot) Take(_ context.Context, rate limit.Rate, taken []limit.Taken) ([]float64, error) {
-	defer time.Sleep(p.trip) // of the bubble's clock
+	defer time.Sleep(p.trip) // synctest's clock
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls++
@@ -39,12 +44,13 @@ func (p *pot) Take(_ context.Context, rate limit.Rate, taken []limit.Taken) ([]f
 	now := time.Now()
 	left := make([]float64, 0, len(taken))
 	for _, t := range taken {
-		p.told++
+		p.shared++
 		n, known := p.left[t.User]
 		if !known {
 			n = float64(rate.Burst)
 		}
-		n = min(n+now.Sub(p.at[t.User]).Seconds()*rate.PerSecond, float64(rate.Burst)) - float64(t.N)
+		n = min(n+now.Sub(p.at[t.User]).Seconds()*rate.PerSecond,
+			float64(rate.Burst)) - float64(t.N)
 		p.left[t.User], p.at[t.User] = n, now
 		left = append(left, n)
 	}
@@ -57,7 +63,7 @@ func (p *pot) isAway(away bool) {
 	p.away = away
 }
 
-// nodes are limiters that share a pot.
+// nodes returns limiters that share a pot.
 func nodes(t *testing.T, p *pot, n int) []*limit.Limiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -71,9 +77,10 @@ func nodes(t *testing.T, p *pot, n int) []*limit.Limiter {
 	return all
 }
 
-// insist sends as fast as it may, on all nodes, for so long, and returns how many sends were let through.
+// insist sends at every chance, on all nodes, for d. It returns how many sends were allowed.
 func insist(all []*limit.Limiter, d time.Duration) (n int) {
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // of the bubble's clock
+	// synctest's clock
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		for _, l := range all {
 			for l.Send("ann") == nil {
 				n++
@@ -83,8 +90,9 @@ func insist(all []*limit.Limiter, d time.Duration) (n int) {
 	return n
 }
 
-// The lasting rate is that of all nodes together, also for who calls all of them as fast as he can: what he got beyond it before they knew of each other, at
-// most a burst from each, he has to wait for.
+// All nodes together hold the lasting rate, even for a user who calls all of them at every chance.
+// Before the nodes know of each other, the user may take a burst from each. They have to wait for
+// the excess later.
 func TestRun_a_user_has_one_rate_on_all_nodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := nodes(t, newPot(20*time.Millisecond), 3)
@@ -92,10 +100,14 @@ func TestRun_a_user_has_one_rate_on_all_nodes(t *testing.T) {
 			t.Errorf("%d before the nodes knew of each other, want three bursts", got)
 		}
 		const minute = 60
-		if got, most := insist(all, minute*time.Second), minute*limit.SendsPerSecond+3*limit.SendsPerSecond-2*limit.SendBurst; got > most || got < most-limit.SendBurst {
-			t.Errorf("%d in the minute after it, want about %d, as from one node that was in debt for two bursts", got, most)
+		got := insist(all, minute*time.Second)
+		most := minute*limit.SendsPerSecond + 3*limit.SendsPerSecond - 2*limit.SendBurst
+		if got > most || got < most-limit.SendBurst {
+			t.Errorf("%d in the minute after it, want about %d: less two bursts", got, most)
 		}
-		if got, want := insist(all, minute*time.Second), minute*limit.SendsPerSecond; got < want-3*limit.SendsPerSecond || got > want+3*limit.SendsPerSecond {
+		got = insist(all, minute*time.Second)
+		const want, tolerance = minute * limit.SendsPerSecond, 3 * limit.SendsPerSecond
+		if got < want-tolerance || got > want+tolerance {
 			t.Errorf("%d in a further minute, want about %d", got, want)
 		}
 	})
@@ -107,23 +119,26 @@ func TestRun_without_the_others_each_node_limits_alone(t *testing.T) {
 		all := nodes(t, p, 2)
 		p.isAway(true)
 		if got, want := insist(all, 10*time.Second), 2*(500+10*50); got < want-10 || got > want {
-			t.Errorf("%d from two nodes that know nothing of each other, want %d", got, want)
+			t.Errorf("%d from two nodes that share nothing, want %d", got, want)
 		}
 		if all[0].Counters()["rates_unpublished_total"] == 0 {
 			t.Error("nothing was counted")
 		}
 		p.isAway(false)
-		for time.Sleep(20 * time.Second); all[0].Send("bob") != nil; { // both buckets are full again
+		time.Sleep(20 * time.Second) // both buckets are full again
+		if all[0].Send("bob") != nil {
 			t.Fatal("another user is refused")
 		}
 		if got := insist(all, 900*time.Millisecond); got < 1000 {
-			t.Errorf("%d at once after it, want two bursts: what was taken meanwhile is forgiven", got)
+			t.Errorf("%d at once after it, want two bursts, since nothing was shared meanwhile",
+				got)
 		}
 	})
 }
 
-// Who writes as people do is told of now and then, not with each message, and is never refused.
-func TestRun_tells_little_of_who_takes_little(t *testing.T) {
+// A user who writes at human speed is shared now and then, not with each message, and is never
+// refused.
+func TestRun_shares_little_of_a_user_who_takes_little(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPot(20 * time.Millisecond)
 		all := nodes(t, p, 2)
@@ -135,13 +150,14 @@ func TestRun_tells_little_of_who_takes_little(t *testing.T) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.told < 35 || p.told > 40 || p.calls != p.told {
-			t.Errorf("%d messages were told of in %d entries and %d calls, want about 40 of 25 messages each", 1_000, p.told, p.calls)
+		if p.shared < 35 || p.shared > 40 || p.calls != p.shared {
+			t.Errorf("1,000 messages were shared in %d entries and %d calls, want about 40 of each",
+				p.shared, p.calls)
 		}
 	})
 }
 
-// What a node lets through while its answer is on the way is not forgotten by the answer.
+// What a node allows while Take is on the way still counts when the answer comes.
 func TestRun_slow_answers_change_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := nodes(t, newPot(5*time.Second), 2)
@@ -154,10 +170,10 @@ func TestRun_slow_answers_change_nothing(t *testing.T) {
 	})
 }
 
-func TestRun_what_was_taken_since_it_told_is_taken(t *testing.T) {
+func TestRun_what_was_taken_since_the_last_share_counts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPot(5 * time.Second)
-		p.left["ann"], p.at["ann"] = 100, time.Now() // she took 400 elsewhere
+		p.left["ann"], p.at["ann"] = 100, time.Now() // ann took 400 on another node
 		l := nodes(t, p, 1)[0]
 		take := func(n int) {
 			t.Helper()
@@ -167,10 +183,10 @@ func TestRun_what_was_taken_since_it_told_is_taken(t *testing.T) {
 				}
 			}
 		}
-		take(25)                    // told after a second, when 150 are left for all, less these
-		time.Sleep(4 * time.Second) // of the bubble's clock
+		take(25)                    // shared after 1 s, when 150 are left for all, less these 25
+		time.Sleep(4 * time.Second) // synctest's clock
 		take(120)
-		time.Sleep(2*time.Second + time.Millisecond) // the answer has come
+		time.Sleep(2*time.Second + time.Millisecond) // the answer is here
 		got := 0
 		for l.Send("ann") == nil {
 			got++

@@ -1,7 +1,8 @@
-// Package origin says which web pages may talk to the server (docs/authentication.md, "Web pages").
+// Package origin decides which web pages may call the server (docs/authentication.md, "Web pages").
 //
-// Browsers enforce it for everything but WebSocket, by what the answers say (CORS, of the Fetch standard). They send no credentials by themselves, since there
-// are no cookies; so a foreign page can do harm only where credentials can be guessed, which is in development mode.
+// Browsers enforce the decision by the headers of the answers (CORS, Fetch standard), except for
+// WebSocket. There are no cookies, so a browser sends no credentials on its own. A foreign page can
+// therefore do harm only where credentials can be guessed, as in development mode.
 package origin
 
 import (
@@ -18,32 +19,36 @@ import (
 
 // Config configures a Policy.
 type Config struct {
-	// Allow is the origins of the pages that may call, besides those of the server's own host: https://app.example.com, exactly as a browser
-	// says it, or * for all pages.
+	// Allow lists the origins that may call besides the server's own host. An entry is exactly
+	// what a browser sends, such as https://app.example.com. The entry * allows all pages.
 	Allow []string
-	// Loopback is the rule of development mode, where credentials can be guessed: pages of loopback hosts may call as well, those that may not
-	// are refused rather than left to the browser, and the server answers to loopback names only. Otherwise any page could have its own name
-	// lead to the server, and be of its host (DNS rebinding).
+	// Loopback adds the rules of development mode, where credentials can be guessed. Pages of
+	// loopback hosts may call. Other pages are refused here, and not only by the browser. The
+	// server answers to loopback names only. Otherwise a page could point its own name at the
+	// server and so share its host (DNS rebinding).
 	Loopback bool
 }
 
-// Policy is which pages may call. The nil Policy is that of the zero Config: those of the server's own host. It is safe for concurrent use.
+// Policy decides which pages may call. A nil Policy allows the pages of the server's own host only.
+// It is safe for concurrent use.
 type Policy struct {
 	allow    []string
 	any      bool
 	loopback bool
 }
 
-// What an answer tells the browser of an allowed page. Credentials of the browser's own are never allowed: there are none.
+// What an answer says to the browser of an allowed page. Browser credentials are never allowed,
+// because there are none.
 const (
 	allowedMethods = "GET, POST, PATCH, DELETE"
 	allowedHeaders = "Authorization, Content-Type, Last-Event-ID, X-Request-ID"
 	exposedHeaders = "X-Request-ID, Retry-After"
-	// maxAge is how long a browser may remember that, in seconds. Browsers allow two hours at most.
+	// maxAge is how long a browser may cache the answer, in seconds. Browsers cap it at two
+	// hours.
 	maxAge = "7200"
 )
 
-// New returns a Policy. Invalid if something in Allow is no origin.
+// New returns a Policy. It returns Invalid if an entry of Allow is not an origin.
 func New(cfg Config) (*Policy, error) {
 	p := &Policy{loopback: cfg.Loopback}
 	for _, origin := range cfg.Allow {
@@ -52,40 +57,53 @@ func New(cfg Config) (*Policy, error) {
 			continue
 		}
 		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) || u.User != nil || strings.ContainsFunc(origin, unsaid) ||
+		if err != nil || u.Scheme == "" || u.Host == "" ||
+			origin != strings.ToLower(u.Scheme+"://"+u.Host) || u.User != nil ||
+			strings.ContainsFunc(origin, neverInOrigin) ||
 			u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" {
 			return nil, tidemark.Errorf(tidemark.Invalid,
-				"%.100q is no origin as browsers say it: a scheme and a host in lower case, a port if it is not the usual one, and nothing more, as in https://app.example.com; one name at a time, and one of other letters as xn--…", origin)
+				"%.100q is no origin as browsers send it: a scheme and a host in lower case, "+
+					"a port if it is not the usual one, and nothing more, "+
+					"as in https://app.example.com; give one name at a time, "+
+					"and write other letters as xn--…", origin)
 		}
 		p.allow = append(p.allow, origin)
 	}
 	return p, nil
 }
 
-// unsaid are the characters that a browser never says in an origin: a name of other letters comes as xn--…, and no name stands for several.
-func unsaid(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == ',' }
+// neverInOrigin reports whether browsers never send the character in an origin. They send names of
+// other letters as xn--…, and they know no wildcards or lists.
+func neverInOrigin(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == ',' }
 
-// Check returns nil if the page that makes a request may do so, or no page does. Denied otherwise.
+// Check returns nil if the request's page may call, or if no page makes the request. It returns
+// Denied otherwise.
 func (p *Policy) Check(r *http.Request) error {
 	//rule:caller_may_only_what_he_may.loopback-host-in-development
 	if p != nil && p.loopback && !loopbackName(r.Host) {
-		return tidemark.Errorf(tidemark.Denied, "in development mode the server answers to names of this machine only, such as localhost; the Host of this request is another")
+		return tidemark.Errorf(tidemark.Denied,
+			"in development mode the server answers to names of this machine only, such as "+
+				"localhost; the Host of this request is another")
 	}
 	origin := r.Header.Get("Origin")
 	//rule:caller_may_only_what_he_may.known-origin-only
-	if origin == "" || p.allows(origin) || hostOf(origin) != "" && strings.EqualFold(hostOf(origin), r.Host) {
+	if origin == "" || p.allows(origin) ||
+		hostOf(origin) != "" && strings.EqualFold(hostOf(origin), r.Host) {
 		return nil
 	}
-	return tidemark.Errorf(tidemark.Denied, "pages of this origin may not call; serve --allow-origin names those that may")
+	return tidemark.Errorf(tidemark.Denied,
+		"pages of this origin may not call; serve --allow-origin names those that may")
 }
 
-// allows reports whether pages of an origin may call, wherever the server is.
+// allows reports whether pages of an origin may call under the list, whatever the server's host.
 func (p *Policy) allows(origin string) bool {
-	return p != nil && (p.any || slices.Contains(p.allow, origin) || p.loopback && loopbackName(hostOf(origin)))
+	return p != nil &&
+		(p.any || slices.Contains(p.allow, origin) || p.loopback && loopbackName(hostOf(origin)))
 }
 
-// Middleware answers preflight requests, and says in every other answer whether the page may read it. It refuses a page only in development mode; WebSocket, for
-// which browsers do not ask, has to call Check.
+// Middleware answers preflight requests. To every other answer it adds whether the page may read
+// it. It refuses a page only in development mode. Browsers send no preflight for WebSocket, so that
+// adapter must call Check.
 func (p *Policy) Middleware(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, h := c.Request(), c.Response().Header()
@@ -101,7 +119,8 @@ func (p *Policy) Middleware(next echo.HandlerFunc) echo.HandlerFunc {
 			//rule:caller_may_only_what_he_may.no-browser-credentials
 			h.Set("Access-Control-Expose-Headers", exposedHeaders)
 		}
-		preflight := r.Method == http.MethodOptions && origin != "" && r.Header.Get("Access-Control-Request-Method") != ""
+		preflight := r.Method == http.MethodOptions && origin != "" &&
+			r.Header.Get("Access-Control-Request-Method") != ""
 		if preflight || p != nil && p.loopback {
 			if err := p.Check(r); err != nil {
 				return err
@@ -117,7 +136,8 @@ func (p *Policy) Middleware(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// hostOf returns the host of an origin, with its port; "" if it has none, as `null`, the origin of a page that has none.
+// hostOf returns the host of an origin, with its port. It returns "" if there is none, as for the
+// origin `null`.
 func hostOf(origin string) string {
 	u, err := url.Parse(origin)
 	if err != nil {
@@ -126,7 +146,8 @@ func hostOf(origin string) string {
 	return u.Host
 }
 
-// loopbackName reports whether a host, with or without a port, can only be this machine, whatever a name server says.
+// loopbackName reports whether a host, with or without a port, always means this machine, whatever
+// a name server says.
 func loopbackName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

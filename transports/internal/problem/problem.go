@@ -1,5 +1,6 @@
-// Package problem is the one form of every HTTP answer of 400 and above: application/problem+json (RFC 9457) with the
-// code of the error, a detail that a person can act on, and the request's id. It holds the only table from code to HTTP status.
+// Package problem writes every HTTP answer of status 400 and above as application/problem+json (RFC
+// 9457). An answer holds the error's code, a detail that says what to do, and the request's id. The
+// package has the only table from codes to HTTP statuses.
 package problem
 
 import (
@@ -14,18 +15,19 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// The codes that only HTTP knows.
+// The codes that exist only in HTTP.
 const (
-	// MethodNotAllowed: the path exists, and not for this method; Allow names those that do.
+	// MethodNotAllowed means that the path exists, but not for this method. The Allow header
+	// names the methods that it takes.
 	MethodNotAllowed tidemark.Code = "METHOD_NOT_ALLOWED"
-	// UnsupportedMediaType: the body is not what its Content-Type should say.
+	// UnsupportedMediaType means that the Content-Type of the body is not accepted.
 	UnsupportedMediaType tidemark.Code = "UNSUPPORTED_MEDIA_TYPE"
 )
 
 // ContentType is the media type of a problem.
 const ContentType = "application/problem+json"
 
-// Status returns the HTTP status of a code (docs/api.md, "Errors").
+// Status returns the HTTP status of a code (docs/api.md, "Errors"). Unknown codes are 500.
 func Status(code tidemark.Code) int {
 	switch code {
 	case tidemark.Invalid:
@@ -59,7 +61,8 @@ func Status(code tidemark.Code) int {
 	}
 }
 
-// Write answers with the problem of err. The answer must not have begun. A HEAD gets the headers only.
+// Write answers with the problem of err. The caller must not have begun the answer. A HEAD request
+// gets the headers only.
 func Write(w http.ResponseWriter, r *http.Request, requestID string, err error) {
 	code := tidemark.CodeOf(err)
 	status := Status(code)
@@ -98,11 +101,11 @@ func Write(w http.ResponseWriter, r *http.Request, requestID string, err error) 
 	}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(b) // nobody is left to be told
+		_, _ = w.Write(b) // if this fails, the client is gone
 	}
 }
 
-// extended is an error whose problem has a member more.
+// extended is an error whose problem has one more member.
 type extended struct {
 	error
 	member string
@@ -111,12 +114,12 @@ type extended struct {
 
 func (e *extended) Unwrap() error { return e.error }
 
-// With returns err with a further member of its problem (RFC 9457 §3.2), whose value is JSON.
+// With returns err with one more member of its problem (RFC 9457 §3.2). The value must be JSON.
 func With(err error, member string, value []byte) error {
 	return &extended{error: err, member: member, value: value}
 }
 
-// delayed is an error that says when to try again.
+// delayed is an error that says when to retry.
 type delayed struct {
 	error
 	wait time.Duration
@@ -124,10 +127,10 @@ type delayed struct {
 
 func (d *delayed) Unwrap() error { return d.error }
 
-// RetryAfter returns err with the time after which another attempt makes sense; Write rounds it up to seconds.
+// RetryAfter returns err with the time after which to retry. Write rounds it up to whole seconds.
 func RetryAfter(err error, wait time.Duration) error { return &delayed{error: err, wait: wait} }
 
-// Delay returns what RetryAfter said, 0 if it said nothing.
+// Delay returns the time given to RetryAfter, or 0 if there is none.
 func Delay(err error) time.Duration {
 	var d *delayed
 	if !errors.As(err, &d) {
@@ -138,18 +141,20 @@ func Delay(err error) time.Duration {
 
 func retrySeconds(err error) int { return max(1, Seconds(Delay(err))) }
 
-// Seconds rounds a delay up to the whole seconds of a Retry-After.
+// Seconds rounds a delay up to the whole seconds of a Retry-After header.
 //
 //rule:bounded_use.round-retry-after-up
 func Seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// RequestID returns the id of the request that c handles; the server has put it into the answer's header before.
+// RequestID returns the id of the request that c handles. The middleware of package transports has
+// put it into the answer's header.
 func RequestID(c echo.Context) string {
 	return c.Response().Header().Get(echo.HeaderXRequestID)
 }
 
-// Handler returns the error handler of the echo instance: whatever a handler, a middleware or the router returns
-// becomes a problem. Answers of 500 and above are logged with their cause. An answer that has begun is left as it is.
+// Handler returns the error handler of the echo instance. It turns every error of a handler, a
+// middleware or the router into a problem. It logs answers of 500 and above with their cause. It
+// does not touch an answer that has begun.
 func Handler(logger *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		err = translate(err)
@@ -157,13 +162,14 @@ func Handler(logger *slog.Logger) echo.HTTPErrorHandler {
 		if status >= http.StatusInternalServerError {
 			level := slog.LevelError
 			switch {
-			case c.Request().Context().Err() != nil: // the client has gone: nothing is wrong here
+			case c.Request().Context().Err() != nil: // the client has gone
 				level = slog.LevelDebug
 			case status == http.StatusServiceUnavailable:
 				level = slog.LevelWarn
 			}
 			//rule:logs_hold_no_secret.failure-without-query
-			logger.Log(c.Request().Context(), level, "a request failed", "method", c.Request().Method, "route", c.Path(),
+			logger.Log(c.Request().Context(), level, "a request failed",
+				"method", c.Request().Method, "route", c.Path(),
 				"status", status, "request_id", RequestID(c), "error", err)
 		}
 		if !c.Response().Committed {
@@ -172,7 +178,7 @@ func Handler(logger *slog.Logger) echo.HTTPErrorHandler {
 	}
 }
 
-// CodeOf returns the code that the error handler answers with.
+// CodeOf returns the code that Handler answers with.
 func CodeOf(err error) tidemark.Code {
 	code := tidemark.CodeOf(translate(err))
 	if Status(code) == http.StatusInternalServerError {
@@ -181,7 +187,7 @@ func CodeOf(err error) tidemark.Code {
 	return code
 }
 
-// translate turns the errors of echo, its router and its binder into those of Tidemark.
+// translate turns errors of echo, its router and its binder into errors of package tidemark.
 func translate(err error) error {
 	var known *tidemark.Error
 	var he *echo.HTTPError
@@ -190,9 +196,12 @@ func translate(err error) error {
 	}
 	switch he.Code {
 	case http.StatusNotFound:
-		return tidemark.Errorf(tidemark.NotFound, "there is nothing at this path; the API is under /api/v1 and described at /openapi.yaml")
+		return tidemark.Errorf(tidemark.NotFound,
+			"there is nothing at this path; the API is under /api/v1 and described at "+
+				"/openapi.yaml")
 	case http.StatusMethodNotAllowed:
-		return tidemark.Errorf(MethodNotAllowed, "the path does not take this method; the Allow header names those that it takes")
+		return tidemark.Errorf(MethodNotAllowed,
+			"the path does not take this method; the Allow header names those that it takes")
 	case http.StatusRequestEntityTooLarge:
 		return tidemark.Errorf(tidemark.TooLarge, "the body is too large")
 	case http.StatusUnsupportedMediaType:
@@ -202,7 +211,8 @@ func translate(err error) error {
 	case http.StatusTooManyRequests:
 		return tidemark.Errorf(tidemark.Exhausted, "too many requests; try again later")
 	case http.StatusServiceUnavailable:
-		return tidemark.Errorf(tidemark.Unavailable, "the server cannot do this now; try again later")
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the server cannot do this now; try again later")
 	}
 	if detail, ok := he.Message.(string); ok && he.Code < http.StatusInternalServerError {
 		return tidemark.Errorf(tidemark.Invalid, "%s", detail)

@@ -28,7 +28,8 @@ type body struct {
 	RequestID string `json:"request_id"`
 }
 
-// serve lets an echo instance with the error handler answer one request.
+// serve answers one request by an echo instance with the error handler. It returns the answer, its
+// problem, and the log.
 func serve(t *testing.T, r *http.Request, mount func(e *echo.Echo)) (*http.Response, body, string) {
 	t.Helper()
 	var log bytes.Buffer
@@ -91,14 +92,23 @@ func TestHandler_status_of_every_code(t *testing.T) {
 	}
 	for _, tt := range tests {
 		res, got, _ := serve(t, httptest.NewRequest("GET", "/", nil), failing(tt.err))
-		want := body{Type: "about:blank", Title: http.StatusText(tt.status), Status: tt.status, Code: tt.code, Detail: got.Detail, RequestID: "req-1"}
-		if got != want || res.StatusCode != tt.status || got.Detail == "" || strings.Contains(got.Detail, "secret") {
+		want := body{
+			Type:      "about:blank",
+			Title:     http.StatusText(tt.status),
+			Status:    tt.status,
+			Code:      tt.code,
+			Detail:    got.Detail,
+			RequestID: "req-1",
+		}
+		if got != want || res.StatusCode != tt.status || got.Detail == "" ||
+			strings.Contains(got.Detail, "secret") {
 			t.Errorf("%v: %d %+v, want %+v", tt.err, res.StatusCode, got, want)
 		}
 		if ct := res.Header.Get("Content-Type"); ct != problem.ContentType {
 			t.Errorf("%v: Content-Type %q", tt.err, ct)
 		}
-		if has := res.Header.Get("Retry-After") != ""; has != (tt.status == 429 || tt.status == 503) {
+		if has := res.Header.Get("Retry-After") != ""; has != (tt.status == 429 ||
+			tt.status == 503) {
 			t.Errorf("%v: Retry-After %q", tt.err, res.Header.Get("Retry-After"))
 		}
 		if has := res.Header.Get("WWW-Authenticate") != ""; has != (tt.status == 401) {
@@ -125,7 +135,8 @@ func TestHandler_router_errors(t *testing.T) {
 
 func TestHandler_head_has_no_body(t *testing.T) {
 	res, _, _ := serve(t, httptest.NewRequest("HEAD", "/nowhere", nil), failing(nil))
-	if res.StatusCode != 404 || res.ContentLength < 10 || res.Header.Get("Content-Type") != problem.ContentType {
+	if res.StatusCode != 404 || res.ContentLength < 10 ||
+		res.Header.Get("Content-Type") != problem.ContentType {
 		t.Errorf("%d, length %d, %v", res.StatusCode, res.ContentLength, res.Header)
 	}
 	if n, _ := res.Body.Read(make([]byte, 1)); n != 0 {
@@ -134,19 +145,25 @@ func TestHandler_head_has_no_body(t *testing.T) {
 }
 
 func TestRetryAfter_rounded_up(t *testing.T) {
-	for wait, want := range map[time.Duration]string{0: "1", time.Millisecond: "1", time.Second: "1", 1001 * time.Millisecond: "2", time.Minute: "60"} {
+	for wait, want := range map[time.Duration]string{
+		0: "1", time.Millisecond: "1", time.Second: "1", 1001 * time.Millisecond: "2",
+		time.Minute: "60",
+	} {
 		err := problem.RetryAfter(tidemark.Errorf(tidemark.Exhausted, "d"), wait)
-		if res, _, _ := serve(t, httptest.NewRequest("GET", "/", nil), failing(err)); res.Header.Get("Retry-After") != want {
+		if res, _, _ := serve(t, httptest.NewRequest("GET", "/", nil),
+			failing(err)); res.Header.Get("Retry-After") != want {
 			t.Errorf("after %v: %q, want %q", wait, res.Header.Get("Retry-After"), want)
 		}
 	}
 }
 
 func TestRecover_panic_is_answered_and_logged(t *testing.T) {
-	res, got, log := serve(t, httptest.NewRequest("GET", "/?ticket=secret", nil), func(e *echo.Echo) {
-		e.GET("/", func(echo.Context) error { panic("boom") })
-	})
-	if res.StatusCode != 500 || got.Code != "INTERNAL" || got.RequestID != "req-1" || strings.Contains(got.Detail, "boom") {
+	res, got, log := serve(t, httptest.NewRequest("GET", "/?ticket=secret", nil),
+		func(e *echo.Echo) {
+			e.GET("/", func(echo.Context) error { panic("boom") })
+		})
+	if res.StatusCode != 500 || got.Code != "INTERNAL" || got.RequestID != "req-1" ||
+		strings.Contains(got.Detail, "boom") {
 		t.Errorf("%d %+v", res.StatusCode, got)
 	}
 	for _, want := range []string{"boom", "req-1", "problem_test.go"} {

@@ -10,8 +10,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Recover returns the middleware that turns a panic of a handler into an Internal error, and logs where it came from.
-// http.ErrAbortHandler, by which a handler cuts its connection on purpose, passes.
+// Recover returns a middleware that turns a handler's panic into an Internal error and logs its
+// stack. It lets http.ErrAbortHandler pass, because a handler uses it to cut its connection on
+// purpose.
 func Recover(logger *slog.Logger) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {

@@ -1,6 +1,8 @@
-// Package stream is what the adapters of the stream share once they have taken a connection over from net/http: its write
-// side, its heartbeat, and the group of goroutines that an adapter waits for when it stops.
+// Package stream is what the stream adapters share after they take a connection over from net/http.
+// It has the write side, the heartbeat, and the group of goroutines for which an adapter waits when
+// it stops.
 //
-// net/http keeps two buffers, a deep stack and a background reader for each connection, about 27 KiB. A connection that is taken
-// over costs its descriptor, two goroutines with small stacks, and no buffer while it is idle.
+// net/http needs about 27 KiB for each connection: two buffers, a deep stack and a background
+// reader. A connection that was taken over needs its descriptor and two goroutines with small
+// stacks. While it is idle it has no buffer.
 package stream

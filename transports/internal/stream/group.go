@@ -10,36 +10,39 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
-// Restarting is what a client is told that comes while the server stops.
+// Restarting returns the error for a client that connects while the server stops.
 func Restarting() error {
 	err := tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
-	return problem.RetryAfter(err, comeBackFrom+rand.N(comeBackWithin))
+	return problem.RetryAfter(err, retryFrom+rand.N(retryWithin))
 }
 
-// Member is a connection that a Group can end. Both methods may be called at any time between Add and Remove, and somewhat
-// later, and may block as long as a write may.
+// Member is a connection that a Group can end. Both methods may be called between Add and Remove
+// and shortly after. They may block for as long as a write may.
 type Member interface {
-	// Stop ends the connection as the transport says goodbye when the server stops, and tells the client after what time to come back.
-	Stop(comeBack time.Duration)
+	// Stop ends the connection in the way of its transport, and says when the client is to retry.
+	Stop(retryAfter time.Duration)
 	// Abort drops the connection at once.
 	Abort()
 }
 
-// Group is the connections of one adapter and all their goroutines. http.Server.Shutdown does not see connections that
-// were taken over, so the adapter ends them itself. The zero value is ready.
+// Group holds the connections of one adapter and all their goroutines. http.Server.Shutdown does
+// not see connections that were taken over, so the adapter ends them itself. The zero value is
+// ready to use. It is safe for concurrent use.
 type Group struct {
 	mu       sync.Mutex
 	stopping bool
-	// members are true once they have been told to go.
+	// members maps each connection to whether it has its notice to stop.
 	members map[Member]bool
 
-	// running counts the members and their goroutines. It is raised from zero only under mu, while not stopping.
+	// running counts the members and their goroutines. It grows from zero only under mu and
+	// while stopping is false, as sync.WaitGroup requires.
 	running sync.WaitGroup
-	// ending counts the calls of Stop and Abort. Shutdown waits for them.
+	// ending counts running calls of Stop and Abort. Shutdown waits for them.
 	ending sync.WaitGroup
 }
 
-// Add admits a connection, or reports false once the group is stopping. Remove must follow.
+// Add admits a connection. It returns false once the group is stopping. If it returns true, the
+// caller must call Remove.
 func (g *Group) Add(m Member) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,7 +57,7 @@ func (g *Group) Add(m Member) bool {
 	return true
 }
 
-// Remove takes a connection out, as the last thing that it does.
+// Remove takes a connection out. It must be the last thing that the connection does.
 func (g *Group) Remove(m Member) {
 	g.mu.Lock()
 	delete(g.members, m)
@@ -62,10 +65,12 @@ func (g *Group) Remove(m Member) {
 	g.running.Done()
 }
 
-// Go runs f on a goroutine that Shutdown waits for. It may be called only for a connection that was added and not removed.
+// Go runs f on a goroutine that Shutdown waits for. The caller must be a connection that was added
+// and not removed.
 func (g *Group) Go(f func()) { g.running.Go(f) }
 
-// Start counts a goroutine that the caller starts itself, because even the frame of Go would be too much for its stack. Done follows.
+// Start counts a goroutine that the caller starts itself, to save the stack frame of Go. The
+// goroutine must call Done.
 func (g *Group) Start() { g.running.Add(1) }
 
 // Done ends what Start began.
@@ -78,10 +83,10 @@ func (g *Group) Len() int {
 	return len(g.members)
 }
 
-// Shutdown refuses further connections, stops the present ones, one after the other, and waits for all goroutines. When ctx ends first it
-// aborts them, still waits, and returns the error of ctx.
+// Shutdown refuses further connections, stops the present ones one after the other, and waits for
+// all goroutines. If ctx ends first, it aborts the rest, still waits, and returns the cause of ctx.
 func (g *Group) Shutdown(ctx context.Context) error {
-	g.stopAll(ctx, returning())
+	g.stopAll(ctx, restarting())
 	done := make(chan struct{})
 	go func() {
 		g.running.Wait()
@@ -101,19 +106,24 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Drain refuses further connections and stops the present ones, one after the other, while other nodes are there to take them: each is told to come back at
-// once. It returns when all have been told, within the time or when ctx ends. Shutdown has to follow.
+// Drain refuses further connections and stops the present ones one after the other. It is for a
+// node whose clients can go to other nodes: each client is asked to return at once. It returns when
+// all have their notice, which takes at most within, or when ctx ends. The caller must call
+// Shutdown afterwards.
 //
 //rule:stop_in_order.tell-clients-to-leave
-func (g *Group) Drain(ctx context.Context, within time.Duration) { g.stopAll(ctx, leaving(within)) }
+func (g *Group) Drain(ctx context.Context, within time.Duration) {
+	g.stopAll(ctx, draining(within))
+}
 
-// snapshot returns the members of whom told, which says whether they have been told to go, is true, and notes that they have.
-func (g *Group) snapshot(told func(bool) bool) []Member {
+// snapshot returns the members for which pick is true, and records that they have their notice. The
+// argument of pick says whether a member already has it.
+func (g *Group) snapshot(pick func(noticed bool) bool) []Member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := make([]Member, 0, len(g.members))
-	for m, was := range g.members {
-		if told(was) {
+	for m, noticed := range g.members {
+		if pick(noticed) {
 			all = append(all, m)
 			//rule:stop_in_order.tell-once
 			g.members[m] = true

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// connection is a member that ends when it is stopped, or, if it is stubborn, when it is aborted.
+// connection is a member that ends on Stop, or only on Abort if it is stubborn.
 type connection struct {
 	group    *Group
 	stubborn bool
 	end      chan struct{}
 	once     sync.Once
 	stopped  atomic.Int32
-	// stoppedAt and comeBack are those of the last Stop.
-	stoppedAt time.Time
-	comeBack  time.Duration
-	aborted   atomic.Int32
+	// stoppedAt and retryAfter are the time and the argument of the last Stop.
+	stoppedAt  time.Time
+	retryAfter time.Duration
+	aborted    atomic.Int32
 }
 
 func join(t *testing.T, g *Group, stubborn bool) *connection {
@@ -36,9 +36,9 @@ func join(t *testing.T, g *Group, stubborn bool) *connection {
 	return c
 }
 
-func (c *connection) Stop(comeBack time.Duration) {
+func (c *connection) Stop(retryAfter time.Duration) {
 	c.stopped.Add(1)
-	c.stoppedAt, c.comeBack = time.Now(), comeBack
+	c.stoppedAt, c.retryAfter = time.Now(), retryAfter
 	if !c.stubborn {
 		c.once.Do(func() { close(c.end) })
 	}
@@ -62,8 +62,10 @@ func TestGroup_shutdown_waits_and_aborts_when_time_is_up(t *testing.T) {
 			if stubborn {
 				wantTime, wantAborts = time.Minute, 1
 			}
-			if got := time.Since(start); got != wantTime || c.aborted.Load() != wantAborts || c.stopped.Load() != 1 {
-				t.Errorf("stubborn %v: after %v stopped %d times, aborted %d times", stubborn, got, c.stopped.Load(), c.aborted.Load())
+			if got := time.Since(start); got != wantTime || c.aborted.Load() != wantAborts ||
+				c.stopped.Load() != 1 {
+				t.Errorf("stubborn %v: after %v stopped %d times, aborted %d times",
+					stubborn, got, c.stopped.Load(), c.aborted.Load())
 			}
 			if errors.Is(err, context.DeadlineExceeded) != stubborn || g.Len() != 0 {
 				t.Errorf("stubborn %v: %v, %d left", stubborn, err, g.Len())
@@ -75,7 +77,8 @@ func TestGroup_shutdown_waits_and_aborts_when_time_is_up(t *testing.T) {
 	}
 }
 
-// TestGroup_shutdown_spreads_goodbyes_and_returns: clients that come back at once are spread by when they are told, the others by what they are told.
+// TestGroup_shutdown_spreads_goodbyes_and_returns: the times of the notices spread the clients that
+// return at once. The times in the notices spread the others.
 func TestGroup_shutdown_spreads_goodbyes_and_returns(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -83,8 +86,8 @@ func TestGroup_shutdown_spreads_goodbyes_and_returns(t *testing.T) {
 		within time.Duration
 		spread time.Duration
 	}{
-		{"few are told at once", 5, time.Minute, 5 * time.Millisecond},
-		{"many are told one after the other", 2_000, time.Minute, 2 * time.Second},
+		{"few get their notice at once", 5, time.Minute, 5 * time.Millisecond},
+		{"many get it one after the other", 2_000, time.Minute, 2 * time.Second},
 		{"within half of the time", 2_000, time.Second, 500 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,26 +103,31 @@ func TestGroup_shutdown_spreads_goodbyes_and_returns(t *testing.T) {
 				if err := g.Shutdown(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(start); took > tt.spread || took < tt.spread*8/10*time.Duration(tt.n-1)/time.Duration(tt.n) {
-					t.Errorf("all were told after %v, want %v", took, tt.spread)
+				if took := time.Since(start); took > tt.spread ||
+					took < tt.spread*8/10*time.Duration(tt.n-1)/time.Duration(tt.n) {
+					t.Errorf("all had their notice after %v, want %v", took, tt.spread)
 				}
 				slots := map[time.Duration]int{}
 				last := time.Duration(0)
 				for _, m := range members {
-					back := m.stoppedAt.Add(m.comeBack)
+					back := m.stoppedAt.Add(m.retryAfter)
 					last = max(last, back.Sub(start))
 					if back.Before(start.Add(tt.spread * 8 / 10)) {
-						t.Fatalf("one is told to come back after %v, before all have been told", back.Sub(start))
+						t.Fatalf("a client is to return after %v, before all have their notice",
+							back.Sub(start))
 					}
 					slots[back.Sub(start)/(500*time.Millisecond)]++
 				}
-				// A second more for each thousand, however short the time in which they are told.
-				if want := tt.spread + comeBackWithin + time.Duration(tt.n)*time.Millisecond; tt.n > 100 && last < want*9/10 {
-					t.Errorf("the last one comes back after %v, want about %v", last, want)
+				// The last time grows by a second for each thousand clients,
+				// however short the notices take.
+				want := tt.spread + retryWithin + time.Duration(tt.n)*time.Millisecond
+				if tt.n > 100 && last < want*9/10 {
+					t.Errorf("the last client returns after %v, want about %v", last, want)
 				}
 				for slot, n := range slots {
 					if tt.n > 100 && n > tt.n/5 {
-						t.Errorf("%d of %d come back in the same half second, the %dth", n, tt.n, slot)
+						t.Errorf("%d of %d return in the same half second, the %dth",
+							n, tt.n, slot)
 					}
 				}
 			})
@@ -127,7 +135,8 @@ func TestGroup_shutdown_spreads_goodbyes_and_returns(t *testing.T) {
 	}
 }
 
-// TestGroup_drain_sends_clients_elsewhere: one after the other, each at once, and none twice; a stubborn one is left to the shutdown.
+// TestGroup_drain_sends_clients_elsewhere: each client gets one notice, spread over the time, and
+// is asked to return at once. Shutdown ends the stubborn ones.
 func TestGroup_drain_sends_clients_elsewhere(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -153,7 +162,7 @@ func TestGroup_drain_sends_clients_elsewhere(t *testing.T) {
 				start := time.Now()
 				g.Drain(ctx, tt.within)
 				if took := time.Since(start); took > tt.took || took < tt.took*9/10 {
-					t.Errorf("all were told after %v, want %v", took, tt.took)
+					t.Errorf("all had their notice after %v, want %v", took, tt.took)
 				}
 				if g.Add(members[0]) {
 					t.Error("a group that drains takes a connection")
@@ -161,14 +170,15 @@ func TestGroup_drain_sends_clients_elsewhere(t *testing.T) {
 				seconds := map[time.Duration]int{}
 				for i, m := range members {
 					synctest.Wait()
-					if m.comeBack <= 0 || m.comeBack > elsewhereWithin {
-						t.Fatalf("member %d is told to come back after %v", i, m.comeBack)
+					if m.retryAfter <= 0 || m.retryAfter > reconnectWithin {
+						t.Fatalf("member %d is to return after %v", i, m.retryAfter)
 					}
 					seconds[m.stoppedAt.Sub(start)/time.Second]++
 				}
 				for second, n := range seconds {
-					if most := max(leavesPerSecond, tt.n*int(time.Second)/int(tt.within)); n > most+1 {
-						t.Errorf("%d were told in second %d, want at most %d", n, second, most)
+					if most := max(drainsPerSecond,
+						tt.n*int(time.Second)/int(tt.within)); n > most+1 {
+						t.Errorf("%d notices in second %d, want at most %d", n, second, most)
 					}
 				}
 				if err := g.Shutdown(ctx); (err != nil) != tt.stubborn {
@@ -176,7 +186,7 @@ func TestGroup_drain_sends_clients_elsewhere(t *testing.T) {
 				}
 				for i, m := range members {
 					if got := m.stopped.Load(); got != 1 {
-						t.Fatalf("member %d was told %d times", i, got)
+						t.Fatalf("member %d got %d notices", i, got)
 					}
 				}
 			})
@@ -184,11 +194,11 @@ func TestGroup_drain_sends_clients_elsewhere(t *testing.T) {
 	}
 }
 
-func TestHeart_beats_until_it_is_stopped(t *testing.T) {
+func TestHeartbeat_goes_on_until_it_is_stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group
 		c := join(t, &g, false)
-		var h Heart
+		var h Heartbeat
 		var beats []time.Duration
 		start := time.Now()
 		h.Start(&g, time.Second, func() time.Duration {
@@ -199,18 +209,18 @@ func TestHeart_beats_until_it_is_stopped(t *testing.T) {
 		h.Stop()
 		time.Sleep(time.Minute)
 		if len(beats) != 3 || beats[0] != time.Second || beats[2] != 5*time.Second {
-			t.Errorf("it beat after %v, want 1 s, 3 s and 5 s", beats)
+			t.Errorf("calls after %v, want 1 s, 3 s and 5 s", beats)
 		}
 		c.Stop(0)
 		_ = g.Shutdown(t.Context())
 	})
 }
 
-func TestHeart_shutdown_waits_for_the_beat_under_way(t *testing.T) {
+func TestHeartbeat_shutdown_waits_for_the_call_under_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group
 		c := join(t, &g, true)
-		var h Heart
+		var h Heartbeat
 		over := false
 		h.Start(&g, time.Second, func() time.Duration {
 			time.Sleep(time.Minute)
@@ -221,7 +231,7 @@ func TestHeart_shutdown_waits_for_the_beat_under_way(t *testing.T) {
 		h.Stop()
 		c.Abort()
 		if err := g.Shutdown(t.Context()); err != nil || !over {
-			t.Errorf("shutdown returned %v, the beat is over: %v", err, over)
+			t.Errorf("shutdown returned %v, the call is over: %v", err, over)
 		}
 	})
 }

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// TakeOver takes the connection of an HTTP/1 request over from net/http. ok is false if it cannot be: the request came by HTTP/2, or a test's
-// recorder answers it. Then nothing has happened, and the handler answers in the usual way. Afterwards w is of no
-// use but for its Header, which middleware may have filled.
+// TakeOver takes the connection of an HTTP/1 request over from net/http. ok is false if that is
+// impossible: the request came by HTTP/2, or a test's recorder answers it. Then nothing has
+// changed, and the handler answers as usual. If ok is true, the caller may still use w.Header,
+// which middleware may have filled, and nothing else of w.
 //
-// Bytes that the client sent behind the request are dropped: on these routes a client sends nothing more.
+// It drops bytes that the client sent behind the request: on these routes a client sends nothing
+// more.
 func TakeOver(w http.ResponseWriter, r *http.Request) (conn net.Conn, ok bool) {
 	if r.ProtoMajor != 1 {
 		return nil, false
@@ -21,9 +23,10 @@ func TakeOver(w http.ResponseWriter, r *http.Request) (conn net.Conn, ok bool) {
 	return conn, err == nil
 }
 
-// AppendHead appends the head of the answer to an HTTP/1 request whose connection was taken over, up to and with the empty line:
-// the status, the date, `Connection: close`, and the fields of h. Its version is 1.1 whatever the request's was (RFC 9110 §2.5); a client of 1.0
-// understands it, as long as h holds no Transfer-Encoding.
+// AppendHead appends the head of an HTTP/1 answer, with the empty line that ends it. The head has
+// the status, the date, `Connection: close`, and the fields of h. The version is 1.1 whatever the
+// request's was (RFC 9110 §2.5). A client of 1.0 understands the head if h has no
+// Transfer-Encoding.
 func AppendHead(b []byte, status int, h http.Header) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
@@ -44,7 +47,7 @@ func AppendHead(b []byte, status int, h http.Header) []byte {
 	return append(b, "\r\n"...)
 }
 
-// oneLine keeps a value from adding lines to a head.
+// oneLine replaces line breaks, so that a value cannot add lines to a head.
 func oneLine(v string) string {
 	if !strings.ContainsAny(v, "\r\n") {
 		return v

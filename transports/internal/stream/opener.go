@@ -15,34 +15,37 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// CallTimeout is how long the core may take to open a session, or to read what a poll asks for.
+// CallTimeout is how long the core may take to open a session or to read the events of a poll.
 const CallTimeout = 30 * time.Second
 
-// A client with too many sessions is told to come back after a random part of a minute from these on:
-// a session ends a minute after its connection.
+// A client with too many sessions is asked to retry after a random time between these bounds. A
+// session ends a minute after its connection.
 const (
 	fewerSessionsFrom = 10 * time.Second
 	fewerSessionsTo   = 60 * time.Second
 )
 
-// SessionOpener gives clients their sessions, over each of the transports.
+// SessionOpener opens sessions for the clients of all stream adapters.
 type SessionOpener struct {
 	Server *server.Server
 	Auth   *auth.Authenticator
-	// Limit may be nil: no limit.
+	// Limit bounds how often a user may open a session. If it is nil, there is no limit.
 	Limit *limit.Limiter
-	// Gate may be nil: everybody enters.
+	// Gate bounds how many clients catch up at a time. If it is nil, there is no bound.
 	Gate *limit.Gate
 }
 
-// Open resumes the session that a stream names, or opens a new one, and tells the client by a reset if
-// it is not the one that it named. It returns the place in the gate that the client holds until it has
-// caught up. Auth.Leave must follow when the connection ends.
+// Open resumes the session that q names. If there is none, or it is gone, it opens a new one; a
+// client that named another session gets a reset. Open also returns the client's place in the gate,
+// which the client keeps until it has caught up. The caller must call Auth.Leave when the
+// connection ends.
 //
-// It waits for the place until ctx ends, which is the connection's. A client that has closed its side
-// still gets its answer, but no session that another connection reads: its client has most likely
-// given this one up, and come back by that one.
-func (o SessionOpener) Open(ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream) (*server.Connection, *limit.Pass, error) {
+// It waits for the place until ctx ends, which is the connection's context. A client that has
+// closed its side still gets an answer. But it does not take a session that another connection
+// reads: most likely the client has come back on that connection.
+func (o SessionOpener) Open(
+	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream,
+) (*server.Connection, *limit.Pass, error) {
 	return o.enter(ctx, r, id, q, func(ctx context.Context) (*server.Connection, error) {
 		open := server.OpenRequest{User: id.User, Device: q.Device, Statuses: q.Statuses}
 		if q.Session == "" {
@@ -57,19 +60,25 @@ func (o SessionOpener) Open(ctx context.Context, r *http.Request, id auth.Identi
 	})
 }
 
-// Poll is Open for a long-poll: a session that cannot be resumed is an error, Gone or Unavailable,
-// because a new session with each poll would be no better. A session that goes on needs no `open`.
-func (o SessionOpener) Poll(ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream) (*server.Connection, *limit.Pass, error) {
+// Poll is Open for a long-poll. If the session cannot be resumed, it returns Gone or Unavailable: a
+// new session with each poll would not help. A resumed session gets no `open` event.
+func (o SessionOpener) Poll(
+	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream,
+) (*server.Connection, *limit.Pass, error) {
 	return o.enter(ctx, r, id, q, func(ctx context.Context) (*server.Connection, error) {
 		if q.Session == "" {
-			return o.Server.Open(ctx, server.OpenRequest{User: id.User, Device: q.Device, Statuses: q.Statuses})
+			return o.Server.Open(ctx, server.OpenRequest{
+				User:     id.User,
+				Device:   q.Device,
+				Statuses: q.Statuses,
+			})
 		}
 		//rule:resume_lossless.poll-keeps-its-session
 		return o.Server.Resume(ctx, resume(r, id, q, false))
 	})
 }
 
-// resume asks for the session that a client names.
+// resume returns the request to resume the session that q names.
 func resume(r *http.Request, id auth.Identity, q wire.Stream, announce bool) server.ResumeRequest {
 	return server.ResumeRequest{
 		User: id.User, Session: q.Session, After: q.After, Announce: announce,
@@ -78,7 +87,7 @@ func resume(r *http.Request, id auth.Identity, q wire.Stream, announce bool) ser
 	}
 }
 
-// enter checks the limits and enters the gate, before it connects the client.
+// enter checks the limits, enters the gate, and then calls connect.
 func (o SessionOpener) enter(
 	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream,
 	connect func(context.Context) (*server.Connection, error),
@@ -100,7 +109,8 @@ func (o SessionOpener) enter(
 	if err != nil {
 		pass.Leave()
 		if tidemark.CodeOf(err) == tidemark.Exhausted {
-			err = problem.RetryAfter(err, fewerSessionsFrom+rand.N(fewerSessionsTo-fewerSessionsFrom))
+			err = problem.RetryAfter(err,
+				fewerSessionsFrom+rand.N(fewerSessionsTo-fewerSessionsFrom))
 		}
 		return nil, nil, err
 	}
@@ -108,8 +118,8 @@ func (o SessionOpener) enter(
 	return session, pass, nil
 }
 
-// Detached returns the context for what is done for a request whether or not its client closes its side meanwhile: it has the request's values, and ends after
-// CallTimeout.
+// Detached returns a context for work that goes on if the client closes its side. It has the values
+// of the request's context and ends after CallTimeout.
 func Detached(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), CallTimeout)
 }

@@ -15,11 +15,17 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// A request whose client has closed its side takes nothing from the connection by which the client has come back; it gets a session that nobody has, as one that only
-// says that it will send no more.
+// A request whose client has closed its side takes no session that a connection reads. It does get
+// a session without a connection, like a client that closes only its write side.
 func TestOpen_of_a_client_that_has_left(t *testing.T) {
 	reg := registry.New()
-	core, err := server.New(server.Config{Storage: memory.New(), Registry: reg, Nodes: reg, Bus: local.New(), Logger: slog.New(slog.DiscardHandler)})
+	core, err := server.New(server.Config{
+		Storage:  memory.New(),
+		Registry: reg,
+		Nodes:    reg,
+		Bus:      local.New(),
+		Logger:   slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +41,9 @@ func TestOpen_of_a_client_that_has_left(t *testing.T) {
 	cancel()
 	open := func() error {
 		r := httptest.NewRequestWithContext(left, "GET", "/events", nil)
-		_, _, err := SessionOpener{Server: core}.Open(t.Context(), r, auth.Identity{Caller: server.Caller{User: "bob"}}, wire.Stream{Session: newest.Session()})
+		_, _, err := SessionOpener{Server: core}.Open(t.Context(), r,
+			auth.Identity{Caller: server.Caller{User: "bob"}},
+			wire.Stream{Session: newest.Session()})
 		return err
 	}
 	if err := open(); tidemark.CodeOf(err) != tidemark.Unavailable {
@@ -43,6 +51,6 @@ func TestOpen_of_a_client_that_has_left(t *testing.T) {
 	}
 	newest.Detach()
 	if err := open(); err != nil {
-		t.Errorf("of a session that nobody has: %v", err)
+		t.Errorf("of a session without a connection: %v", err)
 	}
 }

@@ -2,10 +2,11 @@ package stream
 
 import "sync"
 
-// largestKept is the capacity above which a buffer is left to the garbage collector.
+// largestKept is the largest capacity, in bytes, of a buffer that the pool keeps.
 const largestKept = 256 << 10
 
-// Pool is the buffers of the connections of one adapter: an idle connection has none. The zero value is ready.
+// Pool holds the write buffers of one adapter's connections, so that an idle connection has none.
+// The zero value is ready to use. It is safe for concurrent use.
 type Pool struct{ pool sync.Pool }
 
 // Get returns an empty buffer.
@@ -17,7 +18,8 @@ func (p *Pool) Get() *[]byte {
 	return &b
 }
 
-// Put gives a buffer back, which must not be used any more. A nil or very large one is dropped.
+// Put takes a buffer back. The caller must not use it any more. Put drops nil and buffers larger
+// than largestKept.
 func (p *Pool) Put(b *[]byte) {
 	if b == nil || cap(*b) > largestKept {
 		return

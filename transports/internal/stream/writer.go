@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// highWater is how many bytes may wait behind the write under way before Wait blocks: one page of events.
+	// highWater is how many bytes may wait behind the current write before Wait blocks: one
+	// page of events.
 	highWater = 64 << 10
-	// chunk is the greatest number of bytes that one deadline covers.
+	// chunk is the largest number of bytes that one write deadline covers.
 	chunk = 64 << 10
 )
 
@@ -23,26 +24,29 @@ type Conn interface {
 	Close() error
 }
 
-// Writer is the write side of a connection. Many goroutines may append to it; whoever flushes while nobody is writing writes what all
-// of them appended, in one call, and the others go on. So answers and events of a busy connection share
-// system calls, no goroutine waits for work, and no lock is held while writing.
+// Writer is the write side of a connection. Many goroutines may append to it. A goroutine that
+// flushes while no write is under way writes what all of them appended, in one call; the others do
+// not wait. So answers and events of a busy connection share system calls. No goroutine waits for
+// work, and no lock is held during a write.
 //
-// A write that makes no progress for the timeout, or fails, closes the connection, which ends its reader; from then on
-// every method returns the error. A client that reads slowly is not cut.
+// If a write fails or makes no progress for the timeout, the writer closes the connection, which
+// ends its reader. From then on every method returns the error. A client that reads slowly is not
+// cut.
 type Writer struct {
 	conn    Conn
 	pool    *Pool
 	timeout time.Duration
 
 	mu sync.Mutex
-	// room is told when pending was taken and when writing ends.
+	// room is signalled when a flush takes pending and when writing ends.
 	room    sync.Cond
-	pending *[]byte // nil while nothing waits
+	pending *[]byte // nil if there is nothing to write
 	writing bool
 	err     error
 }
 
-// Init makes the writer ready to write to conn, with buffers from pool. It must be called once, before anything else but Close.
+// Init makes the writer write to conn with buffers of pool. It must be called once and before any
+// other method but Close.
 func (w *Writer) Init(conn Conn, pool *Pool, timeout time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +54,7 @@ func (w *Writer) Init(conn Conn, pool *Pool, timeout time.Duration) {
 	w.room.L = &w.mu
 }
 
-// Write appends p to what the next flush writes. It never blocks. It implements io.Writer.
+// Write appends p to the next flush. It never blocks. It implements io.Writer.
 func (w *Writer) Write(p []byte) (int, error) {
 	if err := w.Append(p); err != nil {
 		return 0, err
@@ -58,7 +62,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Append appends all parts, with nothing between them, to what the next flush writes. It never blocks.
+// Append appends all parts to the next flush, with nothing between them. It never blocks.
 func (w *Writer) Append(parts ...[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +78,8 @@ func (w *Writer) Append(parts ...[]byte) error {
 	return nil
 }
 
-// Wait blocks while a page or more waits to be written. Whoever produces without a bound calls it before Write.
+// Wait blocks while at least highWater bytes wait. A goroutine that produces without a bound must
+// call it before Write.
 func (w *Writer) Wait() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +90,8 @@ func (w *Writer) Wait() error {
 	return w.err
 }
 
-// Flush writes what was appended, unless another goroutine is writing: that one takes it along, and Flush returns at once.
+// Flush writes what was appended. If another goroutine is writing, that one writes this too, and
+// Flush returns at once.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +120,8 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
-// Drain flushes and returns when everything that was appended before has been written, or the connection failed.
+// Drain flushes and waits until all that was appended before is written, or the connection has
+// failed.
 func (w *Writer) Drain() error {
 	_ = w.Flush() // its error is w.err
 	w.mu.Lock()
@@ -125,8 +132,9 @@ func (w *Writer) Drain() error {
 	return w.err
 }
 
-// Close closes the connection, and returns when nobody writes to it any more. What was not written yet is dropped.
-// A writer that is closed before Init refuses everything, and leaves the connection to its owner.
+// Close closes the connection and waits until no goroutine writes to it. It drops what was not
+// written yet. A writer that is closed before Init refuses everything and leaves the connection to
+// its owner.
 func (w *Writer) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,14 +156,15 @@ func (w *Writer) Close() {
 	w.room.Broadcast()
 }
 
-// Busy reports whether a write is under way: a slow client has not yet taken what it was sent.
+// Busy reports whether a write is under way, which means that a slow client has not taken it yet.
 func (w *Writer) Busy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.writing
 }
 
-// send writes b. Each chunk has the whole timeout, and gets it again whenever the client took some of it.
+// send writes b in chunks. A chunk gets the whole timeout again whenever the client took a part of
+// it.
 func (w *Writer) send(b []byte) error {
 	for len(b) > 0 {
 		//rule:bounded_use.write-deadline

@@ -65,7 +65,8 @@ func TestWriter_many_goroutines_lose_and_mix_nothing(t *testing.T) {
 	}
 }
 
-// TestWriter_takes_along_what_others_append: while one write is under way, others do not block, and all of theirs is one write.
+// TestWriter_takes_along_what_others_append: during a write other goroutines do not block, and all
+// that they append becomes one write.
 func TestWriter_takes_along_what_others_append(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &recorder{release: make(chan struct{})}
@@ -107,10 +108,11 @@ func TestWriter_wait_bounds_what_waits(t *testing.T) {
 		}()
 		synctest.Wait()
 		if produced > 2 {
-			t.Errorf("%d pages were appended while the first is being written, want 2 at most", produced)
+			t.Errorf("%d pages were appended while the first is being written, want 2 at most",
+				produced)
 		}
 		go w.Close()
-		synctest.Wait() // it waits for the write
+		synctest.Wait() // Close waits for the write
 		close(conn.release)
 	})
 }
@@ -126,13 +128,13 @@ func TestWriter_slow_client_is_not_cut_and_deaf_one_is(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- w.Flush() }()
 		b := make([]byte, 1)
-		for range len(text) / 2 { // a byte every 9 seconds, 450 seconds in all
+		for range len(text) / 2 { // a byte every 9 s, 450 s in all
 			time.Sleep(timeout - time.Second)
 			if _, err := client.Read(b); err != nil {
 				t.Fatalf("the slow client was cut: %v", err)
 			}
 		}
-		start := time.Now() // and now it stops reading
+		start := time.Now() // from here on the client reads nothing
 		err := <-done
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("flushing to a deaf client: %v", err)
@@ -168,12 +170,13 @@ func TestHead_values_add_no_lines(t *testing.T) {
 	if strings.Contains(got, "\nSet-Cookie") || strings.Count(got, "\r\n\r\n") != 1 {
 		t.Errorf("the head is %q", got)
 	}
-	if !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\nDate: ") || !strings.Contains(got, "\r\nConnection: close\r\n") {
+	if !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\nDate: ") ||
+		!strings.Contains(got, "\r\nConnection: close\r\n") {
 		t.Errorf("the head is %q", got)
 	}
 }
 
-// recorder is a connection that keeps its writes, each of which waits for release if that is not nil.
+// recorder is a connection that keeps its writes. If release is not nil, a write waits for it.
 type recorder struct {
 	release chan struct{}
 	writes  []string

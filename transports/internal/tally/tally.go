@@ -1,4 +1,4 @@
-// Package tally counts by a label, for what is too rare or too varied for a field of its own: close codes, error codes.
+// Package tally counts rare events by a label, such as a close code or an error code.
 package tally
 
 import (
@@ -6,13 +6,14 @@ import (
 	"sync"
 )
 
-// Tally counts by a key. The keys must come from a small set that no caller can widen. The zero value is ready; it is safe for concurrent use.
+// Tally counts by a key. Keys must come from a small set that no caller can widen, because each one
+// becomes a metric. The zero value is ready to use. It is safe for concurrent use.
 type Tally[K comparable] struct {
 	mu     sync.Mutex
 	counts map[K]int64
 }
 
-// Add counts one of key.
+// Add adds 1 to the count of key.
 func (t *Tally[K]) Add(key K) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -22,7 +23,8 @@ func (t *Tally[K]) Add(key K) {
 	t.counts[key]++
 }
 
-// Read puts the counts into a map of counters, as name{key}: the form in which counters become metrics (transports.Config.Counters).
+// Read writes each count to the map under the name `name{key}`. transports.Config.Counters takes
+// counters in this form.
 func (t *Tally[K]) Read(to map[string]int64, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -60,7 +60,8 @@ func beyond(raw []byte, refusal string) bool {
 		}
 	}
 	// Acknowledgements of a frame that has both forms: the list counts.
-	return bytes.Contains(raw, []byte(`chats`)) && bytes.Contains(raw, []byte(`chat_id`)) && bytes.Contains(raw, []byte(`type`))
+	return bytes.Contains(raw, []byte(`chats`)) && bytes.Contains(raw, []byte(`chat_id`)) &&
+		bytes.Contains(raw, []byte(`type`))
 }
 
 // ambiguous reports whether a text means different things to different readers: names that occur twice, and numbers that no float64 holds.
@@ -106,9 +107,14 @@ func FuzzAgreement_of_schema_and_decoder(f *testing.F) {
 			f.Add(uint8(which), []byte(s))
 		}
 		for _, s := range []string{
-			`{"client_message_id":"c","content_type":"","content":"x"}`, `{"client_message_id":"c","content":1}`, `{"last_read_sequence":0}`, `{"chats":[{"chat_id":"a"}]}`, `{"chats":[null]}`,
-			`{"chats":[{"chat_id":"a","last_acked_sequence":-1}],"limit":0}`, `{"type":"group","member_ids":["a b"],"history":"none","chat_id":""}`,
-			`{"name":null}`, `{"user_ids":[]}`, `{"type":"read","request_id":null,"payload":{"chat_id":"a"}}`, `{"type":"typing"}`, `{"type":"sync_request"}`,
+			`{"client_message_id":"c","content_type":"","content":"x"}`,
+			`{"client_message_id":"c","content":1}`, `{"last_read_sequence":0}`,
+			`{"chats":[{"chat_id":"a"}]}`, `{"chats":[null]}`,
+			`{"chats":[{"chat_id":"a","last_acked_sequence":-1}],"limit":0}`,
+			`{"type":"group","member_ids":["a b"],"history":"none","chat_id":""}`,
+			`{"name":null}`, `{"user_ids":[]}`,
+			`{"type":"read","request_id":null,"payload":{"chat_id":"a"}}`, `{"type":"typing"}`,
+			`{"type":"sync_request"}`,
 		} {
 			f.Add(uint8(which), []byte(s))
 		}

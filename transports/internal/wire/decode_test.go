@@ -35,8 +35,10 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 		want      failure
 	}{
 		{"plain", `{"client_message_id":"c","content":"x"}`, ok},
-		{"unknown fields are ignored", `{"x":{"\ud800":["}",{}]},"client_message_id":"c","y":[[1,2],"]"],"content":"x"}`, ok},
-		{"null counts as absent", `{"client_message_id":"c","content":"x","attachment":null,"seen_sequence":null}`, ok},
+		{"unknown fields are ignored",
+			`{"x":{"\ud800":["}",{}]},"client_message_id":"c","y":[[1,2],"]"],"content":"x"}`, ok},
+		{"null counts as absent",
+			`{"client_message_id":"c","content":"x","attachment":null,"seen_sequence":null}`, ok},
 		{"escaped name", `{"client_message\u005fid":"c","content":"x"}`, ok},
 		{"white space", " {\r\n\t\"client_message_id\" : \"c\" , \"content\" : \"x\" } ", ok},
 		{"a pair of surrogates", `{"client_message_id":"c","content":"\ud83d\udc4b"}`, ok},
@@ -45,28 +47,55 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 		{"two values", `{} {}`, failure{tidemark.Invalid, "malformed"}},
 		{"an array", `[]`, failure{tidemark.Invalid, "object"}},
 		{"nothing in it", `{}`, failure{tidemark.Invalid, "client_message_id"}},
-		{"id of the wrong type", `{"client_message_id":1,"content":"x"}`, failure{tidemark.Invalid, "client_message_id must be a string"}},
-		{"bad id", `{"client_message_id":"a b","content":"x"}`, failure{tidemark.Invalid, "client_message_id"}},
-		{"content of the wrong type", `{"client_message_id":"c","content":["x"]}`, failure{tidemark.Invalid, "content"}},
-		{"U+0000", `{"client_message_id":"c","content":"a\u0000b"}`, failure{tidemark.Invalid, "content holds the character U+0000"}},
-		{"lone high surrogate", `{"client_message_id":"c","content":"\ud800"}`, failure{tidemark.Invalid, "content holds half of a surrogate"}},
-		{"lone low surrogate", `{"client_message_id":"c","content":"\udc00x"}`, failure{tidemark.Invalid, "content"}},
-		{"high surrogate before another escape", `{"client_message_id":"c","content":"\ud800\u0041"}`, failure{tidemark.Invalid, "content"}},
-		{"high surrogate before text", `{"client_message_id":"c","content":"\ud800abcdefgh"}`, failure{tidemark.Invalid, "content"}},
-		{"high surrogate before an escaped backslash", `{"client_message_id":"c","content":"\ud800\\dc00"}`, failure{tidemark.Invalid, "content"}},
-		{"two high surrogates", `{"client_message_id":"c","content":"\ud800\ud800"}`, failure{tidemark.Invalid, "content"}},
-		{"invalid UTF-8", "{\"client_message_id\":\"c\",\"content\":\"a\xffb\"}", failure{tidemark.Invalid, "UTF-8 at byte 37"}},
-		{"UTF-8 of a surrogate", "{\"client_message_id\":\"c\",\"content\":\"\xed\xa0\x80\"}", failure{tidemark.Invalid, "UTF-8"}},
-		{"content type of the wrong type", `{"client_message_id":"c","content":"x","content_type":true}`, failure{tidemark.Invalid, "content_type"}},
-		{"content type of nothing", `{"client_message_id":"c","content":"x","content_type":""}`, failure{tidemark.Invalid, "content_type is empty"}},
-		{"attachment is an array", `{"client_message_id":"c","attachment":[]}`, failure{tidemark.Invalid, "attachment"}},
-		{"surrogate in the attachment", `{"client_message_id":"c","attachment":{"a":["\ud800"]}}`, failure{tidemark.Invalid, "attachment"}},
-		{"surrogate in a name of the attachment", `{"client_message_id":"c","attachment":{"\udfff":1}}`, failure{tidemark.Invalid, "attachment"}},
-		{"U+0000 in the attachment", `{"client_message_id":"c","attachment":{"a":"\u0000"}}`, failure{tidemark.Invalid, "attachment"}},
-		{"seen of the wrong type", `{"client_message_id":"c","content":"x","seen_sequence":"1"}`, failure{tidemark.Invalid, "seen_sequence"}},
-		{"seen of 0", `{"client_message_id":"c","content":"x","seen_sequence":0}`, failure{tidemark.InvalidSequence, "seen_sequence"}},
-		{"too large", `{"client_message_id":"c","content":"` + strings.Repeat("x", wire.MaxBody) + `"}`, failure{tidemark.TooLarge, "131072"}},
-		{"deep", strings.Repeat("[", 60_000) + strings.Repeat("]", 60_000), failure{tidemark.Invalid, "depth"}},
+		{"id of the wrong type", `{"client_message_id":1,"content":"x"}`,
+			failure{tidemark.Invalid, "client_message_id must be a string"}},
+		{"bad id", `{"client_message_id":"a b","content":"x"}`,
+			failure{tidemark.Invalid, "client_message_id"}},
+		{"content of the wrong type", `{"client_message_id":"c","content":["x"]}`,
+			failure{tidemark.Invalid, "content"}},
+		{"U+0000", `{"client_message_id":"c","content":"a\u0000b"}`,
+			failure{tidemark.Invalid, "content holds the character U+0000"}},
+		{"lone high surrogate", `{"client_message_id":"c","content":"\ud800"}`,
+			failure{tidemark.Invalid, "content holds half of a surrogate"}},
+		{"lone low surrogate", `{"client_message_id":"c","content":"\udc00x"}`,
+			failure{tidemark.Invalid, "content"}},
+		{"high surrogate before another escape",
+			`{"client_message_id":"c","content":"\ud800\u0041"}`,
+			failure{tidemark.Invalid, "content"}},
+		{"high surrogate before text", `{"client_message_id":"c","content":"\ud800abcdefgh"}`,
+			failure{tidemark.Invalid, "content"}},
+		{"high surrogate before an escaped backslash",
+			`{"client_message_id":"c","content":"\ud800\\dc00"}`,
+			failure{tidemark.Invalid, "content"}},
+		{"two high surrogates", `{"client_message_id":"c","content":"\ud800\ud800"}`,
+			failure{tidemark.Invalid, "content"}},
+		{"invalid UTF-8", "{\"client_message_id\":\"c\",\"content\":\"a\xffb\"}",
+			failure{tidemark.Invalid, "UTF-8 at byte 37"}},
+		{"UTF-8 of a surrogate", "{\"client_message_id\":\"c\",\"content\":\"\xed\xa0\x80\"}",
+			failure{tidemark.Invalid, "UTF-8"}},
+		{"content type of the wrong type",
+			`{"client_message_id":"c","content":"x","content_type":true}`,
+			failure{tidemark.Invalid, "content_type"}},
+		{"content type of nothing", `{"client_message_id":"c","content":"x","content_type":""}`,
+			failure{tidemark.Invalid, "content_type is empty"}},
+		{"attachment is an array", `{"client_message_id":"c","attachment":[]}`,
+			failure{tidemark.Invalid, "attachment"}},
+		{"surrogate in the attachment", `{"client_message_id":"c","attachment":{"a":["\ud800"]}}`,
+			failure{tidemark.Invalid, "attachment"}},
+		{"surrogate in a name of the attachment",
+			`{"client_message_id":"c","attachment":{"\udfff":1}}`,
+			failure{tidemark.Invalid, "attachment"}},
+		{"U+0000 in the attachment", `{"client_message_id":"c","attachment":{"a":"\u0000"}}`,
+			failure{tidemark.Invalid, "attachment"}},
+		{"seen of the wrong type", `{"client_message_id":"c","content":"x","seen_sequence":"1"}`,
+			failure{tidemark.Invalid, "seen_sequence"}},
+		{"seen of 0", `{"client_message_id":"c","content":"x","seen_sequence":0}`,
+			failure{tidemark.InvalidSequence, "seen_sequence"}},
+		{"too large",
+			`{"client_message_id":"c","content":"` + strings.Repeat("x", wire.MaxBody) + `"}`,
+			failure{tidemark.TooLarge, "131072"}},
+		{"deep", strings.Repeat("[", 60_000) + strings.Repeat("]", 60_000),
+			failure{tidemark.Invalid, "depth"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -84,8 +113,9 @@ func TestDecodeSend_everything(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := tidemark.Draft{Seen: tidemark.MaxSequence,
-		ChatID: "team", ClientMessageID: "c", Content: "\b\f\n\r\t/\\\"ü 👋 👋", ContentType: "text/markdown",
-		Attachment: []byte(`{ "a" : [1, 2] }`),
+		ChatID: "team", ClientMessageID: "c", Content: "\b\f\n\r\t/\\\"ü 👋 👋",
+		ContentType: "text/markdown",
+		Attachment:  []byte(`{ "a" : [1, 2] }`),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -133,7 +163,8 @@ func TestDecodeState_one_bad_field_refuses_all(t *testing.T) {
 	_, err := wire.DecodeState([]byte(`{"last_acked_sequence":3,"last_read_sequence":0}`), "team")
 	failure{tidemark.InvalidSequence, "last_read_sequence"}.check(t, err)
 	got, err := wire.DecodeState([]byte(`{"last_acked_sequence":3,"last_read_sequence":2}`), "team")
-	if diff := cmp.Diff(server.Ack{Chat: "team", Acked: 3, Read: 2}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(server.Ack{Chat: "team", Acked: 3, Read: 2}, got); diff != "" ||
+		err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 }
@@ -152,7 +183,10 @@ func TestDecodeAcks_an_item_fails_alone(t *testing.T) {
 	for _, item := range items {
 		got = append(got, short{item.Chat, tidemark.CodeOf(item.Err)})
 	}
-	want := []short{{"a", ""}, {"b", tidemark.InvalidSequence}, {"c", tidemark.Invalid}, {"d", tidemark.Invalid}, {"e", ""}}
+	want := []short{
+		{"a", ""}, {"b", tidemark.InvalidSequence}, {"c", tidemark.Invalid},
+		{"d", tidemark.Invalid}, {"e", ""},
+	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(short{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -171,27 +205,42 @@ func TestDecode_errors_name_the_place(t *testing.T) {
 		want   failure
 	}{
 		{"acks without chats", acks, `{}`, failure{tidemark.Invalid, "chats"}},
-		{"acks: chats is no array", acks, `{"chats":{}}`, failure{tidemark.Invalid, "chats must be an array"}},
-		{"acks: an element is no object", acks, `{"chats":[1]}`, failure{tidemark.Invalid, "chats[0]"}},
-		{"acks: no chat_id", acks, `{"chats":[{"chat_id":"a","last_acked_sequence":1},{"last_acked_sequence":1}]}`, failure{tidemark.Invalid, "chats[1]"}},
-		{"acks: chat_id is no text", acks, `{"chats":[{"chat_id":7}]}`, failure{tidemark.Invalid, "chats[0]"}},
+		{"acks: chats is no array", acks, `{"chats":{}}`,
+			failure{tidemark.Invalid, "chats must be an array"}},
+		{"acks: an element is no object", acks, `{"chats":[1]}`,
+			failure{tidemark.Invalid, "chats[0]"}},
+		{"acks: no chat_id", acks,
+			`{"chats":[{"chat_id":"a","last_acked_sequence":1},{"last_acked_sequence":1}]}`,
+			failure{tidemark.Invalid, "chats[1]"}},
+		{"acks: chat_id is no text", acks, `{"chats":[{"chat_id":7}]}`,
+			failure{tidemark.Invalid, "chats[0]"}},
 		{"acks: none", acks, `{"chats":[]}`, ok},
 		{"sync: nothing", sync, `{}`, ok},
 		{"sync: 0 is a cursor", sync, `{"chats":[{"chat_id":"a","last_acked_sequence":0}]}`, ok},
-		{"sync: negative cursor", sync, `{"chats":[{"chat_id":"a","last_acked_sequence":-1}]}`, failure{tidemark.InvalidSequence, "chats[0]: last_acked_sequence"}},
-		{"sync: cursor of 2^53", sync, `{"chats":[{"chat_id":"a","last_acked_sequence":9007199254740992}]}`, failure{tidemark.InvalidSequence, "chats[0]"}},
-		{"sync: text as cursor", sync, `{"chats":[{"chat_id":"a","last_acked_sequence":"1"}]}`, failure{tidemark.Invalid, "chats[0]"}},
-		{"sync: no cursor", sync, `{"chats":[{"chat_id":"a"}]}`, failure{tidemark.Invalid, "last_acked_sequence"}},
-		{"sync: no chat_id", sync, `{"chats":[{"last_acked_sequence":1}]}`, failure{tidemark.Invalid, "chat_id is missing in chats[0]"}},
+		{"sync: negative cursor", sync, `{"chats":[{"chat_id":"a","last_acked_sequence":-1}]}`,
+			failure{tidemark.InvalidSequence, "chats[0]: last_acked_sequence"}},
+		{"sync: cursor of 2^53", sync,
+			`{"chats":[{"chat_id":"a","last_acked_sequence":9007199254740992}]}`,
+			failure{tidemark.InvalidSequence, "chats[0]"}},
+		{"sync: text as cursor", sync, `{"chats":[{"chat_id":"a","last_acked_sequence":"1"}]}`,
+			failure{tidemark.Invalid, "chats[0]"}},
+		{"sync: no cursor", sync, `{"chats":[{"chat_id":"a"}]}`,
+			failure{tidemark.Invalid, "last_acked_sequence"}},
+		{"sync: no chat_id", sync, `{"chats":[{"last_acked_sequence":1}]}`,
+			failure{tidemark.Invalid, "chat_id is missing in chats[0]"}},
 		{"sync: limit of 0", sync, `{"limit":0}`, failure{tidemark.Invalid, "limit"}},
 		{"sync: limit is a text", sync, `{"limit":"5"}`, failure{tidemark.Invalid, "limit"}},
 		{"sync: limit is large", sync, `{"limit":99999999999999999999}`, ok},
-		{"sync: statuses is a number", sync, `{"statuses":1}`, failure{tidemark.Invalid, "statuses"}},
+		{"sync: statuses is a number", sync, `{"statuses":1}`,
+			failure{tidemark.Invalid, "statuses"}},
 		{"create: nothing", create, `{}`, failure{tidemark.Invalid, "type"}},
 		{"create: no members", create, `{"type":"group"}`, failure{tidemark.Invalid, "member_ids"}},
-		{"create: bad type", create, `{"type":"channel","member_ids":[]}`, failure{tidemark.Invalid, "type"}},
-		{"create: bad member", create, `{"type":"group","member_ids":["a",""]}`, failure{tidemark.Invalid, "member_ids"}},
-		{"create: bad history", create, `{"type":"group","member_ids":[],"history":""}`, failure{tidemark.Invalid, "history"}},
+		{"create: bad type", create, `{"type":"channel","member_ids":[]}`,
+			failure{tidemark.Invalid, "type"}},
+		{"create: bad member", create, `{"type":"group","member_ids":["a",""]}`,
+			failure{tidemark.Invalid, "member_ids"}},
+		{"create: bad history", create, `{"type":"group","member_ids":[],"history":""}`,
+			failure{tidemark.Invalid, "history"}},
 		{"create: alone", create, `{"type":"group","member_ids":[]}`, ok},
 		{"rename: nothing", rename, `{}`, failure{tidemark.Invalid, "name"}},
 		{"rename: to nothing", rename, `{"name":""}`, ok},
@@ -205,22 +254,35 @@ func TestDecode_errors_name_the_place(t *testing.T) {
 }
 
 func TestDecodeSync_everything(t *testing.T) {
-	got, err := wire.DecodeSync([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":0},{"chat_id":"b","last_acked_sequence":5}],"session":"s","limit":5000,"statuses":true}`))
+	got, err := wire.DecodeSync([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":0},` +
+		`{"chat_id":"b","last_acked_sequence":5}],"session":"s","limit":5000,"statuses":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := server.SyncRequest{Cursors: []server.Cursor{{Chat: "a"}, {Chat: "b", Acked: 5}}, Session: "s", Limit: wire.MaxLimit, Statuses: true}
+	want := server.SyncRequest{
+		Cursors:  []server.Cursor{{Chat: "a"}, {Chat: "b", Acked: 5}},
+		Session:  "s",
+		Limit:    wire.MaxLimit,
+		Statuses: true,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 func TestDecodeCreateChat_everything(t *testing.T) {
-	got, err := wire.DecodeCreateChat([]byte(`{"type":"group","member_ids":["a","b"],"name":"Ü","chat_id":"g","history":"since_join"}`))
+	got, err := wire.DecodeCreateChat([]byte(`{"type":"group","member_ids":["a","b"],"name":"Ü",` +
+		`"chat_id":"g","history":"since_join"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := server.CreateChatRequest{ChatID: "g", Type: tidemark.Group, Name: "Ü", History: tidemark.HistorySinceJoin, MemberIDs: []tidemark.UserID{"a", "b"}}
+	want := server.CreateChatRequest{
+		ChatID:    "g",
+		Type:      tidemark.Group,
+		Name:      "Ü",
+		History:   tidemark.HistorySinceJoin,
+		MemberIDs: []tidemark.UserID{"a", "b"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -231,17 +293,27 @@ func TestDecodeFrame_every_type(t *testing.T) {
 		raw  string
 		want wire.Frame
 	}{
-		{`{"type":"send_message","request_id":"r","payload":{"chat_id":"a","client_message_id":"c","content":"x"}}`,
-			wire.Frame{Type: wire.FrameSend, RequestID: "r", Send: tidemark.Draft{ChatID: "a", ClientMessageID: "c", Content: "x", ContentType: "text/plain"}}},
+		{`{"type":"send_message","request_id":"r","payload":{"chat_id":"a",` +
+			`"client_message_id":"c","content":"x"}}`,
+			wire.Frame{Type: wire.FrameSend, RequestID: "r",
+				Send: tidemark.Draft{ChatID: "a", ClientMessageID: "c", Content: "x",
+					ContentType: "text/plain"}}},
 		{`{"type":"ack","payload":{"chat_id":"a","last_acked_sequence":3}}`,
 			wire.Frame{Type: wire.FrameAck, Acks: []server.Ack{{Chat: "a", Acked: 3}}}},
-		{`{"type":"ack","payload":{"chats":[{"chat_id":"a","last_acked_sequence":3},{"chat_id":"b","last_acked_sequence":0},{"chat_id":"c","last_acked_sequence":1,"last_read_sequence":1}]}}`,
-			wire.Frame{Type: wire.FrameAck, Acks: []server.Ack{{Chat: "a", Acked: 3}, {Chat: "c", Acked: 1, Read: 1}}, Refused: 1}},
+		{`{"type":"ack","payload":{"chats":[{"chat_id":"a","last_acked_sequence":3},` +
+			`{"chat_id":"b","last_acked_sequence":0},{"chat_id":"c","last_acked_sequence":1,` +
+			`"last_read_sequence":1}]}}`,
+			wire.Frame{Type: wire.FrameAck,
+				Acks:    []server.Ack{{Chat: "a", Acked: 3}, {Chat: "c", Acked: 1, Read: 1}},
+				Refused: 1}},
 		{`{"payload":{"chat_id":"a","last_read_sequence":3},"type":"read"}`,
 			wire.Frame{Type: wire.FrameRead, Acks: []server.Ack{{Chat: "a", Read: 3}}}},
 		{`{"type":"sync_request","payload":{"chats":[{"chat_id":"a","last_acked_sequence":3}]}}`,
-			wire.Frame{Type: wire.FrameSync, Sync: server.SyncRequest{Cursors: []server.Cursor{{Chat: "a", Acked: 3}}, Limit: wire.DefaultLimit}}},
-		{`{"type":"typing","payload":{"chat_id":"a"}}`, wire.Frame{Type: wire.FrameTyping, Typing: "a"}},
+			wire.Frame{Type: wire.FrameSync,
+				Sync: server.SyncRequest{Cursors: []server.Cursor{{Chat: "a", Acked: 3}},
+					Limit: wire.DefaultLimit}}},
+		{`{"type":"typing","payload":{"chat_id":"a"}}`,
+			wire.Frame{Type: wire.FrameTyping, Typing: "a"}},
 		{`{"type":"ping","request_id":"r"}`, wire.Frame{Type: wire.FramePing, RequestID: "r"}},
 	}
 	for _, tt := range tests {
@@ -264,38 +336,49 @@ func TestDecodeFrame_errors_keep_what_the_answer_needs(t *testing.T) {
 		{`{"request_id":"r"}`, "", "r", failure{tidemark.Invalid, "type"}},
 		{`{"type":1,"request_id":"r"}`, "", "r", failure{tidemark.Invalid, "type"}},
 		{`{"type":"shout","request_id":"r"}`, "shout", "r", failure{tidemark.Invalid, `"shout"`}},
-		{`{"type":"send_message","request_id":"r","payload":{}}`, wire.FrameSend, "r", failure{tidemark.Invalid, "chat_id"}},
-		{`{"type":"send_message","request_id":"r","payload":[]}`, wire.FrameSend, "r", failure{tidemark.Invalid, "payload"}},
-		{`{"type":"send_message","request_id":"r"}`, wire.FrameSend, "r", failure{tidemark.Invalid, "chat_id"}},
-		{`{"type":"typing","request_id":"r","payload":{}}`, wire.FrameTyping, "r", failure{tidemark.Invalid, "chat_id"}},
-		{`{"request_id":5,"type":"ack","payload":{"chat_id":"a","last_acked_sequence":3}}`, wire.FrameAck, "", failure{tidemark.Invalid, "request_id"}},
-		{`{"type":"ack","payload":{"last_acked_sequence":3}}`, wire.FrameAck, "", failure{tidemark.Invalid, "chat_id"}},
+		{`{"type":"send_message","request_id":"r","payload":{}}`, wire.FrameSend, "r",
+			failure{tidemark.Invalid, "chat_id"}},
+		{`{"type":"send_message","request_id":"r","payload":[]}`, wire.FrameSend, "r",
+			failure{tidemark.Invalid, "payload"}},
+		{`{"type":"send_message","request_id":"r"}`, wire.FrameSend, "r",
+			failure{tidemark.Invalid, "chat_id"}},
+		{`{"type":"typing","request_id":"r","payload":{}}`, wire.FrameTyping, "r",
+			failure{tidemark.Invalid, "chat_id"}},
+		{`{"request_id":5,"type":"ack","payload":{"chat_id":"a","last_acked_sequence":3}}`,
+			wire.FrameAck, "", failure{tidemark.Invalid, "request_id"}},
+		{`{"type":"ack","payload":{"last_acked_sequence":3}}`, wire.FrameAck, "",
+			failure{tidemark.Invalid, "chat_id"}},
 		{`{"type":"read","payload":7}`, wire.FrameRead, "", failure{tidemark.Invalid, "payload"}},
-		{`{"type":"ping","request_id":"` + strings.Repeat("r", 129) + `"}`, wire.FramePing, "", failure{tidemark.Invalid, "request_id"}},
+		{`{"type":"ping","request_id":"` + strings.Repeat("r", 129) + `"}`, wire.FramePing, "",
+			failure{tidemark.Invalid, "request_id"}},
 	}
 	for _, tt := range tests {
 		got, err := wire.DecodeFrame([]byte(tt.raw))
 		tt.want.check(t, err)
 		if got.Type != tt.kind || got.RequestID != tt.id {
-			t.Errorf("%s: type %q, request_id %q; want %q, %q", tt.raw, got.Type, got.RequestID, tt.kind, tt.id)
+			t.Errorf("%s: type %q, request_id %q; want %q, %q",
+				tt.raw, got.Type, got.RequestID, tt.kind, tt.id)
 		}
 	}
 }
 
 // A chat_id that cannot be fails alone: the acknowledgements beside it are good.
 func TestDecodeAcks_impossible_chat_fails_alone(t *testing.T) {
-	items, err := wire.DecodeAcks([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":1},{"chat_id":"a b","last_acked_sequence":2}]}`))
+	items, err := wire.DecodeAcks([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":1},` +
+		`{"chat_id":"a b","last_acked_sequence":2}]}`))
 	if err != nil || len(items) != 2 {
 		t.Fatalf("got %v, %v, want two items", items, err)
 	}
 	if items[0].Err != nil || tidemark.CodeOf(items[1].Err) != tidemark.Invalid {
-		t.Errorf("errors of the items: %v and %v, want none and %s", items[0].Err, items[1].Err, tidemark.Invalid)
+		t.Errorf("errors of the items: %v and %v, want none and %s",
+			items[0].Err, items[1].Err, tidemark.Invalid)
 	}
 }
 
 func TestSilent_acks_and_reads_only(t *testing.T) {
 	for kind, want := range map[wire.FrameType]bool{
-		wire.FrameAck: true, wire.FrameRead: true, wire.FrameSend: false, wire.FrameSync: false, wire.FrameTyping: false, wire.FramePing: false, "": false,
+		wire.FrameAck: true, wire.FrameRead: true, wire.FrameSend: false, wire.FrameSync: false,
+		wire.FrameTyping: false, wire.FramePing: false, "": false,
 	} {
 		if got := kind.Silent(); got != want {
 			t.Errorf("%q.Silent() = %t", kind, got)

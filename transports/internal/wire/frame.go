@@ -107,7 +107,9 @@ func (f *Frame) decode(payload value) (err error) {
 	case "":
 		err = tidemark.Errorf(tidemark.Invalid, "type is missing")
 	default:
-		err = tidemark.Errorf(tidemark.Invalid, "type %.40q is unknown; send_message, ack, read, sync_request, typing and ping are known", f.Type)
+		err = tidemark.Errorf(tidemark.Invalid,
+			"type %.40q is unknown; send_message, ack, read, sync_request, typing and ping are "+
+				"known", f.Type)
 	}
 	return err
 }
@@ -119,7 +121,8 @@ func (v value) requestID(to *string) error {
 	}
 	//rule:bounded_input.limit-request-id
 	if len(s) > maxRequestID {
-		return tidemark.Errorf(tidemark.Invalid, "request_id is %d bytes long, at most %d are allowed", len(s), maxRequestID)
+		return tidemark.Errorf(tidemark.Invalid,
+			"request_id is %d bytes long, at most %d are allowed", len(s), maxRequestID)
 	}
 	*to = s
 	return nil

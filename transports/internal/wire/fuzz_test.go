@@ -16,10 +16,12 @@ var seeds = []string{
 	`{"last_acked_sequence":9007199254740992}`,
 	`{"type":"direct","member_ids":["a","b"],"name":"n","history":"full"}`,
 	`{"user_ids":["a"],"name":"\ud83d\udc4b"}`,
-	`{"type":"send_message","request_id":"r","payload":{"chat_id":"a","client_message_id":"c","content":"\ud800\udc00"}}`,
+	`{"type":"send_message","request_id":"r","payload":{"chat_id":"a","client_message_id":"c",` +
+		`"content":"\ud800\udc00"}}`,
 	`{"type":"ack","payload":{"chats":[{"chat_id":"a","last_acked_sequence":3}]}}`,
 	`{"type":"sync_request","payload":{"chats":[],"limit":-0,"statuses":true,"session":"\\"}}`,
-	`{"a\"b":"c\\","\\":[{"x":[]}]}`, `{"":""}`, ` { } `, `[]`, `"\ud800"`, `-`, `{"limit":1e400}`, "{\"name\":\"\xff\"}",
+	`{"a\"b":"c\\","\\":[{"x":[]}]}`, `{"":""}`, ` { } `, `[]`, `"\ud800"`, `-`, `{"limit":1e400}`,
+	"{\"name\":\"\xff\"}",
 }
 
 // checkError fails if bad input gave anything but the codes of bad input.
@@ -54,7 +56,8 @@ func FuzzDecodeSend(f *testing.F) {
 		// encoding/json reads the same, if it reads case by case what it is given.
 		var fields map[string]json.RawMessage
 		var content string
-		if json.Unmarshal(raw, &fields) == nil && fields["content"] != nil && json.Unmarshal(fields["content"], &content) == nil && content != r.Content {
+		if json.Unmarshal(raw, &fields) == nil && fields["content"] != nil &&
+			json.Unmarshal(fields["content"], &content) == nil && content != r.Content {
 			t.Errorf("%q: content %q, encoding/json has %q", raw, r.Content, content)
 		}
 		if !utf8.ValidString(r.Content) || r.Attachment != nil && !json.Valid(r.Attachment) {
@@ -78,7 +81,9 @@ func FuzzDecodeAcks(f *testing.F) {
 	fuzz(f, func(t *testing.T, raw []byte) error {
 		items, err := wire.DecodeAcks(raw)
 		for _, item := range items {
-			if err == nil && (!tidemark.ValidID(item.Chat) || item.Err == nil && item.Acked == 0 && item.Read == 0) {
+			if err == nil &&
+				(!tidemark.ValidID(item.Chat) || item.Err == nil && item.Acked == 0 &&
+					item.Read == 0) {
 				t.Errorf("%q gave %+v", raw, item)
 			}
 		}
@@ -87,7 +92,12 @@ func FuzzDecodeAcks(f *testing.F) {
 }
 
 func FuzzDecodeState(f *testing.F) {
-	fuzz(f, func(_ *testing.T, raw []byte) error { _, err := wire.DecodeState(raw, "team"); return err })
+	fuzz(f,
+		func(_ *testing.T, raw []byte) error {
+			_,
+				err := wire.DecodeState(raw, "team")
+			return err
+		})
 }
 
 func FuzzDecodeSync(f *testing.F) {
@@ -101,7 +111,8 @@ func FuzzDecodeSync(f *testing.F) {
 }
 
 func FuzzDecodeCreateChat(f *testing.F) {
-	fuzz(f, func(_ *testing.T, raw []byte) error { _, err := wire.DecodeCreateChat(raw); return err })
+	fuzz(f,
+		func(_ *testing.T, raw []byte) error { _, err := wire.DecodeCreateChat(raw); return err })
 }
 
 func FuzzDecodeRename(f *testing.F) {

@@ -32,12 +32,16 @@ type example struct {
 var (
 	at      = time.Date(2026, 1, 31, 10, 0, 5, 100_000_000, time.UTC)
 	message = tidemark.Message{
-		ChatID: "team", Sequence: 7, MessageID: "0190b5a1-7c5e-7000-8000-000000000001", SenderID: "ann", ClientMessageID: "c-1",
+		ChatID: "team", Sequence: 7, MessageID: "0190b5a1-7c5e-7000-8000-000000000001",
+		SenderID: "ann", ClientMessageID: "c-1",
 		Content: "Grüße \"👋\"\n\u2028", ContentType: "text/plain", CreatedAt: at,
 	}
 	withAttachment = tidemark.Message{
-		ChatID: "team", Sequence: 8, MessageID: "0190b5a1-7c5e-7000-8000-000000000002", SenderID: "bob", ClientMessageID: "c-2",
-		ContentType: "image/png", Attachment: json.RawMessage(`{"url":"https://example.org/a.png","size":[10,20]}`), CreatedAt: at,
+		ChatID: "team", Sequence: 8, MessageID: "0190b5a1-7c5e-7000-8000-000000000002",
+		SenderID: "bob", ClientMessageID: "c-2",
+		ContentType: "image/png",
+		Attachment:  json.RawMessage(`{"url":"https://example.org/a.png","size":[10,20]}`),
+		CreatedAt:   at,
 	}
 	gap   = tidemark.Gap{ChatID: "team", From: 3, To: 5, Reason: tidemark.GapNotMember}
 	state = tidemark.DeliveryState{UserID: "ann", ChatID: "team", Acked: 7, Read: 9, UpdatedAt: at}
@@ -56,21 +60,39 @@ func events() []struct {
 	}
 	var all []entry
 	add := func(name string, id uint64, kind tidemark.EventType, payload []byte) {
-		all = append(all, entry{name, "s3SSion_1", tidemark.Event{ID: id, Type: kind, Payload: payload}})
+		all = append(all, entry{
+			name, "s3SSion_1", tidemark.Event{ID: id, Type: kind, Payload: payload},
+		})
 	}
-	add("open", 1, tidemark.EventOpen, tidemark.Open{Session: "s3SSion_1", Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
-	add("open, resumed", 43, tidemark.EventOpen, tidemark.Open{Session: "s3SSion_1", Resumed: true, Position: 42, Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
+	add("open", 1, tidemark.EventOpen,
+		tidemark.Open{Session: "s3SSion_1", Heartbeat: 20 * time.Second,
+			Resume: time.Minute}.AppendJSON(nil))
+	add("open, resumed", 43, tidemark.EventOpen,
+		tidemark.Open{Session: "s3SSion_1", Resumed: true, Position: 42,
+			Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
 	add("message", 44, tidemark.EventMessage, message.AppendJSON(nil))
 	add("message with an attachment", 45, tidemark.EventMessage, withAttachment.AppendJSON(nil))
 	add("gap", 46, tidemark.EventGap, gap.AppendJSON(nil))
-	add("status of a member", 47, tidemark.EventStatus, tidemark.StatusUpdate{ChatID: "team", UserID: "bob", Boundary: tidemark.Boundary{Acked: 7, Read: 3}}.AppendJSON(nil))
-	add("status of all", 48, tidemark.EventStatus, tidemark.StatusUpdate{ChatID: "team", Boundary: tidemark.Boundary{Acked: 7, Read: 3}}.AppendJSON(nil))
-	add("membership", 49, tidemark.EventMembership, tidemark.MembershipChange{ChatID: "team", UserID: "bob", Change: tidemark.Removed}.AppendJSON(nil))
+	add("status of a member", 47, tidemark.EventStatus,
+		tidemark.StatusUpdate{ChatID: "team", UserID: "bob",
+			Boundary: tidemark.Boundary{Acked: 7, Read: 3}}.AppendJSON(nil))
+	add("status of all", 48, tidemark.EventStatus,
+		tidemark.StatusUpdate{ChatID: "team",
+			Boundary: tidemark.Boundary{Acked: 7, Read: 3}}.AppendJSON(nil))
+	add("membership", 49, tidemark.EventMembership,
+		tidemark.MembershipChange{ChatID: "team", UserID: "bob",
+			Change: tidemark.Removed}.AppendJSON(nil))
 	add("caught up", 50, tidemark.EventCaughtUp, []byte(`{}`))
-	add("reset", 51, tidemark.EventReset, tidemark.Reset{Reason: tidemark.ResetUnknownSession}.AppendJSON(nil))
-	add("reset of a chat", 52, tidemark.EventReset, tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "team"}.AppendJSON(nil))
-	add("typing", 0, tidemark.EventTyping, tidemark.Typing{ChatID: "team", UserID: "bob"}.AppendJSON(nil))
-	add("error", 0, tidemark.EventError, wire.ErrorEvent("r1", tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")).AppendJSON(nil))
+	add("reset", 51, tidemark.EventReset,
+		tidemark.Reset{Reason: tidemark.ResetUnknownSession}.AppendJSON(nil))
+	add("reset of a chat", 52, tidemark.EventReset,
+		tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "team"}.AppendJSON(nil))
+	add("typing",
+		0, tidemark.EventTyping, tidemark.Typing{ChatID: "team", UserID: "bob"}.AppendJSON(nil))
+	add("error", 0, tidemark.EventError,
+		wire.ErrorEvent("r1",
+			tidemark.Errorf(tidemark.Replaced,
+				"a newer connection owns the session")).AppendJSON(nil))
 	return all
 }
 
@@ -106,68 +128,112 @@ func TestReplies_golden(t *testing.T) {
 	refused := tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
 	golden(t, "replies.json", []example{
 		{"send_message_ack", "ReplyFrame", string(wire.AppendSendAck(nil, "r1", sent))},
-		{"send_message_ack without request_id", "ReplyFrame", string(wire.AppendSendAck(nil, "", server.Sent{Message: message}))},
+		{"send_message_ack without request_id", "ReplyFrame",
+			string(wire.AppendSendAck(nil, "", server.Sent{Message: message}))},
 		{"sync_response", "ReplyFrame", string(wire.AppendSyncReply(nil, "r2", syncResponse()))},
 		{"pong", "ReplyFrame", string(wire.AppendPong(nil, "r3"))},
 		{"error", "ReplyFrame", string(wire.AppendError(nil, "r4", refused))},
-		{"error without request_id", "ReplyFrame", string(wire.AppendError(nil, "", errors.New("a secret of the database")))},
+		{"error without request_id", "ReplyFrame",
+			string(wire.AppendError(nil, "", errors.New("a secret of the database")))},
 	})
 }
 
 func syncResponse() server.SyncResponse {
 	return server.SyncResponse{
 		Chats: []server.SyncChat{
-			{Chat: "team", Head: 8, Messages: []tidemark.Message{message, withAttachment}, Gaps: []tidemark.Gap{gap}, HasMore: true},
+			{Chat: "team", Head: 8, Messages: []tidemark.Message{message, withAttachment},
+				Gaps: []tidemark.Gap{gap}, HasMore: true},
 			{Chat: "old", Head: 2, Reset: tidemark.ResetAhead},
-			{Chat: "other", Err: tidemark.Errorf(tidemark.NotMember, "you are not a member of the chat")},
+			{Chat: "other",
+				Err: tidemark.Errorf(tidemark.NotMember, "you are not a member of the chat")},
 		},
-		Statuses: []tidemark.StatusUpdate{{ChatID: "team", UserID: "bob", Boundary: tidemark.Boundary{Acked: 7, Read: 3}}},
-		HasMore:  true,
+		Statuses: []tidemark.StatusUpdate{
+			{ChatID: "team", UserID: "bob", Boundary: tidemark.Boundary{Acked: 7, Read: 3}},
+		},
+		HasMore: true,
 	}
 }
 
 func TestResponses_golden(t *testing.T) {
 	chat := server.ChatView{
-		Chat:  tidemark.Chat{ID: "team", Type: tidemark.Group, Name: "Team", History: tidemark.HistoryFull, CreatedAt: at, Head: 8, MemberCount: 2},
+		Chat: tidemark.Chat{
+			ID:          "team",
+			Type:        tidemark.Group,
+			Name:        "Team",
+			History:     tidemark.HistoryFull,
+			CreatedAt:   at,
+			Head:        8,
+			MemberCount: 2,
+		},
 		State: state, Unread: 1, Last: &withAttachment,
 	}
-	empty := server.ChatView{Chat: tidemark.Chat{ID: "d", Type: tidemark.Direct, History: tidemark.HistorySinceJoin, CreatedAt: at, MemberCount: 2}}
+	empty := server.ChatView{
+		Chat: tidemark.Chat{
+			ID:          "d",
+			Type:        tidemark.Direct,
+			History:     tidemark.HistorySinceJoin,
+			CreatedAt:   at,
+			MemberCount: 2,
+		},
+	}
 	status := server.DeliveryStatus{
 		Chat: chat.Chat, Sequence: 8, Summary: storage.Summary{Members: 2, Delivered: 1, Read: 1},
 		Members: []tidemark.DeliveryState{state, fresh}, NextCursor: "n",
 	}
-	acks := []wire.AckItem{{Ack: server.Ack{Chat: "team", Acked: 7}}, {Ack: server.Ack{Chat: "gone"}}}
-	results := []server.AckResult{{State: state}, {Err: tidemark.Errorf(tidemark.NotFound, "there is no such chat")}}
+	acks := []wire.AckItem{
+		{Ack: server.Ack{Chat: "team", Acked: 7}}, {Ack: server.Ack{Chat: "gone"}},
+	}
+	results := []server.AckResult{
+		{State: state}, {Err: tidemark.Errorf(tidemark.NotFound, "there is no such chat")},
+	}
 	golden(t, "responses.json", []example{
 		{"chat", "Chat", string(wire.AppendChat(nil, &chat))},
 		{"empty chat", "Chat", string(wire.AppendChat(nil, &empty))},
-		{"chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{Chats: []server.ChatView{chat, empty}, NextCursor: "n"}))},
+		{"chats", "ChatList",
+			string(wire.AppendChats(nil,
+				server.ChatPage{Chats: []server.ChatView{chat, empty}, NextCursor: "n"}))},
 		{"no chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{}))},
 		{"members", "MemberList", string(wire.AppendMembers(nil, server.MemberPage{Members: []tidemark.Member{
-			{UserID: "ann", Role: tidemark.Owner, JoinedAt: at}, {UserID: "bob", Role: tidemark.Ordinary, JoinedAt: at}}}))},
+			{UserID: "ann", Role: tidemark.Owner, JoinedAt: at},
+			{UserID: "bob", Role: tidemark.Ordinary, JoinedAt: at}}}))},
 		{"messages", "MessageList", string(wire.AppendHistory(nil, server.History{
-			Messages: []tidemark.Message{message, withAttachment}, Gaps: []tidemark.Gap{gap, gap}, HasMore: true, Next: 7}))},
+			Messages: []tidemark.Message{message, withAttachment}, Gaps: []tidemark.Gap{gap, gap},
+			HasMore: true, Next: 7}))},
 		{"no messages", "MessageList", string(wire.AppendHistory(nil, server.History{Next: 7}))},
 		{"delivery state", "DeliveryState", string(wire.AppendState(nil, state))},
-		{"delivery states", "DeliveryStateList", string(wire.AppendStates(nil, server.StatePage{States: []tidemark.DeliveryState{state, fresh}}))},
+		{"delivery states", "DeliveryStateList",
+			string(wire.AppendStates(nil,
+				server.StatePage{States: []tidemark.DeliveryState{state, fresh}}))},
 		{"acks", "AckResults", string(wire.AppendAckResults(nil, acks, results))},
 		{"sync", "SyncResponse", string(wire.AppendSync(nil, syncResponse()))},
 		{"nothing to sync", "SyncResponse", string(wire.AppendSync(nil, server.SyncResponse{}))},
 		{"delivery status", "DeliveryStatus", string(wire.AppendDeliveryStatus(nil, status))},
 		{"delivery status of an empty chat", "DeliveryStatus", string(wire.AppendDeliveryStatus(nil, server.DeliveryStatus{
-			Chat: empty.Chat, Summary: storage.Summary{Members: 2, Delivered: 2, Read: 2}, Members: []tidemark.DeliveryState{fresh}}))},
+			Chat: empty.Chat, Summary: storage.Summary{Members: 2, Delivered: 2, Read: 2},
+			Members: []tidemark.DeliveryState{fresh}}))},
 		{"ticket", "Ticket", string(wire.AppendTicket(nil, "ABC", at))},
 	})
 }
 
 func TestClientFrames_golden(t *testing.T) {
 	frames := []example{
-		{"send_message", "ClientFrame", `{"type":"send_message","request_id":"r1","payload":{"chat_id":"team","client_message_id":"c-1","content":"Grüße 👋"}}`},
-		{"send_message with everything", "ClientFrame", `{"type":"send_message","request_id":"r2","payload":{"chat_id":"team","client_message_id":"c-2","content":"","content_type":"image/png","attachment":{"size":[10,20]},"seen_sequence":7}}`},
-		{"ack", "ClientFrame", `{"type":"ack","payload":{"chat_id":"team","last_acked_sequence":7}}`},
-		{"ack of several chats", "ClientFrame", `{"type":"ack","payload":{"chats":[{"chat_id":"team","last_acked_sequence":7},{"chat_id":"other","last_acked_sequence":1,"last_read_sequence":1}]}}`},
-		{"read", "ClientFrame", `{"type":"read","payload":{"chat_id":"team","last_read_sequence":7}}`},
-		{"sync_request", "ClientFrame", `{"type":"sync_request","request_id":"r3","payload":{"chats":[{"chat_id":"team","last_acked_sequence":0}],"session":"s3SSion_1","limit":100,"statuses":true}}`},
+		{"send_message", "ClientFrame",
+			`{"type":"send_message","request_id":"r1","payload":{"chat_id":"team",` +
+				`"client_message_id":"c-1","content":"Grüße 👋"}}`},
+		{"send_message with everything", "ClientFrame",
+			`{"type":"send_message","request_id":"r2","payload":{"chat_id":"team",` +
+				`"client_message_id":"c-2","content":"","content_type":"image/png",` +
+				`"attachment":{"size":[10,20]},"seen_sequence":7}}`},
+		{"ack", "ClientFrame",
+			`{"type":"ack","payload":{"chat_id":"team","last_acked_sequence":7}}`},
+		{"ack of several chats", "ClientFrame",
+			`{"type":"ack","payload":{"chats":[{"chat_id":"team","last_acked_sequence":7},` +
+				`{"chat_id":"other","last_acked_sequence":1,"last_read_sequence":1}]}}`},
+		{"read", "ClientFrame",
+			`{"type":"read","payload":{"chat_id":"team","last_read_sequence":7}}`},
+		{"sync_request", "ClientFrame",
+			`{"type":"sync_request","request_id":"r3","payload":{"chats":[{"chat_id":"team",` +
+				`"last_acked_sequence":0}],"session":"s3SSion_1","limit":100,"statuses":true}}`},
 		{"typing", "ClientFrame", `{"type":"typing","payload":{"chat_id":"team"}}`},
 		{"ping", "ClientFrame", `{"type":"ping","request_id":"r4"}`},
 	}

@@ -38,7 +38,9 @@ func ParseLimit(s string) (int, error) {
 
 // ParseSequence reads a sequence from a query, of at least least (0 or 1). What is no integer is Invalid; what is an integer
 // but can be no sequence has the code given: Invalid for positions, InvalidSequence for `for_sequence`.
-func ParseSequence(s, field string, least tidemark.Sequence, code tidemark.Code) (tidemark.Sequence, error) {
+func ParseSequence(
+	s, field string, least tidemark.Sequence, code tidemark.Code,
+) (tidemark.Sequence, error) {
 	if s == "" || s == "-" || !value(s).integer() {
 		return 0, tidemark.Errorf(tidemark.Invalid, "%s must be an integer", field)
 	}
@@ -76,7 +78,8 @@ func ParseStream(q url.Values) (Stream, error) {
 	if after := q.Get("after"); after != "" {
 		n, err := strconv.ParseUint(after, 10, 64)
 		if err != nil || n > maxEventID {
-			return r, tidemark.Errorf(tidemark.Invalid, "after must be the id of an event, an integer from 0 to %d", uint64(maxEventID))
+			return r, tidemark.Errorf(tidemark.Invalid,
+				"after must be the id of an event, an integer from 0 to %d", uint64(maxEventID))
 		}
 		r.After = n
 	}

@@ -11,7 +11,9 @@ import (
 )
 
 func TestParseLimit_clamped_and_checked(t *testing.T) {
-	for s, want := range map[string]int{"": 50, "1": 1, "007": 7, "1000": 1000, "1001": 1000, "99999999999999999999999": 1000} {
+	for s, want := range map[string]int{
+		"": 50, "1": 1, "007": 7, "1000": 1000, "1001": 1000, "99999999999999999999999": 1000,
+	} {
 		if got, err := wire.ParseLimit(s); got != want || err != nil {
 			t.Errorf("ParseLimit(%q) = %d, %v; want %d", s, got, err, want)
 		}
@@ -23,8 +25,11 @@ func TestParseLimit_clamped_and_checked(t *testing.T) {
 }
 
 func TestParseSequence_zero_only_where_it_is_a_position(t *testing.T) {
-	for s, want := range map[string]tidemark.Sequence{"0": 0, "1": 1, "9007199254740991": tidemark.MaxSequence} {
-		if got, err := wire.ParseSequence(s, "after_sequence", 0, tidemark.Invalid); got != want || err != nil {
+	for s, want := range map[string]tidemark.Sequence{
+		"0": 0, "1": 1, "9007199254740991": tidemark.MaxSequence,
+	} {
+		if got, err := wire.ParseSequence(s, "after_sequence", 0, tidemark.Invalid); got != want ||
+			err != nil {
 			t.Errorf("ParseSequence(%q) = %d, %v; want %d", s, got, err, want)
 		}
 	}
@@ -46,7 +51,8 @@ func TestOpenQuery(t *testing.T) {
 		fail  failure
 	}{
 		{"", wire.Stream{Statuses: true}, ok},
-		{"device_id=d&session=s&after=7&statuses=0", wire.Stream{Device: "d", Session: "s", After: 7}, ok},
+		{"device_id=d&session=s&after=7&statuses=0",
+			wire.Stream{Device: "d", Session: "s", After: 7}, ok},
 		{"session=%00strange&statuses=1", wire.Stream{Session: "\x00strange", Statuses: true}, ok},
 		{"device_id=a+b", wire.Stream{}, failure{tidemark.Invalid, "device_id"}},
 		{"after=-1", wire.Stream{}, failure{tidemark.Invalid, "after"}},

@@ -50,7 +50,11 @@ func AppendError(b []byte, requestID string, err error) []byte {
 
 // ErrorEvent returns what a client may be told of an error, as the payload of an `error` event.
 func ErrorEvent(requestID string, err error) tidemark.Problem {
-	return tidemark.Problem{Code: tidemark.CodeOf(err), Detail: tidemark.DetailOf(err), RequestID: requestID}
+	return tidemark.Problem{
+		Code:      tidemark.CodeOf(err),
+		Detail:    tidemark.DetailOf(err),
+		RequestID: requestID,
+	}
 }
 
 // appendReply appends a frame up to its payload.

@@ -46,10 +46,13 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
 	//rule:bounded_input.need-content-type
 	case d.ContentType == "":
-		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid, "content_type is empty; leave it out for %s", tidemark.DefaultContentType)
+		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid,
+			"content_type is empty; leave it out for %s", tidemark.DefaultContentType)
 	//rule:send_idempotent.need-key
 	case d.ClientMessageID == "":
-		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid, "client_message_id is missing; give each message a new one, and the same again when you repeat it")
+		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid,
+			"client_message_id is missing; give each message a new one, and the same again when "+
+				"you repeat it")
 	}
 	return d, nil
 }
@@ -124,7 +127,8 @@ func decodeAck(v value, name string) (AckItem, error) {
 	case item.Chat == "":
 		return item, tidemark.Errorf(tidemark.Invalid, "chat_id is missing in %s", name)
 	case item.Err == nil && item.Acked == 0 && item.Read == 0:
-		item.Err = tidemark.Errorf(tidemark.Invalid, "last_acked_sequence or last_read_sequence is needed")
+		item.Err = tidemark.Errorf(tidemark.Invalid,
+			"last_acked_sequence or last_read_sequence is needed")
 	}
 	return item, nil
 }
@@ -147,7 +151,8 @@ func DecodeState(raw []byte, chat tidemark.ChatID) (server.Ack, error) {
 		return nil
 	})
 	if err == nil && ack.Acked == 0 && ack.Read == 0 {
-		err = tidemark.Errorf(tidemark.Invalid, "last_acked_sequence or last_read_sequence is needed")
+		err = tidemark.Errorf(tidemark.Invalid,
+			"last_acked_sequence or last_read_sequence is needed")
 	}
 	return ack, err
 }
@@ -210,7 +215,9 @@ func decodeCursor(v value, i int) (server.Cursor, error) {
 	case c.Chat == "":
 		return c, tidemark.Errorf(tidemark.Invalid, "chat_id is missing in %s", name)
 	case !stated:
-		return c, tidemark.Errorf(tidemark.Invalid, "last_acked_sequence is missing in %s; give 0 if the device has nothing of the chat", name)
+		return c, tidemark.Errorf(tidemark.Invalid,
+			"last_acked_sequence is missing in %s; give 0 if the device has nothing of the chat",
+			name)
 	}
 	return c, nil
 }
@@ -240,7 +247,8 @@ func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
 	case err != nil:
 		return server.CreateChatRequest{}, err
 	case r.Type == "":
-		return r, tidemark.Errorf(tidemark.Invalid, "type is missing; direct and group are possible")
+		return r, tidemark.Errorf(tidemark.Invalid,
+			"type is missing; direct and group are possible")
 	case r.MemberIDs == nil:
 		return r, tidemark.Errorf(tidemark.Invalid, "member_ids is missing")
 	}

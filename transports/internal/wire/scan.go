@@ -14,10 +14,12 @@ const MaxBody = 128 << 10
 // eachElement without further checks of the syntax.
 func check(raw []byte) error {
 	if len(raw) > MaxBody {
-		return tidemark.Errorf(tidemark.TooLarge, "the JSON is %d bytes long, at most %d are allowed", len(raw), MaxBody)
+		return tidemark.Errorf(tidemark.TooLarge,
+			"the JSON is %d bytes long, at most %d are allowed", len(raw), MaxBody)
 	}
 	if !utf8.Valid(raw) {
-		return tidemark.Errorf(tidemark.Invalid, "the JSON is not valid UTF-8 at byte %d", firstInvalid(raw))
+		return tidemark.Errorf(tidemark.Invalid, "the JSON is not valid UTF-8 at byte %d",
+			firstInvalid(raw))
 	}
 	if json.Valid(raw) {
 		return nil
@@ -26,7 +28,10 @@ func check(raw []byte) error {
 		return tidemark.Errorf(tidemark.Invalid, "a JSON object is expected, but there is nothing")
 	}
 	var value json.RawMessage
-	return &tidemark.Error{Code: tidemark.Invalid, Detail: "the JSON is malformed: " + json.Unmarshal(raw, &value).Error()}
+	return &tidemark.Error{
+		Code:   tidemark.Invalid,
+		Detail: "the JSON is malformed: " + json.Unmarshal(raw, &value).Error(),
+	}
 }
 
 func firstInvalid(raw []byte) int {

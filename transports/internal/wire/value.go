@@ -15,8 +15,9 @@ type value []byte
 
 // The reasons for which a JSON string cannot be a text; they complete the sentence "field …".
 var (
-	errSurrogate = errors.New(`holds half of a surrogate pair (\ud800 to \udfff), which is no character`)
-	errNUL       = errors.New("holds the character U+0000, which is not allowed")
+	errSurrogate = errors.New(`holds half of a surrogate pair (\ud800 to \udfff), which is no ` +
+		`character`)
+	errNUL = errors.New("holds the character U+0000, which is not allowed")
 )
 
 // text reads a string.
@@ -85,7 +86,8 @@ func (v value) integer() bool {
 // sequence is InvalidSequence (docs/limits.md, "Sizes").
 func (v value) sequence(field string, least tidemark.Sequence, to *tidemark.Sequence) error {
 	if !v.integer() {
-		return tidemark.Errorf(tidemark.Invalid, "%s must be an integer, written without quotes, fraction and exponent", field)
+		return tidemark.Errorf(tidemark.Invalid,
+			"%s must be an integer, written without quotes, fraction and exponent", field)
 	}
 	return sequence(string(v), field, least, to)
 }
@@ -96,7 +98,8 @@ func sequence(digits, field string, least tidemark.Sequence, to *tidemark.Sequen
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || tidemark.Sequence(n) < least || tidemark.Sequence(n) > tidemark.MaxSequence {
-		return tidemark.Errorf(tidemark.InvalidSequence, "%s must be from %d to %d", field, least, tidemark.MaxSequence)
+		return tidemark.Errorf(tidemark.InvalidSequence, "%s must be from %d to %d",
+			field, least, tidemark.MaxSequence)
 	}
 	*to = tidemark.Sequence(n)
 	return nil
