@@ -20,55 +20,58 @@ import (
 )
 
 const (
-	// apiKeyPrefix marks API keys: they are told from tokens by it, and programs that look for secrets in the wrong places find them by it.
+	// apiKeyPrefix marks API keys. It sets them apart from tokens, and lets secret scanners find
+	// leaked keys.
 	apiKeyPrefix = "tmk_"
-	// hashPrefix names the hash in the file.
+	// hashPrefix names the hash function in the file.
 	hashPrefix = "sha256:"
-	// maxKeysFile is the greatest size of the file in bytes.
+	// maxKeysFile is the largest size of the file, in bytes.
 	maxKeysFile = 1 << 20
-	// rereadEvery is how often the file is looked at, and so how long a key that was taken out of it goes on.
+	// rereadEvery is how often Run reads the file, and so how long a removed key still works.
 	rereadEvery = 5 * time.Second
 )
 
-// NewAPIKey makes a key, and its line for the file. Invalid if the name is no id.
+// NewAPIKey returns a new key and its line for the file. It returns Invalid if the name is not an
+// id.
 func NewAPIKey(name string) (secret, line string, err error) {
 	if err := tidemark.CheckID("name", name); err != nil {
 		return "", "", err
 	}
-	// 130 bits: nobody can try them, so one plain hash keeps them
+	// A key has 130 random bits. No attacker can try them all, so a plain hash is enough.
 	secret = apiKeyPrefix + rand.Text()
 	hash := sha256.Sum256([]byte(secret))
 	return secret, name + " " + hashPrefix + hex.EncodeToString(hash[:]), nil
 }
 
-// apiKey is a key of the file. Two states of the file that both have it share it.
+// apiKey is a key of the file. If two versions of the file have the key, both share the value.
 type apiKey struct {
 	name string
-	// id names the key on every node that has it: half of its hash, in hexadecimal digits.
+	// id names the key on every node that has it: the first half of its hash, in hexadecimal.
 	id string
-	// withdrawn is set when the file has it no more; streams that were opened with it look.
+	// withdrawn is true once the file no longer has the key. Open streams check it.
 	withdrawn atomic.Bool
 }
 
-// APIKeys is the keys of backends, read from a file that holds their hashes. Run reads it again whenever it has changed. It is safe for concurrent
-// use.
+// APIKeys holds the keys of backends. It reads them from a file of their hashes, which Run reads
+// again. It is safe for concurrent use.
 type APIKeys struct {
 	path   string
 	logger *slog.Logger
-	// trouble is what was wrong with the file when Run last read it, "" for nothing, so that only changes are logged.
-	trouble string
+	// lastError is the error of the latest read in Run, or "". Run logs only when it changes.
+	lastError string
 
 	mu sync.Mutex
-	// keys is by hash. How long a look-up takes tells about hashes at most, and those lead to no key.
+	// keys maps hashes to keys. The time of a lookup can reveal hashes at most, and they lead to no
+	// key.
 	keys map[[sha256.Size]byte]*apiKey
 	raw  []byte
 }
 
-// LoadAPIKeys reads the file: a line `name sha256:hash` for each key, as NewAPIKey makes it; empty lines and those that begin with # are
-// left out.
+// LoadAPIKeys reads the file of API keys. A line is `name sha256:hash`, as NewAPIKey returns it.
+// Empty lines and lines that begin with # are ignored.
 //
-// Errors: Invalid, with the number of a line that is malformed; also if anybody on the machine may write the file. If anybody may read it, that
-// is logged.
+// It returns Invalid if a line is malformed, with its number, or if every user of the machine can
+// write the file. If every user can read it, LoadAPIKeys logs a warning.
 func LoadAPIKeys(path string, logger *slog.Logger) (*APIKeys, error) {
 	if logger == nil {
 		logger = slog.Default()
@@ -77,7 +80,8 @@ func LoadAPIKeys(path string, logger *slog.Logger) (*APIKeys, error) {
 	return a, a.reload()
 }
 
-// Run reads the file again when it has changed, until ctx ends. If the new state is broken the old one goes on.
+// Run reads the file every rereadEvery until ctx ends. While the file is broken, the known keys
+// stay valid.
 func (a *APIKeys) Run(ctx context.Context) {
 	tick := time.NewTicker(rereadEvery)
 	defer tick.Stop()
@@ -87,19 +91,20 @@ func (a *APIKeys) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		trouble := ""
+		message := ""
 		if err := a.reload(); err != nil {
-			trouble = err.Error()
+			message = err.Error()
 		}
-		if trouble != a.trouble && trouble != "" {
-			a.logger.Error("the file of API keys is not read; the keys that are known go on",
-				"file", a.path, "error", trouble)
+		if message != a.lastError && message != "" {
+			a.logger.Error("the file of API keys cannot be read; the known keys stay valid",
+				"file", a.path, "error", message)
 		}
-		a.trouble = trouble
+		a.lastError = message
 	}
 }
 
-// reload reads the file, and takes its keys over if they are others.
+// reload reads the file. If it changed, reload takes over its keys and withdraws those that are
+// gone.
 func (a *APIKeys) reload() error {
 	raw, mode, err := readKeysFile(a.path)
 	if err != nil {
@@ -136,8 +141,8 @@ func (a *APIKeys) reload() error {
 	}
 	a.logger.Info("the API keys were read", "file", a.path, "keys", len(keys))
 	if mode.Perm()&0o004 != 0 {
-		a.logger.Warn("anybody on this machine can read the file of API keys; it holds no key, "+
-			"but it is nobody's business: chmod o-r", "file", a.path)
+		a.logger.Warn("every user of this machine can read the file of API keys; "+
+			"it holds hashes only, but restrict it: chmod o-r", "file", a.path)
 	}
 	return nil
 }
@@ -155,10 +160,11 @@ func readKeysFile(path string) ([]byte, fs.FileMode, error) {
 	mode := info.Mode()
 	switch {
 	case !mode.IsRegular():
-		return nil, mode, fmt.Errorf("%s is not a regular file; it is read again and again", path)
+		return nil, mode, fmt.Errorf("%s is not a regular file; the server has to reread it",
+			path)
 	case mode.Perm()&0o002 != 0:
-		return nil, mode, fmt.Errorf("anybody on this machine may write %s, and so let himself "+
-			"in: chmod o-w", path)
+		return nil, mode, fmt.Errorf("every user of this machine can write %s and so add a key; "+
+			"restrict it: chmod o-w", path)
 	}
 	raw, err := io.ReadAll(io.LimitReader(f, maxKeysFile+1))
 	if err == nil && len(raw) > maxKeysFile {
@@ -167,7 +173,8 @@ func readKeysFile(path string) ([]byte, fs.FileMode, error) {
 	return raw, mode, err
 }
 
-// parseKeysFile reads the lines. Its errors repeat nothing of a line, which may be a key by mistake.
+// parseKeysFile returns the keys of the file. Its errors quote nothing of a line, because a line
+// may hold a key by mistake.
 func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 	keys := make(map[[sha256.Size]byte]*apiKey)
 	names := make(map[string]bool)
@@ -184,7 +191,7 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 				hashPrefix)
 		}
 		if strings.Contains(line, apiKeyPrefix) {
-			return nil, bad("it holds an API key itself, and the file is for their hashes: " +
+			return nil, bad("it holds an API key itself, but the file is for hashes; " +
 				"withdraw that key")
 		}
 		name, hash, _ := strings.Cut(line, " ")
@@ -192,9 +199,9 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 		sum, err := hex.DecodeString(digits)
 		switch {
 		case !tidemark.ValidID(name):
-			return nil, bad("its name is none: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
+			return nil, bad("its name is not valid: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
 		case !ok || err != nil || len(sum) != sha256.Size:
-			return nil, bad("its hash is none: 64 hexadecimal digits")
+			return nil, bad("its hash is not valid: 64 hexadecimal digits")
 		//rule:credentials_end.refuse-duplicate-key-name
 		case names[name]:
 			return nil, bad("an earlier line has the same name")
@@ -210,7 +217,7 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 	return keys, nil
 }
 
-// find returns the key that a caller shows. Unauthenticated if there is no such one.
+// find returns the key with a secret. It returns Unauthenticated if there is none.
 func (a *APIKeys) find(secret string) (*apiKey, error) {
 	if a == nil {
 		return nil, tidemark.Errorf(tidemark.Unauthenticated, "this server accepts no API keys")
@@ -225,7 +232,7 @@ func (a *APIKeys) find(secret string) (*apiKey, error) {
 		"the API key is unknown, or was withdrawn")
 }
 
-// named returns the key with an id, nil if there is none.
+// named returns the key with an id, or nil if there is none.
 func (a *APIKeys) named(id string) *apiKey {
 	if a == nil {
 		return nil

@@ -47,7 +47,7 @@ func withKeys(t *testing.T, path string) (*auth.Authenticator, *auth.APIKeys) {
 	return auth.New(auth.Config{APIKeys: keys, JWTSecret: secret, Dev: true}), keys
 }
 
-// calls is a request with credentials and the users of X-User-ID.
+// calls returns a request with credentials and a header X-User-ID for each user.
 func calls(credentials string, users ...string) *http.Request {
 	r := bearer(credentials)
 	for _, user := range users {
@@ -100,7 +100,13 @@ func TestUserHeader_beside_the_credentials_of_a_user(t *testing.T) {
 	for _, tt := range []struct {
 		users []string
 		want  tidemark.Code
-	}{{nil, ""}, {[]string{"ann"}, ""}, {[]string{"bob"}, tidemark.Denied}, {[]string{"a b"}, tidemark.Invalid}, {[]string{"ann", "ann"}, tidemark.Invalid}} {
+	}{
+		{nil, ""},
+		{[]string{"ann"}, ""},
+		{[]string{"bob"}, tidemark.Denied},
+		{[]string{"a b"}, tidemark.Invalid},
+		{[]string{"ann", "ann"}, tidemark.Invalid},
+	} {
 		if _, err := a.Header(calls("dev:ann", tt.users...)); tidemark.CodeOf(err) != tt.want {
 			t.Errorf("X-User-ID %q with a token of ann: %v, want %q", tt.users, err, tt.want)
 		}
@@ -143,7 +149,7 @@ func TestAPIKeys_file_is_read_again(t *testing.T) {
 		go keys.Run(ctx)
 		defer synctest.Wait()
 		defer cancel()
-		reread := func() { time.Sleep(6 * time.Second) } // of the bubble's clock
+		reread := func() { time.Sleep(6 * time.Second) } // synctest's clock
 		good := func(what, credentials string, want bool) {
 			t.Helper()
 			if _, err := a.Header(calls(credentials, "ann")); (err == nil) != want {
@@ -170,7 +176,7 @@ func TestAPIKeys_file_is_read_again(t *testing.T) {
 		} {
 			rewrite(t, path, content)
 			reread()
-			good("the first, while the file is broken by "+what, first, true)
+			good("the first, while the file is broken: "+what, first, true)
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -196,13 +202,13 @@ func TestLoadAPIKeys_refuses_what_is_malformed(t *testing.T) {
 	for what, tt := range map[string]struct{ content, want string }{
 		"a key itself":      {"# x\n" + secret + "\n", "line 2: it holds an API key itself"},
 		"a key with a name": {"billing " + secret, "line 1: it holds an API key itself"},
-		"no hash":           {"billing", "line 1: its hash is none"},
-		"half a hash":       {line[:len(line)-1], "line 1: its hash is none"},
+		"no hash":           {"billing", "line 1: its hash is not valid"},
+		"half a hash":       {line[:len(line)-1], "line 1: its hash is not valid"},
 		"another hash": {strings.Replace(line, "sha256", "md5", 1),
-			"line 1: its hash is none"},
-		"something behind": {line + " x", "line 1: its hash is none"},
-		"no name":          {line[len("billing"):], "line 1: its hash is none"},
-		"a bad name":       {"ä" + line, "line 1: its name is none"},
+			"line 1: its hash is not valid"},
+		"something behind": {line + " x", "line 1: its hash is not valid"},
+		"no name":          {line[len("billing"):], "line 1: its hash is not valid"},
+		"a bad name":       {"ä" + line, "line 1: its name is not valid"},
 		"the same name":    {line + "\n\n" + other, "line 3: an earlier line has the same name"},
 		"the same hash": {line + "\nmore" + line[len("billing"):],
 			"line 2: an earlier line has the same hash"},

@@ -1,5 +1,5 @@
-// Package auth says who is calling: by a JSON Web Token or an API key in the Authorization header, by a ticket in the query of a stream, or, in
-// development, by a name alone.
+// Package auth authenticates callers. A caller shows a JSON Web Token or an API key in the
+// Authorization header, or a ticket in the query of a stream. In development a user name is enough.
 package auth
 
 import (
@@ -13,50 +13,51 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// Config configures an Authenticator. With the zero Config nobody can authenticate.
+// Config configures an Authenticator. The zero Config accepts no credentials.
 type Config struct {
-	// Dev accepts `Bearer dev:<user>` and `?ticket=dev:<user>`. For loopback only.
+	// Dev accepts `Bearer dev:<user>` and `?ticket=dev:<user>`. It is for loopback addresses only.
 	Dev bool
-	// JWTSecret is the shared secret of HS256 tokens. Empty: no such tokens.
+	// JWTSecret is the shared secret of HS256 tokens. If it is empty, they are refused.
 	JWTSecret []byte
-	// JWKS is the keys of RS256, ES256 and EdDSA tokens. nil: no such tokens.
+	// JWKS holds the keys of RS256, ES256 and EdDSA tokens. If it is nil, they are refused.
 	JWKS *JWKS
-	// Issuer and Audience are what tokens must have as iss, and among their aud. Empty: whatever they have.
+	// Issuer must be the iss of a token, and Audience must be among its aud. An empty one is not
+	// checked.
 	Issuer, Audience string
-	// APIKeys is the keys of backends. nil: none.
+	// APIKeys holds the keys of backends. If it is nil, they are refused.
 	APIKeys *APIKeys
 	// TicketTTL is how long a ticket can be redeemed. Default 30 s.
 	TicketTTL time.Duration
-	// ResumeWindow is how long a ticket goes on to be accepted for its session after the last connection of the session left; the
-	// server's own resume window. Default 60 s.
+	// ResumeWindow is how long a ticket is valid for its session after the session's last
+	// connection ended. It must be the server's resume window. Default 60 s.
 	ResumeWindow time.Duration
-	// Tickets keeps the tickets. Default: in memory, as one node does; with several, those that all of them share, which were given the same TicketTTL and
-	// ResumeWindow.
+	// Tickets stores the tickets. It must have the same TicketTTL and ResumeWindow. Default: in
+	// memory, which is enough for one node; several nodes need a shared store.
 	Tickets Tickets
 }
 
-// UserHeader names the user for whom a backend acts.
+// UserHeader names the user for whom a backend calls.
 const UserHeader = "X-User-ID"
 
-// Identity is who is calling.
+// Identity is an authenticated caller.
 type Identity struct {
 	server.Caller
-	// Expires is when the credentials end, and a stream opened with them has to; zero: never.
+	// Expires is when the credentials end, and with them a stream. Zero means never.
 	Expires time.Time
 
-	// key is the API key by which he came, or his ticket was made; nil if by none.
+	// key is the API key of the caller or of their ticket. It is nil if there is none.
 	key *apiKey
-	// ticket is the ticket by which he came, "" if by a header.
+	// ticket is the name of the caller's ticket, or "" if they sent a header.
 	ticket string
 }
 
-// Ended returns nil while the credentials are good, and afterwards an Unauthenticated error that says why a stream ends. An API key can be
-// withdrawn at any time, so a stream asks with each heartbeat.
+// Ended returns nil while the credentials are valid. Afterwards it returns Unauthenticated with the
+// reason. An API key may be withdrawn at any time, so a stream calls Ended at each heartbeat.
 func (id Identity) Ended() error {
 	switch {
 	case !id.Expires.IsZero() && !time.Now().Before(id.Expires):
 		return tidemark.Errorf(tidemark.Unauthenticated,
-			"the token has expired; come back with a new one")
+			"the token has expired; connect again with a new one")
 	case id.key != nil && id.key.withdrawn.Load():
 		return tidemark.Errorf(tidemark.Unauthenticated, "the API key was withdrawn")
 	}
@@ -72,7 +73,8 @@ type Authenticator struct {
 	tickets Tickets
 }
 
-// New returns an Authenticator. It starts nothing: without Run no keys are fetched, and those of the file stay as they are.
+// New returns an Authenticator. It starts nothing: Run fetches the issuer's keys and rereads the
+// file of API keys.
 func New(cfg Config) *Authenticator {
 	if cfg.TicketTTL == 0 {
 		cfg.TicketTTL = 30 * time.Second
@@ -92,7 +94,7 @@ func New(cfg Config) *Authenticator {
 	}
 }
 
-// Run keeps the issuer's keys and the API keys fresh, and returns when ctx has ended.
+// Run keeps the issuer's keys and the API keys up to date until ctx ends.
 func (a *Authenticator) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	if a.jwks != nil {
@@ -105,10 +107,11 @@ func (a *Authenticator) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// HasIssuer reports whether there is an issuer whose keys have to be fetched.
+// HasIssuer reports whether the Authenticator needs keys of an issuer.
 func (a *Authenticator) HasIssuer() bool { return a.jwks != nil }
 
-// Ready returns nil once the issuer's keys have been fetched, if there is an issuer; Unavailable before.
+// Ready returns Unavailable until the issuer's keys have been fetched. Without an issuer it returns
+// nil.
 func (a *Authenticator) Ready() error {
 	if a.jwks == nil {
 		return nil
@@ -116,7 +119,8 @@ func (a *Authenticator) Ready() error {
 	return a.jwks.ready()
 }
 
-// Counters returns what was counted, by name. Names that end in _total only grow. Tickets that were given by the Config count for themselves.
+// Counters returns the metrics by name (transports.CounterFunc). It leaves out tickets if the
+// Config had a store of its own, which has its own counters.
 func (a *Authenticator) Counters() map[string]int64 {
 	counters := map[string]int64{"jwks_fetches_total": 0, "jwks_failures_total": 0}
 	if own, ok := a.tickets.(*tickets); ok {
@@ -128,12 +132,13 @@ func (a *Authenticator) Counters() map[string]int64 {
 	return counters
 }
 
-// devPrefix marks the credentials of development.
+// devPrefix marks the credentials of development mode.
 const devPrefix = "dev:"
 
-// Header returns who calls according to the Authorization header: the way of all calls but streams.
+// Header returns the caller that the Authorization header names. All calls but streams use it.
 //
-// Errors: Unauthenticated (no valid credentials), Unavailable (they cannot be checked now), Invalid and Denied (X-User-ID).
+// Errors: Unauthenticated (no valid credentials), Unavailable (they cannot be checked now), Invalid
+// and Denied (X-User-ID).
 func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 	headers := r.Header.Values("Authorization")
 	switch {
@@ -141,7 +146,7 @@ func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
 			"credentials are missing; send Authorization: Bearer <token>")
 	//rule:caller_may_only_what_he_may.one-credential-header
-	case len(headers) > 1: // whoever stands before us may have looked at another one
+	case len(headers) > 1: // a proxy in front may have checked another one
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
 			"there is more than one Authorization header")
 	}
@@ -164,10 +169,10 @@ func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return id, speaksForHimself(r, id)
+	return id, checkOwnUser(r, id)
 }
 
-// backend returns the user for whom a backend acts. He need not be known: users are not registered.
+// backend returns the user for whom a backend calls. Any id is accepted: users are not registered.
 func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error) {
 	key, err := a.keys.find(secret)
 	if err != nil {
@@ -180,14 +185,15 @@ func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error
 	//rule:caller_may_only_what_he_may.backend-names-user
 	if user == "" {
 		return Identity{}, tidemark.Errorf(tidemark.Invalid,
-			"%s is missing; with an API key it names the user for whom the call is made",
+			"%s is missing; with an API key it must name the user for whom you call",
 			UserHeader)
 	}
 	return Identity{Caller: server.Caller{User: user, Backend: true}, key: key}, nil
 }
 
-// speaksForHimself refuses a user who names another one: a backend that forgot its key must not act as somebody else unnoticed.
-func speaksForHimself(r *http.Request, id Identity) error {
+// checkOwnUser returns Denied if a user's request names another user in X-User-ID. Otherwise a
+// backend that forgot its API key would act as the wrong user unnoticed.
+func checkOwnUser(r *http.Request, id Identity) error {
 	user, err := userHeader(r)
 	if err != nil {
 		return err
@@ -201,7 +207,7 @@ func speaksForHimself(r *http.Request, id Identity) error {
 	return nil
 }
 
-// userHeader returns the user of X-User-ID, "" if there is none.
+// userHeader returns the user of X-User-ID, or "" if there is none.
 func userHeader(r *http.Request) (tidemark.UserID, error) {
 	values := r.Header.Values(UserHeader)
 	if len(values) == 0 {
@@ -215,15 +221,17 @@ func userHeader(r *http.Request) (tidemark.UserID, error) {
 	return tidemark.UserID(values[0]), nil
 }
 
-// Stream returns who opens a stream: by the header, or by ?ticket=. A ticket opens one session; after Bind
-// it is accepted again for that session only, named here as the one to be resumed ("" for none). Errors as Header.
+// Stream returns the caller who opens a stream, by the header or by ?ticket=. A ticket opens one
+// session. After Bind it is accepted again only to resume that session. session is the one that the
+// caller wants to resume, or "". The errors are those of Header.
 func (a *Authenticator) Stream(r *http.Request, session tidemark.SessionID) (Identity, error) {
 	return a.byTicket(r,
 		func(name string) (Ticket, error) { return a.tickets.Redeem(r.Context(), name, session) })
 }
 
-// Beacon returns who sends a last acknowledgement, by the header or by a ticket that is either not yet redeemed, and stays so, or
-// bound to a session: navigator.sendBeacon can set no header. Errors as Header.
+// Beacon returns the caller who sends a last acknowledgement, by the header or by a ticket.
+// navigator.sendBeacon cannot set a header. The ticket must be unused or bound to a session, and
+// Beacon does not use it up. The errors are those of Header.
 func (a *Authenticator) Beacon(r *http.Request) (Identity, error) {
 	return a.byTicket(r,
 		func(name string) (Ticket, error) { return a.tickets.Look(r.Context(), name) })
@@ -248,10 +256,11 @@ func (a *Authenticator) byTicket(
 	if err != nil {
 		return Identity{}, err
 	}
-	return id, speaksForHimself(r, id)
+	return id, checkOwnUser(r, id)
 }
 
-// holder returns who holds a ticket that was accepted. Unauthenticated if his credentials have ended meanwhile.
+// holder returns the identity of an accepted ticket. It returns Unauthenticated if the credentials
+// behind the ticket have ended.
 func (a *Authenticator) holder(name string, t Ticket) (Identity, error) {
 	//rule:caller_may_only_what_he_may.ticket-is-for-user
 	id := Identity{Caller: server.Caller{User: t.User}, Expires: t.Expires, ticket: name}
@@ -266,8 +275,9 @@ func (a *Authenticator) holder(name string, t Ticket) (Identity, error) {
 	return id, nil
 }
 
-// paper is what a ticket of the identity stands for. It is for a browser: it can do nothing for which its user needs a backend.
-func (id Identity) paper() Ticket {
+// asTicket returns what a ticket of the identity stands for. A ticket is for a browser, so it never
+// allows what needs a backend.
+func (id Identity) asTicket() Ticket {
 	t := Ticket{User: id.User, Expires: id.Expires}
 	if id.key != nil {
 		t.Key = id.key.id
@@ -275,22 +285,25 @@ func (id Identity) paper() Ticket {
 	return t
 }
 
-// Issue makes a ticket for someone who authenticated otherwise. Exhausted if he, or everybody, has too many; Unavailable if it cannot be kept now.
+// Issue returns a new ticket for an authenticated caller. It returns Exhausted if the user or the
+// server has too many, and Unavailable if the ticket cannot be stored now.
 func (a *Authenticator) Issue(
 	ctx context.Context, id Identity,
 ) (ticket string, expires time.Time, err error) {
-	return a.tickets.Issue(ctx, id.paper())
+	return a.tickets.Issue(ctx, id.asTicket())
 }
 
-// Bind says that a connection of the identity holds the session now. From then on its ticket, if it came by one, is good for
-// resuming the session. Every Bind is followed by a Leave with the same arguments.
+// Bind records that a connection of the identity holds the session. From then on the identity's
+// ticket, if there is one, can resume this session only. The caller must call Leave with the same
+// identity and session.
 func (a *Authenticator) Bind(ctx context.Context, id Identity, session tidemark.SessionID) {
 	if id.ticket != "" {
-		a.tickets.Bind(ctx, id.ticket, id.paper(), session)
+		a.tickets.Bind(ctx, id.ticket, id.asTicket(), session)
 	}
 }
 
-// Leave says that the connection has ended. When none is left, the ticket ends after Config.ResumeWindow, as the session does.
+// Leave records that the connection has ended. If it was the last one, the ticket ends after
+// Config.ResumeWindow, like the session.
 func (a *Authenticator) Leave(id Identity, session tidemark.SessionID) {
 	if id.ticket != "" {
 		a.tickets.Leave(id.ticket, session)
@@ -301,11 +314,11 @@ func (a *Authenticator) devUser(user string) (Identity, error) {
 	//rule:caller_may_only_what_he_may.development-only
 	if !a.dev {
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
-			"dev: credentials are accepted by serve --dev only")
+			"credentials that begin with dev: are accepted by serve --dev only")
 	}
 	if !tidemark.ValidID(user) {
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
-			"the user id behind dev: must be 1 to %d characters of A-Z a-z 0-9 _ . : -",
+			"the user id after dev: must be 1 to %d characters of A-Z a-z 0-9 _ . : -",
 			tidemark.MaxIDLength)
 	}
 	return Identity{Caller: server.Caller{User: tidemark.UserID(user)}}, nil

@@ -69,17 +69,16 @@ func TestHeader_tokens(t *testing.T) {
 		wantUser(t, what+" of a clock that is ahead by seconds", id, err, "ann")
 	}
 
-	none, _ := jwt.NewWithClaims(jwt.SigningMethodNone,
-		good).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	none, _ := jwt.NewWithClaims(jwt.SigningMethodNone, good).
+		SignedString(jwt.UnsafeAllowNoneSignatureType)
 	parts := strings.Split(token(t, jwt.SigningMethodHS256, secret, good), ".")
-	forged := parts[0] + "." +
-		base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"sub":"eve","exp":%d}`,
-			in(time.Hour))) + "." + parts[2]
+	eve := fmt.Appendf(nil, `{"sub":"eve","exp":%d}`, in(time.Hour))
+	forged := parts[0] + "." + base64.RawURLEncoding.EncodeToString(eve) + "." + parts[2]
 	for what, credentials := range map[string]string{
-		"alg none":               none,
-		"alg HS512":              token(t, jwt.SigningMethodHS512, secret, good),
-		"another secret":         token(t, jwt.SigningMethodHS256, []byte("another"), good),
-		"other claims, old seal": forged,
+		"alg none":                    none,
+		"alg HS512":                   token(t, jwt.SigningMethodHS512, secret, good),
+		"another secret":              token(t, jwt.SigningMethodHS256, []byte("another"), good),
+		"other claims, old signature": forged,
 		"no exp": token(t, jwt.SigningMethodHS256, secret,
 			jwt.MapClaims{"sub": "ann"}),
 		"expired": token(t, jwt.SigningMethodHS256, secret,
@@ -106,7 +105,7 @@ func TestHeader_tokens(t *testing.T) {
 	_, err = a.Header(bearer(token(t, jwt.SigningMethodHS256, secret, jwt.MapClaims{"sub": "ann"})))
 	if detail := tidemark.DetailOf(err); !strings.Contains(detail, "exp") ||
 		strings.Contains(detail, "expired") {
-		t.Errorf("a token that never ends: %q, want it to be said that exp is missing", detail)
+		t.Errorf("a token that never ends: %q, want the detail to say that exp is missing", detail)
 	}
 	_, err = a.Header(httptest.NewRequest("GET", "/", nil))
 	wantRefused(t, "no header", err)
@@ -118,41 +117,42 @@ func TestHeader_tokens(t *testing.T) {
 	wantRefused(t, "Basic", err)
 }
 
-// Another claim of the issuer, whose name differs in the case only, is not the claim: users may have a say in what it holds.
+// A claim whose name differs only in case is another claim. Users may control what it holds.
 func TestHeader_claims_are_named_exactly(t *testing.T) {
 	a := auth.New(auth.Config{JWTSecret: secret, Issuer: "ours", Audience: "tidemark"})
-	sealed := func(claims string) string {
+	signed := func(claims string) string {
 		part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 		text := part(`{"alg":"HS256","typ":"JWT"}`) + "." + part(claims)
-		seal, err := jwt.SigningMethodHS256.Sign(text, secret)
+		signature, err := jwt.SigningMethodHS256.Sign(text, secret)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return text + "." + base64.RawURLEncoding.EncodeToString(seal)
+		return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 	}
 	past, future := time.Now().Add(-time.Minute).Unix(), time.Now().Add(time.Hour).Unix()
 
 	good := fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours","aud":"tidemark","Sub":"eve",`+
 		`"EXP":%d,"Iss":"theirs","AUD":"another","Nbf":%d}`, future, past, future)
-	id, err := a.Header(bearer(sealed(good)))
+	id, err := a.Header(bearer(signed(good)))
 	wantUser(t, "claims beside others of the same letters", id, err, "ann")
 	for what, claims := range map[string]string{
-		"EXP behind an exp that is over": fmt.Sprintf(`{"sub":"ann","exp":%d,"EXP":%d,`+
-			`"iss":"ours","aud":"tidemark"}`, past, future),
-		"Exp alone": fmt.Sprintf(`{"sub":"ann","Exp":%d,"iss":"ours",`+
-			`"aud":"tidemark"}`, future),
-		"Sub alone": fmt.Sprintf(`{"Sub":"ann","exp":%d,"iss":"ours",`+
-			`"aud":"tidemark"}`, future),
-		"ISS behind another iss": fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"theirs",`+
-			`"ISS":"ours","aud":"tidemark"}`, future),
-		"AUD behind another aud": fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours",`+
-			`"aud":"another","AUD":"tidemark"}`, future),
-		"NBF behind an nbf to come": fmt.Sprintf(`{"sub":"ann","exp":%d,"iss":"ours",`+
-			`"aud":"tidemark","nbf":%d,"NBF":%d}`, future, future, past),
-		"a sub that is no string": fmt.Sprintf(`{"sub":5,"exp":%d,"iss":"ours",`+
-			`"aud":"tidemark"}`, future),
+		"an exp that is over, and EXP": fmt.Sprintf(
+			`{"sub":"ann","exp":%d,"EXP":%d,"iss":"ours","aud":"tidemark"}`, past, future),
+		"Exp alone": fmt.Sprintf(
+			`{"sub":"ann","Exp":%d,"iss":"ours","aud":"tidemark"}`, future),
+		"Sub alone": fmt.Sprintf(
+			`{"Sub":"ann","exp":%d,"iss":"ours","aud":"tidemark"}`, future),
+		"another iss, and ISS": fmt.Sprintf(
+			`{"sub":"ann","exp":%d,"iss":"theirs","ISS":"ours","aud":"tidemark"}`, future),
+		"another aud, and AUD": fmt.Sprintf(
+			`{"sub":"ann","exp":%d,"iss":"ours","aud":"another","AUD":"tidemark"}`, future),
+		"an nbf to come, and NBF": fmt.Sprintf(
+			`{"sub":"ann","exp":%d,"iss":"ours","aud":"tidemark","nbf":%d,"NBF":%d}`,
+			future, future, past),
+		"a sub that is no string": fmt.Sprintf(
+			`{"sub":5,"exp":%d,"iss":"ours","aud":"tidemark"}`, future),
 	} {
-		_, err := a.Header(bearer(sealed(claims)))
+		_, err := a.Header(bearer(signed(claims)))
 		wantRefused(t, what, err)
 	}
 }
@@ -162,7 +162,7 @@ func TestHeader_without_secret_no_token_is_good(t *testing.T) {
 	_, err := a.Header(bearer(token(t, jwt.SigningMethodHS256, []byte(""), jwt.MapClaims{
 		"sub": "ann", "exp": time.Now().Add(time.Hour).Unix(),
 	})))
-	wantRefused(t, "a token sealed with nothing", err)
+	wantRefused(t, "a token signed with an empty secret", err)
 }
 
 func TestHeader_verified_token_does_not_outlive_exp(t *testing.T) {
@@ -175,7 +175,7 @@ func TestHeader_verified_token_does_not_outlive_exp(t *testing.T) {
 			id, err := a.Header(r)
 			wantUser(t, "before exp", id, err, "ann")
 		}
-		time.Sleep(time.Minute - time.Millisecond) // of the bubble's clock
+		time.Sleep(time.Minute - time.Millisecond) // synctest's clock
 		id, err := a.Header(r)
 		wantUser(t, "just before exp", id, err, "ann")
 		time.Sleep(time.Millisecond)
@@ -250,7 +250,8 @@ func TestTicket_opens_one_session_and_resumes_it(t *testing.T) {
 	})
 }
 
-// A session that has ended is replaced by another one, on the same ticket: from then on the ticket's life is that one's.
+// If a session has ended, another one may replace it on the same ticket. From then on the ticket
+// lives as long as that session.
 func TestTicket_follows_the_session_that_replaced_its_first(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := auth.New(auth.Config{})
@@ -268,7 +269,7 @@ func TestTicket_follows_the_session_that_replaced_its_first(t *testing.T) {
 		a.Leave(id, "s2")
 		time.Sleep(time.Minute)
 		_, err = a.Stream(r, "s2")
-		wantRefused(t, "a minute after the newer one's connection", err)
+		wantRefused(t, "a minute after the newer session's connection", err)
 	})
 }
 
@@ -331,7 +332,7 @@ func TestTicket_number_is_bounded_for_each_user(t *testing.T) {
 			t.Errorf("the 129th: %v", err)
 		}
 		issue(t, a, auth.Identity{Caller: server.Caller{User: "bob"}})
-		time.Sleep(31 * time.Second) // of the bubble's clock
+		time.Sleep(31 * time.Second) // synctest's clock
 		issue(t, a, ann())
 	})
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// FuzzCredentials: nobody is let in by guessing, whatever the header, the user's header and the ticket hold; and the refusal repeats nothing of them.
+// FuzzCredentials: no guessed header, user header or ticket is accepted, and the refusal quotes
+// none of them.
 func FuzzCredentials(f *testing.F) {
 	token := func(method jwt.SigningMethod, key any) string {
-		s, err := jwt.NewWithClaims(method,
-			jwt.MapClaims{"sub": "ann",
-				"exp": time.Now().Add(24 * time.Hour).Unix()}).SignedString(key)
+		claims := jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(24 * time.Hour).Unix()}
+		s, err := jwt.NewWithClaims(method, claims).SignedString(key)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func FuzzCredentials(f *testing.F) {
 			id, err := check()
 			if code := tidemark.CodeOf(err); code != tidemark.Unauthenticated &&
 				code != tidemark.Invalid && code != tidemark.Denied {
-				t.Fatalf("%s let %q with %q and %q in: %+v, %v",
+				t.Fatalf("%s accepts %q with %q and %q: %+v, %v",
 					name, header, ticket, user, id, err)
 			}
 			detail := tidemark.DetailOf(err)
@@ -61,7 +61,8 @@ func FuzzCredentials(f *testing.F) {
 	})
 }
 
-// FuzzParseKeysFile: a file of API keys is taken whole or not at all, and what is wrong is told without repeating it.
+// FuzzParseKeysFile: a file of API keys is accepted as a whole or not at all. The error quotes
+// nothing of it.
 func FuzzParseKeysFile(f *testing.F) {
 	_, line, err := NewAPIKey("backend")
 	if err != nil {
@@ -89,7 +90,8 @@ func FuzzParseKeysFile(f *testing.F) {
 	})
 }
 
-// FuzzParseKeySet: whatever an issuer answers, a key verifies one algorithm, which is one of ours.
+// FuzzParseKeySet: for every answer of an issuer, a key verifies one algorithm, which the server
+// supports.
 func FuzzParseKeySet(f *testing.F) {
 	for _, s := range []string{
 		`{"keys":[]}`, `{"keys":null}`, `{}`, `[]`, `{"keys":[{"kty":"oct","k":"AA"}]}`,

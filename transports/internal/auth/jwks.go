@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// maxKeySet is the greatest size of a key set in bytes.
+	// maxKeySet is the largest size of a key set, in bytes.
 	//rule:bounded_input.limit-key-set
 	maxKeySet = 1 << 20
-	// maxRedirects is how often the endpoint may send us elsewhere.
+	// maxRedirects is how many redirects of the endpoint are followed.
 	maxRedirects = 3
-	// firstRetry and lastRetry bound the pause after a fetch that failed; it doubles between them.
+	// firstRetry and lastRetry bound the pause after a failed fetch. It doubles with each failure.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 )
@@ -32,9 +32,11 @@ const (
 type JWKSConfig struct {
 	// URL is where the issuer publishes its keys: https, or http on a loopback host.
 	URL string
-	// Refresh is the time between two fetches, and so how long a key that the issuer has removed goes on. Default 5 min.
+	// Refresh is the time between two fetches, and so how long a removed key still works. Default 5
+	// min.
 	Refresh time.Duration
-	// AskEvery is the least time between two fetches for the sake of tokens whose key is unknown, for all of them together. Default 10 s.
+	// AskEvery is the least time between two fetches that tokens with unknown keys cause. It bounds
+	// all such tokens together. Default 10 s.
 	AskEvery time.Duration
 	// Timeout bounds a fetch. Default 5 s.
 	Timeout time.Duration
@@ -42,28 +44,30 @@ type JWKSConfig struct {
 	Logger *slog.Logger
 }
 
-// JWKS is the public keys of an issuer, fetched from its endpoint and kept fresh by Run. While the endpoint cannot be reached, the keys that it
-// gave last go on. It is safe for concurrent use.
+// JWKS holds the public keys of an issuer. Run fetches them from the issuer's endpoint. While the
+// endpoint cannot be reached, the latest keys stay valid. It is safe for concurrent use.
 type JWKS struct {
 	cfg    JWKSConfig
 	client *http.Client
-	// asked wakes Run for a key that is unknown.
+	// asked makes Run fetch at once, because a key is unknown.
 	asked signal.Flag
 
 	mu sync.Mutex
-	// set is what the issuer gave last, nil before the first time; raw is its text, by which a change is seen.
+	// set is the latest key set, or nil before the first. raw is its text, to detect changes.
 	set *keySet
 	raw []byte
-	// under is closed when the fetch that is under way or asked for has ended; nil if there is none.
-	under chan struct{}
-	// askAgain is when a key that is unknown is next worth a fetch.
+	// fetching is closed when the fetch that runs or was asked for ends. It is nil if there is
+	// none.
+	fetching chan struct{}
+	// askAgain is the time from which an unknown key may cause a fetch again.
 	askAgain time.Time
-	// failed says that the latest fetch did, so that only changes are logged.
+	// failed is true if the latest fetch failed. Run logs only when it changes.
 	failed            bool
 	fetches, failures int64
 }
 
-// NewJWKS returns a JWKS without keys. It fetches nothing before Run. Invalid if the URL is neither https nor http on a loopback host.
+// NewJWKS returns a JWKS without keys, which Run fetches. It returns Invalid if the URL is neither
+// https nor http on a loopback host.
 func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || !mayFetch(u) {
@@ -90,7 +94,7 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	return &JWKS{cfg: cfg, client: client, asked: signal.New()}, nil
 }
 
-// mayFetch reports whether nobody on the way can change what the URL gives.
+// mayFetch reports whether an attacker on the network cannot change what the URL returns.
 func mayFetch(u *url.URL) bool {
 	host := u.Hostname()
 	ip := net.ParseIP(host)
@@ -101,12 +105,14 @@ func mayFetch(u *url.URL) bool {
 
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects || r.URL.Scheme != via[0].URL.Scheme || !mayFetch(r.URL) {
-		return errors.New("a redirect that is not followed: to another scheme, or one too many")
+		return errors.New("a redirect is not followed: it changes the scheme, " +
+			"leads to an insecure address, or is one too many")
 	}
 	return nil
 }
 
-// Run fetches the keys, and goes on to do so until ctx ends.
+// Run fetches the keys at once and then every JWKSConfig.Refresh, until ctx ends. After a failure
+// it retries sooner.
 func (j *JWKS) Run(ctx context.Context) {
 	next, pause := time.Now(), firstRetry
 	for {
@@ -123,12 +129,12 @@ func (j *JWKS) Run(ctx context.Context) {
 	}
 }
 
-// refresh fetches the keys once, for everybody who waits for it.
+// refresh fetches the keys once and releases the callers that wait for them. It reports success.
 func (j *JWKS) refresh(ctx context.Context) (ok bool) {
 	j.asked.Clear() // callers that ask from now on share this fetch
 	j.mu.Lock()
-	if j.under == nil {
-		j.under = make(chan struct{})
+	if j.fetching == nil {
+		j.fetching = make(chan struct{})
 	}
 	j.mu.Unlock()
 
@@ -152,21 +158,21 @@ func (j *JWKS) refresh(ctx context.Context) (ok bool) {
 	if changed {
 		j.set, j.raw = set, raw
 	}
-	close(j.under)
-	j.under = nil
+	close(j.fetching)
+	j.fetching = nil
 	j.mu.Unlock()
 
 	log := j.cfg.Logger
 	switch {
 	case err != nil && turned && ctx.Err() == nil:
-		log.Warn("the keys of the issuer cannot be fetched; those that are known go on",
+		log.Warn("the keys of the issuer cannot be fetched; the known keys stay valid",
 			"known", loaded, "error", err)
 	case err == nil && turned:
 		log.Info("the keys of the issuer can be fetched again")
 	}
 	switch {
 	case changed && len(set.keys) == 0:
-		log.Warn("the issuer has no key that is of use; its tokens are refused",
+		log.Warn("the issuer publishes no usable key; its tokens are refused",
 			"ignored", fmt.Sprint(ignored))
 	case changed:
 		log.Info("the keys of the issuer have changed",
@@ -196,25 +202,25 @@ func (j *JWKS) fetch(ctx context.Context) ([]byte, error) {
 	return raw, err
 }
 
-// current returns the present set, nil before the first. Another set is another pointer.
+// current returns the latest set, or nil before the first. A changed set has a new pointer.
 func (j *JWKS) current() *keySet {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.set
 }
 
-// ready returns nil once the keys have been fetched.
+// ready returns Unavailable until the keys have been fetched.
 func (j *JWKS) ready() error {
 	if j.current() == nil {
 		//rule:caller_may_only_what_he_may.missing-keys-are-temporary
 		return tidemark.Errorf(tidemark.Unavailable,
-			"the keys of the issuer of tokens could not be fetched yet; try again")
+			"the keys of the token issuer could not be fetched yet; try again")
 	}
 	return nil
 }
 
-// find returns the key that verifies tokens of an algorithm and a kid, and the set that it is of. If the kid is unknown the issuer may have a new
-// key, and is asked.
+// find returns the key that verifies tokens of an algorithm and a kid, and the key's set. If the
+// kid is unknown, find asks the issuer first, which may have a new key.
 //
 // Errors: Unauthenticated, and Unavailable if the issuer cannot be asked.
 func (j *JWKS) find(ctx context.Context, alg, kid string) (any, *keySet, error) {
@@ -231,13 +237,13 @@ func (j *JWKS) find(ctx context.Context, alg, kid string) (any, *keySet, error) 
 	switch {
 	case public != nil:
 		return public, set, nil
-	case !known && j.unsure():
+	case !known && j.failing():
 		return nil, nil, tidemark.Errorf(tidemark.Unavailable,
 			"the token's key is unknown, and the issuer cannot be asked for it now; try again")
 	case kid == "":
 		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated,
-			"the token names no key (kid), and the issuer does not have just one, for its "+
-				"algorithm")
+			"the token names no key (kid), and the issuer does not have exactly one key "+
+				"for its algorithm")
 	case known:
 		return nil, nil, tidemark.Errorf(tidemark.Unauthenticated,
 			"the token's key (kid) is not for its algorithm (alg)")
@@ -246,36 +252,38 @@ func (j *JWKS) find(ctx context.Context, alg, kid string) (any, *keySet, error) 
 		"the token's key (kid) is not one of the issuer's")
 }
 
-func (j *JWKS) unsure() bool {
+// failing reports whether the latest fetch failed.
+func (j *JWKS) failing() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.failed
 }
 
-// ask waits for a fetch: the one that is under way, or a new one, if the last that was asked for is long enough ago.
+// ask waits for the fetch that is under way, or causes a new one. It returns at once if the last
+// caused fetch began less than AskEvery ago.
 func (j *JWKS) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, j.cfg.Timeout)
 	defer cancel()
 	now := time.Now()
 	j.mu.Lock()
 	//rule:bounded_use.limit-key-fetches
-	if j.under == nil && now.Before(j.askAgain) {
+	if j.fetching == nil && now.Before(j.askAgain) {
 		j.mu.Unlock()
 		return
 	}
-	first := j.under == nil
+	first := j.fetching == nil
 	if first {
-		j.under = make(chan struct{})
+		j.fetching = make(chan struct{})
 		j.askAgain = now.Add(j.cfg.AskEvery)
 	}
-	under := j.under
+	fetching := j.fetching
 	j.mu.Unlock()
 	if first {
 		j.asked.Set()
 	}
 	select {
 	//rule:caller_may_only_what_he_may.wait-for-fetch
-	case <-under:
+	case <-fetching:
 	case <-ctx.Done():
 	}
 }

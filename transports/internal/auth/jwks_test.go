@@ -28,7 +28,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 )
 
-// issuer is an issuer of tokens with an endpoint on a loopback port, which answers as the test says.
+// issuer is a token issuer whose endpoint listens on a loopback port and answers as the test says.
 type issuer struct {
 	*httptest.Server
 	fetches atomic.Int64
@@ -38,7 +38,9 @@ type issuer struct {
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
 	i := new(issuer)
-	i.serve(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	i.serve(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
 	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i.fetches.Add(1)
 		(*i.answer.Load())(w, r)
@@ -59,7 +61,7 @@ func (i *issuer) publish(t *testing.T, keys ...jose.JSONWebKey) {
 	i.serve(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(raw) })
 }
 
-// trust returns an Authenticator that believes the issuer, and runs it until the test ends.
+// trust returns an Authenticator that accepts the issuer's tokens, and runs it until the test ends.
 func trust(t *testing.T, i *issuer, keys auth.JWKSConfig, cfg auth.Config) *auth.Authenticator {
 	t.Helper()
 	keys.URL = i.URL
@@ -82,17 +84,17 @@ func trust(t *testing.T, i *issuer, keys auth.JWKSConfig, cfg auth.Config) *auth
 	return a
 }
 
-// eventually asks until it is so, for at most 10 s.
-func eventually(t *testing.T, what string, so func() bool) {
+// eventually polls until the condition is true, for at most 10 s.
+func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.After(wait.Hang)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !so() {
+	for !condition() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("it did not come to this: %s", what)
+			t.Fatalf("not within 10 s: %s", what)
 		}
 	}
 }
@@ -128,7 +130,7 @@ func public(k crypto.Signer, id string) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: k.Public(), KeyID: id, Use: "sig"}
 }
 
-// signed makes a good token of a user, with a kid unless it is "".
+// signed returns a valid token of a user, with a kid unless it is "".
 func signed(t testing.TB, method jwt.SigningMethod, key any, kid string, user string) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, jwt.MapClaims{
@@ -152,15 +154,15 @@ func TestJWKS_each_algorithm_by_its_own_key(t *testing.T) {
 	i := newIssuer(t)
 	r, e, d := rsaKey(t, 2048), ecKey(t, elliptic.P256()), edKey(t)
 	small, wide := rsaKey(t, 1024), ecKey(t, elliptic.P384())
-	enc, other, private, labelled := rsaKey(t, 2048), rsaKey(t, 2048), rsaKey(t, 2048), ecKey(t,
-		elliptic.P256())
+	enc, other, private := rsaKey(t, 2048), rsaKey(t, 2048), rsaKey(t, 2048)
+	labelled := ecKey(t, elliptic.P256())
 	i.publish(t, public(r, "r"), public(e, "e"), public(d, "d"), public(small, "small"),
 		public(wide, "wide"),
 		jose.JSONWebKey{Key: enc.Public(), KeyID: "enc", Use: "enc"},
 		jose.JSONWebKey{Key: other.Public(), KeyID: "rs512", Algorithm: "RS512"},
 		jose.JSONWebKey{Key: private, KeyID: "private"},
 		jose.JSONWebKey{Key: labelled.Public(), KeyID: "labelled", Algorithm: "RS256"},
-		jose.JSONWebKey{Key: []byte("a symmetric key that nobody should publish"), KeyID: "oct"},
+		jose.JSONWebKey{Key: []byte("a symmetric key that is not for publishing"), KeyID: "oct"},
 	)
 	a := trust(t, i, auth.JWKSConfig{}, auth.Config{JWTSecret: secret})
 	eventually(t, "the keys are fetched", func() bool { return a.Ready() == nil })
@@ -199,16 +201,17 @@ func TestJWKS_each_algorithm_by_its_own_key(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	none, err := jwt.NewWithClaims(jwt.SigningMethodNone,
-		jwt.MapClaims{"sub": "ann",
-			"exp": time.Now().Add(time.Hour).Unix()}).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{
+		"sub": "ann", "exp": time.Now().Add(time.Hour).Unix(),
+	}).SignedString(jwt.UnsafeAllowNoneSignatureType)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, credentials := range map[string]string{
-		"HS256 with the public key's bytes": signed(t, jwt.SigningMethodHS256, der, "r", "ann"),
-		"HS256 with the public key's modulus": signed(t, jwt.SigningMethodHS256, r.N.Bytes(), "r",
-			"ann"),
+		"HS256 with the public key's bytes": signed(t, jwt.SigningMethodHS256,
+			der, "r", "ann"),
+		"HS256 with the public key's modulus": signed(t, jwt.SigningMethodHS256,
+			r.N.Bytes(), "r", "ann"),
 		"RS512 with a good key":           signed(t, jwt.SigningMethodRS512, r, "r", "ann"),
 		"PS256 with a good key":           signed(t, jwt.SigningMethodPS256, r, "r", "ann"),
 		"ES256 that names the RSA key":    signed(t, jwt.SigningMethodES256, e, "r", "ann"),
@@ -218,19 +221,17 @@ func TestJWKS_each_algorithm_by_its_own_key(t *testing.T) {
 		"a critical header":               critical,
 		"alg none":                        none,
 		"no signature":                    parts[0] + "." + parts[1] + ".",
-		"another signature": parts[0] + "." + parts[1] + "." + strings.Repeat("A",
-			342),
-		"an RSA key of 1024 bits": signed(t, jwt.SigningMethodRS256, small, "small",
-			"ann"),
-		"a key for encryption": signed(t, jwt.SigningMethodRS256, enc, "enc", "ann"),
-		"a key for another algorithm": signed(t, jwt.SigningMethodRS256, other, "rs512",
-			"ann"),
-		"a key labelled for another kind": signed(t, jwt.SigningMethodES256, labelled,
-			"labelled", "ann"),
-		"a private key in the set": signed(t, jwt.SigningMethodRS256, private, "private",
-			"ann"),
+		"another signature": parts[0] + "." + parts[1] + "." +
+			strings.Repeat("A", 342),
+		"an RSA key of 1024 bits":     signed(t, jwt.SigningMethodRS256, small, "small", "ann"),
+		"a key for encryption":        signed(t, jwt.SigningMethodRS256, enc, "enc", "ann"),
+		"a key for another algorithm": signed(t, jwt.SigningMethodRS256, other, "rs512", "ann"),
+		"a key labelled for another kind": signed(t, jwt.SigningMethodES256,
+			labelled, "labelled", "ann"),
+		"a private key in the set": signed(t, jwt.SigningMethodRS256,
+			private, "private", "ann"),
 		"a symmetric key in the set": signed(t, jwt.SigningMethodHS256,
-			[]byte("a symmetric key that nobody should publish"), "oct", "ann"),
+			[]byte("a symmetric key that is not for publishing"), "oct", "ann"),
 	} {
 		_, err := header(a, credentials)
 		wantRefused(t, what, err)
@@ -276,7 +277,7 @@ func TestToken_issuer_and_audience(t *testing.T) {
 	}
 }
 
-// A key comes, and another goes, while tokens of both are used all the time.
+// A key appears and another disappears while tokens of both are in constant use.
 func TestJWKS_rotation_under_load(t *testing.T) {
 	i := newIssuer(t)
 	old, next := ecKey(t, elliptic.P256()), ecKey(t, elliptic.P256())
@@ -285,8 +286,8 @@ func TestJWKS_rotation_under_load(t *testing.T) {
 		auth.JWKSConfig{Refresh: 50 * time.Millisecond, AskEvery: 20 * time.Millisecond},
 		auth.Config{})
 	eventually(t, "the keys are fetched", func() bool { return a.Ready() == nil })
-	oldToken, nextToken := signed(t, jwt.SigningMethodES256, old, "old",
-		"ann"), signed(t, jwt.SigningMethodES256, next, "next", "bob")
+	oldToken := signed(t, jwt.SigningMethodES256, old, "old", "ann")
+	nextToken := signed(t, jwt.SigningMethodES256, next, "next", "bob")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var load sync.WaitGroup
@@ -324,22 +325,23 @@ func TestJWKS_unknown_kids_share_one_fetch(t *testing.T) {
 	a := trust(t, i, auth.JWKSConfig{AskEvery: time.Hour}, auth.Config{})
 	eventually(t, "the keys are fetched", func() bool { return a.Ready() == nil })
 
-	// The issuer has a new key: all who show it at once are let in after one fetch.
+	// The issuer has a new key. One fetch serves all callers that show it at the same time.
 	i.publish(t, public(e, "e"), public(next, "next"))
 	credentials := signed(t, jwt.SigningMethodES256, next, "next", "ann")
 	var group sync.WaitGroup
-	var in atomic.Int64
+	var accepted atomic.Int64
 	for range 50 {
 		group.Go(func() {
 			if _, err := header(a, credentials); err == nil {
-				in.Add(1)
+				accepted.Add(1)
 			}
 		})
 	}
 	group.Wait()
-	if in.Load() != 50 || i.fetches.Load() > 3 { // one may begin just as the first of them asks
-		t.Errorf("%d of 50 were let in after %d fetches, want all after 2",
-			in.Load(), i.fetches.Load())
+	// A fetch may begin just as the first caller asks, so there may be 3.
+	if accepted.Load() != 50 || i.fetches.Load() > 3 {
+		t.Errorf("%d of 50 were accepted after %d fetches, want all after 2",
+			accepted.Load(), i.fetches.Load())
 	}
 
 	before := i.fetches.Load()
@@ -353,8 +355,7 @@ func TestJWKS_unknown_kids_share_one_fetch(t *testing.T) {
 		}
 	}
 	if n := i.fetches.Load() - before; n > 0 {
-		t.Errorf("a flood of unknown keys caused %d fetches within the hour for which one is "+
-			"allowed", n)
+		t.Errorf("a flood of unknown keys caused %d fetches in the hour that allows one", n)
 	}
 }
 
@@ -384,7 +385,7 @@ func TestJWKS_without_keys_tokens_are_unavailable(t *testing.T) {
 	wantUser(t, "afterwards", id, err, "ann")
 }
 
-// lines counts the log lines of a level.
+// lines counts log lines by level.
 type lines struct {
 	slog.Handler
 	warnings, infos atomic.Int64
@@ -436,9 +437,10 @@ func TestJWKS_keys_go_on_while_the_endpoint_fails(t *testing.T) {
 			i := newIssuer(t)
 			i.publish(t, public(e, "e"))
 			log := new(lines)
-			a := trust(t, i,
-				auth.JWKSConfig{Refresh: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
-					AskEvery: time.Millisecond, Logger: slog.New(log)}, auth.Config{})
+			a := trust(t, i, auth.JWKSConfig{
+				Refresh: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
+				AskEvery: time.Millisecond, Logger: slog.New(log),
+			}, auth.Config{})
 			eventually(t, "the keys are fetched", func() bool { return a.Ready() == nil })
 			before, warnings := a.Counters()["jwks_failures_total"], log.warnings.Load()
 			i.serve(answer)
@@ -446,19 +448,19 @@ func TestJWKS_keys_go_on_while_the_endpoint_fails(t *testing.T) {
 				func() bool { return a.Counters()["jwks_failures_total"] >= before+2 })
 			id, err := header(a, credentials)
 			wantUser(t, "the known key", id, err, "ann")
-			if _, err := header(a, signed(t, jwt.SigningMethodES256, e,
-				"unknown", "ann")); tidemark.CodeOf(err) != tidemark.Unavailable {
-				t.Errorf("a key that may be new: %v, want it Unavailable while the issuer cannot "+
-					"be asked", err)
+			unknown := signed(t, jwt.SigningMethodES256, e, "unknown", "ann")
+			if _, err := header(a, unknown); tidemark.CodeOf(err) != tidemark.Unavailable {
+				t.Errorf("a key that may be new while the issuer cannot be asked: %v, "+
+					"want Unavailable", err)
 			}
 			if n := log.warnings.Load() - warnings; n != 1 {
 				t.Errorf("%d warnings, want one for the change", n)
 			}
 			i.publish(t, public(e, "e"))
 			infos := log.infos.Load()
-			eventually(t, "it says that it has recovered",
+			eventually(t, "the log says that it has recovered",
 				func() bool { return log.infos.Load() > infos })
-			_, err = header(a, signed(t, jwt.SigningMethodES256, e, "unknown", "ann"))
+			_, err = header(a, unknown)
 			wantRefused(t, "an unknown key afterwards", err)
 		})
 	}
@@ -475,7 +477,9 @@ func TestJWKS_empty_set_withdraws_every_key(t *testing.T) {
 	if n := log.warnings.Load(); n != 0 {
 		t.Errorf("%d warnings while there is a key", n)
 	}
-	i.serve(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"keys":[{"kty":"new"},7]}`) })
+	i.serve(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"keys":[{"kty":"new"},7]}`)
+	})
 	eventually(t, "no key is good", func() bool {
 		_, err := header(a, signed(t, jwt.SigningMethodES256, e, "e", "ann"))
 		return tidemark.CodeOf(err) == tidemark.Unauthenticated

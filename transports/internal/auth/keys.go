@@ -14,21 +14,22 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// minRSABits is the least size of an RSA key (RFC 7518 §3.3).
+// minRSABits is the smallest size of an RSA key (RFC 7518 §3.3).
 const minRSABits = 2048
 
-// key is a public key of the issuer, and the one algorithm that it verifies: what a token says of its own algorithm decides nothing.
+// key is a public key of the issuer and the one algorithm that it verifies. The algorithm that a
+// token claims never chooses the key's.
 type key struct {
 	id     string
 	alg    string
 	public any
 }
 
-// keySet is what the issuer published at one time. It does not change.
+// keySet is what the issuer published at one time. It is immutable.
 type keySet struct{ keys []key }
 
-// find returns the key of a token, nil if there is none. known says that the set has a key of this id, whatever it is for.
-// A token without a kid is taken only if there is nothing to choose.
+// find returns the key of a token, or nil if there is none. known is true if the set has a key with
+// this id, for any algorithm. A token without a kid matches only if the set has a single key.
 func (s *keySet) find(alg, kid string) (public any, known bool) {
 	if kid == "" {
 		//rule:caller_may_only_what_he_may.only-key-of-its-algorithm
@@ -49,18 +50,18 @@ func (s *keySet) find(alg, kid string) (public any, known bool) {
 	return nil, known
 }
 
-// parseKeySet reads a JSON Web Key Set (RFC 7517 §5). Keys that verify no tokens of ours are left out, and ignored says why: one bad key
-// does not spoil the others.
+// parseKeySet reads a JSON Web Key Set (RFC 7517 §5). It leaves out keys that cannot verify tokens
+// here, so that a bad key does not make the others useless. ignored has the reasons.
 func parseKeySet(raw []byte) (set *keySet, ignored []error, err error) {
 	var document struct {
 		Keys *[]json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(raw, &document); err != nil {
-		return nil, nil, fmt.Errorf("the answer is no JSON Web Key Set: %w", err)
+		return nil, nil, fmt.Errorf("the answer is not a JSON Web Key Set: %w", err)
 	}
 	if document.Keys == nil {
-		return nil, nil, errors.New("the answer is no JSON Web Key Set: it has no keys; the URL " +
-			"must be the jwks_uri of the issuer, not its discovery document")
+		return nil, nil, errors.New("the answer is not a JSON Web Key Set: it has no keys; " +
+			"the URL must be the jwks_uri of the issuer, not its discovery document")
 	}
 	set = new(keySet)
 	for i, raw := range *document.Keys {
@@ -109,7 +110,7 @@ func parseKey(raw []byte) (key, error) {
 		k.alg = jwt.SigningMethodES256.Alg()
 	case ed25519.PublicKey:
 		k.alg = jwt.SigningMethodEdDSA.Alg()
-	default: // a symmetric or private key, which should not be there
+	default: // a symmetric or private key, which an issuer must not publish
 		return key{}, fmt.Errorf("%.40q: not a public key of RSA, P-256 or Ed25519", parsed.KeyID)
 	}
 	//rule:caller_may_only_what_he_may.algorithm-of-key

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The keys decide who is let in: no redirect may have them fetched without TLS, or from a place that could not be configured.
+// The keys decide who may call. So no redirect may lead to an address without TLS, or to one that
+// the configuration would refuse.
 func TestCheckRedirect(t *testing.T) {
 	for _, tt := range []struct {
 		from, to string
@@ -26,8 +27,8 @@ func TestCheckRedirect(t *testing.T) {
 		for range tt.hops {
 			via = append(via, httptest.NewRequest(http.MethodGet, tt.from, nil))
 		}
-		if err := checkRedirect(httptest.NewRequest(http.MethodGet,
-			tt.to, nil), via); (err == nil) != tt.follow {
+		err := checkRedirect(httptest.NewRequest(http.MethodGet, tt.to, nil), via)
+		if (err == nil) != tt.follow {
 			t.Errorf("%s after %d of %s: %v, want followed: %v",
 				tt.to, tt.hops, tt.from, err, tt.follow)
 		}

@@ -9,27 +9,29 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// maxTickets bounds the tickets of everybody.
+// maxTickets bounds the tickets of all users.
 const maxTickets = 100_000
 
-// ticket is a ticket in memory. It is fresh until it is redeemed, then opening until it is bound, then bound.
+// ticket is a ticket in memory. It is fresh until it is redeemed, then opening until Bind, then
+// bound.
 type ticket struct {
 	Ticket
 	redeemed bool
-	// session is the one that it opened, "" until it is bound.
+	// session is the session that the ticket opened, or "" before Bind.
 	session tidemark.SessionID
-	// connections is how many hold the session by this ticket now.
+	// connections is how many connections hold the session by this ticket.
 	connections int
-	// ends is when it ends; not looked at while there is a connection.
+	// ends is when the ticket ends. It counts only while connections is 0.
 	ends time.Time
 }
 
+// over reports whether the ticket has ended.
 func (t *ticket) over(now time.Time) bool {
 	//rule:ticket_once.unused-ticket-expires
 	return t.connections == 0 && !now.Before(t.ends) || t.Ticket.over(now)
 }
 
-// tickets is Tickets in memory, for one node: a restarted server makes its clients get new ones.
+// tickets implements Tickets in memory, for one node. After a restart, clients need new tickets.
 type tickets struct {
 	ttl    time.Duration
 	resume time.Duration
@@ -37,11 +39,11 @@ type tickets struct {
 	mu     sync.Mutex
 	live   map[string]*ticket
 	byUser map[tidemark.UserID]int
-	// sweepAt is the number of tickets at which the ended ones are looked for.
+	// sweepAt is the number of tickets at which Issue drops those that have ended.
 	sweepAt int
 }
 
-// leastSweep is the least number of tickets for which sweeping is worth while.
+// leastSweep is the smallest number of tickets that is worth a sweep.
 const leastSweep = 1_024
 
 func newTickets(ttl, resume time.Duration) *tickets {
@@ -132,14 +134,14 @@ func (s *tickets) Leave(name string, session tidemark.SessionID) {
 	}
 }
 
-// count returns how many tickets are remembered.
+// count returns the number of tickets.
 func (s *tickets) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.live)
 }
 
-// get returns a ticket that is alive, or nil. The caller holds mu.
+// get returns a ticket that has not ended, or nil. The caller holds mu.
 func (s *tickets) get(name string) *ticket {
 	t := s.live[name]
 	if t != nil && t.over(time.Now()) {

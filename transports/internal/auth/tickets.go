@@ -10,45 +10,51 @@ import (
 // MaxUserTickets bounds the tickets of one user.
 const MaxUserTickets = 128
 
-// Ticket is what a ticket stands for: a user in his browser, who can do nothing for which he needs a backend.
+// Ticket is what a ticket stands for: a user in a browser. It never allows what needs a backend.
 type Ticket struct {
 	User tidemark.UserID
-	// Expires is when the credentials end with which it was made; zero: never.
+	// Expires is when the credentials end that the ticket was made with. Zero means never.
 	Expires time.Time
-	// Key names the API key with which it was made, by a part of its hash; "" if by none.
+	// Key is the id of the API key that the ticket was made with, or "" if there is none.
 	Key string
 }
 
-// Tickets keeps the tickets that are alive. One that was issued can be redeemed once, for TicketTTL, by whoever shows its name; from then on it is good for the
-// session that it opened, while a connection holds the session and for the resume window afterwards. Safe for concurrent use.
+// Tickets stores tickets. A new ticket can be redeemed once, within TicketTTL, by the client that
+// shows its name. From then on it is valid for the session that it opened: while a connection holds
+// the session, and for the resume window afterwards. Implementations are safe for concurrent use.
 //
-// Errors: Unauthenticated, if there is no such ticket, or not for this; Unavailable, if that cannot be known now.
+// Errors: Unauthenticated if there is no such ticket or it is not valid for this use; Unavailable
+// if that cannot be known now.
 type Tickets interface {
-	// Issue makes a ticket. Exhausted if its user, or everybody, has too many.
+	// Issue stores a new ticket and returns its name. Exhausted if the user or the server has too
+	// many.
 	Issue(ctx context.Context, t Ticket) (name string, expires time.Time, err error)
-	// Redeem accepts a ticket once, and then for the session that it opened ("" is none).
+	// Redeem accepts a new ticket once, and a bound one for its session. session is "" if the
+	// client names none.
 	Redeem(ctx context.Context, name string, session tidemark.SessionID) (Ticket, error)
-	// Look accepts a ticket that is fresh or bound, and uses nothing up.
+	// Look accepts a ticket that is new or bound, and does not use it up.
 	Look(ctx context.Context, name string) (Ticket, error)
-	// Bind says that a connection of this node holds the session now, on a ticket that was redeemed. From then on the ticket is good for this session only.
+	// Bind records that a connection of this node holds the session, on a ticket that was redeemed.
+	// From then on the ticket is valid for this session only.
 	Bind(ctx context.Context, name string, t Ticket, session tidemark.SessionID)
-	// Leave says that the connection has ended. It does not block.
+	// Leave records that the connection has ended. It does not block.
 	Leave(name string, session tidemark.SessionID)
 }
 
-// ErrTicket is the error of a ticket that is not accepted.
+// ErrTicket returns the error for a ticket that is not accepted.
 func ErrTicket() error {
 	return tidemark.Errorf(tidemark.Unauthenticated,
 		"the ticket is unknown, used or has ended; get a new one from POST /api/v1/tickets")
 }
 
-// ErrTickets is the error of somebody who has too many tickets, or of everybody when there are too many. Each can be used for ttl.
+// ErrTickets returns the error for a user or a server with too many tickets. ttl is how long an
+// unused ticket is valid.
 func ErrTickets(ttl time.Duration) error {
 	return tidemark.Errorf(tidemark.Exhausted,
 		"too many tickets wait to be used; try again in %d seconds", int(ttl/time.Second))
 }
 
-// Ends is when a ticket ends that can be used for ttl from now on, but not after its credentials.
+// Ends returns when a ticket of now ends: after ttl, but not later than its credentials.
 func (t Ticket) Ends(now time.Time, ttl time.Duration) time.Time {
 	ends := now.Add(ttl)
 	if !t.Expires.IsZero() && t.Expires.Before(ends) {
@@ -58,5 +64,5 @@ func (t Ticket) Ends(now time.Time, ttl time.Duration) time.Time {
 	return ends
 }
 
-// over reports whether the credentials have ended with which the ticket was made.
+// over reports whether the credentials have ended that the ticket was made with.
 func (t Ticket) over(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }

@@ -14,25 +14,28 @@ import (
 )
 
 const (
-	// leeway is how far the issuer's clock may be ahead: so much too early a token may be used. There is none at its end: nothing lasts
-	// longer than exp by the server's clock, neither a call, nor a cached token, nor a stream.
+	// leeway is how far ahead the issuer's clock may be: a token may be used this much before its
+	// nbf and iat. There is none at the end. By the server's clock nothing outlasts exp: no call,
+	// no cached token and no stream.
 	leeway = 5 * time.Second
-	// maxCached is the greatest number of verified tokens that are remembered.
+	// maxCached is the largest number of verified tokens that are cached.
 	maxCached = 10_000
 )
 
-// tokens verifies JSON Web Tokens and remembers the good ones: a signature check costs more than the rest of a request.
+// tokens verifies JSON Web Tokens and caches the valid ones, because a signature check costs more
+// than the rest of a request.
 type tokens struct {
 	secret []byte
-	keys   *JWKS       // nil: none
-	parser *jwt.Parser // nil: no tokens are accepted
+	keys   *JWKS       // nil if the server has no issuer
+	parser *jwt.Parser // nil if the server accepts no tokens
 
 	mu sync.Mutex
-	// verified is who came by a token, by the token's hash, so that no token stays in memory.
+	// verified maps a token's hash to its identity. The hash keeps the token itself out of memory.
 	verified map[[sha256.Size]byte]verified
 }
 
-// verified is a token that was found good. It is good until identity.Expires, as long as the issuer's keys are the same.
+// verified is a valid token. It is valid until identity.Expires, while the issuer's keys are the
+// same.
 type verified struct {
 	identity Identity
 	keys     *keySet // nil for HS256
@@ -88,14 +91,14 @@ func (t *tokens) verify(ctx context.Context, token string) (Identity, error) {
 }
 
 func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
-	// a struct would take EXP for exp: encoding/json does not look at the case, and the issuer's
-	// own claims may have any name
+	// A struct would take EXP for exp, because encoding/json ignores case. The issuer may have
+	// claims of such names.
 	claims := jwt.MapClaims{}
 	var keys *keySet
 	_, err := t.parser.ParseWithClaims(token, claims,
 		func(token *jwt.Token) (public any, err error) {
 			//rule:caller_may_only_what_he_may.refuse-critical-header
-			if _, ok := token.Header["crit"]; ok { // RFC 7515 §4.1.11: we understand none
+			if _, ok := token.Header["crit"]; ok { // RFC 7515 §4.1.11: none is supported
 				return nil, tidemark.Errorf(tidemark.Unauthenticated,
 					"the token has critical header fields (crit), which this server does not know")
 			}
@@ -129,7 +132,7 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 	return verified{id, keys}, nil
 }
 
-// refusal says what is wrong with a token, without saying what would be right.
+// refusal returns the error for a token. It says what is wrong, but not what would be right.
 func refusal(err error) error {
 	var stated *tidemark.Error
 	switch {
@@ -139,14 +142,13 @@ func refusal(err error) error {
 		return tidemark.Errorf(tidemark.Unauthenticated, "the token has expired; get a new one")
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
 		return tidemark.Errorf(tidemark.Unauthenticated,
-			"the token lacks a claim that is required: exp, and iss and aud if the server asks "+
-				"for them")
+			"the token lacks a required claim: exp, and iss and aud if the server checks them")
 	case errors.Is(err, jwt.ErrTokenNotValidYet), errors.Is(err, jwt.ErrTokenUsedBeforeIssued):
 		return tidemark.Errorf(tidemark.Unauthenticated,
-			"the token is not valid yet; look at its nbf and iat and at the clocks")
+			"the token is not valid yet; check its nbf and iat, and the clocks")
 	case errors.Is(err, jwt.ErrTokenInvalidIssuer), errors.Is(err, jwt.ErrTokenInvalidAudience):
 		return tidemark.Errorf(tidemark.Unauthenticated,
-			"the token is of another issuer (iss), or for another audience (aud)")
+			"the token is from another issuer (iss) or for another audience (aud)")
 	}
 	return &tidemark.Error{
 		Code:   tidemark.Unauthenticated,
@@ -155,7 +157,8 @@ func refusal(err error) error {
 	}
 }
 
-// remembered returns who came by a token before, unless it has expired or the issuer's keys have changed since.
+// remembered returns the identity of a cached token. ok is false if the token has expired or the
+// issuer's keys have changed.
 func (t *tokens) remembered(hash [sha256.Size]byte) (Identity, bool) {
 	t.mu.Lock()
 	v, ok := t.verified[hash]
@@ -174,7 +177,8 @@ func (t *tokens) remember(hash [sha256.Size]byte, v verified) {
 	t.verified[hash] = v
 }
 
-// makeRoom drops what has expired, and then a tenth, whichever it is: a token that is dropped is verified again. The caller holds mu.
+// makeRoom drops expired tokens, and then others until a tenth is free. A dropped token is verified
+// again at its next use. The caller holds mu.
 func (t *tokens) makeRoom() {
 	now := time.Now()
 	for hash, v := range t.verified {
