@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// decoders are those of the bodies and frames of clients, by the schema that each body has in openapi.yaml.
+// decoders returns the decoders of what clients send, each with the schema of openapi.yaml for it.
 func decoders() []struct {
 	schema string
 	decode func([]byte) error
@@ -47,24 +47,25 @@ func decoders() []struct {
 	}
 }
 
-// beyond reports whether a text is refused for a reason that a schema has no words for.
+// beyond reports whether a text is refused for a reason that no schema can express.
 func beyond(raw []byte, refusal string) bool {
 	for _, rule := range []string{
 		"half of a surrogate pair", "U+0000", "UTF-8", // what a text may hold
 		"at most 131072", "bytes long", // sizes are in bytes
 		"must be an integer", // 1e2 and 1.0 are integers to JSON Schema
-		"is needed",          // one of two fields, whatever else is there
+		"is needed",          // one of two fields
 	} {
 		if strings.Contains(refusal, rule) {
 			return true
 		}
 	}
-	// Acknowledgements of a frame that has both forms: the list counts.
+	// If the acknowledgements of a frame have both forms, only the list counts.
 	return bytes.Contains(raw, []byte(`chats`)) && bytes.Contains(raw, []byte(`chat_id`)) &&
 		bytes.Contains(raw, []byte(`type`))
 }
 
-// ambiguous reports whether a text means different things to different readers: names that occur twice, and numbers that no float64 holds.
+// ambiguous reports whether readers may differ about a text: a name occurs twice, or no float64
+// holds a number.
 func ambiguous(raw []byte) bool {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -73,7 +74,7 @@ func ambiguous(raw []byte) bool {
 	return twice(json.NewDecoder(bytes.NewReader(raw)))
 }
 
-// twice reports whether a name occurs twice in an object of the value that d comes to.
+// twice reports whether a name occurs twice in an object of the next value of d.
 func twice(d *json.Decoder) bool {
 	token, err := d.Token()
 	delim, nested := token.(json.Delim)
@@ -98,7 +99,7 @@ func twice(d *json.Decoder) bool {
 	return again
 }
 
-// FuzzAgreement_of_schema_and_decoder: what the schema accepts the server accepts, and the other way round.
+// FuzzAgreement_of_schema_and_decoder: the server accepts exactly what the schema accepts.
 func FuzzAgreement_of_schema_and_decoder(f *testing.F) {
 	contract := apitest.Load(f)
 	all := decoders()
@@ -135,7 +136,7 @@ func FuzzAgreement_of_schema_and_decoder(f *testing.F) {
 	})
 }
 
-// TestExamples_of_the_contract_are_accepted: what the contract shows as an example can be sent.
+// TestExamples_of_the_contract_are_accepted: a client can send the examples of the contract.
 func TestExamples_of_the_contract_are_accepted(t *testing.T) {
 	contract := apitest.Load(t)
 	for _, d := range decoders() {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// failure is what a test wants of an error: its code, and a word that its detail has to hold.
+// failure is the error that a test wants: its code, and a word of its detail.
 type failure struct {
 	code tidemark.Code
 	word string
@@ -106,13 +106,15 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 }
 
 func TestDecodeSend_everything(t *testing.T) {
-	const raw = `{"chat_id":"ignored","client_message_id":"c","content":"\b\f\n\r\t\/\\\"\u00fc 👋 \ud83d\udc4b",
-		"content_type":"text/markdown","attachment":{ "a" : [1, 2] },"seen_sequence":9007199254740991}`
+	const raw = `{"chat_id":"ignored","client_message_id":"c",` +
+		`"content":"\b\f\n\r\t\/\\\"\u00fc 👋 \ud83d\udc4b","content_type":"text/markdown",` +
+		`"attachment":{ "a" : [1, 2] },"seen_sequence":9007199254740991}`
 	got, err := wire.DecodeSend([]byte(raw), "team")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := tidemark.Draft{Seen: tidemark.MaxSequence,
+	want := tidemark.Draft{
+		Seen:   tidemark.MaxSequence,
 		ChatID: "team", ClientMessageID: "c", Content: "\b\f\n\r\t/\\\"ü 👋 👋",
 		ContentType: "text/markdown",
 		Attachment:  []byte(`{ "a" : [1, 2] }`),
@@ -163,15 +165,17 @@ func TestDecodeState_one_bad_field_refuses_all(t *testing.T) {
 	_, err := wire.DecodeState([]byte(`{"last_acked_sequence":3,"last_read_sequence":0}`), "team")
 	failure{tidemark.InvalidSequence, "last_read_sequence"}.check(t, err)
 	got, err := wire.DecodeState([]byte(`{"last_acked_sequence":3,"last_read_sequence":2}`), "team")
-	if diff := cmp.Diff(server.Ack{Chat: "team", Acked: 3, Read: 2}, got); diff != "" ||
-		err != nil {
+	want := server.Ack{Chat: "team", Acked: 3, Read: 2}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 }
 
 func TestDecodeAcks_an_item_fails_alone(t *testing.T) {
-	items, err := wire.DecodeAcks([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":1},{"chat_id":"b","last_acked_sequence":0},
-		{"chat_id":"c","last_read_sequence":1.5,"last_acked_sequence":0},{"chat_id":"d"},{"chat_id":"e","last_read_sequence":2}]}`))
+	items, err := wire.DecodeAcks([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":1},` +
+		`{"chat_id":"b","last_acked_sequence":0},` +
+		`{"chat_id":"c","last_read_sequence":1.5,"last_acked_sequence":0},` +
+		`{"chat_id":"d"},{"chat_id":"e","last_read_sequence":2}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +366,7 @@ func TestDecodeFrame_errors_keep_what_the_answer_needs(t *testing.T) {
 	}
 }
 
-// A chat_id that cannot be fails alone: the acknowledgements beside it are good.
+// An item with a chat_id that is not an id fails alone; the items beside it are valid.
 func TestDecodeAcks_impossible_chat_fails_alone(t *testing.T) {
 	items, err := wire.DecodeAcks([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":1},` +
 		`{"chat_id":"a b","last_acked_sequence":2}]}`))

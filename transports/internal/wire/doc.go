@@ -1,12 +1,13 @@
-// Package wire is the one definition of what travels over the transports: the frames that WebSocket, SSE and long-poll
-// send, the frames that a WebSocket client sends, and the bodies of REST requests and answers. A `send_message` frame and
-// the body of POST …/messages are decoded by the same function, and so are all others that exist twice.
+// Package wire defines what travels over the transports. That is the frames that WebSocket, SSE and
+// long-poll send, the frames that a WebSocket client sends, and the bodies of REST. A
+// `send_message` frame and the body of POST …/messages share one decoder, and so does every other
+// pair.
 //
-// Encoders append to a slice, use no reflection and cannot fail. Decoders return a *tidemark.Error whose detail begins
-// with the name of the field that is wrong; they check form (types, texts, the range of numbers) and leave what
-// needs knowledge of a chat to the core. Unknown fields are ignored; a field that is null counts as absent. All
-// functions are pure and safe for concurrent use.
+// Encoders append to a slice, use no reflection and cannot fail. Decoders return a *tidemark.Error
+// whose detail begins with the name of the wrong field. They check form: types, texts and the range
+// of numbers. What depends on a chat is up to the core. Decoders ignore unknown fields, and a null
+// field counts as absent. All functions are pure and safe for concurrent use.
 //
-// The shapes are described in openapi.yaml. The golden files in testdata hold one example of each, which
-// clients in other languages may test against too.
+// openapi.yaml describes the shapes. The golden files in testdata hold an example of each, for
+// clients in any language to test against.
 package wire

@@ -6,8 +6,9 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// AppendFrame appends the event as a WebSocket text frame's content and as an element of a long-poll answer:
-// {"id":N,"type":T,"payload":{…}}, without the id if it is 0. The payload's bytes are the shared ones.
+// AppendFrame appends an event in the form of a WebSocket text frame, which is also an element of a
+// long-poll answer: {"id":N,"type":T,"payload":{…}}. It leaves out the id if it is 0. It copies the
+// payload's bytes as they are.
 func AppendFrame(b []byte, ev tidemark.Event) []byte {
 	b = append(b, '{')
 	if ev.ID != 0 {
@@ -22,8 +23,9 @@ func AppendFrame(b []byte, ev tidemark.Event) []byte {
 	return append(b, '}')
 }
 
-// AppendSSE appends the event as a block of an event stream: an `id:` line with the position, unless the event is ephemeral, the
-// `event:` and `data:` lines and an empty line. Payloads hold no line break, so nothing can forge a line.
+// AppendSSE appends an event as a block of an event stream: the lines `id:`, `event:` and `data:`
+// and an empty line. An ephemeral event has no `id:` line. Payloads hold no line break, so they
+// cannot add lines.
 func AppendSSE(b []byte, session tidemark.SessionID, ev tidemark.Event) []byte {
 	if ev.ID != 0 {
 		//rule:resume_lossless.position-in-event
@@ -38,7 +40,7 @@ func AppendSSE(b []byte, session tidemark.SessionID, ev tidemark.Event) []byte {
 	return append(b, '\n', '\n')
 }
 
-// AppendPoll appends a long-poll answer. more says that the next poll will have events at once.
+// AppendPoll appends a long-poll answer. more says that the next poll returns events at once.
 func AppendPoll(b []byte, session tidemark.SessionID, events []tidemark.Event, more bool) []byte {
 	b = append(b, `{"session":`...)
 	b = tidemark.AppendString(b, string(session))

@@ -8,39 +8,39 @@ import (
 // FrameType is the type of a frame that a WebSocket client sends.
 type FrameType string
 
-// The frames of a client, and which fields of Frame each sets.
+// The frame types of a client, and the field of Frame that each one sets.
 const (
-	// FrameSend is `send_message`: Send. Answered by send_message_ack.
+	// FrameSend is `send_message`; it sets Send. The answer is send_message_ack.
 	FrameSend FrameType = "send_message"
-	// FrameAck is `ack`: Acks. Never answered.
+	// FrameAck is `ack`; it sets Acks. It is never answered.
 	FrameAck FrameType = "ack"
-	// FrameRead is `read`: Acks. Never answered.
+	// FrameRead is `read`; it sets Acks. It is never answered.
 	FrameRead FrameType = "read"
-	// FrameSync is `sync_request`: Sync. Answered by sync_response.
+	// FrameSync is `sync_request`; it sets Sync. The answer is sync_response.
 	FrameSync FrameType = "sync_request"
-	// FrameTyping is `typing`: Typing. Not answered.
+	// FrameTyping is `typing`; it sets Typing. It is answered only if it is refused.
 	FrameTyping FrameType = "typing"
-	// FramePing is `ping`. Answered by pong.
+	// FramePing is `ping`. The answer is pong.
 	FramePing FrameType = "ping"
 )
 
-// Silent reports whether frames of the type never cause a frame, even if they are refused (docs/client-guide.md,
-// "Acknowledge").
+// Silent reports whether frames of the type are never answered, even if they are refused
+// (docs/client-guide.md, "Acknowledge").
 //
 //rule:ack_fire_and_forget.silent-frame-types
 func (t FrameType) Silent() bool { return t == FrameAck || t == FrameRead }
 
-// maxRequestID is the greatest length of a request_id in bytes.
+// maxRequestID is the greatest length of a request_id, in bytes.
 const maxRequestID = 128
 
-// Frame is one frame of a client. Only the fields of its type are set.
+// Frame is a frame of a client. Only the fields of its type are set.
 type Frame struct {
 	Type FrameType
-	// RequestID is repeated beside the type of whatever answers the frame; "" if the client gave none.
+	// RequestID is the client's request_id, which the answer repeats, or "" if there is none.
 	RequestID string
 
 	Send tidemark.Draft
-	// Acks are the good ones of the frame.
+	// Acks holds the well-formed acknowledgements of the frame.
 	Acks []server.Ack
 	// Refused is how many acknowledgements of the frame were malformed and left out.
 	Refused int
@@ -48,16 +48,18 @@ type Frame struct {
 	Typing  tidemark.ChatID
 }
 
-// DecodeFrame reads a frame. With an error, Type and RequestID are set as far as they could be read, so that the
-// answer can repeat them: nothing is to be answered if Type.Silent. An unknown type is Invalid.
+// DecodeFrame decodes a frame. On an error it still sets Type and RequestID if it could read them,
+// because the answer repeats them. The caller must not answer if Type.Silent. An unknown type is
+// Invalid.
 func DecodeFrame(raw []byte) (Frame, error) {
 	if err := check(raw); err != nil {
 		return Frame{}, err
 	}
 	var f Frame
-	var wrong error
+	var firstErr error
 	payload := value("{}")
-	// A field that is wrong does not end the reading: whether the frame may be answered stands in its type.
+	// A wrong field does not end the loop, because the type decides whether the frame may be
+	// answered.
 	err := eachField(raw, "a frame", func(key string, v value) error {
 		var err error
 		switch key {
@@ -68,13 +70,13 @@ func DecodeFrame(raw []byte) (Frame, error) {
 		case "payload":
 			payload = v
 		}
-		if wrong == nil {
-			wrong = err
+		if firstErr == nil {
+			firstErr = err
 		}
 		return nil
 	})
 	if err == nil {
-		err = wrong
+		err = firstErr
 	}
 	if err == nil {
 		err = f.decode(payload)
@@ -108,8 +110,8 @@ func (f *Frame) decode(payload value) (err error) {
 		err = tidemark.Errorf(tidemark.Invalid, "type is missing")
 	default:
 		err = tidemark.Errorf(tidemark.Invalid,
-			"type %.40q is unknown; send_message, ack, read, sync_request, typing and ping are "+
-				"known", f.Type)
+			"type %.40q is unknown; the types are send_message, ack, read, sync_request, typing "+
+				"and ping", f.Type)
 	}
 	return err
 }
@@ -128,7 +130,7 @@ func (v value) requestID(to *string) error {
 	return nil
 }
 
-// decodeAckFrame reads the payload of `ack` and `read`: one chat, or a list of them.
+// decodeAckFrame decodes the payload of `ack` and `read`: one chat, or a list of chats.
 func decodeAckFrame(payload value) ([]AckItem, error) {
 	list := false
 	err := eachField(payload, "payload", func(key string, _ value) error {

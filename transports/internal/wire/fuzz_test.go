@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// seeds are bodies and frames of every kind, and what is dangerous in them.
+// seeds are bodies and frames of every kind, with dangerous parts.
 var seeds = []string{
 	`{"client_message_id":"c","content":"x","attachment":{"a":"}"},"seen_sequence":1}`,
 	`{"chats":[{"chat_id":"a","last_acked_sequence":1,"last_read_sequence":1.5}]}`,
@@ -24,7 +24,7 @@ var seeds = []string{
 	"{\"name\":\"\xff\"}",
 }
 
-// checkError fails if bad input gave anything but the codes of bad input.
+// checkError fails if bad input gives an error of any other kind.
 func checkError(t *testing.T, raw []byte, err error) {
 	t.Helper()
 	switch tidemark.CodeOf(err) {
@@ -33,7 +33,7 @@ func checkError(t *testing.T, raw []byte, err error) {
 		t.Errorf("%q: %v", raw, err)
 	}
 	if err == nil && !json.Valid(raw) {
-		t.Errorf("%q was accepted, and is no JSON", raw)
+		t.Errorf("%q was accepted, but is not JSON", raw)
 	}
 	if err != nil && !utf8.ValidString(tidemark.DetailOf(err)) {
 		t.Errorf("%q: the detail %q is no text", raw, tidemark.DetailOf(err))
@@ -53,7 +53,7 @@ func FuzzDecodeSend(f *testing.F) {
 		if err != nil {
 			return err
 		}
-		// encoding/json reads the same, if it reads case by case what it is given.
+		// encoding/json gives the same content, if it decodes the fields one by one.
 		var fields map[string]json.RawMessage
 		var content string
 		if json.Unmarshal(raw, &fields) == nil && fields["content"] != nil &&
@@ -81,9 +81,8 @@ func FuzzDecodeAcks(f *testing.F) {
 	fuzz(f, func(t *testing.T, raw []byte) error {
 		items, err := wire.DecodeAcks(raw)
 		for _, item := range items {
-			if err == nil &&
-				(!tidemark.ValidID(item.Chat) || item.Err == nil && item.Acked == 0 &&
-					item.Read == 0) {
+			if err == nil && (!tidemark.ValidID(item.Chat) ||
+				item.Err == nil && item.Acked == 0 && item.Read == 0) {
 				t.Errorf("%q gave %+v", raw, item)
 			}
 		}
@@ -92,12 +91,10 @@ func FuzzDecodeAcks(f *testing.F) {
 }
 
 func FuzzDecodeState(f *testing.F) {
-	fuzz(f,
-		func(_ *testing.T, raw []byte) error {
-			_,
-				err := wire.DecodeState(raw, "team")
-			return err
-		})
+	fuzz(f, func(_ *testing.T, raw []byte) error {
+		_, err := wire.DecodeState(raw, "team")
+		return err
+	})
 }
 
 func FuzzDecodeSync(f *testing.F) {
@@ -111,8 +108,10 @@ func FuzzDecodeSync(f *testing.F) {
 }
 
 func FuzzDecodeCreateChat(f *testing.F) {
-	fuzz(f,
-		func(_ *testing.T, raw []byte) error { _, err := wire.DecodeCreateChat(raw); return err })
+	fuzz(f, func(_ *testing.T, raw []byte) error {
+		_, err := wire.DecodeCreateChat(raw)
+		return err
+	})
 }
 
 func FuzzDecodeRename(f *testing.F) {

@@ -19,12 +19,12 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
-// example is one entry of a golden file: what is sent, as it is sent.
+// example is an entry of a golden file: a text as it is sent.
 type example struct {
 	Name string `json:"name"`
-	// Schema is that of openapi.yaml which the text fits; "" for none.
+	// Schema is the schema of openapi.yaml that the text fits, or "" if there is none.
 	Schema string `json:"schema,omitempty"`
 	Text   string `json:"text"`
 }
@@ -64,35 +64,30 @@ func events() []struct {
 			name, "s3SSion_1", tidemark.Event{ID: id, Type: kind, Payload: payload},
 		})
 	}
-	add("open", 1, tidemark.EventOpen,
-		tidemark.Open{Session: "s3SSion_1", Heartbeat: 20 * time.Second,
-			Resume: time.Minute}.AppendJSON(nil))
-	add("open, resumed", 43, tidemark.EventOpen,
-		tidemark.Open{Session: "s3SSion_1", Resumed: true, Position: 42,
-			Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
+	add("open", 1, tidemark.EventOpen, tidemark.Open{Session: "s3SSion_1",
+		Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
+	add("open, resumed", 43, tidemark.EventOpen, tidemark.Open{Session: "s3SSion_1",
+		Resumed: true, Position: 42,
+		Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
 	add("message", 44, tidemark.EventMessage, message.AppendJSON(nil))
 	add("message with an attachment", 45, tidemark.EventMessage, withAttachment.AppendJSON(nil))
 	add("gap", 46, tidemark.EventGap, gap.AppendJSON(nil))
+	acked := tidemark.Boundary{Acked: 7, Read: 3}
 	add("status of a member", 47, tidemark.EventStatus,
-		tidemark.StatusUpdate{ChatID: "team", UserID: "bob",
-			Boundary: tidemark.Boundary{Acked: 7, Read: 3}}.AppendJSON(nil))
+		tidemark.StatusUpdate{ChatID: "team", UserID: "bob", Boundary: acked}.AppendJSON(nil))
 	add("status of all", 48, tidemark.EventStatus,
-		tidemark.StatusUpdate{ChatID: "team",
-			Boundary: tidemark.Boundary{Acked: 7, Read: 3}}.AppendJSON(nil))
-	add("membership", 49, tidemark.EventMembership,
-		tidemark.MembershipChange{ChatID: "team", UserID: "bob",
-			Change: tidemark.Removed}.AppendJSON(nil))
+		tidemark.StatusUpdate{ChatID: "team", Boundary: acked}.AppendJSON(nil))
+	removed := tidemark.MembershipChange{ChatID: "team", UserID: "bob", Change: tidemark.Removed}
+	add("membership", 49, tidemark.EventMembership, removed.AppendJSON(nil))
 	add("caught up", 50, tidemark.EventCaughtUp, []byte(`{}`))
 	add("reset", 51, tidemark.EventReset,
 		tidemark.Reset{Reason: tidemark.ResetUnknownSession}.AppendJSON(nil))
 	add("reset of a chat", 52, tidemark.EventReset,
 		tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "team"}.AppendJSON(nil))
-	add("typing",
-		0, tidemark.EventTyping, tidemark.Typing{ChatID: "team", UserID: "bob"}.AppendJSON(nil))
-	add("error", 0, tidemark.EventError,
-		wire.ErrorEvent("r1",
-			tidemark.Errorf(tidemark.Replaced,
-				"a newer connection owns the session")).AppendJSON(nil))
+	add("typing", 0, tidemark.EventTyping,
+		tidemark.Typing{ChatID: "team", UserID: "bob"}.AppendJSON(nil))
+	replaced := tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")
+	add("error", 0, tidemark.EventError, wire.ErrorEvent("r1", replaced).AppendJSON(nil))
 	return all
 }
 
@@ -189,28 +184,34 @@ func TestResponses_golden(t *testing.T) {
 	golden(t, "responses.json", []example{
 		{"chat", "Chat", string(wire.AppendChat(nil, &chat))},
 		{"empty chat", "Chat", string(wire.AppendChat(nil, &empty))},
-		{"chats", "ChatList",
-			string(wire.AppendChats(nil,
-				server.ChatPage{Chats: []server.ChatView{chat, empty}, NextCursor: "n"}))},
+		{"chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{
+			Chats: []server.ChatView{chat, empty}, NextCursor: "n",
+		}))},
 		{"no chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{}))},
-		{"members", "MemberList", string(wire.AppendMembers(nil, server.MemberPage{Members: []tidemark.Member{
-			{UserID: "ann", Role: tidemark.Owner, JoinedAt: at},
-			{UserID: "bob", Role: tidemark.Ordinary, JoinedAt: at}}}))},
+		{"members", "MemberList", string(wire.AppendMembers(nil, server.MemberPage{
+			Members: []tidemark.Member{
+				{UserID: "ann", Role: tidemark.Owner, JoinedAt: at},
+				{UserID: "bob", Role: tidemark.Ordinary, JoinedAt: at},
+			},
+		}))},
 		{"messages", "MessageList", string(wire.AppendHistory(nil, server.History{
 			Messages: []tidemark.Message{message, withAttachment}, Gaps: []tidemark.Gap{gap, gap},
-			HasMore: true, Next: 7}))},
+			HasMore: true, Next: 7,
+		}))},
 		{"no messages", "MessageList", string(wire.AppendHistory(nil, server.History{Next: 7}))},
 		{"delivery state", "DeliveryState", string(wire.AppendState(nil, state))},
-		{"delivery states", "DeliveryStateList",
-			string(wire.AppendStates(nil,
-				server.StatePage{States: []tidemark.DeliveryState{state, fresh}}))},
+		{"delivery states", "DeliveryStateList", string(wire.AppendStates(nil, server.StatePage{
+			States: []tidemark.DeliveryState{state, fresh},
+		}))},
 		{"acks", "AckResults", string(wire.AppendAckResults(nil, acks, results))},
 		{"sync", "SyncResponse", string(wire.AppendSync(nil, syncResponse()))},
 		{"nothing to sync", "SyncResponse", string(wire.AppendSync(nil, server.SyncResponse{}))},
 		{"delivery status", "DeliveryStatus", string(wire.AppendDeliveryStatus(nil, status))},
-		{"delivery status of an empty chat", "DeliveryStatus", string(wire.AppendDeliveryStatus(nil, server.DeliveryStatus{
-			Chat: empty.Chat, Summary: storage.Summary{Members: 2, Delivered: 2, Read: 2},
-			Members: []tidemark.DeliveryState{fresh}}))},
+		{"delivery status of an empty chat", "DeliveryStatus",
+			string(wire.AppendDeliveryStatus(nil, server.DeliveryStatus{
+				Chat: empty.Chat, Summary: storage.Summary{Members: 2, Delivered: 2, Read: 2},
+				Members: []tidemark.DeliveryState{fresh},
+			}))},
 		{"ticket", "Ticket", string(wire.AppendTicket(nil, "ABC", at))},
 	})
 }
@@ -245,7 +246,7 @@ func TestClientFrames_golden(t *testing.T) {
 	golden(t, "client_frames.json", frames)
 }
 
-// golden compares examples with a golden file, and each with its schema.
+// golden compares the examples with a golden file, and each with its schema.
 func golden(t *testing.T, file string, got []example) {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(tidemark.OpenAPI)
@@ -288,6 +289,6 @@ func golden(t *testing.T, file string, got []example) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", path, diff)
+		t.Errorf("%s (-want +got; go test -update rewrites it):\n%s", path, diff)
 	}
 }

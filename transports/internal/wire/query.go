@@ -8,18 +8,20 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// The size of pages (docs/limits.md, "Sizes").
+// The sizes of pages, in elements (docs/limits.md, "Sizes").
 const (
-	// DefaultLimit is the size of a page for a caller who names none.
+	// DefaultLimit is the size of a page if the caller names none.
 	DefaultLimit = 50
-	// MaxLimit is the greatest size; larger ones are clamped to it.
+	// MaxLimit is the greatest size of a page. Larger requests get it.
 	MaxLimit = 1_000
 )
 
-// maxEventID is the greatest id of an event that a client can name, so that JavaScript can hold it exactly.
+// maxEventID is the greatest event id that a client can name: the greatest integer that JavaScript
+// holds exactly.
 const maxEventID = 1<<53 - 1
 
-// ParseLimit returns the size of a page: DefaultLimit for "", at most MaxLimit. Less than 1, or no integer, is Invalid.
+// ParseLimit returns the size of a page: DefaultLimit for "", and at most MaxLimit. It returns
+// Invalid for less than 1 and for anything but an integer.
 func ParseLimit(s string) (int, error) {
 	if s == "" {
 		return DefaultLimit, nil
@@ -36,8 +38,9 @@ func ParseLimit(s string) (int, error) {
 	return n, nil
 }
 
-// ParseSequence reads a sequence from a query, of at least least (0 or 1). What is no integer is Invalid; what is an integer
-// but can be no sequence has the code given: Invalid for positions, InvalidSequence for `for_sequence`.
+// ParseSequence returns the sequence of a query parameter, which must be at least least (0 or 1).
+// It returns Invalid if s is not an integer. If the integer is out of range, it returns code:
+// Invalid for positions, InvalidSequence for `for_sequence`.
 func ParseSequence(
 	s, field string, least tidemark.Sequence, code tidemark.Code,
 ) (tidemark.Sequence, error) {
@@ -51,19 +54,19 @@ func ParseSequence(
 	return n, nil
 }
 
-// Stream is the query parameters that all streams share.
+// Stream holds the query parameters that all streams share.
 type Stream struct {
 	Device tidemark.DeviceID
-	// Session is the session to resume, "" for a new one. It may be of any form: the core does not
-	// know it then. After is the number of the last event that the client has.
+	// Session is the session to resume, or "" for a new one. Its form is not checked: the core
+	// finds no session of a wrong form. After is the id of the last event that the client has.
 	Session tidemark.SessionID
 	After   uint64
-	// Statuses asks for a snapshot of statuses after caught_up.
+	// Statuses asks for the current statuses after caught_up.
 	Statuses bool
 }
 
-// ParseStream reads the query parameters of a stream: device_id, session, after and statuses. On SSE
-// the caller adds the position of Last-Event-ID.
+// ParseStream returns the query parameters of a stream: device_id, session, after and statuses. For
+// SSE, the caller adds the position of Last-Event-ID.
 func ParseStream(q url.Values) (Stream, error) {
 	r := Stream{
 		Device:   tidemark.DeviceID(q.Get("device_id")),
@@ -93,8 +96,8 @@ func ParseStream(q url.Values) (Stream, error) {
 	return r, nil
 }
 
-// ParsePosition splits an SSE position `<session>.<id>` at the last dot. ok is false if it is none; such a position is
-// unknown, not an error.
+// ParsePosition splits an SSE position `<session>.<id>` at the last dot. ok is false if s is not a
+// position. The caller treats that as an unknown position and not as an error.
 func ParsePosition(s string) (session tidemark.SessionID, id uint64, ok bool) {
 	//rule:resume_lossless.position-at-last-dot
 	dot := strings.LastIndexByte(s, '.')

@@ -28,8 +28,8 @@ func TestParseSequence_zero_only_where_it_is_a_position(t *testing.T) {
 	for s, want := range map[string]tidemark.Sequence{
 		"0": 0, "1": 1, "9007199254740991": tidemark.MaxSequence,
 	} {
-		if got, err := wire.ParseSequence(s, "after_sequence", 0, tidemark.Invalid); got != want ||
-			err != nil {
+		got, err := wire.ParseSequence(s, "after_sequence", 0, tidemark.Invalid)
+		if got != want || err != nil {
 			t.Errorf("ParseSequence(%q) = %d, %v; want %d", s, got, err, want)
 		}
 	}
@@ -37,8 +37,11 @@ func TestParseSequence_zero_only_where_it_is_a_position(t *testing.T) {
 		_, err := wire.ParseSequence(s, "after_sequence", 0, tidemark.Invalid)
 		failure{tidemark.Invalid, "after_sequence"}.check(t, err)
 	}
-	for s, code := range map[string]tidemark.Code{"0": tidemark.InvalidSequence, "-5": tidemark.InvalidSequence,
-		"9007199254740992": tidemark.InvalidSequence, "x": tidemark.Invalid, "1.5": tidemark.Invalid} {
+	for s, code := range map[string]tidemark.Code{
+		"0": tidemark.InvalidSequence, "-5": tidemark.InvalidSequence,
+		"9007199254740992": tidemark.InvalidSequence,
+		"x":                tidemark.Invalid, "1.5": tidemark.Invalid,
+	} {
 		_, err := wire.ParseSequence(s, "for_sequence", 1, tidemark.InvalidSequence)
 		failure{code, "for_sequence"}.check(t, err)
 	}
@@ -69,7 +72,7 @@ func TestOpenQuery(t *testing.T) {
 		got, err := wire.ParseStream(q)
 		tt.fail.check(t, err)
 		if err == nil && !cmp.Equal(tt.want, got) {
-			t.Errorf("OpenQuery(%q): -want +got:\n%s", tt.query, cmp.Diff(tt.want, got))
+			t.Errorf("ParseStream(%q): -want +got:\n%s", tt.query, cmp.Diff(tt.want, got))
 		}
 	}
 }

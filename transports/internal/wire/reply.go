@@ -7,9 +7,10 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// The frames that answer a client's frame. They have no id: they belong to the connection, not to the session.
+// These frames answer a frame of the client. They have no id, because they belong to the connection
+// and not to the session.
 
-// AppendSendAck appends the `send_message_ack` frame of a message that is stored.
+// AppendSendAck appends the `send_message_ack` frame of a stored message.
 func AppendSendAck(b []byte, requestID string, sent server.Sent) []byte {
 	m := &sent.Message
 	b = appendReply(b, "send_message_ack", requestID)
@@ -41,14 +42,15 @@ func AppendPong(b []byte, requestID string) []byte {
 	return append(b, `{}}`...)
 }
 
-// AppendError appends the `error` frame of an error, with nothing of its cause.
+// AppendError appends the `error` frame of an error. The frame holds nothing of the error's cause.
 func AppendError(b []byte, requestID string, err error) []byte {
 	b = appendReply(b, string(tidemark.EventError), requestID)
 	b = ErrorEvent(requestID, err).AppendJSON(b)
 	return append(b, '}')
 }
 
-// ErrorEvent returns what a client may be told of an error, as the payload of an `error` event.
+// ErrorEvent returns the payload of the `error` event for an error. It holds nothing of the error's
+// cause.
 func ErrorEvent(requestID string, err error) tidemark.Problem {
 	return tidemark.Problem{
 		Code:      tidemark.CodeOf(err),

@@ -9,7 +9,7 @@ import (
 
 const body = "the body"
 
-// DecodeSend reads the body of POST /chats/{chat}/messages. A chat_id in it is ignored.
+// DecodeSend decodes the body of POST /chats/{chat}/messages. It ignores a chat_id in the body.
 func DecodeSend(raw []byte, chat tidemark.ChatID) (tidemark.Draft, error) {
 	if err := check(raw); err != nil {
 		return tidemark.Draft{}, err
@@ -17,7 +17,7 @@ func DecodeSend(raw []byte, chat tidemark.ChatID) (tidemark.Draft, error) {
 	return decodeSend(raw, body, chat)
 }
 
-// decodeSend reads a message to be sent: to chat, or, if that is "", to the chat_id that it names.
+// decodeSend decodes a message for chat. If chat is "", the value must name a chat_id.
 func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, error) {
 	d := tidemark.Draft{ChatID: chat, ContentType: tidemark.DefaultContentType}
 	err := eachField(v, name, func(key string, v value) error {
@@ -51,22 +51,22 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 	//rule:send_idempotent.need-key
 	case d.ClientMessageID == "":
 		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid,
-			"client_message_id is missing; give each message a new one, and the same again when "+
-				"you repeat it")
+			"client_message_id is missing; give each new message a new one, "+
+				"and repeat it when you send the message again")
 	}
 	return d, nil
 }
 
-// AckItem is one acknowledgement of a list, or what is wrong with it.
+// AckItem is an acknowledgement of a list, or the error of one.
 type AckItem struct {
-	// Ack has the chat in any case.
+	// Ack has the chat even if Err is set.
 	server.Ack
-	// Err, if not nil, is Invalid or InvalidSequence.
+	// Err is nil, Invalid or InvalidSequence.
 	Err error
 }
 
-// DecodeAcks reads the body of POST /acks. An item with a bad sequence fails alone; one without a
-// valid chat_id, to which no answer could refer, fails the whole.
+// DecodeAcks decodes the body of POST /acks. A wrong item fails alone. But if its chat_id is missing
+// or not a string, the whole body fails, because no answer could refer to the item.
 func DecodeAcks(raw []byte) ([]AckItem, error) {
 	if err := check(raw); err != nil {
 		return nil, err
@@ -97,8 +97,8 @@ func decodeAcks(v value, name string) ([]AckItem, error) {
 	return items, err
 }
 
-// decodeAck reads one acknowledgement. The error is that of its form, or of a chat_id that is missing or no text; whatever else is wrong is said
-// in the item.
+// decodeAck decodes one acknowledgement. It returns an error if the value is not an object or its
+// chat_id is missing or not a string. Every other error goes into the item.
 func decodeAck(v value, name string) (AckItem, error) {
 	var item AckItem
 	err := eachField(v, name, func(key string, v value) error {
@@ -133,7 +133,8 @@ func decodeAck(v value, name string) (AckItem, error) {
 	return item, nil
 }
 
-// DecodeState reads the body of PATCH /chats/{chat}/delivery-state. One bad field refuses all of it.
+// DecodeState decodes the body of PATCH /chats/{chat}/delivery-state. One bad field refuses the
+// whole body.
 func DecodeState(raw []byte, chat tidemark.ChatID) (server.Ack, error) {
 	ack := server.Ack{Chat: chat}
 	if err := check(raw); err != nil {
@@ -157,7 +158,8 @@ func DecodeState(raw []byte, chat tidemark.ChatID) (server.Ack, error) {
 	return ack, err
 }
 
-// DecodeSync reads the body of POST /sync. An empty list, or none, asks for everything that the user has not acknowledged.
+// DecodeSync decodes the body of POST /sync. Without chats it asks for all that the user has not
+// acknowledged.
 func DecodeSync(raw []byte) (server.SyncRequest, error) {
 	if err := check(raw); err != nil {
 		return server.SyncRequest{}, err
@@ -181,7 +183,7 @@ func decodeSync(v value, name string) (server.SyncRequest, error) {
 		case "limit":
 			return v.limit(key, &r.Limit)
 		case "statuses":
-			return v.truth(key, &r.Statuses)
+			return v.boolean(key, &r.Statuses)
 		}
 		return nil
 	})
@@ -222,7 +224,7 @@ func decodeCursor(v value, i int) (server.Cursor, error) {
 	return c, nil
 }
 
-// DecodeCreateChat reads the body of POST /chats.
+// DecodeCreateChat decodes the body of POST /chats.
 func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
 	var r server.CreateChatRequest
 	if err := check(raw); err != nil {
@@ -255,7 +257,7 @@ func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
 	return r, nil
 }
 
-// choice reads a string that must be one of two.
+// choice decodes a string that must be a or b.
 func choice[T ~string](v value, field string, to *T, a, b T) error {
 	var s string
 	if err := v.text(field, &s); err != nil {
@@ -268,7 +270,7 @@ func choice[T ~string](v value, field string, to *T, a, b T) error {
 	return nil
 }
 
-// DecodeRename reads the body of PATCH /chats/{chat}.
+// DecodeRename decodes the body of PATCH /chats/{chat}.
 func DecodeRename(raw []byte) (name string, err error) {
 	if err := check(raw); err != nil {
 		return "", err
@@ -282,12 +284,12 @@ func DecodeRename(raw []byte) (name string, err error) {
 		return v.text(key, &name)
 	})
 	if err == nil && !present {
-		err = tidemark.Errorf(tidemark.Invalid, "name is missing; it is all that can be changed")
+		err = tidemark.Errorf(tidemark.Invalid, "name is missing; only the name can be changed")
 	}
 	return name, err
 }
 
-// DecodeUsers reads the body of POST /chats/{chat}/members.
+// DecodeUsers decodes the body of POST /chats/{chat}/members.
 func DecodeUsers(raw []byte) ([]tidemark.UserID, error) {
 	if err := check(raw); err != nil {
 		return nil, err

@@ -8,9 +8,8 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// The answers of REST.
-
-// AppendChat appends a chat as one of its members sees it.
+// These are the answers of REST.
+// AppendChat appends a chat as one member sees it.
 func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = append(b, `{"chat_id":`...)
 	b = tidemark.AppendString(b, string(c.ID))
@@ -65,8 +64,8 @@ func AppendMembers(b []byte, p server.MemberPage) []byte {
 	return appendPage(b, p.NextCursor)
 }
 
-// AppendHistory appends a page of messages. Its next_cursor is the after_sequence, or before_sequence, of the next page, written as a string
-// as in every list.
+// AppendHistory appends a page of messages. Its next_cursor is the after_sequence or
+// before_sequence of the next page. It is a string, as in every list.
 func AppendHistory(b []byte, h server.History) []byte {
 	b = append(b, `{"messages":`...)
 	b = appendMessages(b, h.Messages)
@@ -85,7 +84,8 @@ func AppendHistory(b []byte, h server.History) []byte {
 	return append(b, '}', '}')
 }
 
-// AppendState appends the caller's own, raw delivery state (ADR-008 Appendix F.2).
+// AppendState appends the caller's own delivery state, with the watermarks as they are stored
+// (ADR-008 Appendix F.2).
 func AppendState(b []byte, s tidemark.DeliveryState) []byte {
 	b = append(b, `{"chat_id":`...)
 	b = tidemark.AppendString(b, string(s.ChatID))
@@ -107,7 +107,8 @@ func AppendStates(b []byte, p server.StatePage) []byte {
 	return appendPage(b, p.NextCursor)
 }
 
-// AppendAckResult appends one entry of the answer of POST /acks: the state, or the chat with a code and a detail.
+// AppendAckResult appends an entry of the answer to POST /acks: the state, or the chat with a code
+// and a detail.
 func AppendAckResult(b []byte, chat tidemark.ChatID, r server.AckResult) []byte {
 	if r.Err == nil {
 		return AppendState(b, r.State)
@@ -118,7 +119,8 @@ func AppendAckResult(b []byte, chat tidemark.ChatID, r server.AckResult) []byte 
 	return append(b, '}')
 }
 
-// AppendAckResults appends the answer of POST /acks, in the order of the request. The slices are equally long.
+// AppendAckResults appends the answer to POST /acks, in the order of the request. The slices must
+// be equally long.
 func AppendAckResults(b []byte, acks []AckItem, results []server.AckResult) []byte {
 	b = append(b, `{"states":[`...)
 	for i := range results {
@@ -128,7 +130,7 @@ func AppendAckResults(b []byte, acks []AckItem, results []server.AckResult) []by
 	return append(b, ']', '}')
 }
 
-// AppendSync appends the answer of POST /sync, which is also the payload of `sync_response`.
+// AppendSync appends the answer to POST /sync, which is also the payload of `sync_response`.
 func AppendSync(b []byte, r server.SyncResponse) []byte {
 	b = append(b, `{"chats":[`...)
 	for i := range r.Chats {
@@ -166,8 +168,8 @@ func appendSyncChat(b []byte, c *server.SyncChat) []byte {
 	return append(b, '}')
 }
 
-// AppendDeliveryStatus appends what others see of the members' watermarks (ADR-008 Appendix F.1). The display name is the user id:
-// Tidemark keeps no profiles.
+// AppendDeliveryStatus appends what other members see of the watermarks (ADR-008 Appendix F.1). The
+// display name is the user id, because Tidemark keeps no profiles.
 func AppendDeliveryStatus(b []byte, d server.DeliveryStatus) []byte {
 	s := d.Summary
 	b = append(b, `{"chat_id":`...)
@@ -208,7 +210,7 @@ func appendMemberStatus(b []byte, s tidemark.DeliveryState) []byte {
 	return append(b, '}')
 }
 
-// AppendTicket appends the answer of POST /tickets.
+// AppendTicket appends the answer to POST /tickets.
 func AppendTicket(b []byte, ticket string, expires time.Time) []byte {
 	b = append(b, `{"ticket":`...)
 	b = tidemark.AppendString(b, ticket)
@@ -242,7 +244,7 @@ func appendGaps(b []byte, gaps []tidemark.Gap) []byte {
 	return append(b, ']')
 }
 
-// appendRefusal appends the code and the detail of an error to an object that has a field already.
+// appendRefusal appends the code and the detail of an error to an object that already has a field.
 func appendRefusal(b []byte, err error) []byte {
 	b = append(b, `,"code":`...)
 	b = tidemark.AppendString(b, string(tidemark.CodeOf(err)))
@@ -250,7 +252,7 @@ func appendRefusal(b []byte, err error) []byte {
 	return tidemark.AppendString(b, tidemark.DetailOf(err))
 }
 
-// appendPage ends an array and its object with the pagination.
+// appendPage ends an array, appends the pagination, and ends the object.
 func appendPage(b []byte, next string) []byte {
 	b = append(b, `],"pagination":{"has_more":`...)
 	b = strconv.AppendBool(b, next != "")
@@ -263,7 +265,7 @@ func appendPage(b []byte, next string) []byte {
 	return append(b, '}', '}')
 }
 
-// comma appends the comma before every element but the first.
+// comma appends a comma before every element but the first.
 func comma(b []byte, i int) []byte {
 	if i == 0 {
 		return b

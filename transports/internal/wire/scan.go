@@ -7,11 +7,12 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// MaxBody is the greatest size in bytes of a request's body and of a client's frame (docs/limits.md, "Sizes").
+// MaxBody is the greatest size, in bytes, of a request's body and of a client's frame
+// (docs/limits.md, "Sizes").
 const MaxBody = 128 << 10
 
-// check returns an error unless raw is one JSON value in UTF-8. Whatever it accepts can be walked by eachField and
-// eachElement without further checks of the syntax.
+// check returns an error unless raw is one JSON value in UTF-8. eachField and eachElement rely on
+// it and check the syntax no further.
 func check(raw []byte) error {
 	if len(raw) > MaxBody {
 		return tidemark.Errorf(tidemark.TooLarge,
@@ -45,61 +46,61 @@ func firstInvalid(raw []byte) int {
 	return len(raw)
 }
 
-// eachField calls visit for every member of a JSON object that is not null, in order, and stops at the first error. raw has passed check;
-// name is what the object is called if it is none.
+// eachField calls visit for every member of a JSON object that is not null, in order. It stops at
+// the first error. raw must have passed check. name stands for the object in errors.
 func eachField(raw []byte, name string, visit func(key string, v value) error) error {
-	i := space(raw, 0)
+	i := skipSpace(raw, 0)
 	if i == len(raw) || raw[i] != '{' {
 		return tidemark.Errorf(tidemark.Invalid, "%s must be a JSON object", name)
 	}
-	for i = space(raw, i+1); raw[i] != '}'; {
-		end := skip(raw, i)
-		key, _ := unquote(raw[i:end]) // a name that is no text is that of an unknown field
-		i = space(raw, end)           // at the colon
-		i = space(raw, i+1)           // at the value
-		end = skip(raw, i)            // behind it
+	for i = skipSpace(raw, i+1); raw[i] != '}'; {
+		end := skipValue(raw, i)
+		key, _ := unquote(raw[i:end]) // a malformed name is an unknown field
+		i = skipSpace(raw, end)       // at the colon
+		i = skipSpace(raw, i+1)       // at the value
+		end = skipValue(raw, i)       // after the value
 		v := value(raw[i:end])
 		if string(v) != "null" {
 			if err := visit(key, v); err != nil {
 				return err
 			}
 		}
-		if i = space(raw, end); raw[i] == ',' {
-			i = space(raw, i+1)
+		if i = skipSpace(raw, end); raw[i] == ',' {
+			i = skipSpace(raw, i+1)
 		}
 	}
 	return nil
 }
 
-// eachElement calls visit for every element of a JSON array and stops at the first error.
+// eachElement calls visit for every element of a JSON array, in order. It stops at the first error.
 func eachElement(v value, name string, visit func(i int, v value) error) error {
 	if v[0] != '[' {
 		//rule:bounded_input.name-in-error
 		return tidemark.Errorf(tidemark.Invalid, "%s must be an array", name)
 	}
 	n := 0
-	for i := space(v, 1); v[i] != ']'; n++ {
-		end := skip(v, i)
+	for i := skipSpace(v, 1); v[i] != ']'; n++ {
+		end := skipValue(v, i)
 		if err := visit(n, v[i:end]); err != nil {
 			return err
 		}
-		if i = space(v, end); v[i] == ',' {
-			i = space(v, i+1)
+		if i = skipSpace(v, end); v[i] == ',' {
+			i = skipSpace(v, i+1)
 		}
 	}
 	return nil
 }
 
-// space returns the index of the first byte at or behind i that is not white space.
-func space(b []byte, i int) int {
+// skipSpace returns the index of the first byte from i on that is not white space.
+func skipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
 		i++
 	}
 	return i
 }
 
-// skip returns the index behind the JSON value that begins at i.
-func skip(b []byte, i int) int {
+// skipValue returns the index after the JSON value that begins at i.
+func skipValue(b []byte, i int) int {
 	switch b[i] {
 	case '"':
 		return skipString(b, i)
@@ -123,7 +124,7 @@ func skip(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the index behind the string that begins at i.
+// skipString returns the index after the string that begins at i.
 func skipString(b []byte, i int) int {
 	for i++; b[i] != '"'; i++ {
 		if b[i] == '\\' {

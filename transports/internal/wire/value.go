@@ -10,17 +10,18 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// value is one JSON value of a text that has passed check, without the white space around it.
+// value is one JSON value of a text that has passed check, without white space around it.
 type value []byte
 
-// The reasons for which a JSON string cannot be a text; they complete the sentence "field …".
+// The reasons why a JSON string is not a valid text. They complete a sentence that begins with the
+// field.
 var (
-	errSurrogate = errors.New(`holds half of a surrogate pair (\ud800 to \udfff), which is no ` +
-		`character`)
+	errSurrogate = errors.New(
+		`holds half of a surrogate pair (\ud800 to \udfff), which is no character`)
 	errNUL = errors.New("holds the character U+0000, which is not allowed")
 )
 
-// text reads a string.
+// text decodes a string.
 func (v value) text(field string, to *string) error {
 	if v[0] != '"' {
 		return tidemark.Errorf(tidemark.Invalid, "%s must be a string", field)
@@ -33,7 +34,7 @@ func (v value) text(field string, to *string) error {
 	return nil
 }
 
-// id reads a string that must be a valid id.
+// id decodes a string that must be a valid id. It sets the string even if the id is not valid.
 func id[T ~string](v value, field string, to *T) error {
 	var s string
 	if err := v.text(field, &s); err != nil {
@@ -43,7 +44,7 @@ func id[T ~string](v value, field string, to *T) error {
 	return tidemark.CheckID(field, s)
 }
 
-// ids reads an array of ids.
+// ids decodes an array of ids.
 func ids[T ~string](v value, field string, to *[]T) error {
 	list := []T{}
 	err := eachElement(v, field, func(i int, v value) error {
@@ -58,8 +59,8 @@ func ids[T ~string](v value, field string, to *[]T) error {
 	return err
 }
 
-// truth reads a boolean.
-func (v value) truth(field string, to *bool) error {
+// boolean decodes true or false.
+func (v value) boolean(field string, to *bool) error {
 	switch string(v) {
 	case "true":
 		*to = true
@@ -82,8 +83,8 @@ func (v value) integer() bool {
 	return true
 }
 
-// sequence reads a sequence of at least least, which is 0 or 1. What is no integer is Invalid; what is an integer but can be no
-// sequence is InvalidSequence (docs/limits.md, "Sizes").
+// sequence decodes a sequence, which must be at least least (0 or 1). It returns Invalid if the
+// value is not an integer, and InvalidSequence if it is out of range (docs/limits.md, "Sizes").
 func (v value) sequence(field string, least tidemark.Sequence, to *tidemark.Sequence) error {
 	if !v.integer() {
 		return tidemark.Errorf(tidemark.Invalid,
@@ -105,7 +106,7 @@ func sequence(digits, field string, least tidemark.Sequence, to *tidemark.Sequen
 	return nil
 }
 
-// limit reads the size of a page.
+// limit decodes the size of a page.
 func (v value) limit(field string, to *int) error {
 	if !v.integer() {
 		return tidemark.Errorf(tidemark.Invalid, "%s must be an integer of at least 1", field)
@@ -115,8 +116,9 @@ func (v value) limit(field string, to *int) error {
 	return err
 }
 
-// unquote returns the text of a JSON string. encoding/json replaces the halves of surrogate pairs by U+FFFD without a
-// word, which would store something else than was sent; here they are an error, and so is U+0000.
+// unquote returns the text of a JSON string. It returns an error for half of a surrogate pair and
+// for U+0000. encoding/json would replace such a half by U+FFFD silently, and the server would
+// store what nobody sent.
 func unquote(v []byte) (string, error) {
 	quoted := string(v[1 : len(v)-1])
 	if strings.IndexByte(quoted, '\\') < 0 {
@@ -156,7 +158,8 @@ func unquote(v []byte) (string, error) {
 	return string(b), nil
 }
 
-// escaped returns the character that an escape \uXXXX, or a pair of them, at the beginning of s stands for, and its length.
+// escaped returns the character of the escape \uXXXX, or of a pair of escapes, at the beginning of
+// s, and the length of the escape.
 func escaped(s string) (r rune, size int, err error) {
 	r = hexRune(s[2:6])
 	if r == 0 {
@@ -183,7 +186,7 @@ func hexRune(digits string) rune {
 	return rune(n)
 }
 
-// object reads a JSON object as it is written, after a look at every text in it.
+// object copies a JSON object as it is written, after it has checked every string in it.
 func (v value) object(field string, to *[]byte) error {
 	if v[0] != '{' {
 		return tidemark.Errorf(tidemark.Invalid, "%s must be a JSON object", field)
@@ -199,12 +202,12 @@ func (v value) object(field string, to *[]byte) error {
 		}
 		i = end - 1
 	}
-	// A copy, so that a small attachment does not keep the whole body alive.
+	// The copy lets the garbage collector free the whole body while a small attachment lives.
 	*to = append([]byte(nil), v...)
 	return nil
 }
 
-// within adds the path of the enclosing element to an error whose detail begins with a field.
+// within returns an error with a path before its detail, which begins with a field.
 func within(path string, err error) error {
 	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: path + tidemark.DetailOf(err)}
 }
