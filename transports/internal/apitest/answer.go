@@ -12,9 +12,10 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Answer fails the test unless the contract has the operation, and for its status these headers and a content of this type which the body
-// fits. Every answer of 400 and above must be a Problem that says the status and the request id of the header, also where the contract does not know
-// the path. path may have a query. The body of a stream is not looked at.
+// Answer fails the test unless the contract has the operation, with the answer's status, headers,
+// media type and body. Every answer of status 400 and above must be a Problem with the same status and
+// request id. That holds for paths that the contract does not know, too. path may have a query.
+// Answer does not check the body of a stream.
 func (c *Contract) Answer(t testing.TB, method, path string, res *http.Response, body []byte) {
 	t.Helper()
 	path, _, _ = strings.Cut(path, "?")
@@ -38,15 +39,15 @@ func (c *Contract) Answer(t testing.TB, method, path string, res *http.Response,
 	c.caching(t, what, id, path, res)
 	response := route.closed.Responses.Status(res.StatusCode)
 	if response == nil {
-		t.Errorf("%s is not among the answers of %s: list it in openapi.yaml, or do not give it: "+
-			"%s", what, id, body)
+		t.Errorf("%s is not an answer of %s in openapi.yaml: list it there, or do not send it: %s",
+			what, id, body)
 		return
 	}
 	c.seen.add(id + " " + strconv.Itoa(res.StatusCode))
 	headers(t, what, response.Value, res.Header)
 	if len(response.Value.Content) == 0 {
 		if len(body) > 0 {
-			t.Errorf("%s has the body %s, and should have none", what, body)
+			t.Errorf("%s has the body %s, want none", what, body)
 		}
 		return
 	}
@@ -63,7 +64,8 @@ func (c *Contract) Answer(t testing.TB, method, path string, res *http.Response,
 	}
 }
 
-// unknown checks the answer to what the contract does not know: the router's, or a file of the page.
+// unknown checks the answer to a path that the contract does not know: the router's, or a file of
+// the page.
 func (c *Contract) unknown(t testing.TB, what, method, path string, res *http.Response) {
 	t.Helper()
 	switch {
@@ -76,14 +78,14 @@ func (c *Contract) unknown(t testing.TB, what, method, path string, res *http.Re
 		if res.Header.Get("Allow") == "" {
 			t.Errorf("%s without Allow", what)
 		}
-	// a query may be looked at before the method
+	// The query may be checked before the method.
 	case res.StatusCode == http.StatusNotFound, res.StatusCode == http.StatusBadRequest:
 	case strings.HasPrefix(path, c.apiBase()) || res.StatusCode >= http.StatusBadRequest:
-		t.Errorf("%s, and it is not in openapi.yaml", what)
+		t.Errorf("%s, but it is not in openapi.yaml", what)
 	}
 }
 
-// caching checks that nobody keeps an answer about one caller.
+// caching checks that no cache keeps an answer about a caller.
 func (c *Contract) caching(t testing.TB, what, id, path string, res *http.Response) {
 	t.Helper()
 	want := "no-store"
@@ -99,7 +101,7 @@ func (c *Contract) caching(t testing.TB, what, id, path string, res *http.Respon
 	}
 }
 
-// headers checks those that the contract names.
+// headers checks the headers that the contract names.
 func headers(t testing.TB, what string, response *openapi3.Response, h http.Header) {
 	t.Helper()
 	for name, header := range response.Headers {
@@ -117,7 +119,8 @@ func headers(t testing.TB, what string, response *openapi3.Response, h http.Head
 	}
 }
 
-// typed returns what a text of a header, a path or a query stands for where a schema asks for it.
+// typed returns the value of a text of a header, a path or a query. That is a number if the schema
+// is an integer, else the text.
 func typed(schema *openapi3.Schema, text string) any {
 	if schema.Type.Is("integer") &&
 		strings.Trim(strings.TrimPrefix(text, "-"), "0123456789") == "" {

@@ -1,7 +1,8 @@
 // Package apitest compares what goes over the wire with openapi.yaml. It is for tests.
 //
-// What the server sends is compared with a copy of the contract in which every object is closed: a field that is not described is an
-// error. A status that is not listed is one too. What a client sends is looked at once the server has accepted it: then it has to fit.
+// What the server sends must fit a copy of the contract in which every object is closed: a field
+// that is not described is an error. So is a status that is not listed. What a client sends must
+// fit the contract if the server has accepted it.
 package apitest
 
 import (
@@ -18,14 +19,16 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Contract is openapi.yaml, parsed, and what of it has been seen. It is safe for concurrent use.
+// Contract is the parsed openapi.yaml, with a record of what tests have seen of it. It is safe for
+// concurrent use.
 type Contract struct {
 	doc    *openapi3.T
 	closed *openapi3.T
 	seen   seen
 }
 
-// Load returns the contract, of which nothing has been seen. It ends the test if the file is no valid OpenAPI document.
+// Load returns the contract with an empty record. It ends the test if the file is not a valid
+// OpenAPI document.
 func Load(t testing.TB) *Contract {
 	t.Helper()
 	parsed, err := documents()
@@ -35,18 +38,19 @@ func Load(t testing.TB) *Contract {
 	return &Contract{doc: parsed.doc, closed: parsed.closed}
 }
 
-// pair is the contract as it is, and the copy of closed objects.
+// pair is the contract and its copy with closed objects.
 type pair struct{ doc, closed *openapi3.T }
 
-// documents is constant: the file is part of the program. Parsing it takes longer than most tests.
+// documents parses the contract once, because parsing takes longer than most tests.
 var documents = sync.OnceValues(func() (p pair, err error) {
 	loader := openapi3.NewLoader()
 	if p.doc, err = loader.LoadFromData(tidemark.OpenAPI); err != nil {
 		return p, err
 	}
-	if err = p.doc.Validate(loader.Context, openapi3.EnableExamplesValidation(),
-		openapi3.EnableSchemaDefaultsValidation(),
-		openapi3.EnableSchemaFormatValidation(), openapi3.EnableSchemaPatternValidation()); err != nil {
+	err = p.doc.Validate(loader.Context, openapi3.EnableExamplesValidation(),
+		openapi3.EnableSchemaDefaultsValidation(), openapi3.EnableSchemaFormatValidation(),
+		openapi3.EnableSchemaPatternValidation())
+	if err != nil {
 		return p, err
 	}
 	if p.closed, err = openapi3.NewLoader().LoadFromData(tidemark.OpenAPI); err == nil {
@@ -60,11 +64,11 @@ type Call struct {
 	Method, Path string
 	*openapi3.Operation
 
-	// parameters are those of the path and of the operation.
+	// parameters holds those of the path and of the operation.
 	parameters openapi3.Parameters
 }
 
-// Calls returns all operations, by their paths on the server, in no order.
+// Calls returns all operations with their paths on the server, in no order.
 func (c *Contract) Calls() []Call {
 	var calls []Call
 	for template, item := range c.doc.Paths.Map() {
@@ -89,7 +93,7 @@ func (c *Contract) enum(schema string) []string {
 	return values
 }
 
-// Schema fails the test unless a JSON text that the server sent fits a schema of the contract.
+// Schema fails the test unless a JSON text of the server fits a schema of the contract.
 func (c *Contract) Schema(t testing.TB, name string, raw []byte) {
 	t.Helper()
 	schema := c.closed.Components.Schemas[name]
@@ -101,7 +105,8 @@ func (c *Contract) Schema(t testing.TB, name string, raw []byte) {
 	}
 }
 
-// Accepts reports why a JSON text that a client may send does not fit a schema; nil if it does. A field that is null counts as absent.
+// Accepts returns nil if a JSON text of a client fits a schema, else an error with the reason. A
+// null field counts as absent.
 func (c *Contract) Accepts(name string, raw []byte) error {
 	return accepts(c.doc.Components.Schemas[name], raw)
 }
@@ -125,7 +130,8 @@ func fits(schema *openapi3.SchemaRef, raw []byte) error {
 	return nil
 }
 
-// withoutNulls leaves out the members of objects that are null. What an attachment holds is its owner's business.
+// withoutNulls removes the null members of objects. It leaves attachments alone, which may hold
+// anything.
 func withoutNulls(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -144,7 +150,7 @@ func withoutNulls(v any) any {
 	return v
 }
 
-// base is what stands before the path of an item.
+// base returns the prefix of an item's path on the server.
 func (c *Contract) base(item *openapi3.PathItem) string {
 	servers := c.doc.Servers
 	if len(item.Servers) > 0 {
@@ -153,20 +159,20 @@ func (c *Contract) base(item *openapi3.PathItem) string {
 	return strings.TrimSuffix(servers[0].URL, "/")
 }
 
-// apiBase is what stands before the path of every call but those of operation.
+// apiBase returns the prefix of every path but those for operators.
 func (c *Contract) apiBase() string { return strings.TrimSuffix(c.doc.Servers[0].URL, "/") + "/" }
 
-// route is what serves a path.
+// route is the operation of a path.
 type route struct {
 	operation *openapi3.Operation
-	// closed is the same operation in the copy of closed objects.
+	// closed is the same operation in the copy with closed objects.
 	closed *openapi3.Operation
-	// parameters are those of the path and of the operation, and values those of the path as they were sent.
+	// parameters holds those of the path and of the operation. values holds the path's parameters.
 	parameters openapi3.Parameters
 	values     map[string]string
 }
 
-// route finds what serves a path, nil if nothing does. path is escaped.
+// route returns the operation of an escaped path, or nil if there is none.
 func (c *Contract) route(method, path string) *route {
 	for template, item := range c.doc.Paths.Map() {
 		values, ok := match(c.base(item)+template, path)
@@ -186,7 +192,7 @@ func (c *Contract) route(method, path string) *route {
 	return nil
 }
 
-// match compares a path with a template, and returns the values of its parameters.
+// match compares an escaped path with a template and returns the values of its parameters.
 func match(template, path string) (values map[string]string, ok bool) {
 	want, got := strings.Split(template, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
@@ -220,7 +226,7 @@ func (c *Contract) Example(t testing.TB, name string) []byte {
 	return raw
 }
 
-// All returns the parameters of the operation, with those of its path.
+// All returns the parameters of the operation and of its path.
 func (c Call) All() []*openapi3.Parameter {
 	var all []*openapi3.Parameter
 	for _, p := range c.parameters {

@@ -2,7 +2,8 @@ package apitest
 
 import "github.com/getkin/kin-openapi/openapi3"
 
-// closeAll gives every object of the document `additionalProperties: false`, unless it says something about them itself.
+// closeAll gives every object of the document `additionalProperties: false`, unless it sets that
+// itself.
 func closeAll(doc *openapi3.T) {
 	done := make(map[*openapi3.Schema]bool)
 	for _, schema := range doc.Components.Schemas {
@@ -49,7 +50,8 @@ func closeSchema(ref *openapi3.SchemaRef, done map[*openapi3.Schema]bool) {
 	}
 }
 
-// merge makes one object of an allOf of several: closed, none of them would allow the fields of the others.
+// merge replaces an allOf of several parts by one object. If the parts were closed, none would
+// allow the fields of the others.
 func merge(s *openapi3.Schema) {
 	if len(s.AllOf) < 2 {
 		return

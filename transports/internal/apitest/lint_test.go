@@ -13,8 +13,9 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 )
 
-// TestOpenAPI_says_what_a_client_needs: each operation has a name, a summary and a tag; each error is a Problem that says when it comes; each body
-// of a request has an example; each parameter but an id says what it is for.
+// TestOpenAPI_says_what_a_client_needs: each operation has a name, a summary and a tag. Each error
+// is a Problem with a description. Each request body has an example. Each parameter outside the
+// path has a description.
 func TestOpenAPI_says_what_a_client_needs(t *testing.T) {
 	operations := make(map[string]bool)
 	for _, call := range apitest.Load(t).Calls() {
@@ -27,7 +28,7 @@ func TestOpenAPI_says_what_a_client_needs(t *testing.T) {
 		operations[call.OperationID] = true
 		for status, response := range call.Responses.Map() {
 			if status == "default" {
-				t.Errorf("%s: list the statuses, a default would allow all", what)
+				t.Errorf("%s: list the statuses; a default would allow all", what)
 			}
 			if response.Value.Description == nil || *response.Value.Description == "" {
 				t.Errorf("%s %s: no description", what, status)
@@ -39,8 +40,8 @@ func TestOpenAPI_says_what_a_client_needs(t *testing.T) {
 				t.Errorf("%s %s is no Problem", what, status)
 			}
 			retry := response.Value.Headers["Retry-After"]
-			if wanted := status == "429" || status == "503"; wanted != (retry != nil &&
-				retry.Value.Required) {
+			wanted := status == "429" || status == "503"
+			if wanted != (retry != nil && retry.Value.Required) {
 				t.Errorf("%s %s: Retry-After %v", what, status, retry)
 			}
 		}
@@ -59,7 +60,7 @@ func TestOpenAPI_says_what_a_client_needs(t *testing.T) {
 	}
 }
 
-// recorder is a testing.TB that counts errors instead of failing.
+// recorder is a testing.TB that records errors and does not fail.
 type recorder struct {
 	testing.TB
 	errors []string
@@ -78,7 +79,8 @@ const (
 		`"detail":"taken","request_id":"r"}`
 )
 
-// TestTransport_sees_what_is_wrong shows that the checks can fail: each exchange breaks one rule, but for the first of each kind.
+// TestTransport_sees_what_is_wrong shows that the checks can fail. Each exchange breaks one rule,
+// except the good ones.
 func TestTransport_sees_what_is_wrong(t *testing.T) {
 	contract := apitest.Load(t)
 	json := http.Header{
@@ -172,7 +174,7 @@ type roundTripper func(*http.Request) *http.Response
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
-// socket is a connection of which something can be read, and to which anything can be written.
+// socket is a connection that reads from a Reader and discards what is written.
 type socket struct{ io.Reader }
 
 // Write implements io.Writer.
@@ -207,7 +209,7 @@ func TestTransport_sees_frames(t *testing.T) {
 		{"no JSON", `x`, "", true},
 	} {
 		r := &recorder{TB: t}
-		// behind a ping
+		// The frame comes after a ping.
 		conn := socket{bytes.NewReader(append([]byte{0x89, 0}, frame(tt.received)...))}
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://x/api/v1/ws", nil)
 		if err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// seen is what went over the wire: "<operationId> <status>", "<transport> event <type>", "frame <type>" and "reply <type>".
+// seen records what went over the wire: "<operationId> <status>", "<transport> event <type>",
+// "frame <type>" and "reply <type>".
 type seen struct {
 	mu   sync.Mutex
 	what map[string]bool
@@ -29,8 +30,9 @@ func (s *seen) has(what string) bool {
 	return s.what[what]
 }
 
-// Complete fails the test unless everything in the contract has been seen by this Contract: each operation with each status that it lists, each
-// type of event over each transport, each frame of a client and each reply.
+// Complete fails the test unless this Contract has seen everything in the contract: each operation
+// with each listed status, each event type over each transport, each frame of a client and each
+// reply.
 func (c *Contract) Complete(t testing.TB) {
 	t.Helper()
 	var want []string
@@ -42,7 +44,7 @@ func (c *Contract) Complete(t testing.TB) {
 	for _, kind := range c.types("Event") {
 		for _, transport := range []string{"websocket", "sse", "longpoll"} {
 			if kind == "error" && transport == "longpoll" {
-				continue // its errors are statuses
+				continue // a long-poll answers errors with statuses
 			}
 			want = append(want, transport+" event "+kind)
 		}
@@ -56,11 +58,11 @@ func (c *Contract) Complete(t testing.TB) {
 	slices.Sort(want)
 	for _, what := range want {
 		if !c.seen.has(what) {
-			t.Errorf("openapi.yaml has %q, and no test has seen it", what)
+			t.Errorf("openapi.yaml has %q, but no test has seen it", what)
 		}
 	}
 	if len(want) < 100 {
-		t.Errorf("only %d things were looked for", len(want))
+		t.Errorf("only %d entries were expected; is the contract complete?", len(want))
 	}
 }
 
@@ -73,7 +75,7 @@ func (c *Contract) types(schema string) []string {
 	return all
 }
 
-// polled notes the events of a long-poll answer.
+// polled records the events of a long-poll answer.
 func (c *Contract) polled(body []byte) {
 	var page struct{ Events []struct{ Type string } }
 	if json.Unmarshal(body, &page) != nil {
@@ -84,11 +86,12 @@ func (c *Contract) polled(body []byte) {
 	}
 }
 
-// Event fails the test unless a frame that the server sent is an event or a reply of the contract. transport is "websocket" or "sse".
+// Event fails the test unless a frame of the server is an event or a reply of the contract.
+// transport is "websocket" or "sse".
 func (c *Contract) Event(t testing.TB, transport string, raw []byte) {
 	t.Helper()
 	var frame struct{ Type string }
-	_ = json.Unmarshal(raw, &frame) // what is no JSON fits no schema
+	_ = json.Unmarshal(raw, &frame) // if this fails, no schema fits either
 	switch {
 	case transport == "websocket" && slices.Contains(c.types("ReplyFrame"), frame.Type):
 		c.Schema(t, "ReplyFrame", raw)

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// blocks is the body of an event stream, each block of which is compared once it has been read.
+// blocks is the body of an event stream. It compares each block with the contract when it has been
+// read.
 type blocks struct {
 	io.ReadCloser
 	contract *Contract
@@ -33,7 +34,7 @@ func (b *blocks) Read(p []byte) (int, error) {
 	}
 }
 
-// block compares a block: a comment, a `retry:` alone, or the fields of one event, each once.
+// block checks a block: a comment, a `retry:` alone, or the fields of one event, each once.
 func (b *blocks) block(text string) {
 	fields := make(map[string]string)
 	for line := range strings.SplitSeq(text, "\n") {
@@ -62,12 +63,13 @@ func (b *blocks) block(text string) {
 		fmt.Appendf(nil, `{%s"type":%q,"payload":%s}`, id, fields["event"], fields["data"]))
 }
 
-// frames is a WebSocket connection, each text frame of which is compared once it has been read or written.
+// frames is a WebSocket connection. It compares each text frame with the contract when it has been
+// read or written.
 type frames struct {
 	io.ReadWriteCloser
 	contract *Contract
 	t        testing.TB
-	// opened is called for each `open`, with which the server accepts the request.
+	// opened is called for each `open` event, by which the server accepts the request.
 	opened        func()
 	read, written []byte
 }
@@ -90,7 +92,7 @@ func (f *frames) Write(p []byte) (int, error) {
 	return f.ReadWriteCloser.Write(p)
 }
 
-// sent looks at a frame of the client: what the server accepts as a whole has to be in the contract.
+// sent checks a frame of the client: if the server accepts all of it, the contract must have it.
 func (f *frames) sent(text []byte) {
 	frame, err := wire.DecodeFrame(text)
 	if err != nil || frame.Refused > 0 {
@@ -98,11 +100,11 @@ func (f *frames) sent(text []byte) {
 	}
 	f.contract.seen.add("frame " + string(frame.Type))
 	if err := f.contract.Accepts("ClientFrame", text); err != nil {
-		f.t.Errorf("a frame is accepted, and is not as openapi.yaml says: %v\n%.500s", err, text)
+		f.t.Errorf("a frame was accepted, but does not fit openapi.yaml: %v\n%.500s", err, text)
 	}
 }
 
-// The parts of a WebSocket frame's head (RFC 6455 §5.2).
+// The parts of the head of a WebSocket frame (RFC 6455 §5.2).
 const (
 	textAndFinal = 0x81
 	masked       = 0x80
@@ -110,7 +112,8 @@ const (
 	length64     = 127
 )
 
-// eachText calls visit with the content of every complete text frame of b, and returns what is behind the last complete frame.
+// eachText calls visit with the content of every complete text frame of b. It returns the bytes
+// after the last complete frame.
 func eachText(b []byte, visit func([]byte)) []byte {
 	for len(b) >= 2 {
 		size, head := uint64(b[1]&^masked), 2

@@ -13,8 +13,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Transport returns a RoundTripper that compares every exchange with the contract: the answer; the request, if it was accepted; and what is
-// read from and written to streams. Answers that are no streams are read to their end before they are returned.
+// Transport returns a RoundTripper that compares every exchange with the contract: the answer, an
+// accepted request, and what streams carry. It reads an answer to its end before it returns it,
+// unless the answer is a stream.
 func (c *Contract) Transport(t testing.TB, base http.RoundTripper) http.RoundTripper {
 	return &transport{contract: c, t: t, base: base}
 }
@@ -44,7 +45,7 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch conn, _ := res.Body.(io.ReadWriteCloser); {
 	case res.StatusCode == http.StatusSwitchingProtocols && conn != nil:
-		// Bad queries are upgraded too, and then closed.
+		// A request with a bad query is upgraded too, and then closed.
 		res.Body = &frames{
 			ReadWriteCloser: conn,
 			contract:        tr.contract,
@@ -61,11 +62,11 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = res.Body.Close()
 		res.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
 		if err != nil {
-			return res, nil // the connection was cut; there is nothing to compare
+			return res, nil // the connection was cut, so there is nothing to compare
 		}
 		tr.contract.Answer(tr.t, r.Method, r.URL.EscapedPath(), res, body)
 		if bytes.Contains(body, []byte(`"code":"INVALID`)) {
-			return res, nil // an acknowledgement of several that was refused alone
+			return res, nil // one of several acknowledgements was refused
 		}
 	}
 	if res.StatusCode < http.StatusBadRequest {
@@ -74,7 +75,7 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// failing is the end of a body that was read already.
+// failing is the end of a body that was already read.
 type failing struct{ err error }
 
 // Read implements io.Reader.
@@ -85,12 +86,12 @@ func (f failing) Read([]byte) (int, error) {
 	return 0, f.err
 }
 
-// Request fails the test unless the contract has the operation, with these parameters and this body.
+// Request fails the test unless the contract has the operation with these parameters and this body.
 func (c *Contract) Request(t testing.TB, r *http.Request, body []byte) {
 	t.Helper()
 	if route := c.route(r.Method, r.URL.EscapedPath()); route != nil {
 		if err := route.accepts(r, body); err != nil {
-			t.Errorf("%s %s was accepted, and is not as openapi.yaml says: %v\n%.500s",
+			t.Errorf("%s %s was accepted, but does not fit openapi.yaml: %v\n%.500s",
 				r.Method, r.URL, err, body)
 		}
 	}
@@ -127,7 +128,8 @@ func (r *route) accepts(req *http.Request, body []byte) error {
 	return errors.Join(append(problems, r.acceptsBody(req.Header.Get("Content-Type"), body))...)
 }
 
-// AcceptsParameter reports why a value of a parameter, as it is sent, does not fit its schema; nil if it does.
+// AcceptsParameter returns nil if the value of a parameter fits its schema, else an error with the
+// reason.
 func AcceptsParameter(p *openapi3.Parameter, value string) error {
 	if err := p.Schema.Value.VisitJSON(typed(p.Schema.Value, value)); err != nil {
 		return fmt.Errorf("%s %q: %w", p.Name, value, err)

@@ -65,8 +65,8 @@ type AckItem struct {
 	Err error
 }
 
-// DecodeAcks decodes the body of POST /acks. A wrong item fails alone. But if its chat_id is missing
-// or not a string, the whole body fails, because no answer could refer to the item.
+// DecodeAcks decodes the body of POST /acks. A wrong item fails alone. But if its chat_id is
+// missing or not a string, the whole body fails, because no answer could refer to the item.
 func DecodeAcks(raw []byte) ([]AckItem, error) {
 	if err := check(raw); err != nil {
 		return nil, err
