@@ -16,7 +16,8 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// readBody reads the JSON body of a request. alsoText accepts the text/plain that navigator.sendBeacon says of a string.
+// readBody returns the JSON body of a request. alsoText accepts text/plain too, which
+// navigator.sendBeacon sends for a string.
 func readBody(c echo.Context, alsoText bool) ([]byte, error) {
 	r := c.Request()
 	if err := checkType(r.Header, alsoText); err != nil {
@@ -31,7 +32,7 @@ func readBody(c echo.Context, alsoText bool) ([]byte, error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, tidemark.Errorf(tidemark.Invalid,
-			"the body came too slowly: all of it has to be here within %v", limit.RequestWithin)
+			"the body came too slowly: all of it must arrive within %v", limit.RequestWithin)
 	case err != nil:
 		return nil, &tidemark.Error{
 			Code:   tidemark.Invalid,
@@ -40,7 +41,7 @@ func readBody(c echo.Context, alsoText bool) ([]byte, error) {
 		}
 	//rule:bounded_input.limit-body
 	case len(b) > wire.MaxBody:
-		// Without this, net/http would read on before it answers.
+		// Otherwise net/http would read the rest of the body before it answers.
 		c.Response().Header().Set("Connection", "close")
 		return nil, tooLarge()
 	}
@@ -51,7 +52,7 @@ func tooLarge() error {
 	return tidemark.Errorf(tidemark.TooLarge, "the body is larger than %d bytes", wire.MaxBody)
 }
 
-// checkType refuses bodies that say of themselves that they are something else than JSON in UTF-8.
+// checkType refuses a body whose headers do not fit JSON in UTF-8.
 func checkType(h http.Header, alsoText bool) error {
 	//rule:bounded_input.plain-body-only
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// ListChats lists the caller's chats.
+// ListChats returns a page of the caller's chats.
 func (h *Handler) ListChats(c echo.Context, params ListChatsParams) error {
 	limit, cursor, err := pageOf(params.Limit, params.Cursor)
 	if err != nil {
@@ -22,7 +22,7 @@ func (h *Handler) ListChats(c echo.Context, params ListChatsParams) error {
 	return answer(c, http.StatusOK, wire.AppendChats(nil, page))
 }
 
-// CreateChat creates a chat, or finds the direct chat that exists.
+// CreateChat creates a chat. It answers 201, or 200 with the direct chat that already exists.
 func (h *Handler) CreateChat(c echo.Context) error {
 	raw, err := readBody(c, false)
 	if err != nil {
@@ -43,7 +43,7 @@ func (h *Handler) CreateChat(c echo.Context) error {
 	return answer(c, status, wire.AppendChat(nil, &chat))
 }
 
-// GetChat shows one chat.
+// GetChat returns one chat.
 func (h *Handler) GetChat(c echo.Context, id ChatId) error {
 	chat, err := chatID(id)
 	if err != nil {
@@ -77,7 +77,7 @@ func (h *Handler) RenameChat(c echo.Context, id ChatId) error {
 	return answer(c, http.StatusOK, wire.AppendChat(nil, &view))
 }
 
-// ListMembers lists the members of a chat.
+// ListMembers returns a page of a chat's members.
 func (h *Handler) ListMembers(c echo.Context, id ChatId, params ListMembersParams) error {
 	chat, err := chatID(id)
 	if err != nil {
@@ -115,7 +115,7 @@ func (h *Handler) AddMembers(c echo.Context, id ChatId) error {
 	return answer(c, http.StatusOK, wire.AppendMembers(nil, page))
 }
 
-// RemoveMember removes a member, or lets the caller leave.
+// RemoveMember removes a member from a group. Members may remove themselves.
 func (h *Handler) RemoveMember(c echo.Context, id ChatId, userID UserId) error {
 	chat, err := chatID(id)
 	if err != nil {
@@ -124,9 +124,8 @@ func (h *Handler) RemoveMember(c echo.Context, id ChatId, userID UserId) error {
 	if err := tidemark.CheckID("user_id", userID); err != nil {
 		return err
 	}
-	if err := h.server.RemoveMember(c.Request().Context(), caller(c), chat,
-		tidemark.UserID(userID)); err != nil {
-		return err
+	err = h.server.RemoveMember(c.Request().Context(), caller(c), chat, tidemark.UserID(userID))
+	if err != nil {
 	}
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.NoContent(http.StatusNoContent)

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// GetDeliveryState shows the caller's own watermarks in a chat.
+// GetDeliveryState returns the caller's own watermarks in a chat.
 func (h *Handler) GetDeliveryState(c echo.Context, id ChatId) error {
 	chat, err := chatID(id)
 	if err != nil {
@@ -48,7 +48,7 @@ func (h *Handler) UpdateDeliveryState(c echo.Context, id ChatId) error {
 	return answer(c, http.StatusOK, wire.AppendState(nil, results[0].State))
 }
 
-// ListDeliveryStates lists the caller's own watermarks.
+// ListDeliveryStates returns a page of the caller's own watermarks.
 func (h *Handler) ListDeliveryStates(c echo.Context, params ListDeliveryStatesParams) error {
 	limit, cursor, err := pageOf(params.Limit, params.Cursor)
 	if err != nil {
@@ -61,7 +61,8 @@ func (h *Handler) ListDeliveryStates(c echo.Context, params ListDeliveryStatesPa
 	return answer(c, http.StatusOK, wire.AppendStates(nil, page))
 }
 
-// GetDeliveryStatus shows how far the members of a chat have got (ADR-008 Appendix F.1).
+// GetDeliveryStatus returns how far the members of a chat have received and read it (ADR-008
+// Appendix F.1).
 func (h *Handler) GetDeliveryStatus(
 	c echo.Context, id ChatId, params GetDeliveryStatusParams,
 ) error {
@@ -88,7 +89,7 @@ func (h *Handler) GetDeliveryStatus(
 	return answer(c, http.StatusOK, wire.AppendDeliveryStatus(nil, status))
 }
 
-// Acknowledge raises watermarks in several chats. An entry that is wrong fails alone.
+// Acknowledge raises the caller's watermarks in several chats. A wrong entry fails alone.
 func (h *Handler) Acknowledge(c echo.Context) error {
 	raw, err := readBody(c, true)
 	if err != nil {

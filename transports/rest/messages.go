@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// SendMessage stores a message: 201, or 200 if it was stored before.
+// SendMessage stores a message. It answers 201, or 200 if the message was stored before.
 func (h *Handler) SendMessage(c echo.Context, id ChatId) error {
 	chat, err := chatID(id)
 	if err != nil {
@@ -39,7 +39,7 @@ func (h *Handler) SendMessage(c echo.Context, id ChatId) error {
 	return answer(c, status, sent.Message.AppendJSON(nil))
 }
 
-// ListMessages shows a page of a chat.
+// ListMessages returns a page of a chat's messages.
 func (h *Handler) ListMessages(c echo.Context, id ChatId, params ListMessagesParams) error {
 	chat, err := chatID(id)
 	if err != nil {
@@ -66,7 +66,7 @@ func (h *Handler) ListMessages(c echo.Context, id ChatId, params ListMessagesPar
 	return answer(c, http.StatusOK, wire.AppendHistory(nil, history))
 }
 
-// position reads an exclusive position of a query; 0 is one.
+// position returns an exclusive position of the query, or nil if there is none. 0 is valid.
 func position(field string, s *string) (*tidemark.Sequence, error) {
 	if s == nil {
 		return nil, nil

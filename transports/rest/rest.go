@@ -1,8 +1,9 @@
-// Package rest is the REST adapter. openapi.yaml is its contract: routes and parameters are generated from it (api.gen.go), bodies are
-// read and written by package wire, and the handlers here only pass on what they read to the core.
+// Package rest is the REST adapter. openapi.yaml is its contract: its routes and parameters are
+// generated into api.gen.go. Package wire decodes and encodes the bodies. The handlers here only
+// call the core.
 //
-// The generated types are for Go programs that call the interface, and for tests; the server does not use those of bodies,
-// because encoding/json would neither refuse what wire refuses nor write times as Tidemark does.
+// The generated types of bodies are for Go clients and for tests. The server does not use them:
+// encoding/json does not refuse what wire refuses, and writes times in another form.
 package rest
 
 //go:generate go tool oapi-codegen -config oapi-codegen.yaml ../../openapi.yaml
@@ -21,7 +22,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// Config configures a Handler. Limit may be nil: no limit.
+// Config configures a Handler. If Limit is nil, there is no limit.
 type Config struct {
 	Server *server.Server
 	Auth   *auth.Authenticator
@@ -37,7 +38,7 @@ type Handler struct {
 
 var _ ServerInterface = (*Handler)(nil)
 
-// Register mounts the REST calls under base, each behind authentication.
+// Register mounts the REST calls under base. Each one requires authentication.
 func Register(e *echo.Echo, base string, cfg Config) {
 	h := &Handler{server: cfg.Server, auth: cfg.Auth, limit: cfg.Limit}
 	RegisterHandlersWithOptions(e, h, RegisterHandlersOptions{
@@ -46,8 +47,9 @@ func Register(e *echo.Echo, base string, cfg Config) {
 	})
 }
 
-// guards returns the authentication and the limit of every operation. One that is missing here would be served to nobody: its handler asks for the identity. (A
-// group of routes with a common guard would make the router answer 404 where 405 is due.)
+// guards returns the authentication and the cost of every operation. An operation that is missing
+// here fails, because its handler needs the identity. A guard for a group of routes would not do:
+// the router would answer 404 instead of 405.
 func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	guards := make(map[string][]echo.MiddlewareFunc)
 	for operation, cost := range map[string]int{
@@ -69,14 +71,14 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	return guards
 }
 
-// callTimeout is how long the core may take for a call before it is answered with 503.
+// callTimeout is how long the core may take for a call. After that the answer is 503.
 const callTimeout = 30 * time.Second
 
-// identityKey is where guard leaves the caller for the handlers.
+// identityKey is the key under which guard stores the caller for the handlers.
 const identityKey = "identity"
 
-// guard lets in who is known to check, and has called less than he may. A client that closes its side of the connection, because it will send no more, still
-// gets its answer.
+// guard authenticates the caller and counts the call against their limit. A client that closes its
+// write side still gets its answer.
 func (h *Handler) guard(
 	check func(*http.Request) (auth.Identity, error), cost int,
 ) echo.MiddlewareFunc {
@@ -103,19 +105,19 @@ func identity(c echo.Context) auth.Identity { return c.Get(identityKey).(auth.Id
 
 func caller(c echo.Context) server.Caller { return identity(c).Caller }
 
-// answer writes a JSON body. Answers are about one caller and change; nobody may keep them.
+// answer writes a JSON body. No cache may keep it, because it is about one caller and changes.
 func answer(c echo.Context, status int, b []byte) error {
 	//rule:bounded_input.answers-are-not-cached
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.Blob(status, "application/json", b)
 }
 
-// chatID returns the chat of the path. An id that can name nothing is Invalid, and says what ids look like.
+// chatID returns the chat of the path. It returns Invalid if the id cannot name a chat.
 func chatID(id ChatId) (tidemark.ChatID, error) {
 	return tidemark.ChatID(id), tidemark.CheckID("chat_id", id)
 }
 
-// pageOf reads limit and cursor.
+// pageOf returns the limit and the cursor of a list.
 func pageOf(limit *Limit, cursor *Cursor) (n int, position string, err error) {
 	n, err = limitOf(limit)
 	if cursor != nil {
@@ -135,7 +137,7 @@ func limitOf(limit *Limit) (int, error) {
 	return wire.ParseLimit(*limit)
 }
 
-// CreateTicket makes a ticket for the query of a stream.
+// CreateTicket issues a ticket for the query of a stream.
 func (h *Handler) CreateTicket(c echo.Context) error {
 	ticket, expires, err := h.auth.Issue(c.Request().Context(), identity(c))
 	if err != nil {
