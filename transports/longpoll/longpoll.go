@@ -1,8 +1,9 @@
-// Package longpoll serves the stream to clients that can do nothing but ask: GET /poll.
+// Package longpoll serves the stream to clients that can only send requests: GET /poll.
 //
-// A poll that finds something is answered through net/http. One that has to wait takes the connection over, which costs a third
-// of the memory, and then answers with `Connection: close`: a client makes at most one new connection for each pause in its
-// stream. docs/client-guide.md, "Receive", has the format.
+// A poll that finds events is answered through net/http. A poll that has to wait takes the
+// connection over, which needs a third of the memory. Its answer has `Connection: close`, so a
+// client makes at most one new connection for each pause in its stream. docs/client-guide.md,
+// "Receive", has the format.
 package longpoll
 
 import (
@@ -23,10 +24,11 @@ import (
 )
 
 const (
-	// defaultWait and maxWait bound how long a poll waits.
+	// A poll waits for defaultWait if it names no time, and for at most maxWait.
 	defaultWait = 25 * time.Second
 	maxWait     = 50 * time.Second
-	// An answer holds about this much at most; what is more, the next poll gets at once.
+	// An answer is full when it has this many events or bytes of payload. The next poll gets the
+	// rest at once.
 	maxEvents = 256
 	maxBytes  = 256 << 10
 )
@@ -35,12 +37,12 @@ const (
 type Config struct {
 	Server *server.Server
 	Auth   *auth.Authenticator
-	// Limit bounds the calls of a user, to which opening a stream belongs. nil: no bound.
+	// Limit bounds the calls of a user, and opening a stream is one. nil: no bound.
 	Limit *limit.Limiter
 	// Gate bounds how many clients catch up at a time. nil: no bound.
 	Gate *limit.Gate
-	// WriteTimeout is how long a client may take nothing of its answer before it is cut; it gets the same events again when it
-	// asks again. Default 10 s.
+	// WriteTimeout is how long a client may take nothing of its answer. Then the connection is cut,
+	// and the client gets the same events with its next poll. Default 10 s.
 	WriteTimeout time.Duration
 }
 
@@ -49,12 +51,13 @@ type Adapter struct {
 	cfg   Config
 	group stream.Group
 	pool  stream.Pool
-	// requests is the context of what polls read at once: it goes on when their client has gone, until Shutdown gives up.
+	// requests is the context of what polls read at once. It goes on if the client has gone, and
+	// ends when Shutdown gives up.
 	requests context.Context
 	giveUp   context.CancelFunc
 }
 
-// New returns an adapter. It starts nothing.
+// New returns an adapter without polls. It starts no goroutine.
 func New(cfg Config) *Adapter {
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 10 * time.Second
@@ -67,23 +70,25 @@ func New(cfg Config) *Adapter {
 // Connections returns the number of polls under way.
 func (a *Adapter) Connections() int { return a.group.Len() }
 
-// Counters returns what the adapter counts (transports.CounterFunc).
+// Counters returns the adapter's metrics (transports.CounterFunc).
 func (a *Adapter) Counters() map[string]int64 {
 	return map[string]int64{"connections{longpoll}": int64(a.Connections())}
 }
 
-// Drain refuses further polls with 503, and sends the clients of the present ones to other nodes, one after the other within the time. It returns when all
-// have been told. Shutdown has to follow.
+// Drain refuses further polls with 503 and sends the clients of the present ones to other nodes,
+// spread over the time within. It returns when all have their notice. The caller must call Shutdown
+// afterwards.
 func (a *Adapter) Drain(ctx context.Context, within time.Duration) { a.group.Drain(ctx, within) }
 
-// Shutdown refuses further polls with 503, answers those that wait, without events, and waits for their goroutines. If ctx ends first
-// the connections are dropped, and its error is returned.
+// Shutdown refuses further polls with 503, answers those that wait without events, and waits for
+// their goroutines. If ctx ends first, Shutdown drops the connections and returns the cause of ctx.
 func (a *Adapter) Shutdown(ctx context.Context) error {
 	defer context.AfterFunc(ctx, a.giveUp)()
 	return a.group.Shutdown(ctx)
 }
 
-// Handle answers GET /poll. Where the connection can be taken over it does not wait itself.
+// Handle answers GET /poll. If the connection can be taken over, a poll that has to wait does so on
+// other goroutines, and Handle returns.
 func (a *Adapter) Handle(e echo.Context) error {
 	w, r := e.Response(), e.Request()
 	wait, err := parseWait(r.URL.Query().Get("wait"))
@@ -108,7 +113,8 @@ func (a *Adapter) Handle(e echo.Context) error {
 		p.waitOn(conn, w.Header(), wait)
 		return nil
 	}
-	// or the client has gone, and will not see the answer
+	// The request's context ends if the server stops or the client goes. In the latter case the
+	// answer is lost anyway.
 	defer context.AfterFunc(r.Context(), func() { p.cancel(errStopping) })()
 	events, more, err = p.await(wait)
 	p.leave()
@@ -119,7 +125,7 @@ func (a *Adapter) Handle(e echo.Context) error {
 	return answer(w, wire.AppendPoll(nil, p.session.Session(), events, more))
 }
 
-// answer writes a whole answer. If the client does not get it, it asks again.
+// answer writes a whole answer. If it is lost, the client polls again.
 func answer(w http.ResponseWriter, body []byte) error {
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
@@ -137,7 +143,7 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The session keeps it; it shall not keep the whole request with it.
+	// The session keeps the device id. A clone does not keep the whole request in memory.
 	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
 	p := &poll{adapter: a, identity: id}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
@@ -157,7 +163,7 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	return p, nil
 }
 
-// parseWait reads `wait`: whole seconds, at most maxWait.
+// parseWait returns the parameter `wait`, in whole seconds and at most maxWait.
 func parseWait(s string) (time.Duration, error) {
 	if s == "" {
 		return defaultWait, nil

@@ -19,30 +19,32 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// poll is one request. While it waits it has two goroutines: one waits in Next, one waits for the client's close.
+// poll is one request. While it waits it has two goroutines: one waits in Next, one waits for the
+// client to close.
 type poll struct {
 	adapter  *Adapter
 	identity auth.Identity
 	session  *server.Connection
-	// pass is its place among those who catch up.
+	// pass is the client's place among those that catch up.
 	pass *limit.Pass
 	out  stream.Writer
 
-	// ctx ends when there is nothing to wait for any more; its cause says why.
+	// ctx ends when there is nothing more to wait for. Its cause is the reason.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// comeBack is what Stop said.
-	comeBack atomic.Int64
+	// retryAfter is the argument of Stop.
+	retryAfter atomic.Int64
 }
 
-// Why a poll stops waiting.
+// The reasons why a poll stops waiting.
 var (
 	errWaited     = errors.New("nothing came in time")
 	errStopping   = errors.New("the server is stopping")
 	errClientGone = errors.New("the client has gone")
 )
 
-// gather returns what is due, up to a page; with wait it waits for the first of it. more says that the page was full.
+// gather returns the events that are due, up to a full answer. With wait it waits for the first
+// one. more is true if the answer is full.
 func (p *poll) gather(
 	ctx context.Context, wait bool,
 ) (events []tidemark.Event, more bool, err error) {
@@ -64,7 +66,7 @@ func (p *poll) gather(
 	}
 }
 
-// gatherNow gathers what is due at once, also for a client that has closed its side of the connection.
+// gatherNow returns the events that are due at once. It goes on if the client closes its side.
 func (p *poll) gatherNow(r *http.Request) (events []tidemark.Event, more bool, err error) {
 	defer p.pass.Leave()
 	ctx, cancel := stream.Detached(r)
@@ -78,7 +80,7 @@ func (p *poll) gatherNow(r *http.Request) (events []tidemark.Event, more bool, e
 	return events, more, err
 }
 
-// await gathers what comes within the wait; nothing, when the server stops.
+// await returns the events that come within the wait. It returns none if the server stops.
 func (p *poll) await(wait time.Duration) (events []tidemark.Event, more bool, err error) {
 	if expires := p.identity.Expires; !expires.IsZero() {
 		wait = min(wait, max(time.Until(expires), 0))
@@ -97,7 +99,8 @@ func (p *poll) await(wait time.Duration) (events []tidemark.Event, more bool, er
 	return nil, false, nil
 }
 
-// waitOn waits and answers on a connection that was taken over, and returns at once. h is what the answer's head has so far.
+// waitOn waits and answers on a connection that was taken over. It returns at once. h is the head
+// of the answer so far.
 func (p *poll) waitOn(conn net.Conn, h http.Header, wait time.Duration) {
 	p.out.Init(conn, &p.adapter.pool, p.adapter.cfg.WriteTimeout)
 	p.adapter.group.Go(func() {
@@ -105,10 +108,11 @@ func (p *poll) waitOn(conn net.Conn, h http.Header, wait time.Duration) {
 	})
 	p.adapter.group.Go(func() {
 		events, more, err := p.await(wait)
-		// The session waits for the next poll from now on: what this answer holds comes again if it is lost.
+		// From now on the session waits for the next poll. If this answer is lost, the next one has
+		// the same events.
 		p.session.Detach()
 		if errors.Is(context.Cause(p.ctx), errStopping) {
-			h.Set("Retry-After", strconv.Itoa(problem.Seconds(time.Duration(p.comeBack.Load()))))
+			h.Set("Retry-After", strconv.Itoa(problem.Seconds(time.Duration(p.retryAfter.Load()))))
 		}
 		if !errors.Is(err, errClientGone) {
 			p.respond(h, events, more, err)
@@ -127,17 +131,18 @@ func (p *poll) respond(h http.Header, events []tidemark.Event, more bool, err er
 		*b = wire.AppendPoll(*b, p.session.Session(), events, more)
 		h.Set("Content-Length", strconv.Itoa(len(*b)))
 	} else {
-		w := &written{header: h, body: b}
+		w := &responseBuffer{header: h, body: b}
 		problem.Write(w, &http.Request{Method: http.MethodGet}, h.Get("X-Request-Id"), err)
 		status = w.status
 	}
-	// if the connection has failed, the client asks again
+	// If the connection has failed, the client polls again.
 	_ = p.out.Append(stream.AppendHead(nil, status, h), *b)
 	_ = p.out.Drain()
 }
 
-// awaitClose returns when the client closes its side, or the answer has been written. What the client sends is ignored. One that has closed its side has
-// gone, or only says that it will send no more; so it is answered at once, which does for both.
+// awaitClose waits until the client closes its side or the answer is written. It ignores what the
+// client sends. A client that closes its side has gone or only closed its write side. It gets an
+// answer at once, which is right in both cases.
 func (p *poll) awaitClose(conn net.Conn) {
 	ignored := make([]byte, 16)
 	for {
@@ -152,7 +157,7 @@ func (p *poll) awaitClose(conn net.Conn) {
 	}
 }
 
-// leave gives the session back and takes the poll out of the adapter. It is called once.
+// leave gives the session up and removes the poll from the adapter. It is called once.
 func (p *poll) leave() {
 	p.session.Detach()
 	p.adapter.cfg.Auth.Leave(p.identity, p.session.Session())
@@ -161,8 +166,8 @@ func (p *poll) leave() {
 }
 
 // Stop implements stream.Member.
-func (p *poll) Stop(comeBack time.Duration) {
-	p.comeBack.Store(int64(comeBack))
+func (p *poll) Stop(retryAfter time.Duration) {
+	p.retryAfter.Store(int64(retryAfter))
 	p.cancel(errStopping)
 }
 
@@ -172,21 +177,21 @@ func (p *poll) Abort() {
 	p.out.Close()
 }
 
-// written is a problem before it is sent.
-type written struct {
+// responseBuffer holds a problem before it is sent.
+type responseBuffer struct {
 	header http.Header
 	status int
 	body   *[]byte
 }
 
 // Header implements http.ResponseWriter.
-func (w *written) Header() http.Header { return w.header }
+func (w *responseBuffer) Header() http.Header { return w.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *written) WriteHeader(status int) { w.status = status }
+func (w *responseBuffer) WriteHeader(status int) { w.status = status }
 
 // Write implements http.ResponseWriter.
-func (w *written) Write(p []byte) (int, error) {
+func (w *responseBuffer) Write(p []byte) (int, error) {
 	*w.body = append(*w.body, p...)
 	return len(p), nil
 }

@@ -112,7 +112,7 @@ func TestPages_are_bounded_and_say_more(t *testing.T) {
 	}
 }
 
-// TestLost_answer_comes_again: the same `after` gives the same events, whether the answer came at once or after a wait.
+// TestLost_answer_comes_again: the same `after` gets the same events, after a wait or without.
 func TestLost_answer_comes_again(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat := s.Group("alice", "bob")
@@ -124,17 +124,17 @@ func TestLost_answer_comes_again(t *testing.T) {
 	for range 3 {
 		page := mustPoll(t, s, "session", first.Session, "after", at)
 		if diff := cmp.Diff(want, messages(t, page)); diff != "" {
-			t.Fatalf("the answer to the same question: %s", diff)
+			t.Fatalf("the answer to the same poll: %s", diff)
 		}
 		if last(t, page) <= after {
-			t.Fatalf("the numbers went back to %d", last(t, page))
+			t.Fatalf("the ids went back to %d", last(t, page))
 		}
 		after = last(t, page)
 	}
 	s.Send("alice", chat, 4, 1)
 	page := mustPoll(t, s, "session", first.Session, "after", after)
 	if diff := cmp.Diff([]int{4}, messages(t, page)); diff != "" {
-		t.Errorf("behind what was confirmed: %s", diff)
+		t.Errorf("after the confirmed events: %s", diff)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestWait_ends_with_an_event_or_without_any(t *testing.T) {
 	transporttest.Eventually(t, "it waits", func() bool { return s.LongPoll.Connections() == 1 })
 	s.Send("alice", chat, 1, 1)
 	page = <-answer
-	if len(messages(t, page)) == 0 { // the author's tick may be faster than the message
+	if len(messages(t, page)) == 0 { // the author's status update may come before the message
 		page = mustPoll(t, s, "session", first.Session, "after", last(t, page))
 	}
 	if got := messages(t, page); len(got) != 1 {

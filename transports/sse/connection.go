@@ -19,34 +19,35 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// connection is one open stream. While it is idle it has two goroutines: one waits in Next, one waits for the client's close.
+// connection is one open stream. While it is idle it has two goroutines: one waits in Next, one
+// waits for the client to close.
 type connection struct {
 	adapter *Adapter
 	session *server.Connection
-	// pass is its place among those who catch up.
+	// pass is the client's place among those that catch up.
 	pass *limit.Pass
-	// identity is who listens; when it expires the stream ends.
+	// identity is the caller. The stream ends when their credentials do.
 	identity auth.Identity
-	// chunked says that the answer has the chunked transfer coding.
+	// chunked is true if the answer has the chunked transfer coding.
 	chunked bool
-	// comeBack is what Stop said.
-	comeBack atomic.Int64
+	// retryAfter is the argument of Stop.
+	retryAfter atomic.Int64
 
-	out   stream.Writer
-	heart stream.Heartbeat
-	// ctx ends with the stream; its cause says why.
+	out       stream.Writer
+	heartbeat stream.Heartbeat
+	// ctx ends with the stream. Its cause is the reason.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// setHead sets the fields of the answer's head.
+// setHead sets the header fields of the answer.
 func setHead(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// serveConn serves the stream on a connection that was taken over, and returns at once.
+// serveConn serves the stream on a connection that was taken over. It returns at once.
 func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 	c.chunked = r.ProtoAtLeast(1, 1)
 	if c.chunked {
@@ -63,10 +64,11 @@ func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 	})
 }
 
-// serveResponse serves the stream through net/http, and returns when it has ended.
+// serveResponse serves the stream through net/http. It returns when the stream has ended.
 func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
-	// or the client has gone, which the write will tell
+	// The request's context ends if the server stops or the client goes. In the latter case the
+	// next write fails.
 	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })()
 	c.start(&response{w: w, control: http.NewResponseController(w)})
 	c.write(retryLine(0))
@@ -77,11 +79,12 @@ func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
 
 func (c *connection) start(conn stream.Conn) {
 	c.out.Init(conn, &c.adapter.pool, c.adapter.cfg.WriteTimeout)
-	c.heart.Start(&c.adapter.group, c.untilBeat(), c.beat)
+	c.heartbeat.Start(&c.adapter.group, c.untilHeartbeat(), c.onHeartbeat)
 }
 
-// catchUp writes the events that are due, and reports whether the stream goes on. That takes a deep stack, which would stay: so a connection that was taken
-// over waits for what follows on another goroutine, and an idle one has a small stack.
+// catchUp writes the events that are due and reports whether the stream goes on. It needs a deep
+// stack, which its goroutine would keep. So a connection that was taken over goes on with another
+// goroutine, and an idle one has a small stack.
 func (c *connection) catchUp() bool {
 	defer c.pass.Leave()
 	for {
@@ -96,7 +99,7 @@ func (c *connection) catchUp() bool {
 	}
 }
 
-// follow writes events until the stream ends, and cleans up.
+// follow writes events until the stream ends, and then calls finish.
 func (c *connection) follow() {
 	err := c.session.Wait(c.ctx)
 	for err == nil {
@@ -105,15 +108,15 @@ func (c *connection) follow() {
 	c.finish(err)
 }
 
-// finish ends the stream, which failed with err, and everything of the connection.
+// finish ends the stream, for which err is the reason, and releases what the connection holds.
 func (c *connection) finish(err error) {
 	if c.ctx.Err() != nil {
 		err = context.Cause(c.ctx)
 	}
 	c.adapter.cfg.Logger.Debug("an event stream ended",
 		"session", c.session.Session(), "reason", err)
-	c.heart.Stop()
-	c.sayGoodbye(err)
+	c.heartbeat.Stop()
+	c.writeEnd(err)
 	c.out.Close()
 	c.session.Detach()
 	c.adapter.cfg.Auth.Leave(c.identity, c.session.Session())
@@ -121,7 +124,8 @@ func (c *connection) finish(err error) {
 	c.adapter.group.Remove(c)
 }
 
-// pump writes a batch of the session's events in one flush, and returns how many. If there is none, it waits for one, or returns 0.
+// pump writes a batch of the session's events in one flush and returns their number. If there are
+// none, it waits for some or returns 0.
 func (c *connection) pump(wait bool) (int, error) {
 	events, err := c.session.Next(c.ctx, nil, wait)
 	if err != nil || len(events) == 0 {
@@ -145,7 +149,8 @@ func (c *connection) writeEvents(events []tidemark.Event) {
 	c.adapter.pool.Put(b)
 }
 
-// write appends a piece of the stream. If the connection has failed the next Flush tells.
+// write appends a part of the stream. If the connection has failed, the next Flush returns the
+// error.
 func (c *connection) write(p []byte) {
 	if !c.chunked {
 		_ = c.out.Append(p)
@@ -156,15 +161,15 @@ func (c *connection) write(p []byte) {
 	_ = c.out.Append(append(head, '\r', '\n'), p, []byte("\r\n"))
 }
 
-// sayGoodbye tells the client why the stream ends, if it is still there, and ends the answer.
-func (c *connection) sayGoodbye(err error) {
+// writeEnd writes why the stream ends, if the client is still there, and ends the answer.
+func (c *connection) writeEnd(err error) {
 	var stated *tidemark.Error
 	switch {
 	case errors.Is(err, errClientGone):
 		return
 	case errors.Is(err, errStopping), tidemark.CodeOf(err) == tidemark.Unavailable:
-		// EventSource reconnects by itself, after this time.
-		c.write(retryLine(time.Duration(c.comeBack.Load())))
+		// EventSource reconnects on its own after this time.
+		c.write(retryLine(time.Duration(c.retryAfter.Load())))
 	case errors.As(err, &stated):
 		c.writeEvents([]tidemark.Event{
 			{Type: tidemark.EventError, Payload: wire.ErrorEvent("", stated).AppendJSON(nil)},
@@ -178,7 +183,8 @@ func (c *connection) sayGoodbye(err error) {
 	_ = c.out.Drain()
 }
 
-// awaitClose waits for the client to close its side, and ends the stream if it has gone. What it sends is ignored.
+// awaitClose waits until the client closes its side, and ends the stream if the client has gone. It
+// ignores what the client sends.
 func (c *connection) awaitClose(conn net.Conn) {
 	ignored := make([]byte, 16)
 	for {
@@ -193,8 +199,9 @@ func (c *connection) awaitClose(conn net.Conn) {
 	}
 }
 
-// probe finds out whether a client that has closed its side has gone, or only says that it will send no more: the system of one that has gone answers what
-// it is sent by a reset, so that the write after that fails. Who still reads keeps its stream.
+// probe finds out whether a client that closed its side has gone or only closed its write side. It
+// writes comments: the system of a client that has gone answers with a reset, and the next write
+// fails. A client that still reads keeps its stream.
 func (c *connection) probe() {
 	for _, pause := range []time.Duration{0, 250 * time.Millisecond, 2 * time.Second} {
 		if !signal.Pause(c.ctx, pause) {
@@ -208,9 +215,9 @@ func (c *connection) probe() {
 	}
 }
 
-// beat writes a comment, so that neither proxies nor the client take the stream for dead; and it ends the stream of credentials
-// that have ended.
-func (c *connection) beat() time.Duration {
+// onHeartbeat writes a comment, so that proxies and the client see that the stream is alive. It
+// ends the stream if the credentials have ended. It returns the time until the next heartbeat.
+func (c *connection) onHeartbeat() time.Duration {
 	//rule:credentials_end.end-sse-stream
 	if err := c.identity.Ended(); err != nil {
 		c.cancel(err)
@@ -222,11 +229,12 @@ func (c *connection) beat() time.Duration {
 			return 0
 		}
 	}
-	return c.untilBeat()
+	return c.untilHeartbeat()
 }
 
-// untilBeat is somewhat less than the heartbeat, which is the longest silence, and ends with the token.
-func (c *connection) untilBeat() time.Duration {
+// untilHeartbeat returns the time until the next heartbeat: a little less than the server's, which
+// bounds the silence, and at most until the token ends.
+func (c *connection) untilHeartbeat() time.Duration {
 	d := c.adapter.cfg.Server.Heartbeat() * 9 / 10
 	if !c.identity.Expires.IsZero() {
 		d = min(d, max(time.Until(c.identity.Expires), time.Millisecond))
@@ -235,8 +243,8 @@ func (c *connection) untilBeat() time.Duration {
 }
 
 // Stop implements stream.Member.
-func (c *connection) Stop(comeBack time.Duration) {
-	c.comeBack.Store(int64(comeBack))
+func (c *connection) Stop(retryAfter time.Duration) {
+	c.retryAfter.Store(int64(retryAfter))
 	c.cancel(errStopping)
 }
 
@@ -246,13 +254,13 @@ func (c *connection) Abort() {
 	c.out.Close()
 }
 
-// response writes through net/http, where a connection carries several streams.
+// response writes through net/http, where one connection may carry several streams.
 type response struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
-// Write implements stream.Conn: each batch leaves at once.
+// Write implements stream.Conn. It flushes, so that each batch leaves at once.
 func (r *response) Write(p []byte) (int, error) {
 	n, err := r.w.Write(p)
 	if err != nil {
@@ -269,5 +277,5 @@ func (r *response) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// Close implements stream.Conn. The stream ends when the handler returns.
+// Close implements stream.Conn. It does nothing: the stream ends when the handler returns.
 func (r *response) Close() error { return nil }

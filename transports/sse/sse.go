@@ -1,8 +1,9 @@
 // Package sse serves the stream as Server-Sent Events: GET /events.
 //
-// Over HTTP/1 the adapter takes the connection over and writes the answer itself: with chunked transfer coding, which every
-// HTTP/1.1 client and proxy understands, or, for HTTP/1.0, delimited by the close of the connection. Over HTTP/2 it writes through
-// net/http. Nothing is ever compressed. docs/client-guide.md, "Receive", has the format.
+// Over HTTP/1 the adapter takes the connection over and writes the answer itself. For HTTP/1.1 it
+// uses the chunked transfer coding, which every client and proxy understands. For HTTP/1.0 the end
+// of the connection ends the answer. Over HTTP/2 it writes through net/http. Nothing is compressed.
+// docs/client-guide.md, "Receive", has the format.
 package sse
 
 import (
@@ -29,14 +30,14 @@ import (
 type Config struct {
 	Server *server.Server
 	Auth   *auth.Authenticator
-	// Limit bounds the calls of a user, to which opening a stream belongs. nil: no bound.
+	// Limit bounds the calls of a user, and opening a stream is one. nil: no bound.
 	Limit *limit.Limiter
 	// Gate bounds how many clients catch up at a time. nil: no bound.
 	Gate *limit.Gate
-	// Logger default: slog.Default(). It is never given message text or tokens.
+	// Logger is slog.Default() by default. It never gets message text or tokens.
 	Logger *slog.Logger
-	// WriteTimeout is how long a client may take nothing of what it is sent before it is cut; its session waits for it.
-	// Default 10 s.
+	// WriteTimeout is how long a client may take nothing of what it is sent. Then the connection is
+	// cut, and the session waits for the client. Default 10 s.
 	WriteTimeout time.Duration
 }
 
@@ -47,7 +48,7 @@ type Adapter struct {
 	pool  stream.Pool
 }
 
-// New returns an adapter. It starts nothing.
+// New returns an adapter without streams. It starts no goroutine.
 func New(cfg Config) *Adapter {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -61,21 +62,23 @@ func New(cfg Config) *Adapter {
 // Connections returns the number of open streams.
 func (a *Adapter) Connections() int { return a.group.Len() }
 
-// Counters returns what the adapter counts (transports.CounterFunc).
+// Counters returns the adapter's metrics (transports.CounterFunc).
 func (a *Adapter) Counters() map[string]int64 {
 	return map[string]int64{"connections{sse}": int64(a.Connections())}
 }
 
-// Drain refuses further streams with 503, and sends the clients of the present ones to other nodes, one after the other within the time. It returns when all
-// have been told. Shutdown has to follow.
+// Drain refuses further streams with 503 and sends the clients of the present ones to other nodes,
+// spread over the time within. It returns when all have their notice. The caller must call Shutdown
+// afterwards.
 func (a *Adapter) Drain(ctx context.Context, within time.Duration) { a.group.Drain(ctx, within) }
 
-// Shutdown refuses further streams with 503, ends the present ones, and waits for their goroutines. EventSource clients come back by
-// themselves, after the time that `retry:` told them. If ctx ends first the connections are dropped, and its error is returned.
+// Shutdown refuses further streams with 503, ends the present ones, and waits for their goroutines.
+// An EventSource returns on its own after the time in `retry:`. If ctx ends first, Shutdown drops
+// the connections and returns the cause of ctx.
 func (a *Adapter) Shutdown(ctx context.Context) error { return a.group.Shutdown(ctx) }
 
-// Handle answers GET /events. Errors before the stream opens are HTTP statuses. Where the connection can be taken over it
-// returns at once, else when the stream has ended.
+// Handle answers GET /events. Errors before the stream opens are HTTP statuses. If the connection
+// can be taken over, Handle returns at once; otherwise it returns when the stream has ended.
 func (a *Adapter) Handle(e echo.Context) error {
 	w, r := e.Response(), e.Request()
 	c, err := a.open(r)
@@ -122,10 +125,11 @@ func (a *Adapter) opener() stream.SessionOpener {
 	}
 }
 
-// unknownSession is a session that never exists: the core answers a position in it with `reset`.
+// unknownSession names a session that never exists, so that the core answers with a `reset`.
 const unknownSession tidemark.SessionID = "-"
 
-// openRequest reads the query and the position: the header Last-Event-ID, or else `last_event_id` of the query.
+// openRequest returns the query and the position. The position is the header Last-Event-ID, or
+// `last_event_id` of the query if there is no header.
 func openRequest(r *http.Request) (wire.Stream, error) {
 	query := r.URL.Query()
 	req, err := wire.ParseStream(query)
@@ -144,13 +148,13 @@ func openRequest(r *http.Request) (wire.Stream, error) {
 			req.Session, req.After = unknownSession, 0
 		}
 	}
-	// The session keeps it; it shall not keep the whole request with it.
+	// The session keeps the device id. A clone does not keep the whole request in memory.
 	req.Device = tidemark.DeviceID(strings.Clone(string(req.Device)))
 	return req, nil
 }
 
-// retryLine tells EventSource how long to wait before it reconnects; if 0, 1 to 3 s, so that those who lost a server do not all
-// come back at once.
+// retryLine returns the line that tells EventSource when to reconnect. If wait is 0, the time is
+// random between 1 and 3 s, so that the clients of a lost server do not return together.
 func retryLine(wait time.Duration) []byte {
 	if wait == 0 {
 		wait = time.Second + rand.N(2*time.Second)
@@ -160,7 +164,7 @@ func retryLine(wait time.Duration) []byte {
 	return append(b, '\n', '\n')
 }
 
-// The reasons for which a connection ends that the core does not know of.
+// The reasons for the end of a connection that the core does not know.
 var (
 	errClientGone = errors.New("the client has gone")
 	errStopping   = errors.New("the server is stopping")

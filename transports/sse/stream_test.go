@@ -24,7 +24,7 @@ import (
 
 const waitTime = wait.Hang
 
-// open sends GET /events as a user, with further headers.
+// open sends GET /events as a user. more holds names and values of further headers.
 func open(
 	t *testing.T, s *transporttest.Stack, user string, query url.Values, more ...string,
 ) *transporttest.EventStream {
@@ -119,7 +119,7 @@ func TestPosition_header_wins_over_query(t *testing.T) {
 	chat := s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 3)
 	for _, tt := range []struct {
-		header, query int // 0: none; n: behind message n; -1: nonsense
+		header, query int // 0: none; n: after message n; -1: malformed
 		want          int
 	}{{1, 0, 2}, {0, 2, 3}, {1, 2, 2}, {2, 1, 3}, {1, -1, 2}} {
 		c := open(t, s, "bob", nil)
@@ -137,8 +137,8 @@ func TestPosition_header_wins_over_query(t *testing.T) {
 		if !payload[struct{ Resumed bool }](t, find(t, c, tidemark.EventOpen)).Resumed {
 			t.Fatalf("%+v: not resumed", tt)
 		}
-		if got := payload[struct{ Sequence int }](t,
-			find(t, c, tidemark.EventMessage)).Sequence; got != tt.want {
+		got := payload[struct{ Sequence int }](t, find(t, c, tidemark.EventMessage)).Sequence
+		if got != tt.want {
 			t.Errorf("%+v: goes on with message %d", tt, got)
 		}
 		c.Cut()
@@ -152,11 +152,11 @@ func TestPosition_that_is_none_resets(t *testing.T) {
 		"-.0", "💥.1",
 	} {
 		c := open(t, s, "alice", nil, "Last-Event-ID", id)
-		if got := payload[struct{ Resumed bool }](t, find(t, c, tidemark.EventOpen)); got.Resumed {
+		if payload[struct{ Resumed bool }](t, find(t, c, tidemark.EventOpen)).Resumed {
 			t.Errorf("%q was resumed", id)
 		}
-		if got := payload[struct{ Reason string }](t,
-			find(t, c, tidemark.EventReset)); got.Reason != "unknown_session" {
+		got := payload[struct{ Reason string }](t, find(t, c, tidemark.EventReset))
+		if got.Reason != "unknown_session" {
 			t.Errorf("%q: reset for %q", id, got.Reason)
 		}
 		c.Cut()
@@ -219,8 +219,8 @@ func TestTicket_reconnects_as_EventSource_does(t *testing.T) {
 		if c.Response.StatusCode != http.StatusOK {
 			t.Fatalf("round %d: status %d", round, c.Response.StatusCode)
 		}
-		if got := payload[struct{ Sequence int }](t,
-			find(t, c, tidemark.EventMessage)).Sequence; got != round+1 {
+		got := payload[struct{ Sequence int }](t, find(t, c, tidemark.EventMessage)).Sequence
+		if got != round+1 {
 			t.Fatalf("round %d: message %d", round, got)
 		}
 		last = c.LastEventID
@@ -261,7 +261,7 @@ func TestToken_ends_the_stream_when_it_expires(t *testing.T) {
 	}
 }
 
-// TestHTTP10_is_delimited_by_the_close: some proxies still speak it to what is behind them.
+// TestHTTP10_is_delimited_by_the_close: some proxies still use HTTP/1.0 to the server.
 func TestHTTP10_is_delimited_by_the_close(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	base, err := url.Parse(s.URL)
@@ -319,8 +319,8 @@ func TestHTTP2_serves_the_same_stream(t *testing.T) {
 	}
 	s.Send("alice", chat, 1, 200)
 	for want := 1; want <= 200; want++ {
-		if got := payload[struct{ Sequence int }](t,
-			find(t, second, tidemark.EventMessage)).Sequence; got != want {
+		got := payload[struct{ Sequence int }](t, find(t, second, tidemark.EventMessage)).Sequence
+		if got != want {
 			t.Fatalf("got message %d, want %d", got, want)
 		}
 	}
@@ -329,7 +329,7 @@ func TestHTTP2_serves_the_same_stream(t *testing.T) {
 		func() bool { return s.SSE.Connections() == 0 })
 }
 
-// TestGone_client_detaches_at_once: its close is read, not found out by the next write.
+// TestGone_client_detaches_at_once: the server reads the client's close, and needs no failed write.
 func TestGone_client_detaches_at_once(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{Core: server.Config{Heartbeat: time.Hour}})
 	c := open(t, s, "alice", nil)
