@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/redis"
 )
 
-// cpuOf is how long a Redis has computed.
+// cpuOf returns the CPU time that a Redis has used.
 func cpuOf(b *testing.B, s *service.Server) time.Duration {
 	b.Helper()
 	info, _ := s.Do(b, "INFO", "cpu").(string)
@@ -34,7 +34,7 @@ func cpuOf(b *testing.B, s *service.Server) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// BenchmarkRates_take is what it costs to tell of one user, of a thousand in a round trip.
+// BenchmarkRates_take measures the cost of sharing one user, with a thousand in a round trip.
 func BenchmarkRates_take(b *testing.B) {
 	server := service.Start(b)
 	c, err := client.Open(client.Config{URL: server.URL()})
@@ -60,7 +60,8 @@ func BenchmarkRates_take(b *testing.B) {
 	b.ReportMetric(float64((cpuOf(b, server)-before).Nanoseconds())/float64(users), "redis-ns/user")
 }
 
-// BenchmarkTickets_stream is what a ticket costs from POST /tickets until its stream is open.
+// BenchmarkTickets_stream measures the cost of a ticket, from POST /tickets until its stream is
+// open.
 func BenchmarkTickets_stream(b *testing.B) {
 	server := service.Start(b)
 	c, err := client.Open(client.Config{URL: server.URL()})

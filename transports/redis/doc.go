@@ -1,4 +1,5 @@
-// Package redis keeps in Redis what several nodes share for their callers: tickets (Tickets), and how much users took of their rates (Rates). Each call is one
-// script on one key, so that a cluster can spread them. Nothing here is a fact about messages: if Redis loses it, some ask for a ticket again, and some may send
-// a burst more.
+// Package redis stores in Redis what several nodes share about their callers: tickets (Tickets),
+// and how much of their rates users took (Rates). Each call is one script on one key, so that a
+// cluster can spread the keys. Nothing here concerns messages. If Redis loses it, some clients need
+// a new ticket, and some users may send one burst more.
 package redis

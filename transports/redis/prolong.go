@@ -7,24 +7,24 @@ import (
 	"github.com/tidemark-im/tidemark/internal/redis"
 )
 
-// Run answers for the tickets, and keeps those alive whose sessions this node holds, until ctx ends; afterwards all is Unavailable. There is one Run of each
-// Tickets.
+// Run makes the calls of the tickets, and prolongs those whose sessions this node holds, until ctx
+// ends. Afterwards every call is Unavailable. A Tickets value must have exactly one Run.
 func (s *Tickets) Run(ctx context.Context) {
 	s.trips.Start()
 	defer s.trips.Abort()
-	tick := time.NewTicker(min(tendEvery, s.cfg.ResumeWindow/10))
+	tick := time.NewTicker(min(prolongEvery, s.cfg.ResumeWindow/10))
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			s.tend(ctx)
+			s.prolong(ctx)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Counters returns what was counted (transports.CounterFunc).
+// Counters returns the metrics of the tickets (transports.CounterFunc).
 func (s *Tickets) Counters() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,8 +33,8 @@ func (s *Tickets) Counters() map[string]int64 {
 	}
 }
 
-// tend tells Redis of the tickets that are due, and forgets those that are over.
-func (s *Tickets) tend(ctx context.Context) {
+// prolong prolongs the tickets that are due in Redis, and forgets those that have ended.
+func (s *Tickets) prolong(ctx context.Context) {
 	for now := time.Now(); ctx.Err() == nil; {
 		names, calls := s.collect(now)
 		if len(calls) == 0 {
@@ -57,7 +57,8 @@ func (s *Tickets) tend(ctx context.Context) {
 	}
 }
 
-// collect returns the tickets that are due, a round trip of them, and the calls that hold them. They are due again when it is time.
+// collect returns the tickets that are due, up to holdAtOnce of them, with the calls that prolong
+// them. It sets when each is due again.
 func (s *Tickets) collect(now time.Time) (names []string, calls []redis.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +70,7 @@ func (s *Tickets) collect(now time.Time) (names []string, calls []redis.Call) {
 		case !now.Before(h.due):
 			names, calls = append(names, name), append(calls, s.holding(name, *h, now, "keep"))
 			if h.due = now.Add(s.cfg.ResumeWindow / 2); h.connections == 0 {
-				h.due = now.Add(2 * s.cfg.ResumeWindow) // it is told of once, and then over
+				h.due = now.Add(2 * s.cfg.ResumeWindow) // the ticket ends before that
 			}
 		}
 		if len(calls) == holdAtOnce {
@@ -79,7 +80,7 @@ func (s *Tickets) collect(now time.Time) (names []string, calls []redis.Call) {
 	return names, calls
 }
 
-// postpone lets a ticket be told of again at the next look.
+// postpone makes a ticket due at the next tick.
 func (s *Tickets) postpone(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +89,7 @@ func (s *Tickets) postpone(name string) {
 	}
 }
 
-// release forgets a ticket that has another session by now.
+// release forgets a ticket that has another session now.
 func (s *Tickets) release(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

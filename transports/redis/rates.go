@@ -10,13 +10,14 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/limit"
 )
 
-// Rates is limit.Shared on Redis: a bucket for each user who took something, which fills by Redis' own clock and is forgotten when it is full.
+// Rates implements limit.Shared on Redis. There is a bucket for each user who took something. It
+// fills by the clock of Redis and is removed when it is full.
 type Rates struct {
 	client *redis.Client
 	take   *redis.Script
 }
 
-// NewRates returns the buckets that all nodes share.
+// NewRates returns the shared buckets.
 func NewRates(client *redis.Client) *Rates {
 	return &Rates{client: client, take: redis.NewScript(take)}
 }

@@ -25,7 +25,7 @@ func oneBucket(t *testing.T, url string) {
 	}{
 		{a, slow, []limit.Taken{{User: "ann", N: 30}, {User: "bob", N: 1}}, []float64{70, 99}},
 		{b, slow, []limit.Taken{{User: "ann", N: 30}}, []float64{40}},
-		// in debt
+		// ann's bucket is below 0.
 		{a, slow, []limit.Taken{{User: "cid", N: 5}, {User: "ann", N: 100}}, []float64{95, -60}},
 		{b, limit.Rate{What: "requests", PerSecond: 0.001, Burst: 1_000},
 			[]limit.Taken{{User: "ann", N: 30}}, []float64{970}},
@@ -69,11 +69,11 @@ func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {
 		t.Errorf("with about 1,000 missing at 100 a second it is forgotten in %d ms, want about "+
 			"10,000", left)
 	}
-	take(-1_000) // as if they had not been taken
+	take(-1_000) // gives the 1,000 back
 	until(t, "it is forgotten", func() bool { return server.Do(t, "DBSIZE") == int64(0) })
 }
 
-// TestRates_bound_a_user_on_all_nodes is the whole of it: two limiters that know of each other by Redis only.
+// TestRates_bound_a_user_on_all_nodes runs two limiters that share only Redis.
 func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
@@ -102,7 +102,7 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 		return true
 	})
 	took := time.Since(began).Seconds()
-	// Each node may let a burst and a second's share through before it knows of the other.
+	// Each node may allow a burst and a second's share before it knows of the other node.
 	if most := int(perSecond*took) + 2*burst + 2*perSecond; sends > most ||
 		sends < int(perSecond*took)-burst {
 		t.Errorf("%d sends in %.1f s, want about %.0f and at most %d",
@@ -110,7 +110,9 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 	}
 	server.Kill(t)
 	until(t, "each goes on alone", func() bool { return limiters[0].Send("ann") == nil })
-	_, err := redis.NewRates(open(t, server.URL())).Take(t.Context(), limit.Rate{What: "x", PerSecond: 1, Burst: 1}, []limit.Taken{{User: "ann", N: 1}})
+	rate := limit.Rate{What: "x", PerSecond: 1, Burst: 1}
+	_, err := redis.NewRates(open(t, server.URL())).Take(t.Context(), rate,
+		[]limit.Taken{{User: "ann", N: 1}})
 	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("without Redis: %v", err)
 	}

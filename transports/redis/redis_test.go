@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/redis"
 )
 
-// open returns a node's connections to Redis, which end with the test.
+// open returns a node's client of Redis, which is closed when the test ends.
 func open(t *testing.T, url string) *client.Client {
 	t.Helper()
 	c, err := client.Open(client.Config{URL: url})
@@ -26,7 +26,7 @@ func open(t *testing.T, url string) *client.Client {
 	return c
 }
 
-// node is the tickets of a node that runs, until the test ends or it is killed.
+// node holds the tickets of a node, which runs until the test ends or kill.
 type node struct {
 	*redis.Tickets
 	kill func()
@@ -52,7 +52,7 @@ func until(t *testing.T, what string, f func() bool) {
 	wait.Until(t, what, f)
 }
 
-// stays calls f for a time, and fails when it reports false.
+// stays calls f repeatedly for d, and fails the test if it returns false.
 func stays(t *testing.T, what string, d time.Duration, f func() bool) {
 	t.Helper()
 	deadline := time.After(d)
@@ -70,7 +70,7 @@ func stays(t *testing.T, what string, d time.Duration, f func() bool) {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestShared_everywhere runs what both have in common on one Redis and on a cluster.
+// TestShared_everywhere runs the tests of tickets and rates on one Redis and on a cluster.
 func TestShared_everywhere(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func() string{
@@ -86,7 +86,7 @@ func TestShared_everywhere(t *testing.T) {
 	}
 }
 
-// contents is all that a Redis holds, as a text.
+// contents returns all that a Redis holds, as a text.
 func contents(t *testing.T, s *service.Server) string {
 	t.Helper()
 	var all strings.Builder

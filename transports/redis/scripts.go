@@ -1,11 +1,13 @@
 package redis
 
-// issue makes a ticket: user, end of the credentials, API key, time to live.
+// issue stores a ticket: user, end of the credentials in Unix ms, API key, time to live in ms.
 const issue = `
 redis.call('HSET', KEYS[1], 'user', ARGV[1], 'until', ARGV[2], 'key', ARGV[3])
 return redis.call('PEXPIRE', KEYS[1], ARGV[4])`
 
-// redeem accepts a ticket once, for an attempt, and then for its session. The same attempt may come twice: a cluster may move the key meanwhile.
+// redeem accepts a ticket once, for an attempt, and from then on for its session. The same attempt
+// may come twice, because a cluster may move the key meanwhile. The arguments are the session and
+// the attempt.
 //
 //rule:ticket_once.redeem-script
 const redeem = `
@@ -18,14 +20,15 @@ elseif t[4] ~= ARGV[2] and (ARGV[1] == '' or t[5] ~= ARGV[1]) then
 end
 return {t[1], t[2], t[3]}`
 
-// look accepts a ticket and changes nothing.
+// look returns a ticket and changes nothing.
 const look = `
 local t = redis.call('HMGET', KEYS[1], 'user', 'until', 'key')
 if not t[1] then return false end
 return t`
 
-// hold binds a ticket to a session that a node holds ("bind"), or keeps it alive, unless another session has it by now ("keep"): user, end, API key,
-// session, time to live, which of both.
+// hold binds a ticket to a session ("bind"), or prolongs it unless another session has it ("keep").
+// The arguments are user, end of the credentials, API key, session, time to live in ms, and "bind"
+// or "keep".
 //
 //rule:ticket_once.hold-script
 const hold = `
@@ -36,7 +39,8 @@ redis.call('HSET', KEYS[1], 'user', ARGV[1], 'until', ARGV[2], 'key', ARGV[3], '
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 return 1`
 
-// take takes from a bucket, which is full if it is not there: how much, how much comes in a second, how much it holds. It returns what is left.
+// take takes from a bucket and returns what is left. A bucket that does not exist is full. The
+// arguments are how much to take, the rate per second, and the burst.
 //
 //rule:bounded_use.take-script
 const take = `
@@ -46,7 +50,8 @@ local rate, burst = tonumber(ARGV[2]), tonumber(ARGV[3])
 local bucket = redis.call('HMGET', KEYS[1], 'left', 'at')
 local left = burst
 if bucket[1] then
-	left = math.min(burst, tonumber(bucket[1]) + math.max(0, now - tonumber(bucket[2])) * rate / 1000)
+	local gained = math.max(0, now - tonumber(bucket[2])) * rate / 1000
+	left = math.min(burst, tonumber(bucket[1]) + gained)
 end
 left = left - tonumber(ARGV[1])
 redis.call('HSET', KEYS[1], 'left', tostring(left), 'at', string.format('%.0f', now))

@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// maxTickets bounds the tickets that this node made and that can be used, auth.MaxUserTickets those of one user.
+	// maxTickets bounds the tickets of this node that are not used yet. auth.MaxUserTickets bounds
+	// those of one user.
 	maxTickets = 100_000
-	// tripCalls bounds what callers put into one round trip.
+	// tripCalls bounds the calls in one round trip.
 	tripCalls = 1_000
-	// holdAtOnce bounds the tickets that are held in one round trip.
+	// holdAtOnce bounds the tickets that one round trip prolongs.
 	holdAtOnce = 500
-	// tendEvery is how often a node looks which of its tickets are to be held, or let go.
-	tendEvery = 2 * time.Second
+	// prolongEvery is how often a node looks for tickets to prolong or to forget.
+	prolongEvery = 2 * time.Second
 )
 
 // TicketsConfig configures Tickets. Client is required.
@@ -33,42 +34,47 @@ type TicketsConfig struct {
 	Client *redis.Client
 	// TTL is how long a ticket can be redeemed. Default 30 s.
 	TTL time.Duration
-	// ResumeWindow is how long a ticket is good for its session after the last connection left. Default 60 s.
+	// ResumeWindow is how long a ticket is valid for its session after the last connection ended.
+	// Default 60 s.
 	ResumeWindow time.Duration
-	// Logger default: slog.Default(). It is never given the name of a ticket.
+	// Logger is slog.Default() by default. It never gets the name of a ticket.
 	Logger *slog.Logger
 }
 
-// Tickets is auth.Tickets on Redis: a ticket that one node made can be redeemed at each, once. Redis knows a ticket by a hash of its name, so that who can read
-// Redis cannot use it. A ticket ends by Redis' own clock; while a connection holds its session, the connection's node prolongs it. The ticket of a node
-// that was killed ends after twice the resume window at the latest.
+// Tickets implements auth.Tickets on Redis: any node can redeem a ticket of any node, once. Redis
+// gets only a hash of a ticket's name, so a reader of Redis cannot use the ticket. A ticket ends by
+// the clock of Redis. While a connection holds its session, the connection's node prolongs it. If
+// that node is killed, the ticket ends after at most twice the resume window.
 //
-// While Redis is away no ticket can be made, and none be redeemed, since nobody knows whether it was already; those whose session this node holds are still
-// good for it. A Redis that was emptied gets those again, the others have to be made anew.
+// While Redis cannot be reached, no ticket can be issued, and none redeemed, because it may be used
+// already. A ticket whose session this node holds still resumes that session. If Redis loses its
+// data, the nodes store the tickets of their sessions again. Clients need to replace all others.
 type Tickets struct {
 	cfg TicketsConfig
-	// trips are the round trips that callers share.
+	// trips makes the round trips. Concurrent callers share one. If Redis does not answer, they get
+	// an error and do not wait one after the other.
 	trips *batch.Batcher[redis.Call, redis.Reply]
-	// The scripts are the steps of a ticket, each atomic.
+	// The scripts are the atomic steps of a ticket.
 	issue, redeem, look, hold *redis.Script
 	failures                  atomic.Int64
 
 	mu sync.Mutex
-	// held are the tickets whose session a connection of this node holds, or held a resume window ago, by name.
+	// held maps names to the tickets whose session a connection of this node holds, or held less
+	// than a resume window ago.
 	held map[string]*held
-	// issued are the tickets that this node made and that can be used, in the order in which they end.
+	// issued holds the tickets that this node issued and that have not ended, ordered by their end.
 	issued []issued
 	byUser map[tidemark.UserID]int
 }
 
-// held is a ticket that a session of this node was opened with.
+// held is a ticket whose session is or was on this node.
 type held struct {
 	auth.Ticket
 	session     tidemark.SessionID
 	connections int
-	// left is when the last connection left, if there is none.
+	// left is when the last connection ended, if there is none now.
 	left time.Time
-	// due is when Redis has to be told next.
+	// due is when Redis needs the next call for the ticket.
 	due time.Time
 }
 
@@ -77,7 +83,7 @@ type issued struct {
 	ends time.Time
 }
 
-// NewTickets returns the tickets of this node. It starts nothing: nobody is answered before Run.
+// NewTickets returns the tickets of this node. It starts nothing: calls are answered once Run runs.
 func NewTickets(cfg TicketsConfig) *Tickets {
 	if cfg.TTL == 0 {
 		cfg.TTL = 30 * time.Second
@@ -97,20 +103,20 @@ func NewTickets(cfg TicketsConfig) *Tickets {
 	return s
 }
 
-// trip makes a round trip. Its error is that of all calls, if all failed.
+// trip makes a round trip. It returns an error only if all calls failed.
 func (s *Tickets) trip(ctx context.Context, calls []redis.Call) ([]redis.Reply, error) {
 	replies := s.cfg.Client.Run(ctx, calls)
 	return replies, redis.AllFailed(replies)
 }
 
-// key is where a ticket is kept.
+// key returns the key of a ticket in Redis.
 func key(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	//rule:ticket_once.hash-ticket-name
 	return "ticket:" + hex.EncodeToString(sum[:16])
 }
 
-// millis writes a time for Redis; 0 is none.
+// millis returns a time for Redis in Unix ms, or 0 for the zero time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -118,7 +124,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// Issue implements auth.Tickets. What bounds it is this node's own count.
+// Issue implements auth.Tickets. The bounds apply to the tickets that this node issued.
 func (s *Tickets) Issue(ctx context.Context, t auth.Ticket) (string, time.Time, error) {
 	now := time.Now()
 	ends := t.Ends(now, s.cfg.TTL)
@@ -136,7 +142,7 @@ func (s *Tickets) Issue(ctx context.Context, t auth.Ticket) (string, time.Time, 
 	return name, ends, nil
 }
 
-// admit counts a ticket of a user, unless there are too many.
+// admit counts a new ticket of a user. It returns false if there are too many.
 func (s *Tickets) admit(user tidemark.UserID, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +194,7 @@ func (s *Tickets) Look(ctx context.Context, name string) (auth.Ticket, error) {
 	return t, err
 }
 
-// ask makes a call that answers with a ticket.
+// ask makes a call that returns a ticket.
 func (s *Tickets) ask(ctx context.Context, call redis.Call) (auth.Ticket, error) {
 	value, err := s.call(ctx, call)
 	if err != nil {
@@ -208,7 +214,7 @@ func (s *Tickets) ask(ctx context.Context, call redis.Call) (auth.Ticket, error)
 	return t, nil
 }
 
-// call makes one call. Its error is Unavailable, and says what that means for a ticket.
+// call makes one call. Its error is Unavailable and says what the caller can do.
 func (s *Tickets) call(ctx context.Context, call redis.Call) (any, error) {
 	reply, err := s.trips.DoOne(ctx, call)
 	if err == nil {
@@ -234,12 +240,12 @@ func (s *Tickets) own(name string) (held, bool) {
 	return *h, true
 }
 
-// over reports whether nobody can come back with the ticket any more.
+// over reports whether the ticket has ended: there is no connection, and the resume window is over.
 func (h *held) over(now time.Time, resume time.Duration) bool {
 	return h.connections == 0 && !now.Before(h.left.Add(resume))
 }
 
-// Bind implements auth.Tickets. If Redis does not answer, Run tells it later.
+// Bind implements auth.Tickets. If Redis does not answer, Run tries again.
 func (s *Tickets) Bind(
 	ctx context.Context, name string, t auth.Ticket, session tidemark.SessionID,
 ) {
@@ -252,11 +258,11 @@ func (s *Tickets) Bind(
 	}
 	h.connections++
 	h.due = now.Add(s.cfg.ResumeWindow / 2)
-	told := *h
+	bound := *h
 	s.mu.Unlock()
-	if _, err := s.call(ctx, s.holding(name, told, now, "bind")); err != nil {
-		s.cfg.Logger.Warn("a ticket could not be bound to its session for all nodes; that is "+
-			"tried again", "session", session, "error", err)
+	if _, err := s.call(ctx, s.holding(name, bound, now, "bind")); err != nil {
+		s.cfg.Logger.Warn("a ticket could not be bound to its session in Redis; "+
+			"the node tries again", "session", session, "error", err)
 		s.mu.Lock()
 		//rule:ticket_once.write-again-when-redis-returns
 		h.due = now
@@ -264,7 +270,7 @@ func (s *Tickets) Bind(
 	}
 }
 
-// Leave implements auth.Tickets. Run tells Redis.
+// Leave implements auth.Tickets. Run informs Redis.
 func (s *Tickets) Leave(name string, session tidemark.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,8 +283,9 @@ func (s *Tickets) Leave(name string, session tidemark.SessionID) {
 	}
 }
 
-// holding is the call that keeps a ticket alive: while there is a connection for longer than until the next call, which comes half a resume window later, or else
-// until nobody can come back any more. So a node that a session left, and that tells of that once, ends no ticket of one that moved.
+// holding returns the call that prolongs a ticket. While there is a connection, the ticket lives
+// for two resume windows, and the next call comes after half of one. Afterwards it lives until the
+// resume window is over. So a node that has lost a session ends no ticket of a session that moved.
 func (s *Tickets) holding(name string, h held, now time.Time, how string) redis.Call {
 	life := 2 * s.cfg.ResumeWindow
 	//rule:credentials_end.shorter-life-without-connection

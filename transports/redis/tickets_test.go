@@ -24,7 +24,8 @@ func issue(t *testing.T, n node, of auth.Ticket) string {
 
 func ann() auth.Ticket { return auth.Ticket{User: "ann"} }
 
-// accepts reports whether a node accepts a ticket of ann's for a session. Another error than that it does not fails the test.
+// accepts reports whether a node accepts a ticket of ann for a session. Any error but
+// Unauthenticated fails the test.
 func accepts(t *testing.T, n node, name string, session tidemark.SessionID) bool {
 	t.Helper()
 	got, err := n.Redeem(t.Context(), name, session)
@@ -71,7 +72,7 @@ func oneSession(t *testing.T, url string) {
 		}
 		c.Bind(t.Context(), name, ann(), "s3") // which replaced s1
 		if accepts(t, a, name, "s1") || !accepts(t, a, name, "s3") {
-			t.Error("it is not good for the session that replaced its first, or for the first")
+			t.Error("it resumes its first session, or not the one that replaced it")
 		}
 	}
 	if accepts(t, a, "NOSUCHTICKET", "") || accepts(t, a, "", "s1") {
@@ -102,8 +103,8 @@ func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 	url := service.Database(t)
 	const ttl, resume = time.Second, 1200 * time.Millisecond
 	a, b := start(t, url, ttl, resume), start(t, url, ttl, resume)
-	unused, used, moved, orphan := issue(t, a, ann()), issue(t, a, ann()), issue(t, a,
-		ann()), issue(t, a, ann())
+	unused, used := issue(t, a, ann()), issue(t, a, ann())
+	moved, orphan := issue(t, a, ann()), issue(t, a, ann())
 	for _, name := range []string{used, moved, orphan} {
 		if !accepts(t, b, name, "") {
 			t.Fatal("a fresh ticket is refused")
@@ -117,7 +118,7 @@ func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 	dead.Bind(t.Context(), orphan, ann(), "s1")
 	dead.kill()
 
-	until(t, "the ticket that nobody used has ended", func() bool {
+	until(t, "the unused ticket has ended", func() bool {
 		_, err := b.Look(t.Context(), unused)
 		return tidemark.CodeOf(err) == tidemark.Unauthenticated
 	})
@@ -138,7 +139,7 @@ func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 	until(t, "it is forgotten", func() bool { return b.Counters()["tickets"] == 0 })
 }
 
-// The node that holds the session which was replaced does not take the ticket back when it prolongs its own.
+// A node whose session was replaced does not take the ticket back when it prolongs its own tickets.
 func TestTickets_of_a_session_that_was_replaced_elsewhere(t *testing.T) {
 	t.Parallel()
 	url := service.Database(t)
@@ -152,15 +153,17 @@ func TestTickets_of_a_session_that_was_replaced_elsewhere(t *testing.T) {
 	b.Bind(t.Context(), name, ann(), "s2")
 	stays(t, "good for the newer session",
 		5*resume, func() bool { return accepts(t, a, name, "s2") && !accepts(t, b, name, "s1") })
-	until(t, "the older one's node has let go", func() bool { return a.Counters()["tickets"] == 0 })
+	until(t, "the node of the older session has forgotten the ticket",
+		func() bool { return a.Counters()["tickets"] == 0 })
 }
 
-// Without Redis nobody knows whether a ticket was used already. Those whose session is here go on, and Redis gets them again when it comes back with nothing.
+// Without Redis a node cannot know whether a ticket was used. A ticket still resumes a session of
+// this node. If Redis returns without data, the node stores that ticket again.
 func TestTickets_without_Redis(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	a, b := start(t, server.URL(), time.Minute, time.Minute), start(t, server.URL(), time.Minute,
-		2*time.Second)
+	a := start(t, server.URL(), time.Minute, time.Minute)
+	b := start(t, server.URL(), time.Minute, 2*time.Second)
 	fresh, bound := issue(t, a, ann()), issue(t, a, ann())
 	if !accepts(t, b, bound, "") {
 		t.Fatal("a fresh ticket is refused")
@@ -183,14 +186,14 @@ func TestTickets_without_Redis(t *testing.T) {
 	_, err = b.Redeem(t.Context(), bound, "s2")
 	unavailable("one of a session of this node, for another session", err)
 	_, err = b.Redeem(t.Context(), bound, "")
-	unavailable("… for a new session", err)
+	unavailable("one of a session of this node, for a new session", err)
 	_, err = a.Look(t.Context(), fresh)
 	unavailable("a look at one", err)
 	if !accepts(t, b, bound, "s1") {
 		t.Error("the session that is here is not resumed")
 	}
 	if got, err := b.Look(t.Context(), bound); err != nil || got.User != "ann" {
-		t.Errorf("a look at one whose session is here: %+v, %v", got, err)
+		t.Errorf("a look at one of a session of this node: %+v, %v", got, err)
 	}
 	c := start(t, server.URL(), time.Minute, time.Minute)
 	late := issueLate(t, c)
@@ -213,7 +216,7 @@ func TestTickets_without_Redis(t *testing.T) {
 	}
 }
 
-// issueLate binds a ticket while Redis is away, as a connection does whose ticket was redeemed just before.
+// issueLate binds a ticket while Redis is away, as if it had been redeemed just before.
 func issueLate(t *testing.T, n node) string {
 	t.Helper()
 	const name = "REDEEMEDJUSTBEFORE"
@@ -251,7 +254,7 @@ func TestTickets_who_reads_Redis_cannot_use_them(t *testing.T) {
 	}
 }
 
-// frozen shows that a Redis that answers nothing holds nobody up for long.
+// frozen tests that a Redis that does not answer delays no caller for long.
 func frozen(t *testing.T, server *service.Server, n node) {
 	t.Helper()
 	server.RunEmpty(t)
@@ -263,12 +266,12 @@ func frozen(t *testing.T, server *service.Server, n node) {
 		asking.Go(func() {
 			_, _, err := n.Issue(t.Context(), ann())
 			if tidemark.CodeOf(err) != tidemark.Unavailable {
-				t.Errorf("of a Redis that answers nothing: %v", err)
+				t.Errorf("from a Redis that does not answer: %v", err)
 			}
 		})
 	}
 	asking.Wait()
 	if took := time.Since(began); took > wait.Hang {
-		t.Errorf("50 callers were told after %v", took)
+		t.Errorf("50 callers got their errors after %v", took)
 	}
 }
