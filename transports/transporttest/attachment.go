@@ -12,14 +12,14 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// withAttachment is a message as far as the suite looks at it here.
+// withAttachment is a message with the fields that this test checks.
 type withAttachment struct {
 	Sequence   tidemark.Sequence `json:"sequence"`
 	Attachment json.RawMessage   `json:"attachment"`
 }
 
-// testAttachment sends attachments by REST and by WebSocket, and compares the bytes of every answer and of all that is read: live, and by one who
-// comes later, from the storage.
+// testAttachment sends attachments by REST and by WebSocket. It compares the bytes in every answer
+// and in everything that is read: live, and later from storage.
 func testAttachment(t *testing.T, d Dialer) {
 	s := New(t, Options{Core: server.Config{TailMessages: 1, TailBytes: 1}})
 	chat := s.Group(alice, bob)
@@ -34,7 +34,8 @@ func testAttachment(t *testing.T, d Dialer) {
 	}
 	want := make([]string, len(sent))
 	for i, raw := range sent {
-		// A line break between tokens would end a line of Server-Sent Events: the wire has none.
+		// Line breaks between tokens would end a line of Server-Sent Events, so the server drops
+		// them.
 		want[i] = strings.NewReplacer("\n", "", "\r", "").Replace(raw)
 		body := fmt.Sprintf(`{"client_message_id":"k%d","attachment":%s}`, i, raw)
 		status := http.StatusCreated
@@ -80,7 +81,7 @@ func testAttachment(t *testing.T, d Dialer) {
 	}
 }
 
-// attachments reads messages from the ith of the chat on, and compares what is attached.
+// attachments reads messages from number i of the chat on, and compares their attachments.
 func (d *device) attachments(chat tidemark.ChatID, i int, want []string) {
 	d.t.Helper()
 	for n := range want {
@@ -101,7 +102,7 @@ func checkAttachment(t testing.TB, what string, got withAttachment, i int, want 
 	}
 }
 
-// call sends a request that must be answered by a status, and reads the answer.
+// call sends a request, checks the status, and returns the answer.
 func call[T any](
 	t testing.TB, s *Stack, user tidemark.UserID, method, path, body string, status int,
 ) T {

@@ -15,7 +15,8 @@ import (
 // waitTime bounds every wait of the suite.
 const waitTime = wait.Hang
 
-// Position is where a client starts: with no session, as a new one; else behind the event After of it.
+// Position says where a client starts: in a new session if Session is "", else after the event
+// After of the session.
 type Position struct {
 	User    tidemark.UserID
 	Session tidemark.SessionID
@@ -27,40 +28,41 @@ type Event struct {
 	ID      uint64             `json:"id"`
 	Type    tidemark.EventType `json:"type"`
 	Payload json.RawMessage    `json:"payload"`
-	// RequestID is set on the WebSocket's answers.
+	// RequestID is set on the answers of WebSocket.
 	RequestID string `json:"request_id"`
 }
 
-// How a stream ends, whatever the transport calls it.
+// The ways in which a stream ends, for all transports.
 var (
-	// ErrReplaced: a newer connection owns the session.
+	// ErrReplaced means that a newer connection owns the session.
 	ErrReplaced = errors.New("replaced")
-	// ErrGone: long-poll does not know the session.
+	// ErrGone means that long-poll found no such session.
 	ErrGone = errors.New("the session is gone")
 )
 
-// Client is one device on one transport. Its methods are called by one goroutine.
+// Client is a device on one transport. It is not safe for concurrent use.
 type Client interface {
 	// Next returns the next event, in the order of the wire.
 	Next(ctx context.Context) (Event, error)
-	// Ack says that the device has stored everything up to a sequence of a chat.
+	// Ack acknowledges that the device has stored everything up to a sequence of a chat.
 	Ack(chat tidemark.ChatID, acked tidemark.Sequence)
-	// Cut drops the connection without a word.
+	// Cut drops the connection without a close handshake.
 	Cut()
 }
 
-// Dialer connects a client of one transport. The connection is cut when the test ends.
+// Dialer connects clients of one transport. A connection is cut when the test ends.
 type Dialer struct {
 	Name string
-	// Polls says that unknown sessions are an error instead of a reset, and that a resumed session has no `open`.
+	// Polls is true for long-poll: an unknown session is an error and not a reset, and a resumed
+	// session has no `open`.
 	Polls bool
 	Dial  func(t testing.TB, s *Stack, at Position) Client
 }
 
-// The dialers of all transports.
+// dialers returns the dialers of all transports.
 func dialers() []Dialer { return []Dialer{WebSocket(), SSE(), LongPoll()} }
 
-// device is a client that remembers its place, and fails the test when what it gets breaks a rule.
+// device is a client that tracks its position. It fails the test if what it receives breaks a rule.
 type device struct {
 	Client
 	t    testing.TB
@@ -73,18 +75,18 @@ func dial(t testing.TB, s *Stack, d Dialer, at Position) *device {
 	return &device{Client: d.Dial(t, s, at), t: t, at: at}
 }
 
-// event returns the next event and checks that the numbers of the session's events grow.
+// event returns the next event. It checks that the ids of the session's events grow.
 func (d *device) event() Event {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 	defer cancel()
 	ev, err := d.Next(ctx)
 	if err != nil {
-		d.t.Fatalf("no event behind %d: %v", d.last, err)
+		d.t.Fatalf("no event after %d: %v", d.last, err)
 	}
 	if ev.ID != 0 {
 		if ev.ID <= d.last || ev.ID <= d.at.After {
-			d.t.Fatalf("event %d (%s) behind %d: numbers must grow",
+			d.t.Fatalf("event %d (%s) after %d: ids must grow",
 				ev.ID, ev.Type, max(d.last, d.at.After))
 		}
 		d.last = ev.ID
@@ -95,7 +97,7 @@ func (d *device) event() Event {
 	return ev
 }
 
-// find returns the next event of a type, and skips others.
+// find returns the next event of a type. It skips others.
 func (d *device) find(kind tidemark.EventType) Event {
 	d.t.Helper()
 	for {
@@ -105,8 +107,8 @@ func (d *device) find(kind tidemark.EventType) Event {
 	}
 }
 
-// receive reads messages until it has the one at sequence through of the chat, checks that none is missing or out of order
-// (delivery.md §5, session_in_order), and returns their contents.
+// receive reads messages of a chat until it has the one at sequence through. It checks that none is
+// missing or out of order (delivery.md §5, session_in_order), and returns their contents.
 func (d *device) receive(chat tidemark.ChatID, from, through tidemark.Sequence) []string {
 	d.t.Helper()
 	var contents []string
@@ -124,7 +126,7 @@ func (d *device) receive(chat tidemark.ChatID, from, through tidemark.Sequence) 
 	return contents
 }
 
-// fails reads until the stream ends, and checks how.
+// fails reads until the stream ends, and checks the error.
 func (d *device) fails(want error) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
@@ -139,8 +141,8 @@ func (d *device) fails(want error) {
 	}
 }
 
-// place is where the device's session goes on.
-func (d *device) place() Position {
+// position returns where the device's session goes on.
+func (d *device) position() Position {
 	return Position{User: d.at.User, Session: d.at.Session, After: max(d.at.After, d.last)}
 }
 
@@ -158,12 +160,12 @@ func field[T any](t testing.TB, ev Event, name string) T {
 	return value
 }
 
-// bearer adds the credentials of a user.
+// bearer adds a user's credentials.
 func bearer(h http.Header, user tidemark.UserID) {
 	h.Set("Authorization", "Bearer dev:"+string(user))
 }
 
-// ended is the error of a stream that ended by a code of an error event or a problem.
+// ended returns the error of a stream that ended with the code of an error event or a problem.
 func ended(code string) error {
 	switch tidemark.Code(code) {
 	case tidemark.Replaced:

@@ -12,11 +12,12 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// LongPoll is the dialer of long-poll. Its clients acknowledge as REST does.
+// LongPoll returns the dialer of long-poll. Its clients acknowledge as REST does.
 func LongPoll() Dialer {
-	return Dialer{Name: "longpoll", Polls: true, Dial: func(t testing.TB, s *Stack, at Position) Client {
+	dial := func(t testing.TB, s *Stack, at Position) Client {
 		return &poller{t: t, stack: s, at: at}
-	}}
+	}
+	return Dialer{Name: "longpoll", Polls: true, Dial: dial}
 }
 
 // Page is an answer of long-poll.
@@ -26,7 +27,7 @@ type Page struct {
 	More    bool               `json:"more"`
 }
 
-// Poll sends one GET /poll and returns the answer, or the problem's code as an error.
+// Poll sends one GET /poll. It returns the answer, or the problem's code as an error.
 func Poll(
 	ctx context.Context, t testing.TB, s *Stack, user tidemark.UserID, query url.Values,
 ) (Page, error) {
@@ -54,7 +55,7 @@ func Poll(
 	return page, json.NewDecoder(response.Body).Decode(&page)
 }
 
-// poller is a client that polls whenever it has nothing left.
+// poller is a client that polls when it has no event left.
 type poller struct {
 	t      testing.TB
 	stack  *Stack
@@ -85,5 +86,5 @@ func (c *poller) Ack(chat tidemark.ChatID, acked tidemark.Sequence) {
 	c.stack.Acknowledge(c.at.User, chat, acked)
 }
 
-// Cut implements Client: what it had not handed on is lost.
+// Cut implements Client. It drops the events that Next has not returned.
 func (c *poller) Cut() { c.events = nil }

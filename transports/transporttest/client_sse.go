@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// SSE is the dialer of Server-Sent Events. Its clients acknowledge as REST does.
+// SSE returns the dialer of Server-Sent Events. Its clients acknowledge as REST does.
 func SSE() Dialer {
 	return Dialer{Name: "sse", Dial: func(t testing.TB, s *Stack, at Position) Client {
 		h := http.Header{}
@@ -29,10 +29,10 @@ func SSE() Dialer {
 	}}
 }
 
-// EventStream is a client of SSE: an open answer.
+// EventStream is a client of SSE with an open answer.
 type EventStream struct {
 	Response *http.Response
-	// Comments counts the comments read so far, and Retry is the last `retry:` in milliseconds.
+	// Comments is the number of comments so far. Retry is the last `retry:`, in ms.
 	Comments int
 	Retry    int
 	// LastEventID is the last `id:`.
@@ -45,7 +45,8 @@ type EventStream struct {
 	cancel context.CancelFunc
 }
 
-// DialSSE sends, by a transport whose exchanges are compared with openapi.yaml, GET /events and returns the open answer, whatever its status.
+// DialSSE sends GET /events and returns the open answer, whatever its status. It compares the
+// exchanges of transport with openapi.yaml.
 func DialSSE(
 	t testing.TB, s *Stack, transport http.RoundTripper, query url.Values, h http.Header,
 ) *EventStream {
@@ -93,8 +94,8 @@ func (c *EventStream) Next(ctx context.Context) (Event, error) {
 			return ev, nil
 		case name == "id":
 			c.LastEventID = value
-			if ev.ID, err = strconv.ParseUint(value[strings.LastIndexByte(value,
-				'.')+1:], 10, 64); err != nil {
+			number := value[strings.LastIndexByte(value, '.')+1:]
+			if ev.ID, err = strconv.ParseUint(number, 10, 64); err != nil {
 				return ev, err
 			}
 		case name == "event":
@@ -109,11 +110,11 @@ func (c *EventStream) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// end reports what follows an `error` event: the answer has to end, and properly.
+// end returns an error unless the answer ends after an `error` event.
 func (c *EventStream) end() error {
 	rest, err := io.ReadAll(c.lines)
 	if err != nil || len(rest) > 0 {
-		return fmt.Errorf("behind the error event come %q and %v", rest, err)
+		return fmt.Errorf("after the error event come %q and %v", rest, err)
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 	server "github.com/tidemark-im/tidemark/transports/websocket"
 )
 
-// WebSocket is the dialer of WebSocket. Its clients use another implementation than the server does.
+// WebSocket returns the dialer of WebSocket. Its clients use another implementation than the server
+// does.
 func WebSocket() Dialer {
 	return Dialer{Name: "websocket", Dial: func(t testing.TB, s *Stack, at Position) Client {
 		return DialWebSocket(t, s, at.query(), at.User)
@@ -28,7 +29,7 @@ type Socket struct {
 	t testing.TB
 }
 
-// DialWebSocket connects with a query. Options of the dial may be changed by edit.
+// DialWebSocket connects with a query. edit may change the options of the dial.
 func DialWebSocket(
 	t testing.TB, s *Stack, query url.Values, user tidemark.UserID,
 	edit ...func(*websocket.DialOptions),
@@ -90,7 +91,7 @@ func (c *Socket) Ack(chat tidemark.ChatID, acked tidemark.Sequence) {
 // Cut implements Client.
 func (c *Socket) Cut() { _ = c.CloseNow() }
 
-// query is the position as WebSocket and long-poll have it.
+// query returns the position as query parameters of WebSocket and long-poll.
 func (p Position) query() url.Values {
 	q := url.Values{}
 	if p.Session != "" {

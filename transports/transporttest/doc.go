@@ -1,6 +1,7 @@
-// Package transporttest is one delivery suite, run over every adapter of the stream, against the real core on the store of the test run and
-// real loopback sockets. What is owed to a client does not depend on its transport (delivery.md §3), so neither do the tests; what only one
-// transport has (close codes, headers, a lost answer) is tested beside it.
+// Package transporttest is the delivery suite that every stream adapter runs. It uses the real
+// core, the store of the test run, and real loopback sockets. What the server sends does not depend
+// on the transport (delivery.md §3), and so neither do the tests. What only one transport has, such
+// as close codes, is tested in that transport's package.
 //
-// The test of an adapter is one line: transporttest.Run(t, transporttest.WebSocket).
+// The test of an adapter is one line: transporttest.Run(t, transporttest.WebSocket()).
 package transporttest

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// hung is a store that answers nothing of what an open asks for, until it is ended.
+// hung is a store that does not answer the reads of an open until ended is closed.
 type hung struct {
 	storage.Store
 	asked, ended chan struct{}
@@ -45,7 +45,8 @@ func (h *hung) Behind(
 	return nil, "", false, h.wait(ctx)
 }
 
-// TestShutdown_ends_in_time_while_the_storage_hangs: an open that gets no answer does not hold the server up.
+// TestShutdown_ends_in_time_while_the_storage_hangs: an open without an answer does not delay the
+// shutdown.
 func TestShutdown_ends_in_time_while_the_storage_hangs(t *testing.T) {
 	for path, stop := range map[string]func(*transporttest.Stack) func(context.Context) error{
 		"/events": func(s *transporttest.Stack) func(context.Context) error {
@@ -61,7 +62,9 @@ func TestShutdown_ends_in_time_while_the_storage_hangs(t *testing.T) {
 			return s.WebSocket.Shutdown
 		},
 	} {
-		store := &hung{Store: stores.Open(t), asked: make(chan struct{}, 1), ended: make(chan struct{})}
+		store := &hung{
+			Store: stores.Open(t), asked: make(chan struct{}, 1), ended: make(chan struct{}),
+		}
 		s := transporttest.New(t, transporttest.Options{Storage: store})
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
 		if err != nil {
@@ -88,12 +91,12 @@ func TestShutdown_ends_in_time_while_the_storage_hangs(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			_ = stop(s)(ctx) // whether it had to cut is the transport's affair
+			_ = stop(s)(ctx) // the error depends on the transport
 		}()
 		select {
 		case <-stopped:
 		case <-time.After(wait.Hang):
-			t.Errorf("%s: the shutdown was given 100 ms, and waits for the storage", path)
+			t.Errorf("%s: the shutdown had 100 ms, but waits for the storage", path)
 		}
 		cancel()
 		close(store.ended)

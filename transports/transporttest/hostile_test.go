@@ -21,12 +21,12 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// The clients of this file write bytes, as slow, broken and half-closed ones do.
+// The clients in this file write raw bytes, as slow, broken and half-closed clients do.
 
-// patience bounds every wait of a bare client.
-const patience = wait.Hang
+// waitTime bounds every wait of these tests.
+const waitTime = wait.Hang
 
-// bare is a connection on which a test writes what it likes.
+// bare is a connection on which a test writes raw bytes.
 type bare struct {
 	*net.TCPConn
 	t     *testing.T
@@ -40,14 +40,17 @@ func dialBare(t *testing.T, s *transporttest.Stack) *bare {
 	return dialWith(t, s, net.Dialer{})
 }
 
-// dialDeaf is dialBare for a client that stops reading: the kernel keeps little for it. With
-// KeepLittle on the other side, a few answers fill that, on every machine.
-func dialDeaf(t *testing.T, s *transporttest.Stack) *bare {
+// dialNotReading is dialBare for a client that will stop reading. Its receive buffer is small. With
+// SmallSendBuffers in the server, a few answers fill both, on every machine.
+func dialNotReading(t *testing.T, s *transporttest.Stack) *bare {
 	t.Helper()
-	return dialWith(t, s, net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		failed := raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1<<10) })
+	small := func(_, _ string, raw syscall.RawConn) (err error) {
+		failed := raw.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1<<10)
+		})
 		return errors.Join(err, failed)
-	}})
+	}
+	return dialWith(t, s, net.Dialer{Control: small})
 }
 
 func dialWith(t *testing.T, s *transporttest.Stack, dialer net.Dialer) *bare {
@@ -61,7 +64,7 @@ func dialWith(t *testing.T, s *transporttest.Stack, dialer net.Dialer) *bare {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(waitTime))
 	return &bare{
 		TCPConn: conn.(*net.TCPConn),
 		t:       t,
@@ -71,7 +74,7 @@ func dialWith(t *testing.T, s *transporttest.Stack, dialer net.Dialer) *bare {
 	}
 }
 
-// request writes a whole request of bob's.
+// request writes a whole request of bob.
 func (b *bare) request(method, path, body string) {
 	b.t.Helper()
 	b.say("%s %s%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\n"+
@@ -95,19 +98,19 @@ func (b *bare) answer() (*http.Response, string) {
 	body, err := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	if err != nil {
-		b.t.Fatalf("the answer breaks off behind %s: %v", body, err)
+		b.t.Fatalf("the answer breaks off after %s: %v", body, err)
 	}
 	return r, string(body)
 }
 
-// dribble writes a byte again and again until the server closes the connection.
+// dribble writes a byte at intervals until the server closes the connection.
 func (b *bare) dribble() {
 	b.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for range tick.C {
 		if _, err := b.Write([]byte("x")); errors.Is(err, os.ErrDeadlineExceeded) {
-			b.t.Fatal("the server goes on waiting for a client that sends a byte now and then")
+			b.t.Fatal("the server keeps waiting for a client that sends a byte now and then")
 		} else if err != nil {
 			return
 		}
@@ -149,24 +152,27 @@ func TestSlow_requests_are_cut(t *testing.T) {
 	})
 }
 
-// TestWebSocket_partial_message_is_cut: one that sends a frame byte by byte, or never to its end, and one that is silent after the upgrade.
+// TestWebSocket_partial_message_is_cut: the server cuts a client that is silent after the upgrade,
+// that never ends a frame, or that sends it byte by byte.
 func TestWebSocket_partial_message_is_cut(t *testing.T) {
 	s := newShort(t)
 	upgrade := func(b *bare) {
 		b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-			"Sec-WebSocket-Version: 13\r\n"+
-			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer dev:bob\r\n\r\n", b.path, b.host)
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"+
+			"Authorization: Bearer dev:bob\r\n\r\n", b.path, b.host)
 		if r, err := http.ReadResponse(b.lines, nil); err != nil ||
 			r.StatusCode != http.StatusSwitchingProtocols {
 			b.t.Fatalf("no upgrade: %v, %v", r, err)
 		}
 	}
+	const partial = "\x81\xfe\x10\x00\x00\x00\x00\x00{"
 	t.Run("clients", func(t *testing.T) {
 		for name, next := range map[string]func(b *bare) bool{
 			"silence":          func(*bare) bool { return false },
-			"a partial frame":  func(b *bare) bool { b.say("\x81\xfe\x10\x00\x00\x00\x00\x00{"); return false },
-			"a byte at a time": func(b *bare) bool { b.say("\x81\xfe\x10\x00\x00\x00\x00\x00{"); return true },
-			// Control frames may stand between the fragments of a message: answering pings does not save it.
+			"a partial frame":  func(b *bare) bool { b.say(partial); return false },
+			"a byte at a time": func(b *bare) bool { b.say(partial); return true },
+			// Control frames may come between the fragments of a message. Pongs do not save the
+			// client.
 			"fragments without an end": func(b *bare) bool {
 				b.say("\x01\x81\x00\x00\x00\x00{")
 				go func() {
@@ -201,11 +207,11 @@ func TestWebSocket_partial_message_is_cut(t *testing.T) {
 			})
 		}
 	})
-	transporttest.Eventually(t, "nothing is left of them",
+	transporttest.Eventually(t, "the server has dropped all of them",
 		func() bool { return s.WebSocket.Connections() == 0 })
 }
 
-// TestHalfClosed_clients_get_their_answers: a client that says that it will send no more (shutdown of its side) may still read.
+// TestHalfClosed_clients_get_their_answers: a client that has closed its write side may still read.
 func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat := s.Group("bob", "alice")
@@ -219,7 +225,7 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 		return b
 	}
 	t.Run("a send", func(t *testing.T) {
-		for i := range 50 { // the close meets the request at all moments
+		for i := range 50 { // the close comes at every stage of the request
 			b := half(t, "POST", "/chats/"+string(chat)+"/messages",
 				fmt.Sprintf(`{"client_message_id":"h%d","content":"x"}`, i))
 			if r, body := b.answer(); r.StatusCode != http.StatusCreated {
@@ -229,7 +235,9 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 	})
 	t.Run("a poll with something to get", func(t *testing.T) {
 		for range 50 {
-			if r, body := half(t, "GET", "/poll?wait=0&device_id=a", "").answer(); r.StatusCode != http.StatusOK || !strings.Contains(body, `"type":"open"`) {
+			b := half(t, "GET", "/poll?wait=0&device_id=a", "")
+			if r, body := b.answer(); r.StatusCode != http.StatusOK ||
+				!strings.Contains(body, `"type":"open"`) {
 				t.Fatalf("%d %s", r.StatusCode, body)
 			}
 		}
@@ -254,7 +262,7 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 		start := time.Now()
 		r, body := half(t, "GET",
 			fmt.Sprintf("/poll?wait=50&session=%s&after=%d", session, at), "").answer()
-		// less than what it would wait
+		// That is less than the wait of the poll.
 		if r.StatusCode != http.StatusOK || time.Since(start) > wait.Hang {
 			t.Errorf("%d %s after %v", r.StatusCode, body, time.Since(start))
 		}
@@ -273,13 +281,14 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 			}
 		}
 		until("event: caught_up")
-		<-time.After(500 * time.Millisecond) // the server has looked whether the client is there
+		<-time.After(500 * time.Millisecond) // the server has probed the client meanwhile
 		s.SendText("alice", chat, "late", "still there?")
 		until("still there?")
 	})
 }
 
-// TestPipelined_requests_are_answered_in_order: HTTP/1.1 allows it, and some clients do it.
+// TestPipelined_requests_are_answered_in_order: HTTP/1.1 allows pipelining, and some clients use
+// it.
 func TestPipelined_requests_are_answered_in_order(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat := s.Group("bob", "alice")
@@ -298,25 +307,27 @@ func TestPipelined_requests_are_answered_in_order(t *testing.T) {
 	}
 }
 
-// newShort returns a stack whose heartbeat is short.
+// newShort returns a stack with a short heartbeat.
 func newShort(t *testing.T) *transporttest.Stack {
 	var o transporttest.Options
 	o.Core.Heartbeat = 50 * time.Millisecond
 	return transporttest.New(t, o)
 }
 
-// TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing: its answers fill what the kernel keeps, then it is not read from, and after the write timeout it is cut.
-// Its session waits, and the same sends again are answered as stored before, or stored now, in their order.
+// TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing: the client's answers fill the
+// kernel's buffers. Then the server stops reading, and after the write timeout it cuts the
+// connection. The session waits. When the client sends the same messages again, each is stored
+// before or stored now, in order.
 func TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
 		WriteTimeout: 200 * time.Millisecond,
-		HTTP:         transporttest.KeepLittle,
+		HTTP:         transporttest.SmallSendBuffers,
 	})
 	chat := s.Group("bob", "alice")
-	b := dialDeaf(t, s)
+	b := dialNotReading(t, s)
 	b.say("GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\n"+
-		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer dev:bob\r\n\r\n", b.path, b.host)
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"+
+		"Authorization: Bearer dev:bob\r\n\r\n", b.path, b.host)
 	if r, err := http.ReadResponse(b.lines, nil); err != nil ||
 		r.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("no upgrade: %v, %v", r, err)
@@ -327,23 +338,23 @@ func TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing(t *testing.T
 	}
 	sent := 0
 	for ; ; sent++ {
-		_ = b.SetDeadline(time.Now().Add(patience))
+		_ = b.SetDeadline(time.Now().Add(waitTime))
 		text := frame(sent)
 		head := []byte{0x81, 0xfe, byte(len(text) >> 8), byte(len(text)), 0, 0, 0, 0}
 		if _, err := b.Write(append(head, text...)); errors.Is(err, os.ErrDeadlineExceeded) ||
 			sent == 200_000 {
-			t.Fatalf("it is not cut, after %d sends: %v", sent, err)
+			t.Fatalf("the client is not cut after %d sends: %v", sent, err)
 		} else if err != nil {
 			break
 		}
 	}
-	transporttest.Eventually(t, "nothing is left of it",
+	transporttest.Eventually(t, "the server has dropped the connection",
 		func() bool { return s.WebSocket.Connections() == 0 })
 	again := transporttest.DialWebSocket(t, s, nil, "bob")
 	duplicates, stored := 0, 0
 	for i := 0; stored < 20; i++ {
 		again.Write(frame(i))
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 		for {
 			ev, err := again.Next(ctx)
 			if err != nil {
@@ -370,6 +381,6 @@ func TestWebSocket_sender_that_never_reads_is_cut_and_loses_nothing(t *testing.T
 		cancel()
 	}
 	if duplicates == 0 {
-		t.Error("nothing that it sent before was stored: the test shows nothing")
+		t.Error("no message of the first connection was stored: the test shows nothing")
 	}
 }

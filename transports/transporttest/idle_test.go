@@ -16,14 +16,16 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// idleConnections is how many connections BenchmarkIdle holds: each is two descriptors of this process.
+// idleConnections is how many connections a benchmark holds. Each one needs two descriptors of this
+// process.
 const idleConnections = 8_000
 
-// The benchmarks of idle connections measure what one costs, its session in the core included: the growth of the process's resident memory
-// after a collection, per connection. The clients are bare sockets, which cost nothing but kernel memory, so that the growth is the server's.
+// The benchmarks of idle connections measure the memory of a connection and its session: the growth
+// of the process's resident memory after a collection, per connection. The clients are bare
+// sockets, which need only kernel memory, so the growth is the server's.
 //
-// Run one at a time (-bench Idle_sse -benchtime 1x): the runtime keeps the descriptors of goroutines that have ended, 1 KiB a connection here, so
-// that whatever runs second in a process looks smaller.
+// Run one at a time (-bench Idle_sse -benchtime 1x). The runtime reuses the descriptors of ended
+// goroutines, about 1 KiB a connection, so a second benchmark in a process measures too little.
 
 func BenchmarkIdle_websocket(b *testing.B) {
 	measureIdle(b, "websocket",
@@ -70,7 +72,7 @@ func measureIdle(b *testing.B, name, request string) {
 		}
 		sockets = append(sockets, fd)
 	}
-	for i := range 200 { // whatever is allocated once
+	for i := range 200 { // one-time allocations happen here
 		open(i)
 	}
 	before := usage()
@@ -79,7 +81,8 @@ func measureIdle(b *testing.B, name, request string) {
 		open(i)
 	}
 	Eventually(b, "all are connected", func() bool {
-		return s.WebSocket.Connections()+s.SSE.Connections()+s.LongPoll.Connections() == idleConnections
+		n := s.WebSocket.Connections() + s.SSE.Connections() + s.LongPoll.Connections()
+		return n == idleConnections
 	})
 	elapsed := time.Since(start)
 	after := usage()
@@ -92,7 +95,7 @@ func measureIdle(b *testing.B, name, request string) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// firstPoll opens a session and returns where it goes on.
+// firstPoll opens a session and returns its position.
 func firstPoll(b *testing.B, s *Stack, user tidemark.UserID) Position {
 	b.Helper()
 	page, err := Poll(context.Background(), b, s, user, url.Values{"wait": {"0"}})
@@ -104,7 +107,7 @@ func firstPoll(b *testing.B, s *Stack, user tidemark.UserID) Position {
 
 type memoryUse struct{ rss, heap, stack, objects uint64 }
 
-// usage returns what the process uses after two collections.
+// usage returns the memory use of the process after two collections.
 func usage() memoryUse {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -133,8 +136,8 @@ func connect(b *testing.B, port int, request string) int {
 	if err != nil {
 		b.Fatalf("a socket: %v", err)
 	}
-	if err := syscall.Connect(fd,
-		&syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	to := &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
+	if err := syscall.Connect(fd, to); err != nil {
 		b.Fatalf("connecting: %v", err)
 	}
 	if _, err := syscall.Write(fd, []byte(request)); err != nil {
@@ -143,14 +146,14 @@ func connect(b *testing.B, port int, request string) int {
 	return fd
 }
 
-// awaitOpen reads until caught_up, after which the server is idle.
+// awaitOpen reads until caught_up. After that the server is idle.
 func awaitOpen(b *testing.B, fd int, buffer []byte) {
 	b.Helper()
 	got := ""
 	for !strings.Contains(got, "caught_up") {
 		n, err := syscall.Read(fd, buffer)
 		if err != nil || n == 0 {
-			b.Fatalf("reading: %d, %v, behind %q", n, err, got)
+			b.Fatalf("reading: %d, %v, after %q", n, err, got)
 		}
 		got += string(buffer[:n])
 	}

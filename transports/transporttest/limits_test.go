@@ -20,12 +20,16 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// refusal tries to open a stream of a user, and returns how that is refused: a status or a close code, and the seconds after which to come back.
+// retryReason matches the reason of a close frame that says when to retry.
+var retryReason = regexp.MustCompile(`^[a-z].*; retry-after=(\d+\.\d)$`)
+
+// refusal tries to open a stream of a user. It returns the status or close code of the refusal, and
+// the seconds after which to retry.
 func refusal(
 	t *testing.T, s *transporttest.Stack, path string, user tidemark.UserID,
 ) (status int, after float64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	if path == "/ws" {
 		c := transporttest.DialWebSocket(t, s, nil, user)
@@ -33,7 +37,7 @@ func refusal(
 			_, err := c.Next(ctx)
 			var frame websocket.CloseError
 			if errors.As(err, &frame) {
-				found := regexp.MustCompile(`^[a-z].*; retry-after=(\d+\.\d)$`).FindStringSubmatch(frame.Reason)
+				found := retryReason.FindStringSubmatch(frame.Reason)
 				if found == nil {
 					t.Fatalf("%d with the reason %q", frame.Code, frame.Reason)
 				}
@@ -74,11 +78,11 @@ func TestCatchUps_are_admitted_a_few_at_a_time(t *testing.T) {
 	}
 	for path, want := range map[string]int{"/ws": 1013, "/events": 503, "/poll": 503} {
 		if status, after := refusal(t, s, path, "bob"); status != want || after < 1 || after > 5 {
-			t.Errorf("%s when all places are taken: %d, come back after %g s", path, status, after)
+			t.Errorf("%s when all places are taken: %d, retry after %g s", path, status, after)
 		}
 	}
 	held.Leave()
-	// Each gives its place back, whether it waits for more, or has gone.
+	// Each client gives its place back, whether it waits for more or has gone.
 	for round := range 3 {
 		for _, dialer := range []transporttest.Dialer{
 			transporttest.WebSocket(), transporttest.SSE(), transporttest.LongPoll(),
@@ -94,7 +98,7 @@ func TestCatchUps_are_admitted_a_few_at_a_time(t *testing.T) {
 
 func until(t *testing.T, c transporttest.Client, kind tidemark.EventType) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	for {
 		ev, err := c.Next(ctx)
@@ -107,13 +111,13 @@ func until(t *testing.T, c transporttest.Client, kind tidemark.EventType) {
 	}
 }
 
-// TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting: each of two deaf clients has more to
-// get than the kernel takes, and is never cut. The place of the first goes to the second, and that
-// of the second to somebody who reads.
+// TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting: two clients that do not read have
+// more to receive than the kernel buffers, and are never cut. The place of the first goes to the
+// second, and that of the second to a client that reads.
 func TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
 		Gate:         transports.NewGate(transports.GateConfig{Slots: 1, Wait: time.Hour}),
-		WriteTimeout: time.Hour, HTTP: transporttest.KeepLittle,
+		WriteTimeout: time.Hour, HTTP: transporttest.SmallSendBuffers,
 	})
 	chat := s.Group("alice", "bob")
 	text := strings.Repeat("x", 60<<10)
@@ -123,19 +127,19 @@ func TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting(t *testing.T) 
 	other := s.Group("alice", "carol")
 	s.Send("alice", other, 1, 1)
 	for _, path := range []string{"/events", "/ws"} {
-		deaf := dialDeaf(t, s)
-		deaf.say("GET %s%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\n"+
-			"Connection: Upgrade\r\nUpgrade: websocket\r\n"+
-			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", deaf.path, path, deaf.host)
-		if _, err := http.ReadResponse(deaf.lines, nil); err != nil {
+		stuck := dialNotReading(t, s)
+		stuck.say("GET %s%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer dev:bob\r\n"+
+			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", stuck.path, path, stuck.host)
+		if _, err := http.ReadResponse(stuck.lines, nil); err != nil {
 			t.Fatalf("%s is not answered: %v", path, err)
 		}
-		if _, err := deaf.lines.Peek(1); err != nil {
+		if _, err := stuck.lines.Peek(1); err != nil {
 			t.Fatalf("%s has no place to catch up in: %v", path, err)
 		}
 	}
 	if n := s.SSE.Connections() + s.WebSocket.Connections(); n != 2 {
-		t.Errorf("%d streams are open, want those of the deaf clients", n)
+		t.Errorf("%d streams are open, want the 2 of the clients that do not read", n)
 	}
 	until(t, transporttest.SSE().Dial(t, s, transporttest.Position{User: "carol"}),
 		tidemark.EventCaughtUp)
@@ -147,12 +151,13 @@ func TestSessions_of_a_user_refused_ones_know_when_to_come_back(t *testing.T) {
 		tidemark.EventCaughtUp)
 	for path, want := range map[string]int{"/ws": 4429, "/events": 429, "/poll": 429} {
 		if status, after := refusal(t, s, path, "bob"); status != want || after < 10 || after > 60 {
-			t.Errorf("%s: %d, come back after %g s", path, status, after)
+			t.Errorf("%s: %d, retry after %g s", path, status, after)
 		}
 	}
 }
 
-// TestCalls_on_a_stream_are_limited: opening one and sync_request count, and typing is dropped; acknowledgements are never refused.
+// TestCalls_on_a_stream_are_limited: opening a stream and sync_request count as calls. Beyond the
+// limit typing is dropped. Acknowledgements are never refused.
 func TestCalls_on_a_stream_are_limited(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
 		Limit: transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.001, CallBurst: 10}),
@@ -166,7 +171,7 @@ func TestCalls_on_a_stream_are_limited(t *testing.T) {
 	c.Write(`{"type":"sync_request","request_id":"one","payload":{}}`) // 10 of 10
 	until(t, c, "sync_response")
 	c.Write(`{"type":"sync_request","request_id":"two","payload":{}}`)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	for {
 		ev, err := c.Next(ctx)

@@ -25,7 +25,8 @@ func origins(t *testing.T, cfg transports.OriginsConfig) *transports.Origins {
 	return o
 }
 
-// ask makes a request of Bob, from a page, and returns the answer when its head is there. edit may be nil.
+// ask sends a request of bob from a page, and returns the answer when its head is there. edit may
+// be nil.
 func ask(t *testing.T, method, url, from string, edit func(r *http.Request)) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
@@ -49,7 +50,7 @@ func ask(t *testing.T, method, url, from string, edit func(r *http.Request)) *ht
 	return res
 }
 
-// The answers of the streams are partly written past net/http; these have to say the same.
+// Some answers of streams do not go through net/http. They must have the same headers.
 func TestCORS_every_answer_tells_the_browser(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
 		Origins: origins(t, transports.OriginsConfig{Allow: []string{page}}),
@@ -147,8 +148,9 @@ func TestCORS_preflight(t *testing.T) {
 		body, _ := io.ReadAll(res.Body)
 		if res.StatusCode != 204 || len(body) > 0 ||
 			h.Get("Access-Control-Allow-Methods") != "GET, POST, PATCH, DELETE" ||
-			h.Get("Access-Control-Allow-Headers") != "Authorization, Content-Type, "+
-				"Last-Event-ID, X-Request-ID" || h.Get("Access-Control-Max-Age") != "7200" {
+			h.Get("Access-Control-Allow-Headers") !=
+				"Authorization, Content-Type, Last-Event-ID, X-Request-ID" ||
+			h.Get("Access-Control-Max-Age") != "7200" {
 			t.Errorf("%s: %d %v %s", path, res.StatusCode, h, body)
 		}
 		wantCORS(t, path, res, page)
@@ -160,7 +162,8 @@ func TestCORS_preflight(t *testing.T) {
 	}
 }
 
-// In development mode a page could guess the credentials: what the server answers to is decided before them, over every transport.
+// In development mode a page could guess the credentials. So the server checks the page and the
+// name before the credentials, over every transport.
 func TestDev_only_pages_and_names_of_this_machine(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
 		Origins: origins(t, transports.OriginsConfig{Loopback: true}),
@@ -188,8 +191,8 @@ func TestDev_only_pages_and_names_of_this_machine(t *testing.T) {
 	}
 	root := strings.TrimSuffix(s.URL, transports.BasePath)
 	for _, path := range []string{"/metrics", "/openapi.yaml", "/readyz"} {
-		if res := ask(t, "GET", root+path,
-			"http://rebound.example.com", foreign); res.StatusCode != 403 {
+		res := ask(t, "GET", root+path, "http://rebound.example.com", foreign)
+		if res.StatusCode != 403 {
 			t.Errorf("%s by a foreign name: %d, want 403", path, res.StatusCode)
 		}
 	}

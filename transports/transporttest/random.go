@@ -12,12 +12,14 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// randomWorkers is how many runs of RunRandomResume go on at a time.
+// randomWorkers is how many runs RunRandomResume executes at the same time.
 const randomWorkers = 8
 
-// RunRandomResume runs a client again and again that is cut at random points and comes back over a transport drawn by chance, with the number of the last event
-// that it has kept, or an earlier one, or after its session has ended. It fails unless everything owed arrives at least once and in order per chat, and
-// no tick goes back (delivery.md §5: resume_lossless, session_in_order, tick_monotone). It logs the seed, from which every choice of run n follows.
+// RunRandomResume runs clients that are cut at random points. A client returns over a random
+// transport, with the id of the last event that it kept or an earlier one, or after its session has
+// ended. RunRandomResume fails unless every message arrives at least once and in order per chat,
+// and no boundary falls (delivery.md §5: resume_lossless, session_in_order, tick_monotone). It logs
+// the seed, which determines every choice of run n.
 func RunRandomResume(t *testing.T, runs int, seed uint64) {
 	t.Logf("%d runs with TIDEMARK_SEED=%d", runs, seed)
 	s := New(t, Options{Core: server.Config{
@@ -47,21 +49,21 @@ func RunRandomResume(t *testing.T, runs int, seed uint64) {
 	for _, one := range total {
 		sum.add(one)
 	}
-	t.Logf("%d cuts, %d resumed elsewhere or here, %d sessions that had ended, %d resets, %d "+
-		"messages, %d of them again, %d status updates",
+	t.Logf("%d cuts, %d resumed, %d sessions that had ended, %d resets, %d messages, "+
+		"%d of them again, %d status updates",
 		sum.cuts, sum.resumed, sum.ended, sum.resets, sum.messages, sum.again, sum.statuses)
-	if runs >= 100 &&
-		(sum.cuts == 0 || sum.resumed == 0 || sum.ended == 0 || sum.resets == 0 || sum.again == 0 ||
-			sum.statuses == 0) {
+	happened := sum.cuts > 0 && sum.resumed > 0 && sum.ended > 0 && sum.resets > 0 &&
+		sum.again > 0 && sum.statuses > 0
+	if runs >= 100 && !happened {
 		t.Error("something that the runs are about never happened")
 	}
 	if sum.resets*5 > sum.resumed {
-		t.Errorf("%d of %d resumptions were answered by reset: sessions forget too much",
+		t.Errorf("%d of %d resumptions got a reset: sessions forget too much",
 			sum.resets, sum.resumed)
 	}
 }
 
-// tally counts what happened, so that runs in which nothing happens are noticed.
+// tally counts what happened, to notice runs in which nothing does.
 type tally struct{ cuts, resumed, ended, resets, messages, again, statuses int }
 
 func (a *tally) add(b tally) {
@@ -74,7 +76,7 @@ func (a *tally) add(b tally) {
 	a.statuses += b.statuses
 }
 
-// randomRun is one run: a sender, and one device of a receiver in two chats.
+// randomRun is one run: a sender, and one device of a receiver, in two chats.
 type randomRun struct {
 	tally
 	t      *testing.T
@@ -85,23 +87,26 @@ type randomRun struct {
 
 	sender, user tidemark.UserID
 	chats        [2]tidemark.ChatID
-	owed         [2]tidemark.Sequence
-	// stored is what the device keeps through every cut: the contiguous prefix of each chat, and where its session goes on.
+	total        [2]tidemark.Sequence
+	// stored is what the device keeps over every cut: how many messages of each chat it has without
+	// a hole. at is where its session goes on.
 	stored [2]tidemark.Sequence
 	at     Position
-	ticks  map[string]tidemark.Boundary
-	// lost says of each chat that the position was unknown: until the cursor has taken effect, messages come that do not join what is stored.
+	// boundaries is the last status update of each member and chat.
+	boundaries map[string]tidemark.Boundary
+	// lost is true for a chat whose position was unknown. Until the cursor takes effect, messages
+	// may come that do not follow what is stored.
 	lost [2]bool
 }
 
 func (r *randomRun) do() {
 	r.sender = tidemark.UserID(fmt.Sprintf("sender-%d", r.n))
 	r.user = tidemark.UserID(fmt.Sprintf("user-%d", r.n))
-	r.ticks = map[string]tidemark.Boundary{}
+	r.boundaries = map[string]tidemark.Boundary{}
 	r.at = Position{User: r.user}
 	for i := range r.chats {
 		r.chats[i] = tidemark.ChatID(fmt.Sprintf("run-%d-%d", r.n, i))
-		r.owed[i] = tidemark.Sequence(1 + r.random.IntN(20))
+		r.total[i] = tidemark.Sequence(1 + r.random.IntN(20))
 		_, _, err := r.stack.Server.CreateChat(context.Background(), server.Caller{User: r.sender},
 			server.CreateChatRequest{
 				ChatID: r.chats[i], Type: tidemark.Group, MemberIDs: []tidemark.UserID{r.user},
@@ -123,12 +128,12 @@ func (r *randomRun) do() {
 	<-sent
 }
 
-// send sends everything owed, in an order and with pauses drawn by chance.
+// send sends all messages of the run, in random order of the chats and with random pauses.
 func (r *randomRun) send(random *rand.Rand) {
 	var next [2]tidemark.Sequence
-	for next != r.owed {
+	for next != r.total {
 		i := random.IntN(2)
-		if next[i] == r.owed[i] {
+		if next[i] == r.total[i] {
 			continue
 		}
 		next[i]++
@@ -145,16 +150,16 @@ func (r *randomRun) send(random *rand.Rand) {
 	}
 }
 
-func (r *randomRun) complete() bool { return r.stored == r.owed }
+func (r *randomRun) complete() bool { return r.stored == r.total }
 
-// connect comes back over some transport and reads until everything has come, or until a cut.
+// connect connects over a random transport and reads until everything has come or until a cut.
 func (r *randomRun) connect() {
 	d := dialers()[r.random.IntN(3)]
 	if r.random.IntN(12) == 0 { // long enough for the session to end
 		<-time.After(80 * time.Millisecond)
 	}
 	at := r.at
-	if r.random.IntN(8) == 0 && at.After > 0 { // the number kept is an earlier one
+	if r.random.IntN(8) == 0 && at.After > 0 { // the device kept an earlier id
 		at.After -= min(at.After, uint64(1+r.random.IntN(4)))
 	}
 	c := d.Dial(r.t, r.stack, at)
@@ -176,7 +181,7 @@ func (r *randomRun) connect() {
 			return
 		case err != nil:
 			r.t.Fatalf("%s: over %s after %d: %v; stored %v of %v",
-				r.name, d.Name, at.After, err, r.stored, r.owed)
+				r.name, d.Name, at.After, err, r.stored, r.total)
 		}
 		r.take(ev)
 		if r.random.IntN(3) == 0 {
@@ -188,7 +193,7 @@ func (r *randomRun) connect() {
 	}
 }
 
-// take stores an event as a device does.
+// take handles an event as a device does.
 func (r *randomRun) take(ev Event) {
 	switch ev.Type {
 	case tidemark.EventOpen:
@@ -211,15 +216,15 @@ func (r *randomRun) take(ev Event) {
 			Acked: tidemark.Sequence(field[float64](r.t, ev, "last_acked_sequence")),
 			Read:  tidemark.Sequence(field[float64](r.t, ev, "last_read_sequence")),
 		}
-		if before := r.ticks[key]; before.Merge(b) != b {
-			r.t.Fatalf("%s: the ticks of %s went back from %v to %v", r.name, key, before, b)
+		if before := r.boundaries[key]; before.Merge(b) != b {
+			r.t.Fatalf("%s: the boundaries of %s fell from %v to %v", r.name, key, before, b)
 		}
-		r.ticks[key] = b
+		r.boundaries[key] = b
 	}
 	r.at.After = max(r.at.After, ev.ID)
 }
 
-// reset sends the cursors, as a client does that is told to.
+// reset sends the device's cursors, as a client does after a reset.
 func (r *randomRun) reset() {
 	r.resets++
 	r.lost = [2]bool{true, true}

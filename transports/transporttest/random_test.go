@@ -9,7 +9,8 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// TestResume_lossless_over_random_transports makes TIDEMARK_RESUME_RUNS runs (100 if it is not set) with the seed TIDEMARK_SEED (the time if it is not).
+// TestResume_lossless_over_random_transports makes TIDEMARK_RESUME_RUNS runs (default 100) with the
+// seed TIDEMARK_SEED (default: the time).
 func TestResume_lossless_over_random_transports(t *testing.T) {
 	transporttest.RunRandomResume(t, number(t, "TIDEMARK_RESUME_RUNS", 100),
 		uint64(number(t, "TIDEMARK_SEED", int(time.Now().UnixNano()))))

@@ -24,34 +24,35 @@ import (
 	"github.com/tidemark-im/tidemark/transports/websocket"
 )
 
-// Options changes what a Stack is made of. The zero value is the usual.
+// Options changes the parts of a Stack. The zero value has the defaults.
 type Options struct {
 	// Core is the configuration of the core, without its storage, registry and bus.
 	Core server.Config
 	// Auth is the configuration of authentication. `Bearer dev:<user>` is always accepted.
 	Auth transports.AuthConfig
-	// Limit bounds sends and calls; nil does not.
+	// Limit bounds sends and calls. If it is nil, there is no limit.
 	Limit *transports.Limiter
-	// Gate bounds how many clients catch up at a time; nil does not.
+	// Gate bounds how many clients catch up at a time. If it is nil, there is no bound.
 	Gate *transports.Gate
-	// Origins is which pages may call; nil: those of the server's own host.
+	// Origins decides which pages may call. If it is nil, only pages of the server's own host may.
 	Origins *transports.Origins
-	// WriteTimeout is that of all adapters.
+	// WriteTimeout is the write timeout of all adapters.
 	WriteTimeout time.Duration
-	// Storage default: the one of the test run (package stores).
+	// Storage is the store of the test run by default (package stores).
 	Storage storage.Store
-	// Contract notes what is seen of openapi.yaml. Default: one of its own.
+	// Contract records what is seen of openapi.yaml. By default the stack has its own.
 	Contract *apitest.Contract
-	// HTTP, if not nil, changes the HTTP server before it serves.
+	// HTTP changes the HTTP server before it serves, if it is not nil.
 	HTTP func(*http.Server)
-	// HTTP2 serves HTTP/2 without encryption, besides HTTP/1.
+	// HTTP2 serves HTTP/2 without encryption too.
 	HTTP2 bool
 }
 
-// Stack is a server with all adapters on a loopback port. It is stopped when the test ends, which fails if it does not stop in time.
+// Stack is a server with all adapters on a loopback port. It stops when the test ends; the test
+// fails if that takes longer than stopTime.
 type Stack struct {
 	Server *server.Server
-	// URL is where the API begins, without a slash at the end: http://127.0.0.1:PORT/api/v1.
+	// URL is the address of the API, without a slash at the end: http://127.0.0.1:PORT/api/v1.
 	URL string
 
 	WebSocket *websocket.Adapter
@@ -135,23 +136,24 @@ func New(t testing.TB, o Options) *Stack {
 	return s
 }
 
-// KeepLittle makes the kernel keep little of what the server writes (Options.HTTP): a client that
-// does not read makes it wait after a few KB, on every machine.
-func KeepLittle(h *http.Server) {
+// SmallSendBuffers makes the kernel buffer little of what the server writes (Options.HTTP). So a
+// client that does not read blocks the server after a few KB, on every machine.
+func SmallSendBuffers(h *http.Server) {
 	h.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetWriteBuffer(1 << 10) // else it keeps more, and the test shows the same
+			_ = tcp.SetWriteBuffer(1 << 10) // if this fails, the test needs more data
 		}
 		return ctx
 	}
 }
 
-// Transport returns what the clients of the test reach the server by: every exchange is compared with openapi.yaml.
+// Transport returns the RoundTripper of the test's clients. It compares every exchange with
+// openapi.yaml.
 func (s *Stack) Transport(t testing.TB) http.RoundTripper {
 	return s.contract.Transport(t, http.DefaultTransport)
 }
 
-// stop stops everything in the order of the program: the HTTP server, the adapters, the core.
+// stop stops the adapters, the HTTP server and the core, in the order of the program.
 func (s *Stack) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
@@ -173,7 +175,7 @@ func (s *Stack) stop() {
 	}
 }
 
-// Group makes a group of the users and returns its id.
+// Group creates a group of the users and returns its id. The first user is the owner.
 func (s *Stack) Group(users ...tidemark.UserID) tidemark.ChatID {
 	s.t.Helper()
 	s.chats++
@@ -188,7 +190,7 @@ func (s *Stack) Group(users ...tidemark.UserID) tidemark.ChatID {
 	return id
 }
 
-// Send stores messages of a user with the contents first, first+1, …, count of them.
+// Send stores count messages of a user, with the contents first, first+1, and so on.
 func (s *Stack) Send(user tidemark.UserID, chat tidemark.ChatID, first, count int) {
 	s.t.Helper()
 	for n := first; n < first+count; n++ {
@@ -196,7 +198,7 @@ func (s *Stack) Send(user tidemark.UserID, chat tidemark.ChatID, first, count in
 	}
 }
 
-// SendText stores one message.
+// SendText stores a message of a user.
 func (s *Stack) SendText(user tidemark.UserID, chat tidemark.ChatID, key, content string) {
 	s.t.Helper()
 	_, err := s.Server.Send(context.Background(), user, tidemark.Draft{

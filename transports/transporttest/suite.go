@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// The users of the suite. Alice sends, Bob receives.
+// The users of the suite: alice sends and bob receives.
 const (
 	alice tidemark.UserID = "alice"
 	bob   tidemark.UserID = "bob"
@@ -108,7 +108,7 @@ func testAck(t *testing.T, d Dialer) {
 	}
 }
 
-// testResume cuts the connection again and again while messages are sent.
+// testResume cuts the connection repeatedly while messages are sent.
 func testResume(t *testing.T, d Dialer) {
 	s := New(t, Options{})
 	chat := s.Group(alice, bob)
@@ -128,7 +128,7 @@ func testResume(t *testing.T, d Dialer) {
 		b.receive(chat, next, min(through, each*(tidemark.Sequence(round)+1)))
 		next = min(through, each*(tidemark.Sequence(round)+1)) + 1
 		b.Cut()
-		at = b.place()
+		at = b.position()
 	}
 	b := dial(t, s, d, at)
 	b.receive(chat, next, rounds*each)
@@ -151,20 +151,20 @@ func testResumeElsewhere(t *testing.T, d Dialer) {
 					t.Fatalf("round %d over %s: session %s became %s",
 						round, via.Name, at.Session, b.at.Session)
 				}
-				at = b.place()
+				at = b.position()
 			}
 		}
 	}
 }
 
-// testUnreceived resumes at an older event than the server sent.
+// testUnreceived resumes at an event before the last one that the server sent.
 func testUnreceived(t *testing.T, d Dialer) {
 	s := New(t, Options{})
 	chat := s.Group(alice, bob)
 	s.Send(alice, chat, 1, 50)
 	b := dial(t, s, d, Position{User: bob})
 	b.receive(chat, 1, 10)
-	at := b.place()
+	at := b.position()
 	b.receive(chat, 11, 50)
 	b.Cut()
 	again := dial(t, s, d, at)
@@ -177,7 +177,7 @@ func testReplaced(t *testing.T, d Dialer) {
 	chat := s.Group(alice, bob)
 	first := dial(t, s, d, Position{User: bob})
 	first.find(tidemark.EventCaughtUp)
-	at := first.place()
+	at := first.position()
 	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -223,7 +223,7 @@ func testForeignSession(t *testing.T, d Dialer) {
 	chat := s.Group(alice, bob)
 	a := dial(t, s, d, Position{User: alice})
 	a.find(tidemark.EventCaughtUp)
-	at := a.place()
+	at := a.position()
 	at.User = bob
 	checkUnknown(t, s, d, at)
 	s.Send(bob, chat, 1, 1)
@@ -237,7 +237,7 @@ func checkUnknown(t *testing.T, s *Stack, d Dialer, at Position) {
 		b.fails(ErrGone)
 		return
 	}
-	b.at.After = 0 // the numbers are those of another session
+	b.at.After = 0 // the ids are those of another session
 	if ev := b.event(); ev.Type != tidemark.EventOpen || field[bool](t, ev, "resumed") ||
 		b.at.Session == at.Session {
 		t.Fatalf("got %s %s, want the open of a new session", ev.Type, ev.Payload)
@@ -254,7 +254,7 @@ func testUnknownPosition(t *testing.T, d Dialer) {
 	b := dial(t, s, d, Position{User: bob})
 	b.find(tidemark.EventCaughtUp)
 	b.Cut()
-	at := b.place()
+	at := b.position()
 	at.After += 1000
 	again := dial(t, s, d, at)
 	again.at.After = 0
@@ -267,7 +267,7 @@ func testUnknownPosition(t *testing.T, d Dialer) {
 	}
 }
 
-// testSlowReader lets more wait for a client than all buffers between it and the core hold.
+// testSlowReader sends more than all buffers between the client and the core hold.
 func testSlowReader(t *testing.T, d Dialer) {
 	s := New(t, Options{})
 	chat := s.Group(alice, bob)
@@ -314,7 +314,8 @@ func testNewChat(t *testing.T, d Dialer) {
 	b.receive(chat, 1, 2)
 }
 
-// testResumeWindow checks that an adapter lets go of the session when its client has gone: while it holds on, the session does not end.
+// testResumeWindow checks that an adapter detaches from the session when its client has gone.
+// Otherwise the session would never end.
 func testResumeWindow(t *testing.T, d Dialer) {
 	s := New(t, Options{Core: server.Config{ResumeWindow: 300 * time.Millisecond}})
 	s.Group(alice, bob)
@@ -322,7 +323,7 @@ func testResumeWindow(t *testing.T, d Dialer) {
 	b.find(tidemark.EventCaughtUp)
 	b.Cut()
 	Eventually(t, "the session ends", func() bool { return s.Server.Counters()["sessions"] == 0 })
-	again := dial(t, s, d, b.place())
+	again := dial(t, s, d, b.position())
 	if d.Polls {
 		again.fails(ErrGone)
 		return
@@ -334,8 +335,7 @@ func testResumeWindow(t *testing.T, d Dialer) {
 	}
 }
 
-// testShutdown stops the adapters and checks that the stream ends without an error of its own making, and that the session, which
-// the core still has, goes on elsewhere.
+// testShutdown stops the adapters and checks that the stream ends and that no connection is left.
 func testShutdown(t *testing.T, d Dialer) {
 	s := New(t, Options{})
 	chat := s.Group(alice, bob)

@@ -210,7 +210,7 @@ func TestShutdown_closes_with_1012(t *testing.T) {
 
 // TestDeaf_client_is_cut_and_its_session_waits: one that reads nothing at all for the write timeout is cut, and loses nothing.
 func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{WriteTimeout: 500 * time.Millisecond, HTTP: transporttest.KeepLittle})
+	s := transporttest.New(t, transporttest.Options{WriteTimeout: 500 * time.Millisecond, HTTP: transporttest.SmallSendBuffers})
 	chat := s.Group("alice", "bob")
 	c := transporttest.DialWebSocket(t, s, nil, "bob")
 	open := decode[struct{ Session string }](t, next(t, c, "open"))
