@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// bad is a JSON value that a field cannot have, and the code of the refusal.
+// bad is a JSON value that a field must not have, and the code of the refusal.
 type bad struct{ value, code string }
 
 const (
@@ -26,7 +26,8 @@ const (
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// The values that no field of a kind takes. Where one field of the kind takes a value all the same, its row in fields() says so.
+// These values are wrong for every field of a kind. If one field takes such a value all the same,
+// its row in fields says so.
 func badTexts() []bad {
 	return []bad{{`1`, invalid}, {`true`, invalid}, {`{}`, invalid}, {`["x"]`, invalid},
 		{`"a\u0000b"`, invalid}, {`"\ud800"`, invalid}, {`"\udc00x"`, invalid},
@@ -34,10 +35,12 @@ func badTexts() []bad {
 }
 
 func badIDs() []bad {
-	return append(badTexts(),
-		[]bad{{`""`, invalid}, {`"a b"`, invalid}, {`"a/b"`, invalid}, {`"a%2Fb"`, invalid},
-			{`"ü"`, invalid}, {`"../team"`, invalid}, {`"a\nb"`, invalid},
-			{quoted(strings.Repeat("i", 129)), invalid}, {quoted(strings.Repeat("i", 5<<10)), invalid}}...)
+	return append(badTexts(), []bad{
+		{`""`, invalid}, {`"a b"`, invalid}, {`"a/b"`, invalid}, {`"a%2Fb"`, invalid},
+		{`"ü"`, invalid}, {`"../team"`, invalid}, {`"a\nb"`, invalid},
+		{quoted(strings.Repeat("i", 129)), invalid},
+		{quoted(strings.Repeat("i", 5<<10)), invalid},
+	}...)
 }
 
 func badSequences() []bad {
@@ -67,7 +70,7 @@ func ids(n int) string {
 	return "[" + strings.Join(list, ",") + "]"
 }
 
-// field is a field of a body: what the body is otherwise, with %s where the value goes.
+// field is a field of a body. body is a valid body with %s for the value.
 type field struct {
 	operation, name, body string
 	bad                   []bad
@@ -81,6 +84,12 @@ func fields() []field {
 		return `{"client_message_id":"bad","content":"x","` + name + `":%s}`
 	}
 	member := slices.DeleteFunc(badLists(), func(b bad) bool { return b.value == `["x"]` })
+	// A text that is not an id fails its item alone, and not the whole request.
+	notText := slices.DeleteFunc(badIDs(), func(b bad) bool {
+		return strings.HasPrefix(b.value, `"`) && b.value != `""` &&
+			!strings.Contains(b.value, `\u`)
+	})
+	const ack = `{"chat_id":"team","last_acked_sequence":1}`
 	return []field{
 		{"createChat", "type", `{"member_ids":["bob"],"type":%s}`,
 			append(badTexts(), bad{`""`, invalid}, bad{`"channel"`, invalid},
@@ -122,12 +131,8 @@ func fields() []field {
 		{"updateDeliveryState", "last_read_sequence",
 			`{"last_acked_sequence":1,"last_read_sequence":%s}`, badAcks()},
 		{"acknowledge", "chats", `{"chats":%s}`, append(badLists(), bad{`null`, invalid},
-			bad{`[` + strings.Repeat(`{"chat_id":"team","last_acked_sequence":1},`,
-				10) + `{"chat_id":"team","last_acked_sequence":1}]`, invalid})},
-		{"acknowledge", "chat_id", `{"chats":[{"last_acked_sequence":1,"chat_id":%s}]}`, slices.DeleteFunc(badIDs(), func(b bad) bool { // texts get an answer of their own
-			return strings.HasPrefix(b.value, `"`) && b.value != `""` &&
-				!strings.Contains(b.value, `\u`)
-		})},
+			bad{`[` + strings.Repeat(ack+",", 10) + ack + `]`, invalid})},
+		{"acknowledge", "chat_id", `{"chats":[{"last_acked_sequence":1,"chat_id":%s}]}`, notText},
 		{"sync", "chats", `{"chats":%s}`, badLists()},
 		{"sync", "chat_id", `{"chats":[{"last_acked_sequence":0,"chat_id":%s}]}`,
 			append(badIDs(), bad{`null`, invalid})},
@@ -142,7 +147,7 @@ func fields() []field {
 	}
 }
 
-// stateOf is everything that the users can see, as it is answered.
+// stateOf returns everything that the users can see, as the server answers it.
 func stateOf(t *testing.T, s *transporttest.Stack) map[string]string {
 	t.Helper()
 	state := make(map[string]string)
@@ -162,16 +167,17 @@ func stateOf(t *testing.T, s *transporttest.Stack) map[string]string {
 	return state
 }
 
-// settled makes the chat, and returns what the users can see once nothing changes by itself any more.
+// settled creates the chat and returns what the users can see, once nothing changes on its own any
+// more.
 func settled(t *testing.T, s *transporttest.Stack) map[string]string {
 	t.Helper()
 	team(s, t)
-	// the sender's own message is acknowledged for him, a little later
+	// The sender acknowledges their own message. The server would do so a little later.
 	good()["updateDeliveryState"].try(t, s)
 	return stateOf(t, s)
 }
 
-// unchanged fails the test if what the users can see is not what it was.
+// unchanged fails the test if what the users can see has changed.
 func unchanged(t *testing.T, s *transporttest.Stack, before map[string]string) {
 	t.Helper()
 	if diff := cmp.Diff(before, stateOf(t, s)); diff != "" {
@@ -179,7 +185,8 @@ func unchanged(t *testing.T, s *transporttest.Stack, before map[string]string) {
 	}
 }
 
-// TestBadInput_every_field: a value that a field cannot have is refused by a problem that names the field, and changes nothing.
+// TestBadInput_every_field: a wrong value of a field is refused with a problem that names the
+// field, and changes nothing.
 func TestBadInput_every_field(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	before := settled(t, s)
@@ -216,7 +223,8 @@ func withBody() []string {
 	})))
 }
 
-// TestBadInput_every_body: a body that is no JSON object of the right size and type is refused, whatever it is sent to.
+// TestBadInput_every_body: every operation refuses a body that is not a JSON object of the right
+// size and type.
 func TestBadInput_every_body(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	before := settled(t, s)
@@ -259,9 +267,9 @@ func TestBadInput_every_body(t *testing.T) {
 			status: 413, code: tooLarge, detail: "131072"},
 		{name: "two megabytes", body: `{"x":"` + strings.Repeat("x", 2<<20) + `"}`, status: 413,
 			code: tooLarge, detail: "131072"},
-		{name: "a hundred thousand",
+		{name: "a hundred thousand entries", status: 413, code: tooLarge, detail: "131072",
 			body: `{"chats":[` + strings.Repeat(`{"chat_id":"team","last_acked_sequence":1},`,
-				100_000) + `{}]}`, status: 413, code: tooLarge, detail: "131072"},
+				100_000) + `{}]}`},
 		{name: "compressed", body: `{}`, header: [2]string{"Content-Encoding", "gzip"}, status: 415,
 			code: "UNSUPPORTED_MEDIA_TYPE", detail: "compressed"},
 		{name: "a form", body: `{}`,
@@ -288,7 +296,7 @@ func TestBadInput_every_body(t *testing.T) {
 	unchanged(t, s, before)
 }
 
-// TestBadInput_every_path_and_parameter: ids and parameters that cannot be are refused by name.
+// TestBadInput_every_path_and_parameter: wrong ids and parameters are refused by name.
 func TestBadInput_every_path_and_parameter(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	before := settled(t, s)
@@ -303,7 +311,9 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 			} {
 				e := e
 				e.path, e.status, e.code = strings.Replace(e.path, segment, "/"+id, 1), 400, invalid
-				if detail := problemOf(t, e.try(t, s)).Detail; !strings.Contains(detail, parameter) || !strings.Contains(detail, "1 to 128 characters") {
+				detail := problemOf(t, e.try(t, s)).Detail
+				if !strings.Contains(detail, parameter) ||
+					!strings.Contains(detail, "1 to 128 characters") {
 					t.Errorf("%s with the %s %.60s: %s", operation, parameter, id, detail)
 				}
 			}
@@ -349,7 +359,8 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 		for _, value := range tt.values {
 			e := good()[tt.operation]
 			path, _, _ := strings.Cut(e.path, "?")
-			e.path, e.status, e.code = path+"?"+tt.parameter+"="+value, tt.status, map[int]string{400: invalid, 422: sequence}[tt.status]
+			e.path, e.status = path+"?"+tt.parameter+"="+value, tt.status
+			e.code = map[int]string{400: invalid, 422: sequence}[tt.status]
 			if detail := problemOf(t, e.try(t, s)).Detail; !strings.Contains(detail, tt.parameter) {
 				t.Errorf("%s with %s=%.60s: %s", tt.operation, tt.parameter, value, detail)
 			}
@@ -358,8 +369,8 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 	unchanged(t, s, before)
 }
 
-// TestBadInput_methods_and_paths: what the router refuses is a problem, too. HEAD is for what is the same for everyone: page, health, metrics and
-// the contract; an answer about a user is asked for by GET.
+// TestBadInput_methods_and_paths: what the router refuses is a problem, too. HEAD works for what is
+// the same for everyone: page, health, metrics and the contract. An answer about a user needs GET.
 func TestBadInput_methods_and_paths(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	before := settled(t, s)
@@ -386,8 +397,8 @@ func TestBadInput_methods_and_paths(t *testing.T) {
 			if method == "HEAD" { // which has no body
 				e.code = ""
 			}
-			if allow := e.try(t,
-				s).Header.Get("Allow"); !slices.Contains(strings.Split(allow, ", "), methods[0]) {
+			allow := strings.Split(e.try(t, s).Header.Get("Allow"), ", ")
+			if !slices.Contains(allow, methods[0]) {
 				t.Errorf("%s %s: Allow is %q", method, path, allow)
 			}
 		}
@@ -399,8 +410,8 @@ func TestBadInput_methods_and_paths(t *testing.T) {
 		"/%63hats/",
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
-			exchange{who: "ann", method: method, path: path, status: 404, code: "NOT_FOUND"}.try(t,
-				s)
+			e := exchange{who: "ann", method: method, path: path, status: 404, code: "NOT_FOUND"}
+			e.try(t, s)
 		}
 	}
 	unchanged(t, s, before)

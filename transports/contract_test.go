@@ -23,17 +23,17 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// exchange is a request, and what its answer has to be.
+// exchange is a request and the answer that it must have.
 type exchange struct {
-	who          string // "" for nobody
-	method, path string // below the base path, or of an absolute path if it begins with two slashes
+	who          string // "" for no credentials
+	method, path string // below the base path, or absolute if it begins with two slashes
 	body         string
 	status       int
 	code         string
-	header       [2]string // one more, if it has a name
+	header       [2]string // the name and value of one more header
 }
 
-// full is the path as the contract has it.
+// full returns the path as the contract has it.
 func (e exchange) full() string {
 	if absolute, ok := strings.CutPrefix(e.path, "//"); ok {
 		return "/" + absolute
@@ -41,7 +41,8 @@ func (e exchange) full() string {
 	return transports.BasePath + e.path
 }
 
-// good are requests that succeed when ann owns the group team, of which bob is a member, and has sent a message there; one of each operation.
+// good returns a request of each operation that succeeds if ann owns the group team, bob and cid
+// are members, and ann has sent a message.
 func good() map[string]exchange {
 	return map[string]exchange{
 		"listChats": {who: "ann", method: "GET", path: "/chats", status: 200},
@@ -81,7 +82,8 @@ func good() map[string]exchange {
 	}
 }
 
-// particular are requests whose statuses not every operation has, in this order, after the good ones.
+// particular returns requests with statuses that not every operation has. They must run in this
+// order, after the good ones.
 func particular() []exchange {
 	return []exchange{
 		{who: "ann", method: "POST", path: "/chats",
@@ -119,7 +121,7 @@ func particular() []exchange {
 	}
 }
 
-// try makes the exchange, and checks its status and code.
+// try makes the exchange and checks its status and code.
 func (e exchange) try(t *testing.T, s *transporttest.Stack) *http.Response {
 	t.Helper()
 	res := e.send(t, s)
@@ -134,7 +136,7 @@ func (e exchange) try(t *testing.T, s *transporttest.Stack) *http.Response {
 	return res
 }
 
-// send makes the exchange, whose answer is compared with the contract on the way.
+// send makes the exchange and compares the answer with the contract.
 func (e exchange) send(t *testing.T, s *transporttest.Stack) *http.Response {
 	t.Helper()
 	root := strings.TrimSuffix(s.URL, transports.BasePath)
@@ -160,7 +162,7 @@ func (e exchange) send(t *testing.T, s *transporttest.Stack) *http.Response {
 	return res
 }
 
-// problemOf reads the problem of an answer, which can be read again.
+// problemOf returns the problem of an answer. The body can be read again.
 func problemOf(t *testing.T, res *http.Response) (p struct{ Code, Detail string }) {
 	t.Helper()
 	raw, err := io.ReadAll(res.Body)
@@ -174,15 +176,17 @@ func problemOf(t *testing.T, res *http.Response) (p struct{ Code, Detail string 
 	return p
 }
 
-// team makes the chat of the good requests.
+// team creates the chat of the good requests and sends its message.
 func team(s *transporttest.Stack, t *testing.T) {
-	exchange{who: "ann", method: "POST", path: "/chats", body: `{"type":"group","chat_id":"team",` +
-		`"member_ids":["bob","cid"]}`, status: 201}.try(t, s)
-	exchange{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c1","content":"x"}`, status: 201}.try(t, s)
+	exchange{who: "ann", method: "POST", path: "/chats", status: 201,
+		body: `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`}.try(t, s)
+	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 201,
+		body: `{"client_message_id":"c1","content":"x"}`}.try(t, s)
 }
 
-// TestContract_everything_listed_is_seen makes every status of every operation, every event over every transport, and every frame happen. That what is
-// seen is listed is checked with each exchange, here and in all other tests.
+// TestContract_everything_listed_is_seen makes every status of every operation happen, every event
+// over every transport, and every frame. Each exchange, here and in all other tests, checks the
+// converse: what happens is listed.
 func TestContract_everything_listed_is_seen(t *testing.T) {
 	contract := apitest.Load(t)
 	s := transporttest.New(t, transporttest.Options{Contract: contract})
@@ -214,7 +218,7 @@ func TestContract_everything_listed_is_seen(t *testing.T) {
 	contract.Complete(t)
 }
 
-// generic turns a good request into one that has a status for a reason that is the same for all operations.
+// generic turns a good request into one with a status whose cause is the same for all operations.
 func generic(e exchange, status string) (exchange, bool) {
 	e.code = ""
 	_, _ = fmt.Sscan(status, &e.status)
@@ -242,16 +246,18 @@ func generic(e exchange, status string) (exchange, bool) {
 	return e, true
 }
 
-// seeLimits lets a user make every call after he has used up what he may call.
+// seeLimits makes every call of a user who has used up their limits.
 func seeLimits(t *testing.T, contract *apitest.Contract) {
 	t.Helper()
 	s := transporttest.New(t, transporttest.Options{
 		Contract: contract,
-		Limit: transports.NewLimiter(transports.LimitConfig{PerSecond: 0.01, Burst: 1,
-			CallsPerSecond: 0.01, CallBurst: 5}),
+		Limit: transports.NewLimiter(transports.LimitConfig{
+			PerSecond: 0.01, Burst: 1, CallsPerSecond: 0.01, CallBurst: 5,
+		}),
 	})
 	exchange{who: "ann", method: "GET", path: "/chats", status: 200}.try(t, s)
-	exchange{who: "ann", method: "POST", path: "/chats/team/messages", body: `{"client_message_id":"c1","content":"x"}`, status: 404}.try(t, s)
+	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 404,
+		body: `{"client_message_id":"c1","content":"x"}`}.try(t, s)
 	for _, e := range good() {
 		if e.who == "ann" {
 			e.status, e.code = 429, "RATE_LIMITED"
@@ -260,7 +266,7 @@ func seeLimits(t *testing.T, contract *apitest.Contract) {
 	}
 }
 
-// seeFaults lets the storage fail: in ways that it has a word for, and in others.
+// seeFaults makes storage fail, with an error of package tidemark and with another one.
 func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exchange) {
 	t.Helper()
 	var fault atomic.Pointer[error]
@@ -282,19 +288,20 @@ func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exc
 			if !ok || call.Responses.Value(status) == nil || call.OperationID == "poll" ||
 				call.OperationID == "streamEvents" ||
 				call.OperationID == "createTicket" || call.OperationID == "health" {
-				continue // a stream waits for the storage, and these do without
+				continue // a stream waits for storage, and the others do not use it
 			}
 			_, _ = fmt.Sscan(status, &e.status)
 			e.code = map[string]string{"500": "INTERNAL", "503": "UNAVAILABLE"}[status]
 			if detail := problemOf(t, e.try(t, s)).Detail; strings.Contains(detail, "secret") {
-				t.Errorf("%s %s tells %q", e.method, e.path, detail)
+				t.Errorf("%s %s shows %q", e.method, e.path, detail)
 			}
 		}
 		fault.Store(nil)
 	}
 }
 
-// seePanics lets the adapters of the streams panic: no failure of the storage ends a stream before it has begun.
+// seePanics makes the stream adapters panic. No failure of storage ends a stream before it has
+// begun.
 func seePanics(t *testing.T, contract *apitest.Contract, requests map[string]exchange) {
 	t.Helper()
 	o := dev()
@@ -329,7 +336,7 @@ func seeShutdown(t *testing.T, contract *apitest.Contract, requests map[string]e
 	}
 }
 
-// seeEvents makes every event happen over every transport, and every frame on the WebSocket.
+// seeEvents makes every event happen over every transport, and every frame over WebSocket.
 func seeEvents(t *testing.T, contract *apitest.Contract) {
 	t.Helper()
 	for _, dialer := range []transporttest.Dialer{
@@ -352,11 +359,12 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 		readUntil(t, bob, &at, tidemark.EventStatus, tidemark.EventMembership)
 		typing := make(chan error, 1)
 		go func() { typing <- read(t.Context(), bob, &at, tidemark.EventTyping) }()
-		for heard := false; !heard; { // what is ephemeral reaches those who listen at that moment
+		// An ephemeral event reaches only connected sessions, so repeat it until it arrives.
+		for received := false; !received; {
 			frames(t, s)
 			select {
 			case err := <-typing:
-				heard = true
+				received = true
 				if err != nil {
 					t.Error(err)
 				}
@@ -372,7 +380,7 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 	}
 }
 
-// readUntil reads until there has been an event of each type, and notes the session and the position.
+// readUntil reads until there was an event of each type. It records the session and the position.
 func readUntil(
 	t *testing.T, c transporttest.Client, at *transporttest.Position, types ...tidemark.EventType,
 ) {
@@ -412,7 +420,7 @@ func read(
 	return nil
 }
 
-// waits returns when one connection is open.
+// waits waits until one connection is open.
 func waits(t *testing.T, s *transporttest.Stack) {
 	t.Helper()
 	transporttest.Eventually(t, "the connection waits", func() bool {
@@ -420,7 +428,7 @@ func waits(t *testing.T, s *transporttest.Stack) {
 	})
 }
 
-// frames sends every frame that a client can send, as ann, and waits for the replies.
+// frames sends every frame of a client, as ann, and waits for the replies.
 func frames(t *testing.T, s *transporttest.Stack) {
 	t.Helper()
 	ann := transporttest.DialWebSocket(t, s, nil, "ann")
@@ -442,7 +450,7 @@ func frames(t *testing.T, s *transporttest.Stack) {
 	ann.Cut()
 }
 
-// replace lets a second connection take the session of the first over.
+// replace lets a second connection take over the session of the first.
 func replace(
 	t *testing.T, s *transporttest.Stack, dialer transporttest.Dialer, first transporttest.Client,
 	at transporttest.Position,
@@ -464,7 +472,7 @@ func replace(
 	next := make(chan struct{})
 	go func() {
 		defer close(next)
-		for ctx.Err() == nil { // a first one that polled in between takes the session back, once
+		for ctx.Err() == nil { // a poll of the first may take the session back once
 			_, _ = second.Next(ctx)
 		}
 	}()

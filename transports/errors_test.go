@@ -20,8 +20,8 @@ func TestErrors_every_row(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	eve := ann.as("eve")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
-	direct := get[rest.Chat](ann, 201, "POST",
-		"/chats", `{"type":"direct","member_ids":["bob"]}`).ChatId
+	direct := get[rest.Chat](ann, 201,
+		"POST", "/chats", `{"type":"direct","member_ids":["bob"]}`).ChatId
 	send(ann, "c1", "x")
 	message := func(fields string) string { return `{"client_message_id":"m",` + fields + `}` }
 	big := strings.Repeat("x", 65_537)
@@ -61,8 +61,8 @@ func TestErrors_every_row(t *testing.T) {
 		{ann, "POST", "/chats", `{"type":"group","member_ids":["a b"]}`, 400, "INVALID"},
 		{ann, "POST", "/chats", `{"type":"group","member_ids":[],"name":"\u0000"}`, 400, "INVALID"},
 		{ann, "POST", "/chats",
-			`{"type":"group","member_ids":[],"name":"` + strings.Repeat("n", 257) + `"}`, 413,
-			"TOO_LARGE"},
+			`{"type":"group","member_ids":[],"name":"` + strings.Repeat("n", 257) + `"}`,
+			413, "TOO_LARGE"},
 
 		{ann, "GET", "/chats/nowhere", "", 404, "NOT_FOUND"},
 		{ann, "GET", "/chats/a%20b", "", 400, "INVALID"},
@@ -94,16 +94,16 @@ func TestErrors_every_row(t *testing.T) {
 		{ann, "POST", "/chats/team/messages", message(`"content":"\u0000"`), 400, "INVALID"},
 		{ann, "POST", "/chats/team/messages", message(`"content":"\ud800"`), 400, "INVALID"},
 		{ann, "POST", "/chats/team/messages", message("\"content\":\"\xff\""), 400, "INVALID"},
-		{ann, "POST", "/chats/team/messages", message(`"content":"x","content_type":""`), 400,
-			"INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"x","content_type":""`),
+			400, "INVALID"},
 		{ann, "POST", "/chats/team/messages", message(`"attachment":[]`), 400, "INVALID"},
-		{ann, "POST", "/chats/team/messages", message(`"content":"x","seen_sequence":0`), 422,
-			"INVALID_SEQUENCE"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"x","seen_sequence":0`),
+			422, "INVALID_SEQUENCE"},
 		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + `"`), 413, "TOO_LARGE"},
 		{ann, "POST", "/chats/team/messages", message(`"attachment":{"a":"` + big[:5_000] + `"}`),
 			413, "TOO_LARGE"},
-		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + big + `"`), 413,
-			"TOO_LARGE"},
+		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + big + `"`),
+			413, "TOO_LARGE"},
 		{ann, "GET", "/chats/team/messages?after_sequence=1&before_sequence=2", "", 400, "INVALID"},
 		{ann, "GET", "/chats/team/messages?after_sequence=-1", "", 400, "INVALID"},
 		{ann, "GET", "/chats/team/messages?before_sequence=x", "", 400, "INVALID"},
@@ -114,20 +114,20 @@ func TestErrors_every_row(t *testing.T) {
 
 		{ann, "PATCH", "/chats/team/delivery-state", `{}`, 400, "INVALID"},
 		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":"1"}`, 400, "INVALID"},
-		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1e400}`, 400,
-			"INVALID"},
-		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":0}`, 422,
-			"INVALID_SEQUENCE"},
-		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":2}`, 422,
-			"INVALID_SEQUENCE"},
-		{ann, "PATCH", "/chats/team/delivery-state", `{"last_read_sequence":9007199254740992}`, 422,
-			"INVALID_SEQUENCE"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1e400}`,
+			400, "INVALID"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":0}`,
+			422, "INVALID_SEQUENCE"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":2}`,
+			422, "INVALID_SEQUENCE"},
+		{ann, "PATCH", "/chats/team/delivery-state", `{"last_read_sequence":9007199254740992}`,
+			422, "INVALID_SEQUENCE"},
 		{ann, "PATCH", "/chats/team/delivery-state",
 			`{"last_acked_sequence":1,"last_read_sequence":2}`, 422, "INVALID_SEQUENCE"},
-		{eve, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1}`, 403,
-			"NOT_A_MEMBER"},
-		{ann, "PATCH", "/chats/nowhere/delivery-state", `{"last_acked_sequence":1}`, 404,
-			"NOT_FOUND"},
+		{eve, "PATCH", "/chats/team/delivery-state", `{"last_acked_sequence":1}`,
+			403, "NOT_A_MEMBER"},
+		{ann, "PATCH", "/chats/nowhere/delivery-state", `{"last_acked_sequence":1}`,
+			404, "NOT_FOUND"},
 		{eve, "GET", "/chats/team/delivery-state", "", 403, "NOT_A_MEMBER"},
 		{eve, "GET", "/chats/team/delivery-status", "", 403, "NOT_A_MEMBER"},
 		{ann, "GET", "/chats/nowhere/delivery-status", "", 404, "NOT_FOUND"},
@@ -137,27 +137,26 @@ func TestErrors_every_row(t *testing.T) {
 
 		{ann, "POST", "/acks", `{"chats":[{"last_acked_sequence":1}]}`, 400, "INVALID"},
 		{ann, "POST", "/acks", `[]`, 400, "INVALID"},
-		{ann, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":-1}]}`, 422,
-			"INVALID_SEQUENCE"},
-		{ann, "POST", "/sync",
-			`{"chats":[{"chat_id":"team","last_acked_sequence":0},{"chat_id":"team",` +
-				`"last_acked_sequence":0}]}`, 400, "INVALID"},
+		{ann, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":-1}]}`,
+			422, "INVALID_SEQUENCE"},
+		{ann, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":0},` +
+			`{"chat_id":"team","last_acked_sequence":0}]}`, 400, "INVALID"},
 		{ann, "POST", "/sync", `{"session":"nobody"}`, 410, "SESSION_GONE"},
 		{ann, "POST", "/sync", `{"limit":0}`, 400, "INVALID"},
 
-		{ann.with("Content-Type", "text/plain"), "POST", "/chats", group, 415,
-			"UNSUPPORTED_MEDIA_TYPE"},
-		{ann.with("Content-Type", "application/x-www-form-urlencoded"), "POST", "/acks",
-			`{"chats":[]}`, 415, "UNSUPPORTED_MEDIA_TYPE"},
-		{ann.with("Content-Type", "application/json; charset=latin1"), "POST", "/chats", group, 415,
-			"UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "text/plain"), "POST", "/chats", group,
+			415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "application/x-www-form-urlencoded"),
+			"POST", "/acks", `{"chats":[]}`, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "application/json; charset=latin1"), "POST", "/chats", group,
+			415, "UNSUPPORTED_MEDIA_TYPE"},
 		{ann.with("Content-Type", ";"), "POST", "/chats", group, 415, "UNSUPPORTED_MEDIA_TYPE"},
-		{ann.with("Content-Encoding", "gzip"), "POST", "/chats", group, 415,
-			"UNSUPPORTED_MEDIA_TYPE"},
-		{ann.with("Content-Type", "application/json; charset=UTF-8"), "POST", "/acks",
-			`{"chats":[]}`, 200, ""},
-		{ann.with("Content-Type", "text/plain;charset=UTF-8"), "POST", "/acks", `{"chats":[]}`, 200,
-			""},
+		{ann.with("Content-Encoding", "gzip"), "POST", "/chats", group,
+			415, "UNSUPPORTED_MEDIA_TYPE"},
+		{ann.with("Content-Type", "application/json; charset=UTF-8"),
+			"POST", "/acks", `{"chats":[]}`, 200, ""},
+		{ann.with("Content-Type", "text/plain;charset=UTF-8"),
+			"POST", "/acks", `{"chats":[]}`, 200, ""},
 		{ann.with("Content-Type", ""), "POST", "/acks", `{"chats":[]}`, 200, ""},
 	}
 	for _, tt := range tests {
@@ -212,7 +211,8 @@ func TestErrors_429_says_when_to_come_back(t *testing.T) {
 	send(ann.as("bob"), "c", "x")
 }
 
-// TestErrors_429_other_calls_have_a_rate_of_their_own, in which those that read or write many rows count more.
+// TestErrors_429_other_calls_have_a_rate_of_their_own: calls that read or write many rows count
+// more.
 func TestErrors_429_other_calls_have_a_rate_of_their_own(t *testing.T) {
 	o := dev()
 	o.limit = transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.5, CallBurst: 12})
@@ -237,12 +237,13 @@ func TestErrors_429_other_calls_have_a_rate_of_their_own(t *testing.T) {
 	send(ann, "m", "sends go on")
 }
 
-// TestErrors_503_when_there_are_too_many_connections: the API says so, and operators are answered.
+// TestErrors_503_when_there_are_too_many_connections: calls of the API get 503. Operators get
+// answers.
 func TestErrors_503_when_there_are_too_many_connections(t *testing.T) {
 	seeFull(t, apitest.Load(t))
 }
 
-// seeFull asks a server that is full, and that makes no progress.
+// seeFull calls a server that has too many connections and makes no progress.
 func seeFull(t *testing.T, contract *apitest.Contract) {
 	t.Helper()
 	o := dev()
@@ -297,13 +298,14 @@ func TestErrors_503_when_the_core_has_stopped(t *testing.T) {
 
 func TestRequestID_taken_over_or_made(t *testing.T) {
 	ann := start(t, dev()).as("ann")
-	if r := ann.with("X-Request-ID", "mine-1").do("GET",
-		"/nowhere", ""); r.Header.Get("X-Request-ID") != "mine-1" {
-		t.Errorf("mine: %v", r.Header)
+	requestID := func(sent string) string {
+		return ann.with("X-Request-ID", sent).do("GET", "/nowhere", "").Header.Get("X-Request-ID")
+	}
+	if got := requestID("mine-1"); got != "mine-1" {
+		t.Errorf("got %q, want the caller's mine-1", got)
 	}
 	for _, bad := range []string{"", "a b", strings.Repeat("x", 65), "<script>"} {
-		if got := ann.with("X-Request-ID", bad).do("GET", "/nowhere",
-			"").Header.Get("X-Request-ID"); got == bad || len(got) < 10 {
+		if got := requestID(bad); got == bad || len(got) < 10 {
 			t.Errorf("for %q: %q", bad, got)
 		}
 	}
@@ -328,13 +330,13 @@ func TestPage_files_and_headers(t *testing.T) {
 			!strings.Contains(h.Get("Content-Security-Policy"), "default-src 'self'") {
 			t.Errorf("%s: %d %v", path, r.StatusCode, h)
 		}
-		if again := fetch(t, a, "GET", path,
-			map[string]string{"If-None-Match": h.Get("ETag")}); again.StatusCode != 304 {
+		again := fetch(t, a, "GET", path, map[string]string{"If-None-Match": h.Get("ETag")})
+		if again.StatusCode != 304 {
 			t.Errorf("%s unchanged: %d", path, again.StatusCode)
 		}
-		if odd := fetch(t, a, "GET", path,
-			map[string]string{"Range": "bytes=99-", "If-Match": `"x"`}); odd.StatusCode != 200 {
-			t.Errorf("%s with a range beyond its end: %d", path, odd.StatusCode)
+		odd := map[string]string{"Range": "bytes=99-", "If-Match": `"x"`}
+		if res := fetch(t, a, "GET", path, odd); res.StatusCode != 200 {
+			t.Errorf("%s with a range beyond its end: %d", path, res.StatusCode)
 		}
 		if head := fetch(t, a, "HEAD", path, nil); head.StatusCode != 200 {
 			t.Errorf("HEAD %s: %d", path, head.StatusCode)

@@ -11,10 +11,11 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// refusal is what a client is told of a request that was refused.
+// refusal is the error that a client gets for a refused request.
 type refusal struct{ Code, Detail string }
 
-// ask sends a frame with the request id given, and returns the error that answers it; empty if it was not refused.
+// ask sends a frame and returns the error that answers its request id. It returns the zero value if
+// the frame was not refused.
 func ask(t *testing.T, c *transporttest.Socket, id, frame string) (r refusal) {
 	t.Helper()
 	c.Write(frame)
@@ -37,7 +38,8 @@ func ask(t *testing.T, c *transporttest.Socket, id, frame string) (r refusal) {
 	}
 }
 
-// TestBadInput_same_code_over_both_transports: what is refused over REST is refused as a frame, with the same code and the same words.
+// TestBadInput_same_code_over_both_transports: a frame is refused with the same code and detail as
+// the same request over REST.
 func TestBadInput_same_code_over_both_transports(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	before := settled(t, s)
@@ -57,14 +59,14 @@ func TestBadInput_same_code_over_both_transports(t *testing.T) {
 		request{"sendMessage", "foreign", text}, request{"sendMessage", "a b", text},
 		request{"sendMessage", "team", `{"client_message_id":"c1","content":"another"}`},
 		request{"sendMessage", "team", `{}`}, request{"sync", "", `{"session":"nobody"}`},
-		request{"sync", "", `{"chats":[{"chat_id":"team","last_acked_sequence":0},{"chat_id":"team","last_acked_sequence":0}]}`})
-	exchange{who: "eve", method: "POST", path: "/chats", body: `{"type":"group",` +
-		`"chat_id":"foreign","member_ids":[]}`, status: 201}.try(t, s)
+		request{"sync", "", `{"chats":[{"chat_id":"team","last_acked_sequence":0},` +
+			`{"chat_id":"team","last_acked_sequence":0}]}`})
+	exchange{who: "eve", method: "POST", path: "/chats", status: 201,
+		body: `{"type":"group","chat_id":"foreign","member_ids":[]}`}.try(t, s)
 	for i, q := range requests {
 		e := good()[q.operation]
-		e.path, e.body = strings.Replace(e.path, "team",
-			strings.ReplaceAll(q.chat, " ", "%20"), 1), q.body
-		e.status = 0
+		e.path = strings.Replace(e.path, "team", strings.ReplaceAll(q.chat, " ", "%20"), 1)
+		e.body, e.status = q.body, 0
 		var rest refusal
 		problem := problemOf(t, e.send(t, s))
 		rest.Code, rest.Detail = problem.Code, problem.Detail
@@ -85,7 +87,8 @@ func TestBadInput_same_code_over_both_transports(t *testing.T) {
 	unchanged(t, s, before)
 }
 
-// TestBadInput_every_frame: a frame that is none of the known ones, or whose envelope is broken, is answered by an error that says what is wrong.
+// TestBadInput_every_frame: a frame of an unknown type or with a broken envelope gets an error that
+// says what is wrong.
 func TestBadInput_every_frame(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	before := settled(t, s)
@@ -121,7 +124,7 @@ func TestBadInput_every_frame(t *testing.T) {
 			t.Errorf("%.100s: %+v, want a detail with %q", tt.frame, got, tt.word)
 		}
 	}
-	// Acknowledgements are never answered: not one frame comes before the pong.
+	// Acknowledgements are never answered, so no frame comes before the pong.
 	for _, b := range append(badAcks(), bad{`null`, ""}, bad{someText, ""}) {
 		for _, kind := range []string{"ack", "read"} {
 			ann.Write(fmt.Sprintf(`{"type":%q,"request_id":"ack","payload":{"chat_id":"team",`+

@@ -31,16 +31,17 @@ import (
 	"github.com/tidemark-im/tidemark/transports/websocket"
 )
 
-// inProcess serves requests without a socket, from a memory store that has the chat team of ann, bob and cid with a message.
+// inProcess serves requests without a socket. Its store has the chat team of ann, bob and cid, with
+// one message.
 type inProcess struct {
 	handler  http.Handler
 	contract *apitest.Contract
-	// served counts requests; what they made would fill the memory.
+	// served is the number of requests so far. What they store would fill the memory in time.
 	served int
 	stop   func(t testing.TB)
 }
 
-// mostServed is how many requests a server gets before there is a new one.
+// mostServed is how many requests a server gets before a new one replaces it.
 const mostServed = 2_000
 
 func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
@@ -103,7 +104,8 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	return p
 }
 
-// request reads a request as net/http reads it from a socket, nil if net/http would refuse it. head are further lines.
+// request parses a request as net/http does from a socket. It returns nil if net/http would refuse
+// it. head holds further header lines.
 func (p *inProcess) request(t testing.TB, method, target, head string, body []byte) *http.Request {
 	t.Helper()
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target +
@@ -114,11 +116,12 @@ func (p *inProcess) request(t testing.TB, method, target, head string, body []by
 	if r.Header.Get("Authorization") == "" {
 		r.Header.Set("Authorization", "Bearer dev:ann")
 	}
-	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.TransferEncoding = nil
 	return r
 }
 
-// firstBytes is a recorder that ends the request with the first bytes: the streams have no other end.
+// firstBytes is a recorder that ends the request with its first bytes, because a stream has no end.
 type firstBytes struct {
 	*httptest.ResponseRecorder
 	end context.CancelFunc
@@ -130,11 +133,12 @@ func (f firstBytes) Write(b []byte) (int, error) {
 	return f.ResponseRecorder.Write(b)
 }
 
-// serve answers a request, and checks that the answer is in the contract, no failure, and says what is wrong if anything is.
+// serve answers a request. It checks that the contract has the answer, that the answer is not a
+// failure, and that a refusal has a detail.
 func (p *inProcess) serve(t testing.TB, r *http.Request) (status int, detail string) {
 	t.Helper()
 	p.served++
-	// what waits, waits for nothing
+	// Nothing happens that a poll could wait for.
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	w := httptest.NewRecorder()
@@ -159,7 +163,8 @@ func (p *inProcess) serve(t testing.TB, r *http.Request) (status int, detail str
 	return res.StatusCode, detail
 }
 
-// fuzzed returns a function that gives the server to use, a new one now and then.
+// fuzzed returns a function that returns the server to use. It replaces the server from time to
+// time.
 func fuzzed(f *testing.F) func(t testing.TB) *inProcess {
 	contract := apitest.Load(f)
 	p := startInProcess(f, contract)
@@ -173,7 +178,8 @@ func fuzzed(f *testing.F) func(t testing.TB) *inProcess {
 	}
 }
 
-// FuzzHandler gives the whole of the server requests of any kind: none is answered by a failure, and each answer is in the contract.
+// FuzzHandler sends requests of any kind to the whole server. No answer is a failure, and each one
+// is in the contract.
 func FuzzHandler(f *testing.F) {
 	for _, e := range append(slices.Collect(maps.Values(good())), particular()...) {
 		f.Add(e.method, e.full(), "Content-Type: application/json", []byte(e.body))
@@ -212,8 +218,8 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// FuzzParameters gives every parameter of every operation any value: what the contract accepts the server accepts, and the other way round, and what it
-// refuses it calls by its name.
+// FuzzParameters gives every parameter of every operation any value. The server accepts exactly
+// what the contract accepts, and a refusal names the parameter.
 func FuzzParameters(f *testing.F) {
 	contract := apitest.Load(f)
 	calls := contract.Calls()
@@ -232,9 +238,12 @@ func FuzzParameters(f *testing.F) {
 		}
 	}
 	for i := range all {
-		for _, value := range []string{"", "0", "1", "-1", "1.5", "1e3", "9007199254740991", "9007199254740992", "9223372036854775808", "18446744073709551616", "x", "a b", "a%b", "ü", "\x00",
-			strings.Repeat("i", 128), strings.Repeat("i",
-				129), "team", "true", "..", "+1", "007", "0x1", "2170000000A"} {
+		for _, value := range []string{
+			"", "0", "1", "-1", "1.5", "1e3", "9007199254740991", "9007199254740992",
+			"9223372036854775808", "18446744073709551616", "x", "a b", "a%b", "ü", "\x00",
+			strings.Repeat("i", 128), strings.Repeat("i", 129),
+			"team", "true", "..", "+1", "007", "0x1", "2170000000A",
+		} {
 			f.Add(uint8(i), value)
 		}
 	}
@@ -257,7 +266,7 @@ func FuzzParameters(f *testing.F) {
 		if refused && !strings.Contains(detail, one.Name) {
 			t.Errorf("%s %s: the detail does not name %s: %s", one.method, target, one.Name, detail)
 		}
-		// above the head
+		// The contract does not know the head of a chat, so a sequence above it counts as accepted.
 		if loose(one.Parameter, value) || one.Name == "for_sequence" && status == 422 && accepted {
 			return
 		}
@@ -268,7 +277,8 @@ func FuzzParameters(f *testing.F) {
 	})
 }
 
-// with puts a value of a parameter into the target or the head of a request. ok is false where it would be another route.
+// with puts a value of a parameter into the target or the head of a request. ok is false if the
+// target would be another route.
 func (e exchange) with(p *openapi3.Parameter, value string) (target, head string, ok bool) {
 	path, _, _ := strings.Cut(e.full(), "?")
 	switch p.In {
@@ -287,15 +297,15 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 	}
 }
 
-// loose are the values about which contract and server may differ.
+// loose reports whether contract and server may differ about a value.
 func loose(p *openapi3.Parameter, value string) bool {
 	if strings.HasPrefix(value, "-") && strings.Trim(value, "-0") == "" { // minus zero
 		return true
 	}
 	switch p.Name {
-	case "cursor", "session": // opaque: the server knows its own
+	case "cursor", "session": // opaque: only the server knows which are valid
 		return true
-	case "statuses": // true and false are taken for 1 and 0
+	case "statuses": // the server accepts true and false, too
 		return value == "" || value == "true" || value == "false" || len(value) > 1 &&
 			value[0] == '0'
 	case "wait", "after", "device_id": // empty counts as absent

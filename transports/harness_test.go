@@ -25,7 +25,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 )
 
-// api is a server on a loopback port, and the contract that its answers are compared with.
+// api is a server on a loopback port, with the contract that its answers must fit.
 type api struct {
 	t        *testing.T
 	contract *apitest.Contract
@@ -35,22 +35,22 @@ type api struct {
 	url      string
 }
 
-// options changes what an api is made of.
+// options changes the parts of an api.
 type options struct {
 	auth   transports.AuthConfig
 	limit  *transports.Limiter
 	events echo.HandlerFunc
 	poll   echo.HandlerFunc
 	page   fs.FS
-	// connections bounds them; 0 does not.
+	// connections bounds the connections. 0: no bound.
 	connections int
 	alive       func() error
 	degraded    func() error
-	// storage is the store; nil: that of the run.
+	// storage is the store of the test run by default.
 	storage storage.Store
-	// log, if not nil, is where the handler and its server log to.
+	// log is the logger of the handler and its server, if it is not nil.
 	log *slog.Logger
-	// adapters, if not nil, is called once the core has started and before the first request.
+	// adapters is called after the core has started and before the first request, if it is not nil.
 	adapters func(a *api, auth *transports.Authenticator)
 }
 
@@ -128,7 +128,7 @@ func start(t *testing.T, o options) *api {
 	return a
 }
 
-// as is an api in the hands of one user.
+// as is an api with the credentials of one user.
 type as struct {
 	*api
 	credentials string
@@ -137,7 +137,7 @@ type as struct {
 
 func (a *api) as(user string) as { return as{api: a, credentials: "Bearer dev:" + user} }
 
-// with returns the same caller with a header more.
+// with returns the same caller with one more header.
 func (u as) with(name, value string) as {
 	u.header = u.header.Clone()
 	if u.header == nil {
@@ -147,20 +147,21 @@ func (u as) with(name, value string) as {
 	return u
 }
 
-// answer is what came back.
+// answer is a response with its whole body.
 type answer struct {
 	*http.Response
 	body []byte
 }
 
-// code is the code of a problem.
+// code returns the code of a problem, or "".
 func (r answer) code() string {
 	var p struct{ Code, Detail string }
 	_ = json.Unmarshal(r.body, &p)
 	return p.Code
 }
 
-// do makes a call below the base path, or of an absolute path if it begins with two slashes, and compares the answer with the contract.
+// do makes a call and compares the answer with the contract. A path that begins with two slashes is
+// absolute; any other is below the base path.
 func (u as) do(method, path, body string) answer {
 	u.t.Helper()
 	full := transports.BasePath + path
@@ -193,7 +194,7 @@ func (u as) do(method, path, body string) answer {
 	return answer{res, raw}
 }
 
-// get makes a call that must have a status, and reads its JSON body.
+// get makes a call, checks its status, and returns its JSON body.
 func get[T any](u as, status int, method, path, body string) T {
 	u.t.Helper()
 	r := u.do(method, path, body)

@@ -22,8 +22,9 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 )
 
-// credentialTable is what comes of a call whose credentials are as the row says, over each transport; REST is every call of the API. A WebSocket
-// that is refused closes with the code. "yes" is the success of whatever was called.
+// credentialTable gives the outcome of a call with the row's credentials over each transport. REST
+// is every call of the API. The outcome of a refused WebSocket is its close code. "yes" means
+// success.
 const credentialTable = `
 credentials              transports REST SSE long-poll WebSocket
 none                     all        401  401 401       4401
@@ -36,7 +37,7 @@ expired                  all        401  401 401       4401
 not-yet-valid            all        401  401 401       4401
 another-secret           all        401  401 401       4401
 another-issuers-key      all        401  401 401       4401
-other-claims-old-seal    all        401  401 401       4401
+other-claims-old-signatureall        401  401 401       4401
 alg-none                 all        401  401 401       4401
 alg-HS512                all        401  401 401       4401
 alg-RS512                all        401  401 401       4401
@@ -57,12 +58,12 @@ HS256                    all        yes  yes yes       yes
 RS256                    all        yes  yes yes       yes
 ES256                    all        yes  yes yes       yes
 EdDSA                    all        yes  yes yes       yes
-token-naming-himself     all        yes  yes yes       yes
+token-naming-self        all        yes  yes yes       yes
 key                      all        yes  yes yes       yes
 `
 
-// credentials makes the credentials of a row for a user.
-func (w *world) credentials(kind string, user tidemark.UserID) http.Header {
+// credentials returns the credentials of a row for a user.
+func (w *matrix) credentials(kind string, user tidemark.UserID) http.Header {
 	w.t.Helper()
 	sub := jwt.MapClaims{"sub": string(user)}
 	with := func(name string, value any) jwt.MapClaims {
@@ -100,9 +101,9 @@ func (w *world) credentials(kind string, user tidemark.UserID) http.Header {
 		return w.sign(jwt.SigningMethodHS256, []byte("another secret of 32 bytes or so"), "", sub)
 	case "another-issuers-key":
 		return w.sign(jwt.SigningMethodRS256, w.stranger, "r", sub)
-	case "other-claims-old-seal":
-		good, other := strings.Split(hs(sub).Get("Authorization"),
-			"."), strings.Split(hs(with("sub", "somebody")).Get("Authorization"), ".")
+	case "other-claims-old-signature":
+		good := strings.Split(hs(sub).Get("Authorization"), ".")
+		other := strings.Split(hs(with("sub", "somebody")).Get("Authorization"), ".")
 		return http.Header{"Authorization": {other[0] + "." + good[1] + "." + other[2]}}
 	case "alg-none":
 		return w.sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", sub)
@@ -140,7 +141,7 @@ func (w *world) credentials(kind string, user tidemark.UserID) http.Header {
 		return naming(hs(sub), "somebody")
 	case "token-naming-nonsense":
 		return naming(hs(sub), "a b")
-	case "token-naming-himself":
+	case "token-naming-self":
 		return naming(hs(sub), string(user))
 	case "HS256":
 		return hs(sub)
@@ -157,7 +158,8 @@ func (w *world) credentials(kind string, user tidemark.UserID) http.Header {
 	return nil
 }
 
-// apiCalls are the calls of the API that are answered at once: those about chats, and the rest.
+// apiCalls returns the calls of the API that are answered at once: those about chats, and
+// createTicket.
 func apiCalls() map[string]call {
 	calls := chatCalls()
 	calls["createTicket"] = call{"POST", "/tickets", ""}
@@ -165,20 +167,21 @@ func apiCalls() map[string]call {
 }
 
 func TestMatrix_credentials(t *testing.T) {
-	w := newWorld(t, memory.New(), 0)
+	w := newMatrix(t, memory.New(), 0)
 	for _, r := range rows(t, credentialTable) {
 		for verb, call := range apiCalls() {
-			c := &cell{cast: w.cast("group"), w: w, verb: verb}
+			c := &cell{people: w.people("group"), w: w, verb: verb}
 			c.self = c.owner
 			what := fmt.Sprintf("%s with credentials %s", verb, r.verb)
 			want := r.want["REST"]
 			if want != "yes" {
-				c.guard(what)
+				c.checkUnchanged(what)
 			}
 			res, raw := w.do(call.method, transports.BasePath+c.fill(call.path), c.fill(call.body),
 				w.credentials(r.verb, c.self))
 			got := outcome(res, raw)
-			if res.StatusCode < 300 || verb == "createChat" && got == "409" { // it was let in
+			// A conflict means that the caller was authenticated.
+			if res.StatusCode < 300 || verb == "createChat" && got == "409" {
 				got = "yes"
 			}
 			w.cells++
@@ -190,25 +193,25 @@ func TestMatrix_credentials(t *testing.T) {
 			}
 		}
 		for _, transport := range []string{"SSE", "long-poll", "WebSocket"} {
-			c := w.cast("group")
+			c := w.people("group")
 			what := fmt.Sprintf("%s with credentials %s", transport, r.verb)
-			got, want := w.open(transport, "",
-				0, "", w.credentials(r.verb, c.owner)), r.want[transport]
+			got := w.open(transport, "", 0, "", w.credentials(r.verb, c.owner))
+			want := r.want[transport]
 			if want == "yes" {
 				want = "new"
 			} else {
-				c.guard(what)
+				c.checkUnchanged(what)
 			}
 			w.cells++
 			if got != want {
 				t.Errorf("%s: %s, want %s", what, got, want)
 			}
 		}
-		// for everybody
+		// All callers may read these.
 		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.yaml"} {
 			w.cells++
-			if res, raw := w.do("GET", path, "",
-				w.credentials(r.verb, "owner")); res.StatusCode != 200 {
+			res, raw := w.do("GET", path, "", w.credentials(r.verb, "owner"))
+			if res.StatusCode != 200 {
 				t.Errorf("%s with credentials %s: %d %s", path, r.verb, res.StatusCode, raw)
 			}
 		}
@@ -217,35 +220,37 @@ func TestMatrix_credentials(t *testing.T) {
 	t.Logf("%d cells", w.cells)
 }
 
-// sessionTable is what comes of a position in a session that the row describes. Credentials are those of a user, in the header; sync names the session in its body.
+// sessionTable gives the outcome of resuming the row's session. The credentials are a user's, or a
+// backend's for them, in the header. sync names the session in its body.
 const sessionTable = `
 session         of    SSE     long-poll WebSocket sync
-his             user  resumed resumed   resumed   200
+own             user  resumed resumed   resumed   200
 anothers        user  new     410       new       410
 unknown         user  new     410       new       410
-his             key   resumed resumed   resumed   200
+own             key   resumed resumed   resumed   200
 anothers        key   new     410       new       410
 `
 
-// ticketTable is the same for tickets. REST is every call but acknowledge. A used ticket has opened the session "its"; the connection is still there.
+// ticketTable gives the outcome with a ticket in the query. REST is every call but acknowledge. A
+// used ticket has opened the session "its", which a connection still holds.
 const ticketTable = `
 ticket          session  REST acknowledge SSE     long-poll WebSocket
 fresh           none     401  200         new     new       new
-fresh           his      401  200         resumed resumed   resumed
+fresh           own      401  200         resumed resumed   resumed
 fresh           anothers 401  200         new     410       new
 used            none     401  200         401     401       4401
 used            its      401  200         resumed resumed   resumed
-used            his      401  200         401     401       4401
+used            own      401  200         401     401       4401
 used            anothers 401  200         401     401       4401
 unknown         none     401  401         401     401       4401
-unknown         his      401  401         401     401       4401
+unknown         own      401  401         401     401       4401
 expired         none     401  401         401     401       4401
 naming-another  none     401  403D        403D    403D      4403
 dev-name        none     401  401         401     401       4401
 `
 
-// session opens a session of a user, and returns it with the id of its last event.
-func (w *world) session(user tidemark.UserID) (tidemark.SessionID, uint64) {
+// session opens a session of a user. It returns the session and the id of its last event.
+func (w *matrix) session(user tidemark.UserID) (tidemark.SessionID, uint64) {
 	w.t.Helper()
 	c, err := w.core.Open(w.t.Context(), server.OpenRequest{User: user})
 	if err != nil {
@@ -258,14 +263,16 @@ func (w *world) session(user tidemark.UserID) (tidemark.SessionID, uint64) {
 	return c.Session(), events[len(events)-1].ID
 }
 
-// named returns the session that a table names.
-func (w *world) named(name string, c *cast, its tidemark.SessionID) (tidemark.SessionID, uint64) {
+// named returns the session that a table names, and the id of an event in it.
+func (w *matrix) named(
+	name string, c *people, its tidemark.SessionID,
+) (tidemark.SessionID, uint64) {
 	switch name {
 	case "none":
 		return "", 0
 	case "its":
 		return its, 1
-	case "his":
+	case "own":
 		return w.session(c.owner)
 	case "anothers":
 		return w.session(c.member)
@@ -277,10 +284,10 @@ func (w *world) named(name string, c *cast, its tidemark.SessionID) (tidemark.Se
 }
 
 func TestMatrix_sessions(t *testing.T) {
-	w := newWorld(t, memory.New(), 0)
+	w := newMatrix(t, memory.New(), 0)
 	for _, r := range rows(t, sessionTable) {
 		for column, want := range r.want {
-			c := w.cast("group")
+			c := w.people("group")
 			creds := w.token(c.owner)
 			if r.object == "key" {
 				creds = w.key(c.owner)
@@ -305,7 +312,7 @@ func TestMatrix_sessions(t *testing.T) {
 }
 
 func TestMatrix_tickets(t *testing.T) {
-	w, short := newWorld(t, memory.New(), 0), newWorld(t, memory.New(), time.Nanosecond)
+	w, short := newMatrix(t, memory.New(), 0), newMatrix(t, memory.New(), time.Nanosecond)
 	for _, r := range rows(t, ticketTable) {
 		on := w
 		if r.verb == "expired" {
@@ -321,16 +328,16 @@ func TestMatrix_tickets(t *testing.T) {
 				calls = map[string]call{"acknowledge": apiCalls()["acknowledge"]}
 			}
 			for verb, call := range calls {
-				c := &cell{cast: on.cast("group"), w: on, verb: verb}
+				c := &cell{people: on.people("group"), w: on, verb: verb}
 				c.self = c.owner
 				ticket, its, header := on.ticket(r.verb, c.owner)
-				session, after := on.named(r.object, c.cast, its)
+				session, after := on.named(r.object, c.people, its)
 				what := fmt.Sprintf("%s with the ticket %s and the session %s",
 					verb, r.verb, r.object)
 				var got string
 				if call.method != "" {
 					if want != "200" {
-						c.guard(what)
+						c.checkUnchanged(what)
 					}
 					got = outcome(on.do(call.method,
 						transports.BasePath+c.fill(call.path)+"?ticket="+ticket, c.fill(call.body),
@@ -350,8 +357,8 @@ func TestMatrix_tickets(t *testing.T) {
 	t.Logf("%d cells", w.cells+short.cells)
 }
 
-// ticket makes a ticket of a kind; its is the session that it opened, header what is sent beside it.
-func (w *world) ticket(
+// ticket returns a ticket of a kind, the session that it opened, and the header to send with it.
+func (w *matrix) ticket(
 	kind string, user tidemark.UserID,
 ) (ticket string, its tidemark.SessionID, header http.Header) {
 	w.t.Helper()
@@ -379,8 +386,9 @@ func (w *world) ticket(
 	return made.Ticket, its, header
 }
 
-// open opens a stream, at a position in a session if it is not "". It returns new or resumed, or the status or close code of a refusal.
-func (w *world) open(
+// open opens a stream, at a position if session is not "". It returns new or resumed, or the status
+// or close code of a refusal.
+func (w *matrix) open(
 	transport string, session tidemark.SessionID, after uint64, ticket string, header http.Header,
 ) string {
 	w.t.Helper()
@@ -427,8 +435,8 @@ func (w *world) open(
 	return "new"
 }
 
-// reader opens a stream, and returns what reads the next piece of it. The stream has caught up.
-func (w *world) reader(what, transport string, header http.Header) func() string {
+// reader opens a stream and returns a function that reads the next part of it.
+func (w *matrix) reader(what, transport string, header http.Header) func() string {
 	w.t.Helper()
 	path := transports.BasePath
 	fail := func(err error) {
@@ -483,15 +491,17 @@ func (w *world) reader(what, transport string, header http.Header) func() string
 	}
 }
 
-// TestMatrix_before_the_first_keys: a token may be good, so it is not refused but put off; everybody else is served.
+// TestMatrix_before_the_first_keys: a token may be valid, so it is not refused but answered with
+// 503. Callers with other credentials are served.
 func TestMatrix_before_the_first_keys(t *testing.T) {
 	o := options{auth: transports.AuthConfig{Dev: true}}
 	var err error
-	if o.auth.JWKS, err = transports.NewJWKS(transports.JWKSConfig{URL: "http://127.0.0.1:1/"}); err != nil {
+	o.auth.JWKS, err = transports.NewJWKS(transports.JWKSConfig{URL: "http://127.0.0.1:1/"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	a := start(t, o)
-	w := &world{t: t}
+	w := &matrix{t: t}
 	w.issuer()
 	header := w.credentials("RS256", "ann")
 	for path, want := range map[string]int{
@@ -508,14 +518,14 @@ func TestMatrix_before_the_first_keys(t *testing.T) {
 	}
 }
 
-// TestMatrix_is_whole: what openapi.yaml has and the tables have not is something that nobody has thought about.
+// TestMatrix_is_whole: the tables and openapi.yaml have the same calls and frames.
 func TestMatrix_is_whole(t *testing.T) {
 	contract := apitest.Load(t)
 	type operation struct{ method, path string }
 	covered := map[operation]bool{}
 	for _, c := range apiCalls() {
-		path := strings.NewReplacer("CHAT",
-			"{chat_id}", "SELF", "{user_id}", "OTHER", "{user_id}").Replace(c.path)
+		path := strings.NewReplacer("CHAT", "{chat_id}", "SELF", "{user_id}",
+			"OTHER", "{user_id}").Replace(c.path)
 		covered[operation{c.method, transports.BasePath + path}] = true
 	}
 	for _, path := range []string{
@@ -527,12 +537,12 @@ func TestMatrix_is_whole(t *testing.T) {
 	for _, call := range contract.Calls() {
 		o := operation{call.Method, call.Path}
 		if !covered[o] {
-			t.Errorf("%v is in openapi.yaml, and in no table", o)
+			t.Errorf("%v is in openapi.yaml, but in no table", o)
 		}
 		delete(covered, o)
 	}
 	for o := range covered {
-		t.Errorf("%v is in the tables, and not in openapi.yaml", o)
+		t.Errorf("%v is in the tables, but not in openapi.yaml", o)
 	}
 	inTable := map[string]int{}
 	for _, r := range rows(t, membershipTable) {
@@ -540,7 +550,7 @@ func TestMatrix_is_whole(t *testing.T) {
 	}
 	for _, frame := range contract.Frames() {
 		if clientFrames()[frame] == "" || inTable[frame] == 0 {
-			t.Errorf("the frame %s is in openapi.yaml, and in no table", frame)
+			t.Errorf("the frame %s is in openapi.yaml, but in no table", frame)
 		}
 	}
 	for verb := range chatCalls() {

@@ -19,11 +19,14 @@ import (
 	"github.com/tidemark-im/tidemark/transports"
 )
 
-// membershipTable is who may do what in which chat: a row for each verb and kind of chat, a column for each caller. key/X is a backend that acts for X.
+// membershipTable says who may do what in which chat. There is a row for each verb and kind of
+// chat, and a column for each caller. key/X is a backend that calls for X.
 //
-// The outcome is the HTTP status; behind it N is NOT_A_MEMBER, D is DENIED, F is NOT_FOUND. Behind a slash stands what became of the single
-// item of a list: ok, or its code. in and out say whether the chat is in the list. Frames: ok is their reply, a letter the code of the error; silent frames
-// have none, and took effect (+) or not (-).
+// An outcome is the HTTP status. A letter after it is the code: N is NOT_A_MEMBER, D is DENIED, F
+// is NOT_FOUND. After a slash comes the outcome of the single item of a list: ok, or the letter of
+// its code. in and out say whether the list has the chat. Of a frame, ok means that it has its
+// reply, and a letter is the code of the error. Silent frames have no reply: they took effect (+)
+// or not (-).
 const membershipTable = `
 verb                chat     owner   member  former  stranger key/member key/stranger
 getChat             group    200     200     403N    403N     200        403N
@@ -123,10 +126,11 @@ WebSocket           group    in      in      out     out      in         out
 WebSocket           direct   in      in      out     out      in         out
 `
 
-// A call of the table, and what it means for a chat.
+// call is a REST call of a table.
 type call struct{ method, path, body string }
 
-// chatCalls are the REST calls of membershipTable. CHAT, SELF, and OTHER (a member who is not the caller) stand for the people of the cell.
+// chatCalls returns the REST calls of membershipTable. CHAT, SELF, and OTHER (a member who is not
+// the caller) are placeholders.
 func chatCalls() map[string]call {
 	return map[string]call{
 		"getChat":           {"GET", "/chats/CHAT", ""},
@@ -154,7 +158,7 @@ func chatCalls() map[string]call {
 	}
 }
 
-// clientFrames are the WebSocket frames of membershipTable.
+// clientFrames returns the payloads of the WebSocket frames of membershipTable.
 func clientFrames() map[string]string {
 	return map[string]string{
 		"send_message": `{"client_message_id":"m","content":"x","chat_id":"CHAT"}`,
@@ -191,27 +195,28 @@ func rows(t *testing.T, table string) []row {
 	return all
 }
 
-// cell is one caller, verb and chat.
+// cell is one cell of a table: a caller, a verb and a chat.
 type cell struct {
-	*cast
-	w     *world
+	*people
+	w     *matrix
 	verb  string
 	self  tidemark.UserID
 	creds http.Header
 	want  string
 }
 
-// other is a member who is not the caller.
+// other returns a member who is not the caller.
 func (c *cell) other() tidemark.UserID {
-	if c.listen == c.self {
+	if c.reader == c.self {
 		return c.member // of a direct chat
 	}
-	return c.listen
+	return c.reader
 }
 
+// fill replaces the placeholders of a call.
 func (c *cell) fill(s string) string {
-	return strings.NewReplacer("CHAT",
-		string(c.chat), "SELF", string(c.self), "OTHER", string(c.other())).Replace(s)
+	return strings.NewReplacer("CHAT", string(c.chat), "SELF", string(c.self),
+		"OTHER", string(c.other())).Replace(s)
 }
 
 func isStream(verb string) bool {
@@ -219,20 +224,20 @@ func isStream(verb string) bool {
 }
 
 func TestMatrix_membership(t *testing.T) {
-	w := newWorld(t, stores.Open(t), 0)
+	w := newMatrix(t, stores.Open(t), 0)
 	calls, client := chatCalls(), clientFrames()
 	for _, r := range rows(t, membershipTable) {
 		for column, want := range r.want {
-			people := w.cast(r.object)
+			people := w.people(r.object)
 			user, backend := people.user(column)
 			creds := w.token(user)
 			if backend {
 				creds = w.key(user)
 			}
-			c := &cell{cast: people, w: w, verb: r.verb, self: user, creds: creds, want: want}
+			c := &cell{people: people, w: w, verb: r.verb, self: user, creds: creds, want: want}
 			what := fmt.Sprintf("%s of a %s chat by %s", r.verb, r.object, column)
 			if refused(want) && !isStream(r.verb) {
-				c.guard(what)
+				c.checkUnchanged(what)
 			}
 			var got string
 			if call, ok := calls[r.verb]; ok {
@@ -252,20 +257,20 @@ func TestMatrix_membership(t *testing.T) {
 	t.Logf("%d cells", w.cells)
 }
 
-// refused reports whether an outcome is one after which nothing may have changed.
+// refused reports whether nothing may have changed after an outcome.
 func refused(want string) bool {
 	return strings.HasPrefix(want, "4") || strings.HasSuffix(want, "/N") ||
 		strings.HasSuffix(want, "/F") || want == "N" || want == "F" || want == "-" || want == "out"
 }
 
-// rest makes a call, and says what came of it.
+// rest makes a call and returns its outcome.
 func (c *cell) rest(t *testing.T, what string, call call) string {
 	t.Helper()
 	res, raw := c.w.do(call.method, transports.BasePath+c.fill(call.path), c.fill(call.body),
 		c.creds)
 	got := outcome(res, raw)
 	if got == "409" || refused(got) || refused(c.want) {
-		c.secretive(what, raw)
+		c.checkNoLeak(what, raw)
 	}
 	var body struct {
 		Chats  []json.RawMessage
@@ -296,14 +301,15 @@ func in(yes bool) string {
 	return "out"
 }
 
-// mentions reports whether the chat is named.
+// mentions reports whether a text names the chat.
 func (c *cell) mentions(texts ...json.RawMessage) bool {
 	return slices.ContainsFunc(texts, func(text json.RawMessage) bool {
 		return strings.Contains(string(text), fmt.Sprintf(`"chat_id":%q`, c.chat))
 	})
 }
 
-// item says what became of an item of a list. One that was refused says nothing of the chat.
+// item returns the outcome of an item of a list. It checks that a refused item shows nothing of the
+// chat.
 func item(t *testing.T, what string, raw json.RawMessage) string {
 	t.Helper()
 	var v struct {
@@ -319,28 +325,28 @@ func item(t *testing.T, what string, raw json.RawMessage) string {
 		return "ok"
 	}
 	if v.Head != 0 || len(v.Messages)+len(v.Gaps) > 0 {
-		t.Errorf("%s: the refusal tells of the chat: %s", what, raw)
+		t.Errorf("%s: the refusal shows something of the chat: %s", what, raw)
 	}
-	return short(v.Code)
+	return letter(v.Code)
 }
 
-// secretive fails the test if an answer shows what only members know.
-func (c *cell) secretive(what string, raw []byte) {
+// checkNoLeak fails the test if an answer shows what only members may see.
+func (c *cell) checkNoLeak(what string, raw []byte) {
 	c.w.t.Helper()
 	if strings.Contains(string(raw), canary) {
-		c.w.t.Errorf("%s: the refusal tells of the chat: %s", what, raw)
+		c.w.t.Errorf("%s: the refusal shows something of the chat: %s", what, raw)
 	}
 }
 
-// frame sends a frame, and says what came of it.
+// frame sends a frame and returns its outcome.
 func (c *cell) frame(what, payload string) string {
 	t := c.w.t
 	t.Helper()
 	var listener *server.Connection
 	if c.verb == "typing" {
 		var err error
-		if listener, err = c.w.core.Open(t.Context(),
-			server.OpenRequest{User: c.other()}); err != nil {
+		listener, err = c.w.core.Open(t.Context(), server.OpenRequest{User: c.other()})
+		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(listener.Detach)
@@ -382,7 +388,7 @@ func (c *cell) frame(what, payload string) string {
 			t.Fatalf("%s: %v in %s", what, err, raw)
 		}
 		if refused(c.want) && !c.insider() {
-			c.secretive(what, raw)
+			c.checkNoLeak(what, raw)
 		}
 		if silent && reply.RequestID == "r" {
 			t.Errorf("%s was answered: %s", what, raw)
@@ -392,18 +398,18 @@ func (c *cell) frame(what, payload string) string {
 	case silent:
 		return c.effect(what, listener)
 	case reply.Type == "error":
-		return short(reply.Payload.Code)
+		return letter(reply.Payload.Code)
 	case c.verb == "sync_request":
 		return "ok/" + item(t, what, reply.Payload.Chats[0])
 	}
 	return "ok"
 }
 
-// insider reports whether the caller is one of the chat, and so sees on his stream what others must not.
+// insider reports whether the caller is a member, whose stream may show the chat.
 func (c *cell) insider() bool { return c.self == c.owner || c.self == c.member }
 
-// effect says whether a silent frame did something. That it did nothing is known for sure when the server has stopped: guard looks
-// at the states then, and here at the notices.
+// effect returns whether a silent frame took effect. That it did not is certain only once the
+// server has stopped: then checkUnchanged compares the states, and effect looks for typing notices.
 func (c *cell) effect(what string, listener *server.Connection) string {
 	t := c.w.t
 	t.Helper()
@@ -413,7 +419,7 @@ func (c *cell) effect(what string, listener *server.Connection) string {
 			(c.verb == "ack" && state.Acked == 2 || c.verb == "read" && state.Read == 2)
 	}
 	if listener != nil {
-		moved = func() bool { return heard(t, listener, c.self) }
+		moved = func() bool { return sawTyping(t, listener, c.self) }
 	}
 	if c.want == "-" {
 		c.w.refused = append(c.w.refused, func() {
@@ -431,8 +437,8 @@ func (c *cell) effect(what string, listener *server.Connection) string {
 	return "+"
 }
 
-// heard reports whether the session has been told that somebody types.
-func heard(t *testing.T, c *server.Connection, who tidemark.UserID) bool {
+// sawTyping reports whether the session has a typing notice of a user.
+func sawTyping(t *testing.T, c *server.Connection, who tidemark.UserID) bool {
 	t.Helper()
 	for {
 		events, err := c.Next(context.Background(), nil, false)
@@ -451,8 +457,8 @@ func heard(t *testing.T, c *server.Connection, who tidemark.UserID) bool {
 	}
 }
 
-// stream opens a stream, and says whether a message that is sent to the chat comes on it. The caller has a chat of his own, by whose messages he
-// knows that all before them has come.
+// stream opens a stream and returns whether a message of the chat arrives on it. The caller has a
+// chat of their own. When its messages arrive, all earlier ones have arrived.
 func (c *cell) stream(what string) string {
 	t := c.w.t
 	t.Helper()
@@ -475,7 +481,8 @@ func (c *cell) stream(what string) string {
 	}
 	send(c.owner, c.chat, "late")
 	found := false
-	// a session serves its chats in turn: with the second, all from before the first is there
+	// A session serves its chats in turn, so the second message comes after all from before the
+	// first.
 	for _, key := range []string{"first", "second"} {
 		send(c.self, own.ID, key)
 		for seen := ""; !strings.Contains(seen, fmt.Sprintf(`"client_message_id":%q`, key)); {

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports"
 )
 
-// checked is a store that says how it is.
+// checked is a store with a given health.
 type checked struct {
 	storage.Store
 	err error
@@ -23,7 +23,8 @@ type checked struct {
 // Check returns nil if the store can serve.
 func (c checked) Check(context.Context) error { return c.err }
 
-// TestReady_says_how_each_dependency_is: red without the store or the issuer's keys, green without the other nodes.
+// TestReady_says_how_each_dependency_is: /readyz is red without the store or the issuer's keys, and
+// green without the other nodes.
 func TestReady_says_how_each_dependency_is(t *testing.T) {
 	type state struct{ Status, Detail string }
 	type answer struct {
@@ -33,7 +34,7 @@ func TestReady_says_how_each_dependency_is(t *testing.T) {
 	ok := func() error { return nil }
 	away := tidemark.Errorf(tidemark.Unavailable, "it is away")
 	gone := func() error { return away }
-	// never asked
+	// This issuer is never asked, because Run does not run.
 	issuer, err := transports.NewJWKS(transports.JWKSConfig{URL: "https://127.0.0.1:1/keys"})
 	if err != nil {
 		t.Fatal(err)
@@ -62,14 +63,13 @@ func TestReady_says_how_each_dependency_is(t *testing.T) {
 		{"without keys", nil, nil, issuer, 503, answer{503.0, map[string]state{
 			"store": {Status: "ok"},
 			"issuer": {"unavailable",
-				"the keys of the issuer of tokens could not be fetched yet; try again"},
+				"the keys of the token issuer could not be fetched yet; try again"},
 		}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := dev()
-			o.auth.JWKS, o.degraded, o.storage = tt.jwks, tt.degraded, checked{
-				stores.Open(t), tt.store,
-			}
+			o.auth.JWKS, o.degraded = tt.jwks, tt.degraded
+			o.storage = checked{stores.Open(t), tt.store}
 			a := start(t, o)
 			r := a.as("").do("GET", "//readyz", "")
 			var got answer
@@ -80,8 +80,8 @@ func TestReady_says_how_each_dependency_is(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			a.handler.Leave()
-			if r := a.as("").do("GET",
-				"//readyz", ""); r.StatusCode != http.StatusServiceUnavailable {
+			r = a.as("").do("GET", "//readyz", "")
+			if r.StatusCode != http.StatusServiceUnavailable {
 				t.Errorf("a server that leaves: %d %s", r.StatusCode, r.body)
 			}
 		})

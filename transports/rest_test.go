@@ -19,8 +19,8 @@ const group = `{"type":"group","chat_id":"team","name":"Team","member_ids":["bob
 
 func send(u as, id, content string) rest.Message {
 	u.t.Helper()
-	return get[rest.Message](u, 201, "POST",
-		"/chats/team/messages", fmt.Sprintf(`{"client_message_id":%q,"content":%q}`, id, content))
+	return get[rest.Message](u, 201, "POST", "/chats/team/messages",
+		fmt.Sprintf(`{"client_message_id":%q,"content":%q}`, id, content))
 }
 
 func TestChats_created_found_listed_renamed(t *testing.T) {
@@ -41,7 +41,7 @@ func TestChats_created_found_listed_renamed(t *testing.T) {
 	if direct.ChatId != again.ChatId {
 		t.Errorf("the direct chat exists twice: %s and %s", direct.ChatId, again.ChatId)
 	}
-	// Activity is told in milliseconds: wait for one that is later than the direct chat's.
+	// Times have milliseconds, so send until a message is later than the direct chat.
 	sent := int64(0)
 	for last := direct.CreatedAt; !last.After(direct.CreatedAt); {
 		sent++
@@ -154,7 +154,7 @@ func TestMessages_pages_in_both_directions(t *testing.T) {
 	}
 }
 
-func TestMessages_gap_where_he_was_no_member(t *testing.T) {
+func TestMessages_gap_where_the_user_was_no_member(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	bob := ann.as("bob")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
@@ -214,7 +214,7 @@ func TestDeliveryStatus_exposes_read_as_delivered(t *testing.T) {
 	get[rest.DeliveryState](bob, 200, "PATCH",
 		"/chats/team/delivery-state", `{"last_read_sequence":1}`)
 	status := get[rest.DeliveryStatus](ann, 200, "GET", "/chats/team/delivery-status", "")
-	// the author has read what he wrote
+	// The author has read what they wrote.
 	want := rest.DeliverySummary{Sequence: 2, DeliveredCount: 1, PendingCount: 1, ReadCount: 1}
 	if diff := cmp.Diff(want, status.DeliverySummary); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -234,8 +234,8 @@ func TestDeliveryStatus_exposes_read_as_delivered(t *testing.T) {
 func TestAcks_each_stands_for_itself(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
-	get[rest.Chat](ann.as("eve"), 201, "POST",
-		"/chats", `{"type":"group","chat_id":"secret","member_ids":[]}`)
+	get[rest.Chat](ann.as("eve"), 201,
+		"POST", "/chats", `{"type":"group","chat_id":"secret","member_ids":[]}`)
 	send(ann, "c1", "x")
 	type entry struct {
 		ChatID string `json:"chat_id"`
@@ -243,8 +243,12 @@ func TestAcks_each_stands_for_itself(t *testing.T) {
 		Code   string `json:"code"`
 	}
 	got := get[struct{ States []entry }](ann.as("bob"), 200, "POST", "/acks", `{"chats":[
-		{"chat_id":"team","last_acked_sequence":2},{"chat_id":"team","last_acked_sequence":1},{"chat_id":"team","last_acked_sequence":0},
-		{"chat_id":"team","last_read_sequence":"1"},{"chat_id":"nowhere","last_acked_sequence":1},{"chat_id":"secret","last_acked_sequence":1}]}`)
+		{"chat_id":"team","last_acked_sequence":2},
+		{"chat_id":"team","last_acked_sequence":1},
+		{"chat_id":"team","last_acked_sequence":0},
+		{"chat_id":"team","last_read_sequence":"1"},
+		{"chat_id":"nowhere","last_acked_sequence":1},
+		{"chat_id":"secret","last_acked_sequence":1}]}`)
 	want := []entry{
 		{"team", 0, "INVALID_SEQUENCE"}, {"team", 1, ""}, {"team", 0, "INVALID_SEQUENCE"},
 		{"team", 0, "INVALID"}, {"nowhere", 0, "NOT_FOUND"}, {"secret", 0, "NOT_A_MEMBER"},
@@ -254,8 +258,8 @@ func TestAcks_each_stands_for_itself(t *testing.T) {
 	}
 }
 
-// TestCalls_of_a_client_that_has_closed_its_side_are_done: net/http ends the context of a request when it reads the end of the connection, but that a client sends
-// no more does not say that it has gone.
+// TestCalls_of_a_client_that_has_closed_its_side_are_done: net/http ends a request's context when
+// the client closes its write side. But the client may still wait for the answer.
 func TestCalls_of_a_client_that_has_closed_its_side_are_done(t *testing.T) {
 	a := start(t, dev())
 	get[rest.Chat](a.as("ann"), 201, "POST", "/chats", group)
@@ -298,8 +302,8 @@ func TestSync_cursors_acknowledge_and_what_was_not_named_comes_too(t *testing.T)
 	if c := chats["nowhere"]; c.Code == nil || *c.Code != "NOT_FOUND" || len(got.Statuses) == 0 {
 		t.Errorf("nowhere: %+v, %d statuses", c, len(got.Statuses))
 	}
-	if s := get[rest.DeliveryState](bob, 200, "GET",
-		"/chats/team/delivery-state", ""); s.LastAckedSequence != 1 {
+	state := get[rest.DeliveryState](bob, 200, "GET", "/chats/team/delivery-state", "")
+	if s := state; s.LastAckedSequence != 1 {
 		t.Errorf("the cursor acknowledged %d", s.LastAckedSequence)
 	}
 	got = get[rest.SyncResponse](bob, 200, "POST",

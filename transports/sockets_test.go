@@ -15,7 +15,8 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// overSocket sends bytes on a connection of their own, closes its side if told to, and returns the first answer.
+// overSocket sends raw bytes on a connection of its own and returns the first answer. closeSide
+// closes the write side before that.
 func overSocket(
 	t *testing.T, s *transporttest.Stack, raw string, closeSide bool,
 ) (*http.Response, string) {
@@ -50,7 +51,8 @@ func overSocket(
 	return res, string(body)
 }
 
-// TestBadInput_on_the_socket: what is no request of HTTP is refused by net/http, in words of its own; a body that breaks off is refused by us.
+// TestBadInput_on_the_socket: net/http refuses what is not a request, in its own words. The server
+// refuses a body that breaks off.
 func TestBadInput_on_the_socket(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	before := settled(t, s)
@@ -61,7 +63,7 @@ func TestBadInput_on_the_socket(t *testing.T) {
 		name, raw string
 		closeSide bool
 		status    int
-		detail    string // of a problem; "" if net/http answers
+		detail    string // of a problem, or "" if net/http answers
 	}{
 		{"no request line", "HELLO\r\n\r\n", false, 400, ""},
 		{"a binary one", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", false, 400, ""},
@@ -85,8 +87,7 @@ func TestBadInput_on_the_socket(t *testing.T) {
 		{"a negative length", post + "Content-Length: -1\r\n\r\n" + body, false, 400, ""},
 		{"two lengths", post + "Content-Length: 3\r\nContent-Length: 39\r\n\r\n" + body, false, 400,
 			""},
-		{"a coding that is unknown", post + "Transfer-Encoding: gzip\r\n\r\n" + body, false, 501,
-			""},
+		{"an unknown coding", post + "Transfer-Encoding: gzip\r\n\r\n" + body, false, 501, ""},
 		{"a chunk whose size is no number",
 			post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n" + body + "\r\n0\r\n\r\n", false, 400,
 			"could not be read to its end"},
@@ -113,7 +114,7 @@ func TestBadInput_on_the_socket(t *testing.T) {
 	unchanged(t, s, before)
 }
 
-// TestOddInput_is_accepted: what looks odd, and is allowed.
+// TestOddInput_is_accepted: input that looks odd but is allowed.
 func TestOddInput_is_accepted(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	settled(t, s)
@@ -130,9 +131,9 @@ func TestOddInput_is_accepted(t *testing.T) {
 	}
 	for i, tt := range []struct {
 		exchange
-		want string // in the answer
+		want string // a part of the answer
 	}{
-		// the last of two counts
+		// Of two fields with one name, the last counts.
 		{send(`{"client_message_id":"%d","content":"a","content":"b"}`), `"content":"b"`},
 		{send(`{"client_message_id":"%d","content":"a","unknown":{"client_message_id":1},"x":` +
 			deep + `}`), `"content":"a"`},

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/sse"
 )
 
-// startSSE starts an api with the real adapter of /events, whose authentication it shares.
+// startSSE starts an api with the adapter of /events, which shares its authentication.
 func startSSE(t *testing.T) *api {
 	t.Helper()
 	o := dev()
@@ -71,8 +71,8 @@ func TestTicket_same_url_reconnects_with_its_position_only(t *testing.T) {
 	}
 	elsewhere := fetch(t, a, "GET", url+other, nil)
 	foreign := firstPosition(t, elsewhere)
-	if r := (as{api: a}).with("Last-Event-ID", foreign).do("GET",
-		"/events?ticket="+ticket, ""); r.StatusCode != 401 {
+	with := (as{api: a}).with("Last-Event-ID", foreign)
+	if r := with.do("GET", "/events?ticket="+ticket, ""); r.StatusCode != 401 {
 		t.Errorf("the position of another session: %d %s", r.StatusCode, r.body)
 	}
 }

@@ -101,8 +101,8 @@ func TestTickets_open_a_stream_and_send_a_beacon(t *testing.T) {
 	nobody := as{api: a}
 	nobody = nobody.with("Content-Type", "text/plain;charset=UTF-8")
 	for range 2 {
-		r := nobody.do("POST",
-			"/acks?ticket="+ticket.Ticket, `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`)
+		r := nobody.do("POST", "/acks?ticket="+ticket.Ticket,
+			`{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`)
 		if r.StatusCode != 200 ||
 			!strings.Contains(string(r.body), `"user_id":"bob","last_acked_sequence":1`) {
 			t.Errorf("%d %s", r.StatusCode, r.body)
@@ -115,7 +115,8 @@ func TestTickets_open_a_stream_and_send_a_beacon(t *testing.T) {
 	}
 }
 
-// A body that is too large is refused as soon as that is known: at its declared length, or, if it has none, at the limit. Neither ever ends.
+// The server refuses a body that is too large as soon as it knows: by the declared length, or at
+// the limit. The bodies in this test never end.
 func TestBody_too_large_is_refused_before_its_end(t *testing.T) {
 	for name, head := range map[string]string{
 		"declared": "Content-Length: 99999999\r\n\r\n",
@@ -205,7 +206,7 @@ func TestAcks_many_at_a_time_cost_more(t *testing.T) {
 	}
 }
 
-// exhausted is a listener for whose connections there is no file any more, and which then ends.
+// exhausted is a listener that fails once for lack of files and then ends.
 type exhausted struct {
 	net.Listener
 	tried bool
@@ -233,7 +234,8 @@ func TestLog_says_that_nobody_can_connect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.handler.HTTPServer("").Serve(&exhausted{Listener: l}); !errors.Is(err, net.ErrClosed) {
+	err = a.handler.HTTPServer("").Serve(&exhausted{Listener: l})
+	if !errors.Is(err, net.ErrClosed) {
 		t.Fatal(err)
 	}
 	if got := log.String(); !strings.Contains(got, "level=ERROR") ||

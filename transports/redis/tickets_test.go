@@ -240,7 +240,7 @@ func TestTickets_number_is_bounded_for_each_user(t *testing.T) {
 	})
 }
 
-func TestTickets_who_reads_Redis_cannot_use_them(t *testing.T) {
+func TestTickets_a_reader_of_Redis_cannot_use_them(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
 	n := start(t, server.URL(), time.Minute, time.Minute)

@@ -126,6 +126,7 @@ func (h *Handler) RemoveMember(c echo.Context, id ChatId, userID UserId) error {
 	}
 	err = h.server.RemoveMember(c.Request().Context(), caller(c), chat, tidemark.UserID(userID))
 	if err != nil {
+		return err
 	}
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.NoContent(http.StatusNoContent)

@@ -158,7 +158,7 @@ func TestGate_nil_admits_everybody(t *testing.T) {
 	}
 }
 
-func TestGate_counts_who_is_in_who_waits_and_who_is_refused(t *testing.T) {
+func TestGate_counts_clients_inside_waiting_and_refused(t *testing.T) {
 	g := limit.NewGate(limit.GateConfig{Slots: 1, Queue: 1, Wait: time.Minute})
 	pass, err := g.Enter(t.Context())
 	if err != nil {

@@ -70,7 +70,7 @@ func connect(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-func TestListener_connections_beyond_the_bound_are_told_and_then_wait(t *testing.T) {
+func TestListener_connections_beyond_the_bound_are_refused_and_then_wait(t *testing.T) {
 	const bound, spare = 3, 64
 	address := serveBounded(t, limit.ListenerConfig{Connections: bound})
 	var held []net.Conn

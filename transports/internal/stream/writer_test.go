@@ -117,7 +117,7 @@ func TestWriter_wait_bounds_what_waits(t *testing.T) {
 	})
 }
 
-func TestWriter_slow_client_is_not_cut_and_deaf_one_is(t *testing.T) {
+func TestWriter_slow_client_is_not_cut_and_one_that_does_not_read_is(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second
 		server, client := net.Pipe()
@@ -137,10 +137,10 @@ func TestWriter_slow_client_is_not_cut_and_deaf_one_is(t *testing.T) {
 		start := time.Now() // from here on the client reads nothing
 		err := <-done
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("flushing to a deaf client: %v", err)
+			t.Errorf("flushing to a client that does not read: %v", err)
 		}
 		if elapsed := time.Since(start); elapsed > 2*timeout {
-			t.Errorf("the deaf client was cut after %v", elapsed)
+			t.Errorf("the client that does not read was cut after %v", elapsed)
 		}
 		if _, err := client.Read(b); err != io.EOF {
 			t.Errorf("the connection is not closed: %v", err)

@@ -39,32 +39,34 @@ import (
 	adapter "github.com/tidemark-im/tidemark/transports/websocket"
 )
 
-// world is a server as a stranger meets it: every adapter, no development mode, and every kind of credentials.
-type world struct {
+// matrix is a server as an outsider meets it: every adapter, no development mode, and every kind of
+// credentials.
+type matrix struct {
 	t        *testing.T
 	contract *apitest.Contract
 	core     *server.Server
 	url      string
-	// stop ends every connection: afterwards all that clients asked for has been done.
+	// stop ends every connection. Afterwards nothing that clients asked for is still under way.
 	stop func()
 
 	secret   []byte
 	rsa      *rsa.PrivateKey
 	ec       *ecdsa.PrivateKey
 	ed       ed25519.PrivateKey
-	stranger *rsa.PrivateKey // of no issuer
+	stranger *rsa.PrivateKey // a key of no issuer
 	apiKey   string
 
-	casts int
-	cells int
-	// refused is the chats in which nothing may have changed at the end.
+	groups int
+	cells  int
+	// refused holds the checks that refused calls changed nothing. end runs them.
 	refused []func()
 }
 
-// newWorld starts a world on a store, whose tickets live for ttl.
-func newWorld(t *testing.T, store storage.Store, ttl time.Duration) *world {
+// newMatrix starts a matrix on a store. Its tickets live for ttl.
+func newMatrix(t *testing.T, store storage.Store, ttl time.Duration) *matrix {
 	t.Helper()
-	w := &world{t: t, contract: apitest.Load(t), secret: []byte("0123456789abcdef0123456789abcdef")}
+	secret := []byte("0123456789abcdef0123456789abcdef")
+	w := &matrix{t: t, contract: apitest.Load(t), secret: secret}
 	cfg := transports.AuthConfig{JWTSecret: w.secret, TicketTTL: ttl}
 	cfg.JWKS = w.issuer()
 	cfg.APIKeys = w.backends()
@@ -134,7 +136,8 @@ func newWorld(t *testing.T, store storage.Store, ttl time.Duration) *world {
 			t.Errorf("stopping the core: %v", err)
 		}
 	})
-	for deadline := time.Now().Add(wait.Hang); auth.Ready() != nil; <-time.After(time.Millisecond) {
+	deadline := time.Now().Add(wait.Hang)
+	for ; auth.Ready() != nil; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the keys of the issuer were not fetched")
 		}
@@ -142,8 +145,8 @@ func newWorld(t *testing.T, store storage.Store, ttl time.Duration) *world {
 	return w
 }
 
-// issuer publishes a key for RS256, one for ES256 and one for EdDSA.
-func (w *world) issuer() *transports.JWKS {
+// issuer publishes one key each for RS256, ES256 and EdDSA.
+func (w *matrix) issuer() *transports.JWKS {
 	w.t.Helper()
 	var err error
 	for _, k := range []**rsa.PrivateKey{&w.rsa, &w.stranger} {
@@ -164,7 +167,8 @@ func (w *world) issuer() *transports.JWKS {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	endpoint := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(set) }))
+	endpoint := httptest.NewServer(http.HandlerFunc(
+		func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(set) }))
 	w.t.Cleanup(endpoint.Close)
 	keys, err := transports.NewJWKS(transports.JWKSConfig{
 		URL:    endpoint.URL,
@@ -176,7 +180,7 @@ func (w *world) issuer() *transports.JWKS {
 	return keys
 }
 
-func (w *world) backends() *transports.APIKeys {
+func (w *matrix) backends() *transports.APIKeys {
 	w.t.Helper()
 	key, line, err := transports.NewAPIKey("backend")
 	if err != nil {
@@ -194,8 +198,8 @@ func (w *world) backends() *transports.APIKeys {
 	return keys
 }
 
-// sign makes a token. Claims of nil are left out of the good ones.
-func (w *world) sign(
+// sign returns a header with a token. A nil claim removes the default one.
+func (w *matrix) sign(
 	method jwt.SigningMethod, key any, kid string, claims jwt.MapClaims,
 ) http.Header {
 	w.t.Helper()
@@ -216,13 +220,13 @@ func (w *world) sign(
 	return bearer(text)
 }
 
-// token is a good token of a user.
-func (w *world) token(user tidemark.UserID) http.Header {
+// token returns a header with a valid token of a user.
+func (w *matrix) token(user tidemark.UserID) http.Header {
 	return w.sign(jwt.SigningMethodHS256, w.secret, "", jwt.MapClaims{"sub": string(user)})
 }
 
-// key is the credentials of a backend that acts for a user.
-func (w *world) key(user tidemark.UserID) http.Header {
+// key returns the header of a backend that calls for a user.
+func (w *matrix) key(user tidemark.UserID) http.Header {
 	h := bearer(w.apiKey)
 	h.Set("X-User-ID", string(user))
 	return h
@@ -232,8 +236,8 @@ func bearer(credentials string) http.Header {
 	return http.Header{"Authorization": {"Bearer " + credentials}}
 }
 
-// publicBytes is the RSA key of the issuer as anybody has it, to be misused as a secret.
-func (w *world) publicBytes() []byte {
+// publicBytes returns the issuer's public RSA key, which a forger could use as a secret.
+func (w *matrix) publicBytes() []byte {
 	w.t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(w.rsa.Public())
 	if err != nil {
@@ -242,49 +246,50 @@ func (w *world) publicBytes() []byte {
 	return der
 }
 
-// cast is the people of one cell, and its chat. Nobody else has to do with them.
-type cast struct {
-	w                                       *world
-	owner, member, former, stranger, listen tidemark.UserID
+// people are the users of one cell and their chat. No other cell uses them.
+type people struct {
+	w                                       *matrix
+	owner, member, former, stranger, reader tidemark.UserID
 	chat                                    tidemark.ChatID
 	unknown                                 bool
 }
 
-// canary is in every name, message and id that a refusal must not show.
+// canary is part of every name, message and id that a refusal must not show.
 const canary = "canary"
 
-// cast makes people, and a chat of a kind: group and large have an owner, a member, and somebody who was one; direct is of the owner and the
-// member; unknown is none. All messages are the owner's.
-func (w *world) cast(kind string) *cast {
+// people returns new users and their chat of a kind. A group and a large chat have an owner, a
+// member and a former member. A direct chat has the owner and the member. For unknown there is no
+// chat. The owner has sent all messages.
+func (w *matrix) people(kind string) *people {
 	w.t.Helper()
-	w.casts++
+	w.groups++
 	name := func(role string) tidemark.UserID {
-		return tidemark.UserID(fmt.Sprintf("%s-%d", role, w.casts))
+		return tidemark.UserID(fmt.Sprintf("%s-%d", role, w.groups))
 	}
-	c := &cast{
+	c := &people{
 		w:        w,
 		owner:    name("owner"),
 		member:   name("member"),
 		former:   name("former"),
 		stranger: name("stranger"),
-		listen:   name(canary),
+		reader:   name(canary),
 	}
 	r := server.CreateChatRequest{
 		Type:      tidemark.Group,
 		Name:      canary,
-		MemberIDs: []tidemark.UserID{c.member, c.former, c.listen},
+		MemberIDs: []tidemark.UserID{c.member, c.former, c.reader},
 	}
 	switch kind {
 	case "group":
 	case "direct":
 		r.Type, r.MemberIDs = tidemark.Direct, []tidemark.UserID{c.member}
-		c.listen = c.owner
+		c.reader = c.owner
 	case "large":
 		for n := range tidemark.StatusFanoutLimit {
 			r.MemberIDs = append(r.MemberIDs, name(fmt.Sprintf("%s-%d", canary, n)))
 		}
 	case "unknown":
-		c.chat, c.unknown = tidemark.ChatID(fmt.Sprintf("chat-%d", w.casts)), true
+		c.chat, c.unknown = tidemark.ChatID(fmt.Sprintf("chat-%d", w.groups)), true
 		return c
 	default:
 		w.t.Fatalf("no such chat: %s", kind)
@@ -308,18 +313,18 @@ func (w *world) cast(kind string) *cast {
 	}
 	if kind != "direct" {
 		c.acknowledge(server.Ack{Acked: 1}, c.former)
-		if err := w.core.RemoveMember(ctx, server.Caller{User: c.owner},
-			c.chat, c.former); err != nil {
+		owner := server.Caller{User: c.owner}
+		if err := w.core.RemoveMember(ctx, owner, c.chat, c.former); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	// As far as an author can get, since his messages raise his watermarks a moment later.
+	// The author's watermarks are raised to the head, because their messages do so a moment later.
 	c.acknowledge(server.Ack{Acked: 2, Read: 2}, c.owner)
 	c.acknowledge(server.Ack{Acked: 1}, c.member)
 	return c
 }
 
-func (c *cast) acknowledge(ack server.Ack, user tidemark.UserID) {
+func (c *people) acknowledge(ack server.Ack, user tidemark.UserID) {
 	c.w.t.Helper()
 	ack.Chat = c.chat
 	results, err := c.w.core.Acknowledge(c.w.t.Context(), user, []server.Ack{ack})
@@ -331,8 +336,8 @@ func (c *cast) acknowledge(ack server.Ack, user tidemark.UserID) {
 	}
 }
 
-// user returns the user of a column of the tables, and whether a backend acts for him.
-func (c *cast) user(column string) (tidemark.UserID, bool) {
+// user returns the user of a column of the tables, and whether a backend calls for them.
+func (c *people) user(column string) (tidemark.UserID, bool) {
 	name, backend := strings.CutPrefix(column, "key/")
 	switch name {
 	case "owner":
@@ -353,16 +358,16 @@ type state struct {
 	Chat    tidemark.Chat
 	Members []tidemark.Member
 	States  []tidemark.DeliveryState
-	// Of is how many chats each of the people has.
+	// Of is the number of chats of each user.
 	Of []int
 }
 
-func (c *cast) state() state {
+func (c *people) state() state {
 	c.w.t.Helper()
 	var s state
 	ctx := context.Background()
-	people := []tidemark.UserID{c.owner, c.member, c.former, c.stranger, c.listen}
-	for _, user := range people {
+	users := []tidemark.UserID{c.owner, c.member, c.former, c.stranger, c.reader}
+	for _, user := range users {
 		page, err := c.w.core.Chats(ctx, user, 100, "")
 		if err != nil {
 			c.w.t.Fatal(err)
@@ -390,18 +395,18 @@ func (c *cast) state() state {
 	return s
 }
 
-// guard remembers how things are; at the end of the world they have to be the same.
-func (c *cast) guard(what string) {
+// checkUnchanged records the state. end compares it with the state at the end.
+func (c *people) checkUnchanged(what string) {
 	before := c.state()
 	c.w.refused = append(c.w.refused, func() {
 		if diff := cmp.Diff(before, c.state()); diff != "" {
-			c.w.t.Errorf("%s was refused, and changed something (-before +after):\n%s", what, diff)
+			c.w.t.Errorf("%s was refused, but changed something (-before +after):\n%s", what, diff)
 		}
 	})
 }
 
-// end stops the server, and looks whether something changed that was not to.
-func (w *world) end() {
+// end stops the server and checks that no refused call changed anything.
+func (w *matrix) end() {
 	w.t.Helper()
 	w.stop()
 	for _, same := range w.refused {
@@ -409,8 +414,8 @@ func (w *world) end() {
 	}
 }
 
-// do makes a call, and compares the answer with openapi.yaml. The body of a stream that opened is not read.
-func (w *world) do(method, path, body string, header http.Header) (*http.Response, []byte) {
+// do makes a call and compares the answer with openapi.yaml. It does not read the body of a stream.
+func (w *matrix) do(method, path, body string, header http.Header) (*http.Response, []byte) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
 	w.t.Cleanup(cancel)
@@ -441,16 +446,17 @@ func (w *world) do(method, path, body string, header http.Header) (*http.Respons
 	return res, raw
 }
 
-// outcome is what the tables call an answer.
+// outcome returns the tables' word for an answer.
 func outcome(res *http.Response, raw []byte) string {
 	if res.StatusCode < 400 {
 		return fmt.Sprint(res.StatusCode)
 	}
-	return fmt.Sprintf("%d%s", res.StatusCode, short(answer{res, raw}.code()))
+	return fmt.Sprintf("%d%s", res.StatusCode, letter(answer{res, raw}.code()))
 }
 
-// short is what the tables call a code: N, D and F tell a foreign chat from what one may not do and from nothing; other statuses have one code each.
-func short(code string) string {
+// letter returns the tables' letter for a code. N, D and F distinguish a foreign chat, a forbidden
+// call and a missing chat. Other statuses have only one code each.
+func letter(code string) string {
 	switch tidemark.Code(code) {
 	case tidemark.NotMember:
 		return "N"
@@ -462,8 +468,9 @@ func short(code string) string {
 	return ""
 }
 
-// socket opens a WebSocket, and returns it behind its first frame; or the code with which it was closed.
-func (w *world) socket(
+// socket opens a WebSocket and reads its first frame. It returns the connection and that frame, or
+// the code of its close.
+func (w *matrix) socket(
 	query string, header http.Header,
 ) (conn *websocket.Conn, open map[string]any, code int) {
 	w.t.Helper()
