@@ -9,33 +9,38 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
-// The close codes of the server, and what a client does when it gets one.
+// The close codes of the server, and what a client does on each.
 const (
-	// CloseUnsupported: the client sent a binary frame. Do not reconnect: mend the client.
+	// CloseUnsupported: the client sent a binary frame. Do not reconnect: fix the client.
 	CloseUnsupported = 1003
-	// CloseInvalid: the query is malformed; the reason says how. Do not reconnect: mend the client.
+	// CloseInvalid: the query is malformed; the reason says how. Do not reconnect: fix the client.
 	CloseInvalid = 1008
-	// CloseTooLarge: a frame of more than wire.MaxBody bytes. Reconnect, and do not send it again.
+	// CloseTooLarge: a frame was larger than wire.MaxBody bytes. Reconnect, and do not send it
+	// again.
 	CloseTooLarge = 1009
-	// CloseInternal: a bug of the server. Reconnect after a pause that grows.
+	// CloseInternal: the server has a bug. Reconnect after a growing pause.
 	CloseInternal = 1011
-	// CloseRestarting: the server stops, or cannot serve now. Reconnect and resume, after a random pause of some seconds.
+	// CloseRestarting: the server stops or cannot serve now. Reconnect and resume after a random
+	// pause of some seconds.
 	CloseRestarting = 1012
-	// CloseBusy: too many clients connect at this moment. Reconnect after the time that the reason says.
+	// CloseBusy: too many clients are connecting. Reconnect after the time in the reason.
 	CloseBusy = 1013
-	// CloseUnauthenticated: no, bad or expired credentials. Get new ones, then reconnect and resume.
+	// CloseUnauthenticated: the credentials are missing, wrong or expired. Get new ones, then
+	// reconnect and resume.
 	CloseUnauthenticated = 4401
-	// CloseDenied: may not connect from here. Do not reconnect.
+	// CloseDenied: the client may not connect from here. Do not reconnect.
 	CloseDenied = 4403
 	// CloseSilent: two pings were not answered. Reconnect and resume.
 	CloseSilent = 4408
-	// CloseReplaced: a newer connection owns the session. Do not reconnect by itself: the newer one would be replaced in turn.
+	// CloseReplaced: a newer connection owns the session. Do not reconnect automatically, which
+	// would replace that one in turn.
 	CloseReplaced = 4409
 	// CloseTooMany: the user has too many sessions. Close one, or reconnect after a minute.
 	CloseTooMany = 4429
 )
 
-// closeCode is the table from the code of an error to the one that a connection closes with. An error of a single request closes nothing.
+// closeCode returns the close code for an error that ends a connection. An error of a single
+// request does not end it.
 func closeCode(err error) int {
 	switch tidemark.CodeOf(err) {
 	case tidemark.Unauthenticated:
@@ -63,7 +68,8 @@ func closeCode(err error) int {
 	}
 }
 
-// closeReason is what the client may be told: one word where the code says it all, and when to come back, if that is known.
+// closeReason returns the reason of a close frame: a word if the code says it all, and the time to
+// retry after, if it is known.
 func closeReason(err error) string {
 	delay := problem.Delay(err)
 	switch code := tidemark.CodeOf(err); {
@@ -78,7 +84,8 @@ func closeReason(err error) string {
 	}
 }
 
-// withDelay adds to a reason after how many seconds to come back, in the words of HTTP: "restarting; retry-after=2.4". What is too long is cut before it.
+// withDelay adds the time to retry after to a reason, in the words of HTTP: "restarting;
+// retry-after=2.4". It cuts the reason if the whole is too long.
 func withDelay(reason string, delay time.Duration) string {
 	if delay <= 0 {
 		return reason

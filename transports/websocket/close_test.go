@@ -23,7 +23,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// closed reads until the server closes, and returns its code and reason.
+// closed reads until the server closes the connection. It returns the code and the reason.
 func closed(t *testing.T, c *transporttest.Socket) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
@@ -43,11 +43,16 @@ func closed(t *testing.T, c *transporttest.Socket) (int, string) {
 }
 
 func TestRefusal_is_a_close_code_after_the_upgrade(t *testing.T) {
-	origins, err := transports.NewOrigins(transports.OriginsConfig{Allow: []string{"https://app.example.com"}})
+	origins, err := transports.NewOrigins(transports.OriginsConfig{
+		Allow: []string{"https://app.example.com"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := transporttest.New(t, transporttest.Options{Core: server.Config{SessionsPerUser: 1}, Origins: origins})
+	s := transporttest.New(t, transporttest.Options{
+		Core:    server.Config{SessionsPerUser: 1},
+		Origins: origins,
+	})
 	connect(t, s, "busy")
 	origin := func(o string) func(*websocket.DialOptions) {
 		return func(d *websocket.DialOptions) { d.HTTPHeader.Set("Origin", o) }
@@ -61,7 +66,12 @@ func TestRefusal_is_a_close_code_after_the_upgrade(t *testing.T) {
 	}{
 		{"no credentials", "", nil, nil, 4401},
 		{"a bad ticket", "", url.Values{"ticket": {"nonsense"}}, nil, 4401},
-		{"a bad token", "alice", nil, func(d *websocket.DialOptions) { d.HTTPHeader.Set("Authorization", "Bearer nonsense") }, 4401},
+		{
+			"a bad token",
+			"alice", nil,
+			func(d *websocket.DialOptions) { d.HTTPHeader.Set("Authorization", "Bearer nonsense") },
+			4401,
+		},
 		{"a foreign origin", "alice", nil, origin("https://evil.example.com"), 4403},
 		{"too many sessions", "busy", nil, nil, 4429},
 		{"a bad device", "alice", url.Values{"device_id": {"no spaces"}}, nil, 1008},
@@ -86,8 +96,14 @@ func TestSubprotocol_is_chosen_if_offered(t *testing.T) {
 	for _, tt := range []struct {
 		offer []string
 		want  string
-	}{{[]string{"tidemark.v1"}, "tidemark.v1"}, {[]string{"other", "tidemark.v1"}, "tidemark.v1"}, {nil, ""}, {[]string{"other"}, ""}} {
-		c := transporttest.DialWebSocket(t, s, nil, "alice", func(o *websocket.DialOptions) { o.Subprotocols = tt.offer })
+	}{
+		{[]string{"tidemark.v1"}, "tidemark.v1"},
+		{[]string{"other", "tidemark.v1"}, "tidemark.v1"},
+		{nil, ""},
+		{[]string{"other"}, ""},
+	} {
+		c := transporttest.DialWebSocket(t, s, nil, "alice",
+			func(o *websocket.DialOptions) { o.Subprotocols = tt.offer })
 		next(t, c, "open")
 		if got := c.Subprotocol(); got != tt.want {
 			t.Errorf("offered %v: chose %q, want %q", tt.offer, got, tt.want)
@@ -102,7 +118,8 @@ func TestRequest_that_is_no_upgrade_gets_a_problem(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusBadRequest || got != "application/problem+json" {
+	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusBadRequest ||
+		got != "application/problem+json" {
 		t.Errorf("got %d %s, want 400 and a problem", response.StatusCode, got)
 	}
 }
@@ -127,14 +144,15 @@ func TestFrames_that_cannot_be_taken_close(t *testing.T) {
 	}
 
 	most := connect(t, s, "alice")
-	if err := most.Conn.Write(ctx, websocket.MessageText, []byte(`{"type":"ping","padding":"`+strings.Repeat("x", 128<<10-28)+`"}`)); err != nil {
+	padded := `{"type":"ping","padding":"` + strings.Repeat("x", 128<<10-28) + `"}`
+	if err := most.Conn.Write(ctx, websocket.MessageText, []byte(padded)); err != nil {
 		t.Fatal(err)
 	}
 	next(t, most, "pong")
 }
 
-// TestHeartbeat_two_pings_unanswered_close_4408: where the machine is too slow for a client to answer
-// in time, the pings come less often.
+// TestHeartbeat_two_pings_unanswered_close_4408: if the machine is too slow for a client to answer
+// in time, the test repeats with fewer pings.
 func TestHeartbeat_two_pings_unanswered_close_4408(t *testing.T) {
 	for heartbeat := 300 * time.Millisecond; !pings(t, heartbeat); heartbeat *= 2 {
 		if heartbeat > wait.Hang/4 {
@@ -143,33 +161,35 @@ func TestHeartbeat_two_pings_unanswered_close_4408(t *testing.T) {
 	}
 }
 
-// pings shows what happens to a client that answers no pings, and reports whether one that answers
-// them stays.
+// pings tests a client that answers no pings. It returns whether another client, which answers
+// them, stays connected.
 func pings(t *testing.T, heartbeat time.Duration) bool {
 	t.Helper()
 	s := transporttest.New(t, transporttest.Options{Core: server.Config{Heartbeat: heartbeat}})
 	answering := connect(t, s, "alice")
-	ended := answering.CloseRead(context.Background()) // it answers pings from now on
+	ended := answering.CloseRead(context.Background()) // answers pings from now on
 	conn, lines := handshake(t, s, "bob")
 	start := time.Now()
 	frames := readFrames(t, conn, lines)
 	if elapsed := time.Since(start); elapsed < 2*heartbeat {
 		t.Errorf("closed after %v, before two pings could be answered", elapsed)
 	}
-	if last := frames[len(frames)-1]; last != "8:4408" || strings.Count(strings.Join(frames, " "), "9:") != 2 {
+	if last := frames[len(frames)-1]; last != "8:4408" ||
+		strings.Count(strings.Join(frames, " "), "9:") != 2 {
 		t.Errorf("the server sent %v, want two pings and then close 4408", frames)
 	}
 	stays := ended.Err() == nil
 	answering.Cut()
-	transporttest.Eventually(t, "it is gone", func() bool { return s.WebSocket.Connections() == 0 })
+	transporttest.Eventually(t, "the connection is gone",
+		func() bool { return s.WebSocket.Connections() == 0 })
 	return stays
 }
 
 func TestToken_ends_the_stream_when_it_expires(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
 	s := transporttest.New(t, transporttest.Options{Auth: transports.AuthConfig{JWTSecret: secret}})
-	// Whole seconds: the first one ends in one to two. If it ends before the stream is open, the
-	// next one lasts twice as long.
+	// exp has whole seconds, so the first token ends after 1 to 2 s. If it ends before the stream
+	// is open, the next one lasts twice as long.
 	var c *transporttest.Socket
 	for lasts, opened := 2*time.Second, false; !opened && lasts < wait.Hang; lasts *= 2 {
 		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
@@ -178,7 +198,8 @@ func TestToken_ends_the_stream_when_it_expires(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c = transporttest.DialWebSocket(t, s, nil, "", func(o *websocket.DialOptions) { o.HTTPHeader.Set("Authorization", "Bearer "+token) })
+		c = transporttest.DialWebSocket(t, s, nil, "",
+			func(o *websocket.DialOptions) { o.HTTPHeader.Set("Authorization", "Bearer "+token) })
 		ev, err := c.Next(wait.Context(t))
 		opened = err == nil && ev.Type == tidemark.EventOpen
 	}
@@ -192,7 +213,8 @@ func TestShutdown_closes_with_1012(t *testing.T) {
 	c := connect(t, s, "alice")
 	done := make(chan error, 1)
 	go func() { done <- s.WebSocket.Shutdown(context.Background()) }()
-	if code, reason := closed(t, c); code != 1012 || !strings.HasPrefix(reason, "restarting; retry-after=") {
+	if code, reason := closed(t, c); code != 1012 ||
+		!strings.HasPrefix(reason, "restarting; retry-after=") {
 		t.Errorf("closed with %d %q, want 1012", code, reason)
 	}
 	if err := <-done; err != nil {
@@ -208,9 +230,13 @@ func TestShutdown_closes_with_1012(t *testing.T) {
 	}
 }
 
-// TestDeaf_client_is_cut_and_its_session_waits: one that reads nothing at all for the write timeout is cut, and loses nothing.
+// TestDeaf_client_is_cut_and_its_session_waits: a client that reads nothing for the write timeout
+// is cut, and its session loses nothing.
 func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{WriteTimeout: 500 * time.Millisecond, HTTP: transporttest.SmallSendBuffers})
+	s := transporttest.New(t, transporttest.Options{
+		WriteTimeout: 500 * time.Millisecond,
+		HTTP:         transporttest.SmallSendBuffers,
+	})
 	chat := s.Group("alice", "bob")
 	c := transporttest.DialWebSocket(t, s, nil, "bob")
 	open := decode[struct{ Session string }](t, next(t, c, "open"))
@@ -218,29 +244,33 @@ func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
 	text := strings.Repeat("x", 60<<10)
 	sent := 0
 	wait.For(t, "the client is cut", func() (int, bool) {
-		if sent < 400 { // 24 MB, more than the kernel keeps for it
+		if sent < 400 { // 24 MB, more than the kernel buffers
 			s.SendText("alice", chat, fmt.Sprint(sent), text)
 			sent++
 		}
 		return sent, s.WebSocket.Connections() == 0
 	})
-	again := transporttest.DialWebSocket(t, s, url.Values{"session": {open.Session}, "after": {fmt.Sprint(caughtUp.ID)}}, "bob")
+	again := transporttest.DialWebSocket(t, s,
+		url.Values{"session": {open.Session}, "after": {fmt.Sprint(caughtUp.ID)}}, "bob")
 	if got := decode[struct{ Resumed bool }](t, next(t, again, "open")); !got.Resumed {
 		t.Error("the session was not resumed")
 	}
 	for want := 1; want <= sent; want++ {
-		if got := decode[struct{ Sequence int }](t, next(t, again, "message")).Sequence; got != want {
+		got := decode[struct{ Sequence int }](t, next(t, again, "message")).Sequence
+		if got != want {
 			t.Fatalf("got message %d, want %d", got, want)
 		}
 	}
 }
 
-// TestClose_reaches_a_client_that_is_still_sending: closing with unread bytes would reset the connection, and the code would be lost.
+// TestClose_reaches_a_client_that_is_still_sending: if the server closed with unread bytes, the
+// connection would be reset, and the code lost.
 func TestClose_reaches_a_client_that_is_still_sending(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	conn, lines := handshake(t, s, "alice")
 	const size = 1 << 20
-	frame := append([]byte{0x81, 0xff, 0, 0, 0, 0, 0, size >> 16, 0, 0, 0, 0, 0, 0}, make([]byte, size)...)
+	frame := append([]byte{0x81, 0xff, 0, 0, 0, 0, 0, size >> 16, 0, 0, 0, 0, 0, 0},
+		make([]byte, size)...)
 	for range 4 {
 		if _, err := conn.Write(frame); err != nil {
 			t.Fatalf("the server stopped reading: %v", err)
@@ -251,8 +281,10 @@ func TestClose_reaches_a_client_that_is_still_sending(t *testing.T) {
 	}
 }
 
-// handshake connects a bare socket, which answers no pings.
-func handshake(t *testing.T, s *transporttest.Stack, user tidemark.UserID) (net.Conn, *bufio.Reader) {
+// handshake connects a bare socket that answers no pings.
+func handshake(
+	t *testing.T, s *transporttest.Stack, user tidemark.UserID,
+) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	base, err := url.Parse(s.URL)
 	if err != nil {
@@ -264,8 +296,10 @@ func handshake(t *testing.T, s *transporttest.Stack, user tidemark.UserID) (net.
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(waitTime))
-	_, err = fmt.Fprintf(conn, "GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer dev:%s\r\n\r\n", base.Path, base.Host, user)
+	_, err = fmt.Fprintf(conn, "GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\n"+
+		"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer dev:%s\r\n\r\n",
+		base.Path, base.Host, user)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,14 +311,15 @@ func handshake(t *testing.T, s *transporttest.Stack, user tidemark.UserID) (net.
 	return conn, lines
 }
 
-// readFrames reads until a close frame, and returns opcode:content of all frames, of a close frame its code.
+// readFrames reads until a close frame. It returns opcode:content of each frame, and 8:code of the
+// close frame.
 func readFrames(t *testing.T, conn net.Conn, lines *bufio.Reader) []string {
 	t.Helper()
 	var frames []string
 	for {
 		head := make([]byte, 2)
 		if _, err := io.ReadFull(lines, head); err != nil {
-			t.Fatalf("the connection ended without a close frame, behind %v: %v", frames, err)
+			t.Fatalf("the connection ended without a close frame, after %v: %v", frames, err)
 		}
 		length := int(head[1] & 0x7f)
 		if length == 126 {

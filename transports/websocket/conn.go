@@ -16,15 +16,16 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// Conn is a WebSocket on a connection that was taken over: the only code that knows the library, which reads frames from the
-// connection, and frames what is written into the buffer of a stream.Writer. Nothing is sent before Flush.
+// Conn is a WebSocket on a connection that was taken over. Only Conn knows the library, which reads
+// frames from the connection. What the library writes goes into the buffer of a stream.Writer;
+// Flush sends it.
 type Conn struct {
 	net  net.Conn
 	ws   *websocket.Conn
 	out  stream.Writer
 	pool *stream.Pool
 
-	// framing is held while the library makes a frame, in memory.
+	// framing is held while the library builds a frame in memory.
 	framing sync.Mutex
 }
 
@@ -43,28 +44,31 @@ func (c *Conn) Pong(data string) error {
 	return c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Time{})
 }
 
-// maxReason is how many bytes of a reason a close frame holds.
+// maxReason is the largest length of a close frame's reason, in bytes.
 const maxReason = 123
 
-// SendClose appends a close frame, after which no other frame can be appended. reason is cut to what a close frame holds.
+// SendClose appends a close frame. No other frame can be appended after it. reason is cut to
+// maxReason.
 func (c *Conn) SendClose(code int, reason string) error {
 	if len(reason) > maxReason {
 		reason = strings.ToValidUTF8(reason[:maxReason], "")
 	}
-	return c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Time{})
+	return c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason),
+		time.Time{})
 }
 
-// Flush writes what was appended; see stream.Writer.Flush.
+// Flush writes what was appended (stream.Writer.Flush).
 func (c *Conn) Flush() error { return c.out.Flush() }
 
-// Await waits for a message, and returns a reader of it. While it waits the connection has no buffer but the library's. After
-// an error every further call fails. The compiler inlines it, as it must stay: see connection.read.
+// Await waits for a message and returns a reader of it. While it waits, the connection has no
+// buffer but the library's. After an error every further call fails. The compiler must be able to
+// inline it (connection.read).
 func (c *Conn) Await() (text bool, r io.Reader, err error) {
 	kind, r, err := c.ws.NextReader()
 	return kind == websocket.TextMessage, r, err
 }
 
-// Message reads a message into a buffer of the pool, which the caller gives back.
+// Message reads a message into a buffer of the pool. The caller must put the buffer back.
 func (c *Conn) Message(r io.Reader) (*[]byte, error) {
 	b := c.pool.Get()
 	if err := readAll(b, r); err != nil {
@@ -90,12 +94,16 @@ func readAll(b *[]byte, r io.Reader) error {
 	}
 }
 
-// saidGoodbye reports whether reading failed because the client ended the session: close code 1000.
+// closedByClient reports whether reading failed because the client ended the session with close
+// code 1000.
 //
 //rule:resume_lossless.goodbye-by-close-code
-func saidGoodbye(err error) bool { return websocket.IsCloseError(err, websocket.CloseNormalClosure) }
+func closedByClient(err error) bool {
+	return websocket.IsCloseError(err, websocket.CloseNormalClosure)
+}
 
-// endedBy is the close code for a connection whose reading failed with err, though the server had not closed it.
+// endedBy returns the close code of a connection that the server did not close. err is the error of
+// its last read.
 func endedBy(err error) int {
 	var closed *websocket.CloseError
 	switch {
@@ -103,7 +111,7 @@ func endedBy(err error) int {
 		return CloseTooLarge
 	case errors.As(err, &closed) && closed.Code <= websocket.CloseTLSHandshake:
 		return closed.Code
-	case errors.As(err, &closed): // the client's own
+	case errors.As(err, &closed): // a code of the client's own
 		return websocket.CloseNoStatusReceived
 	case refused(err):
 		return websocket.CloseProtocolError
@@ -112,22 +120,25 @@ func endedBy(err error) int {
 	}
 }
 
-// refused reports whether reading failed because of what the client sent, and not because the connection ended. A close frame that says so (1009,
-// 1002) has been appended.
+// refused reports whether reading failed because of what the client sent, and not because the
+// connection ended. The library has then appended a close frame with the reason (1009 or 1002).
 func refused(err error) bool {
 	var closed *websocket.CloseError
 	var broken net.Error
 	return !errors.As(err, &closed) && !errors.As(err, &broken) && !errors.Is(err, net.ErrClosed)
 }
 
-// requestIDHeader is the header that names the request, in the answer to it.
+// requestIDHeader is the header of the answer that has the request's id.
 const requestIDHeader = "X-Request-Id"
 
-// upgrade makes a WebSocket of a request. Origins are looked at afterwards, so that the client learns why it is refused. An error is
-// the client's fault, and nothing was answered; or, with taken true, the connection is gone.
-func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request, timeout time.Duration, frames *sync.Pool) (taken bool, err error) {
+// upgrade turns a request into a WebSocket. It does not check the origin, because a refusal after
+// the upgrade can tell the client why. An error is the client's fault. Then nothing was answered if
+// taken is false; otherwise the connection is gone.
+func (c *Conn) upgrade(
+	w http.ResponseWriter, r *http.Request, timeout time.Duration, frames *sync.Pool,
+) (taken bool, err error) {
 	u := websocket.Upgrader{
-		ReadBufferSize:  256, // larger messages are read past it
+		ReadBufferSize:  256, // larger messages bypass it
 		WriteBufferSize: 4 << 10,
 		WriteBufferPool: frames,
 		Subprotocols:    []string{Subprotocol},
@@ -136,7 +147,8 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request, timeout time.Dura
 	}
 	h := &hijack{ResponseWriter: w, conn: c, timeout: timeout}
 	//rule:bounded_input.request-id-in-upgrade
-	if c.ws, err = u.Upgrade(h, r, http.Header{requestIDHeader: w.Header()[requestIDHeader]}); err != nil {
+	if c.ws, err = u.Upgrade(h, r,
+		http.Header{requestIDHeader: w.Header()[requestIDHeader]}); err != nil {
 		return c.net != nil, err
 	}
 	//rule:bounded_input.limit-frame
@@ -144,7 +156,7 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request, timeout time.Dura
 	return true, nil
 }
 
-// hijack hands the library a connection whose writes go to the buffer of the writer.
+// hijack gives the library a connection whose writes go into the writer's buffer.
 type hijack struct {
 	http.ResponseWriter
 	conn    *Conn
@@ -162,7 +174,7 @@ func (h *hijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &corked{Conn: conn, out: &h.conn.out}, rw, nil
 }
 
-// corked keeps what is written until the writer is flushed.
+// corked is a connection that keeps what is written until the writer is flushed.
 type corked struct {
 	net.Conn
 	out *stream.Writer
@@ -171,5 +183,5 @@ type corked struct {
 // Write implements net.Conn.
 func (c *corked) Write(p []byte) (int, error) { return c.out.Write(p) }
 
-// SetWriteDeadline implements net.Conn: the deadline is the writer's.
+// SetWriteDeadline implements net.Conn. It does nothing, because the writer sets the deadlines.
 func (c *corked) SetWriteDeadline(time.Time) error { return nil }

@@ -19,41 +19,45 @@ import (
 )
 
 const (
-	// maxUnanswered is how many pings a client may leave unanswered.
+	// maxUnanswered is how many pings in a row a client may leave unanswered.
 	maxUnanswered = 2
-	// maxPartial is how many heartbeats a message may take to come to its end.
+	// maxPartial is how many heartbeats a message may take to arrive as a whole.
 	maxPartial = 3
 )
 
-// connection is one open WebSocket. While it is idle it has two goroutines: one waits for frames and owns the connection's end, one waits for
-// events. Whatever ends the connection makes the first return from its read.
+// connection is one open WebSocket. While it is idle it has two goroutines. One waits for frames
+// and ends the connection. The other waits for events. All that ends a connection makes the first
+// one return from its read.
 type connection struct {
 	adapter  *Adapter
 	conn     Conn
 	identity auth.Identity
-	// session is nil if the connection was refused, and only waits for the client to see the close frame.
+	// session is nil if the connection was refused and only waits until the client has seen the
+	// close frame.
 	session *server.Connection
-	// pass is its place among those who catch up.
+	// pass is the client's place among those that catch up.
 	pass *limit.Pass
 
-	ctx    context.Context
-	cancel context.CancelFunc
-	heart  stream.Heartbeat
-	// work is nil until the client first asks for something.
+	ctx       context.Context
+	cancel    context.CancelFunc
+	heartbeat stream.Heartbeat
+	// work is nil until the client sends its first request.
 	work *batch.Keyed[string, wire.Frame]
-	// running is the goroutine that writes events.
+	// running counts the goroutine that writes events.
 	running sync.WaitGroup
-	// unanswered counts the pings since the client last sent something.
+	// unanswered is the number of pings since the client last sent something.
 	unanswered atomic.Int32
-	// partial is 0 between two messages, and while one is being read 1 more than the heartbeats since it began.
+	// partial is 0 between messages. During a message it is 1 more than the heartbeats since it
+	// began.
 	partial atomic.Int32
-	// unnamed counts the requests without a request_id, to name them in logs.
+	// unnamed is the number of requests without a request_id. It names them in logs.
 	unnamed atomic.Uint32
 
 	mu sync.Mutex
-	// ready says that the upgrade is done and close frames can be sent.
+	// ready is true once the upgrade is done and close frames can be sent.
 	ready bool
-	// closing says that the server has closed; what the client still sends is ignored.
+	// closing is true once the server has sent a close frame. What the client still sends is
+	// ignored.
 	closing bool
 }
 
@@ -64,7 +68,7 @@ func newConnection(a *Adapter) *connection {
 	return c
 }
 
-// start opens the session of a connection that was upgraded, and starts its goroutines.
+// start opens the session of an upgraded connection and starts the connection's goroutines.
 func (c *connection) start(r *http.Request) {
 	c.conn.ws.SetPingHandler(c.pinged)
 	c.conn.ws.SetPongHandler(func(string) error { c.unanswered.Store(0); return nil })
@@ -85,7 +89,7 @@ func (c *connection) start(r *http.Request) {
 		c.end(closeCode(err), closeReason(err))
 	default:
 		c.running.Go(c.catchUp)
-		c.heart.Start(&c.adapter.group, c.untilBeat(), c.beat)
+		c.heartbeat.Start(&c.adapter.group, c.untilHeartbeat(), c.onHeartbeat)
 	}
 	c.adapter.group.Start()
 	go c.read()
@@ -97,8 +101,13 @@ func (c *connection) open(r *http.Request) error {
 		return err
 	}
 	cfg := &c.adapter.cfg
-	door := stream.SessionOpener{Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit, Gate: cfg.Gate}
-	session, pass, err := door.Open(c.ctx, r, id, req)
+	opener := stream.SessionOpener{
+		Server: cfg.Server,
+		Auth:   cfg.Auth,
+		Limit:  cfg.Limit,
+		Gate:   cfg.Gate,
+	}
+	session, pass, err := opener.Open(c.ctx, r, id, req)
 	if err != nil {
 		return err
 	}
@@ -106,8 +115,9 @@ func (c *connection) open(r *http.Request) error {
 	return nil
 }
 
-// read handles frames until the connection ends, and then cleans up. It waits at the bottom of its stack with little in
-// between, so that the stack of an idle connection stays at its smallest, 2 KiB, of which the library's read needs half.
+// read handles frames until the connection ends, and then calls finish. It waits at the bottom of
+// its stack with few calls below. So the stack of an idle connection stays at its smallest, 2 KiB,
+// and the library's read needs half of that.
 func (c *connection) read() {
 	for {
 		text, r, err := c.conn.Await()
@@ -121,7 +131,7 @@ func (c *connection) read() {
 	}
 }
 
-// receive handles one frame.
+// receive handles one message.
 func (c *connection) receive(text bool, r io.Reader) error {
 	c.partial.Store(1)
 	message, err := c.conn.Message(r)
@@ -142,10 +152,11 @@ func (c *connection) receive(text bool, r io.Reader) error {
 	return nil
 }
 
-// finish ends everything after the last read, which failed with err, and read's goroutine with it.
+// finish ends everything after the last read, which failed with err. The goroutine of read ends
+// with it.
 func (c *connection) finish(err error) {
 	c.cancel()
-	c.heart.Stop()
+	c.heartbeat.Stop()
 	if c.work != nil {
 		c.work.Wait()
 	}
@@ -155,10 +166,11 @@ func (c *connection) finish(err error) {
 	}
 	if c.session != nil {
 		//rule:R_WAKESET.goodbye-ends-session
-		if saidGoodbye(err) && !c.isClosing() {
+		if closedByClient(err) && !c.isClosing() {
 			ctx, cancel := context.WithTimeout(c.adapter.requests, c.adapter.cfg.RequestTimeout)
 			if err := c.session.Close(ctx); err != nil {
-				c.adapter.cfg.Logger.Warn("a session did not close cleanly; its lease will end", "session", c.session.Session(), "error", err)
+				c.adapter.cfg.Logger.Warn("a session did not close cleanly; its lease will expire",
+					"session", c.session.Session(), "error", err)
 			}
 			cancel()
 		} else {
@@ -174,8 +186,8 @@ func (c *connection) finish(err error) {
 	c.adapter.group.Done()
 }
 
-// linger reads what the client is still sending, for a moment: closing with unread bytes would reset the connection, and the
-// client might not see the close frame.
+// linger reads and drops what the client still sends, for closeGrace. If the server closed with
+// unread bytes, the connection would be reset, and the client might not see the close frame.
 func (c *connection) linger() {
 	if half, ok := c.conn.net.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
@@ -184,8 +196,8 @@ func (c *connection) linger() {
 	_, _ = io.Copy(io.Discard, c.conn.net)
 }
 
-// catchUp writes the events that are due. That takes a deep stack, which would stay: so the connection waits for what follows on
-// another goroutine, and an idle one has a small stack.
+// catchUp writes the events that are due. It needs a deep stack, which its goroutine would keep. So
+// another goroutine goes on, and an idle connection has a small stack.
 func (c *connection) catchUp() {
 	defer c.pass.Leave()
 	for {
@@ -200,15 +212,15 @@ func (c *connection) catchUp() {
 	}
 }
 
-// follow writes events until the connection or its hold on the session ends.
+// follow writes events until the connection ends or no longer reads the session.
 func (c *connection) follow() {
 	for ok := c.session.Wait(c.ctx) == nil; ok; {
 		_, ok = c.writeEvents(true)
 	}
 }
 
-// writeEvents writes a batch of the session's events, and returns how many. If there is none, it waits for one, or returns 0.
-// ok is false when there will be no more.
+// writeEvents writes a batch of the session's events and returns their number. If there are none,
+// it waits for some or returns 0. ok is false if there will be no more.
 func (c *connection) writeEvents(wait bool) (n int, ok bool) {
 	events, err := c.session.Next(c.ctx, nil, wait)
 	switch {
@@ -219,7 +231,8 @@ func (c *connection) writeEvents(wait bool) (n int, ok bool) {
 		c.end(closeCode(err), closeReason(err))
 		return 0, false
 	}
-	err = c.pass.During(func() error { return c.sendEvents(events) }) // a failed write has closed the connection
+	// A failed write has closed the connection.
+	err = c.pass.During(func() error { return c.sendEvents(events) })
 	return len(events), err == nil
 }
 
@@ -238,7 +251,8 @@ func (c *connection) sendEvents(events []tidemark.Event) error {
 	return c.conn.Flush()
 }
 
-// end closes the connection with a code, once. The client has closeGrace to answer.
+// end closes the connection with a code. The client has closeGrace to answer. Further calls do
+// nothing.
 func (c *connection) end(code int, reason string) {
 	c.mu.Lock()
 	first, ready := !c.closing, c.ready
@@ -249,7 +263,7 @@ func (c *connection) end(code int, reason string) {
 	}
 	c.adapter.closes.Add(code)
 	c.cancel()
-	_ = c.conn.SendClose(code, reason) // if the connection has failed, its reader knows
+	_ = c.conn.SendClose(code, reason) // if this fails, the reader ends the connection
 	_ = c.conn.net.SetReadDeadline(time.Now().Add(closeGrace))
 	_ = c.conn.Flush()
 }
@@ -266,13 +280,14 @@ func (c *connection) pinged(data string) error {
 	if err := c.conn.out.Wait(); err != nil {
 		return err
 	}
-	_ = c.conn.Pong(data) // after a close frame nothing is sent
+	_ = c.conn.Pong(data) // fails after a close frame, when nothing more is sent
 	return c.conn.Flush()
 }
 
-// beat pings, closes the connection of a client that answers no pings, and that of credentials that have ended. While the client has
-// not taken what was written it is not pinged: the deadline of the write watches over it.
-func (c *connection) beat() time.Duration {
+// onHeartbeat pings the client and returns the time until the next heartbeat. It closes the
+// connection if two pings were not answered, a message does not end, or the credentials have ended.
+// It does not ping while a write is under way: the deadline of the write bounds that.
+func (c *connection) onHeartbeat() time.Duration {
 	//rule:credentials_end.end-websocket-stream
 	ended := c.identity.Ended()
 	switch {
@@ -290,17 +305,19 @@ func (c *connection) beat() time.Duration {
 	case c.conn.Ping() != nil || c.conn.Flush() != nil:
 		return 0
 	}
-	return c.untilBeat()
+	return c.untilHeartbeat()
 }
 
-// stalled counts a heartbeat of the message that is being read, and reports whether it has had too many. One that ends at this moment leaves no count behind.
+// stalled counts a heartbeat of the message that is being read, and reports whether there were too
+// many. If the message ends at this moment, the count stays 0.
 func (c *connection) stalled() bool {
 	n := c.partial.Load()
 	return n > 0 && c.partial.CompareAndSwap(n, n+1) && n+1 > maxPartial
 }
 
-// untilBeat is the heartbeat, or the rest of the token's life if that is shorter.
-func (c *connection) untilBeat() time.Duration {
+// untilHeartbeat returns the time until the next heartbeat, which is at most the rest of the
+// token's life.
+func (c *connection) untilHeartbeat() time.Duration {
 	d := c.adapter.cfg.Server.Heartbeat()
 	if expires := c.identity.Expires; !expires.IsZero() {
 		d = min(d, max(time.Until(expires), time.Millisecond))
@@ -309,9 +326,9 @@ func (c *connection) untilBeat() time.Duration {
 }
 
 // Stop implements stream.Member.
-func (c *connection) Stop(comeBack time.Duration) {
+func (c *connection) Stop(retryAfter time.Duration) {
 	//rule:resume_lossless.code-of-stop
-	c.end(CloseRestarting, withDelay("restarting", comeBack))
+	c.end(CloseRestarting, withDelay("restarting", retryAfter))
 }
 
 // Abort implements stream.Member.

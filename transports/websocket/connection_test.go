@@ -17,10 +17,16 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/auth"
 )
 
-// TestStop_during_the_upgrade_opens_no_session: whoever comes in that moment is told to come back, and takes up no place.
+// TestStop_during_the_upgrade_opens_no_session: a client that connects at that moment is asked to
+// retry, and takes up no place.
 func TestStop_during_the_upgrade_opens_no_session(t *testing.T) {
 	leases := registry.New()
-	core, err := server.New(server.Config{Storage: stores.Open(t), Registry: leases, Nodes: leases, Bus: local.New()})
+	core, err := server.New(server.Config{
+		Storage:  stores.Open(t),
+		Registry: leases,
+		Nodes:    leases,
+		Bus:      local.New(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +44,9 @@ func TestStop_during_the_upgrade_opens_no_session(t *testing.T) {
 		c.start(r)
 	}))
 	defer front.Close()
-	client, response, err := websocket.DefaultDialer.Dial("ws"+front.URL[len("http"):], http.Header{"Authorization": {"Bearer dev:bob"}})
+	client, response, err := websocket.DefaultDialer.Dial("ws"+front.URL[len("http"):], http.Header{
+		"Authorization": {"Bearer dev:bob"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +66,13 @@ func TestStop_during_the_upgrade_opens_no_session(t *testing.T) {
 	}
 }
 
-// TestStalled_counts_no_message_that_has_ended: a client that only listens would be cut for it some heartbeats later.
+// TestStalled_counts_no_message_that_has_ended: otherwise a client that only listens would be cut
+// some heartbeats later.
 func TestStalled_counts_no_message_that_has_ended(t *testing.T) {
 	c := new(connection)
 	var over atomic.Bool
-	var beats sync.WaitGroup
-	beats.Go(func() {
+	var heartbeats sync.WaitGroup
+	heartbeats.Go(func() {
 		for !over.Load() {
 			c.stalled()
 		}
@@ -82,5 +91,5 @@ func TestStalled_counts_no_message_that_has_ended(t *testing.T) {
 		}
 	}
 	over.Store(true)
-	beats.Wait()
+	heartbeats.Wait()
 }

@@ -38,7 +38,7 @@ func next(t *testing.T, c *transporttest.Socket, types ...string) transporttest.
 	}
 }
 
-// connect connects a user and waits until he has caught up.
+// connect connects a user and waits until they have caught up.
 func connect(t *testing.T, s *transporttest.Stack, user tidemark.UserID) *transporttest.Socket {
 	t.Helper()
 	c := transporttest.DialWebSocket(t, s, nil, user)
@@ -65,7 +65,8 @@ func decode[T any](t *testing.T, ev transporttest.Event) T {
 }
 
 func sendFrame(requestID string, chat tidemark.ChatID, key, content string) string {
-	return fmt.Sprintf(`{"type":"send_message","request_id":%q,"payload":{"chat_id":%q,"client_message_id":%q,"content":%q}}`,
+	return fmt.Sprintf(`{"type":"send_message","request_id":%q,"payload":{"chat_id":%q,`+
+		`"client_message_id":%q,"content":%q}}`,
 		requestID, chat, key, content)
 }
 
@@ -79,14 +80,17 @@ func TestSend_is_answered_with_its_request_id(t *testing.T) {
 		ev := next(t, c, "send_message_ack", "error")
 		got := decode[ackPayload](t, ev)
 		want := ackPayload{string(chat), "m1", got.MessageID, 1, got.CreatedAt, duplicate}
-		if diff := cmp.Diff(want, got); diff != "" || ev.RequestID != request || ev.ID != 0 || got.MessageID == "" {
+		if diff := cmp.Diff(want, got); diff != "" || ev.RequestID != request || ev.ID != 0 ||
+			got.MessageID == "" {
 			t.Errorf("%s (request %q, id %d): %s", ev.Type, ev.RequestID, ev.ID, diff)
 		}
 	}
 }
 
 func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{Limit: transports.NewLimiter(transports.LimitConfig{PerSecond: 0.001, Burst: 5})})
+	s := transporttest.New(t, transporttest.Options{
+		Limit: transports.NewLimiter(transports.LimitConfig{PerSecond: 0.001, Burst: 5}),
+	})
 	chat := s.Group("alice", "bob")
 	c := connect(t, s, "mallory")
 	a := connect(t, s, "alice")
@@ -101,15 +105,21 @@ func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T)
 		{"no such chat", c, sendFrame("2", "nowhere", "m", "x"), tidemark.NotFound, "2"},
 		{"empty content", a, sendFrame("3", chat, "m", ""), tidemark.Invalid, "3"},
 		{"no key", a, sendFrame("4", chat, "", "x"), tidemark.Invalid, "4"},
-		{"content too large", a, sendFrame("5", chat, "m", strings.Repeat("x", tidemark.MaxContent+1)), tidemark.TooLarge, "5"},
+		{"content too large", a,
+			sendFrame("5", chat, "m", strings.Repeat("x", tidemark.MaxContent+1)),
+			tidemark.TooLarge, "5"},
 		{"the same key again", a, sendFrame("6", chat, "taken", "other"), tidemark.Conflict, "6"},
 		{"not JSON", a, `{"type":`, tidemark.Invalid, ""},
 		{"not an object", a, `[]`, tidemark.Invalid, ""},
 		{"unknown type", a, `{"type":"dance","request_id":"7"}`, tidemark.Invalid, "7"},
-		{"a type of the server", a, `{"type":"message","request_id":"8","payload":{}}`, tidemark.Invalid, "8"},
-		{"payload is no object", a, `{"type":"send_message","request_id":"9","payload":3}`, tidemark.Invalid, "9"},
-		{"bad sync", a, `{"type":"sync_request","request_id":"10","payload":{"chats":7}}`, tidemark.Invalid, "10"},
-		{"invalid UTF-8", a, "{\"type\":\"send_message\",\"payload\":{\"content\":\"\xff\"}}", tidemark.Invalid, ""},
+		{"a type of the server", a, `{"type":"message","request_id":"8","payload":{}}`,
+			tidemark.Invalid, "8"},
+		{"payload is no object", a, `{"type":"send_message","request_id":"9","payload":3}`,
+			tidemark.Invalid, "9"},
+		{"bad sync", a, `{"type":"sync_request","request_id":"10","payload":{"chats":7}}`,
+			tidemark.Invalid, "10"},
+		{"invalid UTF-8", a, "{\"type\":\"send_message\",\"payload\":{\"content\":\"\xff\"}}",
+			tidemark.Invalid, ""},
 	}
 	s.SendText("alice", chat, "taken", "first")
 	for _, tt := range tests {
@@ -121,8 +131,10 @@ func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T)
 			RequestID string `json:"request_id"`
 		}
 		_ = json.Unmarshal(ev.Payload, &got)
-		if got.Code != tt.code || ev.RequestID != tt.id || got.RequestID != tt.id || got.Detail == "" {
-			t.Errorf("%s: got %s %s (request_id %q), want %s", tt.name, ev.Type, ev.Payload, ev.RequestID, tt.code)
+		if got.Code != tt.code || ev.RequestID != tt.id || got.RequestID != tt.id ||
+			got.Detail == "" {
+			t.Errorf("%s: got %s %s (request_id %q), want %s",
+				tt.name, ev.Type, ev.Payload, ev.RequestID, tt.code)
 		}
 	}
 	for i := range 10 { // the burst is 5
@@ -143,10 +155,13 @@ func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T)
 	}
 }
 
-// TestSend_pipelined_is_answered_and_stored_in_order also shows that the sends of several chats do not wait for each other's answers: 3,000 are written
-// before the first answer is read. Those over the limit are refused, and the others are stored in the order of the frames.
+// TestSend_pipelined_is_answered_and_stored_in_order: a client writes 3,000 sends of several chats
+// before it reads the first answer, so sends do not wait for each other's answers. Those over the
+// limit are refused. The others are stored in the order of their frames.
 func TestSend_pipelined_is_answered_and_stored_in_order(t *testing.T) {
-	for name, limit := range map[string]*transports.Limiter{"no limit": nil, "the usual limit": transports.NewLimiter(transports.LimitConfig{})} {
+	for name, limit := range map[string]*transports.Limiter{
+		"no limit": nil, "the usual limit": transports.NewLimiter(transports.LimitConfig{}),
+	} {
 		t.Run(name, func(t *testing.T) { pipeline(t, limit) })
 	}
 }
@@ -187,7 +202,8 @@ func pipeline(t *testing.T, limit *transports.Limiter) {
 			continue
 		}
 		if stored[i%chats]++; got.Sequence != stored[i%chats] || i < frames[i%chats] {
-			t.Fatalf("frame %d is message %d of its chat, want %d, and behind frame %d: the order of the frames", i, got.Sequence, stored[i%chats], frames[i%chats])
+			t.Fatalf("frame %d is message %d of its chat, want %d, after frame %d",
+				i, got.Sequence, stored[i%chats], frames[i%chats])
 		}
 		frames[i%chats] = i
 	}
@@ -198,7 +214,7 @@ func pipeline(t *testing.T, limit *transports.Limiter) {
 	next(t, c, "pong")
 }
 
-// TestAck_fire_and_forget: ADR-008 Appendix E, ack_fire_and_forget.
+// TestAck_fire_and_forget tests ack_fire_and_forget of ADR-008 Appendix E.
 func TestAck_fire_and_forget(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat, other := s.Group("alice", "bob"), s.Group("alice", "bob")
@@ -206,7 +222,8 @@ func TestAck_fire_and_forget(t *testing.T) {
 	c := transporttest.DialWebSocket(t, s, url.Values{"statuses": {"0"}}, "bob")
 	next(t, c, "caught_up")
 	bad := []string{
-		`{"type":"ack","request_id":"x","payload":{"chat_id":"` + string(other) + `","last_acked_sequence":99}}`,
+		`{"type":"ack","request_id":"x","payload":{"chat_id":"` + string(other) +
+			`","last_acked_sequence":99}}`,
 		`{"type":"ack","request_id":"x","payload":{"chat_id":"nowhere","last_acked_sequence":1}}`,
 		`{"type":"ack","request_id":"x","payload":{"chat_id":"!","last_acked_sequence":1}}`,
 		`{"type":"ack","request_id":"x","payload":{"chat_id":"c","last_acked_sequence":-1}}`,
@@ -214,13 +231,15 @@ func TestAck_fire_and_forget(t *testing.T) {
 		`{"type":"ack","request_id":"x","payload":{"chats":{}}}`,
 		`{"type":"ack","request_id":"x","payload":[]}`,
 		`{"type":"ack","request_id":"x"}`,
-		`{"type":"read","request_id":"x","payload":{"chat_id":"` + string(other) + `","last_read_sequence":99}}`,
+		`{"type":"read","request_id":"x","payload":{"chat_id":"` + string(other) +
+			`","last_read_sequence":99}}`,
 		`{"type":"read","request_id":"x","payload":{}}`,
 	}
 	for i := range 1000 {
 		c.Write(bad[i%len(bad)])
 	}
-	c.Write(fmt.Sprintf(`{"type":"ack","payload":{"chats":[{"chat_id":%q,"last_acked_sequence":3}]}}`, chat))
+	c.Write(fmt.Sprintf(`{"type":"ack","payload":{"chats":[{"chat_id":%q,`+
+		`"last_acked_sequence":3}]}}`, chat))
 	c.Write(fmt.Sprintf(`{"type":"read","payload":{"chat_id":%q,"last_read_sequence":2}}`, chat))
 	c.Write(`{"type":"ping","request_id":"end"}`)
 	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
@@ -248,7 +267,8 @@ func TestSync_is_answered(t *testing.T) {
 	chat := s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 5)
 	c := connect(t, s, "bob")
-	c.Write(fmt.Sprintf(`{"type":"sync_request","request_id":"s","payload":{"chats":[{"chat_id":%q,"last_acked_sequence":3}]}}`, chat))
+	c.Write(fmt.Sprintf(`{"type":"sync_request","request_id":"s",`+
+		`"payload":{"chats":[{"chat_id":%q,"last_acked_sequence":3}]}}`, chat))
 	ev := next(t, c, "sync_response", "error")
 	got := decode[struct {
 		Chats []struct {
@@ -256,7 +276,8 @@ func TestSync_is_answered(t *testing.T) {
 			Messages []struct{ Sequence int }
 		}
 	}](t, ev)
-	if len(got.Chats) != 1 || len(got.Chats[0].Messages) != 2 || got.Chats[0].Messages[0].Sequence != 4 || ev.RequestID != "s" {
+	if len(got.Chats) != 1 || len(got.Chats[0].Messages) != 2 ||
+		got.Chats[0].Messages[0].Sequence != 4 || ev.RequestID != "s" {
 		t.Errorf("%s %s, want messages 4 and 5", ev.Type, ev.Payload)
 	}
 }
@@ -271,7 +292,7 @@ func TestTyping_reaches_the_others(t *testing.T) {
 	}
 }
 
-// TestGoodbye_ends_the_session: close 1000 closes the session, any other end only detaches it.
+// TestGoodbye_ends_the_session: a close with 1000 ends the session. Any other end only detaches it.
 func TestGoodbye_ends_the_session(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat := s.Group("alice", "bob")
@@ -286,15 +307,21 @@ func TestGoodbye_ends_the_session(t *testing.T) {
 		if err := c.Close(tt.code, ""); err != nil {
 			t.Fatalf("closing: %v", err)
 		}
-		transporttest.Eventually(t, "the connection is gone", func() bool { return s.WebSocket.Connections() == 0 })
-		again := transporttest.DialWebSocket(t, s, url.Values{"session": {open.Session}, "after": {fmt.Sprint(caughtUp.ID)}}, "bob")
-		if got := decode[struct{ Resumed bool }](t, next(t, again, "open")); got.Resumed != tt.resumed {
-			t.Errorf("after close %d the session goes on: %v, want %v", tt.code, got.Resumed, tt.resumed)
+		transporttest.Eventually(t, "the connection is gone",
+			func() bool { return s.WebSocket.Connections() == 0 })
+		again := transporttest.DialWebSocket(t, s,
+			url.Values{"session": {open.Session}, "after": {fmt.Sprint(caughtUp.ID)}}, "bob")
+		got := decode[struct{ Resumed bool }](t, next(t, again, "open"))
+		if got.Resumed != tt.resumed {
+			t.Errorf("after close %d the session goes on: %v, want %v",
+				tt.code, got.Resumed, tt.resumed)
 		}
 		_ = again.Close(websocket.StatusNormalClosure, "")
 	}
-	history, err := s.Server.History(context.Background(), "alice", server.HistoryRequest{Chat: chat, Limit: 10})
+	history, err := s.Server.History(context.Background(), "alice",
+		server.HistoryRequest{Chat: chat, Limit: 10})
 	if err != nil || len(history.Messages) != 2 {
-		t.Errorf("%d messages are stored (%v), want both that were sent before the close", len(history.Messages), err)
+		t.Errorf("%d messages are stored (%v), want both that were sent before the close",
+			len(history.Messages), err)
 	}
 }

@@ -61,7 +61,8 @@ func (c *connection) handle(raw []byte) {
 		}
 		c.do(keySync, len(raw), f)
 	case wire.FrameTyping:
-		if c.adapter.cfg.Limit.Call(c.identity.User, limit.Call) == nil { // else it is dropped, as it may be
+		// else it is dropped, as it may be
+		if c.adapter.cfg.Limit.Call(c.identity.User, limit.Call) == nil {
 			c.do(keyTyping, len(raw), f)
 		}
 	case wire.FramePing:
@@ -89,7 +90,8 @@ func (c *connection) serve(_ string, frames []wire.Frame, _ bool) {
 	}
 }
 
-// send sends the messages of one chat together, and answers each. Their context has the request id of the first.
+// send sends the messages of one chat together and answers each. Their context has the request id
+// of the first.
 func (c *connection) send(frames []wire.Frame) {
 	ctx, cancel := c.requestContext(&frames[0])
 	defer cancel()
@@ -131,25 +133,27 @@ func (c *connection) typing(frames []wire.Frame) {
 	}
 }
 
-// requestContext returns the context of what a frame asks for. Its request id is the frame's, or, if that has none that fits a log, the session's with a
-// number: the frames of one connection are told apart.
+// requestContext returns the context of a frame's request. Its request id is the frame's. If the
+// frame has none, or one that is not an id, it is the session's id with a number, so that logs
+// distinguish the frames of a connection.
 func (c *connection) requestContext(f *wire.Frame) (context.Context, context.CancelFunc) {
 	id := f.RequestID
 	//rule:request_id_reaches_storage.request-id-of-frame
 	if !tidemark.ValidID(id) {
 		id = string(c.session.Session()) + ":" + strconv.FormatUint(uint64(c.unnamed.Add(1)), 10)
 	}
-	return context.WithTimeout(tidemark.WithRequestID(c.adapter.requests, id), c.adapter.cfg.RequestTimeout)
+	return context.WithTimeout(tidemark.WithRequestID(c.adapter.requests, id),
+		c.adapter.cfg.RequestTimeout)
 }
 
-// refuse answers a frame with an error. The socket stays open.
+// refuse answers a frame with an error. The connection stays open.
 func (c *connection) refuse(requestID string, err error) {
 	c.adapter.errors.Add(tidemark.CodeOf(err))
 	c.reply(func(b []byte) []byte { return wire.AppendError(b, requestID, err) })
 }
 
-// reply sends a frame, after what waits to be sent has become less than a page. If the connection has failed, its reader
-// knows, and the client asks again on the next one.
+// reply sends a frame, after less than a page waits to be sent. If the connection has failed, its
+// reader ends it, and the client asks again on its next one.
 func (c *connection) reply(encode func([]byte) []byte) {
 	if c.conn.out.Wait() != nil {
 		return
