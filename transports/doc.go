@@ -1,24 +1,27 @@
-// Package transports is the HTTP face of Tidemark: it mounts the adapters, and beside them health, metrics, the API's
-// description and the page.
+// Package transports serves Tidemark over HTTP. It mounts the adapters, health, metrics, the
+// description of the API, and the page.
 //
 // # The adapters
 //
-// An adapter turns one transport into calls of the delivery core, and nothing else. rest decodes a body, calls one method
-// of server.Server and writes the answer; it never opens a session. websocket, sse and longpoll are streams; a fourth one would look
-// like them:
+// An adapter turns one transport into calls of the delivery core, and does nothing else. rest
+// decodes a body, calls one method of server.Server and writes the answer; it never opens a
+// session. websocket, sse and longpoll are streams. Another stream would work like them:
 //
-//  1. Authenticate: auth.Authenticator.Stream takes the Authorization header or a ticket. An error is answered in the transport's
-//     way: an HTTP status by returning it (package problem does the rest), or a close code.
-//  2. Open: wire.OpenQuery reads the parameters that all streams share; server.Server.Open gives a *server.Connection. Tell
-//     auth.Authenticator.Bind which session it is, and Leave when the connection has ended.
-//  3. Write: call Next until it fails, append the events to a buffer by the functions of package wire, and write the buffer
-//     with a deadline, many events at once. Payloads are shared by all sessions and must not be changed.
-//  4. Read: wire.DecodeFrame, then Ack, Send, Sync or Typing of the connection.
-//  5. End: Detach when the connection broke, so that the session waits for another one; Close when the client said
-//     goodbye. A Replaced error means that a newer connection owns the session; tell the client not to come back by itself.
+//  1. Authenticate: auth.Authenticator.Stream takes the Authorization header or a ticket. An error
+//     becomes an HTTP status if the handler returns it (package problem), or a close code.
+//  2. Open: wire.ParseStream reads the query that all streams share. stream.SessionOpener opens or
+//     resumes the session and returns a *server.Connection. Call auth.Authenticator.Leave when the
+//     connection has ended.
+//  3. Write: call Next until it fails. Append the events to a buffer with package wire, and write
+//     many of them at once, with a deadline. All sessions share a payload: do not change it.
+//  4. Read: call wire.DecodeFrame, and then Ack, SendAll, Sync or Typing of the connection.
+//  5. End: call Detach if the connection broke, so that the session waits for another one. Call
+//     Close if the client ended the session. After a Replaced error a newer connection owns the
+//     session: tell the client not to reconnect automatically.
 //
-// An adapter that takes connections over from net/http ends them itself when the server stops: http.Server.Shutdown does not see
-// them. One that does not is told by the request's context, which ends when the shutdown begins.
+// An adapter that takes connections over from net/http must end them when the server stops, because
+// http.Server.Shutdown does not see them. For any other adapter, the request's context ends when
+// the shutdown begins.
 //
-// Adapters import server and the packages below internal; never storage, and never each other.
+// Adapters import server and the packages below internal. They never import storage or each other.
 package transports

@@ -37,7 +37,7 @@ expired                  all        401  401 401       4401
 not-yet-valid            all        401  401 401       4401
 another-secret           all        401  401 401       4401
 another-issuers-key      all        401  401 401       4401
-other-claims-old-signatureall        401  401 401       4401
+other-claims-old-signature all        401  401 401       4401
 alg-none                 all        401  401 401       4401
 alg-HS512                all        401  401 401       4401
 alg-RS512                all        401  401 401       4401

@@ -16,17 +16,17 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
-// CounterFunc returns counters by name, such as those of the core or of an adapter. A name that ends in
-// _total only grows; any other is a gauge. Microseconds in a name are shown as seconds. One of several
-// values of a label is written name{value}. A counter needs a row of metricTable and one in
-// docs/observability.md: a test holds the three together.
+// CounterFunc returns counters by name, such as those of the core or of an adapter. A name that ends
+// in _total only grows; any other is a gauge. Microseconds in a name are shown as seconds. A value
+// of a label is written name{value}. A counter needs a row of metricTable and one in
+// docs/observability.md; a test compares the three.
 type CounterFunc func() map[string]int64
 
-// metric is a row of the table: a name without the prefix tidemark_, what it counts and why an
-// operator looks at it, and the name of its label, if it has one.
+// metric is a row of metricTable. name has no prefix tidemark_. help says what the metric counts and
+// why an operator looks at it. label is the name of its label, or "".
 type metric struct{ name, help, label string }
 
-// metricTable is what the counters of the core and the adapters mean.
+// metricTable describes the counters of the core and the adapters.
 var metricTable = []metric{
 	{
 		"sessions",
@@ -235,10 +235,10 @@ var metricTable = []metric{
 	},
 }
 
-// counters are the counters of the core and the adapters as Prometheus metrics.
+// counters exports the counters of the core and the adapters as Prometheus metrics.
 type counters struct {
 	read []CounterFunc
-	// rows are the metrics by their name in the map of counters.
+	// rows maps the names of counters to their metrics.
 	rows map[string]row
 }
 
@@ -298,15 +298,18 @@ func (c counters) Collect(to chan<- prometheus.Metric) {
 type errNoRow string
 
 // Error implements error.
-func (e errNoRow) Error() string { return "the counter " + string(e) + " has no row in metricTable" }
+func (e errNoRow) Error() string {
+	return "the counter " + string(e) + " has no row in metricTable"
+}
 
-// traffic counts HTTP requests. Every label comes from a small set: routes are templates, and what is served by none is one route.
+// traffic counts HTTP requests. Every label has a small set of values: a route is its template, and
+// all paths without a route share one label.
 type traffic struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	errors   *prometheus.CounterVec
 	log      *slog.Logger
-	// streams are the routes whose requests last as long as their client likes.
+	// streams holds the routes with requests that last as long as the client wants.
 	streams map[string]bool
 }
 
@@ -315,25 +318,33 @@ func newTraffic(log *slog.Logger) *traffic {
 		log: log,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidemark_http_requests_total",
-			Help: "HTTP requests by route, method and status. Streams count when they have begun; a WebSocket is 101 even if it is closed with a code at once.",
+			Help: "HTTP requests by route, method and status. Streams count when they have " +
+				"begun; a WebSocket is 101 even if it is closed with a code at once.",
 		}, []string{"route", "method", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "tidemark_http_seconds",
-			Help:    "How long HTTP requests took, from their head to the end of the handler, by route and method. Streams are left out.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+			Name: "tidemark_http_seconds",
+			Help: "How long HTTP requests took, from their head to the end of the handler, " +
+				"by route and method. Streams are left out.",
+			Buckets: []float64{
+				.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30,
+			},
 		}, []string{"route", "method"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidemark_http_errors_total",
-			Help: "HTTP requests answered with a problem, by its code. RATE_LIMITED is a caller who is told to slow down.",
+			Help: "HTTP requests answered with a problem, by its code. RATE_LIMITED is a caller " +
+				"who is told to slow down.",
 		}, []string{"code"}),
-		streams: map[string]bool{BasePath + "/events": true, BasePath + "/poll": true, BasePath + "/ws": true},
+		streams: map[string]bool{
+			BasePath + "/events": true, BasePath + "/poll": true, BasePath + "/ws": true,
+		},
 	}
 }
 
 // noRoute is the label of requests that no route serves.
 const noRoute = "none"
 
-// watch is the middleware that counts requests, and logs each one that no error is logged of. It lets the error handler answer, so that it knows the status.
+// watch is the middleware that counts requests. It logs a request at level debug, unless the error
+// handler logs its failure. It calls the error handler itself, so that it knows the status.
 func (t *traffic) watch(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began := time.Now()
@@ -352,16 +363,18 @@ func (t *traffic) watch(next echo.HandlerFunc) echo.HandlerFunc {
 		if !t.streams[route] {
 			t.seconds.WithLabelValues(route, method).Observe(took.Seconds())
 		}
-		if status < http.StatusInternalServerError && t.log.Enabled(c.Request().Context(), slog.LevelDebug) {
+		ctx := c.Request().Context()
+		if status < http.StatusInternalServerError && t.log.Enabled(ctx, slog.LevelDebug) {
 			//rule:logs_hold_no_secret.debug-without-headers
-			t.log.LogAttrs(c.Request().Context(), slog.LevelDebug, "a request", slog.String("method", method), slog.String("route", route),
-				slog.Int("status", status), slog.Duration("took", took), slog.String("request_id", problem.RequestID(c)))
+			t.log.LogAttrs(ctx, slog.LevelDebug, "a request", slog.String("method", method),
+				slog.String("route", route), slog.Int("status", status),
+				slog.Duration("took", took), slog.String("request_id", problem.RequestID(c)))
 		}
 		return nil
 	}
 }
 
-// routeOf returns the template that the router found.
+// routeOf returns the route's template, or noRoute.
 func routeOf(c echo.Context, err error) string {
 	if path := c.Path(); path != "" && !errors.Is(err, echo.ErrNotFound) {
 		return path
@@ -370,10 +383,11 @@ func routeOf(c echo.Context, err error) string {
 	return noRoute
 }
 
-// methodOf returns the method, or "other" for one that a caller has made up.
+// methodOf returns the method, or "other" if the caller made it up.
 func methodOf(r *http.Request) string {
 	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions:
 		return r.Method
 	default:
 		//rule:metrics_bounded.one-label-for-other-methods
@@ -381,10 +395,11 @@ func methodOf(r *http.Request) string {
 	}
 }
 
-// newRegistry returns everything that /metrics shows.
+// newRegistry returns the registry of all metrics.
 func (h *Handler) newRegistry(cfg Config) *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "tidemark_build_info", Help: "Always 1. The label says which version runs.", ConstLabels: prometheus.Labels{"version": cfg.Version},
+		Name: "tidemark_build_info", Help: "Always 1. The label says which version runs.",
+		ConstLabels: prometheus.Labels{"version": cfg.Version},
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
@@ -399,7 +414,7 @@ func (h *Handler) newRegistry(cfg Config) *prometheus.Registry {
 	return registry
 }
 
-// scrapeLog is the log of scrapes that fail.
+// scrapeLog logs scrapes that fail.
 type scrapeLog struct{ *slog.Logger }
 
 // Println implements promhttp.Logger.
@@ -407,8 +422,9 @@ func (l scrapeLog) Println(v ...any) {
 	l.Warn("the metrics could not be gathered", "error", fmt.Sprint(v...))
 }
 
-// netLog is the log of net/http: its sentences become an attribute, so that the message is always the same. What clients do wrong is of no interest; that nobody
-// can connect any more, for want of files, is.
+// netLog logs what net/http reports. The text becomes an attribute, so that the message is always
+// the same. Errors of clients are at level debug. A failure to accept connections, for lack of
+// files, is an error.
 type netLog struct{ *slog.Logger }
 
 // Write implements io.Writer.
@@ -417,7 +433,7 @@ func (l netLog) Write(p []byte) (int, error) {
 	if strings.HasPrefix(sentence, "http: Accept error") {
 		l.Error("a connection could not be accepted", "error", sentence)
 	} else {
-		l.Debug("net/http complains", "error", sentence)
+		l.Debug("net/http reports an error", "error", sentence)
 	}
 	return len(p), nil
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Debug returns the handler for the eyes of operators only: the profiles of the process below /debug/pprof/, and /metrics. A profile shows code paths and
-// addresses, never data; but taking one costs CPU, so it belongs on an address that no stranger reaches.
+// Debug returns a handler for operators only: /metrics, and the profiles of the process below
+// /debug/pprof/. A profile shows code paths and addresses, never data. But taking one costs CPU, so
+// serve it only on an address that others cannot reach.
 func (h *Handler) Debug() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", h.metrics)
@@ -22,7 +23,8 @@ func (h *Handler) Debug() http.Handler {
 	return mux
 }
 
-// mountOperation mounts what operators and their tools ask: alive, ready, metrics unless they are private, and the description of the API.
+// mountOperation mounts the paths for operators: health, readiness, metrics unless they are
+// private, and the description of the API.
 func (h *Handler) mountOperation(privateMetrics bool) {
 	get := func(path string, handle echo.HandlerFunc) {
 		h.echo.Match([]string{http.MethodGet, http.MethodHead}, path, handle)
@@ -37,7 +39,7 @@ func (h *Handler) mountOperation(privateMetrics bool) {
 	})
 }
 
-// healthy answers 503 if the process lives but makes no progress, so that it has to be started again.
+// healthy answers 503 if the process makes no progress and so needs a restart.
 func (h *Handler) healthy(c echo.Context) error {
 	if h.alive != nil {
 		if err := h.alive(); err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// pagePolicy lets the page load and reach its own origin only, and nobody frame it.
+// pagePolicy lets the page load and call its own origin only, and forbids framing it.
 const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors " +
 	"'none'; object-src 'none'"
 
-// mountPage mounts every file of the page: there is no catch-all route, which would turn the router's answers about
-// other paths into wrong ones.
+// mountPage mounts every file of the page. There is no catch-all route, because it would change the
+// router's answers for all other paths.
 func mountPage(e *echo.Echo, page fs.FS) error {
 	if page == nil {
 		return nil
@@ -56,7 +56,7 @@ func pageFile(name string, content []byte) echo.HandlerFunc {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-cache")
 		h.Set("ETag", etag)
-		// The files are small: the whole one is the answer to every question about a part of it.
+		// The files are small, so every request gets the whole file.
 		for _, condition := range []string{"Range", "If-Range", "If-Match", "If-Unmodified-Since"} {
 			c.Request().Header.Del(condition)
 		}

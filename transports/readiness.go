@@ -12,19 +12,19 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
-// readyTimeout is how long the parts may take to say that they are ready.
+// readyTimeout is how long the dependencies may take to answer.
 const readyTimeout = 2 * time.Second
 
-// dependency is something that the server needs, or would like to have.
+// dependency is a service that the server uses.
 type dependency struct {
 	name string
-	// needed says that the server is of no use without it.
+	// needed is true if the server cannot work without the dependency.
 	needed bool
-	// check returns nil if it is there.
+	// check returns nil if the dependency is available.
 	check func(ctx context.Context) error
 }
 
-// dependencies returns what there is to ask for, in the order in which it is told.
+// dependencies returns the dependencies in the order of the answer.
 func (h *Handler) dependencies(degraded func() error) []dependency {
 	all := []dependency{{name: "store", needed: true, check: h.server.Ready}}
 	if h.auth.HasIssuer() {
@@ -43,8 +43,9 @@ func (h *Handler) dependencies(degraded func() error) []dependency {
 	return all
 }
 
-// ready answers 503 while something is missing that the server cannot do without, and from the moment in which it is told to stop, so that load balancers
-// send nobody any more. A node that does not reach the others is of use: it stores and confirms, and all nodes may be like that at the same time.
+// ready answers 503 while a needed dependency is missing, and once the server is about to stop, so
+// that load balancers send no more clients. A node that cannot reach the others is still useful: it
+// stores and confirms. All nodes may be in that state at the same time.
 func (h *Handler) ready(c echo.Context) error {
 	if h.leaving.Load() || h.draining.Err() != nil {
 		return errStopping()
@@ -80,7 +81,7 @@ func (h *Handler) ready(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/json", append(b, '}'))
 }
 
-// states returns the JSON of what each dependency said.
+// states returns the JSON of the state of each dependency.
 func (h *Handler) states(failures []error) []byte {
 	b := []byte{'{'}
 	for i, err := range failures {

@@ -28,23 +28,23 @@ import (
 	"github.com/tidemark-im/tidemark/transports/rest"
 )
 
-// What the adapters share, under names that those who wire a program together can use.
+// These names let a program configure what the adapters share.
 type (
-	// Authenticator says who is calling.
+	// Authenticator authenticates callers.
 	Authenticator = auth.Authenticator
 	// AuthConfig configures an Authenticator.
 	AuthConfig = auth.Config
-	// Tickets keeps the tickets with which browsers open streams.
+	// Tickets stores the tickets with which browsers open streams.
 	Tickets = auth.Tickets
-	// Limiter bounds how often a user may send; nil does not.
+	// Limiter bounds how often a user may send and call. nil: no bound.
 	Limiter = limit.Limiter
-	// JWKS is the keys of an issuer of tokens.
+	// JWKS holds the keys of a token issuer.
 	JWKS = auth.JWKS
 	// JWKSConfig configures a JWKS.
 	JWKSConfig = auth.JWKSConfig
-	// APIKeys is the keys of backends.
+	// APIKeys holds the keys of backends.
 	APIKeys = auth.APIKeys
-	// Origins says which web pages may call.
+	// Origins decides which web pages may call.
 	Origins = origin.Policy
 	// OriginsConfig configures Origins.
 	OriginsConfig = origin.Config
@@ -59,18 +59,21 @@ type (
 // NewAuthenticator returns an Authenticator.
 func NewAuthenticator(cfg AuthConfig) *Authenticator { return auth.New(cfg) }
 
-// NewJWKS returns the keys of an issuer, which Authenticator.Run fetches. Invalid if the URL is not one.
+// NewJWKS returns the keys of an issuer, which Authenticator.Run fetches. It returns Invalid if the
+// URL is neither https nor http on a loopback host.
 func NewJWKS(cfg JWKSConfig) (*JWKS, error) { return auth.NewJWKS(cfg) }
 
-// LoadAPIKeys reads the file of API keys. Invalid if it is malformed.
+// LoadAPIKeys reads the file of API keys. It returns Invalid if the file is malformed or unsafe.
 func LoadAPIKeys(path string, logger *slog.Logger) (*APIKeys, error) {
 	return auth.LoadAPIKeys(path, logger)
 }
 
-// NewAPIKey makes an API key, and its line for the file. Invalid if the name is no id.
+// NewAPIKey returns a new API key and its line for the file. It returns Invalid if the name is not
+// an id.
 func NewAPIKey(name string) (secret, line string, err error) { return auth.NewAPIKey(name) }
 
-// NewOrigins returns which web pages may call. Invalid if something is no origin.
+// NewOrigins returns the Origins of a configuration. It returns Invalid if an entry is not an
+// origin.
 func NewOrigins(cfg OriginsConfig) (*Origins, error) { return origin.New(cfg) }
 
 // NewLimiter returns a Limiter.
@@ -79,7 +82,8 @@ func NewLimiter(cfg LimitConfig) *Limiter { return limit.New(cfg) }
 // ListenerConfig bounds the connections of a listener.
 type ListenerConfig = limit.ListenerConfig
 
-// NewListener returns a listener on top of another, which it closes, that accepts a bounded number of connections.
+// NewListener returns a listener that accepts a bounded number of connections from l. Close closes
+// l.
 func NewListener(l *net.TCPListener, cfg ListenerConfig) net.Listener {
 	return limit.NewListener(l, cfg)
 }
@@ -87,36 +91,42 @@ func NewListener(l *net.TCPListener, cfg ListenerConfig) net.Listener {
 // NewGate returns a Gate.
 func NewGate(cfg GateConfig) *Gate { return limit.NewGate(cfg) }
 
-// BasePath is where the API begins.
+// BasePath is the path of the API.
 const BasePath = "/api/v1"
 
 // Config configures a Handler. Server and Auth are required.
 type Config struct {
 	Server *server.Server
 	Auth   *Authenticator
-	// Limit bounds the sends of a user; nil: without a limit, as serve --dev is.
+	// Limit bounds the calls of a user. nil: no bound, as with serve --dev.
 	Limit *Limiter
-	// Origins says which web pages may call, and is to be given to the WebSocket adapter too. nil: those of the server's own host.
+	// Origins decides which web pages may call. The WebSocket adapter needs it, too. nil: pages of
+	// the server's own host.
 	Origins *Origins
-	// Events, Poll and WebSocket are the stream adapters' handlers of GET /events, /poll and /ws; nil leaves one out.
+	// Events, Poll and WebSocket are the handlers of the stream adapters, for GET /events, /poll
+	// and /ws. nil: the path does not exist.
 	Events, Poll, WebSocket echo.HandlerFunc
-	// Alive says whether the process makes progress; an error turns /healthz red. nil: it does as long as it answers.
+	// Alive returns an error if the process makes no progress, which turns /healthz red. nil: the
+	// process is alive as long as it answers.
 	Alive func() error
-	// Degraded says whether the other nodes are reached; an error is told by /readyz, which stays green. nil: there are none.
+	// Degraded returns an error if the other nodes cannot be reached. /readyz reports it and stays
+	// green. nil: there are no other nodes.
 	Degraded func() error
-	// Page is what is served at /: index.html at the root itself, every other file under its own path. nil: no page.
+	// Page is served at /: index.html at the root, every other file at its own path. nil: no page.
 	Page fs.FS
-	// Version is what build_info says. Counters are those of the stream adapters, Collectors further metrics, such as the storage's.
+	// Version is the version in build_info. Counters holds those of the stream adapters. Collectors
+	// holds further metrics, such as those of the store.
 	Version    string
 	Counters   []CounterFunc
 	Collectors []prometheus.Collector
-	// PrivateMetrics takes /metrics off the handler, whose callers are anybody; Debug has it in any case.
+	// PrivateMetrics removes /metrics from the handler, which anyone may call. Debug has it in any
+	// case.
 	PrivateMetrics bool
-	// Logger default: slog.Default(). It is never given message text, tokens or tickets.
+	// Logger is slog.Default() by default. It never gets message text, tokens or tickets.
 	Logger *slog.Logger
 }
 
-// Handler serves everything that Tidemark offers over HTTP. It is safe for concurrent use.
+// Handler serves all that Tidemark offers over HTTP. It is safe for concurrent use.
 type Handler struct {
 	echo    *echo.Echo
 	server  *server.Server
@@ -125,17 +135,17 @@ type Handler struct {
 	traffic *traffic
 	metrics http.Handler
 	alive   func() error
-	// needs are what /readyz asks for.
+	// needs holds the dependencies that /readyz checks.
 	needs []dependency
 
-	// leaving says that /readyz is red, because the server is going to stop.
+	// leaving is true if /readyz is red because the server is about to stop.
 	leaving atomic.Bool
-	// draining ends when the shutdown begins, and with it the context of every stream's request.
+	// draining ends when the shutdown begins. It ends the contexts of all stream requests.
 	draining context.Context
 	drain    context.CancelFunc
 }
 
-// New returns a Handler, or the error of reading Page. It starts nothing.
+// New returns a Handler. It returns an error if Page cannot be read. It starts no goroutine.
 func New(cfg Config) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -177,8 +187,8 @@ func New(cfg Config) (*Handler, error) {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.echo.ServeHTTP(w, r) }
 
-// The limits of the HTTP server. Those on reading a whole request and on writing its answer are lifted for streams, whose
-// adapters bound each write.
+// The limits of the HTTP server. The timeouts for reading a request and writing its answer do not
+// apply to streams, whose adapters bound each write.
 const (
 	readHeaderTimeout = 10 * time.Second
 	writeTimeout      = time.Minute
@@ -186,9 +196,9 @@ const (
 	maxHeaderBytes    = 32 << 10
 )
 
-// HTTPServer returns a server of the handler. Its Shutdown ends the streams that net/http knows of, and waits for all other requests;
-// connections that were taken over are ended by the Shutdown of their adapter, which is to be called as well. Close the core after
-// both.
+// HTTPServer returns an HTTP server for the handler. Its Shutdown ends the streams that net/http
+// knows and waits for all other requests. The caller must also call Shutdown of the adapters, which
+// ends the connections that they took over. After both, the caller may stop the core.
 func (h *Handler) HTTPServer(addr string) *http.Server {
 	s := &http.Server{
 		Addr:              addr,
@@ -205,16 +215,17 @@ func (h *Handler) HTTPServer(addr string) *http.Server {
 	return s
 }
 
-// Leave turns /readyz red, so that load balancers send nobody any more. Everything still works.
+// Leave turns /readyz red, so that load balancers send no more clients. Everything still works.
 func (h *Handler) Leave() { h.leaving.Store(true) }
 
-// Somebody whose connection is one too many is told to come back after a random time.
+// A client whose connection is beyond the bound is asked to retry after a random time.
 const (
 	fewerConnectionsFrom   = 5 * time.Second
 	fewerConnectionsWithin = 10 * time.Second
 )
 
-// full refuses calls on a connection that was accepted only to be told so. What operators ask is answered.
+// full refuses calls of the API on a connection beyond the bound, and closes the connection.
+// Operators' paths still work.
 func full(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !limit.Full(c.Request().Context()) {
@@ -230,16 +241,17 @@ func full(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// errStopping is the cause with which the contexts of streams end when the server stops.
+// errStopping returns the error with which stream requests end when the server stops.
 func errStopping() error {
 	return tidemark.Errorf(tidemark.Unavailable, "the server is restarting; try again")
 }
 
-// stream lets the context of a stream's request end when the shutdown begins, and lifts its deadlines.
+// stream ends the context of a stream's request when the shutdown begins, and removes its
+// deadlines.
 func (h *Handler) stream(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		deadlines := http.NewResponseController(c.Response())
-		_ = deadlines.SetReadDeadline(time.Time{}) // a test's recorder has none
+		_ = deadlines.SetReadDeadline(time.Time{}) // fails for a test's recorder, which has none
 		_ = deadlines.SetWriteDeadline(time.Time{})
 		ctx, cancel := context.WithCancelCause(c.Request().Context())
 		defer cancel(nil)
@@ -250,10 +262,11 @@ func (h *Handler) stream(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// maxRequestID is the greatest length of a request id that is taken over from the caller.
+// maxRequestID is the greatest length of a request id of a caller, in bytes.
 const maxRequestID = 64
 
-// pages lets web pages call that may. Those that open a WebSocket are left to its adapter, which refuses with a close code.
+// pages applies the policy of origins. It leaves /ws to its adapter, which refuses a page with a
+// close code.
 func pages(origins *Origins) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		guarded := origins.Middleware(next)
@@ -266,8 +279,9 @@ func pages(origins *Origins) echo.MiddlewareFunc {
 	}
 }
 
-// wholeQuery refuses a query that cannot be read to its end: net/http would leave out what it does not understand, and a session, say, would be
-// opened anew instead of resumed. A WebSocket is refused by its adapter, with a close code. Outside of the API a query means nothing.
+// wholeQuery refuses a query of the API that cannot be parsed as a whole. net/http would ignore the
+// broken part, and a session, for example, would be opened and not resumed. The adapter of /ws does
+// the same with a close code.
 func wholeQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		inAPI := strings.HasPrefix(c.Path(), BasePath+"/") && c.Path() != BasePath+"/ws"
@@ -283,7 +297,8 @@ func wholeQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// requestID gives every request an id, its caller's own if that is an id, and returns it in X-Request-ID. The context has it too.
+// requestID gives every request an id and returns it in X-Request-ID. It takes the caller's id if
+// that is valid. The context has the id, too.
 func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
