@@ -41,8 +41,8 @@ func (e exchange) full() string {
 	return transports.BasePath + e.path
 }
 
-// good returns a request of each operation that succeeds if ann owns the group team, bob and cid
-// are members, and ann has sent a message.
+// good returns a request of each operation that succeeds. It expects the chat of team: ann owns it,
+// bob and cid are members, and ann has sent a message.
 func good() map[string]exchange {
 	return map[string]exchange{
 		"listChats": {who: "ann", method: "GET", path: "/chats", status: 200},

@@ -16,14 +16,14 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
-// CounterFunc returns counters by name, such as those of the core or of an adapter. A name that ends
-// in _total only grows; any other is a gauge. Microseconds in a name are shown as seconds. A value
-// of a label is written name{value}. A counter needs a row of metricTable and one in
+// CounterFunc returns counters by name, such as those of the core or of an adapter. A name that
+// ends in _total only grows; any other is a gauge. Microseconds in a name are shown as seconds. A
+// value of a label is written name{value}. A counter needs a row of metricTable and one in
 // docs/observability.md; a test compares the three.
 type CounterFunc func() map[string]int64
 
-// metric is a row of metricTable. name has no prefix tidemark_. help says what the metric counts and
-// why an operator looks at it. label is the name of its label, or "".
+// metric is a row of metricTable. name has no prefix tidemark_. help says what the metric counts
+// and why an operator looks at it. label is the name of its label, or "".
 type metric struct{ name, help, label string }
 
 // metricTable describes the counters of the core and the adapters.

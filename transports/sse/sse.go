@@ -153,7 +153,7 @@ func openRequest(r *http.Request) (wire.Stream, error) {
 	return req, nil
 }
 
-// retryLine returns the line that tells EventSource when to reconnect. If wait is 0, the time is
+// retryLine returns the line that sets when EventSource reconnects. If wait is 0, the time is
 // random between 1 and 3 s, so that the clients of a lost server do not return together.
 func retryLine(wait time.Duration) []byte {
 	if wait == 0 {

@@ -20,8 +20,8 @@ import (
 // process.
 const idleConnections = 8_000
 
-// The benchmarks of idle connections measure the memory of a connection and its session: the growth
-// of the process's resident memory after a collection, per connection. The clients are bare
+// The benchmarks of idle connections measure the memory of a connection and its session. It is the
+// growth of the process's resident memory after a collection, per connection. The clients are bare
 // sockets, which need only kernel memory, so the growth is the server's.
 //
 // Run one at a time (-bench Idle_sse -benchtime 1x). The runtime reuses the descriptors of ended

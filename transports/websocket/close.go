@@ -68,8 +68,8 @@ func closeCode(err error) int {
 	}
 }
 
-// closeReason returns the reason of a close frame: a word if the code says it all, and the time to
-// retry after, if it is known.
+// closeReason returns the reason of a close frame. It is a word if the code says it all. It has the
+// time to retry after, if that is known.
 func closeReason(err error) string {
 	delay := problem.Delay(err)
 	switch code := tidemark.CodeOf(err); {

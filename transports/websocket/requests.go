@@ -133,9 +133,9 @@ func (c *connection) typing(frames []wire.Frame) {
 	}
 }
 
-// requestContext returns the context of a frame's request. Its request id is the frame's. If the
-// frame has none, or one that is not an id, it is the session's id with a number, so that logs
-// distinguish the frames of a connection.
+// requestContext returns the context of a frame's request. Its request id is the frame's, if that
+// is a valid id. Otherwise it is the session's id with a number, so that logs distinguish the
+// frames of a connection.
 func (c *connection) requestContext(f *wire.Frame) (context.Context, context.CancelFunc) {
 	id := f.RequestID
 	//rule:request_id_reaches_storage.request-id-of-frame

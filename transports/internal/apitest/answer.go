@@ -13,8 +13,8 @@ import (
 )
 
 // Answer fails the test unless the contract has the operation, with the answer's status, headers,
-// media type and body. Every answer of status 400 and above must be a Problem with the same status and
-// request id. That holds for paths that the contract does not know, too. path may have a query.
+// media type and body. Every answer of status 400 and above must be a Problem with the same status
+// and request id. That holds for paths that the contract does not know, too. path may have a query.
 // Answer does not check the body of a stream.
 func (c *Contract) Answer(t testing.TB, method, path string, res *http.Response, body []byte) {
 	t.Helper()

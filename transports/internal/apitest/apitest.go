@@ -1,8 +1,8 @@
 // Package apitest compares what goes over the wire with openapi.yaml. It is for tests.
 //
-// What the server sends must fit a copy of the contract in which every object is closed: a field
-// that is not described is an error. So is a status that is not listed. What a client sends must
-// fit the contract if the server has accepted it.
+// What the server sends must fit a copy of the contract in which every object is closed. A field
+// that is not described is an error, and so is a status that is not listed. What a client sends
+// must fit the contract if the server has accepted it.
 package apitest
 
 import (

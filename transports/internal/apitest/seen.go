@@ -30,7 +30,7 @@ func (s *seen) has(what string) bool {
 	return s.what[what]
 }
 
-// Complete fails the test unless this Contract has seen everything in the contract: each operation
+// Complete fails the test unless this Contract has seen all of openapi.yaml. That is each operation
 // with each listed status, each event type over each transport, each frame of a client and each
 // reply.
 func (c *Contract) Complete(t testing.TB) {

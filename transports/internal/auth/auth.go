@@ -260,7 +260,7 @@ func (a *Authenticator) byTicket(
 }
 
 // holder returns the identity of an accepted ticket. It returns Unauthenticated if the credentials
-// behind the ticket have ended.
+// that the ticket was made with have ended.
 func (a *Authenticator) holder(name string, t Ticket) (Identity, error) {
 	//rule:caller_may_only_what_he_may.ticket-is-for-user
 	id := Identity{Caller: server.Caller{User: t.User}, Expires: t.Expires, ticket: name}

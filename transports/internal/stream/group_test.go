@@ -199,17 +199,17 @@ func TestHeartbeat_goes_on_until_it_is_stopped(t *testing.T) {
 		var g Group
 		c := join(t, &g, false)
 		var h Heartbeat
-		var beats []time.Duration
+		var calls []time.Duration
 		start := time.Now()
 		h.Start(&g, time.Second, func() time.Duration {
-			beats = append(beats, time.Since(start))
+			calls = append(calls, time.Since(start))
 			return 2 * time.Second
 		})
 		time.Sleep(6 * time.Second)
 		h.Stop()
 		time.Sleep(time.Minute)
-		if len(beats) != 3 || beats[0] != time.Second || beats[2] != 5*time.Second {
-			t.Errorf("calls after %v, want 1 s, 3 s and 5 s", beats)
+		if len(calls) != 3 || calls[0] != time.Second || calls[2] != 5*time.Second {
+			t.Errorf("calls after %v, want 1 s, 3 s and 5 s", calls)
 		}
 		c.Stop(0)
 		_ = g.Shutdown(t.Context())

@@ -13,7 +13,7 @@ import (
 // changed, and the handler answers as usual. If ok is true, the caller may still use w.Header,
 // which middleware may have filled, and nothing else of w.
 //
-// It drops bytes that the client sent behind the request: on these routes a client sends nothing
+// It drops bytes that the client sent after the request: on these routes a client sends nothing
 // more.
 func TakeOver(w http.ResponseWriter, r *http.Request) (conn net.Conn, ok bool) {
 	if r.ProtoMajor != 1 {

@@ -117,8 +117,8 @@ func (v value) limit(field string, to *int) error {
 }
 
 // unquote returns the text of a JSON string. It returns an error for half of a surrogate pair and
-// for U+0000. encoding/json would replace such a half by U+FFFD silently, and the server would
-// store what nobody sent.
+// for U+0000. encoding/json would silently replace such a half by U+FFFD, and the server would
+// store a text that the client did not send.
 func unquote(v []byte) (string, error) {
 	quoted := string(v[1 : len(v)-1])
 	if strings.IndexByte(quoted, '\\') < 0 {
