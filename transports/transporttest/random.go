@@ -18,8 +18,8 @@ const randomWorkers = 8
 // RunRandomResume runs clients that are cut at random points. A client returns over a random
 // transport, sometimes after its session has ended. It names the last event that it kept, or an
 // earlier one. RunRandomResume fails unless every message arrives at least once and in order per
-// chat, and no boundary falls (delivery.md §5: resume_lossless, session_in_order, tick_monotone). It
-// logs the seed, which determines every choice of run n.
+// chat, and no boundary falls (delivery.md §5: resume_lossless, session_in_order, tick_monotone).
+// It logs the seed, which determines every choice of run n.
 func RunRandomResume(t *testing.T, runs int, seed uint64) {
 	t.Logf("%d runs with TIDEMARK_SEED=%d", runs, seed)
 	s := New(t, Options{Core: server.Config{
