@@ -31,7 +31,8 @@ func TestAck_watermark_monotonic(t *testing.T) {
 		bob.drain()
 		for _, tt := range []struct{ ack, want tidemark.Sequence }{{3, 3}, {2, 3}, {5, 5}, {1, 5}} {
 			if st := a.ack("bob", chat, tt.ack, 0); st.Acked != tt.want {
-				t.Errorf("after %d over HTTP: %d, want %d: a stale one succeeds with what is stored", tt.ack, st.Acked, tt.want)
+				t.Errorf("after %d over HTTP: %d, want %d: a stale one succeeds with what is "+
+					"stored", tt.ack, st.Acked, tt.want)
 			}
 			bob.Ack(server.Ack{Chat: chat, Acked: tt.ack})
 			settle()
@@ -68,7 +69,11 @@ func TestAck_cumulative(t *testing.T) {
 		}
 		a.ack("bob", chat, 4, 0)
 		for n := tidemark.Sequence(1); n <= 5; n++ {
-			status, err := a.DeliveryStatus(a.ctx, "alice", server.DeliveryStatusRequest{Chat: chat, ForSequence: &n, Limit: 10})
+			status, err := a.DeliveryStatus(a.ctx, "alice", server.DeliveryStatusRequest{
+				Chat:        chat,
+				ForSequence: &n,
+				Limit:       10,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,12 +99,16 @@ func TestAck_watermark_bounded_by_counter(t *testing.T) {
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
 		results, err := a.Acknowledge(a.ctx, "bob", []server.Ack{
-			{Chat: chat, Acked: 2}, {Chat: chat, Read: 2}, {Chat: chat}, {Chat: "nowhere", Acked: 1}, {Chat: chat, Acked: 1},
+			{Chat: chat, Acked: 2}, {Chat: chat, Read: 2}, {Chat: chat},
+			{Chat: "nowhere", Acked: 1}, {Chat: chat, Acked: 1},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		codes := []tidemark.Code{tidemark.InvalidSequence, tidemark.InvalidSequence, tidemark.Invalid, tidemark.NotFound, ""}
+		codes := []tidemark.Code{
+			tidemark.InvalidSequence, tidemark.InvalidSequence, tidemark.Invalid, tidemark.NotFound,
+			"",
+		}
 		for i, r := range results {
 			wantCode(t, fmt.Sprintf("item %d", i), r.Err, codes[i])
 		}
@@ -110,7 +119,8 @@ func TestAck_watermark_bounded_by_counter(t *testing.T) {
 		settle()
 		w.wantState("a stream's bad acknowledgement is dropped", "bob", chat, 1, 0)
 		if n := a.Counters()["acks_refused_total{beyond_head}"]; n != 1 {
-			t.Errorf("%d refused acknowledgements were counted, want the one raise that both became", n)
+			t.Errorf("%d refused acknowledgements were counted, want the one raise that both "+
+				"became", n)
 		}
 	})
 }
@@ -317,7 +327,8 @@ func TestAck_delivered_is_eventually_consistent_within_a_second(t *testing.T) {
 		begun := time.Now()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		status, err := a.DeliveryStatus(a.ctx, "alice", server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+		status, err := a.DeliveryStatus(a.ctx, "alice",
+			server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 		if err != nil || status.Summary.Delivered != 2 {
 			t.Errorf("after %v: %+v, %v, want both", time.Since(begun), status.Summary, err)
 		}
@@ -331,7 +342,8 @@ func TestStatus_delivery_query_authorization(t *testing.T) {
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
 		ask := func(user tidemark.UserID) error {
-			_, err := a.DeliveryStatus(a.ctx, user, server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+			_, err := a.DeliveryStatus(a.ctx, user,
+				server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 			return err
 		}
 		wantCode(t, "a member", ask("bob"), "")
@@ -343,7 +355,11 @@ func TestStatus_delivery_query_authorization(t *testing.T) {
 		_, err := a.DeliveryState(a.ctx, "bob", chat)
 		wantCode(t, "his own state, when he was removed", err, tidemark.NotMember)
 		for n, code := range map[tidemark.Sequence]tidemark.Code{0: tidemark.InvalidSequence, 1: "", 2: tidemark.InvalidSequence} {
-			_, err := a.DeliveryStatus(a.ctx, "carol", server.DeliveryStatusRequest{Chat: chat, ForSequence: &n, Limit: 10})
+			_, err := a.DeliveryStatus(a.ctx, "carol", server.DeliveryStatusRequest{
+				Chat:        chat,
+				ForSequence: &n,
+				Limit:       10,
+			})
 			wantCode(t, fmt.Sprintf("for_sequence %d of 1", n), err, code)
 		}
 	})
@@ -357,7 +373,8 @@ func TestStatus_group_delivered_requires_all_members(t *testing.T) {
 		a.send("alice", chat)
 		settle()
 		delivered := func() string {
-			s, err := a.DeliveryStatus(a.ctx, "alice", server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+			s, err := a.DeliveryStatus(a.ctx, "alice",
+				server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -397,8 +414,10 @@ func TestStatus_read_implies_delivered(t *testing.T) {
 		a.ack("bob", chat, 0, 3)
 		settle()
 		want(t, "pushed", alice.drain(), "status ab bob 3 3")
-		want(t, "in a snapshot", a.open("alice", withStatuses).drain(), "open resumed=false", "caught_up", "status ab alice 3 2", "status ab bob 3 3")
-		s, err := a.DeliveryStatus(a.ctx, "alice", server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+		want(t, "in a snapshot", a.open("alice", withStatuses).drain(), "open resumed=false",
+			"caught_up", "status ab alice 3 2", "status ab bob 3 3")
+		s, err := a.DeliveryStatus(a.ctx, "alice",
+			server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 		if err != nil || s.Summary.Delivered != 2 || s.Summary.Least.Acked != 3 {
 			t.Errorf("asked: %+v, %v, want both, least 3", s.Summary, err)
 		}
@@ -429,13 +448,17 @@ func TestStatus_delivered_not_causal_across_chats(t *testing.T) {
 				t.Fatal(err)
 			}
 			if string(m["sequence"]) != "1" {
-				t.Errorf("sequence %s of %s, want 1: sequences are each chat's own", m["sequence"], m["chat_id"])
+				t.Errorf("sequence %s of %s, want 1: sequences are each chat's own",
+					m["sequence"], m["chat_id"])
 			}
 			for name := range m {
 				fields[name] = true
 			}
 		}
-		allowed := []string{"message_id", "chat_id", "sequence", "sender_id", "client_message_id", "content", "content_type", "attachment", "created_at"}
+		allowed := []string{
+			"message_id", "chat_id", "sequence", "sender_id", "client_message_id", "content",
+			"content_type", "attachment", "created_at",
+		}
 		for name := range fields {
 			if !slices.Contains(allowed, name) {
 				t.Errorf("a message has the field %q: does it order across chats?", name)
@@ -503,7 +526,8 @@ func TestStatus_coalesced(t *testing.T) {
 		for i, stop := range stops {
 			got := statusLines(stop(), "bob")
 			if len(got) > 2 || len(got) == 0 || got[len(got)-1] != "status abc bob 100 0" {
-				t.Errorf("member %d got %v for 100 acknowledgements within 100 ms, want at most 2 that end at 100", i, got)
+				t.Errorf("member %d got %v for 100 acknowledgements within 100 ms, want at most "+
+					"2 that end at 100", i, got)
 			}
 		}
 	})
@@ -571,7 +595,8 @@ func TestStatus_tick_monotone_aggregate_never_falls(t *testing.T) {
 			t.Fatal(err)
 		}
 		settle()
-		want(t, "removing the last one without it", alice.drain(), "membership big zoe removed", "status big all 3 0")
+		want(t, "removing the last one without it", alice.drain(), "membership big zoe removed",
+			"status big all 3 0")
 	})
 }
 
@@ -588,7 +613,8 @@ func TestStatus_snapshot_follows_caught_up(t *testing.T) {
 		a.open("nobody").drain()
 		want(t, "with statuses", a.open("alice", withStatuses).drain(),
 			"open resumed=false", "message ab 2", "caught_up", "status ab alice 1 0", "status ab bob 2 1")
-		want(t, "without", a.open("alice").drain(), "open resumed=false", "message ab 2", "caught_up")
+		want(t, "without", a.open("alice").drain(), "open resumed=false", "message ab 2",
+			"caught_up")
 		alice := a.open("alice")
 		alice.drain()
 		a.ack("bob", chat, 2, 2)

@@ -13,45 +13,49 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Caller is who asks.
+// Caller names the user of a call, and the right in which they call.
 type Caller struct {
 	User tidemark.UserID
-	// Backend says that the caller showed an API key and acts for User: he may do what an owner may.
+	// Backend reports that the caller showed an API key and acts for User. A backend may do what an
+	// owner may.
 	Backend bool
 }
 
-// CreateChatRequest is a chat to be created.
+// CreateChatRequest describes a chat to be created.
 type CreateChatRequest struct {
-	// ChatID "" means one that the server makes.
+	// ChatID is the chat's id. If it is empty, the server makes one.
 	ChatID tidemark.ChatID
 	Type   tidemark.ChatType
 	Name   string
-	// History "" means tidemark.HistoryFull.
+	// History is the chat's history mode. If it is empty, tidemark.HistoryFull is used.
 	History tidemark.HistoryMode
-	// MemberIDs are the other members; the caller is added to them.
+	// MemberIDs are the other members. The caller is added to them.
 	MemberIDs []tidemark.UserID
 }
 
 // ChatView is a chat as one of its members sees it.
 type ChatView struct {
 	tidemark.Chat
-	// State is the caller's own, raw. Both watermarks are 0 if he has none.
+	// State holds the caller's own raw watermarks. Both are 0 if they have none.
 	State  tidemark.DeliveryState
 	Unread int64
-	// Last is the last message, nil if there is none that he may see.
+	// Last is the last message. It is nil if the chat is empty, or if the caller may not see it.
 	Last *tidemark.Message
 }
 
-// ChatPage is a page of chats.
+// ChatPage is a page of a user's chats. NextCursor is empty on the last page.
 type ChatPage struct {
 	Chats      []ChatView
 	NextCursor string
 }
 
-// CreateChat creates a chat whose owner is the caller. The direct chat of a pair exists once: if it does, it is returned with created false.
+// CreateChat creates a chat whose owner is the caller. A pair has at most one direct chat: if
+// theirs exists, CreateChat returns it with created false.
 //
 // Errors: Invalid (a bad id, type, name or number of members), Conflict (the chat id is taken).
-func (s *Server) CreateChat(ctx context.Context, c Caller, r CreateChatRequest) (view ChatView, created bool, err error) {
+func (s *Server) CreateChat(
+	ctx context.Context, c Caller, r CreateChatRequest,
+) (view ChatView, created bool, err error) {
 	n, err := s.newChat(c.User, r)
 	if err != nil {
 		return ChatView{}, false, err
@@ -67,22 +71,30 @@ func (s *Server) CreateChat(ctx context.Context, c Caller, r CreateChatRequest) 
 		return ChatView{}, false, err
 	}
 	if created {
-		// Each member learns of their own membership: a list of a thousand others is of no use to them.
+		// Each member gets only their own membership: the list of all others is of no use to them.
 		all := make([]delivery.Announcement, len(n.Members))
 		for i, member := range n.Members {
-			change := tidemark.MembershipChange{ChatID: chat.ID, UserID: member, Change: tidemark.Added}
+			change := tidemark.MembershipChange{
+				ChatID: chat.ID,
+				UserID: member,
+				Change: tidemark.Added,
+			}
 			all[i] = delivery.Announcement{To: n.Members[i : i+1], Event: bus.Event{
-				Membership: &bus.Membership{Changes: []tidemark.MembershipChange{change}, Version: chat.MembersVersion},
+				Membership: &bus.Membership{
+					Changes: []tidemark.MembershipChange{change},
+					Version: chat.MembersVersion,
+				},
 			}}
 		}
 		s.delivery.Publish(ctx, all, false)
-		return ChatView{Chat: chat, State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID}}, true, nil
+		state := tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID}
+		return ChatView{Chat: chat, State: state}, true, nil
 	}
 	view, err = s.Chat(ctx, c, chat.ID)
 	return view, false, err
 }
 
-// newChat checks the request and completes it.
+// newChat completes and checks a request.
 func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.NewChat, error) {
 	n := storage.NewChat{
 		ID: r.ChatID, Type: r.Type, Name: r.Name, History: r.History,
@@ -106,7 +118,8 @@ func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.
 	return n, n.Check()
 }
 
-// distinct returns valid user ids in ascending order, each once.
+// distinct checks user ids and returns them in ascending order without duplicates. field names them
+// in the error.
 func distinct(field string, users []tidemark.UserID) ([]tidemark.UserID, error) {
 	for _, user := range users {
 		if err := tidemark.CheckID(field, user); err != nil {
@@ -119,12 +132,18 @@ func distinct(field string, users []tidemark.UserID) ([]tidemark.UserID, error) 
 }
 
 // Chats returns a page of the user's chats, latest activity first. limit is at least 1.
-func (s *Server) Chats(ctx context.Context, user tidemark.UserID, limit int, cursor string) (ChatPage, error) {
+func (s *Server) Chats(
+	ctx context.Context, user tidemark.UserID, limit int, cursor string,
+) (ChatPage, error) {
 	activity, after, err := pagetoken.DecodeActivity(cursor)
 	if err != nil {
 		return ChatPage{}, err
 	}
-	found, more, err := s.storage.ChatsOf(ctx, user, storage.ChatsPage{Limit: limit, Activity: activity, ChatID: after})
+	found, more, err := s.storage.ChatsOf(ctx, user, storage.ChatsPage{
+		Limit:    limit,
+		Activity: activity,
+		ChatID:   after,
+	})
 	if err != nil {
 		return ChatPage{}, err
 	}
@@ -139,7 +158,7 @@ func (s *Server) Chats(ctx context.Context, user tidemark.UserID, limit int, cur
 	return page, nil
 }
 
-// Chat returns one chat. NotFound, or NotMember.
+// Chat returns one chat. Errors: NotFound, NotMember.
 func (s *Server) Chat(ctx context.Context, c Caller, chat tidemark.ChatID) (ChatView, error) {
 	_, m, err := s.chats.Member(ctx, c.User, chat)
 	if err != nil {
@@ -148,8 +167,10 @@ func (s *Server) Chat(ctx context.Context, c Caller, chat tidemark.ChatID) (Chat
 	return s.view(ctx, c.User, m, chat)
 }
 
-// view reads what a member sees of a chat.
-func (s *Server) view(ctx context.Context, user tidemark.UserID, m tidemark.Member, id tidemark.ChatID) (ChatView, error) {
+// view returns what a member sees of a chat.
+func (s *Server) view(
+	ctx context.Context, user tidemark.UserID, m tidemark.Member, id tidemark.ChatID,
+) (ChatView, error) {
 	chat, err := s.storage.Chat(ctx, id)
 	if err != nil {
 		return ChatView{}, err
@@ -174,12 +195,19 @@ func (s *Server) view(ctx context.Context, user tidemark.UserID, m tidemark.Memb
 	return view, err
 }
 
-// unread counts what storage.Conversation.Unread counts.
-func (s *Server) unread(ctx context.Context, user tidemark.UserID, iv tidemark.Intervals, chat tidemark.Chat, read tidemark.Sequence) (int64, error) {
+// unread counts a member's unread messages. It counts as storage.Conversation.Unread does.
+func (s *Server) unread(
+	ctx context.Context, user tidemark.UserID, iv tidemark.Intervals, chat tidemark.Chat,
+	read tidemark.Sequence,
+) (int64, error) {
 	if read >= chat.Head {
 		return 0, nil
 	}
-	messages, err := s.messages(ctx, storage.Range{Chat: chat.ID, After: read, Limit: storage.UnreadScan})
+	messages, err := s.messages(ctx, storage.Range{
+		Chat:  chat.ID,
+		After: read,
+		Limit: storage.UnreadScan,
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -197,8 +225,12 @@ func (s *Server) unread(ctx context.Context, user tidemark.UserID, iv tidemark.I
 	return unread, nil
 }
 
-// RenameChat names a group. Owners and backends may (Denied); errors as CheckChatName, NotFound, NotMember.
-func (s *Server) RenameChat(ctx context.Context, c Caller, chat tidemark.ChatID, name string) (ChatView, error) {
+// RenameChat names a group. Owners and backends may do so.
+//
+// Errors: those of CheckChatName, NotFound, NotMember, Denied.
+func (s *Server) RenameChat(
+	ctx context.Context, c Caller, chat tidemark.ChatID, name string,
+) (ChatView, error) {
 	if err := tidemark.CheckChatName(name); err != nil {
 		return ChatView{}, err
 	}
@@ -212,12 +244,17 @@ func (s *Server) RenameChat(ctx context.Context, c Caller, chat tidemark.ChatID,
 	return s.view(ctx, c.User, m, chat)
 }
 
-// mayManage returns the caller's membership if he may change the chat: NotFound, NotMember or Denied.
-func (s *Server) mayManage(ctx context.Context, c Caller, chat tidemark.ChatID) (tidemark.Member, error) {
-	p, m, err := s.chats.Member(ctx, c.User, chat)
+// mayManage returns the caller's membership if they may change the chat. The membership is empty if
+// the caller is a backend whose user is no member.
+//
+// Errors: NotFound, NotMember, Denied.
+func (s *Server) mayManage(
+	ctx context.Context, c Caller, chat tidemark.ChatID,
+) (tidemark.Member, error) {
+	roster, m, err := s.chats.Member(ctx, c.User, chat)
 	switch {
 	case tidemark.CodeOf(err) == tidemark.NotMember && c.Backend:
-		if p, err = s.chats.Roster(ctx, chat, 0); err != nil {
+		if roster, err = s.chats.Roster(ctx, chat, 0); err != nil {
 			return m, err
 		}
 	case err != nil:
@@ -225,7 +262,7 @@ func (s *Server) mayManage(ctx context.Context, c Caller, chat tidemark.ChatID) 
 	}
 	switch {
 	//rule:caller_may_only_what_he_may.direct-chats-have-no-manager
-	case p.Type == tidemark.Direct:
+	case roster.Type == tidemark.Direct:
 		return m, tidemark.Errorf(tidemark.Denied, "a direct chat cannot be changed")
 	//rule:caller_may_only_what_he_may.owner-manages-group
 	case m.Role != tidemark.Owner && !c.Backend:

@@ -24,7 +24,11 @@ func TestClock_jumps_change_nothing_but_the_times_shown(t *testing.T) {
 		bob.drain()
 		again := func(key string) server.Sent {
 			t.Helper()
-			sent, err := c.Send(c.ctx, "alice", tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: key})
+			sent, err := c.Send(c.ctx, "alice", tidemark.Draft{
+				ChatID:          chat,
+				ClientMessageID: key,
+				Content:         key,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,12 +50,14 @@ func TestClock_jumps_change_nothing_but_the_times_shown(t *testing.T) {
 			// Everything that was sent before, sent again under this clock.
 			for j := range i + 1 {
 				if sent := again(string(rune('a' + j))); !sent.Duplicate || sent.Message.Sequence != tidemark.Sequence(j+1) {
-					t.Errorf("after a jump to %v, sent again: %+v, want a duplicate of %d", jump, sent, j+1)
+					t.Errorf("after a jump to %v, sent again: %+v, want a duplicate of %d",
+						jump, sent, j+1)
 				}
 			}
 			states, err := c.store.States(c.ctx, []storage.StateKey{{User: "bob", Chat: chat}})
 			if err != nil || states[0].Acked != tidemark.Sequence(i+1) {
-				t.Errorf("after a jump to %v bob has acknowledged %+v, %v, want %d", jump, states, err, i+1)
+				t.Errorf("after a jump to %v bob has acknowledged %+v, %v, want %d",
+					jump, states, err, i+1)
 			}
 		}
 		if err := c.Ready(context.Background()); err != nil {
@@ -62,7 +68,9 @@ func TestClock_jumps_change_nothing_but_the_times_shown(t *testing.T) {
 		}
 		// Carol was offline: one row, from the first message on, whatever the clock said then.
 		carol := c.open("carol")
-		want := []string{"message abc 1", "message abc 2", "message abc 3", "message abc 4", "message abc 5"}
+		want := []string{
+			"message abc 1", "message abc 2", "message abc 3", "message abc 4", "message abc 5",
+		}
 		got := carol.drain()
 		if len(got) < 6 {
 			t.Fatalf("carol got %v", got)

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Storage is the roles of the storage contract that the core uses.
+// Storage is the part of the storage contract that the core uses.
 type Storage interface {
 	storage.Chats
 	storage.Members
@@ -20,46 +20,54 @@ type Storage interface {
 	storage.Pending
 }
 
-// Config configures a Server. Storage, Registry, Nodes and Bus are required; a zero value elsewhere means the default.
+// Config configures a Server. Storage, Registry, Nodes and Bus are required. Elsewhere a zero value
+// means the default.
 type Config struct {
 	Storage  Storage
 	Registry registry.Registry
 	Nodes    registry.Nodes
 	Bus      bus.Bus
 
-	// Node is the name of this process among those that share the registry. Default "node".
+	// Node is this process's name among the processes that share the registry. Default "node".
 	Node tidemark.NodeID
-	// Logger is never given message text or tokens. Default slog.Default().
+	// Logger gets the log, which never contains message text or tokens. Default slog.Default().
 	Logger *slog.Logger
 
-	// Clock is the time of day, for what is stored and shown and decides nothing but how far back a session looks that may have missed something, with ten minutes
-	// of slack: when a message was sent, when a watermark moved. It may jump. Every period
-	// is measured by the monotonic clock instead. Default time.Now.
+	// Clock returns the time of day, which dates messages and watermarks. It may jump. Only one
+	// decision uses it: how far back a session that may have missed something reconciles, with ten
+	// minutes of slack. All periods are measured by the monotonic clock. Default time.Now.
 	Clock func() time.Time
 
-	// Heartbeat is the longest silence of the server on a stream. Default 20 s.
+	// Heartbeat is the longest time that the server sends nothing on a stream. Default 20 s.
 	Heartbeat time.Duration
-	// ResumeWindow is how long a session outlives its connection. Default 60 s.
+	// ResumeWindow is how long a session stays after its connection has ended. Default 60 s.
 	ResumeWindow time.Duration
-	// Grace is how long a client may take to acknowledge what its session was woken for, before a pending row is
-	// marked (at most twice that under a steady stream). Default 10 s.
+	// Grace is how long a client may take to acknowledge messages of which its session was
+	// notified. After that a pending row is marked. Under a steady stream it takes at most twice as
+	// long. Default 10 s.
 	Grace time.Duration
-	// NodeTTL is after what time a node that says nothing counts as dead; it says something every third of it. Default 9 s.
+	// NodeTTL is how long a node may go without a heartbeat before it counts as dead. A node sends
+	// one every third of NodeTTL. Default 9 s.
 	NodeTTL time.Duration
-	// LeaseTTL is how long the lease of a session stands that nobody refreshes; leases are refreshed every third of it. Default 60 s.
+	// LeaseTTL is how long a session's lease stands without a refresh. Leases are refreshed every
+	// third of LeaseTTL. Default 60 s.
 	LeaseTTL time.Duration
-	// AckInterval is the least time between two writes of coalesced acknowledgements. Default 50 ms.
+	// AckInterval is the least time between two writes of coalesced acknowledgements. Default 50
+	// ms.
 	AckInterval time.Duration
-	// StatusInterval is the least time between two status updates about one member of one chat. Default 100 ms.
+	// StatusInterval is the least time between two status updates about one member of one chat.
+	// Default 100 ms.
 	StatusInterval time.Duration
-	// AuthorRetry is after what time an author's run that was not contiguous is tried once more. Default 1 s.
+	// AuthorRetry is the pause before an author's run that was not contiguous is tried once more.
+	// Default 1 s.
 	AuthorRetry time.Duration
 
 	// SessionsPerUser bounds the sessions of one user on this node. Default 32.
 	SessionsPerUser int
-	// SessionChats bounds the chats that wait in one session; beyond it the session looks again in storage when there is room. Default 16,384.
+	// SessionChats bounds the ready chats of one session. Beyond it the session reconciles with
+	// storage once there is room. Default 16,384.
 	SessionChats int
-	// HotChats bounds the chats whose roster and tail are kept in memory. Default 50,000.
+	// HotChats bounds the chats whose roster and last messages are kept in memory. Default 50,000.
 	HotChats int
 	// TailBytes bounds the encoded messages kept in memory for all chats. Default 64 MiB.
 	TailBytes int
@@ -71,7 +79,8 @@ type Config struct {
 
 func (c Config) withDefaults() (Config, error) {
 	if c.Storage == nil || c.Registry == nil || c.Nodes == nil || c.Bus == nil {
-		return c, tidemark.Errorf(tidemark.Internal, "server.Config needs Storage, Registry, Nodes and Bus")
+		return c, tidemark.Errorf(tidemark.Internal,
+			"server.Config needs Storage, Registry, Nodes and Bus")
 	}
 	if c.Node == "" {
 		c.Node = "node"
@@ -105,7 +114,7 @@ func defaultTo[T ~int | ~int64](field *T, value T) {
 	}
 }
 
-// checker is what a store offers beside the roles: whether it can serve now.
+// checker is a store that can also report whether it can serve now.
 type checker interface {
 	Check(ctx context.Context) error
 }

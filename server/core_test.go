@@ -41,7 +41,10 @@ func start(t *testing.T, change ...func(*server.Config)) *core {
 	return startOn(t, stores.Open(t), registrymemory.New(), local.New(), change...)
 }
 
-func startOn(t *testing.T, store storage.Store, reg *registrymemory.Registry, b *local.Bus, change ...func(*server.Config)) *core {
+func startOn(
+	t *testing.T, store storage.Store, reg *registrymemory.Registry, b *local.Bus,
+	change ...func(*server.Config),
+) *core {
 	t.Helper()
 	c := &core{t: t, ctx: context.Background(), store: storagetest.Count(store), reg: reg, bus: b}
 	cfg := server.Config{Storage: c.store, Registry: reg, Nodes: reg, Bus: b, Logger: quiet()}
@@ -71,7 +74,11 @@ func (c *core) chat(id tidemark.ChatID, users ...tidemark.UserID) tidemark.ChatI
 	if len(users) == 2 {
 		kind = tidemark.Direct
 	}
-	_, _, err := c.CreateChat(c.ctx, server.Caller{User: users[0]}, server.CreateChatRequest{ChatID: id, Type: kind, MemberIDs: users})
+	_, _, err := c.CreateChat(c.ctx, server.Caller{User: users[0]}, server.CreateChatRequest{
+		ChatID:    id,
+		Type:      kind,
+		MemberIDs: users,
+	})
 	if err != nil {
 		c.t.Fatalf("CreateChat(%s): %v", id, err)
 	}
@@ -83,7 +90,9 @@ func (c *core) send(user tidemark.UserID, chat tidemark.ChatID) tidemark.Sequenc
 	c.t.Helper()
 	c.sent++
 	sent, err := c.Send(c.ctx, user, tidemark.Draft{
-		ChatID: chat, ClientMessageID: fmt.Sprintf("%s-%d", c.node, c.sent), Content: fmt.Sprintf("message %d", c.sent),
+		ChatID:          chat,
+		ClientMessageID: fmt.Sprintf("%s-%d", c.node, c.sent),
+		Content:         fmt.Sprintf("message %d", c.sent),
 	})
 	if err != nil {
 		c.t.Fatalf("Send(%s, %s): %v", user, chat, err)
@@ -92,7 +101,9 @@ func (c *core) send(user tidemark.UserID, chat tidemark.ChatID) tidemark.Sequenc
 }
 
 // ack acknowledges outside a session.
-func (c *core) ack(user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence) tidemark.DeliveryState {
+func (c *core) ack(
+	user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence,
+) tidemark.DeliveryState {
 	c.t.Helper()
 	results, err := c.Acknowledge(c.ctx, user, []server.Ack{{Chat: chat, Acked: acked, Read: read}})
 	if err == nil {

@@ -1,9 +1,12 @@
 package server
 
-// Counters returns the core's counters by name. Names that end in _total only grow; the others are gauges. What is counted by a label is name{value}. Adapters
-// that show a counter need a row for it: see transports.CounterFunc.
+// Counters returns the core's counters by name. Names that end in _total only grow; the others are
+// gauges. A counter with a label is named name{value}. An adapter that shows a counter needs a row
+// for it in transports.CounterFunc.
 func (s *Server) Counters() map[string]int64 {
-	d, h, c, r, l, o := &s.delivery.Count, &s.host.Count, &s.chats.Count, &s.receipts.Count, &s.leases.Count, &s.sessions.Count
+	d, h, c := &s.delivery.Count, &s.host.Count, &s.chats.Count
+	r, l, o := &s.receipts.Count, &s.leases.Count, &s.sessions.Count
+	storageFailures := d.StorageErrors.Load() + r.StorageErrors.Load() + h.ReadErrors.Load()
 	degraded := int64(0)
 	if s.Degraded() != nil {
 		degraded = 1

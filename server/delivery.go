@@ -9,26 +9,32 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Ack raises the caller's own watermarks in one chat. A field that is 0 leaves its watermark; both 0 is Invalid.
+// Ack raises the caller's own watermarks in one chat. A field that is 0 leaves its watermark
+// unchanged. An Ack with both fields 0 is Invalid.
 type Ack struct {
 	Chat  tidemark.ChatID
 	Acked tidemark.Sequence
 	Read  tidemark.Sequence
 }
 
-// AckResult is what became of an Ack.
+// AckResult is the outcome of one Ack.
 type AckResult struct {
 	State tidemark.DeliveryState
-	// Err is NotFound, NotMember, Invalid or InvalidSequence; State is then empty.
+	// Err is NotFound, NotMember, Invalid or InvalidSequence. State is then empty.
 	Err error
 }
 
-// maxTimes is how often one call may name a chat: each time is a write of its own.
+// maxTimes is how often one call may name the same chat: each time is a write of its own.
 const maxTimes = 10
 
-// Acknowledge raises the user's watermarks and returns them as they are stored then, higher ones included. Each item stands alone. The effects are
-// durable when it returns nil. Invalid: a chat is named more than maxTimes, and nothing was done. Unavailable: repeat it.
-func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []Ack) ([]AckResult, error) {
+// Acknowledge raises the user's watermarks and returns them as stored, which may be higher. Each
+// item succeeds or fails alone. The effects are durable when Acknowledge returns nil.
+//
+// Errors: Invalid (a chat is named more than maxTimes, nothing was done), Unavailable (repeat the
+// call).
+func (s *Server) Acknowledge(
+	ctx context.Context, user tidemark.UserID, acks []Ack,
+) ([]AckResult, error) {
 	if err := s.calls.begin(); err != nil {
 		return nil, err
 	}
@@ -42,14 +48,16 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 	for i, ack := range acks {
 		chats[i] = ack.Chat
 		if times[ack.Chat]++; times[ack.Chat] > maxTimes {
-			return nil, tidemark.Errorf(tidemark.Invalid, "chats names %s more than %d times; its highest sequences are enough", ack.Chat, maxTimes)
+			return nil, tidemark.Errorf(tidemark.Invalid,
+				"chats names %s more than %d times; its highest sequences are enough",
+				ack.Chat, maxTimes)
 		}
 	}
 	verdicts, err := s.chats.Memberships(ctx, keysOf(user, chats))
 	if err != nil {
 		return nil, err
 	}
-	// A chat that is named twice is written in a second round: storage takes each once.
+	// Storage takes each chat once: a chat that is named again is written in a later round.
 	round := make([]int, len(acks))
 	for i := range round {
 		round[i] = i
@@ -76,13 +84,19 @@ func (s *Server) Acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 	return results, nil
 }
 
-// acknowledge writes those of the acks that at names, of which no two are about one chat.
-func (s *Server) acknowledge(ctx context.Context, user tidemark.UserID, acks []Ack, at []int, results []AckResult) error {
+// acknowledge writes the acks at the given indexes and sets their results. No two of them name the
+// same chat.
+func (s *Server) acknowledge(
+	ctx context.Context, user tidemark.UserID, acks []Ack, at []int, results []AckResult,
+) error {
 	advances := make([]storage.Advance, len(at))
 	now := s.now()
 	for i, j := range at {
 		advances[i] = storage.Advance{
-			User: user, Chat: acks[j].Chat, Now: now, Raise: tidemark.Raise{Acked: acks[j].Acked, Read: acks[j].Read},
+			User:  user,
+			Chat:  acks[j].Chat,
+			Now:   now,
+			Raise: tidemark.Raise{Acked: acks[j].Acked, Read: acks[j].Read},
 		}
 	}
 	advanced, err := s.receipts.Advance(ctx, advances)
@@ -94,7 +108,11 @@ func (s *Server) acknowledge(ctx context.Context, user tidemark.UserID, acks []A
 		results[at[i]] = AckResult{State: done.State, Err: done.Err}
 		//rule:pending_or_delivered.clear-acknowledged-rows
 		if done.Err == nil && acks[at[i]].Acked > 0 {
-			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
+			clears = append(clears, storage.Clear{
+				User:    user,
+				Chat:    done.State.ChatID,
+				Through: done.State.Acked,
+			})
 		}
 	}
 	s.receipts.Clear(ctx, clears)
@@ -106,20 +124,23 @@ func checkAck(ack Ack, member error) error {
 		return err
 	}
 	if ack.Acked == 0 && ack.Read == 0 {
-		return tidemark.Errorf(tidemark.Invalid, "name last_acked_sequence, last_read_sequence, or both")
+		return tidemark.Errorf(tidemark.Invalid,
+			"name last_acked_sequence, last_read_sequence, or both")
 	}
 	//rule:nothing_outside_membership.stranger-may-not-acknowledge
 	return member
 }
 
-// StatePage is a page of delivery states, in the order of their chats.
+// StatePage is a page of delivery states, ordered by chat id. NextCursor is empty on the last page.
 type StatePage struct {
 	States     []tidemark.DeliveryState
 	NextCursor string
 }
 
-// DeliveryState returns the caller's own watermarks in one chat, raw. NotFound, NotMember.
-func (s *Server) DeliveryState(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (tidemark.DeliveryState, error) {
+// DeliveryState returns the caller's own raw watermarks in one chat. Errors: NotFound, NotMember.
+func (s *Server) DeliveryState(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+) (tidemark.DeliveryState, error) {
 	//rule:delivery_query_authorization.state-for-members-only
 	if _, _, err := s.chats.Member(ctx, user, chat); err != nil {
 		return tidemark.DeliveryState{}, err
@@ -131,9 +152,11 @@ func (s *Server) DeliveryState(ctx context.Context, user tidemark.UserID, chat t
 	return states[0], nil
 }
 
-// DeliveryStates returns a page of the caller's own watermarks in the chats of which he is a member, raw. Chats in which
-// neither moved yet are left out. limit is at least 1.
-func (s *Server) DeliveryStates(ctx context.Context, user tidemark.UserID, limit int, cursor string) (StatePage, error) {
+// DeliveryStates returns a page of the caller's own raw watermarks in their chats. It leaves out
+// chats in which both are still 0. limit is at least 1.
+func (s *Server) DeliveryStates(
+	ctx context.Context, user tidemark.UserID, limit int, cursor string,
+) (StatePage, error) {
 	after, err := pagetoken.DecodeID[tidemark.ChatID](pagetoken.States, cursor)
 	if err != nil {
 		return StatePage{}, err
@@ -149,30 +172,36 @@ func (s *Server) DeliveryStates(ctx context.Context, user tidemark.UserID, limit
 	return page, nil
 }
 
-// DeliveryStatusRequest asks who has a chat's messages, up to ForSequence; nil means up to the head.
+// DeliveryStatusRequest asks which members have a chat's messages.
 type DeliveryStatusRequest struct {
-	Chat        tidemark.ChatID
+	Chat tidemark.ChatID
+	// ForSequence is the sequence to ask about; nil means the head.
 	ForSequence *tidemark.Sequence
-	// Limit is at least 1.
+	// Limit bounds the members of a page. It is at least 1.
 	Limit  int
 	Cursor string
 }
 
-// DeliveryStatus is who has what (ADR-008 Appendix F.1): a summary over all current members, and a page of them.
+// DeliveryStatus answers a DeliveryStatusRequest (ADR-008 Appendix F.1).
 type DeliveryStatus struct {
 	Chat     tidemark.Chat
 	Sequence tidemark.Sequence
-	// Summary counts the author of the message as one who has read it as soon as he counts as one whom it has reached. That is said by the watermarks
-	// alone (ADR-008 Appendix E, group_delivered_requires_all_members).
+	// Summary counts all current members. The author of the message counts as a reader once their
+	// acknowledged watermark has reached it (ADR-008 Appendix E,
+	// group_delivered_requires_all_members).
 	Summary storage.Summary
-	// Members are shown by their exposed boundary, in the order of their user ids.
+	// Members are a page of the members by their exposed boundaries, ordered by user id.
 	Members    []tidemark.DeliveryState
 	NextCursor string
 }
 
-// DeliveryStatus answers whether it has reached them, and whether they have read it. It is eventual. NotFound, NotMember (members only),
-// InvalidSequence (0, or above the head).
-func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r DeliveryStatusRequest) (DeliveryStatus, error) {
+// DeliveryStatus returns which members have received and read a chat's messages. Only members may
+// ask. The answer may lag behind acknowledgements that are not written yet.
+//
+// Errors: NotFound, NotMember, InvalidSequence (0, or above the head).
+func (s *Server) DeliveryStatus(
+	ctx context.Context, user tidemark.UserID, r DeliveryStatusRequest,
+) (DeliveryStatus, error) {
 	after, err := pagetoken.DecodeID[tidemark.UserID](pagetoken.Members, r.Cursor)
 	if err != nil {
 		return DeliveryStatus{}, err
@@ -189,7 +218,9 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 	if r.ForSequence != nil {
 		//rule:delivered_implies_persisted.status-of-stored-messages-only
 		if status.Sequence = *r.ForSequence; status.Sequence == 0 || status.Sequence > chat.Head {
-			return DeliveryStatus{}, tidemark.Errorf(tidemark.InvalidSequence, "for_sequence is %d, but the chat's messages are 1 to %d", status.Sequence, chat.Head)
+			return DeliveryStatus{}, tidemark.Errorf(tidemark.InvalidSequence,
+				"for_sequence is %d, but the chat's messages are 1 to %d",
+				status.Sequence, chat.Head)
 		}
 	}
 	if status.Summary, err = s.storage.Summary(ctx, r.Chat, status.Sequence); err != nil {
@@ -204,27 +235,29 @@ func (s *Server) DeliveryStatus(ctx context.Context, user tidemark.UserID, r Del
 	}
 	status.Members = members
 	if more && len(members) > 0 {
-		status.NextCursor = pagetoken.Encode(pagetoken.Members, string(members[len(members)-1].UserID))
+		status.NextCursor = pagetoken.Encode(pagetoken.Members,
+			string(members[len(members)-1].UserID))
 	}
 	return status, nil
 }
 
-// countAuthor counts the author of the message at Sequence among its readers, if his acknowledged watermark has reached it.
+// countAuthor counts the message's author as a reader if their acknowledged watermark has reached
+// it.
 func (s *Server) countAuthor(ctx context.Context, status *DeliveryStatus) error {
 	if status.Sequence == 0 || status.Summary.Read == status.Summary.Members {
 		return nil
 	}
 	id := status.Chat.ID
-	entries, err := s.messages(ctx, storage.Range{Chat: id, After: status.Sequence - 1, Limit: 1})
-	if err != nil || len(entries) == 0 {
+	messages, err := s.messages(ctx, storage.Range{Chat: id, After: status.Sequence - 1, Limit: 1})
+	if err != nil || len(messages) == 0 {
 		return err
 	}
-	author := entries[0].SenderID
-	p, err := s.chats.Roster(ctx, id, 0)
+	author := messages[0].SenderID
+	roster, err := s.chats.Roster(ctx, id, 0)
 	if err != nil {
 		return err
 	}
-	if _, ok := p.Member(author); !ok {
+	if _, ok := roster.Member(author); !ok {
 		return nil
 	}
 	states, err := s.storage.States(ctx, []storage.StateKey{{User: author, Chat: id}})

@@ -64,8 +64,15 @@ func TestNext_storage_that_fails_now_and_then_loses_nothing(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			a := w.node("a", func(cfg *server.Config) { cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 2, 1, 1 })
-			chats := []tidemark.ChatID{a.chat("ab", "alice", "bob"), a.chat("bc", "carol", "bob"), a.chat("bd", "dave", "bob")}
+			a := w.node("a",
+				func(cfg *server.Config) {
+					cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 2, 1,
+						1
+				})
+			chats := []tidemark.ChatID{
+				a.chat("ab", "alice", "bob"), a.chat("bc", "carol", "bob"),
+				a.chat("bd", "dave", "bob"),
+			}
 			senders := []tidemark.UserID{"alice", "carol", "dave"}
 			bob := a.open("bob")
 			bob.drain()
@@ -139,7 +146,8 @@ func TestBus_late_doubled_and_reordered_fan_out_keeps_session_in_order(t *testin
 				}
 				for _, l := range messagesOf(bob.drain()) {
 					if want := fmt.Sprintf("message ab %d", next); l != want {
-						t.Fatalf("seed %d: got %q, want %q: nothing was acknowledged, so that nothing is sent twice", seed, l, want)
+						t.Fatalf("seed %d: got %q, want %q: nothing was acknowledged, so that "+
+							"nothing is sent twice", seed, l, want)
 					}
 					next++
 				}
@@ -211,14 +219,19 @@ func (u unreachable) Close(ctx context.Context, l registry.Lease, proof *registr
 	return u.Registry.Close(ctx, l, proof)
 }
 
-func (u unreachable) Lookup(ctx context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
+func (u unreachable) Lookup(
+	ctx context.Context, users []tidemark.UserID,
+) ([][]registry.Lease, error) {
 	if u.down.Load() {
 		return nil, errDown
 	}
 	return u.Registry.Lookup(ctx, users)
 }
 
-func (u unreachable) Refresh(ctx context.Context, n registry.Node, nodeTTL time.Duration, l []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
+func (u unreachable) Refresh(
+	ctx context.Context, n registry.Node, nodeTTL time.Duration, l []registry.Lease,
+	ttl time.Duration,
+) (registry.Refreshed, error) {
 	if u.down.Load() {
 		return registry.Refreshed{}, errDown
 	}
@@ -330,7 +343,8 @@ func (w *world) wantPendingOrDelivered(chat tidemark.ChatID, users ...tidemark.U
 			ok = ok || r.ChatID == chat && r.FirstUndelivered <= acked+1
 		}
 		if !ok {
-			w.t.Errorf("pending_or_delivered: %s has %d of %d in %s and the rows %v", user, acked, head, chat, w.rows(user))
+			w.t.Errorf("pending_or_delivered: %s has %d of %d in %s and the rows %v",
+				user, acked, head, chat, w.rows(user))
 		}
 	}
 }
@@ -365,7 +379,8 @@ func TestStop_pending_or_delivered_afterwards(t *testing.T) {
 		wantCode(t, "Open", err, tidemark.Unavailable)
 		b := w.node("b")
 		for _, user := range []tidemark.UserID{"bob", "carol", "erin"} {
-			want(t, string(user), messagesOf(b.open(user).drain()), "message abcde 1", "message abcde 2")
+			want(t, string(user), messagesOf(b.open(user).drain()), "message abcde 1",
+				"message abcde 2")
 		}
 		before := b.store.Snapshot()
 		want(t, "dave", messagesOf(b.open("dave").drain()))
@@ -417,10 +432,12 @@ func TestStop_while_sends_are_under_way(t *testing.T) {
 			t.Errorf("storage was called after Stop had returned (-then +now):\n%s", diff)
 		}
 		if len(confirmed) == 0 || refused == 0 {
-			t.Errorf("%d confirmed, %d refused: Stop did not come in between", len(confirmed), refused)
+			t.Errorf("%d confirmed, %d refused: Stop did not come in between",
+				len(confirmed), refused)
 		}
 		if head := w.head(chat); int(head) != len(confirmed) {
-			t.Errorf("head %d, %d confirmed: every send that was under way was answered", head, len(confirmed))
+			t.Errorf("head %d, %d confirmed: every send that was under way was answered",
+				head, len(confirmed))
 		}
 		w.wantPendingOrDelivered(chat, "bob", "carol")
 	})
@@ -457,7 +474,12 @@ func TestStop_with_storage_down_leaves_no_proof(t *testing.T) {
 		reg, b := w.reg, local.New()
 		w.bus = b
 		a, err := server.New(server.Config{
-			Storage: &markless{w.raw}, Registry: reg, Nodes: reg, Bus: b, Logger: quiet(), Node: "a",
+			Storage:  &markless{w.raw},
+			Registry: reg,
+			Nodes:    reg,
+			Bus:      b,
+			Logger:   quiet(),
+			Node:     "a",
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -8,21 +8,27 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// HistoryRequest asks for messages of a chat: those after After, those before Before, or the newest if both are nil. Both are exclusive.
+// HistoryRequest asks for messages of a chat after After or before Before, both exclusive. If both
+// are nil, it asks for the newest messages.
 type HistoryRequest struct {
 	Chat          tidemark.ChatID
 	After, Before *tidemark.Sequence
-	// Limit is at least 1 and at most 1,000.
+	// Limit is from 1 to 1,000.
 	Limit int
 }
 
-// History is a page of messages, with the gaps in it.
+// History is a page of messages, and the gaps in it.
 type History = chat.History
 
-// History returns a page of what a member may see. NotFound, NotMember, Invalid (both After and Before).
-func (s *Server) History(ctx context.Context, user tidemark.UserID, r HistoryRequest) (History, error) {
+// History returns a page of the messages that a member may see.
+//
+// Errors: NotFound, NotMember, Invalid (both After and Before are given).
+func (s *Server) History(
+	ctx context.Context, user tidemark.UserID, r HistoryRequest,
+) (History, error) {
 	if r.After != nil && r.Before != nil {
-		return History{}, tidemark.Errorf(tidemark.Invalid, "give after_sequence or before_sequence, not both")
+		return History{}, tidemark.Errorf(tidemark.Invalid,
+			"give after_sequence or before_sequence, not both")
 	}
 	heads, err := s.storage.Heads(ctx, []tidemark.ChatID{r.Chat})
 	if err != nil {
@@ -38,7 +44,7 @@ func (s *Server) History(ctx context.Context, user tidemark.UserID, r HistoryReq
 	return s.chats.Before(ctx, user, r.Chat, before, r.Limit)
 }
 
-// messages reads one range.
+// messages reads one range from storage.
 func (s *Server) messages(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
 	pages, err := s.storage.Ranges(ctx, []storage.Range{r})
 	if err != nil {

@@ -65,7 +65,13 @@ func newWorld(t *testing.T) *world { return newWorldOn(t, stores.Open(t)) }
 func newWorldInMemory(t *testing.T) *world { return newWorldOn(t, memory.New()) }
 
 func newWorldOn(t *testing.T, store storage.Store) *world {
-	return &world{t: t, ctx: context.Background(), raw: store, reg: registrymemory.New(), bus: local.New()}
+	return &world{
+		t:   t,
+		ctx: context.Background(),
+		raw: store,
+		reg: registrymemory.New(),
+		bus: local.New(),
+	}
 }
 
 // node starts a server of a name in the world.
@@ -88,16 +94,21 @@ func (w *world) node(name tidemark.NodeID, change ...func(*server.Config)) *core
 // hookedBus is the world's bus with its hook.
 type hookedBus struct{ w *world }
 
-func (b hookedBus) Subscribe(ctx context.Context, n registry.Node, s bus.Subscriber) (func(), error) {
+func (b hookedBus) Subscribe(
+	ctx context.Context, n registry.Node, s bus.Subscriber,
+) (func(), error) {
 	return b.w.bus.Subscribe(ctx, n, s)
 }
 
 func (b hookedBus) Publish(ctx context.Context, publications []bus.Publication) []error {
-	return oneByOne(publications, func(n registry.Node, e bus.Event) error { return b.publish(ctx, n, e) })
+	return oneByOne(publications,
+		func(n registry.Node, e bus.Event) error { return b.publish(ctx, n, e) })
 }
 
 // oneByOne is bus.Bus.Publish by a function that takes one.
-func oneByOne(publications []bus.Publication, publish func(n registry.Node, e bus.Event) error) []error {
+func oneByOne(
+	publications []bus.Publication, publish func(n registry.Node, e bus.Event) error,
+) []error {
 	errs := make([]error, len(publications))
 	for i, p := range publications {
 		errs[i] = publish(p.Node, p.Event)
@@ -160,7 +171,9 @@ func (w *world) wantRows(what string, user tidemark.UserID, want ...tidemark.Pen
 	}
 }
 
-func row(user tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence) tidemark.PendingDelivery {
+func row(
+	user tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence,
+) tidemark.PendingDelivery {
 	return tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first}
 }
 
@@ -174,11 +187,18 @@ func (w *world) leases(user tidemark.UserID) []registry.Lease {
 }
 
 // appendDead stores a message whose sender's node dies before it hands it over.
-func (w *world) appendDead(user tidemark.UserID, chat tidemark.ChatID, key string) tidemark.Message {
+func (w *world) appendDead(
+	user tidemark.UserID, chat tidemark.ChatID, key string,
+) tidemark.Message {
 	w.t.Helper()
 	appended, err := storage.AppendOne(w.ctx, w.raw, tidemark.Draft{
-		ChatID: chat, SenderID: user, ClientMessageID: key, Content: "from a dead node", ContentType: tidemark.DefaultContentType,
-		MessageID: tidemark.MessageID("dead-" + key), CreatedAt: time.Now().UTC(),
+		ChatID:          chat,
+		SenderID:        user,
+		ClientMessageID: key,
+		Content:         "from a dead node",
+		ContentType:     tidemark.DefaultContentType,
+		MessageID:       tidemark.MessageID("dead-" + key),
+		CreatedAt:       time.Now().UTC(),
 	})
 	if err != nil {
 		w.t.Error(err)
@@ -191,9 +211,10 @@ func (w *world) say(to tidemark.UserID, updates ...tidemark.StatusUpdate) {
 	w.t.Helper()
 	leases := w.leases(to)
 	for _, u := range updates {
-		err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{To: leases, Status: &bus.Status{
-			Updates: []tidemark.StatusUpdate{u}, Version: 1,
-		}})
+		err := bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot},
+			bus.Event{To: leases, Status: &bus.Status{
+				Updates: []tidemark.StatusUpdate{u}, Version: 1,
+			}})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -230,10 +251,13 @@ func (w *world) head(chat tidemark.ChatID) tidemark.Sequence {
 	return heads[0]
 }
 
-func (w *world) wantState(what string, user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence) {
+func (w *world) wantState(
+	what string, user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence,
+) {
 	w.t.Helper()
 	if st := w.state(user, chat); st.Acked != acked || st.Read != read {
-		w.t.Errorf("%s: watermarks of %s are %d and %d, want %d and %d", what, user, st.Acked, st.Read, acked, read)
+		w.t.Errorf("%s: watermarks of %s are %d and %d, want %d and %d",
+			what, user, st.Acked, st.Read, acked, read)
 	}
 }
 
@@ -254,7 +278,9 @@ func (c *client) goodbye() {
 }
 
 // sendKey is Send with a key of its own.
-func (c *core) sendKey(user tidemark.UserID, chat tidemark.ChatID, key, content string) (server.Sent, error) {
+func (c *core) sendKey(
+	user tidemark.UserID, chat tidemark.ChatID, key, content string,
+) (server.Sent, error) {
 	return c.Send(c.ctx, user, tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: content})
 }
 

@@ -32,12 +32,14 @@ func TestStatus_all_read_is_not_said_before_all_delivered(t *testing.T) {
 		c.ack("carol", chat, last, last)
 		settle()
 		settle()
-		status, err := c.DeliveryStatus(c.ctx, "alice", server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+		status, err := c.DeliveryStatus(c.ctx, "alice",
+			server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := status.Summary; got.Delivered != 2 || got.Read != 2 {
-			t.Errorf("delivered to %d, read by %d of %d, want 2 and 2", got.Delivered, got.Read, got.Members)
+			t.Errorf("delivered to %d, read by %d of %d, want 2 and 2",
+				got.Delivered, got.Read, got.Members)
 		}
 		c.ack("bob", chat, last, 0)
 		settle()
@@ -45,7 +47,8 @@ func TestStatus_all_read_is_not_said_before_all_delivered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := status.Summary; got.Delivered != 3 || got.Read != 3 {
-			t.Errorf("when bob has it: delivered to %d, read by %d, want 3 and 3, for he wrote it", got.Delivered, got.Read)
+			t.Errorf("when bob has it: delivered to %d, read by %d, want 3 and 3, for he wrote it",
+				got.Delivered, got.Read)
 		}
 	})
 }
@@ -62,7 +65,8 @@ func TestSend_seen_beyond_the_head_is_refused(t *testing.T) {
 			return err
 		}
 		wantCode(t, "beyond the head", send("bob", 2), tidemark.InvalidSequence)
-		wantCode(t, "of one who may not know where the chat ends", send("eve", 2), tidemark.NotMember)
+		wantCode(t, "of one who may not know where the chat ends",
+			send("eve", 2), tidemark.NotMember)
 		if err := send("bob", 1); err != nil {
 			t.Errorf("the head: %v", err)
 		}
@@ -85,12 +89,14 @@ func TestSession_acknowledgement_trims_the_resume_memory(t *testing.T) {
 		if from == 3 {
 			at := c.open("bob", resuming(bob.Session(), begin+3))
 			at.last = bob.last
-			want(t, "from what he acknowledged", messagesOf(at.drain()), "message ab 4", "message ab 5")
+			want(t, "from what he acknowledged", messagesOf(at.drain()), "message ab 4",
+				"message ab 5")
 			return
 		}
 		early := c.open("bob", resuming(bob.Session(), begin+from))
 		early.last = bob.last
-		want(t, "from before what he acknowledged", early.drain()[:2], "open resumed=false", "reset unknown_position")
+		want(t, "from before what he acknowledged", early.drain()[:2], "open resumed=false",
+			"reset unknown_position")
 	}
 	for from := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) { test(t, from) })
@@ -201,7 +207,11 @@ func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *tes
 			t.Fatalf("the snapshot is %v", got)
 		}
 		w.publish.clear()
-		w.say("alice", tidemark.StatusUpdate{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 1}})
+		w.say("alice", tidemark.StatusUpdate{
+			ChatID:   chat,
+			UserID:   "bob",
+			Boundary: tidemark.Boundary{Acked: 1},
+		})
 		want(t, "what the late update becomes", again.drain(), "status ab bob 2 0")
 	})
 }
@@ -220,7 +230,11 @@ func TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order(t *testing.T)
 		alice.drain()
 		say := func(acked tidemark.Sequence) {
 			t.Helper()
-			w.say("alice", tidemark.StatusUpdate{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: acked}})
+			w.say("alice", tidemark.StatusUpdate{
+				ChatID:   chat,
+				UserID:   "bob",
+				Boundary: tidemark.Boundary{Acked: acked},
+			})
 		}
 		say(2)
 		want(t, "the later one", alice.drain(), "status ab bob 2 0")
@@ -270,7 +284,11 @@ func TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot(t *testi
 		alice := b.open("alice", withStatuses)
 		say := func(acked tidemark.Sequence) {
 			t.Helper()
-			w.say("alice", tidemark.StatusUpdate{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: acked}})
+			w.say("alice", tidemark.StatusUpdate{
+				ChatID:   chat,
+				UserID:   "bob",
+				Boundary: tidemark.Boundary{Acked: acked},
+			})
 		}
 		say(1)
 		if got := alice.drain(); !slices.Contains(got, "status ab bob 3 0") || slices.Contains(got, "status ab bob 1 0") {
@@ -366,7 +384,8 @@ func TestSession_acknowledgement_of_a_replaced_connection_trims_nothing(t *testi
 		newer.drain()
 		older.Ack(server.Ack{Chat: second, Acked: 1})
 		again := c.open("bob", resuming(older.Session(), at))
-		want(t, "from before what the newer connection was sent", again.drain()[:1], "open resumed=true")
+		want(t, "from before what the newer connection was sent",
+			again.drain()[:1], "open resumed=true")
 	})
 }
 

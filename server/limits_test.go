@@ -64,7 +64,8 @@ func TestOpen_the_same_device_again_ends_the_older_session(t *testing.T) {
 			t.Error(err)
 		}
 		a.send("alice", chat)
-		want(t, "the newer one, after the older connection went away", messagesOf(newer.drain()), "message ab 2")
+		want(t, "the newer one, after the older connection went away",
+			messagesOf(newer.drain()), "message ab 2")
 	})
 }
 
@@ -111,7 +112,8 @@ func TestSession_resume_memory_is_bounded_and_older_positions_are_reset(t *testi
 		late := bob.last - 200
 		again := a.open("bob", resuming(bob.Session(), begin))
 		again.last = bob.last
-		want(t, "a position older than the memory", again.drain()[:2], "open resumed=false", "reset unknown_position")
+		want(t, "a position older than the memory", again.drain()[:2], "open resumed=false",
+			"reset unknown_position")
 		again = a.open("bob", resuming(bob.Session(), late))
 		if events, err := again.Next(a.ctx, nil, false); err != nil || len(events) == 0 || line(t, events[0]) != "open resumed=true" {
 			t.Errorf("a position within the memory: %v, %v", events, err)
@@ -181,7 +183,8 @@ func TestSession_a_slow_client_holds_no_messages(t *testing.T) {
 		}
 		with := grown(chat, a)
 		if extra := with - without; extra > 32*messages {
-			t.Errorf("32 sessions that do not read hold %d bytes more after %d messages: a byte for each of them is too much", extra, messages)
+			t.Errorf("32 sessions that do not read hold %d bytes more after %d messages: a byte "+
+				"for each of them is too much", extra, messages)
 		}
 		seen := 0
 		for _, l := range slow[31].drain() {
@@ -212,9 +215,15 @@ func fewer(t *testing.T, usual int) int {
 func (w *world) manyChats(n int) {
 	w.t.Helper()
 	atOnce(n, func(i int) {
-		chat, user := tidemark.ChatID(fmt.Sprintf("c%05d", i)), tidemark.UserID(fmt.Sprintf("u%05d", i))
+		chat, user := tidemark.ChatID(fmt.Sprintf("c%05d", i)), tidemark.UserID(fmt.Sprintf("u%05d",
+			i))
 		_, _, err := w.raw.CreateChat(w.ctx, storage.NewChat{
-			ID: chat, Type: tidemark.Direct, History: tidemark.HistoryFull, CreatedAt: time.Now(), Creator: user, Members: []tidemark.UserID{"bob", user},
+			ID:        chat,
+			Type:      tidemark.Direct,
+			History:   tidemark.HistoryFull,
+			CreatedAt: time.Now(),
+			Creator:   user,
+			Members:   []tidemark.UserID{"bob", user},
 		})
 		if err != nil {
 			w.t.Error(err)
@@ -252,7 +261,8 @@ func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 			}
 			if len(events) == 0 {
 				if !acknowledging && len(got) != fit {
-					t.Errorf("%d chats arrived before he acknowledged any, want as many as the map holds", len(got))
+					t.Errorf("%d chats arrived before he acknowledged any, want as many as the "+
+						"map holds", len(got))
 				}
 				acknowledging = true
 				for chat := range got {
@@ -314,7 +324,8 @@ func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 func TestTails_are_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 256 << 10
-		a := newWorldInMemory(t).node("a", func(cfg *server.Config) { cfg.TailBytes, cfg.HotChats = most, 100 })
+		a := newWorldInMemory(t).node("a",
+			func(cfg *server.Config) { cfg.TailBytes, cfg.HotChats = most, 100 })
 		text := strings.Repeat("x", 1_000)
 		kept := int64(0)
 		for i := range 300 {

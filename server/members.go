@@ -15,27 +15,29 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// MemberPage is a page of members, in the order of their user ids.
+// MemberPage is a page of members, ordered by user id. NextCursor is empty on the last page.
 type MemberPage struct {
 	Members    []tidemark.Member
 	NextCursor string
 }
 
-// Members returns a page of the current members. limit is at least 1. NotFound, NotMember.
-func (s *Server) Members(ctx context.Context, c Caller, chat tidemark.ChatID, limit int, cursor string) (MemberPage, error) {
+// Members returns a page of the current members. limit is at least 1. Errors: NotFound, NotMember.
+func (s *Server) Members(
+	ctx context.Context, c Caller, chat tidemark.ChatID, limit int, cursor string,
+) (MemberPage, error) {
 	after, err := pagetoken.DecodeID[tidemark.UserID](pagetoken.Members, cursor)
 	if err != nil {
 		return MemberPage{}, err
 	}
-	p, _, err := s.chats.Member(ctx, c.User, chat)
+	roster, _, err := s.chats.Member(ctx, c.User, chat)
 	if err != nil {
 		return MemberPage{}, err
 	}
-	return pageOfMembers(p, after, limit), nil
+	return pageOfMembers(roster, after, limit), nil
 }
 
-func pageOfMembers(p *chat.Roster, after tidemark.UserID, limit int) MemberPage {
-	page := MemberPage{Members: p.After(after)}
+func pageOfMembers(roster *chat.Roster, after tidemark.UserID, limit int) MemberPage {
+	page := MemberPage{Members: roster.After(after)}
 	if len(page.Members) > limit {
 		page.Members = page.Members[:limit]
 		page.NextCursor = pagetoken.Encode(pagetoken.Members, string(page.Members[limit-1].UserID))
@@ -43,19 +45,26 @@ func pageOfMembers(p *chat.Roster, after tidemark.UserID, limit int) MemberPage 
 	return page
 }
 
-// AddMembers makes users members of a group and returns the first page of its members. For each of them it is a send: what he may see and
-// has not acknowledged is marked and woken. Owners and backends may.
+// AddMembers makes users members of a group and returns the first page of its members. For the
+// users it is like a send: what they may see and have not acknowledged is marked pending, and they
+// are notified. Owners and backends may add members.
 //
-// Errors: Invalid, NotFound, NotMember, Denied (also above tidemark.MaxMembers and MaxIntervals), Unavailable: repeat it.
-func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID, users []tidemark.UserID) (MemberPage, error) {
+// Errors: Invalid, NotFound, NotMember, Denied (also above tidemark.MaxMembers and
+// tidemark.MaxIntervals), Unavailable (repeat the call).
+func (s *Server) AddMembers(
+	ctx context.Context, c Caller, chat tidemark.ChatID, users []tidemark.UserID,
+) (MemberPage, error) {
 	users, err := distinct("user_ids", users)
 	switch {
 	case err != nil:
 		return MemberPage{}, err
 	case len(users) == 0:
-		return MemberPage{}, tidemark.Errorf(tidemark.Invalid, "user_ids names nobody")
+		return MemberPage{}, tidemark.Errorf(tidemark.Invalid,
+			"user_ids is empty; name at least one user")
 	case len(users) > tidemark.MaxMembersPerCall:
-		return MemberPage{}, tidemark.Errorf(tidemark.Invalid, "user_ids names %d users, at most %d are allowed in one call", len(users), tidemark.MaxMembersPerCall)
+		return MemberPage{}, tidemark.Errorf(tidemark.Invalid,
+			"user_ids names %d users, at most %d are allowed in one call",
+			len(users), tidemark.MaxMembersPerCall)
 	}
 	if err := s.calls.begin(); err != nil {
 		return MemberPage{}, err
@@ -75,34 +84,42 @@ func (s *Server) AddMembers(ctx context.Context, c Caller, chat tidemark.ChatID,
 	for i, user := range added.New {
 		changes[i] = tidemark.MembershipChange{ChatID: chat, UserID: user, Change: tidemark.Added}
 	}
-	// All of them, also who was a member already: the call may repeat one whose answer was lost.
+	// Users who were members already get a row as well: this call may repeat one whose answer was
+	// lost.
 	var rows []tidemark.PendingDelivery
 	//rule:pending_or_delivered.rows-for-returning-members
 	for _, st := range added.States {
 		//rule:pending_or_delivered.row-when-behind-head
 		if st.Acked < added.Head {
-			rows = append(rows, tidemark.PendingDelivery{UserID: st.UserID, ChatID: chat, FirstUndelivered: tidemark.First(st.Acked)})
+			rows = append(rows, tidemark.PendingDelivery{
+				UserID:           st.UserID,
+				ChatID:           chat,
+				FirstUndelivered: tidemark.First(st.Acked),
+			})
 		}
 	}
 	//rule:pending_or_delivered.mark-added-members
 	markErr := s.delivery.MarkOrRetry(ctx, rows)
-	p, err := s.chats.Roster(ctx, chat, added.Version)
+	roster, err := s.chats.Roster(ctx, chat, added.Version)
 	if err != nil {
 		return MemberPage{}, err
 	}
-	s.announce(ctx, changes, added.Version, p.Users)
-	return pageOfMembers(p, "", 1000), markErr
+	s.announce(ctx, changes, added.Version, roster.Users)
+	return pageOfMembers(roster, "", 1000), markErr
 }
 
-// How a change of members whose outcome is unknown is resolved before the caller is told so.
+// A change of members whose outcome is unknown is tried up to changeAttempts times. The pause
+// starts at twice changePause and doubles.
 const (
 	changeAttempts = 4
 	changePause    = 50 * time.Millisecond
 )
 
-// add begins memberships. If an outcome stays unknown, the node no longer knows who has to receive
-// what, and all sessions reconcile.
-func (s *Server) add(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (storage.Added, error) {
+// add makes users members. If the outcome stays unknown, this node cannot know who must receive
+// what: Overflow then makes all sessions reconcile.
+func (s *Server) add(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+) (storage.Added, error) {
 	for attempt := 1; ; attempt++ {
 		added, err := s.storage.AddMembers(ctx, chat, users, s.now())
 		if tidemark.CodeOf(err) != tidemark.Unavailable {
@@ -121,21 +138,24 @@ func (s *Server) add(ctx context.Context, chat tidemark.ChatID, users []tidemark
 	}
 }
 
-// RemoveMember ends the membership of a user. Owners and backends may; everyone may leave. His delivery state is kept; what he has not received
-// he will not receive (ADR-008 §6.1).
+// RemoveMember ends the membership of a user. Owners and backends may remove any member, and every
+// member may leave. The user's delivery state is kept. Messages that they have not received yet
+// never arrive (ADR-008 §6.1).
 //
 // Errors: NotFound, NotMember (the caller, or the user), Denied.
-func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatID, user tidemark.UserID) error {
+func (s *Server) RemoveMember(
+	ctx context.Context, c Caller, chat tidemark.ChatID, user tidemark.UserID,
+) error {
 	if err := s.calls.begin(); err != nil {
 		return err
 	}
 	defer s.calls.end()
 	if c.User == user && !c.Backend {
-		p, _, err := s.chats.Member(ctx, user, chat)
+		roster, _, err := s.chats.Member(ctx, user, chat)
 		if err != nil {
 			return err
 		}
-		if p.Type == tidemark.Direct {
+		if roster.Type == tidemark.Direct {
 			return tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
 		}
 	} else if _, err := s.mayManage(ctx, c, chat); err != nil {
@@ -149,29 +169,35 @@ func (s *Server) RemoveMember(ctx context.Context, c Caller, chat tidemark.ChatI
 	}
 	s.chats.Chat(chat).Invalidate(removed.Version)
 	//rule:nothing_outside_membership.tell-removed-member
-	told := []tidemark.UserID{user}
-	p, err := s.chats.Roster(ctx, chat, removed.Version)
+	recipients := []tidemark.UserID{user}
+	roster, err := s.chats.Roster(ctx, chat, removed.Version)
 	if err != nil {
-		s.log.Warn("the members were not told of a removal", "chat", chat, "error", err)
+		s.log.Warn("a removal is not announced to the other members: their roster cannot be read",
+			"chat", chat, "error", err)
 	} else {
-		told = append(told, p.Users...)
+		recipients = append(recipients, roster.Users...)
 	}
-	s.announce(ctx, []tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}}, removed.Version, told)
-	if p != nil && len(p.Users) > tidemark.StatusFanoutLimit {
+	s.announce(ctx,
+		[]tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}},
+		removed.Version, recipients)
+	if roster != nil && len(roster.Users) > tidemark.StatusFanoutLimit {
 		//rule:group_delivered_requires_all_members.recompute-after-removal
 		s.receipts.Recompute(chat)
 	}
 	return nil
 }
 
-// remove ends a membership. An outcome that is unknown is resolved by trying again: if he is no member then, this call removed him, or might have.
-func (s *Server) remove(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID) (storage.Removed, error) {
+// remove ends a membership. If an outcome is unknown, remove tries again. NotMember then counts as
+// success, because an earlier attempt may have removed the user.
+func (s *Server) remove(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID,
+) (storage.Removed, error) {
 	for attempt := 1; ; attempt++ {
 		removed, err := s.storage.RemoveMember(ctx, chat, user, s.now())
 		code := tidemark.CodeOf(err)
 		//rule:nothing_outside_membership.retried-removal-succeeds
 		if code == tidemark.NotMember && attempt > 1 {
-			p, err := s.chats.Roster(ctx, chat, 0)
+			roster, err := s.chats.Roster(ctx, chat, 0)
 			if err != nil {
 				return removed, err
 			}
@@ -179,29 +205,33 @@ func (s *Server) remove(ctx context.Context, chat tidemark.ChatID, user tidemark
 			if err != nil {
 				return removed, err
 			}
-			return storage.Removed{Version: p.Version, Head: heads[0]}, nil
+			return storage.Removed{Version: roster.Version, Head: heads[0]}, nil
 		}
 		if code != tidemark.Unavailable {
 			return removed, err
 		}
-		s.chats.ForgetRoster(chat) // it may have happened
+		s.chats.ForgetRoster(chat) // the removal may have happened
 		if attempt == changeAttempts || !signal.Pause(ctx, changePause<<attempt) {
 			return removed, err
 		}
 	}
 }
 
-// announce tells the sessions of users that the membership changed, and every node, which may
-// remember the members. To the sessions it is a hint.
-func (s *Server) announce(ctx context.Context, changes []tidemark.MembershipChange, version uint64, users []tidemark.UserID) {
+// announce publishes a change of members to the users' sessions and to every node. Nodes need it
+// because they may have the roster in memory. For sessions it is a hint.
+func (s *Server) announce(
+	ctx context.Context, changes []tidemark.MembershipChange, version uint64,
+	users []tidemark.UserID,
+) {
 	if len(changes) == 0 {
 		return
 	}
 	event := bus.Event{Membership: &bus.Membership{Changes: changes, Version: version}}
-	s.delivery.Publish(ctx, []delivery.Announcement{{To: users, Event: event, AllNodes: true}}, false)
+	s.delivery.Publish(ctx, []delivery.Announcement{{To: users, Event: event, AllNodes: true}},
+		false)
 }
 
-// receiveMembership hands changes to the sessions and forgets an older roster.
+// receiveMembership invalidates older rosters of the chat and passes the changes to the sessions.
 func (s *Server) receiveMembership(to []registry.Lease, e *bus.Membership) {
 	//rule:nothing_outside_membership.outdate-roster-on-change
 	s.chats.Chat(e.Changes[0].ChatID).Invalidate(e.Version)
@@ -212,8 +242,8 @@ func (s *Server) receiveMembership(to []registry.Lease, e *bus.Membership) {
 	}
 }
 
-// sendTyping tells the other members' sessions that a user is typing. Errors are dropped, as the
-// notice may be.
+// sendTyping notifies the other members' sessions that a user is typing. It drops errors, because a
+// typing notice may be lost.
 func (s *Server) sendTyping(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) {
 	//rule:nothing_outside_membership.typing-by-members-only
 	roster, _, err := s.chats.Member(ctx, user, chat)
@@ -221,12 +251,13 @@ func (s *Server) sendTyping(ctx context.Context, user tidemark.UserID, chat tide
 		return
 	}
 	s.typing.Add(1)
-	others := slices.DeleteFunc(slices.Clone(roster.Users), func(u tidemark.UserID) bool { return u == user })
+	others := slices.DeleteFunc(slices.Clone(roster.Users),
+		func(u tidemark.UserID) bool { return u == user })
 	event := bus.Event{Typing: &tidemark.Typing{ChatID: chat, UserID: user}}
 	s.delivery.Publish(ctx, []delivery.Announcement{{To: others, Event: event}}, false)
 }
 
-// receiveTyping hands the notice to the sessions.
+// receiveTyping passes a typing notice to the sessions.
 func (s *Server) receiveTyping(to []registry.Lease, t tidemark.Typing) {
 	for _, sess := range s.table.Held(nil, to) {
 		if sess != nil {

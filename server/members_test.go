@@ -48,7 +48,8 @@ func TestMembership_nothing_outside_membership_while_messages_wait(t *testing.T)
 		a.remove(chat, "bob")
 		a.send("alice", chat)
 		want(t, "bob, who had not read them yet", bob.drain(), "membership abc bob removed")
-		want(t, "carol", messagesOf(carol.drain()), "message abc 1", "message abc 2", "message abc 3")
+		want(t, "carol", messagesOf(carol.drain()), "message abc 1", "message abc 2",
+			"message abc 3")
 		settle()
 		w.wantRows("nothing waits for him", "bob")
 	})
@@ -79,9 +80,10 @@ func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T
 		want(t, "carol", messagesOf(carol.drain()), "message abc 2")
 		// A sender who looked up before the removal hands over to bob, too.
 		late.keep(func() error {
-			return bus.PublishOne(w.ctx, w.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
-				To: leases, Notification: &bus.Notification{Chat: chat, Sequence: 2},
-			})
+			return bus.PublishOne(w.ctx, w.bus,
+				registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
+					To: leases, Notification: &bus.Notification{Chat: chat, Sequence: 2},
+				})
 		})
 		late.release(t)
 		want(t, "bob", messagesOf(bob.drain()))
@@ -109,7 +111,8 @@ func TestMembership_status_is_not_sent_to_one_who_was_removed(t *testing.T) {
 			a.remove(chat, "bob")
 			late.release(w.t)
 		},
-		"it comes from a node with an old roster": func(w *world, a, b *core, chat tidemark.ChatID) {
+		"it comes from a node with an old " +
+			"roster": func(w *world, a, b *core, chat tidemark.ChatID) {
 			other := w.node("c")
 			if _, err := other.Members(w.ctx, server.Caller{User: "carol"}, chat, 10, ""); err != nil {
 				w.t.Fatal(err)
@@ -127,7 +130,11 @@ func TestMembership_status_is_not_sent_to_one_who_was_removed(t *testing.T) {
 				a.send("alice", chat)
 				settle()
 				bob := b.open("bob")
-				w.say("bob", tidemark.StatusUpdate{ChatID: chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 1}})
+				w.say("bob", tidemark.StatusUpdate{
+					ChatID:   chat,
+					UserID:   "alice",
+					Boundary: tidemark.Boundary{Acked: 1},
+				})
 				bob.drain() // with which the statuses of the members were read
 				act(w, a, b, chat)
 				settle()
@@ -186,7 +193,8 @@ func TestMembership_resume_sends_nothing_of_a_chat_that_he_left(t *testing.T) {
 		a.remove(chat, "bob")
 		again := a.open("bob", resuming(bob.Session(), position))
 		again.last = bob.last
-		want(t, "again", again.drain(), "open resumed=true", "membership abc bob removed", "caught_up")
+		want(t, "again", again.drain(), "open resumed=true", "membership abc bob removed",
+			"caught_up")
 	})
 }
 
@@ -203,7 +211,11 @@ func (c *client) watch() (stop func()) {
 			runtime.Gosched()
 		}
 		c.t.Error("Next does not return")
-		_, _ = c.core.Open(context.Background(), openRequest{User: c.user, Session: c.Session(), Poll: true})
+		_, _ = c.core.Open(context.Background(), openRequest{
+			User:    c.user,
+			Session: c.Session(),
+			Poll:    true,
+		})
 	})
 	return func() {
 		done.Store(true)
@@ -217,7 +229,11 @@ func TestMembership_removal_during_a_read_leaves_nothing_behind(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				a := w.node("a", func(cfg *server.Config) { cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 1, 1, 1 })
+				a := w.node("a",
+					func(cfg *server.Config) {
+						cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 1,
+							1, 1
+					})
 				chat, other := a.chat("abc", "alice", "bob", "carol"), a.chat("bd", "bob", "dave")
 				bob := a.open("bob")
 				bob.drain()
@@ -330,7 +346,10 @@ func TestMembership_since_join_starts_at_the_head(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
 		_, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
-			ChatID: "abc", Type: tidemark.Group, History: tidemark.HistorySinceJoin, MemberIDs: []tidemark.UserID{"bob"},
+			ChatID:    "abc",
+			Type:      tidemark.Group,
+			History:   tidemark.HistorySinceJoin,
+			MemberIDs: []tidemark.UserID{"bob"},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -374,7 +393,8 @@ func TestLarge_chats_mark_nothing_and_an_open_finds_them(t *testing.T) {
 		settle()
 		sent := a.since(before)
 		if sent.Calls["Mark"] != 0 || sent.Marked != 0 {
-			t.Errorf("3 messages to 500 absent members: %d calls of Mark, %d rows, want none", sent.Calls["Mark"], sent.Marked)
+			t.Errorf("3 messages to 500 absent members: %d calls of Mark, %d rows, want none",
+				sent.Calls["Mark"], sent.Marked)
 		}
 		a.send("alice", small)
 		before = a.store.Snapshot()
@@ -382,10 +402,12 @@ func TestLarge_chats_mark_nothing_and_an_open_finds_them(t *testing.T) {
 		lines := bob.drain()
 		got := messagesOf(lines)
 		slices.Sort(got)
-		want(t, "bob", got, "message large 1", "message large 2", "message large 3", "message small 1")
+		want(t, "bob", got, "message large 1", "message large 2", "message large 3",
+			"message small 1")
 		calls := a.since(before).Calls
 		if calls["PendingOf"] != 1 || calls["Behind"] != 1 {
-			t.Errorf("his open listed %d times and compared %d times, want once and once", calls["PendingOf"], calls["Behind"])
+			t.Errorf("his open listed %d times and compared %d times, want once and once",
+				calls["PendingOf"], calls["Behind"])
 		}
 		before = a.store.Snapshot()
 		bob.Ack(server.Ack{Chat: chat, Acked: 3}, server.Ack{Chat: small, Acked: 1})
@@ -434,7 +456,8 @@ func TestTyping_is_dropped_under_pressure(t *testing.T) {
 		}
 		a.send("alice", chat)
 		lines := bob.drain()
-		typing := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.HasPrefix(l, "typing") })
+		typing := slices.DeleteFunc(slices.Clone(lines),
+			func(l string) bool { return !strings.HasPrefix(l, "typing") })
 		if len(typing) == 0 || len(typing) > 32 {
 			t.Errorf("%d typing notices waited, want some and at most 32", len(typing))
 		}
@@ -461,7 +484,10 @@ func TestMembership_one_who_was_added_elsewhere_is_sent_to(t *testing.T) {
 		time.Sleep(30 * time.Second) // until b believes what it remembers
 		chat := tidemark.ChatID("since")
 		_, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
-			ChatID: chat, Type: tidemark.Group, History: tidemark.HistorySinceJoin, MemberIDs: []tidemark.UserID{"bob"},
+			ChatID:    chat,
+			Type:      tidemark.Group,
+			History:   tidemark.HistorySinceJoin,
+			MemberIDs: []tidemark.UserID{"bob"},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -582,7 +608,12 @@ func TestMembership_nothing_outside_it_in_the_history_on_a_node_with_an_old_rost
 		})
 		a.remove(chat, "bob")
 		if _, err := storage.AppendOne(w.ctx, w.raw, tidemark.Draft{
-			ChatID: chat, SenderID: "alice", ClientMessageID: "k", Content: "not for bob", ContentType: tidemark.DefaultContentType, MessageID: "m",
+			ChatID:          chat,
+			SenderID:        "alice",
+			ClientMessageID: "k",
+			Content:         "not for bob",
+			ContentType:     tidemark.DefaultContentType,
+			MessageID:       "m",
 		}); err != nil {
 			t.Fatal(err)
 		}

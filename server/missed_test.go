@@ -64,7 +64,8 @@ func TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat
 		w.publish.clear()
 		w.ghost("c", time.Second)
 		time.Sleep(15 * time.Second)
-		want(t, "the laptop, after all have compared", messagesOf(laptop.drain()), "message quiet 4", "message quiet 5")
+		want(t, "the laptop, after all have compared",
+			messagesOf(laptop.drain()), "message quiet 4", "message quiet 5")
 		w.ghost("d", time.Second)
 		time.Sleep(15 * time.Second)
 		want(t, "and after they have compared again", messagesOf(laptop.drain()))
@@ -82,7 +83,8 @@ func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_
 		time.Sleep(time.Minute)
 		phone, laptop := a.open("bob"), b.open("bob")
 		a.send("alice", busy)
-		want(t, "both", slices.Concat(messagesOf(phone.drain()), messagesOf(laptop.drain())), "message abc 2", "message abc 2")
+		want(t, "both", slices.Concat(messagesOf(phone.drain()), messagesOf(laptop.drain())),
+			"message abc 2", "message abc 2")
 		time.Sleep(time.Hour)
 		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
 			if to.ID == "b" && e.Notification != nil {
@@ -101,7 +103,8 @@ func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_
 		want(t, "the laptop, before b knows", messagesOf(laptop.drain()), "message ab 3")
 		w.ghost("c", time.Second)
 		time.Sleep(15 * time.Second)
-		want(t, "the laptop, after all have compared", messagesOf(laptop.drain()), "message ab 1", "message ab 2", "message ab 3")
+		want(t, "the laptop, after all have compared", messagesOf(laptop.drain()), "message ab 1",
+			"message ab 2", "message ab 3")
 		w.ghost("d", time.Second)
 		time.Sleep(15 * time.Second)
 		want(t, "and after they have compared again", messagesOf(laptop.drain()))

@@ -94,7 +94,15 @@ func (m *mayhem) node(id tidemark.NodeID) *mortal {
 		return nil
 	}
 	reg := mortalRegistry{unreachable{m.reg, &n.dead}}
-	s, err := server.New(server.Config{Storage: store, Registry: reg, Nodes: reg, Bus: mortalBus{n}, Node: id, Logger: quiet(), TailMessages: 3})
+	s, err := server.New(server.Config{
+		Storage:      store,
+		Registry:     reg,
+		Nodes:        reg,
+		Bus:          mortalBus{n},
+		Node:         id,
+		Logger:       quiet(),
+		TailMessages: 3,
+	})
 	if err == nil {
 		err = s.Start(m.ctx)
 	}
@@ -116,7 +124,9 @@ func (r mortalRegistry) Leave(ctx context.Context, n registry.Node) error {
 
 type mortalBus struct{ n *mortal }
 
-func (b mortalBus) Subscribe(ctx context.Context, n registry.Node, s bus.Subscriber) (func(), error) {
+func (b mortalBus) Subscribe(
+	ctx context.Context, n registry.Node, s bus.Subscriber,
+) (func(), error) {
 	return b.n.m.bus.Subscribe(ctx, n, bus.Subscriber{Receive: func(e bus.Event) {
 		if !b.n.dead.Load() {
 			s.Receive(e)
@@ -125,7 +135,8 @@ func (b mortalBus) Subscribe(ctx context.Context, n registry.Node, s bus.Subscri
 }
 
 func (b mortalBus) Publish(ctx context.Context, publications []bus.Publication) []error {
-	return oneByOne(publications, func(to registry.Node, e bus.Event) error { return b.publish(ctx, to, e) })
+	return oneByOne(publications,
+		func(to registry.Node, e bus.Event) error { return b.publish(ctx, to, e) })
 }
 
 func (b mortalBus) publish(ctx context.Context, to registry.Node, e bus.Event) error {
@@ -201,7 +212,13 @@ func (g *gadget) open() {
 
 // resume comes back at the same node after a cut.
 func (g *gadget) resume() {
-	conn, err := g.at.Open(g.m.ctx, openRequest{User: g.user, Device: g.id, Session: g.conn.Session(), After: g.last, Poll: true})
+	conn, err := g.at.Open(g.m.ctx, openRequest{
+		User:    g.user,
+		Device:  g.id,
+		Session: g.conn.Session(),
+		After:   g.last,
+		Poll:    true,
+	})
 	if err != nil {
 		g.conn = nil
 		return
@@ -240,8 +257,10 @@ func (g *gadget) read(lost bool) bool {
 			g.m.t.Error(err)
 		}
 		// It may go back, but never leave one out: neither above what it had, nor above what the user had acknowledged.
-		if n > g.top[chat]+1 && (g.top[chat] != 0 || n > max(before[chat], g.m.state(g.user, chat).Acked)+1) {
-			g.m.t.Errorf("%s %s: %s %d follows %d, and %d is acknowledged", g.user, g.id, chat, n, g.top[chat], before[chat])
+		if n > g.top[chat]+1 &&
+			(g.top[chat] != 0 || n > max(before[chat], g.m.state(g.user, chat).Acked)+1) {
+			g.m.t.Errorf("%s %s: %s %d follows %d, and %d is acknowledged",
+				g.user, g.id, chat, n, g.top[chat], before[chat])
 		}
 		g.top[chat] = n
 		g.got[chat][n] = true
@@ -294,7 +313,8 @@ func (g *gadget) check() {
 		}
 		for n := from + 1; n <= head; n++ {
 			if !g.got[chat][n] && (n > acked || n > g.opened[chat]) {
-				g.m.t.Errorf("%s %s at %s has not received %s %d: head %d, acknowledged %d, head at its open %d, rows %v; it has had up to %d",
+				g.m.t.Errorf("%s %s at %s has not received %s %d: head %d, acknowledged %d, head "+
+					"at its open %d, rows %v; it has had up to %d",
 					g.user, g.id, g.at.id, chat, n, head, acked, g.opened[chat], g.m.rows(g.user), g.top[chat])
 			}
 		}
@@ -307,9 +327,12 @@ func runRandom(t *testing.T, seed uint64) {
 	for _, id := range []tidemark.NodeID{"a", "b", "c"} {
 		m.node(id)
 	}
-	m.chats = []tidemark.ChatID{m.nodes[0].chat("ab", "alice", "bob"), m.nodes[0].chat("abc", "alice", "bob", "carol")}
+	m.chats = []tidemark.ChatID{
+		m.nodes[0].chat("ab", "alice", "bob"), m.nodes[0].chat("abc", "alice", "bob", "carol"),
+	}
 	gadgets := []*gadget{
-		{m: m, user: "bob", id: "phone"}, {m: m, user: "bob", id: "tablet"}, {m: m, user: "carol", id: "phone"},
+		{m: m, user: "bob", id: "phone"}, {m: m, user: "bob", id: "tablet"},
+		{m: m, user: "carol", id: "phone"},
 	}
 	m.calm.Store(false)
 	crash := seed%2 == 1
@@ -327,7 +350,8 @@ func runRandom(t *testing.T, seed uint64) {
 			for i := range 4 {
 				n := m.nodes[m.roll(3)]
 				for range 20 { // until it is confirmed, at any node
-					_, err := n.sendKey("alice", m.chats[m.roll(2)], fmt.Sprintf("s%d-%d", sender, i), "x")
+					_, err := n.sendKey("alice",
+						m.chats[m.roll(2)], fmt.Sprintf("s%d-%d", sender, i), "x")
 					if err == nil {
 						break
 					}
@@ -342,7 +366,9 @@ func runRandom(t *testing.T, seed uint64) {
 			time.Sleep(time.Duration(m.roll(3000)) * time.Millisecond)
 			chat := m.chats[m.roll(2)]
 			if head := m.head(chat); head > 1 {
-				_, _ = m.nodes[0].Acknowledge(m.ctx, "bob", []server.Ack{{Chat: chat, Acked: 1 + head/2}})
+				_, _ = m.nodes[0].Acknowledge(m.ctx, "bob", []server.Ack{
+					{Chat: chat, Acked: 1 + head/2},
+				})
 			}
 		}
 	})
@@ -392,7 +418,8 @@ func (m *mayhem) checkAfterStop() {
 			}
 			for n := m.state(user, chat).Acked + 1; n <= m.head(chat); n++ {
 				if !got[fmt.Sprintf("message %s %d", chat, n)] {
-					m.t.Errorf("after the stop, %s does not get %s %d: rows %v, acknowledged %d", user, chat, n, m.rows(user), m.state(user, chat).Acked)
+					m.t.Errorf("after the stop, %s does not get %s %d: rows %v, acknowledged %d",
+						user, chat, n, m.rows(user), m.state(user, chat).Acked)
 				}
 			}
 		}

@@ -209,7 +209,8 @@ func TestR_NOBODY_a_publication_of_unknown_outcome_marks(t *testing.T) {
 		bob.drain()
 		failed := false
 		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Notification != nil && !failed && slices.ContainsFunc(e.To, func(l registry.Lease) bool { return l.User == "bob" }) {
+			if e.Notification != nil && !failed &&
+				slices.ContainsFunc(e.To, func(l registry.Lease) bool { return l.User == "bob" }) {
 				failed = true
 				return errDown
 			}
@@ -279,7 +280,8 @@ func TestR_LAST_a_device_that_closes_beside_another_leaves_no_proof(t *testing.T
 		phone.goodbye()
 		a.send("alice", chat)
 		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1")
-		want(t, "phone, while the tablet has not acknowledged", messagesOf(a.open("bob", onDevice("phone")).drain()), "message ab 1")
+		want(t, "phone, while the tablet has not acknowledged",
+			messagesOf(a.open("bob", onDevice("phone")).drain()), "message ab 1")
 	})
 }
 
@@ -320,7 +322,8 @@ func TestR_ORDER_close_detaches_then_marks_then_releases(t *testing.T) {
 		bob.drain()
 		w.before.set(once("Mark", nil, func() {
 			if n := len(w.leases("bob")); n != 1 {
-				t.Errorf("he has %d leases while his rows are marked, want the one that is released afterwards", n)
+				t.Errorf("he has %d leases while his rows are marked, want the one that is "+
+					"released afterwards", n)
 			}
 			a.send("carol", bc) // his session is detached, and cannot take it
 		}))
@@ -459,7 +462,8 @@ func TestR_EPOCH_a_registry_that_forgot_voids_proofs_and_makes_sessions_compare(
 		carol.drain()
 		w.reg.Forget()
 		w.appendDead("alice", chat, "k")
-		want(t, "bob, whose proof was forgotten", messagesOf(a.open("bob").drain()), "message abc 1")
+		want(t, "bob, whose proof was forgotten",
+			messagesOf(a.open("bob").drain()), "message abc 1")
 		time.Sleep(time.Minute)
 		want(t, "carol, whose lease was forgotten", messagesOf(carol.drain()), "message abc 1")
 	})

@@ -14,7 +14,8 @@ func (sc *scenario) ask(verb string, args []string) ([]string, error) {
 	case "pending":
 		return sc.pending(tidemark.UserID(args[0]))
 	case "state":
-		st, err := sc.core.DeliveryState(sc.core.ctx, tidemark.UserID(args[0]), tidemark.ChatID(args[1]))
+		st, err := sc.core.DeliveryState(sc.core.ctx, tidemark.UserID(args[0]),
+			tidemark.ChatID(args[1]))
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +52,8 @@ func (sc *scenario) pending(user tidemark.UserID) ([]string, error) {
 // ticks: ticks USER CHAT: what the user sees beside his own messages.
 func (sc *scenario) ticks(args []string) ([]string, error) {
 	user, chat := tidemark.UserID(args[0]), tidemark.ChatID(args[1])
-	status, err := sc.core.DeliveryStatus(sc.core.ctx, user, server.DeliveryStatusRequest{Chat: chat, Limit: 1000})
+	status, err := sc.core.DeliveryStatus(sc.core.ctx, user,
+		server.DeliveryStatusRequest{Chat: chat, Limit: 1000})
 	if err != nil {
 		return nil, err
 	}
@@ -62,15 +64,23 @@ func (sc *scenario) ticks(args []string) ([]string, error) {
 		}
 	}
 	after := tidemark.Sequence(0)
-	h, err := sc.core.History(sc.core.ctx, user, server.HistoryRequest{Chat: chat, After: &after, Limit: 1000})
+	h, err := sc.core.History(sc.core.ctx, user, server.HistoryRequest{
+		Chat:  chat,
+		After: &after,
+		Limit: 1000,
+	})
 	if err != nil {
 		return nil, err
 	}
-	signs := map[tidemark.Tick]string{tidemark.TickSent: "✓", tidemark.TickDelivered: "✓✓", tidemark.TickRead: "blue ✓✓"}
+	signs := map[tidemark.Tick]string{
+		tidemark.TickSent: "✓", tidemark.TickDelivered: "✓✓", tidemark.TickRead: "blue ✓✓",
+	}
 	var lines []string
 	for _, m := range h.Messages {
 		if m.SenderID == user {
-			lines = append(lines, fmt.Sprintf("%d %q %s", m.Sequence, m.Content, signs[tidemark.TickOf(m.Sequence, least)]))
+			lines = append(lines,
+				fmt.Sprintf("%d %q %s", m.Sequence, m.Content,
+					signs[tidemark.TickOf(m.Sequence, least)]))
 		}
 	}
 	return lines, nil
@@ -90,7 +100,8 @@ func (sc *scenario) deliveryStatus(args []string) ([]string, error) {
 	lines := []string{fmt.Sprintf("sequence %d: delivered to %d of %d, read by %d", status.Sequence,
 		status.Summary.Delivered, status.Summary.Members, status.Summary.Read)}
 	for _, m := range status.Members {
-		lines = append(lines, fmt.Sprintf("%s: acked %d, read %d", m.UserID, m.Exposed().Acked, m.Read))
+		lines = append(lines,
+			fmt.Sprintf("%s: acked %d, read %d", m.UserID, m.Exposed().Acked, m.Read))
 	}
 	return lines, nil
 }
@@ -123,7 +134,10 @@ func (sc *scenario) sync(args []string, session tidemark.SessionID) ([]string, e
 	r := server.SyncRequest{Limit: 1000, Session: session}
 	for _, word := range args[1:] {
 		chat, cursor, _ := strings.Cut(word, "=")
-		r.Cursors = append(r.Cursors, server.Cursor{Chat: tidemark.ChatID(chat), Acked: number(cursor)})
+		r.Cursors = append(r.Cursors, server.Cursor{
+			Chat:  tidemark.ChatID(chat),
+			Acked: number(cursor),
+		})
 	}
 	response, err := sc.core.Sync(sc.core.ctx, tidemark.UserID(args[0]), r)
 	if err != nil {

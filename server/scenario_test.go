@@ -44,7 +44,13 @@ func runScenario(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &scenario{t: t, store: stores.Open(t), reg: registrymemory.New(), bus: local.New(), clients: map[string]*client{}}
+	sc := &scenario{
+		t:       t,
+		store:   stores.Open(t),
+		reg:     registrymemory.New(),
+		bus:     local.New(),
+		clients: map[string]*client{},
+	}
 	sc.boot()
 	var got strings.Builder
 	for _, block := range strings.Split(strings.TrimSpace(string(want)), "\n\n") {
@@ -86,7 +92,13 @@ type scenario struct {
 }
 
 func (sc *scenario) boot() {
-	cfg := server.Config{Storage: sc.store, Registry: sc.reg, Nodes: sc.reg, Bus: sc.bus, Logger: quiet()}
+	cfg := server.Config{
+		Storage:  sc.store,
+		Registry: sc.reg,
+		Nodes:    sc.reg,
+		Bus:      sc.bus,
+		Logger:   quiet(),
+	}
 	s, err := server.New(cfg)
 	if err != nil {
 		sc.t.Fatal(err)

@@ -148,7 +148,13 @@ func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
 		}
 		w.failing()
 		for _, of := range []tidemark.ChatID{"cursed", chat} {
-			gone := registry.Lease{User: "bob", Device: "phone", Node: node.ID, Boot: node.Boot, Session: "gone"}
+			gone := registry.Lease{
+				User:    "bob",
+				Device:  "phone",
+				Node:    node.ID,
+				Boot:    node.Boot,
+				Session: "gone",
+			}
 			if err := bus.PublishOne(w.ctx, w.bus, node, bus.Event{To: []registry.Lease{gone}, Notification: &bus.Notification{Chat: of, Sequence: 1}}); err != nil {
 				t.Fatal(err)
 			}
@@ -386,7 +392,8 @@ func TestAuthor_who_is_behind_keeps_his_row(t *testing.T) {
 		a.send("alice", chat)
 		time.Sleep(5 * time.Second)
 		w.wantRows("alice", "alice", row("alice", chat, 1))
-		want(t, "her device gets both", messagesOf(a.open("alice").drain()), "message ab 1", "message ab 2")
+		want(t, "her device gets both", messagesOf(a.open("alice").drain()), "message ab 1",
+			"message ab 2")
 	})
 }
 
@@ -436,7 +443,12 @@ func TestSend_implicit_read(t *testing.T) {
 				if tt.acked > 0 {
 					a.ack("bob", chat, tt.acked, 0)
 				}
-				r := tidemark.Draft{ChatID: chat, ClientMessageID: "r", Content: "reply", Seen: tt.seen}
+				r := tidemark.Draft{
+					ChatID:          chat,
+					ClientMessageID: "r",
+					Content:         "reply",
+					Seen:            tt.seen,
+				}
 				if _, err := a.Send(a.ctx, "bob", r); err != nil {
 					t.Fatal(err)
 				}
@@ -470,7 +482,9 @@ func TestSend_refuses_what_cannot_be_stored(t *testing.T) {
 			{"eve", chat, "k", "x", tidemark.NotMember},
 		} {
 			_, err := a.sendKey(tt.user, tt.chat, tt.key, tt.content)
-			wantCode(t, fmt.Sprintf("%s to %s with key %q and %d bytes", tt.user, tt.chat, tt.key, len(tt.content)), err, tt.want)
+			wantCode(t,
+				fmt.Sprintf("%s to %s with key %q and %d bytes", tt.user, tt.chat, tt.key,
+					len(tt.content)), err, tt.want)
 		}
 		if head := w.head(chat); head != 0 {
 			t.Errorf("%d messages were stored all the same", head)

@@ -31,7 +31,8 @@ func TestSession_live_message_and_ticks(t *testing.T) {
 		want(t, "bob at first", bob.drain(), "open resumed=false", "caught_up")
 		c.send("alice", chat)
 		want(t, "bob", bob.drain(), "message ab 1", "status ab alice 1 0")
-		want(t, "alice has her own message, and her own watermark over it", alice.drain(), "message ab 1", "status ab alice 1 0")
+		want(t, "alice has her own message, and her own watermark over it",
+			alice.drain(), "message ab 1", "status ab alice 1 0")
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		settle()
 		want(t, "✓✓", alice.drain(), "status ab bob 1 0")
@@ -45,7 +46,8 @@ func TestSession_live_message_and_ticks(t *testing.T) {
 // missed is one row, written once; his acknowledgement of all of it is one frame, one watermark write, one clear.
 func TestPending_once_and_cheap_catch_up(t *testing.T) {
 	for statuses, calls := range map[bool]map[string]int{
-		false: {"PendingOf": 1, "Ranges": 1}, true: {"PendingOf": 1, "Ranges": 1, "ChatsOf": 1, "States": 1},
+		false: {"PendingOf": 1, "Ranges": 1},
+		true:  {"PendingOf": 1, "Ranges": 1, "ChatsOf": 1, "States": 1},
 	} {
 		t.Run(fmt.Sprintf("statuses=%t", statuses), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { countCatchUp(t, statuses, calls) })
@@ -73,7 +75,8 @@ func countCatchUp(t *testing.T, statuses bool, calls map[string]int) {
 	before = c.store.Snapshot()
 	bob = c.open("bob", func(r *openRequest) { r.Statuses = statuses })
 	lines := bob.drain()
-	if len(lines) < 52 || lines[1] != "message ab 1" || lines[50] != "message ab 50" || lines[51] != "caught_up" {
+	if len(lines) < 52 || lines[1] != "message ab 1" || lines[50] != "message ab 50" ||
+		lines[51] != "caught_up" {
 		t.Errorf("bob's catch-up has %d events: %v", len(lines), lines)
 	}
 	if diff := cmp.Diff(calls, c.since(before).Calls); diff != "" {
@@ -87,7 +90,8 @@ func countCatchUp(t *testing.T, statuses bool, calls map[string]int) {
 		t.Errorf("calls of his acknowledgement (-want +got):\n%s", diff)
 	}
 	if after.Moved != 1 || after.Cleared != 1 {
-		t.Errorf("his acknowledgement moved %d watermarks and cleared %d rows, want 1 and 1", after.Moved, after.Cleared)
+		t.Errorf("his acknowledgement moved %d watermarks and cleared %d rows, want 1 and 1",
+			after.Moved, after.Cleared)
 	}
 	if rows, _, err := c.store.PendingOf(c.ctx, "bob", "", 10); err != nil || len(rows) != 0 {
 		t.Errorf("rows left: %v, %v", rows, err)
@@ -108,7 +112,8 @@ func TestSession_two_devices_both_get_what_was_appended_after_they_opened(t *tes
 		settle()
 		c.send("alice", chat)
 		settle()
-		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1", "message ab 2", "message ab 3")
+		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1", "message ab 2",
+			"message ab 3")
 	})
 }
 
@@ -146,7 +151,8 @@ func TestSession_resume_goes_back_to_the_position(t *testing.T) {
 		}
 		third := c.open("bob", resuming(bob.Session(), position))
 		third.last = again.last
-		want(t, "the same position again", messagesOf(third.drain()), "message ab 2", "message ab 3", "message bc 1")
+		want(t, "the same position again", messagesOf(third.drain()), "message ab 2",
+			"message ab 3", "message bc 1")
 	})
 }
 
@@ -161,17 +167,20 @@ func TestSession_unknown_position_is_reset_and_sync_goes_on(t *testing.T) {
 		bob.drain()
 		never := c.open("bob", resuming(bob.Session(), bob.last+1))
 		never.last = bob.last
-		want(t, "a position that was never sent", never.drain(), "open resumed=false", "reset unknown_position")
+		want(t, "a position that was never sent", never.drain(), "open resumed=false",
+			"reset unknown_position")
 		if _, err := never.Sync(c.ctx, server.SyncRequest{Session: never.Session(), Limit: 50, Cursors: []server.Cursor{{Chat: chat, Acked: 2}}}); err != nil {
 			t.Fatal(err)
 		}
 		settle()
-		want(t, "what follows the cursor", messagesOf(never.drain()), "message ab 3", "message ab 4", "message ab 5")
+		want(t, "what follows the cursor", messagesOf(never.drain()), "message ab 3",
+			"message ab 4", "message ab 5")
 		if st := c.ack("bob", chat, 1, 0); st.Acked != 2 {
 			t.Errorf("a cursor counts as an acknowledgement: watermark %d, want 2", st.Acked)
 		}
 		other := c.open("bob", resuming("AAAAAAAAAAAAAAAAAAAAAA", 3))
-		want(t, "an unknown session", other.drain()[:2], "open resumed=false", "reset unknown_session")
+		want(t, "an unknown session", other.drain()[:2], "open resumed=false",
+			"reset unknown_session")
 		if _, err := c.Open(c.ctx, openRequest{User: "alice", Session: bob.Session(), Poll: true}); tidemark.CodeOf(err) != tidemark.Gone {
 			t.Errorf("a foreign session: %v, want %s", err, tidemark.Gone)
 		}
@@ -204,7 +213,8 @@ func TestSession_no_acknowledgement_within_grace_marks(t *testing.T) {
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		settle()
 		if got := rows(); len(got) != 0 {
-			t.Errorf("the session knows of its own mark, and its acknowledgement clears it: %v", got)
+			t.Errorf("the session knows of its own mark, and its acknowledgement clears it: %v",
+				got)
 		}
 	})
 }
@@ -344,7 +354,8 @@ func TestSession_resume_lossless_of_every_kind_of_event(t *testing.T) {
 		again.last = bob.last
 		got := again.drain()
 		for _, line := range []string{
-			"caught_up", "membership abc bob removed", "gap abc 1-1", "message abc 2", "membership abc dave added", "status abc carol 1 0",
+			"caught_up", "membership abc bob removed", "gap abc 1-1", "message abc 2",
+			"membership abc dave added", "status abc carol 1 0",
 		} {
 			if line != "caught_up" && !slices.Contains(sent, line) || !slices.Contains(got, line) {
 				t.Errorf("%s: sent %v, and after the resume %v", line, sent, got)

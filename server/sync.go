@@ -8,57 +8,67 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Cursor is a device's place in a chat: everything up to Acked it has stored. 0 is "nothing yet".
+// Cursor is a device's position in a chat: the device has stored everything up to Acked. 0 means
+// that it has stored nothing yet.
 type Cursor struct {
 	Chat  tidemark.ChatID
 	Acked tidemark.Sequence
 }
 
-// SyncRequest gives a device's cursors, which count as acknowledgements, and asks for what follows them.
+// SyncRequest states a device's cursors and asks for the messages after them. A cursor also counts
+// as an acknowledgement.
 type SyncRequest struct {
-	// Cursors holds each chat at most once, and at most storage.MaxBatch of them.
+	// Cursors names each chat at most once. It holds at most storage.MaxBatch cursors.
 	Cursors []Cursor
-	// Session, if not "", is the user's session whose positions the cursors set; the messages follow on its stream.
+	// Session is the user's session whose positions the cursors set; the messages then arrive on
+	// its stream. It may be empty.
 	Session tidemark.SessionID
-	// Limit bounds the messages for one chat: 1 to 1,000.
-	Limit    int
+	// Limit bounds the messages of one chat. It is from 1 to 1,000.
+	Limit int
+	// Statuses asks for the chats' boundaries as well.
 	Statuses bool
 }
 
-// SyncChat is what follows a cursor. With Reset or Err there are no messages.
+// SyncChat is what follows a cursor. If Reset or Err is set, there are no messages.
 type SyncChat struct {
 	Chat     tidemark.ChatID
 	Head     tidemark.Sequence
 	Messages []tidemark.Message
 	Gaps     []tidemark.Gap
 	HasMore  bool
-	// Reset is tidemark.ResetAhead if the cursor is above the head.
+	// Reset is tidemark.ResetAhead if the cursor is above the head, else empty.
 	Reset tidemark.ResetReason
 	// Err is NotFound, NotMember or Invalid.
 	Err error
 }
 
-// SyncResponse answers a SyncRequest. With a session, Chats holds only what was refused.
+// SyncResponse answers a SyncRequest. With a session, Chats holds only the refused cursors.
 type SyncResponse struct {
 	Chats    []SyncChat
 	Statuses []tidemark.StatusUpdate
-	// HasMore says that a chat here has more messages, or that more chats are behind: sync again with the new cursors.
+	// HasMore reports that a chat here has more messages, or that more chats are behind. The client
+	// then syncs again with its new cursors.
 	HasMore bool
 }
 
-// Bounds of one answer.
+// Bounds of one answer: its messages, and the chats that the request did not name.
 const (
 	syncMessages = 5_000
 	syncBehind   = 256
 )
 
-// Sync takes cursors as acknowledgements and answers with the messages after each, with the chats not named in which the user is behind, and with
-// statuses if asked. With a session it sets the session's positions instead, and everything follows on its stream.
+// Sync takes cursors as acknowledgements and returns the messages after each. It adds the chats
+// that the request did not name and in which the user is behind, and statuses if asked. With a
+// session, Sync sets the session's positions instead, and all of this follows on its stream.
 //
-// Errors: Gone (no such session of this user), Invalid, Unavailable. What is wrong with one chat is said beside it.
-func (s *Server) Sync(ctx context.Context, user tidemark.UserID, r SyncRequest) (SyncResponse, error) {
+// Errors: Gone (the user has no such session), Invalid, Unavailable. An error of one chat is in its
+// SyncChat.
+func (s *Server) Sync(
+	ctx context.Context, user tidemark.UserID, r SyncRequest,
+) (SyncResponse, error) {
 	if len(r.Cursors) > storage.MaxBatch {
-		return SyncResponse{}, tidemark.Errorf(tidemark.Invalid, "chats names %d chats, at most %d are allowed", len(r.Cursors), storage.MaxBatch)
+		return SyncResponse{}, tidemark.Errorf(tidemark.Invalid,
+			"chats names %d chats, at most %d are allowed", len(r.Cursors), storage.MaxBatch)
 	}
 	if err := s.calls.begin(); err != nil {
 		return SyncResponse{}, err
@@ -77,8 +87,11 @@ func (s *Server) Sync(ctx context.Context, user tidemark.UserID, r SyncRequest) 
 	return s.syncAnswer(ctx, user, r, chats)
 }
 
-// takeCursors acknowledges the cursors. A cursor that is refused says so in its SyncChat; the others have their head.
-func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors []Cursor) ([]SyncChat, error) {
+// takeCursors acknowledges the cursors and returns a SyncChat with the head for each. A refused
+// cursor gets Err or Reset.
+func (s *Server) takeCursors(
+	ctx context.Context, user tidemark.UserID, cursors []Cursor,
+) ([]SyncChat, error) {
 	chats := make([]SyncChat, len(cursors))
 	ids := make([]tidemark.ChatID, len(cursors))
 	named := make(map[tidemark.ChatID]bool, len(cursors))
@@ -105,7 +118,7 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 	for i, cursor := range cursors {
 		//rule:nothing_leaks.head-for-members-only
 		if chats[i].Err = verdicts[i]; verdicts[i] != nil {
-			continue // without its head, which is for members
+			continue // without its head, which only members may know
 		}
 		chats[i].Head = heads[i]
 		//rule:watermark_bounded_by_counter.reset-cursor-above-head
@@ -115,7 +128,12 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 		}
 		//rule:sync_position_from_watermark.cursor-is-acknowledgement
 		if cursor.Acked > 0 {
-			advances = append(advances, storage.Advance{User: user, Chat: cursor.Chat, Now: now, Raise: tidemark.Raise{Acked: cursor.Acked}})
+			advances = append(advances, storage.Advance{
+				User:  user,
+				Chat:  cursor.Chat,
+				Now:   now,
+				Raise: tidemark.Raise{Acked: cursor.Acked},
+			})
 		}
 	}
 	advanced, err := s.receipts.Advance(ctx, advances)
@@ -125,7 +143,11 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 	var clears []storage.Clear
 	for _, done := range advanced {
 		if done.Err == nil {
-			clears = append(clears, storage.Clear{User: user, Chat: done.State.ChatID, Through: done.State.Acked})
+			clears = append(clears, storage.Clear{
+				User:    user,
+				Chat:    done.State.ChatID,
+				Through: done.State.Acked,
+			})
 		}
 	}
 	//rule:R_CLEAR.clear-rows-by-cursor
@@ -133,7 +155,7 @@ func (s *Server) takeCursors(ctx context.Context, user tidemark.UserID, cursors 
 	return chats, nil
 }
 
-// keysOf names a user's states in chats.
+// keysOf returns the keys of a user's states in chats.
 func keysOf(user tidemark.UserID, chats []tidemark.ChatID) []storage.StateKey {
 	keys := make([]storage.StateKey, len(chats))
 	for i, chat := range chats {
@@ -142,13 +164,20 @@ func keysOf(user tidemark.UserID, chats []tidemark.ChatID) []storage.StateKey {
 	return keys
 }
 
-// syncSession sets the positions of a session. What was refused is said on its stream as well.
-func (s *Server) syncSession(ctx context.Context, user tidemark.UserID, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
+// syncSession sets the positions of a session and returns what was refused. A reset is also sent on
+// the session's stream.
+func (s *Server) syncSession(
+	ctx context.Context, user tidemark.UserID, r SyncRequest, chats []SyncChat,
+) (SyncResponse, error) {
 	var response SyncResponse
 	to := session.Positions{Statuses: r.Statuses}
 	for i, chat := range chats {
 		if chat.Err == nil && chat.Reset == "" {
-			to.Positions = append(to.Positions, session.Position{Chat: chat.Chat, Cursor: r.Cursors[i].Acked, Head: chat.Head})
+			to.Positions = append(to.Positions, session.Position{
+				Chat:   chat.Chat,
+				Cursor: r.Cursors[i].Acked,
+				Head:   chat.Head,
+			})
 			continue
 		}
 		response.Chats = append(response.Chats, chat)
@@ -166,8 +195,10 @@ func errNoSession() error {
 	return tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
 }
 
-// syncAnswer reads what follows the cursors, and the chats that were not named.
-func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncRequest, chats []SyncChat) (SyncResponse, error) {
+// syncAnswer reads what follows the cursors, and the chats that are behind and were not named.
+func (s *Server) syncAnswer(
+	ctx context.Context, user tidemark.UserID, r SyncRequest, chats []SyncChat,
+) (SyncResponse, error) {
 	var response SyncResponse
 	after := make(map[tidemark.ChatID]tidemark.Sequence, len(chats))
 	for i, chat := range chats {
@@ -180,7 +211,10 @@ func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncReq
 		var lags []storage.Lag
 		var err error
 		s.host.Count.Compares.Add(1)
-		lags, next, more, err = s.storage.Behind(ctx, user, storage.BehindQuery{After: next, Limit: syncBehind})
+		lags, next, more, err = s.storage.Behind(ctx, user, storage.BehindQuery{
+			After: next,
+			Limit: syncBehind,
+		})
 		if err != nil {
 			return response, err
 		}
@@ -197,7 +231,8 @@ func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncReq
 	for i := range chats {
 		chat := &chats[i]
 		if chat.Err == nil && chat.Reset == "" {
-			if err := s.syncChat(ctx, user, chat, after[chat.Chat], min(r.Limit, room)); err != nil {
+			limit := min(r.Limit, room)
+			if err := s.syncChat(ctx, user, chat, after[chat.Chat], limit); err != nil {
 				return response, err
 			}
 			room -= len(chat.Messages)
@@ -217,8 +252,10 @@ func (s *Server) syncAnswer(ctx context.Context, user tidemark.UserID, r SyncReq
 	return response, err
 }
 
-// syncChat fills in the messages after a position, at most limit of them; with no limit left it only says that there is more.
-func (s *Server) syncChat(ctx context.Context, user tidemark.UserID, chat *SyncChat, after tidemark.Sequence, limit int) error {
+// syncChat fills in at most limit messages after a position. If limit is 0, it only sets HasMore.
+func (s *Server) syncChat(
+	ctx context.Context, user tidemark.UserID, chat *SyncChat, after tidemark.Sequence, limit int,
+) error {
 	if limit <= 0 {
 		chat.HasMore = chat.Head > after
 		return nil

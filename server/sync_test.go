@@ -44,7 +44,8 @@ func TestSync_position_from_watermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
-		named, unnamed, done, foreign := a.chat("named", "alice", "bob"), a.chat("unnamed", "bob", "carol"), a.chat("done", "bob", "dave"), a.chat("foreign", "alice", "carol")
+		named, unnamed, done, foreign := a.chat("named", "alice", "bob"), a.chat("unnamed", "bob",
+			"carol"), a.chat("done", "bob", "dave"), a.chat("foreign", "alice", "carol")
 		for range 5 {
 			a.send("alice", named)
 			a.send("carol", unnamed)
@@ -53,14 +54,21 @@ func TestSync_position_from_watermark(t *testing.T) {
 		}
 		a.ack("bob", unnamed, 2, 0)
 		a.ack("bob", done, 5, 0)
-		got, err := a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 2, Cursors: []server.Cursor{{Chat: named, Acked: 1}, {Chat: foreign, Acked: 1}}})
+		got, err := a.Sync(a.ctx, "bob", server.SyncRequest{
+			Limit:   2,
+			Cursors: []server.Cursor{{Chat: named, Acked: 1}, {Chat: foreign, Acked: 1}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want(t, "answer", linesOf(got), "named: 2 3 more", "foreign: NOT_A_MEMBER", "unnamed: 3 4 more", "more")
+		want(t, "answer", linesOf(got), "named: 2 3 more", "foreign: NOT_A_MEMBER",
+			"unnamed: 3 4 more", "more")
 		w.wantState("the cursor is an acknowledgement", "bob", named, 1, 0)
 		w.wantState("of a member only", "bob", foreign, 0, 0)
-		got, err = a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 10, Cursors: []server.Cursor{{Chat: named, Acked: 3}, {Chat: unnamed, Acked: 4}}})
+		got, err = a.Sync(a.ctx, "bob", server.SyncRequest{
+			Limit:   10,
+			Cursors: []server.Cursor{{Chat: named, Acked: 3}, {Chat: unnamed, Acked: 4}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +84,10 @@ func TestSync_cursor_ahead_is_reset(t *testing.T) {
 		chat, other := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
 		a.send("alice", chat)
 		a.send("carol", other)
-		r := server.SyncRequest{Limit: 10, Cursors: []server.Cursor{{Chat: chat, Acked: 9}, {Chat: other}}}
+		r := server.SyncRequest{
+			Limit:   10,
+			Cursors: []server.Cursor{{Chat: chat, Acked: 9}, {Chat: other}},
+		}
 		got, err := a.Sync(a.ctx, "bob", r)
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +119,8 @@ func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
-		back, on, unnamed := a.chat("back", "alice", "bob"), a.chat("on", "bob", "carol"), a.chat("unnamed", "bob", "dave")
+		back, on, unnamed := a.chat("back", "alice", "bob"), a.chat("on", "bob",
+			"carol"), a.chat("unnamed", "bob", "dave")
 		for range 4 {
 			a.send("alice", back)
 			a.send("carol", on)
@@ -122,7 +134,9 @@ func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 			t.Fatalf("%v, %v", events, err)
 		}
 		got, err := a.Sync(a.ctx, "bob", server.SyncRequest{
-			Session: bob.Session(), Limit: 10, Cursors: []server.Cursor{{Chat: back, Acked: 2}, {Chat: on, Acked: 3}},
+			Session: bob.Session(),
+			Limit:   10,
+			Cursors: []server.Cursor{{Chat: back, Acked: 2}, {Chat: on, Acked: 3}},
 		})
 		if err != nil || len(got.Chats) != 0 {
 			t.Fatalf("%+v, %v", got, err)
@@ -134,7 +148,8 @@ func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 			byChat[chat] = append(byChat[chat], l)
 		}
 		if diff := cmp.Diff(map[string][]string{
-			"back": {"message back 3", "message back 4"}, "on": {"message on 4"}, "unnamed": {"message unnamed 3", "message unnamed 4"},
+			"back": {"message back 3", "message back 4"}, "on": {"message on 4"},
+			"unnamed": {"message unnamed 3", "message unnamed 4"},
 		}, byChat); diff != "" {
 			t.Errorf("stream (-want +got):\n%s", diff)
 		}
@@ -160,7 +175,11 @@ func TestSync_resume_lossless_after_a_reset_in_chats_that_are_not_named(t *testi
 		again := a.open("bob", resuming(bob.Session(), bob.last+1000))
 		again.last = bob.last
 		want(t, "again", again.drain()[:2], "open resumed=false", "reset unknown_position")
-		r := server.SyncRequest{Session: again.Session(), Limit: 10, Cursors: []server.Cursor{{Chat: named, Acked: 1}}}
+		r := server.SyncRequest{
+			Session: again.Session(),
+			Limit:   10,
+			Cursors: []server.Cursor{{Chat: named, Acked: 1}},
+		}
 		if _, err := a.Sync(a.ctx, "bob", r); err != nil {
 			t.Fatal(err)
 		}
@@ -193,12 +212,19 @@ func TestSync_statuses_and_refusals(t *testing.T) {
 		a.send("alice", chat)
 		settle()
 		got, err := a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 10, Statuses: true})
-		if err != nil || len(got.Statuses) != 1 || got.Statuses[0].UserID != "alice" || got.Statuses[0].Acked != 1 {
+		if err != nil || len(got.Statuses) != 1 || got.Statuses[0].UserID != "alice" ||
+			got.Statuses[0].Acked != 1 {
 			t.Errorf("statuses %+v, %v, want alice's", got.Statuses, err)
 		}
-		_, err = a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 10, Cursors: []server.Cursor{{Chat: chat}, {Chat: chat}}})
+		_, err = a.Sync(a.ctx, "bob", server.SyncRequest{
+			Limit:   10,
+			Cursors: []server.Cursor{{Chat: chat}, {Chat: chat}},
+		})
 		wantCode(t, "a chat named twice", err, tidemark.Invalid)
-		_, err = a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 10, Cursors: []server.Cursor{{Chat: "no id"}}})
+		_, err = a.Sync(a.ctx, "bob", server.SyncRequest{
+			Limit:   10,
+			Cursors: []server.Cursor{{Chat: "no id"}},
+		})
 		wantCode(t, "a bad id", err, tidemark.Invalid)
 	})
 }
@@ -265,11 +291,14 @@ func TestHistory_pages_with_gaps_both_ways(t *testing.T) {
 		}
 		zero := tidemark.Sequence(0)
 		for limit := 1; limit <= 13; limit++ {
-			forth, seenForth := all(limit, func(r *server.HistoryRequest, at tidemark.Sequence) { r.After = &at }, &zero)
-			back, seenBack := all(limit, func(r *server.HistoryRequest, at tidemark.Sequence) { r.Before = &at }, nil)
+			forth, seenForth := all(limit,
+				func(r *server.HistoryRequest, at tidemark.Sequence) { r.After = &at }, &zero)
+			back, seenBack := all(limit,
+				func(r *server.HistoryRequest, at tidemark.Sequence) { r.Before = &at }, nil)
 			for n := tidemark.Sequence(1); n <= 12; n++ {
 				if seenForth[n] != 1 || seenBack[n] != 1 {
-					t.Errorf("limit %d: %d is covered %d times going forth and %d times going back, want once: %v, %v", limit, n, seenForth[n], seenBack[n], forth, back)
+					t.Errorf("limit %d: %d is covered %d times going forth and %d times going "+
+						"back, want once: %v, %v", limit, n, seenForth[n], seenBack[n], forth, back)
 				}
 			}
 			if limit == 5 {
@@ -279,7 +308,12 @@ func TestHistory_pages_with_gaps_both_ways(t *testing.T) {
 				want(t, "back", back, "1 2 3 6 7 11 12 (4-5) (8-10)")
 			}
 		}
-		_, err := a.History(a.ctx, "bob", server.HistoryRequest{Chat: chat, After: &zero, Before: &zero, Limit: 1})
+		_, err := a.History(a.ctx, "bob", server.HistoryRequest{
+			Chat:   chat,
+			After:  &zero,
+			Before: &zero,
+			Limit:  1,
+		})
 		wantCode(t, "both ways at once", err, tidemark.Invalid)
 		_, err = a.History(a.ctx, "eve", server.HistoryRequest{Chat: chat, Limit: 1})
 		wantCode(t, "a stranger", err, tidemark.NotMember)
@@ -347,7 +381,8 @@ func TestChats_are_paged_to_the_end(t *testing.T) {
 			for _, c := range page.Chats {
 				seen[c.ID]++
 				if c.Unread != 1 || c.Last == nil || c.Last.Sequence != 1 {
-					t.Errorf("%s: unread %d, last %v, want 1 and the message", c.ID, c.Unread, c.Last)
+					t.Errorf("%s: unread %d, last %v, want 1 and the message",
+						c.ID, c.Unread, c.Last)
 				}
 			}
 			if cursor = page.NextCursor; cursor == "" {
@@ -369,7 +404,10 @@ func TestSync_cursor_clears_the_row(t *testing.T) {
 		a.send("alice", chat)
 		a.send("alice", chat)
 		for acked, rows := range []int{1, 1, 0} {
-			_, err := a.Sync(a.ctx, "bob", server.SyncRequest{Cursors: []server.Cursor{{Chat: chat, Acked: tidemark.Sequence(acked)}}, Limit: 10})
+			_, err := a.Sync(a.ctx, "bob", server.SyncRequest{
+				Cursors: []server.Cursor{{Chat: chat, Acked: tidemark.Sequence(acked)}},
+				Limit:   10,
+			})
 			if got := len(w.rows("bob")); err != nil || got != rows {
 				t.Errorf("cursor %d: %d rows, %v, want %d", acked, got, err, rows)
 			}

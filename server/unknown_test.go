@@ -35,7 +35,11 @@ func TestSend_confirmed_or_not_a_stored_message_is_handed_over(t *testing.T) {
 					hangUp()
 					return errDown
 				})
-				_, _ = a.Send(ctx, "alice", tidemark.Draft{ChatID: chat, ClientMessageID: "k", Content: "hello"})
+				_, _ = a.Send(ctx, "alice", tidemark.Draft{
+					ChatID:          chat,
+					ClientMessageID: "k",
+					Content:         "hello",
+				})
 				time.Sleep(10 * time.Second)
 				w.wantRows("bob is told", "bob", row("bob", chat, 1))
 				want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1")
@@ -387,7 +391,8 @@ func TestSession_goodbye_does_not_end_a_connection_that_came_meanwhile(t *testin
 		bob.drain()
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		var again *client
-		w.before.set(once("Advance", nil, func() { again = a.open("bob", resuming(bob.Session(), bob.last)) }))
+		w.before.set(once("Advance", nil,
+			func() { again = a.open("bob", resuming(bob.Session(), bob.last)) }))
 		bob.goodbye()
 		settle()
 		if again == nil {
@@ -463,7 +468,8 @@ func TestSession_in_order_when_it_goes_back_during_a_read(t *testing.T) {
 				t.Error(err)
 			}
 		}))
-		want(t, "bob", messagesOf(bob.drain()), "message ab 1", "message ab 2", "message ab 3", "message ab 4", "message ab 5")
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1", "message ab 2", "message ab 3",
+			"message ab 4", "message ab 5")
 	})
 }
 
@@ -507,7 +513,8 @@ func TestSession_in_order_when_a_late_wake_comes_during_a_read(t *testing.T) {
 		a.send("alice", chat)
 		a.send("alice", chat) // the tail holds this one only
 		w.before.set(once("Ranges", nil, func() { late.release(t) }))
-		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1", "message ab 2", "message ab 3")
+		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1", "message ab 2",
+			"message ab 3")
 	})
 }
 
@@ -522,7 +529,8 @@ func TestSession_resume_lossless_when_the_older_connection_is_reading(t *testing
 		a.send("alice", chat)
 		a.send("alice", chat)
 		var newer *client
-		w.before.set(once("Ranges", nil, func() { newer = a.open("bob", resuming(older.Session(), older.last)) }))
+		w.before.set(once("Ranges", nil,
+			func() { newer = a.open("bob", resuming(older.Session(), older.last)) }))
 		events, err := older.Next(a.ctx, nil, false)
 		wantCode(t, "Next of the older one", err, tidemark.Replaced)
 		want(t, "the newer one", messagesOf(newer.drain()), "message ab 1", "message ab 2")

@@ -44,7 +44,9 @@ func (n *node) rest() error {
 type gatedRegistry struct{ n *node }
 
 // ask is through, and notes whether the registry could be asked.
-func ask[A any](ctx context.Context, n *node, kind, args string, call func(ctx context.Context) (A, error)) (A, error) {
+func ask[A any](
+	ctx context.Context, n *node, kind, args string, call func(ctx context.Context) (A, error),
+) (A, error) {
 	a, err := through(ctx, n, kind, args, call)
 	if err != nil {
 		n.world.shaky.Add(1)
@@ -60,7 +62,8 @@ func leaseName(l registry.Lease) string {
 }
 
 func (r gatedRegistry) Epoch(ctx context.Context) (registry.Epoch, error) {
-	return ask(ctx, r.n, "Epoch", "", func(ctx context.Context) (registry.Epoch, error) { return r.n.world.reg.Epoch(ctx) })
+	return ask(ctx, r.n, "Epoch", "",
+		func(ctx context.Context) (registry.Epoch, error) { return r.n.world.reg.Epoch(ctx) })
 }
 
 func (r gatedRegistry) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
@@ -77,7 +80,9 @@ func (r gatedRegistry) Open(ctx context.Context, q registry.LeaseRequest) (regis
 	})
 }
 
-func (r gatedRegistry) Close(ctx context.Context, lease registry.Lease, proof *registry.Epoch) error {
+func (r gatedRegistry) Close(
+	ctx context.Context, lease registry.Lease, proof *registry.Epoch,
+) error {
 	args := leaseName(lease)
 	if proof != nil {
 		args += " with a proof"
@@ -88,27 +93,34 @@ func (r gatedRegistry) Close(ctx context.Context, lease registry.Lease, proof *r
 	return err
 }
 
-func (r gatedRegistry) Refresh(ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
-	return ask(ctx, r.n, "Refresh", fmt.Sprint(len(leases)), func(ctx context.Context) (registry.Refreshed, error) {
-		refreshed, err := r.n.world.reg.Refresh(ctx, node, nodeTTL, leases, ttl)
-		// The node gives its leases in the order of a map.
-		order := func(a, b registry.Lease) int { return cmp.Compare(leaseName(a), leaseName(b)) }
-		slices.SortFunc(refreshed.Lost, order)
-		slices.SortFunc(refreshed.Replaced, order)
-		if len(refreshed.Lost) > 0 {
-			r.n.world.count("lease lost")
-		}
-		if len(refreshed.Replaced) > 0 {
-			r.n.world.count("lease replaced")
-		}
-		return refreshed, err
-	})
+func (r gatedRegistry) Refresh(
+	ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease,
+	ttl time.Duration,
+) (registry.Refreshed, error) {
+	return ask(ctx, r.n, "Refresh",
+		fmt.Sprint(len(leases)), func(ctx context.Context) (registry.Refreshed, error) {
+			refreshed, err := r.n.world.reg.Refresh(ctx, node, nodeTTL, leases, ttl)
+			// The node gives its leases in the order of a map.
+			order := func(a, b registry.Lease) int { return cmp.Compare(leaseName(a), leaseName(b)) }
+			slices.SortFunc(refreshed.Lost, order)
+			slices.SortFunc(refreshed.Replaced, order)
+			if len(refreshed.Lost) > 0 {
+				r.n.world.count("lease lost")
+			}
+			if len(refreshed.Replaced) > 0 {
+				r.n.world.count("lease replaced")
+			}
+			return refreshed, err
+		})
 }
 
-func (r gatedRegistry) Lookup(ctx context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
-	return ask(ctx, r.n, "Lookup", join(users), func(ctx context.Context) ([][]registry.Lease, error) {
-		return r.n.world.reg.Lookup(ctx, users)
-	})
+func (r gatedRegistry) Lookup(
+	ctx context.Context, users []tidemark.UserID,
+) ([][]registry.Lease, error) {
+	return ask(ctx, r.n, "Lookup",
+		join(users), func(ctx context.Context) ([][]registry.Lease, error) {
+			return r.n.world.reg.Lookup(ctx, users)
+		})
 }
 
 func (r gatedRegistry) Join(ctx context.Context, node registry.Node, ttl time.Duration) error {
@@ -156,7 +168,8 @@ func describe(e bus.Event) string {
 	}
 	switch {
 	case e.Notification != nil:
-		return fmt.Sprintf("wake %s %d marked=%v %s", e.Notification.Chat, e.Notification.Sequence, e.Notification.Marked, names(e.To))
+		return fmt.Sprintf("wake %s %d marked=%v %s",
+			e.Notification.Chat, e.Notification.Sequence, e.Notification.Marked, names(e.To))
 	case e.Status != nil:
 		return fmt.Sprintf("status %v %s", e.Status.Updates, names(e.To))
 	case e.Membership != nil:
@@ -175,7 +188,9 @@ func describe(e bus.Event) string {
 }
 
 // Subscribe implements bus.Bus. What is on its way to the node arrives before stop returns.
-func (b gatedBus) Subscribe(_ context.Context, name registry.Node, s bus.Subscriber) (func(), error) {
+func (b gatedBus) Subscribe(
+	_ context.Context, name registry.Node, s bus.Subscriber,
+) (func(), error) {
 	w := b.n.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,9 +286,10 @@ func (w *world) boot(id tidemark.NodeID) {
 	w.nodes = append(w.nodes, n)
 	w.mu.Unlock()
 	s, err := server.New(server.Config{
-		Storage: gatedStore{n}, Registry: gatedRegistry{n}, Nodes: gatedRegistry{n}, Bus: gatedBus{n}, Node: id, Logger: w.log,
-		ResumeWindow: resumeWindow, Grace: grace, NodeTTL: leaseTTL, LeaseTTL: leaseTTL, AckInterval: ackInterval, StatusInterval: statusInterval, AuthorRetry: authorRetry,
-		TailMessages: 3,
+		Storage: gatedStore{n}, Registry: gatedRegistry{n}, Nodes: gatedRegistry{n},
+		Bus: gatedBus{n}, Node: id, Logger: w.log, ResumeWindow: resumeWindow, Grace: grace,
+		NodeTTL: leaseTTL, LeaseTTL: leaseTTL, AckInterval: ackInterval,
+		StatusInterval: statusInterval, AuthorRetry: authorRetry, TailMessages: 3,
 	})
 	if err != nil {
 		w.failf("New: %v", err)

@@ -67,8 +67,14 @@ func (d *device) name() string { return string(d.user) + "." + string(d.id) }
 
 func (d *device) sitDown(epoch registry.Epoch, shaky int64) {
 	s := &sitting{
-		epoch: epoch, shaky: shaky, opened: map[tidemark.ChatID]tidemark.Sequence{}, changes: map[tidemark.ChatID]int{}, got: map[tidemark.ChatID]map[tidemark.Sequence]bool{},
-		top: map[tidemark.ChatID]tidemark.Sequence{}, placed: map[tidemark.ChatID]tidemark.Sequence{}, heads: map[tidemark.ChatID]tidemark.Sequence{},
+		epoch:   epoch,
+		shaky:   shaky,
+		opened:  map[tidemark.ChatID]tidemark.Sequence{},
+		changes: map[tidemark.ChatID]int{},
+		got:     map[tidemark.ChatID]map[tidemark.Sequence]bool{},
+		top:     map[tidemark.ChatID]tidemark.Sequence{},
+		placed:  map[tidemark.ChatID]tidemark.Sequence{},
+		heads:   map[tidemark.ChatID]tidemark.Sequence{},
 	}
 	d.sit = s
 	s.lost = d.cursors // it gives its cursors first
@@ -258,12 +264,14 @@ func (d *device) take(e tidemark.Event) {
 		d.w.count("gap told")
 		for n := p.From; n <= p.To; n++ {
 			if d.w.truth.may(d.user, p.ChatID, n) {
-				d.w.failf("%s is told of a gap %d-%d in %s, and may see %d", d.name(), p.From, p.To, p.ChatID, n)
+				d.w.failf("%s is told of a gap %d-%d in %s, and may see %d",
+					d.name(), p.From, p.To, p.ChatID, n)
 			}
 		}
 		d.follows(p.ChatID, p.From, p.To)
 	case tidemark.EventStatus:
-		d.w.transcribe("%s < %d status %s %s %d/%d", d.name(), e.ID, p.ChatID, p.UserID, p.Acked, p.Read)
+		d.w.transcribe("%s < %d status %s %s %d/%d",
+			d.name(), e.ID, p.ChatID, p.UserID, p.Acked, p.Read)
 		d.takeStatus(p)
 	case tidemark.EventReset:
 		d.w.transcribe("%s < %d reset %s", d.name(), e.ID, p.Reason)
@@ -314,7 +322,8 @@ func (d *device) follows(chat tidemark.ChatID, from, to tidemark.Sequence) {
 		delete(s.placed, chat)
 	}
 	if from > top+1 && (top != 0 && !moved || from > d.w.state(d.user, chat).Acked+1) {
-		d.w.failf("session_in_order: %s gets %s %d after %d, and %d is acknowledged", d.name(), chat, from, top, d.w.state(d.user, chat).Acked)
+		d.w.failf("session_in_order: %s gets %s %d after %d, and %d is acknowledged",
+			d.name(), chat, from, top, d.w.state(d.user, chat).Acked)
 	}
 	s.top[chat] = to
 }
@@ -327,7 +336,8 @@ func (d *device) takeStatus(p payload) {
 	b := tidemark.Boundary{Acked: p.Acked, Read: p.Read}
 	st := d.w.state(p.UserID, p.ChatID)
 	if b.Read > st.Read || b.Acked > max(st.Acked, st.Read) || b.Acked < b.Read {
-		d.w.failf("a tick above the truth: %s is told that %s has %d/%d of %s, and he has %d/%d", d.name(), p.UserID, b.Acked, b.Read, p.ChatID, st.Acked, st.Read)
+		d.w.failf("a tick above the truth: %s is told that %s has %d/%d of %s, and he has %d/%d",
+			d.name(), p.UserID, b.Acked, b.Read, p.ChatID, st.Acked, st.Read)
 	}
 	key := storage.StateKey{User: p.UserID, Chat: p.ChatID}
 	d.ticks[key] = d.ticks[key].Merge(b)
@@ -375,7 +385,9 @@ func (d *device) place() {
 }
 
 // placed notes what a sync means for what the session owes.
-func (d *device) placed(r server.SyncRequest, refused server.SyncResponse, heads map[tidemark.ChatID]tidemark.Sequence) {
+func (d *device) placed(
+	r server.SyncRequest, refused server.SyncResponse, heads map[tidemark.ChatID]tidemark.Sequence,
+) {
 	s := d.sit
 	wrong := map[tidemark.ChatID]bool{}
 	for _, chat := range refused.Chats {
@@ -418,7 +430,8 @@ func (d *device) owed() {
 			default:
 				continue
 			}
-			d.w.failf("owed and not received: %s at %s has not got %s %d: head %d, acknowledged %d, head at its open %d, cursor %d (%v), weak %v, rows %v, last %d",
+			d.w.failf("owed and not received: %s at %s has not got %s %d: head %d, acknowledged "+
+				"%d, head at its open %d, cursor %d (%v), weak %v, rows %v, last %d",
 				d.name(), d.at.id, chat, n, d.w.head(chat), acked, s.opened[chat], cursor, given, weak, d.w.rows(d.user), s.top[chat])
 		}
 	}

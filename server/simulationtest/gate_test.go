@@ -78,7 +78,8 @@ func (g *gate) park(ctx context.Context, n *node, c *call) (verdict, error) {
 		return verdict{}, n.rest()
 	}
 	if ctx.Err() != nil {
-		return verdict{}, tidemark.Wrap(tidemark.Unavailable, ctx.Err(), "the request ran out of time")
+		return verdict{}, tidemark.Wrap(tidemark.Unavailable, ctx.Err(),
+			"the request ran out of time")
 	}
 	c.node, c.verdict = n, make(chan verdict, 1)
 	g.mu.Lock()

@@ -138,12 +138,14 @@ func (d *device) marked() {
 	}
 	for _, chat := range d.w.chats {
 		key := storage.StateKey{User: d.user, Chat: chat}
-		if chat == "large" || !d.w.truth.member(d.user, chat) || d.sit.changes[chat] != d.w.truth.changes[key] {
+		if chat == "large" || !d.w.truth.member(d.user, chat) ||
+			d.sit.changes[chat] != d.w.truth.changes[key] {
 			continue
 		}
 		n := max(d.w.state(d.user, chat).Acked, d.sit.opened[chat]) + 1
 		if n <= d.w.head(chat) && (first[chat] == 0 || first[chat] > n) {
-			d.w.failf("pending_or_delivered: %s has not acknowledged %s %d in time, and no row says so: %v", d.name(), chat, n, d.w.rows(d.user))
+			d.w.failf("pending_or_delivered: %s has not acknowledged %s %d in time, and no row "+
+				"says so: %v", d.name(), chat, n, d.w.rows(d.user))
 		}
 	}
 }
@@ -160,7 +162,8 @@ func (d *device) knows() {
 				continue
 			}
 			if want := d.w.state(user, chat).Exposed(); d.ticks[key] != want {
-				d.w.failf("tick_monotone: %s knows %v of %s in %s, and the truth is %v", d.name(), d.ticks[key], user, chat, want)
+				d.w.failf("tick_monotone: %s knows %v of %s in %s, and the truth is %v",
+					d.name(), d.ticks[key], user, chat, want)
 			}
 		}
 	}
@@ -175,21 +178,24 @@ func (w *world) acknowledgeAll() {
 			if head == 0 || !w.truth.member(user, chat) {
 				continue
 			}
-			w.act(n, fmt.Sprintf("%s acknowledges all of %s", user, chat), func(ctx context.Context) func() {
-				results, err := n.server.Acknowledge(ctx, user, []server.Ack{{Chat: chat, Acked: head}})
-				return func() {
-					if err != nil || results[0].Err != nil {
-						w.failf("%s cannot acknowledge %s %d: %v", user, chat, head, err)
+			w.act(n, fmt.Sprintf("%s acknowledges all of %s", user, chat),
+				func(ctx context.Context) func() {
+					results, err := n.server.Acknowledge(ctx, user,
+						[]server.Ack{{Chat: chat, Acked: head}})
+					return func() {
+						if err != nil || results[0].Err != nil {
+							w.failf("%s cannot acknowledge %s %d: %v", user, chat, head, err)
+						}
 					}
-				}
-			})
+				})
 			w.settle()
 		}
 	}
 	w.pass(time.Second)
 	for _, user := range w.users {
 		for _, row := range w.rows(user) {
-			if row.FirstUndelivered > 0 && row.FirstUndelivered <= w.head(row.ChatID)+w.above && w.truth.member(user, row.ChatID) {
+			if row.FirstUndelivered > 0 && row.FirstUndelivered <= w.head(row.ChatID)+w.above &&
+				w.truth.member(user, row.ChatID) {
 				w.failf("pending_or_delivered: %v stands, and everything is acknowledged", row)
 			}
 		}

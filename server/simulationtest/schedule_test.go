@@ -44,8 +44,10 @@ const (
 
 func faults() []fault {
 	return []fault{
-		storeLost, storeUnknown, outages, islands, lateReply, stalls, carriedLate, carriedTwice, carriedNot, carriedDoubt, busRejoins, forgets, foreignCrash,
-		jumps, crashes, restarts, badAcks, oldPositions, elsewhere, impatience, vanishing, cuts, comings, restAcks, closes,
+		storeLost, storeUnknown, outages, islands, lateReply, stalls, carriedLate, carriedTwice,
+		carriedNot, carriedDoubt, busRejoins, forgets, foreignCrash,
+		jumps, crashes, restarts, badAcks, oldPositions, elsewhere, impatience, vanishing, cuts,
+		comings, restAcks, closes,
 	}
 }
 
@@ -58,11 +60,15 @@ type crashPoint struct {
 
 // durable are the steps at which a node may die.
 func durable() []string {
-	return []string{"Append", "Mark", "Clear", "Advance", "Open", "Close", "Publish", "AddMembers", "RemoveMember", "Lookup", "Refresh"}
+	return []string{
+		"Append", "Mark", "Clear", "Advance", "Open", "Close", "Publish", "AddMembers",
+		"RemoveMember", "Lookup", "Refresh",
+	}
 }
 
 func isRegistry(kind string) bool {
-	return slices.Contains([]string{"Epoch", "Open", "Close", "Refresh", "Lookup", "Join", "Leave"}, kind)
+	return slices.Contains([]string{"Epoch", "Open", "Close", "Refresh", "Lookup", "Join", "Leave"},
+		kind)
 }
 
 // letGo decides what becomes of a call, and lets it go on.
@@ -227,12 +233,17 @@ func (w *world) trouble() {
 
 // mild are the faults under which the registry forgets nothing, so that proofs stay good and nobody compares.
 func mild() []fault {
-	return []fault{storeLost, storeUnknown, outages, lateReply, stalls, carriedLate, carriedTwice, carriedNot, carriedDoubt, restarts, cuts, comings, restAcks, closes}
+	return []fault{
+		storeLost, storeUnknown, outages, lateReply, stalls, carriedLate, carriedTwice, carriedNot,
+		carriedDoubt, restarts, cuts, comings, restAcks, closes,
+	}
 }
 
 // doors are the faults of a run in which few users come and go through few doors, and little else happens that could make up for what is lost.
 func doors() []fault {
-	return []fault{lateReply, stalls, carriedLate, carriedNot, restarts, comings, restAcks, storeUnknown}
+	return []fault{
+		lateReply, stalls, carriedLate, carriedNot, restarts, comings, restAcks, storeUnknown,
+	}
 }
 
 // spawn starts a node under a name that nobody has.
@@ -300,7 +311,8 @@ func (w *world) write() {
 	var l *letter
 	if len(w.letters) > 0 && (len(w.letters) >= w.most || w.roll(3) > 0) {
 		l = pick(w, w.letters)
-		if l.busyAt != nil && !l.busyAt.dead.Load() || l.sequence > 0 && w.roll(4) > 0 || l.tries > 6 {
+		if l.busyAt != nil && !l.busyAt.dead.Load() || l.sequence > 0 && w.roll(4) > 0 ||
+			l.tries > 6 {
 			return
 		}
 		w.count("sent again")
@@ -308,7 +320,12 @@ func (w *world) write() {
 		if len(w.letters) >= w.most {
 			return
 		}
-		l = &letter{chat: pick(w, w.chats), user: pick(w, w.users[:3]), id: fmt.Sprintf("m%d", len(w.letters)), content: fmt.Sprintf("letter %d", len(w.letters))}
+		l = &letter{
+			chat:    pick(w, w.chats),
+			user:    pick(w, w.users[:3]),
+			id:      fmt.Sprintf("m%d", len(w.letters)),
+			content: fmt.Sprintf("letter %d", len(w.letters)),
+		}
 		w.letters = append(w.letters, l)
 	}
 	l.tries++
@@ -325,7 +342,8 @@ func (w *world) write() {
 			w.transcribe("%s: %d %v", l.key(), sent.Message.Sequence, tidemark.CodeOf(err))
 			switch code := tidemark.CodeOf(err); {
 			case err == nil && l.sequence > 0 && l.sequence != sent.Message.Sequence:
-				w.failf("send_idempotent: %s was confirmed as %d and as %d", l.key(), l.sequence, sent.Message.Sequence)
+				w.failf("send_idempotent: %s was confirmed as %d and as %d",
+					l.key(), l.sequence, sent.Message.Sequence)
 			case err == nil:
 				l.sequence = sent.Message.Sequence
 				w.count("confirmed")
@@ -349,14 +367,16 @@ func (w *world) members() {
 	n := pick(w, up)
 	w.count(string(comings))
 	if w.truth.member(user, chat) {
-		w.act(n, fmt.Sprintf("%s leaves %s at %s", user, chat, n.id), func(ctx context.Context) func() {
-			err := n.server.RemoveMember(ctx, server.Caller{User: "alice"}, chat, user)
-			return func() { w.expect(err, tidemark.Unavailable, tidemark.NotMember) }
-		})
+		w.act(n, fmt.Sprintf("%s leaves %s at %s", user, chat, n.id),
+			func(ctx context.Context) func() {
+				err := n.server.RemoveMember(ctx, server.Caller{User: "alice"}, chat, user)
+				return func() { w.expect(err, tidemark.Unavailable, tidemark.NotMember) }
+			})
 		return
 	}
 	w.act(n, fmt.Sprintf("%s joins %s at %s", user, chat, n.id), func(ctx context.Context) func() {
-		_, err := n.server.AddMembers(ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{user})
+		_, err := n.server.AddMembers(ctx, server.Caller{User: "alice"}, chat,
+			[]tidemark.UserID{user})
 		return func() { w.expect(err, tidemark.Unavailable) }
 	})
 }
@@ -386,17 +406,19 @@ func (w *world) acknowledge() {
 		w.count(string(badAcks))
 	}
 	w.count(string(restAcks))
-	w.act(n, fmt.Sprintf("%s acknowledges %s %d/%d at %s", user, chat, ack.Acked, ack.Read, n.id), func(ctx context.Context) func() {
-		results, err := n.server.Acknowledge(ctx, user, []server.Ack{ack})
-		return func() {
-			w.expect(err, tidemark.Unavailable)
-			if err != nil {
-				return
+	w.act(n, fmt.Sprintf("%s acknowledges %s %d/%d at %s", user, chat, ack.Acked, ack.Read, n.id),
+		func(ctx context.Context) func() {
+			results, err := n.server.Acknowledge(ctx, user, []server.Ack{ack})
+			return func() {
+				w.expect(err, tidemark.Unavailable)
+				if err != nil {
+					return
+				}
+				w.expect(results[0].Err, tidemark.NotMember, tidemark.Invalid, tidemark.InvalidSequence)
+				if st := results[0].State; results[0].Err == nil && (st.Acked < ack.Acked || st.Read < ack.Read || st.Acked > w.head(chat)) {
+					w.failf("ack_cumulative: %s acknowledged %d/%d of %s and is told %d/%d",
+						user, ack.Acked, ack.Read, chat, st.Acked, st.Read)
+				}
 			}
-			w.expect(results[0].Err, tidemark.NotMember, tidemark.Invalid, tidemark.InvalidSequence)
-			if st := results[0].State; results[0].Err == nil && (st.Acked < ack.Acked || st.Read < ack.Read || st.Acked > w.head(chat)) {
-				w.failf("ack_cumulative: %s acknowledged %d/%d of %s and is told %d/%d", user, ack.Acked, ack.Read, chat, st.Acked, st.Read)
-			}
-		}
-	})
+		})
 }

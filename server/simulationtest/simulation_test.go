@@ -90,7 +90,9 @@ func TestSimulation_invariants_hold(t *testing.T) {
 		return
 	}
 	for _, what := range mustFire() {
-		if counts[what] == 0 && (runs >= pointRuns || !strings.HasPrefix(what, "crash ") && !strings.HasPrefix(what, "failed ")) {
+		if counts[what] == 0 &&
+			(runs >= pointRuns || !strings.HasPrefix(what, "crash ") &&
+				!strings.HasPrefix(what, "failed ")) {
 			t.Errorf("never fired: %s", what)
 		}
 	}
@@ -130,7 +132,8 @@ func TestSimulation_same_seed_same_run(t *testing.T) {
 		a, b := bytes.Split(one.lines, []byte("\n")), bytes.Split(other.lines, []byte("\n"))
 		for i := range min(len(a), len(b)) {
 			if !bytes.Equal(a[i], b[i]) {
-				t.Errorf("seed %d: line %d is %q and then %q, after %q", seed, i, a[i], b[i], bytes.Join(a[max(0, i-5):i], []byte("\n")))
+				t.Errorf("seed %d: line %d is %q and then %q, after %q",
+					seed, i, a[i], b[i], bytes.Join(a[max(0, i-5):i], []byte("\n")))
 				break
 			}
 		}
@@ -173,8 +176,12 @@ func simulateAll(t *testing.T, first, runs uint64) func(func(result) bool) {
 func simulate(t *testing.T, seed uint64) (r result) {
 	synctest.Test(t, func(*testing.T) {
 		w := &world{
-			dice: rand.New(rand.NewPCG(seed, 3)), raw: memory.New(), reg: registrymemory.New(), log: slog.New(slog.DiscardHandler),
-			swarm: map[fault]bool{}, counts: map[string]int{},
+			dice:   rand.New(rand.NewPCG(seed, 3)),
+			raw:    memory.New(),
+			reg:    registrymemory.New(),
+			log:    slog.New(slog.DiscardHandler),
+			swarm:  map[fault]bool{},
+			counts: map[string]int{},
 		}
 		w.truth = newTruth(w)
 		w.run(seed)
@@ -203,7 +210,11 @@ func (w *world) run(seed uint64) {
 	w.swarm[carriedLate] = w.swarm[carriedLate] || w.swarm[busRejoins]
 	// The seeds take the crash points in turn, so that each of them is met.
 	points := uint64(len(durable()))
-	w.crash = crashPoint{kind: durable()[seed%points], effect: seed/points%2 == 0, after: 1 + w.roll(3)}
+	w.crash = crashPoint{
+		kind:   durable()[seed%points],
+		effect: seed/points%2 == 0,
+		after:  1 + w.roll(3),
+	}
 	w.found()
 	w.calm = true
 	for _, id := range []tidemark.NodeID{"a", "b", "c"}[:1+w.roll(3)] {

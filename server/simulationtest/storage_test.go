@@ -16,7 +16,9 @@ type gatedStore struct {
 }
 
 // through makes a call pass the gate.
-func through[A any](ctx context.Context, n *node, kind, args string, call func(ctx context.Context) (A, error)) (A, error) {
+func through[A any](
+	ctx context.Context, n *node, kind, args string, call func(ctx context.Context) (A, error),
+) (A, error) {
 	var a A
 	w := n.world
 	err := w.gate.pass(ctx, n, newCall(ctx, n, kind, args), func(verdict) (err error) {
@@ -55,127 +57,182 @@ func join[T ~string](ids []T) string {
 	return b.String()
 }
 
-func (s gatedStore) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
-	p, err := through(ctx, s.n, "CreateChat", string(new.ID), func(ctx context.Context) (p pair[tidemark.Chat, bool], err error) {
-		p.a, p.b, err = s.n.world.raw.CreateChat(ctx, new)
-		if err == nil && p.b {
-			s.n.world.truth.created(new)
-		}
-		return p, err
-	})
+func (s gatedStore) CreateChat(
+	ctx context.Context, new storage.NewChat,
+) (tidemark.Chat, bool, error) {
+	p, err := through(ctx, s.n, "CreateChat",
+		string(new.ID), func(ctx context.Context) (p pair[tidemark.Chat, bool], err error) {
+			p.a, p.b, err = s.n.world.raw.CreateChat(ctx, new)
+			if err == nil && p.b {
+				s.n.world.truth.created(new)
+			}
+			return p, err
+		})
 	return p.a, p.b, err
 }
 
 func (s gatedStore) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error) {
-	return through(ctx, s.n, "Chat", string(chat), func(ctx context.Context) (tidemark.Chat, error) { return s.n.world.raw.Chat(ctx, chat) })
+	return through(ctx, s.n, "Chat", string(chat),
+		func(ctx context.Context) (tidemark.Chat, error) { return s.n.world.raw.Chat(ctx, chat) })
 }
 
-func (s gatedStore) RenameChat(ctx context.Context, chat tidemark.ChatID, name string) (tidemark.Chat, error) {
-	return through(ctx, s.n, "RenameChat", string(chat), func(ctx context.Context) (tidemark.Chat, error) {
-		return s.n.world.raw.RenameChat(ctx, chat, name)
-	})
+func (s gatedStore) RenameChat(
+	ctx context.Context, chat tidemark.ChatID, name string,
+) (tidemark.Chat, error) {
+	return through(ctx, s.n, "RenameChat",
+		string(chat), func(ctx context.Context) (tidemark.Chat, error) {
+			return s.n.world.raw.RenameChat(ctx, chat, name)
+		})
 }
 
-func (s gatedStore) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) ([]storage.Conversation, bool, error) {
-	p, err := through(ctx, s.n, "ChatsOf", string(user), func(ctx context.Context) (p pair[[]storage.Conversation, bool], err error) {
-		p.a, p.b, err = s.n.world.raw.ChatsOf(ctx, user, page)
-		return p, err
-	})
+func (s gatedStore) ChatsOf(
+	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
+) ([]storage.Conversation, bool, error) {
+	p, err := through(ctx, s.n, "ChatsOf",
+		string(user), func(ctx context.Context) (p pair[[]storage.Conversation, bool], err error) {
+			p.a, p.b, err = s.n.world.raw.ChatsOf(ctx, user, page)
+			return p, err
+		})
 	return p.a, p.b, err
 }
 
-func (s gatedStore) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
-	return through(ctx, s.n, "Heads", join(chats), func(ctx context.Context) ([]tidemark.Sequence, error) { return s.n.world.raw.Heads(ctx, chats) })
+func (s gatedStore) Heads(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Sequence, error) {
+	return through(ctx, s.n, "Heads", join(chats),
+		func(ctx context.Context) ([]tidemark.Sequence,
+			error) {
+			return s.n.world.raw.Heads(ctx, chats)
+		})
 }
 
-func (s gatedStore) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
-	return through(ctx, s.n, "AddMembers", string(chat)+" "+join(users), func(ctx context.Context) (storage.Added, error) {
-		added, err := s.n.world.raw.AddMembers(ctx, chat, users, now)
-		if err == nil {
-			s.n.world.truth.added(chat, added)
-		}
-		return added, err
-	})
+func (s gatedStore) AddMembers(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
+	return through(ctx, s.n, "AddMembers",
+		string(chat)+" "+join(users), func(ctx context.Context) (storage.Added, error) {
+			added, err := s.n.world.raw.AddMembers(ctx, chat, users, now)
+			if err == nil {
+				s.n.world.truth.added(chat, added)
+			}
+			return added, err
+		})
 }
 
-func (s gatedStore) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (storage.Removed, error) {
-	return through(ctx, s.n, "RemoveMember", string(chat)+" "+string(user), func(ctx context.Context) (storage.Removed, error) {
-		removed, err := s.n.world.raw.RemoveMember(ctx, chat, user, now)
-		if err == nil {
-			s.n.world.truth.removed(chat, user, removed.Head)
-		}
-		return removed, err
-	})
+func (s gatedStore) RemoveMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (storage.Removed, error) {
+	return through(ctx, s.n, "RemoveMember",
+		string(chat)+" "+string(user), func(ctx context.Context) (storage.Removed, error) {
+			removed, err := s.n.world.raw.RemoveMember(ctx, chat, user, now)
+			if err == nil {
+				s.n.world.truth.removed(chat, user, removed.Head)
+			}
+			return removed, err
+		})
 }
 
-func (s gatedStore) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
-	return through(ctx, s.n, "Rosters", join(chats), func(ctx context.Context) ([]*tidemark.Roster, error) { return s.n.world.raw.Rosters(ctx, chats) })
+func (s gatedStore) Rosters(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]*tidemark.Roster, error) {
+	return through(ctx, s.n, "Rosters", join(chats),
+		func(ctx context.Context) ([]*tidemark.Roster,
+			error) {
+			return s.n.world.raw.Rosters(ctx, chats)
+		})
 }
 
-func (s gatedStore) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+func (s gatedStore) Append(
+	ctx context.Context, drafts []tidemark.Draft,
+) ([]storage.Appended, error) {
 	var args strings.Builder
 	for _, d := range drafts {
 		fmt.Fprintf(&args, "%s %s %s ", d.ChatID, d.SenderID, d.ClientMessageID)
 	}
-	return through(ctx, s.n, "Append", args.String(), func(ctx context.Context) ([]storage.Appended, error) {
-		appended, err := s.n.world.raw.Append(ctx, drafts)
-		if err == nil {
-			s.n.world.truth.appended(drafts, appended)
-		}
-		return appended, err
-	})
+	return through(ctx, s.n, "Append",
+		args.String(), func(ctx context.Context) ([]storage.Appended, error) {
+			appended, err := s.n.world.raw.Append(ctx, drafts)
+			if err == nil {
+				s.n.world.truth.appended(drafts, appended)
+			}
+			return appended, err
+		})
 }
 
-func (s gatedStore) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+func (s gatedStore) Ranges(
+	ctx context.Context, ranges []storage.Range,
+) ([][]tidemark.Message, error) {
 	var args strings.Builder
 	for _, r := range ranges {
 		fmt.Fprintf(&args, "%s>%d ", r.Chat, r.After)
 	}
-	return through(ctx, s.n, "Ranges", args.String(), func(ctx context.Context) ([][]tidemark.Message, error) { return s.n.world.raw.Ranges(ctx, ranges) })
+	return through(ctx, s.n, "Ranges", args.String(),
+		func(ctx context.Context) ([][]tidemark.Message,
+			error) {
+			return s.n.world.raw.Ranges(ctx, ranges)
+		})
 }
 
-func (s gatedStore) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+func (s gatedStore) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	var args strings.Builder
 	for _, a := range advances {
 		fmt.Fprintf(&args, "%s %s %d-%d r%d ", a.User, a.Chat, a.AckedFrom, a.Acked, a.Read)
 	}
-	return through(ctx, s.n, "Advance", args.String(), func(ctx context.Context) ([]storage.Advanced, error) {
-		advanced, err := s.n.world.raw.Advance(ctx, advances)
-		if err == nil {
-			s.n.world.truth.advanced(advances)
-		}
-		return advanced, err
-	})
+	return through(ctx, s.n, "Advance",
+		args.String(), func(ctx context.Context) ([]storage.Advanced, error) {
+			advanced, err := s.n.world.raw.Advance(ctx, advances)
+			if err == nil {
+				s.n.world.truth.advanced(advances)
+			}
+			return advanced, err
+		})
 }
 
-func (s gatedStore) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+func (s gatedStore) States(
+	ctx context.Context, keys []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
 	args := ""
 	for _, k := range keys[:min(len(keys), 8)] {
 		args += string(k.User) + "/" + string(k.Chat) + " "
 	}
-	return through(ctx, s.n, "States", args, func(ctx context.Context) ([]tidemark.DeliveryState, error) { return s.n.world.raw.States(ctx, keys) })
+	return through(ctx, s.n, "States", args,
+		func(ctx context.Context) ([]tidemark.DeliveryState,
+			error) {
+			return s.n.world.raw.States(ctx, keys)
+		})
 }
 
-func (s gatedStore) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
-	p, err := through(ctx, s.n, "StatesOf", string(user), func(ctx context.Context) (p pair[[]tidemark.DeliveryState, bool], err error) {
-		p.a, p.b, err = s.n.world.raw.StatesOf(ctx, user, after, limit)
-		return p, err
-	})
+func (s gatedStore) StatesOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
+	p, err := through(ctx, s.n, "StatesOf", string(user),
+		func(ctx context.Context) (p pair[[]tidemark.DeliveryState, bool], err error) {
+			p.a, p.b, err = s.n.world.raw.StatesOf(ctx, user, after, limit)
+			return p, err
+		})
 	return p.a, p.b, err
 }
 
-func (s gatedStore) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
-	p, err := through(ctx, s.n, "StatesIn", string(chat), func(ctx context.Context) (p pair[[]tidemark.DeliveryState, bool], err error) {
-		p.a, p.b, err = s.n.world.raw.StatesIn(ctx, chat, after, limit)
-		return p, err
-	})
+func (s gatedStore) StatesIn(
+	ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
+	p, err := through(ctx, s.n, "StatesIn", string(chat),
+		func(ctx context.Context) (p pair[[]tidemark.DeliveryState, bool], err error) {
+			p.a, p.b, err = s.n.world.raw.StatesIn(ctx, chat, after, limit)
+			return p, err
+		})
 	return p.a, p.b, err
 }
 
-func (s gatedStore) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
-	return through(ctx, s.n, "Summary", string(chat), func(ctx context.Context) (storage.Summary, error) {
-		return s.n.world.raw.Summary(ctx, chat, sequence)
-	})
+func (s gatedStore) Summary(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (storage.Summary, error) {
+	return through(ctx, s.n, "Summary",
+		string(chat), func(ctx context.Context) (storage.Summary, error) {
+			return s.n.world.raw.Summary(ctx, chat, sequence)
+		})
 }
 
 func (s gatedStore) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
@@ -183,7 +240,8 @@ func (s gatedStore) Mark(ctx context.Context, rows []tidemark.PendingDelivery) (
 	for _, r := range rows {
 		fmt.Fprintf(&args, "%s %s %d ", r.UserID, r.ChatID, r.FirstUndelivered)
 	}
-	return through(ctx, s.n, "Mark", args.String(), func(ctx context.Context) ([]bool, error) { return s.n.world.raw.Mark(ctx, rows) })
+	return through(ctx, s.n, "Mark", args.String(),
+		func(ctx context.Context) ([]bool, error) { return s.n.world.raw.Mark(ctx, rows) })
 }
 
 func (s gatedStore) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
@@ -191,14 +249,18 @@ func (s gatedStore) Clear(ctx context.Context, items []storage.Clear) ([]bool, e
 	for _, c := range items {
 		fmt.Fprintf(&args, "%s %s %d ", c.User, c.Chat, c.Through)
 	}
-	return through(ctx, s.n, "Clear", args.String(), func(ctx context.Context) ([]bool, error) { return s.n.world.raw.Clear(ctx, items) })
+	return through(ctx, s.n, "Clear", args.String(),
+		func(ctx context.Context) ([]bool, error) { return s.n.world.raw.Clear(ctx, items) })
 }
 
-func (s gatedStore) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
-	p, err := through(ctx, s.n, "PendingOf", string(user), func(ctx context.Context) (p pair[[]storage.PendingRow, bool], err error) {
-		p.a, p.b, err = s.n.world.raw.PendingOf(ctx, user, after, limit)
-		return p, err
-	})
+func (s gatedStore) PendingOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]storage.PendingRow, bool, error) {
+	p, err := through(ctx, s.n, "PendingOf",
+		string(user), func(ctx context.Context) (p pair[[]storage.PendingRow, bool], err error) {
+			p.a, p.b, err = s.n.world.raw.PendingOf(ctx, user, after, limit)
+			return p, err
+		})
 	return p.a, p.b, err
 }
 
@@ -209,10 +271,13 @@ type behind struct {
 	more bool
 }
 
-func (s gatedStore) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
-	b, err := through(ctx, s.n, "Behind", string(user), func(ctx context.Context) (b behind, err error) {
-		b.lags, b.next, b.more, err = s.n.world.raw.Behind(ctx, user, q)
-		return b, err
-	})
+func (s gatedStore) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	b, err := through(ctx, s.n, "Behind",
+		string(user), func(ctx context.Context) (b behind, err error) {
+			b.lags, b.next, b.more, err = s.n.world.raw.Behind(ctx, user, q)
+			return b, err
+		})
 	return b.lags, b.next, b.more, err
 }

@@ -27,9 +27,13 @@ type span struct{ from, to tidemark.Sequence }
 
 func newTruth(w *world) *truth {
 	return &truth{
-		w: w, heads: map[tidemark.ChatID]tidemark.Sequence{}, marks: map[storage.StateKey]tidemark.DeliveryState{},
-		spans: map[storage.StateKey][]span{}, changes: map[storage.StateKey]int{}, history: map[tidemark.ChatID]tidemark.HistoryMode{},
-		sent: map[string]tidemark.Message{},
+		w:       w,
+		heads:   map[tidemark.ChatID]tidemark.Sequence{},
+		marks:   map[storage.StateKey]tidemark.DeliveryState{},
+		spans:   map[storage.StateKey][]span{},
+		changes: map[storage.StateKey]int{},
+		history: map[tidemark.ChatID]tidemark.HistoryMode{},
+		sent:    map[string]tidemark.Message{},
 	}
 }
 
@@ -44,7 +48,8 @@ func (tr *truth) added(chat tidemark.ChatID, added storage.Added) {
 	for _, user := range added.New {
 		key := storage.StateKey{User: user, Chat: chat}
 		from := added.Head + 1
-		if tr.changes[key] == 0 && len(tr.spans[key]) == 0 && tr.history[chat] == tidemark.HistoryFull {
+		if tr.changes[key] == 0 && len(tr.spans[key]) == 0 &&
+			tr.history[chat] == tidemark.HistoryFull {
 			from = 1
 		}
 		if tr.member(user, chat) {
@@ -97,11 +102,14 @@ func (tr *truth) appended(drafts []tidemark.Draft, all []storage.Appended) {
 		first, known := tr.sent[key]
 		switch {
 		case known != a.Duplicate:
-			tr.w.failf("send_idempotent: append of %s: duplicate is %v, and it was stored before: %v", key, a.Duplicate, known)
+			tr.w.failf("send_idempotent: append of %s: duplicate is %v, and it was stored "+
+				"before: %v", key, a.Duplicate, known)
 		case known && first.Sequence != a.Message.Sequence:
-			tr.w.failf("send_idempotent: append of %s gives %d, and gave %d before", key, a.Message.Sequence, first.Sequence)
+			tr.w.failf("send_idempotent: append of %s gives %d, and gave %d before",
+				key, a.Message.Sequence, first.Sequence)
 		case !known && a.Message.Sequence != tr.heads[d.ChatID]+1:
-			tr.w.failf("sequence_gapless: append of %s gives %d after %d", key, a.Message.Sequence, tr.heads[d.ChatID])
+			tr.w.failf("sequence_gapless: append of %s gives %d after %d",
+				key, a.Message.Sequence, tr.heads[d.ChatID])
 		case !known && !tr.member(d.SenderID, d.ChatID):
 			tr.w.failf("nothing_outside_membership: %s was stored", key)
 		case a.Message.Content != d.Content:
@@ -120,13 +128,16 @@ func (tr *truth) advanced(advances []storage.Advance) {
 		key := storage.StateKey{User: a.User, Chat: a.Chat}
 		now, before := tr.w.state(a.User, a.Chat), tr.marks[key]
 		if now.Acked < before.Acked || now.Read < before.Read {
-			tr.w.failf("watermark_monotonic: %s in %s went from %d/%d to %d/%d", a.User, a.Chat, before.Acked, before.Read, now.Acked, now.Read)
+			tr.w.failf("watermark_monotonic: %s in %s went from %d/%d to %d/%d",
+				a.User, a.Chat, before.Acked, before.Read, now.Acked, now.Read)
 		}
 		if head := tr.heads[a.Chat]; now.Acked > head || now.Read > head {
-			tr.w.failf("watermark_bounded_by_counter: %s in %s is at %d/%d, and the head is %d", a.User, a.Chat, now.Acked, now.Read, head)
+			tr.w.failf("watermark_bounded_by_counter: %s in %s is at %d/%d, and the head is %d",
+				a.User, a.Chat, now.Acked, now.Read, head)
 		}
 		if now.Acked > before.Acked && before.Acked+1 < a.AckedFrom {
-			tr.w.failf("ack_cumulative: %s in %s went from %d to %d by writing %d", a.User, a.Chat, before.Acked, now.Acked, a.AckedFrom)
+			tr.w.failf("ack_cumulative: %s in %s went from %d to %d by writing %d",
+				a.User, a.Chat, before.Acked, now.Acked, a.AckedFrom)
 		}
 		tr.marks[key] = now
 	}
@@ -136,7 +147,8 @@ func (tr *truth) advanced(advances []storage.Advance) {
 func (tr *truth) stored() {
 	w := tr.w
 	for _, chat := range w.chats {
-		pages, err := w.raw.Ranges(context.Background(), []storage.Range{{Chat: chat, Limit: 10_000}})
+		pages, err := w.raw.Ranges(context.Background(),
+			[]storage.Range{{Chat: chat, Limit: 10_000}})
 		if err != nil {
 			w.failf("Ranges: %v", err)
 			return
@@ -153,12 +165,14 @@ func (tr *truth) stored() {
 			keys[key] = true
 		}
 		if head := w.head(chat); head != tidemark.Sequence(len(pages[0])) {
-			w.failf("sequence_gapless: %s has %d messages, and its head is %d", chat, len(pages[0]), head)
+			w.failf("sequence_gapless: %s has %d messages, and its head is %d",
+				chat, len(pages[0]), head)
 		}
 	}
 	for _, l := range w.letters {
 		if m, there := tr.sent[l.key()]; l.sequence > 0 && (!there || m.Sequence != l.sequence || m.Content != l.content) {
-			w.failf("confirmed_is_durable: %s was confirmed as %d, and is %d", l.key(), l.sequence, m.Sequence)
+			w.failf("confirmed_is_durable: %s was confirmed as %d, and is %d",
+				l.key(), l.sequence, m.Sequence)
 		}
 	}
 }

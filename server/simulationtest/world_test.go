@@ -217,9 +217,24 @@ func (w *world) deliverOne(i int) bool {
 func (w *world) found() {
 	w.users = []tidemark.UserID{"alice", "bob", "carol", "dave"}
 	all := []storage.NewChat{
-		{ID: "ab", Type: tidemark.Direct, History: tidemark.HistoryFull, Members: []tidemark.UserID{"alice", "bob"}},
-		{ID: "full", Type: tidemark.Group, History: tidemark.HistoryFull, Members: []tidemark.UserID{"alice", "bob", "carol"}},
-		{ID: "join", Type: tidemark.Group, History: tidemark.HistorySinceJoin, Members: []tidemark.UserID{"alice", "bob", "dave"}},
+		{
+			ID:      "ab",
+			Type:    tidemark.Direct,
+			History: tidemark.HistoryFull,
+			Members: []tidemark.UserID{"alice", "bob"},
+		},
+		{
+			ID:      "full",
+			Type:    tidemark.Group,
+			History: tidemark.HistoryFull,
+			Members: []tidemark.UserID{"alice", "bob", "carol"},
+		},
+		{
+			ID:      "join",
+			Type:    tidemark.Group,
+			History: tidemark.HistorySinceJoin,
+			Members: []tidemark.UserID{"alice", "bob", "dave"},
+		},
 	}
 	w.dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	all = all[:1+w.roll(3)]
@@ -227,7 +242,12 @@ func (w *world) found() {
 		all = all[:1]
 	}
 	if w.roll(6) == 0 {
-		large := storage.NewChat{ID: "large", Type: tidemark.Group, History: tidemark.HistoryFull, Members: []tidemark.UserID{"alice", "bob", "carol"}}
+		large := storage.NewChat{
+			ID:      "large",
+			Type:    tidemark.Group,
+			History: tidemark.HistoryFull,
+			Members: []tidemark.UserID{"alice", "bob", "carol"},
+		}
 		for i := range tidemark.PendingFanoutLimit {
 			large.Members = append(large.Members, tidemark.UserID(fmt.Sprintf("crowd-%03d", i)))
 		}
@@ -254,7 +274,8 @@ func (w *world) found() {
 			continue
 		}
 		for i := range 1 + w.roll(2) {
-			w.devices = append(w.devices, w.device(user, tidemark.DeviceID(fmt.Sprintf("d%d", i+1))))
+			w.devices = append(w.devices,
+				w.device(user, tidemark.DeviceID(fmt.Sprintf("d%d", i+1))))
 		}
 	}
 }
@@ -265,8 +286,13 @@ func (w *world) past() {
 		chat := pick(w, w.chats)
 		id := fmt.Sprintf("past-%d", i)
 		drafts := []tidemark.Draft{{
-			ChatID: chat, SenderID: "alice", ClientMessageID: id, Content: id, ContentType: tidemark.DefaultContentType,
-			MessageID: tidemark.MessageID(id), CreatedAt: time.Now().UTC(),
+			ChatID:          chat,
+			SenderID:        "alice",
+			ClientMessageID: id,
+			Content:         id,
+			ContentType:     tidemark.DefaultContentType,
+			MessageID:       tidemark.MessageID(id),
+			CreatedAt:       time.Now().UTC(),
 		}}
 		appended, err := w.raw.Append(context.Background(), drafts)
 		if err != nil {
@@ -287,7 +313,13 @@ func (w *world) past() {
 
 func (w *world) device(user tidemark.UserID, id tidemark.DeviceID) *device {
 	return &device{
-		w: w, user: user, id: id, cursors: w.roll(3) == 0, lazy: pick(w, []int{0, 0, 50, 95}), until: w.roll(200),
-		has: map[tidemark.ChatID]map[tidemark.Sequence]bool{}, ticks: map[storage.StateKey]tidemark.Boundary{},
+		w:       w,
+		user:    user,
+		id:      id,
+		cursors: w.roll(3) == 0,
+		lazy:    pick(w, []int{0, 0, 50, 95}),
+		until:   w.roll(200),
+		has:     map[tidemark.ChatID]map[tidemark.Sequence]bool{},
+		ticks:   map[storage.StateKey]tidemark.Boundary{},
 	}
 }

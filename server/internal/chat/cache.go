@@ -1,5 +1,5 @@
-// Package chat is what a node remembers of chats: their members and last messages. It reads a user's
-// pages from memory if it can, else from storage. Everything in it can be forgotten at any time.
+// Package chat caches what a node knows of chats: their members and last messages. It reads a
+// user's pages from memory if it can, else from storage. Any entry may be dropped at any time.
 package chat
 
 import (
@@ -20,56 +20,57 @@ type Storage interface {
 
 // Config bounds a Cache.
 type Config struct {
-	// Chats bounds the chats that are remembered, Bytes their encoded messages, Messages the
+	// Chats bounds the cached chats, Bytes the encoded messages of all chats, and Messages the
 	// messages of one chat.
 	Chats, Bytes, Messages int
 }
 
-// bytesPerChat bounds the encoded messages remembered of one chat.
+// bytesPerChat bounds the cached encoded messages of one chat.
 const bytesPerChat = 1 << 20
 
-// Cache is the bounded set of the chats that a node remembers. It is safe for concurrent use. No lock
-// is held across I/O. Entry.mu is taken under Cache.mu.
+// Cache is the bounded set of a node's cached chats. It is safe for concurrent use. No lock is held
+// across I/O. Entry.mu may be taken while Cache.mu is held.
 type Cache struct {
 	cfg     Config
 	storage Storage
 	bytes   atomic.Int64
-	// trust says which rosters may be used; nil: all of them.
+	// trust limits which rosters may be used. If it is nil, all may be used.
 	trust atomic.Pointer[trust]
 
-	// Count is what the cache counts.
+	// Count holds the cache's counters.
 	Count Counters
 
 	mu    sync.RWMutex
 	chats map[tidemark.ChatID]*Entry
 }
 
-// Counters only grow.
+// Counters only grow. They may be read at any time.
 type Counters struct {
 	TailReads, RangeReads, RangeMessages, ShortReads atomic.Int64
 }
 
-// trust says which rosters may be used without reading them again.
+// trust limits which rosters may be used without reading them again.
 type trust struct {
-	// until is when changes of members stop to reach this node, as far as is known now.
+	// until is the time up to which changes of members are known to reach this node.
 	until time.Time
-	// age bounds how long ago a roster was read; 0: no bound.
+	// age bounds the time since a roster was read. 0 means no bound.
 	age time.Duration
 }
 
-// Entry is what is remembered of one chat.
+// Entry is the cached part of one chat.
 type Entry struct {
 	ID tidemark.ChatID
 	// used is set by every use and cleared by the sweep that looks for chats to forget.
 	used atomic.Bool
-	// roster is replaced as a whole; nil until it was read.
+	// roster is replaced as a whole. It is nil until it has been read.
 	roster atomic.Pointer[Roster]
 	// floor is the highest membership version that is known to exist.
 	floor atomic.Uint64
 
 	mu   sync.Mutex
 	tail tail
-	// gone says that the chat was forgotten: a message put into its tail would be counted for ever.
+	// gone reports that the entry was dropped. A message put into it would be counted in bytes with
+	// no way to remove it.
 	gone bool
 }
 
@@ -78,12 +79,13 @@ func New(storage Storage, cfg Config) *Cache {
 	return &Cache{cfg: cfg, storage: storage, chats: make(map[tidemark.ChatID]*Entry)}
 }
 
-// TrustUntil says until when changes of members reach this node, and how old a roster may be that is
-// used without reading it again; 0 means any age. With the zero time no roster is used.
+// TrustUntil sets until when changes of members are known to reach this node, and how old a roster
+// may be to be used without reading it again. An age of 0 means any age. With the zero time no
+// roster is used.
 func (c *Cache) TrustUntil(until time.Time, age time.Duration) { c.trust.Store(&trust{until, age}) }
 
-// trusts reports whether a roster that was read at a time may be used. It asks the clock, since a
-// process may stand still.
+// trusts reports whether a roster read at the given time may be used. It reads the clock each time,
+// because a process may be suspended.
 func (c *Cache) trusts(read time.Time) bool {
 	t := c.trust.Load()
 	if t == nil {
@@ -94,10 +96,10 @@ func (c *Cache) trusts(read time.Time) bool {
 	return now.Before(t.until) && (t.age == 0 || now.Sub(read) < t.age)
 }
 
-// Bytes returns the size of the messages that are remembered.
+// Bytes returns the size of the cached messages.
 func (c *Cache) Bytes() int64 { return c.bytes.Load() }
 
-// lookup returns what is remembered of a chat, nil if nothing is.
+// lookup returns the entry of a chat, or nil.
 func (c *Cache) lookup(id tidemark.ChatID) *Entry {
 	c.mu.RLock()
 	e := c.chats[id]
@@ -108,7 +110,7 @@ func (c *Cache) lookup(id tidemark.ChatID) *Entry {
 	return e
 }
 
-// Chat returns the entry of a chat that exists, a new one if need be.
+// Chat returns the entry of a chat that exists. It creates the entry if there is none.
 func (c *Cache) Chat(id tidemark.ChatID) *Entry {
 	if e := c.lookup(id); e != nil {
 		return e
@@ -128,7 +130,7 @@ func (c *Cache) Chat(id tidemark.ChatID) *Entry {
 	return e
 }
 
-// Put remembers a message and its JSON, which must not be changed any more.
+// Put caches a message and its JSON, which must not be changed afterwards.
 func (c *Cache) Put(e *Entry, m *tidemark.Message, encoded []byte) {
 	e.mu.Lock()
 	if e.gone {
@@ -148,9 +150,9 @@ func (c *Cache) Put(e *Entry, m *tidemark.Message, encoded []byte) {
 	}
 }
 
-// sweepLocked forgets chats that were not used since the last sweep met them, in the map's random
-// order, until an eighth of the number and of the bytes is free. It makes at most two rounds, so
-// that it ends when all chats are in use.
+// sweepLocked drops chats that were not used since the previous sweep visited them, in the map's
+// random order. It stops when an eighth of the chats and of the bytes is free. It makes at most two
+// rounds, so that it ends even if all chats are in use.
 func (c *Cache) sweepLocked() {
 	most, mostBytes := c.cfg.Chats-c.cfg.Chats/8, int64(c.cfg.Bytes-c.cfg.Bytes/8)
 	for range 2 {

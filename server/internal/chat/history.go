@@ -8,25 +8,26 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// History is a page of messages in ascending order, and the gaps before, between and behind them.
+// History is a page of messages in ascending order, and the gaps before, between and after them.
 type History struct {
 	Messages []tidemark.Message
 	Gaps     []tidemark.Gap
-	// HasMore says that the chat goes on in the direction of the request. Next is the position of the
+	// HasMore reports that the chat continues in the direction of the request. Next is then the
 	// next page.
 	HasMore bool
 	Next    tidemark.Sequence
-	// newest is the highest membership version of the messages.
+	// newest is the highest membership version among the messages.
 	newest uint64
 }
 
 // historyBytes bounds a page of history.
 const historyBytes = 1 << 20
 
-// After returns what a member may see of (after, head], at most limit messages from its beginning.
-// NotFound, NotMember.
+// After returns what a member may see of (after, head]: at most limit messages, the first ones.
+// Errors: NotFound, NotMember.
 func (c *Cache) After(
-	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, after, head tidemark.Sequence, limit int,
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, after, head tidemark.Sequence,
+	limit int,
 ) (History, error) {
 	return c.asMember(ctx, user, chat, func(iv tidemark.Intervals) (History, error) {
 		h := History{Next: after}
@@ -64,10 +65,11 @@ func (c *Cache) After(
 	})
 }
 
-// Before returns what a member may see of [1, before), at most limit messages from its end. NotFound,
-// NotMember.
+// Before returns what a member may see of [1, before): at most limit messages, the last ones.
+// Errors: NotFound, NotMember.
 func (c *Cache) Before(
-	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, before tidemark.Sequence, limit int,
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, before tidemark.Sequence,
+	limit int,
 ) (History, error) {
 	return c.asMember(ctx, user, chat, func(iv tidemark.Intervals) (History, error) {
 		h := History{Next: before}
@@ -81,7 +83,11 @@ func (c *Cache) Before(
 				continue
 			}
 			messages, err := c.messages(ctx, storage.Range{
-				Chat: chat, After: tidemark.After(first), Before: h.Next, Limit: limit - len(h.Messages), MaxBytes: historyBytes,
+				Chat:     chat,
+				After:    tidemark.After(first),
+				Before:   h.Next,
+				Limit:    limit - len(h.Messages),
+				MaxBytes: historyBytes,
 			})
 			if err != nil {
 				return History{}, err
@@ -103,8 +109,8 @@ func (c *Cache) Before(
 	})
 }
 
-// asMember reads the messages that a member may see. If one of them was stored under a newer roster
-// than the one that decided, it decides and reads again.
+// asMember reads the messages that a member may see. If a message was stored under a newer roster
+// than the one that decided, asMember reads that roster and starts again.
 func (c *Cache) asMember(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
 	read func(tidemark.Intervals) (History, error),
@@ -125,7 +131,7 @@ func (c *Cache) asMember(
 	}
 }
 
-// messages reads one range.
+// messages reads one range from storage.
 func (c *Cache) messages(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
 	pages, err := c.storage.Ranges(ctx, []storage.Range{r})
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Request asks for what a user may see of a chat from a sequence on.
+// Request asks for what a user may see of a chat, starting at a sequence.
 type Request struct {
 	User tidemark.UserID
 	Chat tidemark.ChatID
 	From tidemark.Sequence
-	// To is the highest sequence that is known to exist. If OpenEnded, storage says where the chat
-	// ends.
+	// To is the highest sequence that is known to exist. If OpenEnded is set, To is ignored and
+	// storage decides where the chat ends.
 	To        tidemark.Sequence
 	OpenEnded bool
-	// Limit and Bytes bound the messages of the page. If there is a message, at least one comes.
+	// Limit and Bytes bound the page's messages. A page has at least one message if there is one.
 	Limit int
 	Bytes int
 }
@@ -32,18 +32,18 @@ type Piece struct {
 // Page is a contiguous part of a chat, cut into pieces.
 type Page struct {
 	Pieces []Piece
-	// Through is the last sequence that the pieces cover; From − 1 if there is none.
+	// Through is the last sequence that the pieces cover, or From − 1 if there are no pieces.
 	Through tidemark.Sequence
-	// End says that the chat ends there, if OpenEnded asked.
+	// End reports that the chat ends at Through. Only an OpenEnded request sets it.
 	End bool
-	// Gone says that the user may see nothing of the chat: they are no member, or there is no such
-	// chat.
+	// Gone reports that the user may see nothing of the chat: they are no member, or the chat does
+	// not exist.
 	Gone bool
 }
 
-// Pages reads a page for each request, with at most one read of storage for the messages of all of
-// them, and one for each roster that is not in memory. A page ends at its limits, where a second gap
-// begins, or before a message that is not there yet. The result uses buf if it has room.
+// Pages reads a page for each request. It reads storage at most once for the messages of all pages,
+// and once for each roster that is not cached. A page ends at its limits, before a second gap, or
+// before a message that has not arrived. The result uses buf if it has room.
 func (c *Cache) Pages(ctx context.Context, requests []Request, buf []Page) ([]Page, error) {
 	pages := append(buf[:0], make([]Page, len(requests))...)
 	var few [1]reading
@@ -67,8 +67,8 @@ func (c *Cache) Pages(ctx context.Context, requests []Request, buf []Page) ([]Pa
 			if err != nil {
 				return nil, err
 			}
-			// The roster was read a moment ago. A message of a newer one is not from storage: do not
-			// believe the node that published it.
+			// The roster has just been read from storage. If a message claims a newer one, it is
+			// not from storage: do not trust the node that published it.
 			//rule:bounded_input.give-up-on-old-storage
 			again.stored = again.version < r.newest
 			*r = again
@@ -80,28 +80,32 @@ func (c *Cache) Pages(ctx context.Context, requests []Request, buf []Page) ([]Pa
 	return pages, nil
 }
 
-// reading is a page that is being read.
+// reading is a page while it is being read.
 type reading struct {
 	*Request
 	page  *Page
 	entry *Entry
-	// end is the last sequence behind page.Through that the user may see; 0 if nothing is read.
+	// end is the last sequence after page.Through that the user may see, or 0 if nothing is read.
 	end tidemark.Sequence
-	// version is that of the roster which decided; newest the highest of the messages.
+	// version is that of the roster that decided. newest is the highest among the messages.
 	version, newest uint64
-	// stored says that only storage is read.
+	// stored reports that the cache must not be used, only storage.
 	stored bool
 }
 
-// begin decides by a roster of at least a version what the user may see. It puts the first gap into
-// the page, if the page begins with one.
-func (c *Cache) begin(ctx context.Context, r *Request, page *Page, atLeast uint64) (reading, error) {
+// begin decides what the user may see, by a roster of at least the given version. If the range
+// starts with a gap, begin adds it to the page.
+func (c *Cache) begin(
+	ctx context.Context, r *Request, page *Page, atLeast uint64,
+) (reading, error) {
 	rd := reading{Request: r, page: page, entry: c.Chat(r.Chat)}
 	*page = Page{Through: r.From - 1}
-	if _, err := c.Roster(ctx, r.Chat, atLeast); err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
+	_, err := c.Roster(ctx, r.Chat, atLeast)
+	if err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
 		return rd, err
 	}
-	roster, m, err := c.member(ctx, r.User, r.Chat, true) // a message tells if its roster is newer
+	// Any age will do: each message carries the version under which it was stored.
+	roster, m, err := c.member(ctx, r.User, r.Chat, true)
 	switch code := tidemark.CodeOf(err); {
 	//rule:nothing_outside_membership.no-page-for-strangers
 	case code == tidemark.NotMember, code == tidemark.NotFound:
@@ -123,7 +127,12 @@ func (c *Cache) begin(ctx context.Context, r *Request, page *Page, atLeast uint6
 	if !visible {
 		g := tidemark.Gap{ChatID: r.Chat, From: r.From, To: end, Reason: tidemark.GapNotMember}
 		//rule:session_in_order.announce-gap
-		page.Pieces = append(page.Pieces, Piece{From: g.From, To: g.To, Gap: true, Payload: g.AppendJSON(nil)})
+		page.Pieces = append(page.Pieces, Piece{
+			From:    g.From,
+			To:      g.To,
+			Gap:     true,
+			Payload: g.AppendJSON(nil),
+		})
 		if page.Through = end; end >= to {
 			return rd, nil
 		}
@@ -133,8 +142,8 @@ func (c *Cache) begin(ctx context.Context, r *Request, page *Page, atLeast uint6
 	return rd, nil
 }
 
-// fill reads the messages from memory where they are there, and the others with one read of storage.
-// Only storage knows where a chat ends.
+// fill reads messages from memory where it can, and all others with one read of storage. Only
+// storage knows where a chat ends.
 func (c *Cache) fill(ctx context.Context, readings []reading) error {
 	var ranges []storage.Range
 	var at []int
@@ -166,7 +175,7 @@ func (c *Cache) fill(ctx context.Context, readings []reading) error {
 	return nil
 }
 
-// fromTail fills the page from memory, if its first message is there.
+// fromTail fills the page from memory if its first message is there, and reports whether it did.
 func (c *Cache) fromTail(rd *reading) bool {
 	rd.entry.mu.Lock()
 	defer rd.entry.mu.Unlock()
@@ -195,11 +204,16 @@ func (rd *reading) fromStorage(messages []tidemark.Message) {
 		rd.add(message{sequence: m.Sequence, version: m.MembersVersion, payload: m.AppendJSON(nil)})
 	}
 	//rule:pending_or_delivered.end-only-when-all-was-read
-	rd.page.End = rd.OpenEnded && len(messages) < rd.Limit && size < rd.Bytes && rd.end == tidemark.MaxSequence
+	rd.page.End = rd.OpenEnded && len(messages) < rd.Limit && size < rd.Bytes &&
+		rd.end == tidemark.MaxSequence
 }
 
 func (rd *reading) add(m message) {
-	rd.page.Pieces = append(rd.page.Pieces, Piece{From: m.sequence, To: m.sequence, Payload: m.payload})
+	rd.page.Pieces = append(rd.page.Pieces, Piece{
+		From:    m.sequence,
+		To:      m.sequence,
+		Payload: m.payload,
+	})
 	rd.page.Through = m.sequence
 	rd.newest = max(rd.newest, m.version)
 }

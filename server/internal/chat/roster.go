@@ -10,17 +10,17 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Roster is the members of a chat at one membership version, and their ids as the registry is asked
-// for them. It is immutable.
+// Roster is the list of a chat's members at one membership version. Users are their ids, in the
+// form that the registry takes. A Roster is immutable.
 type Roster struct {
 	*tidemark.Roster
 	Users []tidemark.UserID
-	// read is when it was read from storage.
+	// read is when the roster was read from storage.
 	read time.Time
 }
 
-// After returns the members behind a user in the order of their ids; all of them for "". The result
-// must not be changed.
+// After returns the members after a user, ordered by id; for "" it returns all. The result must not
+// be changed.
 func (r *Roster) After(user tidemark.UserID) []tidemark.Member {
 	byID := func(m tidemark.Member, u tidemark.UserID) int {
 		return strings.Compare(string(m.UserID), string(u))
@@ -32,15 +32,18 @@ func (r *Roster) After(user tidemark.UserID) []tidemark.Member {
 	return r.Members[from:]
 }
 
-// Roster returns the members of a chat at a membership version of at least atLeast, from memory if it
-// can. With 0 memory is used only as far as TrustUntil allows; a version that is given was read from
-// storage a moment ago. NotFound if there is no such chat.
+// Roster returns the members of a chat at a membership version of at least atLeast, from memory if
+// it can. If atLeast is 0, memory is used only as TrustUntil allows. Any other atLeast comes from a
+// recent read of storage, so a cached roster of that version may be used at any age. Error:
+// NotFound.
 func (c *Cache) Roster(ctx context.Context, id tidemark.ChatID, atLeast uint64) (*Roster, error) {
 	return c.roster(ctx, id, atLeast, atLeast > 0)
 }
 
-// roster is Roster for a caller that may use memory in any case.
-func (c *Cache) roster(ctx context.Context, id tidemark.ChatID, atLeast uint64, anyAge bool) (*Roster, error) {
+// roster is Roster with the choice to use memory at any age.
+func (c *Cache) roster(
+	ctx context.Context, id tidemark.ChatID, atLeast uint64, anyAge bool,
+) (*Roster, error) {
 	if e := c.lookup(id); e != nil {
 		if r := e.roster.Load(); r != nil && r.Version >= atLeast && (anyAge || c.trusts(r.read)) {
 			return r, nil
@@ -56,8 +59,8 @@ func (c *Cache) roster(ctx context.Context, id tidemark.ChatID, atLeast uint64, 
 	return all[0], nil
 }
 
-// Rosters returns the members of several chats, nil for a chat that does not exist, with one read for
-// those that are not in memory.
+// Rosters returns the members of several chats, and nil for a chat that does not exist. It reads
+// storage once for all chats that are not cached.
 func (c *Cache) Rosters(ctx context.Context, ids []tidemark.ChatID) ([]*Roster, error) {
 	all := make([]*Roster, len(ids))
 	var missing []tidemark.ChatID
@@ -78,14 +81,18 @@ func (c *Cache) Rosters(ctx context.Context, ids []tidemark.ChatID) ([]*Roster, 
 	return all, nil
 }
 
-// Member returns the membership of a user in a chat, and the chat's roster. If memory says that the
-// user is no member, storage is read. NotFound (no such chat) or NotMember.
-func (c *Cache) Member(ctx context.Context, user tidemark.UserID, id tidemark.ChatID) (*Roster, tidemark.Member, error) {
+// Member returns the membership of a user in a chat, and the chat's roster. If the cached roster
+// does not have the user, Member reads storage. Errors: NotFound (no such chat), NotMember.
+func (c *Cache) Member(
+	ctx context.Context, user tidemark.UserID, id tidemark.ChatID,
+) (*Roster, tidemark.Member, error) {
 	return c.member(ctx, user, id, false)
 }
 
-// member is Member for a caller that may use memory in any case.
-func (c *Cache) member(ctx context.Context, user tidemark.UserID, id tidemark.ChatID, anyAge bool) (*Roster, tidemark.Member, error) {
+// member is Member with the choice to use memory at any age.
+func (c *Cache) member(
+	ctx context.Context, user tidemark.UserID, id tidemark.ChatID, anyAge bool,
+) (*Roster, tidemark.Member, error) {
 	r, err := c.roster(ctx, id, 0, anyAge)
 	if err != nil {
 		return nil, tidemark.Member{}, err
@@ -103,9 +110,9 @@ func (c *Cache) member(ctx context.Context, user tidemark.UserID, id tidemark.Ch
 	return r, m, nil
 }
 
-// Memberships says of each user and chat whether the user is a member, as Member does: nil, NotFound
-// or NotMember. It reads storage at most twice: for the chats that are not in memory, and for those
-// of which memory says no.
+// Memberships returns for each key what Member would: nil, NotFound or NotMember. It reads storage
+// at most twice: once for chats that are not cached, and once where the cached roster does not have
+// the user.
 func (c *Cache) Memberships(ctx context.Context, keys []storage.StateKey) ([]error, error) {
 	ids := make([]tidemark.ChatID, len(keys))
 	fromMemory := make([]bool, len(keys))
@@ -144,7 +151,7 @@ func (c *Cache) Memberships(ctx context.Context, keys []storage.StateKey) ([]err
 	return verdicts, nil
 }
 
-// remembered returns the roster of a chat if it is in memory and may be used, else nil.
+// remembered returns the cached roster of a chat if it may be used, else nil.
 func (c *Cache) remembered(id tidemark.ChatID) *Roster {
 	if e := c.lookup(id); e != nil {
 		if r := e.roster.Load(); r != nil && c.trusts(r.read) {
@@ -162,8 +169,8 @@ func notFound(id tidemark.ChatID) error {
 	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)
 }
 
-// read reads rosters from storage and remembers them. It returns nil for a chat that does not exist,
-// of which nothing is remembered.
+// read reads rosters from storage and caches them. For a chat that does not exist it returns nil
+// and caches nothing.
 func (c *Cache) read(ctx context.Context, ids []tidemark.ChatID) ([]*Roster, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -192,7 +199,8 @@ func (e *Entry) remember(r *Roster) *Roster {
 	for {
 		old := e.roster.Load()
 		//rule:nothing_outside_membership.keep-newer-roster
-		if old != nil && (old.Version > r.Version || old.Version == r.Version && old.read.After(r.read)) {
+		if old != nil &&
+			(old.Version > r.Version || old.Version == r.Version && old.read.After(r.read)) {
 			return old
 		}
 		if e.roster.CompareAndSwap(old, r) {
@@ -201,9 +209,13 @@ func (e *Entry) remember(r *Roster) *Roster {
 	}
 }
 
-// Invalidate forgets a roster that is older than a membership version.
+// Invalidate drops the roster if it is older than a membership version.
 func (e *Entry) Invalidate(version uint64) {
-	for old := e.floor.Load(); old < version && !e.floor.CompareAndSwap(old, version); old = e.floor.Load() {
+	for {
+		old := e.floor.Load()
+		if old >= version || e.floor.CompareAndSwap(old, version) {
+			break
+		}
 	}
 	for {
 		old := e.roster.Load()
@@ -214,8 +226,8 @@ func (e *Entry) Invalidate(version uint64) {
 	}
 }
 
-// MayKnow reports whether a user who was a member at a version still is, by what is remembered.
-// certain is false if a newer version is known to exist but is not here.
+// MayKnow reports whether a user who was a member at a version still is, by the cached roster.
+// certain is false if a newer version is known to exist but is not cached.
 func (e *Entry) MayKnow(user tidemark.UserID, version uint64) (member, certain bool) {
 	r := e.roster.Load()
 	if r != nil && r.Version > version {
@@ -225,7 +237,7 @@ func (e *Entry) MayKnow(user tidemark.UserID, version uint64) (member, certain b
 	return true, e.floor.Load() <= version
 }
 
-// ForgetRosters forgets all rosters, because changes of members may have been missed.
+// ForgetRosters drops all rosters, because changes of members may have been lost.
 func (c *Cache) ForgetRosters() {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -234,8 +246,7 @@ func (c *Cache) ForgetRosters() {
 	}
 }
 
-// ForgetRoster forgets the roster of a chat, because a change may have happened whose version is not
-// known.
+// ForgetRoster drops the roster of a chat, because it may have changed to an unknown version.
 func (c *Cache) ForgetRoster(id tidemark.ChatID) {
 	if e := c.lookup(id); e != nil {
 		e.roster.Store(nil)

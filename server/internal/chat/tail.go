@@ -2,31 +2,31 @@ package chat
 
 import "github.com/tidemark-im/tidemark"
 
-// message is one message as the tail keeps it: encoded once, however many receive it.
+// message is a message in a tail. It is encoded once for all recipients.
 type message struct {
 	sequence tidemark.Sequence
 	version  uint64
 	payload  []byte
 }
 
-// messageOverhead is about what a message costs beside its payload, in bytes.
+// messageOverhead is about what a message needs beside its payload, in bytes.
 const messageOverhead = 64
 
-// tail is the last messages of a chat: a range of sequences, in which one that has not arrived yet has
-// an empty slot. It is not safe for concurrent use.
+// tail holds the last messages of a chat. It is a range of sequences; a message that has not
+// arrived has an empty slot. It is not safe for concurrent use.
 type tail struct {
-	// first is the sequence of slots[0]. A slot whose payload is nil has not arrived.
+	// first is the sequence of slots[0]. A slot with a nil payload is empty.
 	first tidemark.Sequence
 	slots []message
 	bytes int
 }
 
-// put adds a message, and drops old ones beyond most messages or mostBytes bytes. It returns by how
-// much the size has changed.
+// put adds a message and drops old ones beyond most messages or mostBytes bytes. It returns the
+// change in size.
 func (t *tail) put(m message, most, mostBytes int) int {
 	before := t.bytes
 	if len(t.slots) == 0 || m.sequence >= t.first+tidemark.Sequence(len(t.slots)+most) {
-		// It does not join what is here: begin anew.
+		// It is too far from the range: start a new one.
 		clear(t.slots)
 		t.slots, t.first, t.bytes = t.slots[:0], m.sequence, 0
 	}
@@ -60,8 +60,8 @@ func (t *tail) put(m message, most, mostBytes int) int {
 	return t.bytes - before
 }
 
-// read returns the messages from a sequence up to and including to, at most limit of them and about
-// mostBytes. It stops before one that has not arrived. The result is valid until the next put.
+// read returns the messages from a sequence up to and including to: at most limit messages, and
+// about mostBytes. It stops before an empty slot. The result is valid until the next put.
 func (t *tail) read(from, to tidemark.Sequence, limit, mostBytes int) []message {
 	if from < t.first || from >= t.first+tidemark.Sequence(len(t.slots)) {
 		return nil
@@ -69,7 +69,8 @@ func (t *tail) read(from, to tidemark.Sequence, limit, mostBytes int) []message 
 	//rule:session_in_order.stop-at-missing-message
 	slots := t.slots[from-t.first:]
 	n, size := 0, 0
-	for n < len(slots) && n < limit && size < mostBytes && slots[n].payload != nil && slots[n].sequence <= to {
+	for n < len(slots) && n < limit && size < mostBytes && slots[n].payload != nil &&
+		slots[n].sequence <= to {
 		size += len(slots[n].payload)
 		n++
 	}

@@ -1,5 +1,5 @@
-// Package cursors writes and reads the cursors of lists. They are opaque to clients: base64url of a kind, a bar and the position. A cursor of one list is refused by
-// another.
+// Package pagetoken encodes and decodes the cursors of lists. To clients they are opaque. A cursor
+// is the base64url form of a kind, a bar and a position. A list refuses the cursors of other lists.
 package pagetoken
 
 import (
@@ -20,12 +20,12 @@ const (
 // chats is the kind of the list of chats.
 const chats = "c"
 
-// Encode makes a cursor of a position.
+// Encode returns the cursor of a position in a list of a kind.
 func Encode(kind, position string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + "|" + position))
 }
 
-// decode returns the position of a cursor of a kind; "" for "".
+// decode returns the position in a cursor of a kind, "" for an empty cursor. Error: Invalid.
 func decode(kind, cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
@@ -42,7 +42,7 @@ func decode(kind, cursor string) (string, error) {
 	return position, nil
 }
 
-// DecodeID returns the position of a cursor of a kind, which is an id; "" for "". Invalid if it is no such cursor.
+// DecodeID returns the id in a cursor of a kind, "" for an empty cursor. Error: Invalid.
 func DecodeID[T ~string](kind, cursor string) (T, error) {
 	position, err := decode(kind, cursor)
 	if err == nil && position != "" && !tidemark.ValidID(position) {
@@ -51,12 +51,14 @@ func DecodeID[T ~string](kind, cursor string) (T, error) {
 	return T(position), err
 }
 
-// EncodeActivity makes the cursor of a list of chats: the last activity in milliseconds, and the chat.
+// EncodeActivity returns a cursor of the list of chats: the last activity in milliseconds, and the
+// chat.
 func EncodeActivity(activity time.Time, chat tidemark.ChatID) string {
 	return Encode(chats, strconv.FormatInt(activity.UnixMilli(), 10)+"|"+string(chat))
 }
 
-// DecodeActivity returns what a cursor of EncodeActivity was made of; nothing for "". Invalid if it is no such cursor.
+// DecodeActivity returns what EncodeActivity was given, zero values for an empty cursor. Error:
+// Invalid.
 func DecodeActivity(cursor string) (activity time.Time, chat tidemark.ChatID, err error) {
 	position, err := decode(chats, cursor)
 	if err != nil || position == "" {
@@ -71,5 +73,6 @@ func DecodeActivity(cursor string) (activity time.Time, chat tidemark.ChatID, er
 }
 
 func errCursor() error {
-	return tidemark.Errorf(tidemark.Invalid, "cursor is not one that this list gave; leave it out to begin anew")
+	return tidemark.Errorf(tidemark.Invalid,
+		"cursor does not belong to this list; leave it out to start at the beginning")
 }
