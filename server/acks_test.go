@@ -11,13 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// The invariants of ADR-008 Appendix E that concern the core, by their names there.
+// The tests are named after the invariants of ADR-008 Appendix E that concern the core.
 
 func TestAck_watermark_monotonic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -31,8 +29,8 @@ func TestAck_watermark_monotonic(t *testing.T) {
 		bob.drain()
 		for _, tt := range []struct{ ack, want tidemark.Sequence }{{3, 3}, {2, 3}, {5, 5}, {1, 5}} {
 			if st := a.ack("bob", chat, tt.ack, 0); st.Acked != tt.want {
-				t.Errorf("after %d over HTTP: %d, want %d: a stale one succeeds with what is "+
-					"stored", tt.ack, st.Acked, tt.want)
+				t.Errorf("after %d over HTTP: got %d, want %d, what is stored",
+					tt.ack, st.Acked, tt.want)
 			}
 			bob.Ack(server.Ack{Chat: chat, Acked: tt.ack})
 			settle()
@@ -41,7 +39,8 @@ func TestAck_watermark_monotonic(t *testing.T) {
 	})
 }
 
-// Two acknowledgements that overtake each other on their way to storage leave the higher one.
+// TestAck_conditional_write_prevents_regression: if an acknowledgement overtakes another on its way
+// to storage, the higher one stays.
 func TestAck_conditional_write_prevents_regression(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -50,10 +49,10 @@ func TestAck_conditional_write_prevents_regression(t *testing.T) {
 		for range 5 {
 			a.send("alice", chat)
 		}
-		settle() // the author's raises are written
+		settle() // the author's raises are written now
 		w.before.set(once("Advance", nil, func() { b.ack("bob", chat, 5, 4) }))
 		if st := a.ack("bob", chat, 2, 1); st.Acked != 5 || st.Read != 4 {
-			t.Errorf("the overtaken one got %d, %d, want 5, 4", st.Acked, st.Read)
+			t.Errorf("overtaken acknowledgement: got %d, %d, want 5, 4", st.Acked, st.Read)
 		}
 		w.wantState("both written", "bob", chat, 5, 4)
 	})
@@ -77,7 +76,7 @@ func TestAck_cumulative(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			delivered := 0 // alice's own raise waits for her messages to be contiguous, which they are
+			delivered := 0
 			settle()
 			for _, m := range status.Members {
 				if m.UserID == "bob" && m.Acked >= n {
@@ -88,7 +87,7 @@ func TestAck_cumulative(t *testing.T) {
 				t.Errorf("message %d: delivered to bob %d, want %d", n, delivered, want)
 			}
 		}
-		want(t, "what he is still owed", messagesOf(a.open("bob").drain()), "message ab 5")
+		want(t, "unacknowledged", messagesOf(a.open("bob").drain()), "message ab 5")
 	})
 }
 
@@ -119,8 +118,7 @@ func TestAck_watermark_bounded_by_counter(t *testing.T) {
 		settle()
 		w.wantState("a stream's bad acknowledgement is dropped", "bob", chat, 1, 0)
 		if n := a.Counters()["acks_refused_total{beyond_head}"]; n != 1 {
-			t.Errorf("%d refused acknowledgements were counted, want the one raise that both "+
-				"became", n)
+			t.Errorf("got %d refused acknowledgements, want 1: both became one raise", n)
 		}
 	})
 }
@@ -180,30 +178,29 @@ func TestAck_delivery_state_independent_of_membership(t *testing.T) {
 			a.send("alice", chat)
 		}
 		a.ack("bob", chat, 2, 1)
-		if err := a.RemoveMember(a.ctx, server.Caller{User: "alice"}, chat, "bob"); err != nil {
-			t.Fatal(err)
-		}
+		a.remove(chat, "bob")
 		w.wantState("removed", "bob", chat, 2, 1)
 		_, err := a.DeliveryState(a.ctx, "bob", chat)
-		wantCode(t, "his state, while he is out", err, tidemark.NotMember)
-		if _, err := a.AddMembers(a.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"bob"}); err != nil {
-			t.Fatal(err)
-		}
-		if st, err := a.DeliveryState(a.ctx, "bob", chat); err != nil || st.Acked != 2 || st.Read != 1 {
-			t.Errorf("returned: %+v, %v, want 2, 1", st, err)
+		wantCode(t, "the state of a former member", err, tidemark.NotMember)
+		a.add(chat, "bob")
+		st, err := a.DeliveryState(a.ctx, "bob", chat)
+		if err != nil || st.Acked != 2 || st.Read != 1 {
+			t.Errorf("after the return: got %+v, %v, want 2, 1", st, err)
 		}
 		settle()
 	})
 }
 
-// A thousand acknowledgements on a stream, bad ones among them, yield no frame, and few writes.
+// TestAck_fire_and_forget: a thousand acknowledgements on a stream, some of them bad, cause no
+// event and few writes.
 func TestAck_fire_and_forget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
 		chat, foreign := a.chat("ab", "alice", "bob"), a.chat("xy", "xavier", "yvonne")
 		for range 1000 {
-			if _, err := a.sendKey("alice", chat, fmt.Sprintf("k%d", w.head(chat)), "x"); err != nil {
+			key := fmt.Sprintf("k%d", w.head(chat))
+			if _, err := a.sendKey("alice", chat, key, "x"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -229,15 +226,15 @@ func TestAck_fire_and_forget(t *testing.T) {
 		settle()
 		now := a.since(before)
 		if n := now.Calls["Advance"]; n > 6 {
-			t.Errorf("%d writes, want few", n)
+			t.Errorf("got %d writes, want at most 6", n)
 		}
 		for _, l := range bob.drain() {
 			if !strings.HasPrefix(l, "status") {
-				t.Errorf("a frame for an acknowledgement: %s", l)
+				t.Errorf("got an event for an acknowledgement: %s", l)
 			}
 		}
 		if n := a.Counters()["acks_refused_total{malformed}"]; n < 400 {
-			t.Errorf("%d bad ones were counted, want at least the 400 malformed ones", n)
+			t.Errorf("got %d malformed ones counted, want at least 400", n)
 		}
 	})
 }
@@ -254,19 +251,20 @@ func TestAck_coalesced_within_the_interval(t *testing.T) {
 		bob.drain()
 		settle()
 		before := a.store.Snapshot()
-		for n := range 200 { // 200 ms, which is 4 intervals
+		for n := range 200 { // for 200 ms, four intervals
 			bob.Ack(server.Ack{Chat: chat, Acked: tidemark.Sequence(n + 1)})
 			time.Sleep(time.Millisecond)
 		}
 		settle()
 		w.wantState("all acknowledged", "bob", chat, 200, 0)
 		if n := a.since(before).Calls["Advance"]; n > 6 {
-			t.Errorf("%d writes in 4 intervals, want about one in each", n)
+			t.Errorf("got %d writes in 4 intervals, want about one in each", n)
 		}
 	})
 }
 
-// A wrong acknowledgement that was coalesced with good ones does not take them with it.
+// TestAck_a_bad_one_does_not_spoil_the_good_ones_beside_it: coalesced with a bad acknowledgement, a
+// good one is still written.
 func TestAck_a_bad_one_does_not_spoil_the_good_ones_beside_it(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -283,7 +281,8 @@ func TestAck_a_bad_one_does_not_spoil_the_good_ones_beside_it(t *testing.T) {
 	})
 }
 
-// ADR-008 §3.1: a stream's acknowledgement for a chat of which the user is no member changes nothing that others see.
+// TestAck_of_a_stranger_is_not_pushed: an acknowledgement on a stream by a user who is no member
+// changes nothing that others see (ADR-008 §3.1).
 func TestAck_of_a_stranger_is_not_pushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -298,7 +297,7 @@ func TestAck_of_a_stranger_is_not_pushed(t *testing.T) {
 		settle()
 		for _, l := range alice.drain() {
 			if strings.Contains(l, "eve") {
-				t.Errorf("alice was told of a stranger: %s", l)
+				t.Errorf("alice got a status of a user who is no member: %s", l)
 			}
 		}
 		results, err := a.Acknowledge(a.ctx, "eve", []server.Ack{{Chat: chat, Acked: 1}})
@@ -309,13 +308,14 @@ func TestAck_of_a_stranger_is_not_pushed(t *testing.T) {
 	})
 }
 
-// One acknowledgement among more than are written at once, where chats are cheap.
+// TestAck_delivered_is_eventually_consistent_within_a_second: an acknowledgement waits behind more
+// others than one write takes. On stores where a chat costs more, there are fewer others.
 func TestAck_delivered_is_eventually_consistent_within_a_second(t *testing.T) {
 	others := fewer(t, 2_500)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
-		chat := a.chat("z", "alice", "bob") // the last in their order
+		chat := a.chat("z", "alice", "bob") // its acknowledgement is written last
 		a.send("alice", chat)
 		w.manyChats(others)
 		bob := a.open("bob")
@@ -330,7 +330,8 @@ func TestAck_delivered_is_eventually_consistent_within_a_second(t *testing.T) {
 		status, err := a.DeliveryStatus(a.ctx, "alice",
 			server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 		if err != nil || status.Summary.Delivered != 2 {
-			t.Errorf("after %v: %+v, %v, want both", time.Since(begun), status.Summary, err)
+			t.Errorf("after %v: got %+v, %v, want 2 delivered",
+				time.Since(begun), status.Summary, err)
 		}
 	})
 }
@@ -348,13 +349,13 @@ func TestStatus_delivery_query_authorization(t *testing.T) {
 		}
 		wantCode(t, "a member", ask("bob"), "")
 		wantCode(t, "a stranger", ask("eve"), tidemark.NotMember)
-		if err := a.RemoveMember(a.ctx, server.Caller{User: "alice"}, chat, "bob"); err != nil {
-			t.Fatal(err)
-		}
-		wantCode(t, "one who was removed", ask("bob"), tidemark.NotMember)
+		a.remove(chat, "bob")
+		wantCode(t, "a former member", ask("bob"), tidemark.NotMember)
 		_, err := a.DeliveryState(a.ctx, "bob", chat)
-		wantCode(t, "his own state, when he was removed", err, tidemark.NotMember)
-		for n, code := range map[tidemark.Sequence]tidemark.Code{0: tidemark.InvalidSequence, 1: "", 2: tidemark.InvalidSequence} {
+		wantCode(t, "a former member's own state", err, tidemark.NotMember)
+		for n, code := range map[tidemark.Sequence]tidemark.Code{
+			0: tidemark.InvalidSequence, 1: "", 2: tidemark.InvalidSequence,
+		} {
 			_, err := a.DeliveryStatus(a.ctx, "carol", server.DeliveryStatusRequest{
 				Chat:        chat,
 				ForSequence: &n,
@@ -385,17 +386,11 @@ func TestStatus_group_delivered_requires_all_members(t *testing.T) {
 		steps = append(steps, delivered())
 		a.ack("carol", chat, 1, 0)
 		steps = append(steps, delivered())
-		if _, err := a.AddMembers(a.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"dave"}); err != nil {
-			t.Fatal(err)
-		}
+		a.add(chat, "dave")
 		steps = append(steps, delivered())
-		if err := a.RemoveMember(a.ctx, server.Caller{User: "alice"}, chat, "dave"); err != nil {
-			t.Fatal(err)
-		}
+		a.remove(chat, "dave")
 		steps = append(steps, delivered())
-		if diff := cmp.Diff([]string{"1 of 3", "2 of 3", "3 of 3", "3 of 4", "3 of 3"}, steps); diff != "" {
-			t.Errorf("delivered (-want +got):\n%s", diff)
-		}
+		want(t, "delivered", steps, "1 of 3", "2 of 3", "3 of 3", "3 of 4", "3 of 3")
 		settle()
 	})
 }
@@ -419,9 +414,9 @@ func TestStatus_read_implies_delivered(t *testing.T) {
 		s, err := a.DeliveryStatus(a.ctx, "alice",
 			server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 		if err != nil || s.Summary.Delivered != 2 || s.Summary.Least.Acked != 3 {
-			t.Errorf("asked: %+v, %v, want both, least 3", s.Summary, err)
+			t.Errorf("asked: got %+v, %v, want 2 delivered, least 3", s.Summary, err)
 		}
-		w.wantState("his own state stays raw", "bob", chat, 0, 3)
+		w.wantState("bob's stored state stays raw", "bob", chat, 0, 3)
 	})
 }
 
@@ -448,7 +443,7 @@ func TestStatus_delivered_not_causal_across_chats(t *testing.T) {
 				t.Fatal(err)
 			}
 			if string(m["sequence"]) != "1" {
-				t.Errorf("sequence %s of %s, want 1: sequences are each chat's own",
+				t.Errorf("got sequence %s in %s, want 1: each chat counts its own",
 					m["sequence"], m["chat_id"])
 			}
 			for name := range m {
@@ -461,16 +456,16 @@ func TestStatus_delivered_not_causal_across_chats(t *testing.T) {
 		}
 		for name := range fields {
 			if !slices.Contains(allowed, name) {
-				t.Errorf("a message has the field %q: does it order across chats?", name)
+				t.Errorf("a message has the new field %q: it must not order across chats", name)
 			}
 		}
 		if len(fields) == 0 {
-			t.Error("no message came")
+			t.Error("got no message")
 		}
 	})
 }
 
-// statusLines are the status updates about a user.
+// statusLines returns the status updates about a user.
 func statusLines(lines []string, user string) []string {
 	var out []string
 	for _, l := range lines {
@@ -481,7 +476,7 @@ func statusLines(lines []string, user string) []string {
 	return out
 }
 
-// collect reads a connection as it goes, until stop is called, which returns what came.
+// collect reads a connection continuously. stop ends this and returns the lines.
 func (c *client) collect() (stop func() []string) {
 	var lines []string
 	var running sync.WaitGroup
@@ -526,14 +521,15 @@ func TestStatus_coalesced(t *testing.T) {
 		for i, stop := range stops {
 			got := statusLines(stop(), "bob")
 			if len(got) > 2 || len(got) == 0 || got[len(got)-1] != "status abc bob 100 0" {
-				t.Errorf("member %d got %v for 100 acknowledgements within 100 ms, want at most "+
-					"2 that end at 100", i, got)
+				t.Errorf("member %d: got %v, want at most 2 updates, the last of them at 100",
+					i, got)
 			}
 		}
 	})
 }
 
-// A session that does not read keeps at most one unsent pair of boundaries per chat and member.
+// TestStatus_one_unsent_boundary_per_member: a session that is not read holds at most one boundary
+// per chat and member.
 func TestStatus_one_unsent_boundary_per_member(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -574,15 +570,13 @@ func TestStatus_tick_monotone_aggregate_never_falls(t *testing.T) {
 		}
 		acks(1)
 		want(t, "all have the first", alice.drain(), "status big all 1 0")
-		if _, err := a.AddMembers(a.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"zoe"}); err != nil {
-			t.Fatal(err)
-		}
+		a.add(chat, "zoe")
 		settle()
 		a.send("alice", chat)
 		acks(2)
 		for _, l := range alice.drain() {
 			if strings.HasPrefix(l, "status") {
-				t.Errorf("zoe has nothing, and the aggregate does not fall: %s", l)
+				t.Errorf("the aggregate moved while zoe has acknowledged nothing: %s", l)
 			}
 		}
 		a.ack("zoe", chat, 2, 0)
@@ -591,12 +585,10 @@ func TestStatus_tick_monotone_aggregate_never_falls(t *testing.T) {
 		a.send("alice", chat)
 		acks(3)
 		alice.drain()
-		if err := a.RemoveMember(a.ctx, server.Caller{User: "alice"}, chat, "zoe"); err != nil {
-			t.Fatal(err)
-		}
+		a.remove(chat, "zoe")
 		settle()
-		want(t, "removing the last one without it", alice.drain(), "membership big zoe removed",
-			"status big all 3 0")
+		want(t, "removing the last member without it", alice.drain(),
+			"membership big zoe removed", "status big all 3 0")
 	})
 }
 
@@ -612,13 +604,14 @@ func TestStatus_snapshot_follows_caught_up(t *testing.T) {
 		a.ack("bob", chat, 2, 0)
 		a.open("nobody").drain()
 		want(t, "with statuses", a.open("alice", withStatuses).drain(),
-			"open resumed=false", "message ab 2", "caught_up", "status ab alice 1 0", "status ab bob 2 1")
-		want(t, "without", a.open("alice").drain(), "open resumed=false", "message ab 2",
-			"caught_up")
+			"open resumed=false", "message ab 2", "caught_up",
+			"status ab alice 1 0", "status ab bob 2 1")
+		want(t, "without", a.open("alice").drain(),
+			"open resumed=false", "message ab 2", "caught_up")
 		alice := a.open("alice")
 		alice.drain()
 		a.ack("bob", chat, 2, 2)
 		settle()
-		want(t, "what moves is pushed to both", alice.drain(), "status ab bob 2 2")
+		want(t, "a raise reaches both sessions", alice.drain(), "status ab bob 2 2")
 	})
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 )
 
-// core is a running Server on a store that counts, and what the tests of the core ask of it.
+// core is a running Server on a store that counts calls, with short forms of the calls that tests
+// make.
 type core struct {
 	*server.Server
 	t     *testing.T
@@ -32,10 +33,10 @@ type core struct {
 	node  tidemark.NodeID
 }
 
-// quiet is a logger that says nothing.
+// quiet returns a logger that discards everything.
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// start starts a Server inside the bubble of a test, and stops it at the end.
+// start starts a Server inside the bubble of a test. The Server stops when the test ends.
 func start(t *testing.T, change ...func(*server.Config)) *core {
 	t.Helper()
 	return startOn(t, stores.Open(t), registrymemory.New(), local.New(), change...)
@@ -67,7 +68,7 @@ func startOn(
 	return c
 }
 
-// chat creates a chat of users, the first of them its owner.
+// chat creates a chat of users. The first of them is its owner.
 func (c *core) chat(id tidemark.ChatID, users ...tidemark.UserID) tidemark.ChatID {
 	c.t.Helper()
 	kind := tidemark.Group
@@ -85,7 +86,7 @@ func (c *core) chat(id tidemark.ChatID, users ...tidemark.UserID) tidemark.ChatI
 	return id
 }
 
-// send sends a message of its own content and returns its sequence.
+// send sends a message with content of its own and returns its sequence.
 func (c *core) send(user tidemark.UserID, chat tidemark.ChatID) tidemark.Sequence {
 	c.t.Helper()
 	c.sent++
@@ -100,7 +101,7 @@ func (c *core) send(user tidemark.UserID, chat tidemark.ChatID) tidemark.Sequenc
 	return sent.Message.Sequence
 }
 
-// ack acknowledges outside a session.
+// ack acknowledges by the API, outside a session.
 func (c *core) ack(
 	user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence,
 ) tidemark.DeliveryState {
@@ -115,7 +116,7 @@ func (c *core) ack(
 	return results[0].State
 }
 
-// openRequest is what a client asks for when it connects, over a stream or, with Poll, by a long-poll.
+// openRequest is how a client connects: over a stream or, with Poll, by long-poll.
 type openRequest struct {
 	User     tidemark.UserID
 	Device   tidemark.DeviceID
@@ -126,8 +127,8 @@ type openRequest struct {
 	Left     func() bool
 }
 
-// Open connects a client as the adapters do: a stream gets a new session in place of one that is
-// gone, a poll does not.
+// Open connects a client as the adapters do. If the session is gone, a stream opens a new one; a
+// poll gets the error.
 func (c *core) Open(ctx context.Context, r openRequest) (*server.Connection, error) {
 	return connect(ctx, c.Server, r)
 }
@@ -147,7 +148,7 @@ func connect(ctx context.Context, s *server.Server, r openRequest) (*server.Conn
 	return s.Open(ctx, open)
 }
 
-// client is a connection as a test uses it.
+// client is a client's connection. last is the id of the last event it got.
 type client struct {
 	*server.Connection
 	core *core
@@ -169,7 +170,7 @@ func (c *core) open(user tidemark.UserID, change ...func(*openRequest)) *client 
 	return &client{Connection: conn, core: c, t: c.t, user: user}
 }
 
-// resuming asks for a session after a position.
+// resuming resumes a session after an event id.
 func resuming(session tidemark.SessionID, after uint64) func(*openRequest) {
 	return func(r *openRequest) { r.Session, r.After = session, after }
 }
@@ -180,7 +181,8 @@ func onDevice(id tidemark.DeviceID) func(*openRequest) {
 	return func(r *openRequest) { r.Device = id }
 }
 
-// line is an event in the short form of the tests: "message chat 3", "gap chat 2-5", "status chat bob 3 2", "caught_up".
+// line returns an event in the short form of the tests: "message chat 3", "gap chat 2-5", "status
+// chat bob 3 2", "caught_up".
 func line(t *testing.T, e tidemark.Event) string {
 	t.Helper()
 	var p struct {
@@ -240,7 +242,7 @@ func (c *client) drain() []string {
 		for _, e := range events {
 			if e.ID != 0 {
 				if e.ID <= c.last {
-					c.t.Errorf("event id %d after %d: ids never go back", e.ID, c.last)
+					c.t.Errorf("event id %d after %d: ids must grow", e.ID, c.last)
 				}
 				c.last = e.ID
 			}
@@ -249,13 +251,13 @@ func (c *client) drain() []string {
 	}
 }
 
-// settle lets the time pass in which coalesced acknowledgements and statuses are written and pushed.
+// settle waits until coalesced acknowledgements and statuses have been written and sent.
 func settle() {
 	time.Sleep(time.Second)
 	synctest.Wait()
 }
 
-// since returns what the store was asked for after an earlier snapshot.
+// since returns the calls to the store, and their effects, since a snapshot.
 func (c *core) since(before storagetest.Counts) storagetest.Counts {
 	now := c.store.Snapshot()
 	for method, n := range before.Calls {

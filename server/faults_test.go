@@ -21,7 +21,7 @@ import (
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 )
 
-// failing makes storage unavailable, except for the methods named.
+// failing makes every method of storage unavailable, except those named.
 func (w *world) failing(except ...string) {
 	w.before.set(func(method string) error {
 		if slices.Contains(except, method) {
@@ -41,7 +41,7 @@ func TestNext_storage_down_for_a_while_loses_nothing(t *testing.T) {
 		}
 		bob := a.open("bob")
 		w.failing()
-		lines := bob.drain() // `open` needs no storage, and nothing else comes
+		lines := bob.drain() // `open` needs no storage; all other events do
 		want(t, "while storage is down", lines, "open resumed=false")
 		stop := bob.collect()
 		time.Sleep(time.Minute)
@@ -49,7 +49,7 @@ func TestNext_storage_down_for_a_while_loses_nothing(t *testing.T) {
 		time.Sleep(time.Second)
 		got := messagesOf(stop())
 		if len(got) != 300 {
-			t.Fatalf("%d messages, want 300", len(got))
+			t.Fatalf("got %d messages, want 300", len(got))
 		}
 		for i, l := range got {
 			if want := fmt.Sprintf("message ab %d", i+1); l != want {
@@ -59,16 +59,15 @@ func TestNext_storage_down_for_a_while_loses_nothing(t *testing.T) {
 	})
 }
 
-// Storage fails at random: whatever was appended arrives, in order.
+// TestNext_storage_that_fails_now_and_then_loses_nothing: while storage fails at random, every
+// appended message arrives in order.
 func TestNext_storage_that_fails_now_and_then_loses_nothing(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			a := w.node("a",
-				func(cfg *server.Config) {
-					cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 2, 1,
-						1
-				})
+			a := w.node("a", func(cfg *server.Config) {
+				cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 2, 1, 1
+			})
 			chats := []tidemark.ChatID{
 				a.chat("ab", "alice", "bob"), a.chat("bc", "carol", "bob"),
 				a.chat("bd", "dave", "bob"),
@@ -101,20 +100,22 @@ func TestNext_storage_that_fails_now_and_then_loses_nothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n > next[chat]+1 {
-					t.Errorf("seed %d: %s %d after %d", seed, chat, n, next[chat])
+					t.Errorf("seed %d: %s got %d after %d", seed, chat, n, next[chat])
 				}
 				next[chat] = n
 			}
 			for _, chat := range chats {
 				if head := w.head(chat); next[chat] != head {
-					t.Errorf("seed %d: %s was sent up to %d, want %d", seed, chat, next[chat], head)
+					t.Errorf("seed %d: %s was sent up to %d, want %d",
+						seed, chat, next[chat], head)
 				}
 			}
 		})
 	}
 }
 
-// Publications that are late, doubled or in another order change nothing but time.
+// TestBus_late_doubled_and_reordered_fan_out_keeps_session_in_order: publications that are late,
+// sent twice or reordered only cost time.
 func TestBus_late_doubled_and_reordered_fan_out_keeps_session_in_order(t *testing.T) {
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
@@ -146,8 +147,8 @@ func TestBus_late_doubled_and_reordered_fan_out_keeps_session_in_order(t *testin
 				}
 				for _, l := range messagesOf(bob.drain()) {
 					if want := fmt.Sprintf("message ab %d", next); l != want {
-						t.Fatalf("seed %d: got %q, want %q: nothing was acknowledged, so that "+
-							"nothing is sent twice", seed, l, want)
+						t.Fatalf("seed %d: got %q, want %q: no message comes twice before "+
+							"an acknowledgement", seed, l, want)
 					}
 					next++
 				}
@@ -160,7 +161,8 @@ func TestBus_late_doubled_and_reordered_fan_out_keeps_session_in_order(t *testin
 	}
 }
 
-// A publication that is lost is made up for by the next one.
+// TestBus_a_lost_publication_is_repaired_by_the_next: a lost notification's message is sent with
+// the next notification.
 func TestBus_a_lost_publication_is_repaired_by_the_next(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -184,13 +186,13 @@ func TestBus_a_lost_publication_is_repaired_by_the_next(t *testing.T) {
 	})
 }
 
-// unreachable is a registry that can be switched off.
+// unreachable is a registry that cannot be reached while down is true.
 type unreachable struct {
 	*registrymemory.Registry
 	down *atomic.Bool
 }
 
-// cutOffBy makes a node that cannot reach the registry while down is true.
+// cutOffBy gives a node a registry that it cannot reach while down is true.
 func (w *world) cutOffBy(down *atomic.Bool) func(*server.Config) {
 	return func(cfg *server.Config) {
 		u := unreachable{w.reg, down}
@@ -245,7 +247,9 @@ func (u unreachable) Join(ctx context.Context, n registry.Node, ttl time.Duratio
 	return u.Registry.Join(ctx, n, ttl)
 }
 
-// If the registry cannot be asked, everyone not on this node counts as offline: the message is stored, marked, confirmed.
+// TestRegistry_down_messages_are_stored_marked_and_confirmed: if the registry cannot be asked,
+// users without a session on this node count as offline. The message is stored, marked and
+// confirmed.
 func TestRegistry_down_messages_are_stored_marked_and_confirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -259,26 +263,27 @@ func TestRegistry_down_messages_are_stored_marked_and_confirmed(t *testing.T) {
 		synctest.Wait()
 		down.Store(true)
 		a.send("alice", chat)
-		want(t, "bob, on this node", messagesOf(bob.drain()), "message abcd 1")
+		want(t, "bob, on the sender's node", messagesOf(bob.drain()), "message abcd 1")
 		w.wantRows("carol, on another node", "carol", row("carol", chat, 1))
 		dave := a.open("dave") // without a lease
-		want(t, "dave compares", messagesOf(dave.drain()), "message abcd 1")
+		want(t, "dave, who reconciles", messagesOf(dave.drain()), "message abcd 1")
 		a.send("alice", chat)
-		want(t, "dave is on this node", messagesOf(dave.drain()), "message abcd 2")
+		want(t, "dave, on the sender's node", messagesOf(dave.drain()), "message abcd 2")
 		if err := bob.Close(a.ctx); err != nil {
 			t.Errorf("Close without a registry: %v", err)
 		}
 		synctest.Wait()
 		time.Sleep(30 * time.Second) // a refresh fails
 		down.Store(false)
-		time.Sleep(90 * time.Second) // the node joins again, which raises the epoch: carol's session compares
+		// The node rejoins and raises the epoch: carol's session reconciles.
+		time.Sleep(90 * time.Second)
 		want(t, "carol", messagesOf(carol.drain()), "message abcd 1", "message abcd 2")
 		want(t, "bob", messagesOf(a.open("bob").drain()), "message abcd 1", "message abcd 2")
 	})
 }
 
-// An outage that no refresh noticed: only lookups failed meanwhile.
-// A short hiccup of the registry makes nobody compare.
+// TestR_RELOOK_who_could_not_be_looked_up_is_looked_up_again: only a look-up failed, and no
+// heartbeat. The recipients are looked up again, and no session has to reconcile.
 func TestR_RELOOK_who_could_not_be_looked_up_is_looked_up_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -291,16 +296,18 @@ func TestR_RELOOK_who_could_not_be_looked_up_is_looked_up_again(t *testing.T) {
 		down.Store(true)
 		a.send("alice", chat)
 		down.Store(false)
-		w.wantRows("nobody could be asked where he is", "bob", row("bob", chat, 1))
+		w.wantRows("where bob is cannot be asked", "bob", row("bob", chat, 1))
 		time.Sleep(2 * time.Second)
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
 		if n := b.Counters()["epochs_total"]; n != 0 {
-			t.Errorf("the epoch rose %d times", n)
+			t.Errorf("the epoch rose %d times, want 0", n)
 		}
 	})
 }
 
-// A node whose lease has run out may have stored what it could tell nobody, also after others noticed.
+// TestR_EPOCH_a_node_that_regains_the_registry_raises_it: a node whose lease has expired may have
+// stored messages without notifying their recipients. It raises the epoch when it rejoins, even if
+// other nodes have noticed its absence before.
 func TestR_EPOCH_a_node_that_regains_the_registry_raises_it(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -311,25 +318,29 @@ func TestR_EPOCH_a_node_that_regains_the_registry_raises_it(t *testing.T) {
 		down.Store(true)
 		time.Sleep(time.Minute)
 		if a.Degraded() == nil || b.Degraded() != nil {
-			t.Errorf("a is degraded: %v, b: %v", a.Degraded(), b.Degraded())
+			t.Errorf("Degraded: a %v, b %v, want only a degraded", a.Degraded(), b.Degraded())
 		}
 		noticed := b.Counters()["epochs_total"]
 		if noticed == 0 {
-			t.Error("nobody noticed that a is gone")
+			t.Error("no node noticed that a is gone")
 		}
 		bob := b.open("bob")
 		bob.drain()
 		w.appendDead("alice", chat, "k")
 		down.Store(false)
 		time.Sleep(15 * time.Second)
-		if a.Degraded() != nil || b.Counters()["epochs_total"] == noticed {
-			t.Errorf("a is degraded: %v; it came back, and nobody compares", a.Degraded())
+		if a.Degraded() != nil {
+			t.Errorf("a is degraded after its return: %v", a.Degraded())
+		}
+		if b.Counters()["epochs_total"] == noticed {
+			t.Error("a rejoined, but b's sessions do not reconcile")
 		}
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
 	})
 }
 
-// wantPendingOrDelivered checks the invariant where no session is alive and every proof is valid: a row stands for whoever is behind.
+// wantPendingOrDelivered checks that each user who is behind the head has a pending row. It may be
+// called when no session is open and every proof is valid.
 func (w *world) wantPendingOrDelivered(chat tidemark.ChatID, users ...tidemark.UserID) {
 	w.t.Helper()
 	head := w.head(chat)
@@ -343,7 +354,7 @@ func (w *world) wantPendingOrDelivered(chat tidemark.ChatID, users ...tidemark.U
 			ok = ok || r.ChatID == chat && r.FirstUndelivered <= acked+1
 		}
 		if !ok {
-			w.t.Errorf("pending_or_delivered: %s has %d of %d in %s and the rows %v",
+			w.t.Errorf("pending_or_delivered: %s has acknowledged %d of %d in %s; rows: %v",
 				user, acked, head, chat, w.rows(user))
 		}
 	}
@@ -354,23 +365,23 @@ func TestStop_pending_or_delivered_afterwards(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
 		chat := a.chat("abcde", "alice", "bob", "carol", "dave", "erin")
-		sent, woken := a.open("bob"), a.open("carol")
+		sent, notified := a.open("bob"), a.open("carol")
 		acked := a.open("dave")
-		for _, c := range []*client{sent, woken, acked} {
+		for _, c := range []*client{sent, notified, acked} {
 			c.drain()
 		}
 		a.send("alice", chat)
 		a.send("alice", chat)
 		sent.drain()
 		acked.drain()
-		acked.Ack(server.Ack{Chat: chat, Acked: 2}) // waits to be written
-		erin := a.open("erin")                      // has not finished looking
+		acked.Ack(server.Ack{Chat: chat, Acked: 2}) // not written yet
+		erin := a.open("erin")                      // has not reconciled yet
 		if err := a.Stop(a.ctx); err != nil {
 			t.Errorf("Stop: %v", err)
 		}
 		w.wantPendingOrDelivered(chat, "alice", "bob", "carol", "dave")
-		w.wantState("acknowledgements that wait are written", "dave", chat, 2, 0)
-		w.wantState("the author's are, too", "alice", chat, 2, 1)
+		w.wantState("a waiting acknowledgement is written", "dave", chat, 2, 0)
+		w.wantState("so is the author's", "alice", chat, 2, 1)
 		_, err := erin.Next(a.ctx, nil, true)
 		wantCode(t, "Next", err, tidemark.Unavailable)
 		_, err = a.sendKey("alice", chat, "late", "late")
@@ -379,13 +390,13 @@ func TestStop_pending_or_delivered_afterwards(t *testing.T) {
 		wantCode(t, "Open", err, tidemark.Unavailable)
 		b := w.node("b")
 		for _, user := range []tidemark.UserID{"bob", "carol", "erin"} {
-			want(t, string(user), messagesOf(b.open(user).drain()), "message abcde 1",
-				"message abcde 2")
+			want(t, string(user), messagesOf(b.open(user).drain()),
+				"message abcde 1", "message abcde 2")
 		}
 		before := b.store.Snapshot()
 		want(t, "dave", messagesOf(b.open("dave").drain()))
 		if calls := b.since(before).Calls; calls["Behind"] != 0 {
-			t.Errorf("a clean stop leaves proofs, but the open compared: %v", calls)
+			t.Errorf("a clean stop leaves proofs, but the open reconciled: %v", calls)
 		}
 	})
 }
@@ -415,7 +426,7 @@ func TestStop_while_sends_are_under_way(t *testing.T) {
 						confirmed[sent.Message.Sequence] = true
 					} else {
 						refused++
-						wantCode(t, "a send that was refused", err, tidemark.Unavailable)
+						wantCode(t, "a refused send", err, tidemark.Unavailable)
 					}
 					mu.Unlock()
 				}
@@ -429,14 +440,14 @@ func TestStop_while_sends_are_under_way(t *testing.T) {
 		all.Wait()
 		w.before.clear()
 		if diff := cmp.Diff(atStop, a.store.Snapshot().Calls); diff != "" {
-			t.Errorf("storage was called after Stop had returned (-then +now):\n%s", diff)
+			t.Errorf("storage was called after Stop returned (-at return +now):\n%s", diff)
 		}
 		if len(confirmed) == 0 || refused == 0 {
-			t.Errorf("%d confirmed, %d refused: Stop did not come in between",
+			t.Errorf("%d sends confirmed, %d refused: want both more than 0",
 				len(confirmed), refused)
 		}
 		if head := w.head(chat); int(head) != len(confirmed) {
-			t.Errorf("head %d, %d confirmed: every send that was under way was answered",
+			t.Errorf("head %d, but %d sends confirmed: every send under way must be answered",
 				head, len(confirmed))
 		}
 		w.wantPendingOrDelivered(chat, "bob", "carol")
@@ -467,7 +478,8 @@ func TestStop_waits_for_a_send_under_way(t *testing.T) {
 	})
 }
 
-// Rows that cannot be marked at the stop leave no claim that they were: the next opens compare.
+// TestStop_with_storage_down_leaves_no_proof: if rows cannot be marked at the stop, the node leaves
+// no proof. The next open reconciles.
 func TestStop_with_storage_down_leaves_no_proof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -493,12 +505,14 @@ func TestStop_with_storage_down_leaves_no_proof(t *testing.T) {
 		bob.drain()
 		c.send("alice", chat)
 		wantCode(t, "Stop", a.Stop(w.ctx), tidemark.Unavailable)
-		w.wantRows("nothing was marked", "bob")
+		w.wantRows("no row could be marked", "bob")
 		want(t, "the next open", messagesOf(w.node("b").open("bob").drain()), "message ab 1")
 	})
 }
 
-// A node that could not write the row of somebody who is not here must not leave as if all were done: his proof, left at another node, would be believed.
+// TestR_EPOCH_a_node_that_stops_and_owes_does_not_leave_cleanly: a node that could not write a row
+// must not leave the registry cleanly. Otherwise the proof that the user left at another node would
+// be trusted.
 func TestR_EPOCH_a_node_that_stops_and_owes_does_not_leave_cleanly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -517,7 +531,7 @@ func TestR_EPOCH_a_node_that_stops_and_owes_does_not_leave_cleanly(t *testing.T)
 			t.Errorf("Stop: %v", err)
 		}
 		w.before.clear()
-		w.wantRows("nothing could be marked", "bob")
+		w.wantRows("no row could be marked", "bob")
 		time.Sleep(2 * time.Minute)
 		want(t, "bob", messagesOf(b.open("bob").drain()), "message ab 1")
 	})

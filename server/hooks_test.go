@@ -21,20 +21,22 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 )
 
-// world is what several nodes share, with places where a test can step in between. Its store is that of the test run; its bus is local's.
+// world is what several nodes share: storage, registry and bus, with hooks where a test can step
+// in. The store is the one of the test run, and the bus is local.
 type world struct {
 	t   *testing.T
 	ctx context.Context
 	raw storage.Store
 	reg *registrymemory.Registry
 	bus *local.Bus
-	// before is called before a method of storage, after when it has succeeded; publish in place of a publication, which goes on by calling send.
-	before  hook[func(method string) error]
-	after   hook[func(method string) error]
+	// before is called before each method of storage, after each one that succeeded.
+	before hook[func(method string) error]
+	after  hook[func(method string) error]
+	// publish is called in place of a publication. It publishes by calling send.
 	publish hook[func(to registry.Node, e bus.Event, send func() error) error]
 }
 
-// hook is a function that a test sets and takes away while the server runs.
+// hook holds a function that a test may set and clear while the server runs.
 type hook[F any] struct {
 	mu sync.Mutex
 	f  F
@@ -61,7 +63,7 @@ func (h *hook[F]) get() (F, bool) {
 
 func newWorld(t *testing.T) *world { return newWorldOn(t, stores.Open(t)) }
 
-// newWorldInMemory is for what a node keeps of its own, which is the same on every store.
+// newWorldInMemory is newWorld for tests of what a node keeps in memory, which no store affects.
 func newWorldInMemory(t *testing.T) *world { return newWorldOn(t, memory.New()) }
 
 func newWorldOn(t *testing.T, store storage.Store) *world {
@@ -74,7 +76,7 @@ func newWorldOn(t *testing.T, store storage.Store) *world {
 	}
 }
 
-// node starts a server of a name in the world.
+// node starts a server with a name.
 func (w *world) node(name tidemark.NodeID, change ...func(*server.Config)) *core {
 	w.t.Helper()
 	faulty := storagetest.Fault(w.raw)
@@ -87,11 +89,12 @@ func (w *world) node(name tidemark.NodeID, change ...func(*server.Config)) *core
 		}
 	}
 	faulty.Before, faulty.After = call(&w.before), call(&w.after)
-	change = append([]func(*server.Config){func(cfg *server.Config) { cfg.Node, cfg.Bus = name, hookedBus{w} }}, change...)
+	inWorld := func(cfg *server.Config) { cfg.Node, cfg.Bus = name, hookedBus{w} }
+	change = append([]func(*server.Config){inWorld}, change...)
 	return startOn(w.t, faulty, w.reg, w.bus, change...)
 }
 
-// hookedBus is the world's bus with its hook.
+// hookedBus is the world's bus. The publish hook is in its way.
 type hookedBus struct{ w *world }
 
 func (b hookedBus) Subscribe(
@@ -105,7 +108,7 @@ func (b hookedBus) Publish(ctx context.Context, publications []bus.Publication) 
 		func(n registry.Node, e bus.Event) error { return b.publish(ctx, n, e) })
 }
 
-// oneByOne is bus.Bus.Publish by a function that takes one.
+// oneByOne makes a bus.Bus.Publish of a function that publishes one event.
 func oneByOne(
 	publications []bus.Publication, publish func(n registry.Node, e bus.Event) error,
 ) []error {
@@ -124,7 +127,8 @@ func (b hookedBus) publish(ctx context.Context, n registry.Node, e bus.Event) er
 	return send()
 }
 
-// once makes a hook of storage that acts at the first call of a method, and fails that call with err.
+// once returns a hook of storage that calls act at the first call of a method, and returns err for
+// it.
 func once(method string, err error, act func()) func(string) error {
 	var mu sync.Mutex
 	done := false
@@ -143,9 +147,9 @@ func once(method string, err error, act func()) func(string) error {
 	}
 }
 
-var errDown = tidemark.Errorf(tidemark.Unavailable, "the test says that it cannot be reached")
+var errDown = tidemark.Errorf(tidemark.Unavailable, "cannot be reached, by order of the test")
 
-// rows are the pending rows of a user, read past all counters and hooks.
+// rows returns the pending rows of a user, past all counters and hooks.
 func (w *world) rows(user tidemark.UserID) []tidemark.PendingDelivery {
 	w.t.Helper()
 	rows, _, err := w.raw.PendingOf(w.ctx, user, "", 1000)
@@ -155,7 +159,7 @@ func (w *world) rows(user tidemark.UserID) []tidemark.PendingDelivery {
 	return plain(rows)
 }
 
-// plain leaves the watermarks out.
+// plain returns rows without the watermarks beside them.
 func plain(rows []storage.PendingRow) []tidemark.PendingDelivery {
 	var flat []tidemark.PendingDelivery
 	for _, row := range rows {
@@ -186,7 +190,7 @@ func (w *world) leases(user tidemark.UserID) []registry.Lease {
 	return leases[0]
 }
 
-// appendDead stores a message whose sender's node dies before it hands it over.
+// appendDead stores a message as if the sender's node had died before the hand-over.
 func (w *world) appendDead(
 	user tidemark.UserID, chat tidemark.ChatID, key string,
 ) tidemark.Message {
@@ -206,7 +210,8 @@ func (w *world) appendDead(
 	return appended.Message
 }
 
-// say tells the sessions of a user, by the node of the first of them, one update after the other, as another node would that knows no better.
+// say sends status updates to the sessions of a user, one by one, as a node with older knowledge
+// would. It sends them to the node of the user's first session.
 func (w *world) say(to tidemark.UserID, updates ...tidemark.StatusUpdate) {
 	w.t.Helper()
 	leases := w.leases(to)
@@ -222,7 +227,7 @@ func (w *world) say(to tidemark.UserID, updates ...tidemark.StatusUpdate) {
 	settle()
 }
 
-// ghost is a node that will never do anything, such as leave.
+// ghost joins a node that does nothing more, and so never leaves.
 func (w *world) ghost(id tidemark.NodeID, ttl time.Duration) registry.Node {
 	w.t.Helper()
 	n := registry.Node{ID: id, Boot: "boot-of-" + string(id)}
@@ -232,7 +237,7 @@ func (w *world) ghost(id tidemark.NodeID, ttl time.Duration) registry.Node {
 	return n
 }
 
-// state is the stored delivery state.
+// state returns the stored delivery state of a user.
 func (w *world) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
 	w.t.Helper()
 	states, err := w.raw.States(w.ctx, []storage.StateKey{{User: user, Chat: chat}})
@@ -261,7 +266,8 @@ func (w *world) wantState(
 	}
 }
 
-// leaveProof lets a user open and close cleanly, so that his next open trusts his pending rows.
+// leaveProof opens and closes a session cleanly, so that the user's next open trusts their pending
+// rows.
 func (c *core) leaveProof(user tidemark.UserID) {
 	c.t.Helper()
 	conn := c.open(user)
@@ -269,7 +275,7 @@ func (c *core) leaveProof(user tidemark.UserID) {
 	conn.goodbye()
 }
 
-// goodbye closes the session.
+// goodbye closes the session as its client's goodbye does.
 func (c *client) goodbye() {
 	c.t.Helper()
 	if err := c.Close(context.Background()); err != nil {
@@ -277,7 +283,7 @@ func (c *client) goodbye() {
 	}
 }
 
-// sendKey is Send with a key of its own.
+// sendKey sends with a given client message id.
 func (c *core) sendKey(
 	user tidemark.UserID, chat tidemark.ChatID, key, content string,
 ) (server.Sent, error) {
@@ -291,7 +297,8 @@ func wantCode(t *testing.T, what string, err error, code tidemark.Code) {
 	}
 }
 
-// atOnce makes n calls, up to 64 at once, and waits for them: many writes share the commits of a storage that has a disk.
+// atOnce makes n calls, up to 64 at once, and waits for them. On a store with a disk, many writes
+// then share a commit.
 func atOnce(n int, call func(i int)) {
 	var all sync.WaitGroup
 	var next atomic.Int64

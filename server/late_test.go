@@ -15,11 +15,13 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Rules whose breaking nothing else notices.
+// Rules that no other test covers.
 
-// group_delivered_requires_all_members: who has not received a message has not read it, its author included.
+// TestStatus_all_read_is_not_said_before_all_delivered: a member who has not received a message has
+// not read it either, even if they wrote it (group_delivered_requires_all_members).
 func TestStatus_all_read_is_not_said_before_all_delivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
@@ -27,27 +29,29 @@ func TestStatus_all_read_is_not_said_before_all_delivered(t *testing.T) {
 		for range 3 {
 			c.send("alice", chat)
 		}
-		last := c.send("bob", chat) // who acknowledged nothing
+		// Bob has acknowledged none of the messages before his own.
+		last := c.send("bob", chat)
 		c.ack("alice", chat, last, last)
 		c.ack("carol", chat, last, last)
 		settle()
 		settle()
-		status, err := c.DeliveryStatus(c.ctx, "alice",
-			server.DeliveryStatusRequest{Chat: chat, Limit: 10})
-		if err != nil {
-			t.Fatal(err)
+		summary := func() storage.Summary {
+			t.Helper()
+			status, err := c.DeliveryStatus(c.ctx, "alice",
+				server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return status.Summary
 		}
-		if got := status.Summary; got.Delivered != 2 || got.Read != 2 {
-			t.Errorf("delivered to %d, read by %d of %d, want 2 and 2",
+		if got := summary(); got.Delivered != 2 || got.Read != 2 {
+			t.Errorf("got delivered to %d and read by %d of %d, want 2 and 2",
 				got.Delivered, got.Read, got.Members)
 		}
 		c.ack("bob", chat, last, 0)
 		settle()
-		if status, err = c.DeliveryStatus(c.ctx, "alice", server.DeliveryStatusRequest{Chat: chat, Limit: 10}); err != nil {
-			t.Fatal(err)
-		}
-		if got := status.Summary; got.Delivered != 3 || got.Read != 3 {
-			t.Errorf("when bob has it: delivered to %d, read by %d, want 3 and 3, for he wrote it",
+		if got := summary(); got.Delivered != 3 || got.Read != 3 {
+			t.Errorf("after bob's acknowledgement: got delivered to %d, read by %d, want 3 and 3",
 				got.Delivered, got.Read)
 		}
 	})
@@ -65,15 +69,16 @@ func TestSend_seen_beyond_the_head_is_refused(t *testing.T) {
 			return err
 		}
 		wantCode(t, "beyond the head", send("bob", 2), tidemark.InvalidSequence)
-		wantCode(t, "of one who may not know where the chat ends",
+		wantCode(t, "beyond the head, by a user who may not know it",
 			send("eve", 2), tidemark.NotMember)
 		if err := send("bob", 1); err != nil {
-			t.Errorf("the head: %v", err)
+			t.Errorf("at the head: %v", err)
 		}
 	})
 }
 
-// "Trimmed by acknowledgements" (delivery.md §3): what a client has stored from the stream is not remembered for sending again.
+// TestSession_acknowledgement_trims_the_resume_memory: a resume does not send again what the client
+// has acknowledged on the stream (delivery.md §3, "trimmed by acknowledgements").
 func TestSession_acknowledgement_trims_the_resume_memory(t *testing.T) {
 	test := func(t *testing.T, from uint64) {
 		c := start(t)
@@ -89,35 +94,37 @@ func TestSession_acknowledgement_trims_the_resume_memory(t *testing.T) {
 		if from == 3 {
 			at := c.open("bob", resuming(bob.Session(), begin+3))
 			at.last = bob.last
-			want(t, "from what he acknowledged", messagesOf(at.drain()), "message ab 4",
-				"message ab 5")
+			want(t, "after what was acknowledged", messagesOf(at.drain()),
+				"message ab 4", "message ab 5")
 			return
 		}
 		early := c.open("bob", resuming(bob.Session(), begin+from))
 		early.last = bob.last
-		want(t, "from before what he acknowledged", early.drain()[:2], "open resumed=false",
-			"reset unknown_position")
+		want(t, "from before what was acknowledged", early.drain()[:2],
+			"open resumed=false", "reset unknown_position")
 	}
 	for from := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) { test(t, from) })
 	}
 }
 
-// A node with an old roster reads it again before it says no.
+// TestAck_of_a_member_whom_this_node_does_not_know_yet: a node with an old roster reads it again
+// before it refuses.
 func TestAck_of_a_member_whom_this_node_does_not_know_yet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
-		b.ack("bob", chat, 1, 0) // b remembers who is a member
+		b.ack("bob", chat, 1, 0) // b caches the roster
 		a.add(chat, "dave")
 		b.ack("dave", chat, 1, 0)
 		w.wantState("dave", "dave", chat, 1, 0)
 	})
 }
 
-// An author who was to be covered by his own raise gets his row when the node stops before the raise could be written.
+// TestAuthor_covered_run_that_was_never_written_is_marked_at_Stop: an author whose own raise waits
+// needs no row. If the node stops before it can write the raise, it marks the row.
 func TestAuthor_covered_run_that_was_never_written_is_marked_at_Stop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -132,15 +139,16 @@ func TestAuthor_covered_run_that_was_never_written_is_marked_at_Stop(t *testing.
 		})
 		a.send("alice", chat)
 		synctest.Wait()
-		w.wantRows("she is covered", "alice")
+		w.wantRows("while the raise waits", "alice")
 		if err := a.Stop(w.ctx); err != nil {
 			t.Error(err)
 		}
-		w.wantRows("she is not", "alice", row("alice", chat, 1))
+		w.wantRows("when the raise is given up", "alice", row("alice", chat, 1))
 	})
 }
 
-// What the node cannot remember any more it does not pretend to know: all proofs are void.
+// TestDebts_beyond_the_bound_raise_the_epoch: if the retry queue overflows, the epoch rises, which
+// makes all proofs void.
 func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorldInMemory(t)
@@ -164,7 +172,7 @@ func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 					ChatID: chat, ClientMessageID: fmt.Sprint(n), Content: content,
 				})
 				if tidemark.CodeOf(err) != tidemark.Unavailable {
-					t.Errorf("send %d: %v, want %s", n, err, tidemark.Unavailable)
+					t.Errorf("send %d: got %v, want %s", n, err, tidemark.Unavailable)
 				}
 			})
 		}
@@ -173,7 +181,8 @@ func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 		settle()
 		after, err := w.reg.Epoch(w.ctx)
 		if err != nil || after.Crashes == before.Crashes {
-			t.Errorf("the epoch is %+v, %v, as before: %+v", after, err, before)
+			t.Errorf("the epoch is %+v, %v, want more crashes than before: %+v",
+				after, err, before)
 		}
 		w.before.clear()
 		settle()
@@ -181,7 +190,18 @@ func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 	})
 }
 
-// tick_monotone: an update that was on its way while a newer snapshot was sent is not sent as a step back.
+// dropStatuses drops every published status update until publish is cleared.
+func (w *world) dropStatuses() {
+	w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
+		if e.Status != nil {
+			return nil
+		}
+		return send()
+	})
+}
+
+// TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot: a snapshot overtakes an
+// update on its way. The update does not move the client's boundary back.
 func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -192,19 +212,14 @@ func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *tes
 		settle()
 		first := a.open("alice")
 		first.drain()
-		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Status != nil {
-				return nil // it is on its way
-			}
-			return send()
-		})
+		w.dropStatuses() // the updates arrive later, by say
 		a.ack("bob", chat, 1, 0)
 		settle()
 		a.ack("bob", chat, 2, 0)
 		first.Detach()
 		again := a.open("alice", withStatuses)
 		if got := again.drain(); !slices.Contains(got, "status ab bob 2 0") {
-			t.Fatalf("the snapshot is %v", got)
+			t.Fatalf("got the snapshot %v", got)
 		}
 		w.publish.clear()
 		w.say("alice", tidemark.StatusUpdate{
@@ -212,11 +227,12 @@ func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *tes
 			UserID:   "bob",
 			Boundary: tidemark.Boundary{Acked: 1},
 		})
-		want(t, "what the late update becomes", again.drain(), "status ab bob 2 0")
+		want(t, "the late update", again.drain(), "status ab bob 2 0")
 	})
 }
 
-// tick_monotone: two nodes say something of one member, in the other order; or one has said what the other's snapshot overtakes.
+// TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order: two nodes' updates about one
+// member arrive in the other order, or a snapshot overtakes an update.
 func TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -237,29 +253,26 @@ func TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order(t *testing.T)
 			})
 		}
 		say(2)
-		want(t, "the later one", alice.drain(), "status ab bob 2 0")
+		want(t, "the later update", alice.drain(), "status ab bob 2 0")
 		say(1)
-		want(t, "what the earlier one becomes", alice.drain(), "status ab bob 2 0")
+		want(t, "the earlier update", alice.drain(), "status ab bob 2 0")
 
-		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Status != nil {
-				return nil // it is on its way
-			}
-			return send()
-		})
+		w.dropStatuses()
 		a.ack("bob", chat, 3, 0)
 		alice.Detach()
 		again := b.open("alice", withStatuses)
 		if got := again.drain(); !slices.Contains(got, "status ab bob 3 0") {
-			t.Fatalf("the snapshot is %v", got)
+			t.Fatalf("got the snapshot %v", got)
 		}
 		w.publish.clear()
 		say(2)
-		want(t, "what is overtaken by a snapshot becomes", again.drain(), "status ab bob 3 0")
+		want(t, "the overtaken update", again.drain(), "status ab bob 3 0")
 	})
 }
 
-// tick_monotone: an update waits while a newer snapshot is read, and becomes it. What comes later is not below that, though no node has said it to this one.
+// TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot: an update arrives while a
+// newer snapshot is read. The client gets the snapshot's boundary, and no later update moves it
+// back.
 func TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -269,16 +282,12 @@ func TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot(t *testi
 			a.send("alice", chat)
 		}
 		settle()
-		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Status != nil {
-				return nil // it is lost
-			}
-			return send()
-		})
+		w.dropStatuses()
 		a.ack("bob", chat, 3, 0)
 		settle()
 		w.publish.clear()
-		if _, err := b.Chat(w.ctx, server.Caller{User: "alice"}, chat); err != nil { // b knows who its members are
+		// b caches the roster.
+		if _, err := b.Chat(w.ctx, server.Caller{User: "alice"}, chat); err != nil {
 			t.Fatal(err)
 		}
 		alice := b.open("alice", withStatuses)
@@ -291,15 +300,17 @@ func TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot(t *testi
 			})
 		}
 		say(1)
-		if got := alice.drain(); !slices.Contains(got, "status ab bob 3 0") || slices.Contains(got, "status ab bob 1 0") {
-			t.Fatalf("alice was told %v, want that bob has three", got)
+		got := alice.drain()
+		if !slices.Contains(got, "status ab bob 3 0") || slices.Contains(got, "status ab bob 1 0") {
+			t.Fatalf("alice got %v, want bob at 3", got)
 		}
 		say(2)
-		want(t, "what comes later becomes", alice.drain(), "status ab bob 3 0")
+		want(t, "the later update", alice.drain(), "status ab bob 3 0")
 	})
 }
 
-// The node of the one who is told does not know the watermarks itself.
+// TestStatus_read_implies_delivered_on_another_node: the recipient's node does not know the
+// watermarks.
 func TestStatus_read_implies_delivered_on_another_node(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -316,7 +327,8 @@ func TestStatus_read_implies_delivered_on_another_node(t *testing.T) {
 	})
 }
 
-// One device is far ahead; the other ones are behind, and acknowledge more often than the node keeps apart.
+// TestAck_multi_device_highest_wins_of_many_that_wait: one device is far ahead. The other is
+// behind, and has more acknowledgements waiting than the node keeps apart.
 func TestAck_multi_device_highest_wins_of_many_that_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -332,7 +344,7 @@ func TestAck_multi_device_highest_wins_of_many_that_wait(t *testing.T) {
 			behind.Ack(server.Ack{Chat: chat, Acked: n + 1})
 		}
 		settle()
-		w.wantState("the one ahead", "bob", chat, 9, 0)
+		w.wantState("the highest", "bob", chat, 9, 0)
 	})
 }
 
@@ -353,7 +365,8 @@ func TestSession_in_order_from_the_first_of_several_messages(t *testing.T) {
 	})
 }
 
-// A connection that was replaced has nothing to say about the session any more: neither that it has gone, nor what has arrived.
+// TestSession_of_a_newer_connection_does_not_end_with_the_older: when a replaced connection ends,
+// the session stays.
 func TestSession_of_a_newer_connection_does_not_end_with_the_older(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
@@ -365,7 +378,7 @@ func TestSession_of_a_newer_connection_does_not_end_with_the_older(t *testing.T)
 		older.Detach()
 		time.Sleep(5 * time.Minute)
 		c.send("alice", chat)
-		want(t, "after the older connection has gone", messagesOf(newer.drain()), "message ab 1")
+		want(t, "after the older connection has ended", messagesOf(newer.drain()), "message ab 1")
 	})
 }
 
@@ -384,12 +397,13 @@ func TestSession_acknowledgement_of_a_replaced_connection_trims_nothing(t *testi
 		newer.drain()
 		older.Ack(server.Ack{Chat: second, Acked: 1})
 		again := c.open("bob", resuming(older.Session(), at))
-		want(t, "from before what the newer connection was sent",
+		want(t, "from before the newer connection's events",
 			again.drain()[:1], "open resumed=true")
 	})
 }
 
-// A look-up fails for a moment: what is to be told of others is told afterwards.
+// TestStatus_that_could_not_be_told_is_told_later: a status update whose recipients could not be
+// looked up is published later.
 func TestStatus_that_could_not_be_told_is_told_later(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -8,5 +8,6 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 )
 
-// Every goroutine of the core has an owner that waits for it.
+// TestMain fails if a goroutine of the core is left at the end: each has an owner that waits for
+// it.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(stores.Main(m)) }
