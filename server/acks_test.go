@@ -130,12 +130,7 @@ func TestAck_delivered_implies_persisted(t *testing.T) {
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
 		bob.drain()
-		w.before.set(func(method string) error {
-			if method == "Append" {
-				return errDown
-			}
-			return nil
-		})
+		w.before.set(every("Append", errDown))
 		_, err := a.sendKey("alice", chat, "k", "never stored")
 		wantCode(t, "a send while storage is down", err, tidemark.Unavailable)
 		want(t, "bob", messagesOf(bob.drain()))

@@ -172,12 +172,7 @@ func TestBus_a_lost_publication_is_repaired_by_the_next(t *testing.T) {
 		bob.drain()
 		a.send("alice", chat)
 		bob.drain()
-		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if e.Notification != nil && to.ID == "b" {
-				return nil
-			}
-			return send()
-		})
+		w.dropping(notificationTo("b"))
 		a.send("alice", chat)
 		want(t, "lost", messagesOf(bob.drain()))
 		w.publish.clear()
@@ -519,12 +514,7 @@ func TestR_EPOCH_a_node_that_stops_and_owes_does_not_leave_cleanly(t *testing.T)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		b.leaveProof("bob")
-		w.before.set(func(method string) error {
-			if method == "Mark" {
-				return errDown
-			}
-			return nil
-		})
+		w.before.set(every("Mark", errDown))
 		_, err := a.sendKey("alice", chat, "k", "hello")
 		wantCode(t, "Send", err, tidemark.Unavailable)
 		if err := a.Stop(w.ctx); err != nil {

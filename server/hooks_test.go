@@ -127,6 +127,24 @@ func (b hookedBus) publish(ctx context.Context, n registry.Node, e bus.Event) er
 	return send()
 }
 
+// dropping loses the publications for which lost returns true, until publish is cleared. Their
+// publisher gets no error.
+func (w *world) dropping(lost func(to registry.Node, e bus.Event) bool) {
+	w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+		if lost(to, e) {
+			return nil
+		}
+		return send()
+	})
+}
+
+func isStatus(_ registry.Node, e bus.Event) bool     { return e.Status != nil }
+func isMembership(_ registry.Node, e bus.Event) bool { return e.Membership != nil }
+
+func notificationTo(node tidemark.NodeID) func(registry.Node, bus.Event) bool {
+	return func(to registry.Node, e bus.Event) bool { return to.ID == node && e.Notification != nil }
+}
+
 // once returns a hook of storage that calls act at the first call of a method, and returns err for
 // it.
 func once(method string, err error, act func()) func(string) error {
@@ -144,6 +162,16 @@ func once(method string, err error, act func()) func(string) error {
 			act()
 		}
 		return err
+	}
+}
+
+// every returns a hook of storage that returns err for every call of a method.
+func every(method string, err error) func(string) error {
+	return func(m string) error {
+		if m == method {
+			return err
+		}
+		return nil
 	}
 }
 

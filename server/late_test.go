@@ -131,12 +131,7 @@ func TestAuthor_covered_run_that_was_never_written_is_marked_at_Stop(t *testing.
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("alice")
-		w.before.set(func(method string) error {
-			if method == "Advance" {
-				return errDown
-			}
-			return nil
-		})
+		w.before.set(every("Advance", errDown))
 		a.send("alice", chat)
 		synctest.Wait()
 		w.wantRows("while the raise waits", "alice")
@@ -158,12 +153,7 @@ func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.before.set(func(method string) error {
-			if method == "Append" {
-				return errDown
-			}
-			return nil
-		})
+		w.before.set(every("Append", errDown))
 		content := strings.Repeat("x", tidemark.MaxContent)
 		var senders sync.WaitGroup
 		for n := range 1_100 {
@@ -190,16 +180,6 @@ func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 	})
 }
 
-// dropStatuses drops every published status update until publish is cleared.
-func (w *world) dropStatuses() {
-	w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-		if e.Status != nil {
-			return nil
-		}
-		return send()
-	})
-}
-
 // TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot: a snapshot overtakes an
 // update on its way. The update does not move the client's boundary back.
 func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *testing.T) {
@@ -212,7 +192,7 @@ func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *tes
 		settle()
 		first := a.open("alice")
 		first.drain()
-		w.dropStatuses() // the updates arrive later, by say
+		w.dropping(isStatus) // the updates arrive later, by say
 		a.ack("bob", chat, 1, 0)
 		settle()
 		a.ack("bob", chat, 2, 0)
@@ -257,7 +237,7 @@ func TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order(t *testing.T)
 		say(1)
 		want(t, "the earlier update", alice.drain(), "status ab bob 2 0")
 
-		w.dropStatuses()
+		w.dropping(isStatus)
 		a.ack("bob", chat, 3, 0)
 		alice.Detach()
 		again := b.open("alice", withStatuses)
@@ -282,7 +262,7 @@ func TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot(t *testi
 			a.send("alice", chat)
 		}
 		settle()
-		w.dropStatuses()
+		w.dropping(isStatus)
 		a.ack("bob", chat, 3, 0)
 		settle()
 		w.publish.clear()

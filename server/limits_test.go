@@ -19,7 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// markless is a store that cannot mark.
+// markless is a store that cannot mark rows.
 type markless struct{ storage.Store }
 
 func (*markless) Mark(context.Context, []tidemark.PendingDelivery) ([]bool, error) {
@@ -39,7 +39,7 @@ func TestOpen_sessions_per_user_are_bounded(t *testing.T) {
 		last.goodbye()
 		a.open("bob")
 		if n := a.Counters()["sessions"]; n != 33 {
-			t.Errorf("%d sessions are counted, want 33", n)
+			t.Errorf("got %d sessions counted, want 33", n)
 		}
 	})
 }
@@ -54,22 +54,23 @@ func TestOpen_the_same_device_again_ends_the_older_session(t *testing.T) {
 		a.send("alice", chat)
 		older.drain()
 		newer := a.open("bob", onDevice("phone"))
-		_, err := older.Next(a.ctx, nil, false) // at once, and not when its lease is refreshed
-		wantCode(t, "Next of the older one", err, tidemark.Replaced)
-		want(t, "the newer one", messagesOf(newer.drain()), "message ab 1")
+		_, err := older.Next(a.ctx, nil, false) // at once, before any heartbeat
+		wantCode(t, "Next of the older session", err, tidemark.Replaced)
+		want(t, "the newer session", messagesOf(newer.drain()), "message ab 1")
 		if n := len(w.leases("bob")); n != 1 {
-			t.Errorf("%d leases, want 1", n)
+			t.Errorf("got %d leases, want 1", n)
 		}
 		if err := older.Close(a.ctx); err != nil {
 			t.Error(err)
 		}
 		a.send("alice", chat)
-		want(t, "the newer one, after the older connection went away",
+		want(t, "the newer session, after the older connection closed",
 			messagesOf(newer.drain()), "message ab 2")
 	})
 }
 
-// The newer session is on another node: the older one finds its lease gone, and in the end both have everything.
+// TestOpen_the_same_device_on_another_node_loses_nothing: the older session finds that its lease
+// was replaced. The newer session gets every message.
 func TestOpen_the_same_device_on_another_node_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -77,7 +78,7 @@ func TestOpen_the_same_device_on_another_node_loses_nothing(t *testing.T) {
 		chat := a.chat("ab", "alice", "bob")
 		older := a.open("bob", onDevice("phone"))
 		older.drain()
-		older.Detach() // its network went away
+		older.Detach() // its connection was cut
 		newer := b.open("bob", onDevice("phone"))
 		newer.drain()
 		var got []string
@@ -90,7 +91,7 @@ func TestOpen_the_same_device_on_another_node_loses_nothing(t *testing.T) {
 		got = append(got, messagesOf(newer.drain())...)
 		slices.Sort(got)
 		if got = slices.Compact(got); len(got) != 20 {
-			t.Errorf("the newer session got %d of 20: %v", len(got), got)
+			t.Errorf("the newer session got %d of 20 messages: %v", len(got), got)
 		}
 	})
 }
@@ -103,7 +104,7 @@ func TestSession_resume_memory_is_bounded_and_older_positions_are_reset(t *testi
 		bob := a.open("bob")
 		bob.drain()
 		begin := bob.last
-		for range 700 { // a run each, since they alternate
+		for range 700 { // each message starts a run, because the chats alternate
 			a.send("alice", ab)
 			bob.drain()
 			a.send("carol", bc)
@@ -112,16 +113,17 @@ func TestSession_resume_memory_is_bounded_and_older_positions_are_reset(t *testi
 		late := bob.last - 200
 		again := a.open("bob", resuming(bob.Session(), begin))
 		again.last = bob.last
-		want(t, "a position older than the memory", again.drain()[:2], "open resumed=false",
-			"reset unknown_position")
+		want(t, "a position older than the memory", again.drain()[:2],
+			"open resumed=false", "reset unknown_position")
 		again = a.open("bob", resuming(bob.Session(), late))
-		if events, err := again.Next(a.ctx, nil, false); err != nil || len(events) == 0 || line(t, events[0]) != "open resumed=true" {
-			t.Errorf("a position within the memory: %v, %v", events, err)
+		events, err := again.Next(a.ctx, nil, false)
+		if err != nil || len(events) == 0 || line(t, events[0]) != "open resumed=true" {
+			t.Errorf("a position within the memory: got %v, %v", events, err)
 		}
 	})
 }
 
-// What the client confirms, the session forgets.
+// TestSession_confirm_trims_the_resume_memory: the session forgets what the client has confirmed.
 func TestSession_confirm_trims_the_resume_memory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorldInMemory(t)
@@ -146,12 +148,13 @@ func TestSession_confirm_trims_the_resume_memory(t *testing.T) {
 		want(t, "from the confirmed position", again.drain()[:1], "open resumed=true")
 		early := a.open("bob", resuming(bob.Session(), begin))
 		early.last = again.last
-		want(t, "from before it", early.drain()[:2], "open resumed=false", "reset unknown_position")
+		want(t, "from before it", early.drain()[:2],
+			"open resumed=false", "reset unknown_position")
 	})
 }
 
-// fillHeap returns the bytes in use once the garbage is collected.
-func fillHeap() uint64 {
+// heapInUse returns the bytes in use after a garbage collection.
+func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -159,19 +162,20 @@ func fillHeap() uint64 {
 	return m.HeapAlloc
 }
 
-// A client that never reads holds no messages: what its session costs does not depend on how many wait.
+// TestSession_a_slow_client_holds_no_messages: the memory of a session that is not read does not
+// grow with the messages that wait.
 func TestSession_a_slow_client_holds_no_messages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages = 2_000
 		grown := func(chat tidemark.ChatID, a *core) int64 {
-			before := fillHeap()
+			before := heapInUse()
 			for i := range messages {
 				if _, err := a.sendKey("alice", chat, fmt.Sprintf("k%d", i), "x"); err != nil {
 					t.Fatal(err)
 				}
 			}
 			settle()
-			return int64(fillHeap()) - int64(before)
+			return int64(heapInUse()) - int64(before)
 		}
 		w := newWorldInMemory(t)
 		a := w.node("a")
@@ -183,8 +187,8 @@ func TestSession_a_slow_client_holds_no_messages(t *testing.T) {
 		}
 		with := grown(chat, a)
 		if extra := with - without; extra > 32*messages {
-			t.Errorf("32 sessions that do not read hold %d bytes more after %d messages: a byte "+
-				"for each of them is too much", extra, messages)
+			t.Errorf("32 sessions that are not read hold %d bytes more after %d messages, "+
+				"want less than a byte for each session and message", extra, messages)
 		}
 		seen := 0
 		for _, l := range slow[31].drain() {
@@ -193,12 +197,13 @@ func TestSession_a_slow_client_holds_no_messages(t *testing.T) {
 			}
 		}
 		if seen != messages {
-			t.Errorf("it got %d messages in the end, want %d", seen, messages)
+			t.Errorf("got %d messages in the end, want %d", seen, messages)
 		}
 	})
 }
 
-// fewer returns TIDEMARK_MANY_CHATS where a test would make `usual` chats: a chat costs milliseconds on some stores.
+// fewer returns the number of chats that a test creates: usual, or TIDEMARK_MANY_CHATS if that is
+// less. On some stores a chat costs milliseconds.
 func fewer(t *testing.T, usual int) int {
 	given := os.Getenv("TIDEMARK_MANY_CHATS")
 	if given == "" {
@@ -206,17 +211,17 @@ func fewer(t *testing.T, usual int) int {
 	}
 	chats, err := strconv.Atoi(given)
 	if err != nil || chats < 1_000 {
-		t.Fatalf("TIDEMARK_MANY_CHATS is %q, not a number from 1000", given)
+		t.Fatalf("TIDEMARK_MANY_CHATS is %q, want a number of at least 1000", given)
 	}
 	return min(chats, usual)
 }
 
-// manyChats makes a direct chat of bob's with a message for each of n others.
+// manyChats creates n direct chats of bob with other users. Each has one message.
 func (w *world) manyChats(n int) {
 	w.t.Helper()
 	atOnce(n, func(i int) {
-		chat, user := tidemark.ChatID(fmt.Sprintf("c%05d", i)), tidemark.UserID(fmt.Sprintf("u%05d",
-			i))
+		chat := tidemark.ChatID(fmt.Sprintf("c%05d", i))
+		user := tidemark.UserID(fmt.Sprintf("u%05d", i))
 		_, _, err := w.raw.CreateChat(w.ctx, storage.NewChat{
 			ID:        chat,
 			Type:      tidemark.Direct,
@@ -233,7 +238,8 @@ func (w *world) manyChats(n int) {
 	})
 }
 
-// More chats wake a session than its map holds: it looks again, and loses nothing.
+// TestSession_overflow_of_the_wake_set_loses_nothing: a session is notified of more chats than it
+// may hold. It reconciles when there is room, and loses nothing.
 func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fit, chats = 300, 700
@@ -242,7 +248,8 @@ func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 		w.manyChats(chats)
 		bob := a.open("bob")
 		got := map[tidemark.ChatID]bool{}
-		// A look at all chats is 3 pages. More than three of them without an event is a loop, which is ended by letting storage fail.
+		// Comparing all chats takes 3 pages. More than 9 pages without an event are a loop. Failing
+		// storage ends it.
 		var compares atomic.Int64
 		looped := false
 		w.before.set(func(method string) error {
@@ -261,8 +268,8 @@ func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 			}
 			if len(events) == 0 {
 				if !acknowledging && len(got) != fit {
-					t.Errorf("%d chats arrived before he acknowledged any, want as many as the "+
-						"map holds", len(got))
+					t.Errorf("%d chats arrived before the first acknowledgement, want %d, as "+
+						"many as a session holds", len(got), fit)
 				}
 				acknowledging = true
 				for chat := range got {
@@ -284,20 +291,21 @@ func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 			}
 		}
 		if !acknowledging {
-			t.Error("everything arrived before he acknowledged any: the map is not bounded")
+			t.Error("everything arrived before the first acknowledgement: the limit has no effect")
 		}
 		if len(got) != chats {
-			t.Errorf("%d chats arrived, want %d", len(got), chats)
+			t.Errorf("got %d chats, want %d", len(got), chats)
 		}
 		if looped {
-			t.Error("the session looked again and again while there was no room")
+			t.Error("the session reconciled in a loop while there was no room")
 		}
 		settle()
 	})
 }
 
-// A session may have more to mark than one call to storage takes. If its map was full, it marks everything all the same, or leaves no proof that its rows
-// are all.
+// TestR_WAKESET_close_marks_everything_however_much: a closing session may have more rows to mark
+// than one call to storage takes. If its set of chats was full, it either marks every row or leaves
+// no proof.
 func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 	chats := fewer(t, storage.MaxBatch+600)
 	synctest.Test(t, func(t *testing.T) {
@@ -310,17 +318,19 @@ func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 		bob.goodbye()
 		rows, _, err := w.raw.PendingOf(w.ctx, "bob", "", 2*chats)
 		if err != nil || len(rows) < min(fit, storage.MaxBatch+1) {
-			t.Errorf("%d rows, %v, want more than one call takes", len(rows), err)
+			t.Errorf("got %d rows, %v, want more than one call takes", len(rows), err)
 		}
 		other := w.ghost("other", time.Minute)
 		opened, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: registry.Lease{User: "bob", Device: "tablet", Node: other.ID, Boot: other.Boot, Session: "s"}, TTL: time.Minute})
 		if err != nil || opened.Proof != nil && len(rows) < chats {
-			t.Errorf("%d rows of %d, and the proof %v, %v", len(rows), chats, opened.Proof, err)
+			t.Errorf("got %d of %d rows, and the proof %v, %v, want all rows or no proof",
+				len(rows), chats, opened.Proof, err)
 		}
 	})
 }
 
-// The messages that are kept in memory are bounded, of one chat and of all.
+// TestTails_are_bounded: TailBytes bounds the messages in memory. Package chat tests the bound of
+// each chat.
 func TestTails_are_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 256 << 10
@@ -337,18 +347,19 @@ func TestTails_are_bounded(t *testing.T) {
 			}
 			got := a.Counters()["cache_bytes"]
 			if got > most {
-				t.Fatalf("after %d chats %d bytes are kept, want at most %d", i+1, got, most)
+				t.Fatalf("after %d chats: got %d cached bytes, want at most %d", i+1, got, most)
 			}
 			kept = max(kept, got)
 		}
-		// Which chats a sweep meets first is chance, so more may go than have to.
+		// A sweep visits chats in random order, and may drop more than it must.
 		if kept < most/4 {
-			t.Errorf("never more than %d bytes are kept", kept)
+			t.Errorf("got at most %d cached bytes, want at least %d", kept, most/4)
 		}
 	})
 }
 
-// Acknowledgements are never refused with a frame; what they cost is bounded all the same: those of chats that do not exist wait in a bounded set, and beyond it are dropped.
+// TestAcks_that_wait_are_bounded: an acknowledgement on a stream is never refused by an event.
+// Those of chats that do not exist wait in a bounded set, and above the bound they are dropped.
 func TestAcks_that_wait_are_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, more = 200_000, 1_000
@@ -359,18 +370,18 @@ func TestAcks_that_wait_are_bounded(t *testing.T) {
 		release := make(chan struct{})
 		w.before.set(func(string) error { <-release; return nil })
 		bob.Ack(server.Ack{Chat: "first", Acked: 1})
-		settle() // it is being written, as long as that may take
+		settle() // its write has begun and does not end
 		for i := range most + more {
 			bob.Ack(server.Ack{Chat: tidemark.ChatID(fmt.Sprintf("n%d", i)), Acked: 1})
 		}
 		if got := a.Counters()["acks_dropped_total"]; got != more {
-			t.Errorf("%d acknowledgements were dropped, want %d", got, more)
+			t.Errorf("got %d acknowledgements dropped, want %d", got, more)
 		}
-		for range 100_000 { // of one chat are one
+		for range 100_000 { // many of one chat are one
 			bob.Ack(server.Ack{Chat: "n0", Acked: 1})
 		}
 		if got := a.Counters()["acks_dropped_total"]; got != more {
-			t.Errorf("%d acknowledgements were dropped, want %d", got, more)
+			t.Errorf("got %d acknowledgements dropped, want %d", got, more)
 		}
 		w.before.clear()
 		close(release)

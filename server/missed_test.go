@@ -12,7 +12,9 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// What no node handed over, another device of the user may have got when it was opened, and acknowledged: his watermark says nothing of what this session has.
+// TestR_EPOCH_a_live_session_gets_what_another_device_acknowledged: a message was never handed
+// over. Another device of the user finds it when it opens, and acknowledges it. The watermark then
+// says nothing about this session, which needs the message as well.
 func TestR_EPOCH_a_live_session_gets_what_another_device_acknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -32,7 +34,8 @@ func TestR_EPOCH_a_live_session_gets_what_another_device_acknowledged(t *testing
 	})
 }
 
-// The same in a chat of which the session knows nothing: nothing was said there since it opened.
+// TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat: the same, in a chat
+// of which the session has not been notified since it opened.
 func TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -49,30 +52,26 @@ func TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat
 		phone, laptop := a.open("bob"), b.open("bob")
 		phone.drain()
 		laptop.drain()
-		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if to.ID == "b" && e.Notification != nil {
-				return nil // lost, and nobody knows
-			}
-			return send()
-		})
+		w.dropping(notificationTo("b"))
 		a.send("alice", quiet)
 		a.send("alice", quiet)
 		want(t, "the phone", messagesOf(phone.drain()), "message quiet 4", "message quiet 5")
 		phone.Ack(server.Ack{Chat: quiet, Acked: 5})
 		settle()
-		want(t, "the laptop, before b knows", messagesOf(laptop.drain()))
+		want(t, "the laptop, before b notices", messagesOf(laptop.drain()))
 		w.publish.clear()
 		w.ghost("c", time.Second)
 		time.Sleep(15 * time.Second)
-		want(t, "the laptop, after all have compared",
+		want(t, "the laptop, after its session reconciled",
 			messagesOf(laptop.drain()), "message quiet 4", "message quiet 5")
 		w.ghost("d", time.Second)
 		time.Sleep(15 * time.Second)
-		want(t, "and after they have compared again", messagesOf(laptop.drain()))
+		want(t, "the laptop, after it reconciled again", messagesOf(laptop.drain()))
 	})
 }
 
-// And where the session has heard of the chat meanwhile, by a message that came after those that were lost.
+// TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_of: the same, if the
+// session's first notification of the chat came after those that were lost.
 func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_of(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -86,12 +85,7 @@ func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_
 		want(t, "both", slices.Concat(messagesOf(phone.drain()), messagesOf(laptop.drain())),
 			"message abc 2", "message abc 2")
 		time.Sleep(time.Hour)
-		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if to.ID == "b" && e.Notification != nil {
-				return nil // lost, and nobody knows
-			}
-			return send()
-		})
+		w.dropping(notificationTo("b"))
 		a.send("alice", chat)
 		a.send("alice", chat)
 		want(t, "the phone", messagesOf(phone.drain()), "message ab 1", "message ab 2")
@@ -100,18 +94,20 @@ func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_
 		settle()
 		w.publish.clear()
 		a.send("alice", chat)
-		want(t, "the laptop, before b knows", messagesOf(laptop.drain()), "message ab 3")
+		want(t, "the laptop, before b notices", messagesOf(laptop.drain()), "message ab 3")
 		w.ghost("c", time.Second)
 		time.Sleep(15 * time.Second)
-		want(t, "the laptop, after all have compared", messagesOf(laptop.drain()), "message ab 1",
-			"message ab 2", "message ab 3")
+		want(t, "the laptop, after its session reconciled", messagesOf(laptop.drain()),
+			"message ab 1", "message ab 2", "message ab 3")
 		w.ghost("d", time.Second)
 		time.Sleep(15 * time.Second)
-		want(t, "and after they have compared again", messagesOf(laptop.drain()))
+		want(t, "the laptop, after it reconciled again", messagesOf(laptop.drain()))
 	})
 }
 
-// A node that could not ask the registry for a moment keeps its lease: nobody compares. Whoever has a device here, or wrote the message, may have one elsewhere.
+// TestSend_unknown_leases_of_those_who_need_no_row_are_looked_up_again: a node that cannot ask the
+// registry for a moment keeps its lease, so no session reconciles. The author, and a user with a
+// device here, may have a device elsewhere.
 func TestSend_unknown_leases_of_those_who_need_no_row_are_looked_up_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -134,12 +130,12 @@ func TestSend_unknown_leases_of_those_who_need_no_row_are_looked_up_again(t *tes
 		want(t, "bob's laptop", messagesOf(laptop.drain()), "message ab 1")
 		want(t, "alice's other device", messagesOf(desk.drain()), "message ab 1")
 		if after := b.Counters()["epochs_total"]; after != before {
-			t.Errorf("the epoch rose %d times: this shows nothing", after-before)
+			t.Errorf("the epoch rose %d times: the test shows nothing", after-before)
 		}
 	})
 }
 
-// Ticks that were lost with the rest come with the snapshot.
+// TestR_EPOCH_ticks_are_sent_again: lost status updates are sent again when the session reconciles.
 func TestR_EPOCH_ticks_are_sent_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -148,12 +144,7 @@ func TestR_EPOCH_ticks_are_sent_again(t *testing.T) {
 		alice := b.open("alice", withStatuses)
 		a.send("alice", chat)
 		alice.drain()
-		w.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Status != nil {
-				return nil // lost, and nobody knows
-			}
-			return send()
-		})
+		w.dropping(isStatus)
 		a.ack("bob", chat, 1, 1)
 		settle()
 		want(t, "alice", alice.drain())
@@ -161,7 +152,7 @@ func TestR_EPOCH_ticks_are_sent_again(t *testing.T) {
 		w.ghost("c", time.Second)
 		time.Sleep(15 * time.Second)
 		if got := alice.drain(); !slices.Contains(got, "status ab bob 1 1") {
-			t.Errorf("alice is told %v, want bob's ticks", got)
+			t.Errorf("alice got %v, want bob's status", got)
 		}
 	})
 }

@@ -20,11 +20,17 @@ import (
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
-// TestRandom_nothing_is_lost is the model of docs/internals/delivery.md §4 on the real core: devices on several nodes open, read, acknowledge, lose connections, resume, close and open
-// again, while others send; storage and bus are slow at random, so that everything overlaps with everything; publications are late, doubled or fail; storage
-// fails now and then; a node may die. In the end every session has what is owed to it (delivery.md §3): every message that no device of its user has acknowledged, and,
-// unless a node died, every message appended after it opened. The runs are short: a later message of a chat makes up for most of what is lost.
-// There are TIDEMARK_RANDOM_RUNS of them, 150 if it is not set.
+// TestRandom_nothing_is_lost runs the model of docs/internals/delivery.md §4 on the real core.
+//
+// Devices on several nodes open, read, acknowledge, lose connections, resume and close, while
+// others send. Storage and the bus take random times, so that steps overlap. Publications arrive
+// late, twice or not at all, storage fails at times, and a node may die.
+//
+// At the end every session must have every message that its user has not acknowledged (delivery.md
+// §3). Unless a node died, it must also have every message appended after it opened. Runs are
+// short, because a later message of a chat repairs most losses.
+//
+// TIDEMARK_RANDOM_RUNS sets the number of runs, 150 by default.
 func TestRandom_nothing_is_lost(t *testing.T) {
 	runs := uint64(150)
 	if given := os.Getenv("TIDEMARK_RANDOM_RUNS"); given != "" {
@@ -40,139 +46,144 @@ func TestRandom_nothing_is_lost(t *testing.T) {
 	}
 }
 
-// mayhem is one random run.
-type mayhem struct {
+// coreRun is one random run.
+type coreRun struct {
 	*world
 	mu    sync.Mutex
 	dice  *rand.Rand
 	calm  atomic.Bool
 	died  atomic.Bool
-	nodes []*mortal
+	nodes []*crashingNode
 	chats []tidemark.ChatID
 }
 
-// mortal is a node that may die: from then on it reaches nothing, and nothing reaches it.
-type mortal struct {
+// crashingNode is a node that may die. A dead node reaches nothing, and nothing reaches it.
+type crashingNode struct {
 	*core
-	m    *mayhem
+	run  *coreRun
 	id   tidemark.NodeID
 	dead atomic.Bool
 }
 
-func (m *mayhem) roll(n int) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.dice.IntN(n)
+func (r *coreRun) roll(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dice.IntN(n)
 }
 
-// linger lets a little time pass, so that others come in between.
-func (m *mayhem) linger() {
-	if !m.calm.Load() && m.roll(3) == 0 {
-		time.Sleep(time.Duration(m.roll(40)) * time.Millisecond)
+// linger pauses for a short time at random, so that other goroutines run in between.
+func (r *coreRun) linger() {
+	if !r.calm.Load() && r.roll(3) == 0 {
+		time.Sleep(time.Duration(r.roll(40)) * time.Millisecond)
 	}
 }
 
-func (m *mayhem) node(id tidemark.NodeID) *mortal {
-	m.t.Helper()
-	n := &mortal{m: m, id: id}
-	m.mu.Lock()
-	m.nodes = append(m.nodes, n)
-	m.mu.Unlock()
-	store := storagetest.Fault(m.raw)
+func (r *coreRun) node(id tidemark.NodeID) *crashingNode {
+	r.t.Helper()
+	n := &crashingNode{run: r, id: id}
+	r.mu.Lock()
+	r.nodes = append(r.nodes, n)
+	r.mu.Unlock()
+	store := storagetest.Fault(r.raw)
 	store.Before = func(string) error {
-		m.linger()
-		if n.dead.Load() || !m.calm.Load() && m.roll(100) == 0 {
+		r.linger()
+		if n.dead.Load() || !r.calm.Load() && r.roll(100) == 0 {
 			return errDown
 		}
 		return nil
 	}
 	store.After = func(string) error {
-		m.linger()
-		if n.dead.Load() || !m.calm.Load() && m.roll(100) == 0 {
-			return errDown // a lost reply
+		r.linger()
+		if n.dead.Load() || !r.calm.Load() && r.roll(100) == 0 {
+			return errDown // the reply is lost
 		}
 		return nil
 	}
-	reg := mortalRegistry{unreachable{m.reg, &n.dead}}
+	reg := crashingRegistry{unreachable{r.reg, &n.dead}}
 	s, err := server.New(server.Config{
 		Storage:      store,
 		Registry:     reg,
 		Nodes:        reg,
-		Bus:          mortalBus{n},
+		Bus:          crashingBus{n},
 		Node:         id,
 		Logger:       quiet(),
 		TailMessages: 3,
 	})
 	if err == nil {
-		err = s.Start(m.ctx)
+		err = s.Start(r.ctx)
 	}
 	if err != nil {
-		m.t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	n.core = &core{Server: s, t: m.t, ctx: m.ctx}
+	n.core = &core{Server: s, t: r.t, ctx: r.ctx}
 	return n
 }
 
-type mortalRegistry struct{ unreachable }
+// crashingRegistry fails all calls of a dead node.
+type crashingRegistry struct{ unreachable }
 
-func (r mortalRegistry) Leave(ctx context.Context, n registry.Node) error {
+func (r crashingRegistry) Leave(ctx context.Context, n registry.Node) error {
 	if r.down.Load() {
 		return errDown
 	}
 	return r.Registry.Leave(ctx, n)
 }
 
-type mortalBus struct{ n *mortal }
+// crashingBus carries nothing from or to a dead node. While the run is not calm, it fails and delays
+// publications at random.
+type crashingBus struct{ n *crashingNode }
 
-func (b mortalBus) Subscribe(
+func (b crashingBus) Subscribe(
 	ctx context.Context, n registry.Node, s bus.Subscriber,
 ) (func(), error) {
-	return b.n.m.bus.Subscribe(ctx, n, bus.Subscriber{Receive: func(e bus.Event) {
+	return b.n.run.bus.Subscribe(ctx, n, bus.Subscriber{Receive: func(e bus.Event) {
 		if !b.n.dead.Load() {
 			s.Receive(e)
 		}
 	}})
 }
 
-func (b mortalBus) Publish(ctx context.Context, publications []bus.Publication) []error {
+func (b crashingBus) Publish(ctx context.Context, publications []bus.Publication) []error {
 	return oneByOne(publications,
 		func(to registry.Node, e bus.Event) error { return b.publish(ctx, to, e) })
 }
 
-func (b mortalBus) publish(ctx context.Context, to registry.Node, e bus.Event) error {
-	m := b.n.m
-	m.linger()
-	if b.n.dead.Load() || m.dead(to.ID) {
+func (b crashingBus) publish(ctx context.Context, to registry.Node, e bus.Event) error {
+	r := b.n.run
+	r.linger()
+	if b.n.dead.Load() || r.dead(to.ID) {
 		return errDown
 	}
-	if m.calm.Load() {
-		return bus.PublishOne(ctx, m.bus, to, e)
+	if r.calm.Load() {
+		return bus.PublishOne(ctx, r.bus, to, e)
 	}
-	switch m.roll(10) {
+	switch r.roll(10) {
 	case 0:
 		return errDown
-	case 1: // arrived, and nobody knows
-		_ = bus.PublishOne(ctx, m.bus, to, e)
+	case 1: // it arrives, but the publisher gets an error
+		_ = bus.PublishOne(ctx, r.bus, to, e)
 		return errDown
-	case 2, 3: // late, or late and again; if it finds nobody then, the sender is not told: only its target's death makes up for that
-		again := m.roll(2)
-		after := time.Duration(m.roll(300)) * time.Millisecond
+	case 2, 3:
+		// It arrives late, perhaps twice, although the publisher got nil. If it then finds no
+		// session, no sender knows: only the death of its target repairs that.
+		again := r.roll(2)
+		after := time.Duration(r.roll(300)) * time.Millisecond
 		go func() { // the bubble waits for it
 			for range again + 1 {
 				time.Sleep(after)
-				_ = bus.PublishOne(ctx, m.bus, to, e)
+				_ = bus.PublishOne(ctx, r.bus, to, e)
 			}
 		}()
 		return nil
 	default:
-		return bus.PublishOne(ctx, m.bus, to, e)
+		return bus.PublishOne(ctx, r.bus, to, e)
 	}
 }
 
-func (m *mayhem) dead(id tidemark.NodeID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, n := range m.nodes {
+func (r *coreRun) dead(id tidemark.NodeID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.nodes {
 		if n.id == id {
 			return n.dead.Load()
 		}
@@ -180,12 +191,12 @@ func (m *mayhem) dead(id tidemark.NodeID) bool {
 	return true
 }
 
-// gadget is a device of a user. It holds what it received in its present session.
-type gadget struct {
-	m      *mayhem
+// randomDevice is a user's device, with what it received in its current session.
+type randomDevice struct {
+	run    *coreRun
 	user   tidemark.UserID
 	id     tidemark.DeviceID
-	at     *mortal
+	at     *crashingNode
 	conn   *server.Connection
 	last   uint64
 	opened map[tidemark.ChatID]tidemark.Sequence
@@ -193,60 +204,62 @@ type gadget struct {
 	top    map[tidemark.ChatID]tidemark.Sequence
 }
 
-func (g *gadget) open() {
-	n := g.m.nodes[g.m.roll(len(g.m.nodes))]
+func (d *randomDevice) open() {
+	n := d.run.nodes[d.run.roll(len(d.run.nodes))]
 	if n.dead.Load() {
 		return
 	}
-	conn, err := n.Open(g.m.ctx, openRequest{User: g.user, Device: g.id})
+	conn, err := n.Open(d.run.ctx, openRequest{User: d.user, Device: d.id})
 	if err != nil {
 		return
 	}
-	g.conn, g.at, g.last = conn, n, 0
-	g.opened, g.top = map[tidemark.ChatID]tidemark.Sequence{}, map[tidemark.ChatID]tidemark.Sequence{}
-	g.got = map[tidemark.ChatID]map[tidemark.Sequence]bool{}
-	for _, chat := range g.m.chats {
-		g.opened[chat], g.got[chat] = g.m.head(chat), map[tidemark.Sequence]bool{}
+	d.conn, d.at, d.last = conn, n, 0
+	d.opened = map[tidemark.ChatID]tidemark.Sequence{}
+	d.top = map[tidemark.ChatID]tidemark.Sequence{}
+	d.got = map[tidemark.ChatID]map[tidemark.Sequence]bool{}
+	for _, chat := range d.run.chats {
+		d.opened[chat], d.got[chat] = d.run.head(chat), map[tidemark.Sequence]bool{}
 	}
 }
 
-// resume comes back at the same node after a cut.
-func (g *gadget) resume() {
-	conn, err := g.at.Open(g.m.ctx, openRequest{
-		User:    g.user,
-		Device:  g.id,
-		Session: g.conn.Session(),
-		After:   g.last,
+// resume resumes the session on the same node after a cut.
+func (d *randomDevice) resume() {
+	conn, err := d.at.Open(d.run.ctx, openRequest{
+		User:    d.user,
+		Device:  d.id,
+		Session: d.conn.Session(),
+		After:   d.last,
 		Poll:    true,
 	})
 	if err != nil {
-		g.conn = nil
+		d.conn = nil
 		return
 	}
-	g.conn = conn
+	d.conn = conn
 }
 
-// read takes a page; lost says that it never reaches the device. It reports whether there was one.
-func (g *gadget) read(lost bool) bool {
+// read reads a page and reports whether there was one. If lost is set, the page does not reach the
+// device.
+func (d *randomDevice) read(lost bool) bool {
 	before := map[tidemark.ChatID]tidemark.Sequence{}
-	for _, chat := range g.m.chats {
-		before[chat] = g.m.state(g.user, chat).Acked
+	for _, chat := range d.run.chats {
+		before[chat] = d.run.state(d.user, chat).Acked
 	}
-	events, err := g.conn.Next(g.m.ctx, nil, false)
+	events, err := d.conn.Next(d.run.ctx, nil, false)
 	if err != nil {
-		g.conn = nil
+		d.conn = nil
 		return false
 	}
 	if lost {
-		g.conn.Detach()
-		g.resume()
+		d.conn.Detach()
+		d.resume()
 		return true
 	}
 	for _, e := range events {
-		g.last = e.ID
-		l := line(g.m.t, e)
+		d.last = e.ID
+		l := line(d.run.t, e)
 		if l == "reset unknown_position" {
-			g.m.t.Errorf("%s %s: reset of a position that it was sent", g.user, g.id)
+			d.run.t.Errorf("%s %s: got a reset of a position that it was sent", d.user, d.id)
 		}
 		if !strings.HasPrefix(l, "message ") {
 			continue
@@ -254,119 +267,120 @@ func (g *gadget) read(lost bool) bool {
 		var chat tidemark.ChatID
 		var n tidemark.Sequence
 		if _, err := fmt.Sscanf(l, "message %s %d", &chat, &n); err != nil {
-			g.m.t.Error(err)
+			d.run.t.Error(err)
 		}
-		// It may go back, but never leave one out: neither above what it had, nor above what the user had acknowledged.
-		if n > g.top[chat]+1 &&
-			(g.top[chat] != 0 || n > max(before[chat], g.m.state(g.user, chat).Acked)+1) {
-			g.m.t.Errorf("%s %s: %s %d follows %d, and %d is acknowledged",
-				g.user, g.id, chat, n, g.top[chat], before[chat])
+		// A session may rewind, but must not skip a message. Its first one follows what the user had
+		// acknowledged, or is below.
+		if n > d.top[chat]+1 &&
+			(d.top[chat] != 0 || n > max(before[chat], d.run.state(d.user, chat).Acked)+1) {
+			d.run.t.Errorf("%s %s: %s %d follows %d, while %d is acknowledged",
+				d.user, d.id, chat, n, d.top[chat], before[chat])
 		}
-		g.top[chat] = n
-		g.got[chat][n] = true
+		d.top[chat] = n
+		d.got[chat][n] = true
 	}
 	return len(events) > 0
 }
 
-// act does one thing.
-func (g *gadget) act() {
-	if g.conn != nil && g.at.dead.Load() {
-		g.conn = nil
+// act performs one random action.
+func (d *randomDevice) act() {
+	if d.conn != nil && d.at.dead.Load() {
+		d.conn = nil
 	}
-	if g.conn == nil {
-		g.open()
+	if d.conn == nil {
+		d.open()
 		return
 	}
-	switch g.m.roll(16) {
+	switch d.run.roll(16) {
 	case 0:
-		_ = g.conn.Close(g.m.ctx)
-		g.conn = nil
+		_ = d.conn.Close(d.run.ctx)
+		d.conn = nil
 	case 1:
-		g.conn.Detach()
-		time.Sleep(time.Duration(g.m.roll(80)) * time.Second)
-		g.resume()
+		d.conn.Detach()
+		time.Sleep(time.Duration(d.run.roll(80)) * time.Second)
+		d.resume()
 	case 2:
-		g.read(true)
+		d.read(true)
 	case 3:
-		g.conn = nil // it loses its memory, and nobody is told
+		d.conn = nil // the device loses its state and does not say goodbye
 	case 4, 5, 6, 7:
-		for _, chat := range g.m.chats {
-			if top := g.top[chat]; top > 0 && g.m.roll(2) == 0 {
-				g.conn.Ack(server.Ack{Chat: chat, Acked: top})
+		for _, chat := range d.run.chats {
+			if top := d.top[chat]; top > 0 && d.run.roll(2) == 0 {
+				d.conn.Ack(server.Ack{Chat: chat, Acked: top})
 			}
 		}
 	default:
-		g.read(false)
+		d.read(false)
 	}
 }
 
-// check says what the session is owed and has not received.
-func (g *gadget) check() {
-	for _, chat := range g.m.chats {
-		if _, member := g.m.member(chat, g.user); !member {
+// check reports the messages that the session must have received and did not.
+func (d *randomDevice) check() {
+	for _, chat := range d.run.chats {
+		if _, member := d.run.member(chat, d.user); !member {
 			continue
 		}
-		acked, head := g.m.state(g.user, chat).Acked, g.m.head(chat)
+		acked, head := d.run.state(d.user, chat).Acked, d.run.head(chat)
 		from := acked
-		if !g.m.died.Load() {
-			from = min(from, g.opened[chat])
+		if !d.run.died.Load() {
+			from = min(from, d.opened[chat])
 		}
 		for n := from + 1; n <= head; n++ {
-			if !g.got[chat][n] && (n > acked || n > g.opened[chat]) {
-				g.m.t.Errorf("%s %s at %s has not received %s %d: head %d, acknowledged %d, head "+
-					"at its open %d, rows %v; it has had up to %d",
-					g.user, g.id, g.at.id, chat, n, head, acked, g.opened[chat], g.m.rows(g.user), g.top[chat])
+			if !d.got[chat][n] && (n > acked || n > d.opened[chat]) {
+				d.run.t.Errorf("%s %s at %s has not received %s %d: head %d, acknowledged %d, head "+
+					"at its open %d, rows %v; its last is %d", d.user, d.id, d.at.id, chat, n,
+					head, acked, d.opened[chat], d.run.rows(d.user), d.top[chat])
 			}
 		}
 	}
 }
 
 func runRandom(t *testing.T, seed uint64) {
-	m := &mayhem{world: newWorld(t), dice: rand.New(rand.NewPCG(seed, 7))}
-	m.calm.Store(true)
+	r := &coreRun{world: newWorld(t), dice: rand.New(rand.NewPCG(seed, 7))}
+	r.calm.Store(true)
 	for _, id := range []tidemark.NodeID{"a", "b", "c"} {
-		m.node(id)
+		r.node(id)
 	}
-	m.chats = []tidemark.ChatID{
-		m.nodes[0].chat("ab", "alice", "bob"), m.nodes[0].chat("abc", "alice", "bob", "carol"),
+	r.chats = []tidemark.ChatID{
+		r.nodes[0].chat("ab", "alice", "bob"), r.nodes[0].chat("abc", "alice", "bob", "carol"),
 	}
-	gadgets := []*gadget{
-		{m: m, user: "bob", id: "phone"}, {m: m, user: "bob", id: "tablet"},
-		{m: m, user: "carol", id: "phone"},
+	devices := []*randomDevice{
+		{run: r, user: "bob", id: "phone"}, {run: r, user: "bob", id: "tablet"},
+		{run: r, user: "carol", id: "phone"},
 	}
-	m.calm.Store(false)
+	r.calm.Store(false)
 	crash := seed%2 == 1
 	var all sync.WaitGroup
-	for _, g := range gadgets {
+	for _, d := range devices {
 		all.Go(func() {
 			for range 16 {
-				g.act()
-				time.Sleep(time.Duration(m.roll(400)) * time.Millisecond)
+				d.act()
+				time.Sleep(time.Duration(r.roll(400)) * time.Millisecond)
 			}
 		})
 	}
 	for sender := range 2 {
 		all.Go(func() {
 			for i := range 4 {
-				n := m.nodes[m.roll(3)]
-				for range 20 { // until it is confirmed, at any node
+				n := r.nodes[r.roll(3)]
+				for range 20 { // until it is confirmed, by any node
 					_, err := n.sendKey("alice",
-						m.chats[m.roll(2)], fmt.Sprintf("s%d-%d", sender, i), "x")
+						r.chats[r.roll(2)], fmt.Sprintf("s%d-%d", sender, i), "x")
 					if err == nil {
 						break
 					}
-					n = m.nodes[m.roll(3)]
+					n = r.nodes[r.roll(3)]
 				}
-				time.Sleep(time.Duration(m.roll(1500)) * time.Millisecond)
+				time.Sleep(time.Duration(r.roll(1500)) * time.Millisecond)
 			}
 		})
 	}
-	all.Go(func() { // acknowledgements from elsewhere
+	all.Go(func() { // acknowledgements by the API
 		for range 3 {
-			time.Sleep(time.Duration(m.roll(3000)) * time.Millisecond)
-			chat := m.chats[m.roll(2)]
-			if head := m.head(chat); head > 1 {
-				_, _ = m.nodes[0].Acknowledge(m.ctx, "bob", []server.Ack{
+			time.Sleep(time.Duration(r.roll(3000)) * time.Millisecond)
+			chat := r.chats[r.roll(2)]
+			if head := r.head(chat); head > 1 {
+				_, _ = r.nodes[0].Acknowledge(r.ctx, "bob", []server.Ack{
 					{Chat: chat, Acked: 1 + head/2},
 				})
 			}
@@ -374,65 +388,66 @@ func runRandom(t *testing.T, seed uint64) {
 	})
 	if crash {
 		all.Go(func() {
-			time.Sleep(time.Duration(m.roll(6000)) * time.Millisecond)
-			m.died.Store(true)
-			m.nodes[2].dead.Store(true)
+			time.Sleep(time.Duration(r.roll(6000)) * time.Millisecond)
+			r.died.Store(true)
+			r.nodes[2].dead.Store(true)
 		})
 	}
 	all.Wait()
-	m.calm.Store(true)
-	time.Sleep(5 * time.Minute) // leases of the dead end, sessions compare
-	for _, g := range gadgets {
-		if g.conn != nil && g.at.dead.Load() {
-			g.conn = nil
+	r.calm.Store(true)
+	time.Sleep(5 * time.Minute) // leases of the dead node expire, and sessions reconcile
+	for _, d := range devices {
+		if d.conn != nil && d.at.dead.Load() {
+			d.conn = nil
 		}
 		for range 300 {
-			if g.conn == nil {
-				g.open()
-			} else if !g.read(false) && g.conn != nil {
+			if d.conn == nil {
+				d.open()
+			} else if !d.read(false) && d.conn != nil {
 				break
 			}
 		}
-		g.check()
+		d.check()
 	}
-	for _, n := range m.nodes {
-		if err := n.Stop(m.ctx); err != nil && !n.dead.Load() {
+	for _, n := range r.nodes {
+		if err := n.Stop(r.ctx); err != nil && !n.dead.Load() {
 			t.Errorf("Stop of %s: %v", n.id, err)
 		}
 	}
-	m.checkAfterStop()
+	r.checkAfterStop()
 }
 
-// checkAfterStop opens once more, at a new node: everybody gets what he has not acknowledged.
-func (m *mayhem) checkAfterStop() {
-	last := m.node("z")
+// checkAfterStop opens a session for each user on a new node. Each must get what they have not
+// acknowledged.
+func (r *coreRun) checkAfterStop() {
+	last := r.node("z")
 	for _, user := range []tidemark.UserID{"alice", "bob", "carol"} {
 		c := last.open(user)
 		got := map[string]bool{}
 		for _, l := range c.drain() {
 			got[l] = true
 		}
-		for _, chat := range m.chats {
-			if _, member := m.member(chat, user); !member {
+		for _, chat := range r.chats {
+			if _, member := r.member(chat, user); !member {
 				continue
 			}
-			for n := m.state(user, chat).Acked + 1; n <= m.head(chat); n++ {
+			for n := r.state(user, chat).Acked + 1; n <= r.head(chat); n++ {
 				if !got[fmt.Sprintf("message %s %d", chat, n)] {
-					m.t.Errorf("after the stop, %s does not get %s %d: rows %v, acknowledged %d",
-						user, chat, n, m.rows(user), m.state(user, chat).Acked)
+					r.t.Errorf("after the stop, %s does not get %s %d: rows %v, acknowledged %d",
+						user, chat, n, r.rows(user), r.state(user, chat).Acked)
 				}
 			}
 		}
 	}
-	if err := last.Stop(m.ctx); err != nil {
-		m.t.Error(err)
+	if err := last.Stop(r.ctx); err != nil {
+		r.t.Error(err)
 	}
 }
 
-func (m *mayhem) member(chat tidemark.ChatID, user tidemark.UserID) (tidemark.Member, bool) {
-	rosters, err := m.raw.Rosters(m.ctx, []tidemark.ChatID{chat})
+func (r *coreRun) member(chat tidemark.ChatID, user tidemark.UserID) (tidemark.Member, bool) {
+	rosters, err := r.raw.Rosters(r.ctx, []tidemark.ChatID{chat})
 	if err != nil {
-		m.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	return rosters[0].Member(user)
 }

@@ -16,46 +16,47 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// The rules R_… of delivery.md §§3 and 4, each as a race that loses a message if the rule is left out.
+// The rules R_… of delivery.md §3 and §4. Each test is a race that loses a message without the
+// rule.
 
-// held keeps the wakes that a test wants to come late.
-type held struct {
-	mu   sync.Mutex
-	held []func() error
+// delayed holds publications back until release publishes them.
+type delayed struct {
+	mu    sync.Mutex
+	sends []func() error
 }
 
-func (h *held) keep(send func() error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.held = append(h.held, send)
+func (d *delayed) keep(send func() error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sends = append(d.sends, send)
 }
 
-func (h *held) release(t *testing.T) {
+func (d *delayed) release(t *testing.T) {
 	t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.held) == 0 {
-		t.Error("nothing was held back: the test shows nothing")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.sends) == 0 {
+		t.Error("no publication was held back: the test shows nothing")
 	}
-	for _, send := range h.held {
+	for _, send := range d.sends {
 		if err := send(); err != nil {
 			t.Errorf("a publication that was held back: %v", err)
 		}
 	}
-	h.held = nil
+	d.sends = nil
 }
 
-// holdWakesTo holds back the wakes of one sequence to one node.
-func (w *world) holdWakesTo(node tidemark.NodeID, sequence tidemark.Sequence) *held {
-	h := &held{}
+// holdNotifications holds back the notifications of one sequence to one node.
+func (w *world) holdNotifications(node tidemark.NodeID, sequence tidemark.Sequence) *delayed {
+	d := &delayed{}
 	w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
 		if e.Notification != nil && to.ID == node && e.Notification.Sequence == sequence {
-			h.keep(send)
+			d.keep(send)
 			return nil
 		}
 		return send()
 	})
-	return h
+	return d
 }
 
 func TestR_MIN_start_is_the_sequence_woken_although_another_device_acknowledged_it(t *testing.T) {
@@ -66,7 +67,7 @@ func TestR_MIN_start_is_the_sequence_woken_although_another_device_acknowledged_
 		phone, tablet := a.open("bob", onDevice("phone")), b.open("bob", onDevice("tablet"))
 		phone.drain()
 		tablet.drain()
-		late := w.holdWakesTo("b", 1)
+		late := w.holdNotifications("b", 1)
 		a.send("alice", chat)
 		want(t, "phone", messagesOf(phone.drain()), "message ab 1")
 		phone.Ack(server.Ack{Chat: chat, Acked: 1})
@@ -85,7 +86,7 @@ func TestR_MIN_a_late_lower_wake_rewinds(t *testing.T) {
 		phone, tablet := a.open("bob", onDevice("phone")), b.open("bob", onDevice("tablet"))
 		phone.drain()
 		tablet.drain()
-		late := w.holdWakesTo("b", 1)
+		late := w.holdNotifications("b", 1)
 		a.send("alice", chat)
 		phone.drain()
 		phone.Ack(server.Ack{Chat: chat, Acked: 1})
@@ -139,7 +140,7 @@ func TestR_ADDR_a_later_session_of_the_device_is_not_the_one_addressed(t *testin
 		want(t, "newer session", messagesOf(newer.drain()), "message ab 1")
 		newer.Ack(server.Ack{Chat: chat, Acked: 1})
 		settle()
-		w.wantRows("the wake said that a row may stand", "bob")
+		w.wantRows("the notification said that a row may stand", "bob")
 	})
 }
 
@@ -158,11 +159,12 @@ func TestR_RELOOK_who_came_online_before_the_mark_is_woken(t *testing.T) {
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		settle()
-		w.wantRows("the wake said that a row may stand", "bob")
+		w.wantRows("the notification said that a row may stand", "bob")
 	})
 }
 
-// The bus fails for a while: the row is there, and so is his session, which is not told by anything else.
+// TestR_RELOOK_a_wake_that_fails_is_tried_again: the bus fails for a while. The user has a row and
+// a session that nothing else notifies.
 func TestR_RELOOK_a_wake_that_fails_is_tried_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -196,7 +198,7 @@ func TestR_NOBODY_a_publication_that_reached_no_node_marks(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.send("alice", chat)
-		w.wantRows("his node does not listen", "bob", row("bob", chat, 1))
+		w.wantRows("bob's node is dead", "bob", row("bob", chat, 1))
 	})
 }
 
@@ -217,8 +219,8 @@ func TestR_NOBODY_a_publication_of_unknown_outcome_marks(t *testing.T) {
 			return send()
 		})
 		a.send("alice", chat)
-		w.wantRows("nobody knows whether it arrived", "bob", row("bob", chat, 1))
-		want(t, "the second look wakes him", messagesOf(bob.drain()), "message ab 1")
+		w.wantRows("the publication may have arrived or not", "bob", row("bob", chat, 1))
+		want(t, "the second look-up notifies bob", messagesOf(bob.drain()), "message ab 1")
 	})
 }
 
@@ -263,7 +265,7 @@ func TestR_PROOF_is_consumed_by_the_open(t *testing.T) {
 		if opened, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute}); err != nil || opened.Proof == nil {
 			t.Fatalf("the dead node's open found %v, %v: the test shows nothing", opened, err)
 		}
-		time.Sleep(2 * time.Minute) // the session's lease ends by itself, and leaves nothing
+		time.Sleep(2 * time.Minute) // the dead node's lease expires, and leaves no proof
 		w.appendDead("alice", chat, "k")
 		want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1")
 	})
@@ -285,7 +287,7 @@ func TestR_LAST_a_device_that_closes_beside_another_leaves_no_proof(t *testing.T
 	})
 }
 
-// generous is a registry that gives every open a proof that names the present epoch.
+// generous is a registry that gives every open a proof of the current epoch.
 type generous struct{ registry.Registry }
 
 func (g generous) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
@@ -322,15 +324,14 @@ func TestR_ORDER_close_detaches_then_marks_then_releases(t *testing.T) {
 		bob.drain()
 		w.before.set(once("Mark", nil, func() {
 			if n := len(w.leases("bob")); n != 1 {
-				t.Errorf("he has %d leases while his rows are marked, want the one that is "+
-					"released afterwards", n)
+				t.Errorf("got %d leases while rows are marked, want 1, which is released later", n)
 			}
-			a.send("carol", bc) // his session is detached, and cannot take it
+			a.send("carol", bc) // bob's session is detached, and takes no notification
 		}))
 		bob.goodbye()
 		settle()
 		if n := len(w.leases("bob")); n != 0 {
-			t.Errorf("%d leases are left", n)
+			t.Errorf("got %d leases after the close, want 0", n)
 		}
 		w.wantRows("marked", "bob", row("bob", ab, 1), row("bob", bc, 1))
 		want(t, "back", messagesOf(a.open("bob").drain()), "message ab 1", "message bc 1")
@@ -356,19 +357,14 @@ func TestR_COMPLETE_no_proof_from_a_session_whose_rows_could_not_be_marked(t *te
 		bob := a.open("bob")
 		bob.drain()
 		a.send("alice", chat)
-		w.before.set(func(method string) error {
-			if method == "Mark" {
-				return errDown
-			}
-			return nil
-		})
+		w.before.set(every("Mark", errDown))
 		wantCode(t, "Close", bob.Close(a.ctx), tidemark.Unavailable)
-		w.wantRows("nothing could be marked", "bob")
+		w.wantRows("no row could be marked", "bob")
 		want(t, "the next open", messagesOf(a.open("bob").drain()), "message ab 1")
-		time.Sleep(3 * time.Second) // it is tried again, and fails again
+		time.Sleep(3 * time.Second) // the node tries again, and fails again
 		w.before.clear()
 		time.Sleep(3 * time.Second)
-		w.wantRows("what was owed is marked", "bob", row("bob", chat, 1))
+		w.wantRows("the row is marked later", "bob", row("bob", chat, 1))
 	})
 }
 
@@ -399,7 +395,8 @@ func TestR_EPOCH_a_node_that_died_voids_proofs(t *testing.T) {
 	})
 }
 
-// A session that opened before a node died, and closes before it compared, does not prove anything.
+// TestR_EPOCH_a_proof_names_the_epoch_read_before_the_open: a session opened before a node died. If
+// it closes before it has reconciled, it leaves no valid proof.
 func TestR_EPOCH_a_proof_names_the_epoch_read_before_the_open(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -415,7 +412,8 @@ func TestR_EPOCH_a_proof_names_the_epoch_read_before_the_open(t *testing.T) {
 	})
 }
 
-// The same, when the death is noticed while the open is between its reading of the epoch and its atomic step.
+// TestR_EPOCH_a_death_during_the_open_is_noticed: a node dies between the open's read of the epoch
+// and its atomic step.
 func TestR_EPOCH_a_death_during_the_open_is_noticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -436,12 +434,12 @@ func TestR_EPOCH_a_death_during_the_open_is_noticed(t *testing.T) {
 		bob := a.open("bob")
 		bob.drain()
 		bob.goodbye()
-		w.appendDead("alice", chat, "k") // the dead node's last deed, seen late
+		w.appendDead("alice", chat, "k") // the dead node's last message, visible late
 		want(t, "the next open", messagesOf(a.open("bob").drain()), "message ab 1")
 	})
 }
 
-// dying is a registry that runs a function before each open's atomic step.
+// dying is a registry that calls before at each Open, ahead of the atomic step.
 type dying struct {
 	registry.Registry
 	before func()
@@ -469,7 +467,8 @@ func TestR_EPOCH_a_registry_that_forgot_voids_proofs_and_makes_sessions_compare(
 	})
 }
 
-// A proof that survives in a registry which came back as another one is not believed.
+// TestR_EPOCH_a_proof_of_another_incarnation_is_not_believed: a registry that was reset may still
+// hold an old proof.
 func TestR_EPOCH_a_proof_of_another_incarnation_is_not_believed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -485,7 +484,7 @@ func TestR_EPOCH_a_proof_of_another_incarnation_is_not_believed(t *testing.T) {
 	})
 }
 
-// restored is a registry whose proofs are those of an earlier life.
+// restored is a registry whose proofs are from an earlier incarnation.
 type restored struct {
 	registry.Registry
 	old registry.Epoch
@@ -509,7 +508,7 @@ func TestLease_a_refresh_that_finds_it_gone_is_an_open(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.send("alice", chat)
-		w.wantRows("nobody found him", "bob", row("bob", chat, 1))
+		w.wantRows("the sender found no lease", "bob", row("bob", chat, 1))
 		time.Sleep(30 * time.Second)
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
 		if diff := cmp.Diff(leases, w.leases("bob")); diff != "" {
@@ -517,7 +516,7 @@ func TestLease_a_refresh_that_finds_it_gone_is_an_open(t *testing.T) {
 		}
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		settle()
-		w.wantRows("a row may stand after an open", "bob")
+		w.wantRows("the session knows that a row may stand", "bob")
 	})
 }
 
@@ -527,7 +526,8 @@ func TestR_CLEAR_an_acknowledgement_trims_the_row_to_what_it_leaves(t *testing.T
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
-		w.before.set(once("Clear", nil, func() { a.send("alice", chat) })) // the row stands, so that nobody marks for it
+		// The row of the first message stands, so the second send marks none.
+		w.before.set(once("Clear", nil, func() { a.send("alice", chat) }))
 		a.ack("bob", chat, 1, 0)
 		w.wantRows("acknowledged while a second message was stored", "bob", row("bob", chat, 2))
 		a.ack("bob", chat, 2, 0)
@@ -535,8 +535,9 @@ func TestR_CLEAR_an_acknowledgement_trims_the_row_to_what_it_leaves(t *testing.T
 	})
 }
 
-// A session that was woken, and never found out how far its user's watermark is, marks what it was woken for: a row at the beginning of the chat would
-// have everything that he acknowledged long ago sent again.
+// TestR_WAKESET_a_session_that_never_read_marks_no_more_than_it_was_woken_for: a session was
+// notified, but never read its user's watermark. It marks from the notified sequence on. A row at
+// the beginning of the chat would send everything again.
 func TestR_WAKESET_a_session_that_never_read_marks_no_more_than_it_was_woken_for(t *testing.T) {
 	ends := map[string]func(*client){
 		"closed":                func(c *client) { c.goodbye() },
@@ -553,7 +554,7 @@ func TestR_WAKESET_a_session_that_never_read_marks_no_more_than_it_was_woken_for
 					first.send("alice", chat)
 				}
 				first.ack("bob", chat, 50, 0)
-				a := w.node("a") // remembers no watermark
+				a := w.node("a") // knows no watermark
 				bob := a.open("bob")
 				bob.drain()
 				if _, err := a.sendKey("alice", chat, "news", "news"); err != nil {

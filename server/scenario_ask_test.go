@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// ask answers the commands that only look.
+// ask answers the commands that change nothing.
 func (sc *scenario) ask(verb string, args []string) ([]string, error) {
 	switch verb {
 	case "pending":
@@ -32,11 +32,11 @@ func (sc *scenario) ask(verb string, args []string) ([]string, error) {
 		c := sc.clients[args[0]]
 		return sc.sync(append([]string{string(c.user)}, args[1:]...), c.Session())
 	default:
-		return nil, fmt.Errorf("a scenario says %q, which is no command", verb)
+		return nil, fmt.Errorf("%q is no command of a scenario", verb)
 	}
 }
 
-// pending: pending USER
+// pending lists a user's rows: pending USER
 func (sc *scenario) pending(user tidemark.UserID) ([]string, error) {
 	rows, _, err := sc.store.PendingOf(sc.core.ctx, user, "", 100)
 	if err != nil {
@@ -49,7 +49,7 @@ func (sc *scenario) pending(user tidemark.UserID) ([]string, error) {
 	return lines, nil
 }
 
-// ticks: ticks USER CHAT: what the user sees beside his own messages.
+// ticks lists what the user sees beside their own messages: ticks USER CHAT
 func (sc *scenario) ticks(args []string) ([]string, error) {
 	user, chat := tidemark.UserID(args[0]), tidemark.ChatID(args[1])
 	status, err := sc.core.DeliveryStatus(sc.core.ctx, user,
@@ -78,15 +78,14 @@ func (sc *scenario) ticks(args []string) ([]string, error) {
 	var lines []string
 	for _, m := range h.Messages {
 		if m.SenderID == user {
-			lines = append(lines,
-				fmt.Sprintf("%d %q %s", m.Sequence, m.Content,
-					signs[tidemark.TickOf(m.Sequence, least)]))
+			tick := signs[tidemark.TickOf(m.Sequence, least)]
+			lines = append(lines, fmt.Sprintf("%d %q %s", m.Sequence, m.Content, tick))
 		}
 	}
 	return lines, nil
 }
 
-// deliveryStatus: status USER CHAT [SEQUENCE]
+// deliveryStatus shows who has a message: status USER CHAT [SEQUENCE]
 func (sc *scenario) deliveryStatus(args []string) ([]string, error) {
 	r := server.DeliveryStatusRequest{Chat: tidemark.ChatID(args[1]), Limit: 1000}
 	if len(args) > 2 {
@@ -97,8 +96,8 @@ func (sc *scenario) deliveryStatus(args []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := []string{fmt.Sprintf("sequence %d: delivered to %d of %d, read by %d", status.Sequence,
-		status.Summary.Delivered, status.Summary.Members, status.Summary.Read)}
+	lines := []string{fmt.Sprintf("sequence %d: delivered to %d of %d, read by %d",
+		status.Sequence, status.Summary.Delivered, status.Summary.Members, status.Summary.Read)}
 	for _, m := range status.Members {
 		lines = append(lines,
 			fmt.Sprintf("%s: acked %d, read %d", m.UserID, m.Exposed().Acked, m.Read))
@@ -106,7 +105,7 @@ func (sc *scenario) deliveryStatus(args []string) ([]string, error) {
 	return lines, nil
 }
 
-// history: history USER CHAT after N
+// history shows messages and gaps: history USER CHAT after N
 func (sc *scenario) history(args []string) ([]string, error) {
 	after := number(args[3])
 	h, err := sc.core.History(sc.core.ctx, tidemark.UserID(args[0]), server.HistoryRequest{
@@ -129,7 +128,8 @@ func pieces(messages []tidemark.Message, gaps []tidemark.Gap) []string {
 	return lines
 }
 
-// sync: sync USER [CHAT=CURSOR]… answers with the messages; cursors CLIENT [CHAT=CURSOR]… sets the positions of the client's session.
+// sync returns the messages after cursors: sync USER [CHAT=CURSOR]… With a session it sets the
+// session's positions: cursors CLIENT [CHAT=CURSOR]…
 func (sc *scenario) sync(args []string, session tidemark.SessionID) ([]string, error) {
 	r := server.SyncRequest{Limit: 1000, Session: session}
 	for _, word := range args[1:] {

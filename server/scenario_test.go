@@ -23,10 +23,11 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 )
 
-var update = flag.Bool("update", false, "write the transcripts of the scenarios as they are now")
+var update = flag.Bool("update", false, "rewrite the transcripts of the scenarios")
 
-// TestScenarios runs the flows of the specification (testdata/*.txt) on the store of the test run. A scenario is a list of blocks: a command, a
-// line of four dashes, and the transcript that it must give, which ends at an empty line.
+// TestScenarios runs the flows of the specification (testdata/*.txt) on the store of the test run.
+// A scenario is a list of blocks, separated by empty lines. A block is a command, a line of four
+// dashes, and the transcript that the command must give.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -76,12 +77,14 @@ func runScenario(t *testing.T, file string) {
 		}
 		return
 	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(transcript, "\n")); diff != "" {
+	wantLines, gotLines := strings.Split(string(want), "\n"), strings.Split(transcript, "\n")
+	if diff := cmp.Diff(wantLines, gotLines); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
 
-// scenario is what a scenario's commands work on.
+// scenario is the state of a running scenario: a server and its clients by name. The name of a
+// client whose connection was cut begins with "-".
 type scenario struct {
 	t       *testing.T
 	store   storage.Store
@@ -116,7 +119,8 @@ func (sc *scenario) halt() {
 	clear(sc.clients)
 }
 
-// run runs one command and returns its transcript: what it gave, and then what every connected client received.
+// run runs one command. It returns the command's answer, and then what every connected client
+// received.
 func (sc *scenario) run(command string) string {
 	var out strings.Builder
 	words := strings.Fields(command)
@@ -134,7 +138,7 @@ func (sc *scenario) run(command string) string {
 	settle()
 	names := make([]string, 0, len(sc.clients))
 	for name := range sc.clients {
-		if !strings.HasPrefix(name, "-") { // cut off, and kept to resume
+		if !strings.HasPrefix(name, "-") {
 			names = append(names, name)
 		}
 	}
@@ -153,7 +157,7 @@ func (sc *scenario) run(command string) string {
 func number(word string) tidemark.Sequence {
 	n, err := strconv.ParseUint(word, 10, 64)
 	if err != nil {
-		panic(fmt.Sprintf("a scenario says %q where a number belongs", word))
+		panic(fmt.Sprintf("%q is no number", word))
 	}
 	return tidemark.Sequence(n)
 }
@@ -195,7 +199,7 @@ func (sc *scenario) do(verb string, args []string) ([]string, error) {
 	}
 }
 
-// create: direct CHAT USER USER, group CHAT USER…
+// create creates a chat: direct CHAT USER USER, group CHAT USER…, group-since-join CHAT USER…
 func (sc *scenario) create(verb string, args []string) ([]string, error) {
 	r := server.CreateChatRequest{ChatID: tidemark.ChatID(args[0]), Type: tidemark.Group}
 	if verb == "direct" {
@@ -214,9 +218,10 @@ func (sc *scenario) create(verb string, args []string) ([]string, error) {
 	return []string{fmt.Sprintf("chat %s: %d members", chat.ID, chat.MemberCount)}, nil
 }
 
-// member: add OWNER CHAT USER, remove CALLER CHAT USER
+// member adds or removes a member: add OWNER CHAT USER, remove CALLER CHAT USER
 func (sc *scenario) member(verb string, args []string) ([]string, error) {
-	caller, chat, user := server.Caller{User: tidemark.UserID(args[0])}, tidemark.ChatID(args[1]), tidemark.UserID(args[2])
+	caller := server.Caller{User: tidemark.UserID(args[0])}
+	chat, user := tidemark.ChatID(args[1]), tidemark.UserID(args[2])
 	if verb == "remove" {
 		return nil, sc.core.RemoveMember(sc.core.ctx, caller, chat, user)
 	}
@@ -224,7 +229,8 @@ func (sc *scenario) member(verb string, args []string) ([]string, error) {
 	return nil, err
 }
 
-// connect: online CLIENT [cursor CHAT N]…, resume CLIENT [POSITION]. A client is USER or USER/DEVICE.
+// connect opens or resumes a session: online CLIENT, resume CLIENT [POSITION]. A client is USER or
+// USER/DEVICE.
 func (sc *scenario) connect(verb string, args []string) error {
 	name := args[0]
 	user, device, _ := strings.Cut(name, "/")
@@ -245,8 +251,8 @@ func (sc *scenario) connect(verb string, args []string) error {
 	return nil
 }
 
-// disconnect: offline CLIENT says goodbye; drop CLIENT cuts the connection, whose session lives on; forget CLIENT cuts it and waits until the session
-// has ended.
+// disconnect ends a connection. offline CLIENT says goodbye. drop CLIENT cuts the connection, and
+// the session stays. forget CLIENT cuts it and waits until the session has ended.
 func (sc *scenario) disconnect(verb, name string) error {
 	c := sc.clients[name]
 	delete(sc.clients, name)
@@ -255,7 +261,7 @@ func (sc *scenario) disconnect(verb, name string) error {
 		return c.Close(sc.core.ctx)
 	case "drop":
 		c.Detach()
-		// drain must not read it: a dropped client is kept under another name for resume.
+		// Under this name, run does not drain it, and resume finds it.
 		sc.clients["-"+name] = c
 		return nil
 	default:
@@ -265,7 +271,7 @@ func (sc *scenario) disconnect(verb, name string) error {
 	}
 }
 
-// send: send USER CHAT TEXT… [seen=N] [key=ID]
+// send sends a message: send USER CHAT TEXT… [seen=N] [key=ID]
 func (sc *scenario) send(args []string) ([]string, error) {
 	sc.core.sent++
 	r := tidemark.Draft{
@@ -293,7 +299,7 @@ func (sc *scenario) send(args []string) ([]string, error) {
 	return []string{fmt.Sprintf("✓ %d", sent.Message.Sequence)}, nil
 }
 
-// patch: patch USER CHAT acked=N read=N
+// patch acknowledges by the API: patch USER CHAT acked=N read=N
 func (sc *scenario) patch(args []string) ([]string, error) {
 	a := server.Ack{Chat: tidemark.ChatID(args[1])}
 	for _, word := range args[2:] {

@@ -36,7 +36,7 @@ func TestSend_idempotent_under_races(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil || sent.Message.Sequence != 1 {
-					t.Errorf("send %d: sequence %d, %v", i, sent.Message.Sequence, err)
+					t.Errorf("send %d: got sequence %d, %v, want 1", i, sent.Message.Sequence, err)
 				}
 				if !sent.Duplicate {
 					first++
@@ -45,15 +45,16 @@ func TestSend_idempotent_under_races(t *testing.T) {
 		}
 		all.Wait()
 		if first != 1 {
-			t.Errorf("%d sends say that they stored it, want 1", first)
+			t.Errorf("%d sends say that they stored the message, want 1", first)
 		}
 		if head := w.head(chat); head != 1 {
-			t.Errorf("head %d, want 1", head)
+			t.Errorf("got head %d, want 1", head)
 		}
 	})
 }
 
-// The node resolves an append of unknown outcome itself, and its caller notices nothing.
+// TestSend_idempotent_after_a_lost_reply: the node resolves an append of unknown outcome itself.
+// The caller gets the message as if nothing had happened.
 func TestSend_idempotent_after_a_lost_reply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -64,11 +65,11 @@ func TestSend_idempotent_after_a_lost_reply(t *testing.T) {
 		w.after.set(once("Append", errDown, nil))
 		sent, err := a.sendKey("alice", chat, "k", "once")
 		if err != nil || sent.Duplicate || sent.Message.Sequence != 1 {
-			t.Errorf("got %+v, %v, want the first message, which is no duplicate", sent, err)
+			t.Errorf("got %+v, %v, want message 1, not a duplicate", sent, err)
 		}
 		settle()
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
-		w.wantState("her own message counts", "alice", chat, 1, 0)
+		w.wantState("her own message counts as acknowledged", "alice", chat, 1, 0)
 	})
 }
 
@@ -78,19 +79,14 @@ func TestSend_idempotent_retry_after_a_failed_mark_repeats_the_fan_out(t *testin
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.leaveProof("bob")
-		w.before.set(func(method string) error {
-			if method == "Mark" {
-				return errDown
-			}
-			return nil
-		})
+		w.before.set(every("Mark", errDown))
 		_, err := a.sendKey("alice", chat, "k", "once")
 		wantCode(t, "a send that was not handed over", err, tidemark.Unavailable)
-		w.wantRows("nothing could be marked", "bob")
+		w.wantRows("no row could be marked", "bob")
 		w.before.clear()
 		sent, err := a.sendKey("alice", chat, "k", "once")
 		if err != nil || !sent.Duplicate || sent.Message.Sequence != 1 {
-			t.Errorf("the retry: %+v, %v, want the same message", sent, err)
+			t.Errorf("the retry: got %+v, %v, want the same message", sent, err)
 		}
 		w.wantRows("the retry repeats the fan-out", "bob", row("bob", chat, 1))
 		w.wantRows("the retry repeats the fan-out", "carol", row("carol", chat, 1))
@@ -98,46 +94,45 @@ func TestSend_idempotent_retry_after_a_failed_mark_repeats_the_fan_out(t *testin
 	})
 }
 
-// A confirmed message has been handed over, an unconfirmed one will be: the node owes it even if the sender never comes back.
+// TestSend_stored_and_not_handed_over_is_owed: a confirmed message has been handed over. The node
+// hands over an unconfirmed one as well, even if the sender never retries.
 func TestSend_stored_and_not_handed_over_is_owed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("bob")
-		w.before.set(func(method string) error {
-			if method == "Mark" {
-				return errDown
-			}
-			return nil
-		})
+		w.before.set(every("Mark", errDown))
 		_, err := a.sendKey("alice", chat, "k", "once")
 		wantCode(t, "a send that was not handed over", err, tidemark.Unavailable)
 		time.Sleep(5 * time.Second)
-		w.wantRows("still down", "bob")
+		w.wantRows("while storage is down", "bob")
 		w.before.clear()
 		time.Sleep(5 * time.Second)
-		w.wantRows("paid", "bob", row("bob", chat, 1))
+		w.wantRows("retried", "bob", row("bob", chat, 1))
 	})
 }
 
-// refusing is a store that will never mark a row of one chat.
+// refusing is a store that never marks a row of one chat.
 type refusing struct {
 	storage.Store
 	chat tidemark.ChatID
 }
 
 func (r refusing) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
-	if slices.ContainsFunc(rows, func(row tidemark.PendingDelivery) bool { return row.ChatID == r.chat }) {
-		return nil, tidemark.Errorf(tidemark.Internal, "the test refuses the statement")
+	if slices.ContainsFunc(rows, func(row tidemark.PendingDelivery) bool {
+		return row.ChatID == r.chat
+	}) {
+		return nil, tidemark.Errorf(tidemark.Internal, "refused by order of the test")
 	}
 	return r.Store.Mark(ctx, rows)
 }
 
-// A row that storage refuses is not tried for ever, and no other row waits for it. That it is missing is said: whoever may have needed it compares.
+// TestDebts_a_row_that_is_refused_is_dropped: a row that storage refuses is dropped, and delays no
+// other row. The epoch rises, so that its user's session reconciles.
 func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldOn(t, refusing{memory.New(), "cursed"})
+		w := newWorldOn(t, refusing{memory.New(), "refused"})
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.open("eve")
@@ -147,7 +142,7 @@ func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.failing()
-		for _, of := range []tidemark.ChatID{"cursed", chat} {
+		for _, of := range []tidemark.ChatID{"refused", chat} {
 			gone := registry.Lease{
 				User:    "bob",
 				Device:  "phone",
@@ -155,25 +150,30 @@ func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
 				Boot:    node.Boot,
 				Session: "gone",
 			}
-			if err := bus.PublishOne(w.ctx, w.bus, node, bus.Event{To: []registry.Lease{gone}, Notification: &bus.Notification{Chat: of, Sequence: 1}}); err != nil {
+			event := bus.Event{
+				To:           []registry.Lease{gone},
+				Notification: &bus.Notification{Chat: of, Sequence: 1},
+			}
+			if err := bus.PublishOne(w.ctx, w.bus, node, event); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(5 * time.Second)
-		w.wantRows("down", "bob")
+		w.wantRows("while storage is down", "bob")
 		w.before.clear()
 		time.Sleep(5 * time.Second)
-		w.wantRows("paid", "bob", row("bob", chat, 1))
-		if owed := a.Counters()["retry_queue"]; owed != 0 {
-			t.Errorf("%d are owed, want nothing", owed)
+		w.wantRows("retried", "bob", row("bob", chat, 1))
+		if n := a.Counters()["retry_queue"]; n != 0 {
+			t.Errorf("got %d in the retry queue, want 0", n)
 		}
 		if after, err := w.reg.Epoch(w.ctx); err != nil || after == before {
-			t.Errorf("the epoch is %v, %v, as before", after, err)
+			t.Errorf("got the epoch %v, %v, want another than before", after, err)
 		}
 	})
 }
 
-// The node that stored the message died; the sender retries at another one.
+// TestSend_idempotent_retry_at_another_node_hands_over: the node that stored the message died, and
+// the sender retries at another node.
 func TestSend_idempotent_retry_at_another_node_hands_over(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -185,7 +185,7 @@ func TestSend_idempotent_retry_at_another_node_hands_over(t *testing.T) {
 		w.appendDead("alice", chat, "k")
 		sent, err := a.sendKey("alice", chat, "k", "from a dead node")
 		if err != nil || !sent.Duplicate || sent.Message.Sequence != 1 {
-			t.Errorf("the retry: %+v, %v, want the same message", sent, err)
+			t.Errorf("the retry: got %+v, %v, want the same message", sent, err)
 		}
 		w.wantRows("offline", "bob", row("bob", chat, 1))
 		want(t, "carol", messagesOf(carol.drain()), "message abc 1")
@@ -202,13 +202,15 @@ func TestSend_idempotent_other_content_is_a_conflict(t *testing.T) {
 		}
 		_, err := a.sendKey("alice", chat, "k", "another")
 		wantCode(t, "other content", err, tidemark.Conflict)
-		if sent, err := a.sendKey("bob", chat, "k", "another"); err != nil || sent.Message.Sequence != 2 {
-			t.Errorf("another sender's key: %+v, %v", sent, err)
+		sent, err := a.sendKey("bob", chat, "k", "another")
+		if err != nil || sent.Message.Sequence != 2 {
+			t.Errorf("another sender's key: got %+v, %v, want message 2", sent, err)
 		}
 	})
 }
 
-// The key is looked up before membership: who was removed meanwhile still learns that his message was stored.
+// TestSend_idempotent_after_removal: the key is looked up before the membership. A sender who was
+// removed meanwhile still learns that their message was stored.
 func TestSend_idempotent_after_removal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -217,11 +219,9 @@ func TestSend_idempotent_after_removal(t *testing.T) {
 		if _, err := a.sendKey("bob", chat, "k", "once"); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.RemoveMember(a.ctx, server.Caller{User: "alice"}, chat, "bob"); err != nil {
-			t.Fatal(err)
-		}
+		a.remove(chat, "bob")
 		if sent, err := a.sendKey("bob", chat, "k", "once"); err != nil || !sent.Duplicate {
-			t.Errorf("the same send again: %+v, %v", sent, err)
+			t.Errorf("the same send again: got %+v, %v, want a duplicate", sent, err)
 		}
 		_, err := a.sendKey("bob", chat, "k2", "new")
 		wantCode(t, "a new send", err, tidemark.NotMember)
@@ -244,7 +244,7 @@ func TestSend_a_resend_of_an_old_message_sends_nobody_everything_again(t *testin
 		carol.drain()
 		bob.Ack(server.Ack{Chat: chat, Acked: 10})
 		settle()
-		fresh := a.open("bob", onDevice("fresh")) // its place in the chat begins after 10
+		fresh := a.open("bob", onDevice("fresh")) // it starts after 10
 		fresh.drain()
 		a.send("alice", chat)
 		for _, c := range []*client{bob, carol, fresh} {
@@ -252,14 +252,14 @@ func TestSend_a_resend_of_an_old_message_sends_nobody_everything_again(t *testin
 		}
 		before := a.store.Snapshot()
 		if sent, err := a.sendKey("alice", chat, "old", "old"); err != nil || !sent.Duplicate {
-			t.Fatalf("%+v, %v", sent, err)
+			t.Fatalf("got %+v, %v, want a duplicate", sent, err)
 		}
 		settle()
 		want(t, "bob, who acknowledged it", messagesOf(bob.drain()))
 		want(t, "bob's other device", messagesOf(fresh.drain()))
 		want(t, "carol, who had it", messagesOf(carol.drain()))
 		if now := a.since(before); now.Marked != 0 {
-			t.Errorf("%d rows were written, want 0", now.Marked)
+			t.Errorf("got %d rows written, want 0", now.Marked)
 		}
 	})
 }
@@ -292,7 +292,8 @@ func TestSend_sequence_gapless_under_concurrent_senders(t *testing.T) {
 	})
 }
 
-// delivery.md §6, does the author count.
+// TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes: an author has their own messages
+// (delivery.md §6).
 func TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -306,7 +307,7 @@ func TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes(t *testing.T
 		w.wantState("100 of her own", "alice", chat, 100, 99)
 		now := a.since(before)
 		if n := now.Items["Advance"] - before.Items["Advance"]; n > 5 {
-			t.Errorf("%d raises for one run, want a few", n)
+			t.Errorf("got %d raises for one run, want at most 5", n)
 		}
 		if now.Calls["Clear"] != 0 {
 			t.Errorf("the author's raise cleared %d times, want 0", now.Calls["Clear"])
@@ -316,7 +317,8 @@ func TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes(t *testing.T
 	})
 }
 
-// His raise counts from when it is queued until it is written, also while it is being written.
+// TestAuthor_is_covered_while_his_raise_is_being_written: an author needs no row from the moment
+// their raise is queued, also while it is being written.
 func TestAuthor_is_covered_while_his_raise_is_being_written(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -336,7 +338,8 @@ func TestAuthor_his_raise_clears_no_row(t *testing.T) {
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("alice")
-		if _, err := w.raw.Mark(w.ctx, []tidemark.PendingDelivery{row("alice", chat, 1)}); err != nil {
+		row := []tidemark.PendingDelivery{row("alice", chat, 1)}
+		if _, err := w.raw.Mark(w.ctx, row); err != nil {
 			t.Fatal(err)
 		}
 		alice := a.open("alice") // her session lists the row
@@ -357,7 +360,7 @@ func TestAuthor_a_run_that_does_not_join_is_tried_once_more(t *testing.T) {
 		after time.Duration
 		want  tidemark.Sequence
 	}{
-		{"his device acknowledges what is before it in time", 500 * time.Millisecond, 3},
+		{"the gap is acknowledged in time", 500 * time.Millisecond, 3},
 		{"too late", 3 * time.Second, 1},
 	}
 	for _, tt := range tests {
@@ -371,18 +374,19 @@ func TestAuthor_a_run_that_does_not_join_is_tried_once_more(t *testing.T) {
 				a.send("alice", chat)
 				a.send("alice", chat)
 				time.Sleep(tt.after)
-				w.wantState("the first message is missing", "alice", chat, 0, 0)
+				w.wantState("before the acknowledgement", "alice", chat, 0, 0)
 				a.ack("alice", chat, 1, 0)
 				time.Sleep(5 * time.Second)
 				if got := w.state("alice", chat).Acked; got != tt.want {
-					t.Errorf("watermark %d, want %d", got, tt.want)
+					t.Errorf("got watermark %d, want %d", got, tt.want)
 				}
 			})
 		})
 	}
 }
 
-// An author who is offline and behind has a row, from the first message that he misses.
+// TestAuthor_who_is_behind_keeps_his_row: an author who is offline and behind has a row from the
+// first message that they miss.
 func TestAuthor_who_is_behind_keeps_his_row(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -392,30 +396,26 @@ func TestAuthor_who_is_behind_keeps_his_row(t *testing.T) {
 		a.send("alice", chat)
 		time.Sleep(5 * time.Second)
 		w.wantRows("alice", "alice", row("alice", chat, 1))
-		want(t, "her device gets both", messagesOf(a.open("alice").drain()), "message ab 1",
-			"message ab 2")
+		want(t, "her device gets both", messagesOf(a.open("alice").drain()),
+			"message ab 1", "message ab 2")
 	})
 }
 
-// A run that was expected to join, and does not after all, leaves him a row, so that his other devices get it.
+// TestAuthor_pending_or_delivered_when_his_raise_fails_twice: if the raise that was to cover the
+// author fails for good, they get a row, so that their other devices get the message.
 func TestAuthor_pending_or_delivered_when_his_raise_fails_twice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("alice")
-		w.before.set(func(method string) error {
-			if method == "Advance" {
-				return errDown
-			}
-			return nil
-		})
+		w.before.set(every("Advance", errDown))
 		a.send("alice", chat)
 		time.Sleep(5 * time.Second)
 		w.before.clear()
 		time.Sleep(5 * time.Second)
-		w.wantState("his raise failed twice", "alice", chat, 0, 0)
-		w.wantRows("he has a row instead", "alice", row("alice", chat, 1))
+		w.wantState("the raise failed twice", "alice", chat, 0, 0)
+		w.wantRows("a row instead", "alice", row("alice", chat, 1))
 	})
 }
 
@@ -425,11 +425,11 @@ func TestSend_implicit_read(t *testing.T) {
 		acked, seen tidemark.Sequence
 		want        tidemark.Sequence
 	}{
-		{"what reached him", 3, 0, 3},
-		{"what never reached him is never shown as read", 1, 0, 1},
-		{"nothing reached him", 0, 0, 0},
-		{"what he says he has seen", 3, 2, 2},
-		{"at most what is before the reply", 3, 3, 3},
+		{"all that was delivered", 3, 0, 3},
+		{"not what was never delivered", 1, 0, 1},
+		{"nothing if nothing was delivered", 0, 0, 0},
+		{"what the sender states as seen", 3, 2, 2},
+		{"at most what precedes the reply", 3, 3, 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -455,7 +455,7 @@ func TestSend_implicit_read(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				acked := tt.acked
 				if acked == 3 {
-					acked = 4 // his own message joins
+					acked = 4 // the reply itself is contiguous
 				}
 				w.wantState("after the reply", "bob", chat, acked, tt.want)
 			})
@@ -482,17 +482,18 @@ func TestSend_refuses_what_cannot_be_stored(t *testing.T) {
 			{"eve", chat, "k", "x", tidemark.NotMember},
 		} {
 			_, err := a.sendKey(tt.user, tt.chat, tt.key, tt.content)
-			wantCode(t,
-				fmt.Sprintf("%s to %s with key %q and %d bytes", tt.user, tt.chat, tt.key,
-					len(tt.content)), err, tt.want)
+			what := fmt.Sprintf("%s to %s with key %q and %d bytes",
+				tt.user, tt.chat, tt.key, len(tt.content))
+			wantCode(t, what, err, tt.want)
 		}
 		if head := w.head(chat); head != 0 {
-			t.Errorf("%d messages were stored all the same", head)
+			t.Errorf("got %d stored messages, want 0", head)
 		}
 	})
 }
 
-// Once begun, a send goes to its end: a stored message that nobody is told of would be lost.
+// TestSend_goes_to_its_end_when_its_caller_goes_away: a send that has begun does not end with its
+// caller. Otherwise a stored message would not be handed over.
 func TestSend_goes_to_its_end_when_its_caller_goes_away(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -503,13 +504,14 @@ func TestSend_goes_to_its_end_when_its_caller_goes_away(t *testing.T) {
 		draft := tidemark.Draft{ChatID: chat, ClientMessageID: "k", Content: "hello"}
 		sent, err := a.Send(ctx, "alice", draft)
 		if err != nil || sent.Message.Sequence != 1 || ctx.Err() == nil {
-			t.Errorf("Send whose caller goes away: got %+v, %v, want message 1", sent, err)
+			t.Errorf("Send whose caller hangs up: got %+v, %v, want message 1", sent, err)
 		}
-		w.wantRows("he is offline", "bob", row("bob", chat, 1))
+		w.wantRows("offline", "bob", row("bob", chat, 1))
 	})
 }
 
-// After a restart nobody here knows how far the author is: his raise is not counted on.
+// TestAuthor_pending_or_delivered_when_his_watermark_is_not_known: a restarted node does not know
+// the author's watermark. It cannot expect their raise to be contiguous, and marks a row.
 func TestAuthor_pending_or_delivered_when_his_watermark_is_not_known(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
+// want compares lists of lines.
 func want(t *testing.T, what string, got []string, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -31,7 +32,7 @@ func TestSession_live_message_and_ticks(t *testing.T) {
 		want(t, "bob at first", bob.drain(), "open resumed=false", "caught_up")
 		c.send("alice", chat)
 		want(t, "bob", bob.drain(), "message ab 1", "status ab alice 1 0")
-		want(t, "alice has her own message, and her own watermark over it",
+		want(t, "alice gets her own message, and her own watermark",
 			alice.drain(), "message ab 1", "status ab alice 1 0")
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		settle()
@@ -42,8 +43,9 @@ func TestSession_live_message_and_ticks(t *testing.T) {
 	})
 }
 
-// His catch-up after a clean close is one listing and one range read (a snapshot of statuses, if he asks for one, two more reads whatever he missed); what he
-// missed is one row, written once; his acknowledgement of all of it is one frame, one watermark write, one clear.
+// TestPending_once_and_cheap_catch_up: what a user missed is one row, written once. Their catch-up
+// after a clean close is one listing and one read of ranges; with statuses it takes two more reads.
+// Acknowledging all of it is one write of the watermark and one clear.
 func TestPending_once_and_cheap_catch_up(t *testing.T) {
 	for statuses, calls := range map[bool]map[string]int{
 		false: {"PendingOf": 1, "Ranges": 1},
@@ -77,24 +79,24 @@ func countCatchUp(t *testing.T, statuses bool, calls map[string]int) {
 	lines := bob.drain()
 	if len(lines) < 52 || lines[1] != "message ab 1" || lines[50] != "message ab 50" ||
 		lines[51] != "caught_up" {
-		t.Errorf("bob's catch-up has %d events: %v", len(lines), lines)
+		t.Errorf("bob's catch-up: got %d events: %v", len(lines), lines)
 	}
 	if diff := cmp.Diff(calls, c.since(before).Calls); diff != "" {
-		t.Errorf("calls of his catch-up (-want +got):\n%s", diff)
+		t.Errorf("calls of the catch-up (-want +got):\n%s", diff)
 	}
 	before = c.store.Snapshot()
 	bob.Ack(server.Ack{Chat: chat, Acked: 50})
 	settle()
 	after := c.since(before)
 	if diff := cmp.Diff(map[string]int{"Advance": 1, "Clear": 1}, after.Calls); diff != "" {
-		t.Errorf("calls of his acknowledgement (-want +got):\n%s", diff)
+		t.Errorf("calls of the acknowledgement (-want +got):\n%s", diff)
 	}
 	if after.Moved != 1 || after.Cleared != 1 {
-		t.Errorf("his acknowledgement moved %d watermarks and cleared %d rows, want 1 and 1",
+		t.Errorf("the acknowledgement moved %d watermarks and cleared %d rows, want 1 and 1",
 			after.Moved, after.Cleared)
 	}
 	if rows, _, err := c.store.PendingOf(c.ctx, "bob", "", 10); err != nil || len(rows) != 0 {
-		t.Errorf("rows left: %v, %v", rows, err)
+		t.Errorf("got rows %v, %v, want none", rows, err)
 	}
 }
 
@@ -112,12 +114,12 @@ func TestSession_two_devices_both_get_what_was_appended_after_they_opened(t *tes
 		settle()
 		c.send("alice", chat)
 		settle()
-		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1", "message ab 2",
-			"message ab 3")
+		want(t, "tablet", messagesOf(tablet.drain()),
+			"message ab 1", "message ab 2", "message ab 3")
 	})
 }
 
-// messagesOf leaves the messages and gaps.
+// messagesOf returns the messages and gaps among lines.
 func messagesOf(lines []string) []string {
 	var out []string
 	for _, l := range lines {
@@ -151,8 +153,8 @@ func TestSession_resume_goes_back_to_the_position(t *testing.T) {
 		}
 		third := c.open("bob", resuming(bob.Session(), position))
 		third.last = again.last
-		want(t, "the same position again", messagesOf(third.drain()), "message ab 2",
-			"message ab 3", "message bc 1")
+		want(t, "the same position again", messagesOf(third.drain()),
+			"message ab 2", "message ab 3", "message bc 1")
 	})
 }
 
@@ -167,79 +169,65 @@ func TestSession_unknown_position_is_reset_and_sync_goes_on(t *testing.T) {
 		bob.drain()
 		never := c.open("bob", resuming(bob.Session(), bob.last+1))
 		never.last = bob.last
-		want(t, "a position that was never sent", never.drain(), "open resumed=false",
-			"reset unknown_position")
-		if _, err := never.Sync(c.ctx, server.SyncRequest{Session: never.Session(), Limit: 50, Cursors: []server.Cursor{{Chat: chat, Acked: 2}}}); err != nil {
+		want(t, "a position that was never sent", never.drain(),
+			"open resumed=false", "reset unknown_position")
+		r := server.SyncRequest{
+			Session: never.Session(),
+			Limit:   50,
+			Cursors: []server.Cursor{{Chat: chat, Acked: 2}},
+		}
+		if _, err := never.Sync(c.ctx, r); err != nil {
 			t.Fatal(err)
 		}
 		settle()
-		want(t, "what follows the cursor", messagesOf(never.drain()), "message ab 3",
-			"message ab 4", "message ab 5")
+		want(t, "after the cursor", messagesOf(never.drain()),
+			"message ab 3", "message ab 4", "message ab 5")
 		if st := c.ack("bob", chat, 1, 0); st.Acked != 2 {
-			t.Errorf("a cursor counts as an acknowledgement: watermark %d, want 2", st.Acked)
+			t.Errorf("got watermark %d, want 2, since a cursor is an acknowledgement", st.Acked)
 		}
 		other := c.open("bob", resuming("AAAAAAAAAAAAAAAAAAAAAA", 3))
-		want(t, "an unknown session", other.drain()[:2], "open resumed=false",
-			"reset unknown_session")
-		if _, err := c.Open(c.ctx, openRequest{User: "alice", Session: bob.Session(), Poll: true}); tidemark.CodeOf(err) != tidemark.Gone {
-			t.Errorf("a foreign session: %v, want %s", err, tidemark.Gone)
-		}
+		want(t, "an unknown session", other.drain()[:2],
+			"open resumed=false", "reset unknown_session")
+		_, err := c.Open(c.ctx, openRequest{User: "alice", Session: bob.Session(), Poll: true})
+		wantCode(t, "another user's session", err, tidemark.Gone)
 	})
 }
 
 func TestSession_no_acknowledgement_within_grace_marks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t)
-		chat := c.chat("ab", "alice", "bob")
-		bob := c.open("bob")
+		w := newWorld(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
 		bob.drain()
-		c.send("alice", chat)
+		a.send("alice", chat)
 		bob.drain()
-		rows := func() []tidemark.PendingDelivery {
-			rows, _, err := c.store.PendingOf(c.ctx, "bob", "", 10)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return plain(rows)
-		}
 		time.Sleep(9 * time.Second)
-		if got := rows(); len(got) != 0 {
-			t.Errorf("within grace: %v", got)
-		}
+		w.wantRows("within grace", "bob")
 		time.Sleep(2 * time.Second)
-		if diff := cmp.Diff([]tidemark.PendingDelivery{{UserID: "bob", ChatID: chat, FirstUndelivered: 1}}, rows()); diff != "" {
-			t.Errorf("after grace (-want +got):\n%s", diff)
-		}
+		w.wantRows("after grace", "bob", row("bob", chat, 1))
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		settle()
-		if got := rows(); len(got) != 0 {
-			t.Errorf("the session knows of its own mark, and its acknowledgement clears it: %v",
-				got)
-		}
+		w.wantRows("the session knows of its mark, so the acknowledgement clears it", "bob")
 	})
 }
 
 func TestSession_expires_and_marks_what_was_not_acknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, func(cfg *server.Config) { cfg.Grace = time.Hour })
-		chat := c.chat("ab", "alice", "bob")
-		bob := c.open("bob")
+		w := newWorld(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.Grace = time.Hour })
+		chat := a.chat("ab", "alice", "bob")
+		bob := a.open("bob")
 		bob.drain()
-		c.send("alice", chat)
-		c.send("alice", chat)
+		a.send("alice", chat)
+		a.send("alice", chat)
 		bob.drain()
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		bob.Detach()
 		time.Sleep(62 * time.Second)
-		rows, _, err := c.store.PendingOf(c.ctx, "bob", "", 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]tidemark.PendingDelivery{{UserID: "bob", ChatID: chat, FirstUndelivered: 2}}, plain(rows)); diff != "" {
-			t.Errorf("rows (-want +got):\n%s", diff)
-		}
-		c.send("alice", chat)
-		back := c.open("bob", resuming(bob.Session(), bob.last))
+		w.wantRows("expired", "bob", row("bob", chat, 2))
+		a.send("alice", chat)
+		back := a.open("bob", resuming(bob.Session(), bob.last))
 		want(t, "back", messagesOf(back.drain()), "message ab 2", "message ab 3")
 	})
 }
@@ -260,7 +248,8 @@ func TestPending_once_a_close_with_nothing_unacknowledged_marks_nothing(t *testi
 	})
 }
 
-// The time of grace began with the first message, which was acknowledged. The second one has a time of its own.
+// TestSession_no_acknowledgement_of_a_later_message_within_grace_marks: a second message gets a
+// grace period of its own when the first one is acknowledged.
 func TestSession_no_acknowledgement_of_a_later_message_within_grace_marks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -274,7 +263,7 @@ func TestSession_no_acknowledgement_of_a_later_message_within_grace_marks(t *tes
 		bob.drain()
 		bob.Ack(server.Ack{Chat: chat, Acked: 1})
 		time.Sleep(20 * time.Second)
-		w.wantRows("the second one", "bob", row("bob", chat, 2))
+		w.wantRows("the second message", "bob", row("bob", chat, 2))
 	})
 }
 
@@ -287,7 +276,9 @@ func TestR_CLEAR_the_last_of_several_acknowledgements_on_a_stream_ends_the_row(t
 		a.send("alice", chat)
 		bob := a.open("bob")
 		bob.drain()
-		for n, rows := range [][]tidemark.PendingDelivery{{row("bob", chat, 1)}, {row("bob", chat, 2)}, nil} {
+		for n, rows := range [][]tidemark.PendingDelivery{
+			{row("bob", chat, 1)}, {row("bob", chat, 2)}, nil,
+		} {
 			bob.Ack(server.Ack{Chat: chat, Acked: tidemark.Sequence(n)})
 			settle()
 			w.wantRows(fmt.Sprintf("acknowledged %d of 2", n), "bob", rows...)
@@ -295,7 +286,8 @@ func TestR_CLEAR_the_last_of_several_acknowledgements_on_a_stream_ends_the_row(t
 	})
 }
 
-// A row says where a chat begins and not where it ends: the session reads on, page by page.
+// TestR_PROOF_rows_lead_to_the_end_of_a_long_chat: a row names the first message, not the last. The
+// session reads pages up to the end.
 func TestR_PROOF_rows_lead_to_the_end_of_a_long_chat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages = 500
@@ -308,12 +300,13 @@ func TestR_PROOF_rows_lead_to_the_end_of_a_long_chat(t *testing.T) {
 		}
 		got := messagesOf(a.open("bob").drain())
 		if n := len(got); n != messages || got[n-1] != fmt.Sprintf("message ab %d", messages) {
-			t.Errorf("%d messages came, want %d", n, messages)
+			t.Errorf("got %d messages, want %d", n, messages)
 		}
 	})
 }
 
-// A publication that is lost without a word is made up for by the next one: the chat begins behind the watermark, not at what woke it.
+// TestR_MIN_start_is_behind_the_watermark_when_a_wake_was_lost: after an unnoticed loss, the next
+// notification makes the session read from the watermark on, not from the notified sequence.
 func TestR_MIN_start_is_behind_the_watermark_when_a_wake_was_lost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -358,7 +351,7 @@ func TestSession_resume_lossless_of_every_kind_of_event(t *testing.T) {
 			"membership abc dave added", "status abc carol 1 0",
 		} {
 			if line != "caught_up" && !slices.Contains(sent, line) || !slices.Contains(got, line) {
-				t.Errorf("%s: sent %v, and after the resume %v", line, sent, got)
+				t.Errorf("%s: got %v, and after the resume %v, want it in both", line, sent, got)
 			}
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// linesOf is an answer in short form.
+// linesOf returns an answer in short form: a line for each chat.
 func linesOf(r server.SyncResponse) []string {
 	var lines []string
 	for _, c := range r.Chats {
@@ -44,8 +44,8 @@ func TestSync_position_from_watermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
-		named, unnamed, done, foreign := a.chat("named", "alice", "bob"), a.chat("unnamed", "bob",
-			"carol"), a.chat("done", "bob", "dave"), a.chat("foreign", "alice", "carol")
+		named, unnamed := a.chat("named", "alice", "bob"), a.chat("unnamed", "bob", "carol")
+		done, foreign := a.chat("done", "bob", "dave"), a.chat("foreign", "alice", "carol")
 		for range 5 {
 			a.send("alice", named)
 			a.send("carol", unnamed)
@@ -61,10 +61,10 @@ func TestSync_position_from_watermark(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want(t, "answer", linesOf(got), "named: 2 3 more", "foreign: NOT_A_MEMBER",
-			"unnamed: 3 4 more", "more")
-		w.wantState("the cursor is an acknowledgement", "bob", named, 1, 0)
-		w.wantState("of a member only", "bob", foreign, 0, 0)
+		want(t, "answer", linesOf(got),
+			"named: 2 3 more", "foreign: NOT_A_MEMBER", "unnamed: 3 4 more", "more")
+		w.wantState("a cursor is an acknowledgement", "bob", named, 1, 0)
+		w.wantState("but only a member's", "bob", foreign, 0, 0)
 		got, err = a.Sync(a.ctx, "bob", server.SyncRequest{
 			Limit:   10,
 			Cursors: []server.Cursor{{Chat: named, Acked: 3}, {Chat: unnamed, Acked: 4}},
@@ -93,7 +93,7 @@ func TestSync_cursor_ahead_is_reset(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, "answer", linesOf(got), "ab: reset ahead", "bc: 1")
-		w.wantState("it acknowledges nothing", "bob", chat, 0, 0)
+		w.wantState("a cursor ahead acknowledges nothing", "bob", chat, 0, 0)
 		bob := a.open("bob")
 		bob.drain()
 		r.Session = bob.Session()
@@ -103,7 +103,7 @@ func TestSync_cursor_ahead_is_reset(t *testing.T) {
 		want(t, "answer with a session", linesOf(got), "ab: reset ahead")
 		lines := bob.drain()
 		if len(lines) == 0 || lines[0] != "reset ahead" || lines[len(lines)-1] != "caught_up" {
-			t.Errorf("stream: %v, want a reset first and caught_up last", lines)
+			t.Errorf("stream: got %v, want a reset first and caught_up last", lines)
 		}
 		_, err = a.Sync(a.ctx, "alice", r)
 		wantCode(t, "another user's session", err, tidemark.Gone)
@@ -114,13 +114,14 @@ func TestSync_cursor_ahead_is_reset(t *testing.T) {
 	})
 }
 
-// With a session the cursors set its positions: a device that lost its data goes back, one that has more goes on.
+// TestSync_with_a_session_sets_its_positions: a device that lost its data gets messages again. A
+// device that has more skips them.
 func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
-		back, on, unnamed := a.chat("back", "alice", "bob"), a.chat("on", "bob",
-			"carol"), a.chat("unnamed", "bob", "dave")
+		back, on := a.chat("back", "alice", "bob"), a.chat("on", "bob", "carol")
+		unnamed := a.chat("unnamed", "bob", "dave")
 		for range 4 {
 			a.send("alice", back)
 			a.send("carol", on)
@@ -129,9 +130,9 @@ func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 		a.ack("bob", back, 4, 0)
 		a.ack("bob", unnamed, 2, 0)
 		bob := a.open("bob")
-		events, err := bob.Next(a.ctx, nil, false) // `open` alone
+		events, err := bob.Next(a.ctx, nil, false)
 		if err != nil || len(events) != 1 {
-			t.Fatalf("%v, %v", events, err)
+			t.Fatalf("got %v, %v, want `open` alone", events, err)
 		}
 		got, err := a.Sync(a.ctx, "bob", server.SyncRequest{
 			Session: bob.Session(),
@@ -139,7 +140,7 @@ func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 			Cursors: []server.Cursor{{Chat: back, Acked: 2}, {Chat: on, Acked: 3}},
 		})
 		if err != nil || len(got.Chats) != 0 {
-			t.Fatalf("%+v, %v", got, err)
+			t.Fatalf("got %+v, %v, want no chats", got, err)
 		}
 		lines := bob.drain()
 		byChat := map[string][]string{}
@@ -147,18 +148,21 @@ func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 			chat := strings.Fields(l)[1]
 			byChat[chat] = append(byChat[chat], l)
 		}
-		if diff := cmp.Diff(map[string][]string{
+		wantByChat := map[string][]string{
 			"back": {"message back 3", "message back 4"}, "on": {"message on 4"},
 			"unnamed": {"message unnamed 3", "message unnamed 4"},
-		}, byChat); diff != "" {
+		}
+		if diff := cmp.Diff(wantByChat, byChat); diff != "" {
 			t.Errorf("stream (-want +got):\n%s", diff)
 		}
-		w.wantState("a cursor acknowledges", "bob", on, 3, 0)
+		w.wantState("a cursor is an acknowledgement", "bob", on, 3, 0)
 		settle()
 	})
 }
 
-// A client that lost what a session sent it, and its position with it, gets it again after its sync: also of a chat that it has never heard of, and cannot name.
+// TestSync_resume_lossless_after_a_reset_in_chats_that_are_not_named: a client lost its position
+// and what its session had sent. After a sync it gets all of that again, also in a chat that it
+// does not know and cannot name.
 func TestSync_resume_lossless_after_a_reset_in_chats_that_are_not_named(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -188,7 +192,8 @@ func TestSync_resume_lossless_after_a_reset_in_chats_that_are_not_named(t *testi
 	})
 }
 
-// What a live session that has finished looking does not know of is found by a sync.
+// TestSync_with_a_session_compares_the_chats_that_are_not_named: a sync finds messages of which a
+// live session was never notified.
 func TestSync_with_a_session_compares_the_chats_that_are_not_named(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -197,7 +202,8 @@ func TestSync_with_a_session_compares_the_chats_that_are_not_named(t *testing.T)
 		bob := a.open("bob")
 		bob.drain()
 		w.appendDead("alice", chat, "k")
-		if _, err := a.Sync(a.ctx, "bob", server.SyncRequest{Session: bob.Session(), Limit: 10}); err != nil {
+		r := server.SyncRequest{Session: bob.Session(), Limit: 10}
+		if _, err := a.Sync(a.ctx, "bob", r); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
@@ -214,7 +220,7 @@ func TestSync_statuses_and_refusals(t *testing.T) {
 		got, err := a.Sync(a.ctx, "bob", server.SyncRequest{Limit: 10, Statuses: true})
 		if err != nil || len(got.Statuses) != 1 || got.Statuses[0].UserID != "alice" ||
 			got.Statuses[0].Acked != 1 {
-			t.Errorf("statuses %+v, %v, want alice's", got.Statuses, err)
+			t.Errorf("got statuses %+v, %v, want alice's", got.Statuses, err)
 		}
 		_, err = a.Sync(a.ctx, "bob", server.SyncRequest{
 			Limit:   10,
@@ -261,7 +267,10 @@ func TestHistory_pages_with_gaps_both_ways(t *testing.T) {
 			}
 			return strings.TrimSpace(b.String())
 		}
-		all := func(limit int, next func(r *server.HistoryRequest, at tidemark.Sequence), begin *tidemark.Sequence) (pages []string, seen map[tidemark.Sequence]int) {
+		type direction func(r *server.HistoryRequest, at tidemark.Sequence)
+		all := func(
+			limit int, next direction, begin *tidemark.Sequence,
+		) (pages []string, seen map[tidemark.Sequence]int) {
 			seen = map[tidemark.Sequence]int{}
 			r := server.HistoryRequest{Chat: chat, Limit: limit}
 			if begin != nil {
@@ -297,8 +306,8 @@ func TestHistory_pages_with_gaps_both_ways(t *testing.T) {
 				func(r *server.HistoryRequest, at tidemark.Sequence) { r.Before = &at }, nil)
 			for n := tidemark.Sequence(1); n <= 12; n++ {
 				if seenForth[n] != 1 || seenBack[n] != 1 {
-					t.Errorf("limit %d: %d is covered %d times going forth and %d times going "+
-						"back, want once: %v, %v", limit, n, seenForth[n], seenBack[n], forth, back)
+					t.Errorf("limit %d: %d is covered %d times forth and %d times back, "+
+						"want once each: %v, %v", limit, n, seenForth[n], seenBack[n], forth, back)
 				}
 			}
 			if limit == 5 {
@@ -314,9 +323,9 @@ func TestHistory_pages_with_gaps_both_ways(t *testing.T) {
 			Before: &zero,
 			Limit:  1,
 		})
-		wantCode(t, "both ways at once", err, tidemark.Invalid)
+		wantCode(t, "After and Before", err, tidemark.Invalid)
 		_, err = a.History(a.ctx, "eve", server.HistoryRequest{Chat: chat, Limit: 1})
-		wantCode(t, "a stranger", err, tidemark.NotMember)
+		wantCode(t, "a user who is no member", err, tidemark.NotMember)
 	})
 }
 
@@ -346,7 +355,7 @@ func TestCursor_of_one_list_is_refused_by_another(t *testing.T) {
 		for from, list := range lists {
 			cursor, err := list("")
 			if err != nil || cursor == "" {
-				t.Fatalf("%s gave the cursor %q, %v", from, cursor, err)
+				t.Fatalf("%s: got the cursor %q, %v", from, cursor, err)
 			}
 			for to, other := range lists {
 				_, err := other(cursor)
@@ -369,7 +378,8 @@ func TestChats_are_paged_to_the_end(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a")
 		for i := range 7 {
-			a.send("alice", a.chat(tidemark.ChatID(fmt.Sprintf("c%d", i)), "alice", "bob", "carol"))
+			chat := a.chat(tidemark.ChatID(fmt.Sprintf("c%d", i)), "alice", "bob", "carol")
+			a.send("alice", chat)
 		}
 		seen := map[tidemark.ChatID]int{}
 		cursor := ""
@@ -381,7 +391,7 @@ func TestChats_are_paged_to_the_end(t *testing.T) {
 			for _, c := range page.Chats {
 				seen[c.ID]++
 				if c.Unread != 1 || c.Last == nil || c.Last.Sequence != 1 {
-					t.Errorf("%s: unread %d, last %v, want 1 and the message",
+					t.Errorf("%s: got unread %d, last %v, want 1 and the message",
 						c.ID, c.Unread, c.Last)
 				}
 			}
@@ -390,7 +400,7 @@ func TestChats_are_paged_to_the_end(t *testing.T) {
 			}
 		}
 		if len(seen) != 7 {
-			t.Errorf("%v, want each of 7 chats once", seen)
+			t.Errorf("got %v, want 7 chats", seen)
 		}
 		settle()
 	})
@@ -409,13 +419,14 @@ func TestSync_cursor_clears_the_row(t *testing.T) {
 				Limit:   10,
 			})
 			if got := len(w.rows("bob")); err != nil || got != rows {
-				t.Errorf("cursor %d: %d rows, %v, want %d", acked, got, err, rows)
+				t.Errorf("cursor %d: got %d rows, %v, want %d", acked, got, err, rows)
 			}
 		}
 	})
 }
 
-// A comparison that read before the cursors were given does not take the session back behind them.
+// TestSync_cursors_are_not_overtaken_by_an_older_comparison: a comparison that read before the
+// cursors were set does not move the session back.
 func TestSync_cursors_are_not_overtaken_by_an_older_comparison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -427,10 +438,15 @@ func TestSync_cursors_are_not_overtaken_by_an_older_comparison(t *testing.T) {
 		settle()
 		bob := a.open("bob")
 		w.after.set(once("Behind", nil, func() {
-			if _, err := a.Sync(w.ctx, "bob", server.SyncRequest{Session: bob.Session(), Cursors: []server.Cursor{{Chat: chat, Acked: 2}}, Limit: 10}); err != nil {
+			_, err := a.Sync(w.ctx, "bob", server.SyncRequest{
+				Session: bob.Session(),
+				Cursors: []server.Cursor{{Chat: chat, Acked: 2}},
+				Limit:   10,
+			})
+			if err != nil {
 				t.Error(err)
 			}
 		}))
-		want(t, "what follows the cursor", messagesOf(bob.drain()), "message ab 3")
+		want(t, "after the cursor", messagesOf(bob.drain()), "message ab 3")
 	})
 }

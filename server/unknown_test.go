@@ -15,11 +15,13 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// What happens when the answer to a write is lost, when its caller goes away, and when two things happen at once that should not.
+// Answers to writes are lost, callers hang up, and things happen at the same time.
 
-// The caller goes away, and the database's answer is lost: the message is stored, and bob, whose rows are proven to be complete, has to find it.
+// TestSend_confirmed_or_not_a_stored_message_is_handed_over: the caller hangs up, and storage's
+// answer is lost. The message is stored, and bob's proof says that his rows are complete, so he
+// must get a row.
 func TestSend_confirmed_or_not_a_stored_message_is_handed_over(t *testing.T) {
-	for _, lost := range []int{1, 5} { // less, and more, than the send itself tries
+	for _, lost := range []int{1, 5} { // fewer, and more, than Send itself tries
 		t.Run(fmt.Sprintf("%d answers lost", lost), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
@@ -41,13 +43,15 @@ func TestSend_confirmed_or_not_a_stored_message_is_handed_over(t *testing.T) {
 					Content:         "hello",
 				})
 				time.Sleep(10 * time.Second)
-				w.wantRows("bob is told", "bob", row("bob", chat, 1))
+				w.wantRows("bob, offline", "bob", row("bob", chat, 1))
 				want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1")
 			})
 		})
 	}
 }
 
+// TestMembership_adding_again_after_a_lost_answer_is_a_send_to_him: if the caller repeats the call,
+// the member gets their row.
 func TestMembership_adding_again_after_a_lost_answer_is_a_send_to_him(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -55,15 +59,10 @@ func TestMembership_adding_again_after_a_lost_answer_is_a_send_to_him(t *testing
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
 		a.leaveProof("dave")
-		w.after.set(func(method string) error {
-			if method == "AddMembers" {
-				return errDown
-			}
-			return nil
-		})
+		w.after.set(every("AddMembers", errDown))
 		_, err := a.AddMembers(w.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"dave"})
-		wantCode(t, "no answer comes", err, tidemark.Unavailable)
-		w.wantRows("nobody knows yet", "dave")
+		wantCode(t, "every answer is lost", err, tidemark.Unavailable)
+		w.wantRows("before the call is repeated", "dave")
 		w.after.clear()
 		a.add(chat, "dave")
 		w.wantRows("dave", "dave", row("dave", chat, 1))
@@ -86,7 +85,8 @@ func TestMembership_adding_whose_answer_is_lost_adds(t *testing.T) {
 	})
 }
 
-// Nobody repeats the call, and dave's proof says that his rows are complete.
+// TestMembership_adding_whose_outcome_stays_unknown_lets_everybody_compare: the call is not
+// repeated, and dave's proof says that his rows are complete.
 func TestMembership_adding_whose_outcome_stays_unknown_lets_everybody_compare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -94,20 +94,16 @@ func TestMembership_adding_whose_outcome_stays_unknown_lets_everybody_compare(t 
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
 		a.leaveProof("dave")
-		w.after.set(func(method string) error {
-			if method == "AddMembers" {
-				return errDown
-			}
-			return nil
-		})
+		w.after.set(every("AddMembers", errDown))
 		_, err := a.AddMembers(w.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"dave"})
-		wantCode(t, "no answer comes", err, tidemark.Unavailable)
+		wantCode(t, "every answer is lost", err, tidemark.Unavailable)
 		settle()
 		want(t, "dave", messagesOf(a.open("dave").drain()), "message abc 1")
 	})
 }
 
-// The bus delivers the news of a removal after those of the return, and after the message that the session was woken for.
+// TestMembership_removal_that_is_told_after_the_return_loses_nothing: the bus delivers a removal
+// after the return, and after the notification of a message.
 func TestMembership_removal_that_is_told_after_the_return_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -133,7 +129,9 @@ func TestMembership_removal_that_is_told_after_the_return_loses_nothing(t *testi
 	})
 }
 
-// Bob's session misses that he was out, and the last message was sent before, by a node that found him out when it handed it over.
+// TestMembership_return_to_a_session_that_is_past_the_first_message: bob's session does not learn
+// that he left and returned. Another message was stored before that and never handed over. Adding
+// bob hands it over.
 func TestMembership_return_to_a_session_that_is_past_the_first_message(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -155,7 +153,8 @@ func TestMembership_return_to_a_session_that_is_past_the_first_message(t *testin
 	})
 }
 
-// The node owes a session two wakes of one chat, and the session has passed the first of them when it is told.
+// TestDebts_wakes_of_one_chat_reach_its_end: two notifications of one chat wait in the retry queue.
+// When they are retried, the session is already past the first.
 func TestDebts_wakes_of_one_chat_reach_its_end(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -179,19 +178,15 @@ func TestDebts_wakes_of_one_chat_reach_its_end(t *testing.T) {
 	})
 }
 
-// Nothing writes alice's own watermark any more when the node, which is stopping, finds out that her message is stored.
+// TestStop_resolves_a_send_and_marks_its_author: a node that stops finds out that a message of
+// alice is stored. It no longer writes alice's watermark, so it marks a row for her.
 func TestStop_resolves_a_send_and_marks_its_author(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("alice")
-		w.after.set(func(method string) error {
-			if method == "Append" {
-				return errDown
-			}
-			return nil
-		})
+		w.after.set(every("Append", errDown))
 		_, err := a.sendKey("alice", chat, "k", "hello")
 		wantCode(t, "the outcome is unknown", err, tidemark.Unavailable)
 		synctest.Wait()
@@ -203,7 +198,8 @@ func TestStop_resolves_a_send_and_marks_its_author(t *testing.T) {
 	})
 }
 
-// The rows of earlier messages are still on their way: a client that got the later one first would acknowledge both.
+// TestOpen_row_is_no_watermark: rows of earlier messages may not be written yet. A client that got
+// the later message first would acknowledge both.
 func TestOpen_row_is_no_watermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -212,7 +208,7 @@ func TestOpen_row_is_no_watermark(t *testing.T) {
 		a.leaveProof("bob")
 		w.appendDead("alice", chat, "k")
 		a.send("alice", chat)
-		w.wantRows("of the second", "bob", row("bob", chat, 2))
+		w.wantRows("of the second message", "bob", row("bob", chat, 2))
 		want(t, "bob", messagesOf(a.open("bob").drain()), "message ab 1", "message ab 2")
 	})
 }
@@ -224,7 +220,8 @@ func TestOpen_row_above_the_head_holds_nothing_up(t *testing.T) {
 		chat := a.chat("ab", "alice", "bob")
 		a.ack("bob", chat, a.send("alice", chat), 0)
 		a.leaveProof("bob")
-		if _, err := w.raw.Mark(w.ctx, []tidemark.PendingDelivery{row("bob", chat, 2)}); err != nil {
+		above := []tidemark.PendingDelivery{row("bob", chat, 2)}
+		if _, err := w.raw.Mark(w.ctx, above); err != nil {
 			t.Fatal(err)
 		}
 		bob := a.open("bob")
@@ -241,7 +238,9 @@ func TestClose_marks_nothing_above_the_head(t *testing.T) {
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("bob")
 		a.send("alice", chat)
-		bob := a.open("bob") // it finds the row, and has not read the chat to its end when somewhere else everything is acknowledged
+		// The session finds the row. Before it has read the chat to its end, another device
+		// acknowledges everything.
+		bob := a.open("bob")
 		if _, err := bob.Next(w.ctx, nil, false); err != nil {
 			t.Fatal(err)
 		}
@@ -278,12 +277,13 @@ func TestStatus_snapshot_of_a_node_with_an_old_roster(t *testing.T) {
 				a.ack("bob", chat, 1, 0)
 				a.ack("carol", chat, 1, 0)
 				a.remove(chat, tc.back)
-				b.open("alice", withStatuses).drain() // b knows the chat without him
+				b.open("alice", withStatuses).drain() // b caches the roster without him
 				w.publish.set(func(registry.Node, bus.Event, func() error) error { return errDown })
 				a.add(chat, tc.back)
 				w.publish.clear()
-				if got := b.open(tc.opener, withStatuses).drain(); !slices.Contains(got, "status abc bob 1 0") {
-					t.Errorf("%s got %v, without the tick of bob", tc.opener, got)
+				got := b.open(tc.opener, withStatuses).drain()
+				if !slices.Contains(got, "status abc bob 1 0") {
+					t.Errorf("%s got %v, want bob's status in it", tc.opener, got)
 				}
 			})
 		})
@@ -306,7 +306,8 @@ func TestMembership_removal_whose_answer_is_lost_removes(t *testing.T) {
 	})
 }
 
-// A tick of a large chat that went into a broken socket comes again.
+// TestStatus_aggregate_that_was_lost_is_sent_again: a client resumes from before the status of a
+// large chat.
 func TestStatus_aggregate_that_was_lost_is_sent_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -324,12 +325,12 @@ func TestStatus_aggregate_that_was_lost_is_sent_again(t *testing.T) {
 		}
 		settle()
 		if got := alice.drain(); !slices.Contains(got, "status crowd all 1 0") {
-			t.Fatalf("alice got %v, without the tick", got)
+			t.Fatalf("alice got %v, want the status in it", got)
 		}
 		again := a.open("alice", resuming(alice.Session(), position))
 		again.last = alice.last
 		if got := again.drain(); !slices.Contains(got, "status crowd all 1 0") {
-			t.Errorf("alice got %v, without the tick that she lost", got)
+			t.Errorf("alice got %v, want the status that she lost in it", got)
 		}
 	})
 }
@@ -357,7 +358,7 @@ func TestMembership_status_that_was_read_before_a_removal_is_not_sent_after(t *t
 		}
 		for _, l := range lines {
 			if strings.HasPrefix(l, "status abc") {
-				t.Errorf("%q was sent when he was not a member any more", l)
+				t.Errorf("%q was sent after the removal", l)
 			}
 		}
 	})
@@ -374,12 +375,13 @@ func TestSession_client_that_never_acknowledges_is_marked_once(t *testing.T) {
 		bob.drain()
 		time.Sleep(time.Hour)
 		if n := c.since(before).Calls["Mark"]; n != 1 {
-			t.Errorf("Mark was called %d times in an hour for one message, want once", n)
+			t.Errorf("got %d calls of Mark in an hour for one message, want 1", n)
 		}
 	})
 }
 
-// The client says goodbye on one connection while it comes back on another: the session goes on.
+// TestSession_goodbye_does_not_end_a_connection_that_came_meanwhile: the client says goodbye on one
+// connection and resumes on another. The session stays.
 func TestSession_goodbye_does_not_end_a_connection_that_came_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -396,15 +398,16 @@ func TestSession_goodbye_does_not_end_a_connection_that_came_meanwhile(t *testin
 		bob.goodbye()
 		settle()
 		if again == nil {
-			t.Fatal("the goodbye wrote nothing: the test shows nothing")
+			t.Fatal("the goodbye wrote no acknowledgement: the test shows nothing")
 		}
 		again.last = bob.last
 		a.send("alice", chat)
-		want(t, "the connection that came", messagesOf(again.drain()), "message ab 2")
+		want(t, "the newer connection", messagesOf(again.drain()), "message ab 2")
 	})
 }
 
-// Two sends, one after the other by the author's script, and one who answers: what is folded into one raise is what the raises one by one would be.
+// TestTicks_folded_raises_are_what_they_are_one_by_one: raises that are coalesced have the effect
+// of the same raises one by one.
 func TestTicks_folded_raises_are_what_they_are_one_by_one(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -413,23 +416,24 @@ func TestTicks_folded_raises_are_what_they_are_one_by_one(t *testing.T) {
 		bob := a.open("bob")
 		bob.drain()
 		a.send("alice", chat)                     // 1
-		a.send("bob", chat)                       // 2: does not join his watermark yet
-		bob.Ack(server.Ack{Chat: chat, Acked: 1}) // now it does
+		a.send("bob", chat)                       // 2: not contiguous with bob's watermark yet
+		bob.Ack(server.Ack{Chat: chat, Acked: 1}) // now it is
 		a.send("bob", chat)                       // 3
 		settle()
 		settle()
-		w.wantState("his own are read up to the one before", "bob", chat, 3, 2)
+		w.wantState("read up to the message before his own", "bob", chat, 3, 2)
 		a.send("alice", chat) // 4, never acknowledged
 		bob.Ack(server.Ack{Chat: chat, Read: 1})
-		synctest.Wait()                           // it is written, and what comes next waits for the interval
-		bob.Ack(server.Ack{Chat: chat, Acked: 3}) // it does not let 5 join
-		a.send("bob", chat)                       // 5
+		synctest.Wait() // it is written, and what follows waits for the interval
+		bob.Ack(server.Ack{Chat: chat, Acked: 3})
+		a.send("bob", chat) // 5: not contiguous, because of 4
 		time.Sleep(5 * time.Second)
-		w.wantState("what never reached him is not read, nor passed over", "bob", chat, 3, 3)
+		w.wantState("an undelivered message is neither read nor skipped", "bob", chat, 3, 3)
 	})
 }
 
-// A device that moved to another node keeps its lease there; its session on the node it left ends.
+// TestLease_of_a_device_that_moved_is_not_taken_back: a device opens a session on another node. It
+// keeps the lease there, and its older session ends.
 func TestLease_of_a_device_that_moved_is_not_taken_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -441,18 +445,19 @@ func TestLease_of_a_device_that_moved_is_not_taken_back(t *testing.T) {
 		now.drain()
 		time.Sleep(time.Minute)
 		if _, err := old.Next(w.ctx, nil, false); tidemark.CodeOf(err) != tidemark.Replaced {
-			t.Errorf("the session that the device left: %v, want %s", err, tidemark.Replaced)
+			t.Errorf("Next of the older session: got %v, want %s", err, tidemark.Replaced)
 		}
 		leases := w.leases("bob")
 		if len(leases) != 1 || leases[0].Session != now.Session() {
-			t.Errorf("leases of bob: %+v, want that of the newer session", leases)
+			t.Errorf("got leases %+v, want that of the newer session", leases)
 		}
 		a.send("alice", chat)
 		want(t, "the device", messagesOf(now.drain()), "message ab 1")
 	})
 }
 
-// A page that was read before the session went back is not taken for one that was read after.
+// TestSession_in_order_when_it_goes_back_during_a_read: a sync moves the session back while a page
+// is read. That page is discarded.
 func TestSession_in_order_when_it_goes_back_during_a_read(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -464,12 +469,17 @@ func TestSession_in_order_when_it_goes_back_during_a_read(t *testing.T) {
 		a.ack("bob", chat, 2, 0)
 		bob := a.open("bob")
 		w.before.set(once("Ranges", nil, func() {
-			if _, err := bob.Sync(w.ctx, server.SyncRequest{Session: bob.Session(), Limit: 10, Cursors: []server.Cursor{{Chat: chat}}}); err != nil {
+			_, err := bob.Sync(w.ctx, server.SyncRequest{
+				Session: bob.Session(),
+				Limit:   10,
+				Cursors: []server.Cursor{{Chat: chat}},
+			})
+			if err != nil {
 				t.Error(err)
 			}
 		}))
-		want(t, "bob", messagesOf(bob.drain()), "message ab 1", "message ab 2", "message ab 3",
-			"message ab 4", "message ab 5")
+		want(t, "bob", messagesOf(bob.drain()),
+			"message ab 1", "message ab 2", "message ab 3", "message ab 4", "message ab 5")
 	})
 }
 
@@ -495,7 +505,8 @@ func TestLarge_chats_live_session_that_a_publication_did_not_reach_is_told(t *te
 	})
 }
 
-// A late wake is below what is just being read: the page that was ordered before must not carry the session over it.
+// TestSession_in_order_when_a_late_wake_comes_during_a_read: a late notification is below the page
+// that is being read. The page must not move the session past it.
 func TestSession_in_order_when_a_late_wake_comes_during_a_read(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -505,20 +516,21 @@ func TestSession_in_order_when_a_late_wake_comes_during_a_read(t *testing.T) {
 		phone, tablet := a.open("bob", onDevice("phone")), b.open("bob", onDevice("tablet"))
 		phone.drain()
 		tablet.drain()
-		late := w.holdWakesTo("b", 1)
+		late := w.holdNotifications("b", 1)
 		a.send("alice", chat)
 		phone.drain()
 		phone.Ack(server.Ack{Chat: chat, Acked: 1})
 		settle()
 		a.send("alice", chat)
-		a.send("alice", chat) // the tail holds this one only
+		a.send("alice", chat) // the cache holds only this one
 		w.before.set(once("Ranges", nil, func() { late.release(t) }))
-		want(t, "tablet", messagesOf(tablet.drain()), "message ab 1", "message ab 2",
-			"message ab 3")
+		want(t, "tablet", messagesOf(tablet.drain()),
+			"message ab 1", "message ab 2", "message ab 3")
 	})
 }
 
-// What an older connection is just reading belongs to the newer one.
+// TestSession_resume_lossless_when_the_older_connection_is_reading: a newer connection gets what
+// the older one is reading.
 func TestSession_resume_lossless_when_the_older_connection_is_reading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -532,10 +544,10 @@ func TestSession_resume_lossless_when_the_older_connection_is_reading(t *testing
 		w.before.set(once("Ranges", nil,
 			func() { newer = a.open("bob", resuming(older.Session(), older.last)) }))
 		events, err := older.Next(a.ctx, nil, false)
-		wantCode(t, "Next of the older one", err, tidemark.Replaced)
-		want(t, "the newer one", messagesOf(newer.drain()), "message ab 1", "message ab 2")
+		wantCode(t, "Next of the older connection", err, tidemark.Replaced)
+		want(t, "the newer connection", messagesOf(newer.drain()), "message ab 1", "message ab 2")
 		if len(events) > 0 {
-			t.Errorf("the older one got %d events", len(events))
+			t.Errorf("the older connection got %d events, want 0", len(events))
 		}
 	})
 }
