@@ -53,7 +53,7 @@ func (s *Server) Counters() map[string]int64 {
 		"typing_dropped_total":             h.TypingDropped.Load(),
 		"retries_queued_total":             s.delivery.Retry.Count.Load(),
 		"retry_queue":                      int64(s.delivery.Retry.Len()),
-		"storage_failures_total":           d.StorageErrors.Load() + r.StorageErrors.Load() + h.ReadErrors.Load(),
+		"storage_failures_total":           storageFailures,
 		"transfers_total{asked}":           o.Asked.Load(),
 		"transfers_total{taken}":           h.Landed.Load(),
 		"transfers_total{failed}":          h.Unlanded.Load(),

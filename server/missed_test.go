@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/server/bus"
-	"github.com/tidemark-im/tidemark/server/registry"
 )
 
 // TestR_EPOCH_a_live_session_gets_what_another_device_acknowledged: a message was never handed
