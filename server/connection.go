@@ -8,11 +8,11 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/sessions"
 )
 
-// OpenRequest asks for a new session, ResumeRequest for one that exists.
-type (
-	OpenRequest   = sessions.OpenRequest
-	ResumeRequest = sessions.ResumeRequest
-)
+// OpenRequest is a request for a new session.
+type OpenRequest = sessions.OpenRequest
+
+// ResumeRequest is a request for a session that exists.
+type ResumeRequest = sessions.ResumeRequest
 
 // ErrUncertain is Resume's error if another node may have the session, and the registry could not be
 // asked. Its code is Unavailable.
@@ -68,7 +68,9 @@ func (c *Connection) user() tidemark.UserID { return c.reader.Session().User() }
 //
 // Errors: Replaced once a newer connection owns the session, Gone when it has ended, Unavailable when
 // the node is stopping, and ctx.Err(). With an error buf is returned as it was given.
-func (c *Connection) Next(ctx context.Context, buf []tidemark.Event, wait bool) ([]tidemark.Event, error) {
+func (c *Connection) Next(
+	ctx context.Context, buf []tidemark.Event, wait bool,
+) ([]tidemark.Event, error) {
 	return c.reader.Next(ctx, buf, wait)
 }
 

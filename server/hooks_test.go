@@ -142,7 +142,9 @@ func isStatus(_ registry.Node, e bus.Event) bool     { return e.Status != nil }
 func isMembership(_ registry.Node, e bus.Event) bool { return e.Membership != nil }
 
 func notificationTo(node tidemark.NodeID) func(registry.Node, bus.Event) bool {
-	return func(to registry.Node, e bus.Event) bool { return to.ID == node && e.Notification != nil }
+	return func(to registry.Node, e bus.Event) bool {
+		return to.ID == node && e.Notification != nil
+	}
 }
 
 // once returns a hook of storage that calls act at the first call of a method, and returns err for

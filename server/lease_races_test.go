@@ -68,7 +68,8 @@ func TestLease_that_was_taken_late_lets_the_session_look_again(t *testing.T) {
 			t.Fatalf("%d leases, want none yet", n)
 		}
 		time.Sleep(20 * time.Second)
-		want(t, "bob, whose lease was taken after the message", messagesOf(bob.drain()), "message ab 1")
+		want(t, "bob, whose lease was taken after the message",
+			messagesOf(bob.drain()), "message ab 1")
 	})
 }
 
@@ -174,7 +175,12 @@ func TestMove_of_a_session_whose_device_opens_a_newer_one(t *testing.T) {
 		m.bob.Detach()
 		var moving sync.WaitGroup
 		moving.Go(func() {
-			_, err := c.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: true})
+			_, err := c.Open(m.ctx, openRequest{
+				User:    "bob",
+				Session: m.bob.Session(),
+				After:   m.bob.last,
+				Poll:    true,
+			})
 			wantCode(t, "the older session", err, tidemark.Gone)
 		})
 		synctest.Wait()
@@ -205,7 +211,12 @@ func TestLease_of_a_session_that_is_too_large_to_move_is_taken_again(t *testing.
 		bob.drain()
 		bob.Detach()
 		time.Sleep(time.Second)
-		_, err := b.Open(w.ctx, openRequest{User: "bob", Session: bob.Session(), After: bob.last, Poll: true})
+		_, err := b.Open(w.ctx, openRequest{
+			User:    "bob",
+			Session: bob.Session(),
+			After:   bob.last,
+			Poll:    true,
+		})
 		wantCode(t, "a poll on b", err, tidemark.Gone)
 		bob = a.open("bob", resuming(bob.Session(), bob.last))
 		bob.drain()
@@ -238,7 +249,9 @@ func TestLease_that_is_lost_does_not_wait_for_one_that_may_move(t *testing.T) {
 		if err := w.reg.Close(w.ctx, own, nil); err != nil {
 			t.Fatal(err)
 		}
-		late := bus.Event{Request: &bus.Request{ID: "late", Session: eve.Session(), User: "eve", To: elsewhere}}
+		late := bus.Event{
+			Request: &bus.Request{ID: "late", Session: eve.Session(), User: "eve", To: elsewhere},
+		}
 		if err := bus.PublishOne(w.ctx, w.bus, own.Holder(), late); err != nil {
 			t.Fatal(err)
 		}

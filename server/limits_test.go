@@ -321,7 +321,16 @@ func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 			t.Errorf("got %d rows, %v, want more than one call takes", len(rows), err)
 		}
 		other := w.ghost("other", time.Minute)
-		opened, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: registry.Lease{User: "bob", Device: "tablet", Node: other.ID, Boot: other.Boot, Session: "s"}, TTL: time.Minute})
+		opened, err := w.reg.Open(w.ctx, registry.LeaseRequest{
+			Lease: registry.Lease{
+				User:    "bob",
+				Device:  "tablet",
+				Node:    other.ID,
+				Boot:    other.Boot,
+				Session: "s",
+			},
+			TTL: time.Minute,
+		})
 		if err != nil || opened.Proof != nil && len(rows) < chats {
 			t.Errorf("got %d of %d rows, and the proof %v, %v, want all rows or no proof",
 				len(rows), chats, opened.Proof, err)

@@ -16,7 +16,8 @@ func TestMove_R_UNLANDED_what_was_given_is_marked_if_the_device_has_a_newer_sess
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		m.bob.Detach()
-		m.onFirst(func(e bus.Event) bool { return e.Transfer != nil }, func() { m.b.open("bob", onDevice("phone")).goodbye() })
+		m.onFirst(func(e bus.Event) bool { return e.Transfer != nil },
+			func() { m.b.open("bob", onDevice("phone")).goodbye() })
 		conn, err := m.resume(m.b)
 		if err == nil {
 			err = conn.Close(m.ctx)

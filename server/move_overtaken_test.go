@@ -16,7 +16,12 @@ import (
 
 // resume asks a node for bob's session, as his phone.
 func (m *moving) resume(at *core) (*server.Connection, error) {
-	return at.Open(m.ctx, openRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last})
+	return at.Open(m.ctx, openRequest{
+		User:    "bob",
+		Device:  "phone",
+		Session: m.bob.Session(),
+		After:   m.bob.last,
+	})
 }
 
 // Two connections come to one node, and a third one overtakes the first while the second waits for the same session: the second does not end the third one's session
@@ -86,7 +91,11 @@ func TestMove_of_two_requests_take_nothing_without_a_lease(t *testing.T) {
 		w := newWorld(t)
 		gate := make(chan struct{})
 		var next atomic.Pointer[chan struct{}]
-		m := &moving{world: w, a: w.node("a"), b: w.node("b", func(cfg *server.Config) { cfg.Registry = gatedRegistry{w.reg, &next} })}
+		m := &moving{
+			world: w,
+			a:     w.node("a"),
+			b:     w.node("b", func(cfg *server.Config) { cfg.Registry = gatedRegistry{w.reg, &next} }),
+		}
 		c := m.node("c")
 		time.Sleep(30 * time.Second)
 		m.chat = m.a.chat("ab", "alice", "bob")
@@ -95,7 +104,13 @@ func TestMove_of_two_requests_take_nothing_without_a_lease(t *testing.T) {
 		m.bob.Detach()
 		next.Store(&gate)
 		resume := func(at *core) {
-			_, err := at.Open(m.ctx, openRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last, Poll: true})
+			_, err := at.Open(m.ctx, openRequest{
+				User:    "bob",
+				Device:  "phone",
+				Session: m.bob.Session(),
+				After:   m.bob.last,
+				Poll:    true,
+			})
 			wantCode(t, "a resume without a lease", err, tidemark.Gone)
 		}
 		var first sync.WaitGroup
@@ -111,7 +126,8 @@ func TestMove_of_two_requests_take_nothing_without_a_lease(t *testing.T) {
 		if leases := m.leases("bob"); len(leases) != 0 {
 			t.Errorf("leases %v, want none", leases)
 		}
-		want(t, "a new session", messagesOf(c.open("bob", onDevice("phone")).drain()), "message ab 1")
+		want(t, "a new session",
+			messagesOf(c.open("bob", onDevice("phone")).drain()), "message ab 1")
 	})
 }
 

@@ -40,9 +40,10 @@ func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
 			return send()
 		})
 		m.appendDead("alice", m.chat, "k")
-		err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: old[0].Node, Boot: old[0].Boot}, bus.Event{
-			To: old, Notification: &bus.Notification{Chat: m.chat, Sequence: 2},
-		})
+		err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: old[0].Node, Boot: old[0].Boot},
+			bus.Event{
+				To: old, Notification: &bus.Notification{Chat: m.chat, Sequence: 2},
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,12 @@ func TestMove_of_a_session_that_is_asked_for_on_its_way(t *testing.T) {
 			if e.Transfer != nil && !claimed {
 				claimed = true
 				second.Go(func() {
-					_, err := c.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
+					_, err := c.Open(m.ctx, openRequest{
+						User:    "bob",
+						Session: session,
+						After:   last,
+						Poll:    true,
+					})
 					wantCode(t, "a poll on c", err, tidemark.Gone)
 				})
 				time.Sleep(100 * time.Millisecond)
@@ -101,7 +107,12 @@ func TestMove_R_HOLDS_a_late_request_takes_nothing(t *testing.T) {
 		})
 		session, last := m.bob.Session(), m.bob.last
 		m.bob.Detach()
-		_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
+		_, err := m.b.Open(m.ctx, openRequest{
+			User:    "bob",
+			Session: session,
+			After:   last,
+			Poll:    true,
+		})
 		wantCode(t, "a poll on b", err, tidemark.Gone)
 		bob := m.a.open("bob", resuming(session, last))
 		bob.drain()
@@ -326,7 +337,13 @@ func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		n := w.ghost("dead", time.Hour)
-		lease := registry.Lease{User: "bob", Device: "phone", Node: n.ID, Boot: n.Boot, Session: "s"}
+		lease := registry.Lease{
+			User:    "bob",
+			Device:  "phone",
+			Node:    n.ID,
+			Boot:    n.Boot,
+			Session: "s",
+		}
 		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +376,11 @@ func TestMove_sync_reaches_a_session_on_its_way(t *testing.T) {
 					if e.Transfer != nil && !begun { // given, and not here yet
 						begun = true
 						syncing.Go(func() {
-							_, err := node.Sync(m.ctx, "bob", server.SyncRequest{Session: m.bob.Session(), Cursors: []server.Cursor{{Chat: m.chat, Acked: 0}}, Limit: 10})
+							_, err := node.Sync(m.ctx, "bob", server.SyncRequest{
+								Session: m.bob.Session(),
+								Cursors: []server.Cursor{{Chat: m.chat, Acked: 0}},
+								Limit:   10,
+							})
 							if err != nil {
 								t.Errorf("a sync of a session on its way: %v", err)
 							}
@@ -386,11 +407,16 @@ func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
 		want(t, "on a", m.bob.drain(), "status ab alice 1 1")
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
 			if e.Request != nil {
-				late := tidemark.StatusUpdate{ChatID: m.chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 1}}
+				late := tidemark.StatusUpdate{
+					ChatID:   m.chat,
+					UserID:   "alice",
+					Boundary: tidemark.Boundary{Acked: 1},
+				}
 				lease := m.leases("bob")[0]
-				err := bus.PublishOne(m.ctx, m.bus, lease.Holder(), bus.Event{To: []registry.Lease{lease}, Status: &bus.Status{
-					Updates: []tidemark.StatusUpdate{late}, Version: 1,
-				}})
+				err := bus.PublishOne(m.ctx, m.bus, lease.Holder(),
+					bus.Event{To: []registry.Lease{lease}, Status: &bus.Status{
+						Updates: []tidemark.StatusUpdate{late}, Version: 1,
+					}})
 				if err != nil {
 					t.Error(err)
 				}
@@ -411,7 +437,9 @@ type narrowRegistry struct {
 	most *atomic.Int64
 }
 
-func (r narrowRegistry) Lookup(ctx context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
+func (r narrowRegistry) Lookup(
+	ctx context.Context, users []tidemark.UserID,
+) ([][]registry.Lease, error) {
 	if int64(len(users)) > r.most.Load() {
 		return nil, errDown
 	}

@@ -49,7 +49,13 @@ func TestMove_of_two_requests_the_last_gets_the_session(t *testing.T) {
 				second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
 				time.Sleep(100 * time.Millisecond)
 			})
-			_, err := m.b.Open(m.ctx, openRequest{User: "bob", Device: "phone", Session: m.bob.Session(), After: m.bob.last, Poll: poll})
+			_, err := m.b.Open(m.ctx, openRequest{
+				User:    "bob",
+				Device:  "phone",
+				Session: m.bob.Session(),
+				After:   m.bob.last,
+				Poll:    poll,
+			})
 			wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
 			second.Wait()
 			time.Sleep(time.Second) // until the arrival on b ends
@@ -73,7 +79,11 @@ func TestMove_of_a_session_that_is_about_to_arrive(t *testing.T) {
 			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last)) })
 			time.Sleep(100 * time.Millisecond)
 		})
-		_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last})
+		_, err := m.b.Open(m.ctx, openRequest{
+			User:    "bob",
+			Session: m.bob.Session(),
+			After:   m.bob.last,
+		})
 		wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
 		second.Wait()
 		want(t, "bob on c", bob.drain()[:1], "open resumed=true")
@@ -94,7 +104,12 @@ func TestMove_of_a_session_that_stays(t *testing.T) {
 		if n := len(messagesOf(m.bob.drain())); n != tooMany {
 			t.Fatalf("%d messages, want %d", n, tooMany)
 		}
-		_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: true})
+		_, err := m.b.Open(m.ctx, openRequest{
+			User:    "bob",
+			Session: m.bob.Session(),
+			After:   m.bob.last,
+			Poll:    true,
+		})
 		wantCode(t, "a poll on b", err, tidemark.Gone)
 		m.wantHeld(m.a, m.bob, "message ab 1")
 	})
@@ -105,10 +120,21 @@ func TestMove_who_has_left_fetches_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		for _, poll := range []bool{false, true} {
-			_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: poll, Left: func() bool { return true }})
+			_, err := m.b.Open(m.ctx, openRequest{
+				User:    "bob",
+				Session: m.bob.Session(),
+				After:   m.bob.last,
+				Poll:    poll,
+				Left:    func() bool { return true },
+			})
 			wantCode(t, "an attempt on b that was given up", err, tidemark.Unavailable)
 		}
-		_, err := m.a.Open(m.ctx, openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Left: func() bool { return true }})
+		_, err := m.a.Open(m.ctx, openRequest{
+			User:    "bob",
+			Session: m.bob.Session(),
+			After:   m.bob.last,
+			Left:    func() bool { return true },
+		})
 		wantCode(t, "one on a", err, tidemark.Unavailable)
 		m.wantHeld(m.a, m.bob, "message ab 2")
 	})

@@ -32,7 +32,9 @@ func step(at *atomic.Pointer[func()]) {
 	}
 }
 
-func (r steppedRegistry) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
+func (r steppedRegistry) Open(
+	ctx context.Context, q registry.LeaseRequest,
+) (registry.Opened, error) {
 	opened, err := r.Registry.Open(ctx, q)
 	step(&r.afterOpen)
 	return opened, err
@@ -43,7 +45,9 @@ func (r steppedRegistry) Close(ctx context.Context, l registry.Lease, proof *reg
 	return r.Registry.Close(ctx, l, proof)
 }
 
-func (r steppedRegistry) Lookup(ctx context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
+func (r steppedRegistry) Lookup(
+	ctx context.Context, users []tidemark.UserID,
+) ([][]registry.Lease, error) {
 	step(&r.beforeLookup)
 	leases, err := r.Registry.Lookup(ctx, users)
 	step(&r.afterLookup)
@@ -278,7 +282,10 @@ func TestMove_of_a_session_to_which_nobody_comes_back(t *testing.T) {
 		m.bob.Detach()
 		m.onFirst(func(e bus.Event) bool { return e.Transfer != nil }, func() {
 			late := bus.Request{
-				ID: "late", Session: m.bob.Session(), User: "bob", To: m.ghost("elsewhere", time.Hour),
+				ID:      "late",
+				Session: m.bob.Session(),
+				User:    "bob",
+				To:      m.ghost("elsewhere", time.Hour),
 			}
 			if err := bus.PublishOne(m.ctx, m.bus, m.leases("bob")[0].Holder(), bus.Event{Request: &late}); err != nil {
 				t.Error(err)
@@ -293,7 +300,8 @@ func TestMove_of_a_session_to_which_nobody_comes_back(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		if n, leases := m.b.Counters()["sessions"], m.leases("bob"); n != 0 || len(leases) != 0 {
-			t.Errorf("%d sessions on b and the leases %v after the resume window, want none", n, leases)
+			t.Errorf("%d sessions on b and the leases %v after the resume window, want none",
+				n, leases)
 		}
 		m.wantRows("nothing was acknowledged", "bob", row("bob", m.chat, 1))
 	})

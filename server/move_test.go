@@ -57,7 +57,8 @@ func TestMove_resume_lossless_on_another_node(t *testing.T) {
 		want(t, "what is sent from now on", messagesOf(bob.drain()), "message ab 3")
 		bob.Detach()
 		back := m.a.open("bob", resuming(session, last))
-		want(t, "back on a, from an older position", back.drain()[:3], "open resumed=true", "message ab 2", "message ab 3")
+		want(t, "back on a, from an older position", back.drain()[:3], "open resumed=true",
+			"message ab 2", "message ab 3")
 		back.Detach()
 		third := m.b.open("bob", resuming(session, back.last))
 		if lines := third.drain(); slices.Contains(lines, "message ab 3") || lines[0] != "open resumed=true" {
@@ -67,7 +68,8 @@ func TestMove_resume_lossless_on_another_node(t *testing.T) {
 		third.goodbye()
 		m.wantRows("closed on b", "bob", row("bob", m.chat, 1))
 		compares = m.a.Counters()["comparisons_total"]
-		want(t, "a new session", messagesOf(m.a.open("bob").drain()), "message ab 1", "message ab 2", "message ab 3")
+		want(t, "a new session", messagesOf(m.a.open("bob").drain()), "message ab 1",
+			"message ab 2", "message ab 3")
 		if n := m.a.Counters()["comparisons_total"] - compares; n != 0 {
 			t.Errorf("%d comparisons after a clean close, want none", n)
 		}
@@ -100,7 +102,11 @@ func TestMove_tick_monotone(t *testing.T) {
 				}
 				alice = b.open("alice", resuming(session, alice.last))
 				alice.drain()
-				w.say("alice", tidemark.StatusUpdate{ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 2}})
+				w.say("alice", tidemark.StatusUpdate{
+					ChatID:   chat,
+					UserID:   "bob",
+					Boundary: tidemark.Boundary{Acked: 2},
+				})
 				if got := alice.drain(); !slices.Contains(got, "status ab bob 3 0") || slices.Contains(got, "status ab bob 2 0") {
 					t.Errorf("what was late becomes %v", got)
 				}
@@ -130,9 +136,17 @@ func TestMove_tick_monotone_of_one_who_has_left(t *testing.T) {
 		if _, err := m.b.Chat(m.ctx, server.Caller{User: "bob"}, chat); err != nil {
 			t.Fatal(err)
 		}
-		m.say("bob", tidemark.StatusUpdate{ChatID: chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 3}})
+		m.say("bob", tidemark.StatusUpdate{
+			ChatID:   chat,
+			UserID:   "alice",
+			Boundary: tidemark.Boundary{Acked: 3},
+		})
 		bob.drain() // with which the statuses of the members were read
-		m.say("bob", tidemark.StatusUpdate{ChatID: chat, UserID: "carol", Boundary: tidemark.Boundary{Acked: 2}})
+		m.say("bob", tidemark.StatusUpdate{
+			ChatID:   chat,
+			UserID:   "carol",
+			Boundary: tidemark.Boundary{Acked: 2},
+		})
 		if got := bob.drain(); !slices.Contains(got, "status abc carol 3 0") || slices.Contains(got, "status abc carol 2 0") {
 			t.Errorf("what was late becomes %v", got)
 		}
@@ -145,7 +159,8 @@ func TestMove_the_newest_connection_owns_the_session(t *testing.T) {
 		m := newMoving(t)
 		m.b.send("alice", m.chat)
 		settle()
-		poll := m.b.open("bob", resuming(m.bob.Session(), m.bob.last), func(r *openRequest) { r.Poll = true })
+		poll := m.b.open("bob",
+			resuming(m.bob.Session(), m.bob.last), func(r *openRequest) { r.Poll = true })
 		want(t, "a poll on b", messagesOf(poll.drain()), "message ab 2")
 		_, err := m.bob.Next(m.ctx, nil, true)
 		wantCode(t, "the connection on a", err, tidemark.Replaced)
@@ -208,21 +223,28 @@ func TestMove_of_what_nobody_gives(t *testing.T) {
 				session, last := m.bob.Session(), m.bob.last
 				m.bob.Detach()
 				began := time.Now()
-				_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
+				_, err := m.b.Open(m.ctx, openRequest{
+					User:    "bob",
+					Session: session,
+					After:   last,
+					Poll:    true,
+				})
 				wantCode(t, "a poll", err, tidemark.Gone)
 				bob := m.b.open("bob", resuming(session, last), onDevice("phone"))
 				if took := time.Since(began); took > 2*time.Second {
 					t.Errorf("two resumes took %v, want at most a second each", took)
 				}
 				lines := bob.drain()
-				want(t, "what bob is told", lines[:2], "open resumed=false", "reset unknown_session")
+				want(t, "what bob is told", lines[:2], "open resumed=false",
+					"reset unknown_session")
 				want(t, "what he has not acknowledged", messagesOf(lines), "message ab 1")
 				m.publish.clear()
 				m.a.send("alice", m.chat)
 				want(t, "what is sent later", messagesOf(bob.drain()), "message ab 2")
 				time.Sleep(2 * time.Minute)
 				m.a.send("alice", m.chat)
-				want(t, "when a has given up what it still had", messagesOf(bob.drain()), "message ab 3")
+				want(t, "when a has given up what it still had",
+					messagesOf(bob.drain()), "message ab 3")
 			})
 		})
 	}
@@ -240,9 +262,11 @@ func TestMove_R_ADDR_nothing_is_lost_on_the_way(t *testing.T) {
 				m := newMoving(t)
 				leases := m.leases("bob")
 				late := func(sequence tidemark.Sequence) { // looked up before the lease moved
-					err := bus.PublishOne(m.ctx, m.bus, registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
-						To: leases, Notification: &bus.Notification{Chat: m.chat, Sequence: sequence},
-					})
+					err := bus.PublishOne(m.ctx, m.bus,
+						registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
+							To:           leases,
+							Notification: &bus.Notification{Chat: m.chat, Sequence: sequence},
+						})
 					if err != nil {
 						t.Error(err)
 					}
@@ -264,7 +288,8 @@ func TestMove_R_ADDR_nothing_is_lost_on_the_way(t *testing.T) {
 				m.appendDead("alice", m.chat, "k2")
 				late(4)
 				settle()
-				want(t, "after a late hand-over to the old node", messagesOf(bob.drain()), "message ab 4")
+				want(t, "after a late hand-over to the old node",
+					messagesOf(bob.drain()), "message ab 4")
 			})
 		})
 	}
@@ -305,7 +330,8 @@ func TestDegraded_sessions_compare_until_the_node_hears_again(t *testing.T) {
 		for i := range 5 {
 			a.send("alice", chat)
 			time.Sleep(15 * time.Second)
-			want(t, fmt.Sprint("while nothing arrives, ", i), messagesOf(bob.drain()), fmt.Sprint("message ab ", i+1))
+			want(t, fmt.Sprint("while nothing arrives, ", i), messagesOf(bob.drain()),
+				fmt.Sprint("message ab ", i+1))
 		}
 	})
 }
@@ -362,7 +388,12 @@ func TestMove_R_WAKESET_of_a_session_that_does_not_arrive(t *testing.T) {
 		})
 		session, last := m.bob.Session(), m.bob.last
 		m.bob.Detach()
-		_, err := m.b.Open(m.ctx, openRequest{User: "bob", Session: session, After: last, Poll: true})
+		_, err := m.b.Open(m.ctx, openRequest{
+			User:    "bob",
+			Session: session,
+			After:   last,
+			Poll:    true,
+		})
 		wantCode(t, "a poll", err, tidemark.Gone)
 		m.wantRows("the session did not arrive", "bob", row("bob", m.chat, 2))
 		if leases := m.leases("bob"); len(leases) != 0 {
@@ -379,7 +410,12 @@ func TestMove_a_foreign_session_is_not_given(t *testing.T) {
 		wantCode(t, "eve on b", err, tidemark.Gone)
 		_, err = m.b.Sync(m.ctx, "eve", server.SyncRequest{Session: session, Limit: 10})
 		wantCode(t, "eve's sync on b", err, tidemark.Gone)
-		forged := bus.Request{ID: "forged", Session: session, User: "eve", To: registry.Node{ID: m.b.node, Boot: "1"}}
+		forged := bus.Request{
+			ID:      "forged",
+			Session: session,
+			User:    "eve",
+			To:      registry.Node{ID: m.b.node, Boot: "1"},
+		}
 		if err := bus.PublishOne(m.ctx, m.bus, m.leases("bob")[0].Holder(), bus.Event{Request: &forged}); err != nil {
 			t.Fatal(err)
 		}
@@ -402,7 +438,11 @@ func TestMove_sync_reaches_the_session_on_its_node(t *testing.T) {
 		m := newMoving(t)
 		m.a.send("alice", m.chat)
 		want(t, "bob", messagesOf(m.bob.drain()), "message ab 2")
-		_, err := m.b.Sync(m.ctx, "bob", server.SyncRequest{Session: m.bob.Session(), Cursors: []server.Cursor{{Chat: m.chat, Acked: 1}, {Chat: m.chat + "x", Acked: 1}}, Limit: 10})
+		_, err := m.b.Sync(m.ctx, "bob", server.SyncRequest{
+			Session: m.bob.Session(),
+			Cursors: []server.Cursor{{Chat: m.chat, Acked: 1}, {Chat: m.chat + "x", Acked: 1}},
+			Limit:   10,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -489,14 +529,21 @@ func TestStatus_tick_monotone_when_a_session_has_moved(t *testing.T) {
 		if _, err := m.b.Chat(m.ctx, server.Caller{User: "bob"}, m.chat); err != nil { // b knows who its members are
 			t.Fatal(err)
 		}
-		late := tidemark.StatusUpdate{ChatID: m.chat, UserID: "alice", Boundary: tidemark.Boundary{Acked: 3, Read: 2}}
+		late := tidemark.StatusUpdate{
+			ChatID:   m.chat,
+			UserID:   "alice",
+			Boundary: tidemark.Boundary{Acked: 3, Read: 2},
+		}
 		m.say("bob", late, late)
 		got := bob.drain()
 		if slices.Contains(got, "status ab alice 3 2") {
 			t.Error("on b bob is told of alice's 3 2, after 3 3")
 		}
-		if len(messagesOf(got)) != 300 || !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, "status ab alice ") }) {
-			t.Errorf("%d messages, and no status of alice: %v", len(messagesOf(got)), got[len(got)-5:])
+		if len(messagesOf(got)) != 300 ||
+			!slices.ContainsFunc(got,
+				func(line string) bool { return strings.HasPrefix(line, "status ab alice ") }) {
+			t.Errorf("%d messages, and no status of alice: %v",
+				len(messagesOf(got)), got[len(got)-5:])
 		}
 	})
 }

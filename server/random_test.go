@@ -327,7 +327,8 @@ func (d *randomDevice) check() {
 		}
 		for n := from + 1; n <= head; n++ {
 			if !d.got[chat][n] && (n > acked || n > d.opened[chat]) {
-				d.run.t.Errorf("%s %s at %s has not received %s %d: head %d, acknowledged %d, head "+
+				d.run.t.Errorf("%s %s at %s has not received %s %d: head %d, acknowledged %d, "+
+					"head "+
 					"at its open %d, rows %v; its last is %d", d.user, d.id, d.at.id, chat, n,
 					head, acked, d.opened[chat], d.run.rows(d.user), d.top[chat])
 			}

@@ -193,7 +193,13 @@ func TestR_NOBODY_a_publication_that_reached_no_node_marks(t *testing.T) {
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		dead := w.ghost("dead", time.Minute)
-		lease := registry.Lease{User: "bob", Device: "phone", Node: dead.ID, Boot: dead.Boot, Session: "s"}
+		lease := registry.Lease{
+			User:    "bob",
+			Device:  "phone",
+			Node:    dead.ID,
+			Boot:    dead.Boot,
+			Session: "s",
+		}
 		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +267,13 @@ func TestR_PROOF_is_consumed_by_the_open(t *testing.T) {
 		chat := a.chat("ab", "alice", "bob")
 		dead := w.ghost("dead", time.Hour)
 		a.leaveProof("bob")
-		lease := registry.Lease{User: "bob", Device: "phone", Node: dead.ID, Boot: dead.Boot, Session: "s"}
+		lease := registry.Lease{
+			User:    "bob",
+			Device:  "phone",
+			Node:    dead.ID,
+			Boot:    dead.Boot,
+			Session: "s",
+		}
 		if opened, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute}); err != nil || opened.Proof == nil {
 			t.Fatalf("the dead node's open found %v, %v: the test shows nothing", opened, err)
 		}

@@ -27,7 +27,9 @@ func (s *Server) Send(ctx context.Context, user tidemark.UserID, d tidemark.Draf
 
 // SendAll is Send for several messages of one user. Those to one chat are stored one behind the
 // other, in their order, in one step. Each fails alone.
-func (s *Server) SendAll(ctx context.Context, user tidemark.UserID, drafts []tidemark.Draft) []Sent {
+func (s *Server) SendAll(
+	ctx context.Context, user tidemark.UserID, drafts []tidemark.Draft,
+) []Sent {
 	results := make([]Sent, len(drafts))
 	if err := s.calls.begin(); err != nil {
 		for i := range results {
@@ -85,5 +87,6 @@ func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
 	if _, _, err := s.chats.Member(ctx, d.SenderID, d.ChatID); err != nil {
 		return err // only a member learns where the chat ends
 	}
-	return tidemark.Errorf(tidemark.InvalidSequence, "seen_sequence is %d, but the chat ends at %d", d.Seen, heads[0])
+	return tidemark.Errorf(tidemark.InvalidSequence, "seen_sequence is %d, but the chat ends at %d",
+		d.Seen, heads[0])
 }

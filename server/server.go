@@ -75,9 +75,10 @@ func New(cfg Config) (*Server, error) {
 		Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages,
 	})
 	s.host = &session.Host{
-		Storage: cfg.Storage, Heads: cfg.Storage, Chats: s.chats, Watermarks: watermarks, Log: s.log,
-		Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats, Now: s.now,
-		Grace: session.NewDeadlines(cfg.Grace), Expiry: session.NewDeadlines(cfg.ResumeWindow),
+		Storage: cfg.Storage, Heads: cfg.Storage, Chats: s.chats, Watermarks: watermarks,
+		Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats,
+		Now: s.now, Grace: session.NewDeadlines(cfg.Grace),
+		Expiry:   session.NewDeadlines(cfg.ResumeWindow),
 		Arrivals: session.NewDeadlines(sessions.TransferWithin),
 	}
 	s.leases = leases.New(leases.Config{
@@ -90,8 +91,8 @@ func New(cfg Config) (*Server, error) {
 	})
 	s.receipts = receipts.New(receipts.Config{
 		Storage: cfg.Storage, Acks: acks, Chats: s.chats, Watermarks: watermarks, Sessions: s.table,
-		Delivery: s.delivery, Retry: again, Log: s.log, Now: s.now,
-		AckInterval: cfg.AckInterval, AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
+		Delivery: s.delivery, Retry: again, Log: s.log, Now: s.now, AckInterval: cfg.AckInterval,
+		AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
 	})
 	s.sessions = sessions.New(sessions.Config{
 		Node: s.node, Host: s.host, Table: s.table, Leases: s.leases, Delivery: s.delivery,
@@ -148,7 +149,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	if !s.delivery.TryAgain(ctx) {
 		// Without a clean leave the node counts as crashed when its lease ends: every session
 		// reconciles.
-		s.log.Warn("the node stops and has not done everything: it does not leave the registry cleanly")
+		s.log.Warn("the node stops and has not done everything: it does not leave the registry " +
+			"cleanly")
 		return err
 	}
 	return errors.Join(err, s.leases.Leave(ctx))

@@ -16,9 +16,12 @@ func (n *NewChat) Check() error {
 	case n.Type != tidemark.Direct && n.Type != tidemark.Group:
 		return tidemark.Errorf(tidemark.Invalid, "type must be direct or group")
 	case n.Type == tidemark.Direct && len(n.Members) != 2:
-		return tidemark.Errorf(tidemark.Invalid, "a direct chat has two members: name exactly one other user in member_ids")
+		return tidemark.Errorf(tidemark.Invalid,
+			"a direct chat has two members: name exactly one other user in member_ids")
 	case len(n.Members) > tidemark.MaxMembersPerCall:
-		return tidemark.Errorf(tidemark.Invalid, "member_ids and the caller are %d users, at most %d are allowed; add more afterwards", len(n.Members), tidemark.MaxMembersPerCall)
+		return tidemark.Errorf(tidemark.Invalid,
+			"member_ids and the caller are %d users, at most %d are allowed; add more afterwards",
+			len(n.Members), tidemark.MaxMembersPerCall)
 	}
 	return nil
 }

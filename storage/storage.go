@@ -73,7 +73,8 @@ type Chats interface {
 	// message, or of the creation while there is none), equal times in ascending order of chat id. Eventual: a chat that becomes active
 	// between two pages may be seen twice or not at all. Limit is at least 1. more reports whether
 	// chats follow the last one; its Activity and Chat.ID are the position of the next page.
-	ChatsOf(ctx context.Context, user tidemark.UserID, page ChatsPage) (chats []Conversation, more bool, err error)
+	ChatsOf(ctx context.Context, user tidemark.UserID, page ChatsPage) (chats []Conversation,
+		more bool, err error)
 
 	// Heads returns the head of each chat, 0 for one that does not exist. It sees every append that returned before it was
 	// called.
@@ -91,12 +92,14 @@ type Members interface {
 	// Users who are members already are left as they are. Errors, all of them changing
 	// nothing: NotFound (no such chat), Denied (a direct chat; more than tidemark.MaxMembers members; a user who would have more than
 	// tidemark.MaxIntervals intervals).
-	AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (Added, error)
+	AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+		now time.Time) (Added, error)
 
 	// RemoveMember ends the membership of a user, in one step with the chat's head: his intervals become
 	// Intervals.Left(head), and the membership version grows by one. His delivery state is kept (ADR-008 §6.1);
 	// his pending row goes in this step, so that it is never that of his return. NotFound (no such chat), NotMember (he is not one), Denied (a direct chat).
-	RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (Removed, error)
+	RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID,
+		now time.Time) (Removed, error)
 
 	// Rosters returns the current members of each chat, at one version each; nil for a chat that does not exist.
 	// It sees every change that returned before it was called.
@@ -141,11 +144,13 @@ type Deliveries interface {
 
 	// StatesOf returns a page of the states of a user in the chats of which he is a member now, in ascending order of chat id after the one
 	// given ("" for the first page); chats without a row are left out. Eventual. Limit is at least 1.
-	StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (states []tidemark.DeliveryState, more bool, err error)
+	StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID,
+		limit int) (states []tidemark.DeliveryState, more bool, err error)
 
 	// StatesIn returns a page of the states of the current members of a chat, in ascending order of user id after the one
 	// given; members without a row are included as in States. An unknown chat has none. Eventual. Limit is at least 1.
-	StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) (states []tidemark.DeliveryState, more bool, err error)
+	StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID,
+		limit int) (states []tidemark.DeliveryState, more bool, err error)
 
 	// Summary counts the current members of a chat whose exposed boundary has reached a sequence, and gives the least boundary
 	// of all of them (ADR-008 §4.3; members without a row count as 0). NotFound (no such chat). Eventual. A chat without
@@ -170,13 +175,15 @@ type Pending interface {
 
 	// PendingOf returns a page of the rows of a user, in ascending order of chat id after the one given ("" for the first
 	// page), each with his acknowledged watermark. It sees every Mark, Clear and Advance that returned before it was called. Limit is at least 1.
-	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (rows []PendingRow, more bool, err error)
+	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID,
+		limit int) (rows []PendingRow, more bool, err error)
 
 	// Behind returns a page of the chats of which the user is a member now and whose head is above his acknowledged
 	// watermark, in ascending order of chat id after q.After. It sees every append that returned before it was called; the watermark
 	// may be eventual (too low). A page may be shorter than the limit, even empty, with more true: next is then where
 	// the next page starts.
-	Behind(ctx context.Context, user tidemark.UserID, q BehindQuery) (chats []Lag, next tidemark.ChatID, more bool, err error)
+	Behind(ctx context.Context, user tidemark.UserID, q BehindQuery) (chats []Lag,
+		next tidemark.ChatID, more bool, err error)
 }
 
 // NewChat is a chat to be created.
@@ -286,7 +293,8 @@ func CheckDistinct(advances []Advance) error {
 	for i := range advances {
 		key := StateKey{User: advances[i].User, Chat: advances[i].Chat}
 		if _, twice := named[key]; twice {
-			return tidemark.Errorf(tidemark.Invalid, "%s and chat %s are named twice", key.User, key.Chat)
+			return tidemark.Errorf(tidemark.Invalid, "%s and chat %s are named twice",
+				key.User, key.Chat)
 		}
 		named[key] = struct{}{}
 	}

@@ -30,17 +30,35 @@ func arrows() []arrow {
 		{place: ""},
 		{place: "storage", own: []string{""}},
 		{place: "storage/memory", own: []string{"", "storage"}},
-		{place: "storage/metered", own: []string{"", "storage"}, others: []string{"github.com/prometheus/client_golang"}},
+		{
+			place:  "storage/metered",
+			own:    []string{"", "storage"},
+			others: []string{"github.com/prometheus/client_golang"},
+		},
 		{place: "storage/internal/...", own: []string{""}},
 		{
-			place:  "storage/sqlite",
-			own:    []string{"", "internal/batch", "storage", "storage/internal/...", "storage/sqlite/internal/..."},
+			place: "storage/sqlite",
+			own: []string{
+				"",
+				"internal/batch", "storage", "storage/internal/...", "storage/sqlite/internal/...",
+			},
 			others: []string{"modernc.org/sqlite"},
 		},
 		{place: "storage/sqlite/backup", own: []string{"", "storage/sqlite/internal/capi"}},
-		{place: "storage/sqlite/internal/health", own: []string{"", "storage/sqlite/internal/capi"}, others: []string{"modernc.org/sqlite"}},
-		{place: "storage/sqlite/internal/schema", own: []string{"", "migrations"}, others: []string{"github.com/golang-migrate/migrate/v4"}},
-		{place: "storage/sqlite/internal/capi", others: []string{"modernc.org/sqlite", "modernc.org/libc"}},
+		{
+			place:  "storage/sqlite/internal/health",
+			own:    []string{"", "storage/sqlite/internal/capi"},
+			others: []string{"modernc.org/sqlite"},
+		},
+		{
+			place:  "storage/sqlite/internal/schema",
+			own:    []string{"", "migrations"},
+			others: []string{"github.com/golang-migrate/migrate/v4"},
+		},
+		{
+			place:  "storage/sqlite/internal/capi",
+			others: []string{"modernc.org/sqlite", "modernc.org/libc"},
+		},
 		{
 			place: "storage/postgres",
 			own: []string{
@@ -54,15 +72,31 @@ func arrows() []arrow {
 			own:    []string{"", "storage/postgres/internal/standby"},
 			others: []string{"github.com/jackc/pgx/v5"},
 		},
-		{place: "storage/postgres/internal/standby", own: []string{""}, others: []string{"github.com/jackc/pgx/v5"}},
-		{place: "storage/postgres/internal/schema", own: []string{"", "migrations"}, others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"}},
+		{
+			place:  "storage/postgres/internal/standby",
+			own:    []string{""},
+			others: []string{"github.com/jackc/pgx/v5"},
+		},
+		{
+			place:  "storage/postgres/internal/schema",
+			own:    []string{"", "migrations"},
+			others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"},
+		},
 		{
 			place:  "storage/dynamodb",
 			own:    []string{"", "storage", "storage/internal/...", "storage/dynamodb/internal/..."},
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},
-		{place: "storage/dynamodb/internal/target", own: []string{""}, others: []string{"github.com/aws/aws-sdk-go-v2"}},
-		{place: "storage/dynamodb/internal/schema", own: []string{"", "internal/signal", "migrations", "storage/dynamodb/internal/target"}, others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
+		{
+			place:  "storage/dynamodb/internal/target",
+			own:    []string{""},
+			others: []string{"github.com/aws/aws-sdk-go-v2"},
+		},
+		{
+			place:  "storage/dynamodb/internal/schema",
+			own:    []string{"", "internal/signal", "migrations", "storage/dynamodb/internal/target"},
+			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+		},
 		{
 			place: "storage/dynamodb/internal/...",
 			own: []string{
@@ -73,14 +107,29 @@ func arrows() []arrow {
 		},
 		{place: "migrations"},
 
-		{place: "server", own: []string{"", "storage", "server/registry", "server/bus", "server/internal/...", "internal/signal"}, others: []string{"github.com/gofrs/uuid/v5"}},
+		{
+			place: "server",
+			own: []string{
+				"",
+				"storage", "server/registry", "server/bus", "server/internal/...",
+				"internal/signal",
+			},
+			others: []string{"github.com/gofrs/uuid/v5"},
+		},
 		{place: "server/internal/pagetoken", own: []string{""}},
 		{place: "server/internal/watermark", own: []string{"", "storage"}},
-		{place: "server/internal/retry", own: []string{"", "storage", "internal/signal", "server/registry"}},
+		{
+			place: "server/internal/retry",
+			own:   []string{"", "storage", "internal/signal", "server/registry"},
+		},
 		{place: "server/internal/chat", own: []string{"", "storage"}},
-		{place: "server/internal/ackbuffer", own: []string{"", "storage", "internal/signal", "server/internal/watermark"}},
+		{
+			place: "server/internal/ackbuffer",
+			own:   []string{"", "storage", "internal/signal", "server/internal/watermark"},
+		},
 		{place: "server/internal/session", own: []string{
-			"", "storage", "internal/signal", "server/bus", "server/registry", "server/internal/chat",
+			"", "storage", "internal/signal", "server/bus", "server/registry",
+			"server/internal/chat",
 			"server/internal/watermark",
 		}},
 		{place: "server/internal/leases", own: []string{
@@ -88,22 +137,29 @@ func arrows() []arrow {
 			"server/internal/session",
 		}},
 		{place: "server/internal/delivery", own: []string{
-			"", "storage", "internal/signal", "server/bus", "server/registry", "server/internal/ackbuffer",
-			"server/internal/chat", "server/internal/leases", "server/internal/retry", "server/internal/session",
+			"", "storage", "internal/signal", "server/bus", "server/registry",
+			"server/internal/ackbuffer",
+			"server/internal/chat", "server/internal/leases", "server/internal/retry",
+			"server/internal/session",
 		}},
 		{place: "server/internal/receipts", own: []string{
-			"", "storage", "internal/signal", "server/bus", "server/registry", "server/internal/ackbuffer",
+			"", "storage", "internal/signal", "server/bus", "server/registry",
+			"server/internal/ackbuffer",
 			"server/internal/chat", "server/internal/delivery", "server/internal/retry",
 			"server/internal/session", "server/internal/watermark",
 		}},
 		{place: "server/internal/sessions", own: []string{
-			"", "storage", "internal/signal", "server/bus", "server/registry", "server/internal/delivery",
+			"", "storage", "internal/signal", "server/bus", "server/registry",
+			"server/internal/delivery",
 			"server/internal/leases", "server/internal/receipts",
 			"server/internal/retry", "server/internal/session",
 		}},
 		{place: "server/registry", own: []string{""}},
 		{place: "server/registry/memory", own: []string{"", "server/registry"}},
-		{place: "server/registry/redis", own: []string{"", "internal/batch", "internal/redis", "server/registry"}},
+		{
+			place: "server/registry/redis",
+			own:   []string{"", "internal/batch", "internal/redis", "server/registry"},
+		},
 		{place: "server/bus", own: []string{"", "server/registry"}},
 		{place: "server/bus/local", own: []string{"", "server/registry", "server/bus"}},
 		{
@@ -113,10 +169,17 @@ func arrows() []arrow {
 				"server/registry", "server/bus", "server/bus/redis/internal/...",
 			},
 		},
-		{place: "server/bus/redis/internal/frame", own: []string{"", "server/registry", "server/bus"}},
+		{
+			place: "server/bus/redis/internal/frame",
+			own:   []string{"", "server/registry", "server/bus"},
+		},
 		{place: "internal/batch", own: []string{""}},
 		{place: "internal/signal"},
-		{place: "internal/redis", own: []string{"", "internal/batch"}, others: []string{"github.com/redis/go-redis/v9"}},
+		{
+			place:  "internal/redis",
+			own:    []string{"", "internal/batch"},
+			others: []string{"github.com/redis/go-redis/v9"},
+		},
 
 		{
 			place:  "transports",
@@ -124,22 +187,45 @@ func arrows() []arrow {
 			others: []string{"github.com/labstack/echo/v4", "github.com/prometheus/client_golang"},
 		},
 		{
-			place:  "transports/internal/...",
-			own:    adapter,
-			others: []string{"github.com/go-jose/go-jose/v4", "github.com/golang-jwt/jwt/v5", "github.com/labstack/echo/v4", "golang.org/x/time"},
+			place: "transports/internal/...",
+			own:   adapter,
+			others: []string{
+				"github.com/go-jose/go-jose/v4",
+				"github.com/golang-jwt/jwt/v5", "github.com/labstack/echo/v4", "golang.org/x/time",
+			},
 		},
-		{place: "transports/websocket", own: append(adapter, "internal/batch"), others: []string{"github.com/labstack/echo/v4", "github.com/gorilla/websocket"}},
+		{
+			place:  "transports/websocket",
+			own:    append(adapter, "internal/batch"),
+			others: []string{"github.com/labstack/echo/v4", "github.com/gorilla/websocket"},
+		},
 		{place: "transports/sse", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
-		{place: "transports/longpoll", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
-		{place: "transports/rest", own: adapter, others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"}},
-		{place: "transports/redis", own: []string{"", "internal/batch", "internal/redis", "transports/internal/..."}},
+		{
+			place:  "transports/longpoll",
+			own:    adapter,
+			others: []string{"github.com/labstack/echo/v4"},
+		},
+		{
+			place:  "transports/rest",
+			own:    adapter,
+			others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"},
+		},
+		{
+			place: "transports/redis",
+			own:   []string{"", "internal/batch", "internal/redis", "transports/internal/..."},
+		},
 		{place: "web"},
 
 		{place: "bench/...", own: []string{"bench/internal/...", "internal/signal"}},
 		{place: "cmd/tidemark/internal/flags"},
 		{
 			place: "cmd/tidemark",
-			own:   []string{"", "bench", "cmd/tidemark/internal/flags", "internal/redis", "internal/signal", "migrations", "server", "server/...", "storage", "storage/...", "transports", "transports/...", "web"},
+			own: []string{
+				"",
+				"bench", "cmd/tidemark/internal/flags", "internal/redis", "internal/signal",
+				"migrations", "server", "server/...", "storage", "storage/...", "transports",
+				"transports/...", "web",
+			},
 			others: []string{
 				"github.com/gofrs/uuid/v5", "github.com/golang-jwt/jwt/v5",
 				"github.com/prometheus/client_golang", "gopkg.in/yaml.v3",
@@ -161,7 +247,8 @@ func TestArrows_hold(t *testing.T) {
 		}
 		i := slices.IndexFunc(arrows(), func(a arrow) bool { return within(a.place, path) })
 		if i < 0 {
-			t.Errorf("%s has no arrow: say in test/arrows_test.go what it may import", pkg.ImportPath)
+			t.Errorf("%s has no arrow: say in test/arrows_test.go what it may import",
+				pkg.ImportPath)
 			continue
 		}
 		rule := arrows()[i]
@@ -214,7 +301,8 @@ func TestArrows_drivers_in_leaves_named_after_them(t *testing.T) {
 		for _, imported := range pkg.Imports {
 			for driver, leaf := range leaves {
 				if below(driver, imported) && !slices.Contains(strings.Split(path, "/"), leaf) {
-					t.Errorf("%s imports %s, which belongs in a package called %s", pkg.ImportPath, imported, leaf)
+					t.Errorf("%s imports %s, which belongs in a package called %s",
+						pkg.ImportPath, imported, leaf)
 				}
 			}
 		}
@@ -222,7 +310,11 @@ func TestArrows_drivers_in_leaves_named_after_them(t *testing.T) {
 }
 
 func TestArrows_rules(t *testing.T) {
-	rule := arrow{place: "storage/x", own: []string{"", "storage", "web/..."}, others: []string{"example.org/driver"}}
+	rule := arrow{
+		place:  "storage/x",
+		own:    []string{"", "storage", "web/..."},
+		others: []string{"example.org/driver"},
+	}
 	for _, tc := range []struct {
 		imported string
 		want     bool

@@ -33,7 +33,8 @@ func awsTables(t *testing.T) map[string]map[string]any {
 	for name, resource := range at(t, template(t), "Resources").(map[string]any) {
 		if resource, _ := resource.(map[string]any); resource["Type"] == "AWS::DynamoDB::Table" {
 			p := resource["Properties"].(map[string]any)
-			if resource["DeletionPolicy"] != "Retain" || resource["UpdateReplacePolicy"] != "Retain" {
+			if resource["DeletionPolicy"] != "Retain" ||
+				resource["UpdateReplacePolicy"] != "Retain" {
 				t.Errorf("%s goes with the stack, and its messages with it", name)
 			}
 			for _, option := range []string{"PointInTimeRecoverySpecification", "DeletionProtectionEnabled", "SSESpecification"} {

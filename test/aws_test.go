@@ -28,10 +28,16 @@ func TestAWS_linter_passes_the_template_and_notices_mistakes(t *testing.T) {
 	}
 	mistakes := []struct{ name, old, new, want string }{
 		{"as-it-is", "", "", ""},
-		{"a-misspelt-property", "AttributeName: expires_at", "AttributName: expires_at", "AttributName"},
+		{
+			"a-misspelt-property",
+			"AttributeName: expires_at", "AttributName: expires_at", "AttributName",
+		},
 		{"a-reference-to-nothing", "!Ref TaskGroup", "!Ref TaskGruop", "TaskGruop"},
 		{"a-mistake-in-what-is-repeated-for-each-table", "Stat: Sum", "Statt: Sum", "Stat"},
-		{"a-condition-that-nobody-defined", "Condition: MakesTables", "Condition: MakeTables", "MakeTables"},
+		{
+			"a-condition-that-nobody-defined",
+			"Condition: MakesTables", "Condition: MakeTables", "MakeTables",
+		},
 	}
 	dir := t.TempDir()
 	var files []string
@@ -52,7 +58,11 @@ func TestAWS_linter_passes_the_template_and_notices_mistakes(t *testing.T) {
 	// What it says of a place is a paragraph: first what is wrong, then in which file.
 	paragraphs := strings.Split(string(out), "\n\n")
 	for i, tt := range mistakes {
-		told := slices.ContainsFunc(paragraphs, func(p string) bool { return strings.Contains(p, files[i]) && strings.Contains(p, tt.want) })
+		told := slices.ContainsFunc(paragraphs,
+			func(p string) bool {
+				return strings.Contains(p, files[i]) && strings.Contains(p,
+					tt.want)
+			})
 		if told != (tt.want != "") {
 			t.Errorf("%s: want %q noticed", tt.name, tt.want)
 		}
@@ -188,7 +198,8 @@ func TestAWS_load_balancer_waits_for_streams_and_not_for_closed_connections(t *t
 		}
 	}
 	if closes := only(t, "transports", "idleTimeout"); idle > closes-10*time.Second {
-		t.Errorf("the idle timeout is %v, and Tidemark closes idle connections after %v", idle, closes)
+		t.Errorf("the idle timeout is %v, and Tidemark closes idle connections after %v",
+			idle, closes)
 	}
 	if balancer["routing.http.preserve_host_header.enabled"] != "true" {
 		t.Error("the Host is not passed on, and the Origin of browsers is compared with it")
@@ -214,7 +225,8 @@ func TestAWS_task_runs_as_the_image_wants(t *testing.T) {
 		if got := container["Command"].([]any); !slices.Equal(got, command) {
 			t.Errorf("%s runs %q, want %q", task, got, command)
 		}
-		if container["ReadonlyRootFilesystem"] != "true" || at(t, container, "LinuxParameters", "Capabilities", "Drop", 0) != "ALL" {
+		if container["ReadonlyRootFilesystem"] != "true" ||
+			at(t, container, "LinuxParameters", "Capabilities", "Drop", 0) != "ALL" {
 			t.Errorf("%s may write, or has rights", task)
 		}
 		if mode := at(t, container, "LogConfiguration", "Options", "mode"); mode != "non-blocking" {
@@ -235,7 +247,8 @@ func TestAWS_task_runs_as_the_image_wants(t *testing.T) {
 			t.Errorf("%s has no store", task)
 		}
 	}
-	container := at(t, properties(t, stack, "ServeTask"), "ContainerDefinitions", 0).(map[string]any)
+	container := at(t, properties(t, stack, "ServeTask"), "ContainerDefinitions",
+		0).(map[string]any)
 	if stop := container["StopTimeout"].(string) + "s"; !longerThanDrain(t, stop) {
 		t.Errorf("the task is killed after %s, which is not longer than a drain", stop)
 	}
@@ -254,7 +267,8 @@ func TestAWS_readme_names_what_the_stack_has(t *testing.T) {
 		t.Fatal(err)
 	}
 	stack, text := template(t), string(page)
-	parameters, outputs := at(t, stack, "Parameters").(map[string]any), at(t, stack, "Outputs").(map[string]any)
+	parameters, outputs := at(t, stack, "Parameters").(map[string]any), at(t, stack,
+		"Outputs").(map[string]any)
 	for name, parameter := range parameters {
 		if len(at(t, parameter, "Description").(string)) < 10 {
 			t.Errorf("the parameter %s is not described", name)
@@ -288,25 +302,29 @@ func TestAWS_readme_names_what_the_stack_has(t *testing.T) {
 // refused without it.
 func TestAWS_several_tasks_share_a_Valkey(t *testing.T) {
 	stack := template(t)
-	container := at(t, properties(t, stack, "ServeTask"), "ContainerDefinitions", 0).(map[string]any)
+	container := at(t, properties(t, stack, "ServeTask"), "ContainerDefinitions",
+		0).(map[string]any)
 	url, _ := attributes(t, container["Environment"], "Name")["TIDEMARK_REDIS"].(intrinsic)
 	if want := (intrinsic{"Sub", "rediss://${Valkey.PrimaryEndPoint.Address}:${Valkey.PrimaryEndPoint.Port}"}); url != want {
 		t.Errorf("TIDEMARK_REDIS is %v, want %v", url, want)
 	}
 	valkey := properties(t, stack, "Valkey")
-	if valkey["TransitEncryptionEnabled"] != "true" || valkey["TransitEncryptionMode"] != "required" {
+	if valkey["TransitEncryptionEnabled"] != "true" ||
+		valkey["TransitEncryptionMode"] != "required" {
 		t.Error("the Valkey answers without TLS")
 	}
 	if got := at(t, properties(t, stack, "ValkeyParameters"), "Properties", "maxmemory-policy"); got != "noeviction" {
 		t.Errorf("maxmemory-policy is %v", got)
 	}
 	ingress := properties(t, stack, "ValkeyGroup")["SecurityGroupIngress"].([]any)
-	if len(ingress) != 1 || at(t, ingress, 0, "SourceSecurityGroupId") != (intrinsic{"Ref", "TaskGroup"}) {
+	if len(ingress) != 1 ||
+		at(t, ingress, 0, "SourceSecurityGroupId") != (intrinsic{"Ref", "TaskGroup"}) {
 		t.Errorf("the Valkey is reached by %v", ingress)
 	}
 	rule := at(t, stack, "Rules", "SeveralTasksNeedRedis", "Assertions", 0, "Assert").(intrinsic)
 	contains := at(t, rule.arg, 1).(intrinsic)
-	if rule.name != "Or" || contains.name != "Contains" || !slices.Equal(at(t, contains.arg, 0).([]any), []any{"0", "1"}) {
+	if rule.name != "Or" || contains.name != "Contains" ||
+		!slices.Equal(at(t, contains.arg, 0).([]any), []any{"0", "1"}) {
 		t.Errorf("how many tasks do without is said by %v", rule)
 	}
 }

@@ -42,7 +42,8 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 	s := newSite(t)
 	alice, bob := s.user("alice", "http://"+s.address, nil), s.user("bob", "http://"+s.address, nil)
 	for _, chat := range backupChats {
-		alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
+		alice.call(t, http.MethodPost, "/chats",
+			map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
 	}
 	told := &ledger{messages: map[string]int64{}, acked: map[string]int64{}}
 	stop := make(chan struct{})
@@ -63,7 +64,8 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 	meanwhile := 0
 	for n := 0; n < backups || meanwhile == 0 && n < mostBackups; n++ {
 		enough := 60 * (n + 1)
-		until(t, "the load runs", func() bool { return t.Failed() || told.size() >= enough }, func() string { return fmt.Sprint(told.size(), " confirmed") })
+		until(t, "the load runs", func() bool { return t.Failed() || told.size() >= enough },
+			func() string { return fmt.Sprint(told.size(), " confirmed") })
 		messages, acked := told.copy()
 		file := filepath.Join(t.TempDir(), "copy.db")
 		s.run("backup", "--store", "sqlite:"+s.database(), "--to", file)
@@ -73,7 +75,8 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 		meanwhile += during
 	}
 	if meanwhile == 0 {
-		t.Errorf("nothing was confirmed during %d backups: they keep the server waiting", mostBackups)
+		t.Errorf("nothing was confirmed during %d backups: they keep the server waiting",
+			mostBackups)
 	}
 	end()
 	all, _ := told.copy()
@@ -85,17 +88,20 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 		s.start()
 		found := s.stored(bob)
 		if len(found) < len(c.messages) || len(found) > len(all) {
-			t.Errorf("%d messages in the backup; %d were confirmed before it, %d in all", len(found), len(c.messages), len(all))
+			t.Errorf("%d messages in the backup; %d were confirmed before it, %d in all",
+				len(found), len(c.messages), len(all))
 		}
 		for id, sequence := range c.messages {
 			if found[id] != sequence {
-				t.Errorf("%s was confirmed as %d before the backup began, and is %d in it (0: not at all)", id, sequence, found[id])
+				t.Errorf("%s was confirmed as %d before the backup began, and is %d in it (0: "+
+					"not at all)", id, sequence, found[id])
 			}
 		}
 		for chat, acked := range c.acked {
 			var got state
 			if bob.call(t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &got); got.Acked < acked {
-				t.Errorf("%s: the watermark is %d in the backup, and was %d before", chat, got.Acked, acked)
+				t.Errorf("%s: the watermark is %d in the backup, and was %d before",
+					chat, got.Acked, acked)
 			}
 		}
 	}
@@ -136,13 +142,16 @@ func restore(t *testing.T, database, copied string) {
 	}
 	for name, want := range map[string]bool{"": true, ".old": true, "-wal": false, "-wal.old": true} {
 		if _, err := os.Stat(database + name); (err == nil) != want {
-			t.Errorf("after the restore %s%s is there: %v, want %v", filepath.Base(database), name, err == nil, want)
+			t.Errorf("after the restore %s%s is there: %v, want %v",
+				filepath.Base(database), name, err == nil, want)
 		}
 	}
 }
 
 // writeUntil sends to a chat, and acknowledges, until stop is closed.
-func writeUntil(t *testing.T, stop <-chan struct{}, sender, reader user, chat string, told *ledger) {
+func writeUntil(
+	t *testing.T, stop <-chan struct{}, sender, reader user, chat string, told *ledger,
+) {
 	for n := 1; ; n++ {
 		select {
 		case <-stop:
@@ -186,7 +195,9 @@ func (s *site) storedIn(u user, chats ...string) map[string]int64 {
 					HasMore bool `json:"has_more"`
 				}
 			}
-			u.call(s.t, http.MethodGet, fmt.Sprintf("/chats/%s/messages?limit=1000&after_sequence=%d", chat, next-1), nil, &page)
+			u.call(s.t, http.MethodGet,
+				fmt.Sprintf("/chats/%s/messages?limit=1000&after_sequence=%d", chat, next-1), nil,
+				&page)
 			for _, m := range page.Messages {
 				if m.Sequence != next {
 					s.t.Fatalf("%s: after %d comes %d", chat, next-1, m.Sequence)
@@ -219,10 +230,14 @@ func (s *site) toldOfTheReset(u user, chat string, all map[string]int64) {
 		Reset  struct{ Reason string }
 	}
 	var answer struct{ Chats []synced } // those that are waited for elsewhere are in it too
-	u.call(t, http.MethodPost, "/sync", map[string]any{"chats": []map[string]any{{"chat_id": chat, "last_acked_sequence": has}}}, &answer)
+	u.call(t, http.MethodPost, "/sync",
+		map[string]any{"chats": []map[string]any{{"chat_id": chat, "last_acked_sequence": has}}},
+		&answer)
 	i := slices.IndexFunc(answer.Chats, func(c synced) bool { return c.ChatID == chat })
-	if i < 0 || answer.Chats[i].Reset.Reason != "ahead" || answer.Chats[i].Head != head || head >= has {
-		t.Errorf("%s: a device with %d messages is told %+v, want the reset of reason ahead, to %d", chat, has, answer, head)
+	if i < 0 || answer.Chats[i].Reset.Reason != "ahead" || answer.Chats[i].Head != head ||
+		head >= has {
+		t.Errorf("%s: a device with %d messages is told %+v, want the reset of reason ahead, to %d",
+			chat, has, answer, head)
 		return
 	}
 	if sent := u.send(t, chat, "after the restore"); sent.Sequence != answer.Chats[i].Head+1 {
@@ -237,11 +252,14 @@ func TestBackup_without_room_leaves_nothing(t *testing.T) {
 	chat := alice.direct(t, "bob")
 	for n := range 20 {
 		key := fmt.Sprint("m", n)
-		alice.call(t, http.MethodPost, "/chats/"+chat+"/messages", map[string]any{"client_message_id": key, "content": strings.Repeat("x", 10_000)}, nil)
+		alice.call(t, http.MethodPost, "/chats/"+chat+"/messages",
+			map[string]any{"client_message_id": key, "content": strings.Repeat("x", 10_000)}, nil)
 	}
 	dir := t.TempDir()
 	// A limit of the size of files, in KiB, stands for a disk without room.
-	out, err := exec.Command("bash", "-c", `ulimit -f 100; exec "$0" backup --store "sqlite:$1" --to "$2"`, s.binary, s.database(), filepath.Join(dir, "copy.db")).CombinedOutput()
+	out, err := exec.Command("bash", "-c",
+		`ulimit -f 100; exec "$0" backup --store "sqlite:$1" --to "$2"`, s.binary, s.database(),
+		filepath.Join(dir, "copy.db")).CombinedOutput()
 	if err == nil {
 		t.Errorf("it says: %s", out)
 	}

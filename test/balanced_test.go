@@ -24,11 +24,13 @@ func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
 	for range 3 {
 		p := processOf(t, binary)
 		address := p.serve()
-		as(address, "alice").call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "tea", "member_ids": []string{"bob"}}, nil)
+		as(address, "alice").call(t, http.MethodPost, "/chats",
+			map[string]any{"type": "group", "chat_id": "tea", "member_ids": []string{"bob"}}, nil)
 		nodes, addresses = append(nodes, p), append(addresses, address)
 	}
 	sooner := []string{"_timeout 35s", "_timeout 1s"}
-	sends, gives, polls := balanced(t, sooner, addresses...), balanced(t, sooner, addresses...), balanced(t, sooner, addresses...)
+	sends, gives, polls := balanced(t, sooner, addresses...), balanced(t, sooner,
+		addresses...), balanced(t, sooner, addresses...)
 	hung := nodes[1]
 	hang := func(signal syscall.Signal) {
 		if err := hung.process.Signal(signal); err != nil {
@@ -48,11 +50,16 @@ func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
 		}
 	})
 	t.Run("a client that waits for less does not hide it", func(t *testing.T) {
-		bob := user{name: "bob", url: gives.url, client: &http.Client{Timeout: 100 * time.Millisecond}}
+		bob := user{
+			name:   "bob",
+			url:    gives.url,
+			client: &http.Client{Timeout: 100 * time.Millisecond},
+		}
 		for range 3 {
 			_, _, _ = bob.try(t.Context(), http.MethodGet, "/chats", nil)
 		}
-		until(t, "the proxy has given up", func() bool { return gives.asked(t, hung.address) > 0 }, func() string { return gives.lines(t) })
+		until(t, "the proxy has given up", func() bool { return gives.asked(t, hung.address) > 0 },
+			func() string { return gives.lines(t) })
 		before := gives.asked(t, hung.address)
 		bob.client = nil
 		for range 12 {
@@ -74,7 +81,8 @@ func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
 			Events  []struct{ ID int64 }
 		}
 		owner.call(t, http.MethodGet, "/poll?wait=0", nil, &answer)
-		path := fmt.Sprintf("/poll?wait=2&session=%s&after=%d", answer.Session, answer.Events[len(answer.Events)-1].ID)
+		path := fmt.Sprintf("/poll?wait=2&session=%s&after=%d",
+			answer.Session, answer.Events[len(answer.Events)-1].ID)
 		var answers []int
 		for !slices.Contains(answers, http.StatusOK) && len(answers) < 4 {
 			status, _, err := bob.try(t.Context(), http.MethodGet, path, nil)
@@ -119,7 +127,8 @@ func balanced(t *testing.T, words []string, nodes ...string) balancer {
 		t.Fatal(err)
 	}
 	dir, address := t.TempDir(), freeAddress(t)
-	config := strings.ReplaceAll(strings.Replace(string(text), "listen 8080;", "listen "+address+";", 1), "/var/log/nginx/", dir+"/")
+	config := strings.ReplaceAll(strings.Replace(string(text), "listen 8080;",
+		"listen "+address+";", 1), "/var/log/nginx/", dir+"/")
 	for pair := range slices.Chunk(words, 2) {
 		if !strings.Contains(config, pair[0]) {
 			t.Fatalf("cluster.conf does not say %q", pair[0])
@@ -132,7 +141,8 @@ func balanced(t *testing.T, words []string, nodes ...string) balancer {
 	if strings.Contains(config, ":8080") {
 		t.Fatalf("there are %d nodes, and the configuration has more", len(nodes))
 	}
-	main := "daemon off; worker_processes 1; pid " + dir + "/nginx.pid; events { worker_connections 1024; }\nhttp {\n"
+	main := "daemon off; worker_processes 1; pid " + dir +
+		"/nginx.pid; events { worker_connections 1024; }\nhttp {\n"
 	if os.Getuid() == 0 {
 		main = "user root root;\n" + main
 	}

@@ -73,7 +73,8 @@ func lookPath(t *testing.T, name, packages string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Fatalf("%s is missing. Run this, then the test again:\n  apt-get update && apt-get install -y --no-install-recommends %s", name, packages)
+		t.Fatalf("%s is missing. Run this, then the test again:\n"+
+			"  apt-get update && apt-get install -y --no-install-recommends %s", name, packages)
 	}
 	return path
 }
@@ -82,6 +83,7 @@ func lookPath(t *testing.T, name, packages string) string {
 func needPlaywright(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat("../.build/browser/node_modules/playwright-core"); err != nil {
-		t.Fatalf("playwright-core is missing (%v). Run this, then the test again:\n  make browser-deps", err)
+		t.Fatalf("playwright-core is missing (%v). Run this, then the test again:\n"+
+			"  make browser-deps", err)
 	}
 }

@@ -37,7 +37,8 @@ func curlReads(t *testing.T, p *process) {
 	chat := alice.direct(t, "bob")
 
 	stdout := &output{}
-	curl := exec.CommandContext(t.Context(), "curl", "-sS", "-N", "-H", "Authorization: Bearer dev:alice", alice.url+"/api/v1/events")
+	curl := exec.CommandContext(t.Context(), "curl", "-sS", "-N", "-H",
+		"Authorization: Bearer dev:alice", alice.url+"/api/v1/events")
 	curl.Stdout, curl.Stderr = stdout, stdout
 	if err := curl.Start(); err != nil {
 		t.Fatalf("curl: %v; on Debian: apt-get install -y curl", err)
@@ -50,7 +51,8 @@ func curlReads(t *testing.T, p *process) {
 	shows := func(pattern string) {
 		t.Helper()
 		want := regexp.MustCompile(pattern)
-		until(t, "curl shows "+pattern, func() bool { return want.MatchString(stdout.String()) }, stdout.String)
+		until(t, "curl shows "+pattern, func() bool { return want.MatchString(stdout.String()) },
+			stdout.String)
 	}
 	shows(`(?m)^event: ?open\n(?:.*\n)*data: ?\{"session":"`)
 	bob.send(t, chat, "hello from bob")
@@ -58,7 +60,8 @@ func curlReads(t *testing.T, p *process) {
 	alice.ack(t, chat, 1)
 	sent := alice.send(t, chat, "hello from alice")
 	bob.ack(t, chat, sent.Sequence)
-	shows(`(?m)^data: ?\{"chat_id":"` + chat + `","user_id":"bob","last_acked_sequence":2,"last_read_sequence":\d+\}$`)
+	shows(`(?m)^data: ?\{"chat_id":"` + chat +
+		`","user_id":"bob","last_acked_sequence":2,"last_read_sequence":\d+\}$`)
 
 	for block := range strings.SplitSeq(strings.TrimSuffix(stdout.String(), "\n\n"), "\n\n") {
 		for line := range strings.SplitSeq(block, "\n") {
@@ -109,7 +112,10 @@ func newReader(t *testing.T, u user) *reader {
 	r := &reader{conns: &connections{}}
 	r.client = sse.NewClient(u.url+"/api/v1/events", sse.ClientMaxBufferSize(1<<20))
 	r.client.Headers["Authorization"] = "Bearer dev:" + u.name
-	r.client.Connection.Transport = transporttest.Checked(t, &http.Transport{DialContext: r.conns.dial, DisableKeepAlives: true})
+	r.client.Connection.Transport = transporttest.Checked(t, &http.Transport{
+		DialContext:       r.conns.dial,
+		DisableKeepAlives: true,
+	})
 	r.client.ResponseValidator = func(_ *sse.Client, response *http.Response) error {
 		if response.StatusCode == http.StatusOK {
 			return nil
@@ -212,12 +218,14 @@ func r3labsResumes(t *testing.T, p *process) {
 	const cuts, between = 3, 20
 	var want []string
 	for n := range cuts + 1 {
-		until(t, "the stream is open", func() bool { opens, _ := r.received(); return len(opens) == n+1 }, describe(r))
+		until(t, "the stream is open",
+			func() bool { opens, _ := r.received(); return len(opens) == n+1 }, describe(r))
 		for range between {
 			want = append(want, fmt.Sprint("message ", len(want)+1))
 			bob.send(t, chat, want[len(want)-1])
 		}
-		until(t, "everything has come", func() bool { _, got := r.received(); return len(got) >= len(want) }, describe(r))
+		until(t, "everything has come",
+			func() bool { _, got := r.received(); return len(got) >= len(want) }, describe(r))
 		if n == cuts {
 			break
 		}
@@ -232,7 +240,8 @@ func r3labsResumes(t *testing.T, p *process) {
 	}
 	for i, o := range opens {
 		if o.Session != opens[0].Session || o.Resumed != (i > 0) {
-			t.Errorf("connection %d: got session %s, resumed %v; want session %s, resumed %v", i, o.Session, o.Resumed, opens[0].Session, i > 0)
+			t.Errorf("connection %d: got session %s, resumed %v; want session %s, resumed %v",
+				i, o.Session, o.Resumed, opens[0].Session, i > 0)
 		}
 	}
 }
@@ -253,7 +262,8 @@ func dial(t *testing.T, u user) *websocket.Conn {
 	t.Helper()
 	url := strings.Replace(u.url, "http://", "ws://", 1) + "/api/v1/ws?ticket=dev:" + u.name
 	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{
-		Subprotocols: []string{"tidemark.v1"}, HTTPClient: &http.Client{Transport: transporttest.Checked(t, http.DefaultTransport)},
+		Subprotocols: []string{"tidemark.v1"},
+		HTTPClient:   &http.Client{Transport: transporttest.Checked(t, http.DefaultTransport)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +323,9 @@ func coderSends(t *testing.T, p *process) {
 		next(t, conn, "open", func(o open) bool { return o.Session != "" && !o.Resumed })
 	}
 
-	write(t, a, "send_message", "r-1", map[string]any{"chat_id": chat, "client_message_id": "c-1", "content": "over the socket"})
+	write(t, a, "send_message", "r-1", map[string]any{
+		"chat_id": chat, "client_message_id": "c-1", "content": "over the socket",
+	})
 	answer, confirmed := next(t, a, "send_message_ack", func(message) bool { return true })
 	if answer.RequestID != "r-1" {
 		t.Errorf("request_id: got %q, want r-1", answer.RequestID)
@@ -326,15 +338,23 @@ func coderSends(t *testing.T, p *process) {
 	if event.ID == 0 {
 		t.Error("a message has no event id")
 	}
-	want := message{ChatID: chat, Sequence: 1, SenderID: "alice", ClientMessageID: "c-1", Content: "over the socket"}
+	want := message{
+		ChatID:          chat,
+		Sequence:        1,
+		SenderID:        "alice",
+		ClientMessageID: "c-1",
+		Content:         "over the socket",
+	}
 	if received != want {
 		t.Errorf("message: got %+v, want %+v", received, want)
 	}
 
 	write(t, b, "ack", "", map[string]any{"chat_id": chat, "last_acked_sequence": 1})
-	next(t, a, "status_update", func(s state) bool { return s == state{ChatID: chat, UserID: "bob", Acked: 1} })
+	next(t, a, "status_update",
+		func(s state) bool { return s == state{ChatID: chat, UserID: "bob", Acked: 1} })
 	write(t, b, "read", "", map[string]any{"chat_id": chat, "last_read_sequence": 1})
-	next(t, a, "status_update", func(s state) bool { return s == state{ChatID: chat, UserID: "bob", Acked: 1, Read: 1} })
+	next(t, a, "status_update",
+		func(s state) bool { return s == state{ChatID: chat, UserID: "bob", Acked: 1, Read: 1} })
 
 	var stored state
 	bob.call(t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &stored)

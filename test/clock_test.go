@@ -12,7 +12,10 @@ import (
 // TestClock_periods_are_measured_by_the_monotonic_clock: a time from time.Now has the reading of the monotonic clock, which does not jump, as long as nothing is done to it but Add, Sub
 // and comparisons (see the documentation of package time). So leases, deadlines, tickets and limits hold when somebody sets the clock. The exceptions show the time of day.
 func TestClock_periods_are_measured_by_the_monotonic_clock(t *testing.T) {
-	strips := []string{"UTC", "Local", "In", "Round", "Truncate", "AddDate", "Unix", "UnixMilli", "UnixNano", "UnixMicro", "Format", "AppendFormat"}
+	strips := []string{
+		"UTC", "Local", "In", "Round", "Truncate", "AddDate", "Unix", "UnixMilli", "UnixNano",
+		"UnixMicro", "Format", "AppendFormat",
+	}
 	showTheTime := []string{"transports/internal/stream/http.go"} // the Date of a response
 	calls := 0
 	for path, source := range goFiles(t) {
@@ -21,7 +24,9 @@ func TestClock_periods_are_measured_by_the_monotonic_clock(t *testing.T) {
 			t.Fatal(err)
 		}
 		name = filepath.ToSlash(name)
-		if !within("server/...", filepath.ToSlash(filepath.Dir(name))) && !within("transports/...", filepath.ToSlash(filepath.Dir(name))) || slices.Contains(showTheTime, name) {
+		if !within("server/...", filepath.ToSlash(filepath.Dir(name))) &&
+			!within("transports/...",
+				filepath.ToSlash(filepath.Dir(name))) || slices.Contains(showTheTime, name) {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, source, 0)
@@ -62,7 +67,8 @@ func TestClock_periods_are_measured_by_the_monotonic_clock(t *testing.T) {
 			}
 			of, named := selector.X.(*ast.Ident)
 			if isNow(selector.X) || named && nows[of.Name] {
-				t.Errorf("%s takes the monotonic reading off the present time by %s: a period measured with it jumps with the clock", name, selector.Sel.Name)
+				t.Errorf("%s takes the monotonic reading off the present time by %s: a period "+
+					"measured with it jumps with the clock", name, selector.Sel.Name)
 			}
 			return true
 		})

@@ -144,13 +144,22 @@ func (c *cluster) commands(t *testing.T) {
 		want  []string
 	}{
 		{"a chat is made through the proxy", "CHAT=", []string{`the chat is [A-Za-z0-9_.:-]+\n`}},
-		{"what goes in at one node comes out at another", "Tea at five?", []string{`"sequence": ?1\b`, `(?m)^event: ?message$`, `Tea at five\?`}},
+		{
+			"what goes in at one node comes out at another",
+			"Tea at five?", []string{`"sequence": ?1\b`, `(?m)^event: ?message$`, `Tea at five\?`},
+		},
 		{"ticks go the other way", "last_read_sequence", []string{
 			`(?s)"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?0\b.*"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?1\b`,
 		}},
 		{"one session is polled at three nodes", "for message in one two three", []string{`(?s)"session": ?"([^"]+)".*one.*"session": ?"([^"]+)".*two.*"session": ?"([^"]+)".*three`}},
-		{"a message sent while his node is dead waits for him", "kill -9", []string{`"sequence": ?5\b`, `(?s)event: ?message.*Are you still there`}},
-		{"without Redis a send is confirmed, and received when it is back", "kill -STOP", []string{`"sequence": ?6\b`, `"degraded"`, `Without Redis`}},
+		{
+			"a message sent while his node is dead waits for him",
+			"kill -9", []string{`"sequence": ?5\b`, `(?s)event: ?message.*Are you still there`},
+		},
+		{
+			"without Redis a send is confirmed, and received when it is back",
+			"kill -STOP", []string{`"sequence": ?6\b`, `"degraded"`, `Without Redis`},
+		},
 	} {
 		got, ok := outputOf(blocks, output, step.block)
 		if !ok {
@@ -258,7 +267,8 @@ func (c *cluster) browsers(t *testing.T) {
 	})
 	calls := httptest.NewServer(control)
 	t.Cleanup(calls.Close)
-	inChromium(t, "cluster.test.mjs", "TIDEMARK_TEST_URL="+c.variables["PROXY"], "TIDEMARK_TEST_NODES="+strings.Join(nodes, " "), "TIDEMARK_TEST_CONTROL="+calls.URL)
+	inChromium(t, "cluster.test.mjs", "TIDEMARK_TEST_URL="+c.variables["PROXY"],
+		"TIDEMARK_TEST_NODES="+strings.Join(nodes, " "), "TIDEMARK_TEST_CONTROL="+calls.URL)
 }
 
 // lastOf returns the last line that the script printed of a node.

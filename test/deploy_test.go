@@ -27,8 +27,10 @@ func TestDocker_image_is_static_small_and_nobody(t *testing.T) {
 	build, image := stages[0], stages[1]
 	for _, stage := range stages {
 		for _, line := range stage.lines {
-			if line.verb == "ADD" || strings.Contains(line.rest, "curl ") || strings.Contains(line.rest, "wget ") {
-				t.Errorf("%s %s: what is fetched by hand is not checked by anybody; go.sum is", line.verb, line.rest)
+			if line.verb == "ADD" || strings.Contains(line.rest, "curl ") ||
+				strings.Contains(line.rest, "wget ") {
+				t.Errorf("%s %s: what is fetched by hand is not checked by anybody; go.sum is",
+					line.verb, line.rest)
 			}
 		}
 	}
@@ -36,8 +38,9 @@ func TestDocker_image_is_static_small_and_nobody(t *testing.T) {
 		t.Errorf("it is built with Go %s, and go.mod says %s", got, want)
 	}
 	for verb, want := range map[string]string{
-		"USER": "65532:65532", "VOLUME": "/data", "ENTRYPOINT": `["/tidemark"]`, "CMD": `["serve"]`, "EXPOSE": "8080",
-		"ENV": "TIDEMARK_LISTEN=:8080 TIDEMARK_STORE=sqlite:/data/tidemark.db",
+		"USER": "65532:65532", "VOLUME": "/data", "ENTRYPOINT": `["/tidemark"]`, "CMD": `["serve"]`,
+		"EXPOSE": "8080",
+		"ENV":    "TIDEMARK_LISTEN=:8080 TIDEMARK_STORE=sqlite:/data/tidemark.db",
 	} {
 		if got := image.all(verb); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: %q, want %q once", verb, got, want)
@@ -220,7 +223,8 @@ func TestCompose_runs_what_the_image_needs(t *testing.T) {
 		t.Fatal(err)
 	}
 	service, ok := compose.Services["tidemark"]
-	if !ok || !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || !longerThanDrain(t, service.StopGrace) {
+	if !ok || !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) ||
+		!longerThanDrain(t, service.StopGrace) {
 		t.Errorf("the service is %+v", service)
 	}
 	if _, err := os.Stat(filepath.Join("../deploy", service.Build.Context, service.Build.Dockerfile)); err != nil {
@@ -262,7 +266,8 @@ func TestCompose_with_postgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	tidemark, database := compose.Services["tidemark"], compose.Services["postgres"]
-	if tidemark.DependsOn["postgres"].Condition != "service_healthy" || len(database.HealthCheck.Test) == 0 {
+	if tidemark.DependsOn["postgres"].Condition != "service_healthy" ||
+		len(database.HealthCheck.Test) == 0 {
 		t.Errorf("the server does not wait for the database: %+v, %+v", tidemark, database)
 	}
 	for name := range tidemark.Environment {
@@ -274,10 +279,12 @@ func TestCompose_with_postgres(t *testing.T) {
 	store := regexp.MustCompile(`\$\{POSTGRES_PASSWORD:[^}]*\}`).ReplaceAllString(tidemark.Environment["TIDEMARK_STORE"], "secret")
 	e := database.Environment
 	if want := fmt.Sprintf("postgres://%s:secret@postgres:5432/%s", e["POSTGRES_USER"], e["POSTGRES_DB"]); store != want || tidemark.Environment["TIDEMARK_MIGRATE"] != "true" {
-		t.Errorf("the store is %s, migrated: %s; want %s", store, tidemark.Environment["TIDEMARK_MIGRATE"], want)
+		t.Errorf("the store is %s, migrated: %s; want %s",
+			store, tidemark.Environment["TIDEMARK_MIGRATE"], want)
 	}
 	if _, named := compose.Volumes["postgres"]; !named || !slices.Equal(database.Volumes, []string{"postgres:/var/lib/postgresql/data"}) || database.Ports != nil {
-		t.Errorf("the database has the volumes %q of %v, and the ports %q", database.Volumes, compose.Volumes, database.Ports)
+		t.Errorf("the database has the volumes %q of %v, and the ports %q",
+			database.Volumes, compose.Volumes, database.Ports)
 	}
 }
 
@@ -290,7 +297,8 @@ func longerThanDrain(t *testing.T, wait string) bool {
 	}
 	drain := 10 * time.Second
 	for _, flag := range []string{"drain-delay", "drain-deadline"} {
-		found := regexp.MustCompile(`(?s)--` + flag + `=.*?Default\s+(\d+s)`).FindStringSubmatch(serveHelp(t))
+		found := regexp.MustCompile(`(?s)--` + flag +
+			`=.*?Default\s+(\d+s)`).FindStringSubmatch(serveHelp(t))
 		if found == nil {
 			t.Fatalf("serve --help tells no default of --%s", flag)
 		}
@@ -346,7 +354,8 @@ func TestCompose_cluster(t *testing.T) {
 	if err := yaml.Unmarshal(text, &compose); err != nil {
 		t.Fatal(err)
 	}
-	nginx, err := os.ReadFile(filepath.Join("../deploy", strings.Split(compose.Services["nginx"].Volumes[0], ":")[0]))
+	nginx, err := os.ReadFile(filepath.Join("../deploy",
+		strings.Split(compose.Services["nginx"].Volumes[0], ":")[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,8 +384,10 @@ func TestCompose_cluster(t *testing.T) {
 		}
 		nodes++
 		waits := fmt.Sprint(s.DependsOn)
-		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !longerThanDrain(t, s.StopGrace) || s.Environment["TIDEMARK_NODE"] != name ||
-			s.Environment["TIDEMARK_REDIS"] != "redis://redis:6379" || !strings.Contains(waits, "service_completed_successfully") {
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) ||
+			!longerThanDrain(t, s.StopGrace) || s.Environment["TIDEMARK_NODE"] != name ||
+			s.Environment["TIDEMARK_REDIS"] != "redis://redis:6379" ||
+			!strings.Contains(waits, "service_completed_successfully") {
 			t.Errorf("the node %s is %+v", name, s)
 		}
 		if got := regexp.MustCompile(`(?m)^ +server `+name+`:8080 `).FindAll(nginx, -1); len(got) != 2 {

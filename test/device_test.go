@@ -54,7 +54,14 @@ const (
 )
 
 func newDevice(u user, over transport) *device {
-	return &device{user: u, over: over, stored: map[string][]string{}, from: map[string]int64{}, pushed: map[string]int64{}, resets: map[string]int{}}
+	return &device{
+		user:   u,
+		over:   over,
+		stored: map[string][]string{},
+		from:   map[string]int64{},
+		pushed: map[string]int64{},
+		resets: map[string]int{},
+	}
 }
 
 // run connects until ctx ends.
@@ -105,7 +112,9 @@ func (d *device) readFrames(ctx context.Context, session string, position int64)
 	if session != "" {
 		url += fmt.Sprintf("&session=%s&after=%d", session, position)
 	}
-	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"tidemark.v1"}})
+	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
+		Subprotocols: []string{"tidemark.v1"},
+	})
 	if err != nil {
 		return
 	}
@@ -117,7 +126,9 @@ func (d *device) readFrames(ctx context.Context, session string, position int64)
 			return
 		}
 		if d.take(ctx, f.Type, f.ID, f.Payload) {
-			_ = wsjson.Write(ctx, conn, map[string]any{"type": "ack", "payload": map[string]any{"chats": d.cursors()}})
+			_ = wsjson.Write(ctx, conn, map[string]any{
+				"type": "ack", "payload": map[string]any{"chats": d.cursors()},
+			})
 		}
 	}
 }
@@ -253,7 +264,9 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 		d.mu.Unlock()
 		if r.Reason != "ahead" {
 			// The answer does not matter: if there is none, the connection is over as well.
-			_, _, _ = d.try(ctx, http.MethodPost, "/sync", map[string]any{"session": session, "chats": d.cursors()})
+			_, _, _ = d.try(ctx, http.MethodPost, "/sync", map[string]any{
+				"session": session, "chats": d.cursors(),
+			})
 		}
 		d.mu.Lock()
 	case "message":
@@ -285,7 +298,9 @@ func (d *device) storeLocked(m message) bool {
 		return false
 	case i < int64(len(messages)):
 		if messages[i] != m.ClientMessageID {
-			d.faults = append(d.faults, fmt.Sprintf("%s: message %d of %s was %s, and is %s", d.name, m.Sequence, m.ChatID, messages[i], m.ClientMessageID))
+			d.faults = append(d.faults,
+				fmt.Sprintf("%s: message %d of %s was %s, and is %s", d.name, m.Sequence, m.ChatID,
+					messages[i], m.ClientMessageID))
 		}
 		return false
 	}
@@ -341,12 +356,15 @@ func (d *device) told() (pushed map[string]int64, faults []string) {
 }
 
 // try makes one request; status 0 means that there was no answer.
-func (u user) try(ctx context.Context, method, path string, body any) (status int, answer []byte, err error) {
+func (u user) try(
+	ctx context.Context, method, path string, body any,
+) (status int, answer []byte, err error) {
 	sent, err := json.Marshal(body)
 	if err != nil {
 		return 0, nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, u.url+"/api/v1"+path, bytes.NewReader(sent))
+	request, err := http.NewRequestWithContext(ctx, method, u.url+"/api/v1"+path,
+		bytes.NewReader(sent))
 	if err != nil {
 		return 0, nil, err
 	}

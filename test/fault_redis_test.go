@@ -71,7 +71,8 @@ func (f *redisFaults) fault(run int, begin, end func()) {
 	f.healed = max(f.healed, f.whole())
 	f.check()
 	if after := f.staying(); f.t.Failed() || after != opens {
-		f.t.Fatalf("run %d (seed %d); streams of those that stay were opened %d times, and %d before", run, f.seed, after, opens)
+		f.t.Fatalf("run %d (seed %d); streams of those that stay were opened %d times, and %d "+
+			"before", run, f.seed, after, opens)
 	}
 	f.promptly(run)
 }
@@ -91,9 +92,10 @@ func (f *redisFaults) whole() time.Duration {
 		heads[chat.ChatID] = chat.Head
 	}
 	for _, d := range f.devices {
-		until(f.t, d.name+" has everything", func() bool { return maps.Equal(d.heads(), heads) }, func() string {
-			return fmt.Sprintf("%v of %v by %s at %v", d.heads(), heads, d.how(), time.Since(began))
-		})
+		until(f.t, d.name+" has everything",
+			func() bool { return maps.Equal(d.heads(), heads) }, func() string {
+				return fmt.Sprintf("%v of %v by %s at %v", d.heads(), heads, d.how(), time.Since(began))
+			})
 	}
 	return time.Since(began)
 }
@@ -112,7 +114,8 @@ func (f *redisFaults) promptly(run int) {
 			return
 		}
 		if n >= 3 && time.Since(began) > wait.Hang {
-			f.t.Fatalf("run %d (seed %d): long after the fault a message still takes %v", run, f.seed, took)
+			f.t.Fatalf("run %d (seed %d): long after the fault a message still takes %v",
+				run, f.seed, took)
 		}
 	}
 }
@@ -143,9 +146,11 @@ func (f *redisFaults) staying() (opens int) {
 func (f *redisFaults) done(what string) {
 	f.t.Helper()
 	f.stop()
-	f.t.Logf("%s: %d messages confirmed, %d of them during faults, %d over a WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends refused; the slowest answer took %v; "+
+	f.t.Logf("%s: %d messages confirmed, %d of them during faults, %d over a WebSocket; lost %d, "+
+		"twice %d, gaps %d, watermarks back %d; %d sends refused; the slowest answer took %v; "+
 		"everybody was whole %v after a fault, and had a message in %v after that; the offline user got %d messages",
-		what, len(f.confirmed), f.during, f.overSocket, f.lost, f.twice, f.gaps, f.back, f.unanswered, f.slowest.Round(time.Millisecond),
+		what, len(f.confirmed), f.during, f.overSocket, f.lost, f.twice, f.gaps, f.back,
+		f.unanswered, f.slowest.Round(time.Millisecond),
 		f.healed.Round(time.Millisecond), f.prompt.Round(time.Millisecond), f.caughtUp)
 	if f.unanswered > 0 || len(f.reasons) > 0 {
 		f.t.Errorf("%d sends were refused: %v %v", f.unanswered, f.reasons, f.why)

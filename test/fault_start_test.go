@@ -25,20 +25,58 @@ func TestFault_at_the_start(t *testing.T) {
 		nobody bool
 		words  []string
 	}{
-		{"garbage", func(t *testing.T, p *process) { put(t, p.database(), strings.Repeat("garbage ", 1000)) }, false, []string{"corrupt", "restore a backup"}},
-		{"truncated", func(t *testing.T, p *process) { must(t, os.Truncate(p.database(), 2*4096)) }, false, []string{"corrupt", "restore a backup"}},
-		{"page of the schema", func(t *testing.T, p *process) { overwrite(t, p.database(), 100, 3000) }, false, []string{"corrupt", "restore a backup"}},
-		{"newer schema", func(t *testing.T, p *process) { execute(t, p.database(), "UPDATE schema_migrations SET version = 999") }, false, []string{"999", "newer program"}},
-		{"migration that failed", func(t *testing.T, p *process) { execute(t, p.database(), "UPDATE schema_migrations SET dirty = 1") }, false, []string{"half-way", "restore a backup"}},
-		{"no directory", func(_ *testing.T, p *process) { p.store = filepath.Join(p.store, "nowhere") }, false, []string{"create it"}},
+		{
+			"garbage",
+			func(t *testing.T, p *process) {
+				put(t, p.database(), strings.Repeat("garbage ", 1000))
+			},
+			false, []string{"corrupt", "restore a backup"},
+		},
+		{
+			"truncated",
+			func(t *testing.T, p *process) { must(t, os.Truncate(p.database(), 2*4096)) }, false,
+			[]string{"corrupt", "restore a backup"},
+		},
+		{
+			"page of the schema",
+			func(t *testing.T, p *process) { overwrite(t, p.database(), 100, 3000) }, false,
+			[]string{"corrupt", "restore a backup"},
+		},
+		{
+			"newer schema",
+			func(t *testing.T, p *process) {
+				execute(t, p.database(), "UPDATE schema_migrations SET version = 999")
+			},
+			false, []string{"999", "newer program"},
+		},
+		{
+			"migration that failed",
+			func(t *testing.T, p *process) {
+				execute(t, p.database(), "UPDATE schema_migrations SET dirty = 1")
+			},
+			false, []string{"half-way", "restore a backup"},
+		},
+		{
+			"no directory",
+			func(_ *testing.T, p *process) { p.store = filepath.Join(p.store, "nowhere") }, false,
+			[]string{"create it"},
+		},
 		{"in use", func(t *testing.T, p *process) {
 			other := *p
 			other.address = freeAddress(t)
 			other.start()
 			t.Cleanup(other.stop)
 		}, false, []string{"in use by another server"}},
-		{"directory without permission", func(t *testing.T, p *process) { must(t, os.Chmod(p.store, 0o555)) }, true, []string{"permissions of its file and directory"}},
-		{"file without permission", func(t *testing.T, p *process) { must(t, os.Chmod(p.database(), 0o444)) }, true, []string{"tidemark.db", "permissions"}},
+		{
+			"directory without permission",
+			func(t *testing.T, p *process) { must(t, os.Chmod(p.store, 0o555)) }, true,
+			[]string{"permissions of its file and directory"},
+		},
+		{
+			"file without permission",
+			func(t *testing.T, p *process) { must(t, os.Chmod(p.database(), 0o444)) }, true,
+			[]string{"tidemark.db", "permissions"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			q := *p
@@ -66,7 +104,8 @@ func TestFault_at_the_start(t *testing.T) {
 			q.launch()
 			var exit *exec.ExitError
 			if err := q.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				t.Fatalf("the server ended with %v, want exit code 1; its log:\n%s", err, q.log.String())
+				t.Fatalf("the server ended with %v, want exit code 1; its log:\n%s",
+					err, q.log.String())
 			}
 			lines := strings.Split(strings.TrimSpace(q.log.String()), "\n")
 			for _, word := range append(test.words, q.store) {
@@ -83,7 +122,9 @@ func TestFault_read_only_file_system(t *testing.T) {
 	p := newProcess(t)
 	filled(t, p)
 	source := p.dir
-	inTmpfs(t, p, "3m", "cp "+source+"/tidemark.db "+filepath.Join(p.dir, "small")+"/ && mount -o remount,bind,ro "+filepath.Join(p.dir, "small")+" && ")
+	inTmpfs(t, p, "3m",
+		"cp "+source+"/tidemark.db "+filepath.Join(p.dir,
+			"small")+"/ && mount -o remount,bind,ro "+filepath.Join(p.dir, "small")+" && ")
 	p.launch()
 	var exit *exec.ExitError
 	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.log.String(), "writable") {
@@ -95,7 +136,8 @@ func TestFault_read_only_file_system(t *testing.T) {
 func TestFault_corrupt_page_while_running(t *testing.T) {
 	p := newProcess(t)
 	filled(t, p)
-	pages := strings.Fields(query(t, p.database(), "SELECT pageno FROM dbstat WHERE name = 'messages'"))
+	pages := strings.Fields(query(t, p.database(),
+		"SELECT pageno FROM dbstat WHERE name = 'messages'"))
 	if len(pages) == 0 {
 		t.Fatal("the messages have no page")
 	}
@@ -113,7 +155,9 @@ func TestFault_corrupt_page_while_running(t *testing.T) {
 		{http.MethodGet, "/chats/c/messages", ""},
 		{http.MethodPost, "/chats/c/messages", "new"},
 	} {
-		status, body, err := alice.try(t.Context(), request.method, request.path, map[string]any{"client_message_id": request.body, "content": request.body})
+		status, body, err := alice.try(t.Context(), request.method, request.path, map[string]any{
+			"client_message_id": request.body, "content": request.body,
+		})
 		if detail := f.problem(status, body); err != nil || !strings.Contains(detail, "corrupt; stop the server and restore a backup") {
 			t.Errorf("%s %s: %d %s, %v", request.method, request.path, status, body, err)
 		}
@@ -132,7 +176,8 @@ func TestFault_disk_that_lied(t *testing.T) {
 	p := newProcess(t)
 	p.start()
 	f := newFaulty(t, p)
-	until(t, "bob has everything", func() bool { return f.bob.heads()["c"] == 5 }, func() string { return fmt.Sprint(f.bob.heads()) })
+	until(t, "bob has everything", func() bool { return f.bob.heads()["c"] == 5 },
+		func() string { return fmt.Sprint(f.bob.heads()) })
 	must(t, p.process.Kill())
 	_ = p.wait()
 	commits, err := waltest.Commits(p.database() + "-wal")
@@ -164,9 +209,12 @@ func TestFault_disk_that_lied(t *testing.T) {
 			Reset struct{ Reason string }
 		}
 	}
-	f.as("bob").call(t, http.MethodPost, "/sync", map[string]any{"chats": []cursor{{"c", 5}}}, &answer)
-	if len(answer.Chats) != 1 || answer.Chats[0].Reset.Reason != "ahead" || answer.Chats[0].Head != int64(len(left)) {
-		t.Errorf("sync with a cursor beyond the end: %+v, want reset ahead and the head %d", answer, len(left))
+	f.as("bob").call(t, http.MethodPost, "/sync",
+		map[string]any{"chats": []cursor{{"c", 5}}}, &answer)
+	if len(answer.Chats) != 1 || answer.Chats[0].Reset.Reason != "ahead" ||
+		answer.Chats[0].Head != int64(len(left)) {
+		t.Errorf("sync with a cursor beyond the end: %+v, want reset ahead and the head %d",
+			answer, len(left))
 	}
 	// Whoever still has what he sent sends it again: what is there keeps its number, the rest gets the next ones.
 	f.confirmed = left
@@ -233,7 +281,8 @@ func filled(t *testing.T, p *process) {
 	t.Helper()
 	p.start()
 	alice := as(p.address, "alice")
-	alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "c", "member_ids": []string{"bob"}}, nil)
+	alice.call(t, http.MethodPost, "/chats",
+		map[string]any{"type": "group", "chat_id": "c", "member_ids": []string{"bob"}}, nil)
 	for n := range 5 {
 		alice.send(t, "c", fmt.Sprint("message ", n))
 	}
@@ -246,7 +295,8 @@ func TestFault_full_disk_at_the_start(t *testing.T) {
 	filled(t, p)
 	source := p.dir
 	small := filepath.Join(p.dir, "small")
-	inTmpfs(t, p, "3m", "cp "+source+"/tidemark.db "+small+"/ && (cat /dev/zero > "+small+"/ballast || true) && ")
+	inTmpfs(t, p, "3m",
+		"cp "+source+"/tidemark.db "+small+"/ && (cat /dev/zero > "+small+"/ballast || true) && ")
 	p.launch()
 	var exit *exec.ExitError
 	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.log.String(), "free some space") {

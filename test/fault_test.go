@@ -39,7 +39,9 @@ type faulty struct {
 func newFaulty(t *testing.T, server *process) *faulty {
 	t.Helper()
 	f := &faulty{t: t, server: server, confirmed: map[string]int64{}}
-	f.as("alice").call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "c", "member_ids": []string{"bob", "dora", "erin", "frank"}}, nil)
+	f.as("alice").call(t, http.MethodPost, "/chats",
+		map[string]any{"type": "group", "chat_id": "c",
+			"member_ids": []string{"bob", "dora", "erin", "frank"}}, nil)
 	f.bob = f.online("bob", overWebSocket)
 	for n := range 5 {
 		if status, detail := f.send(fmt.Sprint("before", n)); status != http.StatusCreated {
@@ -70,7 +72,8 @@ type problem struct{ Code, Detail string }
 // send sends a message of 4 KB as alice, and notes what became of it.
 func (f *faulty) send(id string) (status int, detail string) {
 	f.t.Helper()
-	status, body, err := f.as("alice").try(f.t.Context(), http.MethodPost, "/chats/c/messages", map[string]any{"client_message_id": id, "content": contentOf(id)})
+	status, body, err := f.as("alice").try(f.t.Context(), http.MethodPost, "/chats/c/messages",
+		map[string]any{"client_message_id": id, "content": contentOf(id)})
 	if err != nil {
 		f.t.Fatalf("sending %s: %v", id, err)
 	}
@@ -142,9 +145,12 @@ func (f *faulty) refuses(reads bool, words ...string) {
 		f.t.Errorf("the refused send says %q, want it to name %q", detail, words)
 	}
 	var status int
-	until(f.t, "/readyz is red and says why", func() bool { status, detail = f.ready(); return status != http.StatusOK && says(detail) }, func() string { return detail })
+	until(f.t, "/readyz is red and says why",
+		func() bool { status, detail = f.ready(); return status != http.StatusOK && says(detail) },
+		func() string { return detail })
 	f.acked++
-	status, body, err := f.as("frank").try(f.t.Context(), http.MethodPatch, "/chats/c/delivery-state", map[string]any{"last_acked_sequence": f.acked})
+	status, body, err := f.as("frank").try(f.t.Context(), http.MethodPatch,
+		"/chats/c/delivery-state", map[string]any{"last_acked_sequence": f.acked})
 	if detail := f.problem(status, body); err != nil || status >= 400 && !says(detail) { // it may need less than a send, and fit
 		f.t.Errorf("an acknowledgement: %d %s, %v", status, body, err)
 	}
@@ -153,7 +159,9 @@ func (f *faulty) refuses(reads bool, words ...string) {
 		if f.erin == nil {
 			f.erin = f.online("erin", overSSE)
 		}
-		until(f.t, "a stream that was opened now has everything that was confirmed", func() bool { return f.erin.heads()["c"] >= int64(len(f.confirmed)) }, func() string { return fmt.Sprint(f.erin.heads()) })
+		until(f.t, "a stream that was opened now has everything that was confirmed",
+			func() bool { return f.erin.heads()["c"] >= int64(len(f.confirmed)) },
+			func() string { return fmt.Sprint(f.erin.heads()) })
 	}
 	if response, err := http.Get("http://" + f.server.address + "/healthz"); err != nil || response.StatusCode != http.StatusOK {
 		f.t.Errorf("/healthz: %v, %v: who restarts the server mends nothing", response, err)
@@ -166,7 +174,9 @@ func (f *faulty) refuses(reads bool, words ...string) {
 func (f *faulty) recovers() {
 	f.t.Helper()
 	var detail string
-	until(f.t, "/readyz is green again", func() bool { var status int; status, detail = f.ready(); return status == http.StatusOK }, func() string { return detail })
+	until(f.t, "/readyz is green again",
+		func() bool { var status int; status, detail = f.ready(); return status == http.StatusOK },
+		func() string { return detail })
 	refused := f.refused
 	if len(refused) == 0 {
 		f.t.Error("nothing was refused: the fault did not fire")
@@ -181,7 +191,8 @@ func (f *faulty) recovers() {
 		f.t.Errorf("the chat ends at %d, and %d messages were sent", head, len(f.confirmed))
 	}
 	for _, d := range []*device{f.bob, f.online("dora", overSSE)} {
-		until(f.t, d.name+" has everything", func() bool { return d.heads()["c"] == head }, func() string { return fmt.Sprint(d.heads(), " of ", head) })
+		until(f.t, d.name+" has everything", func() bool { return d.heads()["c"] == head },
+			func() string { return fmt.Sprint(d.heads(), " of ", head) })
 		if _, faults := d.told(); len(faults) > 0 {
 			f.t.Error(faults)
 		}
@@ -204,10 +215,12 @@ func (f *faulty) check(name string) (head int64) {
 				HasMore bool `json:"has_more"`
 			}
 		}
-		f.as(name).call(f.t, http.MethodGet, fmt.Sprintf("/chats/c/messages?limit=100&after_sequence=%d", head), nil, &page)
+		f.as(name).call(f.t, http.MethodGet,
+			fmt.Sprintf("/chats/c/messages?limit=100&after_sequence=%d", head), nil, &page)
 		for _, m := range page.Messages {
 			if head++; m.Sequence != head || stored[m.ClientMessageID] != 0 {
-				f.t.Fatalf("message %d is %s of sequence %d, which was at %d before", head, m.ClientMessageID, m.Sequence, stored[m.ClientMessageID])
+				f.t.Fatalf("message %d is %s of sequence %d, which was at %d before",
+					head, m.ClientMessageID, m.Sequence, stored[m.ClientMessageID])
 			}
 			stored[m.ClientMessageID] = m.Sequence
 		}
@@ -215,7 +228,8 @@ func (f *faulty) check(name string) (head int64) {
 	}
 	for id, sequence := range f.confirmed {
 		if stored[id] != sequence {
-			f.t.Errorf("%s was confirmed as %d, and is stored as %d (0: not at all)", id, sequence, stored[id])
+			f.t.Errorf("%s was confirmed as %d, and is stored as %d (0: not at all)",
+				id, sequence, stored[id])
 		}
 	}
 	return head
@@ -234,7 +248,8 @@ func inTmpfs(t *testing.T, p *process, size, then string) {
 			return
 		}
 	}
-	t.Fatal("no file system can be mounted; run this as root, or allow it: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000")
+	t.Fatal("no file system can be mounted; run this as root, or allow it: sysctl -w " +
+		"kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000")
 }
 
 // inside returns the path of a file as the server sees it.
@@ -367,15 +382,18 @@ func TestFault_failed_fsync_ends_the_process(t *testing.T) {
 	p.start()
 	f := newFaulty(t, p)
 	log := filepath.Join(p.dir, "strace.log")
-	injector := exec.Command(strace, "-f", "-p", fmt.Sprint(p.process.Pid), "-o", log, "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
+	injector := exec.Command(strace, "-f", "-p", fmt.Sprint(p.process.Pid), "-o", log, "-e",
+		"trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
 	said := &output{}
 	injector.Stderr = said
 	if err := injector.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "strace is attached", func() bool { return strings.Contains(said.String(), "attached") }, said.String)
+	until(t, "strace is attached",
+		func() bool { return strings.Contains(said.String(), "attached") }, said.String)
 	// The server ends while the send is tried again: it is answered 503, or not at all.
-	status, body, err := f.as("alice").try(t.Context(), http.MethodPost, "/chats/c/messages", map[string]any{"client_message_id": "cut", "content": contentOf("cut")})
+	status, body, err := f.as("alice").try(t.Context(), http.MethodPost, "/chats/c/messages",
+		map[string]any{"client_message_id": "cut", "content": contentOf("cut")})
 	if err == nil && !strings.Contains(f.problem(status, body), "disk of the database failed") {
 		t.Errorf("the send was answered %d %s", status, body)
 	}

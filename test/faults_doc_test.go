@@ -19,7 +19,8 @@ func declaredTests(t *testing.T) (declared, here map[string]bool) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && slices.Contains([]string{".git", ".build", "node_modules"}, entry.Name()):
+		case entry.IsDir() &&
+			slices.Contains([]string{".git", ".build", "node_modules"}, entry.Name()):
 			return fs.SkipDir
 		case !strings.HasSuffix(path, "_test.go"):
 			return nil
@@ -43,7 +44,8 @@ func TestCluster_table_names_tests_that_exist(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n## ")
 	rows := 0
 	for line := range strings.SplitSeq(table, "\n") {
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "| what breaks") || strings.HasPrefix(line, "|---") {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "| what breaks") ||
+			strings.HasPrefix(line, "|---") {
 			continue
 		}
 		rows++
@@ -77,7 +79,8 @@ func TestFault_table_names_tests_that_exist(t *testing.T) {
 				t.Errorf("docs/faults.md names %s, and there is no such test", n[1])
 			}
 		}
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "| fault") || strings.HasPrefix(line, "|---") {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "| fault") ||
+			strings.HasPrefix(line, "|---") {
 			continue
 		}
 		if rows++; len(found) == 0 {

@@ -13,7 +13,8 @@ import (
 // TestGenerate_committed_file_is_what_the_contract_gives: transports/rest/api.gen.go is made from openapi.yaml.
 func TestGenerate_committed_file_is_what_the_contract_gives(t *testing.T) {
 	const output = "output: api.gen.go"
-	out, config := filepath.Join(t.TempDir(), "api.gen.go"), filepath.Join(t.TempDir(), "config.yaml")
+	out, config := filepath.Join(t.TempDir(), "api.gen.go"), filepath.Join(t.TempDir(),
+		"config.yaml")
 	rest := filepath.Join("..", "transports", "rest")
 	committed, err := os.ReadFile(filepath.Join(rest, "oapi-codegen.yaml"))
 	if err != nil || !bytes.Contains(committed, []byte(output)) {
@@ -22,7 +23,8 @@ func TestGenerate_committed_file_is_what_the_contract_gives(t *testing.T) {
 	if err := os.WriteFile(config, bytes.Replace(committed, []byte(output), []byte("output: "+out), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "tool", "oapi-codegen", "-config", config, "../../openapi.yaml")
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "oapi-codegen", "-config",
+		config, "../../openapi.yaml")
 	cmd.Dir = rest // the overlay that the configuration names is there
 	if message, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, message)

@@ -27,7 +27,9 @@ const helmChart = "../deploy/helm/tidemark"
 // TestHelm_a_node_is_replaced_when_its_successor_is_ready is about what the chart makes by itself.
 func TestHelm_a_node_is_replaced_when_its_successor_is_ready(t *testing.T) {
 	all := manifests(t, "")
-	want := []string{"ConfigMap", "Deployment", "Job", "PodDisruptionBudget", "Service", "ServiceAccount"}
+	want := []string{
+		"ConfigMap", "Deployment", "Job", "PodDisruptionBudget", "Service", "ServiceAccount",
+	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(all))); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
@@ -44,13 +46,18 @@ func TestHelm_a_node_is_replaced_when_its_successor_is_ready(t *testing.T) {
 		container + "securityContext.capabilities.drop.0":      "ALL",
 		container + "securityContext.allowPrivilegeEscalation": false,
 		pod + "securityContext.runAsNonRoot":                   true,
-		pod + "topologySpreadConstraints.0.labelSelector":      map[string]any{"matchLabels": field(all["Service"], "spec.selector")},
-		pod + "volumes.0.configMap.name":                       field(all["ConfigMap"], "metadata.name"),
-		pod + "serviceAccountName":                             field(all["ServiceAccount"], "metadata.name"),
-		pod + "enableServiceLinks":                             false,
-		container + "livenessProbe.httpGet.port":               field(all["Service"], "spec.ports.0.targetPort"),
-		container + "env.2":                                    map[string]any{"name": "TIDEMARK_NODE", "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "metadata.name"}}},
-		container + "envFrom.0.secretRef.name":                 field(all["Job"], container+"env.0.valueFrom.secretKeyRef.name"),
+		pod + "topologySpreadConstraints.0.labelSelector": map[string]any{
+			"matchLabels": field(all["Service"], "spec.selector"),
+		},
+		pod + "volumes.0.configMap.name":         field(all["ConfigMap"], "metadata.name"),
+		pod + "serviceAccountName":               field(all["ServiceAccount"], "metadata.name"),
+		pod + "enableServiceLinks":               false,
+		container + "livenessProbe.httpGet.port": field(all["Service"], "spec.ports.0.targetPort"),
+		container + "env.2": map[string]any{
+			"name":      "TIDEMARK_NODE",
+			"valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "metadata.name"}},
+		},
+		container + "envFrom.0.secretRef.name": field(all["Job"], container+"env.0.valueFrom.secretKeyRef.name"),
 	} {
 		if diff := cmp.Diff(want, field(deployment, path)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
@@ -58,11 +65,13 @@ func TestHelm_a_node_is_replaced_when_its_successor_is_ready(t *testing.T) {
 	}
 
 	// Everything that selects selects the nodes, and not the job that migrates.
-	node, job := field(deployment, "spec.template.metadata.labels"), field(all["Job"], "spec.template.metadata.labels")
+	node, job := field(deployment, "spec.template.metadata.labels"), field(all["Job"],
+		"spec.template.metadata.labels")
 	for kind, path := range map[string]string{"Deployment": "spec.selector.matchLabels", "Service": "spec.selector", "PodDisruptionBudget": "spec.selector.matchLabels"} {
 		selector := field(all[kind], path)
 		if !selects(selector, node) || selects(selector, job) {
-			t.Errorf("%s selects %v; the labels of a node are %v, those of the job %v", kind, selector, node, job)
+			t.Errorf("%s selects %v; the labels of a node are %v, those of the job %v",
+				kind, selector, node, job)
 		}
 	}
 	variables := serveVariables(t)
@@ -75,7 +84,10 @@ func TestHelm_a_node_is_replaced_when_its_successor_is_ready(t *testing.T) {
 
 // TestHelm_the_rendered_configuration_is_the_servers starts the server with the chart's file and with room for its stop.
 func TestHelm_the_rendered_configuration_is_the_servers(t *testing.T) {
-	all := manifests(t, "metrics: {enabled: true}\nconfig: {log-level: debug, drain-delay: 2s, drain-deadline: 45s, allow-origin: [https://app.example.com]}\nterminationGracePeriodSeconds: 56\n")
+	all := manifests(t,
+		"metrics: {enabled: true}\n"+
+			"config: {log-level: debug, drain-delay: 2s, drain-deadline: 45s, allow-origin: "+
+			"[https://app.example.com]}\nterminationGracePeriodSeconds: 56\n")
 	text, _ := field(all["ConfigMap"], "data.tidemark\\.yaml").(string)
 	p := newProcess(t)
 	file := filepath.Join(p.dir, "tidemark.yaml")
@@ -97,7 +109,8 @@ func TestHelm_the_rendered_configuration_is_the_servers(t *testing.T) {
 	// A stop that hangs is ended after a third more.
 	deadline, _ := strconv.Atoi(within[1])
 	if grace, _ := field(all["Deployment"], "spec.template.spec.terminationGracePeriodSeconds").(int); grace < deadline*4/3+10 {
-		t.Errorf("a node is killed %d s after SIGTERM; its stop may take %d s, and a third more", grace, deadline)
+		t.Errorf("a node is killed %d s after SIGTERM; its stop may take %d s, and a third more",
+			grace, deadline)
 	}
 }
 
@@ -134,10 +147,16 @@ podLabels: {team: chat}
 		}{
 			{"Deployment", "spec.replicas", nil}, // the autoscaler's
 			{"Deployment", "spec.template.spec.containers.0.image", "registry.example.com/tidemark@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
-			{"Deployment", "spec.template.spec.containers.0.envFrom.0.secretRef.name", "chat-secret"},
+			{
+				"Deployment",
+				"spec.template.spec.containers.0.envFrom.0.secretRef.name", "chat-secret",
+			},
 			{"Deployment", "spec.template.spec.serviceAccountName", "chat"},
 			{"Deployment", "spec.template.metadata.labels.team", "chat"},
-			{"Job", "spec.template.spec.containers.0.env.0.valueFrom.secretKeyRef.name", "chat-owner"},
+			{
+				"Job",
+				"spec.template.spec.containers.0.env.0.valueFrom.secretKeyRef.name", "chat-owner",
+			},
 			{"Job", "spec.template.spec.serviceAccountName", nil}, // it is not there yet
 			{"HorizontalPodAutoscaler", "spec.minReplicas", 2},
 			{"HorizontalPodAutoscaler", "spec.scaleTargetRef.name", "tidemark"},
@@ -159,8 +178,10 @@ podLabels: {team: chat}
 		}
 	})
 	t.Run("as little as possible", func(t *testing.T) {
-		all := manifests(t, "replicas: 1\nmigrate: {enabled: false}\npodDisruptionBudget: {enabled: false}\nserviceAccount: {create: false}\nconfig: null\n"+
-			"topologySpreadConstraints: []\ngoMemoryLimit: ''\nresources: {}\n")
+		all := manifests(t,
+			"replicas: 1\nmigrate: {enabled: false}\npodDisruptionBudget: {enabled: false}\n"+
+				"serviceAccount: {create: false}\nconfig: null\n"+
+				"topologySpreadConstraints: []\ngoMemoryLimit: ''\nresources: {}\n")
 		if diff := cmp.Diff([]string{"ConfigMap", "Deployment", "Service"}, slices.Sorted(maps.Keys(all))); diff != "" {
 			t.Errorf("kinds (-want +got):\n%s", diff)
 		}

@@ -47,7 +47,8 @@ func TestInvariants_breaks_fit_the_code(t *testing.T) {
 		}
 	}
 	if len(all) < leastBreaks {
-		t.Errorf("got %d breaks, want at least %d: none is removed without another one in its place",
+		t.Errorf("got %d breaks, want at least %d: none is removed without another one in its "+
+			"place",
 			len(all), leastBreaks)
 	}
 }
@@ -98,7 +99,8 @@ type compiled struct {
 // listed compiles packages with their imports, and reads their declarations.
 func listed(t *testing.T, dirs []string) *compiled {
 	t.Helper()
-	args := append([]string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}, dirs...)
+	args := append([]string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"},
+		dirs...)
 	command := exec.CommandContext(t.Context(), "go", args...)
 	command.Dir = ".."
 	output, err := command.Output()
@@ -135,7 +137,9 @@ func listed(t *testing.T, dirs []string) *compiled {
 }
 
 // declarations parses files, and takes the bodies of functions out.
-func declarations(t *testing.T, set *token.FileSet, dir string, names []string) map[string]*ast.File {
+func declarations(
+	t *testing.T, set *token.FileSet, dir string, names []string,
+) map[string]*ast.File {
 	t.Helper()
 	files := make(map[string]*ast.File)
 	for _, name := range names {
@@ -205,7 +209,8 @@ func TestInvariants_every_rule_is_mapped(t *testing.T) {
 		for _, rule := range b.Shows {
 			broken[rule] = true
 			if _, there := sections[rule]; !there {
-				t.Errorf("the break %s shows %s, which has no section in docs/internals/invariants.md", b.Name, rule)
+				t.Errorf("the break %s shows %s, which has no section in "+
+					"docs/internals/invariants.md", b.Name, rule)
 			}
 		}
 	}

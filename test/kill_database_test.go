@@ -60,7 +60,8 @@ func killDatabase(t *testing.T, database database, url string) {
 				red++
 			}
 			database.Run(t)
-			until(t, "/readyz is green again", func() bool { return k.ready() == http.StatusOK }, func() string { return k.server.log.String() })
+			until(t, "/readyz is green again", func() bool { return k.ready() == http.StatusOK },
+				func() string { return k.server.log.String() })
 			k.goesOn()
 		})
 		if both {
@@ -78,14 +79,18 @@ func killDatabase(t *testing.T, database database, url string) {
 		}
 	}
 	k.stop()
-	t.Logf("%d kills of the database, %d of them with the server: %d messages confirmed, %d of them over a WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer or refused; "+
+	t.Logf("%d kills of the database, %d of them with the server: %d messages confirmed, %d of "+
+		"them over a WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without "+
+		"an answer or refused; "+
 		"the slowest answer took %v; %d times red; %d watermarks told; the offline user got %d messages; reasons: %s",
-		runs, restarts, len(k.confirmed), k.overSocket, k.lost, k.twice, k.gaps, k.back, k.unanswered, k.slowest.Round(time.Millisecond), red, k.watermarks, k.caughtUp,
+		runs, restarts, len(k.confirmed), k.overSocket, k.lost, k.twice, k.gaps, k.back,
+		k.unanswered, k.slowest.Round(time.Millisecond), red, k.watermarks, k.caughtUp,
 		strings.Join(slices.Sorted(maps.Keys(k.reasons)), "; "))
 	if k.slowest > bound {
 		t.Errorf("the slowest answer took %v, want at most %v", k.slowest, bound)
 	}
-	if k.overSocket == 0 || k.overSocket == len(k.confirmed) || len(k.reasons) == 0 || k.watermarks == 0 || k.caughtUp == 0 || red == 0 || runs > 3 && restarts == 0 {
+	if k.overSocket == 0 || k.overSocket == len(k.confirmed) || len(k.reasons) == 0 ||
+		k.watermarks == 0 || k.caughtUp == 0 || red == 0 || runs > 3 && restarts == 0 {
 		t.Error("something of this did not happen: the runs show nothing")
 	}
 }
@@ -118,7 +123,8 @@ func stopDatabase(t *testing.T, database database, url string) {
 		if status != http.StatusServiceUnavailable {
 			t.Errorf("/readyz says %d while the database hangs", status)
 		}
-		until(t, "/readyz is green again", func() bool { return k.ready() == http.StatusOK }, func() string { return k.server.log.String() })
+		until(t, "/readyz is green again", func() bool { return k.ready() == http.StatusOK },
+			func() string { return k.server.log.String() })
 		k.goesOn()
 	})
 	k.quiet()

@@ -49,10 +49,12 @@ func TestKill_confirmed_is_durable(t *testing.T) {
 		}
 	}
 	k.stop()
-	t.Logf("%d kills, %d of them with a torn log: %d messages confirmed, %d of them over a WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer; "+
+	t.Logf("%d kills, %d of them with a torn log: %d messages confirmed, %d of them over a "+
+		"WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer; "+
 		"%d watermarks told; the offline user got %d messages; the streams were opened %d times",
 		runs, k.torn, len(k.confirmed), k.overSocket, k.lost, k.twice, k.gaps, k.back, k.unanswered, k.watermarks, k.caughtUp, k.opens())
-	if k.overSocket == 0 || k.overSocket == len(k.confirmed) || k.unanswered == 0 || k.watermarks == 0 || k.caughtUp == 0 || runs > 1 && k.torn == 0 {
+	if k.overSocket == 0 || k.overSocket == len(k.confirmed) || k.unanswered == 0 ||
+		k.watermarks == 0 || k.caughtUp == 0 || runs > 1 && k.torn == 0 {
 		t.Error("something of this did not happen: the runs show nothing")
 	}
 }
@@ -82,7 +84,8 @@ func TestKill_stopped_process_goes_on(t *testing.T) {
 func (k *killed) goesOn() {
 	k.t.Helper()
 	before := k.confirmations()
-	until(k.t, "sends are confirmed again", func() bool { return k.confirmations() > before+50 }, func() string { return fmt.Sprint(k.confirmations(), " after ", before) })
+	until(k.t, "sends are confirmed again", func() bool { return k.confirmations() > before+50 },
+		func() string { return fmt.Sprint(k.confirmations(), " after ", before) })
 	k.ending.Store(true)
 }
 
@@ -146,21 +149,35 @@ func newKilled(t *testing.T, nodes ...*process) *killed {
 		}
 	}
 	k := &killed{
-		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), server: nodes[0], nodes: nodes,
-		confirmed: map[string]int64{}, told: map[string]int64{}, dora: map[string]int64{}, reasons: map[string]int{}, why: map[string]int{},
+		t:         t,
+		seed:      seed,
+		random:    rand.New(rand.NewPCG(seed, 1)),
+		server:    nodes[0],
+		nodes:     nodes,
+		confirmed: map[string]int64{},
+		told:      map[string]int64{},
+		dora:      map[string]int64{},
+		reasons:   map[string]int{},
+		why:       map[string]int{},
 	}
 	for _, node := range nodes {
 		node.start()
 	}
 	for _, chat := range killChats {
-		k.as("alice").call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob", "carol", "dora"}}, nil)
+		k.as("alice").call(t, http.MethodPost, "/chats",
+			map[string]any{"type": "group", "chat_id": chat,
+				"member_ids": []string{"bob", "carol", "dora"}}, nil)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	k.cancel = cancel
 	// Two devices of bob, one of carol, one of the sender; dora is offline.
-	k.devices = []*device{newDevice(k.as("bob"), overWebSocket), newDevice(k.as("bob"), overSSE), newDevice(k.as("carol"), overSSE), newDevice(k.as("alice"), overWebSocket)}
+	k.devices = []*device{
+		newDevice(k.as("bob"), overWebSocket), newDevice(k.as("bob"), overSSE),
+		newDevice(k.as("carol"), overSSE), newDevice(k.as("alice"), overWebSocket),
+	}
 	if len(nodes) > 1 {
-		k.devices = append(k.devices, newDevice(k.as("bob"), overPoll), newDevice(k.as("carol"), overPoll))
+		k.devices = append(k.devices, newDevice(k.as("bob"), overPoll),
+			newDevice(k.as("carol"), overPoll))
 		for over, name := range []string{overWebSocket: "carol", overSSE: "alice", overPoll: "bob"} {
 			k.moving = append(k.moving, newDevice(k.as(name), transport(over)))
 		}
@@ -237,7 +254,9 @@ func (k *killed) load(run int, planned func()) {
 
 // send sends one message over HTTP, acknowledges it as carol every other time, and notes what was answered. It reports whether the server answers.
 func (k *killed) send(ctx context.Context, chat, id string) bool {
-	status, body := k.ask(ctx, "alice", http.MethodPost, "/chats/"+chat+"/messages", map[string]any{"client_message_id": id, "content": id})
+	status, body := k.ask(ctx, "alice", http.MethodPost, "/chats/"+chat+"/messages", map[string]any{
+		"client_message_id": id, "content": id,
+	})
 	var m message
 	confirmed := status == http.StatusCreated && json.Unmarshal(body, &m) == nil
 	if !k.note(confirmed, chat, id, m.Sequence) {
@@ -247,7 +266,8 @@ func (k *killed) send(ctx context.Context, chat, id string) bool {
 		return true
 	}
 	var s state
-	status, body = k.ask(ctx, "carol", http.MethodPatch, "/chats/"+chat+"/delivery-state", map[string]any{"last_acked_sequence": m.Sequence})
+	status, body = k.ask(ctx, "carol", http.MethodPatch, "/chats/"+chat+"/delivery-state",
+		map[string]any{"last_acked_sequence": m.Sequence})
 	if status != http.StatusOK || json.Unmarshal(body, &s) != nil {
 		return status != 0
 	}
@@ -256,7 +276,9 @@ func (k *killed) send(ctx context.Context, chat, id string) bool {
 }
 
 // ask makes a request. What is refused is refused with 503 and a reason.
-func (k *killed) ask(ctx context.Context, name, method, path string, body any) (status int, answer []byte) {
+func (k *killed) ask(
+	ctx context.Context, name, method, path string, body any,
+) (status int, answer []byte) {
 	began := time.Now()
 	status, answer, err := k.as(name).try(ctx, method, path, body)
 	k.mu.Lock()
@@ -270,7 +292,8 @@ func (k *killed) ask(ctx context.Context, name, method, path string, body any) (
 	var p problem
 	switch {
 	case status < 300:
-	case status != http.StatusServiceUnavailable || json.Unmarshal(answer, &p) != nil || p.Detail == "":
+	case status != http.StatusServiceUnavailable || json.Unmarshal(answer, &p) != nil ||
+		p.Detail == "":
 		k.t.Errorf("%s %s: got %d %s, want 503 with a reason", method, path, status, answer)
 	default:
 		k.reasons[p.Detail]++
@@ -310,7 +333,9 @@ func (k *killed) tell(watermarks map[string]int64) {
 // socket sends over a WebSocket, twenty at a time before it waits for an answer.
 func (k *killed) socket(ctx context.Context, chat, name string) {
 	url := strings.Replace(k.as("alice").url, "http://", "ws://", 1) + "/api/v1/ws?ticket=dev:alice"
-	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"tidemark.v1"}})
+	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
+		Subprotocols: []string{"tidemark.v1"},
+	})
 	if err != nil {
 		return // killed before it was connected
 	}
@@ -338,7 +363,8 @@ func (k *killed) socket(ctx context.Context, chat, name string) {
 				continue
 			}
 			var m message
-			if json.Unmarshal(f.Payload, &m) != nil || !k.note(true, m.ChatID, m.ClientMessageID, m.Sequence) {
+			if json.Unmarshal(f.Payload, &m) != nil ||
+				!k.note(true, m.ChatID, m.ClientMessageID, m.Sequence) {
 				return
 			}
 			k.mu.Lock()
@@ -391,7 +417,8 @@ func (k *killed) check() {
 	for id, sequence := range k.confirmed {
 		if stored[id] != sequence {
 			k.lost++
-			k.t.Errorf("%s was confirmed as %d, and is stored as %d (0: not at all)", id, sequence, stored[id])
+			k.t.Errorf("%s was confirmed as %d, and is stored as %d (0: not at all)",
+				id, sequence, stored[id])
 		}
 	}
 	for key, told := range k.told {
@@ -400,7 +427,8 @@ func (k *killed) check() {
 		k.as(name).call(k.t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &s)
 		if s.Acked < told {
 			k.back++
-			k.t.Errorf("%s's watermark in %s is %d, but somebody was told %d", name, chat, s.Acked, told)
+			k.t.Errorf("%s's watermark in %s is %d, but somebody was told %d",
+				name, chat, s.Acked, told)
 		}
 	}
 	k.watermarks = len(k.told)
@@ -428,7 +456,9 @@ func (k *killed) read(chat string, stored map[string]int64) int64 {
 				HasMore bool `json:"has_more"`
 			}
 		}
-		k.as("bob").call(k.t, http.MethodGet, fmt.Sprintf("/chats/%s/messages?limit=1000&after_sequence=%d", chat, next-1), nil, &page)
+		k.as("bob").call(k.t, http.MethodGet,
+			fmt.Sprintf("/chats/%s/messages?limit=1000&after_sequence=%d", chat, next-1), nil,
+			&page)
 		for _, m := range page.Messages {
 			if m.Sequence != next {
 				k.gaps++
@@ -453,7 +483,8 @@ func (k *killed) online(heads map[string]int64) {
 	ctx, cancel := context.WithCancel(k.t.Context())
 	var reading sync.WaitGroup
 	reading.Go(func() { d.connect(ctx) })
-	until(k.t, "dora has caught up", d.caughtUp, func() string { return fmt.Sprint(d.heads(), " of ", heads) })
+	until(k.t, "dora has caught up",
+		d.caughtUp, func() string { return fmt.Sprint(d.heads(), " of ", heads) })
 	cancel()
 	reading.Wait()
 	want := map[string]int64{}
@@ -474,7 +505,8 @@ func (k *killed) online(heads map[string]int64) {
 		}
 	}
 	if diff := cmp.Diff(want, from); diff != "" {
-		k.t.Errorf("what dora had before the first message she got, for each chat that owed her some (-want +got):\n%s", diff)
+		k.t.Errorf("what dora had before the first message she got, for each chat that owed her "+
+			"some (-want +got):\n%s", diff)
 	}
 	for chat, head := range got {
 		if head != heads[chat] {

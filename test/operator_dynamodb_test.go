@@ -22,7 +22,8 @@ func TestOperations_dynamodb_tables_are_made_by_the_commands(t *testing.T) {
 	o := newOperator(t, nil)
 	o.guide = guide(t, "dynamodb.md")
 	url := dynamodb.Shared(t).Store(t)
-	script := strings.NewReplacer("dynamodb://eu-central-1/tidemark-", url, "/etc/tidemark", o.dir).Replace(o.block("## Tables\n"))
+	script := strings.NewReplacer("dynamodb://eu-central-1/tidemark-", url, "/etc/tidemark",
+		o.dir).Replace(o.block("## Tables\n"))
 	command := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	command.Dir = o.dir
 	command.Env = append(environment(), "PATH="+filepath.Dir(o.binary)+":"+os.Getenv("PATH"))
@@ -39,7 +40,8 @@ func TestOperations_dynamodb_tables_are_made_by_the_commands(t *testing.T) {
 	}
 	s := o.site()
 	alice := s.user("alice", "http://"+s.address, nil)
-	alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "c", "member_ids": []string{"bob"}}, nil)
+	alice.call(t, http.MethodPost, "/chats",
+		map[string]any{"type": "group", "chat_id": "c", "member_ids": []string{"bob"}}, nil)
 }
 
 // actions returns those that the policies in the blocks behind some words of docs/dynamodb.md allow, of the next block only.

@@ -37,7 +37,13 @@ func newOperator(t *testing.T, server *postgres.Server) *operator {
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	must(t, os.Chmod(dir, 0o777)) //nolint:gosec // the database's user writes there, too
-	return &operator{t: t, server: server, binary: build(t), dir: dir, guide: guide(t, "postgres.md")}
+	return &operator{
+		t:      t,
+		server: server,
+		binary: build(t),
+		dir:    dir,
+		guide:  guide(t, "postgres.md"),
+	}
 }
 
 // guide returns the text of a page of docs.
@@ -75,7 +81,8 @@ func (o *operator) here(text string) string {
 	}
 	place := fmt.Sprintf("127.0.0.1:%d", o.server.Port())
 	return strings.NewReplacer(
-		"db.example.org:5432", place, "host=db.example.org port=5432", fmt.Sprintf("host=127.0.0.1 port=%d", o.server.Port()),
+		"db.example.org:5432", place, "host=db.example.org port=5432",
+		fmt.Sprintf("host=127.0.0.1 port=%d", o.server.Port()),
 		"/etc/tidemark", o.dir, "/etc/pgbouncer", o.dir, "/var/backups", o.dir, "systemctl ", ": ",
 		"tidemark-$(date +%F).dump", "tidemark.dump", "tidemark-2026-11-20.dump", "tidemark.dump",
 	).Replace(text)
@@ -95,7 +102,8 @@ func (o *operator) run(words string, env ...string) string {
 	o.t.Helper()
 	command := exec.Command("bash", "-euo", "pipefail", "-c", o.block(words))
 	command.Dir = o.dir
-	command.Env = append(environment(), "PATH="+filepath.Dir(o.binary)+":"+os.Getenv("PATH"), "SUPERUSER="+o.server.URL("postgres"), "PGPASSWORD=one")
+	command.Env = append(environment(), "PATH="+filepath.Dir(o.binary)+":"+os.Getenv("PATH"),
+		"SUPERUSER="+o.server.URL("postgres"), "PGPASSWORD=one")
 	command.Env = append(command.Env, env...)
 	out, err := command.Output()
 	if err != nil {
@@ -135,7 +143,8 @@ func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing
 	}
 	alice, bob := s.user("alice", "http://"+s.address, nil), s.user("bob", "http://"+s.address, nil)
 	for _, chat := range backupChats {
-		alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
+		alice.call(t, http.MethodPost, "/chats",
+			map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
 	}
 	told := &ledger{messages: map[string]int64{}, acked: map[string]int64{}}
 	stop := make(chan struct{})
@@ -146,7 +155,8 @@ func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing
 		clients.Go(func() { writeUntil(t, stop, alice, bob, chat, told) })
 	}
 	enough := func(n int) {
-		until(t, "the load runs", func() bool { return t.Failed() || told.size() >= n }, func() string { return fmt.Sprint(told.size(), " confirmed") })
+		until(t, "the load runs", func() bool { return t.Failed() || told.size() >= n },
+			func() string { return fmt.Sprint(told.size(), " confirmed") })
 	}
 	enough(60)
 	before, acked := told.copy()
@@ -160,17 +170,20 @@ func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing
 
 	restored := s.stored(bob)
 	if len(restored) < len(before) || len(restored) >= len(all) {
-		t.Errorf("%d messages were restored; %d were confirmed before the dump, %d in all", len(restored), len(before), len(all))
+		t.Errorf("%d messages were restored; %d were confirmed before the dump, %d in all",
+			len(restored), len(before), len(all))
 	}
 	for id, sequence := range before {
 		if restored[id] != sequence {
-			t.Errorf("%s was confirmed as %d before the dump, and is restored as %d (0: not at all)", id, sequence, restored[id])
+			t.Errorf("%s was confirmed as %d before the dump, and is restored as %d (0: not at "+
+				"all)", id, sequence, restored[id])
 		}
 	}
 	for chat, sequence := range acked {
 		var got state
 		if bob.call(t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &got); got.Acked < sequence {
-			t.Errorf("%s: the watermark is restored as %d, and was %d before the dump", chat, got.Acked, sequence)
+			t.Errorf("%s: the watermark is restored as %d, and was %d before the dump",
+				chat, got.Acked, sequence)
 		}
 	}
 	for _, chat := range backupChats {
@@ -188,7 +201,8 @@ func TestOperations_postgres_partitions_change_nothing(t *testing.T) {
 	alice, bob := s.user("alice", "http://"+s.address, nil), s.user("bob", "http://"+s.address, nil)
 	want := map[string]int64{}
 	for _, chat := range backupChats {
-		alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
+		alice.call(t, http.MethodPost, "/chats",
+			map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
 		for n := range 10 {
 			content := fmt.Sprint(chat, " message ", n)
 			want[content] = alice.send(t, chat, content).Sequence
@@ -237,12 +251,14 @@ func TestOperations_postgres_through_pgbouncer(t *testing.T) {
 	if !strings.Contains(block, "listen_port = 6432") {
 		t.Fatalf("the guide's configuration is %s", block)
 	}
-	put(t, configuration, strings.ReplaceAll(block, "listen_port = 6432", "listen_port = "+port)+"\n")
+	put(t, configuration,
+		strings.ReplaceAll(block, "listen_port = 6432", "listen_port = "+port)+"\n")
 	put(t, filepath.Join(o.dir, "userlist.txt"), `"tidemark_app" "another"`+"\n")
 	for _, file := range []string{configuration, filepath.Join(o.dir, "userlist.txt")} {
 		must(t, os.Chmod(file, 0o644)) //nolint:gosec // for the user whom the pooler runs as
 	}
-	pooler := o.server.Shell(`exec "$PGBOUNCER" "$CONFIGURATION"`, "PGBOUNCER="+o.pgbouncer(), "CONFIGURATION="+configuration)
+	pooler := o.server.Shell(`exec "$PGBOUNCER" "$CONFIGURATION"`, "PGBOUNCER="+o.pgbouncer(),
+		"CONFIGURATION="+configuration)
 	log := &output{}
 	pooler.Stdout, pooler.Stderr = log, log
 	must(t, pooler.Start())
@@ -253,10 +269,12 @@ func TestOperations_postgres_through_pgbouncer(t *testing.T) {
 			t.Logf("the pooler's log:\n%s", log.String())
 		}
 	})
-	until(t, "the pooler listens", func() bool { return strings.Contains(log.String(), "process up") }, log.String)
+	until(t, "the pooler listens",
+		func() bool { return strings.Contains(log.String(), "process up") }, log.String)
 
 	p := processOf(t, o.binary)
-	p.url = strings.Replace(o.store(), fmt.Sprintf("127.0.0.1:%d", o.server.Port()), address, 1) + "?pgbouncer=true"
+	p.url = strings.Replace(o.store(), fmt.Sprintf("127.0.0.1:%d", o.server.Port()), address, 1) +
+		"?pgbouncer=true"
 	p.migrated = true
 	readmeLeadsToABlueTick(t, p.serve())
 	if out, err := p.command("bench", "p2p", "--url", "http://"+p.address, "--pairs", "20", "--messages", "2000"); err != nil {
@@ -295,9 +313,11 @@ func TestOperations_postgres_to_a_moment(t *testing.T) {
 	o.roles()
 	s := o.site()
 	alice := s.user("alice", "http://"+s.address, nil)
-	alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "b0", "member_ids": []string{"bob"}}, nil)
+	alice.call(t, http.MethodPost, "/chats",
+		map[string]any{"type": "group", "chat_id": "b0", "member_ids": []string{"bob"}}, nil)
 	alice.send(t, "b0", "in the base")
-	base := o.server.Shell(o.block("Copy the whole server now and then"), "SUPERUSER="+o.server.URL("postgres"))
+	base := o.server.Shell(o.block("Copy the whole server now and then"),
+		"SUPERUSER="+o.server.URL("postgres"))
 	if out, err := base.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -317,13 +337,15 @@ func TestOperations_postgres_to_a_moment(t *testing.T) {
 	}
 	block = strings.ReplaceAll(block, "2026-11-20 12:00:00+00", moment)
 	restored := postgres.StartCopy(t, o.server, func(copied *postgres.Server) error {
-		script := strings.ReplaceAll("mkdir -m 700 /var/lib/postgresql/15/main\n"+block, "/var/lib/postgresql/15/main", copied.Data())
+		script := strings.ReplaceAll("mkdir -m 700 /var/lib/postgresql/15/main\n"+block,
+			"/var/lib/postgresql/15/main", copied.Data())
 		if out, err := copied.Shell(script).CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	})
-	s.url = strings.Replace(s.url, fmt.Sprint(":", o.server.Port(), "/"), fmt.Sprint(":", restored.Port(), "/"), 1)
+	s.url = strings.Replace(s.url, fmt.Sprint(":", o.server.Port(), "/"),
+		fmt.Sprint(":", restored.Port(), "/"), 1)
 	s.start()
 	if diff := cmp.Diff(map[string]int64{"in the base": 1, "in the archive": 2}, s.storedIn(alice, "b0")); diff != "" {
 		t.Errorf("restored (-want +got):\n%s", diff)
@@ -343,7 +365,8 @@ func (o *operator) ask(question string) string {
 // askIn is ask in a database.
 func (o *operator) askIn(database, question string) string {
 	o.t.Helper()
-	out, err := o.server.Shell(`psql --no-align --tuples-only "$URL" --command="$QUESTION"`, "URL="+o.server.URL(database), "QUESTION="+question).Output()
+	out, err := o.server.Shell(`psql --no-align --tuples-only "$URL" --command="$QUESTION"`,
+		"URL="+o.server.URL(database), "QUESTION="+question).Output()
 	if err != nil {
 		o.t.Fatalf("%s: %v: %s", question, err, stderrOf(err))
 	}
@@ -355,8 +378,10 @@ func (o *operator) standby() *postgres.Server {
 	o.t.Helper()
 	o.run("## Standby")
 	return postgres.StartCopy(o.t, o.server, func(copied *postgres.Server) error {
-		script := strings.ReplaceAll(o.block("On the standby, as `postgres`"), "/var/lib/postgresql/15/main", copied.Data())
-		script = strings.ReplaceAll(script, "host=db1.example.org port=5432", fmt.Sprintf("host=127.0.0.1 port=%d", o.server.Port()))
+		script := strings.ReplaceAll(o.block("On the standby, as `postgres`"),
+			"/var/lib/postgresql/15/main", copied.Data())
+		script = strings.ReplaceAll(script, "host=db1.example.org port=5432",
+			fmt.Sprintf("host=127.0.0.1 port=%d", o.server.Port()))
 		if out, err := copied.Shell(script, "PGPASSWORD=third").CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -367,8 +392,10 @@ func (o *operator) standby() *postgres.Server {
 // both returns the guide's URL of the server and its standby.
 func (o *operator) both(standby *postgres.Server) string {
 	o.t.Helper()
-	first, second := fmt.Sprintf("127.0.0.1:%d", o.server.Port()), fmt.Sprintf("127.0.0.1:%d", standby.Port())
-	return strings.NewReplacer("db1.example.org:5432", first, "db2.example.org:5432", second).Replace(o.block("Give Tidemark both hosts"))
+	first, second := fmt.Sprintf("127.0.0.1:%d", o.server.Port()), fmt.Sprintf("127.0.0.1:%d",
+		standby.Port())
+	return strings.NewReplacer("db1.example.org:5432", first, "db2.example.org:5432",
+		second).Replace(o.block("Give Tidemark both hosts"))
 }
 
 // TestOperations_postgres_asynchronous_standby_lacks_the_last: what the guide admits of a promotion without synchronous_standby_names. What is left
@@ -382,7 +409,8 @@ func TestOperations_postgres_asynchronous_standby_lacks_the_last(t *testing.T) {
 	p.url, p.migrated = o.both(standby), true
 	s := siteOf(p)
 	alice, bob := s.user("alice", "http://"+s.address, nil), s.user("bob", "http://"+s.address, nil)
-	alice.call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "b0", "member_ids": []string{"bob"}}, nil)
+	alice.call(t, http.MethodPost, "/chats",
+		map[string]any{"type": "group", "chat_id": "b0", "member_ids": []string{"bob"}}, nil)
 	all := map[string]int64{}
 	send := func(n int) {
 		id := fmt.Sprint("b0/m", n)
@@ -392,7 +420,8 @@ func TestOperations_postgres_asynchronous_standby_lacks_the_last(t *testing.T) {
 		send(n)
 	}
 	until(t, "the standby has the first ones", func() bool {
-		return o.ask("SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication") == "t"
+		return o.ask("SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) FROM "+
+			"pg_stat_replication") == "t"
 	}, func() string { return o.ask("TABLE pg_stat_replication") })
 	standby.Stop(t, "fast")
 	for n := range 5 {
@@ -423,7 +452,9 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	o.roles()
 	standby := o.standby()
 	o.run("Then let each commit wait")
-	until(t, "the standby is synchronous", func() bool { return o.ask("SELECT sync_state FROM pg_stat_replication") == "sync" }, func() string { return o.ask("TABLE pg_stat_replication") })
+	until(t, "the standby is synchronous",
+		func() bool { return o.ask("SELECT sync_state FROM pg_stat_replication") == "sync" },
+		func() string { return o.ask("TABLE pg_stat_replication") })
 
 	p := processOf(t, o.binary)
 	p.url = o.both(standby)
@@ -431,16 +462,19 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	p.serve()
 	f := newFaulty(t, p)
 	w := writeHard(t, p, 3)
-	until(t, "the load runs", func() bool { return w.size() >= 100 }, func() string { return fmt.Sprint(w.size(), " confirmed") })
+	until(t, "the load runs", func() bool { return w.size() >= 100 },
+		func() string { return fmt.Sprint(w.size(), " confirmed") })
 	// A standby that says nothing: nothing is confirmed that only one of them has, however often it is sent.
 	standby.Freeze(t)
 	var acks sync.WaitGroup
 	end := func() {}
 	for round := range 2 {
 		acks.Go(func() {
-			status, body, err := f.as("frank").try(t.Context(), http.MethodPatch, "/chats/c/delivery-state", map[string]any{"last_acked_sequence": 3})
+			status, body, err := f.as("frank").try(t.Context(), http.MethodPatch,
+				"/chats/c/delivery-state", map[string]any{"last_acked_sequence": 3})
 			if detail := f.problem(status, body); err != nil || detail == "" {
-				t.Errorf("without the standby an acknowledgement was answered %d %s, %v", status, body, err)
+				t.Errorf("without the standby an acknowledgement was answered %d %s, %v",
+					status, body, err)
 			}
 		})
 		if status, detail := f.send("frozen"); status != http.StatusServiceUnavailable {
@@ -456,14 +490,17 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	}
 	end()
 	standby.Thaw(t)
-	until(t, "sends are confirmed again", func() bool { status, _ := f.send("thawed"); return status < 300 }, func() string { return "" })
+	until(t, "sends are confirmed again",
+		func() bool { status, _ := f.send("thawed"); return status < 300 },
+		func() string { return "" })
 
 	o.server.Kill(t)
 	f.refuses(false)
 	before := w.size()
 	o.run("### Promotion", "STANDBY="+standby.URL("postgres"))
 	f.recovers()
-	until(t, "the load goes on", func() bool { return w.size() >= before+100 }, func() string { return fmt.Sprint(w.size(), " confirmed, of ", before) })
+	until(t, "the load goes on", func() bool { return w.size() >= before+100 },
+		func() string { return fmt.Sprint(w.size(), " confirmed, of ", before) })
 	w.check()
 }
 
@@ -473,7 +510,8 @@ func (o *operator) cancelWaits() (end func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		for ctx.Err() == nil {
-			o.ask("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+			o.ask("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = " +
+				"'SyncRep'")
 		}
 	})
 	return func() { cancel(); running.Wait() }
@@ -498,7 +536,8 @@ func writeHard(t *testing.T, p *process, n int) *hardWriters {
 	for i := range n {
 		chat := fmt.Sprint("w", i)
 		w.chats = append(w.chats, chat)
-		as(p.address, "alice").call(t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
+		as(p.address, "alice").call(t, http.MethodPost, "/chats",
+			map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
 		running.Go(func() { w.run(ctx, chat) })
 	}
 	return w
@@ -509,7 +548,8 @@ func (w *hardWriters) size() int { return w.told.size() }
 func (w *hardWriters) run(ctx context.Context, chat string) {
 	for n := 1; ctx.Err() == nil; <-time.After(5 * time.Millisecond) {
 		id := fmt.Sprint(chat, "-m", n)
-		status, body, err := as(w.p.address, "alice").try(ctx, http.MethodPost, "/chats/"+chat+"/messages", map[string]any{"client_message_id": id, "content": id})
+		status, body, err := as(w.p.address, "alice").try(ctx, http.MethodPost,
+			"/chats/"+chat+"/messages", map[string]any{"client_message_id": id, "content": id})
 		switch {
 		case err == nil && status < 300:
 			var m message
@@ -536,7 +576,8 @@ func (w *hardWriters) check() {
 	stored := (&site{w.p}).storedIn(as(w.p.address, "bob"), w.chats...)
 	for id, sequence := range messages {
 		if stored[id] != sequence {
-			w.t.Errorf("%s was confirmed as %d, and is stored as %d (0: not at all)", id, sequence, stored[id])
+			w.t.Errorf("%s was confirmed as %d, and is stored as %d (0: not at all)",
+				id, sequence, stored[id])
 		}
 	}
 	if more := len(stored) - len(messages); more < 0 || more > len(w.chats) {

@@ -37,7 +37,8 @@ func TestOperations_postgres_over_tls(t *testing.T) {
 	if out, err := o.server.Shell(script, "KEY="+key, "CERTIFICATE="+certificate, "DATA="+o.server.Data(), "URL="+o.server.URL("postgres")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	until(t, "the database has TLS", func() bool { return o.ask("SHOW ssl") == "on" }, func() string { return o.server.Log() })
+	until(t, "the database has TLS",
+		func() bool { return o.ask("SHOW ssl") == "on" }, func() string { return o.server.Log() })
 
 	p := processOf(t, o.binary)
 	said, err := p.command("migrate", "status", "--store", o.store()+mode+o.dir+"/db-ca.pem")
@@ -68,10 +69,16 @@ func selfSigned(t *testing.T) (certificate, key string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	template := x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: fmt.Sprint("database of ", t.Name())}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber:          big.NewInt(time.Now().UnixNano()),
+		Subject:               pkix.Name{CommonName: fmt.Sprint("database of ", t.Name())},
+		NotAfter:              time.Now().Add(time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey,
+		private)
 	must(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	must(t, err)

@@ -46,15 +46,33 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 	}{
 		{"an empty database", "", serve, true, "tidemark migrate up"},
 		{"its status", "", []string{"migrate", "status"}, false, shown + "schema 0, needed 1"},
-		{"nothing to take down", "", []string{"migrate", "down"}, true, "there is no schema to take down"},
+		{
+			"nothing to take down",
+			"", []string{"migrate", "down"}, true, "there is no schema to take down",
+		},
 		{"the command", "", []string{"migrate", "up"}, false, shown + "schema 1, needed 1"},
 		{"again", "", []string{"migrate", "up"}, false, shown + "schema 1, needed 1"},
 		{"down", "", []string{"migrate", "down"}, false, shown + "schema 0, needed 1"},
-		{"older", "", serve, true, "the schema has version 0, and this program needs 1; run tidemark migrate up"},
+		{
+			"older",
+			"", serve, true,
+			"the schema has version 0, and this program needs 1; run tidemark migrate up",
+		},
 		{"up again", "", []string{"migrate", "up"}, false, shown + "schema 1, needed 1"},
-		{"newer", "UPDATE schema_migrations SET version = 999", serve, true, "knows versions up to 1; run a newer program"},
-		{"newer, with --migrate", "", append(serve, "--migrate"), true, "knows versions up to 1; run a newer program"},
-		{"half-way", "UPDATE schema_migrations SET version = 1, dirty = true", append(serve, "--migrate"), true, "half-way"},
+		{
+			"newer",
+			"UPDATE schema_migrations SET version = 999", serve, true,
+			"knows versions up to 1; run a newer program",
+		},
+		{
+			"newer, with --migrate",
+			"", append(serve, "--migrate"), true, "knows versions up to 1; run a newer program",
+		},
+		{
+			"half-way",
+			"UPDATE schema_migrations SET version = 1, dirty = true", append(serve, "--migrate"),
+			true, "half-way",
+		},
 		{"half-way, by the command", "", []string{"migrate", "up"}, true, "half-way"},
 		{"half-way, the status", "", []string{"migrate", "status"}, true, "half-way"},
 	} {
@@ -64,7 +82,8 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 		said, err := p.command(step.args...)
 		var exit *exec.ExitError
 		if failed := errors.As(err, &exit); failed != step.fail || failed && exit.ExitCode() != 1 || !strings.Contains(said, step.want) {
-			t.Errorf("%s: %v: %s; want failure %v and %q", step.name, err, said, step.fail, step.want)
+			t.Errorf("%s: %v: %s; want failure %v and %q",
+				step.name, err, said, step.fail, step.want)
 		}
 	}
 }
@@ -112,16 +131,27 @@ func TestPostgres_password_is_nowhere(t *testing.T) {
 	var mu sync.Mutex // guards shown
 	var commands sync.WaitGroup
 	for name, args := range map[string][]string{
-		"wrong password":     {"migrate", "status", "--store", "postgres://shy:" + secret + "x@" + place},
-		"nobody there":       {"migrate", "up", "--store", "postgres://shy:" + secret + "@" + freeAddress(t) + "/shy"},
-		"no such host":       {"serve", "--dev", "--store", "postgres://shy:" + secret + "@db.invalid/shy?connect_timeout=2"},
-		"no such database":   {"serve", "--dev", "--store", p.url + "er"},
-		"bad mode":           {"serve", "--dev", "--store", p.url + "?sslmode=" + "perhaps"},
-		"unknown parameter":  {"migrate", "up", "--store", p.url + "?colour=blue"},
-		"bad number":         {"serve", "--dev", "--store", p.url + "?pool_writers=many"},
-		"bad port":           {"migrate", "up", "--store", "postgres://shy:" + secret + "@h:port/d"},
-		"slash":              {"migrate", "up", "--store", "postgres://shy:1/" + secret + "@h/d"},
-		"in the parameters":  {"migrate", "up", "--store", "postgres://shy@" + place + "?password=" + secret + "x"},
+		"wrong password": {
+			"migrate", "status", "--store", "postgres://shy:" + secret + "x@" + place,
+		},
+		"nobody there": {
+			"migrate", "up", "--store", "postgres://shy:" + secret + "@" + freeAddress(t) + "/shy",
+		},
+		"no such host": {
+			"serve",
+			"--dev", "--store", "postgres://shy:" + secret + "@db.invalid/shy?connect_timeout=2",
+		},
+		"no such database":  {"serve", "--dev", "--store", p.url + "er"},
+		"bad mode":          {"serve", "--dev", "--store", p.url + "?sslmode=" + "perhaps"},
+		"unknown parameter": {"migrate", "up", "--store", p.url + "?colour=blue"},
+		"bad number":        {"serve", "--dev", "--store", p.url + "?pool_writers=many"},
+		"bad port": {
+			"migrate", "up", "--store", "postgres://shy:" + secret + "@h:port/d",
+		},
+		"slash": {"migrate", "up", "--store", "postgres://shy:1/" + secret + "@h/d"},
+		"in the parameters": {
+			"migrate", "up", "--store", "postgres://shy@" + place + "?password=" + secret + "x",
+		},
 		"as a file":          {"serve", "--config", "postgres://shy:" + secret + "@" + place},
 		"not asked for":      {"serve", p.url},
 		"of another command": {"backup", "--to", "x", "--store", p.url},

@@ -72,5 +72,6 @@ func freeAddress(t *testing.T) string {
 
 // environment is the caller's without TIDEMARK_ variables: those of the suites are unknown to the program, which refuses them.
 func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "TIDEMARK_") })
+	return slices.DeleteFunc(os.Environ(),
+		func(variable string) bool { return strings.HasPrefix(variable, "TIDEMARK_") })
 }

@@ -43,7 +43,8 @@ func TestProxy_nginx(t *testing.T) {
 		"/etc/letsencrypt/live/chat.example.org/privkey.pem":   p.key,
 		"/var/log/nginx/": p.dir + "/",
 	})
-	main := "daemon off;\nworker_processes 1;\npid " + p.dir + "/nginx.pid;\nevents { worker_connections 256; }\nhttp {\n"
+	main := "daemon off;\nworker_processes 1;\npid " + p.dir +
+		"/nginx.pid;\nevents { worker_connections 256; }\nhttp {\n"
 	if os.Getuid() == 0 {
 		main = "user root root;\n" + main // the directories of a test are for their owner
 	}
@@ -82,16 +83,27 @@ type proxy struct {
 }
 
 func newProxy(t *testing.T) *proxy {
-	p := &proxy{t: t, site: newSite(t, "--public-metrics"), dir: t.TempDir(), address: freeAddress(t), log: &output{}}
+	p := &proxy{
+		t:       t,
+		site:    newSite(t, "--public-metrics"),
+		dir:     t.TempDir(),
+		address: freeAddress(t),
+		log:     &output{},
+	}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber:          big.NewInt(1),
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
 	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(),
+		private)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +113,16 @@ func newProxy(t *testing.T) *proxy {
 	}
 	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
 	p.certificate = p.write("chain.pem", string(chain))
-	p.key = p.write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+	p.key = p.write("key.pem", string(pem.EncodeToMemory(&pem.Block{
+		Type:  "PRIVATE KEY",
+		Bytes: key,
+	})))
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(chain)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: trusted},
+		ForceAttemptHTTP2: true,
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	p.client = &http.Client{Transport: transport}
 	return p
@@ -182,7 +200,8 @@ func unpacked(t *testing.T, program string) string {
 			return path
 		}
 	}
-	t.Fatalf("%s is missing. Run this, then the test again:\n  scripts/unpack %s %s", program, program, program)
+	t.Fatalf("%s is missing. Run this, then the test again:\n  scripts/unpack %s %s",
+		program, program, program)
 	return ""
 }
 
@@ -203,7 +222,8 @@ func (p *proxy) waitsLongerThanTidemark(config string, names ...string) {
 			continue
 		}
 		if got, _ := strconv.Atoi(string(found[1])); got < longestPoll+10 {
-			p.t.Errorf("%s is %d s, want at least 10 s more than the longest poll, %d s", name, got, longestPoll)
+			p.t.Errorf("%s is %d s, want at least 10 s more than the longest poll, %d s",
+				name, got, longestPoll)
 		}
 	}
 }
@@ -228,7 +248,8 @@ func (p *proxy) serves() {
 		}
 		response, _ = p.ask(t, alice, http.MethodGet, "/api/v1/chats", "", "")
 		id := response.Header.Get("X-Request-ID")
-		until(t, "the proxy's log has the id "+id, func() bool { return len(id) >= 10 && strings.Contains(p.logs(), id) }, p.logs)
+		until(t, "the proxy's log has the id "+id,
+			func() bool { return len(id) >= 10 && strings.Contains(p.logs(), id) }, p.logs)
 	})
 	t.Run("the page is there and the metrics are not", func(t *testing.T) {
 		for path, want := range map[string]int{"/": 200, "/readyz": 200, "/metrics": 404} {
@@ -238,7 +259,11 @@ func (p *proxy) serves() {
 		}
 	})
 	t.Run("a large body is refused", func(t *testing.T) { p.refusesLargeBodies(t, alice, chat) })
-	t.Run("one session goes over all transports", func(t *testing.T) { p.carriesASession(t, alice, bob, chat, func() string { return ticket(bob) }) })
+	t.Run("one session goes over all transports",
+		func(t *testing.T) {
+			p.carriesASession(t, alice, bob, chat,
+				func() string { return ticket(bob) })
+		})
 	t.Run("its own page opens a socket and no other", func(t *testing.T) {
 		// Tidemark compares the Origin with the Host, which therefore has to be passed on, port included.
 		for origin, want := range map[string]websocket.StatusCode{p.url(): -1, "https://evil.example": 4403} {
@@ -269,7 +294,8 @@ const strayTicket = "a-ticket-that-nobody-takes"
 // ask makes one request with an id, if one is given, and returns the answer with its whole body.
 func (p *proxy) ask(t *testing.T, u user, method, path, body, id string) (*http.Response, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, p.url()+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), method, p.url()+path,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,8 +325,10 @@ func (p *proxy) refusesLargeBodies(t *testing.T, u user, chat string) {
 	}{{"by Tidemark", 200 << 10, `"code":"`}, {"by the proxy", 4 << 20, ""}} {
 		body := `{"client_message_id":"large","content":"` + strings.Repeat("x", tc.size) + `"}`
 		for range 20 { // a proxy that passes on what Tidemark hangs up on answers 502, now and then
-			response, answer := p.ask(t, u, http.MethodPost, "/api/v1/chats/"+chat+"/messages", body, "")
-			if response.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(answer, tc.want) {
+			response, answer := p.ask(t, u, http.MethodPost, "/api/v1/chats/"+chat+"/messages",
+				body, "")
+			if response.StatusCode != http.StatusRequestEntityTooLarge ||
+				!strings.Contains(answer, tc.want) {
 				t.Errorf("%s: %s: %s, want 413 and %q", tc.name, response.Status, answer, tc.want)
 			}
 		}
@@ -317,7 +345,8 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 		alice.send(t, chat, want[len(want)-1])
 	}
 	dial := func(query string) *websocket.Conn {
-		conn, _, err := websocket.Dial(ctx, p.url()+"/api/v1/ws?ticket="+ticket()+query, &websocket.DialOptions{HTTPClient: p.client, Subprotocols: []string{"tidemark.v1"}})
+		conn, _, err := websocket.Dial(ctx, p.url()+"/api/v1/ws?ticket="+ticket()+query,
+			&websocket.DialOptions{HTTPClient: p.client, Subprotocols: []string{"tidemark.v1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,7 +366,8 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	send() // while nobody listens
 
 	// SSE: what waits comes at once, and what is sent comes when it is sent, not when a buffer is full.
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url()+"/api/v1/events?ticket="+ticket(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		p.url()+"/api/v1/events?ticket="+ticket(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +401,9 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 			}
 		}
 		began := time.Now()
-		bob.call(t, http.MethodGet, fmt.Sprintf("/poll?session=%s&after=%d&wait=%d", opened.Session, after, seconds), nil, &answer)
+		bob.call(t, http.MethodGet,
+			fmt.Sprintf("/poll?session=%s&after=%d&wait=%d", opened.Session, after, seconds), nil,
+			&answer)
 		for _, e := range answer.Events {
 			after = max(after, e.ID)
 			if e.Type == "message" {
@@ -403,7 +435,8 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	defer socket.CloseNow()
 	_, again := next(t, socket, "open", func(open) bool { return true })
 	if again.Session != opened.Session || !again.Resumed {
-		t.Errorf("the last socket: session %s, resumed %v, want %s, true", again.Session, again.Resumed, opened.Session)
+		t.Errorf("the last socket: session %s, resumed %v, want %s, true",
+			again.Session, again.Resumed, opened.Session)
 	}
 	send()
 	read(socket)
@@ -425,7 +458,9 @@ func lines(stream io.Reader) <-chan string {
 }
 
 // eventsUntil reads Server-Sent Events until there are n messages. The heartbeat that the stream announces must be below the limit in seconds.
-func eventsUntil(t *testing.T, events <-chan string, after *int64, messages *[]string, n, limit int) {
+func eventsUntil(
+	t *testing.T, events <-chan string, after *int64, messages *[]string, n, limit int,
+) {
 	t.Helper()
 	timeout := time.After(deadline)
 	for len(*messages) < n {
@@ -453,7 +488,8 @@ func eventsUntil(t *testing.T, events <-chan string, after *int64, messages *[]s
 				*messages = append(*messages, payload.Content)
 			}
 			if payload.Heartbeat > limit {
-				t.Errorf("the heartbeat is %d s, which a proxy that waits %d s may not see", payload.Heartbeat, limit)
+				t.Errorf("the heartbeat is %d s, which a proxy that waits %d s may not see",
+					payload.Heartbeat, limit)
 			}
 		}
 	}
@@ -464,7 +500,8 @@ func (p *proxy) logsNoSecret(secrets []string) {
 	p.t.Helper()
 	// A stream is logged when it ends, and the proxy takes its time.
 	named := func() bool {
-		return strings.Contains(p.logs(), "/api/v1/events") && strings.Contains(p.logs(), "/api/v1/ws")
+		return strings.Contains(p.logs(), "/api/v1/events") &&
+			strings.Contains(p.logs(), "/api/v1/ws")
 	}
 	until(p.t, "the logs name the streams", named, p.logs)
 	logs := p.logs()

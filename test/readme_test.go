@@ -38,7 +38,9 @@ func TestReadme_browser_code_works(t *testing.T) {
 		_, _ = io.WriteString(w, page)
 	}))
 	t.Cleanup(site.Close)
-	env := []string{"TIDEMARK_TEST_URL=http://" + address, "TIDEMARK_TEST_PAGE=" + site.URL + "/chat.html"}
+	env := []string{
+		"TIDEMARK_TEST_URL=http://" + address, "TIDEMARK_TEST_PAGE=" + site.URL + "/chat.html",
+	}
 	if os.Getenv("TIDEMARK_UPDATE") != "" {
 		env = append(env, "TIDEMARK_TEST_PICTURE=../../docs/two-windows.png")
 	}
@@ -65,9 +67,14 @@ func readmeLeadsToABlueTick(t *testing.T, address string) {
 		{"the chat has an id", "CHAT=", []string{`the chat is [A-Za-z0-9_.:-]+\n`}},
 		{"a confirmed send has its number", "Tea at five?", []string{`"sequence": ?1\b`}},
 		{"bob received it, and nobody acknowledged", "cat bob.sse", []string{
-			`(?m)^event: ?open$`, `(?m)^event: ?message$`, `Tea at five\?`, `"all_delivered": ?false`,
+			`(?m)^event: ?open$`, `(?m)^event: ?message$`, `Tea at five\?`,
+			`"all_delivered": ?false`,
 		}},
-		{"an acknowledgement is the second tick", `"last_acked_sequence": 1`, []string{`"last_acked_sequence": ?1\b`, `"all_delivered": ?true`}},
+		{
+			"an acknowledgement is the second tick",
+			`"last_acked_sequence": 1`,
+			[]string{`"last_acked_sequence": ?1\b`, `"all_delivered": ?true`},
+		},
 		{"alice was told of both, and of the reading last", "status_update alice.sse", []string{
 			`(?s)"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?0\b.*"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?1\b`,
 		}},

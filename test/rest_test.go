@@ -108,7 +108,8 @@ func (u user) direct(t *testing.T, other string) (chatID string) {
 	var chat struct {
 		ChatID string `json:"chat_id"`
 	}
-	u.call(t, http.MethodPost, "/chats", map[string]any{"type": "direct", "member_ids": []string{other}}, &chat)
+	u.call(t, http.MethodPost, "/chats",
+		map[string]any{"type": "direct", "member_ids": []string{other}}, &chat)
 	return chat.ChatID
 }
 
@@ -117,14 +118,16 @@ func (u user) send(t *testing.T, chatID, content string) message {
 	t.Helper()
 	var sent message
 	key := hex.EncodeToString([]byte(content))
-	u.call(t, http.MethodPost, "/chats/"+chatID+"/messages", map[string]any{"client_message_id": key, "content": content}, &sent)
+	u.call(t, http.MethodPost, "/chats/"+chatID+"/messages",
+		map[string]any{"client_message_id": key, "content": content}, &sent)
 	return sent
 }
 
 // ack acknowledges everything up to a sequence.
 func (u user) ack(t *testing.T, chatID string, sequence int64) {
 	t.Helper()
-	u.call(t, http.MethodPatch, "/chats/"+chatID+"/delivery-state", map[string]any{"last_acked_sequence": sequence}, nil)
+	u.call(t, http.MethodPatch, "/chats/"+chatID+"/delivery-state",
+		map[string]any{"last_acked_sequence": sequence}, nil)
 }
 
 // until polls until check holds; the test fails if it does not in time. seen says how things stand.

@@ -35,7 +35,9 @@ func TestRolling_upgrade_loses_nothing(t *testing.T) {
 	var addresses []string
 	for n := range 3 {
 		p := processOf(t, older)
-		p.url, p.flags = url, []string{"--dev", "--redis", shared.URL(), "--node", fmt.Sprint("n", n+1)}
+		p.url, p.flags = url, []string{
+			"--dev", "--redis", shared.URL(), "--node", fmt.Sprint("n", n+1),
+		}
 		p.start()
 		t.Cleanup(p.stop)
 		r.nodes = append(r.nodes, p)
@@ -70,12 +72,16 @@ func olderProgram(t *testing.T) string {
 	}
 	binary, flags := filepath.Join(t.TempDir(), "tidemark"), []string{}
 	// A shallow clone does not have it.
-	fetch := exec.Command("bash", "-euo", "pipefail", "-c", `mkdir -p "$1" && cd .. && git archive "$0" -- . ':!*_test.go' | tar -x -C "$1"`, commit, source)
+	fetch := exec.Command("bash", "-euo", "pipefail", "-c",
+		`mkdir -p "$1" && cd .. && git archive "$0" -- . ':!*_test.go' | tar -x -C "$1"`, commit,
+		source)
 	if out, err := fetch.CombinedOutput(); err != nil {
-		t.Logf("the older program is the present one with another version, since there is no commit %s here:\n%s", commit, out)
+		t.Logf("the older program is the present one with another version, since there is no "+
+			"commit %s here:\n%s", commit, out)
 		source, flags = "..", []string{"-ldflags", "-X main.version=before"}
 	}
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", binary}, flags, []string{"./cmd/tidemark"})...)
+	cmd := exec.Command("go",
+		slices.Concat([]string{"build", "-o", binary}, flags, []string{"./cmd/tidemark"})...)
 	cmd.Dir = source
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build of %s: %v\n%s", commit, err, out)
@@ -108,7 +114,8 @@ func (r *rolling) begin() {
 	r.cancel, r.refused = cancel, map[int]int{}
 	as := func(name string) user { return user{name: name, url: r.url} }
 	names := []string{"alice", "bob", "carol", "dave"}
-	as("alice").call(r.t, http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": rollingChat, "member_ids": names[1:]}, nil)
+	as("alice").call(r.t, http.MethodPost, "/chats",
+		map[string]any{"type": "group", "chat_id": rollingChat, "member_ids": names[1:]}, nil)
 	for _, name := range names {
 		for _, over := range []transport{overWebSocket, overSSE, overPoll, overWebSocket, overSSE, overPoll} {
 			d := newDevice(as(name), over)
@@ -128,10 +135,12 @@ func (r *rolling) begin() {
 // send sends one message until it is confirmed, as every client does.
 func (r *rolling) send(ctx context.Context, u user, id string) {
 	for ctx.Err() == nil {
-		status, body, _ := u.try(ctx, http.MethodPost, "/chats/"+rollingChat+"/messages", map[string]any{"client_message_id": id, "content": id})
+		status, body, _ := u.try(ctx, http.MethodPost, "/chats/"+rollingChat+"/messages",
+			map[string]any{"client_message_id": id, "content": id})
 		var m message
 		r.mu.Lock()
-		if (status == http.StatusCreated || status == http.StatusOK) && json.Unmarshal(body, &m) == nil {
+		if (status == http.StatusCreated || status == http.StatusOK) &&
+			json.Unmarshal(body, &m) == nil {
 			r.confirmed[id] = m.Sequence
 			r.mu.Unlock()
 			<-time.After(10 * time.Millisecond)
@@ -152,7 +161,8 @@ func (r *rolling) more(n int) {
 		return len(r.confirmed)
 	}
 	want := count() + n
-	until(r.t, strconv.Itoa(n)+" more messages are confirmed", func() bool { return count() >= want }, func() string { return strconv.Itoa(count()) })
+	until(r.t, strconv.Itoa(n)+" more messages are confirmed",
+		func() bool { return count() >= want }, func() string { return strconv.Itoa(count()) })
 }
 
 // connected waits until every device has caught up.
@@ -186,7 +196,9 @@ func (r *rolling) check() {
 				HasMore bool `json:"has_more"`
 			}
 		}
-		bob.call(t, http.MethodGet, fmt.Sprintf("/chats/%s/messages?limit=1000&after_sequence=%d", rollingChat, head), nil, &page)
+		bob.call(t, http.MethodGet,
+			fmt.Sprintf("/chats/%s/messages?limit=1000&after_sequence=%d", rollingChat, head), nil,
+			&page)
 		for _, m := range page.Messages {
 			if m.Sequence != head+1 {
 				t.Fatalf("after %d comes %d", head, m.Sequence)
@@ -200,15 +212,19 @@ func (r *rolling) check() {
 	}
 	r.mu.Lock()
 	if !maps.Equal(stored, r.confirmed) {
-		t.Errorf("%d messages were confirmed, and %d are stored, or others", len(r.confirmed), len(stored))
+		t.Errorf("%d messages were confirmed, and %d are stored, or others",
+			len(r.confirmed), len(stored))
 	}
 	r.mu.Unlock()
 	opens, resumed, gone := 0, 0, 0
 	for _, d := range r.devices {
-		until(t, d.name+" has everything", func() bool { return d.heads()[rollingChat] == head }, func() string { return fmt.Sprint(d.over, d.heads(), " of ", head) })
+		until(t, d.name+" has everything", func() bool { return d.heads()[rollingChat] == head },
+			func() string { return fmt.Sprint(d.over, d.heads(), " of ", head) })
 		// Ticks: alice's streams are told that everybody has everything.
 		for _, name := range []string{"alice", "bob", "carol", "dave"} {
-			until(t, "the tick of "+name, func() bool { pushed, _ := d.told(); return pushed[rollingChat+"/"+name] == head }, func() string { return fmt.Sprint(d.over) })
+			until(t, "the tick of "+name,
+				func() bool { pushed, _ := d.told(); return pushed[rollingChat+"/"+name] == head },
+				func() string { return fmt.Sprint(d.over) })
 		}
 		if _, faults := d.told(); len(faults) > 0 {
 			t.Error(strings.Join(faults, "; "))
@@ -226,6 +242,7 @@ func (r *rolling) check() {
 	t.Logf("%d messages confirmed, each stored once, and received by all of %d devices; %d times a stream was opened again, %d of them resumed; %d polls were told that their session is gone; answers to sends that were not a confirmation, by status: %v",
 		head, len(r.devices), opens, resumed, gone, r.refused)
 	if opens < len(r.nodes) || resumed*10 < opens*8 || gone > 2 {
-		t.Errorf("most sessions should have gone on; the logs of the older program:\n%s", strings.Join(r.logs, "\n"))
+		t.Errorf("most sessions should have gone on; the logs of the older program:\n%s",
+			strings.Join(r.logs, "\n"))
 	}
 }

@@ -60,7 +60,15 @@ func newProcess(t *testing.T) *process {
 func processOf(t *testing.T, binary string) *process {
 	t.Helper()
 	dir := t.TempDir()
-	p := &process{t: t, dir: dir, binary: binary, store: dir, name: "tidemark.db", address: freeAddress(t), flags: []string{"--dev"}}
+	p := &process{
+		t:       t,
+		dir:     dir,
+		binary:  binary,
+		store:   dir,
+		name:    "tidemark.db",
+		address: freeAddress(t),
+		flags:   []string{"--dev"},
+	}
 	t.Cleanup(func() {
 		if p.process != nil {
 			_ = p.process.Kill()
@@ -94,7 +102,9 @@ func (p *process) database() string { return filepath.Join(p.store, p.name) }
 
 // line is the command that starts the server.
 func (p *process) line() []string {
-	line := slices.Concat(p.wrap, []string{p.binary, "serve", "--listen", p.address, "--store", cmp.Or(p.url, "sqlite:"+p.database())}, p.flags)
+	line := slices.Concat(p.wrap,
+		[]string{p.binary, "serve", "--listen", p.address, "--store",
+			cmp.Or(p.url, "sqlite:"+p.database())}, p.flags)
 	if !p.migrated {
 		line = append(line, "--migrate")
 	}

@@ -200,12 +200,14 @@ func TestShape_few_names_and_few_fields(t *testing.T) {
 	}
 	for dir, names := range exported {
 		if many := len(names) > maxExported; many != (manyExported[dir] != "") {
-			t.Errorf("%s has %d exported names; above %d need a reason in test/shape_test.go", dir, len(names), maxExported)
+			t.Errorf("%s has %d exported names; above %d need a reason in test/shape_test.go",
+				dir, len(names), maxExported)
 		}
 	}
 	for name, n := range fields {
 		if many := n > maxFields; many != (manyFields[name] != "") {
-			t.Errorf("%s has %d fields; above %d need a reason in test/shape_test.go", name, n, maxFields)
+			t.Errorf("%s has %d fields; above %d need a reason in test/shape_test.go",
+				name, n, maxFields)
 		}
 	}
 }
@@ -218,9 +220,12 @@ func coreFiles(t *testing.T) map[string]*ast.File {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (strings.HasSuffix(path, "test") || path == "../server/bus" || path == "../server/registry"):
+		case entry.IsDir() &&
+			(strings.HasSuffix(path, "test") || path == "../server/bus" ||
+				path == "../server/registry"):
 			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+		case entry.IsDir() || !strings.HasSuffix(path, ".go") ||
+			strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

@@ -34,7 +34,8 @@ func TestSize_what_can_be_read_in_one_go(t *testing.T) {
 		}
 		for name, n := range functions(t, path, source) {
 			if n > maxFuncLines {
-				t.Errorf("%s: the function %s has %d lines, at most %d are allowed", path, name, n, maxFuncLines)
+				t.Errorf("%s: the function %s has %d lines, at most %d are allowed",
+					path, name, n, maxFuncLines)
 			}
 		}
 		files++
@@ -83,16 +84,19 @@ func goFiles(t *testing.T) map[string][]byte {
 		switch name := entry.Name(); {
 		case err != nil:
 			return err
-		case entry.IsDir() && (name == "node_modules" || strings.HasPrefix(name, ".") && name != ".."):
+		case entry.IsDir() &&
+			(name == "node_modules" || strings.HasPrefix(name, ".") && name != ".."):
 			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") ||
+			strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
 		source, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments|parser.PackageClauseOnly)
+		file, err := parser.ParseFile(token.NewFileSet(), path, source,
+			parser.ParseComments|parser.PackageClauseOnly)
 		if err != nil {
 			return err
 		}

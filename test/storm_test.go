@@ -29,7 +29,8 @@ func stormLosesNothing(t *testing.T, p *process) {
 	p.flags = append(p.flags, "--drain-deadline", "15s")
 	p.start()
 
-	bench := exec.Command(p.binary, "bench", "storm", "--url", "http://"+p.address, "--pid", strconv.Itoa(p.process.Pid), "--json",
+	bench := exec.Command(p.binary, "bench", "storm", "--url", "http://"+p.address, "--pid",
+		strconv.Itoa(p.process.Pid), "--json",
 		"--connections", strconv.Itoa(connections), "--duration", "4s", "--drain", "60s", "--restart-command", strings.Join(p.line(), " "))
 	bench.Env = environment()
 	var out, stderr bytes.Buffer
@@ -67,7 +68,8 @@ func stormLosesNothing(t *testing.T, p *process) {
 		t.Errorf("the stop took %g s, and the deadline is 15 s", drained)
 	}
 	if back < float64(connections) || most > back/2 {
-		t.Errorf("%g of %d clients came back, %g of them in the same half second", back, connections, most)
+		t.Errorf("%g of %d clients came back, %g of them in the same half second",
+			back, connections, most)
 	}
 	if whole := figures["SIGTERM → every client is connected and caught up"]; whole <= 0 || whole > time.Minute.Seconds() {
 		t.Errorf("every client was whole after %g s", whole)

@@ -30,7 +30,8 @@ func TestStyle_tests_sleep_in_bubbles_only(t *testing.T) {
 			return err
 		}
 		if strings.Contains(string(source), sleep) && !importsSynctest(t, path, source) {
-			t.Errorf("%s sleeps, and is not about a testing/synctest bubble: poll with a deadline instead", path)
+			t.Errorf("%s sleeps, and is not about a testing/synctest bubble: poll with a "+
+				"deadline instead", path)
 		}
 		return nil
 	})

@@ -371,22 +371,23 @@ func TestBatcher_a_call_without_time_is_not_done(t *testing.T) {
 
 func TestBatcher_the_queue_is_bounded(t *testing.T) {
 	const queue = 4096
-	run(t, batch.Config{Most: 1 << 20}, func(t *testing.T, d *database, b *batch.Batcher[int, int]) {
-		occupy(t, b, 0)
-		for range queue {
-			start(t, b, 1)
-		}
-		synctest.Wait()
-		if got := b.Queued(); got != queue {
-			t.Errorf("Queued = %d, want %d", got, queue)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		_, err := b.DoOne(ctx, 2)
-		wantUnavailable(t, err, "the call ran out of time before the database took it")
-		calls(t, b, []int{3}) // waits for a place, and gets it when the next batch is gathered
-		d.want(t, []int{0}, append(slices.Repeat([]int{1}, queue), 3))
-	})
+	run(t, batch.Config{Most: 1 << 20},
+		func(t *testing.T, d *database, b *batch.Batcher[int, int]) {
+			occupy(t, b, 0)
+			for range queue {
+				start(t, b, 1)
+			}
+			synctest.Wait()
+			if got := b.Queued(); got != queue {
+				t.Errorf("Queued = %d, want %d", got, queue)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := b.DoOne(ctx, 2)
+			wantUnavailable(t, err, "the call ran out of time before the database took it")
+			calls(t, b, []int{3}) // waits for a place, and gets it when the next batch is gathered
+			d.want(t, []int{0}, append(slices.Repeat([]int{1}, queue), 3))
+		})
 }
 
 func TestBatcher_Answered_is_called_between_the_answers_and_the_next_batch(t *testing.T) {

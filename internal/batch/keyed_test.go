@@ -67,7 +67,8 @@ func TestKeyed_bounds_the_weight_of_what_is_not_done(t *testing.T) {
 			}()
 			synctest.Wait()
 			if got != tt.want {
-				t.Errorf("%d items of weight %d were taken at once, want %d", got, tt.weight, tt.want)
+				t.Errorf("%d items of weight %d were taken at once, want %d",
+					got, tt.weight, tt.want)
 			}
 			close(release)
 			<-added

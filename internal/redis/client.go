@@ -106,18 +106,22 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 func options(t Target, cfg Config) *goredis.Options {
 	return &goredis.Options{
-		Addr: t.Addrs[0], Username: t.User, Password: t.password, DB: t.DB, TLSConfig: t.tls(), ClientName: cfg.Name, Protocol: 2, DisableIdentity: true,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: cfg.Timeout, ReadTimeout: cfg.Timeout, WriteTimeout: cfg.Timeout, PoolTimeout: cfg.Timeout,
-		ContextTimeoutEnabled: true, PipelinePoolSize: -1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		Addr: t.Addrs[0], Username: t.User, Password: t.password, DB: t.DB, TLSConfig: t.tls(),
+		ClientName: cfg.Name, Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1,
+		DialTimeout: cfg.Timeout, ReadTimeout: cfg.Timeout, WriteTimeout: cfg.Timeout,
+		PoolTimeout: cfg.Timeout, ContextTimeoutEnabled: true, PipelinePoolSize: -1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
 func sentinelOptions(t Target, cfg Config) *goredis.FailoverOptions {
 	return &goredis.FailoverOptions{
-		MasterName: t.Master, SentinelAddrs: t.Addrs, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
-		Username: t.User, Password: t.password, DB: t.DB, TLSConfig: t.tls(), ClientName: cfg.Name, Protocol: 2, DisableIdentity: true,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: cfg.Timeout, ReadTimeout: cfg.Timeout, WriteTimeout: cfg.Timeout, PoolTimeout: cfg.Timeout,
-		ContextTimeoutEnabled: true, PipelinePoolSize: -1,
+		MasterName: t.Master, SentinelAddrs: t.Addrs, SentinelUsername: t.sentinelUser,
+		SentinelPassword: t.sentinelPassword, Username: t.User, Password: t.password, DB: t.DB,
+		TLSConfig: t.tls(), ClientName: cfg.Name, Protocol: 2, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, DialTimeout: cfg.Timeout, ReadTimeout: cfg.Timeout,
+		WriteTimeout: cfg.Timeout, PoolTimeout: cfg.Timeout, ContextTimeoutEnabled: true,
+		PipelinePoolSize: -1,
 	}
 }
 
@@ -125,10 +129,12 @@ func sentinelOptions(t Target, cfg Config) *goredis.FailoverOptions {
 // connection is a second attempt; every script here may be done twice.
 func clusterOptions(t Target, cfg Config) *goredis.ClusterOptions {
 	return &goredis.ClusterOptions{
-		Addrs: t.Addrs, MaxRedirects: 2, ClusterStateReloadInterval: 10 * time.Second, DisableRoutingPolicies: true,
-		Username: t.User, Password: t.password, TLSConfig: t.tls(), ClientName: cfg.Name, Protocol: 2, DisableIdentity: true,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: cfg.Timeout, ReadTimeout: cfg.Timeout, WriteTimeout: cfg.Timeout, PoolTimeout: cfg.Timeout,
-		ContextTimeoutEnabled: true, PipelinePoolSize: -1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		Addrs: t.Addrs, MaxRedirects: 2, ClusterStateReloadInterval: 10 * time.Second,
+		DisableRoutingPolicies: true, Username: t.User, Password: t.password, TLSConfig: t.tls(),
+		ClientName: cfg.Name, Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1,
+		DialTimeout: cfg.Timeout, ReadTimeout: cfg.Timeout, WriteTimeout: cfg.Timeout,
+		PoolTimeout: cfg.Timeout, ContextTimeoutEnabled: true, PipelinePoolSize: -1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
@@ -151,7 +157,9 @@ func (c *Client) Target() Target { return c.target }
 
 // Counters are those of the client, by name: round trips made, of pipelines in which a script was not known one more, and those that failed as a whole.
 func (c *Client) Counters() map[string]int64 {
-	return map[string]int64{"redis_round_trips_total": c.trips.Load(), "redis_failures_total": c.failures.Load()}
+	return map[string]int64{
+		"redis_round_trips_total": c.trips.Load(), "redis_failures_total": c.failures.Load(),
+	}
 }
 
 // Check asks whether Redis is there and of use. It returns Invalid if that needs somebody who changes the configuration: a password that is refused, a version that is too
@@ -163,12 +171,15 @@ func (c *Client) Check(ctx context.Context) error {
 	}
 	info, _ := reply.Value.(string)
 	if mode := field(info, "redis_mode"); (mode == "cluster") != c.Cluster() || mode == "sentinel" {
-		return tidemark.Errorf(tidemark.Invalid, "%s: the server runs in %s mode, which the form of the URL does not say", c.target, mode)
+		return tidemark.Errorf(tidemark.Invalid,
+			"%s: the server runs in %s mode, which the form of the URL does not say", c.target,
+			mode)
 	}
 	version := field(info, "redis_version")
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < MinVersion {
-		return tidemark.Errorf(tidemark.Invalid, "%s: version %q is too old, at least %d is needed", c.target, version, MinVersion)
+		return tidemark.Errorf(tidemark.Invalid, "%s: version %q is too old, at least %d is needed",
+			c.target, version, MinVersion)
 	}
 	return nil
 }

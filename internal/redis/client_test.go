@@ -16,7 +16,11 @@ import (
 
 func open(t *testing.T, url string) *redis.Client {
 	t.Helper()
-	c, err := redis.Open(redis.Config{URL: url, Name: "tidemark-test", Timeout: 300 * time.Millisecond})
+	c, err := redis.Open(redis.Config{
+		URL:     url,
+		Name:    "tidemark-test",
+		Timeout: 300 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,19 +29,28 @@ func open(t *testing.T, url string) *redis.Client {
 }
 
 func script(key string, args ...any) redis.Call {
-	return redis.Call{Script: redis.NewScript(`return {redis.call('INCR', KEYS[1]), ARGV[1] or false}`), Keys: []string{key}, Args: args}
+	return redis.Call{
+		Script: redis.NewScript(`return {redis.call('INCR', KEYS[1]), ARGV[1] or false}`),
+		Keys:   []string{key},
+		Args:   args,
+	}
 }
 
 func TestRun_replies_one_by_one(t *testing.T) {
 	c := open(t, service.Start(t).URL()) // one that knows no scripts
 	got := c.Run(t.Context(), []redis.Call{
-		script("n", "x"), {Args: []any{"GET", "nothing"}}, {Args: []any{"SET", "text", []byte("b\x00")}}, {Args: []any{"LPUSH", "text", 1}}, script("n"), {Args: []any{"GET", "text"}},
+		script("n", "x"), {Args: []any{"GET", "nothing"}},
+		{Args: []any{"SET", "text", []byte("b\x00")}}, {Args: []any{"LPUSH", "text", 1}},
+		script("n"), {Args: []any{"GET", "text"}},
 	})
 	if err := got[3].Err; tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("the wrong command: %v", err)
 	}
 	got[3].Err = nil
-	want := []redis.Reply{{Value: []any{int64(1), "x"}}, {}, {Value: "OK"}, {}, {Value: []any{int64(2), nil}}, {Value: "b\x00"}}
+	want := []redis.Reply{
+		{Value: []any{int64(1), "x"}}, {}, {Value: "OK"}, {}, {Value: []any{int64(2), nil}},
+		{Value: "b\x00"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -128,7 +141,8 @@ func TestRun_takes_bounded_time(t *testing.T) {
 
 func TestCheck_tells_what_needs_somebody_from_what_passes(t *testing.T) {
 	t.Parallel()
-	guarded, cluster, watched := service.Start(t, "requirepass pa55"), service.StartCluster(t), service.StartSentinel(t)
+	guarded, cluster, watched := service.Start(t,
+		"requirepass pa55"), service.StartCluster(t), service.StartSentinel(t)
 	at := func(kind, user string, address string) string { return kind + "://" + user + address }
 	for _, tc := range []struct {
 		name, url string
@@ -138,13 +152,22 @@ func TestCheck_tells_what_needs_somebody_from_what_passes(t *testing.T) {
 		{"with its password", at("redis", ":pa55@", guarded.Address()), ""},
 		{"with another password", at("redis", ":pa56@", guarded.Address()), tidemark.Invalid},
 		{"without a password", at("redis", "", guarded.Address()), tidemark.Invalid},
-		{"a database that is not there", at("redis", ":pa55@", guarded.Address()) + "/99999", tidemark.Invalid},
+		{
+			"a database that is not there",
+			at("redis", ":pa55@", guarded.Address()) + "/99999", tidemark.Invalid,
+		},
 		{"a cluster", cluster.URL(), ""},
-		{"a member of a cluster alone", at("redis", "", cluster.Shards[0].Master.Address()), tidemark.Invalid},
+		{
+			"a member of a cluster alone",
+			at("redis", "", cluster.Shards[0].Master.Address()), tidemark.Invalid,
+		},
 		{"no cluster", at("redis+cluster", ":pa55@", guarded.Address()), tidemark.Invalid},
 		{"behind a sentinel", watched.URL(), ""},
 		{"the sentinel itself", at("redis", "", watched.Sentinel.Address()), tidemark.Invalid},
-		{"a master that the sentinel does not know", strings.TrimSuffix(watched.URL(), "tidemark") + "nobody", tidemark.Unavailable},
+		{
+			"a master that the sentinel does not know",
+			strings.TrimSuffix(watched.URL(), "tidemark") + "nobody", tidemark.Unavailable,
+		},
 		{"nobody", "redis://127.0.0.1:1", tidemark.Unavailable},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
@@ -153,7 +176,8 @@ func TestCheck_tells_what_needs_somebody_from_what_passes(t *testing.T) {
 		if (err == nil) != (tc.want == "") || err != nil && tidemark.CodeOf(err) != tc.want {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
-		if err != nil && (strings.Contains(err.Error(), "pa55") || strings.Contains(err.Error(), "pa56")) {
+		if err != nil &&
+			(strings.Contains(err.Error(), "pa55") || strings.Contains(err.Error(), "pa56")) {
 			t.Errorf("%s shows the password: %v", tc.name, err)
 		}
 	}
@@ -169,12 +193,14 @@ func TestCheck_sentinels_with_a_login_of_their_own(t *testing.T) {
 		}
 	}
 	for login, want := range map[string]tidemark.Code{
-		"": tidemark.Invalid, "?sentinel_user=tidemark&sentinel_password=pa56": tidemark.Invalid, "?sentinel_user=tidemark&sentinel_password=pa55": "",
+		"": tidemark.Invalid, "?sentinel_user=tidemark&sentinel_password=pa56": tidemark.Invalid,
+		"?sentinel_user=tidemark&sentinel_password=pa55": "",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
 		err := open(t, watched.URL()+login).Check(ctx)
 		cancel()
-		if (err == nil) != (want == "") || err != nil && (tidemark.CodeOf(err) != want || strings.Contains(err.Error(), "pa5")) {
+		if (err == nil) != (want == "") ||
+			err != nil && (tidemark.CodeOf(err) != want || strings.Contains(err.Error(), "pa5")) {
 			t.Errorf("%q: %v, want %q and no password", login, err, want)
 		}
 	}

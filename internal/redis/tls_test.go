@@ -48,10 +48,15 @@ func certify(dir string) error {
 			return err
 		}
 		template := x509.Certificate{
-			SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-			IsCA: true, BasicConstraintsValid: true,
+			SerialNumber:          big.NewInt(1),
+			NotBefore:             time.Now().Add(-time.Hour),
+			NotAfter:              time.Now().Add(time.Hour),
+			IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+			IsCA:                  true,
+			BasicConstraintsValid: true,
 		}
-		certificate, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
+		certificate, err := x509.CreateCertificate(rand.Reader, &template, &template,
+			&key.PublicKey, key)
 		if err != nil {
 			return err
 		}
@@ -78,7 +83,8 @@ func withTLS(t *testing.T, name string) string {
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	listener.Close()
 	at := filepath.Join(filepath.Dir(os.Getenv("SSL_CERT_FILE")), name)
-	service.Start(t, "tls-port "+port, "tls-cert-file "+at+".pem", "tls-key-file "+at+".key", "tls-auth-clients no")
+	service.Start(t, "tls-port "+port, "tls-cert-file "+at+".pem", "tls-key-file "+at+".key",
+		"tls-auth-clients no")
 	return "127.0.0.1:" + port
 }
 
@@ -100,7 +106,8 @@ func TestTLS(t *testing.T) {
 		t.Errorf("with a certificate that is trusted: %v", err)
 	}
 	if err := timely(func(n int) error {
-		got, err := redis.Only(open(t, "rediss://"+trusted).Run(t.Context(), []redis.Call{script(fmt.Sprint("n", n))}))
+		got, err := redis.Only(open(t, "rediss://"+trusted).Run(t.Context(),
+			[]redis.Call{script(fmt.Sprint("n", n))}))
 		if err == nil && fmt.Sprint(got) != "[1 <nil>]" {
 			t.Errorf("a script: %v", got)
 		}

@@ -59,7 +59,9 @@ var schemes = [...]struct {
 func ParseURL(raw string) (Target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return Target{}, tidemark.Errorf(tidemark.Invalid, "a URL of Redis begins with redis://, redis+sentinel:// or redis+cluster://, or with rediss for TLS")
+		return Target{}, tidemark.Errorf(tidemark.Invalid,
+			"a URL of Redis begins with redis://, redis+sentinel:// or redis+cluster://, or with "+
+				"rediss for TLS")
 	}
 	t := Target{Kind: -1}
 	for _, s := range schemes {
@@ -68,11 +70,15 @@ func ParseURL(raw string) (Target, error) {
 		}
 	}
 	if t.Kind < 0 {
-		return Target{}, tidemark.Errorf(tidemark.Invalid, "%q is no scheme of Redis: redis, redis+sentinel or redis+cluster, or with rediss for TLS", scheme)
+		return Target{}, tidemark.Errorf(tidemark.Invalid,
+			"%q is no scheme of Redis: redis, redis+sentinel or redis+cluster, or with rediss "+
+				"for TLS", scheme)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	if !t.options(query) || strings.Contains(raw, "#") {
-		return Target{}, tidemark.Errorf(tidemark.Invalid, "the URL of Redis takes no options but sentinel_user and sentinel_password, those of sentinels; write ? and # in a password as %%3F and %%23")
+		return Target{}, tidemark.Errorf(tidemark.Invalid,
+			"the URL of Redis takes no options but sentinel_user and sentinel_password, those of "+
+				"sentinels; write ? and # in a password as %%3F and %%23")
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		if err := t.login(rest[:at]); err != nil {
@@ -114,7 +120,9 @@ func (t *Target) login(login string) error {
 	t.User, err = url.PathUnescape(user)
 	t.password, broken = url.PathUnescape(password)
 	if !ok || err != nil || broken != nil {
-		return tidemark.Errorf(tidemark.Invalid, "what stands before the @ of the URL of Redis is not user:password, with what is no letter or digit as %%XX")
+		return tidemark.Errorf(tidemark.Invalid,
+			"what stands before the @ of the URL of Redis is not user:password, with what is no "+
+				"letter or digit as %%XX")
 	}
 	return nil
 }
@@ -131,12 +139,14 @@ func (t *Target) hosts(list string) error {
 		}
 		name, number, err := net.SplitHostPort(addr)
 		if n, bad := strconv.Atoi(number); err != nil || bad != nil || name == "" || n < 1 || n > 65_535 {
-			return tidemark.Errorf(tidemark.Invalid, "%q in the URL of Redis is not host:port", host)
+			return tidemark.Errorf(tidemark.Invalid, "%q in the URL of Redis is not host:port",
+				host)
 		}
 		t.Addrs = append(t.Addrs, addr)
 	}
 	if t.Kind == Single && len(t.Addrs) > 1 {
-		return tidemark.Errorf(tidemark.Invalid, "several hosts are redis+sentinel://…/MASTER or redis+cluster://…")
+		return tidemark.Errorf(tidemark.Invalid,
+			"several hosts are redis+sentinel://…/MASTER or redis+cluster://…")
 	}
 	return nil
 }
@@ -145,7 +155,9 @@ func (t *Target) path(path string) error {
 	if t.Kind == Sentinel {
 		t.Master, path, _ = strings.Cut(path, "/")
 		if t.Master == "" {
-			return tidemark.Errorf(tidemark.Invalid, "the URL of sentinels ends with the name of their master: redis+sentinel://host:port/MASTER")
+			return tidemark.Errorf(tidemark.Invalid,
+				"the URL of sentinels ends with the name of their master: "+
+					"redis+sentinel://host:port/MASTER")
 		}
 	}
 	if path == "" {

@@ -22,15 +22,48 @@ func TestParseURL(t *testing.T) {
 		{"redis://h:1/2", redis.Target{Addrs: []string{"h:1"}, DB: 2}, "redis://h:1/2"},
 		{"redis://h:1/", redis.Target{Addrs: []string{"h:1"}}, "redis://h:1"},
 		{"rediss://:pa55@h", redis.Target{Addrs: []string{"h:6379"}, TLS: true}, "rediss://h:6379"},
-		{"redis://u:pa55%40%2F%3F@h:1", redis.Target{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1"},
-		{"redis://u:pa55@pa55/pa55@h:1", redis.Target{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1"},
+		{
+			"redis://u:pa55%40%2F%3F@h:1",
+			redis.Target{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1",
+		},
+		{
+			"redis://u:pa55@pa55/pa55@h:1",
+			redis.Target{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1",
+		},
 		{"redis://[::1]:1", redis.Target{Addrs: []string{"[::1]:1"}}, "redis://[::1]:1"},
 		{"redis://[::1]", redis.Target{Addrs: []string{"[::1]:6379"}}, "redis://[::1]:6379"},
-		{"redis+sentinel://a,b:1/main", redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379", "b:1"}, Master: "main"}, "redis+sentinel://a:26379,b:1/main"},
-		{"rediss+sentinel://u:pa55@a/main/3", redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379"}, Master: "main", DB: 3, User: "u", TLS: true}, "rediss+sentinel://a:26379/main/3"},
-		{"redis+sentinel://:pa55@a/main/3?sentinel_user=w&sentinel_password=pa55%26", redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379"}, Master: "main", DB: 3}, "redis+sentinel://a:26379/main/3"},
-		{"redis+cluster://a:1,b:2,c:3", redis.Target{Kind: redis.Cluster, Addrs: []string{"a:1", "b:2", "c:3"}}, "redis+cluster://a:1,b:2,c:3"},
-		{"rediss+cluster://u:pa55@a/0", redis.Target{Kind: redis.Cluster, Addrs: []string{"a:6379"}, User: "u", TLS: true}, "rediss+cluster://a:6379"},
+		{
+			"redis+sentinel://a,b:1/main",
+			redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379", "b:1"}, Master: "main"},
+			"redis+sentinel://a:26379,b:1/main",
+		},
+		{
+			"rediss+sentinel://u:pa55@a/main/3",
+			redis.Target{
+				Kind:   redis.Sentinel,
+				Addrs:  []string{"a:26379"},
+				Master: "main",
+				DB:     3,
+				User:   "u",
+				TLS:    true,
+			},
+			"rediss+sentinel://a:26379/main/3",
+		},
+		{
+			"redis+sentinel://:pa55@a/main/3?sentinel_user=w&sentinel_password=pa55%26",
+			redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379"}, Master: "main", DB: 3},
+			"redis+sentinel://a:26379/main/3",
+		},
+		{
+			"redis+cluster://a:1,b:2,c:3",
+			redis.Target{Kind: redis.Cluster, Addrs: []string{"a:1", "b:2", "c:3"}},
+			"redis+cluster://a:1,b:2,c:3",
+		},
+		{
+			"rediss+cluster://u:pa55@a/0",
+			redis.Target{Kind: redis.Cluster, Addrs: []string{"a:6379"}, User: "u", TLS: true},
+			"rediss+cluster://a:6379",
+		},
 	} {
 		got, err := redis.ParseURL(tc.url)
 		if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(redis.Target{})); err != nil || diff != "" {
@@ -71,7 +104,8 @@ func TestParseURL_refuses_without_the_password(t *testing.T) {
 		{"redis+cluster://h/1", "no numbered databases"},
 	} {
 		_, err := redis.ParseURL(tc.url)
-		if tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "pa55") {
+		if tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), tc.want) ||
+			strings.Contains(err.Error(), "pa55") {
 			t.Errorf("%q: %v, want %q and no password", tc.url, err, tc.want)
 		}
 	}
@@ -97,7 +131,8 @@ func FuzzParseURL(f *testing.F) {
 			return
 		}
 		again, err := redis.ParseURL(shown)
-		if err != nil || again.String() != shown || again.Kind != target.Kind || again.DB != target.DB || again.TLS != target.TLS {
+		if err != nil || again.String() != shown || again.Kind != target.Kind ||
+			again.DB != target.DB || again.TLS != target.TLS {
 			t.Errorf("%q prints as %s, which is %+v, %v", raw, shown, again, err)
 		}
 	})

@@ -87,7 +87,8 @@ func TestFlag_waits(t *testing.T) {
 				}
 				set, going := flag.WaitUntil(ctx, at)
 				if set != tt.wantSet || going != tt.wantGoing {
-					t.Errorf("WaitUntil = %v, %v, want %v, %v", set, going, tt.wantSet, tt.wantGoing)
+					t.Errorf("WaitUntil = %v, %v, want %v, %v",
+						set, going, tt.wantSet, tt.wantGoing)
 				}
 				if got := time.Since(began); got != tt.want {
 					t.Errorf("it took %v, want %v", got, tt.want)

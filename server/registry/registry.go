@@ -86,7 +86,8 @@ type Registry interface {
 	// present epoch may be thrown away. If the lease is no longer this one nothing happens.
 	Close(ctx context.Context, lease Lease, proof *Epoch) error
 	// Refresh prolongs the node's own lease by nodeTTL, and those of its sessions that are still these ones by ttl.
-	Refresh(ctx context.Context, node Node, nodeTTL time.Duration, leases []Lease, ttl time.Duration) (Refreshed, error)
+	Refresh(ctx context.Context, node Node, nodeTTL time.Duration, leases []Lease,
+		ttl time.Duration) (Refreshed, error)
 	// Lookup returns the unexpired leases of each user, in the order of the argument. The result must not be changed.
 	Lookup(ctx context.Context, users []tidemark.UserID) ([][]Lease, error)
 }

@@ -19,7 +19,10 @@ func ByNode(leases [][]Lease) []Addressed {
 					continue next
 				}
 			}
-			nodes = append(nodes, Addressed{Node: lease.Holder(), Leases: append(make([]Lease, 0, len(leases)), lease)})
+			nodes = append(nodes, Addressed{
+				Node:   lease.Holder(),
+				Leases: append(make([]Lease, 0, len(leases)), lease),
+			})
 		}
 	}
 	return nodes

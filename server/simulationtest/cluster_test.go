@@ -101,7 +101,9 @@ func (r gatedRegistry) Refresh(
 		fmt.Sprint(len(leases)), func(ctx context.Context) (registry.Refreshed, error) {
 			refreshed, err := r.n.world.reg.Refresh(ctx, node, nodeTTL, leases, ttl)
 			// The node gives its leases in the order of a map.
-			order := func(a, b registry.Lease) int { return cmp.Compare(leaseName(a), leaseName(b)) }
+			order := func(a, b registry.Lease) int {
+				return cmp.Compare(leaseName(a), leaseName(b))
+			}
 			slices.SortFunc(refreshed.Lost, order)
 			slices.SortFunc(refreshed.Replaced, order)
 			if len(refreshed.Lost) > 0 {
@@ -175,7 +177,8 @@ func describe(e bus.Event) string {
 	case e.Membership != nil:
 		return fmt.Sprintf("membership %v %s", e.Membership.Changes, names(e.To))
 	case e.Request != nil:
-		return fmt.Sprintf("request %s for %s, %d hops", e.Request.User, e.Request.To.ID, e.Request.Hops)
+		return fmt.Sprintf("request %s for %s, %d hops",
+			e.Request.User, e.Request.To.ID, e.Request.Hops)
 	case e.Transfer != nil:
 		return "transfer"
 	case e.Seek != nil:

@@ -414,7 +414,8 @@ func (w *world) acknowledge() {
 				if err != nil {
 					return
 				}
-				w.expect(results[0].Err, tidemark.NotMember, tidemark.Invalid, tidemark.InvalidSequence)
+				w.expect(results[0].Err, tidemark.NotMember, tidemark.Invalid,
+					tidemark.InvalidSequence)
 				if st := results[0].State; results[0].Err == nil && (st.Acked < ack.Acked || st.Read < ack.Read || st.Acked > w.head(chat)) {
 					w.failf("ack_cumulative: %s acknowledged %d/%d of %s and is told %d/%d",
 						user, ack.Acked, ack.Read, chat, st.Acked, st.Read)

@@ -32,17 +32,25 @@ const changeTime = 5 * time.Second
 
 // inTheWay is why a change gives up at the end of its time.
 func inTheWay(chat tidemark.ChatID, err error) error {
-	return tidemark.Wrap(tidemark.Unavailable, err, "another change of the members of the chat "+string(chat)+" is under way; try again")
+	return tidemark.Wrap(tidemark.Unavailable, err,
+		"another change of the members of the chat "+string(chat)+" is under way; try again")
 }
 
 // begin puts the token into a counter, and if stand is true, that rows may stand for a Large chat. It reports false if another change is in the way; standing says
 // that rows may stand, whoever wrote them.
-func (c caller) begin(ctx context.Context, chat tidemark.ChatID, token string, version uint64, stand bool) (begun, standing bool, err error) {
+func (c caller) begin(
+	ctx context.Context, chat tidemark.ChatID, token string, version uint64, stand bool,
+) (begun, standing bool, err error) {
 	at := time.Now().UnixMilli()
 	u := call.Update{
-		Table: record.Counters, Key: record.ChatKey(chat), Change: "SET changing = :token, changing_at = :now",
+		Table:     record.Counters,
+		Key:       record.ChatKey(chat),
+		Change:    "SET changing = :token, changing_at = :now",
 		Condition: "(attribute_not_exists(changing) OR changing = :token OR changing_at < :old) AND ",
-		Values:    call.Item{":token": call.Text(token), ":now": call.Number(at), ":old": call.Number(at - changeTime.Milliseconds())},
+		Values: call.Item{
+			":token": call.Text(token),
+			":now":   call.Number(at), ":old": call.Number(at - changeTime.Milliseconds()),
+		},
 	}
 	if stand {
 		u.Change += ", may_stand = :yes"
@@ -63,7 +71,9 @@ func (c caller) begin(ctx context.Context, chat tidemark.ChatID, token string, v
 //
 // What an item holds is read first, and then whether the change still is the counter's; and the item is written if it is as it was read. So somebody
 // whose change was taken over cannot undo the preparation of whoever did that.
-func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string, join []record.Membership) (bool, error) {
+func (c caller) prepare(
+	ctx context.Context, chat tidemark.ChatID, token string, join []record.Membership,
+) (bool, error) {
 	rows, err := c.Memberships(ctx, chat, usersOf(join))
 	if err != nil {
 		return false, err
@@ -84,8 +94,12 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 	err = call.Together(ctx, len(join), func(ctx context.Context, i int) error {
 		m := &join[i]
 		u := call.Update{
-			Table: record.Memberships, Key: record.MemberKey(chat, m.UserID), Change: "SET next_change = :token, next_role = :role, next_joined_at = :at",
-			Values: call.Item{":role": call.Text(m.Role), ":at": call.Number(m.JoinedAt.UnixMilli())},
+			Table:  record.Memberships,
+			Key:    record.MemberKey(chat, m.UserID),
+			Change: "SET next_change = :token, next_role = :role, next_joined_at = :at",
+			Values: call.Item{
+				":role": call.Text(m.Role), ":at": call.Number(m.JoinedAt.UnixMilli()),
+			},
 		}
 		// A call that is on its way for long may arrive when the member has been removed again.
 		row, seen := rows[m.UserID], ""
@@ -101,7 +115,12 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 		if taken[i] = err == nil && !ready; err != nil || taken[i] {
 			return err
 		}
-		u = call.Update{Table: record.States, Key: record.StateKey(m.UserID, chat), Change: "SET member_change = :token", Values: call.Item{}}
+		u = call.Update{
+			Table:  record.States,
+			Key:    record.StateKey(m.UserID, chat),
+			Change: "SET member_change = :token",
+			Values: call.Item{},
+		}
 		ready, err = c.putToken(ctx, u, "member_change", token, lists[m.UserID])
 		taken[i] = err == nil && !ready
 		return err
@@ -115,7 +134,9 @@ func (c caller) prepare(ctx context.Context, chat tidemark.ChatID, token string,
 }
 
 // putToken writes a token into an attribute of an item, if that still is as it was seen, "" for none, or the token is there already.
-func (c caller) putToken(ctx context.Context, u call.Update, attribute, token, seen string) (bool, error) {
+func (c caller) putToken(
+	ctx context.Context, u call.Update, attribute, token, seen string,
+) (bool, error) {
 	u.Values[":token"] = call.Text(token)
 	free := "attribute_not_exists(" + attribute + ")"
 	if seen != "" {
@@ -132,12 +153,15 @@ func (c caller) putToken(ctx context.Context, u call.Update, attribute, token, s
 }
 
 // prepared returns the tokens that are in the lists of chats of the new members.
-func (c caller) prepared(ctx context.Context, chat tidemark.ChatID, join []record.Membership) (map[tidemark.UserID]string, error) {
+func (c caller) prepared(
+	ctx context.Context, chat tidemark.ChatID, join []record.Membership,
+) (map[tidemark.UserID]string, error) {
 	wanted := make([]call.Item, len(join))
 	for i := range join {
 		wanted[i] = record.StateKey(join[i].UserID, chat)
 	}
-	items, err := c.GetAll(ctx, call.Read{Table: record.States, Only: []string{"user_id", "member_change"}}, wanted)
+	items, err := c.GetAll(ctx,
+		call.Read{Table: record.States, Only: []string{"user_id", "member_change"}}, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -181,12 +205,15 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 		}
 	}
 	u := call.Update{
-		Table: record.Counters, Key: record.ChatKey(a.chat),
+		Table:  record.Counters,
+		Key:    record.ChatKey(a.chat),
 		Change: "SET members_version = :next, member_count = :count, change = :token, change_head = head, change_version = :next",
 		//rule:nothing_outside_membership.change-of-this-version-only
 		Condition: "changing = :token AND members_version = :version",
 		Values: call.Item{
-			":token": call.Text(a.token), ":version": call.Number(now.MembersVersion), ":next": call.Number(now.MembersVersion + 1), ":count": call.Number(now.MemberCount + len(join)),
+			":token": call.Text(a.token), ":version": call.Number(now.MembersVersion),
+			":next":  call.Number(now.MembersVersion + 1),
+			":count": call.Number(now.MemberCount + len(join)),
 		},
 	}
 	if large {
@@ -235,11 +262,17 @@ func (a *adding) stand(ctx context.Context, now record.Seen, join []record.Membe
 }
 
 // createMany creates a chat by a change.
-func (c caller) createMany(ctx context.Context, new storage.NewChat, made record.Counter) (tidemark.Chat, bool, error) {
+func (c caller) createMany(
+	ctx context.Context, new storage.NewChat, made record.Counter,
+) (tidemark.Chat, bool, error) {
 	join := make([]record.Membership, len(new.Members))
 	var rows []call.Item
 	for i, user := range new.Members {
-		join[i].Member = tidemark.Member{UserID: user, Role: roleIn(new, user), JoinedAt: made.CreatedAt}
+		join[i].Member = tidemark.Member{
+			UserID:   user,
+			Role:     roleIn(new, user),
+			JoinedAt: made.CreatedAt,
+		}
 		rows = append(rows, standing(user, new.ID))
 	}
 	token := made.CreatedBy
@@ -255,7 +288,8 @@ func (c caller) createMany(ctx context.Context, new storage.NewChat, made record
 		case there != nil && there.CreatedBy == token:
 			return made.Chat, true, c.settle(ctx, there)
 		case there != nil:
-			return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
+			return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict,
+				"there is a chat %s already", new.ID)
 		}
 		ready, standing, err := c.begin(ctx, new.ID, token, 0, made.Large)
 		made.Standing = standing
@@ -283,14 +317,19 @@ func (c caller) createMany(ctx context.Context, new storage.NewChat, made record
 func (c caller) takeEffect(ctx context.Context, made record.Counter) error {
 	it := made.Item()
 	it["change"], it["change_head"], it["change_version"] = call.Text(made.CreatedBy), call.Number(0), call.Number(1)
-	_, _, err := c.Put(ctx, record.Counters, it, "changing = :token AND attribute_not_exists(head)", call.Item{":token": call.Text(made.CreatedBy)})
+	_, _, err := c.Put(ctx, record.Counters, it, "changing = :token AND attribute_not_exists(head)",
+		call.Item{":token": call.Text(made.CreatedBy)})
 	return err
 }
 
 // settle writes the items of a change that took effect as if they had been changed alone.
 func (c caller) settle(ctx context.Context, at *record.Counter) error {
 	var join []record.Membership
-	q := call.Query{Read: call.Read{Table: record.Memberships}, Partition: "chat_id", Of: call.Text(at.ID)}
+	q := call.Query{
+		Read:      call.Read{Table: record.Memberships},
+		Partition: "chat_id",
+		Of:        call.Text(at.ID),
+	}
 	err := c.Each(ctx, q, func(it call.Item) (bool, error) {
 		row, err := record.MembershipOf(it)
 		if row.Next != nil && row.Next.Change == at.Changed {
@@ -309,13 +348,19 @@ func (c caller) settle(ctx context.Context, at *record.Counter) error {
 		return err
 	}
 	_, _, _, err = c.Update(ctx, call.Update{
-		Table: record.Counters, Key: record.ChatKey(at.ID), Change: "REMOVE change, change_head, change_version", Condition: "change = :token", Values: call.Item{":token": call.Text(at.Changed)},
+		Table:     record.Counters,
+		Key:       record.ChatKey(at.ID),
+		Change:    "REMOVE change, change_head, change_version",
+		Condition: "change = :token",
+		Values:    call.Item{":token": call.Text(at.Changed)},
 	})
 	return err
 }
 
 // settleSome settles members, each of them only if nobody else has.
-func (c caller) settleSome(ctx context.Context, at *record.Counter, join []record.Membership) error {
+func (c caller) settleSome(
+	ctx context.Context, at *record.Counter, join []record.Membership,
+) error {
 	for again := 0; len(join) > 0; again++ {
 		if again > 0 {
 			if err := call.Pause(ctx, again); err != nil {
@@ -333,15 +378,24 @@ func (c caller) settleSome(ctx context.Context, at *record.Counter, join []recor
 					return err
 				}
 			}
-			member := record.Membership{Member: row.At(at), Version: at.ChangeVersion, ChangedBy: at.Changed}
+			member := record.Membership{
+				Member:    row.At(at),
+				Version:   at.ChangeVersion,
+				ChangedBy: at.Changed,
+			}
 			actions = append(actions,
 				//rule:nothing_outside_membership.settle-once
 				types.TransactWriteItem{Put: &types.Put{
-					TableName: c.Table(record.Memberships), Item: member.Item(at.ID), ConditionExpression: aws.String("next_change = :token"),
+					TableName:                 c.Table(record.Memberships),
+					Item:                      member.Item(at.ID),
+					ConditionExpression:       aws.String("next_change = :token"),
 					ExpressionAttributeValues: call.Item{":token": call.Text(at.Changed)},
 				}},
 				c.Action(call.Update{
-					Table: record.States, Key: record.StateKey(row.UserID, at.ID), Change: "SET is_member = :yes REMOVE member_change", Values: call.Item{":yes": call.Flag(true)},
+					Table:  record.States,
+					Key:    record.StateKey(row.UserID, at.ID),
+					Change: "SET is_member = :yes REMOVE member_change",
+					Values: call.Item{":yes": call.Flag(true)},
 				}))
 		}
 		refused, _, err := c.Transact(ctx, actions)

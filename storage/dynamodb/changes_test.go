@@ -50,13 +50,18 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // dying opens a store of a process that ends at the first call that last selects. ctx is over then.
-func dying(t *testing.T, url string, last func(operation, body string) bool) (context.Context, *Store) {
+func dying(
+	t *testing.T, url string, last func(operation, body string) bool,
+) (context.Context, *Store) {
 	t.Helper()
 	carrier := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(carrier.CloseIdleConnections)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	s, err := Open(ctx, Config{URL: url, Transport: &mortal{RoundTripper: carrier, last: last, end: cancel}})
+	s, err := Open(ctx, Config{
+		URL:       url,
+		Transport: &mortal{RoundTripper: carrier, last: last, end: cancel},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +86,16 @@ func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			chat := tidemark.ChatID(tc.name)
-			new := storage.NewChat{ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "u00000", Members: usersFrom(60, "u"), CreatedAt: time.UnixMilli(1)}
-			ctx, dies := dying(t, url, func(operation, _ string) bool { return operation == "PutItem" })
+			new := storage.NewChat{
+				ID:        chat,
+				Type:      tidemark.Group,
+				History:   tidemark.HistoryFull,
+				Creator:   "u00000",
+				Members:   usersFrom(60, "u"),
+				CreatedAt: time.UnixMilli(1),
+			}
+			ctx, dies := dying(t, url,
+				func(operation, _ string) bool { return operation == "PutItem" })
 			if _, _, err := dies.CreateChat(ctx, new); tidemark.CodeOf(err) != tidemark.Unavailable {
 				t.Fatalf("CreateChat of the process that died: %v", err)
 			}
@@ -96,7 +109,8 @@ func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
 			}
 			rosters, err := s.Rosters(t.Context(), []tidemark.ChatID{chat})
 			if err != nil || len(rosters[0].Members) != len(tc.members) {
-				t.Errorf("%d members, error %v, want %d", len(rosters[0].Members), err, len(tc.members))
+				t.Errorf("%d members, error %v, want %d",
+					len(rosters[0].Members), err, len(tc.members))
 			}
 			if list, _, err := s.ChatsOf(t.Context(), "u00050", storage.ChatsPage{Limit: 10}); err != nil || len(list) != 0 {
 				t.Errorf("who was to be a member has %d chats, error %v", len(list), err)
@@ -109,7 +123,14 @@ func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
 // taken effect, and nothing of it is settled.
 func unsettled(t *testing.T, s *Store, url string) {
 	t.Helper()
-	new := storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistorySinceJoin, Creator: "anna", Members: []tidemark.UserID{"anna"}, CreatedAt: time.UnixMilli(1)}
+	new := storage.NewChat{
+		ID:        "c",
+		Type:      tidemark.Group,
+		History:   tidemark.HistorySinceJoin,
+		Creator:   "anna",
+		Members:   []tidemark.UserID{"anna"},
+		CreatedAt: time.UnixMilli(1),
+	}
 	if _, _, err := s.CreateChat(t.Context(), new); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +158,8 @@ func TestAddMembers_since_join_by_an_author_who_died(t *testing.T) {
 	s := openTest(t, url)
 	unsettled(t, s, url)
 	summary, err := s.Summary(t.Context(), "c", 5)
-	if err != nil || summary.Members != 121 || summary.Delivered != 121 || summary.Least.Acked != 5 {
+	if err != nil || summary.Members != 121 || summary.Delivered != 121 ||
+		summary.Least.Acked != 5 {
 		t.Errorf("Summary: %+v, error %v, want 121 members who have 5", summary, err)
 	}
 }
@@ -159,8 +181,11 @@ func TestRemoveMember_since_join_of_a_change_that_is_not_settled(t *testing.T) {
 func began(t *testing.T, s *Store, chat tidemark.ChatID, ago time.Duration) {
 	t.Helper()
 	_, done, _, err := s.caller("test").Update(t.Context(), call.Update{
-		Table: record.Counters, Key: record.ChatKey(chat), Change: "SET changing_at = :at",
-		Condition: "attribute_exists(changing)", Values: call.Item{":at": call.Number(time.Now().Add(-ago).UnixMilli())},
+		Table:     record.Counters,
+		Key:       record.ChatKey(chat),
+		Change:    "SET changing_at = :at",
+		Condition: "attribute_exists(changing)",
+		Values:    call.Item{":at": call.Number(time.Now().Add(-ago).UnixMilli())},
 	})
 	if err != nil || !done {
 		t.Fatalf("the change of %s: done %v, error %v", chat, done, err)
@@ -172,7 +197,8 @@ func TestAddMembers_behind_a_change_of_a_process_that_died(t *testing.T) {
 	url := newTables(t)
 	s := openTest(t, url)
 	createGroup(t, s, "c", "anna")
-	ctx, dies := dying(t, url, func(_, body string) bool { return strings.Contains(body, "change_head = head") })
+	ctx, dies := dying(t, url,
+		func(_, body string) bool { return strings.Contains(body, "change_head = head") })
 	if _, err := dies.AddMembers(ctx, "c", usersFrom(60, "u"), time.UnixMilli(3)); tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Fatalf("AddMembers of the process that died: %v", err)
 	}
@@ -180,7 +206,8 @@ func TestAddMembers_behind_a_change_of_a_process_that_died(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := s.AddMembers(short, "c", usersFrom(60, "u"), time.UnixMilli(3))
-	wantRefused(t, "at once", err, tidemark.Unavailable, "another change of the members of the chat c is under way")
+	wantRefused(t, "at once",
+		err, tidemark.Unavailable, "another change of the members of the chat c is under way")
 	began(t, s, "c", 5*time.Second)
 	long, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()

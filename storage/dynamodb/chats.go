@@ -34,33 +34,11 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 			return chatOrNone(existing), false, err
 		}
 	}
-	token := rand.Text()
-	made := record.Counter{
-		Chat: tidemark.Chat{
-			ID: new.ID, Type: new.Type, Name: new.Name, History: new.History, CreatedAt: call.Stored(new.CreatedAt),
-			MemberCount: len(new.Members), MembersVersion: 1, Large: len(new.Members) > tidemark.PendingFanoutLimit,
-		},
-		Activity: call.Stored(new.CreatedAt), CreatedBy: token,
-	}
+	made := firstCounter(new, rand.Text())
 	if 2+2*len(new.Members) > call.MostActions {
 		return c.createMany(ctx, new, made)
 	}
-	actions := []types.TransactWriteItem{c.creation(&made, "attribute_not_exists(chat_id)")}
-	if new.Type == tidemark.Direct {
-		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
-			TableName: c.Table(record.Counters), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
-			Item: call.Item{"chat_id": call.Text(directKey(new)), "direct_chat": call.Text(new.ID)},
-		}})
-	}
-	for _, user := range new.Members {
-		row := record.Membership{
-			Member:  tidemark.Member{UserID: user, Role: roleIn(new, user), Intervals: tidemark.Intervals{{From: 1}}, JoinedAt: made.CreatedAt},
-			Version: 1, ChangedBy: token,
-		}
-		actions = append(actions,
-			types.TransactWriteItem{Put: &types.Put{TableName: c.Table(record.Memberships), Item: row.Item(new.ID)}},
-			c.Action(call.Update{Table: record.States, Key: record.StateKey(user, new.ID), Change: "SET is_member = :yes", Values: call.Item{":yes": call.Flag(true)}}))
-	}
+	actions := c.creationActions(&made, new)
 	for again := 0; ; again++ {
 		refused, doubtful, err := c.Transact(ctx, actions)
 		if err != nil {
@@ -79,10 +57,11 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 				//rule:pending_or_delivered.rows-may-stand-at-creation
 				made.Standing = true
 				actions[0] = c.creation(&made, "attribute_not_exists(head)")
-			case doubtful && there.CreatedBy == token:
+			case doubtful && there.CreatedBy == made.CreatedBy:
 				return made.Chat, true, nil
 			case new.Type != tidemark.Direct || !call.Failed(refused[1]):
-				return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
+				return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict,
+					"there is a chat %s already", new.ID)
 			}
 		}
 		if new.Type == tidemark.Direct && call.Failed(refused[1]) {
@@ -97,10 +76,67 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 	}
 }
 
+// firstCounter returns the counter of a chat that does not exist yet. The token names its creation.
+func firstCounter(new storage.NewChat, token string) record.Counter {
+	return record.Counter{
+		Chat: tidemark.Chat{
+			ID:             new.ID,
+			Type:           new.Type,
+			Name:           new.Name,
+			History:        new.History,
+			CreatedAt:      call.Stored(new.CreatedAt),
+			MemberCount:    len(new.Members),
+			MembersVersion: 1,
+			Large:          len(new.Members) > tidemark.PendingFanoutLimit,
+		},
+		Activity: call.Stored(new.CreatedAt), CreatedBy: token,
+	}
+}
+
+// creationActions returns the transaction that creates a chat: its counter first, then the key that
+// keeps a direct chat single, then two items for each member.
+func (c caller) creationActions(
+	made *record.Counter, new storage.NewChat,
+) []types.TransactWriteItem {
+	actions := []types.TransactWriteItem{c.creation(made, "attribute_not_exists(chat_id)")}
+	if new.Type == tidemark.Direct {
+		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
+			TableName:           c.Table(record.Counters),
+			ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
+			Item:                call.Item{"chat_id": call.Text(directKey(new)), "direct_chat": call.Text(new.ID)},
+		}})
+	}
+	for _, user := range new.Members {
+		row := record.Membership{
+			Member: tidemark.Member{
+				UserID:    user,
+				Role:      roleIn(new, user),
+				Intervals: tidemark.Intervals{{From: 1}},
+				JoinedAt:  made.CreatedAt,
+			},
+			Version:   1,
+			ChangedBy: made.CreatedBy,
+		}
+		actions = append(actions,
+			types.TransactWriteItem{
+				Put: &types.Put{TableName: c.Table(record.Memberships), Item: row.Item(new.ID)},
+			},
+			c.Action(call.Update{
+				Table:  record.States,
+				Key:    record.StateKey(user, new.ID),
+				Change: "SET is_member = :yes",
+				Values: call.Item{":yes": call.Flag(true)},
+			}))
+	}
+	return actions
+}
+
 // creation is the write of the counter of a new chat.
 func (c caller) creation(made *record.Counter, condition string) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: &types.Put{
-		TableName: c.Table(record.Counters), Item: made.Item(), ConditionExpression: aws.String(condition),
+		TableName:                           c.Table(record.Counters),
+		Item:                                made.Item(),
+		ConditionExpression:                 aws.String(condition),
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
 }
@@ -153,15 +189,21 @@ func (s *Store) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, 
 }
 
 // RenameChat implements storage.Chats.
-func (s *Store) RenameChat(ctx context.Context, chat tidemark.ChatID, name string) (tidemark.Chat, error) {
+func (s *Store) RenameChat(
+	ctx context.Context, chat tidemark.ChatID, name string,
+) (tidemark.Chat, error) {
 	c, ctx, leave, err := s.enter(ctx, "rename_chat", 0)
 	if err != nil {
 		return tidemark.Chat{}, err
 	}
 	defer leave()
 	it, done, _, err := c.Update(ctx, call.Update{
-		Table: record.Counters, Key: record.ChatKey(chat), Change: "SET #n = :n", Condition: "attribute_exists(head)", Values: call.Item{":n": call.Text(name)},
-		Names: map[string]string{"#n": "name"},
+		Table:     record.Counters,
+		Key:       record.ChatKey(chat),
+		Change:    "SET #n = :n",
+		Condition: "attribute_exists(head)",
+		Values:    call.Item{":n": call.Text(name)},
+		Names:     map[string]string{"#n": "name"},
 	})
 	if err == nil && !done {
 		err = record.NoChat(chat)
@@ -198,7 +240,9 @@ func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 
 // ChatsOf implements storage.Chats. No index holds the activity, since it would cost a write for each message and member: the counters of all chats of
 // the user are read, and sorted here.
-func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.ChatsPage) ([]storage.Conversation, bool, error) {
+func (s *Store) ChatsOf(
+	ctx context.Context, user tidemark.UserID, p storage.ChatsPage,
+) ([]storage.Conversation, bool, error) {
 	c, ctx, leave, err := s.enter(ctx, "chats_of", 0)
 	if err != nil {
 		return nil, false, err
@@ -208,31 +252,37 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.Cha
 		return storage.ChatsPage{Activity: v.Activity, ChatID: v.Chat.ID}
 	}
 	var found []storage.Conversation
-	err = c.chatsOf(ctx, chatsQuery{user: user, eventual: true}, func(entries []entry) (bool, error) {
-		chats := make([]tidemark.ChatID, len(entries))
-		for i, e := range entries {
-			chats[i] = e.state.ChatID
-		}
-		counters, err := c.Counters(ctx, chats, true)
-		if err != nil {
-			return false, err
-		}
-		for _, e := range entries {
-			counter := counters[e.state.ChatID]
-			if counter == nil {
-				continue
+	err = c.chatsOf(ctx, chatsQuery{user: user, eventual: true},
+		func(entries []entry) (bool, error) {
+			chats := make([]tidemark.ChatID, len(entries))
+			for i, e := range entries {
+				chats[i] = e.state.ChatID
 			}
-			v := storage.Conversation{Chat: counter.Chat, State: e.state, Activity: counter.Activity}
-			if p.ChatID == "" || later(p, position(v)) < 0 {
-				found = append(found, v)
+			counters, err := c.Counters(ctx, chats, true)
+			if err != nil {
+				return false, err
 			}
-		}
-		return true, nil
-	})
+			for _, e := range entries {
+				counter := counters[e.state.ChatID]
+				if counter == nil {
+					continue
+				}
+				v := storage.Conversation{
+					Chat:     counter.Chat,
+					State:    e.state,
+					Activity: counter.Activity,
+				}
+				if p.ChatID == "" || later(p, position(v)) < 0 {
+					found = append(found, v)
+				}
+			}
+			return true, nil
+		})
 	if err != nil {
 		return nil, false, call.Public(err)
 	}
-	slices.SortFunc(found, func(a, b storage.Conversation) int { return later(position(a), position(b)) })
+	slices.SortFunc(found,
+		func(a, b storage.Conversation) int { return later(position(a), position(b)) })
 	more := len(found) > p.Limit
 	found = found[:min(len(found), p.Limit)]
 	if !p.Brief {
@@ -247,7 +297,9 @@ func later(a, b storage.ChatsPage) int {
 }
 
 // fill adds the last messages and the numbers of unread ones.
-func (c caller) fill(ctx context.Context, user tidemark.UserID, found []storage.Conversation) error {
+func (c caller) fill(
+	ctx context.Context, user tidemark.UserID, found []storage.Conversation,
+) error {
 	return call.Together(ctx, len(found), func(ctx context.Context, i int) error {
 		v := &found[i]
 		if v.Chat.Head == 0 {
@@ -265,7 +317,11 @@ func (c caller) fill(ctx context.Context, user tidemark.UserID, found []storage.
 		}
 		intervals := rows[user].At(counter).Intervals
 		if intervals.Contains(v.Chat.Head) {
-			page, err := c.page(ctx, storage.Range{Chat: v.Chat.ID, After: v.Chat.Head - 1, Limit: 1})
+			page, err := c.page(ctx, storage.Range{
+				Chat:  v.Chat.ID,
+				After: v.Chat.Head - 1,
+				Limit: 1,
+			})
 			if err != nil {
 				return err
 			}
@@ -279,7 +335,10 @@ func (c caller) fill(ctx context.Context, user tidemark.UserID, found []storage.
 }
 
 // unread counts the messages behind a watermark that a user may see, except his own among the first storage.UnreadScan of them.
-func (c caller) unread(ctx context.Context, user tidemark.UserID, chat tidemark.Chat, intervals tidemark.Intervals, read tidemark.Watermark) (unread int64, err error) {
+func (c caller) unread(
+	ctx context.Context, user tidemark.UserID, chat tidemark.Chat, intervals tidemark.Intervals,
+	read tidemark.Watermark,
+) (unread int64, err error) {
 	left := storage.UnreadScan
 	for from := read + 1; from <= chat.Head; {
 		end, visible := intervals.Visible(from, chat.Head)
@@ -300,7 +359,9 @@ func (c caller) unread(ctx context.Context, user tidemark.UserID, chat tidemark.
 }
 
 // written counts the messages of a user in a part of a chat.
-func (c caller) written(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from, to tidemark.Sequence) (own int64, err error) {
+func (c caller) written(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from, to tidemark.Sequence,
+) (own int64, err error) {
 	q := call.Query{
 		Read:      call.Read{Table: record.Messages, Eventual: true, Only: []string{"sender_id"}},
 		Partition: "chat_id", Sort: "sequence", Of: call.Text(chat), Range: between(from, to),
@@ -337,8 +398,15 @@ type chatsQuery struct {
 const chunk = 100
 
 // chatsOf gives the chats of a user to do, up to 100 at a time, until it returns false, or there are no more.
-func (c caller) chatsOf(ctx context.Context, q chatsQuery, do func([]entry) (more bool, err error)) error {
-	rows := call.Query{Read: call.Read{Table: record.States, Eventual: q.eventual}, Partition: "user_id", Sort: "chat_id", Of: call.Text(q.user)}
+func (c caller) chatsOf(
+	ctx context.Context, q chatsQuery, do func([]entry) (more bool, err error),
+) error {
+	rows := call.Query{
+		Read:      call.Read{Table: record.States, Eventual: q.eventual},
+		Partition: "user_id",
+		Sort:      "chat_id",
+		Of:        call.Text(q.user),
+	}
 	if q.after != "" {
 		rows.After = call.Text(q.after)
 	}

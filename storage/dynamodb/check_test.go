@@ -21,14 +21,23 @@ type readOnly struct {
 
 func (r *readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 	target := request.Header.Get("X-Amz-Target")
-	writes := strings.HasSuffix(target, ".UpdateItem") || strings.HasSuffix(target, ".PutItem") || strings.HasSuffix(target, ".TransactWriteItems") || strings.HasSuffix(target, ".BatchWriteItem")
+	writes := strings.HasSuffix(target, ".UpdateItem") || strings.HasSuffix(target, ".PutItem") ||
+		strings.HasSuffix(target, ".TransactWriteItems") || strings.HasSuffix(target,
+		".BatchWriteItem")
 	if !r.on.Load() || !writes {
 		return r.Transport.RoundTrip(request)
 	}
 	body := `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"the role may only read"}`
 	return &http.Response{
-		Status: "400 Bad Request", StatusCode: http.StatusBadRequest, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: request,
-		Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
+		Status:        "400 Bad Request",
+		StatusCode:    http.StatusBadRequest,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Request:       request,
+		Header:        http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
+		ContentLength: int64(len(body)),
+		Body:          io.NopCloser(strings.NewReader(body)),
 	}, nil
 }
 
@@ -39,7 +48,13 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 	chat, user := tidemark.ChatID("c1"), tidemark.UserID("alice")
 	draft := func(n int) tidemark.Draft {
 		return tidemark.Draft{
-			ChatID: chat, SenderID: user, ClientMessageID: fmt.Sprint("k", n), MessageID: tidemark.MessageID(fmt.Sprint("m", n)), Content: "hello", ContentType: "text/plain", CreatedAt: now,
+			ChatID:          chat,
+			SenderID:        user,
+			ClientMessageID: fmt.Sprint("k", n),
+			MessageID:       tidemark.MessageID(fmt.Sprint("m", n)),
+			Content:         "hello",
+			ContentType:     "text/plain",
+			CreatedAt:       now,
 		}
 	}
 	for _, tc := range []struct {
@@ -51,15 +66,25 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 			return err
 		}},
 		{"advance", func(s *Store, n int) error {
-			_, err := s.Advance(t.Context(), []storage.Advance{{User: user, Chat: chat, Raise: tidemark.Raise{Acked: tidemark.Sequence(n)}, Now: now}})
+			_, err := s.Advance(t.Context(), []storage.Advance{
+				{
+					User:  user,
+					Chat:  chat,
+					Raise: tidemark.Raise{Acked: tidemark.Sequence(n)},
+					Now:   now,
+				},
+			})
 			return err
 		}},
 		{"mark", func(s *Store, n int) error {
-			_, err := s.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: user, ChatID: chat, FirstUndelivered: tidemark.Sequence(10 - n)}})
+			_, err := s.Mark(t.Context(), []tidemark.PendingDelivery{
+				{UserID: user, ChatID: chat, FirstUndelivered: tidemark.Sequence(10 - n)},
+			})
 			return err
 		}},
 		{"members", func(s *Store, n int) error {
-			_, err := s.AddMembers(t.Context(), chat, []tidemark.UserID{tidemark.UserID(fmt.Sprint("u", n))}, now)
+			_, err := s.AddMembers(t.Context(), chat,
+				[]tidemark.UserID{tidemark.UserID(fmt.Sprint("u", n))}, now)
 			return err
 		}},
 		{"many members", func(s *Store, n int) error {
@@ -80,7 +105,12 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 			patient(s)
 			t.Cleanup(func() { _ = s.Close() })
 			if _, _, err := s.CreateChat(t.Context(), storage.NewChat{
-				ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: now, Creator: user, Members: []tidemark.UserID{user},
+				ID:        chat,
+				Type:      tidemark.Group,
+				History:   tidemark.HistoryFull,
+				CreatedAt: now,
+				Creator:   user,
+				Members:   []tidemark.UserID{user},
 			}); err != nil {
 				t.Fatalf("CreateChat: %v", err)
 			}

@@ -115,13 +115,17 @@ func TestCost_table(t *testing.T) {
 				t.Fatalf("%s: %v", o.name, err)
 			}
 			calls, reads, writes := m.take()
-			lines[i] = fmt.Sprintf("| %s | %s | %s | %s | %s |", o.name, calls, figure(reads), figure(writes), o.most)
+			lines[i] = fmt.Sprintf("| %s | %s | %s | %s | %s |",
+				o.name, calls, figure(reads), figure(writes), o.most)
 			if most := o.most; most.calls != "" && calls != most.calls || most.reads > 0 && reads > most.reads || most.writes > 0 && writes > most.writes {
-				t.Errorf("%s takes %s, %v read and %v write units; want %s", o.name, calls, reads, writes, most)
+				t.Errorf("%s takes %s, %v read and %v write units; want %s",
+					o.name, calls, reads, writes, most)
 			}
 		}
 	}
-	compareTable(t, "costs", append([]string{"| operation | calls | read units | write units | at most |", "|---|---|---|---|---|"}, lines...))
+	compareTable(t, "costs",
+		append([]string{"| operation | calls | read units | write units | at most |",
+			"|---|---|---|---|---|"}, lines...))
 }
 
 // String is a cell of the table.
@@ -157,7 +161,15 @@ func TestCost_sizes_of_items(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for i := range 10 {
 		chat := chatNo(i)
-		_, _, err := w.s.CreateChat(t.Context(), storage.NewChat{ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, Name: "ten letters", CreatedAt: now, Creator: who[0], Members: who})
+		_, _, err := w.s.CreateChat(t.Context(), storage.NewChat{
+			ID:        chat,
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			Name:      "ten letters",
+			CreatedAt: now,
+			Creator:   who[0],
+			Members:   who,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +190,9 @@ func TestCost_sizes_of_items(t *testing.T) {
 	client := service.Shared(t).Client()
 	lines := []string{"| table | an item's bytes |", "|---|---|"}
 	for _, table := range []string{"messages", "idempotency_keys", "chat_counters", "chat_memberships", "delivery_state", "pending_deliveries"} {
-		out, err := client.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String(to.Table(table))})
+		out, err := client.Scan(t.Context(), &dynamodb.ScanInput{
+			TableName: aws.String(to.Table(table)),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,8 +231,9 @@ func bytesOf(it map[string]types.AttributeValue) (n int) {
 
 // The places in README.md that are written here.
 const (
-	tableBegin = "<!-- %s: written by the tests, TIDEMARK_UPDATE=1 go test -run Cost ./storage/dynamodb -->\n"
-	tableEnd   = "<!-- the end of %s -->\n"
+	tableBegin = "<!-- %s: written by the tests, TIDEMARK_UPDATE=1 go test -run Cost " +
+		"./storage/dynamodb -->\n"
+	tableEnd = "<!-- the end of %s -->\n"
 )
 
 // compareTable compares a table with README.md's.
@@ -244,7 +259,8 @@ func compareTable(t *testing.T, name string, table []string) {
 	for i := range max(len(want), len(table)) {
 		got, documented := at(table, i), at(want, i)
 		if !sameRow(got, documented) {
-			t.Errorf("README.md's table of %s says\n%s\nbut it is\n%s\n"+rewrite+"=1 writes what is", name, documented, got)
+			t.Errorf("README.md's table of %s says\n%s\nbut it is\n%s\n"+
+				""+rewrite+"=1 writes what is", name, documented, got)
 		}
 	}
 }
@@ -253,11 +269,12 @@ func compareTable(t *testing.T, name string, table []string) {
 func sameRow(a, b string) bool {
 	number := regexp.MustCompile(`[0-9][0-9,.]*`)
 	x, y := number.FindAllString(a, -1), number.FindAllString(b, -1)
-	return number.ReplaceAllString(a, "") == number.ReplaceAllString(b, "") && slices.EqualFunc(x, y, func(a, b string) bool {
-		n, errN := strconv.ParseFloat(strings.ReplaceAll(a, ",", ""), 64)
-		m, errM := strconv.ParseFloat(strings.ReplaceAll(b, ",", ""), 64)
-		return a == b || errN == nil && errM == nil && min(n, m) > 500 && math.Abs(n-m) < 0.01*n
-	})
+	return number.ReplaceAllString(a, "") == number.ReplaceAllString(b, "") &&
+		slices.EqualFunc(x, y, func(a, b string) bool {
+			n, errN := strconv.ParseFloat(strings.ReplaceAll(a, ",", ""), 64)
+			m, errM := strconv.ParseFloat(strings.ReplaceAll(b, ",", ""), 64)
+			return a == b || errN == nil && errM == nil && min(n, m) > 500 && math.Abs(n-m) < 0.01*n
+		})
 }
 
 func TestCost_rows_that_differ(t *testing.T) {
@@ -305,7 +322,8 @@ func TestCost_of_a_message_falls_when_many_are_sent(t *testing.T) {
 	}
 	group.Wait()
 	calls, reads, writes := m.take()
-	t.Logf("%s; %.2f write and %.2f read units a message", calls, writes/(senders*each), reads/(senders*each))
+	t.Logf("%s; %.2f write and %.2f read units a message",
+		calls, writes/(senders*each), reads/(senders*each))
 	if got := writes / (senders * each); got > 4.3 {
 		t.Errorf("%.2f write units a message, want at most 4.3", got)
 	}

@@ -24,11 +24,20 @@ var deaths = []struct {
 	every  bool // whatever may come next is tried
 }{
 	{"begun", trap{operation: "UpdateItem", has: "next_role"}, false, false},
-	{"half prepared", trap{operation: "UpdateItem", has: "next_role", skip: crowd / 2}, false, false},
-	{"prepared in part for the lists of chats", trap{operation: "UpdateItem", has: "SET member_change", skip: crowd / 2}, false, false},
+	{
+		"half prepared",
+		trap{operation: "UpdateItem", has: "next_role", skip: crowd / 2}, false, false,
+	},
+	{
+		"prepared in part for the lists of chats",
+		trap{operation: "UpdateItem", has: "SET member_change", skip: crowd / 2}, false, false,
+	},
 	{"prepared", trap{operation: "UpdateItem", has: "change_head = head"}, false, true},
 	{"took effect", trap{operation: "Query", has: "chat_memberships"}, true, true},
-	{"half settled", trap{operation: "TransactWriteItems", has: "chat_memberships", skip: 1}, true, true},
+	{
+		"half settled",
+		trap{operation: "TransactWriteItems", has: "chat_memberships", skip: 1}, true, true,
+	},
 	{"settled", trap{operation: "UpdateItem", has: "REMOVE change,"}, true, false},
 }
 
@@ -44,11 +53,19 @@ func die(t *testing.T, w *wire, at trap) context.Context {
 // old makes the beginning of a change one that others need not wait for.
 func old(t *testing.T, s *Store, chat tidemark.ChatID) {
 	t.Helper()
-	change(t, s, call.Update{Table: record.Counters, Key: record.ChatKey(chat), Change: "SET changing_at = :long", Condition: "attribute_exists(changing)", Values: call.Item{":long": call.Number(1)}})
+	change(t, s, call.Update{
+		Table:     record.Counters,
+		Key:       record.ChatKey(chat),
+		Change:    "SET changing_at = :long",
+		Condition: "attribute_exists(changing)",
+		Values:    call.Item{":long": call.Number(1)},
+	})
 }
 
 // sees demands that all methods say the same of a user: that he is a member, or that he is not.
-func sees(t *testing.T, s *Store, chat tidemark.ChatID, user tidemark.UserID, want bool, members int) {
+func sees(
+	t *testing.T, s *Store, chat tidemark.ChatID, user tidemark.UserID, want bool, members int,
+) {
 	t.Helper()
 	rosters, err := s.Rosters(t.Context(), []tidemark.ChatID{chat})
 	must(t, err)
@@ -60,7 +77,8 @@ func sees(t *testing.T, s *Store, chat tidemark.ChatID, user tidemark.UserID, wa
 	must(t, err)
 	list, _, err := s.ChatsOf(t.Context(), user, storage.ChatsPage{Limit: 99})
 	must(t, err)
-	inList := slices.ContainsFunc(list, func(c storage.Conversation) bool { return c.Chat.ID == chat && c.Last != nil })
+	inList := slices.ContainsFunc(list,
+		func(c storage.Conversation) bool { return c.Chat.ID == chat && c.Last != nil })
 	lags, _, _, err := s.Behind(t.Context(), user, storage.BehindQuery{Limit: 99})
 	must(t, err)
 	behind := slices.ContainsFunc(lags, func(l storage.Lag) bool { return l.Chat == chat })
@@ -69,10 +87,13 @@ func sees(t *testing.T, s *Store, chat tidemark.ChatID, user tidemark.UserID, wa
 	summary, err := s.Summary(t.Context(), chat, 1)
 	must(t, err)
 	if inRoster != want || inList != want || behind != want {
-		t.Errorf("%s is in the roster: %v, has the chat in his list: %v, is behind: %v; want %v", user, inRoster, inList, behind, want)
+		t.Errorf("%s is in the roster: %v, has the chat in his list: %v, is behind: %v; want %v",
+			user, inRoster, inList, behind, want)
 	}
-	if len(rosters[0].Members) != members || found.MemberCount != members || len(states) != members || summary.Members != members {
-		t.Errorf("members: %d in the roster, %d by the count, %d states, %d in the summary; want %d", len(rosters[0].Members), found.MemberCount, len(states), summary.Members, members)
+	if len(rosters[0].Members) != members || found.MemberCount != members ||
+		len(states) != members || summary.Members != members {
+		t.Errorf("members: %d in the roster, %d by the count, %d states, %d in the summary; want "+
+			"%d", len(rosters[0].Members), found.MemberCount, len(states), summary.Members, members)
 	}
 	if rosters[0].Version != found.MembersVersion {
 		t.Errorf("the roster has version %d, the chat %d", rosters[0].Version, found.MembersVersion)
@@ -105,7 +126,8 @@ func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 				for _, user := range []tidemark.UserID{users[0], users[crowd-1]} {
 					sees(t, other, chat, user, tc.effect, members)
 					got, err := storage.AppendOne(t.Context(), other, draft(chat, user, "hello"))
-					if tc.effect != (err == nil) || !tc.effect && tidemark.CodeOf(err) != tidemark.NotMember {
+					if tc.effect != (err == nil) ||
+						!tc.effect && tidemark.CodeOf(err) != tidemark.NotMember {
 						t.Errorf("his message: %+v, %v", got, err)
 					}
 				}
@@ -128,7 +150,8 @@ func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 							t.Errorf("added again: %d at version %d", len(added.New), added.Version)
 						}
 					} else if members += crowd; len(added.New) != crowd || added.Version != version+1 {
-						t.Errorf("added: %d at version %d, want %d at %d", len(added.New), added.Version, crowd, version+1)
+						t.Errorf("added: %d at version %d, want %d at %d",
+							len(added.New), added.Version, crowd, version+1)
 					}
 					sees(t, other, chat, them[7], true, members)
 					sees(t, other, chat, users[7], next == "again" || tc.effect, members)
@@ -139,8 +162,10 @@ func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 					sees(t, other, chat, "carl", true, members+1)
 					sees(t, other, chat, users[7], tc.effect, members+1)
 				case "removal":
-					removed, err := other.RemoveMember(t.Context(), chat, users[7], time.UnixMilli(9))
-					if tc.effect != (err == nil) || !tc.effect && tidemark.CodeOf(err) != tidemark.NotMember {
+					removed, err := other.RemoveMember(t.Context(), chat, users[7],
+						time.UnixMilli(9))
+					if tc.effect != (err == nil) ||
+						!tc.effect && tidemark.CodeOf(err) != tidemark.NotMember {
 						t.Errorf("his removal: %+v, %v", removed, err)
 					}
 					if tc.effect {
@@ -163,7 +188,12 @@ func TestCrash_of_a_change_keeps_where_its_members_begin(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			chat := tidemark.ChatID(fmt.Sprint("c", i))
 			_, _, err := other.CreateChat(t.Context(), storage.NewChat{
-				ID: chat, Type: tidemark.Group, History: tidemark.HistorySinceJoin, Creator: "anna", Members: []tidemark.UserID{"anna"}, CreatedAt: time.UnixMilli(1),
+				ID:        chat,
+				Type:      tidemark.Group,
+				History:   tidemark.HistorySinceJoin,
+				Creator:   "anna",
+				Members:   []tidemark.UserID{"anna"},
+				CreatedAt: time.UnixMilli(1),
 			})
 			must(t, err)
 			for n := range 3 {
@@ -181,7 +211,8 @@ func TestCrash_of_a_change_keeps_where_its_members_begin(t *testing.T) {
 				got, err := other.States(t.Context(), []storage.StateKey{{User: user, Chat: chat}})
 				must(t, err)
 				if got[0].Acked != want || got[0].Read != want {
-					t.Errorf("%s begins at %d and %d, want %d", user, got[0].Acked, got[0].Read, want)
+					t.Errorf("%s begins at %d and %d, want %d",
+						user, got[0].Acked, got[0].Read, want)
 				}
 			}
 		})
@@ -230,20 +261,23 @@ func TestChange_taken_over(t *testing.T) {
 				at.before = func() {
 					old(t, other, chat)
 					if added := add(t, other, chat, them...); len(added.New) != crowd || added.Version != 2 {
-						t.Errorf("the other has added %d at version %d", len(added.New), added.Version)
+						t.Errorf("the other has added %d at version %d",
+							len(added.New), added.Version)
 					}
 				}
 				w.set(t, at)
 				added := add(t, author, chat, users...)
 				members := 1 + crowd
-				if whom == "the same" && (len(added.New) != 0 || added.Version != 2) || whom == "others" && (len(added.New) != crowd || added.Version != 3) {
+				if whom == "the same" && (len(added.New) != 0 || added.Version != 2) ||
+					whom == "others" && (len(added.New) != crowd || added.Version != 3) {
 					t.Errorf("the author has added %d at version %d", len(added.New), added.Version)
 				}
 				if whom == "others" {
 					members += crowd
 				}
 				for _, user := range slices.Concat(users, them) {
-					list, _, err := other.ChatsOf(t.Context(), user, storage.ChatsPage{Limit: 99, Brief: true})
+					list, _, err := other.ChatsOf(t.Context(), user,
+						storage.ChatsPage{Limit: 99, Brief: true})
 					if err != nil || len(list) != 1 {
 						t.Errorf("the list of %s: %v, %v", user, list, err)
 					}
@@ -273,7 +307,8 @@ func TestChange_whose_answers_are_lost(t *testing.T) {
 		lost.lose = true
 		w.set(t, lost)
 		if added := add(t, author, chat, usersFrom(crowd, "u")...); len(added.New) != crowd || added.Version != 2 || added.Head != 1 || len(added.States) != crowd {
-			t.Errorf("%s: added %d at version %d, head %d, %d states", lost.has, len(added.New), added.Version, added.Head, len(added.States))
+			t.Errorf("%s: added %d at version %d, head %d, %d states",
+				lost.has, len(added.New), added.Version, added.Head, len(added.States))
 		}
 		sees(t, other, chat, "u00001", true, 1+crowd)
 	}
@@ -285,7 +320,14 @@ func TestCrash_of_the_creation_of_a_chat(t *testing.T) {
 	author, w, other := trapped(t)
 	users := usersFrom(crowd, "u")
 	group := func(id tidemark.ChatID, members []tidemark.UserID) storage.NewChat {
-		return storage.NewChat{ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, Creator: members[0], Members: members, CreatedAt: time.UnixMilli(1)}
+		return storage.NewChat{
+			ID:        id,
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			Creator:   members[0],
+			Members:   members,
+			CreatedAt: time.UnixMilli(1),
+		}
 	}
 	for i, tc := range []struct {
 		name   string
@@ -295,38 +337,43 @@ func TestCrash_of_the_creation_of_a_chat(t *testing.T) {
 		{"begun", trap{operation: "UpdateItem", has: "next_role"}, false},
 		{"prepared", trap{operation: "PutItem", has: "chat_counters"}, false},
 		{"took effect", trap{operation: "Query", has: "chat_memberships"}, true},
-		{"half settled", trap{operation: "TransactWriteItems", has: "chat_memberships", skip: 1}, true},
+		{
+			"half settled",
+			trap{operation: "TransactWriteItems", has: "chat_memberships", skip: 1}, true,
+		},
 	} {
 		for _, next := range [][]tidemark.UserID{users[:2], users, usersFrom(crowd, "w")} {
-			t.Run(fmt.Sprintf("%s, then %d from %s", tc.name, len(next), next[0]), func(t *testing.T) {
-				chat := tidemark.ChatID(fmt.Sprint("c", i, "-", len(next), next[0]))
-				ctx := die(t, w, tc.at)
-				if _, _, err := author.CreateChat(ctx, group(chat, users)); tidemark.CodeOf(err) != tidemark.Unavailable {
-					t.Fatalf("the author did not die: %v", err)
-				}
-				if _, err := other.Chat(t.Context(), chat); tc.effect != (err == nil) || !tc.effect && tidemark.CodeOf(err) != tidemark.NotFound {
-					t.Errorf("the chat: %v", err)
-				}
-				if heads, err := other.Heads(t.Context(), []tidemark.ChatID{chat}); err != nil || heads[0] != 0 {
-					t.Errorf("its head: %v, %v", heads, err)
-				}
-				if list, _, err := other.ChatsOf(t.Context(), users[1], storage.ChatsPage{Limit: 99, Brief: true}); err != nil || tc.effect != slices.ContainsFunc(list, func(c storage.Conversation) bool { return c.Chat.ID == chat }) {
-					t.Errorf("his list: %+v, %v", list, err)
-				}
-				members := users
-				if !tc.effect {
-					members = next
-					old(t, other, chat)
-				}
-				_, created, err := other.CreateChat(t.Context(), group(chat, next))
-				if created != !tc.effect || tc.effect != (tidemark.CodeOf(err) == tidemark.Conflict) {
-					t.Errorf("created by another: %v, %v", created, err)
-				}
-				send(t, other, chat, members[0], "k", 1)
-				sees(t, other, chat, members[1], true, len(members))
-				sees(t, other, chat, "w00009", slices.Contains(members, "w00009"), len(members))
-				sees(t, other, chat, "u00009", slices.Contains(members, "u00009"), len(members))
-			})
+			t.Run(fmt.Sprintf("%s, then %d from %s", tc.name, len(next), next[0]),
+				func(t *testing.T) {
+					chat := tidemark.ChatID(fmt.Sprint("c", i, "-", len(next), next[0]))
+					ctx := die(t, w, tc.at)
+					if _, _, err := author.CreateChat(ctx, group(chat, users)); tidemark.CodeOf(err) != tidemark.Unavailable {
+						t.Fatalf("the author did not die: %v", err)
+					}
+					if _, err := other.Chat(t.Context(), chat); tc.effect != (err == nil) || !tc.effect && tidemark.CodeOf(err) != tidemark.NotFound {
+						t.Errorf("the chat: %v", err)
+					}
+					if heads, err := other.Heads(t.Context(), []tidemark.ChatID{chat}); err != nil || heads[0] != 0 {
+						t.Errorf("its head: %v, %v", heads, err)
+					}
+					if list, _, err := other.ChatsOf(t.Context(), users[1], storage.ChatsPage{Limit: 99, Brief: true}); err != nil || tc.effect != slices.ContainsFunc(list, func(c storage.Conversation) bool { return c.Chat.ID == chat }) {
+						t.Errorf("his list: %+v, %v", list, err)
+					}
+					members := users
+					if !tc.effect {
+						members = next
+						old(t, other, chat)
+					}
+					_, created, err := other.CreateChat(t.Context(), group(chat, next))
+					if created != !tc.effect ||
+						tc.effect != (tidemark.CodeOf(err) == tidemark.Conflict) {
+						t.Errorf("created by another: %v, %v", created, err)
+					}
+					send(t, other, chat, members[0], "k", 1)
+					sees(t, other, chat, members[1], true, len(members))
+					sees(t, other, chat, "w00009", slices.Contains(members, "w00009"), len(members))
+					sees(t, other, chat, "u00009", slices.Contains(members, "u00009"), len(members))
+				})
 		}
 	}
 }
@@ -349,14 +396,28 @@ func TestCrash_pending_or_delivered_when_a_chat_does_not_become_Large(t *testing
 			return err
 		}, func(tidemark.ChatID) {}},
 		{"it is created", trap{operation: "PutItem", has: "chat_counters"}, func(ctx context.Context, chat tidemark.ChatID) error {
-			_, _, err := author.CreateChat(ctx, storage.NewChat{ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "u00000", Members: many, CreatedAt: time.UnixMilli(1)})
+			_, _, err := author.CreateChat(ctx, storage.NewChat{
+				ID:        chat,
+				Type:      tidemark.Group,
+				History:   tidemark.HistoryFull,
+				Creator:   "u00000",
+				Members:   many,
+				CreatedAt: time.UnixMilli(1),
+			})
 			return err
 		}, func(chat tidemark.ChatID) {
 			old(t, other, chat)
 			createGroup(t, other, chat, many[:crowd]...)
 		}},
 		{"it is created, and then by few", trap{operation: "PutItem", has: "chat_counters"}, func(ctx context.Context, chat tidemark.ChatID) error {
-			_, _, err := author.CreateChat(ctx, storage.NewChat{ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "u00000", Members: many, CreatedAt: time.UnixMilli(1)})
+			_, _, err := author.CreateChat(ctx, storage.NewChat{
+				ID:        chat,
+				Type:      tidemark.Group,
+				History:   tidemark.HistoryFull,
+				Creator:   "u00000",
+				Members:   many,
+				CreatedAt: time.UnixMilli(1),
+			})
 			return err
 		}, func(chat tidemark.ChatID) { createGroup(t, other, chat, many[:2]...) }},
 	} {
@@ -371,13 +432,18 @@ func TestCrash_pending_or_delivered_when_a_chat_does_not_become_Large(t *testing
 				t.Fatalf("%+v, %v; want a chat that is not Large", found, err)
 			}
 			send(t, other, chat, "u00000", "k", 1)
-			written, err := other.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: "u00001", ChatID: chat, FirstUndelivered: 1}})
+			written, err := other.Mark(t.Context(), []tidemark.PendingDelivery{
+				{UserID: "u00001", ChatID: chat, FirstUndelivered: 1},
+			})
 			must(t, err)
-			lags, _, _, err := other.Behind(t.Context(), "u00001", storage.BehindQuery{LargeOnly: true, Limit: 99})
+			lags, _, _, err := other.Behind(t.Context(), "u00001",
+				storage.BehindQuery{LargeOnly: true, Limit: 99})
 			must(t, err)
-			behind := slices.ContainsFunc(lags, func(l storage.Lag) bool { return l.Chat == chat && l.Acked == 0 && l.Head == 1 })
+			behind := slices.ContainsFunc(lags,
+				func(l storage.Lag) bool { return l.Chat == chat && l.Acked == 0 && l.Head == 1 })
 			if !written[0] && !behind {
-				t.Error("no row was written, and the chat is not among those to be compared: nobody would look")
+				t.Error("no row was written, and the chat is not among those to be compared: " +
+					"nobody would look")
 			}
 		})
 	}
@@ -389,7 +455,11 @@ func TestChange_beside_one_of_few(t *testing.T) {
 	author, w, other := trapped(t)
 	createGroup(t, other, "c", "anna")
 	send(t, other, "c", "anna", "k", 1)
-	w.set(t, trap{operation: "UpdateItem", has: "change_head = head", before: func() { add(t, other, "c", "carl") }})
+	w.set(t, trap{
+		operation: "UpdateItem",
+		has:       "change_head = head",
+		before:    func() { add(t, other, "c", "carl") },
+	})
 	if added := add(t, author, "c", usersFrom(crowd, "u")...); len(added.New) != crowd || added.Version != 3 {
 		t.Errorf("added %d at version %d, want %d at 3", len(added.New), added.Version, crowd)
 	}

@@ -12,7 +12,9 @@ import (
 )
 
 // Advance implements storage.Deliveries. Each watermark row is one conditional update (ADR-008 §3.2).
-func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+func (s *Store) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	c, ctx, leave, err := s.enterBatch(ctx, "advance", len(advances))
 	if err != nil {
 		return nil, err
@@ -84,7 +86,10 @@ func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error,
 
 // raise moves the watermarks of a user in a chat, within the head. It begins with what is known of them, even if that is nothing or old: the condition holds the
 // watermarks to what they really are, and says so when it fails.
-func (c caller) raise(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, raise tidemark.Raise, now time.Time) (tidemark.DeliveryState, bool, error) {
+func (c caller) raise(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, raise tidemark.Raise,
+	now time.Time,
+) (tidemark.DeliveryState, bool, error) {
 	now = call.Stored(now)
 	state, known := c.Guess(user, chat)
 	depends := raise.AckedFrom != 0 || raise.ReadWithinAcked // on the watermark that is there
@@ -128,7 +133,9 @@ func (c caller) raise(ctx context.Context, user tidemark.UserID, chat tidemark.C
 // the first state.
 func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
 	u := call.Update{
-		Table: record.States, Key: record.StateKey(state.UserID, state.ChatID), Values: call.Item{":now": call.Text(wanted.UpdatedAt.Format(call.ISOTime))},
+		Table:  record.States,
+		Key:    record.StateKey(state.UserID, state.ChatID),
+		Values: call.Item{":now": call.Text(wanted.UpdatedAt.Format(call.ISOTime))},
 		Change: "SET updated_at = :now",
 	}
 	var conditions []string
@@ -137,14 +144,16 @@ func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
 		u.Change += ", last_acked_sequence = :acked"
 		if !exact {
 			//rule:watermark_monotonic.acknowledged-only-rises
-			conditions = append(conditions, "(attribute_not_exists(last_acked_sequence) OR last_acked_sequence < :acked)")
+			conditions = append(conditions,
+				"(attribute_not_exists(last_acked_sequence) OR last_acked_sequence < :acked)")
 		}
 	}
 	if wanted.Read != state.Read {
 		u.Values[":read"] = call.Number(wanted.Read)
 		u.Change += ", last_read_sequence = :read"
 		//rule:watermark_monotonic.read-only-rises
-		conditions = append(conditions, "(attribute_not_exists(last_read_sequence) OR last_read_sequence < :read)")
+		conditions = append(conditions,
+			"(attribute_not_exists(last_read_sequence) OR last_read_sequence < :read)")
 	}
 	switch {
 	case exact && state.Acked == 0:
@@ -158,13 +167,21 @@ func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
 }
 
 // stateOf takes an item apart, which may be none, and remembers it.
-func (c caller) stateOf(user tidemark.UserID, chat tidemark.ChatID, it call.Item) (tidemark.DeliveryState, error) {
+func (c caller) stateOf(
+	user tidemark.UserID, chat tidemark.ChatID, it call.Item,
+) (tidemark.DeliveryState, error) {
 	r := call.Reader{Item: it}
-	s := tidemark.DeliveryState{UserID: user, ChatID: chat, Acked: r.Sequence("last_acked_sequence"), Read: r.Sequence("last_read_sequence")}
+	s := tidemark.DeliveryState{
+		UserID: user,
+		ChatID: chat,
+		Acked:  r.Sequence("last_acked_sequence"),
+		Read:   r.Sequence("last_read_sequence"),
+	}
 	if updated := r.Text("updated_at"); updated != "" {
 		at, err := time.Parse(call.ISOTime, updated)
 		if err != nil {
-			return s, tidemark.Errorf(tidemark.Internal, "the updated_at of %s in chat %s is %q, which is no time", user, chat, updated)
+			return s, tidemark.Errorf(tidemark.Internal,
+				"the updated_at of %s in chat %s is %q, which is no time", user, chat, updated)
 		}
 		s.UpdatedAt = at.UTC()
 	}
@@ -175,7 +192,9 @@ func (c caller) stateOf(user tidemark.UserID, chat tidemark.ChatID, it call.Item
 }
 
 // States implements storage.Deliveries. The reads are strong, so that a state is no older than what this process wrote.
-func (s *Store) States(ctx context.Context, names []storage.StateKey) ([]tidemark.DeliveryState, error) {
+func (s *Store) States(
+	ctx context.Context, names []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
 	c, ctx, leave, err := s.enterBatch(ctx, "states", len(names))
 	if err != nil {
 		return nil, err
@@ -186,7 +205,9 @@ func (s *Store) States(ctx context.Context, names []storage.StateKey) ([]tidemar
 }
 
 // states reads delivery states, in the order of their names.
-func (c caller) states(ctx context.Context, names []storage.StateKey, eventual bool) ([]tidemark.DeliveryState, error) {
+func (c caller) states(
+	ctx context.Context, names []storage.StateKey, eventual bool,
+) ([]tidemark.DeliveryState, error) {
 	wanted := make([]call.Item, len(names))
 	for i, name := range names {
 		wanted[i] = record.StateKey(name.User, name.Chat)
@@ -209,14 +230,18 @@ func (c caller) states(ctx context.Context, names []storage.StateKey, eventual b
 }
 
 // StatesOf implements storage.Deliveries.
-func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (s *Store) StatesOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	c, ctx, leave, err := s.enter(ctx, "states_of", 0)
 	if err != nil {
 		return nil, false, err
 	}
 	defer leave()
 	var found []tidemark.DeliveryState
-	err = c.chatsOf(ctx, chatsQuery{user: user, after: after, eventual: true, most: limit + 1, wanted: func(e entry) bool { return !e.state.UpdatedAt.IsZero() }},
+	err = c.chatsOf(ctx,
+		chatsQuery{user: user, after: after, eventual: true, most: limit +
+			1, wanted: func(e entry) bool { return !e.state.UpdatedAt.IsZero() }},
 		func(entries []entry) (bool, error) {
 			for _, e := range entries {
 				found = append(found, e.state)
@@ -230,7 +255,9 @@ func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidema
 }
 
 // StatesIn implements storage.Deliveries.
-func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (s *Store) StatesIn(
+	ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	c, ctx, leave, err := s.enter(ctx, "states_in", 0)
 	if err != nil {
 		return nil, false, err
@@ -255,7 +282,9 @@ func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidema
 }
 
 // Summary implements storage.Deliveries.
-func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+func (s *Store) Summary(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (storage.Summary, error) {
 	c, ctx, leave, err := s.enter(ctx, "summary", 0)
 	if err != nil {
 		return storage.Summary{}, err

@@ -93,7 +93,13 @@ func TestAddMembers_late_preparation_brings_nobody_back(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer leave()
-			a := &adding{caller: c, chat: chat, users: usersFrom(60, "u"), at: time.UnixMilli(4), token: "token-" + string(chat)}
+			a := &adding{
+				caller: c,
+				chat:   chat,
+				users:  usersFrom(60, "u"),
+				at:     time.UnixMilli(4),
+				token:  "token-" + string(chat),
+			}
 			if _, err := a.many(ctx); err == nil {
 				t.Fatal("the change was settled to its end")
 			}

@@ -111,7 +111,14 @@ func usersFrom(n int, prefix string) []tidemark.UserID {
 
 func createGroup(t *testing.T, s *Store, id tidemark.ChatID, members ...tidemark.UserID) {
 	t.Helper()
-	new := storage.NewChat{ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, Creator: members[0], Members: members, CreatedAt: time.UnixMilli(1)}
+	new := storage.NewChat{
+		ID:        id,
+		Type:      tidemark.Group,
+		History:   tidemark.HistoryFull,
+		Creator:   members[0],
+		Members:   members,
+		CreatedAt: time.UnixMilli(1),
+	}
 	if _, created, err := s.CreateChat(t.Context(), new); err != nil || !created {
 		t.Fatalf("CreateChat: created %v, error %v", created, err)
 	}
@@ -121,8 +128,13 @@ func drafts(chat tidemark.ChatID, sender tidemark.UserID, n int, content string)
 	all := make([]tidemark.Draft, n)
 	for i := range all {
 		all[i] = tidemark.Draft{
-			ChatID: chat, SenderID: sender, ClientMessageID: fmt.Sprintf("key-%s-%d", chat, i), Content: content, ContentType: tidemark.DefaultContentType,
-			MessageID: tidemark.MessageID(fmt.Sprintf("m-%s-%d", chat, i)), CreatedAt: time.UnixMilli(2),
+			ChatID:          chat,
+			SenderID:        sender,
+			ClientMessageID: fmt.Sprintf("key-%s-%d", chat, i),
+			Content:         content,
+			ContentType:     tidemark.DefaultContentType,
+			MessageID:       tidemark.MessageID(fmt.Sprintf("m-%s-%d", chat, i)),
+			CreatedAt:       time.UnixMilli(2),
 		}
 	}
 	return all
@@ -143,8 +155,14 @@ func TestLimits_actions_of_a_transaction(t *testing.T) {
 			_, err := s.Append(t.Context(), drafts("d", "anna", 50, "a"))
 			return err
 		}},
-		{"CreateChat of 49", 1, 99, func() error { createGroup(t, s, "e", usersFrom(49, "e")...); return nil }},
-		{"CreateChat of 50, settled", 1, 100, func() error { createGroup(t, s, "f", usersFrom(50, "f")...); return nil }},
+		{
+			"CreateChat of 49",
+			1, 99, func() error { createGroup(t, s, "e", usersFrom(49, "e")...); return nil },
+		},
+		{
+			"CreateChat of 50, settled",
+			1, 100, func() error { createGroup(t, s, "f", usersFrom(50, "f")...); return nil },
+		},
 		{"AddMembers of 49", 1, 99, func() error {
 			_, err := s.AddMembers(t.Context(), "c", usersFrom(49, "g"), time.UnixMilli(3))
 			return err
@@ -163,7 +181,8 @@ func TestLimits_actions_of_a_transaction(t *testing.T) {
 			calls-- // the chat
 		}
 		if calls != tc.calls || most != tc.most || most > quotaActions {
-			t.Errorf("%s: %d transactions, the largest of %d actions, want %d of %d", tc.name, calls, most, tc.calls, tc.most)
+			t.Errorf("%s: %d transactions, the largest of %d actions, want %d of %d",
+				tc.name, calls, most, tc.calls, tc.most)
 		}
 	}
 }
@@ -177,9 +196,21 @@ func TestLimits_batches(t *testing.T) {
 		n, calls, quota int
 		do              func(n int) error
 	}{
-		{"BatchGetItem", 100, 1, quotaGets, func(n int) error { _, err := s.Heads(t.Context(), chatsFrom(n)); return err }},
-		{"BatchGetItem", 101, 2, quotaGets, func(n int) error { _, err := s.Heads(t.Context(), chatsFrom(n)); return err }},
-		{"BatchWriteItem", tidemark.PendingFanoutLimit + 1, 21, quotaWrites, func(n int) error { createGroup(t, s, "other", usersFrom(n, "o")...); return nil }},
+		{
+			"BatchGetItem",
+			100, 1, quotaGets,
+			func(n int) error { _, err := s.Heads(t.Context(), chatsFrom(n)); return err },
+		},
+		{
+			"BatchGetItem",
+			101, 2, quotaGets,
+			func(n int) error { _, err := s.Heads(t.Context(), chatsFrom(n)); return err },
+		},
+		{
+			"BatchWriteItem",
+			tidemark.PendingFanoutLimit + 1, 21, quotaWrites,
+			func(n int) error { createGroup(t, s, "other", usersFrom(n, "o")...); return nil },
+		},
 	} {
 		calls, most := counts.during(tc.call, func() {
 			if err := tc.do(tc.n); err != nil {
@@ -187,7 +218,8 @@ func TestLimits_batches(t *testing.T) {
 			}
 		})
 		if calls < tc.calls || most != min(tc.n, tc.quota) {
-			t.Errorf("%d items: %d of %s, the largest of %d, want at least %d of at most %d", tc.n, calls, tc.call, most, tc.calls, tc.quota)
+			t.Errorf("%d items: %d of %s, the largest of %d, want at least %d of at most %d",
+				tc.n, calls, tc.call, most, tc.calls, tc.quota)
 		}
 	}
 }
@@ -203,14 +235,18 @@ func chatsFrom(n int) []tidemark.ChatID {
 // The largest message is far below the largest item, 49 of them fit into a transaction, and a page of them is several of DynamoDB's.
 func TestLimits_largest_messages(t *testing.T) {
 	s, counts, _ := openCounted(t)
-	long := func(first string) string { return first + strings.Repeat("x", tidemark.MaxIDLength-len(first)) }
+	long := func(first string) string {
+		return first + strings.Repeat("x", tidemark.MaxIDLength-len(first))
+	}
 	chat, anna := tidemark.ChatID(long("c")), tidemark.UserID(long("anna"))
 	createGroup(t, s, chat, anna)
 	all := drafts(chat, anna, 60, strings.Repeat("😀", tidemark.MaxContent/4))
 	for i := range all {
-		all[i].ClientMessageID, all[i].MessageID = long(fmt.Sprintf("k%d-", i)), tidemark.MessageID(long(fmt.Sprintf("m%d-", i)))
+		all[i].ClientMessageID, all[i].MessageID = long(fmt.Sprintf("k%d-",
+			i)), tidemark.MessageID(long(fmt.Sprintf("m%d-", i)))
 		all[i].ContentType = strings.Repeat("t", tidemark.MaxContentType)
-		all[i].Attachment = json.RawMessage(`{"a":"` + strings.Repeat("a", tidemark.MaxAttachment-8) + `"}`)
+		all[i].Attachment = json.RawMessage(`{"a":"` +
+			strings.Repeat("a", tidemark.MaxAttachment-8) + `"}`)
 		if err := all[i].Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +315,18 @@ func TestLimits_user_with_5000_chats(t *testing.T) {
 	chats := chatsFrom(n)
 	at := time.UnixMilli(5)
 	putAll(t, s, record.Counters, n, func(i int) call.Item {
-		c := record.Counter{Chat: tidemark.Chat{ID: chats[i], Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: at, Head: 7, MemberCount: 1, MembersVersion: 1}, Activity: at.Add(time.Duration(i))}
+		c := record.Counter{
+			Chat: tidemark.Chat{
+				ID:             chats[i],
+				Type:           tidemark.Group,
+				History:        tidemark.HistoryFull,
+				CreatedAt:      at,
+				Head:           7,
+				MemberCount:    1,
+				MembersVersion: 1,
+			},
+			Activity: at.Add(time.Duration(i)),
+		}
 		return c.Item()
 	})
 	putAll(t, s, record.States, n, func(i int) call.Item {
@@ -324,7 +371,8 @@ func TestLimits_user_with_5000_chats(t *testing.T) {
 		more = m
 	}
 	if len(behind) != (n+1)/2 || !slices.Equal(pending, chats) || !slices.Equal(states, chats) {
-		t.Errorf("%d behind, %d pending, %d states, want %d and twice all of %d", len(behind), len(pending), len(states), (n+1)/2, n)
+		t.Errorf("%d behind, %d pending, %d states, want %d and twice all of %d",
+			len(behind), len(pending), len(states), (n+1)/2, n)
 	}
 	page, more, err := s.ChatsOf(t.Context(), "anna", storage.ChatsPage{Limit: 20, Brief: true})
 	if err != nil || len(page) != 20 || !more || page[0].Chat.ID != chats[0] {
@@ -344,11 +392,12 @@ func TestLimits_chat_with_many_messages(t *testing.T) {
 	n := amount(t, "TIDEMARK_LIMIT_MESSAGES", 10_000)
 	var mu sync.Mutex
 	spent := map[string]float64{}
-	s, err := Open(t.Context(), Config{URL: newTables(t), Consumed: func(operation string, reads, writes float64) {
-		mu.Lock()
-		defer mu.Unlock()
-		spent[operation] += reads + writes
-	}})
+	s, err := Open(t.Context(),
+		Config{URL: newTables(t), Consumed: func(operation string, reads, writes float64) {
+			mu.Lock()
+			defer mu.Unlock()
+			spent[operation] += reads + writes
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +429,9 @@ func TestLimits_chat_with_many_messages(t *testing.T) {
 	}
 	first := func(chat tidemark.ChatID) float64 {
 		return units("ranges", func() error {
-			page, err := s.Ranges(t.Context(), []storage.Range{{Chat: chat, Limit: 1}, {Chat: chat, Before: tidemark.MaxSequence, Limit: 1}})
+			page, err := s.Ranges(t.Context(), []storage.Range{
+				{Chat: chat, Limit: 1}, {Chat: chat, Before: tidemark.MaxSequence, Limit: 1},
+			})
 			if err == nil && (len(page[0]) != 1 || len(page[1]) != 1 || page[0][0].Sequence != 1) {
 				err = fmt.Errorf("pages of %d and %d messages", len(page[0]), len(page[1]))
 			}
@@ -396,20 +447,26 @@ func TestLimits_chat_with_many_messages(t *testing.T) {
 		return record.MessageItem(&d[0], tidemark.Sequence(i+3), 1)
 	})
 	_, done, _, err := s.caller("test").Update(context.Background(), call.Update{
-		Table: record.Counters, Key: record.ChatKey("c"), Change: "SET head = :n", Condition: "attribute_exists(head)", Values: call.Item{":n": call.Number(n)},
+		Table:     record.Counters,
+		Key:       record.ChatKey("c"),
+		Change:    "SET head = :n",
+		Condition: "attribute_exists(head)",
+		Values:    call.Item{":n": call.Number(n)},
 	})
 	if err != nil || !done {
 		t.Fatal(done, err)
 	}
 	if got, want := send("c", "third")-send("c", "fourth"), 8.0; got < 0 || got > want {
-		t.Errorf("the head that another has moved costs %.0f units more, want at most one transaction and the reads (%.0f)", got, want)
+		t.Errorf("the head that another has moved costs %.0f units more, want at most one "+
+			"transaction and the reads (%.0f)", got, want)
 	}
 	const look = 1 // at the counter, since another has written the chat
 	if got := send("c", "fifth"); got != sendShort+look {
 		t.Errorf("a message behind %d others costs %.1f units, behind one %.1f", n, got, sendShort)
 	}
 	if got := first("c"); got != readShort {
-		t.Errorf("the first and the last of %d messages cost %.1f units, of two %.1f", n, got, readShort)
+		t.Errorf("the first and the last of %d messages cost %.1f units, of two %.1f",
+			n, got, readShort)
 	}
 	seen := tidemark.Sequence(0)
 	for {

@@ -15,7 +15,9 @@ import (
 )
 
 // AddMembers implements storage.Members. What fits into a transaction is one; more is a change (changes.go).
-func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, at time.Time) (storage.Added, error) {
+func (s *Store) AddMembers(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, at time.Time,
+) (storage.Added, error) {
 	if err := fits(len(users)); err != nil {
 		return storage.Added{}, err
 	}
@@ -24,7 +26,13 @@ func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []ti
 		return storage.Added{}, err
 	}
 	defer leave()
-	a := &adding{caller: c, chat: chat, users: slices.Compact(slices.Sorted(slices.Values(users))), at: call.Stored(at), token: rand.Text()}
+	a := &adding{
+		caller: c,
+		chat:   chat,
+		users:  slices.Compact(slices.Sorted(slices.Values(users))),
+		at:     call.Stored(at),
+		token:  rand.Text(),
+	}
 	added, err := a.all(ctx)
 	if err != nil {
 		return storage.Added{}, call.Public(err)
@@ -116,9 +124,12 @@ func (a *adding) crosses(now record.Seen, n int) bool {
 }
 
 // joiners are the users who are not members yet, as they will be. done are those that an earlier attempt of this call has added.
-func (a *adding) joiners(now record.Seen) (join []record.Membership, done []tidemark.UserID, err error) {
+func (a *adding) joiners(
+	now record.Seen,
+) (join []record.Membership, done []tidemark.UserID, err error) {
 	if now.Type == tidemark.Direct {
-		return nil, nil, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", a.chat)
+		return nil, nil, tidemark.Errorf(tidemark.Denied,
+			"the chat %s is direct; its members are fixed", a.chat)
 	}
 	for _, user := range a.users {
 		row := now.Rows[user]
@@ -131,15 +142,23 @@ func (a *adding) joiners(now record.Seen) (join []record.Membership, done []tide
 		}
 		intervals := former.Intervals.Joined(now.Head, now.History, row.Ever())
 		if len(intervals) > tidemark.MaxIntervals {
-			return nil, nil, tidemark.Errorf(tidemark.Denied, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
+			return nil, nil, tidemark.Errorf(tidemark.Denied,
+				"%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
 		}
 		join = append(join, record.Membership{
-			Member:  tidemark.Member{UserID: user, Role: tidemark.Ordinary, Intervals: intervals, JoinedAt: a.at},
-			Version: now.MembersVersion + 1, ChangedBy: a.token,
+			Member: tidemark.Member{
+				UserID:    user,
+				Role:      tidemark.Ordinary,
+				Intervals: intervals,
+				JoinedAt:  a.at,
+			},
+			Version:   now.MembersVersion + 1,
+			ChangedBy: a.token,
 		})
 	}
 	if n := now.MemberCount + len(join); n > tidemark.MaxMembers {
-		return nil, nil, tidemark.Errorf(tidemark.Denied, "the chat would have %d members, at most %d are allowed", n, tidemark.MaxMembers)
+		return nil, nil, tidemark.Errorf(tidemark.Denied,
+			"the chat would have %d members, at most %d are allowed", n, tidemark.MaxMembers)
 	}
 	return join, done, nil
 }
@@ -153,7 +172,9 @@ func usersOf(join []record.Membership) []tidemark.UserID {
 }
 
 // actions are the counter, and for each joiner his membership, his list of chats, and the row that stands for a Large chat.
-func (a *adding) actions(ctx context.Context, now record.Seen, join []record.Membership) ([]types.TransactWriteItem, error) {
+func (a *adding) actions(
+	ctx context.Context, now record.Seen, join []record.Membership,
+) ([]types.TransactWriteItem, error) {
 	actions := []types.TransactWriteItem{a.Action(counted(now.Counter, len(join)))}
 	starts, err := a.starts(ctx, now, join)
 	if err != nil {
@@ -161,9 +182,13 @@ func (a *adding) actions(ctx context.Context, now record.Seen, join []record.Mem
 	}
 	for i := range join {
 		user := join[i].UserID
-		actions = append(actions, types.TransactWriteItem{Put: &types.Put{TableName: a.Table(record.Memberships), Item: join[i].Item(a.chat)}}, a.Action(starts[i]))
+		actions = append(actions,
+			types.TransactWriteItem{Put: &types.Put{TableName: a.Table(record.Memberships),
+				Item: join[i].Item(a.chat)}}, a.Action(starts[i]))
 		if now.Large {
-			actions = append(actions, types.TransactWriteItem{Put: &types.Put{TableName: a.Table(record.Pendings), Item: standing(user, a.chat)}})
+			actions = append(actions, types.TransactWriteItem{
+				Put: &types.Put{TableName: a.Table(record.Pendings), Item: standing(user, a.chat)},
+			})
 		}
 	}
 	return actions, nil
@@ -173,20 +198,31 @@ func (a *adding) actions(ctx context.Context, now record.Seen, join []record.Mem
 func counted(c *record.Counter, n int) call.Update {
 	//rule:nothing_outside_membership.change-members-at-head
 	return call.Update{
-		Table: record.Counters, Key: record.ChatKey(c.ID), Change: "SET members_version = :next, member_count = :count", Condition: "head = :head AND members_version = :version",
+		Table:     record.Counters,
+		Key:       record.ChatKey(c.ID),
+		Change:    "SET members_version = :next, member_count = :count",
+		Condition: "head = :head AND members_version = :version",
 		Values: call.Item{
-			":head": call.Number(c.Head), ":version": call.Number(c.MembersVersion), ":next": call.Number(c.MembersVersion + 1), ":count": call.Number(c.MemberCount + n),
+			":head": call.Number(c.Head), ":version": call.Number(c.MembersVersion),
+			":next": call.Number(c.MembersVersion + 1), ":count": call.Number(c.MemberCount + n),
 		},
 	}
 }
 
 // starts are the updates that put the chat into the lists of the joiners. Who joins a chat that shows what follows begins at its head.
-func (a *adding) starts(ctx context.Context, now record.Seen, join []record.Membership) ([]call.Update, error) {
+func (a *adding) starts(
+	ctx context.Context, now record.Seen, join []record.Membership,
+) ([]call.Update, error) {
 	starts := make([]call.Update, len(join))
 	var names []storage.StateKey
 	for i := range join {
 		user := join[i].UserID
-		starts[i] = call.Update{Table: record.States, Key: record.StateKey(user, a.chat), Change: "SET is_member = :yes REMOVE member_change", Values: call.Item{":yes": call.Flag(true)}}
+		starts[i] = call.Update{
+			Table:  record.States,
+			Key:    record.StateKey(user, a.chat),
+			Change: "SET is_member = :yes REMOVE member_change",
+			Values: call.Item{":yes": call.Flag(true)},
+		}
 		names = append(names, storage.StateKey{User: user, Chat: a.chat})
 	}
 	if now.History != tidemark.HistorySinceJoin || now.Head == 0 {
@@ -218,7 +254,9 @@ func standing(user tidemark.UserID, chat tidemark.ChatID) call.Item {
 }
 
 // RemoveMember implements storage.Members.
-func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time) (storage.Removed, error) {
+func (s *Store) RemoveMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time,
+) (storage.Removed, error) {
 	c, ctx, leave, err := s.enter(ctx, "remove_member", 0)
 	if err != nil {
 		return storage.Removed{}, err
@@ -273,7 +311,8 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 	case !member.Intervals.Open():
 		return nil, record.NotMember(r.chat, r.user)
 	case now.Type == tidemark.Direct:
-		return nil, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", r.chat)
+		return nil, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed",
+			r.chat)
 	}
 	member.Intervals = member.Intervals.Left(now.Head)
 	left := record.Membership{Member: member, Version: now.MembersVersion + 1, ChangedBy: r.token}
@@ -282,7 +321,12 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 		r.Action(counted(now.Counter, -1)),
 		{Put: &types.Put{TableName: r.Table(record.Memberships), Item: left.Item(r.chat)}},
 		r.Action(call.Update{Table: record.States, Key: record.StateKey(r.user, r.chat), Change: "REMOVE is_member, member_change"}),
-		{Delete: &types.Delete{TableName: r.Table(record.Pendings), Key: record.PendingKey(r.user, r.chat)}},
+		{
+			Delete: &types.Delete{
+				TableName: r.Table(record.Pendings),
+				Key:       record.PendingKey(r.user, r.chat),
+			},
+		},
 	})
 	if err != nil {
 		return nil, err

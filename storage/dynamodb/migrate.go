@@ -35,7 +35,9 @@ const schemaKey = schema.Key
 func (s Schema) fit() error {
 	switch {
 	case s.Version < s.Needed:
-		return tidemark.Errorf(tidemark.Conflict, "the tables have version %d, and this program needs %d; run tidemark migrate up with the same --store, or serve with --migrate", s.Version, s.Needed)
+		return tidemark.Errorf(tidemark.Conflict,
+			"the tables have version %d, and this program needs %d; run tidemark migrate up with "+
+				"the same --store, or serve with --migrate", s.Version, s.Needed)
 	case s.Version > s.Needed:
 		return schema.Newer(s.Version, s.Needed)
 	}
@@ -50,7 +52,8 @@ func (s Schema) fit() error {
 func Migrate(ctx context.Context, url string, direction Direction) error {
 	run, known := map[Direction]func(*schema.Tables, context.Context) error{Up: (*schema.Tables).Up, Down: (*schema.Tables).Down}[direction]
 	if !known {
-		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
+		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q",
+			Up, Down, direction)
 	}
 	tables, release, err := tablesOf(ctx, url)
 	if err != nil {

@@ -48,13 +48,16 @@ func raw(t *testing.T, url string) (*dynamodb.Client, func(string) *string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return service.Shared(t).Client(), func(name string) *string { return aws.String(to.Table(name)) }
+	return service.Shared(t).Client(), func(name string) *string {
+		return aws.String(to.Table(name))
+	}
 }
 
 func TestMigrate_up_and_down(t *testing.T) {
 	url := service.Shared(t).Store(t)
 	wantSchema(t, url, 0)
-	wantRefused(t, "down of nothing", Migrate(t.Context(), url, Down), tidemark.Invalid, "there is no schema to take down")
+	wantRefused(t, "down of nothing",
+		Migrate(t.Context(), url, Down), tidemark.Invalid, "there is no schema to take down")
 	for range 2 { // the second time there is nothing to do
 		if err := Migrate(t.Context(), url, Up); err != nil {
 			t.Fatal(err)
@@ -62,8 +65,11 @@ func TestMigrate_up_and_down(t *testing.T) {
 		wantSchema(t, url, 1)
 	}
 	api, name := raw(t, url)
-	expiry, err := api.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: name("idempotency_keys")})
-	if err != nil || aws.ToString(expiry.TimeToLiveDescription.AttributeName) != "expires_at" || expiry.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusEnabled {
+	expiry, err := api.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{
+		TableName: name("idempotency_keys"),
+	})
+	if err != nil || aws.ToString(expiry.TimeToLiveDescription.AttributeName) != "expires_at" ||
+		expiry.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusEnabled {
 		t.Errorf("the time to live of the keys: got %+v, %v", expiry.TimeToLiveDescription, err)
 	}
 	for range 2 {
@@ -76,7 +82,8 @@ func TestMigrate_up_and_down(t *testing.T) {
 		}
 	}
 	wantRefused(t, "sideways", Migrate(t.Context(), url, "sideways"), tidemark.Invalid, "sideways")
-	wantRefused(t, "another URL", Migrate(t.Context(), "dynamodb:x", Up), tidemark.Invalid, "dynamodb://REGION/PREFIX")
+	wantRefused(t, "another URL",
+		Migrate(t.Context(), "dynamodb:x", Up), tidemark.Invalid, "dynamodb://REGION/PREFIX")
 }
 
 func TestMigrate_many_at_once_do_it_together(t *testing.T) {
@@ -105,13 +112,19 @@ func TestMigrate_up_refuses_items_without_a_version(t *testing.T) {
 				t.Fatal(err)
 			}
 			api, name := raw(t, url)
-			_, e1 := api.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: name("chat_counters"), Key: map[string]types.AttributeValue{"chat_id": &types.AttributeValueMemberS{Value: schemaKey}}})
+			_, e1 := api.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+				TableName: name("chat_counters"),
+				Key: map[string]types.AttributeValue{
+					"chat_id": &types.AttributeValueMemberS{Value: schemaKey},
+				},
+			})
 			_, e2 := api.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: name(lost)})
 			if err := errors.Join(e1, e2); err != nil {
 				t.Fatal(err)
 			}
 			wantSchema(t, url, 0)
-			wantRefused(t, "up", Migrate(t.Context(), url, Up), tidemark.Conflict, "has items, and the tables have no version", "tidemark migrate down")
+			wantRefused(t, "up", Migrate(t.Context(), url, Up), tidemark.Conflict,
+				"has items, and the tables have no version", "tidemark migrate down")
 			wantSchema(t, url, 0)
 			if err := errors.Join(Migrate(t.Context(), url, Down), Migrate(t.Context(), url, Up)); err != nil {
 				t.Fatal(err)
@@ -126,7 +139,8 @@ func TestMigrate_protected_tables_stay(t *testing.T) {
 	if err := Migrate(t.Context(), url+"&deletion_protection=on", Up); err != nil {
 		t.Fatal(err)
 	}
-	wantRefused(t, "down", Migrate(t.Context(), url, Down), tidemark.Conflict, "is protected against deletion", "deletion_protection=off")
+	wantRefused(t, "down", Migrate(t.Context(), url, Down), tidemark.Conflict,
+		"is protected against deletion", "deletion_protection=off")
 	wantSchema(t, url, 1)
 	if err := errors.Join(Migrate(t.Context(), url+"&deletion_protection=off", Up), Migrate(t.Context(), url, Down)); err != nil {
 		t.Fatal(err)
@@ -143,15 +157,19 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 		words            string
 	}{
 		{"newer", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
-			return put(ctx, api, name, map[string]types.AttributeValue{"version": &types.AttributeValueMemberN{Value: "2"}})
-		}, "", tidemark.Conflict, tidemark.Conflict, "the tables have version 2, and this program knows versions up to 1; run a newer program"},
+			return put(ctx, api, name, map[string]types.AttributeValue{
+				"version": &types.AttributeValueMemberN{Value: "2"},
+			})
+		}, "", tidemark.Conflict, tidemark.Conflict, "the tables have version 2, and this " +
+			"program knows versions up to 1; run a newer program"},
 		{"no version", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
 			return put(ctx, api, name, nil)
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "has no version"},
 		{"a table is lost", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
 			_, err := api.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: name("messages")})
 			return err
-		}, tidemark.Conflict, tidemark.Conflict, "", "messages is missing, and the others have the version 1; restore it"},
+		}, tidemark.Conflict, tidemark.Conflict, "", "messages is missing, and the others have " +
+			"the version 1; restore it"},
 		{"another key", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
 			return remake(ctx, api, name, "user_id", types.BillingModePayPerRequest)
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "chat_counters has the key user_id S, and the definition says chat_id S"},
@@ -160,7 +178,11 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 		}, "", tidemark.Conflict, "", "chat_counters is billed as PROVISIONED"},
 		{"messages expire", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
 			_, err := api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-				TableName: name("messages"), TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("x"), Enabled: aws.Bool(true)},
+				TableName: name("messages"),
+				TimeToLiveSpecification: &types.TimeToLiveSpecification{
+					AttributeName: aws.String("x"),
+					Enabled:       aws.Bool(true),
+				},
 			})
 			return err
 		}, "", tidemark.Conflict, "", "messages deletes items by their time to live (x)"},
@@ -190,8 +212,13 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 }
 
 // put writes over the item of the version.
-func put(ctx context.Context, api *dynamodb.Client, name func(string) *string, item map[string]types.AttributeValue) error {
-	all := map[string]types.AttributeValue{"chat_id": &types.AttributeValueMemberS{Value: schemaKey}}
+func put(
+	ctx context.Context, api *dynamodb.Client, name func(string) *string,
+	item map[string]types.AttributeValue,
+) error {
+	all := map[string]types.AttributeValue{
+		"chat_id": &types.AttributeValueMemberS{Value: schemaKey},
+	}
 	for attribute, value := range item {
 		all[attribute] = value
 	}
@@ -200,15 +227,26 @@ func put(ctx context.Context, api *dynamodb.Client, name func(string) *string, i
 }
 
 // remake replaces the table of the counters.
-func remake(ctx context.Context, api *dynamodb.Client, name func(string) *string, key string, billing types.BillingMode) error {
+func remake(
+	ctx context.Context, api *dynamodb.Client, name func(string) *string, key string,
+	billing types.BillingMode,
+) error {
 	_, err := api.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: name("chat_counters")})
 	in := dynamodb.CreateTableInput{
-		TableName: name("chat_counters"), BillingMode: billing,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String(key), AttributeType: types.ScalarAttributeTypeS}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String(key), KeyType: types.KeyTypeHash}},
+		TableName:   name("chat_counters"),
+		BillingMode: billing,
+		AttributeDefinitions: []types.AttributeDefinition{
+			{AttributeName: aws.String(key), AttributeType: types.ScalarAttributeTypeS},
+		},
+		KeySchema: []types.KeySchemaElement{
+			{AttributeName: aws.String(key), KeyType: types.KeyTypeHash},
+		},
 	}
 	if billing == types.BillingModeProvisioned {
-		in.ProvisionedThroughput = &types.ProvisionedThroughput{ReadCapacityUnits: aws.Int64(1), WriteCapacityUnits: aws.Int64(1)}
+		in.ProvisionedThroughput = &types.ProvisionedThroughput{
+			ReadCapacityUnits:  aws.Int64(1),
+			WriteCapacityUnits: aws.Int64(1),
+		}
 	}
 	_, e := api.CreateTable(ctx, &in)
 	return errors.Join(err, e)
@@ -218,6 +256,8 @@ func TestSchema_fit_names_the_command(t *testing.T) {
 	if err := (Schema{Version: 1, Needed: 1}).fit(); err != nil {
 		t.Error(err)
 	}
-	wantRefused(t, "none", Schema{Needed: 1}.fit(), tidemark.Conflict, "tidemark migrate up", "serve with --migrate")
-	wantRefused(t, "newer", Schema{Version: 2, Needed: 1}.fit(), tidemark.Conflict, "run a newer program")
+	wantRefused(t, "none", Schema{Needed: 1}.fit(), tidemark.Conflict, "tidemark migrate up",
+		"serve with --migrate")
+	wantRefused(t, "newer",
+		Schema{Version: 2, Needed: 1}.fit(), tidemark.Conflict, "run a newer program")
 }

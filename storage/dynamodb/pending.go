@@ -41,7 +41,9 @@ func (c caller) rows(ctx context.Context, wanted []call.Item) (map[string]row, e
 }
 
 // inTurn calls do for each item: those of one key one after the other, in their order, and others at once.
-func inTurn(ctx context.Context, wanted []call.Item, do func(ctx context.Context, name string, i int) error) error {
+func inTurn(
+	ctx context.Context, wanted []call.Item, do func(ctx context.Context, name string, i int) error,
+) error {
 	places := map[string][]int{}
 	var names []string
 	for i, key := range wanted {
@@ -89,14 +91,17 @@ func (s *Store) Mark(ctx context.Context, marks []tidemark.PendingDelivery) ([]b
 }
 
 // mark writes a row, unless one at or below the sequence stands.
-func (c caller) mark(ctx context.Context, key call.Item, seen row, first tidemark.Sequence) (written bool, err error) {
+func (c caller) mark(
+	ctx context.Context, key call.Item, seen row, first tidemark.Sequence,
+) (written bool, err error) {
 	if seen.stands && seen.first <= first {
 		return false, nil
 	}
 	_, done, doubtful, err := c.Update(ctx, call.Update{
 		Table: record.Pendings, Key: key, Change: "SET first_undelivered_seq = :first",
 		//rule:pending_or_delivered.mark-lower-only
-		Condition: "attribute_not_exists(first_undelivered_seq) OR first_undelivered_seq > :first", Values: call.Item{":first": call.Number(first)},
+		Condition: "attribute_not_exists(first_undelivered_seq) OR first_undelivered_seq > :first",
+		Values:    call.Item{":first": call.Number(first)},
 	})
 	return done || doubtful, err
 }
@@ -129,7 +134,9 @@ func (s *Store) Clear(ctx context.Context, clears []storage.Clear) ([]bool, erro
 
 // clear removes a row if its user has the whole chat, in one step with the counter (delivery.md §4, R_CLEAR), else moves it. That the head is above Through needs no
 // such step: it stays so.
-func (c caller) clear(ctx context.Context, key call.Item, seen row, one storage.Clear) (cleared bool, err error) {
+func (c caller) clear(
+	ctx context.Context, key call.Item, seen row, one storage.Clear,
+) (cleared bool, err error) {
 	doubt := false // An attempt may have cleared the row.
 	for again := 0; ; again++ {
 		if !seen.stands || seen.first == 0 || seen.first > one.Through {
@@ -142,7 +149,10 @@ func (c caller) clear(ctx context.Context, key call.Item, seen row, one storage.
 				Table: record.Pendings, Key: key, Change: "SET first_undelivered_seq = :next",
 				//rule:pending_or_delivered.move-row-forward
 				Condition: "first_undelivered_seq BETWEEN :one AND :through",
-				Values:    call.Item{":next": call.Number(one.Through + 1), ":one": call.Number(1), ":through": call.Number(one.Through)},
+				Values: call.Item{
+					":next": call.Number(one.Through + 1),
+					":one":  call.Number(1), ":through": call.Number(one.Through),
+				},
 			})
 		} else {
 			now, done, doubtful, err = c.remove(ctx, key, one)
@@ -161,17 +171,26 @@ func (c caller) clear(ctx context.Context, key call.Item, seen row, one storage.
 }
 
 // remove removes a row if the chat ends at Through; if not, it returns the row as it is, and the head is known.
-func (c caller) remove(ctx context.Context, key call.Item, one storage.Clear) (now call.Item, done, doubtful bool, err error) {
+func (c caller) remove(
+	ctx context.Context, key call.Item, one storage.Clear,
+) (now call.Item, done, doubtful bool, err error) {
 	refused, doubtful, err := c.Transact(ctx, []types.TransactWriteItem{
 		//rule:R_CLEAR.clear-when-head-is-acknowledged
 		{ConditionCheck: &types.ConditionCheck{
-			TableName: c.Table(record.Counters), Key: record.ChatKey(one.Chat), ConditionExpression: aws.String("attribute_not_exists(head) OR head <= :through"),
-			ExpressionAttributeValues: call.Item{":through": call.Number(one.Through)}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+			TableName:                           c.Table(record.Counters),
+			Key:                                 record.ChatKey(one.Chat),
+			ConditionExpression:                 aws.String("attribute_not_exists(head) OR head <= :through"),
+			ExpressionAttributeValues:           call.Item{":through": call.Number(one.Through)},
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}},
 		//rule:pending_or_delivered.clear-row-within-acknowledged
 		{Delete: &types.Delete{
-			TableName: c.Table(record.Pendings), Key: key, ConditionExpression: aws.String("first_undelivered_seq BETWEEN :one AND :through"),
-			ExpressionAttributeValues:           call.Item{":one": call.Number(1), ":through": call.Number(one.Through)},
+			TableName:           c.Table(record.Pendings),
+			Key:                 key,
+			ConditionExpression: aws.String("first_undelivered_seq BETWEEN :one AND :through"),
+			ExpressionAttributeValues: call.Item{
+				":one": call.Number(1), ":through": call.Number(one.Through),
+			},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}},
 	})
@@ -191,7 +210,9 @@ func (c caller) remove(ctx context.Context, key call.Item, one storage.Clear) (n
 }
 
 // PendingOf implements storage.Pending: one query, and a read of the watermarks for each 100 rows.
-func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+func (s *Store) PendingOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]storage.PendingRow, bool, error) {
 	c, ctx, leave, err := s.enter(ctx, "pending_of", 0)
 	if err != nil {
 		return nil, false, err
@@ -199,7 +220,13 @@ func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidem
 	defer leave()
 	var found []storage.PendingRow
 	more := false
-	q := call.Query{Read: call.Read{Table: record.Pendings}, Partition: "receiver_id", Sort: "chat_id", Of: call.Text(user), Page: limit + 1}
+	q := call.Query{
+		Read:      call.Read{Table: record.Pendings},
+		Partition: "receiver_id",
+		Sort:      "chat_id",
+		Of:        call.Text(user),
+		Page:      limit + 1,
+	}
 	if after != "" {
 		q.After = call.Text(after)
 	}
@@ -209,7 +236,9 @@ func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidem
 		}
 		r := call.Reader{Item: it}
 		found = append(found, storage.PendingRow{PendingDelivery: tidemark.PendingDelivery{
-			UserID: user, ChatID: tidemark.ChatID(r.Text("chat_id")), FirstUndelivered: r.Sequence("first_undelivered_seq"),
+			UserID:           user,
+			ChatID:           tidemark.ChatID(r.Text("chat_id")),
+			FirstUndelivered: r.Sequence("first_undelivered_seq"),
 		}})
 		return true, r.Err
 	})
@@ -234,7 +263,9 @@ func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidem
 const mostCompared = 2_000
 
 // Behind implements storage.Pending: one query, and a read of the heads for each 100 chats.
-func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+func (s *Store) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	c, ctx, leave, err := s.enter(ctx, "behind", 0)
 	if err != nil {
 		return nil, "", false, err
@@ -243,33 +274,39 @@ func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.Behi
 	var lags []storage.Lag
 	var last tidemark.ChatID
 	compared, more := 0, false
-	err = c.chatsOf(ctx, chatsQuery{user: user, after: q.After}, func(entries []entry) (bool, error) {
-		chats := make([]tidemark.ChatID, len(entries))
-		for i, e := range entries {
-			chats[i] = e.state.ChatID
-		}
-		//rule:pending_or_delivered.consistent-heads-for-comparison
-		found, err := c.Counters(ctx, chats, false)
-		if err != nil {
-			return false, err
-		}
-		for _, e := range entries {
-			counter := found[e.state.ChatID]
-			//rule:pending_or_delivered.compare-chats-with-standing-rows
-			if counter == nil || counter.Head <= e.state.Acked || q.LargeOnly && !counter.Large && !counter.Standing {
-				continue
+	err = c.chatsOf(ctx, chatsQuery{user: user, after: q.After},
+		func(entries []entry) (bool, error) {
+			chats := make([]tidemark.ChatID, len(entries))
+			for i, e := range entries {
+				chats[i] = e.state.ChatID
 			}
-			if more = len(lags) == q.Limit; more {
-				return false, nil
+			//rule:pending_or_delivered.consistent-heads-for-comparison
+			found, err := c.Counters(ctx, chats, false)
+			if err != nil {
+				return false, err
 			}
-			lags = append(lags, storage.Lag{Chat: e.state.ChatID, Head: counter.Head, Acked: e.state.Acked})
-			last = e.state.ChatID
-		}
-		if compared += len(entries); compared >= mostCompared {
-			last, more = chats[len(chats)-1], true
-		}
-		return !more, nil
-	})
+			for _, e := range entries {
+				counter := found[e.state.ChatID]
+				//rule:pending_or_delivered.compare-chats-with-standing-rows
+				if counter == nil || counter.Head <= e.state.Acked ||
+					q.LargeOnly && !counter.Large && !counter.Standing {
+					continue
+				}
+				if more = len(lags) == q.Limit; more {
+					return false, nil
+				}
+				lags = append(lags, storage.Lag{
+					Chat:  e.state.ChatID,
+					Head:  counter.Head,
+					Acked: e.state.Acked,
+				})
+				last = e.state.ChatID
+			}
+			if compared += len(entries); compared >= mostCompared {
+				last, more = chats[len(chats)-1], true
+			}
+			return !more, nil
+		})
 	if err != nil {
 		return nil, "", false, call.Public(err)
 	}

@@ -59,16 +59,40 @@ func TestRace_append_beside_another_process(t *testing.T) {
 		codes   []tidemark.Code // "" is stored
 		want    []string
 	}{
-		{"appends another message", []tidemark.UserID{"anna"}, func(chat tidemark.ChatID) { send(t, other, chat, "bob", "b1", 2) }, []tidemark.Code{""}, []string{"first", "b1", "k0"}},
-		{"appends the same message", []tidemark.UserID{"anna"}, func(chat tidemark.ChatID) { send(t, other, chat, "anna", "k0", 2) }, []tidemark.Code{""}, []string{"first", "k0"}},
-		{"removes the sender", []tidemark.UserID{"anna", "bob"}, func(chat tidemark.ChatID) { remove(t, other, chat, "anna") }, []tidemark.Code{tidemark.NotMember, ""}, []string{"first", "k1"}},
-		{"adds one who was refused", []tidemark.UserID{"carl", "anna"}, func(chat tidemark.ChatID) { add(t, other, chat, "carl") }, []tidemark.Code{"", ""}, []string{"first", "k0", "k1"}},
+		{
+			"appends another message",
+			[]tidemark.UserID{"anna"},
+			func(chat tidemark.ChatID) { send(t, other, chat, "bob", "b1", 2) },
+			[]tidemark.Code{""}, []string{"first", "b1", "k0"},
+		},
+		{
+			"appends the same message",
+			[]tidemark.UserID{"anna"},
+			func(chat tidemark.ChatID) { send(t, other, chat, "anna", "k0", 2) },
+			[]tidemark.Code{""}, []string{"first", "k0"},
+		},
+		{
+			"removes the sender",
+			[]tidemark.UserID{"anna", "bob"},
+			func(chat tidemark.ChatID) { remove(t, other, chat, "anna") },
+			[]tidemark.Code{tidemark.NotMember, ""}, []string{"first", "k1"},
+		},
+		{
+			"adds one who was refused",
+			[]tidemark.UserID{"carl", "anna"},
+			func(chat tidemark.ChatID) { add(t, other, chat, "carl") }, []tidemark.Code{"", ""},
+			[]string{"first", "k0", "k1"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			chat := tidemark.ChatID(fmt.Sprint("c", i))
 			createGroup(t, other, chat, "anna", "bob")
 			send(t, one, chat, "anna", "first", 1)
-			w.set(t, trap{operation: "TransactWriteItems", has: appendsOne, before: func() { tc.before(chat) }})
+			w.set(t, trap{
+				operation: "TransactWriteItems",
+				has:       appendsOne,
+				before:    func() { tc.before(chat) },
+			})
 			var all []tidemark.Draft
 			for n, sender := range tc.senders {
 				all = append(all, draft(chat, sender, fmt.Sprint("k", n)))
@@ -111,14 +135,17 @@ func TestRace_append_whose_answer_is_lost(t *testing.T) {
 	one, w, other := trapped(t)
 	createGroup(t, other, "c", "anna")
 	w.set(t, trap{operation: "TransactWriteItems", has: appendsOne, lose: true})
-	all := []tidemark.Draft{draft("c", "anna", "k1"), draft("c", "anna", "k2"), draft("c", "anna", "k1")}
+	all := []tidemark.Draft{
+		draft("c", "anna", "k1"), draft("c", "anna", "k2"), draft("c", "anna", "k1"),
+	}
 	got, err := one.Append(t.Context(), all)
 	must(t, err)
 	for i, want := range []struct {
 		sequence  tidemark.Sequence
 		duplicate bool
 	}{{1, false}, {2, false}, {1, true}} {
-		if got[i].Err != nil || got[i].Message.Sequence != want.sequence || got[i].Duplicate != want.duplicate {
+		if got[i].Err != nil || got[i].Message.Sequence != want.sequence ||
+			got[i].Duplicate != want.duplicate {
 			t.Errorf("draft %d: %+v, want %+v", i, got[i], want)
 		}
 	}
@@ -149,7 +176,12 @@ func TestAppend_send_idempotent_until_the_key_expires(t *testing.T) {
 		t.Errorf("the key is kept until %d, a week is %d", kept, week)
 	}
 	expire := func(in time.Duration) {
-		change(t, other, call.Update{Table: record.Keys, Key: key, Change: "SET expires_at = :at", Values: call.Item{":at": call.Number(time.Now().Add(in).Unix())}})
+		change(t, other, call.Update{
+			Table:  record.Keys,
+			Key:    key,
+			Change: "SET expires_at = :at",
+			Values: call.Item{":at": call.Number(time.Now().Add(in).Unix())},
+		})
 	}
 	expire(time.Minute)
 	for _, s := range []*Store{one, other} {
@@ -179,7 +211,9 @@ func TestRace_advance_watermark_monotonic(t *testing.T) {
 	_, err := other.Append(t.Context(), drafts("c", "bob", 9, "text"))
 	must(t, err)
 	advance := func(s *Store, raise tidemark.Raise) storage.Advanced {
-		got, err := s.Advance(context.WithoutCancel(t.Context()), []storage.Advance{{User: "anna", Chat: "c", Raise: raise, Now: time.UnixMilli(7)}})
+		got, err := s.Advance(context.WithoutCancel(t.Context()), []storage.Advance{
+			{User: "anna", Chat: "c", Raise: raise, Now: time.UnixMilli(7)},
+		})
 		if err != nil || got[0].Err != nil {
 			t.Errorf("Advance to %+v: %v, %v", raise, got, err)
 			return storage.Advanced{}
@@ -193,18 +227,39 @@ func TestRace_advance_watermark_monotonic(t *testing.T) {
 		moved            bool
 	}{
 		{"behind the other", tidemark.Raise{Acked: 2}, tidemark.Raise{Acked: 3}, 3, 0, false},
-		{"both, behind the other", tidemark.Raise{Acked: 4, Read: 2}, tidemark.Raise{Acked: 5, Read: 3}, 5, 3, false},
-		{"one of two behind the other", tidemark.Raise{Acked: 6, Read: 4}, tidemark.Raise{Acked: 5, Read: 5}, 6, 5, true},
-		{"as far as the other", tidemark.Raise{Acked: 7, Read: 6}, tidemark.Raise{Acked: 7, Read: 6}, 7, 6, false},
-		{"a run behind the other", tidemark.Raise{Acked: 8, AckedFrom: 8}, tidemark.Raise{Acked: 9}, 9, 6, false},
-		{"read within what was acknowledged", tidemark.Raise{Read: 8, ReadWithinAcked: true}, tidemark.Raise{Read: 7}, 9, 8, true},
+		{
+			"both, behind the other",
+			tidemark.Raise{Acked: 4, Read: 2}, tidemark.Raise{Acked: 5, Read: 3}, 5, 3, false,
+		},
+		{
+			"one of two behind the other",
+			tidemark.Raise{Acked: 6, Read: 4}, tidemark.Raise{Acked: 5, Read: 5}, 6, 5, true,
+		},
+		{
+			"as far as the other",
+			tidemark.Raise{Acked: 7, Read: 6}, tidemark.Raise{Acked: 7, Read: 6}, 7, 6, false,
+		},
+		{
+			"a run behind the other",
+			tidemark.Raise{Acked: 8, AckedFrom: 8}, tidemark.Raise{Acked: 9}, 9, 6, false,
+		},
+		{
+			"read within what was acknowledged",
+			tidemark.Raise{Read: 8, ReadWithinAcked: true}, tidemark.Raise{Read: 7}, 9, 8, true,
+		},
 	} {
-		w.set(t, trap{operation: "UpdateItem", has: "delivery_state", before: func() { advance(other, tc.meanwhile) }})
+		w.set(t, trap{
+			operation: "UpdateItem",
+			has:       "delivery_state",
+			before:    func() { advance(other, tc.meanwhile) },
+		})
 		got := advance(one, tc.raise)
 		stored, err := other.States(t.Context(), []storage.StateKey{{User: "anna", Chat: "c"}})
 		must(t, err)
-		if got.State != stored[0] || got.State.Acked != tc.acked || got.State.Read != tc.read || got.Moved != tc.moved {
-			t.Errorf("%s: %+v, stored %+v; want %d and %d, moved %v", tc.name, got, stored[0], tc.acked, tc.read, tc.moved)
+		if got.State != stored[0] || got.State.Acked != tc.acked || got.State.Read != tc.read ||
+			got.Moved != tc.moved {
+			t.Errorf("%s: %+v, stored %+v; want %d and %d, moved %v",
+				tc.name, got, stored[0], tc.acked, tc.read, tc.moved)
 		}
 	}
 	// What one of them remembers is not what is answered.
@@ -220,7 +275,9 @@ func TestRace_advance_watermark_monotonic(t *testing.T) {
 	if got := advance(one, tidemark.Raise{Acked: 13}); got.State.Acked != 13 {
 		t.Errorf("to a head that another has moved: %+v", got)
 	}
-	beyond, err := one.Advance(t.Context(), []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Read: 14}, Now: time.UnixMilli(7)}})
+	beyond, err := one.Advance(t.Context(), []storage.Advance{
+		{User: "anna", Chat: "c", Raise: tidemark.Raise{Read: 14}, Now: time.UnixMilli(7)},
+	})
 	if err != nil || tidemark.CodeOf(beyond[0].Err) != tidemark.InvalidSequence {
 		t.Errorf("beyond the head: %+v, %v", beyond, err)
 	}
@@ -231,18 +288,27 @@ func TestRace_pending_rows(t *testing.T) {
 	one, w, other := trapped(t)
 	key := func(chat tidemark.ChatID) call.Item { return record.PendingKey("anna", chat) }
 	put := func(chat tidemark.ChatID, first tidemark.Sequence) {
-		change(t, other, call.Update{Table: record.Pendings, Key: key(chat), Change: "SET first_undelivered_seq = :f", Values: call.Item{":f": call.Number(first)}})
+		change(t, other, call.Update{
+			Table:  record.Pendings,
+			Key:    key(chat),
+			Change: "SET first_undelivered_seq = :f",
+			Values: call.Item{":f": call.Number(first)},
+		})
 	}
 	const none = 99
 	clear := func(through tidemark.Sequence) func(chat tidemark.ChatID) (bool, error) {
 		return func(chat tidemark.ChatID) (bool, error) {
-			got, err := one.Clear(t.Context(), []storage.Clear{{User: "anna", Chat: chat, Through: through}})
+			got, err := one.Clear(t.Context(), []storage.Clear{
+				{User: "anna", Chat: chat, Through: through},
+			})
 			return len(got) == 1 && got[0], err
 		}
 	}
 	mark := func(first tidemark.Sequence) func(chat tidemark.ChatID) (bool, error) {
 		return func(chat tidemark.ChatID) (bool, error) {
-			got, err := one.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: "anna", ChatID: chat, FirstUndelivered: first}})
+			got, err := one.Mark(t.Context(), []tidemark.PendingDelivery{
+				{UserID: "anna", ChatID: chat, FirstUndelivered: first},
+			})
 			return len(got) == 1 && got[0], err
 		}
 	}
@@ -256,19 +322,51 @@ func TestRace_pending_rows(t *testing.T) {
 		want      tidemark.Sequence
 		written   bool
 	}{
-		{"R_CLEAR: a message comes", 2, 3, false, clear(3), "TransactWriteItems", func(chat tidemark.ChatID) { send(t, other, chat, "anna", "new", 4) }, 4, true},
-		{"the row begins later", 2, 3, false, clear(3), "TransactWriteItems", func(chat tidemark.ChatID) { put(chat, 4) }, 4, false},
-		{"the row stands for a Large chat", 2, 3, false, clear(3), "TransactWriteItems", func(chat tidemark.ChatID) { put(chat, 0) }, 0, false},
+		{
+			"R_CLEAR: a message comes",
+			2, 3, false, clear(3), "TransactWriteItems",
+			func(chat tidemark.ChatID) { send(t, other, chat, "anna", "new", 4) }, 4, true,
+		},
+		{
+			"the row begins later",
+			2, 3, false, clear(3), "TransactWriteItems",
+			func(chat tidemark.ChatID) { put(chat, 4) }, 4, false,
+		},
+		{
+			"the row stands for a Large chat",
+			2, 3, false, clear(3), "TransactWriteItems",
+			func(chat tidemark.ChatID) { put(chat, 0) }, 0, false,
+		},
 		{"the row goes", 2, 3, false, clear(3), "TransactWriteItems", func(chat tidemark.ChatID) {
 			if _, err := other.Clear(t.Context(), []storage.Clear{{User: "anna", Chat: chat, Through: 3}}); err != nil {
 				t.Error(err)
 			}
 		}, none, false},
-		{"below the head, the row begins later", 1, 3, true, clear(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 3) }, 3, false},
-		{"below the head, the row stands", 1, 3, true, clear(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 0) }, 0, false},
-		{"a lower mark", none, 3, false, mark(3), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 2) }, 2, false},
-		{"a higher mark", none, 3, false, mark(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 3) }, 2, true},
-		{"a mark, and the row stands", none, 3, false, mark(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 0) }, 0, false},
+		{
+			"below the head, the row begins later",
+			1, 3, true, clear(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 3) }, 3,
+			false,
+		},
+		{
+			"below the head, the row stands",
+			1, 3, true, clear(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 0) }, 0,
+			false,
+		},
+		{
+			"a lower mark",
+			none, 3, false, mark(3), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 2) }, 2,
+			false,
+		},
+		{
+			"a higher mark",
+			none, 3, false, mark(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 3) }, 2,
+			true,
+		},
+		{
+			"a mark, and the row stands",
+			none, 3, false, mark(2), "UpdateItem", func(chat tidemark.ChatID) { put(chat, 0) }, 0,
+			false,
+		},
 	} {
 		chat := tidemark.ChatID(fmt.Sprint("c", i))
 		createGroup(t, other, chat, "anna")
@@ -281,7 +379,11 @@ func TestRace_pending_rows(t *testing.T) {
 			_, err := one.Heads(t.Context(), []tidemark.ChatID{chat})
 			must(t, err)
 		}
-		w.set(t, trap{operation: tc.operation, has: "pending_deliveries", before: func() { tc.meanwhile(chat) }})
+		w.set(t, trap{
+			operation: tc.operation,
+			has:       "pending_deliveries",
+			before:    func() { tc.meanwhile(chat) },
+		})
 		written, err := tc.do(chat)
 		it, readErr := other.caller("test").Get(t.Context(), record.Pendings, key(chat))
 		must(t, readErr)
@@ -290,7 +392,8 @@ func TestRace_pending_rows(t *testing.T) {
 			got = found.first
 		}
 		if err != nil || got != tc.want || written != tc.written {
-			t.Errorf("%s: row %d, written %v, error %v; want %d, %v", tc.name, got, written, err, tc.want, tc.written)
+			t.Errorf("%s: row %d, written %v, error %v; want %d, %v",
+				tc.name, got, written, err, tc.want, tc.written)
 		}
 	}
 }
@@ -313,11 +416,19 @@ func TestRace_members_and_their_version(t *testing.T) {
 	if rosters[0].Version != 3 || !slices.Equal(users, []tidemark.UserID{"bob", "carl"}) {
 		t.Errorf("version %d of %v, want 3 of bob and carl", rosters[0].Version, users)
 	}
-	w.set(t, trap{operation: "BatchGetItem", has: "chat_memberships", before: func() { add(t, other, "c", "dora") }})
+	w.set(t, trap{
+		operation: "BatchGetItem",
+		has:       "chat_memberships",
+		before:    func() { add(t, other, "c", "dora") },
+	})
 	if added := add(t, one, "c", "dora"); added.Version != 4 || len(added.New) != 0 {
 		t.Errorf("one who was added meanwhile: %+v, want version 4, and nobody new", added)
 	}
-	w.set(t, trap{operation: "TransactWriteItems", has: "chat_memberships", before: func() { send(t, other, "c", "bob", "b", 1) }})
+	w.set(t, trap{
+		operation: "TransactWriteItems",
+		has:       "chat_memberships",
+		before:    func() { send(t, other, "c", "bob", "b", 1) },
+	})
 	if added := add(t, one, "c", "emil"); added.Head != 1 || added.Version != 5 {
 		t.Errorf("a message came before the step: %+v, want head 1, version 5", added)
 	}
@@ -345,12 +456,24 @@ func TestRanges_hole(t *testing.T) {
 		always bool
 		want   []tidemark.Sequence
 	}{
-		{"seen at the second look", storage.Range{After: 1, Limit: 4}, 1, false, []tidemark.Sequence{2, 3, 4, 5}},
-		{"first one, seen at the second look", storage.Range{After: 1, Limit: 4}, 0, false, []tidemark.Sequence{2, 3, 4, 5}},
-		{"backwards, seen at the second look", storage.Range{Before: 7, Limit: 4}, 1, false, []tidemark.Sequence{3, 4, 5, 6}},
+		{
+			"seen at the second look",
+			storage.Range{After: 1, Limit: 4}, 1, false, []tidemark.Sequence{2, 3, 4, 5},
+		},
+		{
+			"first one, seen at the second look",
+			storage.Range{After: 1, Limit: 4}, 0, false, []tidemark.Sequence{2, 3, 4, 5},
+		},
+		{
+			"backwards, seen at the second look",
+			storage.Range{Before: 7, Limit: 4}, 1, false, []tidemark.Sequence{3, 4, 5, 6},
+		},
 		{"never seen", storage.Range{After: 1, Limit: 4}, 2, true, []tidemark.Sequence{2, 3}},
 		{"first one, never seen", storage.Range{After: 1, Limit: 4}, 0, true, nil},
-		{"backwards, never seen", storage.Range{Before: 7, Limit: 4}, 2, true, []tidemark.Sequence{5, 6}},
+		{
+			"backwards, never seen",
+			storage.Range{Before: 7, Limit: 4}, 2, true, []tidemark.Sequence{5, 6},
+		},
 	} {
 		without := func(missing int) func([]any) []any {
 			return func(items []any) []any { return slices.Delete(items, missing, missing+1) }
@@ -394,7 +517,9 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 		"Ranges":  func() error { _, err := one.Ranges(t.Context(), []storage.Range{{Chat: "c", Limit: 9}}); return err },
 		"Append":  func() error { _, err := one.Append(t.Context(), drafts("c", "stranger", 1, "x")); return err },
 		"Advance": func() error {
-			_, err := one.Advance(t.Context(), []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 9}, Now: time.UnixMilli(7)}})
+			_, err := one.Advance(t.Context(), []storage.Advance{
+				{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 9}, Now: time.UnixMilli(7)},
+			})
 			return err
 		},
 		"States": func() error {
@@ -402,7 +527,9 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 			return err
 		},
 		"Mark": func() error {
-			_, err := one.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: "anna", ChatID: "c", FirstUndelivered: 1}})
+			_, err := one.Mark(t.Context(), []tidemark.PendingDelivery{
+				{UserID: "anna", ChatID: "c", FirstUndelivered: 1},
+			})
 			return err
 		},
 		"Clear": func() error {
@@ -465,7 +592,9 @@ func TestRanges_end_with_their_bytes(t *testing.T) {
 	createGroup(t, s, "c", "anna")
 	_, err := s.Append(t.Context(), drafts("c", "anna", 4, "text"))
 	must(t, err)
-	pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: "c", Limit: 9, MaxBytes: 1}, {Chat: "c", Limit: 9, MaxBytes: 8}})
+	pages, err := s.Ranges(t.Context(), []storage.Range{
+		{Chat: "c", Limit: 9, MaxBytes: 1}, {Chat: "c", Limit: 9, MaxBytes: 8},
+	})
 	must(t, err)
 	if len(pages[0]) != 1 || len(pages[1]) != 2 {
 		t.Errorf("%d and %d messages, want 1 and 2", len(pages[0]), len(pages[1]))

@@ -33,14 +33,25 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	answer := "{}"
 	chat := record.Counter{Chat: tidemark.Chat{
-		ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Head: 1, MembersVersion: 1, MemberCount: 1, CreatedAt: time.UnixMilli(1),
+		ID:             "c",
+		Type:           tidemark.Group,
+		History:        tidemark.HistoryFull,
+		Head:           1,
+		MembersVersion: 1,
+		MemberCount:    1,
+		CreatedAt:      time.UnixMilli(1),
 	}}
 	switch operation {
 	case "GetItem":
 		answer = `{"Item":` + encoded(chat.Item()) + `}`
 	case "BatchGetItem":
 		anna := record.Membership{
-			Member:  tidemark.Member{UserID: "anna", Role: tidemark.Owner, Intervals: tidemark.Intervals{{From: 1}}, JoinedAt: time.UnixMilli(1)},
+			Member: tidemark.Member{
+				UserID:    "anna",
+				Role:      tidemark.Owner,
+				Intervals: tidemark.Intervals{{From: 1}},
+				JoinedAt:  time.UnixMilli(1),
+			},
 			Version: 1,
 		}
 		body, err := io.ReadAll(r.Body)
@@ -67,8 +78,15 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	header := http.Header{"Content-Type": {"application/x-amz-json-1.0"}}
 	return &http.Response{
-		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: header,
-		ContentLength: int64(len(answer)), Body: io.NopCloser(strings.NewReader(answer)),
+		Status:        "200 OK",
+		StatusCode:    http.StatusOK,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Request:       r,
+		Header:        header,
+		ContentLength: int64(len(answer)),
+		Body:          io.NopCloser(strings.NewReader(answer)),
 	}, nil
 }
 
@@ -103,7 +121,12 @@ func openSlow(t *testing.T, on *slow) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{known: record.NewKnown(), patience: callTime, committed: func(int, int, time.Duration) {}, release: func() {}}
+	s := &Store{
+		known:     record.NewKnown(),
+		patience:  callTime,
+		committed: func(int, int, time.Duration) {},
+		release:   func() {},
+	}
 	s.tables = call.NewTables(api, "", func(string, float64, float64) {}, func(string, error) {})
 	s.appends = appends.New(s.caller("append").Access, s.committed)
 	return s
@@ -123,7 +146,12 @@ func TestSlow_a_batch_goes_on_while_its_items_are_done(t *testing.T) {
 		{"Advance", func(ctx context.Context, s *Store) error {
 			advances := make([]storage.Advance, storage.MaxBatch)
 			for i, user := range usersFrom(len(advances), "u") {
-				advances[i] = storage.Advance{User: user, Chat: "c", Raise: tidemark.Raise{Acked: 1}, Now: time.UnixMilli(2)}
+				advances[i] = storage.Advance{
+					User:  user,
+					Chat:  "c",
+					Raise: tidemark.Raise{Acked: 1},
+					Now:   time.UnixMilli(2),
+				}
 			}
 			_, err := s.Advance(ctx, advances)
 			return err
@@ -150,14 +178,16 @@ func TestSlow_a_batch_goes_on_while_its_items_are_done(t *testing.T) {
 				s := openSlow(t, &slow{takes: 1400 * time.Millisecond})
 				began := time.Now()
 				if err := tc.call(t.Context(), s); err != nil || time.Since(began) < 2*time.Minute {
-					t.Errorf("slow writes: it ends after %v with %v, want minutes and nil", time.Since(began), err)
+					t.Errorf("slow writes: it ends after %v with %v, want minutes and nil",
+						time.Since(began), err)
 				}
 				on := &slow{takes: time.Millisecond, stuck: 40}
 				s = openSlow(t, on)
 				began = time.Now()
 				err := tc.call(t.Context(), s)
 				if took := time.Since(began); tidemark.CodeOf(err) != tidemark.Unavailable || took < callTime || took > callTime+time.Second {
-					t.Errorf("no answer from write 40 on: it ends after %v with %v, want Unavailable after %v", took, err, callTime)
+					t.Errorf("no answer from write 40 on: it ends after %v with %v, want "+
+						"Unavailable after %v", took, err, callTime)
 				}
 				s.appends.Wait()
 			})

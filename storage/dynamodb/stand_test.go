@@ -15,11 +15,22 @@ func TestStand_while_somebody_else_adds_a_new_member(t *testing.T) {
 	s, now := openTest(t, newTables(t)), time.Now()
 	const chat, old, early, late = tidemark.ChatID("c"), tidemark.UserID("a"), tidemark.UserID("b"), tidemark.UserID("d")
 	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{
-		ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: now, Creator: old, Members: []tidemark.UserID{old},
+		ID:        chat,
+		Type:      tidemark.Group,
+		History:   tidemark.HistoryFull,
+		CreatedAt: now,
+		Creator:   old,
+		Members:   []tidemark.UserID{old},
 	}); err != nil {
 		t.Fatalf("CreateChat: %v", err)
 	}
-	a := &adding{caller: s.caller("add_members"), chat: chat, users: []tidemark.UserID{old, early, late}, at: now, token: rand.Text()}
+	a := &adding{
+		caller: s.caller("add_members"),
+		chat:   chat,
+		users:  []tidemark.UserID{old, early, late},
+		at:     now,
+		token:  rand.Text(),
+	}
 	seen, err := a.Look(t.Context(), chat, a.users)
 	if err != nil {
 		t.Fatalf("Look: %v", err)

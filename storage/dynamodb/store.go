@@ -74,8 +74,14 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	if config.Consumed == nil {
 		config.Consumed = func(string, float64, float64) {}
 	}
-	s := &Store{known: record.NewKnown(), committed: config.Committed, patience: callTime, release: func() { target.Release(api) }}
-	s.tables = call.NewTables(api, to.Prefix, config.Consumed, func(operation string, err error) { _ = s.health.Written(operation, err) })
+	s := &Store{
+		known:     record.NewKnown(),
+		committed: config.Committed,
+		patience:  callTime,
+		release:   func() { target.Release(api) },
+	}
+	s.tables = call.NewTables(api, to.Prefix, config.Consumed,
+		func(operation string, err error) { _ = s.health.Written(operation, err) })
 	s.appends = appends.New(s.caller("append").Access, s.committed)
 	tables, err := schema.New(api, to) // over the store's own transport
 	if err != nil {
@@ -131,7 +137,10 @@ type caller struct {
 }
 
 func (s *Store) caller(operation string) caller {
-	return caller{record.Access{Caller: call.Caller{Tables: s.tables, Operation: operation}, Known: s.known}, s}
+	return caller{
+		record.Access{Caller: call.Caller{Tables: s.tables, Operation: operation}, Known: s.known},
+		s,
+	}
 }
 
 // Append implements storage.Messages.
@@ -146,7 +155,9 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 }
 
 // enter begins a method: leave ends it, and ctx is over when it has taken as long as it may: callTime, and more.
-func (s *Store) enter(ctx context.Context, operation string, more time.Duration) (caller, context.Context, func(), error) {
+func (s *Store) enter(
+	ctx context.Context, operation string, more time.Duration,
+) (caller, context.Context, func(), error) {
 	if err := s.door.Enter(ctx); err != nil {
 		return caller{}, nil, nil, err
 	}
@@ -159,7 +170,9 @@ func (s *Store) enter(ctx context.Context, operation string, more time.Duration)
 
 // enterBatch is enter for a method that takes n items: ctx is over when none of them was done for
 // callTime.
-func (s *Store) enterBatch(ctx context.Context, operation string, n int) (caller, context.Context, func(), error) {
+func (s *Store) enterBatch(
+	ctx context.Context, operation string, n int,
+) (caller, context.Context, func(), error) {
 	if err := fits(n); err != nil {
 		return caller{}, nil, nil, err
 	}
@@ -176,7 +189,8 @@ func (s *Store) enterBatch(ctx context.Context, operation string, n int) (caller
 // fits says why a slice is too long for one call.
 func fits(n int) error {
 	if n > storage.MaxBatch {
-		return tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed", n, storage.MaxBatch)
+		return tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed",
+			n, storage.MaxBatch)
 	}
 	return nil
 }

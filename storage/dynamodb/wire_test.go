@@ -161,11 +161,15 @@ func must(t *testing.T, err error) {
 }
 
 // send appends a message, which has to be stored at a sequence.
-func send(t *testing.T, s *Store, chat tidemark.ChatID, sender tidemark.UserID, key string, want tidemark.Sequence) {
+func send(
+	t *testing.T, s *Store, chat tidemark.ChatID, sender tidemark.UserID, key string,
+	want tidemark.Sequence,
+) {
 	t.Helper()
 	got, err := storage.AppendOne(t.Context(), s, draft(chat, sender, key))
 	if err != nil || got.Message.Sequence != want {
-		t.Errorf("Append of %s by %s: sequence %d, error %v; want %d", key, sender, got.Message.Sequence, err, want)
+		t.Errorf("Append of %s by %s: sequence %d, error %v; want %d",
+			key, sender, got.Message.Sequence, err, want)
 	}
 }
 

@@ -81,7 +81,10 @@ func TestExpressions_reserved_words_are_found(t *testing.T) {
 		{`{"TransactItems":[{"Put":{"ConditionExpression":"attribute_not_exists(id) OR expires_at <= :now"}}]}`, ""},
 		{`{"UpdateExpression":"SET member = :yes"}`, "member"},
 		{`{"TransactItems":[{"Put":{"Item":{}}},{"Update":{"ConditionExpression":"attribute_not_exists(large)"}}]}`, "large"},
-		{`{"KeyConditionExpression":"chat_id = :c AND sequence BETWEEN :from AND :to"}`, "sequence"},
+		{
+			`{"KeyConditionExpression":"chat_id = :c AND sequence BETWEEN :from AND :to"}`,
+			"sequence",
+		},
 	} {
 		got := ""
 		for _, e := range expressions([]byte(tc.body)) {

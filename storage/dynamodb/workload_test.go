@@ -68,8 +68,13 @@ func textsOf(prefix string, size int, chats ...tidemark.ChatID) (drafts []tidema
 	for i, chat := range chats {
 		key := fmt.Sprintf("%s-%d", prefix, i)
 		drafts = append(drafts, tidemark.Draft{
-			ChatID: chat, SenderID: "writer", ClientMessageID: long(key), MessageID: tidemark.MessageID(long("m-" + key)), CreatedAt: time.UnixMilli(5),
-			ContentType: tidemark.DefaultContentType, Content: strings.Repeat("y", size),
+			ChatID:          chat,
+			SenderID:        "writer",
+			ClientMessageID: long(key),
+			MessageID:       tidemark.MessageID(long("m-" + key)),
+			CreatedAt:       time.UnixMilli(5),
+			ContentType:     tidemark.DefaultContentType,
+			Content:         strings.Repeat("y", size),
 		})
 	}
 	return drafts
@@ -85,10 +90,17 @@ func appendAll(t *testing.T, s *Store, drafts []tidemark.Draft) error {
 
 func (w *workload) append(drafts []tidemark.Draft) error { return appendAll(w.t, w.s, drafts) }
 
-func (w *workload) raise(raise tidemark.Raise, user tidemark.UserID, chats ...tidemark.ChatID) error {
+func (w *workload) raise(
+	raise tidemark.Raise, user tidemark.UserID, chats ...tidemark.ChatID,
+) error {
 	var advances []storage.Advance
 	for _, chat := range chats {
-		advances = append(advances, storage.Advance{User: user, Chat: chat, Raise: raise, Now: time.UnixMilli(6)})
+		advances = append(advances, storage.Advance{
+			User:  user,
+			Chat:  chat,
+			Raise: raise,
+			Now:   time.UnixMilli(6),
+		})
 	}
 	advanced, err := w.s.Advance(w.t.Context(), advances)
 	for _, a := range advanced {
@@ -97,25 +109,43 @@ func (w *workload) raise(raise tidemark.Raise, user tidemark.UserID, chats ...ti
 	return err
 }
 
-func (w *workload) mark(first tidemark.Sequence, chat tidemark.ChatID, users ...tidemark.UserID) error {
+func (w *workload) mark(
+	first tidemark.Sequence, chat tidemark.ChatID, users ...tidemark.UserID,
+) error {
 	var rows []tidemark.PendingDelivery
 	for _, user := range users {
-		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first})
+		rows = append(rows, tidemark.PendingDelivery{
+			UserID:           user,
+			ChatID:           chat,
+			FirstUndelivered: first,
+		})
 	}
 	_, err := w.s.Mark(w.t.Context(), rows)
 	return err
 }
 
 func (w *workload) clear(through tidemark.Sequence, user tidemark.UserID, want bool) error {
-	cleared, err := w.s.Clear(w.t.Context(), []storage.Clear{{User: user, Chat: chatNo(11), Through: through}})
+	cleared, err := w.s.Clear(w.t.Context(), []storage.Clear{
+		{User: user, Chat: chatNo(11), Through: through},
+	})
 	if err == nil && cleared[0] != want {
 		err = fmt.Errorf("cleared: %v, want %v", cleared[0], want)
 	}
 	return err
 }
 
-func (w *workload) create(id tidemark.ChatID, kind tidemark.ChatType, history tidemark.HistoryMode, users []tidemark.UserID) error {
-	_, _, err := w.s.CreateChat(w.t.Context(), storage.NewChat{ID: id, Type: kind, History: history, CreatedAt: time.UnixMilli(7), Creator: users[0], Members: users})
+func (w *workload) create(
+	id tidemark.ChatID, kind tidemark.ChatType, history tidemark.HistoryMode,
+	users []tidemark.UserID,
+) error {
+	_, _, err := w.s.CreateChat(w.t.Context(), storage.NewChat{
+		ID:        id,
+		Type:      kind,
+		History:   history,
+		CreatedAt: time.UnixMilli(7),
+		Creator:   users[0],
+		Members:   users,
+	})
 	return err
 }
 
@@ -166,15 +196,20 @@ func (w *workload) fixture() {
 func (w *workload) writes() []operation {
 	name := func(what string, round int) string { return fmt.Sprintf("%s-%d", what, round) }
 	id := func(what string, round int) tidemark.ChatID { return tidemark.ChatID(name(what, round)) }
-	user := func(what string, round int) tidemark.UserID { return tidemark.UserID(name(what, round)) }
+	user := func(what string, round int) tidemark.UserID {
+		return tidemark.UserID(name(what, round))
+	}
 	const full, joined = tidemark.HistoryFull, tidemark.HistorySinceJoin
 	group := func(what string, history tidemark.HistoryMode, n int) func(int) error {
 		return func(r int) error {
-			return errors.Join(w.create(id(what, r), tidemark.Group, history, append(named(name(what, r), n-1), "writer")), w.append(textsOf(name(what, r), 200, id(what, r))))
+			return errors.Join(w.create(id(what, r), tidemark.Group, history,
+				append(named(name(what, r), n-1), "writer")),
+				w.append(textsOf(name(what, r), 200, id(what, r))))
 		}
 	}
 	pair := func(r int) error {
-		return w.create(id("direct", r), tidemark.Direct, full, []tidemark.UserID{user("ann", r), "writer"})
+		return w.create(id("direct", r), tidemark.Direct, full,
+			[]tidemark.UserID{user("ann", r), "writer"})
 	}
 	many := func(what string, size int, chats ...tidemark.ChatID) func(int) error {
 		return func(r int) error { return w.append(textsOf(name(what, r), size, chats...)) }
@@ -187,21 +222,51 @@ func (w *workload) writes() []operation {
 	}
 	var other *Store
 	return []operation{
-		{"`Append`", nil, many("alone", 200, chatNo(1)), bound{calls: "TransactWriteItems", writes: 6}},
-		{"`Append` of 5,000 bytes", nil, many("long", 5000, chatNo(1)), bound{calls: "TransactWriteItems"}},
-		{"`Append` of 10 to one chat", nil, many("ten", 200, repeated(chatNo(2), 10)...), bound{calls: "TransactWriteItems", writes: 42}},
-		{"`Append` of 49 to one chat", nil, many("most", 200, repeated(chatNo(2), 49)...), bound{calls: "TransactWriteItems", writes: 4.3 * 49}},
-		{"`Append` of 49 to 49 chats", nil, many("spread", 200, chatNos(21, 49)...), bound{writes: 6 * 49}},
-		{"`Append`, the first of a process to a chat", func(int) error { other = w.other(); return nil }, func(r int) error { return appendAll(w.t, other, textsOf(name("cold", r), 200, chatNo(3))) }, bound{reads: 2, writes: 6}},
+		{
+			"`Append`",
+			nil, many("alone", 200, chatNo(1)), bound{calls: "TransactWriteItems", writes: 6},
+		},
+		{
+			"`Append` of 5,000 bytes",
+			nil, many("long", 5000, chatNo(1)), bound{calls: "TransactWriteItems"},
+		},
+		{
+			"`Append` of 10 to one chat",
+			nil, many("ten", 200, repeated(chatNo(2), 10)...),
+			bound{calls: "TransactWriteItems", writes: 42},
+		},
+		{
+			"`Append` of 49 to one chat",
+			nil, many("most", 200, repeated(chatNo(2), 49)...),
+			bound{calls: "TransactWriteItems", writes: 4.3 * 49},
+		},
+		{
+			"`Append` of 49 to 49 chats",
+			nil, many("spread", 200, chatNos(21, 49)...), bound{writes: 6 * 49},
+		},
+		{
+			"`Append`, the first of a process to a chat",
+			func(int) error { other = w.other(); return nil },
+			func(r int) error {
+				return appendAll(w.t, other, textsOf(name("cold", r), 200, chatNo(3)))
+			},
+			bound{reads: 2, writes: 6},
+		},
 		{"`Append` after one of another process, not the first time", func(r int) error {
-			return errors.Join(w.append(textsOf(name("warm", r), 200, chatNo(4))), appendAll(w.t, w.other(), textsOf(name("between", r), 200, chatNo(4))))
+			return errors.Join(w.append(textsOf(name("warm", r), 200, chatNo(4))),
+				appendAll(w.t, w.other(), textsOf(name("between", r), 200, chatNo(4))))
 		}, many("after", 200, chatNo(4)), bound{reads: 1, writes: 12}},
-		{"`Append` of a known key", many("twice", 200, chatNo(5)), many("twice", 200, chatNo(5)), bound{}},
+		{
+			"`Append` of a known key",
+			many("twice", 200, chatNo(5)), many("twice", 200, chatNo(5)), bound{},
+		},
 		{"`Advance`, the first of a user and chat", nil, func(r int) error {
-			return w.raise(tidemark.Raise{Acked: 1}, tidemark.UserID(long(name("hundred", 50+r))), "hundred")
+			return w.raise(tidemark.Raise{Acked: 1}, tidemark.UserID(long(name("hundred", 50+r))),
+				"hundred")
 		}, bound{writes: 1}},
 		{"`Advance`", moved, func(r int) error {
-			return w.raise(tidemark.Raise{Acked: tidemark.Sequence(perChat + 2*r)}, "reader", chatNo(12))
+			return w.raise(tidemark.Raise{Acked: tidemark.Sequence(perChat + 2*r)}, "reader",
+				chatNo(12))
 		}, bound{calls: "UpdateItem", writes: 1}},
 		{"`Advance`, read as well", moved, func(r int) error {
 			return w.raise(tidemark.Raise{Acked: tidemark.Sequence(perChat + 2*r + 2), Read: tidemark.Sequence(perChat + 2*r + 2)}, "third-12", chatNo(12))
@@ -209,24 +274,95 @@ func (w *workload) writes() []operation {
 		{"`Advance`, of the author", moved, func(r int) error {
 			return w.raise(tidemark.Raise{Acked: tidemark.Sequence(perChat + 2*r + 2), AckedFrom: 1}, "writer", chatNo(12))
 		}, bound{writes: 1}},
-		{"`Advance`, stale", nil, func(int) error { return w.raise(tidemark.Raise{Acked: 1}, "reader", chatNo(12)) }, bound{reads: 1}},
-		{"`Mark`", nil, func(r int) error { return w.mark(5, chatNo(11), user("new", r)) }, bound{writes: 1}},
-		{"`Mark` of one that stands", nil, func(r int) error { return w.mark(6, chatNo(11), user("new", r)) }, bound{calls: "BatchGetItem"}},
-		{"`Mark` of 100", nil, func(r int) error { return w.mark(5, chatNo(11), named(name("new", r), 100)...) }, bound{writes: 100}},
-		{"`Mark` of 100 that stand", nil, func(r int) error { return w.mark(5, chatNo(11), named(name("new", r), 100)...) }, bound{calls: "BatchGetItem"}},
-		{"`Clear`, through the head", pending("head"), func(r int) error { return w.clear(perChat, user("head", r), true) }, bound{writes: 4}},
-		{"`Clear`, through a part", pending("part"), func(r int) error { return w.clear(50, user("part", r), true) }, bound{writes: 1}},
-		{"`Clear`, nothing is there", nil, func(int) error { return w.clear(50, "nobody", false) }, bound{calls: "BatchGetItem"}},
+		{
+			"`Advance`, stale",
+			nil, func(int) error { return w.raise(tidemark.Raise{Acked: 1}, "reader", chatNo(12)) },
+			bound{reads: 1},
+		},
+		{
+			"`Mark`",
+			nil, func(r int) error { return w.mark(5, chatNo(11), user("new", r)) },
+			bound{writes: 1},
+		},
+		{
+			"`Mark` of one that stands",
+			nil, func(r int) error { return w.mark(6, chatNo(11), user("new", r)) },
+			bound{calls: "BatchGetItem"},
+		},
+		{
+			"`Mark` of 100",
+			nil, func(r int) error { return w.mark(5, chatNo(11), named(name("new", r), 100)...) },
+			bound{writes: 100},
+		},
+		{
+			"`Mark` of 100 that stand",
+			nil, func(r int) error { return w.mark(5, chatNo(11), named(name("new", r), 100)...) },
+			bound{calls: "BatchGetItem"},
+		},
+		{
+			"`Clear`, through the head",
+			pending("head"), func(r int) error { return w.clear(perChat, user("head", r), true) },
+			bound{writes: 4},
+		},
+		{
+			"`Clear`, through a part",
+			pending("part"), func(r int) error { return w.clear(50, user("part", r), true) },
+			bound{writes: 1},
+		},
+		{
+			"`Clear`, nothing is there",
+			nil, func(int) error { return w.clear(50, "nobody", false) },
+			bound{calls: "BatchGetItem"},
+		},
 		{"`CreateChat`, a direct chat", nil, pair, bound{}},
 		{"`CreateChat`, a direct chat that exists", nil, pair, bound{}},
-		{"`CreateChat`, a group of 2", nil, func(r int) error { return w.create(id("two", r), tidemark.Group, full, named(name("two", r), 2)) }, bound{calls: "TransactWriteItems"}},
-		{"`CreateChat`, a group of 40", nil, func(r int) error { return w.create(id("forty", r), tidemark.Group, full, named(name("forty", r), 40)) }, bound{calls: "TransactWriteItems"}},
-		{"`CreateChat`, a group of 600", nil, func(r int) error { return w.create(id("many", r), tidemark.Group, full, named(name("many", r), 600)) }, bound{}},
+		{
+			"`CreateChat`, a group of 2",
+			nil,
+			func(r int) error {
+				return w.create(id("two", r), tidemark.Group, full, named(name("two", r), 2))
+			},
+			bound{calls: "TransactWriteItems"},
+		},
+		{
+			"`CreateChat`, a group of 40",
+			nil,
+			func(r int) error {
+				return w.create(id("forty", r), tidemark.Group, full, named(name("forty", r), 40))
+			},
+			bound{calls: "TransactWriteItems"},
+		},
+		{
+			"`CreateChat`, a group of 600",
+			nil,
+			func(r int) error {
+				return w.create(id("many", r), tidemark.Group, full, named(name("many", r), 600))
+			},
+			bound{},
+		},
 		{"`RenameChat`", nil, func(r int) error { _, err := w.s.RenameChat(w.t.Context(), chatNo(6), name("name", r)); return err }, bound{writes: 1}},
-		{"`AddMembers` of 1", group("add", full, 10), func(r int) error { return w.add(id("add", r), user("joins", r)) }, bound{}},
-		{"`AddMembers` of 1, history from the join", group("late", joined, 10), func(r int) error { return w.add(id("late", r), user("joins", r)) }, bound{}},
-		{"`AddMembers` of 40", group("forty-more", full, 10), func(r int) error { return w.add(id("forty-more", r), named(name("more", r), 40)...) }, bound{}},
-		{"`AddMembers` of 1,000, with which the chat is large", group("grow", full, 10), func(r int) error { return w.add(id("grow", r), named(name("grown", r), 1000)...) }, bound{}},
+		{
+			"`AddMembers` of 1",
+			group("add", full, 10),
+			func(r int) error { return w.add(id("add", r), user("joins", r)) }, bound{},
+		},
+		{
+			"`AddMembers` of 1, history from the join",
+			group("late", joined, 10),
+			func(r int) error { return w.add(id("late", r), user("joins", r)) }, bound{},
+		},
+		{
+			"`AddMembers` of 40",
+			group("forty-more", full, 10),
+			func(r int) error { return w.add(id("forty-more", r), named(name("more", r), 40)...) },
+			bound{},
+		},
+		{
+			"`AddMembers` of 1,000, with which the chat is large",
+			group("grow", full, 10),
+			func(r int) error { return w.add(id("grow", r), named(name("grown", r), 1000)...) },
+			bound{},
+		},
 		{"`RemoveMember`", group("remove", full, 10), func(r int) error {
 			_, err := w.s.RemoveMember(w.t.Context(), id("remove", r), "writer", time.UnixMilli(9))
 			return err
@@ -263,7 +399,10 @@ func (w *workload) reads() []operation {
 	behind := func(limit, want int) func() (int, int, error) {
 		return func() (got, _ int, err error) {
 			// The first chats up to the one after which the query begins are left out: 250 of them there are.
-			lags, _, _, err := w.s.Behind(ctx, "reader", storage.BehindQuery{Limit: limit, After: chatNo(250 - 2*want)})
+			lags, _, _, err := w.s.Behind(ctx, "reader", storage.BehindQuery{
+				Limit: limit,
+				After: chatNo(250 - 2*want),
+			})
 			return len(lags), want, err
 		}
 	}
@@ -296,12 +435,13 @@ func (w *workload) reads() []operation {
 			rows, _, err := w.s.PendingOf(ctx, "reader", "", 200)
 			return len(rows), 20, err
 		}),
-		read("`PendingOf`, 20 rows, and `Ranges`: a device comes back", bound{calls: "BatchGetItem, 21 Query"}, func() (int, int, error) {
-			if _, _, err := w.s.PendingOf(ctx, "reader", "", 200); err != nil {
-				return 0, 0, err
-			}
-			return pages(storage.Range{Limit: 5}, 20)()
-		}),
+		read("`PendingOf`, 20 rows, and `Ranges`: a device comes back",
+			bound{calls: "BatchGetItem, 21 Query"}, func() (int, int, error) {
+				if _, _, err := w.s.PendingOf(ctx, "reader", "", 200); err != nil {
+					return 0, 0, err
+				}
+				return pages(storage.Range{Limit: 5}, 20)()
+			}),
 		read("`Behind`, in 50 of 100 chats", bound{calls: "BatchGetItem, Query"}, behind(200, 50)),
 		read("`Behind`, in 125 of 250 chats", bound{calls: "3 BatchGetItem, Query"}, behind(200, 125)),
 		read("`Heads` of 50", bound{calls: "BatchGetItem", reads: 50}, func() (int, int, error) {
@@ -331,6 +471,10 @@ func (w *workload) reads() []operation {
 		read("`ChatsOf`, 20 of 250", bound{}, list("reader", false)),
 		read("`ChatsOf`, 20 of 250, brief", bound{}, list("reader", true)),
 		read("`Chat`", bound{calls: "GetItem", reads: 1}, func() (int, int, error) { found, err := w.s.Chat(ctx, chatNo(105)); return found.MemberCount, 3, err }),
-		{name: "`Check`", run: func(int) error { return w.s.Check(ctx) }, most: bound{calls: "GetItem", reads: 1}},
+		{
+			name: "`Check`",
+			run:  func(int) error { return w.s.Check(ctx) },
+			most: bound{calls: "GetItem", reads: 1},
+		},
 	}
 }

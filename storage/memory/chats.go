@@ -36,12 +36,19 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		}
 	}
 	if s.chats[new.ID] != nil {
-		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
+		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict,
+			"there is a chat %s already", new.ID)
 	}
 	c := &chat{
 		Chat: tidemark.Chat{
-			ID: new.ID, Type: new.Type, Name: new.Name, History: new.History, CreatedAt: stored(new.CreatedAt),
-			MemberCount: len(new.Members), MembersVersion: 1, Large: len(new.Members) > tidemark.PendingFanoutLimit,
+			ID:             new.ID,
+			Type:           new.Type,
+			Name:           new.Name,
+			History:        new.History,
+			CreatedAt:      stored(new.CreatedAt),
+			MemberCount:    len(new.Members),
+			MembersVersion: 1,
+			Large:          len(new.Members) > tidemark.PendingFanoutLimit,
 		},
 		keys:    map[sendKey]tidemark.Sequence{},
 		members: map[tidemark.UserID]tidemark.Member{},
@@ -52,7 +59,10 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 			role = tidemark.Owner
 		}
 		c.members[user] = tidemark.Member{
-			UserID: user, Role: role, Intervals: tidemark.Intervals{{From: 1}}, JoinedAt: c.CreatedAt,
+			UserID:    user,
+			Role:      role,
+			Intervals: tidemark.Intervals{{From: 1}},
+			JoinedAt:  c.CreatedAt,
 		}
 		s.link(user, c)
 	}
@@ -82,7 +92,9 @@ func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (tidemark.Chat, er
 }
 
 // RenameChat implements storage.Chats.
-func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string) (tidemark.Chat, error) {
+func (s *Store) RenameChat(
+	ctx context.Context, id tidemark.ChatID, name string,
+) (tidemark.Chat, error) {
 	if err := s.enter(ctx); err != nil {
 		return tidemark.Chat{}, err
 	}
@@ -96,12 +108,16 @@ func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string)
 }
 
 // ChatsOf implements storage.Chats.
-func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.ChatsPage) ([]storage.Conversation, bool, error) {
+func (s *Store) ChatsOf(
+	ctx context.Context, user tidemark.UserID, p storage.ChatsPage,
+) ([]storage.Conversation, bool, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, false, err
 	}
 	defer s.mu.Unlock()
-	position := func(c *chat) storage.ChatsPage { return storage.ChatsPage{Activity: c.activity(), ChatID: c.ID} }
+	position := func(c *chat) storage.ChatsPage {
+		return storage.ChatsPage{Activity: c.activity(), ChatID: c.ID}
+	}
 	var chats []*chat
 	for _, c := range s.memberOf[user] {
 		if p.ChatID == "" || later(p, position(c)) < 0 {

@@ -12,7 +12,9 @@ import (
 )
 
 // Advance implements storage.Deliveries.
-func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+func (s *Store) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	if err := s.enterBatch(ctx, len(advances)); err != nil {
 		return nil, err
 	}
@@ -38,7 +40,9 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]stor
 }
 
 // advance applies a raise that is within the head. The mutex is held.
-func (s *Store) advance(user tidemark.UserID, id tidemark.ChatID, raise tidemark.Raise, now time.Time) storage.Advanced {
+func (s *Store) advance(
+	user tidemark.UserID, id tidemark.ChatID, raise tidemark.Raise, now time.Time,
+) storage.Advanced {
 	state, moved := raise.Apply(s.state(user, id), stored(now))
 	if moved {
 		s.states[storage.StateKey{User: user, Chat: id}] = state
@@ -55,7 +59,9 @@ func (s *Store) state(user tidemark.UserID, id tidemark.ChatID) tidemark.Deliver
 }
 
 // States implements storage.Deliveries.
-func (s *Store) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+func (s *Store) States(
+	ctx context.Context, keys []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
 	if err := s.enterBatch(ctx, len(keys)); err != nil {
 		return nil, err
 	}
@@ -68,7 +74,9 @@ func (s *Store) States(ctx context.Context, keys []storage.StateKey) ([]tidemark
 }
 
 // StatesOf implements storage.Deliveries.
-func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (s *Store) StatesOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, false, err
 	}
@@ -84,7 +92,9 @@ func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidema
 }
 
 // StatesIn implements storage.Deliveries.
-func (s *Store) StatesIn(ctx context.Context, id tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (s *Store) StatesIn(
+	ctx context.Context, id tidemark.ChatID, after tidemark.UserID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, false, err
 	}
@@ -104,7 +114,9 @@ func (s *Store) StatesIn(ctx context.Context, id tidemark.ChatID, after tidemark
 }
 
 // Summary implements storage.Deliveries.
-func (s *Store) Summary(ctx context.Context, id tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+func (s *Store) Summary(
+	ctx context.Context, id tidemark.ChatID, sequence tidemark.Sequence,
+) (storage.Summary, error) {
 	if err := s.enter(ctx); err != nil {
 		return storage.Summary{}, err
 	}

@@ -11,7 +11,9 @@ import (
 )
 
 // AddMembers implements storage.Members.
-func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+func (s *Store) AddMembers(
+	ctx context.Context, id tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
 	if err := s.enterBatch(ctx, len(users)); err != nil {
 		return storage.Added{}, err
 	}
@@ -21,7 +23,8 @@ func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tide
 		return storage.Added{}, err
 	}
 	if c.Type == tidemark.Direct {
-		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", id)
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied,
+			"the chat %s is direct; its members are fixed", id)
 	}
 	// Everything is checked before anything changes.
 	joined := map[tidemark.UserID]tidemark.Member{}
@@ -32,12 +35,20 @@ func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tide
 		}
 		intervals := former.Intervals.Joined(c.Head, c.History, returning)
 		if len(intervals) > tidemark.MaxIntervals {
-			return storage.Added{}, tidemark.Errorf(tidemark.Denied, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
+			return storage.Added{}, tidemark.Errorf(tidemark.Denied,
+				"%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
 		}
-		joined[user] = tidemark.Member{UserID: user, Role: tidemark.Ordinary, Intervals: intervals, JoinedAt: stored(now)}
+		joined[user] = tidemark.Member{
+			UserID:    user,
+			Role:      tidemark.Ordinary,
+			Intervals: intervals,
+			JoinedAt:  stored(now),
+		}
 	}
 	if c.MemberCount+len(joined) > tidemark.MaxMembers {
-		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the chat would have %d members, at most %d are allowed", c.MemberCount+len(joined), tidemark.MaxMembers)
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied,
+			"the chat would have %d members, at most %d are allowed", c.MemberCount+len(joined),
+			tidemark.MaxMembers)
 	}
 
 	added := storage.Added{Head: c.Head}
@@ -68,7 +79,9 @@ func (s *Store) AddMembers(ctx context.Context, id tidemark.ChatID, users []tide
 }
 
 // RemoveMember implements storage.Members.
-func (s *Store) RemoveMember(ctx context.Context, id tidemark.ChatID, user tidemark.UserID, _ time.Time) (storage.Removed, error) {
+func (s *Store) RemoveMember(
+	ctx context.Context, id tidemark.ChatID, user tidemark.UserID, _ time.Time,
+) (storage.Removed, error) {
 	if err := s.enter(ctx); err != nil {
 		return storage.Removed{}, err
 	}
@@ -82,7 +95,8 @@ func (s *Store) RemoveMember(ctx context.Context, id tidemark.ChatID, user tidem
 	case !member.Intervals.Open():
 		return storage.Removed{}, notMember(user, id)
 	case c.Type == tidemark.Direct:
-		return storage.Removed{}, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", id)
+		return storage.Removed{}, tidemark.Errorf(tidemark.Denied,
+			"the chat %s is direct; its members are fixed", id)
 	}
 	member.Intervals = member.Intervals.Left(c.Head)
 	c.members[user] = member

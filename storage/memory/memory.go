@@ -76,7 +76,8 @@ func (s *Store) enter(ctx context.Context) error {
 // enterBatch is enter for a method that takes n items.
 func (s *Store) enterBatch(ctx context.Context, n int) error {
 	if n > storage.MaxBatch {
-		return tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed", n, storage.MaxBatch)
+		return tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed",
+			n, storage.MaxBatch)
 	}
 	return s.enter(ctx)
 }

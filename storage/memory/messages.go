@@ -42,7 +42,9 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 		first := c.messages[sequence-1]
 		//rule:send_idempotent.equal-key-equal-content
 		if !first.SameAs(&draft) {
-			return storage.Appended{}, tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", draft.ClientMessageID)
+			return storage.Appended{}, tidemark.Errorf(tidemark.Conflict,
+				"the client_message_id %s was used for another message in this chat",
+				draft.ClientMessageID)
 		}
 		//rule:send_idempotent.duplicate-is-first-message
 		return storage.Appended{Message: first, Duplicate: true, Version: c.MembersVersion}, nil

@@ -63,7 +63,9 @@ func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error
 }
 
 // PendingOf implements storage.Pending.
-func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+func (s *Store) PendingOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]storage.PendingRow, bool, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, false, err
 	}
@@ -72,8 +74,12 @@ func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidem
 	for _, id := range slices.Sorted(maps.Keys(s.pending[user])) {
 		if id > after {
 			rows = append(rows, storage.PendingRow{
-				PendingDelivery: tidemark.PendingDelivery{UserID: user, ChatID: id, FirstUndelivered: s.pending[user][id]},
-				Acked:           s.state(user, id).Acked,
+				PendingDelivery: tidemark.PendingDelivery{
+					UserID:           user,
+					ChatID:           id,
+					FirstUndelivered: s.pending[user][id],
+				},
+				Acked: s.state(user, id).Acked,
 			})
 		}
 	}
@@ -82,7 +88,9 @@ func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidem
 }
 
 // Behind implements storage.Pending.
-func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+func (s *Store) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, "", false, err
 	}

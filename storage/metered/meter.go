@@ -31,12 +31,18 @@ type Meter struct {
 // New returns a Meter whose failures go to log.
 func New(log *slog.Logger) *Meter {
 	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "tidemark_storage_seconds",
-		Help:    "How long calls of the storage took, by operation. What a send waits for is append.",
-		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		Name: "tidemark_storage_seconds",
+		Help: "How long calls of the storage took, by operation. What a send waits for is append.",
+		Buckets: []float64{
+			.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10,
+		},
 	}, []string{"operation"})
 	batch := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(1, 2, 12)})
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    name,
+			Help:    help,
+			Buckets: prometheus.ExponentialBuckets(1, 2, 12),
+		})
 	}
 	m := &Meter{
 		log: log,
@@ -45,9 +51,11 @@ func New(log *slog.Logger) *Meter {
 			Help: "Calls of the storage that failed, by operation and code. UNAVAILABLE and INTERNAL are faults, the others answers.",
 		}, []string{"operation", "code"}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "tidemark_commit_seconds",
-			Help:    "How long the commits of a database took that stored messages or raised watermarks, from their first statement until they were on disk. Mostly the disk's fsync, with Postgres the round trip too.",
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+			Name: "tidemark_commit_seconds",
+			Help: "How long the commits of a database took that stored messages or raised watermarks, from their first statement until they were on disk. Mostly the disk's fsync, with Postgres the round trip too.",
+			Buckets: []float64{
+				.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10,
+			},
 		}),
 		appends: batch("tidemark_commit_sends", "Messages in one of these commits, of those that had any. More than 1 is what sharing them saves."),
 		raises:  batch("tidemark_commit_acks", "Raises of watermarks in one of these commits, of those that had any."),
@@ -118,8 +126,10 @@ func (m *Meter) done(ctx context.Context, op operation, began time.Time, err err
 		return
 	}
 	//rule:request_id_reaches_storage.log-request-id
-	m.log.LogAttrs(ctx, level, "the storage failed", slog.String("operation", op.String()), slog.String("code", string(code)),
-		slog.Duration("took", took), slog.String("request_id", tidemark.RequestIDOf(ctx)), slog.Any("error", err))
+	m.log.LogAttrs(ctx, level, "the storage failed",
+		slog.String("operation", op.String()), slog.String("code", string(code)),
+		slog.Duration("took", took), slog.String("request_id",
+			tidemark.RequestIDOf(ctx)), slog.Any("error", err))
 }
 
 // operation is a method of storage.Store.
@@ -152,8 +162,10 @@ const (
 // String is the operation as a label: the method's name in snake case.
 func (op operation) String() string {
 	return [operations]string{
-		"create_chat", "chat", "rename_chat", "chats_of", "heads", "add_members", "remove_member", "rosters", "append", "ranges",
-		"advance", "states", "states_of", "states_in", "summary", "mark", "clear", "pending_of", "behind", "check",
+		"create_chat", "chat", "rename_chat", "chats_of", "heads", "add_members", "remove_member",
+		"rosters", "append", "ranges",
+		"advance", "states", "states_of", "states_in", "summary", "mark", "clear", "pending_of",
+		"behind", "check",
 	}[op]
 }
 

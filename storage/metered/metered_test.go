@@ -113,21 +113,32 @@ func TestMeter_failures_are_counted_and_logged_with_their_request(t *testing.T) 
 		level string // of the line, "" if there is none
 		code  string
 	}{
-		{"a fault", tidemark.Errorf(tidemark.Unavailable, "the disk is full"), "WARN", "UNAVAILABLE"},
+		{
+			"a fault",
+			tidemark.Errorf(tidemark.Unavailable, "the disk is full"), "WARN", "UNAVAILABLE",
+		},
 		{"a bug", errors.New("no such table"), "ERROR", "INTERNAL"},
-		{"a caller who left", tidemark.Wrap(tidemark.Unavailable, gone.Err(), "the call ran out of time"), "DEBUG", "UNAVAILABLE"},
+		{
+			"a caller who left",
+			tidemark.Wrap(tidemark.Unavailable, gone.Err(), "the call ran out of time"), "DEBUG",
+			"UNAVAILABLE",
+		},
 		{"an answer", tidemark.Errorf(tidemark.NotFound, "no such chat"), "", "NOT_FOUND"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
-			meter := metered.New(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+			meter := metered.New(slog.New(slog.NewJSONHandler(&log,
+				&slog.HandlerOptions{Level: slog.LevelDebug})))
 			failing := storagetest.Fault(memory.New())
 			failing.Before = func(string) error { return tt.err }
 			ctx := context.WithoutCancel(tidemark.WithRequestID(t.Context(), "req-7"))
 			_, _ = meter.Store(failing).Chat(ctx, "c")
-			want := "# HELP tidemark_storage_errors_total Calls of the storage that failed, by operation and code. UNAVAILABLE and INTERNAL are faults, the others answers.\n" +
-				"# TYPE tidemark_storage_errors_total counter\n" + `tidemark_storage_errors_total{code="` + tt.code + `",operation="chat"} 1` + "\n"
+			want := "# HELP tidemark_storage_errors_total Calls of the storage that failed, by " +
+				"operation and code. UNAVAILABLE and INTERNAL are faults, the others answers.\n" +
+				"# TYPE tidemark_storage_errors_total counter\n" +
+				`tidemark_storage_errors_total{code="` + tt.code + `",operation="chat"} 1` +
+				"\n"
 			if err := testutil.CollectAndCompare(meter, strings.NewReader(want), "tidemark_storage_errors_total"); err != nil {
 				t.Error(err)
 			}
@@ -145,7 +156,8 @@ func TestMeter_failures_are_counted_and_logged_with_their_request(t *testing.T) 
 			if err := json.Unmarshal(log.Bytes(), &line); err != nil {
 				t.Fatalf("%v in %q, want one line", err, log.String())
 			}
-			if line.Level != tt.level || line.Operation != "chat" || line.Code != tt.code || line.RequestID != "req-7" || line.Error != tt.err.Error() || line.Took <= 0 {
+			if line.Level != tt.level || line.Operation != "chat" || line.Code != tt.code ||
+				line.RequestID != "req-7" || line.Error != tt.err.Error() || line.Took <= 0 {
 				t.Errorf("logged: %s", log.String())
 			}
 		})
@@ -172,7 +184,10 @@ func TestMeter_commits_by_what_was_in_them(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]float64{"seconds_count": 3, "seconds_sum": .003, "sends_count": 1, "sends_sum": 3, "acks_count": 1, "acks_sum": 40}
+	want := map[string]float64{
+		"seconds_count": 3, "seconds_sum": .003, "sends_count": 1, "sends_sum": 3, "acks_count": 1,
+		"acks_sum": 40,
+	}
 	for name, n := range want {
 		if d := got[name] - n; d > 1e-9 || d < -1e-9 {
 			t.Errorf("%s = %v, want %v", name, got[name], n)

@@ -21,7 +21,9 @@ func (m *Meter) Store(s storage.Store) *Store { return &Store{meter: m, store: s
 func (s *Store) Close() error { return s.store.Close() }
 
 // CreateChat implements storage.Chats.
-func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (chat tidemark.Chat, created bool, err error) {
+func (s *Store) CreateChat(
+	ctx context.Context, new storage.NewChat,
+) (chat tidemark.Chat, created bool, err error) {
 	began := time.Now()
 	chat, created, err = s.store.CreateChat(ctx, new)
 	s.meter.done(ctx, opCreateChat, began, err)
@@ -37,7 +39,9 @@ func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (chat tidemark.Cha
 }
 
 // RenameChat implements storage.Chats.
-func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string) (chat tidemark.Chat, err error) {
+func (s *Store) RenameChat(
+	ctx context.Context, id tidemark.ChatID, name string,
+) (chat tidemark.Chat, err error) {
 	began := time.Now()
 	chat, err = s.store.RenameChat(ctx, id, name)
 	s.meter.done(ctx, opRenameChat, began, err)
@@ -45,7 +49,9 @@ func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string)
 }
 
 // ChatsOf implements storage.Chats.
-func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) (chats []storage.Conversation, more bool, err error) {
+func (s *Store) ChatsOf(
+	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
+) (chats []storage.Conversation, more bool, err error) {
 	began := time.Now()
 	chats, more, err = s.store.ChatsOf(ctx, user, page)
 	s.meter.done(ctx, opChatsOf, began, err)
@@ -53,7 +59,9 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.
 }
 
 // Heads implements storage.Chats.
-func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) (heads []tidemark.Sequence, err error) {
+func (s *Store) Heads(
+	ctx context.Context, chats []tidemark.ChatID,
+) (heads []tidemark.Sequence, err error) {
 	began := time.Now()
 	heads, err = s.store.Heads(ctx, chats)
 	s.meter.done(ctx, opHeads, began, err)
@@ -61,7 +69,9 @@ func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) (heads []tid
 }
 
 // AddMembers implements storage.Members.
-func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (added storage.Added, err error) {
+func (s *Store) AddMembers(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (added storage.Added, err error) {
 	began := time.Now()
 	added, err = s.store.AddMembers(ctx, chat, users, now)
 	s.meter.done(ctx, opAddMembers, began, err)
@@ -69,7 +79,9 @@ func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []ti
 }
 
 // RemoveMember implements storage.Members.
-func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (removed storage.Removed, err error) {
+func (s *Store) RemoveMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (removed storage.Removed, err error) {
 	began := time.Now()
 	removed, err = s.store.RemoveMember(ctx, chat, user, now)
 	s.meter.done(ctx, opRemoveMember, began, err)
@@ -77,7 +89,9 @@ func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tid
 }
 
 // Rosters implements storage.Members.
-func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) (rosters []*tidemark.Roster, err error) {
+func (s *Store) Rosters(
+	ctx context.Context, chats []tidemark.ChatID,
+) (rosters []*tidemark.Roster, err error) {
 	began := time.Now()
 	rosters, err = s.store.Rosters(ctx, chats)
 	s.meter.done(ctx, opRosters, began, err)
@@ -85,7 +99,9 @@ func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) (rosters [
 }
 
 // Append implements storage.Messages.
-func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) (appended []storage.Appended, err error) {
+func (s *Store) Append(
+	ctx context.Context, drafts []tidemark.Draft,
+) (appended []storage.Appended, err error) {
 	began := time.Now()
 	appended, err = s.store.Append(ctx, drafts)
 	s.meter.done(ctx, opAppend, began, err)
@@ -93,7 +109,9 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) (appended [
 }
 
 // Ranges implements storage.Messages.
-func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) (messages [][]tidemark.Message, err error) {
+func (s *Store) Ranges(
+	ctx context.Context, ranges []storage.Range,
+) (messages [][]tidemark.Message, err error) {
 	began := time.Now()
 	messages, err = s.store.Ranges(ctx, ranges)
 	s.meter.done(ctx, opRanges, began, err)
@@ -101,7 +119,9 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) (messages []
 }
 
 // Advance implements storage.Deliveries.
-func (s *Store) Advance(ctx context.Context, advances []storage.Advance) (advanced []storage.Advanced, err error) {
+func (s *Store) Advance(
+	ctx context.Context, advances []storage.Advance,
+) (advanced []storage.Advanced, err error) {
 	began := time.Now()
 	advanced, err = s.store.Advance(ctx, advances)
 	s.meter.done(ctx, opAdvance, began, err)
@@ -109,7 +129,9 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) (advanc
 }
 
 // States implements storage.Deliveries.
-func (s *Store) States(ctx context.Context, keys []storage.StateKey) (states []tidemark.DeliveryState, err error) {
+func (s *Store) States(
+	ctx context.Context, keys []storage.StateKey,
+) (states []tidemark.DeliveryState, err error) {
 	began := time.Now()
 	states, err = s.store.States(ctx, keys)
 	s.meter.done(ctx, opStates, began, err)
@@ -117,7 +139,9 @@ func (s *Store) States(ctx context.Context, keys []storage.StateKey) (states []t
 }
 
 // StatesOf implements storage.Deliveries.
-func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (states []tidemark.DeliveryState, more bool, err error) {
+func (s *Store) StatesOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) (states []tidemark.DeliveryState, more bool, err error) {
 	began := time.Now()
 	states, more, err = s.store.StatesOf(ctx, user, after, limit)
 	s.meter.done(ctx, opStatesOf, began, err)
@@ -125,7 +149,9 @@ func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidema
 }
 
 // StatesIn implements storage.Deliveries.
-func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) (states []tidemark.DeliveryState, more bool, err error) {
+func (s *Store) StatesIn(
+	ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int,
+) (states []tidemark.DeliveryState, more bool, err error) {
 	began := time.Now()
 	states, more, err = s.store.StatesIn(ctx, chat, after, limit)
 	s.meter.done(ctx, opStatesIn, began, err)
@@ -133,7 +159,9 @@ func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidema
 }
 
 // Summary implements storage.Deliveries.
-func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (summary storage.Summary, err error) {
+func (s *Store) Summary(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (summary storage.Summary, err error) {
 	began := time.Now()
 	summary, err = s.store.Summary(ctx, chat, sequence)
 	s.meter.done(ctx, opSummary, began, err)
@@ -141,7 +169,9 @@ func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tide
 }
 
 // Mark implements storage.Pending.
-func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) (written []bool, err error) {
+func (s *Store) Mark(
+	ctx context.Context, rows []tidemark.PendingDelivery,
+) (written []bool, err error) {
 	began := time.Now()
 	written, err = s.store.Mark(ctx, rows)
 	//rule:metrics_documented.count-by-operation
@@ -158,7 +188,9 @@ func (s *Store) Clear(ctx context.Context, items []storage.Clear) (cleared []boo
 }
 
 // PendingOf implements storage.Pending.
-func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (rows []storage.PendingRow, more bool, err error) {
+func (s *Store) PendingOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) (rows []storage.PendingRow, more bool, err error) {
 	began := time.Now()
 	rows, more, err = s.store.PendingOf(ctx, user, after, limit)
 	s.meter.done(ctx, opPendingOf, began, err)
@@ -166,7 +198,9 @@ func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidem
 }
 
 // Behind implements storage.Pending.
-func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) (chats []storage.Lag, next tidemark.ChatID, more bool, err error) {
+func (s *Store) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) (chats []storage.Lag, next tidemark.ChatID, more bool, err error) {
 	began := time.Now()
 	chats, next, more, err = s.store.Behind(ctx, user, q)
 	s.meter.done(ctx, opBehind, began, err)

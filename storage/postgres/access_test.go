@@ -30,7 +30,8 @@ type cost struct {
 // writes the table. Each operation has run before, blocks and bytes are medians of three runs, and the server writes no page in full, which else
 // happens once after each checkpoint.
 func TestAccess_table(t *testing.T) {
-	server := service.Start(t, "full_page_writes = off", "autovacuum = off", "max_wal_size = 4GB", "checkpoint_timeout = 1h")
+	server := service.Start(t, "full_page_writes = off", "autovacuum = off", "max_wal_size = 4GB",
+		"checkpoint_timeout = 1h")
 	server.Exec(t, "postgres", "CREATE EXTENSION pg_stat_statements")
 	url := newDatabase(t, server)
 	fill(t, url, 1, accessChats)
@@ -68,14 +69,19 @@ func TestAccess_table(t *testing.T) {
 			texts, trips, _ := w.take()
 			which, open := shown(t, texts, names, used)
 			if membership := strings.Contains(o.name, "Member"); open != membership || !open && trips != len(texts) {
-				t.Errorf("%s takes %d round trips for %q; a transaction stays open between them: %v", o.name, trips, texts, open)
+				t.Errorf("%s takes %d round trips for %q; a transaction stays open between them: "+
+					"%v", o.name, trips, texts, open)
 			}
 			costs[i] = append(costs[i], c)
-			blocks, bytes := middle(costs[i], func(c cost) int64 { return c.blocks }), middle(costs[i], func(c cost) int64 { return c.bytes })
-			lines[i] = fmt.Sprintf("| %s | %d | %d | %s | %s | %s | %s |", o.name, trips, c.statements, grouped(c.rows), rounded(blocks), rounded(bytes), which)
+			blocks, bytes := middle(costs[i],
+				func(c cost) int64 { return c.blocks }),
+				middle(costs[i], func(c cost) int64 { return c.bytes })
+			lines[i] = fmt.Sprintf("| %s | %d | %d | %s | %s | %s | %s |", o.name, trips,
+				c.statements, grouped(c.rows), rounded(blocks), rounded(bytes), which)
 		}
 	}
-	table := append([]string{"| operation | round trips | statements | rows | blocks | WAL bytes | which |", "|---|---|---|---|---|---|---|"}, lines...)
+	table := append([]string{"| operation | round trips | statements | rows | blocks | WAL bytes " +
+		"| which |", "|---|---|---|---|---|---|---|"}, lines...)
 	for text, name := range names {
 		if !used[text] {
 			t.Errorf("the statement %s is used by no operation of the table", name)
@@ -106,7 +112,9 @@ func middle(costs []cost, part func(cost) int64) int64 {
 }
 
 // shown returns the names of statements, and whether they are in a transaction of several.
-func shown(t *testing.T, texts []string, names map[string]string, used map[string]bool) (which string, open bool) {
+func shown(
+	t *testing.T, texts []string, names map[string]string, used map[string]bool,
+) (which string, open bool) {
 	t.Helper()
 	var list []string
 	for _, text := range texts {
@@ -167,11 +175,13 @@ func compareTable(t *testing.T, table []string) {
 	}
 	want := strings.Split(strings.TrimSpace(written), "\n")
 	if len(want) != len(table) {
-		t.Fatalf("README.md's table has %d lines, want %d; "+update+"=1 writes them", len(want), len(table))
+		t.Fatalf("README.md's table has %d lines, want %d; "+update+"=1 writes them",
+			len(want), len(table))
 	}
 	for i, line := range table {
 		if !sameRow(line, want[i]) {
-			t.Errorf("README.md's table says\n%s\nbut it is\n%s\n"+update+"=1 writes what is", want[i], line)
+			t.Errorf("README.md's table says\n%s\nbut it is\n%s\n"+update+"=1 writes what is",
+				want[i], line)
 		}
 	}
 }
@@ -179,7 +189,8 @@ func compareTable(t *testing.T, table []string) {
 // sameRow reports whether two rows of the table differ at most by what varies.
 func sameRow(a, b string) bool {
 	x, y := strings.Split(a, " | "), strings.Split(b, " | ")
-	return slices.EqualFunc(x, y, func(a, b string) bool { return a == b }) || len(x) == 7 && len(y) == 7 &&
+	return slices.EqualFunc(x, y, func(a, b string) bool { return a == b }) || len(x) == 7 &&
+		len(y) == 7 &&
 		slices.Equal(x[:4], y[:4]) && x[6] == y[6] && near(x[4], y[4], 6) && near(x[5], y[5], 300)
 }
 

@@ -25,13 +25,23 @@ type chatRow struct {
 
 // columns are where to scan chatColumns.
 func (r *chatRow) columns() []any {
-	return []any{&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version, &r.large}
+	return []any{
+		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
+		&r.large,
+	}
 }
 
 func (r *chatRow) chat() tidemark.Chat {
 	return tidemark.Chat{
-		ID: tidemark.ChatID(r.id), Type: tidemark.ChatType(r.kind), Name: r.name, History: tidemark.HistoryMode(r.history), CreatedAt: timeOf(r.createdAt),
-		Head: tidemark.Sequence(r.head), MemberCount: r.members, MembersVersion: uint64(r.version), Large: r.large,
+		ID:             tidemark.ChatID(r.id),
+		Type:           tidemark.ChatType(r.kind),
+		Name:           r.name,
+		History:        tidemark.HistoryMode(r.history),
+		CreatedAt:      timeOf(r.createdAt),
+		Head:           tidemark.Sequence(r.head),
+		MemberCount:    r.members,
+		MembersVersion: uint64(r.version),
+		Large:          r.large,
 	}
 }
 
@@ -78,8 +88,14 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 	}
 	slices.Sort(members)
 	chat := tidemark.Chat{
-		ID: new.ID, Type: new.Type, Name: new.Name, History: new.History, CreatedAt: timeOf(new.CreatedAt.UnixMilli()),
-		MemberCount: len(new.Members), MembersVersion: 1, Large: len(new.Members) > tidemark.PendingFanoutLimit,
+		ID:             new.ID,
+		Type:           new.Type,
+		Name:           new.Name,
+		History:        new.History,
+		CreatedAt:      timeOf(new.CreatedAt.UnixMilli()),
+		MemberCount:    len(new.Members),
+		MembersVersion: 1,
+		Large:          len(new.Members) > tidemark.PendingFanoutLimit,
 	}
 	created := false
 	err := s.change(ctx, func(ctx context.Context, c *conn) error {
@@ -92,7 +108,8 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 			}
 		}
 		var key int64
-		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History), chat.Name, pair, chat.CreatedAt.UnixMilli(),
+		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History),
+			chat.Name, pair, chat.CreatedAt.UnixMilli(),
 			members, string(new.Creator), chat.Large, string(tidemark.Owner), string(tidemark.Ordinary)).Scan(&key)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			created = err == nil
@@ -135,7 +152,9 @@ func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (chat tidemark.Cha
 const renameChat = `UPDATE chats AS c SET name = $2 WHERE c.id = $1 RETURNING ` + chatColumns
 
 // RenameChat implements storage.Chats.
-func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string) (tidemark.Chat, error) {
+func (s *Store) RenameChat(
+	ctx context.Context, id tidemark.ChatID, name string,
+) (tidemark.Chat, error) {
 	var row chatRow
 	err := s.change(ctx, func(ctx context.Context, c *conn) error {
 		return missing(c.QueryRow(ctx, renameChat, string(id), name).Scan(row.columns()...), id)
@@ -188,7 +207,9 @@ const conversationsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.ke
 	ORDER BY c.activity_at DESC, c.id LIMIT $4`
 
 // ChatsOf implements storage.Chats: a statement for the chats, one for their last messages, and one for the user's own among the unread.
-func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) ([]storage.Conversation, bool, error) {
+func (s *Store) ChatsOf(
+	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
+) ([]storage.Conversation, bool, error) {
 	activity := int64(math.MaxInt64)
 	if page.ChatID != "" {
 		activity = page.Activity.UnixMilli()
@@ -197,7 +218,8 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.
 	more := false
 	err := s.read(ctx, func(ctx context.Context, c *conn) error {
 		l = listing{user: user}
-		err := c.each(ctx, conversationsByActivity, []any{string(user), activity, string(page.ChatID), int64(page.Limit) + 1}, l.add)
+		err := c.each(ctx, conversationsByActivity,
+			[]any{string(user), activity, string(page.ChatID), int64(page.Limit) + 1}, l.add)
 		if more = len(l.conversations) > page.Limit; more {
 			l.conversations = l.conversations[:page.Limit]
 		}
@@ -237,7 +259,8 @@ func (l *listing) add(row pgx.Rows) error {
 	}
 	c := storage.Conversation{Chat: chat.chat(), Activity: timeOf(activity)}
 	c.State = state(l.user, c.Chat.ID, acked, read, updatedAt)
-	l.conversations, l.keys, l.visible = append(l.conversations, c), append(l.keys, key), append(l.visible, visible)
+	l.conversations, l.keys, l.visible = append(l.conversations, c), append(l.keys,
+		key), append(l.visible, visible)
 	return nil
 }
 
@@ -257,7 +280,8 @@ func (l *listing) last(ctx context.Context, c *conn) error {
 	var at []int
 	for i := range l.conversations {
 		if head := l.conversations[i].Chat.Head; head > 0 && l.visible[i].Contains(head) {
-			keys, sequences, at = append(keys, l.keys[i]), append(sequences, int64(head)), append(at, i)
+			keys, sequences, at = append(keys, l.keys[i]), append(sequences,
+				int64(head)), append(at, i)
 		}
 	}
 	if len(at) == 0 {
@@ -289,7 +313,8 @@ func (l *listing) unread(ctx context.Context, c *conn) error {
 			if n := end + 1 - from; shown {
 				found.Unread += int64(n)
 				if looked := min(n, budget); looked > 0 {
-					keys, lows, highs, at = append(keys, l.keys[i]), append(lows, int64(from)), append(highs, int64(from+looked-1)), append(at, i)
+					keys, lows, highs, at = append(keys, l.keys[i]), append(lows,
+						int64(from)), append(highs, int64(from+looked-1)), append(at, i)
 					budget -= looked
 				}
 			}
@@ -299,12 +324,13 @@ func (l *listing) unread(ctx context.Context, c *conn) error {
 	if len(at) == 0 {
 		return nil
 	}
-	return c.each(ctx, ownMessages, []any{keys, lows, highs, string(l.user)}, func(row pgx.Rows) error {
-		var no, own int64
-		err := row.Scan(&no, &own)
-		if err == nil {
-			l.conversations[at[no-1]].Unread -= own
-		}
-		return err
-	})
+	return c.each(ctx, ownMessages, []any{keys, lows, highs, string(l.user)},
+		func(row pgx.Rows) error {
+			var no, own int64
+			err := row.Scan(&no, &own)
+			if err == nil {
+				l.conversations[at[no-1]].Unread -= own
+			}
+			return err
+		})
 }

@@ -22,7 +22,9 @@ type conn struct {
 }
 
 // each runs a statement and gives each of its rows to scan, which reads the columns in their order.
-func (c *conn) each(ctx context.Context, text string, parameters []any, scan func(row pgx.Rows) error) error {
+func (c *conn) each(
+	ctx context.Context, text string, parameters []any, scan func(row pgx.Rows) error,
+) error {
 	rows, err := c.Query(ctx, text, parameters...)
 	if err != nil {
 		return err
@@ -46,7 +48,10 @@ const (
 
 // attempts runs do on a connection of the pool, and again while the error is one that again allows, at most maxAttempts times and until ctx ends. Its
 // errors are those of the contract.
-func attempts(ctx context.Context, pool *pgxpool.Pool, again func(error) bool, do func(context.Context, *conn) error) error {
+func attempts(
+	ctx context.Context, pool *pgxpool.Pool, again func(error) bool,
+	do func(context.Context, *conn) error,
+) error {
 	pause := firstPause
 	for n := 0; ; n++ {
 		err := once(ctx, pool, n, do)
@@ -62,7 +67,9 @@ func attempts(ctx context.Context, pool *pgxpool.Pool, again func(error) bool, d
 
 // once runs do on a connection of the pool. If ctx is cancelled, do goes on, because cutting off its
 // statement would cost the connection. If the deadline of ctx is over, once cuts it off.
-func once(ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.Context, *conn) error) error {
+func once(
+	ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.Context, *conn) error,
+) error {
 	c, err := pool.Acquire(ctx)
 	if err != nil {
 		return &unreached{err}
@@ -116,7 +123,8 @@ func (c *conn) transaction(ctx context.Context, do func(tx pgx.Tx) error) error 
 
 // briefly is transaction, and waits for each lock for a tenth of a second: longer than anybody's commit takes who does as we do.
 func (c *conn) briefly(ctx context.Context, do func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, c.Conn, pgx.TxOptions{BeginQuery: begin + "; SET LOCAL lock_timeout = '100ms'"}, do)
+	return pgx.BeginTxFunc(ctx, c.Conn,
+		pgx.TxOptions{BeginQuery: begin + "; SET LOCAL lock_timeout = '100ms'"}, do)
 }
 
 // idle is the status of a connection without a transaction (Postgres, ReadyForQuery).
@@ -126,4 +134,5 @@ const idle = 'I'
 // them (lock_timeout). The client makes its call again (undone).
 //
 //rule:bounded_use.limit-silence-in-transaction
-const begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '1s'"
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL " +
+	"idle_in_transaction_session_timeout = '1s'"

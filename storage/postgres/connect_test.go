@@ -16,7 +16,8 @@ import (
 func (r *rival) terminate() {
 	r.t.Helper()
 	r.waitedFor()
-	r.do("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))")
+	r.do("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted AND pg_backend_pid() " +
+		"= ANY (pg_blocking_pids(pid))")
 }
 
 // What may be done twice is tried again when its connection breaks; the caller does not notice.
@@ -33,14 +34,18 @@ func TestBatches_write_whose_connection_broke_is_tried_again(t *testing.T) {
 	}{
 		{"Append", func() error { _, err := storage.AppendOne(ctx, s, message("d", "anna", "1", "hello")); return err }},
 		{"Advance", func() error {
-			advanced, err := s.Advance(ctx, []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 3}}})
+			advanced, err := s.Advance(ctx, []storage.Advance{
+				{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 3}},
+			})
 			if err == nil {
 				err = advanced[0].Err
 			}
 			return err
 		}},
 		{"Mark", func() error {
-			_, err := s.Mark(ctx, []tidemark.PendingDelivery{{UserID: "anna", ChatID: "c", FirstUndelivered: 2}})
+			_, err := s.Mark(ctx, []tidemark.PendingDelivery{
+				{UserID: "anna", ChatID: "c", FirstUndelivered: 2},
+			})
 			return err
 		}},
 		{"Clear", func() error {
@@ -97,7 +102,8 @@ func TestChange_whose_connection_broke_is_not_repeated(t *testing.T) {
 	r.lockChat()
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.AddMembers(context.Background(), "c", []tidemark.UserID{"cleo"}, time.UnixMilli(3))
+		_, err := s.AddMembers(context.Background(), "c",
+			[]tidemark.UserID{"cleo"}, time.UnixMilli(3))
 		result <- err
 	}()
 	r.terminate()
@@ -113,9 +119,11 @@ func TestPool_texts_arrive_as_they_are(t *testing.T) {
 		var isNull bool
 		var dimensions *int
 		err := s.read(t.Context(), func(ctx context.Context, c *conn) error {
-			return c.QueryRow(ctx, "SELECT $1::text[], $1 IS NULL, array_ndims($1)", texts).Scan(&got, &isNull, &dimensions)
+			return c.QueryRow(ctx, "SELECT $1::text[], $1 IS NULL, array_ndims($1)",
+				texts).Scan(&got, &isNull, &dimensions)
 		})
-		if err != nil || !slices.Equal(got, texts) || isNull != (texts == nil) || (dimensions != nil) != (len(texts) > 0) {
+		if err != nil || !slices.Equal(got, texts) || isNull != (texts == nil) ||
+			(dimensions != nil) != (len(texts) > 0) {
 			t.Errorf("%d texts arrived as %d, null: %v, %v", len(texts), len(got), isNull, err)
 		}
 	}
@@ -124,7 +132,13 @@ func TestPool_texts_arrive_as_they_are(t *testing.T) {
 // A batch has the types of its drafts, whether they are equal or not.
 func TestAppend_content_types_and_attachments_are_those_of_the_drafts(t *testing.T) {
 	s := openNew(t).(durable).Store
-	chat := storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "anna", Members: []tidemark.UserID{"anna"}}
+	chat := storage.NewChat{
+		ID:      "c",
+		Type:    tidemark.Group,
+		History: tidemark.HistoryFull,
+		Creator: "anna",
+		Members: []tidemark.UserID{"anna"},
+	}
 	if _, _, err := s.CreateChat(t.Context(), chat); err != nil {
 		t.Fatal(err)
 	}
@@ -141,13 +155,16 @@ func TestAppend_content_types_and_attachments_are_those_of_the_drafts(t *testing
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := s.Ranges(t.Context(), []storage.Range{{Chat: "c", After: appended[0].Message.Sequence - 1, Limit: len(types)}})
+		page, err := s.Ranges(t.Context(), []storage.Range{
+			{Chat: "c", After: appended[0].Message.Sequence - 1, Limit: len(types)},
+		})
 		if err != nil || len(page[0]) != len(types) {
 			t.Fatal(page, err)
 		}
 		for i, m := range page[0] {
 			if m.ContentType != types[i] || string(m.Attachment) != string(drafts[i].Attachment) {
-				t.Errorf("%v: message %d has %s and attachment %q", types, i, m.ContentType, m.Attachment)
+				t.Errorf("%v: message %d has %s and attachment %q",
+					types, i, m.ContentType, m.Attachment)
 			}
 		}
 	}

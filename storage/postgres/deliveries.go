@@ -47,7 +47,9 @@ UNION ALL SELECT 0, chat, user_id, 0, 0, 0, 0, true FROM raised
 UNION ALL SELECT 0, chat, user_id, 0, 0, 0, 0, true FROM created`
 
 // Advance implements storage.Deliveries.
-func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+func (s *Store) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	if err := storage.CheckDistinct(advances); err != nil {
 		return nil, err
 	}
@@ -55,7 +57,9 @@ func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]stor
 }
 
 // advance writes the raises of many calls. Those of one user and chat become one raise if they can, else they follow each other.
-func (s *Store) advance(ctx context.Context, c *conn, advances []storage.Advance) ([]storage.Advanced, error) {
+func (s *Store) advance(
+	ctx context.Context, c *conn, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	results := make([]storage.Advanced, len(advances))
 	todo := make([]int, len(advances))
 	for i := range todo {
@@ -63,7 +67,8 @@ func (s *Store) advance(ctx context.Context, c *conn, advances []storage.Advance
 	}
 	for round := 0; len(todo) > 0; round++ {
 		if round > maxRounds+len(advances) {
-			return nil, tidemark.Errorf(tidemark.Unavailable, "the watermarks of a user change too quickly; try again")
+			return nil, tidemark.Errorf(tidemark.Unavailable,
+				"the watermarks of a user change too quickly; try again")
 		}
 		began := time.Now()
 		folds, rest := foldAll(advances, todo)
@@ -133,7 +138,9 @@ func foldAll(advances []storage.Advance, todo []int) (folds []*fold, rest []int)
 }
 
 // answer sets the results of the fold's items, and returns how many moved something, and those that have to be tried again.
-func (f *fold) answer(advances []storage.Advance, results []storage.Advanced) (moved int, again []int) {
+func (f *fold) answer(
+	advances []storage.Advance, results []storage.Advanced,
+) (moved int, again []int) {
 	state := f.before
 	refused := f.Bounded(f.head) != nil
 	answered := map[int]bool{}
@@ -152,7 +159,8 @@ func (f *fold) answer(advances []storage.Advance, results []storage.Advanced) (m
 		case refused, f.moves && !f.done:
 			again = append(again, i)
 		default:
-			results[i].State, results[i].Moved = advances[i].Apply(state, timeOf(advances[i].Now.UnixMilli()))
+			results[i].State, results[i].Moved = advances[i].Apply(state,
+				timeOf(advances[i].Now.UnixMilli()))
 			if state = results[i].State; results[i].Moved {
 				moved++
 			}
@@ -164,7 +172,8 @@ func (f *fold) answer(advances []storage.Advance, results []storage.Advanced) (m
 // raise runs the statement for folds of different users or chats, in the order of their keys.
 func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*fold) error {
 	slices.SortFunc(folds, func(a, b *fold) int {
-		return cmp.Or(strings.Compare(string(a.Chat), string(b.Chat)), strings.Compare(string(a.User), string(b.User)))
+		return cmp.Or(strings.Compare(string(a.Chat), string(b.Chat)),
+			strings.Compare(string(a.User), string(b.User)))
 	})
 	n := len(folds)
 	text, numbers, within := make([]string, 2*n), make([]int64, 6*n), make([]bool, n)
@@ -186,25 +195,34 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 	var user string
 	var moves bool
 	to := []any{&no, &chat, &user, &head, &ackedBefore, &readBefore, &updatedAt, &moves}
-	return c.each(ctx, raiseStates, []any{chats, users, acked, from, read, within, firstRead, firstNow, readNow}, func(row pgx.Rows) error {
-		if err := row.Scan(to...); err != nil {
-			return err
-		}
-		if no == 0 {
-			stored[pair{chat, user}].done = true
+	return c.each(ctx, raiseStates,
+		[]any{chats, users, acked, from, read, within, firstRead, firstNow, readNow},
+		func(row pgx.Rows) error {
+			if err := row.Scan(to...); err != nil {
+				return err
+			}
+			if no == 0 {
+				stored[pair{chat, user}].done = true
+				return nil
+			}
+			f := folds[no-1]
+			f.known, f.head, f.moves = true, tidemark.Sequence(head), moves
+			f.before = state(f.User, f.Chat, ackedBefore, readBefore, updatedAt)
+			stored[pair{chat, string(f.User)}] = f
 			return nil
-		}
-		f := folds[no-1]
-		f.known, f.head, f.moves = true, tidemark.Sequence(head), moves
-		f.before = state(f.User, f.Chat, ackedBefore, readBefore, updatedAt)
-		stored[pair{chat, string(f.User)}] = f
-		return nil
-	})
+		})
 }
 
 // state is a row of delivery_state, zeros if there is none.
-func state(user tidemark.UserID, chat tidemark.ChatID, acked, read, updatedAt int64) tidemark.DeliveryState {
-	s := tidemark.DeliveryState{UserID: user, ChatID: chat, Acked: tidemark.Sequence(acked), Read: tidemark.Sequence(read)}
+func state(
+	user tidemark.UserID, chat tidemark.ChatID, acked, read, updatedAt int64,
+) tidemark.DeliveryState {
+	s := tidemark.DeliveryState{
+		UserID: user,
+		ChatID: chat,
+		Acked:  tidemark.Sequence(acked),
+		Read:   tidemark.Sequence(read),
+	}
 	if acked != 0 || read != 0 {
 		s.UpdatedAt = timeOf(updatedAt)
 	}
@@ -219,11 +237,15 @@ const statesOfPairs = `SELECT k.no, ` + stateColumns + ` FROM unnest($1::text[],
 	CROSS JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = c.key AND user_id = k.user_id LIMIT 1) AS d`
 
 // States implements storage.Deliveries.
-func (s *Store) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+func (s *Store) States(
+	ctx context.Context, keys []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
 	return through(ctx, s, s.states, keys)
 }
 
-func readStates(ctx context.Context, c *conn, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+func readStates(
+	ctx context.Context, c *conn, keys []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
 	states := make([]tidemark.DeliveryState, len(keys))
 	chats, users := make([]string, len(keys)), make([]string, len(keys))
 	for i, key := range keys {
@@ -246,13 +268,16 @@ const statesOfUser = `SELECT m.chat_id, ` + stateColumns + ` FROM members AS m
 	WHERE m.user_id = $1 AND m.chat_id > $2 AND m.current ORDER BY m.chat_id LIMIT $3`
 
 // StatesOf implements storage.Deliveries.
-func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
-	return list(ctx, s, statesOfUser, limit, []any{string(user), string(after), int64(limit) + 1}, func(row pgx.Rows) (tidemark.DeliveryState, error) {
-		var chat string
-		var acked, read, updatedAt int64
-		err := row.Scan(&chat, &acked, &read, &updatedAt)
-		return state(user, tidemark.ChatID(chat), acked, read, updatedAt), err
-	})
+func (s *Store) StatesOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
+	return list(ctx, s, statesOfUser, limit, []any{string(user), string(after), int64(limit) + 1},
+		func(row pgx.Rows) (tidemark.DeliveryState, error) {
+			var chat string
+			var acked, read, updatedAt int64
+			err := row.Scan(&chat, &acked, &read, &updatedAt)
+			return state(user, tidemark.ChatID(chat), acked, read, updatedAt), err
+		})
 }
 
 const statesInChat = `SELECT m.user_id, ` + stateColumns + ` FROM members AS m
@@ -260,13 +285,16 @@ const statesInChat = `SELECT m.user_id, ` + stateColumns + ` FROM members AS m
 	WHERE m.chat = (SELECT key FROM chats WHERE id = $1) AND m.user_id > $2 AND m.current::int = 1 ORDER BY m.user_id LIMIT $3`
 
 // StatesIn implements storage.Deliveries.
-func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
-	return list(ctx, s, statesInChat, limit, []any{string(chat), string(after), int64(limit) + 1}, func(row pgx.Rows) (tidemark.DeliveryState, error) {
-		var user string
-		var acked, read, updatedAt int64
-		err := row.Scan(&user, &acked, &read, &updatedAt)
-		return state(tidemark.UserID(user), chat, acked, read, updatedAt), err
-	})
+func (s *Store) StatesIn(
+	ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
+	return list(ctx, s, statesInChat, limit, []any{string(chat), string(after), int64(limit) + 1},
+		func(row pgx.Rows) (tidemark.DeliveryState, error) {
+			var user string
+			var acked, read, updatedAt int64
+			err := row.Scan(&user, &acked, &read, &updatedAt)
+			return state(tidemark.UserID(user), chat, acked, read, updatedAt), err
+		})
 }
 
 // summaryOf has one row for a chat, also for one without members.
@@ -282,12 +310,18 @@ const summaryOf = `SELECT s.* FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1)
 ) AS s`
 
 // Summary implements storage.Deliveries.
-func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+func (s *Store) Summary(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (storage.Summary, error) {
 	var found storage.Summary
 	err := s.read(ctx, func(ctx context.Context, c *conn) error {
 		var acked, read int64
-		err := c.QueryRow(ctx, summaryOf, string(chat), column(sequence)).Scan(&found.Members, &found.Delivered, &found.Read, &acked, &read)
-		found.Least = tidemark.Boundary{Acked: tidemark.Sequence(acked), Read: tidemark.Sequence(read)}
+		err := c.QueryRow(ctx, summaryOf, string(chat), column(sequence)).Scan(&found.Members,
+			&found.Delivered, &found.Read, &acked, &read)
+		found.Least = tidemark.Boundary{
+			Acked: tidemark.Sequence(acked),
+			Read:  tidemark.Sequence(read),
+		}
 		return missing(err, chat)
 	})
 	if err != nil {

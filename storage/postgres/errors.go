@@ -121,27 +121,37 @@ func public(err error) error {
 	said := condition(err)
 	switch {
 	case errors.As(err, &h):
-		return tidemark.Wrap(unavailable, err, "the database is corrupt; stop the server and restore a backup")
+		return tidemark.Wrap(unavailable, err,
+			"the database is corrupt; stop the server and restore a backup")
 	case said == diskFull:
 		return tidemark.Wrap(unavailable, err, "the disk of the database is full; free some space")
 	case said == tooManyConnections:
-		return tidemark.Wrap(unavailable, err, "the database has no connection left; raise its max_connections, or lower pool_writers and pool_readers")
+		return tidemark.Wrap(unavailable, err,
+			"the database has no connection left; raise its max_connections, or lower "+
+				"pool_writers and pool_readers")
 	case readOnly(err):
-		return tidemark.Wrap(unavailable, err, "the database is read-only: it is a standby, or set so")
+		return tidemark.Wrap(unavailable, err,
+			"the database is read-only: it is a standby, or set so")
 	case said == lockNotAvailable:
-		return tidemark.Wrap(unavailable, err, "something holds a lock in the database: another program, or a commit that waits for the disk; try again")
+		return tidemark.Wrap(unavailable, err,
+			"something holds a lock in the database: another program, or a commit that waits for "+
+				"the disk; try again")
 	case said == stoodStill:
 		return tidemark.Wrap(unavailable, err, "the server stood still in a transaction; try again")
 	case said == queryCanceled:
 		return tidemark.Wrap(unavailable, err, "the database took too long")
 	case said == noPrivilege:
-		return tidemark.Wrap(unavailable, err, "the role may not use the tables of the database; grant it SELECT, INSERT, UPDATE and DELETE")
+		return tidemark.Wrap(unavailable, err,
+			"the role may not use the tables of the database; grant it SELECT, INSERT, UPDATE "+
+				"and DELETE")
 	case said == undefinedTable, said == undefinedColumn:
-		return tidemark.Wrap(unavailable, err, "the database lacks the schema that this program needs; run tidemark migrate up")
+		return tidemark.Wrap(unavailable, err,
+			"the database lacks the schema that this program needs; run tidemark migrate up")
 	case class(err) == "28", class(err) == "3D":
 		return tidemark.Wrap(unavailable, err, "the database refused the connection: "+words(err))
 	case class(err) == "53", class(err) == "57", class(err) == "58", class(err) == "40", class(err) == "08":
-		return tidemark.Wrap(unavailable, err, "the database cannot serve the call now: "+words(err))
+		return tidemark.Wrap(unavailable, err,
+			"the database cannot serve the call now: "+words(err))
 	case class(err) == "XX":
 		return tidemark.Wrap(unavailable, err, "the database reports damage; look into its log")
 	case said != "" && errors.As(err, &never):

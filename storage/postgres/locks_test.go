@@ -19,13 +19,21 @@ func TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait(t *
 	s, r := withRival(t, "&lock_timeout=1s")
 	drafts := make([]tidemark.Draft, 0, 8)
 	for _, id := range []tidemark.ChatID{"held1", "held2", "held3", "held4", "held5", "held6"} {
-		_, _, err := s.CreateChat(t.Context(), storage.NewChat{ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1), Creator: "anna", Members: []tidemark.UserID{"anna"}})
+		_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+			ID:        id,
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			CreatedAt: time.UnixMilli(1),
+			Creator:   "anna",
+			Members:   []tidemark.UserID{"anna"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		drafts = append(drafts, message(id, "anna", "key", "hello"))
 	}
-	drafts = append(drafts, message("c", "anna", "c1", "hello"), message("c", "anna", "c2", "hello"))
+	drafts = append(drafts, message("c", "anna", "c1", "hello"),
+		message("c", "anna", "c2", "hello"))
 	r.do("SELECT FROM chats WHERE id LIKE 'held%' FOR NO KEY UPDATE")
 	appended, err := s.Append(t.Context(), drafts)
 	if err != nil {
@@ -82,8 +90,12 @@ func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) 
 	}
 	w.take()
 	a := &appending{
-		drafts: []tidemark.Draft{message("c", "anna", "1", "hello")}, results: make([]storage.Appended, 1), stored: make([]*tidemark.Message, 1),
-		versions: make([]uint64, 1), committed: s.committed, hurried: true,
+		drafts:    []tidemark.Draft{message("c", "anna", "1", "hello")},
+		results:   make([]storage.Appended, 1),
+		stored:    make([]*tidemark.Message, 1),
+		versions:  make([]uint64, 1),
+		committed: s.committed,
+		hurried:   true,
 	}
 	err := once(t.Context(), s.writers, 0, func(ctx context.Context, c *conn) error {
 		_, err := a.alone(ctx, c, []int{0})
@@ -100,7 +112,8 @@ func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) 
 		}
 	}
 	if begins != 1 || len(notices) != 0 {
-		t.Errorf("%d transactions began, and Postgres says %q; want one transaction", begins, notices)
+		t.Errorf("%d transactions began, and Postgres says %q; want one transaction",
+			begins, notices)
 	}
 	wantMessages(t, s, "1")
 }

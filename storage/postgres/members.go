@@ -12,7 +12,8 @@ import (
 )
 
 // lockChat locks a chat as an append does: its head and its members stay as they are until the transaction ends.
-const lockChat = `SELECT ` + chatColumns + `, c.key FROM chats AS c WHERE c.id = $1 FOR NO KEY UPDATE`
+const lockChat = `SELECT ` + chatColumns +
+	`, c.key FROM chats AS c WHERE c.id = $1 FOR NO KEY UPDATE`
 
 // A membership is the work on the members of a chat that is locked.
 type membership struct {
@@ -22,7 +23,9 @@ type membership struct {
 }
 
 // locked runs do in a transaction that has locked the chat. NotFound if there is none.
-func (s *Store) locked(ctx context.Context, chat tidemark.ChatID, do func(ctx context.Context, m *membership) error) error {
+func (s *Store) locked(
+	ctx context.Context, chat tidemark.ChatID, do func(ctx context.Context, m *membership) error,
+) error {
 	return s.change(ctx, func(ctx context.Context, c *conn) error {
 		return c.transaction(ctx, func(tx pgx.Tx) error {
 			m := &membership{tx: tx}
@@ -39,7 +42,8 @@ func (s *Store) locked(ctx context.Context, chat tidemark.ChatID, do func(ctx co
 // changeable returns Denied for a direct chat.
 func (m *membership) changeable() error {
 	if m.chat.Type == tidemark.Direct {
-		return tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", m.chat.ID)
+		return tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed",
+			m.chat.ID)
 	}
 	return nil
 }
@@ -48,7 +52,9 @@ const membersNamed = `SELECT m.user_id, m.role, m.joined_at, m.intervals FROM un
 	CROSS JOIN LATERAL (SELECT * FROM members WHERE chat = $1 AND user_id = u.id LIMIT 1) AS m`
 
 // named returns those of the users who are members, or were.
-func (m *membership) named(ctx context.Context, users []tidemark.UserID) (map[tidemark.UserID]tidemark.Member, error) {
+func (m *membership) named(
+	ctx context.Context, users []tidemark.UserID,
+) (map[tidemark.UserID]tidemark.Member, error) {
 	rows, err := m.tx.Query(ctx, membersNamed, m.key, texts(users))
 	if err != nil {
 		return nil, err
@@ -112,7 +118,9 @@ const (
 )
 
 // AddMembers implements storage.Members.
-func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+func (s *Store) AddMembers(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
 	if err := checkBatch(len(users)); err != nil {
 		return storage.Added{}, err
 	}
@@ -134,7 +142,9 @@ func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []ti
 }
 
 // add decides about all the users before it writes anything. They are sorted.
-func (m *membership) add(ctx context.Context, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+func (m *membership) add(
+	ctx context.Context, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
 	known, err := m.named(ctx, users)
 	if err != nil {
 		return storage.Added{}, err
@@ -148,22 +158,26 @@ func (m *membership) add(ctx context.Context, users []tidemark.UserID, now time.
 		}
 		after := before.Intervals.Joined(m.chat.Head, m.chat.History, returning)
 		if len(after) > tidemark.MaxIntervals {
-			return storage.Added{}, tidemark.Errorf(tidemark.Denied, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
+			return storage.Added{}, tidemark.Errorf(tidemark.Denied,
+				"%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
 		}
-		added.New, joining, intervals = append(added.New, user), append(joining, string(user)), append(intervals, after.Text())
+		added.New, joining, intervals = append(added.New, user), append(joining,
+			string(user)), append(intervals, after.Text())
 		if !returning {
 			first = append(first, string(user))
 		}
 	}
 	members := m.chat.MemberCount + len(joining)
 	if members > tidemark.MaxMembers {
-		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the chat would have %d members, at most %d are allowed", members, tidemark.MaxMembers)
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied,
+			"the chat would have %d members, at most %d are allowed", members, tidemark.MaxMembers)
 	}
 	var batch pgx.Batch
 	if len(joining) > 0 {
 		added.Version++
 		at := now.UnixMilli()
-		batch.Queue(putMembers, m.key, string(m.chat.ID), joining, intervals, string(tidemark.Ordinary), true, at)
+		batch.Queue(putMembers, m.key, string(m.chat.ID), joining, intervals,
+			string(tidemark.Ordinary), true, at)
 		if m.chat.History == tidemark.HistorySinceJoin && m.chat.Head > 0 && len(first) > 0 {
 			batch.Queue(startAtHead, m.key, first, int64(m.chat.Head), at)
 		}
@@ -183,7 +197,8 @@ func (m *membership) add(ctx context.Context, users []tidemark.UserID, now time.
 			if err := rows.Scan(&user, &acked, &read, &updatedAt); err != nil {
 				return err
 			}
-			added.States = append(added.States, state(tidemark.UserID(user), m.chat.ID, acked, read, updatedAt))
+			added.States = append(added.States,
+				state(tidemark.UserID(user), m.chat.ID, acked, read, updatedAt))
 		}
 		return rows.Err()
 	})
@@ -191,7 +206,9 @@ func (m *membership) add(ctx context.Context, users []tidemark.UserID, now time.
 }
 
 // RemoveMember implements storage.Members.
-func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time) (storage.Removed, error) {
+func (s *Store) RemoveMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time,
+) (storage.Removed, error) {
 	var removed storage.Removed
 	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
 		known, err := m.named(ctx, []tidemark.UserID{user})
@@ -249,8 +266,12 @@ func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidema
 			r := rosters[no-1]
 			if r == nil {
 				r = &tidemark.Roster{
-					ChatID: chats[no-1], Type: tidemark.ChatType(chat.kind), History: tidemark.HistoryMode(chat.history),
-					Large: chat.large, Version: uint64(chat.version), Members: make([]tidemark.Member, 0, chat.members),
+					ChatID:  chats[no-1],
+					Type:    tidemark.ChatType(chat.kind),
+					History: tidemark.HistoryMode(chat.history),
+					Large:   chat.large,
+					Version: uint64(chat.version),
+					Members: make([]tidemark.Member, 0, chat.members),
 				}
 				rosters[no-1] = r
 			}

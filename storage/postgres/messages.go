@@ -96,7 +96,9 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 }
 
 // append writes the drafts of many calls. Of those with equal keys the first is written, and the others are compared with what then is stored.
-func (s *Store) append(ctx context.Context, c *conn, drafts []tidemark.Draft) ([]storage.Appended, error) {
+func (s *Store) append(
+	ctx context.Context, c *conn, drafts []tidemark.Draft,
+) ([]storage.Appended, error) {
 	type key struct {
 		chat            tidemark.ChatID
 		sender          tidemark.UserID
@@ -116,12 +118,17 @@ func (s *Store) append(ctx context.Context, c *conn, drafts []tidemark.Draft) ([
 		leader[i] = j
 	}
 	a := &appending{
-		drafts: drafts, results: make([]storage.Appended, len(drafts)), stored: make([]*tidemark.Message, len(drafts)), versions: make([]uint64, len(drafts)),
-		repeated: c.attempt > 0, committed: s.committed,
+		drafts:    drafts,
+		results:   make([]storage.Appended, len(drafts)),
+		stored:    make([]*tidemark.Message, len(drafts)),
+		versions:  make([]uint64, len(drafts)),
+		repeated:  c.attempt > 0,
+		committed: s.committed,
 	}
 	for round := 0; len(todo) > 0; round++ {
 		if round == maxRounds {
-			return nil, tidemark.Errorf(tidemark.Unavailable, "the members of a chat change too quickly; try again")
+			return nil, tidemark.Errorf(tidemark.Unavailable,
+				"the members of a chat change too quickly; try again")
 		}
 		write := a.round
 		//rule:bounded_use.limit-vain-rounds
@@ -282,7 +289,8 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	var v verdicts
 	parameters := a.parameters(todo, &v)
 	for again := 0; ; again++ {
-		err = a.statement(ctx, c, parameters, func(row pgx.Rows) error { return row.Scan(&v.versions, &v.outcomes, &v.strangers) })
+		err = a.statement(ctx, c, parameters,
+			func(row pgx.Rows) error { return row.Scan(&v.versions, &v.outcomes, &v.strangers) })
 		//rule:send_idempotent.try-again-when-key-came
 		if !keyCame(err) || again == maxRounds {
 			break
@@ -326,7 +334,9 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 }
 
 // statement runs appendDrafts, in a hurry in a transaction that sets a limit for locks. In that of alone the chat is locked already.
-func (a *appending) statement(ctx context.Context, c *conn, parameters []any, scan func(pgx.Rows) error) error {
+func (a *appending) statement(
+	ctx context.Context, c *conn, parameters []any, scan func(pgx.Rows) error,
+) error {
 	run := func(pgx.Tx) error { return c.each(ctx, appendDrafts, parameters, scan) }
 	//rule:bounded_input.hurry-outside-transaction
 	if a.hurried && c.PgConn().TxStatus() == idle {
@@ -379,7 +389,8 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 // keyCame reports whether a message with one of the keys was stored after the statement's snapshot. The next one sees it.
 func keyCame(err error) bool {
 	var said *pgconn.PgError
-	return errors.As(err, &said) && said.Code == uniqueViolation && said.ConstraintName == "messages_by_key"
+	return errors.As(err, &said) && said.Code == uniqueViolation &&
+		said.ConstraintName == "messages_by_key"
 }
 
 // find reads the messages whose keys are known, and answers for their drafts.
@@ -389,7 +400,11 @@ func (a *appending) find(ctx context.Context, c *conn, todo []int, v *verdicts, 
 	}
 	ranges := make([]storage.Range, len(known))
 	for at, n := range known {
-		ranges[at] = storage.Range{Chat: a.drafts[todo[n]].ChatID, After: tidemark.Sequence(-v.outcomes[n]) - 1, Limit: 1}
+		ranges[at] = storage.Range{
+			Chat:  a.drafts[todo[n]].ChatID,
+			After: tidemark.Sequence(-v.outcomes[n]) - 1,
+			Limit: 1,
+		}
 	}
 	pages, err := readPages(ctx, c, ranges)
 	if err != nil {

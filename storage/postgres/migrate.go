@@ -36,9 +36,13 @@ func (s Schema) fit() error {
 	case s.Dirty:
 		return schema.HalfWay(s.Version)
 	case s.Version < s.Needed:
-		return tidemark.Errorf(tidemark.Conflict, "the schema has version %d, and this program needs %d; run tidemark migrate up with the same --store, or serve with --migrate", s.Version, s.Needed)
+		return tidemark.Errorf(tidemark.Conflict,
+			"the schema has version %d, and this program needs %d; run tidemark migrate up with "+
+				"the same --store, or serve with --migrate", s.Version, s.Needed)
 	case s.Version > s.Needed:
-		return tidemark.Errorf(tidemark.Conflict, "the schema has version %d, and this program knows versions up to %d; run a newer program", s.Version, s.Needed)
+		return tidemark.Errorf(tidemark.Conflict,
+			"the schema has version %d, and this program knows versions up to %d; run a newer "+
+				"program", s.Version, s.Needed)
 	}
 	return nil
 }
@@ -52,14 +56,17 @@ func (s Schema) fit() error {
 func Migrate(ctx context.Context, url string, direction Direction) error {
 	run, known := map[Direction]func(context.Context, pgx.ConnConfig) error{Up: schema.Up, Down: schema.Down}[direction]
 	if !known {
-		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
+		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q",
+			Up, Down, direction)
 	}
 	t, err := target.Parse(url, 0, 0)
 	if err != nil {
 		return err
 	}
 	if t.Pooler {
-		return tidemark.Errorf(tidemark.Invalid, "a migration holds a lock from one statement to the next, which a pooler in transaction mode does not keep; give the address of the database itself")
+		return tidemark.Errorf(tidemark.Invalid,
+			"a migration holds a lock from one statement to the next, which a pooler in "+
+				"transaction mode does not keep; give the address of the database itself")
 	}
 	found, table, err := look(ctx, t)
 	if err != nil {
@@ -81,7 +88,9 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 	case err == nil:
 		return nil
 	case condition(err) == noPrivilege:
-		err = tidemark.Wrap(tidemark.Unavailable, err, "the role may not change the schema: "+words(err)+"; migrate as the role that owns the database")
+		err = tidemark.Wrap(tidemark.Unavailable, err,
+			"the role may not change the schema: "+
+				""+words(err)+"; migrate as the role that owns the database")
 	}
 	return t.Named(public(err))
 }
@@ -131,15 +140,23 @@ func promises(ctx context.Context, c *conn) error {
 	case err != nil:
 		return err
 	case readOnly == "on":
-		return tidemark.Errorf(tidemark.Unavailable, "the database is read-only: it is a standby, or set so")
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the database is read-only: it is a standby, or set so")
 	//rule:confirmed_is_durable.refuse-fsync-off
 	case fsync == "off":
-		return tidemark.Errorf(tidemark.Conflict, "fsync is off in the database, so a confirmed message could be lost; turn it on in postgresql.conf")
+		return tidemark.Errorf(tidemark.Conflict,
+			"fsync is off in the database, so a confirmed message could be lost; turn it on in "+
+				"postgresql.conf")
 	case encoding != "UTF8":
-		return tidemark.Errorf(tidemark.Conflict, "the database has the encoding %s, which cannot hold every text; create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
+		return tidemark.Errorf(tidemark.Conflict,
+			"the database has the encoding %s, which cannot hold every text; create it with "+
+				"ENCODING 'UTF8' TEMPLATE template0", encoding)
 	//rule:confirmed_is_durable.refuse-commit-off
 	case commit == "off":
-		return tidemark.Errorf(tidemark.Conflict, "synchronous_commit is off in the database, so a confirmed message could be lost; turn it on in postgresql.conf, or for the role: ALTER ROLE … SET synchronous_commit = on")
+		return tidemark.Errorf(tidemark.Conflict,
+			"synchronous_commit is off in the database, so a confirmed message could be lost; "+
+				"turn it on in postgresql.conf, or for the role: ALTER ROLE … SET synchronous_commit "+
+				"= on")
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ func TestMigrate_waits_for_one_under_way(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close(context.Background())
-	lock, err := database.GenerateAdvisoryLockId(other.Config().Database, "public", "schema_migrations")
+	lock, err := database.GenerateAdvisoryLockId(other.Config().Database, "public",
+		"schema_migrations")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,10 @@ func TestMigrate_waits_for_one_under_way(t *testing.T) {
 			t.Fatalf("Migrate ended with %v while another one was under way", err)
 		case <-time.After(5 * time.Millisecond):
 		}
-		err := other.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(&waits)
+		err := other.QueryRow(t.Context(),
+			"SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND "+
+				"database = (SELECT oid FROM pg_database WHERE datname = "+
+				"current_database())").Scan(&waits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +88,21 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 		migrate, open            tidemark.Code
 		words                    string
 	}{
-		{"half-way", "UPDATE schema_migrations SET dirty = true", "", tidemark.Conflict, tidemark.Conflict, "half-way"},
-		{"newer", "UPDATE schema_migrations SET version = 999", "", tidemark.Conflict, tidemark.Conflict, "run a newer program"},
-		{"through a pooler", "SELECT 1", "&pgbouncer=true", tidemark.Invalid, "", "the address of the database itself"},
+		{
+			"half-way",
+			"UPDATE schema_migrations SET dirty = true", "", tidemark.Conflict, tidemark.Conflict,
+			"half-way",
+		},
+		{
+			"newer",
+			"UPDATE schema_migrations SET version = 999", "", tidemark.Conflict, tidemark.Conflict,
+			"run a newer program",
+		},
+		{
+			"through a pooler",
+			"SELECT 1", "&pgbouncer=true", tidemark.Invalid, "",
+			"the address of the database itself",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			url := service.Shared(t).Database(t)
@@ -126,7 +142,8 @@ func TestMigrate_a_role_that_may_not(t *testing.T) {
 	for _, direction := range []Direction{Up, "sideways"} {
 		err := Migrate(t.Context(), "postgres://reader:secret@"+address, direction)
 		if direction == Up {
-			wantError(t, err, tidemark.Unavailable, "permission denied for schema public", "migrate as the role that owns the database")
+			wantError(t, err, tidemark.Unavailable, "permission denied for schema public",
+				"migrate as the role that owns the database")
 		} else {
 			wantError(t, err, tidemark.Invalid, "sideways")
 		}

@@ -36,7 +36,8 @@ func TestOpen_refuses(t *testing.T) {
 		{"no schema", func(t *testing.T) string {
 			t.Helper()
 			return strings.TrimSuffix(server.Database(t), "?sslmode=disable")
-		}, tidemark.Conflict, []string{"version 0", "this program needs", "tidemark migrate up", "--migrate"}},
+		}, tidemark.Conflict, []string{"version 0", "this program needs", "tidemark migrate up",
+			"--migrate"}},
 		{"an older schema", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)
@@ -58,14 +59,20 @@ func TestOpen_refuses(t *testing.T) {
 		{"synchronous_commit off", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)
-			server.Exec(t, "postgres", "ALTER DATABASE "+database(url)+" SET synchronous_commit = off")
+			server.Exec(t, "postgres",
+				"ALTER DATABASE "+database(url)+" SET synchronous_commit = off")
 			return url
 		}, tidemark.Conflict, []string{"synchronous_commit is off", "could be lost"}},
-		{"synchronous_commit off in the URL", func(t *testing.T) string { t.Helper(); return clean + "?synchronous_commit=off" }, tidemark.Conflict, []string{"synchronous_commit is off"}},
+		{
+			"synchronous_commit off in the URL",
+			func(t *testing.T) string { t.Helper(); return clean + "?synchronous_commit=off" },
+			tidemark.Conflict, []string{"synchronous_commit is off"},
+		},
 		{"read-only", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)
-			server.Exec(t, "postgres", "ALTER DATABASE "+database(url)+" SET default_transaction_read_only = on")
+			server.Exec(t, "postgres",
+				"ALTER DATABASE "+database(url)+" SET default_transaction_read_only = on")
 			return url
 		}, tidemark.Unavailable, []string{"read-only", "standby"}},
 		{"another password", func(t *testing.T) string { t.Helper(); return strings.Replace(role(t, clean), secret, secret+"x", 1) }, tidemark.Unavailable, []string{"password authentication failed", "guest"}},
@@ -74,7 +81,11 @@ func TestOpen_refuses(t *testing.T) {
 			t.Helper()
 			return role(t, server.URL("missing")[:strings.Index(server.URL("missing"), "?")])
 		}, tidemark.Unavailable, []string{`database "missing" does not exist`}},
-		{"no privileges", func(t *testing.T) string { t.Helper(); return role(t, clean) }, tidemark.Unavailable, []string{"grant it SELECT, INSERT, UPDATE and DELETE"}},
+		{
+			"no privileges",
+			func(t *testing.T) string { t.Helper(); return role(t, clean) }, tidemark.Unavailable,
+			[]string{"grant it SELECT, INSERT, UPDATE and DELETE"},
+		},
 		{"nobody listens", func(t *testing.T) string { t.Helper(); return "postgres://guest:" + secret + "@127.0.0.1:1/tidemark" }, tidemark.Unavailable, []string{"cannot be reached", "127.0.0.1:1", "tidemark"}},
 		{"no URL", func(t *testing.T) string { t.Helper(); return "postgres://guest:" + secret + "%@127.0.0.1/tidemark" }, tidemark.Invalid, []string{"postgres://user:password@host:port/database"}},
 		{"a port that is none", func(t *testing.T) string {
@@ -85,7 +96,11 @@ func TestOpen_refuses(t *testing.T) {
 			t.Helper()
 			return "postgres://guest:" + secret + "@127.0.0.1/tidemark?sslmode=maybe"
 		}, tidemark.Invalid, []string{"sslmode"}},
-		{"a parameter that Postgres does not know", func(t *testing.T) string { t.Helper(); return clean + "?wrong=1" }, tidemark.Unavailable, []string{"refused the connection", `"wrong"`}},
+		{
+			"a parameter that Postgres does not know",
+			func(t *testing.T) string { t.Helper(); return clean + "?wrong=1" },
+			tidemark.Unavailable, []string{"refused the connection", `"wrong"`},
+		},
 		{"a password with a ?", func(t *testing.T) string {
 			t.Helper()
 			return "postgres://" + secret + ":12?" + secret + "@127.0.0.1/tidemark"
@@ -106,7 +121,8 @@ func TestOpen_refuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			url := tc.url(t)
 			if !strings.Contains(url, "sslmode") {
-				url += map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "sslmode=disable"
+				url += map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] +
+					"sslmode=disable"
 			}
 			s, err := Open(t.Context(), Config{URL: url})
 			if err == nil {

@@ -17,8 +17,9 @@ func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 	r.do("INSERT INTO pending_deliveries VALUES ('anna', 'c', 5), ('anna', 'd', 5)")
 	r.do("COMMIT")
 	const (
-		chat    = "SELECT FROM chats WHERE id = $1 FOR NO KEY UPDATE NOWAIT"
-		state   = "SELECT FROM delivery_state WHERE chat = (SELECT key FROM chats WHERE id = $1) FOR NO KEY UPDATE NOWAIT"
+		chat  = "SELECT FROM chats WHERE id = $1 FOR NO KEY UPDATE NOWAIT"
+		state = "SELECT FROM delivery_state WHERE chat = (SELECT key FROM chats WHERE id = $1) " +
+			"FOR NO KEY UPDATE NOWAIT"
 		pending = "SELECT FROM pending_deliveries WHERE chat_id = $1 FOR NO KEY UPDATE NOWAIT"
 	)
 	ctx := context.Background()
@@ -28,7 +29,9 @@ func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 	}{
 		{"Append", chat, func(first, second tidemark.ChatID) error {
 			key := "to " + string(first) + " first"
-			_, err := s.Append(ctx, []tidemark.Draft{message(first, "anna", key, "hello"), message(second, "anna", key, "hello")})
+			_, err := s.Append(ctx, []tidemark.Draft{
+				message(first, "anna", key, "hello"), message(second, "anna", key, "hello"),
+			})
 			return err
 		}},
 		{"Advance", state, func(first, second tidemark.ChatID) error {
@@ -37,7 +40,10 @@ func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 				return err
 			}
 			raise := tidemark.Raise{Acked: states[0].Acked + 1}
-			_, err = s.Advance(ctx, []storage.Advance{{User: "anna", Chat: first, Raise: raise, Now: time.UnixMilli(3)}, {User: "anna", Chat: second, Raise: raise, Now: time.UnixMilli(3)}})
+			_, err = s.Advance(ctx, []storage.Advance{
+				{User: "anna", Chat: first, Raise: raise, Now: time.UnixMilli(3)},
+				{User: "anna", Chat: second, Raise: raise, Now: time.UnixMilli(3)},
+			})
 			return err
 		}},
 		{"Mark", pending, func(first, second tidemark.ChatID) error {
@@ -46,7 +52,10 @@ func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 				return err
 			}
 			lower := rows[0].FirstUndelivered - 1
-			_, err = s.Mark(ctx, []tidemark.PendingDelivery{{UserID: "anna", ChatID: first, FirstUndelivered: lower}, {UserID: "anna", ChatID: second, FirstUndelivered: lower}})
+			_, err = s.Mark(ctx, []tidemark.PendingDelivery{
+				{UserID: "anna", ChatID: first, FirstUndelivered: lower},
+				{UserID: "anna", ChatID: second, FirstUndelivered: lower},
+			})
 			return err
 		}},
 		{"Clear", chat, func(first, second tidemark.ChatID) error {
@@ -55,7 +64,10 @@ func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 				return err
 			}
 			through := rows[0].FirstUndelivered
-			_, err = s.Clear(ctx, []storage.Clear{{User: "anna", Chat: first, Through: through}, {User: "anna", Chat: second, Through: through}})
+			_, err = s.Clear(ctx, []storage.Clear{
+				{User: "anna", Chat: first, Through: through},
+				{User: "anna", Chat: second, Through: through},
+			})
 			return err
 		}},
 	} {

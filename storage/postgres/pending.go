@@ -27,8 +27,12 @@ func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bo
 	return through(ctx, s, s.marks, rows)
 }
 
-func (s *Store) mark(ctx context.Context, c *conn, rows []tidemark.PendingDelivery) ([]bool, error) {
-	key := func(i int) storage.StateKey { return storage.StateKey{User: rows[i].UserID, Chat: rows[i].ChatID} }
+func (s *Store) mark(
+	ctx context.Context, c *conn, rows []tidemark.PendingDelivery,
+) ([]bool, error) {
+	key := func(i int) storage.StateKey {
+		return storage.StateKey{User: rows[i].UserID, Chat: rows[i].ChatID}
+	}
 	return inTurns(len(rows), key, func(turn []int, users, chats []string, written []bool) error {
 		first := make([]int64, len(turn))
 		at := make(map[storage.StateKey]int, len(turn))
@@ -76,7 +80,9 @@ func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error
 }
 
 func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bool, error) {
-	key := func(i int) storage.StateKey { return storage.StateKey{User: items[i].User, Chat: items[i].Chat} }
+	key := func(i int) storage.StateKey {
+		return storage.StateKey{User: items[i].User, Chat: items[i].Chat}
+	}
 	return inTurns(len(items), key, func(turn []int, users, chats []string, cleared []bool) error {
 		through := make([]int64, len(turn))
 		for n, i := range turn {
@@ -102,7 +108,8 @@ func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bo
 				return err
 			}
 			if again == maxRounds {
-				return tidemark.Errorf(tidemark.Unavailable, "the pending rows of a user change too quickly; try again")
+				return tidemark.Errorf(tidemark.Unavailable,
+					"the pending rows of a user change too quickly; try again")
 			}
 		}
 	})
@@ -110,7 +117,10 @@ func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bo
 
 // inTurns calls write with the numbers of at most maxItems items that name each user and chat once, in the order of their keys, until all had their
 // turn: those with equal keys follow each other.
-func inTurns(n int, key func(i int) storage.StateKey, write func(turn []int, users, chats []string, results []bool) error) ([]bool, error) {
+func inTurns(
+	n int, key func(i int) storage.StateKey,
+	write func(turn []int, users, chats []string, results []bool) error,
+) ([]bool, error) {
 	results := make([]bool, n)
 	todo := make([]int, n)
 	for i := range todo {
@@ -129,7 +139,8 @@ func inTurns(n int, key func(i int) storage.StateKey, write func(turn []int, use
 		}
 		slices.SortFunc(turn, func(a, b int) int {
 			x, y := key(a), key(b)
-			return cmp.Or(strings.Compare(string(x.User), string(y.User)), strings.Compare(string(x.Chat), string(y.Chat)))
+			return cmp.Or(strings.Compare(string(x.User), string(y.User)),
+				strings.Compare(string(x.Chat), string(y.Chat)))
 		})
 		users, chats := make([]string, len(turn)), make([]string, len(turn))
 		for at, i := range turn {
@@ -162,7 +173,9 @@ type (
 )
 
 // PendingOf implements storage.Pending: one statement for all who come back.
-func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+func (s *Store) PendingOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]storage.PendingRow, bool, error) {
 	pages, err := through(ctx, s, s.pending, []pendingQuery{{user, after, limit}})
 	if err != nil {
 		return nil, false, err
@@ -183,16 +196,21 @@ func readPending(ctx context.Context, c *conn, queries []pendingQuery) ([]pendin
 	var no, first, acked int64
 	var chat string
 	to := []any{&no, &chat, &first, &acked}
-	return pages, c.each(ctx, pendingOfUsers, []any{users, afters, limits}, func(row pgx.Rows) error {
-		if err := row.Scan(to...); err != nil {
-			return err
-		}
-		pages[no-1] = append(pages[no-1], storage.PendingRow{
-			PendingDelivery: tidemark.PendingDelivery{UserID: queries[no-1].user, ChatID: tidemark.ChatID(chat), FirstUndelivered: tidemark.Sequence(first)},
-			Acked:           tidemark.Sequence(acked),
+	return pages, c.each(ctx, pendingOfUsers, []any{users, afters, limits},
+		func(row pgx.Rows) error {
+			if err := row.Scan(to...); err != nil {
+				return err
+			}
+			pages[no-1] = append(pages[no-1], storage.PendingRow{
+				PendingDelivery: tidemark.PendingDelivery{
+					UserID:           queries[no-1].user,
+					ChatID:           tidemark.ChatID(chat),
+					FirstUndelivered: tidemark.Sequence(first),
+				},
+				Acked: tidemark.Sequence(acked),
+			})
+			return nil
 		})
-		return nil
-	})
 }
 
 // behind looks at every chat of the user up to the end of the page: two look-ups each.
@@ -203,13 +221,17 @@ const behind = `SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) FRO
 	ORDER BY m.chat_id LIMIT $4`
 
 // Behind implements storage.Pending.
-func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
-	lags, more, err := list(ctx, s, behind, q.Limit, []any{string(user), string(q.After), q.LargeOnly, int64(q.Limit) + 1}, func(row pgx.Rows) (storage.Lag, error) {
-		var chat string
-		var head, acked int64
-		err := row.Scan(&chat, &head, &acked)
-		return storage.Lag{Chat: tidemark.ChatID(chat), Head: tidemark.Sequence(head), Acked: tidemark.Sequence(acked)}, err
-	})
+func (s *Store) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	lags, more, err := list(ctx, s, behind, q.Limit,
+		[]any{string(user), string(q.After), q.LargeOnly, int64(q.Limit) + 1},
+		func(row pgx.Rows) (storage.Lag, error) {
+			var chat string
+			var head, acked int64
+			err := row.Scan(&chat, &head, &acked)
+			return storage.Lag{Chat: tidemark.ChatID(chat), Head: tidemark.Sequence(head), Acked: tidemark.Sequence(acked)}, err
+		})
 	if err != nil || !more {
 		return lags, "", false, err
 	}

@@ -101,13 +101,18 @@ func (n *node) faults(counted float64) (bad []string) {
 		case n.Type == "Seq Scan":
 			bad = append(bad, "scans "+n.Relation)
 		case n.Unjoined*n.Loops > mostRows*about:
-			bad = append(bad, fmt.Sprintf("%s drops %.0f rows of a join for %.0f", n.Type, n.Unjoined*n.Loops, about))
+			bad = append(bad,
+				fmt.Sprintf("%s drops %.0f rows of a join for %.0f", n.Type, n.Unjoined*n.Loops,
+					about))
 		case n.Relation == "" || n.Type == "ModifyTable":
 		case read > mostRows*about:
-			bad = append(bad, fmt.Sprintf("%s on %s reads %.0f rows for %.0f", n.Type, n.Relation, read, about))
+			bad = append(bad,
+				fmt.Sprintf("%s on %s reads %.0f rows for %.0f", n.Type, n.Relation, read, about))
 		case strings.Contains(n.Condition+n.Recheck, "ANY ($"): // Its pages include those of the steps that make the array.
 		case pages > pagesPerLoop*n.Loops+pagesPerRow*read:
-			bad = append(bad, fmt.Sprintf("%s on %s looks at %.0f pages in %.0f loops for %.0f rows", n.Type, n.Relation, pages, n.Loops, read))
+			bad = append(bad,
+				fmt.Sprintf("%s on %s looks at %.0f pages in %.0f loops for %.0f rows", n.Type,
+					n.Relation, pages, n.Loops, read))
 		}
 	}, 0)
 	if pages := n.Hit + n.Read; pages > pagesPerYield*(about+1) {
@@ -146,7 +151,8 @@ func (n *node) lines() (lines []string) {
 		case n.Loops == 1:
 			line += fmt.Sprintf(": %.0f rows", n.Rows)
 		default:
-			line += fmt.Sprintf(": %s rows × %.0f", strconv.FormatFloat(n.Rows, 'g', 3, 64), n.Loops)
+			line += fmt.Sprintf(": %s rows × %.0f",
+				strconv.FormatFloat(n.Rows, 'g', 3, 64), n.Loops)
 		}
 		if n.Removed > 0 {
 			line += fmt.Sprintf(", %s dropped", strconv.FormatFloat(n.Removed, 'g', 3, 64))
@@ -192,8 +198,11 @@ func planMessages(t *testing.T) int {
 // knows its tables, and those of a pooler, where each run has a plan of its own, before and after the server knows its tables. Those of the second
 // kind are in plans.md; TIDEMARK_UPDATE=1 writes it. Another database, a tenth of that, grows out of a small one whose tables were known.
 func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
-	server := service.Start(t, "shared_preload_libraries = 'auto_explain'", "auto_explain.log_min_duration = 0", "auto_explain.log_analyze = on", "auto_explain.log_buffers = on",
-		"auto_explain.log_timing = off", "auto_explain.log_format = json", "auto_explain.log_level = notice",
+	server := service.Start(t, "shared_preload_libraries = 'auto_explain'",
+		"auto_explain.log_min_duration = 0", "auto_explain.log_analyze = on",
+		"auto_explain.log_buffers = on",
+		"auto_explain.log_timing = off", "auto_explain.log_format = json",
+		"auto_explain.log_level = notice",
 		"autovacuum = off", "max_wal_size = 4GB", "checkpoint_timeout = 1h", "shared_buffers = 256MB")
 	names := statements(t)
 	analyze := func(url string) {
@@ -264,7 +273,8 @@ func planned(t *testing.T, url string, names map[string]string) func(t *testing.
 		checkPlans(t, s, w, 0, names)
 		for _, pool := range []*pgxpool.Pool{s.writers, s.readers} {
 			if n := pool.Stat().NewConnsCount(); n != 1 {
-				t.Errorf("there were %d connections, so that the plans are not those that were made first", n)
+				t.Errorf("there were %d connections, so that the plans are not those that were "+
+					"made first", n)
 			}
 		}
 	}
@@ -302,7 +312,9 @@ func newNaive(t *testing.T, url string) func(t *testing.T) (bad []string) {
 	}
 	w := &watch{}
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
-	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { w.notices = append(w.notices, n.Message) }
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		w.notices = append(w.notices, n.Message)
+	}
 	c, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -322,10 +334,15 @@ func newNaive(t *testing.T, url string) func(t *testing.T) (bad []string) {
 }
 
 // checkPlans runs every method, reports the plans that are bad, and returns for each statement the one that was about most rows.
-func checkPlans(t *testing.T, s *Store, w *watch, round int, names map[string]string) map[string]plan {
+func checkPlans(
+	t *testing.T, s *Store, w *watch, round int, names map[string]string,
+) map[string]plan {
 	t.Helper()
 	load := &workload{t, s}
-	counted := map[string]float64{"`Summary`, 100 members": 100, "`Summary`, 1,000 members": 1000, "`ChatsOf`, 20 of 100": 20 * perChat / 2}
+	counted := map[string]float64{
+		"`Summary`, 100 members": 100, "`Summary`, 1,000 members": 1000,
+		"`ChatsOf`, 20 of 100": 20 * perChat / 2,
+	}
 	found := map[string]plan{}
 	for _, o := range append(load.writes(), load.reads()...) {
 		if o.before != nil {
@@ -366,8 +383,10 @@ func compare(t *testing.T, found map[string]plan, names map[string]string) {
 	t.Helper()
 	const file = "plans.md"
 	text := fmt.Sprintf("# The plans of the statements\n\n"+
-		"For people who change this package: the plans of Postgres %d on ten thousand chats and a million\n"+
-		"messages. Each step has the number of rows that it returned, and of its loops. Of several runs of a\n"+
+		"For people who change this package: the plans of Postgres %d on ten thousand chats and "+
+		"a million\n"+
+		"messages. Each step has the number of rows that it returned, and of its loops. Of "+
+		"several runs of a\n"+
 		"statement, the one with most rows is shown. Estimates and times are left out.\n\n"+
 		"A test writes this page: `TIDEMARK_UPDATE=1 go test -run Plans ./storage/postgres`.\n", planVersion)
 	for _, name := range slices.Sorted(maps.Values(names)) {
@@ -389,7 +408,8 @@ func compare(t *testing.T, found map[string]plan, names map[string]string) {
 	got, expected := strings.Split(text, "\n"), strings.Split(string(want), "\n")
 	for i := range min(len(got), len(expected)) {
 		if got[i] != expected[i] {
-			t.Fatalf("line %d of %s is\n%s\nbut the plan is\n%s\n%s=1 writes what is", i+1, file, expected[i], got[i], update)
+			t.Fatalf("line %d of %s is\n%s\nbut the plan is\n%s\n%s=1 writes what is",
+				i+1, file, expected[i], got[i], update)
 		}
 	}
 	if len(got) != len(expected) {

@@ -17,7 +17,8 @@ import (
 // starts at. A range without messages has one row, with the sequence 0; an unknown chat has none.
 const (
 	readUp   = readFirst + `(ORDER BY m.sequence` + readSecond + `ORDER BY m.sequence` + readThird
-	readDown = readFirst + `(ORDER BY m.sequence DESC` + readSecond + `ORDER BY m.sequence DESC` + readThird
+	readDown = readFirst + `(ORDER BY m.sequence DESC` + readSecond + `ORDER BY m.sequence DESC` +
+		readThird
 
 	readFirst = `SELECT r.no, c.head, coalesce(p.sequence, 0), coalesce(p.created_at, 0), coalesce(p.members_version, 0), coalesce(p.sender_id, ''),
 	coalesce(p.client_message_id, ''), coalesce(p.message_id, ''), coalesce(p.content_type, ''), p.attachment, coalesce(p.content, '')
@@ -166,7 +167,8 @@ func (p *page) full() bool {
 	for i := range p.messages {
 		weight += len(p.messages[i].Content) + len(p.messages[i].Attachment)
 	}
-	return len(p.messages) == p.wanted.Limit || p.wanted.MaxBytes != 0 && weight >= p.wanted.MaxBytes
+	return len(p.messages) == p.wanted.Limit || p.wanted.MaxBytes != 0 &&
+		weight >= p.wanted.MaxBytes
 }
 
 // messageColumns are those of a messageRow.
@@ -182,14 +184,24 @@ type messageRow struct {
 
 // columns are where to scan messageColumns.
 func (m *messageRow) columns() []any {
-	return []any{&m.sequence, &m.createdAt, &m.version, &m.sender, &m.key, &m.id, &m.contentType, &m.attachment, &m.content}
+	return []any{
+		&m.sequence, &m.createdAt, &m.version, &m.sender, &m.key, &m.id, &m.contentType,
+		&m.attachment, &m.content,
+	}
 }
 
 func (m *messageRow) message(chat tidemark.ChatID) tidemark.Message {
 	return tidemark.Message{
-		ChatID: chat, Sequence: tidemark.Sequence(m.sequence), SenderID: tidemark.UserID(m.sender), ClientMessageID: m.key,
-		MessageID: tidemark.MessageID(m.id), CreatedAt: timeOf(m.createdAt), MembersVersion: uint64(m.version),
-		ContentType: m.contentType, Attachment: m.attachment, Content: m.content,
+		ChatID:          chat,
+		Sequence:        tidemark.Sequence(m.sequence),
+		SenderID:        tidemark.UserID(m.sender),
+		ClientMessageID: m.key,
+		MessageID:       tidemark.MessageID(m.id),
+		CreatedAt:       timeOf(m.createdAt),
+		MembersVersion:  uint64(m.version),
+		ContentType:     m.contentType,
+		Attachment:      m.attachment,
+		Content:         m.content,
 	}
 }
 

@@ -41,7 +41,9 @@ func TestRanges_hole_is_Unavailable(t *testing.T) {
 				{"up to some bytes", storage.Range{Limit: 100, MaxBytes: 10}, 1, 2},
 			} {
 				tc.wanted.Chat = "c"
-				pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: "d", Limit: 1}, tc.wanted})
+				pages, err := s.Ranges(t.Context(), []storage.Range{
+					{Chat: "d", Limit: 1}, tc.wanted,
+				})
 				switch {
 				case missing >= tc.first && missing <= tc.last:
 					if tidemark.CodeOf(err) != tidemark.Unavailable {

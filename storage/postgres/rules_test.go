@@ -32,7 +32,12 @@ func withRival(t *testing.T, parameters string) (*Store, *rival) {
 	s := openTest(t, url+parameters)
 	for _, id := range []tidemark.ChatID{"c", "d"} {
 		_, _, err := s.CreateChat(t.Context(), storage.NewChat{
-			ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1), Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+			ID:        id,
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			CreatedAt: time.UnixMilli(1),
+			Creator:   "anna",
+			Members:   []tidemark.UserID{"anna", "ben"},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +74,9 @@ func (r *rival) commit() {
 func (r *rival) waitedFor() {
 	r.t.Helper()
 	for deadline, waits := time.Now().Add(10*time.Second), false; !waits; {
-		err := r.conn.QueryRow(r.t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))").Scan(&waits)
+		err := r.conn.QueryRow(r.t.Context(),
+			"SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY "+
+				"(pg_blocking_pids(pid)))").Scan(&waits)
 		if err != nil || time.Now().After(deadline) {
 			r.t.Fatalf("nobody waits for the rival: %v", err)
 		}
@@ -95,8 +102,13 @@ func wantSoon(t *testing.T, is func() bool) {
 // message is a draft of a user under a key.
 func message(chat tidemark.ChatID, sender tidemark.UserID, key, content string) tidemark.Draft {
 	return tidemark.Draft{
-		ChatID: chat, SenderID: sender, ClientMessageID: key, Content: content, ContentType: tidemark.DefaultContentType,
-		MessageID: tidemark.MessageID("m-" + key), CreatedAt: time.UnixMilli(2),
+		ChatID:          chat,
+		SenderID:        sender,
+		ClientMessageID: key,
+		Content:         content,
+		ContentType:     tidemark.DefaultContentType,
+		MessageID:       tidemark.MessageID("m-" + key),
+		CreatedAt:       time.UnixMilli(2),
 	}
 }
 
@@ -168,7 +180,8 @@ func TestBatches_concurrent_writes_share_a_statement(t *testing.T) {
 		t.Error(result.err)
 	}
 	if statements.Load() != 2 || messages.Load() != 65 {
-		t.Errorf("%d messages that came together took %d statements, want 65 in 2", messages.Load(), statements.Load())
+		t.Errorf("%d messages that came together took %d statements, want 65 in 2",
+			messages.Load(), statements.Load())
 	}
 }
 
@@ -208,9 +221,18 @@ func TestAppend_equal_keys_are_compared_with_what_is_stored(t *testing.T) {
 		contents []string
 		want     []string
 	}{
-		{"nothing is stored", []string{"one", "other", "one"}, []string{stored, conflict, duplicate}},
-		{"one is stored: first a conflicting one, then an equal one", []string{"other", "one"}, []string{conflict, duplicate}},
-		{"one is stored: first an equal one", []string{"one", "other", "one"}, []string{duplicate, conflict, duplicate}},
+		{
+			"nothing is stored",
+			[]string{"one", "other", "one"}, []string{stored, conflict, duplicate},
+		},
+		{
+			"one is stored: first a conflicting one, then an equal one",
+			[]string{"other", "one"}, []string{conflict, duplicate},
+		},
+		{
+			"one is stored: first an equal one",
+			[]string{"one", "other", "one"}, []string{duplicate, conflict, duplicate},
+		},
 	} {
 		var drafts []tidemark.Draft
 		for _, content := range tc.contents {
@@ -230,7 +252,8 @@ func TestAppend_equal_keys_are_compared_with_what_is_stored(t *testing.T) {
 			case a.Duplicate:
 				got = duplicate
 			}
-			if got != tc.want[i] || a.Err == nil && (a.Message.Content != "one" || a.Message.Sequence != 1) {
+			if got != tc.want[i] ||
+				a.Err == nil && (a.Message.Content != "one" || a.Message.Sequence != 1) {
 				t.Errorf("%s: draft %d is %s (%+v), want %s", tc.name, i, got, a, tc.want[i])
 			}
 		}
@@ -285,7 +308,8 @@ func TestAppend_none_overtakes_one_whose_chat_has_changed(t *testing.T) {
 			var group sync.WaitGroup
 			group.Go(func() {
 				appended, err = s.Append(t.Context(), []tidemark.Draft{
-					message(bad, "anna", "bad", "\x00"), message("c", "anna", "1", "hello"), message("c", "anna", "2", "hello"),
+					message(bad, "anna", "bad", "\x00"), message("c", "anna", "1", "hello"),
+					message("c", "anna", "2", "hello"),
 				})
 			})
 			r.commit()
@@ -301,7 +325,10 @@ func TestAppend_none_overtakes_one_whose_chat_has_changed(t *testing.T) {
 func TestAppend_locked_chat_fails_alone(t *testing.T) {
 	s, r := withRival(t, "&lock_timeout=200ms")
 	r.lockChat()
-	appended, err := s.Append(t.Context(), []tidemark.Draft{message("c", "anna", "1", "hello"), message("d", "anna", "2", "hello"), message("c", "ben", "3", "hello")})
+	appended, err := s.Append(t.Context(), []tidemark.Draft{
+		message("c", "anna", "1", "hello"), message("d", "anna", "2", "hello"),
+		message("c", "ben", "3", "hello"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +403,8 @@ func TestCheck_caller_in_a_hurry_is_no_write_that_failed(t *testing.T) {
 func TestAppend_sees_the_members_of_its_own_step(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.lockChat()
-	r.do("UPDATE members SET current = false, intervals = '1-0' WHERE user_id = 'anna' AND chat_id = 'c'")
+	r.do("UPDATE members SET current = false, intervals = '1-0' WHERE user_id = 'anna' AND " +
+		"chat_id = 'c'")
 	r.do("UPDATE chats SET member_count = 1, members_version = members_version + 1 WHERE id = 'c'")
 	anna := sent(s, message("c", "anna", "1", "hello"))
 	r.commit()
@@ -415,12 +443,14 @@ func TestAppend_key_that_came_meanwhile_is_a_duplicate(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, a := range appended {
-				if a.Err != nil || a.Duplicate != (i == 0) || a.Message.Sequence != tidemark.Sequence(i+1) {
+				if a.Err != nil || a.Duplicate != (i == 0) ||
+					a.Message.Sequence != tidemark.Sequence(i+1) {
 					t.Errorf("draft %d: got %+v", i, a)
 				}
 			}
 			if appended[0].Message.MessageID != "first" {
-				t.Errorf("the send with the key that came: %+v, want a duplicate of the first", appended[0])
+				t.Errorf("the send with the key that came: %+v, want a duplicate of the first",
+					appended[0])
 			}
 			wantMessages(t, s, append([]string{"key"}, others...)...)
 		})
@@ -452,10 +482,26 @@ func TestAdvance_row_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
 		acked, read tidemark.Sequence
 		moved       bool
 	}{
-		{"it went beyond", "UPDATE delivery_state SET last_acked_sequence = 5 WHERE user_id = 'anna'", "anna", tidemark.Raise{Acked: 3}, 5, 0, false},
-		{"it is still below", "UPDATE delivery_state SET last_acked_sequence = 6 WHERE user_id = 'anna'", "anna", tidemark.Raise{Acked: 8}, 8, 0, true},
-		{"the other watermark", "UPDATE delivery_state SET last_acked_sequence = 9 WHERE user_id = 'anna'", "anna", tidemark.Raise{Read: 4}, 9, 4, true},
-		{"it was created", "INSERT INTO delivery_state SELECT key, 'ben', 4, 0, 1 FROM chats WHERE id = 'c'", "ben", tidemark.Raise{Acked: 2}, 4, 0, false},
+		{
+			"it went beyond",
+			"UPDATE delivery_state SET last_acked_sequence = 5 WHERE user_id = 'anna'", "anna",
+			tidemark.Raise{Acked: 3}, 5, 0, false,
+		},
+		{
+			"it is still below",
+			"UPDATE delivery_state SET last_acked_sequence = 6 WHERE user_id = 'anna'", "anna",
+			tidemark.Raise{Acked: 8}, 8, 0, true,
+		},
+		{
+			"the other watermark",
+			"UPDATE delivery_state SET last_acked_sequence = 9 WHERE user_id = 'anna'", "anna",
+			tidemark.Raise{Read: 4}, 9, 4, true,
+		},
+		{
+			"it was created",
+			"INSERT INTO delivery_state SELECT key, 'ben', 4, 0, 1 FROM chats WHERE id = 'c'",
+			"ben", tidemark.Raise{Acked: 2}, 4, 0, false,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r.t = t
@@ -465,7 +511,9 @@ func TestAdvance_row_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
 			var err error
 			var group sync.WaitGroup
 			group.Go(func() {
-				advanced, err = s.Advance(t.Context(), []storage.Advance{{User: tc.user, Chat: "c", Raise: tc.raise, Now: time.UnixMilli(5)}})
+				advanced, err = s.Advance(t.Context(), []storage.Advance{
+					{User: tc.user, Chat: "c", Raise: tc.raise, Now: time.UnixMilli(5)},
+				})
 			})
 			r.commit()
 			group.Wait()
@@ -473,7 +521,8 @@ func TestAdvance_row_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
 				t.Fatalf("got %+v, %v", advanced, err)
 			}
 			if a := advanced[0]; a.State.Acked != tc.acked || a.State.Read != tc.read || a.Moved != tc.moved {
-				t.Errorf("got %+v, want acked %d, read %d, moved %v", a, tc.acked, tc.read, tc.moved)
+				t.Errorf("got %+v, want acked %d, read %d, moved %v",
+					a, tc.acked, tc.read, tc.moved)
 			}
 			states, err := s.States(t.Context(), []storage.StateKey{{User: tc.user, Chat: "c"}})
 			if err != nil || states[0].Acked != tc.acked || states[0].Read != tc.read {
@@ -492,12 +541,24 @@ func TestClear_row_or_head_that_moved_meanwhile_is_looked_at_again(t *testing.T)
 		cleared     bool
 		left        tidemark.Sequence // 0 if the row is gone
 	}{
-		{"the row went beyond", "UPDATE pending_deliveries SET first_undelivered_seq = 3", 2, false, 3},
-		{"the row is still below", "UPDATE pending_deliveries SET first_undelivered_seq = 2", 2, true, 3},
+		{
+			"the row went beyond",
+			"UPDATE pending_deliveries SET first_undelivered_seq = 3", 2, false, 3,
+		},
+		{
+			"the row is still below",
+			"UPDATE pending_deliveries SET first_undelivered_seq = 2", 2, true, 3,
+		},
 		{"the row is gone", "DELETE FROM pending_deliveries", 5, false, 0},
-		{"the row stands for a large chat", "UPDATE pending_deliveries SET first_undelivered_seq = 0", 5, false, 0},
+		{
+			"the row stands for a large chat",
+			"UPDATE pending_deliveries SET first_undelivered_seq = 0", 5, false, 0,
+		},
 		{"the head moved", "UPDATE chats SET head = 6 WHERE id = 'c'", 5, true, 6},
-		{"the chat was locked, and nothing moved", "SELECT FROM chats WHERE id = 'c' FOR NO KEY UPDATE", 5, true, 0},
+		{
+			"the chat was locked, and nothing moved",
+			"SELECT FROM chats WHERE id = 'c' FOR NO KEY UPDATE", 5, true, 0,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r.t = t
@@ -510,7 +571,9 @@ func TestClear_row_or_head_that_moved_meanwhile_is_looked_at_again(t *testing.T)
 			var err error
 			var group sync.WaitGroup
 			group.Go(func() {
-				cleared, err = s.Clear(t.Context(), []storage.Clear{{User: "ben", Chat: "c", Through: tc.through}})
+				cleared, err = s.Clear(t.Context(), []storage.Clear{
+					{User: "ben", Chat: "c", Through: tc.through},
+				})
 			})
 			r.commit()
 			group.Wait()

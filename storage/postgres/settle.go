@@ -13,7 +13,9 @@ const waitForStandbys = `SELECT CASE WHEN current_setting('synchronous_standby_n
 
 // settled is a write of a batch whose answers are safe even if the answer is what somebody wrote
 // before: then nothing was committed that waits.
-func settled[I, R any](write func(context.Context, *conn, []I) ([]R, error), answersBefore func([]R) bool) func(context.Context, *conn, []I) ([]R, error) {
+func settled[I, R any](
+	write func(context.Context, *conn, []I) ([]R, error), answersBefore func([]R) bool,
+) func(context.Context, *conn, []I) ([]R, error) {
 	return func(ctx context.Context, c *conn, items []I) ([]R, error) {
 		results, err := write(ctx, c, items)
 		//rule:confirmed_is_durable.confirm-after-second-attempt

@@ -53,7 +53,9 @@ func TestBatches_second_attempt_waits_for_the_standby(t *testing.T) {
 		results <- err
 	}()
 	go func() {
-		_, err := s.Advance(context.Background(), []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 1}}})
+		_, err := s.Advance(context.Background(), []storage.Advance{
+			{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 1}},
+		})
 		results <- err
 	}()
 	wantSoon(t, func() bool { return waiting() == 2 })
@@ -77,7 +79,9 @@ func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 		return err
 	}
 	again := func(ctx context.Context) error {
-		_, err := s.Advance(ctx, []storage.Advance{{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: 1}}})
+		_, err := s.Advance(ctx, []storage.Advance{
+			{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: 1}},
+		})
 		return err
 	}
 	for _, do := range []func(context.Context) error{resend, again} {
@@ -98,7 +102,8 @@ func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 	})
 	wantSoon(t, func() bool {
 		var names string
-		return admin.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&names) == nil && names == "nobody"
+		return admin.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&names) == nil &&
+			names == "nobody"
 	})
 	for name, do := range map[string]func(context.Context) error{"a resend": resend, "a stale raise": again, "a new message": func(ctx context.Context) error {
 		_, err := storage.AppendOne(ctx, s, message("c", "ben", "new", "hello"))

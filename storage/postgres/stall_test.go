@@ -86,12 +86,18 @@ func newScene(t *testing.T, server *service.Server, disk *service.Disk) *scene {
 	sc := &scene{T: t, server: server, disk: disk, url: url, store: openTest(t, url)}
 	for _, id := range []tidemark.ChatID{"c", "d"} {
 		_, _, err := sc.store.CreateChat(t.Context(), storage.NewChat{
-			ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1),
-			Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+			ID:        id,
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			CreatedAt: time.UnixMilli(1),
+			Creator:   "anna",
+			Members:   []tidemark.UserID{"anna", "ben"},
 		})
 		sc.ok(err)
 	}
-	_, err := sc.store.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: "ben", ChatID: "c", FirstUndelivered: 1}})
+	_, err := sc.store.Mark(t.Context(), []tidemark.PendingDelivery{
+		{UserID: "ben", ChatID: "c", FirstUndelivered: 1},
+	})
 	sc.ok(err)
 	sc.rival = &rival{t, sc.connect(url)}
 	// Its own commits do not wait for the disk.
@@ -117,7 +123,8 @@ func (sc *scene) connect(url string) *pgx.Conn {
 // locked reports whether somebody holds a lock on a chat.
 func (sc *scene) locked(chat tidemark.ChatID) bool {
 	sc.Helper()
-	_, err := sc.watch.Exec(sc.Context(), "SELECT FROM chats WHERE id = $1 FOR NO KEY UPDATE NOWAIT", string(chat))
+	_, err := sc.watch.Exec(sc.Context(),
+		"SELECT FROM chats WHERE id = $1 FOR NO KEY UPDATE NOWAIT", string(chat))
 	if err != nil && condition(err) != lockNotAvailable {
 		sc.Fatal(err)
 	}
@@ -127,7 +134,8 @@ func (sc *scene) locked(chat tidemark.ChatID) bool {
 // waitsFor waits until a backend of somebody else waits for something.
 func (sc *scene) waitsFor(event string) {
 	sc.Helper()
-	const waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = $1 AND state = 'active' AND pid <> pg_backend_pid())"
+	const waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = $1 AND state = " +
+		"'active' AND pid <> pg_backend_pid())"
 	wantSoon(sc.T, func() (is bool) {
 		sc.ok(sc.watch.QueryRow(sc.Context(), waits, event).Scan(&is))
 		return is
@@ -356,13 +364,18 @@ func TestLocks_calls_that_were_given_up_do_not_pile_up(t *testing.T) {
 	for n := range 2 * int(sc.store.writers.Config().MaxConns) {
 		chats = append(chats, tidemark.ChatID(fmt.Sprint("c", n)))
 		_, _, err := sc.store.CreateChat(t.Context(), storage.NewChat{
-			ID: chats[n], Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1),
-			Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+			ID:        chats[n],
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			CreatedAt: time.UnixMilli(1),
+			Creator:   "anna",
+			Members:   []tidemark.UserID{"anna", "ben"},
 		})
 		sc.ok(err)
 	}
 	sc.disk.Stall(t)
-	const committing = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemark' AND state = 'active'"
+	const committing = "SELECT count(*) FROM pg_stat_activity WHERE application_name = " +
+		"'tidemark' AND state = 'active'"
 	most := 0
 	for _, chat := range chats {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -387,7 +400,8 @@ func TestStore_histories_while_the_disk_stalls(t *testing.T) {
 	// The rest of the test is as quick as the wait for a lock is short.
 	const wait = 100 * time.Millisecond
 	open := func(t *testing.T) storage.Store {
-		return openTest(t, newDatabase(t, server)+fmt.Sprintf("&lock_timeout=%d", wait.Milliseconds()))
+		return openTest(t,
+			newDatabase(t, server)+fmt.Sprintf("&lock_timeout=%d", wait.Milliseconds()))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -89,7 +89,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 // open opens the store on a target.
-func open(ctx context.Context, to *target.Target, committed func(sends, acks int, took time.Duration)) (*Store, error) {
+func open(
+	ctx context.Context, to *target.Target, committed func(sends, acks int, took time.Duration),
+) (*Store, error) {
 	s := &Store{committed: committed}
 	var err error
 	if s.writers, err = to.Pool(ctx, to.Writers); err == nil {
@@ -103,9 +105,11 @@ func open(ctx context.Context, to *target.Target, committed func(sends, acks int
 		return nil, to.Named(err)
 	}
 	//rule:confirmed_is_durable.confirm-duplicates
-	s.appends = newBatcher(s.writers, s.wrote("append"), 1, maxItems, settled(s.append, someDuplicate))
+	s.appends = newBatcher(s.writers, s.wrote("append"), 1, maxItems,
+		settled(s.append, someDuplicate))
 	//rule:watermark_monotonic.confirm-stale-raises
-	s.advances = newBatcher(s.writers, s.wrote("advance"), 1, maxItems, settled(s.advance, noneMoved))
+	s.advances = newBatcher(s.writers, s.wrote("advance"), 1, maxItems,
+		settled(s.advance, noneMoved))
 	s.marks = newBatcher(s.writers, s.wrote("mark"), 1, maxItems, s.mark)
 	s.clears = newBatcher(s.writers, s.wrote("clear"), 1, maxItems, s.clear)
 	s.pages = newBatcher(s.readers, nil, pageReaders, maxPages, readPages)
@@ -232,7 +236,10 @@ func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error)
 }
 
 // list reads a page of at most limit rows of a statement that asks for one more, and reports whether there are more.
-func list[T any](ctx context.Context, s *Store, text string, limit int, parameters []any, scan func(pgx.Rows) (T, error)) (rows []T, more bool, err error) {
+func list[T any](
+	ctx context.Context, s *Store, text string, limit int, parameters []any,
+	scan func(pgx.Rows) (T, error),
+) (rows []T, more bool, err error) {
 	err = s.read(ctx, func(ctx context.Context, c *conn) error {
 		rows = rows[:0]
 		return c.each(ctx, text, parameters, func(row pgx.Rows) error {
@@ -266,19 +273,21 @@ func (s *Store) change(ctx context.Context, do func(context.Context, *conn) erro
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	//rule:nothing_outside_membership.change-once
-	return s.health.Written("change", attempts(waiting, s.writers, undone, func(working context.Context, c *conn) error {
-		working, cut := context.WithCancel(working)
-		defer cut()
-		//rule:bounded_use.cut-off-cancelled-change
-		defer context.AfterFunc(ctx, func() { time.AfterFunc(farewell, cut) })()
-		return do(working, c)
-	}))
+	return s.health.Written("change",
+		attempts(waiting, s.writers, undone, func(working context.Context, c *conn) error {
+			working, cut := context.WithCancel(working)
+			defer cut()
+			//rule:bounded_use.cut-off-cancelled-change
+			defer context.AfterFunc(ctx, func() { time.AfterFunc(farewell, cut) })()
+			return do(working, c)
+		}))
 }
 
 // checkBatch returns an Invalid error if a slice argument is too long.
 func checkBatch(n int) error {
 	if n > storage.MaxBatch {
-		return tidemark.Errorf(tidemark.Invalid, "%d items are too many for one call, at most %d are allowed", n, storage.MaxBatch)
+		return tidemark.Errorf(tidemark.Invalid,
+			"%d items are too many for one call, at most %d are allowed", n, storage.MaxBatch)
 	}
 	return nil
 }

@@ -25,9 +25,12 @@ func TestMigrate_leaves_the_database_of_another_program_alone(t *testing.T) {
 			url := server.Database(t)
 			name := url[strings.LastIndex(url, "/")+1 : strings.Index(url, "?")]
 			server.Exec(t, name, tc.theirs)
-			tables := "SELECT string_agg(concat(table_name, '.', column_name), ' ' ORDER BY table_name, column_name) FROM information_schema.columns WHERE table_schema = 'public'"
+			tables := "SELECT string_agg(concat(table_name, '.', column_name), ' ' ORDER BY " +
+				"table_name, column_name) FROM information_schema.columns WHERE table_schema = " +
+				"'public'"
 			before := single(t, url, tables)
-			wantError(t, Migrate(t.Context(), url, Up), tidemark.Conflict, "the table "+tc.table+" is there already", "another program's", "search_path")
+			wantError(t, Migrate(t.Context(), url, Up), tidemark.Conflict,
+				"the table "+tc.table+" is there already", "another program's", "search_path")
 			if err := Migrate(t.Context(), url, Down); err == nil {
 				t.Error("Migrate down went through")
 			}
@@ -55,7 +58,8 @@ func TestMigrate_stays_in_the_schema_of_the_tables(t *testing.T) {
 	server := service.Shared(t)
 	url := server.Database(t)
 	name := url[strings.LastIndex(url, "/")+1 : strings.Index(url, "?")]
-	const chats = "SELECT string_agg(table_schema, ' ') FROM information_schema.tables WHERE table_name = 'chats'"
+	const chats = "SELECT string_agg(table_schema, ' ') FROM information_schema.tables WHERE " +
+		"table_name = 'chats'"
 	for _, step := range []struct {
 		parameters, do string
 		direction      Direction
@@ -71,10 +75,12 @@ func TestMigrate_stays_in_the_schema_of_the_tables(t *testing.T) {
 			t.Fatalf("Migrate %s: %v", step.direction, err)
 		}
 		if got := single(t, url, "SELECT coalesce(("+chats+"), '')"); got != step.want {
-			t.Fatalf("after %s, Migrate %s made the tables in %q, want %q", step.do, step.direction, got, step.want)
+			t.Fatalf("after %s, Migrate %s made the tables in %q, want %q",
+				step.do, step.direction, got, step.want)
 		}
 	}
-	wantError(t, Migrate(t.Context(), url+"&search_path=nowhere", Up), tidemark.Conflict, "search_path names no schema")
+	wantError(t, Migrate(t.Context(), url+"&search_path=nowhere", Up), tidemark.Conflict,
+		"search_path names no schema")
 }
 
 // TestOpen_texts_are_UTF8: whatever a role is set to, and where that does not help, the database is refused.
@@ -84,12 +90,21 @@ func TestOpen_texts_are_UTF8(t *testing.T) {
 	name := url[strings.LastIndex(url, "/")+1 : strings.Index(url, "?")]
 	server.Exec(t, "postgres", "ALTER DATABASE "+name+" SET client_encoding = 'WIN1252'")
 	s := openTest(t, url)
-	chat := storage.NewChat{ID: "c", Type: tidemark.Group, Name: "\u0081 ☃", History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(7), Creator: "anna", Members: []tidemark.UserID{"anna"}}
+	chat := storage.NewChat{
+		ID:        "c",
+		Type:      tidemark.Group,
+		Name:      "\u0081 ☃",
+		History:   tidemark.HistoryFull,
+		CreatedAt: time.UnixMilli(7),
+		Creator:   "anna",
+		Members:   []tidemark.UserID{"anna"},
+	}
 	if got, _, err := s.CreateChat(t.Context(), chat); err != nil || got.Name != chat.Name {
 		t.Errorf("CreateChat: %q, %v", got.Name, err)
 	}
 	server.Exec(t, "postgres", "DROP DATABASE IF EXISTS japanese")
-	server.Exec(t, "postgres", "CREATE DATABASE japanese TEMPLATE template0 ENCODING 'EUC_JP' LC_COLLATE 'C' LC_CTYPE 'C'")
+	server.Exec(t, "postgres",
+		"CREATE DATABASE japanese TEMPLATE template0 ENCODING 'EUC_JP' LC_COLLATE 'C' LC_CTYPE 'C'")
 	t.Cleanup(func() { server.Exec(t, "postgres", "DROP DATABASE japanese WITH (FORCE)") })
 	japanese := server.URL("japanese")
 	if err := Migrate(t.Context(), japanese, Up); err != nil {

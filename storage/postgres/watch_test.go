@@ -46,7 +46,8 @@ func watched(t *testing.T, url string) (*Store, *watch) {
 		w.notices = append(w.notices, n.Message)
 	}
 	dial := to.Config.ConnConfig.DialFunc
-	to.Config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+	to.Config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn,
+		error) {
 		c, err := dial(ctx, network, address)
 		return &watchedConn{Conn: c, watch: w}, err
 	}
@@ -80,7 +81,9 @@ func (w *watch) saw(text string) {
 }
 
 // TraceQueryStart implements pgx.QueryTracer.
-func (w *watch) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (w *watch) TraceQueryStart(
+	ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData,
+) context.Context {
 	w.saw(data.SQL)
 	return ctx
 }
@@ -89,7 +92,9 @@ func (w *watch) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Trace
 func (w *watch) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // TraceBatchStart implements pgx.BatchTracer.
-func (w *watch) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+func (w *watch) TraceBatchStart(
+	ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData,
+) context.Context {
 	for _, q := range data.Batch.QueuedQueries {
 		w.saw(q.SQL)
 	}
@@ -221,7 +226,8 @@ func (r *sources) text(e ast.Expr) string {
 
 func isStatement(text string) bool {
 	verb, _, more := strings.Cut(text, " ")
-	return more && slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "BEGIN"}, verb)
+	return more &&
+		slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "BEGIN"}, verb)
 }
 
 func TestStatements_of_the_sources_are_found(t *testing.T) {

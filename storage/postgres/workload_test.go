@@ -61,7 +61,8 @@ func fill(t *testing.T, url string, from, to int) {
 	if from == 1 {
 		texts, from = append([]string{crowds}, texts...), 0
 	}
-	values := strings.NewReplacer("$from", fmt.Sprint(from), "$to", fmt.Sprint(to), "$n", fmt.Sprint(perChat), "$m", fmt.Sprint(members))
+	values := strings.NewReplacer("$from", fmt.Sprint(from), "$to", fmt.Sprint(to), "$n",
+		fmt.Sprint(perChat), "$m", fmt.Sprint(members))
 	for _, text := range texts {
 		if _, err := c.Exec(t.Context(), values.Replace(text)); err != nil {
 			t.Fatalf("%s: %v", text, err)
@@ -114,8 +115,13 @@ func drafts(prefix string, chats ...tidemark.ChatID) (drafts []tidemark.Draft) {
 	for i, chat := range chats {
 		key := fmt.Sprintf("%s-%d", prefix, i)
 		drafts = append(drafts, tidemark.Draft{
-			ChatID: chat, SenderID: "writer", ClientMessageID: key, MessageID: tidemark.MessageID("m-" + key), CreatedAt: time.UnixMilli(5),
-			ContentType: tidemark.DefaultContentType, Content: strings.Repeat("y", 100),
+			ChatID:          chat,
+			SenderID:        "writer",
+			ClientMessageID: key,
+			MessageID:       tidemark.MessageID("m-" + key),
+			CreatedAt:       time.UnixMilli(5),
+			ContentType:     tidemark.DefaultContentType,
+			Content:         strings.Repeat("y", 100),
 		})
 	}
 	return drafts
@@ -130,10 +136,17 @@ func (w *workload) append(drafts []tidemark.Draft) error {
 }
 
 // advance raises a user's watermarks in chats.
-func (w *workload) advance(to tidemark.Sequence, user tidemark.UserID, chats ...tidemark.ChatID) error {
+func (w *workload) advance(
+	to tidemark.Sequence, user tidemark.UserID, chats ...tidemark.ChatID,
+) error {
 	var advances []storage.Advance
 	for _, chat := range chats {
-		advances = append(advances, storage.Advance{User: user, Chat: chat, Raise: tidemark.Raise{Acked: to}, Now: time.UnixMilli(6)})
+		advances = append(advances, storage.Advance{
+			User:  user,
+			Chat:  chat,
+			Raise: tidemark.Raise{Acked: to},
+			Now:   time.UnixMilli(6),
+		})
 	}
 	advanced, err := w.s.Advance(w.t.Context(), advances)
 	for _, a := range advanced {
@@ -142,16 +155,24 @@ func (w *workload) advance(to tidemark.Sequence, user tidemark.UserID, chats ...
 	return err
 }
 
-func (w *workload) mark(first tidemark.Sequence, chat tidemark.ChatID, users ...tidemark.UserID) error {
+func (w *workload) mark(
+	first tidemark.Sequence, chat tidemark.ChatID, users ...tidemark.UserID,
+) error {
 	var rows []tidemark.PendingDelivery
 	for _, user := range users {
-		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first})
+		rows = append(rows, tidemark.PendingDelivery{
+			UserID:           user,
+			ChatID:           chat,
+			FirstUndelivered: first,
+		})
 	}
 	_, err := w.s.Mark(w.t.Context(), rows)
 	return err
 }
 
-func (w *workload) clear(through tidemark.Sequence, chat tidemark.ChatID, users ...tidemark.UserID) error {
+func (w *workload) clear(
+	through tidemark.Sequence, chat tidemark.ChatID, users ...tidemark.UserID,
+) error {
 	var items []storage.Clear
 	for _, user := range users {
 		items = append(items, storage.Clear{User: user, Chat: chat, Through: through})
@@ -160,8 +181,18 @@ func (w *workload) clear(through tidemark.Sequence, chat tidemark.ChatID, users 
 	return err
 }
 
-func (w *workload) create(id tidemark.ChatID, kind tidemark.ChatType, history tidemark.HistoryMode, users []tidemark.UserID) error {
-	_, _, err := w.s.CreateChat(w.t.Context(), storage.NewChat{ID: id, Type: kind, History: history, CreatedAt: time.UnixMilli(7), Creator: users[0], Members: users})
+func (w *workload) create(
+	id tidemark.ChatID, kind tidemark.ChatType, history tidemark.HistoryMode,
+	users []tidemark.UserID,
+) error {
+	_, _, err := w.s.CreateChat(w.t.Context(), storage.NewChat{
+		ID:        id,
+		Type:      kind,
+		History:   history,
+		CreatedAt: time.UnixMilli(7),
+		Creator:   users[0],
+		Members:   users,
+	})
 	return err
 }
 
@@ -192,42 +223,113 @@ func (w *workload) writes() []operation {
 	const full, joined = tidemark.HistoryFull, tidemark.HistorySinceJoin
 	name := func(what string, round int) string { return fmt.Sprintf("%s-%d", what, round) }
 	id := func(what string, round int) tidemark.ChatID { return tidemark.ChatID(name(what, round)) }
-	user := func(what string, round int) tidemark.UserID { return tidemark.UserID(name(what, round)) }
+	user := func(what string, round int) tidemark.UserID {
+		return tidemark.UserID(name(what, round))
+	}
 	group := func(what string, history tidemark.HistoryMode, n int) func(int) error {
 		return func(r int) error {
-			return errors.Join(w.create(id(what, r), tidemark.Group, history, append(named(name(what, r), n-1), "writer")), w.append(drafts(name(what, r), id(what, r))))
+			return errors.Join(w.create(id(what, r), tidemark.Group, history,
+				append(named(name(what, r), n-1), "writer")),
+				w.append(drafts(name(what, r), id(what, r))))
 		}
 	}
 	pair := func(r int) error {
-		return w.create(id("direct", r), tidemark.Direct, full, []tidemark.UserID{user("ann", r), "writer"})
+		return w.create(id("direct", r), tidemark.Direct, full,
+			[]tidemark.UserID{user("ann", r), "writer"})
 	}
 	one := make([]tidemark.ChatID, 64)
 	for i := range one {
 		one[i] = chatNo(90)
 	}
 	return []operation{
-		{"`Append`", nil, func(r int) error { return w.append(drafts(name("alone", r), chatNo(1))) }},
-		{"`Append` of 64 to 64 chats", nil, func(r int) error { return w.append(drafts(name("spread", r), chatNos(1, 64)...)) }},
-		{"`Append` of 64 to one chat", nil, func(r int) error { return w.append(drafts(name("hot", r), one...)) }},
-		{"`Append` of a known key", func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) }, func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) }},
+		{
+			"`Append`",
+			nil, func(r int) error { return w.append(drafts(name("alone", r), chatNo(1))) },
+		},
+		{
+			"`Append` of 64 to 64 chats",
+			nil,
+			func(r int) error { return w.append(drafts(name("spread", r), chatNos(1, 64)...)) },
+		},
+		{
+			"`Append` of 64 to one chat",
+			nil, func(r int) error { return w.append(drafts(name("hot", r), one...)) },
+		},
+		{
+			"`Append` of a known key",
+			func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) },
+			func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) },
+		},
 		{"`Advance`", nil, func(r int) error { return w.advance(all(60+r), "crowd1", "hundred") }},
-		{"`Advance`, the first of a user and chat", nil, func(r int) error { return w.advance(1, user("first", r), chatNo(1)) }},
-		{"`Advance` of 64", nil, func(r int) error { return w.advance(all(60+r), "writer", chatNos(1, 64)...) }},
+		{
+			"`Advance`, the first of a user and chat",
+			nil, func(r int) error { return w.advance(1, user("first", r), chatNo(1)) },
+		},
+		{
+			"`Advance` of 64",
+			nil, func(r int) error { return w.advance(all(60+r), "writer", chatNos(1, 64)...) },
+		},
 		{"`Advance`, stale", nil, func(int) error { return w.advance(1, "crowd1", "hundred") }},
-		{"`Mark` of 64", nil, func(r int) error { return w.mark(5, chatNo(3), named(name("new", r), 64)...) }},
-		{"`Mark` of 64 that stand", nil, func(r int) error { return w.mark(6, chatNo(3), named(name("new", r), 64)...) }},
-		{"`Clear` of 64, through the head", func(r int) error { return w.mark(1, chatNo(110), named(name("all", r), 64)...) }, func(r int) error { return w.clear(perChat, chatNo(110), named(name("all", r), 64)...) }},
-		{"`Clear` of 64, through a part", func(r int) error { return w.mark(1, chatNo(110), named(name("part", r), 64)...) }, func(r int) error { return w.clear(50, chatNo(110), named(name("part", r), 64)...) }},
-		{"`Clear` of 64, nothing is there", nil, func(int) error { return w.clear(50, chatNo(110), named("nobody", 64)...) }},
-		{"`CreateChat`, a group of 2", nil, func(r int) error { return w.create(id("two", r), tidemark.Group, full, named(name("two", r), 2)) }},
-		{"`CreateChat`, a group of 600", nil, func(r int) error { return w.create(id("many", r), tidemark.Group, full, named(name("many", r), 600)) }},
+		{
+			"`Mark` of 64",
+			nil, func(r int) error { return w.mark(5, chatNo(3), named(name("new", r), 64)...) },
+		},
+		{
+			"`Mark` of 64 that stand",
+			nil, func(r int) error { return w.mark(6, chatNo(3), named(name("new", r), 64)...) },
+		},
+		{
+			"`Clear` of 64, through the head",
+			func(r int) error { return w.mark(1, chatNo(110), named(name("all", r), 64)...) },
+			func(r int) error {
+				return w.clear(perChat, chatNo(110), named(name("all", r), 64)...)
+			},
+		},
+		{
+			"`Clear` of 64, through a part",
+			func(r int) error { return w.mark(1, chatNo(110), named(name("part", r), 64)...) },
+			func(r int) error { return w.clear(50, chatNo(110), named(name("part", r), 64)...) },
+		},
+		{
+			"`Clear` of 64, nothing is there",
+			nil, func(int) error { return w.clear(50, chatNo(110), named("nobody", 64)...) },
+		},
+		{
+			"`CreateChat`, a group of 2",
+			nil,
+			func(r int) error {
+				return w.create(id("two", r), tidemark.Group, full, named(name("two", r), 2))
+			},
+		},
+		{
+			"`CreateChat`, a group of 600",
+			nil,
+			func(r int) error {
+				return w.create(id("many", r), tidemark.Group, full, named(name("many", r), 600))
+			},
+		},
 		{"`CreateChat`, a direct chat", nil, pair},
 		{"`CreateChat`, a direct chat that exists", nil, pair},
 		{"`RenameChat`", nil, func(r int) error { _, err := w.s.RenameChat(w.t.Context(), chatNo(4), name("name", r)); return err }},
-		{"`AddMembers` of 1", group("add", full, 10), func(r int) error { return w.add(id("add", r), user("joins", r)) }},
-		{"`AddMembers` of 1, history from the join", group("late", joined, 10), func(r int) error { return w.add(id("late", r), user("joins", r)) }},
-		{"`AddMembers` of 1, to a large chat", nil, func(r int) error { return w.add("thousand", user("joins", r)) }},
-		{"`AddMembers` of 600, with which the chat is large", group("grow", full, 10), func(r int) error { return w.add(id("grow", r), named(name("grown", r), 600)...) }},
+		{
+			"`AddMembers` of 1",
+			group("add", full, 10),
+			func(r int) error { return w.add(id("add", r), user("joins", r)) },
+		},
+		{
+			"`AddMembers` of 1, history from the join",
+			group("late", joined, 10),
+			func(r int) error { return w.add(id("late", r), user("joins", r)) },
+		},
+		{
+			"`AddMembers` of 1, to a large chat",
+			nil, func(r int) error { return w.add("thousand", user("joins", r)) },
+		},
+		{
+			"`AddMembers` of 600, with which the chat is large",
+			group("grow", full, 10),
+			func(r int) error { return w.add(id("grow", r), named(name("grown", r), 600)...) },
+		},
 		{"`RemoveMember`", group("remove", full, 10), func(r int) error {
 			_, err := w.s.RemoveMember(w.t.Context(), id("remove", r), "writer", time.UnixMilli(9))
 			return err
@@ -264,9 +366,22 @@ func (w *workload) reads() []operation {
 		states[i] = storage.StateKey{User: "reader", Chat: chatNo(101 + i)}
 	}
 	return []operation{
-		{"`Ranges`, 50 messages", nil, func(int) error { return w.ranges(1, storage.Range{After: 20, Limit: 50}) }},
-		{"`Ranges`, 50 messages of 20 chats", nil, func(int) error { return w.ranges(20, storage.Range{After: 20, Limit: 50, MaxBytes: 1 << 20}) }},
-		{"`Ranges`, the last 50 messages", nil, func(int) error { return w.ranges(1, storage.Range{Before: perChat + 1, Limit: 50}) }},
+		{
+			"`Ranges`, 50 messages",
+			nil, func(int) error { return w.ranges(1, storage.Range{After: 20, Limit: 50}) },
+		},
+		{
+			"`Ranges`, 50 messages of 20 chats",
+			nil,
+			func(int) error {
+				return w.ranges(20, storage.Range{After: 20, Limit: 50, MaxBytes: 1 << 20})
+			},
+		},
+		{
+			"`Ranges`, the last 50 messages",
+			nil,
+			func(int) error { return w.ranges(1, storage.Range{Before: perChat + 1, Limit: 50}) },
+		},
 		read("`PendingOf`, 20 rows", func() (int, int, error) {
 			rows, _, err := w.s.PendingOf(ctx, "reader", "", 20)
 			return len(rows), 20, err

@@ -44,7 +44,12 @@ func benchStore(b *testing.B, chats, n int) (*Store, []storage.NewChat) {
 	s := openTest(b, filepath.Join(b.TempDir(), "bench.db"))
 	list := make([]storage.NewChat, chats)
 	for i := range list {
-		list[i] = storage.NewChat{ID: tidemark.ChatID(newID()), Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.Now()}
+		list[i] = storage.NewChat{
+			ID:        tidemark.ChatID(newID()),
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			CreatedAt: time.Now(),
+		}
 		for range n {
 			list[i].Members = append(list[i].Members, tidemark.UserID(newID()))
 		}
@@ -87,8 +92,13 @@ func BenchmarkAppend(b *testing.B) {
 					spread(b, producers, func(i int) error {
 						chat := &list[i%chats]
 						_, err := storage.AppendOne(b.Context(), s, tidemark.Draft{
-							ChatID: chat.ID, SenderID: chat.Members[i/chats%2], ClientMessageID: newID(), Content: content,
-							ContentType: tidemark.DefaultContentType, MessageID: tidemark.MessageID(newID()), CreatedAt: time.Now(),
+							ChatID:          chat.ID,
+							SenderID:        chat.Members[i/chats%2],
+							ClientMessageID: newID(),
+							Content:         content,
+							ContentType:     tidemark.DefaultContentType,
+							MessageID:       tidemark.MessageID(newID()),
+							CreatedAt:       time.Now(),
 						})
 						return err
 					})
@@ -105,8 +115,13 @@ func fill(b *testing.B, s *Store, chats []storage.NewChat, n int) {
 		group.Go(func() {
 			for range n {
 				if _, err := storage.AppendOne(b.Context(), s, tidemark.Draft{
-					ChatID: chat.ID, SenderID: chat.Creator, ClientMessageID: newID(), Content: strings.Repeat("message ", 25),
-					ContentType: tidemark.DefaultContentType, MessageID: tidemark.MessageID(newID()), CreatedAt: time.Now(),
+					ChatID:          chat.ID,
+					SenderID:        chat.Creator,
+					ClientMessageID: newID(),
+					Content:         strings.Repeat("message ", 25),
+					ContentType:     tidemark.DefaultContentType,
+					MessageID:       tidemark.MessageID(newID()),
+					CreatedAt:       time.Now(),
 				}); err != nil {
 					b.Error(err)
 				}
@@ -145,8 +160,10 @@ func BenchmarkAdvance(b *testing.B) {
 								n := first + i
 								chat := &list[n%chats]
 								rows[i] = storage.Advance{
-									User: chat.Members[n/chats%users], Chat: chat.ID,
-									Raise: tidemark.Raise{Acked: tidemark.Sequence(n + 1)}, Now: time.Now(),
+									User:  chat.Members[n/chats%users],
+									Chat:  chat.ID,
+									Raise: tidemark.Raise{Acked: tidemark.Sequence(n + 1)},
+									Now:   time.Now(),
 								}
 							}
 							if _, err := s.Advance(b.Context(), rows); err != nil {
@@ -165,7 +182,11 @@ func BenchmarkMark_standing(b *testing.B) {
 	s, list := benchStore(b, 50, 2)
 	rows := make([]tidemark.PendingDelivery, len(list))
 	for i, chat := range list {
-		rows[i] = tidemark.PendingDelivery{UserID: chat.Members[1], ChatID: chat.ID, FirstUndelivered: 1}
+		rows[i] = tidemark.PendingDelivery{
+			UserID:           chat.Members[1],
+			ChatID:           chat.ID,
+			FirstUndelivered: 1,
+		}
 	}
 	if _, err := s.Mark(b.Context(), rows); err != nil {
 		b.Fatal(err)
@@ -188,7 +209,9 @@ func BenchmarkMark_and_clear(b *testing.B) {
 			if _, err := s.Mark(b.Context(), []tidemark.PendingDelivery{{UserID: chat.Creator, ChatID: chat.ID, FirstUndelivered: 1}}); err != nil {
 				return err
 			}
-			_, err := s.Clear(b.Context(), []storage.Clear{{User: chat.Creator, Chat: chat.ID, Through: 1}})
+			_, err := s.Clear(b.Context(), []storage.Clear{
+				{User: chat.Creator, Chat: chat.ID, Through: 1},
+			})
 			return err
 		})
 	})
@@ -199,7 +222,9 @@ func BenchmarkRange_50(b *testing.B) {
 	fill(b, s, list, 200)
 	measure(b, s, func() {
 		spread(b, 4, func(i int) error {
-			got, err := s.Ranges(b.Context(), []storage.Range{{Chat: list[i%len(list)].ID, After: tidemark.Sequence(i % 150), Limit: 50}})
+			got, err := s.Ranges(b.Context(), []storage.Range{
+				{Chat: list[i%len(list)].ID, After: tidemark.Sequence(i % 150), Limit: 50},
+			})
 			if err == nil && len(got[0]) != 50 {
 				err = fmt.Errorf("got %d messages, want 50", len(got[0]))
 			}
@@ -213,8 +238,12 @@ func BenchmarkBehind_50(b *testing.B) {
 	var chats []storage.NewChat
 	for range 50 {
 		chat := storage.NewChat{
-			ID: tidemark.ChatID(newID()), Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.Now(),
-			Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+			ID:        tidemark.ChatID(newID()),
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			CreatedAt: time.Now(),
+			Creator:   "anna",
+			Members:   []tidemark.UserID{"anna", "ben"},
 		}
 		if _, _, err := s.CreateChat(b.Context(), chat); err != nil {
 			b.Fatal(err)
@@ -238,8 +267,12 @@ func BenchmarkChatsOf_20(b *testing.B) {
 	var chats []storage.NewChat
 	for range 100 {
 		chat := storage.NewChat{
-			ID: tidemark.ChatID(newID()), Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.Now(),
-			Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+			ID:        tidemark.ChatID(newID()),
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			CreatedAt: time.Now(),
+			Creator:   "anna",
+			Members:   []tidemark.UserID{"anna", "ben"},
 		}
 		if _, _, err := s.CreateChat(b.Context(), chat); err != nil {
 			b.Fatal(err)
@@ -265,7 +298,12 @@ func BenchmarkStates_50(b *testing.B) {
 	var rows []storage.Advance
 	for _, chat := range list {
 		keys = append(keys, storage.StateKey{User: chat.Creator, Chat: chat.ID})
-		rows = append(rows, storage.Advance{User: chat.Creator, Chat: chat.ID, Raise: tidemark.Raise{Acked: 1}, Now: time.Now()})
+		rows = append(rows, storage.Advance{
+			User:  chat.Creator,
+			Chat:  chat.ID,
+			Raise: tidemark.Raise{Acked: 1},
+			Now:   time.Now(),
+		})
 	}
 	if _, err := s.Advance(b.Context(), rows); err != nil {
 		b.Fatal(err)

@@ -17,10 +17,15 @@ const chatWidth = 9
 
 func scanChat(row *stmt) tidemark.Chat {
 	return tidemark.Chat{
-		ID: tidemark.ChatID(row.stringAt(0)), Type: tidemark.ChatType(row.stringAt(1)), Name: row.stringAt(2),
-		History: tidemark.HistoryMode(row.stringAt(3)), CreatedAt: timeOf(row.integerAt(4)),
-		Head: tidemark.Sequence(row.integerAt(5)), MemberCount: int(row.integerAt(6)),
-		MembersVersion: uint64(row.integerAt(7)), Large: row.integerAt(8) != 0,
+		ID:             tidemark.ChatID(row.stringAt(0)),
+		Type:           tidemark.ChatType(row.stringAt(1)),
+		Name:           row.stringAt(2),
+		History:        tidemark.HistoryMode(row.stringAt(3)),
+		CreatedAt:      timeOf(row.integerAt(4)),
+		Head:           tidemark.Sequence(row.integerAt(5)),
+		MemberCount:    int(row.integerAt(6)),
+		MembersVersion: uint64(row.integerAt(7)),
+		Large:          row.integerAt(8) != 0,
 	}
 }
 
@@ -56,7 +61,8 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 	pair := ""
 	if new.Type == tidemark.Direct {
 		pair = tidemark.DirectKey(new.Members[0], new.Members[1])
-		chat, found, err := oneChat(w.c, `SELECT `+chatColumns+` FROM chats AS c WHERE c.direct_key = ?`, pair)
+		chat, found, err := oneChat(w.c,
+			`SELECT `+chatColumns+` FROM chats AS c WHERE c.direct_key = ?`, pair)
 		if err != nil || found {
 			return chat, false, err
 		}
@@ -64,11 +70,18 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 	if taken, err := w.chat(new.ID); err != nil {
 		return tidemark.Chat{}, false, err
 	} else if taken != nil {
-		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
+		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict,
+			"there is a chat %s already", new.ID)
 	}
 	chat := tidemark.Chat{
-		ID: new.ID, Type: new.Type, Name: new.Name, History: new.History, CreatedAt: timeOf(new.CreatedAt.UnixMilli()),
-		MemberCount: len(new.Members), MembersVersion: 1, Large: len(new.Members) > tidemark.PendingFanoutLimit,
+		ID:             new.ID,
+		Type:           new.Type,
+		Name:           new.Name,
+		History:        new.History,
+		CreatedAt:      timeOf(new.CreatedAt.UnixMilli()),
+		MemberCount:    len(new.Members),
+		MembersVersion: 1,
+		Large:          len(new.Members) > tidemark.PendingFanoutLimit,
 	}
 	if err := w.insertChat(chat, pair); err != nil {
 		return tidemark.Chat{}, false, err
@@ -78,7 +91,12 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 		return tidemark.Chat{}, false, err
 	}
 	for _, user := range new.Members {
-		m := tidemark.Member{UserID: user, Role: tidemark.Ordinary, JoinedAt: chat.CreatedAt, Intervals: tidemark.Intervals{{From: 1}}}
+		m := tidemark.Member{
+			UserID:    user,
+			Role:      tidemark.Ordinary,
+			JoinedAt:  chat.CreatedAt,
+			Intervals: tidemark.Intervals{{From: 1}},
+		}
 		if user == new.Creator {
 			m.Role = tidemark.Owner
 		}
@@ -147,7 +165,9 @@ func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (tidemark.Chat, er
 }
 
 // RenameChat implements storage.Chats.
-func (s *Store) RenameChat(ctx context.Context, id tidemark.ChatID, name string) (tidemark.Chat, error) {
+func (s *Store) RenameChat(
+	ctx context.Context, id tidemark.ChatID, name string,
+) (tidemark.Chat, error) {
 	var chat tidemark.Chat
 	err := s.change(ctx, func(w *writer) error {
 		row, err := w.chat(id)
@@ -222,7 +242,9 @@ const conversationsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.ke
 	ORDER BY c.activity_at DESC, c.id LIMIT ?4`
 
 // ChatsOf implements storage.Chats.
-func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) ([]storage.Conversation, bool, error) {
+func (s *Store) ChatsOf(
+	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
+) ([]storage.Conversation, bool, error) {
 	var list []storage.Conversation
 	more := false
 	err := s.snapshot(ctx, func(c *conn) error {
@@ -245,13 +267,17 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.
 			if more = len(list) == page.Limit; more {
 				return false
 			}
-			conversation := storage.Conversation{Chat: scanChat(row), Activity: timeOf(row.integerAt(chatWidth))}
+			conversation := storage.Conversation{
+				Chat:     scanChat(row),
+				Activity: timeOf(row.integerAt(chatWidth)),
+			}
 			conversation.State = scanState(row, chatWidth+3, user, conversation.Chat.ID)
 			var intervals tidemark.Intervals
 			if intervals, bad = tidemark.ParseIntervals(row.stringAt(chatWidth + 2)); bad != nil {
 				return false
 			}
-			list, keys, visible = append(list, conversation), append(keys, row.integerAt(chatWidth+1)), append(visible, intervals)
+			list, keys, visible = append(list, conversation), append(keys,
+				row.integerAt(chatWidth+1)), append(visible, intervals)
 			return true
 		})
 		if err == nil {
@@ -269,10 +295,13 @@ func (s *Store) ChatsOf(ctx context.Context, user tidemark.UserID, page storage.
 }
 
 // look fills in what needs messages: the last one, and how many are unread.
-func look(c *conn, key int64, visible tidemark.Intervals, conversation *storage.Conversation) error {
+func look(
+	c *conn, key int64, visible tidemark.Intervals, conversation *storage.Conversation,
+) error {
 	head := conversation.Chat.Head
 	if head > 0 && visible.Contains(head) {
-		q, err := c.prepared(`SELECT ` + messageColumns + ` FROM messages WHERE chat = ? AND sequence = ?`)
+		q, err := c.prepared(`SELECT ` + messageColumns +
+			` FROM messages WHERE chat = ? AND sequence = ?`)
 		if err != nil {
 			return err
 		}
@@ -290,7 +319,8 @@ func look(c *conn, key int64, visible tidemark.Intervals, conversation *storage.
 		end, shown := visible.Visible(from, head)
 		if shown {
 			looked := min(int64(end-from)+1, budget)
-			own, err := ownMessages(c, key, conversation.State.UserID, from, from+tidemark.Sequence(looked))
+			own, err := ownMessages(c, key, conversation.State.UserID, from,
+				from+tidemark.Sequence(looked))
 			if err != nil {
 				return err
 			}
@@ -303,7 +333,9 @@ func look(c *conn, key int64, visible tidemark.Intervals, conversation *storage.
 }
 
 // ownMessages counts the messages of a sender in [from, before).
-func ownMessages(c *conn, key int64, sender tidemark.UserID, from, before tidemark.Sequence) (n int64, err error) {
+func ownMessages(
+	c *conn, key int64, sender tidemark.UserID, from, before tidemark.Sequence,
+) (n int64, err error) {
 	if from == before {
 		return 0, nil
 	}

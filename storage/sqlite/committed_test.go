@@ -30,14 +30,24 @@ func TestCommitted_says_what_each_commit_stored(t *testing.T) {
 	advance := func(users ...tidemark.UserID) {
 		advances := make([]storage.Advance, len(users))
 		for i, user := range users {
-			advances[i] = storage.Advance{User: user, Chat: "c", Raise: tidemark.Raise{Acked: 2}, Now: time.UnixMilli(5)}
+			advances[i] = storage.Advance{
+				User:  user,
+				Chat:  "c",
+				Raise: tidemark.Raise{Acked: 2},
+				Now:   time.UnixMilli(5),
+			}
 		}
 		if _, err := s.Advance(t.Context(), advances); err != nil {
 			t.Error(err)
 		}
 	}
 	_, _, err = s.CreateChat(t.Context(), storage.NewChat{
-		ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1), Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+		ID:        "c",
+		Type:      tidemark.Group,
+		History:   tidemark.HistoryFull,
+		CreatedAt: time.UnixMilli(1),
+		Creator:   "anna",
+		Members:   []tidemark.UserID{"anna", "ben"},
 	})
 	if err != nil {
 		t.Fatal(err)

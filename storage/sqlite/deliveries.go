@@ -8,7 +8,9 @@ import (
 )
 
 // scanState reads last_acked_sequence, last_read_sequence and updated_at from column i on; all NULL where there is no row.
-func scanState(row *stmt, i int, user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
+func scanState(
+	row *stmt, i int, user tidemark.UserID, chat tidemark.ChatID,
+) tidemark.DeliveryState {
 	state := tidemark.DeliveryState{UserID: user, ChatID: chat}
 	if row.nullAt(i) {
 		return state
@@ -19,7 +21,9 @@ func scanState(row *stmt, i int, user tidemark.UserID, chat tidemark.ChatID) tid
 }
 
 // state returns the delivery state of a user and whether it is stored.
-func (w *writer) state(c *chat, user tidemark.UserID) (state tidemark.DeliveryState, stored bool, err error) {
+func (w *writer) state(
+	c *chat, user tidemark.UserID,
+) (state tidemark.DeliveryState, stored bool, err error) {
 	state = tidemark.DeliveryState{UserID: user, ChatID: c.id}
 	q, err := w.c.prepared(`SELECT last_acked_sequence, last_read_sequence, updated_at FROM delivery_state WHERE chat = ? AND user_id = ?`)
 	if err != nil {
@@ -50,7 +54,9 @@ func (w *writer) putState(c *chat, state tidemark.DeliveryState, stored bool) er
 }
 
 // Advance implements storage.Deliveries. A batch in which nothing moves writes nothing, and its commit costs no fsync.
-func (s *Store) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+func (s *Store) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	if err := checkBatch(len(advances)); err != nil || len(advances) == 0 {
 		return nil, err
 	}
@@ -104,7 +110,9 @@ const statesOfPairs = `SELECT d.last_acked_sequence, d.last_read_sequence, d.upd
 	LEFT JOIN delivery_state AS d ON d.chat = c.key AND d.user_id = j.value ->> 0`
 
 // States implements storage.Deliveries.
-func (s *Store) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+func (s *Store) States(
+	ctx context.Context, keys []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
 	if err := checkBatch(len(keys)); err != nil || len(keys) == 0 {
 		return nil, err
 	}
@@ -141,7 +149,9 @@ const statesOfUser = `SELECT m.chat_id, d.last_acked_sequence, d.last_read_seque
 	WHERE m.user_id = ? AND m.chat_id > ? AND m.current = 1 ORDER BY m.chat_id LIMIT ?`
 
 // StatesOf implements storage.Deliveries.
-func (s *Store) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (s *Store) StatesOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	return page(ctx, s, statesOfUser, limit, func(q *stmt) {
 		q.string(1, string(user))
 		q.string(2, string(after))
@@ -156,7 +166,9 @@ const statesInChat = `SELECT m.user_id, d.last_acked_sequence, d.last_read_seque
 	WHERE m.chat = (SELECT key FROM chats WHERE id = ?) AND m.user_id > ? AND m.current = 1 ORDER BY m.user_id LIMIT ?`
 
 // StatesIn implements storage.Deliveries.
-func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (s *Store) StatesIn(
+	ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	return page(ctx, s, statesInChat, limit, func(q *stmt) {
 		q.string(1, string(chat))
 		q.string(2, string(after))
@@ -167,7 +179,9 @@ func (s *Store) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidema
 }
 
 // page reads at most limit rows of a statement, and reports whether there are more.
-func page[T any](ctx context.Context, s *Store, text string, limit int, bind func(*stmt), scan func(*stmt) T) (rows []T, more bool, err error) {
+func page[T any](
+	ctx context.Context, s *Store, text string, limit int, bind func(*stmt), scan func(*stmt) T,
+) (rows []T, more bool, err error) {
 	err = s.read(ctx, func(c *conn) error {
 		q, err := c.prepared(text)
 		if err != nil {
@@ -202,7 +216,9 @@ const summary = `SELECT c.key, count(m.user_id),
 	WHERE c.id = ?1`
 
 // Summary implements storage.Deliveries.
-func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+func (s *Store) Summary(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (storage.Summary, error) {
 	var result storage.Summary
 	err := s.read(ctx, func(c *conn) error {
 		q, err := c.prepared(summary)
@@ -215,8 +231,13 @@ func (s *Store) Summary(ctx context.Context, chat tidemark.ChatID, sequence tide
 		_, err = q.one(func(row *stmt) {
 			known = !row.nullAt(0)
 			result = storage.Summary{
-				Members: int(row.integerAt(1)), Delivered: int(row.integerAt(2)), Read: int(row.integerAt(3)),
-				Least: tidemark.Boundary{Acked: tidemark.Sequence(row.integerAt(4)), Read: tidemark.Sequence(row.integerAt(5))},
+				Members:   int(row.integerAt(1)),
+				Delivered: int(row.integerAt(2)),
+				Read:      int(row.integerAt(3)),
+				Least: tidemark.Boundary{
+					Acked: tidemark.Sequence(row.integerAt(4)),
+					Read:  tidemark.Sequence(row.integerAt(5)),
+				},
 			}
 		})
 		// A chat without members is one row with a NULL member: it does not count, but sum counts it.

@@ -39,7 +39,9 @@ func TestCommit_full_disk_is_Unavailable_and_recovers(t *testing.T) {
 	fs.Arm(failing(vfstest.Write, "-wal", vfstest.Full))
 	_, err := storage.AppendOne(t.Context(), s, draft("1", "hello"))
 	wantCode(t, err, tidemark.Unavailable, "full", "free some space")
-	_, err = s.Advance(t.Context(), []storage.Advance{{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: 1}}})
+	_, err = s.Advance(t.Context(), []storage.Advance{
+		{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: 1}},
+	})
 	wantCode(t, err, tidemark.Unavailable, "full")
 	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "full", "free some space")
 	wantGapless(t, s, 3) // reads go on
@@ -93,7 +95,8 @@ func TestCommit_full_disk_makes_room_in_the_log(t *testing.T) {
 		t.Errorf("%d writes failed, and %d calls: want the same, above 0", fired, failed)
 	}
 	if failed > 10 {
-		t.Errorf("%d of 100 writes failed, although each time the log had room for twenty others", failed)
+		t.Errorf("%d of 100 writes failed, although each time the log had room for twenty others",
+			failed)
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check: %v", err)
@@ -203,7 +206,12 @@ func TestCorrupt_page_is_Unavailable_and_stops_the_writing(t *testing.T) {
 				wantCode(t, touch(t, s), tidemark.Unavailable, "corrupt", "backup")
 				wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "corrupt", "backup")
 				// Nothing is written any more, whatever it is.
-				_, _, err = s.CreateChat(t.Context(), storage.NewChat{ID: "other", Type: tidemark.Group, Creator: "x", Members: []tidemark.UserID{"x"}})
+				_, _, err = s.CreateChat(t.Context(), storage.NewChat{
+					ID:      "other",
+					Type:    tidemark.Group,
+					Creator: "x",
+					Members: []tidemark.UserID{"x"},
+				})
 				wantCode(t, err, tidemark.Unavailable, "corrupt", "backup")
 			})
 		}
@@ -256,7 +264,9 @@ func TestRanges_hole_is_Unavailable(t *testing.T) {
 		}
 		for _, r := range []storage.Range{{Chat: "c", Limit: 10}, {Chat: "c", Limit: 10, Before: 4}, {Chat: "c", Limit: 10, Before: 100}} {
 			got, err := s.Ranges(t.Context(), []storage.Range{r})
-			if tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(fmt.Sprint(err), fmt.Sprintf("message %d of chat c is missing", sequence)) {
+			if tidemark.CodeOf(err) != tidemark.Unavailable ||
+				!strings.Contains(fmt.Sprint(err),
+					fmt.Sprintf("message %d of chat c is missing", sequence)) {
 				t.Errorf("without message %d, %+v: %v, %v", sequence, r, got, err)
 			}
 		}
@@ -270,10 +280,28 @@ func TestOpen_damaged_files_say_what_to_do(t *testing.T) {
 		damage func(path string) error
 		words  []string
 	}{
-		{"truncated", func(path string) error { return os.Truncate(path, 3*4096) }, []string{"corrupt", "restore a backup"}},
-		{"cut in the first page", func(path string) error { return os.Truncate(path, 1000) }, []string{"corrupt", "restore a backup"}},
-		{"garbage", func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("garbage ", 4096)), 0o600) }, []string{"corrupt", "restore a backup"}},
-		{"a directory", func(path string) error { _ = os.Remove(path); return os.Mkdir(path, 0o700) }, []string{"opened"}},
+		{
+			"truncated",
+			func(path string) error { return os.Truncate(path, 3*4096) },
+			[]string{"corrupt", "restore a backup"},
+		},
+		{
+			"cut in the first page",
+			func(path string) error { return os.Truncate(path, 1000) },
+			[]string{"corrupt", "restore a backup"},
+		},
+		{
+			"garbage",
+			func(path string) error {
+				return os.WriteFile(path, []byte(strings.Repeat("garbage ", 4096)), 0o600)
+			},
+			[]string{"corrupt", "restore a backup"},
+		},
+		{
+			"a directory",
+			func(path string) error { _ = os.Remove(path); return os.Mkdir(path, 0o700) },
+			[]string{"opened"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := faultTemplate(t)
@@ -330,7 +358,8 @@ func TestCheck_commit_that_does_not_end(t *testing.T) {
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check at once: %v", err)
 	}
-	wantCode(t, s.health.Trouble(time.Now().Add(health.StuckAfter)), tidemark.Unavailable, "not finished", "2 seconds")
+	wantCode(t, s.health.Trouble(time.Now().Add(health.StuckAfter)), tidemark.Unavailable,
+		"not finished", "2 seconds")
 }
 
 // A caller whose time ends while others fail is told why.
@@ -374,5 +403,6 @@ func TestCheck_checkpoint_that_does_not_end(t *testing.T) {
 	if s.Committing() == 0 {
 		t.Error("nothing is said to be under way")
 	}
-	wantCode(t, s.health.Trouble(time.Now().Add(health.StuckAfter)), tidemark.Unavailable, "not finished", "2 seconds")
+	wantCode(t, s.health.Trouble(time.Now().Add(health.StuckAfter)), tidemark.Unavailable,
+		"not finished", "2 seconds")
 }

@@ -10,5 +10,6 @@ import (
 
 // lock fails: without flock two servers could open one database.
 func lock(string) (*os.File, error) {
-	return nil, tidemark.Errorf(tidemark.Unavailable, "the SQLite backend needs a Unix system, because it locks its file with flock")
+	return nil, tidemark.Errorf(tidemark.Unavailable,
+		"the SQLite backend needs a Unix system, because it locks its file with flock")
 }

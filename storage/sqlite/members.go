@@ -63,13 +63,16 @@ func (w *writer) existing(id tidemark.ChatID) (*chat, error) {
 // changeable returns Denied for a direct chat.
 func (c *chat) changeable() error {
 	if c.kind == tidemark.Direct {
-		return tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed", c.id)
+		return tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed",
+			c.id)
 	}
 	return nil
 }
 
 // AddMembers implements storage.Members.
-func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+func (s *Store) AddMembers(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
 	if err := checkBatch(len(users)); err != nil {
 		return storage.Added{}, err
 	}
@@ -88,7 +91,9 @@ func (s *Store) AddMembers(ctx context.Context, chat tidemark.ChatID, users []ti
 }
 
 // addMembers decides about all the users before it writes anything. They are sorted.
-func (w *writer) addMembers(id tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+func (w *writer) addMembers(
+	id tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
 	c, err := w.existing(id)
 	if err != nil {
 		return storage.Added{}, err
@@ -109,12 +114,15 @@ func (w *writer) addMembers(id tidemark.ChatID, users []tidemark.UserID, now tim
 		m.UserID, m.Role, m.JoinedAt = user, tidemark.Ordinary, now
 		m.Intervals = m.Intervals.Joined(c.head, c.history, returning)
 		if len(m.Intervals) > tidemark.MaxIntervals {
-			return storage.Added{}, tidemark.Errorf(tidemark.Denied, "%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
+			return storage.Added{}, tidemark.Errorf(tidemark.Denied,
+				"%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
 		}
 		joining, first = append(joining, m), append(first, !returning)
 	}
 	if c.members+len(joining) > tidemark.MaxMembers {
-		return storage.Added{}, tidemark.Errorf(tidemark.Denied, "the chat would have %d members, at most %d are allowed", c.members+len(joining), tidemark.MaxMembers)
+		return storage.Added{}, tidemark.Errorf(tidemark.Denied,
+			"the chat would have %d members, at most %d are allowed", c.members+len(joining),
+			tidemark.MaxMembers)
 	}
 	added := storage.Added{Version: c.version, Head: c.head}
 	for _, user := range users {
@@ -148,7 +156,9 @@ func (w *writer) addMembers(id tidemark.ChatID, users []tidemark.UserID, now tim
 }
 
 // admit stores the user who is joining[i], and returns his delivery state; i is -1 for one who is a member already.
-func (w *writer) admit(c *chat, user tidemark.UserID, joining []tidemark.Member, first []bool, i int, now time.Time) (tidemark.DeliveryState, error) {
+func (w *writer) admit(
+	c *chat, user tidemark.UserID, joining []tidemark.Member, first []bool, i int, now time.Time,
+) (tidemark.DeliveryState, error) {
 	if i < 0 {
 		state, _, err := w.state(c, user)
 		return state, err
@@ -160,7 +170,9 @@ func (w *writer) admit(c *chat, user tidemark.UserID, joining []tidemark.Member,
 }
 
 // join returns the delivery state of a user who was just added. On the first join of a chat that hides its past it starts at the head.
-func (w *writer) join(c *chat, user tidemark.UserID, first bool, now time.Time) (tidemark.DeliveryState, error) {
+func (w *writer) join(
+	c *chat, user tidemark.UserID, first bool, now time.Time,
+) (tidemark.DeliveryState, error) {
 	state, stored, err := w.state(c, user)
 	//rule:sync_position_from_watermark.keep-start-of-first-join
 	if err != nil || !first || c.history != tidemark.HistorySinceJoin {
@@ -190,7 +202,9 @@ func (w *writer) setMembership(c *chat, members int) error {
 }
 
 // RemoveMember implements storage.Members.
-func (s *Store) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time) (storage.Removed, error) {
+func (s *Store) RemoveMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time,
+) (storage.Removed, error) {
 	var removed storage.Removed
 	err := s.change(ctx, func(w *writer) error {
 		c, err := w.existing(chat)

@@ -14,9 +14,15 @@ const messageColumns = `sequence, sender_id, client_message_id, message_id, crea
 
 func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
 	m := tidemark.Message{
-		ChatID: chat, Sequence: tidemark.Sequence(row.integerAt(0)), SenderID: tidemark.UserID(row.stringAt(1)),
-		ClientMessageID: row.stringAt(2), MessageID: tidemark.MessageID(row.stringAt(3)), CreatedAt: timeOf(row.integerAt(4)),
-		MembersVersion: uint64(row.integerAt(5)), ContentType: contentTypeAt(row, 6), Content: row.stringAt(8),
+		ChatID:          chat,
+		Sequence:        tidemark.Sequence(row.integerAt(0)),
+		SenderID:        tidemark.UserID(row.stringAt(1)),
+		ClientMessageID: row.stringAt(2),
+		MessageID:       tidemark.MessageID(row.stringAt(3)),
+		CreatedAt:       timeOf(row.integerAt(4)),
+		MembersVersion:  uint64(row.integerAt(5)),
+		ContentType:     contentTypeAt(row, 6),
+		Content:         row.stringAt(8),
 	}
 	if !row.nullAt(7) {
 		m.Attachment = row.bytesAt(7)
@@ -104,7 +110,8 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 		return storage.Appended{}, notMember(d.ChatID, d.SenderID)
 	//rule:send_idempotent.equal-key-equal-content-in-sqlite
 	case !message.SameAs(d):
-		return storage.Appended{}, tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", d.ClientMessageID)
+		return storage.Appended{}, tidemark.Errorf(tidemark.Conflict,
+			"the client_message_id %s was used for another message in this chat", d.ClientMessageID)
 	}
 	//rule:nothing_outside_membership.duplicate-has-current-version
 	return storage.Appended{Message: message, Duplicate: true, Version: c.version}, nil
@@ -137,7 +144,8 @@ func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
 
 // byKey returns the message with the idempotency key of the draft.
 func (w *writer) byKey(c *chat, d *tidemark.Draft) (m tidemark.Message, found bool, err error) {
-	q, err := w.c.prepared(`SELECT ` + messageColumns + ` FROM messages WHERE client_message_id = ? AND sender_id = ? AND chat = ?`)
+	q, err := w.c.prepared(`SELECT ` + messageColumns +
+		` FROM messages WHERE client_message_id = ? AND sender_id = ? AND chat = ?`)
 	if err != nil {
 		return m, false, err
 	}
@@ -207,7 +215,8 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 		}
 		messages = append(messages, m)
 		size += len(m.Content) + len(m.Attachment)
-		whole = m.Sequence == last || len(messages) == r.Limit || r.MaxBytes != 0 && size >= r.MaxBytes
+		whole = m.Sequence == last || len(messages) == r.Limit || r.MaxBytes != 0 &&
+			size >= r.MaxBytes
 		next += step
 		return !whole
 	})

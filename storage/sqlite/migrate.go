@@ -46,7 +46,8 @@ func Migrate(path string, direction Direction) error {
 	case Down:
 		return schema.Down(path)
 	default:
-		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q", Up, Down, direction)
+		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q",
+			Up, Down, direction)
 	}
 }
 
@@ -116,20 +117,25 @@ func resolve(path string) (string, error) {
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return "", tidemark.Wrap(tidemark.Invalid, err, "the path of the database cannot be made absolute")
+		return "", tidemark.Wrap(tidemark.Invalid, err,
+			"the path of the database cannot be made absolute")
 	}
 	directory := filepath.Dir(path)
 	switch info, err := os.Stat(directory); {
 	case err != nil:
-		return "", tidemark.Wrap(tidemark.Unavailable, err, "the directory "+directory+" of the database does not exist or cannot be entered; create it")
+		return "", tidemark.Wrap(tidemark.Unavailable, err,
+			"the directory "+
+				""+directory+" of the database does not exist or cannot be entered; create it")
 	case !info.IsDir():
-		return "", tidemark.Errorf(tidemark.Unavailable, "%s is not a directory, so the database cannot be in it", directory)
+		return "", tidemark.Errorf(tidemark.Unavailable,
+			"%s is not a directory, so the database cannot be in it", directory)
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real, nil
 	}
 	if directory, err = filepath.EvalSymlinks(directory); err != nil {
-		return "", tidemark.Wrap(tidemark.Unavailable, err, "the directory of the database cannot be found")
+		return "", tidemark.Wrap(tidemark.Unavailable, err,
+			"the directory of the database cannot be found")
 	}
 	return filepath.Join(directory, filepath.Base(path)), nil
 }

@@ -72,7 +72,10 @@ func TestOpen_errors_say_what_to_do(t *testing.T) {
 		words []string
 	}{
 		{"", tidemark.Invalid, []string{"empty"}},
-		{filepath.Join(directory, "missing", "x.db"), tidemark.Unavailable, []string{"missing", "create it"}},
+		{
+			filepath.Join(directory, "missing", "x.db"), tidemark.Unavailable,
+			[]string{"missing", "create it"},
+		},
 		{filepath.Join(text, "x.db"), tidemark.Unavailable, []string{"not a directory"}},
 		{text, tidemark.Unavailable, []string{text}},
 		{newer, tidemark.Conflict, []string{"999", "newer program"}},

@@ -44,7 +44,9 @@ func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bo
 }
 
 // unmarked returns the indexes of those for which no row at or below stands.
-func (s *Store) unmarked(ctx context.Context, rows []tidemark.PendingDelivery) (missing []int, err error) {
+func (s *Store) unmarked(
+	ctx context.Context, rows []tidemark.PendingDelivery,
+) (missing []int, err error) {
 	err = s.snapshot(ctx, func(c *conn) error {
 		q, err := c.prepared(`SELECT 1 FROM pending_deliveries WHERE user_id = ? AND chat_id = ? AND first_undelivered_seq <= ?`)
 		if err != nil {
@@ -155,15 +157,21 @@ const pendingOfUser = `SELECT p.chat_id, p.first_undelivered_seq, coalesce(d.las
 	WHERE p.user_id = ? AND p.chat_id > ? ORDER BY p.chat_id LIMIT ?`
 
 // PendingOf implements storage.Pending.
-func (s *Store) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+func (s *Store) PendingOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]storage.PendingRow, bool, error) {
 	return page(ctx, s, pendingOfUser, limit, func(q *stmt) {
 		q.string(1, string(user))
 		q.string(2, string(after))
 		q.integer(3, int64(limit)+1)
 	}, func(row *stmt) storage.PendingRow {
 		return storage.PendingRow{
-			PendingDelivery: tidemark.PendingDelivery{UserID: user, ChatID: tidemark.ChatID(row.stringAt(0)), FirstUndelivered: tidemark.Sequence(row.integerAt(1))},
-			Acked:           tidemark.Sequence(row.integerAt(2)),
+			PendingDelivery: tidemark.PendingDelivery{
+				UserID:           user,
+				ChatID:           tidemark.ChatID(row.stringAt(0)),
+				FirstUndelivered: tidemark.Sequence(row.integerAt(1)),
+			},
+			Acked: tidemark.Sequence(row.integerAt(2)),
 		}
 	})
 }
@@ -178,14 +186,20 @@ const behind = `SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) FRO
 	ORDER BY m.chat_id LIMIT ?4`
 
 // Behind implements storage.Pending.
-func (s *Store) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+func (s *Store) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	lags, more, err := page(ctx, s, behind, q.Limit, func(query *stmt) {
 		query.string(1, string(user))
 		query.string(2, string(q.After))
 		query.integer(3, flag(q.LargeOnly))
 		query.integer(4, int64(q.Limit)+1)
 	}, func(row *stmt) storage.Lag {
-		return storage.Lag{Chat: tidemark.ChatID(row.stringAt(0)), Head: tidemark.Sequence(row.integerAt(1)), Acked: tidemark.Sequence(row.integerAt(2))}
+		return storage.Lag{
+			Chat:  tidemark.ChatID(row.stringAt(0)),
+			Head:  tidemark.Sequence(row.integerAt(1)),
+			Acked: tidemark.Sequence(row.integerAt(2)),
+		}
 	})
 	if err != nil || !more {
 		return lags, "", false, err

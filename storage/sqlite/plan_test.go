@@ -41,7 +41,9 @@ func TestPlans_every_statement_uses_an_index(t *testing.T) {
 		}
 		err = plan.each(func(row *stmt) bool {
 			detail := row.stringAt(3)
-			if strings.HasPrefix(detail, "SCAN") && !strings.HasPrefix(detail, "SCAN j VIRTUAL TABLE") && !strings.Contains(text, "SELECT 1 FROM chats LIMIT 1") {
+			if strings.HasPrefix(detail, "SCAN") &&
+				!strings.HasPrefix(detail, "SCAN j VIRTUAL TABLE") &&
+				!strings.Contains(text, "SELECT 1 FROM chats LIMIT 1") {
 				t.Errorf("%s\n  has the step: %s", text, detail)
 			}
 			if strings.Contains(detail, "TEMP B-TREE") && text != conversationsByActivity {
@@ -65,7 +67,8 @@ func TestPlans_are_kept(t *testing.T) {
 	defer s.Close()
 	everyMethod(t, s)
 	for n := range 20 {
-		user, chat := tidemark.UserID(fmt.Sprintf("user%d", n)), tidemark.ChatID(fmt.Sprintf("chat%d", n))
+		user, chat := tidemark.UserID(fmt.Sprintf("user%d",
+			n)), tidemark.ChatID(fmt.Sprintf("chat%d", n))
 		if _, _, err := s.ChatsOf(t.Context(), user, storage.ChatsPage{Limit: 10 + n}); err != nil {
 			t.Fatal(err)
 		}
@@ -99,8 +102,12 @@ func everyMethod(t *testing.T, s *Store) {
 	}
 	for _, kind := range []tidemark.ChatType{tidemark.Group, tidemark.Direct} {
 		_, _, err := s.CreateChat(ctx, storage.NewChat{
-			ID: tidemark.ChatID(kind), Type: kind, History: tidemark.HistorySinceJoin, CreatedAt: now, Creator: "anna",
-			Members: []tidemark.UserID{"anna", "ben"},
+			ID:        tidemark.ChatID(kind),
+			Type:      kind,
+			History:   tidemark.HistorySinceJoin,
+			CreatedAt: now,
+			Creator:   "anna",
+			Members:   []tidemark.UserID{"anna", "ben"},
 		})
 		ok(err)
 	}
@@ -109,7 +116,12 @@ func everyMethod(t *testing.T, s *Store) {
 		crowd = append(crowd, tidemark.UserID(fmt.Sprintf("u%d", i)))
 	}
 	_, _, err := s.CreateChat(ctx, storage.NewChat{
-		ID: "crowd", Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: now, Creator: "anna", Members: crowd,
+		ID:        "crowd",
+		Type:      tidemark.Group,
+		History:   tidemark.HistoryFull,
+		CreatedAt: now,
+		Creator:   "anna",
+		Members:   crowd,
 	})
 	ok(err)
 	for _, user := range []tidemark.UserID{"becomes large", "is large"} {
@@ -119,7 +131,15 @@ func everyMethod(t *testing.T, s *Store) {
 	_, err = s.RemoveMember(ctx, "crowd", "anna", now)
 	ok(err)
 	const chat tidemark.ChatID = "group"
-	d := tidemark.Draft{ChatID: chat, SenderID: "anna", ClientMessageID: "1", Content: "hello", ContentType: "text/plain", MessageID: "m", CreatedAt: now}
+	d := tidemark.Draft{
+		ChatID:          chat,
+		SenderID:        "anna",
+		ClientMessageID: "1",
+		Content:         "hello",
+		ContentType:     "text/plain",
+		MessageID:       "m",
+		CreatedAt:       now,
+	}
 	for range 2 {
 		_, err := storage.AppendOne(ctx, s, d)
 		ok(err)
@@ -131,11 +151,17 @@ func everyMethod(t *testing.T, s *Store) {
 	_, err = s.RenameChat(ctx, chat, "all of us")
 	ok(err)
 	for _, n := range []tidemark.Sequence{0, 1, 1} {
-		_, err = s.Advance(ctx, []storage.Advance{{User: "ben", Chat: chat, Raise: tidemark.Raise{Acked: n}, Now: now}})
+		_, err = s.Advance(ctx, []storage.Advance{
+			{User: "ben", Chat: chat, Raise: tidemark.Raise{Acked: n}, Now: now},
+		})
 		ok(err)
-		_, err = s.Advance(ctx, []storage.Advance{{User: "ben", Chat: chat, Raise: tidemark.Raise{Read: n}, Now: now}})
+		_, err = s.Advance(ctx, []storage.Advance{
+			{User: "ben", Chat: chat, Raise: tidemark.Raise{Read: n}, Now: now},
+		})
 		ok(err)
-		_, err = s.Mark(ctx, []tidemark.PendingDelivery{{UserID: "ben", ChatID: chat, FirstUndelivered: 1}})
+		_, err = s.Mark(ctx, []tidemark.PendingDelivery{
+			{UserID: "ben", ChatID: chat, FirstUndelivered: 1},
+		})
 		ok(err)
 		_, err = s.Clear(ctx, []storage.Clear{{User: "ben", Chat: chat, Through: n}})
 		ok(err)

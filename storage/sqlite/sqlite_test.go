@@ -38,8 +38,12 @@ func openNew(t testing.TB) (s *Store, path string) {
 	path = filepath.Join(t.TempDir(), "tidemark.db")
 	s = openTest(t, path)
 	_, _, err := s.CreateChat(t.Context(), storage.NewChat{
-		ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1), Creator: "anna",
-		Members: []tidemark.UserID{"anna", "ben"},
+		ID:        "c",
+		Type:      tidemark.Group,
+		History:   tidemark.HistoryFull,
+		CreatedAt: time.UnixMilli(1),
+		Creator:   "anna",
+		Members:   []tidemark.UserID{"anna", "ben"},
 	})
 	if err != nil {
 		t.Fatalf("CreateChat: %v", err)
@@ -50,8 +54,13 @@ func openNew(t testing.TB) (s *Store, path string) {
 // draft is a message from anna under a key.
 func draft(key, content string) tidemark.Draft {
 	return tidemark.Draft{
-		ChatID: "c", SenderID: "anna", ClientMessageID: key, Content: content, ContentType: tidemark.DefaultContentType,
-		MessageID: tidemark.MessageID("m-" + key), CreatedAt: time.UnixMilli(2),
+		ChatID:          "c",
+		SenderID:        "anna",
+		ClientMessageID: key,
+		Content:         content,
+		ContentType:     tidemark.DefaultContentType,
+		MessageID:       tidemark.MessageID("m-" + key),
+		CreatedAt:       time.UnixMilli(2),
 	}
 }
 
@@ -172,7 +181,9 @@ func TestCommit_equal_keys_of_one_batch_store_one_message(t *testing.T) {
 func TestCommit_nothing_to_write_costs_none(t *testing.T) {
 	s, _ := openNew(t)
 	send(t, s, "1")
-	advance := []storage.Advance{{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: 1}, Now: time.UnixMilli(3)}}
+	advance := []storage.Advance{
+		{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: 1}, Now: time.UnixMilli(3)},
+	}
 	mark := []tidemark.PendingDelivery{{UserID: "ben", ChatID: "c", FirstUndelivered: 1}}
 	if _, err := s.Advance(t.Context(), advance); err != nil {
 		t.Fatal(err)
@@ -206,7 +217,8 @@ func TestCommit_bad_item_fails_alone(t *testing.T) {
 	group.Go(func() { send(t, s, "1") })
 	waitQueue(t, s, 1)
 	group.Go(func() {
-		err := s.change(context.Background(), func(w *writer) error { return w.c.exec("UPDATE chats SET name = NULL") })
+		err := s.change(context.Background(),
+			func(w *writer) error { return w.c.exec("UPDATE chats SET name = NULL") })
 		wantCode(t, err, tidemark.Internal)
 	})
 	waitQueue(t, s, 2)
@@ -246,7 +258,8 @@ func TestCommit_full_database_is_Unavailable_and_recovers(t *testing.T) {
 		}
 	}
 	pragma("PRAGMA max_page_count = 1")
-	_, err := storage.AppendOne(t.Context(), s, draft("big", strings.Repeat("x", tidemark.MaxContent)))
+	_, err := storage.AppendOne(t.Context(), s,
+		draft("big", strings.Repeat("x", tidemark.MaxContent)))
 	wantCode(t, err, tidemark.Unavailable, "full")
 	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "full") // although a small write would succeed
 	wantGapless(t, s, 1)
@@ -271,7 +284,9 @@ func TestCommit_full_database_in_the_middle_of_a_call_leaves_no_gap(t *testing.T
 		}
 	}
 	pages(1)
-	appended, err := s.Append(t.Context(), []tidemark.Draft{draft("small", "hello"), draft("big", strings.Repeat("x", tidemark.MaxContent))})
+	appended, err := s.Append(t.Context(), []tidemark.Draft{
+		draft("small", "hello"), draft("big", strings.Repeat("x", tidemark.MaxContent)),
+	})
 	if err == nil {
 		for _, a := range appended {
 			wantCode(t, a.Err, tidemark.Unavailable, "full")
@@ -381,7 +396,8 @@ func TestCheckpoint_log_goes_into_the_file(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Size() < least || info.Size() > 2*checkpointFrames*schema.PageSize {
-			t.Errorf("tidemark.db%s has %d bytes, want between %d and %d", suffix, info.Size(), least, 2*checkpointFrames*schema.PageSize)
+			t.Errorf("tidemark.db%s has %d bytes, want between %d and %d",
+				suffix, info.Size(), least, 2*checkpointFrames*schema.PageSize)
 		}
 	}
 }

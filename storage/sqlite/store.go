@@ -70,7 +70,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		config.CacheBytes = defaultCache
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the time to open the database is over")
+		return nil, tidemark.Wrap(tidemark.Unavailable, err,
+			"the time to open the database is over")
 	}
 	path, err := resolve(config.Path)
 	if err != nil {
@@ -213,7 +214,8 @@ func (s *Store) read(ctx context.Context, do func(*conn) error) error {
 		s.health.Read(err)
 		return health.Public(err)
 	case <-ctx.Done():
-		return tidemark.Wrap(tidemark.Unavailable, ctx.Err(), "the call ran out of time while it waited for a connection to the database")
+		return tidemark.Wrap(tidemark.Unavailable, ctx.Err(),
+			"the call ran out of time while it waited for a connection to the database")
 	}
 }
 
@@ -234,7 +236,8 @@ func (s *Store) snapshot(ctx context.Context, do func(*conn) error) error {
 // checkBatch returns an Invalid error if a slice argument is too long.
 func checkBatch(n int) error {
 	if n > storage.MaxBatch {
-		return tidemark.Errorf(tidemark.Invalid, "%d items are too many for one call, at most %d are allowed", n, storage.MaxBatch)
+		return tidemark.Errorf(tidemark.Invalid,
+			"%d items are too many for one call, at most %d are allowed", n, storage.MaxBatch)
 	}
 	return nil
 }

@@ -43,47 +43,48 @@ func TestFault_every_call_of_the_file_system(t *testing.T) {
 		{vfstest.Map, vfstest.Full, false},
 		{vfstest.Map, vfstest.Broken, false},
 	} {
-		t.Run(fmt.Sprintf("%s_%d_lasting_%v", kind.op, kind.fault, kind.lasting), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "tidemark.db")
-			fs := vfstest.Install(t, path)
-			run := &faultRun{t: t, path: path, template: template, fs: fs}
-			// Without a fault, to count the places.
-			there := 0
-			run.play(func(c vfstest.Call) vfstest.Fault {
-				if c.Op == kind.op {
-					there++
-				}
-				return vfstest.None
-			}, false)
-			if there == 0 {
-				t.Fatalf("the history has no %s: nothing is tested", kind.op)
-			}
-			fired := 0
-			for _, n := range placesOf(there, places, random) {
-				at := 0
-				run.place = fmt.Sprintf("%s %d of %d (seed %d)", kind.op, n, there, seed)
-				if run.play(func(c vfstest.Call) vfstest.Fault {
-					if c.Op != kind.op {
-						return vfstest.None
-					}
-					if at++; at == n || kind.lasting && at > n {
-						return kind.fault
+		t.Run(fmt.Sprintf("%s_%d_lasting_%v", kind.op, kind.fault, kind.lasting),
+			func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "tidemark.db")
+				fs := vfstest.Install(t, path)
+				run := &faultRun{t: t, path: path, template: template, fs: fs}
+				// Without a fault, to count the places.
+				there := 0
+				run.play(func(c vfstest.Call) vfstest.Fault {
+					if c.Op == kind.op {
+						there++
 					}
 					return vfstest.None
-				}, n%2 == 0) {
-					fired++
+				}, false)
+				if there == 0 {
+					t.Fatalf("the history has no %s: nothing is tested", kind.op)
 				}
-				if t.Failed() {
-					return
+				fired := 0
+				for _, n := range placesOf(there, places, random) {
+					at := 0
+					run.place = fmt.Sprintf("%s %d of %d (seed %d)", kind.op, n, there, seed)
+					if run.play(func(c vfstest.Call) vfstest.Fault {
+						if c.Op != kind.op {
+							return vfstest.None
+						}
+						if at++; at == n || kind.lasting && at > n {
+							return kind.fault
+						}
+						return vfstest.None
+					}, n%2 == 0) {
+						fired++
+					}
+					if t.Failed() {
+						return
+					}
 				}
-			}
-			// A place near the end may not be reached: what failed before has changed the way.
-			if want := min(there, places); fired < want-2 {
-				t.Errorf("%d of %d faults fired", fired, want)
-			}
-			t.Logf("%d places, %d faults fired, %d stores ended by them", there, fired, run.ended)
-			total, ended = total+fired, ended+run.ended
-		})
+				// A place near the end may not be reached: what failed before has changed the way.
+				if want := min(there, places); fired < want-2 {
+					t.Errorf("%d of %d faults fired", fired, want)
+				}
+				t.Logf("%d places, %d faults fired, %d stores ended by them", there, fired, run.ended)
+				total, ended = total+fired, ended+run.ended
+			})
 	}
 	t.Logf("%d faults fired, %d of them ended the store (seed %d)", total, ended, seed)
 }
@@ -149,7 +150,11 @@ func (r *faultRun) play(decide func(vfstest.Call) vfstest.Fault, closeBroken boo
 		}
 	}
 	copyFile(t, r.template, r.path)
-	w := &told{t: t, place: r.place, sent: map[string]tidemark.Sequence{"old0": 1, "old1": 2, "old2": 3}}
+	w := &told{
+		t:     t,
+		place: r.place,
+		sent:  map[string]tidemark.Sequence{"old0": 1, "old1": 2, "old2": 3},
+	}
 	r.fs.Arm(decide)
 	s, err := Open(t.Context(), Config{Path: r.path, Readers: 1})
 	if err != nil {

@@ -42,7 +42,9 @@ func (w *told) history(s *Store) {
 	w.t.Helper()
 	w.append(s, "a")
 	w.append(s, "b")
-	_, err := s.Mark(w.t.Context(), []tidemark.PendingDelivery{{UserID: "ben", ChatID: "c", FirstUndelivered: 4}})
+	_, err := s.Mark(w.t.Context(), []tidemark.PendingDelivery{
+		{UserID: "ben", ChatID: "c", FirstUndelivered: 4},
+	})
 	w.marked = w.succeeded("Mark", err)
 	w.advance(s, 3)
 	w.checkpoint(s)
@@ -95,7 +97,8 @@ func (w *told) append(s *Store, keys ...string) {
 			w.t.Errorf("%s: Append(%s): %v", w.place, key, appended[i].Err)
 		}
 		if was := w.sent[key]; was != 0 && was != appended[i].Message.Sequence {
-			w.t.Errorf("%s: %s was confirmed as %d, and then as %d", w.place, key, was, appended[i].Message.Sequence)
+			w.t.Errorf("%s: %s was confirmed as %d, and then as %d",
+				w.place, key, was, appended[i].Message.Sequence)
 		}
 		w.sent[key] = appended[i].Message.Sequence
 	}
@@ -103,7 +106,9 @@ func (w *told) append(s *Store, keys ...string) {
 
 func (w *told) advance(s *Store, to tidemark.Sequence) {
 	w.t.Helper()
-	raised, err := s.Advance(w.t.Context(), []storage.Advance{{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: to}}})
+	raised, err := s.Advance(w.t.Context(), []storage.Advance{
+		{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: to}},
+	})
 	if w.succeeded("Advance", err) && raised[0].Err == nil {
 		w.acked = max(w.acked, to)
 	}
@@ -142,7 +147,8 @@ func (w *told) read(s *Store) (messages int) {
 	}
 	for key, sequence := range w.sent {
 		if sequence != 0 && at[key] != sequence {
-			w.t.Errorf("%s: %s was confirmed as %d, and is stored as %d (0: not at all)", w.place, key, sequence, at[key])
+			w.t.Errorf("%s: %s was confirmed as %d, and is stored as %d (0: not at all)",
+				w.place, key, sequence, at[key])
 		}
 	}
 	return len(pages[0])

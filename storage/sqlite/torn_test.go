@@ -57,7 +57,13 @@ func TestOpen_torn_log(t *testing.T) {
 			t.Fatalf("%s (seed %d): %v", how, seed, err)
 		}
 		// If the damage is in the first commits, the chat is not there: it has to be made again.
-		_, _, err = again.CreateChat(t.Context(), storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "anna", Members: []tidemark.UserID{"anna", "ben"}})
+		_, _, err = again.CreateChat(t.Context(), storage.NewChat{
+			ID:      "c",
+			Type:    tidemark.Group,
+			History: tidemark.HistoryFull,
+			Creator: "anna",
+			Members: []tidemark.UserID{"anna", "ben"},
+		})
 		if err != nil && tidemark.CodeOf(err) != tidemark.Conflict {
 			t.Fatal(err)
 		}
@@ -67,14 +73,16 @@ func TestOpen_torn_log(t *testing.T) {
 		}
 		head := int(heads[0])
 		if head < least || head > messages {
-			t.Errorf("%s (seed %d): the chat ends at %d, want %d to %d", how, seed, head, least, messages)
+			t.Errorf("%s (seed %d): the chat ends at %d, want %d to %d",
+				how, seed, head, least, messages)
 		}
 		wantGapless(t, again, heads[0])
 		// Who was confirmed and sends again is stored once, below the head or anew above it.
 		for n := range messages {
 			want := tidemark.Sequence(n + 1)
 			if got := send(t, again, fmt.Sprint(n)); got != want {
-				t.Errorf("%s (seed %d): message %d, sent again, has sequence %d, want %d", how, seed, n, got, want)
+				t.Errorf("%s (seed %d): message %d, sent again, has sequence %d, want %d",
+					how, seed, n, got, want)
 			}
 		}
 		wantGapless(t, again, messages)
@@ -92,6 +100,7 @@ func TestOpen_torn_log(t *testing.T) {
 	}
 	t.Logf("%d logs torn without a loss, %d with one (seed %d)", whole, lost, seed)
 	if lost == 0 || whole == 0 {
-		t.Errorf("%d logs had lost something, %d nothing: the runs do not show both (seed %d)", lost, whole, seed)
+		t.Errorf("%d logs had lost something, %d nothing: the runs do not show both (seed %d)",
+			lost, whole, seed)
 	}
 }

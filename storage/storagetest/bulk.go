@@ -33,8 +33,10 @@ var bulkRules = []rule{
 		for i, a := range appended {
 			chat := drafts[i].ChatID
 			heads[chat]++
-			if a.Err != nil || a.Duplicate || a.Message.Sequence != heads[chat] || a.Message.Content != drafts[i].Content || a.Message.ChatID != chat {
-				w.Fatalf("draft %d of the call: got %+v, want message %d of %s", i, a, heads[chat], chat)
+			if a.Err != nil || a.Duplicate || a.Message.Sequence != heads[chat] ||
+				a.Message.Content != drafts[i].Content || a.Message.ChatID != chat {
+				w.Fatalf("draft %d of the call: got %+v, want message %d of %s",
+					i, a, heads[chat], chat)
 			}
 			ranges[i] = storage.Range{Chat: chat, After: a.Message.Sequence - 1, Limit: 1}
 		}
@@ -108,7 +110,8 @@ var bulkRules = []rule{
 					return appended[n].Err
 				}
 				if one, next := appended[n-1].Message, appended[n].Message; one.Sequence >= next.Sequence {
-					err = fmt.Errorf("draft %d is message %d, and the one before it %d", n, next.Sequence, one.Sequence)
+					err = fmt.Errorf("draft %d is message %d, and the one before it %d",
+						n, next.Sequence, one.Sequence)
 				}
 			}
 			return err
@@ -126,7 +129,11 @@ var bulkRules = []rule{
 		w.equal("first", got[0].Duplicate, false)
 		w.code(got[1].Err, tidemark.Conflict)
 		w.equal("behind it", got[2].Message.Sequence, tidemark.Sequence(2))
-		w.equal("the first again", got[3], storage.Appended{Message: got[0].Message, Duplicate: true, Version: 1})
+		w.equal("the first again", got[3], storage.Appended{
+			Message:   got[0].Message,
+			Duplicate: true,
+			Version:   1,
+		})
 		// One that is a stranger's twice is refused twice.
 		d = w.draft(c, w.user("eve"), "no")
 		got, err = w.store.Append(w.ctx, []tidemark.Draft{d, d})
@@ -200,19 +207,25 @@ var bulkRules = []rule{
 			w.append(w.draft(c, alice, strings.Repeat("€", tidemark.MaxContent/3)+"x"))
 		}
 		for most, want := range map[int]int{0: 24, 1: 1, tidemark.MaxContent: 1, tidemark.MaxContent + 1: 2, 10 * tidemark.MaxContent: 10, 1 << 30: 24} {
-			w.equal(fmt.Sprintf("up to %d bytes", most), len(w.messages(storage.Range{Chat: c, MaxBytes: most})), want)
-			w.equal(fmt.Sprintf("down to %d bytes", most), len(w.messages(storage.Range{Chat: c, Before: 99, MaxBytes: most})), want)
+			w.equal(fmt.Sprintf("up to %d bytes", most),
+				len(w.messages(storage.Range{Chat: c, MaxBytes: most})), want)
+			w.equal(fmt.Sprintf("down to %d bytes", most),
+				len(w.messages(storage.Range{Chat: c, Before: 99, MaxBytes: most})), want)
 		}
 	}},
 	{"ids_are_in_the_order_of_their_bytes_in_every_list", func(w *world) {
-		names := []string{"-", ".", "0", "10", "9", ":", "A", "AB", "Aa", "B", "Z", "_", "a", "a-", "a-b", "a.", "a0", "a:", "aA", "a_", "aa", "ab", "b", "z"}
+		names := []string{
+			"-", ".", "0", "10", "9", ":", "A", "AB", "Aa", "B", "Z", "_", "a", "a-", "a-b", "a.",
+			"a0", "a:", "aA", "a_", "aa", "ab", "b", "z",
+		}
 		if !slices.IsSorted(names) {
 			w.Fatalf("the names are not in the order of their bytes")
 		}
 		bob := w.user("bob")
 		everyone := append([]tidemark.UserID{bob}, w.users(names...)...)
 		created := w.users(names...)
-		rand.Shuffle(len(created), func(i, j int) { created[i], created[j] = created[j], created[i] })
+		rand.Shuffle(len(created),
+			func(i, j int) { created[i], created[j] = created[j], created[i] })
 		team := w.group("team", append([]tidemark.UserID{bob}, created...)...)
 		w.send(team, bob, 1)
 		slices.Sort(everyone)
@@ -281,7 +294,8 @@ var bulkRules = []rule{
 			d.CreatedAt = at(n)
 			times = append(times, d.CreatedAt)
 			w.append(d)
-			w.eventually("activity", func() any { return w.chatsOf(alice, 1)[0].Activity }, d.CreatedAt)
+			w.eventually("activity",
+				func() any { return w.chatsOf(alice, 1)[0].Activity }, d.CreatedAt)
 		}
 		drafts := make([]tidemark.Draft, len(times))
 		for i := range drafts {
@@ -291,7 +305,8 @@ var bulkRules = []rule{
 		drafts[3].CreatedAt = at(5)
 		_, err := w.store.Append(w.ctx, drafts)
 		w.ok(err)
-		w.eventually("activity after one call", func() any { return w.chatsOf(alice, 1)[0].Activity }, at(5))
+		w.eventually("activity after one call",
+			func() any { return w.chatsOf(alice, 1)[0].Activity }, at(5))
 	}},
 	{"the_highest_sequence_everywhere", func(w *world) {
 		alice := w.user("alice")
@@ -303,7 +318,8 @@ var bulkRules = []rule{
 		w.equal("clear below it", w.clear(alice, c, top-1), false)
 		w.equal("clear", w.clear(alice, c, top), true)
 		w.equal("pending", w.pending(alice), nil)
-		w.eventually("summary", func() any { return w.summary(c, top) }, storage.Summary{Members: 1})
+		w.eventually("summary",
+			func() any { return w.summary(c, top) }, storage.Summary{Members: 1})
 		w.equal("range up", len(w.messages(storage.Range{Chat: c, After: top})), 0)
 		w.equal("range down", len(w.messages(storage.Range{Chat: c, Before: top, Limit: 5})), 2)
 	}},

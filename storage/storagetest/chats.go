@@ -11,14 +11,25 @@ var chatRules = []rule{
 	{"CreateChat_members_see_everything_from_sequence_1", func(w *world) {
 		alice, bob := w.user("alice"), w.user("bob")
 		new := storage.NewChat{
-			ID: w.chat("c"), Type: tidemark.Group, Name: "Trip to Łódź 🚋", History: tidemark.HistorySinceJoin,
-			CreatedAt: at(3), Creator: bob, Members: []tidemark.UserID{bob, alice},
+			ID:        w.chat("c"),
+			Type:      tidemark.Group,
+			Name:      "Trip to Łódź 🚋",
+			History:   tidemark.HistorySinceJoin,
+			CreatedAt: at(3),
+			Creator:   bob,
+			Members:   []tidemark.UserID{bob, alice},
 		}
 		got, created, err := w.store.CreateChat(w.ctx, new)
 		w.ok(err)
 		w.equal("created", created, true)
 		want := tidemark.Chat{
-			ID: new.ID, Type: tidemark.Group, Name: new.Name, History: new.History, CreatedAt: at(3), MemberCount: 2, MembersVersion: 1,
+			ID:             new.ID,
+			Type:           tidemark.Group,
+			Name:           new.Name,
+			History:        new.History,
+			CreatedAt:      at(3),
+			MemberCount:    2,
+			MembersVersion: 1,
 		}
 		w.equal("chat", got, want)
 		w.equal("chat, read again", w.info(new.ID), want)
@@ -29,7 +40,10 @@ var chatRules = []rule{
 				{UserID: bob, Role: tidemark.Owner, Intervals: all, JoinedAt: at(3)},
 			},
 		})
-		w.equal("state", w.state(alice, new.ID), tidemark.DeliveryState{UserID: alice, ChatID: new.ID})
+		w.equal("state", w.state(alice, new.ID), tidemark.DeliveryState{
+			UserID: alice,
+			ChatID: new.ID,
+		})
 	}},
 	{"CreateChat_taken_id_is_Conflict_and_changes_nothing", func(w *world) {
 		alice, bob := w.user("alice"), w.user("bob")
@@ -37,7 +51,13 @@ var chatRules = []rule{
 		before, roster := w.info(c), w.roster(c)
 		for _, kind := range []tidemark.ChatType{tidemark.Group, tidemark.Direct} {
 			_, _, err := w.store.CreateChat(w.ctx, storage.NewChat{
-				ID: c, Type: kind, Name: "other", History: tidemark.HistoryFull, CreatedAt: at(9), Creator: bob, Members: w.users("bob", "carol"),
+				ID:        c,
+				Type:      kind,
+				Name:      "other",
+				History:   tidemark.HistoryFull,
+				CreatedAt: at(9),
+				Creator:   bob,
+				Members:   w.users("bob", "carol"),
 			})
 			w.code(err, tidemark.Conflict)
 		}
@@ -95,7 +115,9 @@ var chatRules = []rule{
 			w.group(name, alice)
 		}
 		w.send(w.chat("C"), alice, 1)
-		heads, err := w.store.Heads(w.ctx, []tidemark.ChatID{w.chat("c"), w.chat("C"), w.chat("c_")})
+		heads, err := w.store.Heads(w.ctx, []tidemark.ChatID{
+			w.chat("c"), w.chat("C"), w.chat("c_"),
+		})
 		w.ok(err)
 		w.equal("heads", heads, []tidemark.Sequence{0, 1, 0})
 	}},
@@ -115,7 +137,11 @@ var chatRules = []rule{
 		alice := w.user("alice")
 		for name, created := range map[string]int{"a": 5, "b": 1, "B": 5, "e": 2, "d": 5, "c": 3} {
 			w.create(storage.NewChat{
-				ID: w.chat(name), Type: tidemark.Group, History: tidemark.HistoryFull, Members: []tidemark.UserID{alice}, CreatedAt: at(created),
+				ID:        w.chat(name),
+				Type:      tidemark.Group,
+				History:   tidemark.HistoryFull,
+				Members:   []tidemark.UserID{alice},
+				CreatedAt: at(created),
 			})
 		}
 		for name, sent := range map[string]int{"b": 9, "c": 5} {
@@ -123,18 +149,22 @@ var chatRules = []rule{
 			draft.CreatedAt = at(sent)
 			w.append(draft)
 		}
-		want := []tidemark.ChatID{w.chat("b"), w.chat("B"), w.chat("a"), w.chat("c"), w.chat("d"), w.chat("e")}
+		want := []tidemark.ChatID{
+			w.chat("b"), w.chat("B"), w.chat("a"), w.chat("c"), w.chat("d"), w.chat("e"),
+		}
 		for _, limit := range []int{1, 2, 3, 5, 6, 7} {
 			w.eventually("chats", func() any { return ids(w.chatsOf(alice, limit)) }, want)
 		}
 	}},
 	{"ChatsOf_holds_the_chats_of_which_he_is_a_member_now", func(w *world) {
 		alice, bob := w.user("alice"), w.user("bob")
-		stays, left, back := w.group("stays", alice, bob), w.group("left", alice, bob), w.group("back", alice, bob)
+		stays, left, back := w.group("stays", alice, bob), w.group("left",
+			alice, bob), w.group("back", alice, bob)
 		w.remove(left, bob)
 		w.remove(back, bob)
 		w.add(back, bob)
-		w.eventually("chats", func() any { return ids(w.chatsOf(bob, 10)) }, []tidemark.ChatID{back, stays})
+		w.eventually("chats",
+			func() any { return ids(w.chatsOf(bob, 10)) }, []tidemark.ChatID{back, stays})
 		w.equal("chats of a stranger", w.chatsOf(w.user("stranger"), 10), nil)
 	}},
 	{"ChatsOf_tells_state_last_message_and_activity", func(w *world) {
@@ -243,7 +273,8 @@ func (w *world) chatsOf(user tidemark.UserID, limit int) []storage.Conversation 
 func (w *world) checkPage(length, limit int, more bool) {
 	w.Helper()
 	if length > limit || more && length != limit {
-		w.Fatalf("got a page of %d items with more %v, want at most %d and a full page before another", length, more, limit)
+		w.Fatalf("got a page of %d items with more %v, want at most %d and a full page before "+
+			"another", length, more, limit)
 	}
 }
 

@@ -91,7 +91,9 @@ var concurrencyRules = []rule{
 			return err
 		}))
 		w.gapless(c, 1)
-		w.equal("sends of the stored content", stored, map[string]int{w.messages(storage.Range{Chat: c})[0].Content: racers / 2})
+		w.equal("sends of the stored content", stored, map[string]int{
+			w.messages(storage.Range{Chat: c})[0].Content: racers / 2,
+		})
 	}},
 	{"Append_races_with_RemoveMember", testAppendWhileMembersChange},
 	{"AddMembers_and_RemoveMember_count_every_change_once", func(w *world) {
@@ -126,8 +128,12 @@ var concurrencyRules = []rule{
 		taken := make([]bool, racers)
 		w.ok(concurrently(racers, func(i int) (err error) {
 			new := storage.NewChat{
-				ID: w.chat(fmt.Sprint("d", i)), Type: tidemark.Direct, History: tidemark.HistoryFull, CreatedAt: at(1), Creator: alice,
-				Members: []tidemark.UserID{alice, bob},
+				ID:        w.chat(fmt.Sprint("d", i)),
+				Type:      tidemark.Direct,
+				History:   tidemark.HistoryFull,
+				CreatedAt: at(1),
+				Creator:   alice,
+				Members:   []tidemark.UserID{alice, bob},
 			}
 			if i%2 == 1 {
 				slices.Reverse(new.Members)
@@ -158,7 +164,14 @@ var concurrencyRules = []rule{
 		w.ok(concurrently(racers, func(i int) error {
 			for n := range 10 {
 				sequence := tidemark.Sequence(1 + (i*7+n*13)%(head+4))
-				got, err := w.store.Advance(w.ctx, []storage.Advance{{User: alice, Chat: c, Raise: tidemark.Raise{Acked: sequence, Read: sequence / 2}, Now: at(n)}})
+				got, err := w.store.Advance(w.ctx, []storage.Advance{
+					{
+						User:  alice,
+						Chat:  c,
+						Raise: tidemark.Raise{Acked: sequence, Read: sequence / 2},
+						Now:   at(n),
+					},
+				})
 				if err != nil {
 					return err
 				}
@@ -169,7 +182,8 @@ var concurrencyRules = []rule{
 					continue
 				}
 				if s := got[0].State; s.Acked < sequence || s.Read < sequence/2 || s.Acked > head {
-					return fmt.Errorf("got state %+v after a raise to %d, head %d", s, sequence, head)
+					return fmt.Errorf("got state %+v after a raise to %d, head %d",
+						s, sequence, head)
 				}
 				if got[0].Moved {
 					moved[i]++
@@ -184,7 +198,8 @@ var concurrencyRules = []rule{
 		if total == 0 || total > head+head/2 {
 			w.Errorf("%d raises report a move, want 1 to %d", total, head+head/2)
 		}
-		w.equal("state", w.state(alice, c).Exposed(), tidemark.Boundary{Acked: head, Read: head / 2})
+		w.equal("state",
+			w.state(alice, c).Exposed(), tidemark.Boundary{Acked: head, Read: head / 2})
 	}},
 	{"Advance_watermark_bounded_by_counter_while_it_grows", func(w *world) {
 		alice := w.user("alice")
@@ -195,7 +210,9 @@ var concurrencyRules = []rule{
 				return err
 			}
 			n := appended.Message.Sequence
-			got, err := w.store.Advance(w.ctx, []storage.Advance{{User: alice, Chat: c, Raise: tidemark.Raise{Acked: n}, Now: at(i)}})
+			got, err := w.store.Advance(w.ctx, []storage.Advance{
+				{User: alice, Chat: c, Raise: tidemark.Raise{Acked: n}, Now: at(i)},
+			})
 			if err != nil {
 				return err
 			}
@@ -208,14 +225,20 @@ var concurrencyRules = []rule{
 		c := w.group("c", alice)
 		written := make([]bool, racers)
 		w.ok(concurrently(racers, func(i int) error {
-			got, err := w.store.Mark(w.ctx, []tidemark.PendingDelivery{{UserID: alice, ChatID: c, FirstUndelivered: 3}})
+			got, err := w.store.Mark(w.ctx, []tidemark.PendingDelivery{
+				{UserID: alice, ChatID: c, FirstUndelivered: 3},
+			})
 			written[i] = err == nil && got[0]
 			return err
 		}))
 		w.equal("written", countTrue(written), 1)
 		w.equal("pending", w.pending(alice), first{c: 3})
 		w.ok(concurrently(racers, func(i int) error {
-			row := tidemark.PendingDelivery{UserID: w.user("bob"), ChatID: c, FirstUndelivered: tidemark.Sequence(racers - i)}
+			row := tidemark.PendingDelivery{
+				UserID:           w.user("bob"),
+				ChatID:           c,
+				FirstUndelivered: tidemark.Sequence(racers - i),
+			}
 			_, err := w.store.Mark(w.ctx, []tidemark.PendingDelivery{row})
 			return err
 		}))
@@ -231,18 +254,23 @@ var concurrencyRules = []rule{
 			// A message arrives: it is appended, and marked because bob is away. Meanwhile he acknowledges what he has.
 			w.ok(concurrently(3, func(i int) error {
 				if i == 0 {
-					_, err := w.store.Clear(w.ctx, []storage.Clear{{User: bob, Chat: c, Through: head}})
+					_, err := w.store.Clear(w.ctx, []storage.Clear{
+						{User: bob, Chat: c, Through: head},
+					})
 					return err
 				}
 				appended, err := storage.AppendOne(w.ctx, w.store, w.draft(c, alice, "hello"))
 				if err != nil {
 					return err
 				}
-				_, err = w.store.Mark(w.ctx, []tidemark.PendingDelivery{{UserID: bob, ChatID: c, FirstUndelivered: appended.Message.Sequence}})
+				_, err = w.store.Mark(w.ctx, []tidemark.PendingDelivery{
+					{UserID: bob, ChatID: c, FirstUndelivered: appended.Message.Sequence},
+				})
 				return err
 			}))
 			if stands, found := w.pending(bob)[c]; !found || stands > head+1 {
-				w.Fatalf("got pending %d (found %v) after messages up to %d, of which bob has %d", stands, found, head+2, head)
+				w.Fatalf("got pending %d (found %v) after messages up to %d, of which bob has %d",
+					stands, found, head+2, head)
 			}
 			w.clear(bob, c, head+2)
 			w.equal("pending", w.pending(bob), nil)
@@ -268,7 +296,8 @@ var concurrencyRules = []rule{
 					return err
 				}
 				if tidemark.Sequence(len(messages)) < heads[0] {
-					return fmt.Errorf("got %d messages of a chat whose head was %d", len(messages), heads[0])
+					return fmt.Errorf("got %d messages of a chat whose head was %d",
+						len(messages), heads[0])
 				}
 			}
 			return nil

@@ -55,7 +55,9 @@ func (c *Counting) Snapshot() Counts {
 }
 
 // Append implements storage.Messages.
-func (c *Counting) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+func (c *Counting) Append(
+	ctx context.Context, drafts []tidemark.Draft,
+) ([]storage.Appended, error) {
 	appended, err := c.intercepted.Append(ctx, drafts)
 	for _, a := range appended {
 		if err == nil && a.Err == nil && !a.Duplicate {
@@ -80,7 +82,9 @@ func (c *Counting) Clear(ctx context.Context, items []storage.Clear) ([]bool, er
 }
 
 // Advance implements storage.Deliveries.
-func (c *Counting) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+func (c *Counting) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	advanced, err := c.intercepted.Advance(ctx, advances)
 	moved := 0
 	for _, a := range advanced {

@@ -27,7 +27,13 @@ var deliveryRules = []rule{
 			{tidemark.Raise{Read: 8, Acked: 8}, 9, 9, false},
 		} {
 			before := w.state(alice, c)
-			want := tidemark.DeliveryState{UserID: alice, ChatID: c, Acked: test.acked, Read: test.read, UpdatedAt: before.UpdatedAt}
+			want := tidemark.DeliveryState{
+				UserID:    alice,
+				ChatID:    c,
+				Acked:     test.acked,
+				Read:      test.read,
+				UpdatedAt: before.UpdatedAt,
+			}
 			if test.moved {
 				want.UpdatedAt = at(10 + i)
 			}
@@ -59,7 +65,10 @@ var deliveryRules = []rule{
 			w.equal("moved", got[0].Moved, false)
 		}
 		w.equal("state", w.state(alice, c), state)
-		w.equal("state of the empty chat", w.state(alice, empty), tidemark.DeliveryState{UserID: alice, ChatID: empty})
+		w.equal("state of the empty chat", w.state(alice, empty), tidemark.DeliveryState{
+			UserID: alice,
+			ChatID: empty,
+		})
 		w.raise(alice, c, tidemark.Raise{Acked: 3, Read: 3}, at(6))
 	}},
 	{"Advance_a_bad_item_fails_alone", func(w *world) {
@@ -115,7 +124,8 @@ var deliveryRules = []rule{
 			{tidemark.Raise{Read: 9, ReadWithinAcked: true}, 3, 5},
 		} {
 			got := w.raise(alice, c, test.raise, at(i)).State
-			w.equal("boundary", tidemark.Boundary{Acked: got.Acked, Read: got.Read}, tidemark.Boundary{Acked: test.acked, Read: test.read})
+			w.equal("boundary", tidemark.Boundary{Acked: got.Acked, Read: got.Read},
+				tidemark.Boundary{Acked: test.acked, Read: test.read})
 		}
 	}},
 	{"Advance_takes_each_user_and_chat_once", func(w *world) {
@@ -123,7 +133,8 @@ var deliveryRules = []rule{
 		c := w.group("c", alice)
 		w.send(c, alice, 9)
 		_, err := w.store.Advance(w.ctx, []storage.Advance{
-			{User: alice, Chat: c, Raise: tidemark.Raise{Acked: 4}, Now: at(1)}, {User: alice, Chat: c, Raise: tidemark.Raise{Read: 3}, Now: at(1)},
+			{User: alice, Chat: c, Raise: tidemark.Raise{Acked: 4}, Now: at(1)},
+			{User: alice, Chat: c, Raise: tidemark.Raise{Read: 3}, Now: at(1)},
 		})
 		w.code(err, tidemark.Invalid)
 		w.equal("state", w.state(alice, c), tidemark.DeliveryState{UserID: alice, ChatID: c})
@@ -147,8 +158,12 @@ var deliveryRules = []rule{
 		w.mark(alice, c, 1)
 		w.raise(alice, c, tidemark.Raise{Acked: 3, Read: 3}, at(1))
 		w.equal("bob", w.state(bob, c), tidemark.DeliveryState{UserID: bob, ChatID: c})
-		w.equal("other chat", w.state(alice, other), tidemark.DeliveryState{UserID: alice, ChatID: other})
-		w.equal("pending is for Clear", w.pending(alice), map[tidemark.ChatID]tidemark.Sequence{c: 1})
+		w.equal("other chat", w.state(alice, other), tidemark.DeliveryState{
+			UserID: alice,
+			ChatID: other,
+		})
+		w.equal("pending is for Clear",
+			w.pending(alice), map[tidemark.ChatID]tidemark.Sequence{c: 1})
 	}},
 }
 
@@ -161,10 +176,13 @@ var statusRules = []rule{
 		state := w.raise(bob, c, tidemark.Raise{Acked: 3}, at(1)).State
 		none := w.chat("none")
 		got, err := w.store.States(w.ctx, []storage.StateKey{
-			{User: alice, Chat: c}, {User: bob, Chat: c}, {User: bob, Chat: none}, {User: bob, Chat: c},
+			{User: alice, Chat: c}, {User: bob, Chat: c}, {User: bob, Chat: none},
+			{User: bob, Chat: c},
 		})
 		w.ok(err)
-		w.equal("states", got, []tidemark.DeliveryState{{UserID: alice, ChatID: c}, state, {UserID: bob, ChatID: none}, state})
+		w.equal("states", got, []tidemark.DeliveryState{
+			{UserID: alice, ChatID: c}, state, {UserID: bob, ChatID: none}, state,
+		})
 	}},
 	{"StatesOf_pages_of_the_chats_of_which_he_is_a_member_now", func(w *world) {
 		alice, bob := w.user("alice"), w.user("bob")
@@ -187,9 +205,10 @@ var statusRules = []rule{
 		w.raise(bob, stranger, tidemark.Raise{Acked: 1}, at(1))
 		for _, limit := range []int{1, 2, 3, 5, 6, 7} {
 			w.eventually("states", func() any {
-				return pages(w, limit, "", func(after tidemark.ChatID) ([]tidemark.DeliveryState, bool, error) {
-					return w.store.StatesOf(w.ctx, bob, after, limit)
-				}, func(s tidemark.DeliveryState) tidemark.ChatID { return s.ChatID })
+				return pages(w, limit, "",
+					func(after tidemark.ChatID) ([]tidemark.DeliveryState, bool, error) {
+						return w.store.StatesOf(w.ctx, bob, after, limit)
+					}, func(s tidemark.DeliveryState) tidemark.ChatID { return s.ChatID })
 			}, want)
 		}
 	}},
@@ -210,9 +229,10 @@ var statusRules = []rule{
 		want = want[:6]
 		for _, limit := range []int{1, 2, 3, 5, 6, 7} {
 			w.eventually("states", func() any {
-				return pages(w, limit, "", func(after tidemark.UserID) ([]tidemark.DeliveryState, bool, error) {
-					return w.store.StatesIn(w.ctx, c, after, limit)
-				}, func(s tidemark.DeliveryState) tidemark.UserID { return s.UserID })
+				return pages(w, limit, "",
+					func(after tidemark.UserID) ([]tidemark.DeliveryState, bool, error) {
+						return w.store.StatesIn(w.ctx, c, after, limit)
+					}, func(s tidemark.DeliveryState) tidemark.UserID { return s.UserID })
 			}, want)
 		}
 		states, more, err := w.store.StatesIn(w.ctx, w.chat("none"), "", 10)
@@ -229,8 +249,10 @@ var statusRules = []rule{
 		}
 		w.remove(c, users[4])
 		for sequence, want := range map[tidemark.Sequence]storage.Summary{
-			0: {Members: 4, Delivered: 4, Read: 4}, 1: {Members: 4, Delivered: 4, Read: 3}, 2: {Members: 4, Delivered: 4, Read: 3},
-			3: {Members: 4, Delivered: 4, Read: 2}, 4: {Members: 4, Delivered: 3, Read: 2}, 5: {Members: 4, Delivered: 1, Read: 1},
+			0: {Members: 4, Delivered: 4, Read: 4}, 1: {Members: 4, Delivered: 4, Read: 3},
+			2: {Members: 4, Delivered: 4, Read: 3},
+			3: {Members: 4, Delivered: 4, Read: 2}, 4: {Members: 4, Delivered: 3, Read: 2},
+			5: {Members: 4, Delivered: 1, Read: 1},
 			6: {Members: 4},
 		} {
 			want.Least = tidemark.Boundary{Acked: 3, Read: 0}
@@ -242,7 +264,11 @@ var statusRules = []rule{
 		c := w.group("c", alice, bob)
 		w.send(c, alice, 2)
 		w.raise(alice, c, tidemark.Raise{Acked: 2, Read: 2}, at(1))
-		w.eventually("summary", func() any { return w.summary(c, 1) }, storage.Summary{Members: 2, Delivered: 1, Read: 1})
+		w.eventually("summary", func() any { return w.summary(c, 1) }, storage.Summary{
+			Members:   2,
+			Delivered: 1,
+			Read:      1,
+		})
 		w.remove(c, bob)
 		w.eventually("without bob", func() any { return w.summary(c, 1) },
 			storage.Summary{Members: 1, Delivered: 1, Read: 1, Least: tidemark.Boundary{Acked: 2, Read: 2}})
@@ -261,7 +287,9 @@ func (w *world) summary(chat tidemark.ChatID, sequence tidemark.Sequence) storag
 }
 
 // pages reads all pages of a list whose position is the key of the last item.
-func pages[T any, K ~string](w *world, limit int, after K, read func(after K) ([]T, bool, error), key func(T) K) []T {
+func pages[T any, K ~string](
+	w *world, limit int, after K, read func(after K) ([]T, bool, error), key func(T) K,
+) []T {
 	w.Helper()
 	var all []T
 	for {

@@ -95,7 +95,8 @@ func RunHistories(t *testing.T, open func(t *testing.T) storage.Store, refusals 
 	var sum tally
 	for sum.refused < refusals {
 		if sum.histories == historyRuns {
-			t.Fatalf("%d drafts were refused alone in %d histories, want %d", sum.refused, historyRuns, refusals)
+			t.Fatalf("%d drafts were refused alone in %d histories, want %d",
+				sum.refused, historyRuns, refusals)
 		}
 		sum.add(t, s, nil)
 	}
@@ -158,11 +159,20 @@ func historySeed(w *world) uint64 {
 // newHistory makes two groups of three people; the fourth is a stranger to both.
 func newHistory(w *world, others []storage.Store) *history {
 	h := &history{
-		world: w, stores: append([]storage.Store{w.store}, others...), seed: historySeed(w), people: w.users("alice", "bob", "carol", "dave"),
-		first: map[tidemark.ChatID]room{}, top: map[tidemark.ChatID]tidemark.Sequence{},
+		world:  w,
+		stores: append([]storage.Store{w.store}, others...),
+		seed:   historySeed(w),
+		people: w.users("alice", "bob", "carol", "dave"),
+		first:  map[tidemark.ChatID]room{},
+		top:    map[tidemark.ChatID]tidemark.Sequence{},
 	}
 	for _, mode := range []tidemark.HistoryMode{tidemark.HistoryFull, tidemark.HistorySinceJoin} {
-		chat := w.create(storage.NewChat{ID: w.chat(string(mode)), Type: tidemark.Group, History: mode, Members: h.people[:3]})
+		chat := w.create(storage.NewChat{
+			ID:      w.chat(string(mode)),
+			Type:    tidemark.Group,
+			History: mode,
+			Members: h.people[:3],
+		})
 		h.rooms = append(h.rooms, chat)
 		h.first[chat] = newRoom(mode, 3)
 	}
@@ -193,7 +203,12 @@ type client struct {
 }
 
 func (h *history) client(n int) *client {
-	return &client{history: h, n: n, store: h.stores[n%len(h.stores)], dice: rand.New(rand.NewPCG(h.seed, uint64(n)))}
+	return &client{
+		history: h,
+		n:       n,
+		store:   h.stores[n%len(h.stores)],
+		dice:    rand.New(rand.NewPCG(h.seed, uint64(n))),
+	}
 }
 
 // now is a time that no other operation of the history has.
@@ -210,7 +225,8 @@ func (h *history) now() time.Time {
 func (c *client) do(write bool, call func(ctx context.Context) error) (span, error) {
 	ctx, hurried := c.ctx, write && c.dice.IntN(12) == 0 && c.mayHurry()
 	if hurried {
-		limited, cancel := context.WithTimeout(ctx, time.Duration(c.dice.IntN(1_500))*time.Microsecond)
+		limited, cancel := context.WithTimeout(ctx,
+			time.Duration(c.dice.IntN(1_500))*time.Microsecond)
 		defer cancel()
 		ctx = limited
 	}
@@ -235,7 +251,9 @@ func (h *history) mayHurry() bool {
 }
 
 // saw notes an operation: what was asked, what was answered, whether that means that it changed something, and what the specification does.
-func (c *client) saw(s span, chat tidemark.ChatID, what, got string, changed bool, apply func(room) (room, string)) {
+func (c *client) saw(
+	s span, chat tidemark.ChatID, what, got string, changed bool, apply func(room) (room, string),
+) {
 	c.note(operation{
 		span: s, client: c.n, chat: chat, what: what, got: got,
 		reads: !changed && !s.unknown, writes: true, apply: apply,
@@ -275,9 +293,12 @@ func (h *history) checkGlances() {
 	h.Helper()
 	for _, g := range h.glances {
 		for _, before := range h.glances {
-			same := before.store == g.store && before.state.UserID == g.state.UserID && before.state.ChatID == g.state.ChatID
-			if g.reads && same && before.answer < g.call && (before.state.Acked > g.state.Acked || before.state.Read > g.state.Read) {
-				h.Fatalf("history with TIDEMARK_SEED=%d: States told %+v at %v, after %+v was told at %v", h.seed, g.state, g.call, before.state, before.answer)
+			same := before.store == g.store && before.state.UserID == g.state.UserID &&
+				before.state.ChatID == g.state.ChatID
+			if g.reads && same && before.answer < g.call &&
+				(before.state.Acked > g.state.Acked || before.state.Read > g.state.Read) {
+				h.Fatalf("history with TIDEMARK_SEED=%d: States told %+v at %v, after %+v was "+
+					"told at %v", h.seed, g.state, g.call, before.state, before.answer)
 			}
 		}
 	}

@@ -87,14 +87,18 @@ func (c *client) send() error {
 	var drafts []tidemark.Draft
 	asked := map[tidemark.ChatID][]sent{}
 	for range 1 + c.dice.IntN(3) {
-		d := c.draft(c.rooms[c.dice.IntN(len(c.rooms))], c.people[c.dice.IntN(len(c.people))], "text")
+		d := c.draft(c.rooms[c.dice.IntN(len(c.rooms))], c.people[c.dice.IntN(len(c.people))],
+			"text")
 		d.ClientMessageID = fmt.Sprint("k", c.dice.IntN(historyKeys))
 		d.CreatedAt = c.now()
 		if c.dice.IntN(6) == 0 {
 			d.Attachment = json.RawMessage(`{"a":1}`)
 		}
 		drafts = append(drafts, d)
-		asked[d.ChatID] = append(asked[d.ChatID], sent{c.name(d.SenderID), d.ClientMessageID, text(d.Content, d.Attachment), c.short(d.MessageID)})
+		asked[d.ChatID] = append(asked[d.ChatID], sent{
+			c.name(d.SenderID), d.ClientMessageID, text(d.Content, d.Attachment),
+			c.short(d.MessageID),
+		})
 	}
 	var appended []storage.Appended
 	s, err := c.do(true, func(ctx context.Context) (err error) {
@@ -114,7 +118,8 @@ func (c *client) send() error {
 		refused[chat] = append(refused[chat], tidemark.CodeOf(a.Err) == tidemark.Unavailable)
 		if a.Duplicate {
 			// Its version is that of some moment of the call.
-			c.looked(s, chat, "version beside a duplicate", fmt.Sprint(a.Version), func(r room) string { return fmt.Sprint(r.version) })
+			c.looked(s, chat, "version beside a duplicate",
+				fmt.Sprint(a.Version), func(r room) string { return fmt.Sprint(r.version) })
 		} else if a.Err == nil && a.Version != a.Message.MembersVersion {
 			return fmt.Errorf("message %+v was answered with version %d", a.Message, a.Version)
 		}
@@ -130,7 +135,8 @@ func (c *client) send() error {
 			continue
 		}
 		for _, d := range drafts { // each may be stored
-			c.saw(s, chat, fmt.Sprint("append ", d), "", true, func(r room) (room, string) { return r.appendOne(d) })
+			c.saw(s, chat, fmt.Sprint("append ", d), "",
+				true, func(r room) (room, string) { return r.appendOne(d) })
 		}
 	}
 	return nil
@@ -151,7 +157,9 @@ func (c *client) stored(m tidemark.Message) string {
 	c.mu.Lock()
 	c.top[m.ChatID] = max(c.top[m.ChatID], m.Sequence)
 	c.mu.Unlock()
-	return messageText(m.Sequence, sent{c.name(m.SenderID), m.ClientMessageID, text(m.Content, m.Attachment), c.short(m.MessageID)}.line(m.MembersVersion))
+	return messageText(m.Sequence,
+		sent{c.name(m.SenderID), m.ClientMessageID, text(m.Content, m.Attachment),
+			c.short(m.MessageID)}.line(m.MembersVersion))
 }
 
 // short leaves the prefix of this world out of an id.
@@ -196,9 +204,11 @@ func (c *client) advance() error {
 			}
 		}
 		who := slices.Index(c.people, a.User)
-		c.saw(s, a.Chat, fmt.Sprintf("advance %s %+v at %v", seatNames[who], a.Raise, a.Now.Sub(at(0))), got, moved, func(r room) (room, string) {
-			return r.advance(who, a.Raise, a.Now)
-		})
+		c.saw(s, a.Chat,
+			fmt.Sprintf("advance %s %+v at %v", seatNames[who], a.Raise, a.Now.Sub(at(0))), got,
+			moved, func(r room) (room, string) {
+				return r.advance(who, a.Raise, a.Now)
+			})
 	}
 	return nil
 }
@@ -206,14 +216,17 @@ func (c *client) advance() error {
 func (c *client) mark(chat tidemark.ChatID, who int, first tidemark.Sequence) error {
 	got := ""
 	s, err := c.do(true, func(ctx context.Context) error {
-		written, err := c.store.Mark(ctx, []tidemark.PendingDelivery{{UserID: c.people[who], ChatID: chat, FirstUndelivered: first}})
+		written, err := c.store.Mark(ctx, []tidemark.PendingDelivery{
+			{UserID: c.people[who], ChatID: chat, FirstUndelivered: first},
+		})
 		if err == nil {
 			got = map[bool]string{true: "written", false: "stands"}[written[0]]
 		}
 		return err
 	})
 	if err == nil {
-		c.saw(s, chat, fmt.Sprintf("mark %s from %d", seatNames[who], first), got, got == "written", func(r room) (room, string) { return r.mark(who, first) })
+		c.saw(s, chat, fmt.Sprintf("mark %s from %d", seatNames[who], first), got, got == "written",
+			func(r room) (room, string) { return r.mark(who, first) })
 	}
 	return err
 }
@@ -221,14 +234,17 @@ func (c *client) mark(chat tidemark.ChatID, who int, first tidemark.Sequence) er
 func (c *client) clear(chat tidemark.ChatID, who int, through tidemark.Sequence) error {
 	got := ""
 	s, err := c.do(true, func(ctx context.Context) error {
-		cleared, err := c.store.Clear(ctx, []storage.Clear{{User: c.people[who], Chat: chat, Through: through}})
+		cleared, err := c.store.Clear(ctx, []storage.Clear{
+			{User: c.people[who], Chat: chat, Through: through},
+		})
 		if err == nil {
 			got = map[bool]string{true: "cleared", false: "left"}[cleared[0]]
 		}
 		return err
 	})
 	if err == nil {
-		c.saw(s, chat, fmt.Sprintf("clear %s through %d", seatNames[who], through), got, got == "cleared", func(r room) (room, string) { return r.clear(who, through) })
+		c.saw(s, chat, fmt.Sprintf("clear %s through %d", seatNames[who], through), got,
+			got == "cleared", func(r room) (room, string) { return r.clear(who, through) })
 	}
 	return err
 }
@@ -265,9 +281,11 @@ func (c *client) add(chat tidemark.ChatID, who int) error {
 	for _, state := range states { // each is that of some moment of the call
 		who := slices.Index(c.people, state.UserID)
 		c.glanced(s, false, state)
-		c.looked(s, chat, "state beside the addition of "+seatNames[who], stateText(state), func(r room) string { return stateText(r.seats[who].state()) })
+		c.looked(s, chat, "state beside the addition of "+seatNames[who], stateText(state),
+			func(r room) string { return stateText(r.seats[who].state()) })
 	}
-	c.saw(s, chat, fmt.Sprintf("add %s at %v", strings.Join(names, " "), now.Sub(at(0))), got, changed, func(r room) (room, string) { return r.add(people, now) })
+	c.saw(s, chat, fmt.Sprintf("add %s at %v", strings.Join(names, " "), now.Sub(at(0))), got,
+		changed, func(r room) (room, string) { return r.add(people, now) })
 	return nil
 }
 
@@ -283,7 +301,8 @@ func (c *client) remove(chat tidemark.ChatID, who int) error {
 		return err
 	})
 	if err == nil {
-		c.saw(s, chat, "remove "+seatNames[who], got, got != string(tidemark.NotMember), func(r room) (room, string) { return r.remove(who) })
+		c.saw(s, chat, "remove "+seatNames[who], got, got != string(tidemark.NotMember),
+			func(r room) (room, string) { return r.remove(who) })
 	}
 	return err
 }
@@ -334,7 +353,8 @@ func (c *client) readHeads() error {
 		return err
 	}
 	for i, chat := range c.rooms {
-		c.looked(s, chat, "head", fmt.Sprint(heads[i]), func(r room) string { return fmt.Sprint(r.head) })
+		c.looked(s, chat, "head",
+			fmt.Sprint(heads[i]), func(r room) string { return fmt.Sprint(r.head) })
 		var info tidemark.Chat
 		s, err := c.do(false, func(ctx context.Context) (err error) {
 			info, err = c.store.Chat(ctx, chat)
@@ -379,7 +399,8 @@ func (c *client) readStates(chat tidemark.ChatID, who int) error {
 	}
 	c.glanced(s, true, states[0])
 	if len(c.stores) == 1 {
-		c.looked(s, chat, "state of "+seatNames[who], stateText(states[0]), func(r room) string { return stateText(r.seats[who].state()) })
+		c.looked(s, chat, "state of "+seatNames[who], stateText(states[0]),
+			func(r room) string { return stateText(r.seats[who].state()) })
 	}
 	return nil
 }
@@ -400,7 +421,8 @@ func (c *client) readPending(who int) error {
 				got = pendingText(row.FirstUndelivered, row.Acked)
 			}
 		}
-		c.looked(s, chat, "pending of "+seatNames[who], got, func(r room) string { return r.pending(who) })
+		c.looked(s, chat, "pending of "+seatNames[who], got,
+			func(r room) string { return r.pending(who) })
 	}
 	return nil
 }
@@ -422,7 +444,8 @@ func (c *client) readBehind(who int) error {
 				got = fmt.Sprintf("head %d", lag.Head)
 			}
 		}
-		c.looked(s, chat, "is "+seatNames[who]+" behind", got, func(r room) string { return r.behind(who) })
+		c.looked(s, chat, "is "+seatNames[who]+" behind",
+			got, func(r room) string { return r.behind(who) })
 	}
 	return nil
 }

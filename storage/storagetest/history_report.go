@@ -32,7 +32,8 @@ func (h *history) check(chat tidemark.ChatID) string {
 	case porcupine.Ok:
 		return ""
 	case porcupine.Unknown:
-		return fmt.Sprintf("no order of %d operations was found in %v, and none was excluded", len(operations), searchTime)
+		return fmt.Sprintf("no order of %d operations was found in %v, and none was excluded",
+			len(operations), searchTime)
 	}
 	operations = lesser(first, operations)
 	_, best := search(first, operations, searchTime)
@@ -48,11 +49,13 @@ func (h *history) unexplained(chat tidemark.ChatID) string {
 			continue
 		}
 		holds := func(other *operation) bool {
-			return other != o && other.chat == chat && other.writes && other.call <= o.answer && other.answer >= o.call
+			return other != o && other.chat == chat && other.writes && other.call <= o.answer &&
+				other.answer >= o.call
 		}
 		//rule:send_idempotent.refusal-has-a-reason
 		if !slices.ContainsFunc(h.operations, holds) {
-			return fmt.Sprintf("a draft was refused alone, and nobody else wrote to the chat at that time: "+
+			return fmt.Sprintf("a draft was refused alone, and nobody else wrote to the chat at "+
+				"that time: "+
 				"client %d  %s → %s", o.client, o.what, o.got)
 		}
 	}
@@ -60,10 +63,17 @@ func (h *history) unexplained(chat tidemark.ChatID) string {
 }
 
 // search returns whether there is an order, and the longest beginning of one.
-func search(first room, operations []*operation, atMost time.Duration) (porcupine.CheckResult, []*operation) {
+func search(
+	first room, operations []*operation, atMost time.Duration,
+) (porcupine.CheckResult, []*operation) {
 	all := make([]porcupine.Operation, len(operations))
 	for i, o := range operations {
-		all[i] = porcupine.Operation{ClientId: o.client, Input: o, Call: int64(o.call), Return: int64(o.answer)}
+		all[i] = porcupine.Operation{
+			ClientId: o.client,
+			Input:    o,
+			Call:     int64(o.call),
+			Return:   int64(o.answer),
+		}
 	}
 	result, info := porcupine.CheckOperationsVerbose(porcupine.Model{
 		Init: func() any { return first },
@@ -107,13 +117,16 @@ func lesser(first room, operations []*operation) []*operation {
 // describe tells the operations, the longest order of them, and why it ends.
 func describe(first room, operations, best []*operation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "no order of these operations gives these answers. They are in the order of their calls, with the times of call and answer in µs:\n")
+	fmt.Fprintf(&b,
+		"no order of these operations gives these answers. They are in the order of their calls, "+
+			"with the times of call and answer in µs:\n")
 	for _, o := range operations {
 		answered, got := fmt.Sprint(o.answer.Microseconds()), o.got
 		if o.unknown {
 			answered, got = "never", "nobody knows"
 		}
-		fmt.Fprintf(&b, "  %7d to %7s  client %d  %s → %s\n", o.call.Microseconds(), answered, o.client, o.what, got)
+		fmt.Fprintf(&b, "  %7d to %7s  client %d  %s → %s\n",
+			o.call.Microseconds(), answered, o.client, o.what, got)
 	}
 	fmt.Fprintf(&b, "\nThe longest order that was found:\n")
 	state, done := first, map[*operation]bool{}
@@ -125,14 +138,18 @@ func describe(first room, operations, best []*operation) string {
 	}
 	fmt.Fprintf(&b, "\nIt leaves: %s; %s\n", state.info(), state.members())
 	for who, s := range state.seats {
-		fmt.Fprintf(&b, "  %s: %s, pending %s\n", seatNames[who], stateText(s.state()), state.pending(who))
+		fmt.Fprintf(&b, "  %s: %s, pending %s\n",
+			seatNames[who], stateText(s.state()), state.pending(who))
 	}
 	fmt.Fprintf(&b, "  messages: %s\n\nThe next cannot be any of:\n", state.page(1, state.head))
 	for _, o := range operations {
 		// Only what was called before all of the rest were answered could be next.
-		if !done[o] && !slices.ContainsFunc(operations, func(other *operation) bool { return !done[other] && other.answer < o.call }) {
+		if !done[o] &&
+			!slices.ContainsFunc(operations,
+				func(other *operation) bool { return !done[other] && other.answer < o.call }) {
 			_, want := o.apply(state)
-			fmt.Fprintf(&b, "  client %d  %s → %s, which would be answered: %s\n", o.client, o.what, o.got, want)
+			fmt.Fprintf(&b, "  client %d  %s → %s, which would be answered: %s\n",
+				o.client, o.what, o.got, want)
 		}
 	}
 	return b.String()

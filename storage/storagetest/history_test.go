@@ -100,10 +100,22 @@ func TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored(t *testin
 		want string
 	}{
 		{"honest", func(*busy) {}, ""},
-		{"stores what it refuses", func(b *busy) { b.stores = true }, "no order of these operations"},
-		{"refuses for no reason", func(b *busy) { b.moody = true }, "nobody else wrote to the chat"},
-		{"says Internal", func(b *busy) { b.code = tidemark.Internal }, "no order of these operations"},
-		{"says NotMember", func(b *busy) { b.code = tidemark.NotMember }, "no order of these operations"},
+		{
+			"stores what it refuses",
+			func(b *busy) { b.stores = true }, "no order of these operations",
+		},
+		{
+			"refuses for no reason",
+			func(b *busy) { b.moody = true }, "nobody else wrote to the chat",
+		},
+		{
+			"says Internal",
+			func(b *busy) { b.code = tidemark.Internal }, "no order of these operations",
+		},
+		{
+			"says NotMember",
+			func(b *busy) { b.code = tidemark.NotMember }, "no order of these operations",
+		},
 		{"stores another text", func(b *busy) { b.forgets = true }, "no order of these operations"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

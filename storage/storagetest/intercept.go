@@ -47,72 +47,110 @@ func (i *intercepted) Check(ctx context.Context) error {
 	return i.around("Check", 1, func() error { return i.Store.Check(ctx) })
 }
 
-func (i *intercepted) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
-	return results3(i, "CreateChat", func() (tidemark.Chat, bool, error) { return i.Store.CreateChat(ctx, new) })
+func (i *intercepted) CreateChat(
+	ctx context.Context, new storage.NewChat,
+) (tidemark.Chat, bool, error) {
+	return results3(i, "CreateChat",
+		func() (tidemark.Chat, bool, error) { return i.Store.CreateChat(ctx, new) })
 }
 
 func (i *intercepted) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error) {
 	return results2(i, "Chat", 1, func() (tidemark.Chat, error) { return i.Store.Chat(ctx, chat) })
 }
 
-func (i *intercepted) RenameChat(ctx context.Context, chat tidemark.ChatID, name string) (tidemark.Chat, error) {
-	return results2(i, "RenameChat", 1, func() (tidemark.Chat, error) { return i.Store.RenameChat(ctx, chat, name) })
+func (i *intercepted) RenameChat(
+	ctx context.Context, chat tidemark.ChatID, name string,
+) (tidemark.Chat, error) {
+	return results2(i, "RenameChat",
+		1, func() (tidemark.Chat, error) { return i.Store.RenameChat(ctx, chat, name) })
 }
 
-func (i *intercepted) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.ChatsPage) ([]storage.Conversation, bool, error) {
-	return results3(i, "ChatsOf", func() ([]storage.Conversation, bool, error) { return i.Store.ChatsOf(ctx, user, p) })
+func (i *intercepted) ChatsOf(
+	ctx context.Context, user tidemark.UserID, p storage.ChatsPage,
+) ([]storage.Conversation, bool, error) {
+	return results3(i, "ChatsOf",
+		func() ([]storage.Conversation, bool, error) { return i.Store.ChatsOf(ctx, user, p) })
 }
 
-func (i *intercepted) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
-	return results2(i, "Heads", len(chats), func() ([]tidemark.Sequence, error) { return i.Store.Heads(ctx, chats) })
+func (i *intercepted) Heads(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Sequence, error) {
+	return results2(i, "Heads",
+		len(chats), func() ([]tidemark.Sequence, error) { return i.Store.Heads(ctx, chats) })
 }
 
-func (i *intercepted) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+func (i *intercepted) AddMembers(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
 	return results2(i, "AddMembers", len(users), func() (storage.Added, error) {
 		return i.Store.AddMembers(ctx, chat, users, now)
 	})
 }
 
-func (i *intercepted) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (storage.Removed, error) {
+func (i *intercepted) RemoveMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (storage.Removed, error) {
 	return results2(i, "RemoveMember", 1, func() (storage.Removed, error) {
 		return i.Store.RemoveMember(ctx, chat, user, now)
 	})
 }
 
-func (i *intercepted) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
-	return results2(i, "Rosters", len(chats), func() ([]*tidemark.Roster, error) { return i.Store.Rosters(ctx, chats) })
+func (i *intercepted) Rosters(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]*tidemark.Roster, error) {
+	return results2(i, "Rosters",
+		len(chats), func() ([]*tidemark.Roster, error) { return i.Store.Rosters(ctx, chats) })
 }
 
-func (i *intercepted) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
-	return results2(i, "Append", len(drafts), func() ([]storage.Appended, error) { return i.Store.Append(ctx, drafts) })
+func (i *intercepted) Append(
+	ctx context.Context, drafts []tidemark.Draft,
+) ([]storage.Appended, error) {
+	return results2(i, "Append",
+		len(drafts), func() ([]storage.Appended, error) { return i.Store.Append(ctx, drafts) })
 }
 
-func (i *intercepted) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
-	return results2(i, "Ranges", len(ranges), func() ([][]tidemark.Message, error) { return i.Store.Ranges(ctx, ranges) })
+func (i *intercepted) Ranges(
+	ctx context.Context, ranges []storage.Range,
+) ([][]tidemark.Message, error) {
+	return results2(i, "Ranges",
+		len(ranges), func() ([][]tidemark.Message, error) { return i.Store.Ranges(ctx, ranges) })
 }
 
-func (i *intercepted) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
-	return results2(i, "Advance", len(advances), func() ([]storage.Advanced, error) { return i.Store.Advance(ctx, advances) })
+func (i *intercepted) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
+	return results2(i, "Advance",
+		len(advances), func() ([]storage.Advanced, error) { return i.Store.Advance(ctx, advances) })
 }
 
-func (i *intercepted) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
-	return results2(i, "States", len(keys), func() ([]tidemark.DeliveryState, error) { return i.Store.States(ctx, keys) })
+func (i *intercepted) States(
+	ctx context.Context, keys []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
+	return results2(i, "States",
+		len(keys), func() ([]tidemark.DeliveryState, error) { return i.Store.States(ctx, keys) })
 }
 
-func (i *intercepted) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (i *intercepted) StatesOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	return results3(i, "StatesOf", func() ([]tidemark.DeliveryState, bool, error) {
 		return i.Store.StatesOf(ctx, user, after, limit)
 	})
 }
 
-func (i *intercepted) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (i *intercepted) StatesIn(
+	ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	return results3(i, "StatesIn", func() ([]tidemark.DeliveryState, bool, error) {
 		return i.Store.StatesIn(ctx, chat, after, limit)
 	})
 }
 
-func (i *intercepted) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
-	return results2(i, "Summary", 1, func() (storage.Summary, error) { return i.Store.Summary(ctx, chat, sequence) })
+func (i *intercepted) Summary(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (storage.Summary, error) {
+	return results2(i, "Summary",
+		1, func() (storage.Summary, error) { return i.Store.Summary(ctx, chat, sequence) })
 }
 
 func (i *intercepted) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
@@ -120,20 +158,26 @@ func (i *intercepted) Mark(ctx context.Context, rows []tidemark.PendingDelivery)
 }
 
 func (i *intercepted) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
-	return results2(i, "Clear", len(items), func() ([]bool, error) { return i.Store.Clear(ctx, items) })
+	return results2(i, "Clear",
+		len(items), func() ([]bool, error) { return i.Store.Clear(ctx, items) })
 }
 
-func (i *intercepted) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+func (i *intercepted) PendingOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]storage.PendingRow, bool, error) {
 	return results3(i, "PendingOf", func() ([]storage.PendingRow, bool, error) {
 		return i.Store.PendingOf(ctx, user, after, limit)
 	})
 }
 
-func (i *intercepted) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+func (i *intercepted) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	var more bool
-	lags, next, err := results3(i, "Behind", func() (lags []storage.Lag, next tidemark.ChatID, err error) {
-		lags, next, more, err = i.Store.Behind(ctx, user, q)
-		return lags, next, err
-	})
+	lags, next, err := results3(i, "Behind",
+		func() (lags []storage.Lag, next tidemark.ChatID, err error) {
+			lags, next, more, err = i.Store.Behind(ctx, user, q)
+			return lags, next, err
+		})
 	return lags, next, more && err == nil, err
 }

@@ -23,7 +23,8 @@ var contextRules = []rule{
 		for name, ctx := range map[string]context.Context{"cancelled": cancelled, "expired": expired} {
 			for method, err := range w.callAll(ctx, c) {
 				if tidemark.CodeOf(err) != tidemark.Unavailable || !isError(err) {
-					w.Errorf("%s with a context that is %s: got error %v, want a *tidemark.Error with code Unavailable", method, name, err)
+					w.Errorf("%s with a context that is %s: got error %v, want a *tidemark.Error "+
+						"with code Unavailable", method, name, err)
 				}
 			}
 		}
@@ -34,7 +35,8 @@ var contextRules = []rule{
 	}},
 	{"errors_are_of_type_Error", func(w *world) {
 		_, notFound := w.store.Chat(w.ctx, w.chat("none"))
-		_, notMember := storage.AppendOne(w.ctx, w.store, w.draft(w.group("c", w.user("alice")), w.user("bob"), "hello"))
+		_, notMember := storage.AppendOne(w.ctx, w.store,
+			w.draft(w.group("c", w.user("alice")), w.user("bob"), "hello"))
 		for _, err := range []error{notFound, notMember} {
 			w.equal("an Error", isError(err), true)
 		}
@@ -53,7 +55,12 @@ func (w *world) callAll(ctx context.Context, chat tidemark.ChatID) map[string]er
 	alice, s := w.user("alice"), w.store
 	chats := []tidemark.ChatID{chat}
 	_, _, errs["CreateChat"] = s.CreateChat(ctx, storage.NewChat{
-		ID: w.chat("new"), Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: at(1), Creator: alice, Members: []tidemark.UserID{alice},
+		ID:        w.chat("new"),
+		Type:      tidemark.Group,
+		History:   tidemark.HistoryFull,
+		CreatedAt: at(1),
+		Creator:   alice,
+		Members:   []tidemark.UserID{alice},
 	})
 	_, errs["Chat"] = s.Chat(ctx, chat)
 	_, errs["RenameChat"] = s.RenameChat(ctx, chat, "name")
@@ -69,7 +76,9 @@ func (w *world) callAll(ctx context.Context, chat tidemark.ChatID) map[string]er
 	_, _, errs["StatesOf"] = s.StatesOf(ctx, alice, "", 1)
 	_, _, errs["StatesIn"] = s.StatesIn(ctx, chat, "", 1)
 	_, errs["Summary"] = s.Summary(ctx, chat, 1)
-	_, errs["Mark"] = s.Mark(ctx, []tidemark.PendingDelivery{{UserID: alice, ChatID: chat, FirstUndelivered: 1}})
+	_, errs["Mark"] = s.Mark(ctx, []tidemark.PendingDelivery{
+		{UserID: alice, ChatID: chat, FirstUndelivered: 1},
+	})
 	_, errs["Clear"] = s.Clear(ctx, []storage.Clear{{User: alice, Chat: chat, Through: 1}})
 	_, _, errs["PendingOf"] = s.PendingOf(ctx, alice, "", 1)
 	_, _, _, errs["Behind"] = s.Behind(ctx, alice, storage.BehindQuery{Limit: 1})
@@ -91,7 +100,8 @@ func testClose(t *testing.T, open Open) {
 		}
 		for method, err := range w.callAll(w.ctx, c) {
 			if tidemark.CodeOf(err) != tidemark.Unavailable || !isError(err) {
-				t.Errorf("%s after Close: got error %v, want a *tidemark.Error with code Unavailable", method, err)
+				t.Errorf("%s after Close: got error %v, want a *tidemark.Error with code "+
+					"Unavailable", method, err)
 			}
 		}
 	})
@@ -113,7 +123,8 @@ func closeUnderLoad(w *world, chat tidemark.ChatID) map[tidemark.Sequence]tidema
 	go func() {
 		ended <- concurrently(racers, func(int) error {
 			for range 5_000 {
-				appended, err := storage.AppendOne(w.ctx, w.store, w.draft(chat, w.user("alice"), "hello"))
+				appended, err := storage.AppendOne(w.ctx, w.store,
+					w.draft(chat, w.user("alice"), "hello"))
 				if err != nil {
 					return expect(err, tidemark.Unavailable)
 				}
@@ -145,7 +156,9 @@ func closeUnderLoad(w *world, chat tidemark.ChatID) map[tidemark.Sequence]tidema
 	return confirmed
 }
 
-func testCloseUnderLoad(t *testing.T, open Open, reopen func(t *testing.T, s storage.Store) storage.Store) {
+func testCloseUnderLoad(
+	t *testing.T, open Open, reopen func(t *testing.T, s storage.Store) storage.Store,
+) {
 	w := newSuite(open(t)).world(t)
 	c := w.group("c", w.user("alice"))
 	confirmed := closeUnderLoad(w, c)
@@ -183,9 +196,12 @@ func testReopen(t *testing.T, open Open, reopen func(t *testing.T, s storage.Sto
 	w.clear(carol, c, 41)
 	look := func() any {
 		return []any{
-			w.info(c), w.info(d), w.roster(c), w.roster(d), w.messages(storage.Range{Chat: c}), w.messages(storage.Range{Chat: d}),
-			w.state(alice, c), w.state(bob, c), w.state(carol, c), w.state(alice, d), w.pending(alice), w.pending(bob), w.pending(carol),
-			w.chatsOf(alice, 2), w.chatsOf(carol, 2), w.behind(alice, 2, false), w.summary(c, 20), w.summary(d, 3),
+			w.info(c), w.info(d), w.roster(c), w.roster(d), w.messages(storage.Range{Chat: c}),
+			w.messages(storage.Range{Chat: d}),
+			w.state(alice, c), w.state(bob, c), w.state(carol, c), w.state(alice, d),
+			w.pending(alice), w.pending(bob), w.pending(carol),
+			w.chatsOf(alice, 2), w.chatsOf(carol, 2), w.behind(alice, 2, false), w.summary(c, 20),
+			w.summary(d, 3),
 		}
 	}
 	want := look()
@@ -195,7 +211,12 @@ func testReopen(t *testing.T, open Open, reopen func(t *testing.T, s storage.Sto
 	}
 	w.equal("a resend is a duplicate", w.append(draft).Duplicate, true)
 	again, created, err := w.store.CreateChat(w.ctx, storage.NewChat{
-		ID: w.chat("other"), Type: tidemark.Direct, History: tidemark.HistoryFull, CreatedAt: at(1), Creator: bob, Members: []tidemark.UserID{bob, alice},
+		ID:        w.chat("other"),
+		Type:      tidemark.Direct,
+		History:   tidemark.HistoryFull,
+		CreatedAt: at(1),
+		Creator:   bob,
+		Members:   []tidemark.UserID{bob, alice},
 	})
 	w.ok(err)
 	w.equal("created", created, false)
@@ -203,5 +224,7 @@ func testReopen(t *testing.T, open Open, reopen func(t *testing.T, s storage.Sto
 	w.send(c, alice, 1)
 	w.gapless(c, 42)
 	w.add(c, bob)
-	w.equal("intervals of the returning one", w.member(c, bob).Intervals, tidemark.Intervals{{From: 1, To: 41}, {From: 43}})
+	w.equal("intervals of the returning one", w.member(c, bob).Intervals, tidemark.Intervals{
+		{From: 1, To: 41}, {From: 43},
+	})
 }

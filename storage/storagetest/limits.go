@@ -21,7 +21,12 @@ var limitRules = []rule{
 		for _, id := range []string{string(alice), string(bob), string(c)} {
 			w.ok(tidemark.CheckID("id", id))
 		}
-		w.create(storage.NewChat{ID: c, Type: tidemark.Direct, History: tidemark.HistoryFull, Members: []tidemark.UserID{alice, bob}})
+		w.create(storage.NewChat{
+			ID:      c,
+			Type:    tidemark.Direct,
+			History: tidemark.HistoryFull,
+			Members: []tidemark.UserID{alice, bob},
+		})
 		draft := w.draft(c, alice, "hello")
 		draft.ClientMessageID, draft.MessageID = long("k"), tidemark.MessageID(long("m"))
 		message := w.append(draft).Message
@@ -45,13 +50,17 @@ var limitRules = []rule{
 	{"content_of_65536_bytes_and_attachment_of_4096", func(w *world) {
 		alice := w.user("alice")
 		c := w.group("c", alice)
-		contents := map[string]string{"ascii": "x", "four bytes": "😀", "quotes": `"'\;--`, "lines": "\r\n\t\u2028\u2029", "controls": "\x01\x7f\x1b", "percent": "%s%'?$1:a"}
+		contents := map[string]string{
+			"ascii": "x", "four bytes": "😀", "quotes": `"'\;--`, "lines": "\r\n\t\u2028\u2029",
+			"controls": "\x01\x7f\x1b", "percent": "%s%'?$1:a",
+		}
 		var want []tidemark.Message
 		for name, piece := range contents {
 			draft := w.draft(c, alice, strings.Repeat(piece, tidemark.MaxContent/len(piece)))
 			draft.Content += strings.Repeat("y", tidemark.MaxContent-len(draft.Content))
 			draft.ContentType = "text/" + strings.Repeat("p", tidemark.MaxContentType-5)
-			draft.Attachment = json.RawMessage(`{"a":"` + strings.Repeat("é", (tidemark.MaxAttachment-8)/2) + `"}`)
+			draft.Attachment = json.RawMessage(`{"a":"` +
+				strings.Repeat("é", (tidemark.MaxAttachment-8)/2) + `"}`)
 			w.equal(name+": size", len(draft.Content), tidemark.MaxContent)
 			w.equal(name+": attachment", len(draft.Attachment), tidemark.MaxAttachment)
 			w.ok(draft.Check())
@@ -61,7 +70,9 @@ var limitRules = []rule{
 		got := w.messages(storage.Range{Chat: c})
 		w.equal("number", len(got), len(want))
 		for i := range got {
-			if got[i].Content != want[i].Content || string(got[i].Attachment) != string(want[i].Attachment) || got[i].ContentType != want[i].ContentType {
+			if got[i].Content != want[i].Content ||
+				string(got[i].Attachment) != string(want[i].Attachment) ||
+				got[i].ContentType != want[i].ContentType {
 				w.Errorf("message %d is not what was sent", i+1)
 			}
 		}
@@ -76,7 +87,8 @@ var limitRules = []rule{
 		}
 		before := w.info(c)
 		w.equal("member count", before.MemberCount, tidemark.MaxMembers)
-		_, err := w.store.AddMembers(w.ctx, c, users[tidemark.MaxMembers-5:tidemark.MaxMembers+1], at(1))
+		_, err := w.store.AddMembers(w.ctx, c, users[tidemark.MaxMembers-5:tidemark.MaxMembers+1],
+			at(1))
 		w.code(err, tidemark.Denied)
 		w.equal("chat", w.info(c), before)
 		w.equal("chats of the refused", w.chatsOf(users[tidemark.MaxMembers], 10), nil)
@@ -87,7 +99,8 @@ var limitRules = []rule{
 		_, err = w.store.AddMembers(w.ctx, c, users[tidemark.MaxMembers+1:], at(1))
 		w.code(err, tidemark.Denied)
 		w.equal("members in the roster", len(w.roster(c).Members), tidemark.MaxMembers)
-		w.eventually("members in the summary", func() any { return w.summary(c, 1).Members }, tidemark.MaxMembers)
+		w.eventually("members in the summary",
+			func() any { return w.summary(c, 1).Members }, tidemark.MaxMembers)
 	}},
 	{"MaxIntervals_of_one_user", func(w *world) {
 		alice, bob, carol := w.user("alice"), w.user("bob"), w.user("carol")
@@ -117,7 +130,12 @@ var limitRules = []rule{
 		chats := make([]tidemark.ChatID, storage.MaxBatch)
 		for i, user := range users {
 			through := tidemark.Sequence(1 + i%2)
-			advances[i] = storage.Advance{User: user, Chat: c, Raise: tidemark.Raise{Acked: through}, Now: at(1)}
+			advances[i] = storage.Advance{
+				User:  user,
+				Chat:  c,
+				Raise: tidemark.Raise{Acked: through},
+				Now:   at(1),
+			}
 			rows[i] = tidemark.PendingDelivery{UserID: user, ChatID: c, FirstUndelivered: 1}
 			clears[i] = storage.Clear{User: user, Chat: c, Through: through}
 			keys[i] = storage.StateKey{User: user, Chat: c}
@@ -137,8 +155,10 @@ var limitRules = []rule{
 		rosters, err := w.store.Rosters(w.ctx, chats)
 		w.ok(err)
 		for i := range users {
-			if !advanced[i].Moved || states[i] != advanced[i].State || states[i].Acked != advances[i].Acked || !written[i] || !cleared[i] {
-				w.Fatalf("item %d: got %+v, %+v, written %v, cleared %v", i, advanced[i], states[i], written[i], cleared[i])
+			if !advanced[i].Moved || states[i] != advanced[i].State ||
+				states[i].Acked != advances[i].Acked || !written[i] || !cleared[i] {
+				w.Fatalf("item %d: got %+v, %+v, written %v, cleared %v",
+					i, advanced[i], states[i], written[i], cleared[i])
 			}
 			if found := i == 7_777; heads[i] != 0 != found || (rosters[i] != nil) != found {
 				w.Fatalf("item %d: got head %d and roster %v", i, heads[i], rosters[i])
@@ -187,7 +207,8 @@ var limitRules = []rule{
 			} {
 				results, err := call()
 				if tidemark.CodeOf(err) != want || results != 0 {
-					w.Errorf("%s of %d items: got %d results and error %v, want none and code %q", name, n, results, err, want)
+					w.Errorf("%s of %d items: got %d results and error %v, want none and code %q",
+						name, n, results, err, want)
 				}
 			}
 		}
@@ -199,7 +220,11 @@ var limitRules = []rule{
 		now := at(1).Add(123*time.Millisecond + 456_789*time.Nanosecond).In(zone)
 		want := at(1).Add(123 * time.Millisecond)
 		c := w.create(storage.NewChat{
-			ID: w.chat("c"), Type: tidemark.Group, History: tidemark.HistorySinceJoin, Members: []tidemark.UserID{alice}, CreatedAt: now,
+			ID:        w.chat("c"),
+			Type:      tidemark.Group,
+			History:   tidemark.HistorySinceJoin,
+			Members:   []tidemark.UserID{alice},
+			CreatedAt: now,
 		})
 		w.equal("created", w.info(c).CreatedAt, want)
 		draft := w.draft(c, alice, "hello")

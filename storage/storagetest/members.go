@@ -12,11 +12,16 @@ var memberRules = []rule{
 		w.send(c, bob, 3)
 		added, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{carol, alice}, at(5))
 		w.ok(err)
-		w.equal("added", added, storage.Added{Version: 2, Head: 3, New: []tidemark.UserID{alice, carol}, States: []tidemark.DeliveryState{
-			{UserID: alice, ChatID: c}, {UserID: carol, ChatID: c},
-		}})
+		w.equal("added", added,
+			storage.Added{Version: 2, Head: 3, New: []tidemark.UserID{alice, carol},
+				States: []tidemark.DeliveryState{
+					{UserID: alice, ChatID: c}, {UserID: carol, ChatID: c},
+				}})
 		w.equal("member", w.member(c, carol), tidemark.Member{
-			UserID: carol, Role: tidemark.Ordinary, Intervals: tidemark.Intervals{{From: 1}}, JoinedAt: at(5),
+			UserID:    carol,
+			Role:      tidemark.Ordinary,
+			Intervals: tidemark.Intervals{{From: 1}},
+			JoinedAt:  at(5),
 		})
 		chat := w.info(c)
 		w.equal("member count", chat.MemberCount, 3)
@@ -29,14 +34,21 @@ var memberRules = []rule{
 		added, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{bob}, at(5))
 		w.ok(err)
 		state := tidemark.DeliveryState{UserID: bob, ChatID: c, Acked: 4, Read: 4, UpdatedAt: at(5)}
-		w.equal("added", added, storage.Added{Version: 2, Head: 4, New: []tidemark.UserID{bob}, States: []tidemark.DeliveryState{state}})
+		w.equal("added", added, storage.Added{
+			Version: 2,
+			Head:    4,
+			New:     []tidemark.UserID{bob},
+			States:  []tidemark.DeliveryState{state},
+		})
 		w.equal("state", w.state(bob, c), state)
 		w.equal("intervals", w.member(c, bob).Intervals, tidemark.Intervals{{From: 5}})
 	}},
 	{"AddMembers_first_join_of_an_empty_since_join_chat_has_no_state", func(w *world) {
 		c := w.sinceJoin("c", w.user("alice"))
 		added := w.add(c, w.user("bob"))
-		w.equal("states", added.States, []tidemark.DeliveryState{{UserID: w.user("bob"), ChatID: c}})
+		w.equal("states", added.States, []tidemark.DeliveryState{
+			{UserID: w.user("bob"), ChatID: c},
+		})
 		w.equal("intervals", w.member(c, w.user("bob")).Intervals, tidemark.Intervals{{From: 1}})
 	}},
 	{"AddMembers_returning_sees_what_he_saw_and_what_follows", func(w *world) {
@@ -50,10 +62,18 @@ var memberRules = []rule{
 			w.send(c, alice, 2)
 			added, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{bob}, at(6))
 			w.ok(err)
-			w.equal(name+": added", added, storage.Added{Version: 3, Head: 5, New: []tidemark.UserID{bob}, States: []tidemark.DeliveryState{state}})
+			w.equal(name+": added", added, storage.Added{
+				Version: 3,
+				Head:    5,
+				New:     []tidemark.UserID{bob},
+				States:  []tidemark.DeliveryState{state},
+			})
 			w.equal(name+": state is kept", w.state(bob, c), state)
 			w.equal(name+": member", w.member(c, bob), tidemark.Member{
-				UserID: bob, Role: tidemark.Ordinary, Intervals: tidemark.Intervals{{From: 1, To: 3}, {From: 6}}, JoinedAt: at(6),
+				UserID:    bob,
+				Role:      tidemark.Ordinary,
+				Intervals: tidemark.Intervals{{From: 1, To: 3}, {From: 6}},
+				JoinedAt:  at(6),
 			})
 		}
 	}},
@@ -76,8 +96,10 @@ var memberRules = []rule{
 			w.add(c, bob)
 		}
 		w.equal("intervals, full", w.member(full, bob).Intervals, tidemark.Intervals{{From: 2}})
-		w.equal("intervals, since_join", w.member(since, bob).Intervals, tidemark.Intervals{{From: 4}})
-		w.equal("state, since_join", w.state(bob, since).Exposed(), tidemark.Boundary{Acked: 2, Read: 2})
+		w.equal("intervals, since_join",
+			w.member(since, bob).Intervals, tidemark.Intervals{{From: 4}})
+		w.equal("state, since_join",
+			w.state(bob, since).Exposed(), tidemark.Boundary{Acked: 2, Read: 2})
 	}},
 	{"AddMembers_members_are_left_as_they_are", func(w *world) {
 		alice, bob, carol := w.user("alice"), w.user("bob"), w.user("carol")
@@ -90,7 +112,10 @@ var memberRules = []rule{
 		w.equal("roster", w.roster(c), before)
 		added = w.add(c, alice, carol, bob)
 		w.equal("added", added, storage.Added{
-			Version: 2, Head: 1, New: []tidemark.UserID{carol}, States: append(states, tidemark.DeliveryState{UserID: carol, ChatID: c}),
+			Version: 2,
+			Head:    1,
+			New:     []tidemark.UserID{carol},
+			States:  append(states, tidemark.DeliveryState{UserID: carol, ChatID: c}),
 		})
 		w.equal("role", w.member(c, alice).Role, tidemark.Owner)
 		w.equal("joined", w.member(c, bob).JoinedAt, before.Members[1].JoinedAt)

@@ -18,12 +18,14 @@ var messageRules = []rule{
 			draft := w.draft(c, sender, fmt.Sprintf("number %d", i))
 			draft.ContentType = "text/markdown"
 			if i%2 == 1 {
-				draft.Attachment = json.RawMessage(`{ "url" : "s3://x",` + "\n" + `"size": 1.50, "a": "\u0041é😀" }`)
+				draft.Attachment = json.RawMessage(`{ "url" : "s3://x",` + "\n" +
+					`"size": 1.50, "a": "\u0041é😀" }`)
 			}
 			got := w.append(draft)
 			message := draft.Message(tidemark.Sequence(i+1), 1)
 			w.equal("appended", got, storage.Appended{Message: message, Version: 1})
-			w.equal("message", w.messages(storage.Range{Chat: c, After: tidemark.Sequence(i)}), []tidemark.Message{message})
+			w.equal("message", w.messages(storage.Range{Chat: c, After: tidemark.Sequence(i)}),
+				[]tidemark.Message{message})
 			w.equal("head", w.info(c).Head, tidemark.Sequence(i+1))
 			want = append(want, message)
 		}
@@ -52,7 +54,11 @@ var messageRules = []rule{
 		again := draft
 		again.MessageID, again.CreatedAt = "another-id", at(500)
 		for range 3 {
-			w.equal("duplicate", w.append(again), storage.Appended{Message: first.Message, Duplicate: true, Version: 1})
+			w.equal("duplicate", w.append(again), storage.Appended{
+				Message:   first.Message,
+				Duplicate: true,
+				Version:   1,
+			})
 		}
 		w.equal("head", w.info(c).Head, tidemark.Sequence(3))
 	}},
@@ -64,7 +70,11 @@ var messageRules = []rule{
 		again := draft
 		for _, days := range []int{1, 8, 366, -1, -366, 36_500} {
 			again.CreatedAt = draft.CreatedAt.AddDate(0, 0, days)
-			w.equal("sent again with the clock elsewhere", w.append(again), storage.Appended{Message: first.Message, Duplicate: true, Version: 1})
+			w.equal("sent again with the clock elsewhere", w.append(again), storage.Appended{
+				Message:   first.Message,
+				Duplicate: true,
+				Version:   1,
+			})
 			other := w.draft(c, alice, fmt.Sprint("other", days))
 			other.CreatedAt = again.CreatedAt
 			w.append(other)
@@ -99,7 +109,11 @@ var messageRules = []rule{
 		draft := w.draft(c, bob, "before he left")
 		first := w.append(draft)
 		w.remove(c, bob)
-		w.equal("duplicate", w.append(draft), storage.Appended{Message: first.Message, Duplicate: true, Version: 2})
+		w.equal("duplicate", w.append(draft), storage.Appended{
+			Message:   first.Message,
+			Duplicate: true,
+			Version:   2,
+		})
 		draft.Content = "after he left"
 		_, err := storage.AppendOne(w.ctx, w.store, draft)
 		w.code(err, tidemark.Conflict)
@@ -175,7 +189,8 @@ var messageRules = []rule{
 		conflict.Content = "two"
 		drafts := []tidemark.Draft{
 			w.draft(c, alice, "a"), w.draft(c, eve, "refused"), w.draft(d, alice, "b"), conflict,
-			w.draft(c, alice, "c"), other, w.draft(w.chat("none"), alice, "refused"), w.draft(d, alice, "d"),
+			w.draft(c, alice, "c"), other, w.draft(w.chat("none"), alice, "refused"),
+			w.draft(d, alice, "d"),
 		}
 		got, err := w.store.Append(w.ctx, drafts)
 		w.ok(err)
@@ -189,7 +204,9 @@ var messageRules = []rule{
 		for i, sequence := range map[int]tidemark.Sequence{0: 3, 4: 4, 2: 1, 7: 2} {
 			w.ok(got[i].Err)
 			w.equal("sequence", got[i].Message.Sequence, sequence)
-			w.equal("stored", w.messages(storage.Range{Chat: drafts[i].ChatID, After: sequence - 1})[0], got[i].Message)
+			w.equal("stored",
+				w.messages(storage.Range{Chat: drafts[i].ChatID, After: sequence - 1})[0],
+				got[i].Message)
 		}
 		none, err := w.store.Append(w.ctx, nil)
 		w.ok(err)
@@ -275,7 +292,8 @@ var rangeRules = []rule{
 		w.send(c, alice, 3)
 		w.send(d, alice, 2)
 		asked := []storage.Range{
-			{Chat: d, After: 1, Limit: 5}, {Chat: w.chat("none"), Limit: 5}, {Chat: c, Limit: 2}, {Chat: c, Before: 3, Limit: 1}, {Chat: d, After: 1, Limit: 5},
+			{Chat: d, After: 1, Limit: 5}, {Chat: w.chat("none"), Limit: 5}, {Chat: c, Limit: 2},
+			{Chat: c, Before: 3, Limit: 1}, {Chat: d, After: 1, Limit: 5},
 		}
 		pages, err := w.store.Ranges(w.ctx, asked)
 		w.ok(err)
@@ -297,7 +315,8 @@ var rangeRules = []rule{
 		c := w.group("c", alice)
 		for n := tidemark.Sequence(1); n <= 20; n++ {
 			message := w.append(w.draft(c, alice, "hello")).Message
-			w.equal("message", w.messages(storage.Range{Chat: c, After: n - 1}), []tidemark.Message{message})
+			w.equal("message",
+				w.messages(storage.Range{Chat: c, After: n - 1}), []tidemark.Message{message})
 		}
 	}},
 }

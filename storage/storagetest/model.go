@@ -20,7 +20,10 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 	rapid.Check(t, func(rt *rapid.T) {
 		w := s.world(rt)
 		w.tb = unprefixed{rt, w.prefix}
-		m := &model{world: w, spec: &world{tb: w.tb, ctx: w.ctx, store: memory.New(), prefix: w.prefix}}
+		m := &model{
+			world: w,
+			spec:  &world{tb: w.tb, ctx: w.ctx, store: memory.New(), prefix: w.prefix},
+		}
 		m.everyone = m.users("A", "a", "b", "c", "d")
 		for _, name := range []string{"C", "c", "c.1", "d"} {
 			m.rooms = append(m.rooms, m.chat(name))
@@ -134,9 +137,11 @@ func (m *model) tick() int {
 
 func (m *model) createChat(rt *rapid.T) {
 	new := storage.NewChat{
-		ID: m.drawChat(rt), Name: "first", CreatedAt: at(m.tick()),
-		Type:    rapid.SampledFrom([]tidemark.ChatType{tidemark.Group, tidemark.Group, tidemark.Direct}).Draw(rt, "type"),
-		History: rapid.SampledFrom([]tidemark.HistoryMode{tidemark.HistoryFull, tidemark.HistorySinceJoin}).Draw(rt, "history"),
+		ID:        m.drawChat(rt),
+		Name:      "first",
+		CreatedAt: at(m.tick()),
+		Type:      rapid.SampledFrom([]tidemark.ChatType{tidemark.Group, tidemark.Group, tidemark.Direct}).Draw(rt, "type"),
+		History:   rapid.SampledFrom([]tidemark.HistoryMode{tidemark.HistoryFull, tidemark.HistorySinceJoin}).Draw(rt, "history"),
 	}
 	members := rapid.Permutation(m.everyone).Draw(rt, "members")
 	n := 2
@@ -152,17 +157,21 @@ func (m *model) createChat(rt *rapid.T) {
 
 func (m *model) rename(rt *rapid.T) {
 	chat, name := m.drawChat(rt), rapid.SampledFrom([]string{"", "x", "ÿ😀'"}).Draw(rt, "name")
-	m.both("RenameChat", func(w *world) (any, error) { return w.store.RenameChat(w.ctx, chat, name) })
+	m.both("RenameChat",
+		func(w *world) (any, error) { return w.store.RenameChat(w.ctx, chat, name) })
 }
 
 func (m *model) appendNew(rt *rapid.T) {
-	draft := m.draft(m.drawChat(rt), m.drawUser(rt), rapid.StringOfN(rapid.Rune().Filter(func(r rune) bool { return r != 0 }), 1, 20, 40).Draw(rt, "content"))
+	draft := m.draft(m.drawChat(rt), m.drawUser(rt),
+		rapid.StringOfN(rapid.Rune().Filter(func(r rune) bool { return r != 0 }), 1, 20,
+			40).Draw(rt, "content"))
 	draft.CreatedAt = at(m.tick() / 3)
 	if rapid.Bool().Draw(rt, "attach") {
 		draft.Attachment = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)
 	}
 	m.drafts = append(m.drafts, draft)
-	m.both("Append", func(w *world) (any, error) { return storage.AppendOne(w.ctx, w.store, draft) })
+	m.both("Append",
+		func(w *world) (any, error) { return storage.AppendOne(w.ctx, w.store, draft) })
 }
 
 // resend sends an earlier draft again, perhaps with another content or to another chat.
@@ -180,13 +189,16 @@ func (m *model) resend(rt *rapid.T) {
 	case 2:
 		draft.ChatID = m.drawChat(rt)
 	}
-	m.both("Append again", func(w *world) (any, error) { return storage.AppendOne(w.ctx, w.store, draft) })
+	m.both("Append again",
+		func(w *world) (any, error) { return storage.AppendOne(w.ctx, w.store, draft) })
 }
 
 func (m *model) addMembers(rt *rapid.T) {
 	chat, now := m.drawChat(rt), at(m.tick())
-	users := rapid.SliceOfNDistinct(rapid.SampledFrom(m.everyone), 1, 3, rapid.ID[tidemark.UserID]).Draw(rt, "users")
-	m.both("AddMembers", func(w *world) (any, error) { return w.store.AddMembers(w.ctx, chat, users, now) })
+	users := rapid.SliceOfNDistinct(rapid.SampledFrom(m.everyone), 1, 3,
+		rapid.ID[tidemark.UserID]).Draw(rt, "users")
+	m.both("AddMembers",
+		func(w *world) (any, error) { return w.store.AddMembers(w.ctx, chat, users, now) })
 }
 
 func (m *model) removeMember(rt *rapid.T) {
@@ -196,15 +208,20 @@ func (m *model) removeMember(rt *rapid.T) {
 	if r := rosters[0]; r != nil && r.Type == tidemark.Direct {
 		user = r.Members[0].UserID // The contract does not say which error a stranger to a direct chat meets.
 	}
-	m.both("RemoveMember", func(w *world) (any, error) { return w.store.RemoveMember(w.ctx, chat, user, now) })
+	m.both("RemoveMember",
+		func(w *world) (any, error) { return w.store.RemoveMember(w.ctx, chat, user, now) })
 }
 
 func (m *model) advance(rt *rapid.T) {
 	var advances []storage.Advance
 	for _, key := range m.drawKeys(rt) {
-		advances = append(advances, storage.Advance{User: key.User, Chat: key.Chat, Now: at(m.tick()), Raise: tidemark.Raise{
-			Acked: m.drawSequence(rt, key.Chat), Read: m.drawSequence(rt, key.Chat), ReadWithinAcked: rapid.Bool().Draw(rt, "within"),
-		}})
+		advances = append(advances,
+			storage.Advance{User: key.User, Chat: key.Chat, Now: at(m.tick()),
+				Raise: tidemark.Raise{
+					Acked:           m.drawSequence(rt, key.Chat),
+					Read:            m.drawSequence(rt, key.Chat),
+					ReadWithinAcked: rapid.Bool().Draw(rt, "within"),
+				}})
 	}
 	m.advanceBoth(advances)
 }
@@ -214,7 +231,10 @@ func (m *model) ownRun(rt *rapid.T) {
 	to := m.drawSequence(rt, chat)
 	from := tidemark.Sequence(rapid.Uint64Range(0, uint64(to)).Draw(rt, "from"))
 	m.advanceBoth([]storage.Advance{{
-		User: m.drawUser(rt), Chat: chat, Now: at(m.tick()), Raise: tidemark.Raise{AckedFrom: from, Acked: to},
+		User:  m.drawUser(rt),
+		Chat:  chat,
+		Now:   at(m.tick()),
+		Raise: tidemark.Raise{AckedFrom: from, Acked: to},
 	}})
 }
 
@@ -234,7 +254,9 @@ func (m *model) markRows(rt *rapid.T) {
 	var rows []tidemark.PendingDelivery
 	for _, key := range m.drawKeys(rt) {
 		rows = append(rows, tidemark.PendingDelivery{
-			UserID: key.User, ChatID: key.Chat, FirstUndelivered: max(1, m.drawSequence(rt, key.Chat)),
+			UserID:           key.User,
+			ChatID:           key.Chat,
+			FirstUndelivered: max(1, m.drawSequence(rt, key.Chat)),
 		})
 		if m.specHead(key.Chat) == 0 {
 			rows = rows[:len(rows)-1] // There is nothing to mark in an empty chat.
@@ -246,7 +268,11 @@ func (m *model) markRows(rt *rapid.T) {
 func (m *model) clearRows(rt *rapid.T) {
 	var items []storage.Clear
 	for _, key := range m.drawKeys(rt) {
-		items = append(items, storage.Clear{User: key.User, Chat: key.Chat, Through: m.drawSequence(rt, key.Chat)})
+		items = append(items, storage.Clear{
+			User:    key.User,
+			Chat:    key.Chat,
+			Through: m.drawSequence(rt, key.Chat),
+		})
 	}
 	m.both("Clear", func(w *world) (any, error) { return w.store.Clear(w.ctx, items) })
 }
@@ -254,7 +280,10 @@ func (m *model) clearRows(rt *rapid.T) {
 func (m *model) readRange(rt *rapid.T) {
 	chat := m.drawChat(rt)
 	r := storage.Range{
-		Chat: chat, After: m.drawSequence(rt, chat), Before: m.drawSequence(rt, chat), Limit: rapid.IntRange(1, 6).Draw(rt, "limit"),
+		Chat:     chat,
+		After:    m.drawSequence(rt, chat),
+		Before:   m.drawSequence(rt, chat),
+		Limit:    rapid.IntRange(1, 6).Draw(rt, "limit"),
 		MaxBytes: rapid.IntRange(0, 60).Draw(rt, "bytes"),
 	}
 	m.both(fmt.Sprintf("Range %+v", r), func(w *world) (any, error) { return w.read(r) })
@@ -266,9 +295,10 @@ func (m *model) readLists(rt *rapid.T) {
 	m.settles("ChatsOf", func(w *world) any { return w.chatsOf(user, limit) })
 	m.settles("Behind", func(w *world) any { return w.behind(user, limit, large) })
 	m.settles("StatesOf", func(w *world) any {
-		return pages(w, limit, "", func(after tidemark.ChatID) ([]tidemark.DeliveryState, bool, error) {
-			return w.store.StatesOf(w.ctx, user, after, limit)
-		}, func(s tidemark.DeliveryState) tidemark.ChatID { return s.ChatID })
+		return pages(w, limit, "",
+			func(after tidemark.ChatID) ([]tidemark.DeliveryState, bool, error) {
+				return w.store.StatesOf(w.ctx, user, after, limit)
+			}, func(s tidemark.DeliveryState) tidemark.ChatID { return s.ChatID })
 	})
 	after := m.drawChat(rt)
 	m.both("PendingOf", func(w *world) (any, error) {
@@ -281,9 +311,10 @@ func (m *model) readStatuses(rt *rapid.T) {
 	chat, limit := m.drawChat(rt), rapid.IntRange(1, 3).Draw(rt, "limit")
 	sequence := m.drawSequence(rt, chat)
 	m.settles("StatesIn", func(w *world) any {
-		return pages(w, limit, "", func(after tidemark.UserID) ([]tidemark.DeliveryState, bool, error) {
-			return w.store.StatesIn(w.ctx, chat, after, limit)
-		}, func(s tidemark.DeliveryState) tidemark.UserID { return s.UserID })
+		return pages(w, limit, "",
+			func(after tidemark.UserID) ([]tidemark.DeliveryState, bool, error) {
+				return w.store.StatesIn(w.ctx, chat, after, limit)
+			}, func(s tidemark.DeliveryState) tidemark.UserID { return s.UserID })
 	})
 	m.settles("Summary", func(w *world) any {
 		summary, err := w.store.Summary(w.ctx, chat, sequence)
@@ -313,7 +344,8 @@ func (m *model) compareStates() {
 // compareMessages compares all messages.
 func (m *model) compareMessages() {
 	for _, chat := range m.rooms {
-		m.both("Range", func(w *world) (any, error) { return w.messages(storage.Range{Chat: chat}), nil })
+		m.both("Range",
+			func(w *world) (any, error) { return w.messages(storage.Range{Chat: chat}), nil })
 		if head := m.specHead(chat); head > 0 {
 			m.gapless(chat, int(head))
 		}

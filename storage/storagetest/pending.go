@@ -43,7 +43,11 @@ var pendingRules = []rule{
 		c := w.group("c", alice)
 		var rows []tidemark.PendingDelivery
 		for _, n := range []tidemark.Sequence{7, 4, 9, 4, 8} {
-			rows = append(rows, tidemark.PendingDelivery{UserID: alice, ChatID: c, FirstUndelivered: n})
+			rows = append(rows, tidemark.PendingDelivery{
+				UserID:           alice,
+				ChatID:           c,
+				FirstUndelivered: n,
+			})
 		}
 		written, err := w.store.Mark(w.ctx, rows)
 		w.ok(err)
@@ -86,7 +90,8 @@ var pendingRules = []rule{
 		w.mark(bob, c, 1)
 		w.mark(alice, other, 1)
 		cleared, err := w.store.Clear(w.ctx, []storage.Clear{
-			{User: alice, Chat: c, Through: 3}, {User: bob, Chat: other, Through: 2}, {User: alice, Chat: other, Through: 2},
+			{User: alice, Chat: c, Through: 3}, {User: bob, Chat: other, Through: 2},
+			{User: alice, Chat: other, Through: 2},
 		})
 		w.ok(err)
 		w.equal("cleared", cleared, []bool{false, false, true})
@@ -150,8 +155,12 @@ var pendingRules = []rule{
 			c := w.group(name, alice, bob)
 			w.send(c, alice, i+1)
 			row := storage.PendingRow{
-				PendingDelivery: tidemark.PendingDelivery{UserID: bob, ChatID: c, FirstUndelivered: tidemark.Sequence(i + 1)},
-				Acked:           tidemark.Sequence(i / 2), // 0 has no delivery state
+				PendingDelivery: tidemark.PendingDelivery{
+					UserID:           bob,
+					ChatID:           c,
+					FirstUndelivered: tidemark.Sequence(i + 1),
+				},
+				Acked: tidemark.Sequence(i / 2), // 0 has no delivery state
 			}
 			if row.Acked > 0 {
 				w.raise(bob, c, tidemark.Raise{Acked: row.Acked}, at(1))
@@ -165,9 +174,10 @@ var pendingRules = []rule{
 			want = append(want, row)
 		}
 		for _, limit := range []int{1, 2, 3, 6, 7, 8} {
-			got := pages(w, limit, "", func(after tidemark.ChatID) ([]storage.PendingRow, bool, error) {
-				return w.store.PendingOf(w.ctx, bob, after, limit)
-			}, func(row storage.PendingRow) tidemark.ChatID { return row.ChatID })
+			got := pages(w, limit, "",
+				func(after tidemark.ChatID) ([]storage.PendingRow, bool, error) {
+					return w.store.PendingOf(w.ctx, bob, after, limit)
+				}, func(row storage.PendingRow) tidemark.ChatID { return row.ChatID })
 			w.equal("rows", got, want)
 		}
 		w.equal("pending of a stranger", w.pending(w.user("stranger")), nil)
@@ -194,7 +204,8 @@ var behindRules = []rule{
 		w.remove(left, bob)
 		w.send(w.group("stranger", alice), alice, 2)
 		for _, limit := range []int{1, 2, 4, 5, 6, 100} {
-			w.eventually(fmt.Sprintf("behind, by %d", limit), func() any { return w.behind(bob, limit, false) }, want)
+			w.eventually(fmt.Sprintf("behind, by %d", limit),
+				func() any { return w.behind(bob, limit, false) }, want)
 		}
 		w.equal("large ones only", w.behind(bob, 2, true), nil)
 		w.equal("of a stranger", w.behind(w.user("stranger"), 2, false), nil)
@@ -210,12 +221,16 @@ var behindRules = []rule{
 		}
 		for _, limit := range []int{1, 2, 10} {
 			w.equal("large", w.behind(bob, limit, true), []storage.Lag{{Chat: large, Head: 2}})
-			w.equal("all", w.behind(bob, limit, false), []storage.Lag{{Chat: large, Head: 2}, {Chat: small, Head: 2}})
+			w.equal("all", w.behind(bob, limit, false), []storage.Lag{
+				{Chat: large, Head: 2}, {Chat: small, Head: 2},
+			})
 		}
 		// A chat that was large once stays large.
 		w.remove(quiet, users[0])
 		w.send(quiet, bob, 1)
-		w.equal("large", w.behind(bob, 10, true), []storage.Lag{{Chat: large, Head: 2}, {Chat: quiet, Head: 1}})
+		w.equal("large", w.behind(bob, 10, true), []storage.Lag{
+			{Chat: large, Head: 2}, {Chat: quiet, Head: 1},
+		})
 	}},
 	{"Behind_sees_every_append_that_returned", func(w *world) {
 		alice, bob := w.user("alice"), w.user("bob")

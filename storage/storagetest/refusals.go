@@ -28,7 +28,14 @@ var refusalRules = []rule{
 			_, err := w.store.RemoveMember(w.ctx, chat, user, at(1))
 			return err
 		}
-		_, _, taken := w.store.CreateChat(w.ctx, storage.NewChat{ID: group, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: at(0), Creator: alice, Members: []tidemark.UserID{alice}})
+		_, _, taken := w.store.CreateChat(w.ctx, storage.NewChat{
+			ID:        group,
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			CreatedAt: at(0),
+			Creator:   alice,
+			Members:   []tidemark.UserID{alice},
+		})
 		_, unknown := w.store.Chat(w.ctx, none)
 		for _, tc := range []struct {
 			name string
@@ -36,13 +43,31 @@ var refusalRules = []rule{
 			want string
 		}{
 			{"another message under the same key", send(other), fmt.Sprintf("the client_message_id %s was used for another message in this chat", sent.ClientMessageID)},
-			{"a send of no member", send(w.draft(group, eve, "hello")), fmt.Sprintf("%s is not a member of the chat %s", eve, group)},
-			{"a send to no chat", send(w.draft(none, alice, "hello")), fmt.Sprintf("there is no chat %s", none)},
+			{
+				"a send of no member",
+				send(w.draft(group, eve, "hello")),
+				fmt.Sprintf("%s is not a member of the chat %s", eve, group),
+			},
+			{
+				"a send to no chat",
+				send(w.draft(none, alice, "hello")), fmt.Sprintf("there is no chat %s", none),
+			},
 			{"no chat", unknown, fmt.Sprintf("there is no chat %s", none)},
 			{"an id that is taken", taken, fmt.Sprintf("there is a chat %s already", group)},
-			{"a third in a direct chat", add(direct, eve), fmt.Sprintf("the chat %s is direct; its members are fixed", direct)},
-			{"one who leaves a direct chat", remove(direct, bob), fmt.Sprintf("the chat %s is direct; its members are fixed", direct)},
-			{"the removal of no member", remove(group, eve), fmt.Sprintf("%s is not a member of the chat %s", eve, group)},
+			{
+				"a third in a direct chat",
+				add(direct, eve),
+				fmt.Sprintf("the chat %s is direct; its members are fixed", direct),
+			},
+			{
+				"one who leaves a direct chat",
+				remove(direct, bob),
+				fmt.Sprintf("the chat %s is direct; its members are fixed", direct),
+			},
+			{
+				"the removal of no member",
+				remove(group, eve), fmt.Sprintf("%s is not a member of the chat %s", eve, group),
+			},
 		} {
 			w.equal(tc.name, tidemark.DetailOf(tc.err), tc.want)
 		}

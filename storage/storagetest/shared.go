@@ -69,11 +69,15 @@ func (t *turns) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, 
 	return t.next().Chat(ctx, chat)
 }
 
-func (t *turns) RenameChat(ctx context.Context, chat tidemark.ChatID, name string) (tidemark.Chat, error) {
+func (t *turns) RenameChat(
+	ctx context.Context, chat tidemark.ChatID, name string,
+) (tidemark.Chat, error) {
 	return t.next().RenameChat(ctx, chat, name)
 }
 
-func (t *turns) ChatsOf(ctx context.Context, user tidemark.UserID, p storage.ChatsPage) ([]storage.Conversation, bool, error) {
+func (t *turns) ChatsOf(
+	ctx context.Context, user tidemark.UserID, p storage.ChatsPage,
+) ([]storage.Conversation, bool, error) {
 	return t.next().ChatsOf(ctx, user, p)
 }
 
@@ -81,11 +85,15 @@ func (t *turns) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 	return t.next().Heads(ctx, chats)
 }
 
-func (t *turns) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+func (t *turns) AddMembers(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
 	return t.next().AddMembers(ctx, chat, users, now)
 }
 
-func (t *turns) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (storage.Removed, error) {
+func (t *turns) RemoveMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (storage.Removed, error) {
 	return t.next().RemoveMember(ctx, chat, user, now)
 }
 
@@ -101,23 +109,33 @@ func (t *turns) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return t.next().Ranges(ctx, ranges)
 }
 
-func (t *turns) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+func (t *turns) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	return t.next().Advance(ctx, advances)
 }
 
-func (t *turns) States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error) {
+func (t *turns) States(
+	ctx context.Context, keys []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
 	return t.next().States(ctx, keys)
 }
 
-func (t *turns) StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (t *turns) StatesOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	return t.next().StatesOf(ctx, user, after, limit)
 }
 
-func (t *turns) StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) ([]tidemark.DeliveryState, bool, error) {
+func (t *turns) StatesIn(
+	ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int,
+) ([]tidemark.DeliveryState, bool, error) {
 	return t.next().StatesIn(ctx, chat, after, limit)
 }
 
-func (t *turns) Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error) {
+func (t *turns) Summary(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (storage.Summary, error) {
 	return t.next().Summary(ctx, chat, sequence)
 }
 
@@ -129,10 +147,14 @@ func (t *turns) Clear(ctx context.Context, items []storage.Clear) ([]bool, error
 	return t.next().Clear(ctx, items)
 }
 
-func (t *turns) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+func (t *turns) PendingOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]storage.PendingRow, bool, error) {
 	return t.next().PendingOf(ctx, user, after, limit)
 }
 
-func (t *turns) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+func (t *turns) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	return t.next().Behind(ctx, user, q)
 }

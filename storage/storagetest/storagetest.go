@@ -44,10 +44,15 @@ func Run(t *testing.T, open func(t *testing.T) storage.Store) {
 
 // RunDurable holds a backend that persists to what it has confirmed: reopen closes a store and opens the same data
 // again.
-func RunDurable(t *testing.T, open func(t *testing.T) storage.Store, reopen func(t *testing.T, s storage.Store) storage.Store) {
+func RunDurable(
+	t *testing.T, open func(t *testing.T) storage.Store,
+	reopen func(t *testing.T, s storage.Store) storage.Store,
+) {
 	limitChecks(t, "6")
-	t.Run("everything_confirmed_is_there_after_reopening", func(t *testing.T) { testReopen(t, open, reopen) })
-	t.Run("appends_confirmed_while_closing_are_there", func(t *testing.T) { testCloseUnderLoad(t, open, reopen) })
+	t.Run("everything_confirmed_is_there_after_reopening",
+		func(t *testing.T) { testReopen(t, open, reopen) })
+	t.Run("appends_confirmed_while_closing_are_there",
+		func(t *testing.T) { testCloseUnderLoad(t, open, reopen) })
 	t.Run("model", func(t *testing.T) { testModel(t, newSuite(open(t)), reopen) })
 }
 
@@ -132,7 +137,12 @@ type world struct {
 }
 
 func (s suite) world(t tb) *world {
-	return &world{tb: t, ctx: context.Background(), store: s.store, prefix: fmt.Sprintf("t%d-", s.last.Add(1))}
+	return &world{
+		tb:     t,
+		ctx:    context.Background(),
+		store:  s.store,
+		prefix: fmt.Sprintf("t%d-", s.last.Add(1)),
+	}
 }
 
 func (w *world) user(name string) tidemark.UserID { return tidemark.UserID(w.prefix + name) }
@@ -164,19 +174,32 @@ func at(n int) time.Time {
 // group creates a group that shows its full history. The first member is its owner.
 func (w *world) group(name string, members ...tidemark.UserID) tidemark.ChatID {
 	w.Helper()
-	return w.create(storage.NewChat{ID: w.chat(name), Type: tidemark.Group, History: tidemark.HistoryFull, Members: members})
+	return w.create(storage.NewChat{
+		ID:      w.chat(name),
+		Type:    tidemark.Group,
+		History: tidemark.HistoryFull,
+		Members: members,
+	})
 }
 
 // sinceJoin creates a group that shows its new members what follows.
 func (w *world) sinceJoin(name string, members ...tidemark.UserID) tidemark.ChatID {
 	w.Helper()
-	return w.create(storage.NewChat{ID: w.chat(name), Type: tidemark.Group, History: tidemark.HistorySinceJoin, Members: members})
+	return w.create(storage.NewChat{
+		ID:      w.chat(name),
+		Type:    tidemark.Group,
+		History: tidemark.HistorySinceJoin,
+		Members: members,
+	})
 }
 
 func (w *world) direct(name string, a, b tidemark.UserID) tidemark.ChatID {
 	w.Helper()
 	return w.create(storage.NewChat{
-		ID: w.chat(name), Type: tidemark.Direct, History: tidemark.HistoryFull, Members: []tidemark.UserID{a, b},
+		ID:      w.chat(name),
+		Type:    tidemark.Direct,
+		History: tidemark.HistoryFull,
+		Members: []tidemark.UserID{a, b},
 	})
 }
 
@@ -196,9 +219,13 @@ func (w *world) create(new storage.NewChat) tidemark.ChatID {
 func (w *world) draft(chat tidemark.ChatID, sender tidemark.UserID, content string) tidemark.Draft {
 	n := w.sent.Add(1)
 	return tidemark.Draft{
-		ChatID: chat, SenderID: sender, ClientMessageID: fmt.Sprintf("key-%d", n), Content: content,
-		ContentType: tidemark.DefaultContentType, MessageID: tidemark.MessageID(fmt.Sprintf("%smessage-%d", w.prefix, n)),
-		CreatedAt: at(int(n)),
+		ChatID:          chat,
+		SenderID:        sender,
+		ClientMessageID: fmt.Sprintf("key-%d", n),
+		Content:         content,
+		ContentType:     tidemark.DefaultContentType,
+		MessageID:       tidemark.MessageID(fmt.Sprintf("%smessage-%d", w.prefix, n)),
+		CreatedAt:       at(int(n)),
 	}
 }
 
@@ -266,9 +293,13 @@ func (w *world) info(chat tidemark.ChatID) tidemark.Chat {
 }
 
 // raise advances one watermark row, which must not be refused.
-func (w *world) raise(user tidemark.UserID, chat tidemark.ChatID, r tidemark.Raise, now time.Time) storage.Advanced {
+func (w *world) raise(
+	user tidemark.UserID, chat tidemark.ChatID, r tidemark.Raise, now time.Time,
+) storage.Advanced {
 	w.Helper()
-	advanced, err := w.store.Advance(w.ctx, []storage.Advance{{User: user, Chat: chat, Raise: r, Now: now}})
+	advanced, err := w.store.Advance(w.ctx, []storage.Advance{
+		{User: user, Chat: chat, Raise: r, Now: now},
+	})
 	w.ok(err)
 	w.equal("number of results", len(advanced), 1)
 	w.ok(advanced[0].Err)
@@ -304,7 +335,9 @@ func (w *world) messages(r storage.Range) []tidemark.Message {
 
 func (w *world) mark(user tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence) bool {
 	w.Helper()
-	written, err := w.store.Mark(w.ctx, []tidemark.PendingDelivery{{UserID: user, ChatID: chat, FirstUndelivered: first}})
+	written, err := w.store.Mark(w.ctx, []tidemark.PendingDelivery{
+		{UserID: user, ChatID: chat, FirstUndelivered: first},
+	})
 	w.ok(err)
 	w.equal("number of results", len(written), 1)
 	return written[0]
@@ -312,7 +345,9 @@ func (w *world) mark(user tidemark.UserID, chat tidemark.ChatID, first tidemark.
 
 func (w *world) clear(user tidemark.UserID, chat tidemark.ChatID, through tidemark.Sequence) bool {
 	w.Helper()
-	cleared, err := w.store.Clear(w.ctx, []storage.Clear{{User: user, Chat: chat, Through: through}})
+	cleared, err := w.store.Clear(w.ctx, []storage.Clear{
+		{User: user, Chat: chat, Through: through},
+	})
 	w.ok(err)
 	w.equal("number of results", len(cleared), 1)
 	return cleared[0]

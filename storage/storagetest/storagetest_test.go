@@ -34,7 +34,12 @@ func TestShared_of_one_store(t *testing.T) {
 func group(t *testing.T, s storage.Store) {
 	t.Helper()
 	_, _, err := s.CreateChat(t.Context(), storage.NewChat{
-		ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1), Creator: "alice", Members: []tidemark.UserID{"alice", "bob"},
+		ID:        "c",
+		Type:      tidemark.Group,
+		History:   tidemark.HistoryFull,
+		CreatedAt: time.UnixMilli(1),
+		Creator:   "alice",
+		Members:   []tidemark.UserID{"alice", "bob"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +48,13 @@ func group(t *testing.T, s storage.Store) {
 
 func draft(key string) tidemark.Draft {
 	return tidemark.Draft{
-		ChatID: "c", SenderID: "alice", ClientMessageID: key, Content: "hello", ContentType: "text/plain", MessageID: "m", CreatedAt: time.UnixMilli(2),
+		ChatID:          "c",
+		SenderID:        "alice",
+		ClientMessageID: key,
+		Content:         "hello",
+		ContentType:     "text/plain",
+		MessageID:       "m",
+		CreatedAt:       time.UnixMilli(2),
 	}
 }
 
@@ -59,7 +70,8 @@ func TestCounting_tells_what_was_really_written(t *testing.T) {
 		}
 	}
 	advances := []storage.Advance{
-		{User: "bob", Chat: "c", Raise: tidemark.Raise{Acked: 2}}, {User: "bob", Chat: "c", Raise: tidemark.Raise{Acked: 1}},
+		{User: "bob", Chat: "c", Raise: tidemark.Raise{Acked: 2}},
+		{User: "bob", Chat: "c", Raise: tidemark.Raise{Acked: 1}},
 		{User: "bob", Chat: "c", Raise: tidemark.Raise{Acked: 4}},
 	}
 	for i := range advances {

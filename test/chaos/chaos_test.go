@@ -83,7 +83,8 @@ func chaos(t *testing.T, service redisService, seconds int) {
 			t.Error(err)
 		}
 	}
-	t.Logf("the last sends were confirmed %v after the last fault, everybody was whole %v after it", sent.Round(time.Millisecond), whole.Round(time.Millisecond))
+	t.Logf("the last sends were confirmed %v after the last fault, everybody was whole %v after it",
+		sent.Round(time.Millisecond), whole.Round(time.Millisecond))
 	w.report(truth)
 }
 
@@ -106,7 +107,8 @@ func (w *world) faults(until time.Time, random *rand.Rand) {
 		lanes.Go(func() {
 			for n := 0; time.Now().Before(until) && w.ctx.Err() == nil; n++ {
 				if n%len(faults) == 0 {
-					r.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+					r.Shuffle(len(faults),
+						func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 				}
 				w.strike(faults[n%len(faults)], r)
 				pause(w.ctx, between(r, 0.2, 1.2))
@@ -153,7 +155,8 @@ func (w *world) strike(f fault, r *rand.Rand) {
 	}
 	w.mu.Unlock()
 	if testing.Verbose() {
-		fmt.Printf("%s %6.1fs %s: %s\n", time.Now().Format("15:04:05"), time.Since(began).Seconds(), f.name, shown)
+		fmt.Printf("%s %6.1fs %s: %s\n",
+			time.Now().Format("15:04:05"), time.Since(began).Seconds(), f.name, shown)
 		w.complaints()
 	}
 	healed := time.Now()
@@ -192,7 +195,8 @@ func (w *world) settle(healed time.Time) time.Duration {
 		took := time.Since(healed)
 		if lack == "" {
 			if took > wholeWithin {
-				w.ledger.Complain(checker.Late, "everybody was whole only %v after the last fault", took)
+				w.ledger.Complain(checker.Late, "everybody was whole only %v after the last fault",
+					took)
 			}
 			return took
 		}
@@ -216,7 +220,8 @@ func (w *world) pendingAtRest() {
 			break
 		}
 	}
-	w.t.Logf("at rest %d times a user is behind in a chat, %d of them without a row: there the next open compares", len(behind), len(unmarked))
+	w.t.Logf("at rest %d times a user is behind in a chat, %d of them without a row: there the "+
+		"next open compares", len(behind), len(unmarked))
 }
 
 // report says what happened, and fails if something did not.
@@ -254,7 +259,8 @@ func (w *world) report(truth checker.Truth) {
 	for _, name := range slices.Sorted(maps.Keys(w.kinds)) {
 		k := w.kinds[name]
 		struck += k.struck
-		say("%3d × %-38s shown %d; whole after it: %s; such as: %s", k.struck, name, k.shown, k.whole.String(), k.how)
+		say("%3d × %-38s shown %d; whole after it: %s; such as: %s",
+			k.struck, name, k.shown, k.whole.String(), k.how)
 		if k.shown < k.struck {
 			w.t.Errorf("%q: %d of %d did not show", name, k.struck-k.shown, k.struck)
 		}
@@ -265,15 +271,19 @@ func (w *world) report(truth checker.Truth) {
 	faults, kinds := w.ledger.Faults()
 	tally := w.ledger.Tally()
 	unconfirmed := w.ledger.Unconfirmed(truth)
-	say("%d faults; %d sends, %d confirmed; lost %d, twice %d, gaps %d, ticks back %d", struck, tally.Sends, tally.Confirmed, kinds[checker.Lost], kinds[checker.Twice], kinds[checker.Gap], kinds[checker.Back])
-	say("%d sends had an attempt without an answer, %d of them were found stored; %d were stored and never confirmed", tally.Unanswered, tally.Found, unconfirmed)
+	say("%d faults; %d sends, %d confirmed; lost %d, twice %d, gaps %d, ticks back %d", struck,
+		tally.Sends, tally.Confirmed, kinds[checker.Lost], kinds[checker.Twice], kinds[checker.Gap],
+		kinds[checker.Back])
+	say("%d sends had an attempt without an answer, %d of them were found stored; %d were stored "+
+		"and never confirmed", tally.Unanswered, tally.Found, unconfirmed)
 	say("%d devices: %d messages stored, %d came again, %d times a connection began a chat too late, %d times one went back by itself, %d gaps told, %d status updates, %d of them below an earlier one; %d opens, %d resumed, %d resets; %d over WebSocket, %d SSE, %d long-poll",
 		len(w.devices), counts.Messages, counts.Again, counts.Late, counts.Back, counts.Gaps, counts.Statuses, counts.Stale, counts.Opens, counts.Resumed, counts.Resets, over[0], over[1], over[2])
 	say("connections of the balancer: %v", w.proxy.Taken())
 	say("the nodes' own counters: %v", w.metrics())
 	say("how connections ended: %v", ends)
 	say("messages waited: %s; the longest %s", waits.String(), waits.Worst)
-	say("clients whose node was killed while nothing else happened were whole after they were connected again: %s", w.returned.String())
+	say("clients whose node was killed while nothing else happened were whole after they were "+
+		"connected again: %s", w.returned.String())
 	w.t.Log("\n" + strings.Join(lines, "\n"))
 	if waits.Worst.Took > noticedWithin {
 		w.t.Errorf("a message waited for %s", waits.Worst)
@@ -283,7 +293,8 @@ func (w *world) report(truth checker.Truth) {
 		within *= 3 // a second at which the machine does something else is too much of a short run
 	}
 	if took := w.returned.Quantile(0.99); took > within {
-		w.t.Errorf("1 %% of the clients took %v to be whole after their node was killed, want at most %v", took, within)
+		w.t.Errorf("1 %% of the clients took %v to be whole after their node was killed, want at "+
+			"most %v", took, within)
 	}
 	for _, f := range faults {
 		w.t.Errorf("%s: %s", f.Kind, f.Text)

@@ -25,7 +25,13 @@ func (w *world) comeBack() {
 		log := w.ledger.NewLog(name(user)+"/back", name(user))
 		log.Only = true
 		log.Assume(truth.Acked(name(user)))
-		d := &client.Device{Log: log, Ledger: w.ledger, Base: w.base(), Random: rand.New(rand.NewPCG(w.seed, uint64(2000+user))), Mute: true}
+		d := &client.Device{
+			Log:    log,
+			Ledger: w.ledger,
+			Base:   w.base(),
+			Random: rand.New(rand.NewPCG(w.seed, uint64(2000+user))),
+			Mute:   true,
+		}
 		running.Go(func() { d.Run(ctx) })
 		logs = append(logs, log)
 	}

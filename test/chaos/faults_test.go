@@ -32,13 +32,42 @@ const recovery = 5 * time.Second
 // nodeFaults are what happens to one node, or to its ways.
 func nodeFaults() []fault {
 	return []fault{
-		{killed, func(w *world, r *rand.Rand) (string, error) { return kill(w, r, false, between(r, 0, 3)) }},
-		{"node killed, back under another name", func(w *world, r *rand.Rand) (string, error) { return kill(w, r, true, between(r, 0, 3)) }},
-		{"node killed in a burst of sends", func(w *world, r *rand.Rand) (string, error) { return burst(w, r, false) }},
-		{"node killed between append and hand-over", func(w *world, r *rand.Rand) (string, error) { return burst(w, r, true) }},
-		{"node killed, gone for long", func(w *world, r *rand.Rand) (string, error) { return kill(w, r, false, between(r, 10, 12)) }},
-		{"node frozen", func(w *world, r *rand.Rand) (string, error) { return freeze(w, r, between(r, 1, 5)) }},
-		{"node frozen beyond its lease", func(w *world, r *rand.Rand) (string, error) { return freeze(w, r, between(r, 10, 12)) }},
+		{
+			killed,
+			func(w *world, r *rand.Rand) (string, error) {
+				return kill(w, r, false, between(r, 0, 3))
+			},
+		},
+		{
+			"node killed, back under another name",
+			func(w *world, r *rand.Rand) (string, error) {
+				return kill(w, r, true, between(r, 0, 3))
+			},
+		},
+		{
+			"node killed in a burst of sends",
+			func(w *world, r *rand.Rand) (string, error) { return burst(w, r, false) },
+		},
+		{
+			"node killed between append and hand-over",
+			func(w *world, r *rand.Rand) (string, error) { return burst(w, r, true) },
+		},
+		{
+			"node killed, gone for long",
+			func(w *world, r *rand.Rand) (string, error) {
+				return kill(w, r, false, between(r, 10, 12))
+			},
+		},
+		{
+			"node frozen",
+			func(w *world, r *rand.Rand) (string, error) { return freeze(w, r, between(r, 1, 5)) },
+		},
+		{
+			"node frozen beyond its lease",
+			func(w *world, r *rand.Rand) (string, error) {
+				return freeze(w, r, between(r, 10, 12))
+			},
+		},
 		{"node stopped in good order", stop},
 		{"clock of a node jumps", jump},
 		{"node cut from Redis", func(w *world, r *rand.Rand) (string, error) {
@@ -47,7 +76,12 @@ func nodeFaults() []fault {
 		{"node cannot be heard by Redis", func(w *world, r *rand.Rand) (string, error) {
 			return cut(w, r, "redis", cluster.Out, between(r, 2, 13))
 		}},
-		{"node cannot hear Redis", func(w *world, r *rand.Rand) (string, error) { return cut(w, r, "redis", cluster.In, between(r, 2, 13)) }},
+		{
+			"node cannot hear Redis",
+			func(w *world, r *rand.Rand) (string, error) {
+				return cut(w, r, "redis", cluster.In, between(r, 2, 13))
+			},
+		},
 		{"node cut from the database", func(w *world, r *rand.Rand) (string, error) {
 			return cut(w, r, "database", cluster.Both, between(r, 2, 8))
 		}},
@@ -69,7 +103,10 @@ func databaseFaults() []fault {
 		{"Postgres slow", func(w *world, r *rand.Rand) (string, error) {
 			return slow(w, r, database, askTLS, time.Duration(100+r.IntN(400))*time.Millisecond)
 		}},
-		{"connections to Postgres reset", func(w *world, r *rand.Rand) (string, error) { return reset(w, r, database, askTLS) }},
+		{
+			"connections to Postgres reset",
+			func(w *world, r *rand.Rand) (string, error) { return reset(w, r, database, askTLS) },
+		},
 	}
 }
 
@@ -149,7 +186,9 @@ func burst(w *world, r *rand.Rand, silent bool) (string, error) {
 func killMeanwhile(w *world, r *rand.Rand, silent bool) (cut int, err error) {
 	m, release := w.pick(r)
 	defer release()
-	alive, late := time.Duration(5+r.IntN(25))*time.Millisecond, func(time.Duration) error { return nil }
+	alive, late := time.Duration(5+r.IntN(25))*time.Millisecond, func(time.Duration) error {
+		return nil
+	}
 	if silent && m.toRedis != nil {
 		defer m.toRedis.Hold()()
 		alive, late = time.Duration(100+r.IntN(300))*time.Millisecond, m.toRedis.Delay // less than a node waits for Redis
@@ -222,7 +261,9 @@ func jump(w *world, r *rand.Rand) (string, error) {
 }
 
 // cut loses the packets between a node and a service.
-func cut(w *world, r *rand.Rand, service string, d cluster.Direction, lasts time.Duration) (string, error) {
+func cut(
+	w *world, r *rand.Rand, service string, d cluster.Direction, lasts time.Duration,
+) (string, error) {
 	m, release := w.pick(r)
 	defer release()
 	if service == "database" {
@@ -254,7 +295,9 @@ func cut(w *world, r *rand.Rand, service string, d cluster.Direction, lasts time
 }
 
 // cutStream is cut where there are no network namespaces.
-func cutStream(w *world, m *machine, service string, d cluster.Direction, lasts time.Duration) (string, error) {
+func cutStream(
+	w *world, m *machine, service string, d cluster.Direction, lasts time.Duration,
+) (string, error) {
 	link, say := m.toDatabase, askTLS
 	if service == "redis" {
 		link, say = m.toRedis, "PING\r\n"
@@ -274,7 +317,9 @@ func cutStream(w *world, m *machine, service string, d cluster.Direction, lasts 
 }
 
 // slow delays what a service answers to a node.
-func slow(w *world, r *rand.Rand, to func(*machine) *cluster.Link, say string, by time.Duration) (string, error) {
+func slow(
+	w *world, r *rand.Rand, to func(*machine) *cluster.Link, say string, by time.Duration,
+) (string, error) {
 	m := w.nodes[r.IntN(len(w.nodes))]
 	defer to(m).Hold()()
 	if err := to(m).Delay(by); err != nil {

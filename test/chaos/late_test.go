@@ -47,5 +47,6 @@ func late(w *world, r *rand.Rand, s *redis.Server) (string, error) {
 		})
 	}
 	again.Wait()
-	return some(int(received.Load()), "%d publications came again, up to %v late", received.Load(), most), nil
+	return some(int(received.Load()), "%d publications came again, up to %v late",
+		received.Load(), most), nil
 }

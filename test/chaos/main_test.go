@@ -46,6 +46,7 @@ func inNetwork(m *testing.M) int {
 		fmt.Println("chaos:", err)
 		return 1
 	}
-	fmt.Printf("chaos: NO NETWORK NAMESPACES HERE (%v): partitions are made by toxiproxy, which cuts streams and loses no packets; run this as root\n", cluster.Enter())
+	fmt.Printf("chaos: NO NETWORK NAMESPACES HERE (%v): partitions are made by toxiproxy, which "+
+		"cuts streams and loses no packets; run this as root\n", cluster.Enter())
 	return m.Run()
 }

@@ -45,12 +45,24 @@ func (s single) way() (*cluster.Link, []int, string, error) {
 func (s single) faults() []fault {
 	return []fault{
 		{"Redis killed, back empty", s.killed},
-		{"Redis frozen", func(w *world, r *rand.Rand) (string, error) { return freezeRedis(w, s.Server, between(r, 2, 6)) }},
-		{"Redis emptied", func(w *world, _ *rand.Rand) (string, error) { return flush(w, s.Server) }},
+		{
+			"Redis frozen",
+			func(w *world, r *rand.Rand) (string, error) {
+				return freezeRedis(w, s.Server, between(r, 2, 6))
+			},
+		},
+		{
+			"Redis emptied",
+			func(w *world, _ *rand.Rand) (string, error) { return flush(w, s.Server) },
+		},
 		{"Redis slow", func(w *world, r *rand.Rand) (string, error) {
-			return slow(w, r, func(m *machine) *cluster.Link { return m.toRedis }, "PING\r\n", w.delay(r))
+			return slow(w, r, func(m *machine) *cluster.Link { return m.toRedis }, "PING\r\n",
+				w.delay(r))
 		}},
-		{"publications come late, and twice", func(w *world, r *rand.Rand) (string, error) { return late(w, r, s.Server) }},
+		{
+			"publications come late, and twice",
+			func(w *world, r *rand.Rand) (string, error) { return late(w, r, s.Server) },
+		},
 		{"connections to Redis reset", func(w *world, r *rand.Rand) (string, error) {
 			return reset(w, r, func(m *machine) *cluster.Link { return m.toRedis }, "PING\r\n")
 		}},
@@ -88,11 +100,28 @@ func (s watched) way() (*cluster.Link, []int, string, error) {
 
 func (s watched) faults() []fault {
 	return []fault{
-		{"Redis failed over", func(w *world, r *rand.Rand) (string, error) { return s.failOver(w, r, false) }},
-		{"Redis failed over to a stale replica", func(w *world, r *rand.Rand) (string, error) { return s.failOver(w, r, true) }},
-		{"Redis frozen", func(w *world, r *rand.Rand) (string, error) { return freezeRedis(w, s.Master, between(r, 0.3, 0.8)) }},
-		{"Redis emptied", func(w *world, _ *rand.Rand) (string, error) { return flush(w, s.Master) }},
-		{"publications come late, and twice", func(w *world, r *rand.Rand) (string, error) { return late(w, r, s.Master) }},
+		{
+			"Redis failed over",
+			func(w *world, r *rand.Rand) (string, error) { return s.failOver(w, r, false) },
+		},
+		{
+			"Redis failed over to a stale replica",
+			func(w *world, r *rand.Rand) (string, error) { return s.failOver(w, r, true) },
+		},
+		{
+			"Redis frozen",
+			func(w *world, r *rand.Rand) (string, error) {
+				return freezeRedis(w, s.Master, between(r, 0.3, 0.8))
+			},
+		},
+		{
+			"Redis emptied",
+			func(w *world, _ *rand.Rand) (string, error) { return flush(w, s.Master) },
+		},
+		{
+			"publications come late, and twice",
+			func(w *world, r *rand.Rand) (string, error) { return late(w, r, s.Master) },
+		},
 	}
 }
 
@@ -102,7 +131,8 @@ func (s watched) failOver(w *world, r *rand.Rand, stale bool) (string, error) {
 	if stale {
 		s.Detach(w.t)
 		pause(w.ctx, between(r, 1, 4))
-		there, here := field(s.Replica, "replication", "slave_repl_offset"), field(s.Master, "replication", "master_repl_offset")
+		there, here := field(s.Replica, "replication",
+			"slave_repl_offset"), field(s.Master, "replication", "master_repl_offset")
 		if there == here {
 			return "", nil
 		}
@@ -175,5 +205,6 @@ func write(to io.Writer, text string) error {
 
 // between is a time of some seconds.
 func between(r *rand.Rand, least, most float64) time.Duration {
-	return time.Duration((least + r.Float64()*(most-least)) * float64(time.Second)).Round(time.Millisecond)
+	return time.Duration((least +
+		r.Float64()*(most-least)) * float64(time.Second)).Round(time.Millisecond)
 }

@@ -107,9 +107,12 @@ func newWorld(t *testing.T, redis redisService, seconds int) *world {
 		}
 	}
 	w := &world{
-		t: t, ctx: t.Context(), seed: seed, seconds: seconds, ledger: checker.NewLedger(), redis: redis,
-		db: postgres.Start(t), members: map[string][]int{}, home: make(chan struct{}), kinds: map[string]*kindTally{},
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: 2 * time.Second}},
+		t: t, ctx: t.Context(), seed: seed, seconds: seconds, ledger: checker.NewLedger(),
+		redis: redis, db: postgres.Start(t), members: map[string][]int{}, home: make(chan struct{}),
+		kinds: map[string]*kindTally{},
+		http: &http.Client{
+			Transport: &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: 2 * time.Second},
+		},
 	}
 	t.Logf("TIDEMARK_SEED=%d, %d s, network namespaces: %v", seed, w.seconds, cluster.Isolated())
 	w.url = w.db.Database(t)
@@ -155,7 +158,8 @@ func (w *world) machine(number int, dir string) *machine {
 		must(w.t, err)
 		w.t.Cleanup(func() { must(w.t, m.host.Close()) })
 	}
-	m.Node = cluster.NewNode(m.host, fmt.Sprint("n", number), freeAddress(w.t), os.Getenv(binaryVariable), dir, flags...)
+	m.Node = cluster.NewNode(m.host, fmt.Sprint("n", number), freeAddress(w.t),
+		os.Getenv(binaryVariable), dir, flags...)
 	m.direct, err = cluster.NewProxy(m.Address())
 	must(w.t, err)
 	w.t.Cleanup(func() { must(w.t, m.direct.Close()) })
@@ -182,8 +186,10 @@ func (w *world) as(ctx context.Context, user, method, path string, body any, wan
 		if slices.Contains(want, status) {
 			return
 		}
-		if status != 0 && status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests {
-			w.ledger.Complain(checker.Refused, "%s %s of %s was answered %d %s", method, path, user, status, answer)
+		if status != 0 && status != http.StatusServiceUnavailable &&
+			status != http.StatusTooManyRequests {
+			w.ledger.Complain(checker.Refused, "%s %s of %s was answered %d %s",
+				method, path, user, status, answer)
 			return
 		}
 		pause(ctx, 100*time.Millisecond)
@@ -209,7 +215,8 @@ func (w *world) create(random *rand.Rand) {
 		add(fmt.Sprint("c", c), c, c+6, c+12)
 	}
 	for q := range quiet {
-		add(fmt.Sprint("q", q), append([]int{random.IntN(senders)}, random.Perm(users)[:quietUsers-1]...)...)
+		add(fmt.Sprint("q", q),
+			append([]int{random.IntN(senders)}, random.Perm(users)[:quietUsers-1]...)...)
 	}
 	w.quiet = make(chan string, quiet)
 	work := make(chan plan)
@@ -221,7 +228,9 @@ func (w *world) create(random *rand.Rand) {
 				for _, u := range p.members {
 					ids = append(ids, name(u))
 				}
-				w.as(w.ctx, ids[0], http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": p.id, "member_ids": ids}, http.StatusCreated, http.StatusConflict)
+				w.as(w.ctx, ids[0], http.MethodPost, "/chats",
+					map[string]any{"type": "group", "chat_id": p.id, "member_ids": ids},
+					http.StatusCreated, http.StatusConflict)
 				w.ledger.Join(p.id, ids...)
 			}
 		})
@@ -260,8 +269,12 @@ func (w *world) connect(random *rand.Rand, count int) (end func()) {
 			user = i % (users - singles)
 		}
 		d := &client.Device{
-			Ledger: w.ledger, Base: w.base(), Random: rand.New(rand.NewPCG(w.seed, uint64(1000+i))), Mute: user%10 == 9, Home: w.home,
-			Log: w.ledger.NewLog(fmt.Sprintf("%s/%d", name(user), i/users), name(user)),
+			Ledger: w.ledger,
+			Base:   w.base(),
+			Random: rand.New(rand.NewPCG(w.seed, uint64(1000+i))),
+			Mute:   user%10 == 9,
+			Home:   w.home,
+			Log:    w.ledger.NewLog(fmt.Sprintf("%s/%d", name(user), i/users), name(user)),
 		}
 		single := user >= users-singles
 		d.Log.Only = single
@@ -327,7 +340,15 @@ func (w *world) interrupt(m *machine) (n int) {
 func (w *world) send() (stop func()) {
 	w.sending.Store(true)
 	for i := range senders {
-		s := &client.Sender{Ledger: w.ledger, Base: w.base(), Name: name(i), User: name(i), Socket: i < socketed, Random: rand.New(rand.NewPCG(w.seed, uint64(100+i))), HTTP: w.http}
+		s := &client.Sender{
+			Ledger: w.ledger,
+			Base:   w.base(),
+			Name:   name(i),
+			User:   name(i),
+			Socket: i < socketed,
+			Random: rand.New(rand.NewPCG(w.seed, uint64(100+i))),
+			HTTP:   w.http,
+		}
 		var mine, all []string
 		for chat, members := range maps.All(w.members) {
 			if slices.Contains(members, i) && !strings.HasPrefix(chat, "q") {
@@ -354,12 +375,14 @@ func (w *world) send() (stop func()) {
 
 // whisper sends one message to each of the quiet chats, and leaves two thirds of them for bursts, however long it takes.
 func (w *world) whisper(random *rand.Rand) {
-	between := max(500*time.Millisecond, 6*time.Duration(w.seconds)*time.Second/time.Duration(cap(w.quiet)))
+	between := max(500*time.Millisecond,
+		6*time.Duration(w.seconds)*time.Second/time.Duration(cap(w.quiet)))
 	var sends sync.WaitGroup
 	defer sends.Wait()
 	for n := 0; w.sending.Load(); n++ {
 		sends.Go(func() {
-			w.once(fmt.Sprint("whisper-", n), w.base(), 0, rand.New(rand.NewPCG(w.seed, uint64(10_000+n))))
+			w.once(fmt.Sprint("whisper-", n), w.base(), 0,
+				rand.New(rand.NewPCG(w.seed, uint64(10_000+n))))
 		})
 		pause(w.ctx, time.Duration(random.Int64N(int64(between))))
 	}
@@ -369,7 +392,15 @@ func (w *world) whisper(random *rand.Rand) {
 func (w *world) once(id, first string, tries int, random *rand.Rand) {
 	select {
 	case chat := <-w.quiet:
-		s := &client.Sender{Ledger: w.ledger, Base: w.base(), First: first, Name: id, User: name(w.members[chat][0]), Random: random, HTTP: w.http}
+		s := &client.Sender{
+			Ledger: w.ledger,
+			Base:   w.base(),
+			First:  first,
+			Name:   id,
+			User:   name(w.members[chat][0]),
+			Random: random,
+			HTTP:   w.http,
+		}
 		s.Send(w.ctx, chat, tries)
 	default:
 	}
@@ -377,7 +408,8 @@ func (w *world) once(id, first string, tries int, random *rand.Rand) {
 
 // comeAndGo adds members to chats and removes them; in a long run less often, as nobody may join a chat more than tidemark.MaxIntervals times: the average is three fifths of that.
 func (w *world) comeAndGo(random *rand.Rand) {
-	between := max(600*time.Millisecond, time.Duration(w.seconds)*time.Second/(comings*guests*tidemark.MaxIntervals*3/5))
+	between := max(600*time.Millisecond,
+		time.Duration(w.seconds)*time.Second/(comings*guests*tidemark.MaxIntervals*3/5))
 	in := map[string]bool{}
 	for w.sending.Load() {
 		c := random.IntN(comings)
@@ -387,7 +419,8 @@ func (w *world) comeAndGo(random *rand.Rand) {
 		if in[where] {
 			w.as(w.ctx, owner, http.MethodDelete, "/chats/"+chat+"/members/"+guest, nil, http.StatusNoContent, http.StatusForbidden) // 403: he is gone already
 		} else {
-			w.as(w.ctx, owner, http.MethodPost, "/chats/"+chat+"/members", map[string]any{"user_ids": []string{guest}}, http.StatusOK)
+			w.as(w.ctx, owner, http.MethodPost, "/chats/"+chat+"/members",
+				map[string]any{"user_ids": []string{guest}}, http.StatusOK)
 		}
 		in[where] = !in[where]
 		pause(w.ctx, time.Duration(random.Int64N(int64(between))))

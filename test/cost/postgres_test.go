@@ -58,18 +58,25 @@ func TestAppend_costs_a_fraction_of_a_naive_writer(t *testing.T) {
 			naive := openNaive(t, url)
 			var cpu, rate []float64
 			for range rounds {
-				theirs := measure(t, server.PID(), seconds, func(i int) error { return naive.send(t.Context(), chats[i%len(chats)], "anna") })
+				theirs := measure(t, server.PID(), seconds,
+					func(i int) error {
+						return naive.send(t.Context(), chats[i%len(chats)],
+							"anna")
+					})
 				ours := measure(t, server.PID(), seconds, func(i int) error {
 					d := draftFor(chats[i%len(chats)], "anna")
 					_, err := storage.AppendOne(t.Context(), s, d)
 					return err
 				})
 				t.Logf("naive: %v; the store: %v", theirs, ours)
-				cpu, rate = append(cpu, theirs.micro/ours.micro), append(rate, ours.perSecond/theirs.perSecond)
+				cpu, rate = append(cpu, theirs.micro/ours.micro), append(rate,
+					ours.perSecond/theirs.perSecond)
 			}
-			t.Logf("%s: %.1f times less CPU, %.1f times the messages (medians of %d alternating runs)", test.name, median(cpu), median(rate), rounds)
+			t.Logf("%s: %.1f times less CPU, %.1f times the messages (medians of %d alternating "+
+				"runs)", test.name, median(cpu), median(rate), rounds)
 			if median(cpu) < test.cpu || median(rate) < test.rate {
-				t.Errorf("%.1f times less CPU and %.1f times the messages of a naive writer, want %.1f and %.1f", median(cpu), median(rate), test.cpu, test.rate)
+				t.Errorf("%.1f times less CPU and %.1f times the messages of a naive writer, "+
+					"want %.1f and %.1f", median(cpu), median(rate), test.cpu, test.rate)
 			}
 		})
 	}
@@ -93,7 +100,12 @@ func TestAdvance_costs_little(t *testing.T) {
 	// Each raise moves a watermark by one.
 	raise := func(i int) storage.Advance {
 		chat, sequence, user := i%len(chats), 1+i/len(chats)%head, i/len(chats)/head
-		return storage.Advance{User: tidemark.UserID(fmt.Sprint("u", user)), Chat: chats[chat], Raise: tidemark.Raise{Acked: tidemark.Sequence(sequence)}, Now: time.Now()}
+		return storage.Advance{
+			User:  tidemark.UserID(fmt.Sprint("u", user)),
+			Chat:  chats[chat],
+			Raise: tidemark.Raise{Acked: tidemark.Sequence(sequence)},
+			Now:   time.Now(),
+		}
 	}
 	seconds := number(t, "TIDEMARK_COST_SECONDS", 1)
 	alone := measure(t, server.PID(), seconds, func(i int) error {
@@ -114,9 +126,11 @@ func TestAdvance_costs_little(t *testing.T) {
 		return err
 	})
 	calls.perSecond, calls.micro, calls.server = calls.perSecond*together, calls.micro/together, calls.server/together
-	t.Logf("acknowledgements of %d at once: %v; in calls of %d: %v", senders, alone, together, calls)
+	t.Logf("acknowledgements of %d at once: %v; in calls of %d: %v",
+		senders, alone, together, calls)
 	if alone.micro > 100 || calls.micro > 60 {
-		t.Errorf("an acknowledgement costs %.1f µs, or %.1f in a call of %d; want a few tens", alone.micro, calls.micro, together)
+		t.Errorf("an acknowledgement costs %.1f µs, or %.1f in a call of %d; want a few tens",
+			alone.micro, calls.micro, together)
 	}
 }
 
@@ -142,8 +156,13 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 func draftFor(chat tidemark.ChatID, sender tidemark.UserID) tidemark.Draft {
 	return tidemark.Draft{
-		ChatID: chat, SenderID: sender, ClientMessageID: newID(), Content: strings.Repeat("message ", 25),
-		ContentType: tidemark.DefaultContentType, MessageID: tidemark.MessageID(newID()), CreatedAt: time.Now(),
+		ChatID:          chat,
+		SenderID:        sender,
+		ClientMessageID: newID(),
+		Content:         strings.Repeat("message ", 25),
+		ContentType:     tidemark.DefaultContentType,
+		MessageID:       tidemark.MessageID(newID()),
+		CreatedAt:       time.Now(),
 	}
 }
 
@@ -157,7 +176,12 @@ func openedChats(t *testing.T, s *postgres.Store, n int) []tidemark.ChatID {
 			for i := worker; i < n; i += 16 {
 				chats[i] = tidemark.ChatID(newID())
 				_, _, err := s.CreateChat(t.Context(), storage.NewChat{
-					ID: chats[i], Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.Now(), Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+					ID:        chats[i],
+					Type:      tidemark.Group,
+					History:   tidemark.HistoryFull,
+					CreatedAt: time.Now(),
+					Creator:   "anna",
+					Members:   []tidemark.UserID{"anna", "ben"},
 				})
 				if err != nil {
 					t.Error(err)
@@ -228,7 +252,8 @@ func measure(t *testing.T, postmaster, seconds int, do func(i int) error) load {
 	own, server = ownTime(t)-own, treeTime(t, postmaster)-server
 	return load{
 		perSecond: n / time.Since(began).Seconds(),
-		micro:     float64((own + server).Microseconds()) / n, server: float64(server.Microseconds()) / n,
+		micro:     float64((own + server).Microseconds()) / n,
+		server:    float64(server.Microseconds()) / n,
 	}
 }
 

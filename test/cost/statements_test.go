@@ -36,7 +36,14 @@ func TestStatements_for_each_write(t *testing.T) {
 			return err
 		}},
 		{"acknowledgement", 0.05, func(i int) error {
-			_, err := s.Advance(t.Context(), []storage.Advance{{User: "ben", Chat: opened[i%chats], Raise: tidemark.Raise{Acked: tidemark.Sequence(1 + i/chats)}, Now: time.Now()}})
+			_, err := s.Advance(t.Context(), []storage.Advance{
+				{
+					User:  "ben",
+					Chat:  opened[i%chats],
+					Raise: tidemark.Raise{Acked: tidemark.Sequence(1 + i/chats)},
+					Now:   time.Now(),
+				},
+			})
 			return err
 		}},
 	} {
@@ -56,7 +63,8 @@ func TestStatements_for_each_write(t *testing.T) {
 		group.Wait()
 		calls := statementsOf(t, meter, url) - before
 		got := float64(calls) / float64(next.Load())
-		t.Logf("%.3f statements for each %s of %d senders (%d for %d)", got, test.name, senders, calls, next.Load())
+		t.Logf("%.3f statements for each %s of %d senders (%d for %d)",
+			got, test.name, senders, calls, next.Load())
 		if calls == 0 || got > test.most {
 			t.Errorf("%.3f statements for each %s, want at most %v", got, test.name, test.most)
 		}
@@ -70,7 +78,9 @@ func statementsOf(t *testing.T, meter *pgx.Conn, url string) (calls int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = meter.QueryRow(t.Context(), "SELECT sum(calls) FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = $1", config.Database).Scan(&calls)
+	err = meter.QueryRow(t.Context(),
+		"SELECT sum(calls) FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid "+
+			"WHERE d.datname = $1", config.Database).Scan(&calls)
 	if err != nil {
 		t.Fatal(err)
 	}

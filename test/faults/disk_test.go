@@ -46,7 +46,8 @@ func small(t *testing.T, s *service.Server, size string) *disk {
 	must(t, holder.Start())
 	t.Cleanup(func() { _ = hold.Close(); _ = holder.Wait() })
 	if line, err := bufio.NewReader(said).ReadString('\n'); line != "mounted\n" {
-		t.Fatalf("no file system can be mounted (%v); run this as root, or allow it: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000", err)
+		t.Fatalf("no file system can be mounted (%v); run this as root, or allow it: sysctl -w "+
+			"kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000", err)
 	}
 	d := &disk{t: t, dir: fmt.Sprintf("/proc/%d/root/mnt", holder.Process.Pid)}
 	for deadline := time.Now().Add(10 * time.Second); s.Shell("test -w "+d.dir).Run() != nil; {

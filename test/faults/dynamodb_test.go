@@ -225,7 +225,11 @@ func TestFault_DynamoDB_each_alone(t *testing.T) {
 			}
 			kinds := []string{}
 			if tc.writes || tc.transactions {
-				kinds = slices.DeleteFunc(writes(), func(kind string) bool { return !tc.writes && !strings.HasPrefix(kind, "Transact") })
+				kinds = slices.DeleteFunc(writes(),
+					func(kind string) bool {
+						return !tc.writes && !strings.HasPrefix(kind,
+							"Transact")
+					})
 			}
 			if tc.large {
 				ts.founders[0].crowd = largeCrowd
@@ -233,7 +237,8 @@ func TestFault_DynamoDB_each_alone(t *testing.T) {
 			}
 			ts.under(func() { ts.inject(ts.befell(tc.fault.Name, tc.least(), kinds...), tc.fault) })
 			if n := total(ts.calls); !tc.felt && ts.early > n/12 {
-				t.Errorf("%d of %d calls were refused, though there was time to make them again", ts.early, n)
+				t.Errorf("%d of %d calls were refused, though there was time to make them again",
+					ts.early, n)
 			}
 		})
 	}
@@ -271,7 +276,10 @@ func TestFault_DynamoDB_killed_and_restarted(t *testing.T) {
 			// Callers wait for a service that is back soon, and are refused by one that is not.
 			if ends == 0 {
 				ts.red()
-				wait.Poll(func() (int, bool) { return 0, ts.refusals("cannot be reached") > 0 || ts.over() })
+				wait.Poll(func() (int,
+					bool) {
+					return 0, ts.refusals("cannot be reached") > 0 || ts.over()
+				})
 			} else {
 				<-time.After(time.Duration(random.IntN(1000)) * time.Millisecond)
 			}

@@ -25,7 +25,9 @@ const role = "node"
 func database(t *testing.T, s *service.Server) string {
 	t.Helper()
 	at := s.Database(t)
-	s.Exec(t, "postgres", "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'; ALTER DATABASE "+nameOf(t, at)+" OWNER TO "+role)
+	s.Exec(t, "postgres",
+		"CREATE ROLE "+role+" LOGIN PASSWORD 'secret'; ALTER DATABASE "+nameOf(t,
+			at)+" OWNER TO "+role)
 	u, err := url.Parse(at)
 	must(t, err)
 	u.User = url.UserPassword(role, "secret")
@@ -91,7 +93,9 @@ func (h *history) repeat(do func(random *rand.Rand), least, most time.Duration) 
 }
 
 // repeatUntil is repeat, and goes on until enough has happened. A slow machine needs longer for that.
-func (h *history) repeatUntil(enough func() bool, do func(random *rand.Rand), least, most time.Duration) (n int) {
+func (h *history) repeatUntil(
+	enough func() bool, do func(random *rand.Rand), least, most time.Duration,
+) (n int) {
 	h.t.Helper()
 	random := rand.New(rand.NewPCG(h.seed, 0))
 	began := time.Now()
@@ -123,7 +127,8 @@ func (h *history) says(words string) bool {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Second)
 	defer cancel()
 	err := h.stores[0].Check(ctx)
-	return tidemark.CodeOf(err) == tidemark.Unavailable && strings.Contains(tidemark.DetailOf(err), words)
+	return tidemark.CodeOf(err) == tidemark.Unavailable &&
+		strings.Contains(tidemark.DetailOf(err), words)
 }
 
 // red shows that a node is not ready, as /readyz asks it.
@@ -146,7 +151,11 @@ func TestFault_backends_terminated_in_mid_statement(t *testing.T) {
 	h.under(func() {
 		h.repeatUntil(func() bool { return busy >= 5 }, func(*rand.Rand) {
 			var ended, active int
-			must(t, conn.QueryRow(t.Context(), "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)), count(*) FILTER (WHERE state = 'active') FROM pg_stat_activity WHERE usename = $1", role).Scan(&ended, &active))
+			must(t,
+				conn.QueryRow(t.Context(),
+					"SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)), count(*) FILTER "+
+						"(WHERE state = 'active') FROM pg_stat_activity WHERE usename = $1",
+					role).Scan(&ended, &active))
 			all += ended
 			busy += active
 		}, 20*time.Millisecond, 200*time.Millisecond)
@@ -157,8 +166,10 @@ func TestFault_backends_terminated_in_mid_statement(t *testing.T) {
 func TestFault_server_that_ends_at_once(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*service.Server, *testing.T){
-		"pg_ctl restart -m immediate": func(s *service.Server, t *testing.T) { s.Stop(t, "immediate") },
-		"SIGKILL of all processes":    func(s *service.Server, t *testing.T) { s.Kill(t) },
+		"pg_ctl restart -m immediate": func(s *service.Server, t *testing.T) {
+			s.Stop(t, "immediate")
+		},
+		"SIGKILL of all processes": func(s *service.Server, t *testing.T) { s.Kill(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -220,7 +231,9 @@ func TestFault_no_connection_left(t *testing.T) {
 			refused := h.refusals("max_connections")
 			h.eventually("callers are told that there is no connection left", func() bool {
 				// What the nodes have, the others take.
-				_, err := conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", role)
+				_, err := conn.Exec(t.Context(),
+					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1",
+					role)
 				must(t, err)
 				<-time.After(100 * time.Millisecond)
 				return h.refusals("max_connections") > refused
@@ -257,7 +270,9 @@ func TestFault_every_connection_of_the_pools_held(t *testing.T) {
 			must(t, err)
 			h.eventually("every connection waits for the lock, and callers are told", func() bool {
 				var n int
-				must(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&n))
+				must(t,
+					tx.QueryRow(t.Context(),
+						"SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&n))
 				waiting = max(waiting, n)
 				return waiting >= 6 && h.refusals("holds a lock") > 0 && h.says("")
 			})
@@ -277,7 +292,10 @@ func TestFault_deadlocks(t *testing.T) {
 	h.under(func() {
 		h.repeatUntil(func() bool { return ours() > 0 }, func(*rand.Rand) {
 			// Who looks for the deadlock first loses: the nodes do so after 0.1 s, when this session waits for them already.
-			_, _ = conn.Exec(t.Context(), "BEGIN; SET LOCAL deadlock_timeout = '1s'; SELECT FROM chats WHERE id = 'c' FOR UPDATE; SELECT pg_sleep(0.03); SELECT FROM chats WHERE id IN ('a', 'B') ORDER BY id COLLATE \"C\" DESC FOR UPDATE; COMMIT")
+			_, _ = conn.Exec(t.Context(),
+				"BEGIN; SET LOCAL deadlock_timeout = '1s'; SELECT FROM chats WHERE id = 'c' FOR "+
+					"UPDATE; SELECT pg_sleep(0.03); SELECT FROM chats WHERE id IN ('a', 'B') ORDER "+
+					"BY id COLLATE \"C\" DESC FOR UPDATE; COMMIT")
 			_, err := conn.Exec(t.Context(), "ROLLBACK")
 			must(t, err)
 		}, 5*time.Millisecond, 20*time.Millisecond)
@@ -291,10 +309,14 @@ func TestFault_serialization_errors(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
 			s := service.Start(t, "log_line_prefix = '%u '")
-			h := newHistory(t, nodes(t, with(t, database(t, s), "default_transaction_isolation", level))...)
-			failed := func() int { return strings.Count(s.Log(), role+" ERROR:  could not serialize access") }
+			h := newHistory(t,
+				nodes(t, with(t, database(t, s), "default_transaction_isolation", level))...)
+			failed := func() int {
+				return strings.Count(s.Log(), role+" ERROR:  could not serialize access")
+			}
 			h.under(func() {
-				h.repeatUntil(func() bool { return failed() > 0 }, func(*rand.Rand) {}, time.Millisecond, 10*time.Millisecond)
+				h.repeatUntil(func() bool { return failed() > 0 }, func(*rand.Rand) {},
+					time.Millisecond, 10*time.Millisecond)
 			})
 			t.Logf("%d statements could not be serialized", failed())
 		})

@@ -104,27 +104,45 @@ func newHistory(t *testing.T, stores ...storage.Store) *history {
 func newHistoryIn(t *testing.T, shared []tidemark.ChatID, stores ...storage.Store) *history {
 	t.Helper()
 	h := &history{
-		t: t, seed: seed(t), stores: stores, patience: patience, limits: []time.Duration{time.Second, 4 * time.Second},
-		chats: shared, users: []tidemark.UserID{"ann", "Ben", "cleo", "dora"},
-		sends: map[string]*send{}, heads: map[tidemark.ChatID]tidemark.Sequence{}, raised: map[storage.StateKey]tidemark.Watermark{}, attempted: map[storage.StateKey]tidemark.Watermark{},
-		reasons: map[string]int{}, calls: map[string]int{},
+		t: t, seed: seed(t), stores: stores, patience: patience,
+		limits: []time.Duration{time.Second, 4 * time.Second}, chats: shared,
+		users: []tidemark.UserID{"ann", "Ben", "cleo", "dora"}, sends: map[string]*send{},
+		heads:     map[tidemark.ChatID]tidemark.Sequence{},
+		raised:    map[storage.StateKey]tidemark.Watermark{},
+		attempted: map[storage.StateKey]tidemark.Watermark{}, reasons: map[string]int{},
+		calls: map[string]int{},
 	}
 	h.stalls.watch(t)
 	for range stores {
 		h.seen = append(h.seen, map[storage.StateKey]tidemark.Watermark{})
 	}
 	for i := range 2 * len(stores) {
-		h.owners = append(h.owners, &owner{history: h, chat: tidemark.ChatID(fmt.Sprint("own-", i)), possible: map[tidemark.Sequence]bool{0: true}})
+		h.owners = append(h.owners, &owner{
+			history:  h,
+			chat:     tidemark.ChatID(fmt.Sprint("own-", i)),
+			possible: map[tidemark.Sequence]bool{0: true},
+		})
 	}
 	for i := range stores {
-		h.guests = append(h.guests, &guest{history: h, chat: h.chats[i%len(h.chats)], name: fmt.Sprint("guest", i), out: true})
+		h.guests = append(h.guests, &guest{
+			history: h,
+			chat:    h.chats[i%len(h.chats)],
+			name:    fmt.Sprint("guest", i),
+			out:     true,
+		})
 	}
 	chats := slices.Clone(h.chats)
 	for _, o := range h.owners {
 		chats = append(chats, o.chat)
 	}
 	for _, id := range chats {
-		_, _, err := stores[0].CreateChat(t.Context(), storage.NewChat{ID: id, Type: tidemark.Group, CreatedAt: time.Now(), Creator: h.users[0], Members: h.users})
+		_, _, err := stores[0].CreateChat(t.Context(), storage.NewChat{
+			ID:        id,
+			Type:      tidemark.Group,
+			CreatedAt: time.Now(),
+			Creator:   h.users[0],
+			Members:   h.users,
+		})
 		must(t, err)
 	}
 	return h
@@ -160,7 +178,11 @@ func (h *history) work(inject func()) {
 	number := 0
 	start := func(do func(w *worker)) {
 		number++
-		w := &worker{history: h, number: number, random: rand.New(rand.NewPCG(h.seed, uint64(number)))}
+		w := &worker{
+			history: h,
+			number:  number,
+			random:  rand.New(rand.NewPCG(h.seed, uint64(number))),
+		}
 		running.Go(func() {
 			for !h.ending.Load() && ctx.Err() == nil {
 				do(w)
@@ -199,7 +221,8 @@ func (h *history) work(inject func()) {
 		}
 	}
 	h.mu.Unlock()
-	h.await(h.patience, "every chat takes messages again, over every node", func() bool { return len(h.unmended) == 0 })
+	h.await(h.patience, "every chat takes messages again, over every node",
+		func() bool { return len(h.unmended) == 0 })
 	h.recovered = time.Since(mended)
 	h.ending.Store(true)
 	running.Wait()
@@ -271,7 +294,9 @@ type worker struct {
 }
 
 // call calls the store, with a deadline, and reports whether it succeeded. An error has to be Unavailable with a reason, in time.
-func (w *worker) call(ctx context.Context, method string, do func(ctx context.Context, store storage.Store) error) bool {
+func (w *worker) call(
+	ctx context.Context, method string, do func(ctx context.Context, store storage.Store) error,
+) bool {
 	limit := w.limits[w.random.IntN(len(w.limits))]
 	most := limit + grace
 	if w.bound != 0 {
@@ -281,7 +306,10 @@ func (w *worker) call(ctx context.Context, method string, do func(ctx context.Co
 }
 
 // callWithin is call with a deadline and the longest time that the call may take.
-func (w *worker) callWithin(ctx context.Context, limit, most time.Duration, method string, do func(ctx context.Context, store storage.Store) error) bool {
+func (w *worker) callWithin(
+	ctx context.Context, limit, most time.Duration, method string,
+	do func(ctx context.Context, store storage.Store) error,
+) bool {
 	w.pace.enter()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -293,7 +321,8 @@ func (w *worker) callWithin(ctx context.Context, limit, most time.Duration, meth
 	if took > most && took-w.stalls.since(stood) > most {
 		w.broken("%s returned %v after %v, with a deadline of %v", method, err, took, limit)
 	}
-	if err != nil && (tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "") {
+	if err != nil &&
+		(tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "") {
 		w.broken("%s: %v, want Unavailable with a reason", method, err)
 	}
 	w.mu.Lock()
@@ -315,7 +344,8 @@ func (w *worker) send(ctx context.Context) {
 	sends := make([]*send, 1+w.random.IntN(4))
 	for i := range sends {
 		w.sent++
-		sends[i] = w.compose(w.chats[w.random.IntN(len(w.chats))], fmt.Sprintf("w%d-%d", w.number, w.sent))
+		sends[i] = w.compose(w.chats[w.random.IntN(len(w.chats))],
+			fmt.Sprintf("w%d-%d", w.number, w.sent))
 	}
 	home := w.node
 	for range 2 {
@@ -331,8 +361,12 @@ func (w *worker) send(ctx context.Context) {
 // compose notes a message to be sent.
 func (w *worker) compose(chat tidemark.ChatID, key string) *send {
 	s := &send{draft: tidemark.Draft{
-		ChatID: chat, SenderID: w.users[w.random.IntN(len(w.users))], ClientMessageID: key, ContentType: tidemark.DefaultContentType,
-		Content: strings.Repeat(key+" ", 1+w.random.IntN(100)), CreatedAt: time.Now(),
+		ChatID:          chat,
+		SenderID:        w.users[w.random.IntN(len(w.users))],
+		ClientMessageID: key,
+		ContentType:     tidemark.DefaultContentType,
+		Content:         strings.Repeat(key+" ", 1+w.random.IntN(100)),
+		CreatedAt:       time.Now(),
 	}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -382,21 +416,27 @@ func (w *worker) append(ctx context.Context, sends []*send) bool {
 func (w *worker) confirm(s *send, a storage.Appended, before tidemark.Sequence) {
 	m, d := &a.Message, &s.draft
 	if m.ChatID != d.ChatID || m.ClientMessageID != d.ClientMessageID || !m.SameAs(d) {
-		w.broken("%s was sent, and %s of %s confirmed", d.ClientMessageID, m.ClientMessageID, m.ChatID)
+		w.broken("%s was sent, and %s of %s confirmed",
+			d.ClientMessageID, m.ClientMessageID, m.ChatID)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	which := slices.Index(s.tried, m.MessageID)
 	switch {
 	case which < 0:
-		w.violations = append(w.violations, fmt.Sprintf("%s is confirmed with an id that no call had", d.ClientMessageID))
+		w.violations = append(w.violations,
+			fmt.Sprintf("%s is confirmed with an id that no call had", d.ClientMessageID))
 	case which < len(s.tried)-1 && s.sequence == 0:
 		w.ambiguous++
 	case which == 0 && len(s.tried) == 1 && m.Sequence <= before:
-		w.violations = append(w.violations, fmt.Sprintf("%s is confirmed at %d of %s, where %d was told before it was sent", d.ClientMessageID, m.Sequence, d.ChatID, before))
+		w.violations = append(w.violations,
+			fmt.Sprintf("%s is confirmed at %d of %s, where %d was told before it was sent",
+				d.ClientMessageID, m.Sequence, d.ChatID, before))
 	}
 	if s.sequence != 0 && s.sequence != m.Sequence {
-		w.violations = append(w.violations, fmt.Sprintf("%s was confirmed at %d, and then at %d", d.ClientMessageID, s.sequence, m.Sequence))
+		w.violations = append(w.violations,
+			fmt.Sprintf("%s was confirmed at %d, and then at %d", d.ClientMessageID, s.sequence,
+				m.Sequence))
 	}
 	if s.sequence == 0 {
 		w.confirmed++
@@ -419,16 +459,22 @@ func (w *worker) advance(ctx context.Context) {
 		key := storage.StateKey{User: w.users[w.random.IntN(len(w.users))], Chat: chat}
 		raise := tidemark.Raise{Acked: head - tidemark.Sequence(w.random.IntN(int(min(head, 5))))}
 		raise.Read = tidemark.Sequence(w.random.Int64N(int64(raise.Acked) + 1))
-		advances = append(advances, storage.Advance{User: key.User, Chat: chat, Raise: raise, Now: time.Now()})
+		advances = append(advances, storage.Advance{
+			User:  key.User,
+			Chat:  chat,
+			Raise: raise,
+			Now:   time.Now(),
+		})
 		floors = append(floors, max(raise.Acked, w.raised[key]))
 		w.attempted[key] = max(w.attempted[key], raise.Acked)
 	}
 	w.mu.Unlock()
 	var advanced []storage.Advanced
-	if len(advances) == 0 || !w.call(ctx, "Advance", func(ctx context.Context, store storage.Store) (err error) {
-		advanced, err = store.Advance(ctx, advances)
-		return err
-	}) {
+	if len(advances) == 0 ||
+		!w.call(ctx, "Advance", func(ctx context.Context, store storage.Store) (err error) {
+			advanced, err = store.Advance(ctx, advances)
+			return err
+		}) {
 		return
 	}
 	for i, a := range advanced {
@@ -439,7 +485,8 @@ func (w *worker) advance(ctx context.Context) {
 			continue
 		}
 		if a.State.Acked < floors[i] {
-			w.broken("the watermark of %s in %s is told as %d, after %d", a.State.UserID, a.State.ChatID, a.State.Acked, floors[i])
+			w.broken("the watermark of %s in %s is told as %d, after %d",
+				a.State.UserID, a.State.ChatID, a.State.Acked, floors[i])
 		}
 		w.tell(a.State)
 	}
@@ -479,7 +526,8 @@ func (w *worker) read(ctx context.Context) {
 			return err
 		}) {
 			if states[0].Acked < acked {
-				w.broken("the state of %s in %s is read as %d, after %d over the same node", user, chat, states[0].Acked, acked)
+				w.broken("the state of %s in %s is read as %d, after %d over the same node",
+					user, chat, states[0].Acked, acked)
 			}
 			w.tell(states[0])
 		}
@@ -498,7 +546,8 @@ func (w *worker) read(ctx context.Context) {
 			return err
 		})
 	case 7:
-		w.call(ctx, "Check", func(ctx context.Context, s storage.Store) error { return s.Check(ctx) })
+		w.call(ctx, "Check",
+			func(ctx context.Context, s storage.Store) error { return s.Check(ctx) })
 	}
 }
 
@@ -511,7 +560,8 @@ func (w *worker) behind(ctx context.Context, user tidemark.UserID) {
 	var after tidemark.ChatID
 	for more := true; more; {
 		if !w.call(ctx, "Behind", func(ctx context.Context, s storage.Store) error {
-			chats, next, rest, err := s.Behind(ctx, user, storage.BehindQuery{After: after, Limit: 10})
+			chats, next, rest, err := s.Behind(ctx, user,
+				storage.BehindQuery{After: after, Limit: 10})
 			for _, c := range chats {
 				listed[c.Chat] = c.Head
 			}
@@ -551,7 +601,9 @@ func (w *worker) members(ctx context.Context, chat tidemark.ChatID) {
 	}
 	for _, user := range w.users {
 		if !found[user] {
-			w.violations = append(w.violations, fmt.Sprintf("%s is a member of %s, and not among the states of its members", user, chat))
+			w.violations = append(w.violations,
+				fmt.Sprintf("%s is a member of %s, and not among the states of its members", user,
+					chat))
 		}
 	}
 }

@@ -41,7 +41,9 @@ func (l *liar) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.A
 }
 
 // Advance implements storage.Deliveries.
-func (l *liar) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+func (l *liar) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	advanced, err := l.Store.Advance(ctx, advances)
 	if l.advance != nil && err == nil {
 		l.advance(l.calls.Add(1), advanced)
@@ -58,7 +60,9 @@ func (l *liar) Clear(ctx context.Context, items []storage.Clear) ([]bool, error)
 }
 
 // Behind implements storage.Pending.
-func (l *liar) Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error) {
+func (l *liar) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	chats, next, more, err := l.Store.Behind(ctx, user, q)
 	if l.behind != nil && err == nil {
 		chats = l.behind(l.calls.Add(1), chats)
@@ -67,7 +71,9 @@ func (l *liar) Behind(ctx context.Context, user tidemark.UserID, q storage.Behin
 }
 
 // PendingOf implements storage.Pending.
-func (l *liar) PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error) {
+func (l *liar) PendingOf(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]storage.PendingRow, bool, error) {
 	rows, more, err := l.Store.PendingOf(ctx, user, after, limit)
 	if l.rows != nil && err == nil {
 		rows = l.rows(rows)
@@ -84,7 +90,9 @@ func (l *liar) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Ch
 }
 
 // AddMembers implements storage.Members.
-func (l *liar) AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+func (l *liar) AddMembers(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+) (storage.Added, error) {
 	if l.add != nil {
 		return l.add(l.Store, chat, users, now)
 	}
@@ -101,7 +109,9 @@ func (l *liar) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark
 }
 
 // RemoveMember implements storage.Members.
-func (l *liar) RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (storage.Removed, error) {
+func (l *liar) RemoveMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (storage.Removed, error) {
 	removed, err := l.Store.RemoveMember(ctx, chat, user, now)
 	if l.stay && err == nil {
 		_, err = l.AddMembers(ctx, chat, []tidemark.UserID{user}, now)
@@ -146,7 +156,9 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			}
 			appended := []storage.Appended{}
 			for i, d := range drafts {
-				appended = append(appended, storage.Appended{Message: d.Message(heads[0]+1+tidemark.Sequence(i), 1)})
+				appended = append(appended, storage.Appended{
+					Message: d.Message(heads[0]+1+tidemark.Sequence(i), 1),
+				})
 			}
 			return appended, nil
 		}}, "stored at 0"},
@@ -176,8 +188,14 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 				advanced[0].State.Acked += 1_000_000
 			}
 		}}, "somebody was told 1000"},
-		"clears too much": {&liar{clear: func(items []storage.Clear) { items[0].Through = tidemark.MaxSequence }}, "can only be one of"},
-		"clears nothing":  {&liar{clear: func(items []storage.Clear) { items[0].User = "nobody" }}, "can only be one of"},
+		"clears too much": {
+			&liar{clear: func(items []storage.Clear) { items[0].Through = tidemark.MaxSequence }},
+			"can only be one of",
+		},
+		"clears nothing": {
+			&liar{clear: func(items []storage.Clear) { items[0].User = "nobody" }},
+			"can only be one of",
+		},
 		"a hole in a page": {&liar{ranges: func(_ int64, pages [][]tidemark.Message) {
 			if len(pages[0]) > 5 {
 				pages[0] = slices.Concat(pages[0][:2], pages[0][3:])
@@ -189,7 +207,8 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			}
 		}}, "its head was told as"},
 		"who leaves stays": {&liar{stay: true}, "is a member of"},
-		"one who is behind is told that he is not": {&liar{behind: func(_ int64, chats []storage.Lag) []storage.Lag {
+		"one who is behind is told that he is " +
+			"not": {&liar{behind: func(_ int64, chats []storage.Lag) []storage.Lag {
 			return chats[len(chats)/2:]
 		}}, "is behind in"},
 		"a crowd is added one by one": {&liar{add: func(s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (added storage.Added, err error) {
@@ -210,7 +229,8 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			return new
 		}}, "was created"},
 		"the rows of a Large chat are not there": {&liar{rows: func(rows []storage.PendingRow) []storage.PendingRow {
-			return slices.DeleteFunc(rows, func(r storage.PendingRow) bool { return r.FirstUndelivered == 0 })
+			return slices.DeleteFunc(rows,
+				func(r storage.PendingRow) bool { return r.FirstUndelivered == 0 })
 		}}, "for the Large chat"},
 		"two people have two direct chats": {&liar{create: func(_ storage.Store, new storage.NewChat) storage.NewChat {
 			if new.Type == tidemark.Direct {
@@ -233,17 +253,24 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			if name == "stuck" {
 				h.patience = time.Second
 			}
-			h.founders = append(h.founders, &founder{history: h, name: "founder", crowd: largeCrowd})
+			h.founders = append(h.founders, &founder{
+				history: h,
+				name:    "founder",
+				crowd:   largeCrowd,
+			})
 			h.run(func() {
 				h.await(30*time.Second, "enough is done", func() bool {
-					return len(h.calls) >= 17 && h.least("CreateChat") >= 15 && h.calls["CreateChat"] >= 6 || len(h.violations) > 0
+					return len(h.calls) >= 17 && h.least("CreateChat") >= 15 &&
+						h.calls["CreateChat"] >= 6 || len(h.violations) > 0
 				})
 			})
 			if tc.want == "" && len(h.violations) > 0 || h.confirmed == 0 {
-				t.Errorf("seed %d: an honest store is accused of %d violations: %s", h.seed, len(h.violations), h.violations[:min(5, len(h.violations))])
+				t.Errorf("seed %d: an honest store is accused of %d violations: %s",
+					h.seed, len(h.violations), h.violations[:min(5, len(h.violations))])
 			}
 			if tc.want != "" && !strings.Contains(strings.Join(h.violations, "\n"), tc.want) {
-				t.Errorf("seed %d: the violations are %q, want one with %q", h.seed, h.violations[:min(5, len(h.violations))], tc.want)
+				t.Errorf("seed %d: the violations are %q, want one with %q",
+					h.seed, h.violations[:min(5, len(h.violations))], tc.want)
 			}
 		})
 	}

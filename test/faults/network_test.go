@@ -27,7 +27,8 @@ func through(t *testing.T, at string) (*network, string) {
 	t.Helper()
 	u, err := url.Parse(at)
 	must(t, err)
-	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "postgres", "127.0.0.1:0", u.Host)
+	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil),
+		zerolog.Nop()), "postgres", "127.0.0.1:0", u.Host)
 	must(t, proxy.Start())
 	t.Cleanup(proxy.Stop)
 	_, port, err := net.SplitHostPort(proxy.Listen)
@@ -56,18 +57,21 @@ func TestFault_network(t *testing.T) {
 		fired func(h *history) bool
 	}{
 		{"connections reset in mid-statement", func(n *network, random *rand.Rand) {
-			remove := n.toxic("reset_peer", []string{"upstream", "downstream"}[random.IntN(2)], `"timeout":0`)
+			remove := n.toxic("reset_peer",
+				[]string{"upstream", "downstream"}[random.IntN(2)], `"timeout":0`)
 			<-time.After(time.Duration(1500+random.IntN(1000)) * time.Millisecond) // longer than the store tries again
 			remove()
 		}, func(h *history) bool { return h.refused > 0 }},
 		{"replies of committed statements lost", func(n *network, random *rand.Rand) {
 			// The request gets through, and of the reply nothing, or its beginning.
-			remove := n.toxic("limit_data", "downstream", fmt.Sprintf(`"bytes":%d`, random.IntN(2)*random.IntN(2000)))
+			remove := n.toxic("limit_data", "downstream",
+				fmt.Sprintf(`"bytes":%d`, random.IntN(2)*random.IntN(2000)))
 			<-time.After(2500 * time.Millisecond)
 			remove()
 		}, func(h *history) bool { return h.ambiguous > 0 }},
 		{"requests cut in their middle", func(n *network, random *rand.Rand) {
-			remove := n.toxic("limit_data", "upstream", fmt.Sprintf(`"bytes":%d`, 500+random.IntN(3000)))
+			remove := n.toxic("limit_data", "upstream",
+				fmt.Sprintf(`"bytes":%d`, 500+random.IntN(3000)))
 			<-time.After(2 * time.Second)
 			remove()
 		}, func(h *history) bool { return h.refused > 0 }},
@@ -77,7 +81,8 @@ func TestFault_network(t *testing.T) {
 			remove()
 		}, func(h *history) bool { return h.slowest > 300*time.Millisecond }},
 		{"a black hole", func(n *network, random *rand.Rand) {
-			remove := n.toxic("timeout", []string{"upstream", "downstream"}[random.IntN(2)], `"timeout":0`)
+			remove := n.toxic("timeout",
+				[]string{"upstream", "downstream"}[random.IntN(2)], `"timeout":0`)
 			<-time.After(time.Duration(5500+random.IntN(1000)) * time.Millisecond)
 			remove()
 		}, func(h *history) bool { return h.refused > 0 && h.slowest > 900*time.Millisecond }},
@@ -93,7 +98,8 @@ func TestFault_network(t *testing.T) {
 					defer h.mu.Unlock()
 					return tc.fired(h)
 				}
-				times = h.repeatUntil(met, func(random *rand.Rand) { tc.during(network, random) }, 100*time.Millisecond, 500*time.Millisecond)
+				times = h.repeatUntil(met, func(random *rand.Rand) { tc.during(network, random) },
+					100*time.Millisecond, 500*time.Millisecond)
 			})
 			t.Logf("%d times", times)
 		})

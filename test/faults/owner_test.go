@@ -58,12 +58,15 @@ func (o *owner) step(ctx context.Context, w *worker) {
 		}
 		o.head++ // it is there, or will be when everything has been settled
 		if s.sequence != 0 && s.sequence != o.head {
-			w.broken("%s: message %d of its only sender is confirmed at %d", o.chat, o.head, s.sequence)
+			w.broken("%s: message %d of its only sender is confirmed at %d",
+				o.chat, o.head, s.sequence)
 		}
 	case what == 2:
 		first := o.head - tidemark.Sequence(w.random.Int64N(min(int64(o.head), 5)))
 		o.did(w.call(ctx, "Mark", func(ctx context.Context, s storage.Store) error {
-			_, err := s.Mark(ctx, []tidemark.PendingDelivery{{UserID: receiver, ChatID: o.chat, FirstUndelivered: first}})
+			_, err := s.Mark(ctx, []tidemark.PendingDelivery{
+				{UserID: receiver, ChatID: o.chat, FirstUndelivered: first},
+			})
 			return err
 		}), func(was tidemark.Sequence) []tidemark.Sequence {
 			if was != 0 && was < first {
@@ -75,7 +78,9 @@ func (o *owner) step(ctx context.Context, w *worker) {
 		through := o.head - tidemark.Sequence(w.random.Int64N(min(int64(o.head), 5)))
 		head := o.head
 		o.did(w.call(ctx, "Clear", func(ctx context.Context, s storage.Store) error {
-			_, err := s.Clear(ctx, []storage.Clear{{User: receiver, Chat: o.chat, Through: through}})
+			_, err := s.Clear(ctx, []storage.Clear{
+				{User: receiver, Chat: o.chat, Through: through},
+			})
 			return err
 		}), func(was tidemark.Sequence) []tidemark.Sequence {
 			switch {
@@ -150,7 +155,8 @@ func (o *owner) look(ctx context.Context, w *worker) bool {
 		}
 	}
 	if !o.possible[first] {
-		w.broken("%s (head %d): the pending row begins at %d, and can only be one of %v", o.chat, o.head, first, slices.Sorted(maps.Keys(o.possible)))
+		w.broken("%s (head %d): the pending row begins at %d, and can only be one of %v",
+			o.chat, o.head, first, slices.Sorted(maps.Keys(o.possible)))
 	}
 	o.possible = map[tidemark.Sequence]bool{first: true}
 	o.widen()

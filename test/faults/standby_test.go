@@ -19,7 +19,8 @@ func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 	primary := service.Start(t)
 	at := database(t, primary)
 	standby := service.StartCopy(t, primary, func(copied *service.Server) error {
-		out, err := primary.Shell(fmt.Sprintf("pg_basebackup -h 127.0.0.1 -p %d -U tidemark -D %s -R -X stream -c fast", primary.Port(), copied.Data())).CombinedOutput()
+		out, err := primary.Shell(fmt.Sprintf("pg_basebackup -h 127.0.0.1 -p %d -U tidemark -D "+
+			"%s -R -X stream -c fast", primary.Port(), copied.Data())).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -32,7 +33,9 @@ func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the standby is %q, and not synchronous", state)
 		}
-		must(t, conn.QueryRow(t.Context(), "SELECT coalesce(max(sync_state), '') FROM pg_stat_replication").Scan(&state))
+		must(t,
+			conn.QueryRow(t.Context(),
+				"SELECT coalesce(max(sync_state), '') FROM pg_stat_replication").Scan(&state))
 	}
 
 	u, err := url.Parse(at)

@@ -20,11 +20,17 @@ func (h *history) settle() {
 	h.t.Helper()
 	ctx := h.t.Context()
 	for node, store := range h.stores {
-		w := &worker{history: h, number: 1000 + node, node: node, random: rand.New(rand.NewPCG(h.seed, uint64(1000+node)))}
+		w := &worker{
+			history: h,
+			number:  1000 + node,
+			node:    node,
+			random:  rand.New(rand.NewPCG(h.seed, uint64(1000+node))),
+		}
 		try := func(what string, do func() bool) {
 			for deadline := time.Now().Add(h.patience); !do() && !h.over(); {
 				if time.Now().After(deadline) {
-					h.broken("%s over node %d: not within %v after the fault", what, node, h.patience)
+					h.broken("%s over node %d: not within %v after the fault",
+						what, node, h.patience)
 					return
 				}
 				<-time.After(5 * time.Millisecond)
@@ -69,7 +75,8 @@ func (h *history) resend(ctx context.Context, w *worker) {
 		}
 		return len(all) - len(left), len(left) == 0 || h.over()
 	}); !ok {
-		h.broken("sending what was refused over node %d: %d messages are not confirmed", w.node, len(h.unsettled()))
+		h.broken("sending what was refused over node %d: %d messages are not confirmed",
+			w.node, len(h.unsettled()))
 	}
 }
 
@@ -108,7 +115,9 @@ func (h *history) verify() {
 			for more := true; more; {
 				var pages [][]tidemark.Message
 				h.insist(func() (err error) {
-					pages, err = store.Ranges(ctx, []storage.Range{{Chat: chat, After: last, Limit: 1000}})
+					pages, err = store.Ranges(ctx, []storage.Range{
+						{Chat: chat, After: last, Limit: 1000},
+					})
 					return err
 				})
 				for _, m := range pages[0] {
@@ -121,7 +130,8 @@ func (h *history) verify() {
 						h.broken("%s is stored at %d and at %d", key, stored[key], m.Sequence)
 					}
 					if s := h.sends[key]; s == nil || !m.SameAs(&s.draft) {
-						h.broken("%s is stored at %d of %s, and nobody sent that", key, m.Sequence, chat)
+						h.broken("%s is stored at %d of %s, and nobody sent that",
+							key, m.Sequence, chat)
 					}
 					stored[key] = m.Sequence
 				}
@@ -133,7 +143,8 @@ func (h *history) verify() {
 		}
 		for key, s := range h.sends {
 			if s.sequence == 0 || stored[key] != s.sequence {
-				h.broken("%s is confirmed at %d, and stored at %d (0: not at all) as node %d reads it", key, s.sequence, stored[key], node)
+				h.broken("%s is confirmed at %d, and stored at %d (0: not at all) as node %d "+
+					"reads it", key, s.sequence, stored[key], node)
 			}
 		}
 		for key, told := range h.raised {
@@ -143,10 +154,15 @@ func (h *history) verify() {
 				return err
 			})
 			if s := states[0]; s.Acked < told || s.Acked > h.heads[key.Chat] || s.Read > s.Acked {
-				h.broken("%s's watermarks in %s are %d and %d; somebody was told %d, the head is %d", key.User, key.Chat, s.Acked, s.Read, told, h.heads[key.Chat])
+				h.broken("%s's watermarks in %s are %d and %d; somebody was told %d, the head is "+
+					"%d", key.User, key.Chat, s.Acked, s.Read, told, h.heads[key.Chat])
 			}
 		}
-		w := &worker{history: h, node: node, random: rand.New(rand.NewPCG(h.seed, uint64(2000+node)))}
+		w := &worker{
+			history: h,
+			node:    node,
+			random:  rand.New(rand.NewPCG(h.seed, uint64(2000+node))),
+		}
 		for _, o := range h.owners {
 			if _, ok := wait.Poll(func() (int, bool) { return 0, o.look(ctx, w) }); !ok {
 				h.broken("the pending rows cannot be read over node %d", node)

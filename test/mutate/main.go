@@ -33,10 +33,12 @@ const page = "docs/internals/invariants.md"
 func main() {
 	only := flag.String("run", "", "apply only the breaks whose name, rule or anchor matches this"+
 		" regular expression, in upper or lower case")
-	changed := flag.String("changed", "", "apply only the breaks in files that differ from this git"+
-		" revision")
+	changed := flag.String("changed", "",
+		"apply only the breaks in files that differ from this git"+
+			" revision")
 	parallel := flag.Int("parallel", 2, "how many breaks to apply at a time")
-	write := flag.Bool("write", false, "apply nothing, and write the places of the anchors into "+page)
+	write := flag.Bool("write",
+		false, "apply nothing, and write the places of the anchors into "+page)
 	flag.Parse()
 	var err error
 	if *write {
@@ -70,7 +72,8 @@ func read() ([]broken, error) {
 	for i, b := range breaks {
 		at, there := anchors[b.At]
 		if !there {
-			return nil, fmt.Errorf("the break %s names the anchor %s, which is in no file", b.Name, b.At)
+			return nil, fmt.Errorf("the break %s names the anchor %s, which is in no file",
+				b.Name, b.At)
 		}
 		all[i] = broken{b, at}
 	}
@@ -91,7 +94,8 @@ func choose(ctx context.Context, all []broken, only, revision string) ([]broken,
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("-run %s matches no name, rule or anchor of the %d breaks", only, len(all))
+		return nil, fmt.Errorf("-run %s matches no name, rule or anchor of the %d breaks",
+			only, len(all))
 	}
 	if revision == "" {
 		return chosen, nil

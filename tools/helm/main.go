@@ -92,7 +92,12 @@ func render(dir string, values chartutil.Values) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}
+	options := chartutil.ReleaseOptions{
+		Name:      release,
+		Namespace: namespace,
+		Revision:  1,
+		IsInstall: true,
+	}
 	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities)
 	if err != nil {
 		return nil, err
@@ -102,7 +107,8 @@ func render(dir string, values chartutil.Values) (map[string]string, error) {
 
 // decode reads the documents of one file strictly.
 func decode(text string) error {
-	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	decoder := serializer.NewCodecFactory(scheme.Scheme,
+		serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	var problems []error
 	for {
@@ -116,7 +122,8 @@ func decode(text string) error {
 		if len(bytes.TrimSpace(document)) == 0 {
 			continue
 		}
-		known := !bytes.Contains(document, []byte("\napiVersion: "+foreign+"/")) && !bytes.HasPrefix(document, []byte("apiVersion: "+foreign+"/"))
+		known := !bytes.Contains(document, []byte("\napiVersion: "+foreign+"/")) &&
+			!bytes.HasPrefix(document, []byte("apiVersion: "+foreign+"/"))
 		if _, _, err := decoder.Decode(document, nil, nil); err != nil && (known || !runtime.IsNotRegisteredError(err)) {
 			problems = append(problems, err)
 		}

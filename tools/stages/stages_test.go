@@ -27,12 +27,14 @@ func TestRepeat_is_ready_to_paste(t *testing.T) {
 		output     []string
 		want       string
 	}{
-		{"a subtest", "TestA/it's (2)", nil, "CGO_ENABLED=1 TIDEMARK_SEED=1 TIDEMARK_TEST_STORE=postgres " +
+		{"a subtest", "TestA/it's (2)", nil, "CGO_ENABLED=1 TIDEMARK_SEED=1 " +
+			"TIDEMARK_TEST_STORE=postgres " +
 			"go test -trimpath -gcflags=x/...=-l -vet=off -race -timeout 10m " +
 			`-run '^TestA$/^it'\''s \(2\)$' ./a`},
 		{"a seed that was printed", "TestA", []string{"run it with TIDEMARK_SEED=7 again\n"},
 			"CGO_ENABLED=1 TIDEMARK_SEED=7 TIDEMARK_TEST_STORE=postgres " +
-				"go test -trimpath -gcflags=x/...=-l -vet=off -race -timeout 10m -run '^TestA$' ./a"},
+				"go test -trimpath -gcflags=x/...=-l -vet=off -race -timeout 10m -run '^TestA$' " +
+				"./a"},
 		{"a seed of rapid", "TestA", []string{"specify -run=\"TestA\" -rapid.seed=12\n"},
 			"CGO_ENABLED=1 TIDEMARK_SEED=1 TIDEMARK_TEST_STORE=postgres go test -trimpath " +
 				"-gcflags=x/...=-l -vet=off -race -timeout 10m -run '^TestA$' ./a -rapid.seed=12"},

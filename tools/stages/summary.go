@@ -31,7 +31,11 @@ func printSummary(out io.Writer, stages []stage) {
 			failures = append(failures, o.Failures...)
 		}
 		if s.Said != nil {
-			failures = append(failures, failure{What: s.Name, Output: s.Said, Repeat: again(s.Name)})
+			failures = append(failures, failure{
+				What:   s.Name,
+				Output: s.Said,
+				Repeat: again(s.Name),
+			})
 			failed++
 		}
 		all += tests
@@ -59,7 +63,8 @@ func printSummary(out io.Writer, stages []stage) {
 }
 
 func printRow(out io.Writer, name, result string, took spent, tests int) {
-	row := fmt.Sprintf("%-17s %-7s %8.0f %8.0f", name, result, took.Wall.Seconds(), took.CPU.Seconds())
+	row := fmt.Sprintf("%-17s %-7s %8.0f %8.0f",
+		name, result, took.Wall.Seconds(), took.CPU.Seconds())
 	if tests > 0 {
 		row += fmt.Sprintf(" %7d", tests)
 	}

@@ -110,22 +110,78 @@ func wake(sequence tidemark.Sequence) bus.Event {
 
 func kinds(s *suite) {
 	in, _ := s.subscribe(nodeA)
-	leases := []registry.Lease{{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}, {User: "eve", Device: "tab", Node: "a", Boot: "1", Session: "t"}}
+	leases := []registry.Lease{
+		{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"},
+		{User: "eve", Device: "tab", Node: "a", Boot: "1", Session: "t"},
+	}
 	draft := tidemark.Draft{
-		ChatID: "c", SenderID: "alice", ClientMessageID: "k", Content: "héllo\n\"", ContentType: "text/plain",
-		Attachment: []byte(`{"a": 1}`), MessageID: "m", CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(),
+		ChatID:          "c",
+		SenderID:        "alice",
+		ClientMessageID: "k",
+		Content:         "héllo\n\"",
+		ContentType:     "text/plain",
+		Attachment:      []byte(`{"a": 1}`),
+		MessageID:       "m",
+		CreatedAt:       time.UnixMilli(1_700_000_000_123).UTC(),
 	}
 	message := draft.Message(7, 3)
 	want := []bus.Event{
-		{To: leases, Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: &message, Encoded: message.AppendJSON(nil)}},
-		{To: leases[:1], Notification: &bus.Notification{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true}},
-		{To: leases, Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9}},
-		{To: leases, Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 10}},
+		{
+			To: leases,
+			Notification: &bus.Notification{
+				Chat:     "c",
+				Sequence: 7,
+				Message:  &message,
+				Encoded:  message.AppendJSON(nil),
+			},
+		},
+		{
+			To: leases[:1],
+			Notification: &bus.Notification{
+				Chat:     "c",
+				Sequence: tidemark.MaxSequence,
+				Marked:   true,
+			},
+		},
+		{
+			To: leases,
+			Status: &bus.Status{
+				Updates: []tidemark.StatusUpdate{
+					{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}},
+					{ChatID: "c"},
+				},
+				Version: 9,
+			},
+		},
+		{
+			To: leases,
+			Membership: &bus.Membership{
+				Changes: []tidemark.MembershipChange{
+					{ChatID: "c", UserID: "eve", Change: tidemark.Removed},
+				},
+				Version: 10,
+			},
+		},
 		{To: leases, Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
-		{Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Added}}, Version: 1 << 60}},
+		{
+			Membership: &bus.Membership{
+				Changes: []tidemark.MembershipChange{
+					{ChatID: "c", UserID: "eve", Change: tidemark.Added},
+				},
+				Version: 1 << 60,
+			},
+		},
 		{Request: &bus.Request{ID: "q1", Session: "s", User: "bob", To: nodeB, Hops: 1}},
 		{Transfer: &bus.Transfer{ID: "q1", Snapshot: []byte("{\"x\":\n\"\x00\"}")}},
-		{Seek: &bus.Seek{ID: "q2", Session: "s", User: "bob", Positions: []byte("{}"), From: nodeB}},
+		{
+			Seek: &bus.Seek{
+				ID:        "q2",
+				Session:   "s",
+				User:      "bob",
+				Positions: []byte("{}"),
+				From:      nodeB,
+			},
+		},
 		{Sought: &bus.Sought{ID: "q2"}},
 	}
 	for i, e := range want {
@@ -158,7 +214,8 @@ func (s *suite) wantNobody(n registry.Node) {
 	s.Helper()
 	err := bus.PublishOne(s.ctx, s.b, n, wake(1))
 	if code := tidemark.CodeOf(err); code != tidemark.NotFound && code != tidemark.Unavailable {
-		s.Errorf("Publish to %v, where nobody listens: %v, want %s, or %s", n, err, tidemark.NotFound, tidemark.Unavailable)
+		s.Errorf("Publish to %v, where nobody listens: %v, want %s, or %s",
+			n, err, tidemark.NotFound, tidemark.Unavailable)
 	}
 }
 
@@ -231,15 +288,19 @@ func several(s *suite) {
 		s.Errorf("Publish of nothing: %v", errs)
 	}
 	in, _ := s.subscribe(nodeA)
-	errs := s.b.Publish(s.ctx, []bus.Publication{{Node: nodeA, Event: wake(1)}, {Node: nodeB, Event: wake(2)}, {Node: nodeA, Event: wake(3)}})
+	errs := s.b.Publish(s.ctx, []bus.Publication{
+		{Node: nodeA, Event: wake(1)}, {Node: nodeB, Event: wake(2)}, {Node: nodeA, Event: wake(3)},
+	})
 	if len(errs) != 3 || errs[0] != nil || errs[2] != nil {
 		s.Fatalf("errors %v, want none for a", errs)
 	}
 	if code := tidemark.CodeOf(errs[1]); code != tidemark.NotFound && code != tidemark.Unavailable {
-		s.Errorf("to b, where nobody listens: %v, want %s or %s", errs[1], tidemark.NotFound, tidemark.Unavailable)
+		s.Errorf("to b, where nobody listens: %v, want %s or %s",
+			errs[1], tidemark.NotFound, tidemark.Unavailable)
 	}
 	if got := in.wait(s, 2); got[0].Notification.Sequence+got[1].Notification.Sequence != 4 {
-		s.Errorf("a got %d and %d, want 1 and 3", got[0].Notification.Sequence, got[1].Notification.Sequence)
+		s.Errorf("a got %d and %d, want 1 and 3",
+			got[0].Notification.Sequence, got[1].Notification.Sequence)
 	}
 }
 

@@ -20,7 +20,9 @@ func TestSubscribe_stop_waits_for_the_calls_under_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, node := local.New(), registry.Node{ID: "a", Boot: "1"}
 		begun, release := make(chan struct{}), make(chan struct{})
-		stop, err := b.Subscribe(t.Context(), node, bus.Subscriber{Receive: func(bus.Event) { close(begun); <-release }})
+		stop, err := b.Subscribe(t.Context(), node, bus.Subscriber{
+			Receive: func(bus.Event) { close(begun); <-release },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,10 @@ type world struct {
 func newWorld(t *testing.T, url string) *world {
 	t.Helper()
 	w := &world{T: t, a: open(t, url), b: open(t, url), received: make(map[tidemark.Sequence]bool)}
-	stop, err := w.b.Subscribe(t.Context(), node("b"), bus.Subscriber{Receive: w.receive, Missed: func() { w.missed.Add(1) }})
+	stop, err := w.b.Subscribe(t.Context(), node("b"), bus.Subscriber{
+		Receive: w.receive,
+		Missed:  func() { w.missed.Add(1) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +57,9 @@ func (w *world) has(n tidemark.Sequence) bool {
 }
 
 func (w *world) publish(n tidemark.Sequence) error {
-	return bus.PublishOne(w.Context(), w.a, node("b"), bus.Event{Notification: &bus.Notification{Chat: "c", Sequence: n}})
+	return bus.PublishOne(w.Context(), w.a, node("b"), bus.Event{
+		Notification: &bus.Notification{Chat: "c", Sequence: n},
+	})
 }
 
 // eventually waits until is reports true.
@@ -89,7 +94,9 @@ func TestSubscription_is_told_that_it_missed_something(t *testing.T) {
 			}
 			s.Run(w.T)
 		},
-		"its connection killed": func(w *world, s *service.Server) { s.Do(w.T, "CLIENT", "KILL", "TYPE", "pubsub") },
+		"its connection killed": func(w *world, s *service.Server) {
+			s.Do(w.T, "CLIENT", "KILL", "TYPE", "pubsub")
+		},
 		"hangs": func(w *world, s *service.Server) {
 			s.Freeze(w.T)
 			w.eventually("the bus says that it does not hear", func() bool { return !w.healthy() })
@@ -104,7 +111,8 @@ func TestSubscription_is_told_that_it_missed_something(t *testing.T) {
 				t.Fatal("a new subscription does not hear, or missed something")
 			}
 			fault(w, server)
-			w.eventually("the node is told", func() bool { return w.missed.Load() == 1 && w.healthy() })
+			w.eventually("the node is told",
+				func() bool { return w.missed.Load() == 1 && w.healthy() })
 			w.arrives(10)
 			if n, counted := w.missed.Load(), w.b.Counters()["bus_missed_total"]; n != 1 || counted != 1 {
 				t.Errorf("the node was told %d times, and %d are counted, want 1", n, counted)
@@ -118,8 +126,16 @@ func TestSubscription_notices_a_connection_that_says_nothing(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
 	proxy := newMute(t, server.Address())
-	w := &world{T: t, a: open(t, server.URL()), b: open(t, "redis://"+proxy.address()), received: make(map[tidemark.Sequence]bool)}
-	stop, err := w.b.Subscribe(t.Context(), node("b"), bus.Subscriber{Receive: w.receive, Missed: func() { w.missed.Add(1) }})
+	w := &world{
+		T:        t,
+		a:        open(t, server.URL()),
+		b:        open(t, "redis://"+proxy.address()),
+		received: make(map[tidemark.Sequence]bool),
+	}
+	stop, err := w.b.Subscribe(t.Context(), node("b"), bus.Subscriber{
+		Receive: w.receive,
+		Missed:  func() { w.missed.Add(1) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +259,8 @@ func TestPublish_is_received_or_told_over_kills(t *testing.T) {
 		<-time.After(50 * time.Millisecond)
 		server.Kill(t)
 		server.Run(t)
-		w.eventually("the node is told", func() bool { return w.missed.Load() > kill && w.healthy() })
+		w.eventually("the node is told",
+			func() bool { return w.missed.Load() > kill && w.healthy() })
 	}
 	close(stop)
 	publishing.Wait()
@@ -257,7 +274,8 @@ func TestPublish_is_received_or_told_over_kills(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d publications, %d promised, %d of those lost in kills and told", next.Load(), len(promised), lost)
+	t.Logf("%d publications, %d promised, %d of those lost in kills and told",
+		next.Load(), len(promised), lost)
 }
 
 // All that queues for a node while a round trip is under way goes in one publication.
@@ -276,7 +294,8 @@ func TestPublish_shares_round_trips(t *testing.T) {
 		})
 	}
 	all.Wait()
-	w.eventually("all are received", func() bool { return w.b.Counters()["bus_received_total"] == publishers*each })
+	w.eventually("all are received",
+		func() bool { return w.b.Counters()["bus_received_total"] == publishers*each })
 	got := w.a.Counters()
 	if events, frames := got["bus_events_total"], got["bus_publications_total"]; events != publishers*each || frames > events/8 {
 		t.Errorf("%d events in %d publications, want at most an eighth", events, frames)
@@ -290,13 +309,23 @@ func TestPublish_shares_round_trips(t *testing.T) {
 func TestPublish_large_events(t *testing.T) {
 	w := newWorld(t, service.Database(t))
 	draft := tidemark.Draft{
-		ChatID: "c", SenderID: "alice", ClientMessageID: "k", Content: strings.Repeat("x", tidemark.MaxContent), ContentType: tidemark.DefaultContentType, MessageID: "m",
+		ChatID:          "c",
+		SenderID:        "alice",
+		ClientMessageID: "k",
+		Content:         strings.Repeat("x", tidemark.MaxContent),
+		ContentType:     tidemark.DefaultContentType,
+		MessageID:       "m",
 	}
 	var publications []bus.Publication
 	const events = 40
 	for i := range events {
 		m := draft.Message(tidemark.Sequence(i+1), 1)
-		publications = append(publications, bus.Publication{Node: node("b"), Event: bus.Event{Notification: &bus.Notification{Chat: "c", Sequence: m.Sequence, Message: &m}}})
+		publications = append(publications, bus.Publication{
+			Node: node("b"),
+			Event: bus.Event{
+				Notification: &bus.Notification{Chat: "c", Sequence: m.Sequence, Message: &m},
+			},
+		})
 	}
 	for i, err := range w.a.Publish(t.Context(), publications) {
 		if err != nil {
@@ -307,6 +336,7 @@ func TestPublish_large_events(t *testing.T) {
 	got := w.a.Counters()
 	size := int64(events * tidemark.MaxContent)
 	if frames, most := got["bus_publications_total"], size/busredis.MaxFrame+1; frames < size/(busredis.MaxFrame+2*tidemark.MaxContent) || frames > most {
-		t.Errorf("%d publications for %d bytes, want about %d", frames, got["bus_published_bytes_total"], most)
+		t.Errorf("%d publications for %d bytes, want about %d",
+			frames, got["bus_published_bytes_total"], most)
 	}
 }

@@ -85,7 +85,8 @@ func (b *Bus) Check(context.Context) error {
 	defer b.mu.RUnlock()
 	for node, s := range b.subscriptions {
 		if !s.up.Load() {
-			return tidemark.Errorf(tidemark.Unavailable, "node %s does not hear the other nodes", node.ID)
+			return tidemark.Errorf(tidemark.Unavailable, "node %s does not hear the other nodes",
+				node.ID)
 		}
 	}
 	return nil

@@ -37,7 +37,9 @@ func open(t *testing.T, url string) *busredis.Bus {
 // apart is a bus whose publishers are in one process and whose nodes in another.
 type apart struct{ publishes, subscribes *busredis.Bus }
 
-func (a apart) Subscribe(ctx context.Context, node registry.Node, s bus.Subscriber) (func(), error) {
+func (a apart) Subscribe(
+	ctx context.Context, node registry.Node, s bus.Subscriber,
+) (func(), error) {
 	return a.subscribes.Subscribe(ctx, node, s)
 }
 

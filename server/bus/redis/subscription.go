@@ -42,7 +42,9 @@ type subscription struct {
 
 // Subscribe implements bus.Bus. It returns when the node is subscribed, or when the first attempt failed or ctx ended, and tries on then. stop waits for the calls
 // under way; it must not be called by the subscriber.
-func (b *Bus) Subscribe(ctx context.Context, node registry.Node, to bus.Subscriber) (func(), error) {
+func (b *Bus) Subscribe(
+	ctx context.Context, node registry.Node, to bus.Subscriber,
+) (func(), error) {
 	s := &subscription{bus: b, node: node, subscriber: to, beats: make(map[uint64]time.Time)}
 	b.mu.Lock()
 	if _, there := b.subscriptions[node]; there {
@@ -97,7 +99,9 @@ func (s *subscription) run(ctx context.Context, attempted chan struct{}) {
 }
 
 // listen takes what comes over a connection until that is over.
-func (s *subscription) listen(ctx context.Context, connection *redis.Subscription, interrupted bool) {
+func (s *subscription) listen(
+	ctx context.Context, connection *redis.Subscription, interrupted bool,
+) {
 	over, end := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
@@ -153,7 +157,9 @@ func (s *subscription) beat(ctx context.Context, end func()) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		number := s.sent()
-		reply := s.bus.client.Run(ctx, []redis.Call{s.bus.client.Publish(channel(s.node), frame.AppendBeat(frame.Begin(nil), number))})[0]
+		reply := s.bus.client.Run(ctx,
+			[]redis.Call{s.bus.client.Publish(channel(s.node),
+				frame.AppendBeat(frame.Begin(nil), number))})[0]
 		if reply.Err == nil && reply.Value == int64(0) {
 			end()
 			return

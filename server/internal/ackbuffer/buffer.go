@@ -168,7 +168,9 @@ func (b *Buffer) Add(key storage.StateKey, acked, read tidemark.Sequence) bool {
 // Authored takes the raise that a user's own message implies; seen is what the user states to have
 // been shown, or 0. It reports whether the message joins the watermark, as far as is known, so that
 // its author needs no row.
-func (b *Buffer) Authored(user tidemark.UserID, chat tidemark.ChatID, sequence, seen tidemark.Sequence) (covered bool) {
+func (b *Buffer) Authored(
+	user tidemark.UserID, chat tidemark.ChatID, sequence, seen tidemark.Sequence,
+) (covered bool) {
 	key := storage.StateKey{User: user, Chat: chat}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,7 +182,8 @@ func (b *Buffer) Authored(user tidemark.UserID, chat tidemark.ChatID, sequence, 
 	}
 	//rule:pending_or_delivered.covered-without-hole
 	covered = sequence <= r.covers(b.flying[key].covers(top))+1
-	last := slices.IndexFunc(r.runs, func(r run) bool { return r.to+1 == sequence && r.state == fresh })
+	last := slices.IndexFunc(r.runs,
+		func(r run) bool { return r.to+1 == sequence && r.state == fresh })
 	if last >= 0 && r.runs[last].covered == covered {
 		r.runs[last].to, r.runs[last].seen = sequence, max(r.runs[last].seen, seen)
 	} else {
@@ -281,7 +284,8 @@ func (b *Buffer) Take(now time.Time) (items []Item, rows []tidemark.PendingDeliv
 		}
 	}
 	slices.SortFunc(items, func(a, b Item) int {
-		return cmp.Or(cmp.Compare(a.Advance.User, b.Advance.User), cmp.Compare(a.Advance.Chat, b.Advance.Chat))
+		return cmp.Or(cmp.Compare(a.Advance.User, b.Advance.User),
+			cmp.Compare(a.Advance.Chat, b.Advance.Chat))
 	})
 	return items, rows
 }
@@ -314,7 +318,8 @@ func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left [
 			raise = tidemark.ImplicitRead(run.to, run.seen)
 			raise.Acked, raise.AckedFrom = run.to, run.from
 		//rule:ack_cumulative.join-without-hole
-		case raise.Acked > 0 && raise.Acked+1 >= run.from && (raise.AckedFrom == 0 || raise.ReadWithinAcked == (run.seen == 0)):
+		case raise.Acked > 0 && raise.Acked+1 >= run.from &&
+			(raise.AckedFrom == 0 || raise.ReadWithinAcked == (run.seen == 0)):
 			// If the raise takes effect without the run, it does with it, and read is bounded alike.
 			raise.Acked = max(raise.Acked, run.to)
 			raise.Read = max(raise.Read, tidemark.ImplicitRead(run.to, run.seen).Read)
@@ -328,7 +333,9 @@ func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left [
 }
 
 // Refold folds refused items anew, each bounded by the head of its chat. rows are to be marked.
-func (b *Buffer) Refold(refused []Item, heads []tidemark.Sequence, now time.Time) (items []Item, rows []tidemark.PendingDelivery) {
+func (b *Buffer) Refold(
+	refused []Item, heads []tidemark.Sequence, now time.Time,
+) (items []Item, rows []tidemark.PendingDelivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, it := range refused {

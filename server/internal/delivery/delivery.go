@@ -80,7 +80,9 @@ type Announcement struct {
 // certain is false if the registry could not be asked: then the sessions of this node get them, or,
 // with onlyCertain, none. A node that remembers something and cannot be reached believes what is
 // wrong: then this node joins the registry anew, which makes all nodes forget.
-func (d *Delivery) Publish(ctx context.Context, all []Announcement, onlyCertain bool) (certain bool) {
+func (d *Delivery) Publish(
+	ctx context.Context, all []Announcement, onlyCertain bool,
+) (certain bool) {
 	var users []tidemark.UserID
 	for _, a := range all {
 		users = append(users, a.To...)
@@ -103,7 +105,8 @@ func (d *Delivery) Publish(ctx context.Context, all []Announcement, onlyCertain 
 		leases = leases[n:]
 	}
 	for i, err := range d.publish(ctx, publications) {
-		if err != nil && remembers[i] && slices.Contains(nodes, publications[i].Node) && tidemark.CodeOf(err) != tidemark.NotFound {
+		if err != nil && remembers[i] && slices.Contains(nodes, publications[i].Node) &&
+			tidemark.CodeOf(err) != tidemark.NotFound {
 			//rule:nothing_outside_membership.rejoin-when-nodes-are-unknown
 			d.Leases.Rejoin()
 		}

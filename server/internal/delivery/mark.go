@@ -30,7 +30,8 @@ func (d *Delivery) notify(ctx context.Context, notices []notice) {
 		n := &notices[i]
 		for _, to := range registry.ByNode(n.to) {
 			event := bus.Event{To: to.Leases, Notification: &n.Notification}
-			publications, of = append(publications, bus.Publication{Node: to.Node, Event: event}), append(of, n)
+			publications, of = append(publications,
+				bus.Publication{Node: to.Node, Event: event}), append(of, n)
 		}
 	}
 	for i, err := range d.publish(ctx, publications) {
@@ -110,7 +111,8 @@ func (d *Delivery) notifyMarked(ctx context.Context, rows []tidemark.PendingDeli
 	for from := 0; from < len(rows); {
 		// Rows of one message come together: one publication for each node.
 		to := from + 1
-		for to < len(rows) && rows[to].ChatID == rows[from].ChatID && rows[to].FirstUndelivered == rows[from].FirstUndelivered {
+		for to < len(rows) && rows[to].ChatID == rows[from].ChatID &&
+			rows[to].FirstUndelivered == rows[from].FirstUndelivered {
 			to++
 		}
 		n := bus.Notification{Chat: rows[from].ChatID, Sequence: rows[from].FirstUndelivered}

@@ -30,7 +30,8 @@ func (d *Delivery) TryAgain(ctx context.Context) (done bool) {
 	//rule:R_EPOCH.tell-registry-of-lost-retries
 	if due.Overflow {
 		if err := d.Leases.RaiseEpoch(ctx); err != nil {
-			d.Log.Warn("more is to be tried again than the node remembers, and it cannot tell the registry so", "error", err)
+			d.Log.Warn("more is to be tried again than the node remembers, and it cannot tell "+
+				"the registry so", "error", err)
 			d.Retry.Overflow()
 		}
 	}
@@ -55,7 +56,8 @@ func (d *Delivery) markAgain(ctx context.Context, rows []tidemark.PendingDeliver
 		b.Took(d.markBatch(ctx, part))
 	}
 	if refused, err := d.Retry.Requeue(b); err != nil {
-		d.Log.Warn("pending rows wait to be marked; those that storage refuses are dropped, and all sessions reconcile instead",
+		d.Log.Warn("pending rows wait to be marked; those that storage refuses are dropped, and "+
+			"all sessions reconcile instead",
 			"rows", len(rows), "refused", refused, "error", err)
 	}
 }

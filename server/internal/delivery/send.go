@@ -83,7 +83,9 @@ func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 }
 
 // append stores drafts. An outcome that is unknown is resolved by the idempotency keys.
-func (d *Delivery) append(ctx context.Context, drafts []tidemark.Draft) (appended []storage.Appended, err error) {
+func (d *Delivery) append(
+	ctx context.Context, drafts []tidemark.Draft,
+) (appended []storage.Appended, err error) {
 	if len(drafts) == 0 {
 		return nil, nil
 	}
@@ -168,7 +170,10 @@ func (d *Delivery) handOverSome(ctx context.Context, all []message) (done int) {
 		m := &all[i]
 		m.leases = leases[m.first:][:len(m.users)]
 		notices = append(notices, notice{to: m.leases, Notification: bus.Notification{
-			Chat: m.draft.ChatID, Sequence: m.stored.Sequence, Message: m.stored, Encoded: m.encoded,
+			Chat:     m.draft.ChatID,
+			Sequence: m.stored.Sequence,
+			Message:  m.stored,
+			Encoded:  m.encoded,
 		}})
 	}
 	d.notify(ctx, notices)
@@ -198,7 +203,9 @@ func (d *Delivery) address(ctx context.Context, m *message) error {
 }
 
 // unacknowledged returns those users whose watermark is below the message.
-func (d *Delivery) unacknowledged(ctx context.Context, m *message, users []tidemark.UserID) ([]tidemark.UserID, error) {
+func (d *Delivery) unacknowledged(
+	ctx context.Context, m *message, users []tidemark.UserID,
+) ([]tidemark.UserID, error) {
 	keys := make([]storage.StateKey, len(users))
 	for i, user := range users {
 		keys[i] = storage.StateKey{User: user, Chat: m.draft.ChatID}
@@ -236,14 +243,20 @@ func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *
 		if len(m.leases[i]) > 0 || (m.covered && user == m.stored.SenderID) {
 			continue
 		}
-		rows = append(rows, tidemark.PendingDelivery{UserID: user, ChatID: m.draft.ChatID, FirstUndelivered: sequence})
+		rows = append(rows, tidemark.PendingDelivery{
+			UserID:           user,
+			ChatID:           m.draft.ChatID,
+			FirstUndelivered: sequence,
+		})
 	}
 	//rule:R_NOBODY.mark-missed-members
 	return d.Mark(ctx, append(rows, n.missed...))
 }
 
 // rowsFor returns a row for each user.
-func rowsFor(users []tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence) []tidemark.PendingDelivery {
+func rowsFor(
+	users []tidemark.UserID, chat tidemark.ChatID, first tidemark.Sequence,
+) []tidemark.PendingDelivery {
 	rows := make([]tidemark.PendingDelivery, len(users))
 	for i, user := range users {
 		rows[i] = tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first}

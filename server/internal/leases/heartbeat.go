@@ -137,7 +137,8 @@ func (l *Leases) takeOutdated() bool {
 // in the life of a lease.
 func (l *Leases) takeTurn(all bool) []*session.Session {
 	//rule:R_NOBODY.refresh-registered-sessions-only
-	sessions := slices.DeleteFunc(l.cfg.Sessions.All(), func(s *session.Session) bool { return !s.LeaseSettled() })
+	sessions := slices.DeleteFunc(l.cfg.Sessions.All(),
+		func(s *session.Session) bool { return !s.LeaseSettled() })
 	parts := int(l.cfg.LeaseTTL / l.cfg.NodeTTL)
 	l.mu.Lock()
 	all, l.everySession = all || l.everySession, false
@@ -170,7 +171,8 @@ func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile boo
 	//rule:R_EPOCH.compare-after-epoch-change
 	if before != r.Epoch && before != (registry.Epoch{}) {
 		l.Count.Epochs.Add(1)
-		l.cfg.Log.Info("a node died, or the registry forgot: all sessions reconcile", "crashes", r.Epoch.Crashes)
+		l.cfg.Log.Info("a node died, or the registry forgot: all sessions reconcile", "crashes",
+			r.Epoch.Crashes)
 		//rule:nothing_outside_membership.forget-cache-after-epoch-change
 		l.cfg.Chats.ForgetRosters()
 		//rule:R_EPOCH.signal-comparison
@@ -211,7 +213,8 @@ func (l *Leases) notRefreshed(err error) Report {
 	l.everySession = true
 	l.mu.Unlock()
 	if tidemark.CodeOf(err) == tidemark.NotFound {
-		l.cfg.Log.Warn("the registry has no lease of this node: it was away for too long, the registry was "+
+		l.cfg.Log.Warn("the registry has no lease of this node: it was away for too long, the "+
+			"registry was "+
 			"emptied, or another process has the same name", "node", l.cfg.Node.ID)
 		//rule:R_EPOCH.rejoin-without-lease
 		l.Rejoin()

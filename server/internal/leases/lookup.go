@@ -11,10 +11,13 @@ import (
 // Lookup returns the leases of each user. If the registry cannot be asked, certain is false, and
 // only the leases of this node's sessions are returned: the caller marks everyone else, and looks
 // them up again later (R_RELOOK).
-func (l *Leases) Lookup(ctx context.Context, users []tidemark.UserID) (leases [][]registry.Lease, certain bool) {
+func (l *Leases) Lookup(
+	ctx context.Context, users []tidemark.UserID,
+) (leases [][]registry.Lease, certain bool) {
 	leases, err := l.cfg.Registry.Lookup(ctx, users)
 	if err != nil {
-		l.Failed("the members' leases are unknown: users without a session on this node count as offline", err)
+		l.Failed("the members' leases are unknown: users without a session on this node count as "+
+			"offline", err)
 		return l.cfg.Sessions.Leases(users), false
 	}
 	return leases, true
@@ -22,7 +25,9 @@ func (l *Leases) Lookup(ctx context.Context, users []tidemark.UserID) (leases []
 
 // Lease returns the lease of a session, a zero one if it has none. Unavailable: the registry could
 // not be asked.
-func (l *Leases) Lease(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) (registry.Lease, error) {
+func (l *Leases) Lease(
+	ctx context.Context, user tidemark.UserID, id tidemark.SessionID,
+) (registry.Lease, error) {
 	leases, err := l.cfg.Registry.Lookup(ctx, []tidemark.UserID{user})
 	if err != nil {
 		l.Failed("the lease of a session is unknown", err)

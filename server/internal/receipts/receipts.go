@@ -23,7 +23,8 @@ import (
 type Storage interface {
 	Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error)
 	Clear(ctx context.Context, items []storage.Clear) ([]bool, error)
-	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error)
+	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary,
+		error)
 	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 }
@@ -225,14 +226,18 @@ func (r *Receipts) refold(ctx context.Context, refused []ackbuffer.Item) []ackbu
 }
 
 // Advance writes raises at once, and lets the users' sessions and the members know.
-func (r *Receipts) Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error) {
+func (r *Receipts) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
 	advanced, _, err := r.advance(ctx, advances)
 	return advanced, err
 }
 
 // advance also says for each raise whether a session of the user on this node knows that a pending
 // row may stand.
-func (r *Receipts) advance(ctx context.Context, advances []storage.Advance) (advanced []storage.Advanced, mayBePending []bool, err error) {
+func (r *Receipts) advance(
+	ctx context.Context, advances []storage.Advance,
+) (advanced []storage.Advanced, mayBePending []bool, err error) {
 	if len(advances) == 0 {
 		return nil, nil, nil
 	}

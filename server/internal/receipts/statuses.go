@@ -105,7 +105,9 @@ func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary) {
 
 // due takes what is to be published now, by chat, and returns when the next pause is over; the zero
 // time if there is none.
-func (s *statuses) due(now time.Time, interval time.Duration) (due map[tidemark.ChatID][]tidemark.StatusUpdate, next time.Time) {
+func (s *statuses) due(
+	now time.Time, interval time.Duration,
+) (due map[tidemark.ChatID][]tidemark.StatusUpdate, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -161,7 +163,9 @@ func (r *Receipts) StatusLoop(ctx context.Context) {
 
 // publish publishes boundaries, by chat. It reports false if the leases of some members are not
 // known: then the sessions of this node are told, or, with again, nobody.
-func (r *Receipts) publish(ctx context.Context, due map[tidemark.ChatID][]tidemark.StatusUpdate, again bool) (certain bool) {
+func (r *Receipts) publish(
+	ctx context.Context, due map[tidemark.ChatID][]tidemark.StatusUpdate, again bool,
+) (certain bool) {
 	var all []delivery.Announcement
 	for _, chat := range slices.Sorted(maps.Keys(due)) {
 		a, updates, err := r.announce(ctx, chat, due[chat])
@@ -179,7 +183,9 @@ func (r *Receipts) publish(ctx context.Context, due map[tidemark.ChatID][]tidema
 // announce says what the members of a chat are told, in how many updates. In a chat above
 // tidemark.StatusFanoutLimit the members' updates become one entry of the chat itself, so that the
 // least boundary is read once for all of them.
-func (r *Receipts) announce(ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate) (delivery.Announcement, int, error) {
+func (r *Receipts) announce(
+	ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate,
+) (delivery.Announcement, int, error) {
 	roster, err := r.Chats.Roster(ctx, chat, 0)
 	if err != nil {
 		return delivery.Announcement{}, 0, err

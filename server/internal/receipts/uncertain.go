@@ -59,7 +59,8 @@ func (u *uncertain) due(now time.Time) map[tidemark.ChatID][]tidemark.StatusUpda
 		})
 	}
 	for _, updates := range due { // in an order that no map gives, so that a run of the simulation can be repeated
-		slices.SortFunc(updates, func(a, b tidemark.StatusUpdate) int { return cmp.Compare(a.UserID, b.UserID) })
+		slices.SortFunc(updates,
+			func(a, b tidemark.StatusUpdate) int { return cmp.Compare(a.UserID, b.UserID) })
 	}
 	return due
 }

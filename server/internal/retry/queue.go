@@ -84,7 +84,9 @@ func (q *Queue) Mark(rows []tidemark.PendingDelivery) { q.addRows(q.marks, rows)
 // Notify queues rows that are marked, and whose users' sessions have still to be notified.
 func (q *Queue) Notify(rows []tidemark.PendingDelivery) { q.addRows(q.notify, rows) }
 
-func (q *Queue) addRows(to map[storage.StateKey]tidemark.Sequence, rows []tidemark.PendingDelivery) {
+func (q *Queue) addRows(
+	to map[storage.StateKey]tidemark.Sequence, rows []tidemark.PendingDelivery,
+) {
 	if len(rows) == 0 {
 		return
 	}
@@ -110,7 +112,9 @@ func (q *Queue) Follow(all []Follow) {
 }
 
 // addLowest keeps the lowest sequence for a key. The caller holds q.mu.
-func addLowest[K comparable](q *Queue, to map[K]tidemark.Sequence, key K, sequence tidemark.Sequence) {
+func addLowest[K comparable](
+	q *Queue, to map[K]tidemark.Sequence, key K, sequence tidemark.Sequence,
+) {
 	lowest, there := to[key]
 	switch {
 	//rule:bounded_use.limit-rows-to-retry
@@ -169,7 +173,11 @@ func (q *Queue) Take() Due {
 func take(m map[storage.StateKey]tidemark.Sequence) []tidemark.PendingDelivery {
 	all := make([]tidemark.PendingDelivery, 0, len(m))
 	for key, first := range m {
-		all = append(all, tidemark.PendingDelivery{UserID: key.User, ChatID: key.Chat, FirstUndelivered: first})
+		all = append(all, tidemark.PendingDelivery{
+			UserID:           key.User,
+			ChatID:           key.Chat,
+			FirstUndelivered: first,
+		})
 	}
 	clear(m)
 	Sort(all)

@@ -33,7 +33,9 @@ func TestTake_returns_the_smallest_sequence_of_each_row_once(t *testing.T) {
 	q.Mark([]tidemark.PendingDelivery{row("ann", 5), row("ann", 3), row("ann", 4)})
 	q.Notify([]tidemark.PendingDelivery{row("bob", 2)})
 	lease := registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}
-	q.Follow([]retry.Follow{{Lease: lease, Chat: "c", Sequence: 7}, {Lease: lease, Chat: "c", Sequence: 6}})
+	q.Follow([]retry.Follow{
+		{Lease: lease, Chat: "c", Sequence: 7}, {Lease: lease, Chat: "c", Sequence: 6},
+	})
 	q.Send(tidemark.Draft{ChatID: "c", Seen: 1})
 	if !q.Flag().Clear() {
 		t.Error("the flag is not set")
@@ -46,7 +48,8 @@ func TestTake_returns_the_smallest_sequence_of_each_row_once(t *testing.T) {
 	}
 	got := q.Take()
 	want := retry.Due{
-		Marks: []tidemark.PendingDelivery{row("ann", 3)}, Notify: []tidemark.PendingDelivery{row("bob", 2)},
+		Marks:  []tidemark.PendingDelivery{row("ann", 3)},
+		Notify: []tidemark.PendingDelivery{row("bob", 2)},
 		Follow: []retry.Follow{{Lease: lease, Chat: "c", Sequence: 6}},
 		Sends:  []tidemark.Draft{{ChatID: "c", Seen: 1}},
 	}
@@ -82,7 +85,8 @@ func TestBisect_finds_the_rows_that_are_refused(t *testing.T) {
 		return nil
 	})
 	if len(refused) != len(bad) || marked != rows-len(bad) || err == nil {
-		t.Errorf("%d rows are marked, %v are refused, %v; want %d and %d", marked, refused, err, rows-len(bad), len(bad))
+		t.Errorf("%d rows are marked, %v are refused, %v; want %d and %d",
+			marked, refused, err, rows-len(bad), len(bad))
 	}
 	for _, r := range refused {
 		if !bad[r.UserID] {
@@ -115,8 +119,11 @@ func TestBisect_owes_again_what_was_not_tried(t *testing.T) {
 			return tidemark.Errorf(tt.code, "no")
 		})
 		owed := q.Take()
-		if tidemark.CodeOf(err) != tt.code || tries != tt.tries || len(owed.Marks)+len(refused) != len(all) || owed.Overflow != tt.lost || (len(refused) > 0) != tt.lost {
-			t.Errorf("%s: %v after %d tries, %d rows are refused and %d owed, lost %v", tt.code, err, tries, len(refused), len(owed.Marks), owed.Overflow)
+		if tidemark.CodeOf(err) != tt.code || tries != tt.tries ||
+			len(owed.Marks)+len(refused) != len(all) || owed.Overflow != tt.lost ||
+			(len(refused) > 0) != tt.lost {
+			t.Errorf("%s: %v after %d tries, %d rows are refused and %d owed, lost %v",
+				tt.code, err, tries, len(refused), len(owed.Marks), owed.Overflow)
 		}
 	}
 }
@@ -143,7 +150,8 @@ func TestBounds_beyond_them_something_is_lost(t *testing.T) {
 		q.Send(large)
 	}
 	if got := q.Take(); !got.Overflow || len(got.Sends) != 63 {
-		t.Errorf("64 sends of somewhat more than a MiB: %d are remembered, lost %v", len(got.Sends), got.Overflow)
+		t.Errorf("64 sends of somewhat more than a MiB: %d are remembered, lost %v",
+			len(got.Sends), got.Overflow)
 	}
 	q.Send(large)
 	if got := q.Take(); got.Overflow || len(got.Sends) != 1 {

@@ -20,9 +20,15 @@ import (
 func newHost() *Host {
 	store := memory.New() // It plays no role: the sessions are not served.
 	return &Host{
-		MaxChats: 16_384, Storage: store, Watermarks: watermark.New(10), Log: slog.Default(), Now: time.Now,
-		Chats: chat.New(store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}),
-		Grace: NewDeadlines(time.Second), Expiry: NewDeadlines(time.Second), Arrivals: NewDeadlines(time.Second),
+		MaxChats:   16_384,
+		Storage:    store,
+		Watermarks: watermark.New(10),
+		Log:        slog.Default(),
+		Now:        time.Now,
+		Chats:      chat.New(store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}),
+		Grace:      NewDeadlines(time.Second),
+		Expiry:     NewDeadlines(time.Second),
+		Arrivals:   NewDeadlines(time.Second),
 	}
 }
 
@@ -59,7 +65,11 @@ func TestArrival_R_WAKESET_what_it_leaves_at_its_end(t *testing.T) {
 		follow []Notification
 	}{
 		{"nothing", nil, nil, nil},
-		{"without a row", []Notification{{"c", 4, false}, {"c", 3, false}}, []tidemark.PendingDelivery{{UserID: "bob", ChatID: "c", FirstUndelivered: 3}}, nil},
+		{
+			"without a row",
+			[]Notification{{"c", 4, false}, {"c", 3, false}},
+			[]tidemark.PendingDelivery{{UserID: "bob", ChatID: "c", FirstUndelivered: 3}}, nil,
+		},
 		{"with a row", []Notification{{"c", 3, true}}, nil, []Notification{{"c", 3, true}}},
 		{
 			"both", []Notification{{"c", 3, true}, {"c", 4, false}},
@@ -167,7 +177,8 @@ func TestArrival_R_ARRIVAL_what_lands(t *testing.T) {
 		cancel()
 		_, landed := s.Land(step.id, step.snapshot)
 		if outcome := s.Arrived(ctx); landed != step.landed || step.outcome != Landed && outcome == Landed {
-			t.Errorf("a Transfer %s: landed %v, %v, want %v, %v", step.what, landed, outcome, step.landed, step.outcome)
+			t.Errorf("a Transfer %s: landed %v, %v, want %v, %v",
+				step.what, landed, outcome, step.landed, step.outcome)
 		}
 	}
 	if n := h.Count.Landed.Load(); n != 1 {
@@ -195,7 +206,10 @@ func TestArrival_R_CONTINUITY_when_a_look_goes_along(t *testing.T) {
 		{"another epoch was noticed on the way", nil, epoch, other, false},
 		{"another epoch when the lease was taken", nil, other, registry.Epoch{}, false},
 		{"the lease was being taken again", (*Session).LeaseLost, epoch, registry.Epoch{}, false},
-		{"the session was reconciling", func(s *Session) { s.Reconcile(epoch, true) }, epoch, registry.Epoch{}, false},
+		{
+			"the session was reconciling",
+			func(s *Session) { s.Reconcile(epoch, true) }, epoch, registry.Epoch{}, false,
+		},
 	} {
 		h := newHost()
 		older := h.New(leaseAt("a"), false)
@@ -216,7 +230,8 @@ func TestArrival_R_CONTINUITY_when_a_look_goes_along(t *testing.T) {
 			s.Reconcile(tt.noticed, false)
 		}
 		if _, landed := s.Land("a", snapshot); !landed || s.reconcile.complete() != tt.complete {
-			t.Errorf("%s: landed %v, complete %v, want %v", tt.name, landed, s.reconcile.complete(), tt.complete)
+			t.Errorf("%s: landed %v, complete %v, want %v",
+				tt.name, landed, s.reconcile.complete(), tt.complete)
 		}
 	}
 }

@@ -36,11 +36,15 @@ import (
 
 // Storage is what sessions read beside messages and rosters.
 type Storage interface {
-	ChatsOf(ctx context.Context, user tidemark.UserID, page storage.ChatsPage) ([]storage.Conversation, bool, error)
+	ChatsOf(ctx context.Context, user tidemark.UserID,
+		page storage.ChatsPage) ([]storage.Conversation, bool, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
-	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary, error)
-	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) ([]storage.PendingRow, bool, error)
-	Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag, tidemark.ChatID, bool, error)
+	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary,
+		error)
+	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID,
+		limit int) ([]storage.PendingRow, bool, error)
+	Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag,
+		tidemark.ChatID, bool, error)
 }
 
 // Heads reads where chats end.
@@ -139,7 +143,9 @@ func (h *Host) Boundaries(
 }
 
 // acked returns lower bounds of a user's acknowledged watermarks, from memory or with one read.
-func (h *Host) acked(ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID) (map[tidemark.ChatID]tidemark.Sequence, error) {
+func (h *Host) acked(
+	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID,
+) (map[tidemark.ChatID]tidemark.Sequence, error) {
 	acked := make(map[tidemark.ChatID]tidemark.Sequence, len(ids))
 	var missing []storage.StateKey
 	for _, id := range ids {

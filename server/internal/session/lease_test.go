@@ -21,7 +21,8 @@ func TestLease_steps(t *testing.T) {
 			l = tt.from
 			first := l.answer(granted)
 			if l != want || first != (tt.from == acquiring) {
-				t.Errorf("state %d, answer(%v): got %d, first %v, want %d", tt.from, granted, l, first, want)
+				t.Errorf("state %d, answer(%v): got %d, first %v, want %d",
+					tt.from, granted, l, first, want)
 			}
 		}
 		if got := tt.from.settled(); got != tt.settled {

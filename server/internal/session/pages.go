@@ -78,7 +78,9 @@ func (s *Session) takePage(
 }
 
 // readBehind reads a page of pending rows, or of heads that are above the user's watermarks.
-func (s *Session) readBehind(ctx context.Context, ordered reconcile) (found []find, last tidemark.ChatID, more bool, err error) {
+func (s *Session) readBehind(
+	ctx context.Context, ordered reconcile,
+) (found []find, last tidemark.ChatID, more bool, err error) {
 	if ordered.phase == readRows {
 		s.host.Count.Listings.Add(1)
 		rows, more, err := s.host.Storage.PendingOf(ctx, s.User(), ordered.after, reconcilePage)

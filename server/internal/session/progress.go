@@ -82,7 +82,8 @@ func (p *progress) unacknowledged() bool { return p.openEnded || p.behind() }
 
 // forgettable reports whether nothing is lost when the session forgets the chat.
 func (p *progress) forgettable() bool {
-	return !p.queued && !p.mayBePending && p.grace == graceOff && !p.inBacklog && p.acked+1 >= p.next
+	return !p.queued && !p.mayBePending && p.grace == graceOff && !p.inBacklog &&
+		p.acked+1 >= p.next
 }
 
 // reach lets the chat begin no higher than at sequence, unless the client has named its position:
@@ -164,7 +165,9 @@ func (c *chats) get(chat tidemark.ChatID) *progress { return c.byID[chat] }
 
 // add enters a chat that begins at start. It returns nil, and is full, if limit chats are known of
 // which none can be forgotten.
-func (c *chats) add(chat tidemark.ChatID, start tidemark.Sequence, firstSeen uint32, limit int) *progress {
+func (c *chats) add(
+	chat tidemark.ChatID, start tidemark.Sequence, firstSeen uint32, limit int,
+) *progress {
 	//rule:bounded_use.limit-chats-of-a-session
 	if len(c.byID) >= limit && !c.forget(limit) {
 		c.full = true

@@ -9,7 +9,13 @@ import (
 // at returns the progress in a chat that was sent up to next-1, whose watermark was read.
 func at(start, next, head, acked tidemark.Sequence) *progress {
 	return &progress{
-		chat: "c", start: start, next: next, head: head, acked: acked, ackedRead: true, firstSeen: 1,
+		chat:      "c",
+		start:     start,
+		next:      next,
+		head:      head,
+		acked:     acked,
+		ackedRead: true,
+		firstSeen: 1,
 	}
 }
 
@@ -40,7 +46,10 @@ func TestProgress_R_MIN_the_lowest_begins(t *testing.T) {
 		start tidemark.Sequence
 		back  bool
 	}{
-		{"a lower notification", at(5, 8, 7, 4), func(p *progress) bool { return p.reach(3) }, 3, true},
+		{
+			"a lower notification",
+			at(5, 8, 7, 4), func(p *progress) bool { return p.reach(3) }, 3, true,
+		},
 		{"a higher one", at(5, 8, 7, 4), func(p *progress) bool { return p.reach(6) }, 5, false},
 		{
 			"a lower one before anything was sent", at(5, 5, 7, 4),
@@ -52,14 +61,19 @@ func TestProgress_R_MIN_the_lowest_begins(t *testing.T) {
 			return p
 		}(), func(p *progress) bool { return p.reach(3) }, 7, false},
 		{
-			"a watermark that is read for the first time", &progress{start: 5, next: 8, head: 7, firstSeen: 1},
+			"a watermark that is read for the first time",
+			&progress{start: 5, next: 8, head: 7, firstSeen: 1},
 			func(p *progress) bool { return p.learnAcked(2) }, 3, true,
 		},
-		{"one that is read again", at(5, 8, 7, 4), func(p *progress) bool { return p.learnAcked(2) }, 5, false},
+		{
+			"one that is read again",
+			at(5, 8, 7, 4), func(p *progress) bool { return p.learnAcked(2) }, 5, false,
+		},
 	} {
 		p := tt.given
 		if back := tt.step(p); back != tt.back || p.start != tt.start {
-			t.Errorf("%s: start %d, back %v, want %d, %v", tt.name, p.start, back, tt.start, tt.back)
+			t.Errorf("%s: start %d, back %v, want %d, %v",
+				tt.name, p.start, back, tt.start, tt.back)
 		}
 	}
 }
@@ -92,7 +106,8 @@ func TestProgress_served(t *testing.T) {
 		p.openEnded = tt.openEnded
 		p.served(tt.through, tt.wasOpenEnded, tt.end)
 		if p.next != tt.wantNext || p.head != tt.wantHead || p.openEnded != tt.wantOpen {
-			t.Errorf("%s: got next %d, head %d, open-ended %v", tt.name, p.next, p.head, p.openEnded)
+			t.Errorf("%s: got next %d, head %d, open-ended %v",
+				tt.name, p.next, p.head, p.openEnded)
 		}
 	}
 }

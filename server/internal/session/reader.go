@@ -54,7 +54,9 @@ func (r *Reader) Session() *Session { return r.session }
 // Errors: Replaced once a newer connection owns the session or the session has moved, Gone when it
 // has ended, Unavailable when the node is stopping, and ctx.Err(). With an error buf is returned as
 // it was given.
-func (r *Reader) Next(ctx context.Context, buf []tidemark.Event, wait bool) ([]tidemark.Event, error) {
+func (r *Reader) Next(
+	ctx context.Context, buf []tidemark.Event, wait bool,
+) ([]tidemark.Event, error) {
 	s, given := r.session, len(buf)
 	for {
 		st, out, err := s.step(r, buf, given)
@@ -205,7 +207,8 @@ func (s *Session) step(r *Reader, buf []tidemark.Event, given int) (step, []tide
 	}
 	if s.catchUp.due(s.reconcile.complete()) {
 		s.catchUp.state = caughtUp
-		buf = append(buf, s.log.number(tidemark.EventCaughtUp, []byte("{}"), run{kind: runCaughtUp}))
+		buf = append(buf,
+			s.log.number(tidemark.EventCaughtUp, []byte("{}"), run{kind: runCaughtUp}))
 	}
 	if n := len(s.statuses.unread); n > 0 {
 		keys := slices.Clone(s.statuses.unread[:min(n, recentChats)])
@@ -278,7 +281,9 @@ func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event
 
 // sendStatus appends one boundary. An aggregate that did not rise is sent only if the client asked:
 // it may have lost it.
-func (s *Session) sendStatus(buf []tidemark.Event, u tidemark.StatusUpdate, asked bool) []tidemark.Event {
+func (s *Session) sendStatus(
+	buf []tidemark.Event, u tidemark.StatusUpdate, asked bool,
+) []tidemark.Event {
 	if u.UserID == "" {
 		sent, rose := s.statuses.aggregate(u.ChatID, u.Boundary)
 		//rule:tick_monotone.repeat-on-request

@@ -52,7 +52,8 @@ func TestReconcile_R_COMPLETE_only_idle_and_with_nothing_queued(t *testing.T) {
 			for _, full := range []bool{false, true} {
 				want := p != idle || s != nothing && !full
 				if got := r.due(full); got != want {
-					t.Errorf("phase %d, queued %d, full %v: due = %v, want %v", p, s, full, got, want)
+					t.Errorf("phase %d, queued %d, full %v: due = %v, want %v",
+						p, s, full, got, want)
 				}
 			}
 		}

@@ -46,14 +46,17 @@ func TestResidence_steps(t *testing.T) {
 		},
 		{
 			overtaken, overtaken, live, overtaken, unlanded, overtaken,
-			map[string]bool{"request": true, "land": true, "drain": true, "end": true, "freeze": true},
+			map[string]bool{
+				"request": true, "land": true, "drain": true, "end": true, "freeze": true,
+			},
 		},
 		{unlanded, unlanded, unlanded, unlanded, unlanded, unlanded, nil},
 		{ended, ended, ended, ended, ended, ended, nil},
 		{transferred, transferred, transferred, transferred, transferred, transferred, nil},
 	} {
 		for step, want := range map[string]residenceState{
-			"request": tt.request, "land": tt.land, "drain": tt.drain, "end": tt.end, "freeze": tt.freeze,
+			"request": tt.request, "land": tt.land, "drain": tt.drain, "end": tt.end,
+			"freeze": tt.freeze,
 		} {
 			r := residence{state: tt.from}
 			if r.arrives() {
@@ -66,7 +69,8 @@ func TestResidence_steps(t *testing.T) {
 				t.Errorf("state %d, %s: got state %d, want %d", tt.from, step, r.state, want)
 			}
 			if r.arrival != nil && isClosed(r.arrival.decided) != tt.decided[step] {
-				t.Errorf("state %d, %s: decided is %v, want %v", tt.from, step, !tt.decided[step], tt.decided[step])
+				t.Errorf("state %d, %s: decided is %v, want %v",
+					tt.from, step, !tt.decided[step], tt.decided[step])
 			}
 		}
 	}
@@ -105,7 +109,8 @@ func TestResidence_what_it_allows(t *testing.T) {
 				tt.state, tt.residence.serves(), tt.residence.final(), tt.serves, tt.final)
 		}
 		if (err == nil) != (tt.code == "") || err != nil && tidemark.CodeOf(err) != tt.code {
-			t.Errorf("state %d, reason %d: readable: %v, want code %q", tt.state, tt.reason, err, tt.code)
+			t.Errorf("state %d, reason %d: readable: %v, want code %q",
+				tt.state, tt.reason, err, tt.code)
 		}
 	}
 }

@@ -10,7 +10,9 @@ import (
 )
 
 // serve does one step that reads, and appends the events that it gives.
-func (s *Session) serve(ctx context.Context, r *Reader, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
+func (s *Session) serve(
+	ctx context.Context, r *Reader, st step, buf []tidemark.Event,
+) ([]tidemark.Event, error) {
 	switch st.kind {
 	case stepReconcile:
 		return buf, s.readPage(ctx, r, st.reconcile)
@@ -45,7 +47,9 @@ func (s *Session) readAcked(ctx context.Context, ids []tidemark.ChatID) error {
 
 // serveChats reads a page of each of some chats and sends it. What was read before a rewind, or for
 // a reader that was replaced meanwhile, is discarded.
-func (s *Session) serveChats(ctx context.Context, r *Reader, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
+func (s *Session) serveChats(
+	ctx context.Context, r *Reader, st step, buf []tidemark.Event,
+) ([]tidemark.Event, error) {
 	var few [1]chat.Page
 	pages, err := s.host.Chats.Pages(ctx, st.requests, few[:0])
 	if err != nil {
@@ -112,7 +116,9 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 
 // serveStatuses reads and sends the statuses of chats. They are read again if the user left a chat
 // meanwhile.
-func (s *Session) serveStatuses(ctx context.Context, r *Reader, st step, buf []tidemark.Event) ([]tidemark.Event, error) {
+func (s *Session) serveStatuses(
+	ctx context.Context, r *Reader, st step, buf []tidemark.Event,
+) ([]tidemark.Event, error) {
 	updates, read, err := s.host.Boundaries(ctx, s.User(), st.ids)
 	s.mu.Lock()
 	defer s.mu.Unlock()

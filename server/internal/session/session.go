@@ -343,7 +343,11 @@ func (e Ending) End() (left Left, ended bool) {
 		}
 		//rule:R_FOLLOW.follow-what-an-arrival-took
 		if k.marked {
-			left.Marked = append(left.Marked, Notification{Chat: chat, Sequence: k.low, Marked: true})
+			left.Marked = append(left.Marked, Notification{
+				Chat:     chat,
+				Sequence: k.low,
+				Marked:   true,
+			})
 		}
 	}
 	s.chats, s.statuses = chats{}, statuses{}

@@ -16,10 +16,15 @@ import (
 func newNode() *session.Host {
 	store := memory.New() // It plays no role: the sessions are not served.
 	return &session.Host{
-		MaxChats: 16_384,
-		Storage:  store, Chats: chat.New(store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}), Watermarks: watermark.New(10), Log: slog.Default(),
-		Grace: session.NewDeadlines(time.Second), Expiry: session.NewDeadlines(time.Second), Now: time.Now,
-		Arrivals: session.NewDeadlines(time.Second),
+		MaxChats:   16_384,
+		Storage:    store,
+		Chats:      chat.New(store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}),
+		Watermarks: watermark.New(10),
+		Log:        slog.Default(),
+		Grace:      session.NewDeadlines(time.Second),
+		Expiry:     session.NewDeadlines(time.Second),
+		Now:        time.Now,
+		Arrivals:   session.NewDeadlines(time.Second),
 	}
 }
 
@@ -51,9 +56,13 @@ func TestResume_of_a_session_that_has_ended(t *testing.T) {
 		end  func(s *session.Session)
 		want tidemark.Code
 	}{
-		"given to another node":      {func(s *session.Session) { s.Freeze() }, tidemark.Replaced},
-		"the device has a newer one": {func(s *session.Session) { s.Ending(session.Superseded).End() }, tidemark.Replaced},
-		"expired":                    {func(s *session.Session) { s.Ending(session.Closed).End() }, tidemark.Gone},
+		"given to another node": {func(s *session.Session) { s.Freeze() }, tidemark.Replaced},
+		"the device has a newer one": {
+			func(s *session.Session) { s.Ending(session.Superseded).End() }, tidemark.Replaced,
+		},
+		"expired": {
+			func(s *session.Session) { s.Ending(session.Closed).End() }, tidemark.Gone,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

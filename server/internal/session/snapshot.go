@@ -67,8 +67,15 @@ type snapshotProgress struct {
 
 func (w snapshotProgress) progress() *progress {
 	return &progress{
-		chat: w.Chat, next: w.Next, start: w.Start, head: w.Woken, acked: w.Acked, openEnded: w.ToEnd,
-		firstSeen: w.Born, ackedRead: w.Sure, mayBePending: w.Row,
+		chat:         w.Chat,
+		next:         w.Next,
+		start:        w.Start,
+		head:         w.Woken,
+		acked:        w.Acked,
+		openEnded:    w.ToEnd,
+		firstSeen:    w.Born,
+		ackedRead:    w.Sure,
+		mayBePending: w.Row,
 	}
 }
 
@@ -151,7 +158,12 @@ func (s *Session) snapshot() (Snapshot, bool) {
 	}
 	for _, r := range s.log.runs {
 		w := snapshotRun{
-			Event: r.event, Count: r.count, Kind: r.kind, Chat: r.chat, Sequence: r.sequence, To: r.to,
+			Event:    r.event,
+			Count:    r.count,
+			Kind:     r.kind,
+			Chat:     r.chat,
+			Sequence: r.sequence,
+			To:       r.to,
 		}
 		if r.control != nil {
 			w.Control = &snapshotControl{r.control.kind, r.control.payload, r.control.chat}
@@ -171,8 +183,8 @@ func (s *Session) snapshot() (Snapshot, bool) {
 			return m, false
 		}
 		m.Chats = append(m.Chats, snapshotProgress{
-			Chat: id, Next: p.next, Start: p.start, Woken: p.head, Acked: p.acked, ToEnd: p.openEnded,
-			Born: p.firstSeen, Sure: p.ackedRead, Row: p.mayBePending,
+			Chat: id, Next: p.next, Start: p.start, Woken: p.head, Acked: p.acked,
+			ToEnd: p.openEnded, Born: p.firstSeen, Sure: p.ackedRead, Row: p.mayBePending,
 			Graced: p.grace != graceOff, Carried: p.grace == graceMoved,
 		})
 	}
@@ -207,7 +219,12 @@ func (s *Session) restoreLog(m *Snapshot) {
 	s.log = eventLog{lastID: m.LastID, base: m.Base}
 	for _, w := range m.Runs {
 		r := run{
-			event: w.Event, count: w.Count, kind: w.Kind, chat: w.Chat, sequence: w.Sequence, to: w.To,
+			event:    w.Event,
+			count:    w.Count,
+			kind:     w.Kind,
+			chat:     w.Chat,
+			sequence: w.Sequence,
+			to:       w.To,
 		}
 		if w.Control != nil {
 			r.control = &control{w.Control.Kind, w.Control.Payload, w.Control.Chat}
@@ -239,7 +256,9 @@ func (s *Session) restoreReconcile(m *Snapshot) {
 
 // restoreProgress enters a chat of the frozen session. The grace period begins anew, but once only:
 // a row is appended for a chat that has moved before in it.
-func (s *Session) restoreProgress(w snapshotProgress, rows []tidemark.PendingDelivery) []tidemark.PendingDelivery {
+func (s *Session) restoreProgress(
+	w snapshotProgress, rows []tidemark.PendingDelivery,
+) []tidemark.PendingDelivery {
 	p := w.progress()
 	s.chats.byID[w.Chat] = p
 	s.chats.queue(p)

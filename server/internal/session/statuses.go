@@ -157,7 +157,9 @@ func (s *statuses) takeRefresh(n int) []tidemark.ChatID {
 
 // aggregate returns what is sent of a large chat, which never falls, not when a member joins
 // either, and whether it rose.
-func (s *statuses) aggregate(chat tidemark.ChatID, b tidemark.Boundary) (sent tidemark.Boundary, rose bool) {
+func (s *statuses) aggregate(
+	chat tidemark.ChatID, b tidemark.Boundary,
+) (sent tidemark.Boundary, rose bool) {
 	before, there := s.aggregates[chat]
 	//rule:tick_monotone.merge-last-sent
 	sent = b.Merge(before)

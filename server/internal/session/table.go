@@ -17,7 +17,10 @@ type Table struct {
 
 // NewTable returns an empty table.
 func NewTable() *Table {
-	return &Table{byID: make(map[tidemark.SessionID]*Session), byUser: make(map[tidemark.UserID][]*Session)}
+	return &Table{
+		byID:   make(map[tidemark.SessionID]*Session),
+		byUser: make(map[tidemark.UserID][]*Session),
+	}
 }
 
 // Add enters a session, unless it is there, or its user has most already.
@@ -41,7 +44,8 @@ func (t *Table) Remove(s *Session) {
 		return
 	}
 	delete(t.byID, s.ID())
-	left := slices.DeleteFunc(slices.Clone(t.byUser[s.User()]), func(other *Session) bool { return other == s })
+	left := slices.DeleteFunc(slices.Clone(t.byUser[s.User()]),
+		func(other *Session) bool { return other == s })
 	if len(left) == 0 {
 		delete(t.byUser, s.User())
 	} else {

@@ -34,7 +34,11 @@ func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed
 		}
 		rows = append(rows, left.Rows...)
 		for _, n := range left.Marked {
-			follow = append(follow, retry.Follow{Lease: e.Lease, Chat: n.Chat, Sequence: n.Sequence})
+			follow = append(follow, retry.Follow{
+				Lease:    e.Lease,
+				Chat:     n.Chat,
+				Sequence: n.Sequence,
+			})
 		}
 		ended = append(ended, e.Session)
 	}
@@ -67,7 +71,8 @@ func (s *Sessions) expire(ctx context.Context, due []session.Deadline) {
 	closed, err := s.Close(ctx, session.Expired(due)...)
 	s.Count.Expired.Add(int64(closed))
 	if err != nil {
-		s.Log.Warn("sessions expired, and their rows wait to be marked", "sessions", closed, "error", err)
+		s.Log.Warn("sessions expired, and their rows wait to be marked", "sessions",
+			closed, "error", err)
 	}
 }
 

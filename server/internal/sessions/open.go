@@ -42,14 +42,16 @@ func (r ResumeRequest) yields() bool { return r.Yield != nil && r.Yield() }
 
 // ErrUncertain says that another node may have the session, and that the registry could not be
 // asked.
-var ErrUncertain = tidemark.Errorf(tidemark.Unavailable, "this node cannot ask the others for the session; poll again")
+var ErrUncertain = tidemark.Errorf(tidemark.Unavailable,
+	"this node cannot ask the others for the session; poll again")
 
 // errOvertaken says that a session has gone to another node, which asked for it last. That is not
 // always the client's newest connection, and not always a connection that gets it. So the client is
 // told to come back: the connection that has it then is replaced.
 //
 //rule:resume_lossless.overtaken-client-comes-back
-var errOvertaken = tidemark.Errorf(tidemark.Unavailable, "the session has just been asked for by another connection; come back with the position")
+var errOvertaken = tidemark.Errorf(tidemark.Unavailable,
+	"the session has just been asked for by another connection; come back with the position")
 
 var errGone = tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
 
@@ -73,10 +75,17 @@ func (s *Sessions) Open(ctx context.Context, r OpenRequest) (*session.Reader, er
 		// Its rows are marked and its lease released before ours is taken, so that a clean handoff from
 		// one session of a device to the next needs no reconciliation.
 		if _, err := s.Close(ctx, older.Ending(session.Superseded)); err != nil {
-			s.Log.Warn("an older session of a device was not closed cleanly", "session", older.ID(), "error", err)
+			s.Log.Warn("an older session of a device was not closed cleanly", "session",
+				older.ID(), "error", err)
 		}
 	}
-	lease := registry.Lease{User: r.User, Device: r.Device, Node: s.Node.ID, Boot: s.Node.Boot, Session: id}
+	lease := registry.Lease{
+		User:    r.User,
+		Device:  r.Device,
+		Node:    s.Node.ID,
+		Boot:    s.Node.Boot,
+		Session: id,
+	}
 	sess := s.Host.New(lease, r.Statuses)
 	if !s.Table.Add(sess, s.PerUser) {
 		return nil, s.errTooMany(r.User)
@@ -94,7 +103,8 @@ func (s *Sessions) Open(ctx context.Context, r OpenRequest) (*session.Reader, er
 }
 
 func (s *Sessions) errTooMany(user tidemark.UserID) error {
-	return tidemark.Errorf(tidemark.Exhausted, "%s has %d sessions open, which is the limit; close one first", user, s.PerUser)
+	return tidemark.Errorf(tidemark.Exhausted,
+		"%s has %d sessions open, which is the limit; close one first", user, s.PerUser)
 }
 
 // Resume lets a client go on with its session, which may be on another node, and takes it over from

@@ -81,7 +81,9 @@ func (s *Sessions) serve(ctx context.Context, r bus.Request) {
 }
 
 // give sends a frozen session to the node that asked for it.
-func (s *Sessions) give(ctx context.Context, sess *session.Session, r bus.Request, f session.Frozen) {
+func (s *Sessions) give(
+	ctx context.Context, sess *session.Session, r bus.Request, f session.Frozen,
+) {
 	s.Table.Remove(sess)
 	s.Count.Given.Add(1)
 	transfer := &bus.Transfer{ID: r.ID, Snapshot: f.Text}
@@ -134,7 +136,8 @@ func (s *Sessions) seekHere(ctx context.Context, q *bus.Seek) {
 	var to session.Positions
 	sess := s.Table.Get(q.Session)
 	//rule:nothing_outside_membership.seek-for-its-user-only
-	if sess == nil || sess.User() != q.User || json.Unmarshal(q.Positions, &to) != nil || !sess.Seek(to) {
+	if sess == nil || sess.User() != q.User || json.Unmarshal(q.Positions, &to) != nil ||
+		!sess.Seek(to) {
 		return
 	}
 	_ = bus.PublishOne(ctx, s.Bus, q.From, bus.Event{Sought: &bus.Sought{ID: q.ID}})

@@ -60,7 +60,10 @@ func (c *Cache) Announce(u tidemark.StatusUpdate) tidemark.Boundary {
 }
 
 // keep enters a boundary, in place of another one if most are there.
-func keep(memory map[storage.StateKey]tidemark.Boundary, most int, key storage.StateKey, b tidemark.Boundary) {
+func keep(
+	memory map[storage.StateKey]tidemark.Boundary, most int, key storage.StateKey,
+	b tidemark.Boundary,
+) {
 	//rule:bounded_use.limit-known-boundaries
 	if _, there := memory[key]; !there && len(memory) >= most {
 		for other := range memory { // an arbitrary one: the map's order is random

@@ -14,7 +14,11 @@ func TestKnown_remembers_no_more_than_its_bound(t *testing.T) {
 	k := watermark.New(most)
 	remembered := 0
 	for i := range 3 * most {
-		k.Raise(tidemark.DeliveryState{UserID: "bob", ChatID: tidemark.ChatID(fmt.Sprintf("c%d", i)), Acked: 1})
+		k.Raise(tidemark.DeliveryState{
+			UserID: "bob",
+			ChatID: tidemark.ChatID(fmt.Sprintf("c%d", i)),
+			Acked:  1,
+		})
 	}
 	for i := range 3 * most {
 		if _, ok := k.Acked(storage.StateKey{User: "bob", Chat: tidemark.ChatID(fmt.Sprintf("c%d", i))}); ok {

@@ -167,7 +167,10 @@ func (r *Registry) Close(_ context.Context, lease registry.Lease, proof *registr
 }
 
 // Refresh implements registry.Registry.
-func (r *Registry) Refresh(_ context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease, ttl time.Duration) (registry.Refreshed, error) {
+func (r *Registry) Refresh(
+	_ context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease,
+	ttl time.Duration,
+) (registry.Refreshed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -346,7 +349,8 @@ func (u *user) movedLocked(lease registry.Lease) bool {
 
 // deviceLocked reports whether a device has a lease.
 func (u *user) deviceLocked(device tidemark.DeviceID) bool {
-	return slices.ContainsFunc(u.leases, func(held registry.Lease) bool { return held.Device == device })
+	return slices.ContainsFunc(u.leases,
+		func(held registry.Lease) bool { return held.Device == device })
 }
 
 func (u *user) prolongLocked(lease registry.Lease, expires time.Time) bool {

@@ -17,7 +17,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRegistry(t *testing.T) {
-	registrytest.Run(t, synctest.Test, func(*testing.T) registrytest.Registry { return memory.New() })
+	registrytest.Run(t, synctest.Test,
+		func(*testing.T) registrytest.Registry { return memory.New() })
 }
 
 func TestForget_is_another_incarnation_without_leases_and_proofs(t *testing.T) {
@@ -63,7 +64,13 @@ func TestMaxProofs_bounds_what_is_kept(t *testing.T) {
 	proofs := 0
 	for round := range 2 {
 		for i := range memory.MaxProofs + 1 {
-			lease := registry.Lease{User: tidemark.UserID(strconv.Itoa(i)), Device: "phone", Node: "a", Boot: "1", Session: "s"}
+			lease := registry.Lease{
+				User:    tidemark.UserID(strconv.Itoa(i)),
+				Device:  "phone",
+				Node:    "a",
+				Boot:    "1",
+				Session: "s",
+			}
 			opened, err := r.Open(t.Context(), registry.LeaseRequest{Lease: lease, TTL: time.Hour})
 			if err != nil {
 				t.Fatal(err)

@@ -53,7 +53,13 @@ func BenchmarkLookup(b *testing.B) {
 	users := make([]tidemark.UserID, 1000)
 	for i := range users {
 		users[i] = tidemark.UserID(fmt.Sprint("user-", i))
-		l := registry.Lease{User: users[i], Device: "a-device-of-usual-length", Node: n.ID, Boot: "0123456789abcdef", Session: "0123456789abcdefghijkl"}
+		l := registry.Lease{
+			User:    users[i],
+			Device:  "a-device-of-usual-length",
+			Node:    n.ID,
+			Boot:    "0123456789abcdef",
+			Session: "0123456789abcdefghijkl",
+		}
 		l.Boot = n.Boot
 		if _, err := r.Open(b.Context(), registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
 			b.Fatal(err)
@@ -74,7 +80,8 @@ func BenchmarkLookup(b *testing.B) {
 					}
 				})
 				b.StopTimer()
-				spentSoFar(b, server, client.Counters()["redis_round_trips_total"]).report(b, before)
+				spentSoFar(b, server, client.Counters()["redis_round_trips_total"]).report(b,
+					before)
 			})
 		}
 	}
@@ -97,7 +104,8 @@ func BenchmarkSession(b *testing.B) {
 					l := lease(n, tidemark.UserID(fmt.Sprint("user-", i%1000)), "s")
 					e, err := r.Epoch(b.Context())
 					if err == nil {
-						_, err = r.Open(b.Context(), registry.LeaseRequest{Lease: l, TTL: time.Minute})
+						_, err = r.Open(b.Context(),
+							registry.LeaseRequest{Lease: l, TTL: time.Minute})
 					}
 					if err == nil {
 						err = r.Close(b.Context(), l, &e)

@@ -186,7 +186,8 @@ func TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard(t *testin
 	e := w.visit()
 	shard := cluster.Shard(t, "ws:bob")
 	if shard == cluster.Shard(t, "epoch:{tidemark}") {
-		t.Fatal("bob is on the shard of the nodes, which the test is not about: call him something else")
+		t.Fatal("bob is on the shard of the nodes, which the test is not about: call him " +
+			"something else")
 	}
 	shard.Detach(t)
 	if opened := w.open(w.a, lease(node("a"), "bob", "s3")); opened.Proof == nil || *opened.Proof != e {
@@ -200,14 +201,18 @@ func TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard(t *testin
 	var opened registry.Opened
 	before := w.epoch(w.b)
 	w.eventually("Open on the new master", func() (err error) {
-		opened, err = w.b.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("b"), "bob", "s2"), TTL: long})
+		opened, err = w.b.Open(t.Context(), registry.LeaseRequest{
+			Lease: lease(node("b"), "bob", "s2"),
+			TTL:   long,
+		})
 		return err
 	})
 	if opened.Proof != nil && *opened.Proof == before {
 		t.Errorf("the proof %v came back", *opened.Proof)
 	}
 	if before != e {
-		t.Errorf("the epoch was %v and is %v: somebody looked, and the test shows nothing", e, before)
+		t.Errorf("the epoch was %v and is %v: somebody looked, and the test shows nothing",
+			e, before)
 	}
 	w.rejoin()
 	if now := w.epoch(w.b); now == e {
@@ -278,7 +283,10 @@ func TestCalls_to_a_Redis_that_hangs_end(t *testing.T) {
 	calls := map[string]func() error{
 		"Epoch": func() error { _, err := w.a.Epoch(t.Context()); return err },
 		"Open": func() error {
-			_, err := w.a.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "s2"), TTL: long})
+			_, err := w.a.Open(t.Context(), registry.LeaseRequest{
+				Lease: lease(node("a"), "eve", "s2"),
+				TTL:   long,
+			})
 			return err
 		},
 		"Close":  func() error { return w.a.Close(t.Context(), l, nil) },
@@ -307,7 +315,8 @@ func TestCalls_to_a_Redis_that_hangs_end(t *testing.T) {
 	all.Wait()
 	server.Thaw(t)
 	w.rejoin()
-	w.eventually("Lookup", func() error { _, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"}); return err })
+	w.eventually("Lookup",
+		func() error { _, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"}); return err })
 }
 
 // Killed in the middle of everything: a call gives an answer or Unavailable, and what is there afterwards is what was answered.
@@ -350,7 +359,10 @@ func TestCalls_while_Redis_is_killed(t *testing.T) {
 		server.Run(t)
 	}
 	w.eventually("Open", func() error {
-		_, err := w.a.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "s"), TTL: long})
+		_, err := w.a.Open(t.Context(), registry.LeaseRequest{
+			Lease: lease(node("a"), "eve", "s"),
+			TTL:   long,
+		})
 		return err
 	})
 	<-time.After(300 * time.Millisecond)
@@ -375,7 +387,8 @@ func TestLookup_on_a_cluster_without_a_shard(t *testing.T) {
 	down := cluster.Shard(t, "ws:bob")
 	var other tidemark.UserID
 	for _, user := range []tidemark.UserID{"alice", "carol", "dave", "eve", "frank", "grace"} {
-		if cluster.Shard(t, "ws:"+string(user)) != down && cluster.Shard(t, "epoch:{tidemark}") != down {
+		if cluster.Shard(t, "ws:"+string(user)) != down &&
+			cluster.Shard(t, "epoch:{tidemark}") != down {
 			other = user
 		}
 	}

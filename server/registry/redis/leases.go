@@ -82,7 +82,8 @@ func (r *Registry) Close(ctx context.Context, lease registry.Lease, proof *regis
 	if err != nil {
 		return err
 	}
-	a, err := r.step(ctx, r.scripts.shut, []string{key(lease.User)}, closing(&lease, held.expires, writeProof(proof))...)
+	a, err := r.step(ctx, r.scripts.shut, []string{key(lease.User)},
+		closing(&lease, held.expires, writeProof(proof))...)
 	switch {
 	case err != nil:
 		return err
@@ -152,7 +153,9 @@ type found struct {
 }
 
 // Lookup implements registry.Registry.
-func (r *Registry) Lookup(ctx context.Context, users []tidemark.UserID) ([][]registry.Lease, error) {
+func (r *Registry) Lookup(
+	ctx context.Context, users []tidemark.UserID,
+) ([][]registry.Lease, error) {
 	if len(users) == 0 {
 		return nil, nil
 	}
@@ -182,7 +185,10 @@ func (r *Registry) lookupTrip(ctx context.Context, users []tidemark.UserID) ([]f
 	}
 	calls := make([]redis.Call, 0, (len(users)+size-1)/size)
 	for from := 0; from < len(users); from += size {
-		calls = append(calls, redis.Call{Script: r.scripts.lookup, Keys: keys[from:min(from+size, len(users))]})
+		calls = append(calls, redis.Call{
+			Script: r.scripts.lookup,
+			Keys:   keys[from:min(from+size, len(users))],
+		})
 	}
 	replies := r.client.Run(ctx, calls)
 	if err := redis.AllFailed(replies); err != nil {
@@ -220,7 +226,11 @@ func readLeases(user tidemark.UserID, fields answer, now int64) []registry.Lease
 			continue
 		}
 		all = append(all, registry.Lease{
-			User: user, Device: tidemark.DeviceID(device), Node: tidemark.NodeID(node), Boot: boot, Session: tidemark.SessionID(session),
+			User:    user,
+			Device:  tidemark.DeviceID(device),
+			Node:    tidemark.NodeID(node),
+			Boot:    boot,
+			Session: tidemark.SessionID(session),
 		})
 	}
 	return all

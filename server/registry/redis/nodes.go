@@ -83,7 +83,8 @@ func (r *Registry) Join(ctx context.Context, node registry.Node, ttl time.Durati
 		again = 1
 	}
 	began := time.Now()
-	a, err := r.alone(ctx, r.scripts.join, nodeKeys(), unused(), string(node.ID), node.Boot, ttl.Milliseconds(), again)
+	a, err := r.alone(ctx, r.scripts.join, nodeKeys(), unused(), string(node.ID), node.Boot,
+		ttl.Milliseconds(), again)
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,11 @@ func (r *Registry) drop(ctx context.Context, node registry.Node) (int, error) {
 		calls := make([]redis.Call, len(chunk))
 		for i := range chunk {
 			// As if the node still had its own lease: nothing else depends on that here.
-			calls[i] = redis.Call{Script: r.scripts.shut, Keys: []string{key(chunk[i].User)}, Args: closing(&chunk[i], forever, "")}
+			calls[i] = redis.Call{
+				Script: r.scripts.shut,
+				Keys:   []string{key(chunk[i].User)},
+				Args:   closing(&chunk[i], forever, ""),
+			}
 		}
 		for i, reply := range r.client.Run(ctx, calls) {
 			a, err := asAnswer(reply.Value, reply.Err)
@@ -162,13 +167,15 @@ const forever = 1 << 52
 // Refresh implements registry.Registry. It takes a round trip for the node, and one for each 500 leases. If some of the leases cannot be reached, the node's own is prolonged all the
 // same, and so are others, as many as there is time for before the node's own has to be prolonged again; the error is Unavailable.
 func (r *Registry) Refresh(
-	ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease, ttl time.Duration,
+	ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease,
+	ttl time.Duration,
 ) (registry.Refreshed, error) {
 	if _, err := r.joined(node.ID, node.Boot); err != nil {
 		return registry.Refreshed{}, err
 	}
 	began := time.Now()
-	a, err := r.alone(ctx, r.scripts.beat, nodeKeys(), unused(), string(node.ID), node.Boot, nodeTTL.Milliseconds())
+	a, err := r.alone(ctx, r.scripts.beat, nodeKeys(), unused(), string(node.ID), node.Boot,
+		nodeTTL.Milliseconds())
 	switch {
 	case err != nil:
 		return registry.Refreshed{}, err
@@ -179,7 +186,10 @@ func (r *Registry) Refresh(
 	r.look(ctx)
 	refreshed := registry.Refreshed{Epoch: r.epoch(a)}
 	for i := 4; i+1 < len(a); i += 2 {
-		refreshed.Nodes = append(refreshed.Nodes, registry.Node{ID: tidemark.NodeID(a.text(i)), Boot: a.text(i + 1)})
+		refreshed.Nodes = append(refreshed.Nodes, registry.Node{
+			ID:   tidemark.NodeID(a.text(i)),
+			Boot: a.text(i + 1),
+		})
 	}
 	r.hold(ttl, leases...)
 	err = r.prolong(ctx, leases, ttl, began.Add(nodeTTL/3), &refreshed)
@@ -193,7 +203,10 @@ func (r *Registry) Refresh(
 
 // prolong prolongs leases and sorts out those that are not there. On a cluster, where a shard that hangs takes its time of each round trip, it begins none after until
 // once one has failed.
-func (r *Registry) prolong(ctx context.Context, leases []registry.Lease, ttl time.Duration, until time.Time, refreshed *registry.Refreshed) error {
+func (r *Registry) prolong(
+	ctx context.Context, leases []registry.Lease, ttl time.Duration, until time.Time,
+	refreshed *registry.Refreshed,
+) error {
 	size := refreshLeases
 	if r.client.Cluster() {
 		size = 1

@@ -69,7 +69,12 @@ var (
 
 // New returns a registry on a Redis, which stays its caller's.
 func New(client *redis.Client) *Registry {
-	r := &Registry{client: client, scripts: newScripts(), lives: make(map[tidemark.NodeID]life), held: make(map[registry.Lease]time.Time)}
+	r := &Registry{
+		client:  client,
+		scripts: newScripts(),
+		lives:   make(map[tidemark.NodeID]life),
+		held:    make(map[registry.Lease]time.Time),
+	}
 	r.lookups = redis.NewTrips(tripItems, r.lookupTrip)
 	r.steps = redis.NewTrips(tripItems, r.stepTrip)
 	return r
@@ -110,7 +115,9 @@ func (r *Registry) stepTrip(ctx context.Context, calls []redis.Call) ([]redis.Re
 }
 
 // step makes one call of a script, along with others.
-func (r *Registry) step(ctx context.Context, script *redis.Script, keys []string, args ...any) (answer, error) {
+func (r *Registry) step(
+	ctx context.Context, script *redis.Script, keys []string, args ...any,
+) (answer, error) {
 	reply, err := r.steps.DoOne(ctx, redis.Call{Script: script, Keys: keys, Args: args})
 	if err != nil {
 		return nil, err
@@ -120,8 +127,12 @@ func (r *Registry) step(ctx context.Context, script *redis.Script, keys []string
 
 // alone makes one call of a script by itself: others may be refused at present, and it is time to
 // find out whether Redis is back.
-func (r *Registry) alone(ctx context.Context, script *redis.Script, keys []string, args ...any) (answer, error) {
-	return asAnswer(redis.Only(r.client.Run(ctx, []redis.Call{{Script: script, Keys: keys, Args: args}})))
+func (r *Registry) alone(
+	ctx context.Context, script *redis.Script, keys []string, args ...any,
+) (answer, error) {
+	return asAnswer(redis.Only(r.client.Run(ctx, []redis.Call{
+		{Script: script, Keys: keys, Args: args},
+	})))
 }
 
 // answer is what a script returned. Its parts are strings and integers; what is not there or something else reads as nothing.

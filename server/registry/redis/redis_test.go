@@ -41,7 +41,8 @@ func openWith(t testing.TB, url string) (*registryredis.Registry, *redis.Client)
 func TestRegistry(t *testing.T) {
 	// They wait for leases to run out, all at once.
 	together := func(t *testing.T, test func(*testing.T)) { t.Parallel(); test(t) }
-	registrytest.Run(t, together, func(t *testing.T) registrytest.Registry { return open(t, service.Database(t)) })
+	registrytest.Run(t, together,
+		func(t *testing.T) registrytest.Registry { return open(t, service.Database(t)) })
 }
 
 func TestRegistry_behind_sentinels(t *testing.T) {

@@ -24,7 +24,8 @@ type scripts struct {
 }
 
 func newScripts() scripts {
-	nodes := strings.ReplaceAll(nodes, "{remembered}", strconv.FormatInt(registry.Remembered.Milliseconds(), 10))
+	nodes := strings.ReplaceAll(nodes, "{remembered}",
+		strconv.FormatInt(registry.Remembered.Milliseconds(), 10))
 	return scripts{
 		lookup:  redis.NewScript(clock + lookupScript),
 		open:    redis.NewScript(clock + identity + leases + openScript),

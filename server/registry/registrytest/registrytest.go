@@ -94,7 +94,9 @@ func (s *suite) runOut() {
 	}
 }
 
-func lease(n registry.Node, user tidemark.UserID, device tidemark.DeviceID, session tidemark.SessionID) registry.Lease {
+func lease(
+	n registry.Node, user tidemark.UserID, device tidemark.DeviceID, session tidemark.SessionID,
+) registry.Lease {
 	return registry.Lease{User: user, Device: device, Node: n.ID, Boot: n.Boot, Session: session}
 }
 
@@ -141,7 +143,8 @@ func (s *suite) wantLeases(user tidemark.UserID, want ...registry.Lease) {
 
 func lookup(s *suite) {
 	a, b := s.join("a", "1", long), s.join("b", "1", long)
-	alice, bob, bob2 := lease(a, "alice", "phone", "s1"), lease(a, "bob", "phone", "s2"), lease(b, "bob", "tablet", "s3")
+	alice, bob, bob2 := lease(a, "alice", "phone", "s1"), lease(a, "bob", "phone",
+		"s2"), lease(b, "bob", "tablet", "s3")
 	s.open(alice, long, nil, false)
 	s.open(bob, long, nil, false)
 	s.open(bob2, long, nil, true)
@@ -149,7 +152,8 @@ func lookup(s *suite) {
 	if err != nil || len(got) != 4 {
 		s.Fatalf("Lookup: %v, %v", got, err)
 	}
-	if len(got[0]) != 2 || len(got[1]) != 0 || len(got[2]) != 1 || len(got[3]) != 2 || got[2][0] != alice {
+	if len(got[0]) != 2 || len(got[1]) != 0 || len(got[2]) != 1 || len(got[3]) != 2 ||
+		got[2][0] != alice {
 		s.Errorf("Lookup of bob, nobody, alice, bob: %v", got)
 	}
 	if got, err := s.r.Lookup(s.ctx, nil); err != nil || len(got) != 0 {
@@ -202,7 +206,8 @@ func conditional(s *suite) {
 	newer := lease(a, "bob", "phone", "s2")
 	s.open(newer, long, nil, false)
 	for _, other := range []registry.Lease{
-		lease(a, "bob", "phone", "s1"), lease(a, "bob", "tablet", "s2"), lease(b, "bob", "phone", "s2"), lease(a, "alice", "phone", "s2"),
+		lease(a, "bob", "phone", "s1"), lease(a, "bob", "tablet", "s2"),
+		lease(b, "bob", "phone", "s2"), lease(a, "alice", "phone", "s2"),
 	} {
 		s.close(other, &e)
 	}
@@ -228,7 +233,8 @@ func stale(s *suite) {
 
 func refresh(s *suite) {
 	a := s.join("a", "1", long)
-	kept, gone, never := lease(a, "bob", "phone", "s1"), lease(a, "bob", "tablet", "s2"), lease(a, "carol", "phone", "s3")
+	kept, gone, never := lease(a, "bob", "phone", "s1"), lease(a, "bob", "tablet",
+		"s2"), lease(a, "carol", "phone", "s3")
 	s.open(kept, TTL, nil, false)
 	s.open(gone, long, nil, true)
 	s.close(gone, nil)
@@ -244,7 +250,8 @@ func refresh(s *suite) {
 	newer := lease(a, "bob", "phone", "s4")
 	s.open(newer, long, nil, true)
 	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{kept, newer}, long); err != nil || len(got.Lost) != 0 || len(got.Replaced) != 1 || got.Replaced[0] != kept {
-		s.Errorf("Refresh after a newer session of the device: %v, %v, want %v replaced", got, err, kept)
+		s.Errorf("Refresh after a newer session of the device: %v, %v, want %v replaced",
+			got, err, kept)
 	}
 	s.wantLeases("bob", newer)
 }
@@ -323,7 +330,8 @@ func late(s *suite) {
 	}
 	s.join("a", a.Boot, long)
 	if e := s.epoch(); e == noticed {
-		s.Error("a node joined again after its lease had run out and that had been noticed, and the epoch is the same")
+		s.Error("a node joined again after its lease had run out and that had been noticed, and " +
+			"the epoch is the same")
 	}
 }
 
@@ -342,13 +350,17 @@ func move(s *suite) {
 	opened("the session on another node", at(b), TTL, registry.Opened{Previous: a, Leases: 1})
 	s.wantLeases("bob", at(b))
 	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{at(a)}, long); err != nil || len(got.Lost)+len(got.Replaced) != 0 || !slices.Equal(got.Elsewhere, []registry.Lease{at(a)}) {
-		s.Errorf("Refresh of a session that moves: %+v, %v, want it elsewhere, neither lost nor replaced", got, err)
+		s.Errorf("Refresh of a session that moves: %+v, %v, want it elsewhere, neither lost nor "+
+			"replaced", got, err)
 	}
-	opened("another device", lease(a, "bob", "tablet", "s2"), long, registry.Opened{Others: true, Leases: 2})
+	opened("another device",
+		lease(a, "bob", "tablet", "s2"), long, registry.Opened{Others: true, Leases: 2})
 	opened("the session back", at(a), TTL, registry.Opened{Others: true, Previous: b, Leases: 2})
-	opened("another session of the device", lease(a, "bob", "phone", "s3"), TTL, registry.Opened{Others: true, Leases: 2})
+	opened("another session of the device",
+		lease(a, "bob", "phone", "s3"), TTL, registry.Opened{Others: true, Leases: 2})
 	s.runOut()
-	opened("a lease that has run out did not move", lease(a, "bob", "phone", "s3"), long, registry.Opened{Others: true, Leases: 2})
+	opened("a lease that has run out did not move",
+		lease(a, "bob", "phone", "s3"), long, registry.Opened{Others: true, Leases: 2})
 }
 
 // continues: with Continue a lease is taken only in place of one of the same session on another node.
@@ -469,7 +481,8 @@ func concurrent(s *suite) {
 	var all sync.WaitGroup
 	for i := range devices {
 		all.Go(func() {
-			l := lease(a, "bob", tidemark.DeviceID(fmt.Sprint(i)), tidemark.SessionID(fmt.Sprint(i)))
+			l := lease(a, "bob",
+				tidemark.DeviceID(fmt.Sprint(i)), tidemark.SessionID(fmt.Sprint(i)))
 			for range 50 {
 				if _, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
 					s.Error(err)

@@ -37,7 +37,8 @@ func TestDoor_close_waits_for_who_is_inside_and_lets_nobody_in(t *testing.T) {
 			}
 			synctest.Wait()
 			if got := len(closed); got != cap(closed) {
-				t.Errorf("%d of %d calls of Close returned when nobody was inside", got, cap(closed))
+				t.Errorf("%d of %d calls of Close returned when nobody was inside",
+					got, cap(closed))
 			}
 			d.Close()
 		})

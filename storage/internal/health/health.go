@@ -53,7 +53,8 @@ func (w *Writes) Trouble(now time.Time) error {
 	defer w.mu.Unlock()
 	for _, f := range w.failed {
 		if now.Sub(f.at) <= troubleTime {
-			return tidemark.Wrap(tidemark.Unavailable, f.err, "the last write failed: "+tidemark.DetailOf(f.err))
+			return tidemark.Wrap(tidemark.Unavailable, f.err,
+				"the last write failed: "+tidemark.DetailOf(f.err))
 		}
 	}
 	return nil

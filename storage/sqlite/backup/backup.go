@@ -26,7 +26,8 @@ func Write(path, to string) (bytes int64, err error) {
 	}
 	switch _, err := os.Lstat(to); {
 	case err == nil:
-		return 0, tidemark.Errorf(tidemark.Conflict, "%s is there already; a backup never takes the place of another file", to)
+		return 0, tidemark.Errorf(tidemark.Conflict,
+			"%s is there already; a backup never takes the place of another file", to)
 	case !errors.Is(err, fs.ErrNotExist):
 		return 0, tidemark.Wrap(tidemark.Unavailable, err, "the backup cannot be written to "+to)
 	}
@@ -41,11 +42,13 @@ func Write(path, to string) (bytes int64, err error) {
 		return 0, tidemark.Wrap(tidemark.Unavailable, err, "the database "+path+" cannot be copied")
 	}
 	if err := check(draft.Name()); err != nil {
-		return 0, tidemark.Wrap(tidemark.Unavailable, err, "the copy of "+path+" is not sound; check the database itself: PRAGMA integrity_check")
+		return 0, tidemark.Wrap(tidemark.Unavailable, err,
+			"the copy of "+path+" is not sound; check the database itself: PRAGMA integrity_check")
 	}
 	info, err := publish(draft, to)
 	if err != nil {
-		return 0, tidemark.Wrap(tidemark.Unavailable, err, "the backup cannot be brought to the disk as "+to)
+		return 0, tidemark.Wrap(tidemark.Unavailable, err,
+			"the backup cannot be brought to the disk as "+to)
 	}
 	return info.Size(), nil
 }

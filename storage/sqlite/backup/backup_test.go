@@ -30,7 +30,10 @@ func TestWrite_refuses(t *testing.T) {
 		name, from, to string
 		want           tidemark.Code
 	}{
-		{"no database", filepath.Join(dir, "b.db"), filepath.Join(dir, "backup"), tidemark.NotFound},
+		{
+			"no database",
+			filepath.Join(dir, "b.db"), filepath.Join(dir, "backup"), tidemark.NotFound,
+		},
 		{"another file's place", database, taken, tidemark.Conflict},
 		{"the database's own place", database, database, tidemark.Conflict},
 		{"no directory", database, filepath.Join(dir, "missing", "backup"), tidemark.Unavailable},

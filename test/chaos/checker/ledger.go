@@ -92,8 +92,14 @@ type claim struct{ told, said Boundary }
 // NewLedger returns an empty one.
 func NewLedger() *Ledger {
 	return &Ledger{
-		sends: map[key]*Send{}, heads: map[string]int64{}, chats: map[string][]string{}, counts: map[Kind]int{}, visits: map[key]bool{},
-		said: map[key]Boundary{}, told: map[key]Boundary{}, unsaid: map[key][]claim{},
+		sends:  map[key]*Send{},
+		heads:  map[string]int64{},
+		chats:  map[string][]string{},
+		counts: map[Kind]int{},
+		visits: map[key]bool{},
+		said:   map[key]Boundary{},
+		told:   map[key]Boundary{},
+		unsaid: map[key][]claim{},
 	}
 }
 
@@ -166,10 +172,12 @@ func (l *Ledger) Confirm(chat, user, id string, sequence int64, duplicate bool) 
 	defer l.mu.Unlock()
 	s := l.sends[key{chat, user, id}]
 	if s.Sequence != 0 && s.Sequence != sequence {
-		l.complainLocked(Twice, "%s of %s in %s was confirmed as %d and as %d", id, user, chat, s.Sequence, sequence)
+		l.complainLocked(Twice, "%s of %s in %s was confirmed as %d and as %d",
+			id, user, chat, s.Sequence, sequence)
 	}
 	if duplicate && s.Unknown == 0 && s.Sequence == 0 {
-		l.complainLocked(Twice, "%s of %s in %s was found as %d, and never sent before", id, user, chat, sequence)
+		l.complainLocked(Twice, "%s of %s in %s was found as %d, and never sent before",
+			id, user, chat, sequence)
 	}
 	s.Sequence, s.Ended, s.Found = sequence, time.Now(), duplicate
 	if s.Confirmed.IsZero() {

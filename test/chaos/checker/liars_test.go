@@ -16,10 +16,22 @@ type play struct {
 
 // newPlay is honest: three messages, all of them confirmed, received in order, acknowledged and told.
 func newPlay() *play {
-	p := &play{ledger: NewLedger(), truth: Truth{Chats: map[string]*Chat{}, States: map[Member]Boundary{}, Pending: map[Member]int64{}}}
+	p := &play{
+		ledger: NewLedger(),
+		truth: Truth{
+			Chats:   map[string]*Chat{},
+			States:  map[Member]Boundary{},
+			Pending: map[Member]int64{},
+		},
+	}
 	p.ledger.Join("c", "ann", "bob")
 	p.bob = p.ledger.NewLog("bob/0", "bob")
-	p.truth.Chats["c"] = &Chat{Members: map[string]Membership{"ann": {Current: true, Ranges: []Range{{From: 1}}}, "bob": {Current: true, Ranges: []Range{{From: 1}}}}}
+	p.truth.Chats["c"] = &Chat{
+		Members: map[string]Membership{
+			"ann": {Current: true, Ranges: []Range{{From: 1}}},
+			"bob": {Current: true, Ranges: []Range{{From: 1}}},
+		},
+	}
 	p.bob.Connect("websocket")
 	p.bob.Open("s", false, 1)
 	for n := range int64(3) {
@@ -97,11 +109,15 @@ func TestChecker_notices_every_lie(t *testing.T) {
 		"honest: a gap where he was no member": {func(p *play) {
 			p.send(4)
 			p.send(5)
-			p.truth.Chats["c"].Members["bob"] = Membership{Current: true, Ranges: []Range{{1, 3}, {From: 5}}}
+			p.truth.Chats["c"].Members["bob"] = Membership{
+				Current: true,
+				Ranges:  []Range{{1, 3}, {From: 5}},
+			}
 			p.bob.Gap("c", 4, 4, 30)
 			p.bob.Message("c", 5, "ann", id(5), 31)
 		}, ""},
-		"honest: a connection begins too late when something went wrong, and goes back": {func(p *play) {
+		"honest: a connection begins too late when something went wrong, and goes " +
+			"back": {func(p *play) {
 			p.ledger.Storm()
 			p.send(4)
 			p.send(5)
@@ -115,15 +131,21 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.bob.Status("c", "ann", Boundary{3, 0}, 30)
 		}, ""},
 
-		"a confirmed send is not stored":                   {func(p *play) { p.ledger.Begin("c", "ann", "x"); p.ledger.Confirm("c", "ann", "x", 4, false) }, Lost},
-		"a confirmed send is stored at another sequence":   {func(p *play) { p.ledger.Begin("c", "ann", "x"); p.ledger.Confirm("c", "ann", "x", 3, false) }, Lost},
-		"the end of a chat is lost after it was delivered": {func(p *play) { c := p.truth.Chats["c"]; c.Messages, c.Head = c.Messages[:2], 2 }, Lost},
-		"a device is told that it is ahead":                {func(p *play) { p.bob.Reset("ahead", "c", 30) }, Lost},
+		"a confirmed send is not stored":                 {func(p *play) { p.ledger.Begin("c", "ann", "x"); p.ledger.Confirm("c", "ann", "x", 4, false) }, Lost},
+		"a confirmed send is stored at another sequence": {func(p *play) { p.ledger.Begin("c", "ann", "x"); p.ledger.Confirm("c", "ann", "x", 3, false) }, Lost},
+		"the end of a chat is lost after it was delivered": {
+			func(p *play) { c := p.truth.Chats["c"]; c.Messages, c.Head = c.Messages[:2], 2 }, Lost,
+		},
+		"a device is told that it is ahead": {
+			func(p *play) { p.bob.Reset("ahead", "c", 30) }, Lost,
+		},
 		"a send is stored twice": {func(p *play) {
 			p.store(4, id(3))
 			p.bob.Message("c", 4, "ann", id(3), 30)
 		}, Twice},
-		"a send is confirmed twice, at two sequences": {func(p *play) { p.ledger.Confirm("c", "ann", id(3), 2, true) }, Twice},
+		"a send is confirmed twice, at two sequences": {
+			func(p *play) { p.ledger.Confirm("c", "ann", id(3), 2, true) }, Twice,
+		},
 		"a first send is called a duplicate": {func(p *play) {
 			p.ledger.Begin("c", "ann", "x")
 			p.store(4, "x")
@@ -133,8 +155,12 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			c := p.truth.Chats["c"]
 			c.Messages = append(c.Messages[:1], c.Messages[2:]...)
 		}, Gap},
-		"the head is beyond the messages":       {func(p *play) { p.truth.Chats["c"].Head = 4 }, Gap},
-		"a stream leaves a message out":         {func(p *play) { p.send(4); p.send(5); p.bob.Message("c", 5, "ann", id(5), 30) }, Gap},
+		"the head is beyond the messages": {
+			func(p *play) { p.truth.Chats["c"].Head = 4 }, Gap,
+		},
+		"a stream leaves a message out": {
+			func(p *play) { p.send(4); p.send(5); p.bob.Message("c", 5, "ann", id(5), 30) }, Gap,
+		},
 		"a resumed stream leaves a message out": {func(p *play) { p.send(4); p.send(5); p.again(); p.bob.Message("c", 5, "ann", id(5), 30) }, Gap},
 		"a connection begins too late, and never goes back": {func(p *play) {
 			p.ledger.Storm()
@@ -149,18 +175,40 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.send(5)
 			p.bob.Message("c", 5, "ann", id(5), 30)
 		}, Gap},
-		"a stream calls a gap what the user may see":  {func(p *play) { p.send(4); p.bob.Gap("c", 4, 4, 30) }, Gap},
-		"a gap has no end":                            {func(p *play) { p.bob.Gap("c", 4, 3, 30) }, Gap},
-		"a stream goes back by itself":                {func(p *play) { p.bob.Message("c", 2, "ann", id(2), 30) }, Order},
-		"a stream sends a message twice":              {func(p *play) { p.bob.Message("c", 3, "ann", id(3), 30) }, Order},
-		"events have one number":                      {func(p *play) { p.send(4); p.bob.Message("c", 4, "ann", id(4), 21) }, Order},
-		"a resumed session is another one":            {func(p *play) { p.bob.Disconnect(); p.bob.Connect("sse"); p.bob.Open("other", true, 0) }, Order},
-		"a tick goes back":                            {func(p *play) { p.bob.Status("c", "bob", Boundary{2, 2}, 30) }, Back},
-		"a blue tick goes back":                       {func(p *play) { p.bob.Status("c", "bob", Boundary{3, 1}, 30) }, Back},
-		"a tick goes back when the stream is resumed": {func(p *play) { p.again(); p.bob.Status("c", "bob", Boundary{2, 2}, 30) }, Back},
-		"a watermark is lost":                         {func(p *play) { p.truth.States[Member{"c", "bob"}] = Boundary{2, 2} }, Back},
-		"a read mark is lost":                         {func(p *play) { delete(p.truth.States, Member{"c", "bob"}) }, Back},
-		"a watermark is beyond the head":              {func(p *play) { p.truth.States[Member{"c", "bob"}] = Boundary{4, 2} }, Beyond},
+		"a stream calls a gap what the user may see": {
+			func(p *play) { p.send(4); p.bob.Gap("c", 4, 4, 30) }, Gap,
+		},
+		"a gap has no end": {
+			func(p *play) { p.bob.Gap("c", 4, 3, 30) }, Gap,
+		},
+		"a stream goes back by itself": {
+			func(p *play) { p.bob.Message("c", 2, "ann", id(2), 30) }, Order,
+		},
+		"a stream sends a message twice": {
+			func(p *play) { p.bob.Message("c", 3, "ann", id(3), 30) }, Order,
+		},
+		"events have one number": {
+			func(p *play) { p.send(4); p.bob.Message("c", 4, "ann", id(4), 21) }, Order,
+		},
+		"a resumed session is another one": {func(p *play) { p.bob.Disconnect(); p.bob.Connect("sse"); p.bob.Open("other", true, 0) }, Order},
+		"a tick goes back": {
+			func(p *play) { p.bob.Status("c", "bob", Boundary{2, 2}, 30) }, Back,
+		},
+		"a blue tick goes back": {
+			func(p *play) { p.bob.Status("c", "bob", Boundary{3, 1}, 30) }, Back,
+		},
+		"a tick goes back when the stream is resumed": {
+			func(p *play) { p.again(); p.bob.Status("c", "bob", Boundary{2, 2}, 30) }, Back,
+		},
+		"a watermark is lost": {
+			func(p *play) { p.truth.States[Member{"c", "bob"}] = Boundary{2, 2} }, Back,
+		},
+		"a read mark is lost": {
+			func(p *play) { delete(p.truth.States, Member{"c", "bob"}) }, Back,
+		},
+		"a watermark is beyond the head": {
+			func(p *play) { p.truth.States[Member{"c", "bob"}] = Boundary{4, 2} }, Beyond,
+		},
 		"a watermark is beyond what was acknowledged": {func(p *play) {
 			p.send(4)
 			p.bob.Message("c", 4, "ann", id(4), 30)
@@ -178,11 +226,20 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.ledger.Say("c", "bob", Boundary{3, 3})
 			p.truth.States[Member{"c", "bob"}] = Boundary{3, 3}
 		}, Beyond},
-		"a message that nobody has sent":               {func(p *play) { p.store(4, "x"); p.bob.Message("c", 4, "ann", "x", 30) }, Foreign},
-		"a message is another one than stored":         {func(p *play) { p.send(4); p.bob.Message("c", 4, "ann", id(3), 30) }, Foreign},
-		"a message is another one when it comes again": {func(p *play) { p.again(); p.bob.Message("c", 3, "ann", id(2), 30) }, Foreign},
+		"a message that nobody has sent": {
+			func(p *play) { p.store(4, "x"); p.bob.Message("c", 4, "ann", "x", 30) }, Foreign,
+		},
+		"a message is another one than stored": {
+			func(p *play) { p.send(4); p.bob.Message("c", 4, "ann", id(3), 30) }, Foreign,
+		},
+		"a message is another one when it comes again": {
+			func(p *play) { p.again(); p.bob.Message("c", 3, "ann", id(2), 30) }, Foreign,
+		},
 		"a message from before he was a member": {func(p *play) {
-			p.truth.Chats["c"].Members["bob"] = Membership{Current: true, Ranges: []Range{{From: 2}}}
+			p.truth.Chats["c"].Members["bob"] = Membership{
+				Current: true,
+				Ranges:  []Range{{From: 2}},
+			}
 		}, Foreign},
 		"a message from after he was removed": {func(p *play) {
 			p.truth.Chats["c"].Members["bob"] = Membership{Ranges: []Range{{1, 2}}}
@@ -194,7 +251,11 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.store(4, id(4))
 		}, Unwhole},
 		"a chat never comes": {func(p *play) {
-			p.truth.Chats["d"] = &Chat{Head: 1, Messages: []Message{{1, "ann", "x"}}, Members: map[string]Membership{"bob": {Current: true, Ranges: []Range{{From: 1}}}}}
+			p.truth.Chats["d"] = &Chat{
+				Head:     1,
+				Messages: []Message{{1, "ann", "x"}},
+				Members:  map[string]Membership{"bob": {Current: true, Ranges: []Range{{From: 1}}}},
+			}
 			p.ledger.Begin("d", "ann", "x")
 		}, Unwhole},
 	} {
@@ -217,7 +278,8 @@ func TestTruth_Behind_names_who_has_no_row(t *testing.T) {
 	p := newPlay()
 	p.send(4)
 	if behind, unmarked := p.truth.Behind(); len(behind) != 1 || len(unmarked) != 1 || behind[0] != (Member{"c", "bob"}) {
-		t.Errorf("got %v and %v, want bob in both: ann wrote what she is behind by", behind, unmarked)
+		t.Errorf("got %v and %v, want bob in both: ann wrote what she is behind by",
+			behind, unmarked)
 	}
 	p.truth.Pending[Member{"c", "bob"}] = 4
 	if behind, unmarked := p.truth.Behind(); len(behind) != 1 || len(unmarked) != 0 {

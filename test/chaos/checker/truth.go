@@ -55,13 +55,20 @@ func (m Membership) sees(sequence int64) bool {
 
 // ReadTruth reads a database of Postgres, all of it in one snapshot.
 func ReadTruth(ctx context.Context, url string) (Truth, error) {
-	t := Truth{Chats: map[string]*Chat{}, States: map[Member]Boundary{}, Pending: map[Member]int64{}}
+	t := Truth{
+		Chats:   map[string]*Chat{},
+		States:  map[Member]Boundary{},
+		Pending: map[Member]int64{},
+	}
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return t, err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{
+		IsoLevel:   pgx.RepeatableRead,
+		AccessMode: pgx.ReadOnly,
+	})
 	if err != nil {
 		return t, err
 	}
@@ -81,20 +88,24 @@ func ReadTruth(ctx context.Context, url string) (Truth, error) {
 			ids[key], t.Chats[one] = one, names[key]
 			return nil
 		}},
-		{"SELECT chat, user_id, current, intervals FROM members", []any{&key, &one, &current, &two}, func() error {
+		{"SELECT chat, user_id, current, intervals FROM " +
+			"members", []any{&key, &one, &current, &two}, func() error {
 			ranges, err := parseRanges(two)
 			names[key].Members[one] = Membership{current, ranges}
 			return err
 		}},
-		{"SELECT chat, sequence, sender_id, client_message_id FROM messages ORDER BY chat, sequence", []any{&key, &sequence, &one, &two}, func() error {
+		{"SELECT chat, sequence, sender_id, client_message_id FROM messages ORDER BY chat, " +
+			"sequence", []any{&key, &sequence, &one, &two}, func() error {
 			names[key].Messages = append(names[key].Messages, Message{sequence, one, two})
 			return nil
 		}},
-		{"SELECT chat, user_id, last_acked_sequence, last_read_sequence FROM delivery_state", []any{&key, &one, &sequence, &other}, func() error {
+		{"SELECT chat, user_id, last_acked_sequence, last_read_sequence FROM " +
+			"delivery_state", []any{&key, &one, &sequence, &other}, func() error {
 			t.States[Member{ids[key], one}] = Boundary{sequence, other}
 			return nil
 		}},
-		{"SELECT chat_id, user_id, first_undelivered_seq FROM pending_deliveries", []any{&one, &two, &sequence}, func() error {
+		{"SELECT chat_id, user_id, first_undelivered_seq FROM " +
+			"pending_deliveries", []any{&one, &two, &sequence}, func() error {
 			t.Pending[Member{one, two}] = sequence
 			return nil
 		}},

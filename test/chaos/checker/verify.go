@@ -23,12 +23,14 @@ func (l *Ledger) verifySequences(t Truth) map[key]int64 {
 			}
 			k := key{name, m.Sender, m.ID}
 			if first, there := at[k]; there {
-				l.Complain(Twice, "%s of %s is stored in %s at %d and at %d", m.ID, m.Sender, name, first, m.Sequence)
+				l.Complain(Twice, "%s of %s is stored in %s at %d and at %d",
+					m.ID, m.Sender, name, first, m.Sequence)
 			}
 			at[k] = m.Sequence
 		}
 		if chat.Head != int64(len(chat.Messages)) {
-			l.Complain(Gap, "%s has the head %d and %d messages", name, chat.Head, len(chat.Messages))
+			l.Complain(Gap, "%s has the head %d and %d messages",
+				name, chat.Head, len(chat.Messages))
 		}
 	}
 	return at
@@ -40,12 +42,15 @@ func (l *Ledger) verifySends(at map[key]int64) {
 	defer l.mu.Unlock()
 	for k, s := range l.sends {
 		if s.Sequence != 0 && at[k] != s.Sequence {
-			l.complainLocked(Lost, "%s of %s in %s was confirmed as %d, and is stored as %d (0: not at all)", k.id, k.user, k.chat, s.Sequence, at[k])
+			l.complainLocked(Lost,
+				"%s of %s in %s was confirmed as %d, and is stored as %d (0: not at all)", k.id,
+				k.user, k.chat, s.Sequence, at[k])
 		}
 	}
 	for k, sequence := range at {
 		if l.sends[k] == nil {
-			l.complainLocked(Foreign, "%s of %s is stored in %s at %d, and nobody has sent it", k.id, k.user, k.chat, sequence)
+			l.complainLocked(Foreign, "%s of %s is stored in %s at %d, and nobody has sent it",
+				k.id, k.user, k.chat, sequence)
 		}
 	}
 }
@@ -78,7 +83,8 @@ func (l *Ledger) verifyBoundaries(t Truth) {
 	for k, told := range l.told {
 		state := t.States[Member{k.chat, k.user}]
 		if told.Acked > max(state.Acked, state.Read) || told.Read > state.Read {
-			l.complainLocked(Back, "somebody was told that %s has %v of %s, and %v is stored", k.user, told, k.chat, state)
+			l.complainLocked(Back, "somebody was told that %s has %v of %s, and %v is stored",
+				k.user, told, k.chat, state)
 		}
 	}
 	for k, claims := range l.unsaid {
@@ -92,7 +98,8 @@ func (l *Ledger) verifyBoundaries(t Truth) {
 func (l *Ledger) explainLocked(t Truth, k key, c claim, what string) {
 	chat := t.Chats[k.chat]
 	if chat == nil {
-		l.complainLocked(Foreign, "a boundary of %s %s in %s, which is no chat", k.user, what, k.chat)
+		l.complainLocked(Foreign, "a boundary of %s %s in %s, which is no chat",
+			k.user, what, k.chat)
 		return
 	}
 	explained := func(to int64) bool {
@@ -103,9 +110,12 @@ func (l *Ledger) explainLocked(t Truth, k key, c claim, what string) {
 		}
 		return true
 	}
-	replied := slices.ContainsFunc(chat.Messages, func(m Message) bool { return m.Sequence > c.told.Read && m.Sender == k.user })
-	if !explained(c.told.Acked) || !explained(c.told.Read) || c.told.Read > c.said.Read && !replied {
-		l.complainLocked(Beyond, "the boundary %v of %s in %s %s, and his devices had said %v", c.told, k.user, k.chat, what, c.said)
+	replied := slices.ContainsFunc(chat.Messages,
+		func(m Message) bool { return m.Sequence > c.told.Read && m.Sender == k.user })
+	if !explained(c.told.Acked) || !explained(c.told.Read) ||
+		c.told.Read > c.said.Read && !replied {
+		l.complainLocked(Beyond, "the boundary %v of %s in %s %s, and his devices had said %v",
+			c.told, k.user, k.chat, what, c.said)
 	}
 }
 
@@ -126,20 +136,25 @@ func (d *Log) verify(t Truth) {
 			sequence := int64(i) + 1
 			switch {
 			case sequence > int64(len(chat.Messages)):
-				d.ledger.Complain(Lost, "%s has %d of %s, whose head is %d", d.Name, sequence, name, chat.Head)
+				d.ledger.Complain(Lost, "%s has %d of %s, whose head is %d",
+					d.Name, sequence, name, chat.Head)
 			case digest == 0 && member.sees(sequence):
-				d.ledger.Complain(Gap, "%s was told that it may not see %d of %s, and it may", d.Name, sequence, name)
+				d.ledger.Complain(Gap, "%s was told that it may not see %d of %s, and it may",
+					d.Name, sequence, name)
 			case digest == 0:
 			case !member.sees(sequence):
-				d.ledger.Complain(Foreign, "%s has %d of %s, and %s was no member then: %v", d.Name, sequence, name, d.User, member.Ranges)
+				d.ledger.Complain(Foreign, "%s has %d of %s, and %s was no member then: %v",
+					d.Name, sequence, name, d.User, member.Ranges)
 			case digest != digestOf(chat.Messages[i].Sender, chat.Messages[i].ID):
-				d.ledger.Complain(Foreign, "%s has another message %d of %s than is stored", d.Name, sequence, name)
+				d.ledger.Complain(Foreign, "%s has another message %d of %s than is stored",
+					d.Name, sequence, name)
 			}
 		}
 	}
 	for name, chat := range t.Chats {
 		if member := chat.Members[d.User]; member.Current && d.chatLocked(name).stored() < chat.Head {
-			d.ledger.Complain(Unwhole, "%s has %d of %d of %s", d.Name, d.chatLocked(name).stored(), chat.Head, name)
+			d.ledger.Complain(Unwhole, "%s has %d of %d of %s",
+				d.Name, d.chatLocked(name).stored(), chat.Head, name)
 		}
 	}
 }

@@ -15,7 +15,9 @@ type Wait struct {
 }
 
 func (w Wait) String() string {
-	return fmt.Sprintf("%v: %d of %s at %s over %s, from %s to %s", w.Took.Round(time.Millisecond), w.Sequence, w.Chat, w.Device, w.Over, w.Since.Format("15:04:05.000"), w.Now.Format("15:04:05.000"))
+	return fmt.Sprintf("%v: %d of %s at %s over %s, from %s to %s", w.Took.Round(time.Millisecond),
+		w.Sequence, w.Chat, w.Device, w.Over, w.Since.Format("15:04:05.000"),
+		w.Now.Format("15:04:05.000"))
 }
 
 // Waits is a histogram. The zero value is empty.
@@ -57,7 +59,8 @@ func (w *Waits) Quantile(share float64) time.Duration {
 	left := int(math.Ceil(share * float64(w.total)))
 	for i, n := range w.counts {
 		if left -= n; left <= 0 {
-			return min(time.Duration(math.Exp2(float64(i)/8)*float64(time.Millisecond)), w.Worst.Took)
+			return min(time.Duration(math.Exp2(float64(i)/8)*float64(time.Millisecond)),
+				w.Worst.Took)
 		}
 	}
 	return w.Worst.Took
@@ -68,7 +71,8 @@ func (w *Waits) String() string {
 		return "none"
 	}
 	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-	return fmt.Sprintf("%d: half within %v, 99 %% within %v, all within %v", w.total, round(w.Quantile(0.5)), round(w.Quantile(0.99)), round(w.Worst.Took))
+	return fmt.Sprintf("%d: half within %v, 99 %% within %v, all within %v",
+		w.total, round(w.Quantile(0.5)), round(w.Quantile(0.99)), round(w.Worst.Took))
 }
 
 func bucket(d time.Duration) int {

@@ -20,18 +20,23 @@ func (d *Device) refused(what string, status int) error {
 	switch status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusConflict:
 	default:
-		d.Ledger.Complain(checker.Refused, "%s: %s of %s was answered %d", d.Log.Name, what, d.Log.User, status)
+		d.Ledger.Complain(checker.Refused, "%s: %s of %s was answered %d",
+			d.Log.Name, what, d.Log.User, status)
 	}
 	return fmt.Errorf("%s: %d", what, status)
 }
 
 // call makes a request as the device's user; status 0 means that there was no answer.
-func (d *Device) call(ctx context.Context, method, path string, body any) (status int, answer []byte) {
+func (d *Device) call(
+	ctx context.Context, method, path string, body any,
+) (status int, answer []byte) {
 	return Call(ctx, d.http, d.Base, d.Log.User, method, path, body)
 }
 
 // Call makes a request for a user; status 0 means that there was no answer, or not all of it.
-func Call(ctx context.Context, client *http.Client, base, user, method, path string, body any) (status int, answer []byte) {
+func Call(
+	ctx context.Context, client *http.Client, base, user, method, path string, body any,
+) (status int, answer []byte) {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	var content io.Reader = http.NoBody
@@ -106,7 +111,9 @@ type state struct {
 }
 
 // say acknowledges, and reads a part of it. It reports whether nobody refused.
-func (d *Device) say(ctx context.Context, socket *websocket.Conn, chats map[string]int64, random *rand.Rand) bool {
+func (d *Device) say(
+	ctx context.Context, socket *websocket.Conn, chats map[string]int64, random *rand.Rand,
+) bool {
 	var states []state
 	for chat, sequence := range chats {
 		s := state{ChatID: chat, Acked: sequence}
@@ -119,7 +126,9 @@ func (d *Device) say(ctx context.Context, socket *websocket.Conn, chats map[stri
 	if socket != nil && random.IntN(4) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		acks, err := json.Marshal(map[string]any{"type": "ack", "payload": map[string]any{"chats": states}})
+		acks, err := json.Marshal(map[string]any{
+			"type": "ack", "payload": map[string]any{"chats": states},
+		})
 		if err != nil || socket.Write(ctx, websocket.MessageText, acks) != nil {
 			return false
 		}
@@ -136,8 +145,10 @@ func (d *Device) say(ctx context.Context, socket *websocket.Conn, chats map[stri
 	status, answer := d.call(ctx, http.MethodPost, "/acks", map[string]any{"chats": states})
 	var answered struct{ Chats []state }
 	if status != http.StatusOK || json.Unmarshal(answer, &answered) != nil {
-		if status >= 400 && status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests {
-			d.Ledger.Complain(checker.Refused, "%s: acknowledging was answered %d %s", d.Log.Name, status, answer)
+		if status >= 400 && status != http.StatusServiceUnavailable &&
+			status != http.StatusTooManyRequests {
+			d.Ledger.Complain(checker.Refused, "%s: acknowledging was answered %d %s",
+				d.Log.Name, status, answer)
 		}
 		return false
 	}
@@ -145,7 +156,8 @@ func (d *Device) say(ctx context.Context, socket *websocket.Conn, chats map[stri
 		if s.Code == "" {
 			d.Ledger.Tell(s.ChatID, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
 			if s.Acked < chats[s.ChatID] {
-				d.Ledger.Complain(checker.Back, "%s acknowledged %d of %s, and was answered %d", d.Log.Name, chats[s.ChatID], s.ChatID, s.Acked)
+				d.Ledger.Complain(checker.Back, "%s acknowledged %d of %s, and was answered %d",
+					d.Log.Name, chats[s.ChatID], s.ChatID, s.Acked)
 			}
 		}
 	}

@@ -178,7 +178,8 @@ type payload struct {
 func (d *Device) take(ctx context.Context, over Transport, e event) error {
 	var p payload
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
-		d.Ledger.Complain(checker.Refused, "%s got an event that is no JSON: %s", d.Log.Name, e.Payload)
+		d.Ledger.Complain(checker.Refused, "%s got an event that is no JSON: %s",
+			d.Log.Name, e.Payload)
 		return err
 	}
 	switch e.Type {
@@ -243,7 +244,9 @@ func (d *Device) at(local string) {
 // giveCursors tells the session what the device has. If that fails, it is done when the next connection is open.
 func (d *Device) giveCursors(ctx context.Context) {
 	session, _ := d.Log.Place()
-	status, _ := d.call(ctx, http.MethodPost, "/sync", map[string]any{"session": session, "chats": d.cursors()})
+	status, _ := d.call(ctx, http.MethodPost, "/sync", map[string]any{
+		"session": session, "chats": d.cursors(),
+	})
 	if status == http.StatusOK {
 		d.Log.Given(session)
 	}

@@ -20,7 +20,9 @@ func (d *Device) Read(ctx context.Context) {
 
 // sync asks once.
 func (d *Device) sync(ctx context.Context) {
-	status, answer := d.call(ctx, http.MethodPost, "/sync", map[string]any{"chats": d.cursors(), "limit": 200})
+	status, answer := d.call(ctx, http.MethodPost, "/sync", map[string]any{
+		"chats": d.cursors(), "limit": 200,
+	})
 	var synced struct {
 		Chats []struct {
 			ChatID   string `json:"chat_id"`
@@ -79,7 +81,8 @@ func (d *Device) patch(ctx context.Context, chat string, stored int64) {
 	default:
 		d.Ledger.Tell(chat, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
 		if s.Acked < said.Acked || s.Read < said.Read {
-			d.Ledger.Complain(checker.Back, "%s said %v of %s, and was answered %v", d.Log.Name, said, chat, s)
+			d.Ledger.Complain(checker.Back, "%s said %v of %s, and was answered %v",
+				d.Log.Name, said, chat, s)
 		}
 	}
 }

@@ -49,7 +49,8 @@ func (s *Sender) Send(ctx context.Context, chat string, tries int) {
 			return
 		}
 		s.Ledger.Unanswered(chat, s.User, id)
-		wait(ctx, time.Duration(s.Random.Int64N(int64(min(50*time.Millisecond<<min(n, 5), time.Second)))))
+		wait(ctx,
+			time.Duration(s.Random.Int64N(int64(min(50*time.Millisecond<<min(n, 5), time.Second)))))
 	}
 	s.Ledger.Abandon(chat, s.User, id)
 }
@@ -67,13 +68,15 @@ func (s *Sender) attempt(ctx context.Context, base, chat, id string) (known bool
 	if s.Socket {
 		return s.overSocket(ctx, chat, id)
 	}
-	status, answer := Call(ctx, s.HTTP, base, s.User, http.MethodPost, "/chats/"+chat+"/messages", map[string]any{"client_message_id": id, "content": id})
+	status, answer := Call(ctx, s.HTTP, base, s.User, http.MethodPost, "/chats/"+chat+"/messages",
+		map[string]any{"client_message_id": id, "content": id})
 	var c confirmed
 	switch {
 	case status == 0:
 		return false
 	case json.Unmarshal(answer, &c) != nil:
-		s.Ledger.Complain(checker.Refused, "a send of %s was answered %d with %q", s.User, status, answer)
+		s.Ledger.Complain(checker.Refused, "a send of %s was answered %d with %q",
+			s.User, status, answer)
 		return false
 	case status < 300:
 		s.Ledger.Confirm(chat, s.User, id, c.Sequence, status == http.StatusOK)
@@ -101,7 +104,9 @@ func (s *Sender) overSocket(ctx context.Context, chat, id string) bool {
 	defer cancel()
 	if s.conn == nil {
 		conn, _, err := websocket.Dial(ctx, s.Base+"/api/v1/ws?statuses=0", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
-			HTTPClient: s.HTTP, HTTPHeader: http.Header{"Authorization": {"Bearer dev:" + s.User}}, Subprotocols: []string{"tidemark.v1"},
+			HTTPClient:   s.HTTP,
+			HTTPHeader:   http.Header{"Authorization": {"Bearer dev:" + s.User}},
+			Subprotocols: []string{"tidemark.v1"},
 		})
 		if err != nil {
 			return false

@@ -16,9 +16,14 @@ import (
 )
 
 // request is one of the device's user. That of a stream tells where its connection is.
-func (d *Device) request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { d.at(info.Conn.LocalAddr().String()) }})
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.Base+"/api/v1"+path+"?"+query.Encode(), nil)
+func (d *Device) request(
+	ctx context.Context, path string, query url.Values,
+) (*http.Request, error) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { d.at(info.Conn.LocalAddr().String()) },
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		d.Base+"/api/v1"+path+"?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +50,10 @@ func (d *Device) readSocket(ctx context.Context, heard func()) error {
 		return err
 	}
 	conn, _, err := websocket.Dial(r.Context(), r.URL.String(), &websocket.DialOptions{ //nolint:bodyclose // the library closes it
-		HTTPClient: d.http, HTTPHeader: r.Header, Subprotocols: []string{"tidemark.v1"}, OnPingReceived: func(context.Context, []byte) bool { heard(); return true },
+		HTTPClient:     d.http,
+		HTTPHeader:     r.Header,
+		Subprotocols:   []string{"tidemark.v1"},
+		OnPingReceived: func(context.Context, []byte) bool { heard(); return true },
 	})
 	if err != nil {
 		return errors.New("websocket: no connection")

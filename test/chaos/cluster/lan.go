@@ -60,7 +60,8 @@ func Enter() error {
 	if err != nil {
 		return err
 	}
-	return syscall.Exec(unshare, append([]string{unshare, "--net", self}, os.Args[1:]...), append(os.Environ(), entered+"=1"))
+	return syscall.Exec(unshare, append([]string{unshare, "--net", self}, os.Args[1:]...),
+		append(os.Environ(), entered+"=1"))
 }
 
 // Prepare brings up what all hosts share. Call it once, in the process that Enter has made.
@@ -136,14 +137,17 @@ table ip cut {
 }`, here, reach)
 	for _, step := range []func() error{
 		func() error {
-			return run("ip", "link", "add", here, "type", "veth", "peer", "name", "lan", "netns", pid)
+			return run("ip", "link", "add", here, "type", "veth", "peer", "name", "lan", "netns",
+				pid)
 		},
 		func() error { return run("ip", "addr", "add", h.address(1)+"/30", "dev", here) },
 		func() error { return run("ip", "link", "set", here, "up") },
 		func() error { return h.run("", "ip", "link", "set", "lo", "up") },
 		func() error { return h.run("", "ip", "addr", "add", h.address(2)+"/30", "dev", "lan") },
 		func() error { return h.run("", "ip", "link", "set", "lan", "up") },
-		func() error { return h.run("", "sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet") },
+		func() error {
+			return h.run("", "sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
+		},
 		func() error { return h.run(inside, "nft", "-f", "-") },
 		func() error { return feed(outside, "nft", "-f", "-") },
 	} {
@@ -162,7 +166,8 @@ func (h *Host) Address() string { return fmt.Sprintf("%s:%d", h.address(2), port
 
 // Command is a command on the host.
 func (h *Host) Command(line ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"--target", fmt.Sprint(h.holder.Process.Pid), "--net"}, line...)...)
+	return exec.Command("nsenter",
+		append([]string{"--target", fmt.Sprint(h.holder.Process.Pid), "--net"}, line...)...)
 }
 
 // Cut loses every packet between the host and a service, until Heal.
@@ -171,7 +176,8 @@ func (h *Host) Cut(service string, d Direction) error {
 	for _, chain := range d.chains() {
 		match := map[string]string{"up": `oifname "lan" tcp dport`, "down": `iifname "lan" tcp sport`}[chain]
 		for _, p := range h.ports[service] {
-			rules += fmt.Sprintf("add rule ip cut %[1]s %[2]s %[3]d counter name %[4]s_%[1]s drop\n", chain, match, p, service)
+			rules += fmt.Sprintf("add rule ip cut %[1]s %[2]s %[3]d counter name %[4]s_%[1]s "+
+				"drop\n", chain, match, p, service)
 		}
 	}
 	return h.run(rules, "nft", "-f", "-")
@@ -227,7 +233,8 @@ func feed(input string, line ...string) error {
 func finish(command *exec.Cmd, input string) error {
 	command.Stdin = strings.NewReader(input)
 	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", filepath.Base(command.Path)+" "+strings.Join(command.Args[1:], " "), err, out)
+		return fmt.Errorf("%s: %w: %s",
+			filepath.Base(command.Path)+" "+strings.Join(command.Args[1:], " "), err, out)
 	}
 	return nil
 }

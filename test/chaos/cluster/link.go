@@ -36,7 +36,8 @@ func NewLink(service string) (*Link, error) {
 
 // open begins anew, with no delay and nothing added.
 func (l *Link) open(listen string) error {
-	l.proxy = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "link", listen, l.service)
+	l.proxy = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil),
+		zerolog.Nop()), "link", listen, l.service)
 	l.added = 0
 	if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(`{"name":"delay","type":"latency","stream":"downstream","attributes":{"latency":0}}`)); err != nil {
 		return err
@@ -68,7 +69,9 @@ func (l *Link) Hold() (release func()) {
 func (l *Link) Delay(by time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, err := l.proxy.Toxics.UpdateToxicJson("delay", strings.NewReader(fmt.Sprintf(`{"attributes":{"latency":%d,"jitter":%d}}`, by.Milliseconds(), by.Milliseconds()/4)))
+	_, err := l.proxy.Toxics.UpdateToxicJson("delay",
+		strings.NewReader(fmt.Sprintf(`{"attributes":{"latency":%d,"jitter":%d}}`,
+			by.Milliseconds(), by.Milliseconds()/4)))
 	return err
 }
 

@@ -36,7 +36,15 @@ type Node struct {
 
 // NewNode returns a node that does not run yet. Without a host it listens on an address of its own. Its log is a file in dir.
 func NewNode(host *Host, name, address, binary, dir string, flags ...string) *Node {
-	n := &Node{Name: name, host: host, listen: address, at: address, binary: binary, flags: flags, log: filepath.Join(dir, "log-"+strings.ReplaceAll(address, ":", "-"))}
+	n := &Node{
+		Name:   name,
+		host:   host,
+		listen: address,
+		at:     address,
+		binary: binary,
+		flags:  flags,
+		log:    filepath.Join(dir, "log-"+strings.ReplaceAll(address, ":", "-")),
+	}
 	if host != nil {
 		n.listen, n.at = fmt.Sprintf("127.0.0.1:%d", port), host.Address()
 		n.log = filepath.Join(dir, fmt.Sprint("log-", host.number))
@@ -92,7 +100,8 @@ func (n *Node) launch() error {
 		command = n.host.Command(line...)
 	}
 	command.Stdout, command.Stderr = log, log
-	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TIDEMARK_") })
+	command.Env = slices.DeleteFunc(os.Environ(),
+		func(v string) bool { return strings.HasPrefix(v, "TIDEMARK_") })
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ended := make(chan error, 1)
 	started := make(chan error)
@@ -226,7 +235,8 @@ func (n *Node) Stop() error {
 		}
 		return nil
 	case <-time.After(40 * time.Second):
-		return errors.Join(fmt.Errorf("%s has not ended 40 s after SIGTERM: %s", n.Name, n.Log(4000)), n.Kill())
+		return errors.Join(fmt.Errorf("%s has not ended 40 s after SIGTERM: %s", n.Name,
+			n.Log(4000)), n.Kill())
 	}
 }
 

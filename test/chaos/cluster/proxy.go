@@ -31,7 +31,13 @@ func NewProxy(backends ...string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: listener, backends: slices.Clone(backends), where: map[string]string{}, open: map[net.Conn]bool{}, taken: map[string]int{}}
+	p := &Proxy{
+		listener: listener,
+		backends: slices.Clone(backends),
+		where:    map[string]string{},
+		open:     map[net.Conn]bool{},
+		taken:    map[string]int{},
+	}
 	p.running.Go(p.accept)
 	return p, nil
 }

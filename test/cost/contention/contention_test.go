@@ -86,12 +86,14 @@ func obey(text string, in io.Reader, out io.Writer) (b bill) {
 	defer cancel()
 	var mu sync.Mutex
 	network := distance{o.Away, &http.Transport{MaxIdleConnsPerHost: senders}}
-	s, err := dynamodb.Open(ctx, dynamodb.Config{URL: o.URL, Transport: network, Consumed: func(_ string, reads, writes float64) {
-		mu.Lock()
-		defer mu.Unlock()
-		b.Reads += reads
-		b.Writes += writes
-	}})
+	s, err := dynamodb.Open(ctx,
+		dynamodb.Config{URL: o.URL, Transport: network,
+			Consumed: func(_ string, reads, writes float64) {
+				mu.Lock()
+				defer mu.Unlock()
+				b.Reads += reads
+				b.Writes += writes
+			}})
 	if err != nil {
 		return fail(err)
 	}
@@ -125,8 +127,13 @@ func obey(text string, in io.Reader, out io.Writer) (b bill) {
 func send(ctx context.Context, s *dynamodb.Store, i, n int) error {
 	key := fmt.Sprintf("%d-%d", i, n)
 	_, err := storage.AppendOne(ctx, s, tidemark.Draft{
-		ChatID: chat, SenderID: sender(i), ClientMessageID: key, MessageID: tidemark.MessageID("m-" + key), CreatedAt: time.Now(),
-		ContentType: tidemark.DefaultContentType, Content: strings.Repeat("y", 200),
+		ChatID:          chat,
+		SenderID:        sender(i),
+		ClientMessageID: key,
+		MessageID:       tidemark.MessageID("m-" + key),
+		CreatedAt:       time.Now(),
+		ContentType:     tidemark.DefaultContentType,
+		Content:         strings.Repeat("y", 200),
 	})
 	return err
 }
@@ -146,10 +153,12 @@ func TestContention_three_processes_cost_at_most_twice_as_much_as_one(t *testing
 	slices.Sort(one)
 	slices.Sort(three)
 	alone, together := one[rounds/2], three[rounds/2]
-	t.Logf("write units a message, median (least to most) of %d rounds: one process %.2f (%.2f–%.2f), three %.2f (%.2f–%.2f), %.2f times",
+	t.Logf("write units a message, median (least to most) of %d rounds: one process %.2f "+
+		"(%.2f–%.2f), three %.2f (%.2f–%.2f), %.2f times",
 		rounds, alone, one[0], one[rounds-1], together, three[0], three[rounds-1], together/alone)
 	if together > 2*alone {
-		t.Errorf("three processes pay %.2f write units a message, and one %.2f; want at most twice as much", together, alone)
+		t.Errorf("three processes pay %.2f write units a message, and one %.2f; want at most "+
+			"twice as much", together, alone)
 	}
 }
 
@@ -159,15 +168,19 @@ func TestContention_nobody_starves(t *testing.T) {
 	const away, most = 4 * time.Millisecond, 4 * time.Second
 	alone, _ := measure(t, 1, time.Second, away)
 	together, slowest := measure(t, 3, 8*time.Second, away)
-	t.Logf("write units a message: one process %.2f, three %.2f, %.2f times; the slowest message took %v", alone, together, together/alone, slowest)
+	t.Logf("write units a message: one process %.2f, three %.2f, %.2f times; the slowest message "+
+		"took %v", alone, together, together/alone, slowest)
 	if together > 2*alone || slowest > most {
-		t.Errorf("three processes pay %.2f write units a message, and one %.2f; the slowest took %v, want at most %v", together, alone, slowest, most)
+		t.Errorf("three processes pay %.2f write units a message, and one %.2f; the slowest took "+
+			"%v, want at most %v", together, alone, slowest, most)
 	}
 }
 
 // measure has so many processes send for a time, and returns the write units of a message, where a read unit counts a fifth, as it does in dollars; and how
 // long the slowest message took.
-func measure(t *testing.T, processes int, length, away time.Duration) (units float64, slowest time.Duration) {
+func measure(
+	t *testing.T, processes int, length, away time.Duration,
+) (units float64, slowest time.Duration) {
 	t.Helper()
 	url := service.Shared(t).Store(t)
 	if err := dynamodb.Migrate(t.Context(), url, dynamodb.Up); err != nil {
@@ -198,7 +211,8 @@ func measure(t *testing.T, processes int, length, away time.Duration) (units flo
 		sum.Slowest = max(sum.Slowest, b.Slowest)
 	}
 	wantAll(t, s, sum.Sent)
-	t.Logf("%d processes: %d messages, %.2f write and %.2f read units a message, slowest %v", processes, sum.Sent,
+	t.Logf("%d processes: %d messages, %.2f write and %.2f read units a message, slowest %v",
+		processes, sum.Sent,
 		sum.Writes/float64(sum.Sent), sum.Reads/float64(sum.Sent), sum.Slowest.Round(time.Millisecond))
 	return (sum.Writes + sum.Reads/5) / float64(sum.Sent), sum.Slowest
 }
@@ -217,7 +231,9 @@ func run(t *testing.T, url string, processes int, length, away time.Duration) (b
 	}
 	var all []process
 	for p := range processes {
-		text, err := json.Marshal(order{url, p * senders / processes, (p + 1) * senders / processes, length, away})
+		text, err := json.Marshal(order{
+			url, p * senders / processes, (p + 1) * senders / processes, length, away,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +281,9 @@ func wantAll(t *testing.T, s *dynamodb.Store, sent int) {
 	t.Helper()
 	next, got := map[tidemark.UserID]int{}, 0
 	for {
-		pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: chat, After: tidemark.Sequence(got), Limit: 1000}})
+		pages, err := s.Ranges(t.Context(), []storage.Range{
+			{Chat: chat, After: tidemark.Sequence(got), Limit: 1000},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +293,8 @@ func wantAll(t *testing.T, s *dynamodb.Store, sent int) {
 			}
 			_, number, _ := strings.Cut(m.ClientMessageID, "-")
 			if n := next[m.SenderID]; number != strconv.Itoa(n) {
-				t.Fatalf("message %s of %s comes where his number %d should be", m.ClientMessageID, m.SenderID, n)
+				t.Fatalf("message %s of %s comes where his number %d should be",
+					m.ClientMessageID, m.SenderID, n)
 			}
 			next[m.SenderID]++
 		}

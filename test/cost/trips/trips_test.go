@@ -50,8 +50,16 @@ func start(t *testing.T, nodes int) *cluster {
 		leases.Start()
 		events.Start()
 		core, err := server.New(server.Config{
-			Storage: store, Registry: leases, Nodes: leases, Bus: events, Node: tidemark.NodeID(fmt.Sprintf("n%d", i)), Logger: slog.New(slog.DiscardHandler),
-			NodeTTL: ttl, LeaseTTL: time.Hour, Grace: time.Hour, SessionsPerUser: 1 << 20,
+			Storage:         store,
+			Registry:        leases,
+			Nodes:           leases,
+			Bus:             events,
+			Node:            tidemark.NodeID(fmt.Sprintf("n%d", i)),
+			Logger:          slog.New(slog.DiscardHandler),
+			NodeTTL:         ttl,
+			LeaseTTL:        time.Hour,
+			Grace:           time.Hour,
+			SessionsPerUser: 1 << 20,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +92,9 @@ func (c *cluster) online(n int, user tidemark.UserID) *server.Connection {
 	return conn
 }
 
-func (c *cluster) chat(kind tidemark.ChatType, id tidemark.ChatID, creator tidemark.UserID, others ...tidemark.UserID) {
+func (c *cluster) chat(
+	kind tidemark.ChatType, id tidemark.ChatID, creator tidemark.UserID, others ...tidemark.UserID,
+) {
 	c.t.Helper()
 	if _, _, err := c.nodes[0].CreateChat(c.t.Context(), server.Caller{User: creator}, server.CreateChatRequest{ChatID: id, Type: kind, MemberIDs: others}); err != nil {
 		c.t.Fatal(err)
@@ -92,7 +102,11 @@ func (c *cluster) chat(kind tidemark.ChatType, id tidemark.ChatID, creator tidem
 }
 
 func (c *cluster) send(n int, user tidemark.UserID, chat tidemark.ChatID, key string) error {
-	_, err := c.nodes[n].Send(c.t.Context(), user, tidemark.Draft{ChatID: chat, ClientMessageID: key, Content: "hello"})
+	_, err := c.nodes[n].Send(c.t.Context(), user, tidemark.Draft{
+		ChatID:          chat,
+		ClientMessageID: key,
+		Content:         "hello",
+	})
 	return err
 }
 
@@ -118,7 +132,8 @@ func (c *cluster) count() (sum count) {
 // prolongs its leases every third of ttl, in a few.
 func (c *cluster) beats(from, to time.Time) int64 {
 	third := func(at time.Time) int64 { return int64(at.Sub(c.started) / (ttl / 3)) }
-	perNode := int64(to.Sub(from)/time.Second) + 1 + 4*(third(to.Add(time.Second))-third(from.Add(-time.Second)))
+	perNode := int64(to.Sub(from)/time.Second) + 1 +
+		4*(third(to.Add(time.Second))-third(from.Add(-time.Second)))
 	return perNode * int64(len(c.nodes))
 }
 
@@ -128,8 +143,10 @@ func (c *cluster) spent(do func()) count {
 	do()
 	after := c.count()
 	return count{
-		trips: after.trips - before.trips - c.beats(before.at, after.at), publications: after.publications - before.publications,
-		events: after.events - before.events, received: after.received - before.received,
+		trips:        after.trips - before.trips - c.beats(before.at, after.at),
+		publications: after.publications - before.publications,
+		events:       after.events - before.events,
+		received:     after.received - before.received,
 	}
 }
 
@@ -149,7 +166,8 @@ func TestTrips_of_a_message_to_another_node(t *testing.T) {
 	const pairs, messages = 64, 640
 	c := start(t, 2)
 	for i := range pairs {
-		anna, ben := tidemark.UserID(fmt.Sprintf("anna%d", i)), tidemark.UserID(fmt.Sprintf("ben%d", i))
+		anna, ben := tidemark.UserID(fmt.Sprintf("anna%d", i)), tidemark.UserID(fmt.Sprintf("ben%d",
+			i))
 		c.chat(tidemark.Direct, tidemark.ChatID(fmt.Sprintf("c%d", i)), anna, ben)
 		c.online(0, anna)
 		c.online(1, ben)
@@ -184,9 +202,11 @@ func TestTrips_of_a_message_to_another_node(t *testing.T) {
 			settle()
 		})
 		each := float64(spent.trips) / float64(spent.events)
-		t.Logf("%d outstanding: %d messages, %d updates, %d round trips, %d publications", tt.outstanding, messages, spent.events-messages, spent.trips, spent.publications)
+		t.Logf("%d outstanding: %d messages, %d updates, %d round trips, %d publications",
+			tt.outstanding, messages, spent.events-messages, spent.trips, spent.publications)
 		if each > tt.most {
-			t.Errorf("%d outstanding: %.2f round trips for each event, want at most %v", tt.outstanding, each, tt.most)
+			t.Errorf("%d outstanding: %.2f round trips for each event, want at most %v",
+				tt.outstanding, each, tt.most)
 		}
 		if spent.events < messages {
 			t.Errorf("%d events for %d messages to another node", spent.events, messages)
@@ -209,7 +229,9 @@ func TestTrips_of_messages_sent_together(t *testing.T) {
 			var requests []tidemark.Draft
 			for i := range chats * each {
 				requests = append(requests, tidemark.Draft{
-					ChatID: tidemark.ChatID(fmt.Sprintf("c%d", i%chats)), ClientMessageID: fmt.Sprintf("%d-%d", call, i), Content: "hello",
+					ChatID:          tidemark.ChatID(fmt.Sprintf("c%d", i%chats)),
+					ClientMessageID: fmt.Sprintf("%d-%d", call, i),
+					Content:         "hello",
 				})
 			}
 			for _, result := range c.nodes[0].SendAll(t.Context(), "anna", requests) {
@@ -221,9 +243,11 @@ func TestTrips_of_messages_sent_together(t *testing.T) {
 	})
 	const messages = chats * each * calls
 	updates := spent.events - messages
-	t.Logf("%d calls with %d messages: %d updates, %d round trips, %d publications", calls, messages, updates, spent.trips, spent.publications)
+	t.Logf("%d calls with %d messages: %d updates, %d round trips, %d publications",
+		calls, messages, updates, spent.trips, spent.publications)
 	if spent.trips > 2*(calls+updates) {
-		t.Errorf("%d round trips for %d calls and %d updates, want at most 2 for each", spent.trips, calls, updates)
+		t.Errorf("%d round trips for %d calls and %d updates, want at most 2 for each",
+			spent.trips, calls, updates)
 	}
 }
 
@@ -246,14 +270,17 @@ func TestTrips_of_a_group_message_do_not_grow_with_its_members(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d messages: %d round trips, %d events, %d publications", messages, spent.trips, spent.events, spent.publications)
+	t.Logf("%d messages: %d round trips, %d events, %d publications",
+		messages, spent.trips, spent.events, spent.publications)
 	// What is sent to all other nodes is in one round trip.
 	sent := spent.events / (nodes - 1)
 	if spent.trips > 2*sent {
-		t.Errorf("%d round trips for %d messages and updates, want at most 2 for each", spent.trips, sent)
+		t.Errorf("%d round trips for %d messages and updates, want at most 2 for each",
+			spent.trips, sent)
 	}
 	if updates := int64(messages); sent < messages || sent > messages+updates {
-		t.Errorf("%d events for %d messages to %d other nodes, want one for each and its update", spent.events, messages, nodes-1)
+		t.Errorf("%d events for %d messages to %d other nodes, want one for each and its update",
+			spent.events, messages, nodes-1)
 	}
 }
 
@@ -274,9 +301,11 @@ func TestTrips_of_a_tick_to_another_node(t *testing.T) {
 			await(t, anna, tidemark.EventStatus)
 		}
 	})
-	t.Logf("%d messages with their ticks: %d round trips, %d events", messages, spent.trips, spent.events)
+	t.Logf("%d messages with their ticks: %d round trips, %d events",
+		messages, spent.trips, spent.events)
 	if spent.trips > 2*spent.events || spent.events > 3*messages {
-		t.Errorf("%d round trips and %d events for %d messages and their ticks, want at most 2 for each of 3", spent.trips, spent.events, messages)
+		t.Errorf("%d round trips and %d events for %d messages and their ticks, want at most 2 "+
+			"for each of 3", spent.trips, spent.events, messages)
 	}
 }
 

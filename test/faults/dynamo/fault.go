@@ -50,7 +50,8 @@ func reset() error { return &net.OpError{Op: "read", Net: "tcp", Err: syscall.EC
 
 // ReplyLost performs the call, and breaks the connection before the answer.
 func ReplyLost() Fault {
-	return Fault{Name: "reply lost after the call was performed", Percent: 20, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	return Fault{Name: "reply lost after the call was " +
+		"performed", Percent: 20, do: func(n *Network, c *Call) (*http.Response, bool, error) {
 		given, err := n.perform(c.request.Context(), c.body, c)
 		if err != nil {
 			return nil, false, err
@@ -63,7 +64,9 @@ func ReplyLost() Fault {
 // is not told that it was performed.
 func Forgotten() Fault {
 	return Fault{
-		Name: "reply of a transaction lost, and its token forgotten", Percent: 20, Of: func(c *Call) bool { return c.Operation == "TransactWriteItems" },
+		Name:    "reply of a transaction lost, and its token forgotten",
+		Percent: 20,
+		Of:      func(c *Call) bool { return c.Operation == "TransactWriteItems" },
 		do: func(n *Network, c *Call) (*http.Response, bool, error) {
 			fields := maps.Clone(c.fields)
 			delete(fields, "ClientRequestToken")
@@ -78,14 +81,16 @@ func Forgotten() Fault {
 
 // RequestLost breaks the connection before the call is performed.
 func RequestLost() Fault {
-	return Fault{Name: "connection broken before the call was performed", Percent: 20, do: func(*Network, *Call) (*http.Response, bool, error) {
+	return Fault{Name: "connection broken before the call was " +
+		"performed", Percent: 20, do: func(*Network, *Call) (*http.Response, bool, error) {
 		return nil, true, reset()
 	}}
 }
 
 // Delayed breaks the connection, and performs the call a while later, when it may have been repeated.
 func Delayed() Fault {
-	return Fault{Name: "call performed after its connection broke", Percent: 10, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	return Fault{Name: "call performed after its connection " +
+		"broke", Percent: 10, do: func(n *Network, c *Call) (*http.Response, bool, error) {
 		n.later(c)
 		return nil, true, reset()
 	}}
@@ -178,7 +183,8 @@ func Corrupted() Fault {
 // Garbage answers something that is not DynamoDB's.
 func Garbage() Fault {
 	return mangled("garbage instead of the answer", func(n *Network, given *answer) *http.Response {
-		text := []string{"", "null", "<html><body>Welcome to the hotel. Please accept our terms.</body></html>", "\x00\x01\x02\xff"}[n.below(4)]
+		text := []string{"", "null", "<html><body>Welcome to the hotel. Please accept our " +
+			"terms.</body></html>", "\x00\x01\x02\xff"}[n.below(4)]
 		wrong := given.with([]byte(text))
 		wrong.header.Set("Content-Type", "text/html")
 		return wrong.response(nil)

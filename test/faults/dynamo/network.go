@@ -45,8 +45,13 @@ const (
 // New makes a network that does not fail, for tables whose names begin with the prefix.
 func New(seed uint64, prefix string) *Network {
 	return &Network{
-		under: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 10 * time.Second}, prefix: prefix, late: mostLate, random: rand.New(rand.NewPCG(seed, 0)),
-		calls: map[string]int{}, fired: map[string]map[string]int{}, remembered: map[string][]answer{},
+		under:      &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 10 * time.Second},
+		prefix:     prefix,
+		late:       mostLate,
+		random:     rand.New(rand.NewPCG(seed, 0)),
+		calls:      map[string]int{},
+		fired:      map[string]map[string]int{},
+		remembered: map[string][]answer{},
 	}
 }
 
@@ -115,7 +120,8 @@ func (n *Network) choose(call *Call) *Fault {
 	for _, i := range n.random.Perm(len(n.faults)) {
 		fault := &n.faults[i]
 		first := fault.Percent > 0 && n.fired[fault.Name][call.Kind()] == 0
-		if (fault.Of == nil || fault.Of(call)) && (first || n.random.Float64()*100 < fault.Percent) {
+		if (fault.Of == nil || fault.Of(call)) &&
+			(first || n.random.Float64()*100 < fault.Percent) {
 			return fault
 		}
 	}

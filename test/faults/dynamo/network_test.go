@@ -57,7 +57,9 @@ func newService(t *testing.T) *service {
 }
 
 // ask makes a call through the network.
-func ask(t *testing.T, n *Network, s *service, operation, body string, limit time.Duration) (status int, text string, err error) {
+func ask(
+	t *testing.T, n *Network, s *service, operation, body string, limit time.Duration,
+) (status int, text string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -108,21 +110,39 @@ func TestFault_does_what_it_says(t *testing.T) {
 		{Delayed(), "TransactWriteItems", appends, []int64{1}, 0, "", syscall.ECONNRESET},
 		{Doubled(), "PutItem", put, []int64{2}, 200, whole, nil},
 		{Slow(time.Millisecond, 2*time.Millisecond), "GetItem", get, []int64{1}, 200, whole, nil},
-		{Slow(time.Second, 2*time.Second), "GetItem", get, []int64{1}, 0, "", context.DeadlineExceeded},
+		{
+			Slow(time.Second, 2*time.Second), "GetItem", get, []int64{1}, 0, "",
+			context.DeadlineExceeded,
+		},
 		{Silent(), "PutItem", put, []int64{0, 1}, 0, "", context.DeadlineExceeded},
 		{Cut(), "PutItem", put, []int64{1}, 200, "", io.ErrUnexpectedEOF},
 		{Truncated(), "PutItem", put, []int64{1}, 200, "", nil},
 		{Corrupted(), "PutItem", put, []int64{1}, 200, " wrong crc", nil},
 		{Garbage(), "PutItem", put, []int64{1}, 200, "", nil},
 		{Throttled(), "GetItem", get, []int64{0}, 400, "com.amazon", nil},
-		{TransactionThrottled(), "TransactWriteItems", appends, []int64{0}, 400, "TransactionCanceledException", nil},
-		{TransactionConflict(), "TransactWriteItems", appends, []int64{0}, 400, `"Code":"TransactionConflict"`, nil},
+		{
+			TransactionThrottled(), "TransactWriteItems", appends, []int64{0}, 400,
+			"TransactionCanceledException", nil,
+		},
+		{
+			TransactionConflict(), "TransactWriteItems", appends, []int64{0}, 400,
+			`"Code":"TransactionConflict"`, nil,
+		},
 		{Conflict(), "PutItem", put, []int64{0}, 400, "TransactionConflictException", nil},
-		{InProgress(), "TransactWriteItems", appends, []int64{1}, 400, "TransactionInProgressException", nil},
+		{
+			InProgress(), "TransactWriteItems", appends, []int64{1}, 400,
+			"TransactionInProgressException", nil,
+		},
 		{InternalError(), "PutItem", put, []int64{0}, 500, "InternalServerError", nil},
 		{InternalErrorAfter(), "PutItem", put, []int64{1}, 500, "InternalServerError", nil},
-		{PartialBatch(), "BatchGetItem", batch, []int64{1}, 200, `"UnprocessedKeys":{"p-chat_counters":{"ConsistentRead":true,"Keys":[{"k":`, nil},
-		{PartialBatch(), "BatchWriteItem", writes, []int64{1}, 200, `"UnprocessedItems":{"p-chat_memberships":[{"k":`, nil},
+		{
+			PartialBatch(), "BatchGetItem", batch, []int64{1}, 200,
+			`"UnprocessedKeys":{"p-chat_counters":{"ConsistentRead":true,"Keys":[{"k":`, nil,
+		},
+		{
+			PartialBatch(), "BatchWriteItem", writes, []int64{1}, 200,
+			`"UnprocessedItems":{"p-chat_memberships":[{"k":`, nil,
+		},
 		{ShortPage(), "Query", query, []int64{1}, 200, "LastEvaluatedKey", nil},
 		{Hole("messages", false), "Query", query, []int64{1}, 200, `"Count":2,`, nil},
 		{Hole("messages", true), "Query", backwards, []int64{1}, 200, `"Count":2,`, nil},
@@ -150,8 +170,10 @@ func TestFault_does_what_it_says(t *testing.T) {
 				if got := s.performed.Load(); !slices.Contains(tc.performed, got) {
 					t.Errorf("seed %d: performed %d times, want %v", seed, got, tc.performed)
 				}
-				if status != tc.status || !strings.Contains(text, tc.says) || !errors.Is(err, tc.err) {
-					t.Errorf("seed %d: answer %d %q, error %v; want %d with %q, %v", seed, status, text, err, tc.status, tc.says, tc.err)
+				if status != tc.status || !strings.Contains(text, tc.says) ||
+					!errors.Is(err, tc.err) {
+					t.Errorf("seed %d: answer %d %q, error %v; want %d with %q, %v",
+						seed, status, text, err, tc.status, tc.says, tc.err)
 				}
 				if tc.status == 200 && tc.says == "" && text == whole {
 					t.Errorf("seed %d: the answer is whole", seed)
@@ -164,7 +186,8 @@ func TestFault_does_what_it_says(t *testing.T) {
 func TestFault_only_of_what_it_is_for(t *testing.T) {
 	t.Parallel()
 	n, s := network(t)
-	n.Inject(TransactionConflict().At(100), InProgress().At(100), PartialBatch().At(100), Hole("messages", false).At(100), Hole("chat_memberships", true).At(100),
+	n.Inject(TransactionConflict().At(100), InProgress().At(100), PartialBatch().At(100),
+		Hole("messages", false).At(100), Hole("chat_memberships", true).At(100),
 		Stale().At(100), RequestLost().At(100).For(func(c *Call) bool { return c.On("PutItem", "messages") }), ReplyLost().At(0))
 	for _, call := range [][2]string{{"PutItem", put}, {"GetItem", strongGet}, {"Query", backwards}, {"UpdateItem", put}} {
 		if status, text, err := ask(t, n, s, call[0], call[1], 10*time.Second); status != 200 || !strings.HasSuffix(text, " crc 7") || err != nil {
@@ -211,7 +234,8 @@ func TestPartialBatch_asks_for_the_rest(t *testing.T) {
 			for k := 1; k <= 8; k++ {
 				key := fmt.Sprintf(`{"k":%d}`, k)
 				if in, left := strings.Contains(asked, key), strings.Contains(text, key); in == left {
-					t.Errorf("seed %d: %s is asked for: %v, left out: %v (%v)", seed, key, in, left, err)
+					t.Errorf("seed %d: %s is asked for: %v, left out: %v (%v)",
+						seed, key, in, left, err)
 				}
 			}
 		}

@@ -20,8 +20,11 @@ func refusal(status int, kind, message string, more map[string]any) *answer {
 	fields := map[string]any{"__type": kind, "message": message}
 	maps.Copy(fields, more)
 	return &answer{
-		status: status, body: encode(fields),
-		header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}, "X-Amzn-Requestid": {"FAULT"}},
+		status: status,
+		body:   encode(fields),
+		header: http.Header{
+			"Content-Type": {"application/x-amz-json-1.0"}, "X-Amzn-Requestid": {"FAULT"},
+		},
 	}
 }
 
@@ -40,19 +43,26 @@ func refused(name string, performed bool, say func(*Network, *Call) *answer) Fau
 // Throttled refuses the call in one of the ways that DynamoDB has for it.
 func Throttled() Fault {
 	return refused("throttled", false, func(n *Network, c *Call) *answer {
-		kinds := []string{own + "ProvisionedThroughputExceededException", own + "ThrottlingException", own + "RequestLimitExceeded", front + "ThrottlingException"}
-		return refusal(http.StatusBadRequest, kinds[n.below(len(kinds))], "The level of configured provisioned throughput for the table was exceeded.", nil)
+		kinds := []string{
+			own + "ProvisionedThroughputExceededException", own + "ThrottlingException",
+			own + "RequestLimitExceeded", front + "ThrottlingException",
+		}
+		return refusal(http.StatusBadRequest, kinds[n.below(len(kinds))],
+			"The level of configured provisioned throughput for the table was exceeded.", nil)
 	})
 }
 
 // TransactionThrottled cancels a transaction because one of its items is throttled.
 func TransactionThrottled() Fault {
-	return cancelled("transaction cancelled: throttled", "ThrottlingError", "Throughput exceeds the current capacity for one or more global secondary indexes.", "ProvisionedThroughputExceeded")
+	return cancelled("transaction cancelled: throttled", "ThrottlingError",
+		"Throughput exceeds the current capacity for one or more global secondary indexes.",
+		"ProvisionedThroughputExceeded")
 }
 
 // TransactionConflict cancels a transaction because another one writes one of its items.
 func TransactionConflict() Fault {
-	return cancelled("transaction cancelled: conflict", "TransactionConflict", "Transaction is ongoing for the item")
+	return cancelled("transaction cancelled: conflict", "TransactionConflict",
+		"Transaction is ongoing for the item")
 }
 
 func cancelled(name, code, message string, others ...string) Fault {
@@ -72,9 +82,11 @@ func cancelled(name, code, message string, others ...string) Fault {
 
 // Conflict refuses a single write because a transaction writes its item.
 func Conflict() Fault {
-	return refused("single write refused: conflict with a transaction", false, func(*Network, *Call) *answer {
-		return refusal(http.StatusBadRequest, own+"TransactionConflictException", "Transaction is ongoing for the item", nil)
-	}).For(func(c *Call) bool {
+	return refused("single write refused: conflict with a transaction",
+		false, func(*Network, *Call) *answer {
+			return refusal(http.StatusBadRequest, own+"TransactionConflictException",
+				"Transaction is ongoing for the item", nil)
+		}).For(func(c *Call) bool {
 		return slices.Contains([]string{"PutItem", "UpdateItem", "DeleteItem"}, c.Operation)
 	})
 }
@@ -82,7 +94,8 @@ func Conflict() Fault {
 // InProgress says of a transaction that the same one is under way. It has been performed then.
 func InProgress() Fault {
 	return refused("transaction in progress", true, func(*Network, *Call) *answer {
-		return refusal(http.StatusBadRequest, own+"TransactionInProgressException", "The transaction with the given request token is already in progress.", nil)
+		return refusal(http.StatusBadRequest, own+"TransactionInProgressException",
+			"The transaction with the given request token is already in progress.", nil)
 	}).For(func(c *Call) bool { return c.Operation == "TransactWriteItems" })
 }
 
@@ -97,14 +110,16 @@ func InternalErrorAfter() Fault {
 }
 
 func internal(*Network, *Call) *answer {
-	return refusal(http.StatusInternalServerError, own+"InternalServerError", "The request processing has failed because of an unknown error, exception or failure.", nil)
+	return refusal(http.StatusInternalServerError, own+"InternalServerError",
+		"The request processing has failed because of an unknown error, exception or failure.", nil)
 }
 
 // Unavailable is 503: of the service, or of something before it, which does not speak its protocol.
 func Unavailable() Fault {
 	return refused("503", false, func(n *Network, _ *Call) *answer {
 		if n.below(2) == 0 {
-			return refusal(http.StatusServiceUnavailable, front+"ServiceUnavailableException", "Service is unable to handle request.", nil)
+			return refusal(http.StatusServiceUnavailable, front+"ServiceUnavailableException",
+				"Service is unable to handle request.", nil)
 		}
 		page := refusal([]int{http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout}[n.below(3)], "", "", nil)
 		page.header.Set("Content-Type", "text/html")
@@ -116,7 +131,11 @@ func Unavailable() Fault {
 // PartialBatch performs some of the items of a batch, at least one, and says which it has left out.
 func PartialBatch() Fault {
 	return Fault{
-		Name: "part of a batch left out", Percent: 40, Of: func(c *Call) bool { return c.Operation == "BatchGetItem" || c.Operation == "BatchWriteItem" },
+		Name:    "part of a batch left out",
+		Percent: 40,
+		Of: func(c *Call) bool {
+			return c.Operation == "BatchGetItem" || c.Operation == "BatchWriteItem"
+		},
 		do: func(n *Network, c *Call) (*http.Response, bool, error) {
 			asked, left := n.split(c)
 			if left == nil {

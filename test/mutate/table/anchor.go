@@ -50,7 +50,8 @@ func Anchors(root string) (map[string]Anchor, error) {
 			return err
 		case entry.IsDir() && path != root && (name == "node_modules" || name[0] == '.'):
 			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") ||
+			strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
 		source, err := os.ReadFile(path)
@@ -80,7 +81,8 @@ func anchorsOf(path string, source []byte) ([]Anchor, error) {
 		return nil, nil
 	}
 	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, path, source, parser.ParseComments|parser.SkipObjectResolution)
+	file, err := parser.ParseFile(set, path, source,
+		parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +97,9 @@ func anchorsOf(path string, source []byte) ([]Anchor, error) {
 			a := Anchor{Name: m[1], File: path, Line: set.Position(group.End()).Line + 1}
 			node, parents := at(set, file, source, a.Line)
 			if node == nil || !nameForm.MatchString(a.Name) {
-				wrong = append(wrong, fmt.Errorf("%s: %s is no anchor: it needs the form rule.label"+
-					" and code on the next line", set.Position(comment.Pos()), comment.Text))
+				wrong = append(wrong,
+					fmt.Errorf("%s: %s is no anchor: it needs the form rule.label"+
+						" and code on the next line", set.Position(comment.Pos()), comment.Text))
 				continue
 			}
 			a.Within = within(append(parents, node))

@@ -181,7 +181,8 @@ func (o Operation) edits(p piece) ([]edit, error) {
 		if len(list) < 2 {
 			return nil, errors.New("nothing follows")
 		}
-		return append(p.replace(list[0], p.text(list[1])), p.replace(list[1], p.text(list[0]))...), nil
+		return append(p.replace(list[0], p.text(list[1])),
+			p.replace(list[1], p.text(list[0]))...), nil
 	case "text":
 		return o.changeText(p)
 	}

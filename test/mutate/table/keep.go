@@ -21,7 +21,7 @@ func keepCompiling(sound, broken string) (string, error) {
 		return "", err
 	}
 	offset := func(pos token.Pos) int { return set.Position(pos).Offset }
-	used := usedObjects(file)
+	used := usedVariables(file)
 	var edits []edit
 	var around []ast.Node
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -30,7 +30,7 @@ func keepCompiling(sound, broken string) (string, error) {
 			return true
 		}
 		for _, name := range declared(n) {
-			if name.Name == "_" || name.Obj == nil || used[name.Obj] {
+			if name.Name == "_" || name.Obj == nil || used[name.Obj.Pos()] {
 				continue
 			}
 			at, text := useAt(n, around, name.Name)
@@ -86,10 +86,11 @@ func declared(n ast.Node) (names []*ast.Ident) {
 	return names
 }
 
-// usedObjects returns what is used: named anywhere except where it is declared or assigned to.
-func usedObjects(file *ast.File) map[*ast.Object]bool {
+// usedVariables returns the places where the used variables are declared. A variable is used if it
+// is named anywhere except where it is declared or assigned to.
+func usedVariables(file *ast.File) map[token.Pos]bool {
 	assigned := make(map[*ast.Ident]bool)
-	used := make(map[*ast.Object]bool)
+	used := make(map[token.Pos]bool)
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
@@ -100,7 +101,7 @@ func usedObjects(file *ast.File) map[*ast.Object]bool {
 			}
 		case *ast.Ident:
 			if n.Obj != nil && !assigned[n] && n.Obj.Pos() != n.Pos() {
-				used[n.Obj] = true
+				used[n.Obj.Pos()] = true
 			}
 		}
 		return true

@@ -37,7 +37,8 @@ func TestRead_refuses_what_no_break_can_be(t *testing.T) {
 			t.Errorf("%s: got %+v, want an error", what, breaks)
 		}
 	}
-	breaks, err := read(t, good+"\n# a comment\n\nname: b\nshows: z\nat: z.c\ndo: delete\ntest: . X\n")
+	breaks, err := read(t,
+		good+"\n# a comment\n\nname: b\nshows: z\nat: z.c\ndo: delete\ntest: . X\n")
 	if err != nil || len(breaks) != 2 {
 		t.Fatalf("got %+v, %v, want two breaks", breaks, err)
 	}
@@ -85,8 +86,14 @@ func TestApply_operations(t *testing.T) {
 		{"if err := a(b); err != nil {\n}", "set init.arg c", "if err := a(c); err != nil {\n}"},
 		{"a(`SELECT x FROM y`)", "text\n-x FROM\n+z FROM", "a(`SELECT z FROM y`)"},
 		{"x := 1\nif y := a(); y {\n\tb(x)\n}", "delete 2", ""},
-		{"if y := a(); y {\n\tb()\n}", "set condition true", "if y := a(); true {\n\t_ = y\n\tb()\n}"},
-		{"for i, j := range a {\n\tb(i, j)\n}", "set range c", "for i, j := range c {\n\tb(i, j)\n}"},
+		{
+			"if y := a(); y {\n\tb()\n}",
+			"set condition true", "if y := a(); true {\n\t_ = y\n\tb()\n}",
+		},
+		{
+			"for i, j := range a {\n\tb(i, j)\n}",
+			"set range c", "for i, j := range c {\n\tb(i, j)\n}",
+		},
 	} {
 		got, err := apply(t, c.code, c.do)
 		if err != nil {
@@ -139,7 +146,8 @@ func TestApply_keeps_the_file_compiling(t *testing.T) {
 }
 
 func TestAnchors(t *testing.T) {
-	const file = "package p\n\n// A is a constant.\n//\n//rule:one.a\nconst A = 1\n\nvar b = []int{\n" +
+	const file = "package p\n\n// A is a constant.\n//\n//rule:one.a\nconst A = 1\n\n" +
+		"var b = []int{\n" +
 		"\t//rule:one.b\n\t2,\n}\n\n// rule:R_TWO.c\nvar c = 3\n\nfunc d() {\n\tswitch {\n" +
 		"\t//rule:one.d-e\n\tcase A > 1:\n\t\t// A reason.\n\t\t//rule:one.f\n\t\tb = nil\n\t}\n}\n"
 	got := anchorsIn(t, map[string]string{"sub/p.go": file, "p_test.go": "package p\n\n//rule:x\n"})
@@ -190,7 +198,8 @@ func TestPage_lists_the_places(t *testing.T) {
 	breaks := []table.Break{{At: "y.c", Shows: []string{"x"}}}
 	page := head + "- old" + tail + "\n### y\n\nKept in:\n" + tail
 	got, err := table.Page(page, anchors, breaks)
-	want := head + "- `a.go`: `e`, `g`\n- `b.go`: `f`" + tail + "\n### y\n\nKept in:\n\n- `a.go`: `e`" + tail
+	want := head + "- `a.go`: `e`, `g`\n- `b.go`: `f`" + tail +
+		"\n### y\n\nKept in:\n\n- `a.go`: `e`" + tail
 	if err != nil || got != want {
 		t.Errorf("got %v,\n%s, want\n%s", err, got, want)
 	}

@@ -19,14 +19,24 @@ type item = map[string]types.AttributeValue
 func TestShared_bills_as_AWS_says(t *testing.T) {
 	table, client, total := aws.String("capacity"), Shared(t).Client(), types.ReturnConsumedCapacityTotal
 	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
-		TableName: table, BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("p"), AttributeType: "S"}, {AttributeName: aws.String("q"), AttributeType: "S"}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("p"), KeyType: "HASH"}, {AttributeName: aws.String("q"), KeyType: "RANGE"}},
+		TableName:   table,
+		BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{
+			{AttributeName: aws.String("p"), AttributeType: "S"},
+			{AttributeName: aws.String("q"), AttributeType: "S"},
+		},
+		KeySchema: []types.KeySchemaElement{
+			{AttributeName: aws.String("p"), KeyType: "HASH"},
+			{AttributeName: aws.String("q"), KeyType: "RANGE"},
+		},
 	})
 	must(t, err)
-	must(t, dynamodb.NewTableExistsWaiter(client).Wait(t.Context(), &dynamodb.DescribeTableInput{TableName: table}, time.Minute))
+	must(t,
+		dynamodb.NewTableExistsWaiter(client).Wait(t.Context(),
+			&dynamodb.DescribeTableInput{TableName: table}, time.Minute))
 	t.Cleanup(func() {
-		_, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: table})
+		_, err := client.DeleteTable(context.Background(),
+			&dynamodb.DeleteTableInput{TableName: table})
 		must(t, err)
 	})
 	text := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
@@ -52,22 +62,41 @@ func TestShared_bills_as_AWS_says(t *testing.T) {
 		return one(&c[0])
 	}
 	put := func(it item) float64 {
-		out, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: table, Item: it, ReturnConsumedCapacity: total})
+		out, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{
+			TableName:              table,
+			Item:                   it,
+			ReturnConsumedCapacity: total,
+		})
 		must(t, err)
 		return one(out.ConsumedCapacity)
 	}
 	update := func(q, change string) float64 {
-		out, err := client.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: table, Key: named(q), UpdateExpression: &change, ExpressionAttributeValues: item{":v": text("v")}, ReturnConsumedCapacity: total})
+		out, err := client.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+			TableName:                 table,
+			Key:                       named(q),
+			UpdateExpression:          &change,
+			ExpressionAttributeValues: item{":v": text("v")},
+			ReturnConsumedCapacity:    total,
+		})
 		must(t, err)
 		return one(out.ConsumedCapacity)
 	}
 	remove := func(q string) float64 {
-		out, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: table, Key: named(q), ReturnConsumedCapacity: total})
+		out, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+			TableName:              table,
+			Key:                    named(q),
+			ReturnConsumedCapacity: total,
+		})
 		must(t, err)
 		return one(out.ConsumedCapacity)
 	}
 	get := func(q string, strong bool) float64 {
-		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: named(q), ConsistentRead: &strong, ReturnConsumedCapacity: total})
+		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{
+			TableName:              table,
+			Key:                    named(q),
+			ConsistentRead:         &strong,
+			ReturnConsumedCapacity: total,
+		})
 		must(t, err)
 		return one(out.ConsumedCapacity)
 	}
@@ -76,26 +105,49 @@ func TestShared_bills_as_AWS_says(t *testing.T) {
 		for _, q := range qs {
 			wanted.Keys = append(wanted.Keys, named(q))
 		}
-		out, err := client.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{*table: wanted}, ReturnConsumedCapacity: total})
+		out, err := client.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{
+			RequestItems:           map[string]types.KeysAndAttributes{*table: wanted},
+			ReturnConsumedCapacity: total,
+		})
 		must(t, err)
 		return several(out.ConsumedCapacity)
 	}
 	query := func(from string, strong bool) float64 {
-		out, err := client.Query(t.Context(), &dynamodb.QueryInput{TableName: table, KeyConditionExpression: aws.String("p = :p AND q >= :q"), ProjectionExpression: aws.String("q"),
-			ExpressionAttributeValues: item{":p": text("p"), ":q": text(from)}, ConsistentRead: &strong, ReturnConsumedCapacity: total})
+		out,
+			err := client.Query(t.Context(),
+			&dynamodb.QueryInput{TableName: table,
+				KeyConditionExpression:    aws.String("p = :p AND q >= :q"),
+				ProjectionExpression:      aws.String("q"),
+				ExpressionAttributeValues: item{":p": text("p"), ":q": text(from)}, ConsistentRead: &strong, ReturnConsumedCapacity: total})
 		must(t, err)
 		return one(out.ConsumedCapacity)
 	}
 	transact := func(items ...types.TransactWriteItem) float64 {
-		out, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: items, ReturnConsumedCapacity: total})
+		out, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{
+			TransactItems:          items,
+			ReturnConsumedCapacity: total,
+		})
 		must(t, err)
 		return several(out.ConsumedCapacity)
 	}
-	check := types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: table, Key: named("a"), ConditionExpression: aws.String("attribute_exists(p)")}}
+	check := types.TransactWriteItem{
+		ConditionCheck: &types.ConditionCheck{
+			TableName:           table,
+			Key:                 named("a"),
+			ConditionExpression: aws.String("attribute_exists(p)"),
+		},
+	}
 	txPut := func(it item) types.TransactWriteItem {
 		return types.TransactWriteItem{Put: &types.Put{TableName: table, Item: it}}
 	}
-	txUpdate := types.TransactWriteItem{Update: &types.Update{TableName: table, Key: named("b"), UpdateExpression: aws.String("SET y = :v"), ExpressionAttributeValues: item{":v": text("v")}}}
+	txUpdate := types.TransactWriteItem{
+		Update: &types.Update{
+			TableName:                 table,
+			Key:                       named("b"),
+			UpdateExpression:          aws.String("SET y = :v"),
+			ExpressionAttributeValues: item{":v": text("v")},
+		},
+	}
 	txDelete := types.TransactWriteItem{Delete: &types.Delete{TableName: table, Key: named("t1")}}
 	// In this order: each finds what those before it left.
 	for i, tt := range []struct {

@@ -53,7 +53,10 @@ func TestStore_is_empty_and_dropped_with_the_test(t *testing.T) {
 	var prefixes []string
 	names := func() (found []string) {
 		for _, prefix := range prefixes {
-			tables, err := s.Client().ListTables(t.Context(), &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String(prefix), Limit: aws.Int32(1)})
+			tables, err := s.Client().ListTables(t.Context(), &dynamodb.ListTablesInput{
+				ExclusiveStartTableName: aws.String(prefix),
+				Limit:                   aws.Int32(1),
+			})
 			must(t, err)
 			for _, name := range tables.TableNames {
 				if name[:len(prefix)] == prefix {
@@ -89,7 +92,8 @@ func prefixOf(t *testing.T, store string) string {
 	t.Helper()
 	address, err := url.Parse(store)
 	must(t, err)
-	if address.Host != "us-east-1" || !strings.HasPrefix(address.Query().Get("endpoint"), "http://127.0.0.1:") {
+	if address.Host != "us-east-1" ||
+		!strings.HasPrefix(address.Query().Get("endpoint"), "http://127.0.0.1:") {
 		t.Errorf("the store is %s", store)
 	}
 	return strings.TrimPrefix(address.Path, "/")
@@ -125,7 +129,11 @@ func TestKill_and_Run_keep_what_is_confirmed(t *testing.T) {
 		}
 		s.Run(t)
 		for n := range confirmed {
-			item, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("table"), Key: key(n), ConsistentRead: aws.Bool(true)})
+			item, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{
+				TableName:      aws.String("table"),
+				Key:            key(n),
+				ConsistentRead: aws.Bool(true),
+			})
 			must(t, err)
 			if item.Item == nil {
 				t.Errorf("of %d confirmed items, %d is lost", confirmed, n)
@@ -182,10 +190,14 @@ func TestShared_is_what_the_variable_names(t *testing.T) {
 func create(t *testing.T, s *Server, name string) {
 	t.Helper()
 	_, err := s.Client().CreateTable(t.Context(), &dynamodb.CreateTableInput{
-		TableName:            aws.String(name),
-		BillingMode:          types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeN}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+		TableName:   aws.String(name),
+		BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{
+			{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeN},
+		},
+		KeySchema: []types.KeySchemaElement{
+			{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash},
+		},
 	})
 	must(t, err)
 }
@@ -195,7 +207,10 @@ func key(n int) map[string]types.AttributeValue {
 }
 
 func put(ctx context.Context, client *dynamodb.Client, n int) error {
-	_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String("table"), Item: key(n)})
+	_, err := client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: aws.String("table"),
+		Item:      key(n),
+	})
 	return err
 }
 

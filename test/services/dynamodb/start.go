@@ -65,7 +65,8 @@ func find() (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("DynamoDB's emulator dynoxide is not installed; run: make dynamodb-deps (or name another DynamoDB in %s)", Variable)
+	return "", fmt.Errorf("DynamoDB's emulator dynoxide is not installed; run: make "+
+		"dynamodb-deps (or name another DynamoDB in %s)", Variable)
 }
 
 // serves reports whether our emulator answers, and nobody else.

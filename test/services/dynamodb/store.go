@@ -48,7 +48,8 @@ func (s *Server) Client() *dynamodb.Client {
 	if key == "" {
 		key, secret = "emulator", "emulator"
 	}
-	options.Credentials = credentials.NewStaticCredentialsProvider(key, secret, os.Getenv("AWS_SESSION_TOKEN"))
+	options.Credentials = credentials.NewStaticCredentialsProvider(key, secret,
+		os.Getenv("AWS_SESSION_TOKEN"))
 	return dynamodb.New(options)
 }
 
@@ -64,7 +65,9 @@ func region() string {
 func (s *Server) Drop(ctx context.Context, prefix string) error {
 	client := s.Client()
 	// Names come in order, those after "PREFIX" first; the table that has just this name is none of ours.
-	tables, err := client.ListTables(ctx, &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String(prefix)})
+	tables, err := client.ListTables(ctx, &dynamodb.ListTablesInput{
+		ExclusiveStartTableName: aws.String(prefix),
+	})
 	if err != nil {
 		return err
 	}

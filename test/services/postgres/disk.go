@@ -62,7 +62,8 @@ func compile(source, library string) error {
 	}
 	out, err := exec.Command("gcc", "-shared", "-fPIC", "-O1", "-o", library, file).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("no disk that stalls can be made; run: apt-get install gcc libc6-dev (%w)\n%s", err, out)
+		return fmt.Errorf("no disk that stalls can be made; run: apt-get install gcc libc6-dev "+
+			"(%w)\n%s", err, out)
 	}
 	return os.Chmod(library, 0o755) //nolint:gosec // the user of the server loads it
 }

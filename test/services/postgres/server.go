@@ -59,7 +59,9 @@ func Start(t testing.TB, settings ...string) *Server {
 
 // StartCopy starts a server on a copy of another one's data, which fill puts into the directory copied.Data(), by pg_basebackup or out of a backup.
 // It has the same superuser and password, and ends with the test. Settings are those of Start.
-func StartCopy(t testing.TB, of *Server, fill func(copied *Server) error, settings ...string) *Server {
+func StartCopy(
+	t testing.TB, of *Server, fill func(copied *Server) error, settings ...string,
+) *Server {
 	t.Helper()
 	return started(t, func(copied *Server) error {
 		copied.password = of.password
@@ -96,7 +98,8 @@ func started(t testing.TB, fill func(*Server) error, settings []string) *Server 
 // in PGPASSWORD.
 func (s *Server) Shell(script string, env ...string) *exec.Cmd {
 	command := s.command("/bin/bash", "-euo", "pipefail", "-c", script)
-	command.Env = append(append(command.Env, "PATH="+s.bin+":"+os.Getenv("PATH"), "PGPASSWORD="+s.password), env...)
+	command.Env = append(append(command.Env, "PATH="+s.bin+":"+os.Getenv("PATH"),
+		"PGPASSWORD="+s.password), env...)
 	return command
 }
 
@@ -114,7 +117,8 @@ func (s *Server) Log() string { return s.postmaster.Log() }
 
 // URL returns the URL of a database, for the superuser.
 func (s *Server) URL(database string) string {
-	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/%s?sslmode=disable", user, s.password, s.port, database)
+	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/%s?sslmode=disable",
+		user, s.password, s.port, database)
 }
 
 // Stop ends the server in one of Postgres's modes, and waits: "smart" when the last client has left, "fast" after rolling back what is open,

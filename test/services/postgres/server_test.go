@@ -47,8 +47,10 @@ func TestServer_is_durable_guarded_and_not_root(t *testing.T) {
 	conn := connect(t, s.Database(t))
 	got := map[string]string{}
 	want := map[string]string{
-		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_preload_libraries": "pg_stat_statements", "max_connections": "200",
-		"listen_addresses": "127.0.0.1", "port": fmt.Sprint(s.Port()), "data_directory": s.Data(), "work_mem": "5MB",
+		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on",
+		"shared_preload_libraries": "pg_stat_statements", "max_connections": "200",
+		"listen_addresses": "127.0.0.1", "port": fmt.Sprint(s.Port()), "data_directory": s.Data(),
+		"work_mem": "5MB",
 	}
 	for name := range want {
 		var value string
@@ -59,9 +61,13 @@ func TestServer_is_durable_guarded_and_not_root(t *testing.T) {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	var before bool
-	must(t, conn.QueryRow(t.Context(), "SELECT 'b' < 'A' COLLATE \"C\" OR 'a' < 'B' COLLATE \"default\" AND 'b' > 'A' COLLATE \"default\"").Scan(&before))
+	must(t,
+		conn.QueryRow(t.Context(),
+			"SELECT 'b' < 'A' COLLATE \"C\" OR 'a' < 'B' COLLATE \"default\" AND 'b' > 'A' COLLATE "+
+				"\"default\"").Scan(&before))
 	if !before {
-		t.Error("the default collation is that of bytes: a statement that forgets to name its own is not found out")
+		t.Error("the default collation is that of bytes: a statement that forgets to name its " +
+			"own is not found out")
 	}
 	if info, err := os.Stat(fmt.Sprintf("/proc/%d", s.PID())); err != nil || info.Sys().(*syscall.Stat_t).Uid == 0 {
 		t.Errorf("the server runs as root: %v", err)
@@ -78,7 +84,9 @@ func TestDatabase_is_empty_and_dropped_with_the_test(t *testing.T) {
 		t.Error("there are two shared servers")
 	}
 	count := func() (n int) {
-		must(t, connect(t, s.URL("postgres")).QueryRow(t.Context(), "SELECT count(*) FROM pg_database").Scan(&n))
+		must(t,
+			connect(t, s.URL("postgres")).QueryRow(t.Context(),
+				"SELECT count(*) FROM pg_database").Scan(&n))
 		return n
 	}
 	before := count()
@@ -185,7 +193,8 @@ func TestStartCopy_follows(t *testing.T) {
 	t.Run("standby", func(t *testing.T) {
 		copied := StartCopy(t, s, func(copied *Server) error {
 			script := `pg_basebackup --pgdata="$TO" --dbname="$FROM" --write-recovery-conf --checkpoint=fast`
-			out, err := copied.Shell(script, "TO="+copied.Data(), "FROM="+s.URL("postgres")).CombinedOutput()
+			out, err := copied.Shell(script, "TO="+copied.Data(),
+				"FROM="+s.URL("postgres")).CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}
@@ -193,7 +202,9 @@ func TestStartCopy_follows(t *testing.T) {
 		})
 		dir = copied.home.Dir()
 		var standby bool
-		must(t, connect(t, copied.URL("postgres")).QueryRow(t.Context(), "SELECT pg_is_in_recovery()").Scan(&standby))
+		must(t,
+			connect(t, copied.URL("postgres")).QueryRow(t.Context(),
+				"SELECT pg_is_in_recovery()").Scan(&standby))
 		if !standby {
 			t.Error("the copy is no standby")
 		}
@@ -213,7 +224,9 @@ func TestDisk_no_commit_while_it_stalls(t *testing.T) {
 	committed := make(chan error, 1)
 	go func() { _, err := conn.Exec(t.Context(), "INSERT INTO t VALUES (1)"); committed <- err }()
 	for waits := false; !waits; {
-		err := other.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'WALSync')").Scan(&waits)
+		err := other.QueryRow(t.Context(),
+			"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = "+
+				"'WALSync')").Scan(&waits)
 		must(t, err)
 	}
 	var n int

@@ -44,8 +44,14 @@ func Ends(t *testing.T, least int) {
 	}{
 		{"exit", func(_ *os.Process, input io.Closer, _ int) error { return input.Close() }},
 		{"panic", func(_ *os.Process, input io.Closer, _ int) error { return input.Close() }},
-		{"SIGKILL of its group", func(p *os.Process, _ io.Closer, _ int) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }},
-		{"SIGKILL, with a service that is stopped", func(p *os.Process, _ io.Closer, pid int) error {
+		{
+			"SIGKILL of its group",
+			func(p *os.Process, _ io.Closer, _ int) error {
+				return syscall.Kill(-p.Pid, syscall.SIGKILL)
+			},
+		},
+		{"SIGKILL, with a service that is " +
+			"stopped", func(p *os.Process, _ io.Closer, pid int) error {
 			return errors.Join(syscall.Kill(pid, syscall.SIGSTOP), p.Kill())
 		}},
 	} {

@@ -50,7 +50,8 @@ func (p *Program) Log() string {
 
 // Start starts it, and waits until it serves. The error is ErrPortTaken if that is why it does not.
 func (p *Program) Start(ctx context.Context) error {
-	log, err := os.OpenFile(filepath.Join(p.Home.dir, p.File), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(p.Home.dir, p.File), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,9 @@ func startMember(home *process.Home, name string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := start(home, name, "cluster-enabled yes", fmt.Sprint("cluster-port ", bus), "cluster-node-timeout 1000", "cluster-replica-validity-factor 0", "cluster-allow-replica-migration no")
+	s, err := start(home, name, "cluster-enabled yes", fmt.Sprint("cluster-port ", bus),
+		"cluster-node-timeout 1000", "cluster-replica-validity-factor 0",
+		"cluster-allow-replica-migration no")
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +74,8 @@ func (c *Cluster) form(t testing.TB) {
 	}
 	c.whole(t, members...)
 	for _, shard := range c.Shards {
-		shard.Replica.Do(t, "CLUSTER", "REPLICATE", fmt.Sprint(shard.Master.Do(t, "CLUSTER", "MYID")))
+		shard.Replica.Do(t, "CLUSTER", "REPLICATE",
+			fmt.Sprint(shard.Master.Do(t, "CLUSTER", "MYID")))
 		shard.joined(t)
 	}
 	c.whole(t, members...)
@@ -95,8 +98,10 @@ func (c *Cluster) whole(t testing.TB, members ...*Server) {
 			reply, err := s.Ask("CLUSTER", "INFO")
 			about := fields(fmt.Sprint(reply))
 			nodes, _ := s.Ask("CLUSTER", "NODES")
-			well := !strings.Contains(fmt.Sprint(nodes), "fail") && !strings.Contains(fmt.Sprint(nodes), "handshake")
-			return fmt.Sprint(about, err, nodes), about["cluster_state"] == "ok" && about["cluster_known_nodes"] == fmt.Sprint(2*len(c.Shards)) && well
+			well := !strings.Contains(fmt.Sprint(nodes), "fail") &&
+				!strings.Contains(fmt.Sprint(nodes), "handshake")
+			return fmt.Sprint(about, err, nodes), about["cluster_state"] == "ok" &&
+				about["cluster_known_nodes"] == fmt.Sprint(2*len(c.Shards)) && well
 		})
 	}
 }

@@ -45,6 +45,7 @@ func take() int {
 
 // flush empties a database. A connection begins in the first one, and a transaction keeps what it selects.
 func (s *Server) flush(database int) error {
-	_, err := s.Ask("EVAL", "redis.call('SELECT', ARGV[1]); return redis.call('FLUSHDB')", "0", strconv.Itoa(database))
+	_, err := s.Ask("EVAL", "redis.call('SELECT', ARGV[1]); return redis.call('FLUSHDB')", "0",
+		strconv.Itoa(database))
 	return err
 }

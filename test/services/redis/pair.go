@@ -22,7 +22,8 @@ func (p *Pair) Detach(t testing.TB) {
 	told := p.Master.info("replication")
 	wait(t, "the replica knows what the master does", func() (string, bool) {
 		knows := p.Replica.info("replication")["slave_repl_offset"]
-		return knows + " of " + told["master_repl_offset"], number(knows) >= number(told["master_repl_offset"])
+		return knows + " of " +
+			told["master_repl_offset"], number(knows) >= number(told["master_repl_offset"])
 	})
 	// The master has no password, and refuses one.
 	p.Replica.Do(t, "CONFIG", "SET", "masterauth", "nonsense")
@@ -49,7 +50,8 @@ func (p *Pair) joined(t testing.TB) {
 	t.Helper()
 	wait(t, "the replica follows the master", func() (string, bool) {
 		info := p.Replica.info("replication")
-		return fmt.Sprint(info), info["role"] == "slave" && info["master_port"] == fmt.Sprint(p.Master.port) && info["master_link_status"] == "up"
+		return fmt.Sprint(info), info["role"] == "slave" &&
+			info["master_port"] == fmt.Sprint(p.Master.port) && info["master_link_status"] == "up"
 	})
 }
 

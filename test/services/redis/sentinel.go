@@ -39,7 +39,9 @@ func startWatched(home *process.Home) (w *Watched, err error) {
 	if w.Replica, err = start(home, "replica", fmt.Sprint("replicaof 127.0.0.1 ", w.Master.port)); err != nil {
 		return nil, err
 	}
-	w.Sentinel, err = startSentinel(home, "sentinel", fmt.Sprint("sentinel monitor tidemark 127.0.0.1 ", w.Master.port, " 1"),
+	w.Sentinel,
+		err = startSentinel(home, "sentinel",
+		fmt.Sprint("sentinel monitor tidemark 127.0.0.1 ", w.Master.port, " 1"),
 		"sentinel down-after-milliseconds tidemark 1000", "sentinel failover-timeout tidemark 3000", "sentinel parallel-syncs tidemark 1")
 	return w, err
 }
@@ -61,7 +63,8 @@ func (w *Watched) Promoted(t testing.TB) {
 	w.promoted(t)
 	wait(t, "Sentinel names the new master", func() (string, bool) {
 		reply, err := w.Sentinel.Ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "tidemark")
-		return fmt.Sprint(reply, err), fmt.Sprint(reply) == fmt.Sprintf("[127.0.0.1 %d]", w.Master.port)
+		return fmt.Sprint(reply, err), fmt.Sprint(reply) == fmt.Sprintf("[127.0.0.1 %d]",
+			w.Master.port)
 	})
 	w.Replica.settings = append(usual(), fmt.Sprint("replicaof 127.0.0.1 ", w.Master.port))
 	if err := w.Replica.configure(); err != nil {
@@ -80,7 +83,8 @@ func (w *Watched) known(t testing.TB) {
 		replicas, _ := reply.([]any)
 		for _, replica := range replicas {
 			about := pairs(replica)
-			if about["port"] == fmt.Sprint(w.Replica.port) && about["flags"] == "slave" && about["master-link-status"] == "ok" {
+			if about["port"] == fmt.Sprint(w.Replica.port) && about["flags"] == "slave" &&
+				about["master-link-status"] == "ok" {
 				return "", true
 			}
 		}

@@ -36,7 +36,9 @@ func TestStart_leaves_nothing(t *testing.T) {
 		"one": func(t *testing.T) { s := Start(t); dir, pids = s.home.Dir(), []int{s.PID()} },
 		"Sentinel": func(t *testing.T) {
 			w := StartSentinel(t)
-			dir, pids = w.Master.home.Dir(), []int{w.Master.PID(), w.Replica.PID(), w.Sentinel.PID()}
+			dir, pids = w.Master.home.Dir(), []int{
+				w.Master.PID(), w.Replica.PID(), w.Sentinel.PID(),
+			}
 		},
 	} {
 		t.Run(name, start)
@@ -52,7 +54,8 @@ func TestDatabase_is_empty_and_emptied_with_the_test(t *testing.T) {
 		t.Error("there are two shared servers")
 	}
 	keys := func(n int) any {
-		return s.Do(t, "EVAL", "redis.call('SELECT', ARGV[1]); return redis.call('DBSIZE')", "0", fmt.Sprint(n))
+		return s.Do(t, "EVAL", "redis.call('SELECT', ARGV[1]); return redis.call('DBSIZE')", "0",
+			fmt.Sprint(n))
 	}
 	t.Run("a test", func(t *testing.T) {
 		first, second := Database(t), Database(t)
@@ -119,7 +122,8 @@ func TestRun_has_what_was_saved(t *testing.T) {
 			s.Do(t, "SET", "a", tt.then)
 			s.Kill(t)
 			if s.PID() != 0 || process.Runs(pid) {
-				t.Errorf("the server has the process id %d when it is gone, and was %d", s.PID(), pid)
+				t.Errorf("the server has the process id %d when it is gone, and was %d",
+					s.PID(), pid)
 			}
 			if _, err := s.Ask("PING"); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("a command to a server that is down: %v", err)
@@ -208,7 +212,8 @@ func stale(t *testing.T, pair *Pair, failOver func()) {
 	master.Do(t, "SET", "a", "new")
 	failOver()
 	if got := pair.Master.Do(t, "GET", "a"); got != "old" || pair.Master != replica || pair.Replica != master {
-		t.Errorf("the new master says %v, want old; it is on port %d, want %d", got, pair.Master.port, replica.port)
+		t.Errorf("the new master says %v, want old; it is on port %d, want %d",
+			got, pair.Master.port, replica.port)
 	}
 	if role := pair.Replica.info("replication")["role"]; role != "slave" {
 		t.Errorf("the former master is %q", role)

@@ -19,7 +19,10 @@ const databases = 1024
 
 // usual are the settings of every server: nothing is saved unless somebody says SAVE.
 func usual() []string {
-	return []string{`save ""`, "appendonly no", fmt.Sprint("databases ", databases), "enable-debug-command local", "repl-diskless-sync-delay 0"}
+	return []string{
+		`save ""`, "appendonly no", fmt.Sprint("databases ", databases),
+		"enable-debug-command local", "repl-diskless-sync-delay 0",
+	}
 }
 
 func newHome() (*process.Home, error) { return process.NewHome(process.Settings{Service: "redis"}) }
@@ -34,7 +37,9 @@ func startSentinel(home *process.Home, name string, settings ...string) (*Server
 	return launch(home, name, "Sentinel ID is", settings, "--sentinel")
 }
 
-func launch(home *process.Home, name, ready string, settings []string, args ...string) (*Server, error) {
+func launch(
+	home *process.Home, name, ready string, settings []string, args ...string,
+) (*Server, error) {
 	program, err := find()
 	if err != nil {
 		return nil, err
@@ -78,7 +83,8 @@ func (s *Server) conf() string { return filepath.Join(s.dir, "redis.conf") }
 
 // configure writes redis.conf, where the last line wins. Redis may write it anew later on.
 func (s *Server) configure() error {
-	lines := append([]string{fmt.Sprint("port ", s.port), "bind 127.0.0.1", "dir " + s.dir}, s.settings...)
+	lines := append([]string{fmt.Sprint("port ", s.port), "bind 127.0.0.1", "dir " + s.dir},
+		s.settings...)
 	return os.WriteFile(s.conf(), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 

@@ -40,7 +40,12 @@ type answer struct {
 func newBeyond() *beyond {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxConnsPerHost = 4 // A service on this machine answers no faster over more, and what the heap holds is looked at by tests.
-	return &beyond{transport: transport, tickets: make(chan *ticket), closing: make(chan struct{}), ended: make(chan struct{})}
+	return &beyond{
+		transport: transport,
+		tickets:   make(chan *ticket),
+		closing:   make(chan struct{}),
+		ended:     make(chan struct{}),
+	}
 }
 
 // run hands out tickets until close is called, and waits for the calls then.
@@ -50,7 +55,11 @@ func (b *beyond) run() {
 	defer b.transport.CloseIdleConnections()
 	defer calls.Wait()
 	for {
-		t := &ticket{call: make(chan call), answer: make(chan answer, 1), cancelled: make(chan struct{})}
+		t := &ticket{
+			call:      make(chan call),
+			answer:    make(chan answer, 1),
+			cancelled: make(chan struct{}),
+		}
 		select {
 		case b.tickets <- t:
 			calls.Go(func() { b.perform(t) })

@@ -34,7 +34,8 @@ func TestBeyond_calls_take_no_time_in_a_bubble(t *testing.T) {
 			var calls sync.WaitGroup
 			for range 4 {
 				calls.Go(func() {
-					request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader("tea"))
+					request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+						server.URL, strings.NewReader("tea"))
 					if err != nil {
 						t.Error(err)
 						return
@@ -47,8 +48,11 @@ func TestBeyond_calls_take_no_time_in_a_bubble(t *testing.T) {
 					}
 					defer response.Body.Close()
 					body, err := io.ReadAll(response.Body)
-					if err != nil || string(body) != "TEA" || response.Header.Get("Said") != "five" || response.StatusCode != http.StatusTeapot {
-						t.Errorf("got %d %q %v, %v", response.StatusCode, body, response.Header, err)
+					if err != nil || string(body) != "TEA" ||
+						response.Header.Get("Said") != "five" ||
+						response.StatusCode != http.StatusTeapot {
+						t.Errorf("got %d %q %v, %v",
+							response.StatusCode, body, response.Header, err)
 					}
 				})
 			}

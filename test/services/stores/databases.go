@@ -47,7 +47,13 @@ func openPool() (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{server: server, free: make(chan loan), back: make(chan string), ended: make(chan struct{}), conns: map[string]*pgx.Conn{}}
+	p := &pool{
+		server: server,
+		free:   make(chan loan),
+		back:   make(chan string),
+		ended:  make(chan struct{}),
+		conns:  map[string]*pgx.Conn{},
+	}
 	if err := p.exec("postgres", "CREATE DATABASE "+template); err != nil {
 		return nil, err
 	}

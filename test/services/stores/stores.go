@@ -29,13 +29,16 @@ func Open(t testing.TB) storage.Store {
 	case "", "memory":
 		s = memory.New()
 	case "sqlite":
-		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(t.TempDir(), "tidemark.db")})
+		s, err = sqlite.Open(context.Background(), sqlite.Config{
+			Path: filepath.Join(t.TempDir(), "tidemark.db"),
+		})
 	case "postgres":
 		s, err = postgres.Open(context.Background(), postgres.Config{URL: databases.take(t)})
 	case "dynamodb":
 		s, err = dynamodb.Open(context.Background(), tables.take(t))
 	default:
-		t.Fatalf("%s is %q: there is no such store, only memory, sqlite, postgres and dynamodb", Variable, kind)
+		t.Fatalf("%s is %q: there is no such store, only memory, sqlite, postgres and dynamodb",
+			Variable, kind)
 	}
 	if err != nil {
 		t.Fatalf("opening the store of the test: %v", err)

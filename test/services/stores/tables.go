@@ -28,7 +28,14 @@ func openTables() (*tablePool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &tablePool{server: server, network: newBeyond(), wanted: make(chan struct{}), free: make(chan loan), back: make(chan string), ended: make(chan struct{})}
+	p := &tablePool{
+		server:  server,
+		network: newBeyond(),
+		wanted:  make(chan struct{}),
+		free:    make(chan loan),
+		back:    make(chan string),
+		ended:   make(chan struct{}),
+	}
 	go p.network.run()
 	go p.run()
 	return p, nil

@@ -8,7 +8,6 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// These are the answers of REST.
 // AppendChat appends a chat as one member sees it.
 func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = append(b, `{"chat_id":`...)

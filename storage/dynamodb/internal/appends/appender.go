@@ -84,7 +84,9 @@ func (a *Appender) Turn(ctx context.Context, id tidemark.ChatID) (done func(), e
 
 // Append appends drafts, each at the next sequence of its chat. They are appended even if the caller leaves: a transaction that is cut off is one that nobody knows
 // the outcome of. The error means that any of them may or may not have been.
-func (a *Appender) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+func (a *Appender) Append(
+	ctx context.Context, drafts []tidemark.Draft,
+) ([]storage.Appended, error) {
 	places := map[tidemark.ChatID][]int{}
 	var chats []tidemark.ChatID
 	for i := range drafts {
@@ -96,7 +98,10 @@ func (a *Appender) Append(ctx context.Context, drafts []tidemark.Draft) ([]stora
 	}
 	sendings := make([]*sending, len(chats))
 	for n, chat := range chats {
-		one := &sending{drafts: make([]tidemark.Draft, 0, len(places[chat])), done: make(chan struct{})}
+		one := &sending{
+			drafts: make([]tidemark.Draft, 0, len(places[chat])),
+			done:   make(chan struct{}),
+		}
 		one.progress = func() { call.Progress(ctx) }
 		for _, i := range places[chat] {
 			one.drafts = append(one.drafts, drafts[i])

@@ -255,7 +255,9 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 }
 
 // lookUp finds out which senders are not members. newer reports that one's membership is of a later version than the view.
-func (a *appending) lookUp(ctx context.Context, todo []int) (strangers map[tidemark.UserID]bool, newer bool, err error) {
+func (a *appending) lookUp(
+	ctx context.Context, todo []int,
+) (strangers map[tidemark.UserID]bool, newer bool, err error) {
 	var unknown []tidemark.UserID
 	for _, i := range todo {
 		if !a.view.isMember(a.drafts[i].SenderID) {
@@ -328,8 +330,9 @@ func (a *appending) actions(todo []int) []types.TransactWriteItem {
 		//rule:sequence_gapless.append-at-head-and-version
 		ConditionExpression: aws.String("head = :head AND members_version = :version"),
 		ExpressionAttributeValues: call.Item{
-			":head": call.Number(head), ":to": call.Number(head + tidemark.Sequence(len(todo))), ":version": call.Number(a.view.MembersVersion),
-			":at": call.Number(a.drafts[todo[len(todo)-1]].CreatedAt.UnixMilli()),
+			":head": call.Number(head), ":to": call.Number(head + tidemark.Sequence(len(todo))),
+			":version": call.Number(a.view.MembersVersion),
+			":at":      call.Number(a.drafts[todo[len(todo)-1]].CreatedAt.UnixMilli()),
 		},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
@@ -337,14 +340,21 @@ func (a *appending) actions(todo []int) []types.TransactWriteItem {
 		d := &a.drafts[i]
 		sequence := head + 1 + tidemark.Sequence(n)
 		key := call.Item{
-			"id": call.Text(keyOf(d)), "sequence": call.Number(sequence), "message_id": call.Text(d.MessageID), "expires_at": call.Number(now.Add(keptKeys).Unix()),
+			"id": call.Text(keyOf(d)), "sequence": call.Number(sequence),
+			"message_id": call.Text(d.MessageID),
+			"expires_at": call.Number(now.Add(keptKeys).Unix()),
 		}
 		//rule:send_idempotent.key-once
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
-			TableName: a.Table(record.Keys), Item: key, ConditionExpression: aws.String("attribute_not_exists(id) OR expires_at <= :now"),
-			ExpressionAttributeValues: call.Item{":now": call.Number(now.Unix())}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+			TableName:                           a.Table(record.Keys),
+			Item:                                key,
+			ConditionExpression:                 aws.String("attribute_not_exists(id) OR expires_at <= :now"),
+			ExpressionAttributeValues:           call.Item{":now": call.Number(now.Unix())},
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}}, types.TransactWriteItem{Put: &types.Put{
-			TableName: a.Table(record.Messages), Item: record.MessageItem(d, sequence, a.view.MembersVersion), ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
+			TableName:           a.Table(record.Messages),
+			Item:                record.MessageItem(d, sequence, a.view.MembersVersion),
+			ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
 		}})
 	}
 	return actions
@@ -365,7 +375,9 @@ func (a *appending) stored(todo []int) {
 }
 
 // refused answers for drafts whose keys are known, and returns the others: they are tried again, from the head as it is.
-func (a *appending) refused(ctx context.Context, todo []int, reasons []types.CancellationReason) (left []int, err error) {
+func (a *appending) refused(
+	ctx context.Context, todo []int, reasons []types.CancellationReason,
+) (left []int, err error) {
 	moved, version := call.Blamed(reasons[0]), a.view.MembersVersion
 	if call.Failed(reasons[0]) {
 		found, err := a.Learn(a.chat, reasons[0].Item)
@@ -384,7 +396,9 @@ func (a *appending) refused(ctx context.Context, todo []int, reasons []types.Can
 			known[i] = key.Item
 			continue
 		case call.Failed(message) && !moved:
-			return nil, tidemark.Errorf(tidemark.Unavailable, "the tables are damaged: chat %s ends at %d, and has a later message", a.chat, a.view.Head)
+			return nil, tidemark.Errorf(tidemark.Unavailable,
+				"the tables are damaged: chat %s ends at %d, and has a later message", a.chat,
+				a.view.Head)
 		case call.Blamed(key) || call.Blamed(message):
 			moved = true
 		}
@@ -429,12 +443,16 @@ func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	it, err := a.Get(ctx, record.Messages, call.Item{"chat_id": call.Text(a.chat), "sequence": call.Number(sequence)})
+	it, err := a.Get(ctx, record.Messages, call.Item{
+		"chat_id": call.Text(a.chat), "sequence": call.Number(sequence),
+	})
 	if err != nil {
 		return err
 	}
 	if it == nil {
-		a.results[i] = storage.Appended{Err: call.Public(&call.Hole{Chat: a.chat, Sequence: sequence})}
+		a.results[i] = storage.Appended{
+			Err: call.Public(&call.Hole{Chat: a.chat, Sequence: sequence}),
+		}
 		return nil
 	}
 	m, err := record.MessageOf(it)

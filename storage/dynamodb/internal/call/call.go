@@ -48,15 +48,28 @@ type Tables struct {
 }
 
 // NewTables returns the tables with a prefix. For consumed and written see Tables; both are called concurrently.
-func NewTables(client *dynamodb.Client, prefix string, consumed func(operation string, reads, writes float64), written func(operation string, err error)) *Tables {
-	return &Tables{api: callsOf(client), Attempt: attemptTime, Prefix: prefix, Consumed: consumed, Written: written, slots: make(chan struct{}, mostCalls)}
+func NewTables(
+	client *dynamodb.Client, prefix string, consumed func(operation string, reads, writes float64),
+	written func(operation string, err error),
+) *Tables {
+	return &Tables{
+		api:      callsOf(client),
+		Attempt:  attemptTime,
+		Prefix:   prefix,
+		Consumed: consumed,
+		Written:  written,
+		slots:    make(chan struct{}, mostCalls),
+	}
 }
 
 // Table returns the full name of a table.
 func (t *Tables) Table(name string) *string { return aws.String(t.Prefix + name) }
 
 // try makes a call until it is answered. doubtful reports that an attempt before the last one may have been performed, although nobody said so.
-func try[I, O any](ctx context.Context, c Caller, call func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I) (out O, doubtful bool, err error) {
+func try[I, O any](
+	ctx context.Context, c Caller,
+	call func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I,
+) (out O, doubtful bool, err error) {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
@@ -127,7 +140,10 @@ func unitsOf(capacities []types.ConsumedCapacity) (sum float64) {
 // Get reads an item by its key, strongly. It is nil if there is none.
 func (c Caller) Get(ctx context.Context, table string, key Item) (Item, error) {
 	out, _, err := try(ctx, c, c.api.getItem, &dynamodb.GetItemInput{
-		TableName: c.Table(table), Key: key, ConsistentRead: aws.Bool(true), ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+		TableName:              c.Table(table),
+		Key:                    key,
+		ConsistentRead:         aws.Bool(true),
+		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
 	})
 	if err != nil {
 		return nil, err
@@ -183,7 +199,10 @@ func (c Caller) getBatch(ctx context.Context, r Read, keys []Item) (items []Item
 	table := *c.Table(r.Table)
 	left := map[string]types.KeysAndAttributes{table: wanted}
 	for n := 0; ; n++ {
-		out, _, err := try(ctx, c, c.api.batchGetItem, &dynamodb.BatchGetItemInput{RequestItems: left, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal})
+		out, _, err := try(ctx, c, c.api.batchGetItem, &dynamodb.BatchGetItemInput{
+			RequestItems:           left,
+			ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +233,9 @@ type Query struct {
 // Each calls do for each item until it returns false, or there are no more.
 func (c Caller) Each(ctx context.Context, q Query, do func(Item) (more bool, err error)) error {
 	in := &dynamodb.QueryInput{
-		TableName: c.Table(q.Table), ConsistentRead: aws.Bool(!q.Eventual), ScanIndexForward: aws.Bool(!q.Backwards),
+		TableName:                 c.Table(q.Table),
+		ConsistentRead:            aws.Bool(!q.Eventual),
+		ScanIndexForward:          aws.Bool(!q.Backwards),
 		ReturnConsumedCapacity:    types.ReturnConsumedCapacityTotal,
 		ExpressionAttributeNames:  map[string]string{},
 		ExpressionAttributeValues: Item{":p": q.Of},
@@ -270,9 +291,15 @@ type Update struct {
 // below, reports that an attempt before the last one may have been performed although nobody said so: it may be why the condition does not hold.
 func (c Caller) Update(ctx context.Context, u Update) (now Item, done, doubtful bool, err error) {
 	out, doubtful, err := try(ctx, c, c.api.updateItem, &dynamodb.UpdateItemInput{
-		TableName: c.Table(u.Table), Key: u.Key, UpdateExpression: aws.String(u.Change), ConditionExpression: some(u.Condition),
-		ExpressionAttributeValues: u.Values, ExpressionAttributeNames: u.Names, ReturnValues: types.ReturnValueAllNew,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+		TableName:                           c.Table(u.Table),
+		Key:                                 u.Key,
+		UpdateExpression:                    aws.String(u.Change),
+		ConditionExpression:                 some(u.Condition),
+		ExpressionAttributeValues:           u.Values,
+		ExpressionAttributeNames:            u.Names,
+		ReturnValues:                        types.ReturnValueAllNew,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
 	})
 	var failed *types.ConditionalCheckFailedException
 	if errors.As(err, &failed) {
@@ -287,10 +314,15 @@ func (c Caller) Update(ctx context.Context, u Update) (now Item, done, doubtful 
 }
 
 // Put writes a whole item if a condition holds, and reports whether it did.
-func (c Caller) Put(ctx context.Context, table string, it Item, condition string, values Item) (done, doubtful bool, err error) {
+func (c Caller) Put(
+	ctx context.Context, table string, it Item, condition string, values Item,
+) (done, doubtful bool, err error) {
 	out, doubtful, err := try(ctx, c, c.api.putItem, &dynamodb.PutItemInput{
-		TableName: c.Table(table), Item: it, ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
-		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+		TableName:                 c.Table(table),
+		Item:                      it,
+		ConditionExpression:       aws.String(condition),
+		ExpressionAttributeValues: values,
+		ReturnConsumedCapacity:    types.ReturnConsumedCapacityTotal,
 	})
 	var failed *types.ConditionalCheckFailedException
 	if errors.As(err, &failed) {
@@ -307,8 +339,13 @@ func (c Caller) Put(ctx context.Context, table string, it Item, condition string
 // Action is an update as a part of a transaction.
 func (c Caller) Action(u Update) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName: c.Table(u.Table), Key: u.Key, UpdateExpression: aws.String(u.Change), ConditionExpression: some(u.Condition),
-		ExpressionAttributeValues: u.Values, ExpressionAttributeNames: u.Names, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		TableName:                           c.Table(u.Table),
+		Key:                                 u.Key,
+		UpdateExpression:                    aws.String(u.Change),
+		ConditionExpression:                 some(u.Condition),
+		ExpressionAttributeValues:           u.Values,
+		ExpressionAttributeNames:            u.Names,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
 }
 
@@ -323,7 +360,10 @@ func (c Caller) PutAll(ctx context.Context, table string, items []Item) error {
 		}
 		left := map[string][]types.WriteRequest{*c.Table(table): requests}
 		for n := 0; ; n++ {
-			out, _, err := try(ctx, c, c.api.batchWriteItem, &dynamodb.BatchWriteItemInput{RequestItems: left, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal})
+			out, _, err := try(ctx, c, c.api.batchWriteItem, &dynamodb.BatchWriteItemInput{
+				RequestItems:           left,
+				ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+			})
 			if err != nil {
 				return c.wrote(err)
 			}
@@ -343,12 +383,15 @@ func (c Caller) PutAll(ctx context.Context, table string, items []Item) error {
 const MostActions = 100
 
 // Transact performs all actions, or none. If conditions do not hold, or another transaction was in the way, refused has a reason for each action.
-func (c Caller) Transact(ctx context.Context, actions []types.TransactWriteItem) (refused []types.CancellationReason, doubtful bool, err error) {
+func (c Caller) Transact(
+	ctx context.Context, actions []types.TransactWriteItem,
+) (refused []types.CancellationReason, doubtful bool, err error) {
 	out, doubtful, err := try(ctx, c, c.api.transactWriteItems, &dynamodb.TransactWriteItemsInput{
 		TransactItems: actions, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
 	})
 	var canceled *types.TransactionCanceledException
-	if errors.As(err, &canceled) && len(canceled.CancellationReasons) == len(actions) && !invalid(canceled.CancellationReasons) {
+	if errors.As(err, &canceled) && len(canceled.CancellationReasons) == len(actions) &&
+		!invalid(canceled.CancellationReasons) {
 		c.spent(0, price(actions)) // What was refused is paid for, but DynamoDB does not say how much.
 		return canceled.CancellationReasons, doubtful, c.wrote(nil)
 	}

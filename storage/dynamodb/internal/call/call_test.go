@@ -17,7 +17,13 @@ import (
 )
 
 func newCaller(api api) Caller {
-	t := &Tables{api: api, Attempt: attemptTime, Consumed: func(string, float64, float64) {}, slots: make(chan struct{}, 8), Written: func(string, error) {}}
+	t := &Tables{
+		api:      api,
+		Attempt:  attemptTime,
+		Consumed: func(string, float64, float64) {},
+		slots:    make(chan struct{}, 8),
+		Written:  func(string, error) {},
+	}
 	return Caller{Tables: t}
 }
 
@@ -41,7 +47,9 @@ func TestBatches_are_whole(t *testing.T) {
 			if !aws.ToBool(of.ConsistentRead) {
 				t.Error("what was left out is read eventually")
 			}
-			out := &dynamodb.BatchGetItemOutput{Responses: map[string][]map[string]types.AttributeValue{"t": of.Keys[:n]}}
+			out := &dynamodb.BatchGetItemOutput{
+				Responses: map[string][]map[string]types.AttributeValue{"t": of.Keys[:n]},
+			}
 			if n < len(of.Keys) {
 				of.Keys = of.Keys[n:]
 				out.UnprocessedKeys = map[string]types.KeysAndAttributes{"t": of}
@@ -124,7 +132,10 @@ func TestUpdate_doubtful(t *testing.T) {
 		{"broken, then throttled", []error{broken, throttled, held}, false, true, false},
 		{"refused", []error{held}, false, false, false},
 		{"throttled, then refused", []error{throttled, held}, false, false, false},
-		{"a bug", []error{&smithy.GenericAPIError{Code: "ValidationException"}}, false, false, true},
+		{
+			"a bug",
+			[]error{&smithy.GenericAPIError{Code: "ValidationException"}}, false, false, true,
+		},
 	} {
 		left := slices.Clone(tc.answers)
 		c := newCaller(api{updateItem: func(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
@@ -136,8 +147,10 @@ func TestUpdate_doubtful(t *testing.T) {
 			return &dynamodb.UpdateItemOutput{}, err
 		}})
 		now, done, doubtful, err := c.Update(t.Context(), Update{Table: "t", Change: "SET x = :x"})
-		if done != tc.done || doubtful != tc.doubtful || tc.failed != (err != nil) || len(left) != 0 {
-			t.Errorf("%s: done %v, doubtful %v, error %v, %d answers left", tc.name, done, doubtful, err, len(left))
+		if done != tc.done || doubtful != tc.doubtful || tc.failed != (err != nil) ||
+			len(left) != 0 {
+			t.Errorf("%s: done %v, doubtful %v, error %v, %d answers left",
+				tc.name, done, doubtful, err, len(left))
 		}
 		if !done && !tc.failed && len(now) != 1 {
 			t.Errorf("%s: the item that is there is %v", tc.name, now)

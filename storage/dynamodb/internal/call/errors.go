@@ -160,12 +160,17 @@ func Public(err error) error {
 	case name == "ResourceNotFoundException":
 		return tidemark.Wrap(unavailable, err, "a table is missing; run tidemark migrate up")
 	case name == "AccessDeniedException":
-		return tidemark.Wrap(unavailable, err, "the server's credentials may not do this in DynamoDB; docs/dynamodb.md has the policy that it needs")
+		return tidemark.Wrap(unavailable, err,
+			"the server's credentials may not do this in DynamoDB; docs/dynamodb.md has the "+
+				"policy that it needs")
 	case name == "UnrecognizedClientException", name == "InvalidSignatureException", name == "IncompleteSignatureException", name == "MissingAuthenticationTokenException",
 		strings.HasPrefix(name, "ExpiredToken"):
-		return tidemark.Wrap(unavailable, err, "DynamoDB refused the server's credentials; look at the key, at the role, and at the clock of the machine")
+		return tidemark.Wrap(unavailable, err,
+			"DynamoDB refused the server's credentials; look at the key, at the role, and at the "+
+				"clock of the machine")
 	case strings.HasPrefix(name, "KMS"), name == "InaccessibleEncryptionDateTimeException":
-		return tidemark.Wrap(unavailable, err, "DynamoDB cannot use the key of the tables; look at the key, and at its policy")
+		return tidemark.Wrap(unavailable, err,
+			"DynamoDB cannot use the key of the tables; look at the key, and at its policy")
 	case name != "" && judge(err) == answered:
 		return tidemark.Wrap(tidemark.Internal, err, "DynamoDB refused a call")
 	case name != "":

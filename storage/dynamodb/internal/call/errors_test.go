@@ -31,22 +31,33 @@ func (s said) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, s.err
 	}
 	return &http.Response{
-		StatusCode: s.status, ProtoMajor: 1, ProtoMinor: 1, Request: request, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
-		ContentLength: int64(len(s.body)), Body: io.NopCloser(strings.NewReader(s.body)),
+		StatusCode:    s.status,
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Request:       request,
+		Header:        http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
+		ContentLength: int64(len(s.body)),
+		Body:          io.NopCloser(strings.NewReader(s.body)),
 	}, nil
 }
 
 // transact makes one transaction over a network, by the SDK.
 func transact(network http.RoundTripper) error {
 	client := dynamodb.New(dynamodb.Options{
-		Region: "eu-central-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), Retryer: aws.NopRetryer{}, HTTPClient: &http.Client{Transport: network},
+		Region:      "eu-central-1",
+		Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+		Retryer:     aws.NopRetryer{},
+		HTTPClient:  &http.Client{Transport: network},
 	})
-	_, err := client.TransactWriteItems(context.Background(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{}})
+	_, err := client.TransactWriteItems(context.Background(), &dynamodb.TransactWriteItemsInput{
+		TransactItems: []types.TransactWriteItem{},
+	})
 	return err
 }
 
 func named(name string) string {
-	return `{"__type":"com.amazonaws.dynamodb.v20120810#` + name + `","message":"arn:aws:iam::111122223333:role/secret says no"}`
+	return `{"__type":"com.amazonaws.dynamodb.v20120810#` + name +
+		`","message":"arn:aws:iam::111122223333:role/secret says no"}`
 }
 
 func canceled(codes ...string) string {
@@ -67,33 +78,124 @@ func TestJudge_and_Public(t *testing.T) {
 		code   tidemark.Code
 		words  string
 	}{
-		{"throttled", said{400, named("ThrottlingException"), nil}, undone, tidemark.Unavailable, "throttles"},
-		{"a hot partition", said{400, named("ProvisionedThroughputExceededException"), nil}, undone, tidemark.Unavailable, "throttles"},
-		{"the account's limit", said{400, named("RequestLimitExceeded"), nil}, undone, tidemark.Unavailable, "throttles"},
-		{"a transaction in the way", said{400, named("TransactionConflictException"), nil}, undone, tidemark.Unavailable, "others write"},
-		{"the same transaction under way", said{400, named("TransactionInProgressException"), nil}, unknown, tidemark.Unavailable, "others write"},
-		{"an error inside", said{500, named("InternalServerError"), nil}, unknown, tidemark.Unavailable, "cannot serve"},
-		{"unavailable", said{503, named("ServiceUnavailable"), nil}, unknown, tidemark.Unavailable, "cannot serve"},
-		{"a name that nobody knows, of the server", said{500, named("SomethingNewException"), nil}, unknown, tidemark.Unavailable, ""},
+		{
+			"throttled",
+			said{400, named("ThrottlingException"), nil}, undone, tidemark.Unavailable, "throttles",
+		},
+		{
+			"a hot partition",
+			said{400, named("ProvisionedThroughputExceededException"), nil}, undone,
+			tidemark.Unavailable, "throttles",
+		},
+		{
+			"the account's limit",
+			said{400, named("RequestLimitExceeded"), nil}, undone, tidemark.Unavailable,
+			"throttles",
+		},
+		{
+			"a transaction in the way",
+			said{400, named("TransactionConflictException"), nil}, undone, tidemark.Unavailable,
+			"others write",
+		},
+		{
+			"the same transaction under way",
+			said{400, named("TransactionInProgressException"), nil}, unknown, tidemark.Unavailable,
+			"others write",
+		},
+		{
+			"an error inside",
+			said{500, named("InternalServerError"), nil}, unknown, tidemark.Unavailable,
+			"cannot serve",
+		},
+		{
+			"unavailable",
+			said{503, named("ServiceUnavailable"), nil}, unknown, tidemark.Unavailable,
+			"cannot serve",
+		},
+		{
+			"a name that nobody knows, of the server",
+			said{500, named("SomethingNewException"), nil}, unknown, tidemark.Unavailable, "",
+		},
 		{"the page of a balancer", said{502, "<html>", nil}, unknown, tidemark.Unavailable, ""},
 		{"nothing, of a balancer", said{503, "", nil}, unknown, tidemark.Unavailable, ""},
-		{"JSON without a name, of a balancer", said{503, "{}", nil}, unknown, tidemark.Unavailable, ""},
+		{
+			"JSON without a name, of a balancer",
+			said{503, "{}", nil}, unknown, tidemark.Unavailable, "",
+		},
 		{"no connection", said{err: dial}, undone, tidemark.Unavailable, "cannot be reached"},
-		{"a broken connection", said{err: io.ErrUnexpectedEOF}, unknown, tidemark.Unavailable, "cannot be reached"},
-		{"no answer", said{err: context.DeadlineExceeded}, unknown, tidemark.Unavailable, "in time"},
-		{"a bug", said{400, named("ValidationException"), nil}, answered, tidemark.Internal, "refused a call"},
-		{"no table", said{400, named("ResourceNotFoundException"), nil}, answered, tidemark.Unavailable, "tidemark migrate up"},
-		{"no permission", said{400, named("AccessDeniedException"), nil}, answered, tidemark.Unavailable, "policy"},
-		{"unknown credentials", said{400, named("UnrecognizedClientException"), nil}, answered, tidemark.Unavailable, "credentials"},
-		{"old credentials", said{400, named("ExpiredTokenException"), nil}, answered, tidemark.Unavailable, "credentials"},
-		{"no key", said{400, named("KMSDisabledException"), nil}, answered, tidemark.Unavailable, "key of the tables"},
-		{"a condition", said{400, canceled("None", "ConditionalCheckFailed"), nil}, answered, tidemark.Unavailable, "others write"},
-		{"a conflict", said{400, canceled("TransactionConflict", "None"), nil}, answered, tidemark.Unavailable, "others write"},
-		{"a throttled transaction", said{400, canceled("None", "ThrottlingError"), nil}, undone, tidemark.Unavailable, "throttles"},
-		{"a transaction on a hot partition", said{400, canceled("ProvisionedThroughputExceeded"), nil}, undone, tidemark.Unavailable, "throttles"},
-		{"throttled, and a condition", said{400, canceled("ThrottlingError", "ConditionalCheckFailed"), nil}, answered, tidemark.Unavailable, "others write"},
-		{"a transaction with a bug", said{400, canceled("None", "ValidationError"), nil}, answered, tidemark.Internal, "refused a transaction"},
-		{"a transaction refused for a reason that nobody knows", said{400, canceled("ItemCollectionSizeLimitExceeded", "None"), nil}, answered, tidemark.Internal, "refused a transaction"},
+		{
+			"a broken connection",
+			said{err: io.ErrUnexpectedEOF}, unknown, tidemark.Unavailable, "cannot be reached",
+		},
+		{
+			"no answer",
+			said{err: context.DeadlineExceeded}, unknown, tidemark.Unavailable, "in time",
+		},
+		{
+			"a bug",
+			said{400, named("ValidationException"), nil}, answered, tidemark.Internal,
+			"refused a call",
+		},
+		{
+			"no table",
+			said{400, named("ResourceNotFoundException"), nil}, answered, tidemark.Unavailable,
+			"tidemark migrate up",
+		},
+		{
+			"no permission",
+			said{400, named("AccessDeniedException"), nil}, answered, tidemark.Unavailable,
+			"policy",
+		},
+		{
+			"unknown credentials",
+			said{400, named("UnrecognizedClientException"), nil}, answered, tidemark.Unavailable,
+			"credentials",
+		},
+		{
+			"old credentials",
+			said{400, named("ExpiredTokenException"), nil}, answered, tidemark.Unavailable,
+			"credentials",
+		},
+		{
+			"no key",
+			said{400, named("KMSDisabledException"), nil}, answered, tidemark.Unavailable,
+			"key of the tables",
+		},
+		{
+			"a condition",
+			said{400, canceled("None", "ConditionalCheckFailed"), nil}, answered,
+			tidemark.Unavailable, "others write",
+		},
+		{
+			"a conflict",
+			said{400, canceled("TransactionConflict", "None"), nil}, answered, tidemark.Unavailable,
+			"others write",
+		},
+		{
+			"a throttled transaction",
+			said{400, canceled("None", "ThrottlingError"), nil}, undone, tidemark.Unavailable,
+			"throttles",
+		},
+		{
+			"a transaction on a hot partition",
+			said{400, canceled("ProvisionedThroughputExceeded"), nil}, undone, tidemark.Unavailable,
+			"throttles",
+		},
+		{
+			"throttled, and a condition",
+			said{400, canceled("ThrottlingError", "ConditionalCheckFailed"), nil}, answered,
+			tidemark.Unavailable, "others write",
+		},
+		{
+			"a transaction with a bug",
+			said{400, canceled("None", "ValidationError"), nil}, answered, tidemark.Internal,
+			"refused a transaction",
+		},
+		{
+			"a transaction refused for a reason that nobody knows",
+			said{400, canceled("ItemCollectionSizeLimitExceeded", "None"), nil}, answered,
+			tidemark.Internal, "refused a transaction",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := transact(tc.answer)

@@ -43,7 +43,8 @@ func (r *Reader) Text(name string) string {
 		return v.Value
 	case nil:
 	default:
-		r.Err = tidemark.Errorf(tidemark.Internal, "the attribute %s of an item is not a string", name)
+		r.Err = tidemark.Errorf(tidemark.Internal, "the attribute %s of an item is not a string",
+			name)
 	}
 	return ""
 }

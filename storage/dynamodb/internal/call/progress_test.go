@@ -28,7 +28,8 @@ func TestWithPatience_ends_without_progress(t *testing.T) {
 		// 32 parts at once, each of 4 s: those before part 900 take 29 rounds, and then its
 		// patience ends.
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took < 100*time.Second {
-			t.Errorf("it ended after %v with %v, want a deadline after the parts that were done", took, err)
+			t.Errorf("it ended after %v with %v, want a deadline after the parts that were done",
+				took, err)
 		}
 	})
 }

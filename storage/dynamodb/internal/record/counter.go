@@ -36,11 +36,24 @@ func CounterOf(it call.Item) (*Counter, error) {
 	}
 	c := &Counter{
 		Chat: tidemark.Chat{
-			ID: tidemark.ChatID(r.Text("chat_id")), Type: tidemark.ChatType(r.Text("type")), Name: r.Text("name"), History: tidemark.HistoryMode(r.Text("history")),
-			CreatedAt: r.Time("created_at"), Head: r.Sequence("head"), MemberCount: int(r.Number("member_count")), MembersVersion: r.Number("members_version"), Large: r.Flag("is_large"),
+			ID:             tidemark.ChatID(r.Text("chat_id")),
+			Type:           tidemark.ChatType(r.Text("type")),
+			Name:           r.Text("name"),
+			History:        tidemark.HistoryMode(r.Text("history")),
+			CreatedAt:      r.Time("created_at"),
+			Head:           r.Sequence("head"),
+			MemberCount:    int(r.Number("member_count")),
+			MembersVersion: r.Number("members_version"),
+			Large:          r.Flag("is_large"),
 		},
-		Activity: r.Time("activity_at"), Standing: r.Flag("may_stand"), CreatedBy: r.Text("created_by"),
-		Change: Change{Changed: r.Text("change"), ChangeHead: r.Sequence("change_head"), ChangeVersion: r.Number("change_version")},
+		Activity:  r.Time("activity_at"),
+		Standing:  r.Flag("may_stand"),
+		CreatedBy: r.Text("created_by"),
+		Change: Change{
+			Changed:       r.Text("change"),
+			ChangeHead:    r.Sequence("change_head"),
+			ChangeVersion: r.Number("change_version"),
+		},
 	}
 	return c, r.Err
 }
@@ -68,7 +81,9 @@ func (c Access) Learn(chat tidemark.ChatID, it call.Item) (*Counter, error) {
 }
 
 // Counters reads the items of chats, those that are there.
-func (c Access) Counters(ctx context.Context, chats []tidemark.ChatID, eventual bool) (map[tidemark.ChatID]*Counter, error) {
+func (c Access) Counters(
+	ctx context.Context, chats []tidemark.ChatID, eventual bool,
+) (map[tidemark.ChatID]*Counter, error) {
 	wanted := make([]call.Item, len(chats))
 	for i, chat := range chats {
 		wanted[i] = ChatKey(chat)
@@ -96,9 +111,11 @@ func (c Access) Counters(ctx context.Context, chats []tidemark.ChatID, eventual 
 // Item is how the counter of a new chat is stored.
 func (c *Counter) Item() call.Item {
 	it := call.Item{
-		"chat_id": call.Text(c.ID), "type": call.Text(c.Type), "name": call.Text(c.Name), "history": call.Text(c.History), "created_at": call.Number(c.CreatedAt.UnixMilli()),
-		"head": call.Number(c.Head), "activity_at": call.Number(c.Activity.UnixMilli()), "members_version": call.Number(c.MembersVersion),
-		"member_count": call.Number(c.MemberCount), "created_by": call.Text(c.CreatedBy),
+		"chat_id": call.Text(c.ID), "type": call.Text(c.Type), "name": call.Text(c.Name),
+		"history": call.Text(c.History), "created_at": call.Number(c.CreatedAt.UnixMilli()),
+		"head": call.Number(c.Head), "activity_at": call.Number(c.Activity.UnixMilli()),
+		"members_version": call.Number(c.MembersVersion),
+		"member_count":    call.Number(c.MemberCount), "created_by": call.Text(c.CreatedBy),
 	}
 	if c.Large {
 		it["is_large"] = call.Flag(true)

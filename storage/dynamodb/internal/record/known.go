@@ -24,7 +24,10 @@ const mostKnown = 100_000
 
 // NewKnown knows nothing.
 func NewKnown() *Known {
-	return &Known{heads: map[tidemark.ChatID]tidemark.Sequence{}, states: map[stateName]tidemark.DeliveryState{}}
+	return &Known{
+		heads:  map[tidemark.ChatID]tidemark.Sequence{},
+		states: map[stateName]tidemark.DeliveryState{},
+	}
 }
 
 // SawHead takes in the head of a chat.
@@ -56,7 +59,9 @@ func (k *Known) SawState(s tidemark.DeliveryState) {
 }
 
 // Guess returns a delivery state as it was once, the empty one if it is not known.
-func (k *Known) Guess(user tidemark.UserID, chat tidemark.ChatID) (s tidemark.DeliveryState, found bool) {
+func (k *Known) Guess(
+	user tidemark.UserID, chat tidemark.ChatID,
+) (s tidemark.DeliveryState, found bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s, found = k.states[stateName{user, chat}]

@@ -31,8 +31,10 @@ type Joining struct {
 // Item is how it is stored.
 func (m *Membership) Item(chat tidemark.ChatID) call.Item {
 	return call.Item{
-		"chat_id": call.Text(chat), "user_id": call.Text(m.UserID), "role": call.Text(m.Role), "intervals": call.Text(m.Intervals.Text()),
-		"joined_at": call.Number(m.JoinedAt.UnixMilli()), "version": call.Number(m.Version), "changed_by": call.Text(m.ChangedBy),
+		"chat_id": call.Text(chat), "user_id": call.Text(m.UserID), "role": call.Text(m.Role),
+		"intervals": call.Text(m.Intervals.Text()),
+		"joined_at": call.Number(m.JoinedAt.UnixMilli()), "version": call.Number(m.Version),
+		"changed_by": call.Text(m.ChangedBy),
 	}
 }
 
@@ -41,12 +43,19 @@ func MembershipOf(it call.Item) (Membership, error) {
 	r := call.Reader{Item: it}
 	m := Membership{
 		Member: tidemark.Member{
-			UserID: tidemark.UserID(r.Text("user_id")), Role: tidemark.Role(r.Text("role")), Intervals: r.Intervals("intervals"), JoinedAt: r.Time("joined_at"),
+			UserID:    tidemark.UserID(r.Text("user_id")),
+			Role:      tidemark.Role(r.Text("role")),
+			Intervals: r.Intervals("intervals"),
+			JoinedAt:  r.Time("joined_at"),
 		},
 		Version: r.Number("version"), ChangedBy: r.Text("changed_by"),
 	}
 	if change := r.Text("next_change"); change != "" {
-		m.Next = &Joining{Change: change, Role: tidemark.Role(r.Text("next_role")), At: r.Time("next_joined_at")}
+		m.Next = &Joining{
+			Change: change,
+			Role:   tidemark.Role(r.Text("next_role")),
+			At:     r.Time("next_joined_at"),
+		}
 	}
 	return m, r.Err
 }
@@ -61,12 +70,17 @@ func (m Membership) At(c *Counter) tidemark.Member {
 		return m.Member
 	}
 	return tidemark.Member{
-		UserID: m.UserID, Role: m.Next.Role, JoinedAt: m.Next.At, Intervals: m.Intervals.Joined(c.ChangeHead, c.History, m.Ever()),
+		UserID:    m.UserID,
+		Role:      m.Next.Role,
+		JoinedAt:  m.Next.At,
+		Intervals: m.Intervals.Joined(c.ChangeHead, c.History, m.Ever()),
 	}
 }
 
 // Memberships reads the items of some users in a chat, strongly.
-func (c Access) Memberships(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (map[tidemark.UserID]Membership, error) {
+func (c Access) Memberships(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+) (map[tidemark.UserID]Membership, error) {
 	wanted := make([]call.Item, len(users))
 	for i, user := range users {
 		wanted[i] = MemberKey(chat, user)
@@ -99,7 +113,9 @@ type Seen struct {
 }
 
 // Look reads a chat and the memberships of some users in it. A membership of a later version than the counter's says that the counter has to be read again.
-func (c Access) Look(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID) (Seen, error) {
+func (c Access) Look(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+) (Seen, error) {
 	for again := 0; ; again++ {
 		counter, err := c.Counter(ctx, chat)
 		if err != nil {
@@ -128,11 +144,20 @@ func (c Access) Look(ctx context.Context, chat tidemark.ChatID, users []tidemark
 func (c Access) RosterAt(ctx context.Context, at *Counter) (*tidemark.Roster, error) {
 	for again := 0; ; again++ {
 		r := &tidemark.Roster{
-			ChatID: at.ID, Type: at.Type, History: at.History, Large: at.Large, Version: at.MembersVersion, Members: make([]tidemark.Member, 0, at.MemberCount),
+			ChatID:  at.ID,
+			Type:    at.Type,
+			History: at.History,
+			Large:   at.Large,
+			Version: at.MembersVersion,
+			Members: make([]tidemark.Member, 0, at.MemberCount),
 		}
 		newer := false
 		//rule:nothing_outside_membership.consistent-roster
-		q := call.Query{Read: call.Read{Table: Memberships}, Partition: "chat_id", Of: call.Text(at.ID)}
+		q := call.Query{
+			Read:      call.Read{Table: Memberships},
+			Partition: "chat_id",
+			Of:        call.Text(at.ID),
+		}
 		err := c.Each(ctx, q, func(it call.Item) (bool, error) {
 			row, err := MembershipOf(it)
 			//rule:nothing_outside_membership.notice-newer-roster
@@ -148,7 +173,12 @@ func (c Access) RosterAt(ctx context.Context, at *Counter) (*tidemark.Roster, er
 			return nil, err
 		}
 		if !newer {
-			slices.SortFunc(r.Members, func(a, b tidemark.Member) int { return strings.Compare(string(a.UserID), string(b.UserID)) })
+			slices.SortFunc(r.Members,
+				func(a,
+					b tidemark.Member) int {
+					return strings.Compare(string(a.UserID),
+						string(b.UserID))
+				})
 			return r, nil
 		}
 		if err := call.Yield(ctx, again); err != nil {

@@ -10,9 +10,11 @@ import (
 // MessageItem is how a draft is stored at its place in the chat.
 func MessageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) call.Item {
 	it := call.Item{
-		"chat_id": call.Text(d.ChatID), "sequence": call.Number(sequence), "message_id": call.Text(d.MessageID), "sender_id": call.Text(d.SenderID),
-		"client_message_id": call.Text(d.ClientMessageID), "content": call.Text(d.Content), "content_type": call.Text(d.ContentType),
-		"created_at": call.Number(d.CreatedAt.UnixMilli()), "members_version": call.Number(version),
+		"chat_id": call.Text(d.ChatID), "sequence": call.Number(sequence),
+		"message_id": call.Text(d.MessageID), "sender_id": call.Text(d.SenderID),
+		"client_message_id": call.Text(d.ClientMessageID), "content": call.Text(d.Content),
+		"content_type": call.Text(d.ContentType),
+		"created_at":   call.Number(d.CreatedAt.UnixMilli()), "members_version": call.Number(version),
 	}
 	if d.Attachment != nil {
 		it["attachment"] = call.Text(string(d.Attachment))
@@ -24,9 +26,15 @@ func MessageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) 
 func MessageOf(it call.Item) (tidemark.Message, error) {
 	r := call.Reader{Item: it}
 	m := tidemark.Message{
-		ChatID: tidemark.ChatID(r.Text("chat_id")), Sequence: r.Sequence("sequence"), MessageID: tidemark.MessageID(r.Text("message_id")),
-		SenderID: tidemark.UserID(r.Text("sender_id")), ClientMessageID: r.Text("client_message_id"), Content: r.Text("content"),
-		ContentType: r.Text("content_type"), CreatedAt: r.Time("created_at"), MembersVersion: r.Number("members_version"),
+		ChatID:          tidemark.ChatID(r.Text("chat_id")),
+		Sequence:        r.Sequence("sequence"),
+		MessageID:       tidemark.MessageID(r.Text("message_id")),
+		SenderID:        tidemark.UserID(r.Text("sender_id")),
+		ClientMessageID: r.Text("client_message_id"),
+		Content:         r.Text("content"),
+		ContentType:     r.Text("content_type"),
+		CreatedAt:       r.Time("created_at"),
+		MembersVersion:  r.Number("members_version"),
 	}
 	if r.Has("attachment") {
 		m.Attachment = json.RawMessage(r.Text("attachment"))

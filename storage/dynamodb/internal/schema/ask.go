@@ -28,7 +28,9 @@ const (
 const validation = "ValidationException"
 
 // ask makes a call, again if that may help. Every call of this package may be made twice.
-func ask[I, O any](ctx context.Context, call func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I) (out O, err error) {
+func ask[I, O any](
+	ctx context.Context, call func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I,
+) (out O, err error) {
 	began, wait := time.Now(), firstPause
 	for n := 1; ; n++ {
 		attempt, cancel := context.WithTimeout(ctx, attemptTime)
@@ -51,7 +53,9 @@ func passing(err error) bool {
 		return true // nobody answered
 	}
 	var answer *smithyhttp.ResponseError // whatever DynamoDB, or a balancer before it, calls it
-	return errors.As(err, &answer) && answer.HTTPStatusCode() >= http.StatusInternalServerError || named(err, "ThrottlingException", "RequestLimitExceeded", "ProvisionedThroughputExceededException")
+	return errors.As(err, &answer) && answer.HTTPStatusCode() >= http.StatusInternalServerError ||
+		named(err, "ThrottlingException", "RequestLimitExceeded",
+			"ProvisionedThroughputExceededException")
 }
 
 // missing reports whether DynamoDB said that there is no such table.
@@ -61,7 +65,9 @@ func missing(err error) bool {
 
 // busy reports whether somebody else is just changing a table, or too many are being changed: later it can be done.
 func busy(err error) bool {
-	return named(err, "ResourceInUseException", "TableInUseException", "LimitExceededException", "ContinuousBackupsUnavailableException", "ResourceNotFoundException", "TableNotFoundException")
+	return named(err, "ResourceInUseException", "TableInUseException", "LimitExceededException",
+		"ContinuousBackupsUnavailableException", "ResourceNotFoundException",
+		"TableNotFoundException")
 }
 
 // named reports whether DynamoDB answered with one of these errors.

@@ -23,7 +23,9 @@ func (s *Tables) explain(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		err = tidemark.Wrap(tidemark.Unavailable, err, "DynamoDB did not answer in time")
 	default:
-		err = tidemark.Wrap(tidemark.Unavailable, err, "DynamoDB cannot be reached: "+cause(err)+"; look at the Region and the endpoint in the URL, and at the network")
+		err = tidemark.Wrap(tidemark.Unavailable, err,
+			"DynamoDB cannot be reached: "+
+				""+cause(err)+"; look at the Region and the endpoint in the URL, and at the network")
 	}
 	return s.to.Named(err)
 }
@@ -33,13 +35,17 @@ func advice(said smithy.APIError) string {
 	name, words := said.ErrorCode(), said.ErrorMessage()
 	switch {
 	case name == "AccessDeniedException":
-		return "the credentials may not do this (" + words + "); docs/dynamodb.md has the policies that serve and migrate need"
+		return "the credentials may not do this (" + words +
+			"); docs/dynamodb.md has the policies that serve and migrate need"
 	case name == "UnrecognizedClientException", name == "InvalidSignatureException", name == "MissingAuthenticationTokenException", strings.HasPrefix(name, "ExpiredToken"), name == "IncompleteSignatureException":
-		return "DynamoDB refused the credentials (" + words + "); look at the key, at the role, and at the clock of the machine"
+		return "DynamoDB refused the credentials (" + words +
+			"); look at the key, at the role, and at the clock of the machine"
 	case strings.HasPrefix(name, "KMS"), name == "InaccessibleEncryptionDateTimeException":
-		return "DynamoDB cannot use the key (" + words + "); look at kms_key in the URL, and at the policy of the key"
+		return "DynamoDB cannot use the key (" + words +
+			"); look at kms_key in the URL, and at the policy of the key"
 	case name == "LimitExceededException":
-		return "the account has too many tables, or changes too many at once (" + words + "); try again, or ask AWS for a higher quota"
+		return "the account has too many tables, or changes too many at once (" + words +
+			"); try again, or ask AWS for a higher quota"
 	default:
 		return "DynamoDB refused (" + name + ": " + words + ")"
 	}

@@ -69,7 +69,10 @@ func (s *Tables) look(ctx context.Context) (uint, error) {
 		case is != nil:
 			return d.compare(is)
 		case version > 0:
-			return tidemark.Errorf(tidemark.Conflict, "the table %s is missing, and the others have the version %d; restore it together with them, or take all of them down (tidemark migrate down) and begin anew", *d.TableName, version)
+			return tidemark.Errorf(tidemark.Conflict,
+				"the table %s is missing, and the others have the version %d; restore it "+
+					"together with them, or take all of them down (tidemark migrate down) and begin "+
+					"anew", *d.TableName, version)
 		}
 		return nil
 	})
@@ -77,7 +80,11 @@ func (s *Tables) look(ctx context.Context) (uint, error) {
 
 // version reads the item.
 func (s *Tables) version(ctx context.Context) (uint, error) {
-	out, err := ask(ctx, s.api.GetItem, &dynamodb.GetItemInput{TableName: aws.String(s.to.Table(Counters)), Key: item(), ConsistentRead: aws.Bool(true)})
+	out, err := ask(ctx, s.api.GetItem, &dynamodb.GetItemInput{
+		TableName:      aws.String(s.to.Table(Counters)),
+		Key:            item(),
+		ConsistentRead: aws.Bool(true),
+	})
 	switch {
 	case missing(err):
 		return 0, nil
@@ -94,7 +101,9 @@ func (s *Tables) version(ctx context.Context) (uint, error) {
 			return uint(version), nil
 		}
 	}
-	return 0, tidemark.Errorf(tidemark.Conflict, "the item %s of the table %s has no version; give Tidemark another prefix, or restore a backup", Key, s.to.Table(Counters))
+	return 0, tidemark.Errorf(tidemark.Conflict,
+		"the item %s of the table %s has no version; give Tidemark another prefix, or restore a "+
+			"backup", Key, s.to.Table(Counters))
 }
 
 // ours returns a Conflict if a table is another program's.
@@ -143,7 +152,8 @@ func (s *Tables) up(ctx context.Context) error {
 	})
 	var refused *types.ConditionalCheckFailedException
 	if errors.As(err, &refused) {
-		return tidemark.Wrap(tidemark.Conflict, err, "another program has just made the tables newer; run a newer program")
+		return tidemark.Wrap(tidemark.Conflict, err,
+			"another program has just made the tables newer; run a newer program")
 	}
 	return err
 }
@@ -158,8 +168,10 @@ func (s *Tables) unused(ctx context.Context, d table) error {
 	if version, err := s.version(ctx); err != nil || version > 0 { // somebody else has just made them
 		return err
 	}
-	return tidemark.Errorf(tidemark.Conflict, "the table %s has items, and the tables have no version: one of them was deleted, or a migration down was not finished, or they are another program's; "+
-		"restore all of them from one backup, or take all of them down (tidemark migrate down) and begin anew, or give Tidemark another prefix", *d.TableName)
+	return tidemark.Errorf(tidemark.Conflict,
+		"the table %s has items, and the tables have no version: one of them was deleted, or a "+
+			"migration down was not finished, or they are another program's; "+
+			"restore all of them from one backup, or take all of them down (tidemark migrate down) and begin anew, or give Tidemark another prefix", *d.TableName)
 }
 
 func number(n uint) *types.AttributeValueMemberN {
@@ -168,7 +180,9 @@ func number(n uint) *types.AttributeValueMemberN {
 
 // Newer is a Conflict: the tables are of a newer program.
 func Newer(version, needed uint) error {
-	return tidemark.Errorf(tidemark.Conflict, "the tables have version %d, and this program knows versions up to %d; run a newer program", version, needed)
+	return tidemark.Errorf(tidemark.Conflict,
+		"the tables have version %d, and this program knows versions up to %d; run a newer program",
+		version, needed)
 }
 
 // Down deletes the tables, and all that is in them. The version goes first, so that what is left when it dies half-way is of no version.
@@ -191,7 +205,9 @@ func (s *Tables) down(ctx context.Context) error {
 		case err != nil || is == nil:
 			return err
 		case aws.ToBool(is.DeletionProtectionEnabled):
-			return tidemark.Errorf(tidemark.Conflict, "the table %s is protected against deletion; if all of them are to go, run tidemark migrate up with deletion_protection=off in the URL first", *d.TableName)
+			return tidemark.Errorf(tidemark.Conflict,
+				"the table %s is protected against deletion; if all of them are to go, run "+
+					"tidemark migrate up with deletion_protection=off in the URL first", *d.TableName)
 		}
 		found.Add(1)
 		return d.compare(is)

@@ -36,8 +36,14 @@ func (b between) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if status, text := b.answer(operation, named.TableName); status != 0 {
 		return &http.Response{
-			StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(text)),
-			Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, Body: io.NopCloser(strings.NewReader(text)),
+			StatusCode:    status,
+			Proto:         "HTTP/1.1",
+			ProtoMajor:    1,
+			ProtoMinor:    1,
+			Request:       r,
+			ContentLength: int64(len(text)),
+			Header:        http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
+			Body:          io.NopCloser(strings.NewReader(text)),
 		}, nil
 	}
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
@@ -91,7 +97,8 @@ func (b *backups) answer(operation, table string) (int, string) {
 	case "UpdateContinuousBackups":
 		if b.refused[table] < 2 {
 			b.refused[table]++
-			return http.StatusBadRequest, refusal("ContinuousBackupsUnavailableException", "Backups are being enabled for the table")
+			return http.StatusBadRequest, refusal("ContinuousBackupsUnavailableException",
+				"Backups are being enabled for the table")
 		}
 		b.on[table] = true
 		b.changes++
@@ -109,7 +116,8 @@ func TestUp_turns_on_recovery_once(t *testing.T) {
 		}
 	}
 	if got, want := b.changes, len(tables.tables); len(b.on) != want || got != want {
-		t.Errorf("got %d tables that can be recovered, by %d changes, want %d by one each", len(b.on), got, want)
+		t.Errorf("got %d tables that can be recovered, by %d changes, want %d by one each",
+			len(b.on), got, want)
 	}
 	wantVersion(t, tables, 1)
 }
@@ -117,7 +125,8 @@ func TestUp_turns_on_recovery_once(t *testing.T) {
 func TestUp_recovery_that_an_emulator_has_not(t *testing.T) {
 	tables := open(t, service.Shared(t).Store(t)+"&point_in_time_recovery=on", nil)
 	err := tables.Up(t.Context())
-	if tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), "point_in_time_recovery=off") {
+	if tidemark.CodeOf(err) != tidemark.Invalid ||
+		!strings.Contains(err.Error(), "point_in_time_recovery=off") {
 		t.Errorf("got %v, want INVALID that says what to write", err)
 	}
 	wantVersion(t, tables, 0)
@@ -199,7 +208,8 @@ func TestUp_what_somebody_else_did_meanwhile(t *testing.T) {
 			})
 		}
 		if refused {
-			return http.StatusBadRequest, refusal("ValidationException", "TimeToLive is already enabled")
+			return http.StatusBadRequest, refusal("ValidationException",
+				"TimeToLive is already enabled")
 		}
 		return 0, ""
 	}})
@@ -218,25 +228,52 @@ func TestErrors_say_what_to_do(t *testing.T) {
 		words           []string
 	}{
 		{"no right to look", "GetItem", 400, refusal("AccessDeniedException", "User: arn:u is not authorized to perform: dynamodb:GetItem"), tidemark.Unavailable, []string{"dynamodb:GetItem", "docs/dynamodb.md"}},
-		{"no right to make", "CreateTable", 400, refusal("AccessDeniedException", "not authorized to perform: dynamodb:CreateTable"), tidemark.Unavailable, []string{"dynamodb:CreateTable", "policies"}},
+		{
+			"no right to make",
+			"CreateTable", 400,
+			refusal("AccessDeniedException", "not authorized to perform: dynamodb:CreateTable"),
+			tidemark.Unavailable, []string{"dynamodb:CreateTable", "policies"},
+		},
 		{"wrong key", "GetItem", 400, refusal("UnrecognizedClientException", "The security token included in the request is invalid."), tidemark.Unavailable, []string{"refused the credentials", "token included"}},
-		{"late clock", "GetItem", 400, refusal("InvalidSignatureException", "Signature expired"), tidemark.Unavailable, []string{"the clock"}},
-		{"no use of the key", "CreateTable", 400, refusal("KMSAccessDeniedException", "no"), tidemark.Unavailable, []string{"kms_key"}},
-		{"refused for good", "UpdateTimeToLive", 400, refusal("ValidationException", "modified multiple times"), tidemark.Unavailable, []string{"ValidationException: modified multiple times"}},
-		{"broken", "GetItem", 500, refusal("InternalServerError", "oops"), tidemark.Unavailable, []string{"InternalServerError"}},
-		{"something else", "GetItem", 200, "<html>", tidemark.Unavailable, []string{"look at the Region and the endpoint"}},
+		{
+			"late clock",
+			"GetItem", 400, refusal("InvalidSignatureException", "Signature expired"),
+			tidemark.Unavailable, []string{"the clock"},
+		},
+		{
+			"no use of the key",
+			"CreateTable", 400, refusal("KMSAccessDeniedException", "no"), tidemark.Unavailable,
+			[]string{"kms_key"},
+		},
+		{
+			"refused for good",
+			"UpdateTimeToLive", 400, refusal("ValidationException", "modified multiple times"),
+			tidemark.Unavailable, []string{"ValidationException: modified multiple times"},
+		},
+		{
+			"broken",
+			"GetItem", 500, refusal("InternalServerError", "oops"), tidemark.Unavailable,
+			[]string{"InternalServerError"},
+		},
+		{
+			"something else",
+			"GetItem", 200, "<html>", tidemark.Unavailable,
+			[]string{"look at the Region and the endpoint"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			tables := open(t, service.Shared(t).Store(t), between{func(operation, _ string) (int, string) {
-				if operation == tc.operation {
-					return tc.status, tc.body
-				}
-				return 0, ""
-			}})
+			tables := open(t, service.Shared(t).Store(t),
+				between{func(operation, _ string) (int, string) {
+					if operation == tc.operation {
+						return tc.status, tc.body
+					}
+					return 0, ""
+				}})
 			err := tables.Up(t.Context())
 			for _, words := range append(tc.words, tables.to.Name) {
-				if tidemark.CodeOf(err) != tc.code || !strings.Contains(tidemark.DetailOf(err), words) {
+				if tidemark.CodeOf(err) != tc.code ||
+					!strings.Contains(tidemark.DetailOf(err), words) {
 					t.Errorf("got %v, want %s and %q", err, tc.code, words)
 				}
 			}
@@ -251,7 +288,8 @@ func TestVersion_in_bounded_time(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			_, err := open(t, "dynamodb://r/p?endpoint="+endpoint, nil).Version(t.Context())
-			if tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(err), "cannot be reached: ") {
+			if tidemark.CodeOf(err) != tidemark.Unavailable ||
+				!strings.Contains(tidemark.DetailOf(err), "cannot be reached: ") {
 				t.Errorf("got %v, want UNAVAILABLE", err)
 			}
 			if took := time.Since(began); took > 10*time.Second {
@@ -263,13 +301,14 @@ func TestVersion_in_bounded_time(t *testing.T) {
 		t.Parallel()
 		var mu sync.Mutex
 		calls := 0
-		wantVersion(t, open(t, service.Shared(t).Store(t), between{func(string, string) (int, string) {
-			mu.Lock()
-			defer mu.Unlock()
-			if calls++; calls <= 3 {
-				return http.StatusBadRequest, refusal("ThrottlingException", "slow down")
-			}
-			return 0, ""
-		}}), 0)
+		wantVersion(t,
+			open(t, service.Shared(t).Store(t), between{func(string, string) (int, string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if calls++; calls <= 3 {
+					return http.StatusBadRequest, refusal("ThrottlingException", "slow down")
+				}
+				return 0, ""
+			}}), 0)
 	})
 }

@@ -49,21 +49,33 @@ func (s *Tables) do(ctx context.Context, d table, next step, is *state) (err err
 	case create:
 		_, err = ask(ctx, s.api.CreateTable, &d.CreateTableInput)
 	case protect:
-		_, err = ask(ctx, s.api.UpdateTable, &dynamodb.UpdateTableInput{TableName: d.TableName, DeletionProtectionEnabled: d.DeletionProtectionEnabled})
+		_, err = ask(ctx, s.api.UpdateTable, &dynamodb.UpdateTableInput{
+			TableName:                 d.TableName,
+			DeletionProtectionEnabled: d.DeletionProtectionEnabled,
+		})
 	case encrypt:
-		_, err = ask(ctx, s.api.UpdateTable, &dynamodb.UpdateTableInput{TableName: d.TableName, SSESpecification: d.SSESpecification})
+		_, err = ask(ctx, s.api.UpdateTable, &dynamodb.UpdateTableInput{
+			TableName:        d.TableName,
+			SSESpecification: d.SSESpecification,
+		})
 	case askExpiry:
 		var out *dynamodb.DescribeTimeToLiveOutput
 		if out, err = ask(ctx, s.api.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: d.TableName}); err == nil {
 			is.expiry = out.TimeToLiveDescription
 		}
 	case expire:
-		_, err = ask(ctx, s.api.UpdateTimeToLive, &dynamodb.UpdateTimeToLiveInput{TableName: d.TableName, TimeToLiveSpecification: d.TimeToLiveSpecification})
+		_, err = ask(ctx, s.api.UpdateTimeToLive, &dynamodb.UpdateTimeToLiveInput{
+			TableName:               d.TableName,
+			TimeToLiveSpecification: d.TimeToLiveSpecification,
+		})
 	case askRecovery:
 		is.recovery, err = s.recovery(ctx, d)
 	case backUp:
 		_, err = ask(ctx, s.api.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{
-			TableName: d.TableName, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(s.to.PointInTimeRecovery)},
+			TableName: d.TableName,
+			PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{
+				PointInTimeRecoveryEnabled: aws.Bool(s.to.PointInTimeRecovery),
+			},
 		})
 	}
 	return err
@@ -71,15 +83,18 @@ func (s *Tables) do(ctx context.Context, d table, next step, is *state) (err err
 
 // recovery returns whether a table can be restored to a point in time. Emulators do not know the question.
 func (s *Tables) recovery(ctx context.Context, d table) (types.PointInTimeRecoveryStatus, error) {
-	out, err := ask(ctx, s.api.DescribeContinuousBackups, &dynamodb.DescribeContinuousBackupsInput{TableName: d.TableName})
+	out, err := ask(ctx, s.api.DescribeContinuousBackups,
+		&dynamodb.DescribeContinuousBackupsInput{TableName: d.TableName})
 	switch {
 	case named(err, "UnknownOperationException") && !s.to.PointInTimeRecovery:
 		return types.PointInTimeRecoveryStatusDisabled, nil
 	case named(err, "UnknownOperationException"):
-		return "", tidemark.Wrap(tidemark.Invalid, err, "this DynamoDB has no point-in-time recovery; write point_in_time_recovery=off")
+		return "", tidemark.Wrap(tidemark.Invalid, err,
+			"this DynamoDB has no point-in-time recovery; write point_in_time_recovery=off")
 	case err != nil:
 		return "", err
-	case out.ContinuousBackupsDescription == nil || out.ContinuousBackupsDescription.PointInTimeRecoveryDescription == nil:
+	case out.ContinuousBackupsDescription == nil ||
+		out.ContinuousBackupsDescription.PointInTimeRecoveryDescription == nil:
 		return types.PointInTimeRecoveryStatusDisabled, nil
 	}
 	return out.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus, nil
@@ -131,7 +146,9 @@ func (w *waiting) pause(ctx context.Context, d table) error {
 	case w.began.IsZero():
 		w.began, w.last = now, 2*time.Millisecond
 	case now.Sub(w.began) > patience:
-		return tidemark.Errorf(tidemark.Unavailable, "the table %s was not ready within %v; look at it in the console of AWS, and run the command again", *d.TableName, patience)
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the table %s was not ready within %v; look at it in the console of AWS, and run the "+
+				"command again", *d.TableName, patience)
 	}
 	w.last = min(2*w.last, mostPause)
 	signal.Pause(ctx, w.last)

@@ -28,10 +28,12 @@ type table struct {
 func definitions() (tables []table, version uint, err error) {
 	names, err := fs.Glob(migrations.DynamoDB, "dynamodb/*.json")
 	if err != nil || len(names) != 1 {
-		return nil, 0, tidemark.Errorf(tidemark.Internal, "the embedded definitions of the tables are missing")
+		return nil, 0, tidemark.Errorf(tidemark.Internal,
+			"the embedded definitions of the tables are missing")
 	}
 	if _, err := fmt.Sscanf(path.Base(names[0]), "%d_", &version); err != nil {
-		return nil, 0, tidemark.Wrap(tidemark.Internal, err, "the embedded definitions of the tables have no version")
+		return nil, 0, tidemark.Wrap(tidemark.Internal, err,
+			"the embedded definitions of the tables have no version")
 	}
 	text, err := migrations.DynamoDB.ReadFile(names[0])
 	if err == nil {
@@ -39,7 +41,8 @@ func definitions() (tables []table, version uint, err error) {
 		decoder.DisallowUnknownFields()
 		err = decoder.Decode(&tables)
 	}
-	return tables, version, tidemark.Wrap(tidemark.Internal, err, "the embedded definitions of the tables cannot be read")
+	return tables, version, tidemark.Wrap(tidemark.Internal, err,
+		"the embedded definitions of the tables cannot be read")
 }
 
 // at returns the definition with the names and the protection of a target.
@@ -47,7 +50,11 @@ func (d table) at(to *target.Target) table {
 	d.TableName = aws.String(to.Table(*d.TableName))
 	d.DeletionProtectionEnabled = aws.Bool(to.DeletionProtection)
 	if to.Key != "" {
-		d.SSESpecification = &types.SSESpecification{Enabled: aws.Bool(true), SSEType: types.SSETypeKms, KMSMasterKeyId: aws.String(to.Key)}
+		d.SSESpecification = &types.SSESpecification{
+			Enabled:        aws.Bool(true),
+			SSEType:        types.SSETypeKms,
+			KMSMasterKeyId: aws.String(to.Key),
+		}
 	}
 	return d
 }
@@ -85,13 +92,17 @@ func (d table) next(is state, recovery bool) (step, error) {
 	case types.TableStatusCreating, types.TableStatusUpdating, types.TableStatusDeleting:
 		return wait, nil
 	default:
-		return done, tidemark.Errorf(tidemark.Conflict, "the table %s is %s; look at it in the console of AWS", *d.TableName, is.table.TableStatus)
+		return done, tidemark.Errorf(tidemark.Conflict,
+			"the table %s is %s; look at it in the console of AWS", *d.TableName,
+			is.table.TableStatus)
 	}
 	if err := d.compare(is.table); err != nil {
 		return done, err
 	}
 	if billing := billingOf(is.table); billing != d.BillingMode {
-		return done, tidemark.Errorf(tidemark.Conflict, "the table %s is billed as %s, and the definition says %s; change it, or give Tidemark another prefix", *d.TableName, billing, d.BillingMode)
+		return done, tidemark.Errorf(tidemark.Conflict,
+			"the table %s is billed as %s, and the definition says %s; change it, or give "+
+				"Tidemark another prefix", *d.TableName, billing, d.BillingMode)
 	}
 	if aws.ToBool(is.table.DeletionProtectionEnabled) != *d.DeletionProtectionEnabled {
 		return protect, nil
@@ -99,9 +110,11 @@ func (d table) next(is state, recovery bool) (step, error) {
 	if d.SSESpecification != nil {
 		found := is.table.SSEDescription
 		switch {
-		case found != nil && (found.Status == types.SSEStatusEnabling || found.Status == types.SSEStatusUpdating):
+		case found != nil &&
+			(found.Status == types.SSEStatusEnabling || found.Status == types.SSEStatusUpdating):
 			return wait, nil
-		case found == nil || aws.ToString(found.KMSMasterKeyArn) != *d.SSESpecification.KMSMasterKeyId:
+		case found == nil ||
+			aws.ToString(found.KMSMasterKeyArn) != *d.SSESpecification.KMSMasterKeyId:
 			return encrypt, nil
 		}
 	}
@@ -121,15 +134,23 @@ func (d table) next(is state, recovery bool) (step, error) {
 }
 
 func (d table) nextExpiry(is *types.TimeToLiveDescription) (step, error) {
-	on := is.TimeToLiveStatus == types.TimeToLiveStatusEnabled || is.TimeToLiveStatus == types.TimeToLiveStatusEnabling
+	on := is.TimeToLiveStatus == types.TimeToLiveStatusEnabled ||
+		is.TimeToLiveStatus == types.TimeToLiveStatusEnabling
 	switch wanted := d.TimeToLiveSpecification; {
 	case wanted == nil && on:
-		return done, tidemark.Errorf(tidemark.Conflict, "the table %s deletes items by their time to live (%s), and the definition has none; turn it off", *d.TableName, aws.ToString(is.AttributeName))
+		return done, tidemark.Errorf(tidemark.Conflict,
+			"the table %s deletes items by their time to live (%s), and the definition has none; "+
+				"turn it off", *d.TableName, aws.ToString(is.AttributeName))
 	case wanted == nil:
 	case on && aws.ToString(is.AttributeName) != *wanted.AttributeName:
-		return done, tidemark.Errorf(tidemark.Conflict, "the time to live of the table %s is the attribute %s, and the definition says %s; turn it off, and migrate again after an hour", *d.TableName, aws.ToString(is.AttributeName), *wanted.AttributeName)
+		return done, tidemark.Errorf(tidemark.Conflict,
+			"the time to live of the table %s is the attribute %s, and the definition says %s; "+
+				"turn it off, and migrate again after an hour", *d.TableName,
+			aws.ToString(is.AttributeName), *wanted.AttributeName)
 	case is.TimeToLiveStatus == types.TimeToLiveStatusDisabling:
-		return done, tidemark.Errorf(tidemark.Conflict, "the time to live of the table %s is just being turned off, which takes up to an hour; migrate again after that", *d.TableName)
+		return done, tidemark.Errorf(tidemark.Conflict,
+			"the time to live of the table %s is just being turned off, which takes up to an "+
+				"hour; migrate again after that", *d.TableName)
 	case !on:
 		return expire, nil
 	}
@@ -139,7 +160,9 @@ func (d table) nextExpiry(is *types.TimeToLiveDescription) (step, error) {
 // compare returns a Conflict unless a table has the keys of the definition.
 func (d table) compare(is *types.TableDescription) error {
 	if got, want := keys(is.KeySchema, is.AttributeDefinitions), keys(d.KeySchema, d.AttributeDefinitions); got != want {
-		return tidemark.Errorf(tidemark.Conflict, "the table %s has the key %s, and the definition says %s: it is another program's; give Tidemark another prefix", *d.TableName, got, want)
+		return tidemark.Errorf(tidemark.Conflict,
+			"the table %s has the key %s, and the definition says %s: it is another program's; "+
+				"give Tidemark another prefix", *d.TableName, got, want)
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ func TestDefinitions_are_those_of_the_specification(t *testing.T) {
 		if d.TimeToLiveSpecification != nil {
 			text += "; expires by " + *d.TimeToLiveSpecification.AttributeName
 		}
-		if len(d.GlobalSecondaryIndexes)+len(d.LocalSecondaryIndexes) > 0 || len(d.AttributeDefinitions) != len(d.KeySchema) {
+		if len(d.GlobalSecondaryIndexes)+len(d.LocalSecondaryIndexes) > 0 ||
+			len(d.AttributeDefinitions) != len(d.KeySchema) {
 			t.Errorf("%s has more than a key", *d.TableName)
 		}
 		got[*d.TableName] = text
@@ -47,17 +48,27 @@ func TestDefinitions_are_those_of_the_specification(t *testing.T) {
 func asDefined(d table) state {
 	is := state{
 		table: &types.TableDescription{
-			TableName: d.TableName, TableStatus: types.TableStatusActive, KeySchema: d.KeySchema, AttributeDefinitions: d.AttributeDefinitions,
-			BillingModeSummary: &types.BillingModeSummary{BillingMode: d.BillingMode}, DeletionProtectionEnabled: d.DeletionProtectionEnabled,
+			TableName:                 d.TableName,
+			TableStatus:               types.TableStatusActive,
+			KeySchema:                 d.KeySchema,
+			AttributeDefinitions:      d.AttributeDefinitions,
+			BillingModeSummary:        &types.BillingModeSummary{BillingMode: d.BillingMode},
+			DeletionProtectionEnabled: d.DeletionProtectionEnabled,
 		},
 		expiry:   &types.TimeToLiveDescription{TimeToLiveStatus: types.TimeToLiveStatusDisabled},
 		recovery: types.PointInTimeRecoveryStatusEnabled,
 	}
 	if d.SSESpecification != nil {
-		is.table.SSEDescription = &types.SSEDescription{Status: types.SSEStatusEnabled, KMSMasterKeyArn: d.SSESpecification.KMSMasterKeyId}
+		is.table.SSEDescription = &types.SSEDescription{
+			Status:          types.SSEStatusEnabled,
+			KMSMasterKeyArn: d.SSESpecification.KMSMasterKeyId,
+		}
 	}
 	if d.TimeToLiveSpecification != nil {
-		is.expiry = &types.TimeToLiveDescription{TimeToLiveStatus: types.TimeToLiveStatusEnabled, AttributeName: d.TimeToLiveSpecification.AttributeName}
+		is.expiry = &types.TimeToLiveDescription{
+			TimeToLiveStatus: types.TimeToLiveStatusEnabled,
+			AttributeName:    d.TimeToLiveSpecification.AttributeName,
+		}
 	}
 	return is
 }
@@ -73,36 +84,108 @@ func TestNext_step(t *testing.T) {
 	}{
 		{"as defined", "idempotency_keys", func(*state) {}, done, ""},
 		{"no table", "messages", func(is *state) { is.table = nil }, create, ""},
-		{"being made", "messages", func(is *state) { is.table.TableStatus = types.TableStatusCreating }, wait, ""},
-		{"being changed", "messages", func(is *state) { is.table.TableStatus = types.TableStatusUpdating }, wait, ""},
-		{"being deleted", "messages", func(is *state) { is.table.TableStatus = types.TableStatusDeleting }, wait, ""},
-		{"its key is gone", "messages", func(is *state) { is.table.TableStatus = types.TableStatusInaccessibleEncryptionCredentials }, refused, "INACCESSIBLE_ENCRYPTION_CREDENTIALS"},
+		{
+			"being made",
+			"messages", func(is *state) { is.table.TableStatus = types.TableStatusCreating }, wait,
+			"",
+		},
+		{
+			"being changed",
+			"messages", func(is *state) { is.table.TableStatus = types.TableStatusUpdating }, wait,
+			"",
+		},
+		{
+			"being deleted",
+			"messages", func(is *state) { is.table.TableStatus = types.TableStatusDeleting }, wait,
+			"",
+		},
+		{
+			"its key is gone",
+			"messages",
+			func(is *state) {
+				is.table.TableStatus = types.TableStatusInaccessibleEncryptionCredentials
+			},
+			refused, "INACCESSIBLE_ENCRYPTION_CREDENTIALS",
+		},
 		{"another range key", "messages", func(is *state) {
-			is.table.KeySchema = []types.KeySchemaElement{is.table.KeySchema[0], {AttributeName: aws.String("user_id"), KeyType: types.KeyTypeRange}}
-		}, refused, "p-messages has the key chat_id S, user_id, and the definition says chat_id S, sequence N"},
+			is.table.KeySchema = []types.KeySchemaElement{
+				is.table.KeySchema[0],
+				{AttributeName: aws.String("user_id"), KeyType: types.KeyTypeRange},
+			}
+		}, refused, "p-messages has the key chat_id S, user_id, and the definition says chat_id " +
+			"S, sequence N"},
 		{"another type", "messages", func(is *state) {
 			is.table.AttributeDefinitions = []types.AttributeDefinition{
-				{AttributeName: aws.String("chat_id"), AttributeType: "S"}, {AttributeName: aws.String("sequence"), AttributeType: "S"},
+				{AttributeName: aws.String("chat_id"), AttributeType: "S"},
+				{AttributeName: aws.String("sequence"), AttributeType: "S"},
 			}
 		}, refused, "sequence S, and the definition says chat_id S, sequence N"},
 		{"an index", "messages", func(is *state) {
 			is.table.AttributeDefinitions = append([]types.AttributeDefinition{{AttributeName: aws.String("sender_id"), AttributeType: "S"}}, is.table.AttributeDefinitions...)
 		}, done, ""},
-		{"provisioned", "messages", func(is *state) { is.table.BillingModeSummary = nil }, refused, "billed as PROVISIONED, and the definition says PAY_PER_REQUEST"},
-		{"not protected", "messages", func(is *state) { is.table.DeletionProtectionEnabled = nil }, protect, ""},
+		{
+			"provisioned",
+			"messages", func(is *state) { is.table.BillingModeSummary = nil }, refused,
+			"billed as PROVISIONED, and the definition says PAY_PER_REQUEST",
+		},
+		{
+			"not protected",
+			"messages", func(is *state) { is.table.DeletionProtectionEnabled = nil }, protect, "",
+		},
 		{"no key", "messages", func(is *state) { is.table.SSEDescription = nil }, encrypt, ""},
-		{"another key", "messages", func(is *state) { is.table.SSEDescription.KMSMasterKeyArn = aws.String("arn:other") }, encrypt, ""},
-		{"getting a key", "messages", func(is *state) { is.table.SSEDescription.Status = types.SSEStatusUpdating }, wait, ""},
-		{"nobody asked about expiry", "messages", func(is *state) { is.expiry = nil }, askExpiry, ""},
-		{"no expiry", "idempotency_keys", func(is *state) { is.expiry.TimeToLiveStatus = types.TimeToLiveStatusDisabled }, expire, ""},
-		{"expiry being turned on", "idempotency_keys", func(is *state) { is.expiry.TimeToLiveStatus = types.TimeToLiveStatusEnabling }, done, ""},
-		{"expiry being turned off", "idempotency_keys", func(is *state) { is.expiry.TimeToLiveStatus = types.TimeToLiveStatusDisabling }, refused, "is just being turned off"},
-		{"another expiry", "idempotency_keys", func(is *state) { is.expiry.AttributeName = aws.String("ttl") }, refused, "is the attribute ttl, and the definition says expires_at"},
+		{
+			"another key",
+			"messages",
+			func(is *state) { is.table.SSEDescription.KMSMasterKeyArn = aws.String("arn:other") },
+			encrypt, "",
+		},
+		{
+			"getting a key",
+			"messages",
+			func(is *state) { is.table.SSEDescription.Status = types.SSEStatusUpdating }, wait, "",
+		},
+		{
+			"nobody asked about expiry",
+			"messages", func(is *state) { is.expiry = nil }, askExpiry, "",
+		},
+		{
+			"no expiry",
+			"idempotency_keys",
+			func(is *state) { is.expiry.TimeToLiveStatus = types.TimeToLiveStatusDisabled }, expire,
+			"",
+		},
+		{
+			"expiry being turned on",
+			"idempotency_keys",
+			func(is *state) { is.expiry.TimeToLiveStatus = types.TimeToLiveStatusEnabling }, done,
+			"",
+		},
+		{
+			"expiry being turned off",
+			"idempotency_keys",
+			func(is *state) { is.expiry.TimeToLiveStatus = types.TimeToLiveStatusDisabling },
+			refused, "is just being turned off",
+		},
+		{
+			"another expiry",
+			"idempotency_keys", func(is *state) { is.expiry.AttributeName = aws.String("ttl") },
+			refused, "is the attribute ttl, and the definition says expires_at",
+		},
 		{"messages that expire", "messages", func(is *state) {
-			is.expiry = &types.TimeToLiveDescription{TimeToLiveStatus: types.TimeToLiveStatusEnabling, AttributeName: aws.String("created_at")}
+			is.expiry = &types.TimeToLiveDescription{
+				TimeToLiveStatus: types.TimeToLiveStatusEnabling,
+				AttributeName:    aws.String("created_at"),
+			}
 		}, refused, "p-messages deletes items by their time to live (created_at)"},
-		{"nobody asked about recovery", "messages", func(is *state) { is.recovery = "" }, askRecovery, ""},
-		{"not recoverable", "messages", func(is *state) { is.recovery = types.PointInTimeRecoveryStatusDisabled }, backUp, ""},
+		{
+			"nobody asked about recovery",
+			"messages", func(is *state) { is.recovery = "" }, askRecovery, "",
+		},
+		{
+			"not recoverable",
+			"messages", func(is *state) { is.recovery = types.PointInTimeRecoveryStatusDisabled },
+			backUp, "",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := definition(t, tc.table, "dynamodb://eu-central-1/p-?kms_key="+key)
@@ -110,7 +193,8 @@ func TestNext_step(t *testing.T) {
 			tc.change(&is)
 			got, err := d.next(is, true)
 			if tc.want == refused {
-				if tidemark.CodeOf(err) != tidemark.Conflict || !strings.Contains(err.Error(), tc.words) {
+				if tidemark.CodeOf(err) != tidemark.Conflict ||
+					!strings.Contains(err.Error(), tc.words) {
 					t.Errorf("got %v, want a Conflict with %q", err, tc.words)
 				}
 				return
@@ -125,7 +209,8 @@ func TestNext_step(t *testing.T) {
 // TestNext_turns_off_what_the_url_says: but a key that the URL does not name stays.
 func TestNext_turns_off_what_the_url_says(t *testing.T) {
 	is := asDefined(definition(t, "messages", "dynamodb://eu-central-1/p-?kms_key="+key))
-	d := definition(t, "messages", "dynamodb://eu-central-1/p-?deletion_protection=off&point_in_time_recovery=off")
+	d := definition(t, "messages",
+		"dynamodb://eu-central-1/p-?deletion_protection=off&point_in_time_recovery=off")
 	if got, err := d.next(is, false); got != protect || err != nil {
 		t.Errorf("protected: got step %d, %v, want %d", got, err, protect)
 	}

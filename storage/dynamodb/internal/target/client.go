@@ -30,21 +30,28 @@ const (
 // machine being asked. transport carries the calls to DynamoDB; nil is the usual one.
 //
 // Errors: Unavailable, if there are no credentials or the configuration of the SDK cannot be read.
-func (t *Target) Client(ctx context.Context, transport http.RoundTripper) (*dynamodb.Client, error) {
+func (t *Target) Client(
+	ctx context.Context, transport http.RoundTripper,
+) (*dynamodb.Client, error) {
 	options := []func(*config.LoadOptions) error{config.WithRegion(t.Region)}
 	if !t.aws() {
 		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
 	}
 	found, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the configuration of the AWS SDK cannot be read; look at AWS_PROFILE, AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE")
+		return nil, tidemark.Wrap(tidemark.Unavailable, err,
+			"the configuration of the AWS SDK cannot be read; look at AWS_PROFILE, "+
+				"AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE")
 	}
 	switch _, err := found.Credentials.Retrieve(ctx); {
 	case err == nil:
 	case ctx.Err() != nil:
-		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the credentials for AWS did not come in time")
+		return nil, tidemark.Wrap(tidemark.Unavailable, err,
+			"the credentials for AWS did not come in time")
 	case t.aws():
-		return nil, tidemark.Wrap(tidemark.Unavailable, err, "there are no credentials for AWS; give the machine or the task a role, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		return nil, tidemark.Wrap(tidemark.Unavailable, err,
+			"there are no credentials for AWS; give the machine or the task a role, or set "+
+				"AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	default:
 		found.Credentials = credentials.NewStaticCredentialsProvider("tidemark", "tidemark", "")
 	}
@@ -75,5 +82,10 @@ func carrier(transport http.RoundTripper) *http.Client {
 				t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections
 			}).GetTransport()
 	}
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{
+		Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
 }

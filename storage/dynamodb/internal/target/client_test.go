@@ -91,7 +91,8 @@ func TestClient_credentials(t *testing.T) {
 			}
 			var r, machine recorder
 			t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", machine.serve(t))
-			client, err := mustParse(t, "dynamodb://eu-central-1/p?endpoint="+r.serve(t)).Client(t.Context(), nil)
+			client, err := mustParse(t,
+				"dynamodb://eu-central-1/p?endpoint="+r.serve(t)).Client(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,10 +153,11 @@ func TestClient_uses_the_transport(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKID")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
 	var asked string
-	client, err := mustParse(t, "dynamodb://eu-central-1/p").Client(t.Context(), transportFunc(func(r *http.Request) (*http.Response, error) {
-		asked = r.URL.Host
-		return nil, context.Canceled
-	}))
+	client, err := mustParse(t, "dynamodb://eu-central-1/p").Client(t.Context(),
+		transportFunc(func(r *http.Request) (*http.Response, error) {
+			asked = r.URL.Host
+			return nil, context.Canceled
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,12 +171,14 @@ func TestClient_without_credentials_at_AWS(t *testing.T) {
 	alone(t)
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	_, err := mustParse(t, "dynamodb://eu-central-1/p").Client(t.Context(), nil)
-	if tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(err), "AWS_ACCESS_KEY_ID") {
+	if tidemark.CodeOf(err) != tidemark.Unavailable ||
+		!strings.Contains(tidemark.DetailOf(err), "AWS_ACCESS_KEY_ID") {
 		t.Errorf("got %v, want UNAVAILABLE that says where credentials come from", err)
 	}
 	t.Setenv("AWS_PROFILE", "not-there")
 	_, err = mustParse(t, "dynamodb://eu-central-1/p").Client(t.Context(), nil)
-	if tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(err), "AWS_PROFILE") {
+	if tidemark.CodeOf(err) != tidemark.Unavailable ||
+		!strings.Contains(tidemark.DetailOf(err), "AWS_PROFILE") {
 		t.Errorf("got %v, want UNAVAILABLE that names the profile", err)
 	}
 }

@@ -52,22 +52,33 @@ func Parse(raw string) (*Target, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Scheme != "dynamodb" || u.Opaque != "" || u.Fragment != "":
-		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of DynamoDB cannot be read; it has the form dynamodb://REGION/PREFIX, such as dynamodb://eu-central-1/tidemark-")
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the URL of DynamoDB cannot be read; it has the form dynamodb://REGION/PREFIX, such "+
+				"as dynamodb://eu-central-1/tidemark-")
 	case u.User != nil:
-		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of DynamoDB holds no credentials; give them in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), in a profile, or as the role of the machine")
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the URL of DynamoDB holds no credentials; give them in the environment "+
+				"(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), in a profile, or as the role of the "+
+				"machine")
 	case !matches(regionShape, u.Host):
-		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of DynamoDB begins with a Region, such as dynamodb://eu-central-1/tidemark-; an address belongs into ?endpoint=http://HOST:PORT")
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the URL of DynamoDB begins with a Region, such as "+
+				"dynamodb://eu-central-1/tidemark-; an address belongs into ?endpoint=http://HOST:PORT")
 	}
 	t := &Target{Region: u.Host, Prefix: strings.TrimPrefix(u.Path, "/")}
 	if !matches(prefixShape, t.Prefix) || len(t.Prefix) > maxPrefix {
-		return nil, tidemark.Errorf(tidemark.Invalid, "the prefix in the URL of DynamoDB has at most %d characters of A-Z a-z 0-9 _ . -, and no second slash", maxPrefix)
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the prefix in the URL of DynamoDB has at most %d characters of A-Z a-z 0-9 _ . -, "+
+				"and no second slash", maxPrefix)
 	}
 	if t.Prefix == "" {
 		t.Prefix = defaultPrefix
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, tidemark.Errorf(tidemark.Invalid, "the parameters in the URL of DynamoDB cannot be read; they follow one ?, are separated by &, and special characters are written as %%XX")
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the parameters in the URL of DynamoDB cannot be read; they follow one ?, are "+
+				"separated by &, and special characters are written as %%XX")
 	}
 	if err := t.configure(query); err != nil {
 		return nil, err
@@ -86,15 +97,21 @@ func (t *Target) configure(query url.Values) error {
 	for name, values := range query {
 		switch {
 		case !slices.Contains(known, name):
-			return tidemark.Errorf(tidemark.Invalid, "the URL of DynamoDB has an unknown parameter; those that there are: %s", strings.Join(known, ", "))
+			return tidemark.Errorf(tidemark.Invalid,
+				"the URL of DynamoDB has an unknown parameter; those that there are: %s",
+				strings.Join(known, ", "))
 		case len(values) > 1:
 			return tidemark.Errorf(tidemark.Invalid, "%s is twice in the URL of DynamoDB", name)
 		}
 	}
 	if query.Has(parameterEndpoint) {
 		e, err := url.Parse(query.Get(parameterEndpoint))
-		if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Hostname() == "" || e.User != nil || strings.Trim(e.Path, "/") != "" || e.RawQuery != "" || e.Fragment != "" {
-			return tidemark.Errorf(tidemark.Invalid, "endpoint in the URL of DynamoDB has the form http://HOST:PORT or https://HOST:PORT, without anything behind it")
+		if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Hostname() == "" ||
+			e.User != nil || strings.Trim(e.Path, "/") != "" || e.RawQuery != "" ||
+			e.Fragment != "" {
+			return tidemark.Errorf(tidemark.Invalid,
+				"endpoint in the URL of DynamoDB has the form http://HOST:PORT or "+
+					"https://HOST:PORT, without anything behind it")
 		}
 		t.Endpoint = e.Scheme + "://" + e.Host
 	}
@@ -112,12 +129,16 @@ func (t *Target) configure(query url.Values) error {
 		case "off":
 			*protection.on = false
 		default:
-			return tidemark.Errorf(tidemark.Invalid, "%s in the URL of DynamoDB is on or off", protection.parameter)
+			return tidemark.Errorf(tidemark.Invalid, "%s in the URL of DynamoDB is on or off",
+				protection.parameter)
 		}
 	}
 	t.Key = query.Get(parameterKey)
 	if query.Has(parameterKey) && !matches(keyShape, t.Key) {
-		return tidemark.Errorf(tidemark.Invalid, "kms_key in the URL of DynamoDB is the ARN of a key, such as arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab; an alias is not enough, since it may move")
+		return tidemark.Errorf(tidemark.Invalid,
+			"kms_key in the URL of DynamoDB is the ARN of a key, such as "+
+				"arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab; an "+
+				"alias is not enough, since it may move")
 	}
 	return nil
 }
@@ -128,7 +149,9 @@ func (t *Target) aws() bool {
 		return true
 	}
 	e, err := url.Parse(t.Endpoint)
-	return err == nil && slices.ContainsFunc([]string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws"}, func(of string) bool { return strings.HasSuffix(e.Hostname(), of) })
+	return err == nil &&
+		slices.ContainsFunc([]string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws"},
+			func(of string) bool { return strings.HasSuffix(e.Hostname(), of) })
 }
 
 // Table returns the full name of a table.
@@ -144,7 +167,11 @@ func (t *Target) Named(err error) error {
 	if errors.As(err, &e) {
 		cause = e.Err // What e says is in the detail.
 	}
-	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: t.Name + ": " + tidemark.DetailOf(err), Err: cause}
+	return &tidemark.Error{
+		Code:   tidemark.CodeOf(err),
+		Detail: t.Name + ": " + tidemark.DetailOf(err),
+		Err:    cause,
+	}
 }
 
 func matches(shape, text string) bool { return regexp.MustCompile(shape).MatchString(text) }

@@ -13,19 +13,67 @@ const key = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1
 
 func TestParse_reads_what_a_url_says(t *testing.T) {
 	for raw, want := range map[string]Target{
-		"dynamodb://eu-central-1":                                           {Region: "eu-central-1", Prefix: "tidemark-", PointInTimeRecovery: true, DeletionProtection: true, Name: "dynamodb://eu-central-1/tidemark-"},
-		"dynamodb://eu-central-1/":                                          {Region: "eu-central-1", Prefix: "tidemark-", PointInTimeRecovery: true, DeletionProtection: true, Name: "dynamodb://eu-central-1/tidemark-"},
-		"dynamodb://us-gov-west-1/chat.prod_":                               {Region: "us-gov-west-1", Prefix: "chat.prod_", PointInTimeRecovery: true, DeletionProtection: true, Name: "dynamodb://us-gov-west-1/chat.prod_"},
-		"dynamodb://r/p?kms_key=" + key:                                     {Region: "r", Prefix: "p", PointInTimeRecovery: true, DeletionProtection: true, Key: key, Name: "dynamodb://r/p"},
-		"dynamodb://r/p?deletion_protection=off&point_in_time_recovery=off": {Region: "r", Prefix: "p", Name: "dynamodb://r/p"},
-		"dynamodb://local/p?endpoint=http://127.0.0.1:8000":                 {Region: "local", Prefix: "p", Endpoint: "http://127.0.0.1:8000", Name: "dynamodb://local/p?endpoint=http://127.0.0.1:8000"},
-		"dynamodb://local/?endpoint=http%3A%2F%2F[::1]:8000/":               {Region: "local", Prefix: "tidemark-", Endpoint: "http://[::1]:8000", Name: "dynamodb://local/tidemark-?endpoint=http://[::1]:8000"},
+		"dynamodb://eu-central-1": {
+			Region:              "eu-central-1",
+			Prefix:              "tidemark-",
+			PointInTimeRecovery: true,
+			DeletionProtection:  true,
+			Name:                "dynamodb://eu-central-1/tidemark-",
+		},
+		"dynamodb://eu-central-1/": {
+			Region:              "eu-central-1",
+			Prefix:              "tidemark-",
+			PointInTimeRecovery: true,
+			DeletionProtection:  true,
+			Name:                "dynamodb://eu-central-1/tidemark-",
+		},
+		"dynamodb://us-gov-west-1/chat.prod_": {
+			Region:              "us-gov-west-1",
+			Prefix:              "chat.prod_",
+			PointInTimeRecovery: true,
+			DeletionProtection:  true,
+			Name:                "dynamodb://us-gov-west-1/chat.prod_",
+		},
+		"dynamodb://r/p?kms_key=" + key: {
+			Region:              "r",
+			Prefix:              "p",
+			PointInTimeRecovery: true,
+			DeletionProtection:  true,
+			Key:                 key,
+			Name:                "dynamodb://r/p",
+		},
+		"dynamodb://r/p?deletion_protection=off&point_in_time_recovery=off": {
+			Region: "r",
+			Prefix: "p",
+			Name:   "dynamodb://r/p",
+		},
+		"dynamodb://local/p?endpoint=http://127.0.0.1:8000": {
+			Region:   "local",
+			Prefix:   "p",
+			Endpoint: "http://127.0.0.1:8000",
+			Name:     "dynamodb://local/p?endpoint=http://127.0.0.1:8000",
+		},
+		"dynamodb://local/?endpoint=http%3A%2F%2F[::1]:8000/": {
+			Region:   "local",
+			Prefix:   "tidemark-",
+			Endpoint: "http://[::1]:8000",
+			Name:     "dynamodb://local/tidemark-?endpoint=http://[::1]:8000",
+		},
 		"dynamodb://r/p?endpoint=http://h&deletion_protection=on&point_in_time_recovery=on": {
-			Region: "r", Prefix: "p", Endpoint: "http://h", PointInTimeRecovery: true, DeletionProtection: true, Name: "dynamodb://r/p?endpoint=http://h",
+			Region:              "r",
+			Prefix:              "p",
+			Endpoint:            "http://h",
+			PointInTimeRecovery: true,
+			DeletionProtection:  true,
+			Name:                "dynamodb://r/p?endpoint=http://h",
 		},
 		"dynamodb://r/p?endpoint=https://vpce-1.dynamodb.eu-central-1.vpce.amazonaws.com": {
-			Region: "r", Prefix: "p", Endpoint: "https://vpce-1.dynamodb.eu-central-1.vpce.amazonaws.com", PointInTimeRecovery: true, DeletionProtection: true,
-			Name: "dynamodb://r/p?endpoint=https://vpce-1.dynamodb.eu-central-1.vpce.amazonaws.com",
+			Region:              "r",
+			Prefix:              "p",
+			Endpoint:            "https://vpce-1.dynamodb.eu-central-1.vpce.amazonaws.com",
+			PointInTimeRecovery: true,
+			DeletionProtection:  true,
+			Name:                "dynamodb://r/p?endpoint=https://vpce-1.dynamodb.eu-central-1.vpce.amazonaws.com",
 		},
 	} {
 		got, err := Parse(raw)
@@ -79,7 +127,8 @@ func TestParse_says_what_to_write_and_shows_nothing(t *testing.T) {
 		switch {
 		case err == nil:
 			t.Errorf("%s: got %+v, want an error", raw, got)
-		case tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(tidemark.DetailOf(err), want):
+		case tidemark.CodeOf(err) != tidemark.Invalid ||
+			!strings.Contains(tidemark.DetailOf(err), want):
 			t.Errorf("%s: got %v, want INVALID with %q", raw, err, want)
 		case strings.Contains(err.Error(), "HIDDEN") || strings.Contains(err.Error(), "ABCD"):
 			t.Errorf("%s: the error shows a secret: %v", raw, err)

@@ -35,7 +35,8 @@ func (w whole) Do(request *http.Request) (*http.Response, error) {
 	//rule:confirmed_is_durable.refuse-damaged-answer
 	if said := response.Header.Get("X-Amz-Crc32"); said != "" {
 		if sum := crc32.ChecksumIEEE(body); said != strconv.FormatUint(uint64(sum), 10) {
-			return nil, fmt.Errorf("the answer is damaged: its checksum is %d, and should be %s", sum, said)
+			return nil, fmt.Errorf("the answer is damaged: its checksum is %d, and should be %s",
+				sum, said)
 		}
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))

@@ -31,7 +31,10 @@ func TestClient_takes_whole_answers_only(t *testing.T) {
 		{"null", "null", sum("null"), 200, "not DynamoDB's"},
 		{"another server's page", "<html>Welcome</html>", "", 200, "not DynamoDB's"},
 		{"a refusal that is not DynamoDB's", "<html>Forbidden</html>", "", 403, "not DynamoDB's"},
-		{"a refusal", `{"__type":"x#ResourceNotFoundException"}`, "", 400, "ResourceNotFoundException"},
+		{
+			"a refusal",
+			`{"__type":"x#ResourceNotFoundException"}`, "", 400, "ResourceNotFoundException",
+		},
 		{"a balancer's page", "<html>Bad gateway</html>", "", 502, "StatusCode: 502"},
 		{"its end is missing", good[:12], "", 200, "deserialization"},
 		{"a byte was changed", strings.Replace(good, "x", "y", 1), sum(good), 200, "damaged"},
@@ -46,11 +49,17 @@ func TestClient_takes_whole_answers_only(t *testing.T) {
 				fmt.Fprint(w, tc.body)
 			}))
 			defer server.Close()
-			api, err := mustParse(t, "dynamodb://us-east-1/?endpoint="+server.URL).Client(context.Background(), nil)
+			api, err := mustParse(t,
+				"dynamodb://us-east-1/?endpoint="+server.URL).Client(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := api.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: "x"}}})
+			out, err := api.GetItem(t.Context(), &dynamodb.GetItemInput{
+				TableName: aws.String("t"),
+				Key: map[string]types.AttributeValue{
+					"id": &types.AttributeValueMemberS{Value: "x"},
+				},
+			})
 			switch {
 			case tc.want == "" && (err != nil || (out.Item["id"] != nil) != (tc.body == good)):
 				t.Errorf("got %v, %v", out, err)

@@ -80,7 +80,9 @@ func home(ctx context.Context, config pgx.ConnConfig) (name string, err error) {
 	defer func() { _ = c.Close(ctx) }()
 	const text = `SELECT quote_ident(coalesce((SELECT n.nspname FROM pg_class AS t JOIN pg_namespace AS n ON n.oid = t.relnamespace WHERE t.oid = to_regclass('schema_migrations')), current_schema(), ''))`
 	if err = c.QueryRow(ctx, text).Scan(&name); err == nil && name == `""` {
-		err = tidemark.Errorf(tidemark.Conflict, "the search_path names no schema that is there, or that the role may use; create one, or grant it")
+		err = tidemark.Errorf(tidemark.Conflict,
+			"the search_path names no schema that is there, or that the role may use; create "+
+				"one, or grant it")
 	}
 	return name, err
 }
@@ -101,7 +103,9 @@ func cause(err error) error {
 
 // HalfWay is a Conflict: a migration to a version has begun, and has not ended.
 func HalfWay(version uint) error {
-	return tidemark.Errorf(tidemark.Conflict, "a migration to version %d failed half-way, or has not ended yet; if it failed, mend the schema by hand, or restore a backup", version)
+	return tidemark.Errorf(tidemark.Conflict,
+		"a migration to version %d failed half-way, or has not ended yet; if it failed, mend the "+
+			"schema by hand, or restore a backup", version)
 }
 
 // Querier is a connection.
@@ -126,7 +130,9 @@ func Taken(ctx context.Context, c Querier) (table string, err error) {
 
 // Stranger is a Conflict: what looks like ours belongs to another program, which may use the same library for its migrations.
 func Stranger(table string) error {
-	return tidemark.Errorf(tidemark.Conflict, "the table %s is there already, and it is another program's; give Tidemark a database of its own, or a schema (search_path)", table)
+	return tidemark.Errorf(tidemark.Conflict,
+		"the table %s is there already, and it is another program's; give Tidemark a database of "+
+			"its own, or a schema (search_path)", table)
 }
 
 // Read returns the version of the database, 0 if it is empty, and whether a migration to it failed half-way. Conflict if it is the version of another

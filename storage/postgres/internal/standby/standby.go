@@ -25,5 +25,7 @@ func Confirmed(conn *pgconn.PgConn) error {
 		return nil
 	}
 	delete(conn.CustomData(), alone)
-	return tidemark.Errorf(tidemark.Unavailable, "somebody ended the wait for a synchronous standby; what was written may be lost with the server")
+	return tidemark.Errorf(tidemark.Unavailable,
+		"somebody ended the wait for a synchronous standby; what was written may be lost with "+
+			"the server")
 }

@@ -49,16 +49,22 @@ func Parse(raw string, writers, readers int) (*Target, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		//rule:logs_hold_no_secret.url-without-password
-		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database cannot be read; it has the form postgres://user:password@host:port/database, special characters of a password written as %%XX")
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the URL of the database cannot be read; it has the form "+
+				"postgres://user:password@host:port/database, special characters of a password "+
+				"written as %%XX")
 	}
 	t := &Target{Writers: writers, Readers: readers}
 	query := u.Query()
 	if misplaced(u, query) {
-		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database has a ?, & or = at a place where none belongs; the parameters follow one ?, and special characters of a password are written as %%XX")
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the URL of the database has a ?, & or = at a place where none belongs; the "+
+				"parameters follow one ?, and special characters of a password are written as %%XX")
 	}
 	if s := query.Get("pgbouncer"); s != "" {
 		if t.Pooler, err = strconv.ParseBool(s); err != nil {
-			return nil, tidemark.Errorf(tidemark.Invalid, "pgbouncer in the URL of the database is true or false, not %q", s)
+			return nil, tidemark.Errorf(tidemark.Invalid,
+				"pgbouncer in the URL of the database is true or false, not %q", s)
 		}
 	}
 	for _, pool := range []struct {
@@ -69,7 +75,9 @@ func Parse(raw string, writers, readers int) (*Target, error) {
 	}{{"pool_writers", &t.Writers, 2, defaultWriters}, {"pool_readers", &t.Readers, 1, defaultReaders}} {
 		if s := query.Get(pool.parameter); s != "" && *pool.size == 0 {
 			if *pool.size, err = strconv.Atoi(s); err != nil || *pool.size < pool.least || *pool.size > 1_000 {
-				return nil, tidemark.Errorf(tidemark.Invalid, "%s in the URL of the database is a number from %d to 1000, not %q", pool.parameter, pool.least, s)
+				return nil, tidemark.Errorf(tidemark.Invalid,
+					"%s in the URL of the database is a number from %d to 1000, not %q",
+					pool.parameter, pool.least, s)
 			}
 		}
 		if *pool.size == 0 {
@@ -82,7 +90,8 @@ func Parse(raw string, writers, readers int) (*Target, error) {
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // libpq's form of a blank
 	t.Config, err = pgxpool.ParseConfig(u.String())
 	if err != nil {
-		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database cannot be used: %s", reason(err))
+		return nil, tidemark.Errorf(tidemark.Invalid, "the URL of the database cannot be used: %s",
+			reason(err))
 	}
 	t.configure()
 	return t, nil
@@ -110,7 +119,8 @@ func reason(err error) string {
 // configure sets what the URL leaves open.
 func (t *Target) configure() {
 	c := t.Config.ConnConfig
-	t.name = fmt.Sprintf("the database %s at %s", c.Database, net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
+	t.name = fmt.Sprintf("the database %s at %s",
+		c.Database, net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
 	if !strings.Contains(c.ConnString(), "connect_timeout=") {
 		c.ConnectTimeout = connectTime
 	}
@@ -134,10 +144,12 @@ func (t *Target) configure() {
 		"application_name": "tidemark",
 		// Each statement reads a few rows by their keys, whatever their number: one plan for all, made once, that no young and empty table
 		// can spoil. With costs as high as a forbidden plan's, the compiler would be called for it.
-		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off",
+		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off",
+		"enable_bitmapscan": "off", "jit": "off",
 		"default_transaction_isolation": "read committed",
 		// A server that lost its client gives up by itself. Locks of ours last a commit; whoever holds one longer is somebody else.
-		"statement_timeout": "10s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "1s",
+		"statement_timeout": "10s", "lock_timeout": "2s",
+		"idle_in_transaction_session_timeout": "1s",
 		// A statement whose client has gone waits for no lock, and so keeps none.
 		//rule:bounded_use.notice-dead-client
 		"client_connection_check_interval": "100ms",
@@ -171,5 +183,9 @@ func (t *Target) Named(err error) error {
 	if errors.As(err, &e) {
 		cause = e.Err // What e says is in the detail.
 	}
-	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: t.name + ": " + tidemark.DetailOf(err), Err: cause}
+	return &tidemark.Error{
+		Code:   tidemark.CodeOf(err),
+		Detail: t.name + ": " + tidemark.DetailOf(err),
+		Err:    cause,
+	}
 }

@@ -16,7 +16,11 @@ type texts struct{ *pgtype.ArrayCodec }
 func encodeTexts(c *pgx.Conn) {
 	if known, ok := c.TypeMap().TypeForOID(pgtype.TextArrayOID); ok {
 		if codec, ok := known.Codec.(*pgtype.ArrayCodec); ok {
-			c.TypeMap().RegisterType(&pgtype.Type{Name: known.Name, OID: known.OID, Codec: texts{codec}})
+			c.TypeMap().RegisterType(&pgtype.Type{
+				Name:  known.Name,
+				OID:   known.OID,
+				Codec: texts{codec},
+			})
 		}
 	}
 }

@@ -64,7 +64,8 @@ func Open(path string, readOnly bool) (*Conn, error) {
 func (c *Conn) keepPlans() (rc int32) {
 	arguments := lib.Xsqlite3_malloc(c.tls, 2*8)
 	defer lib.Xsqlite3_free(c.tls, arguments)
-	return lib.Xsqlite3_db_config(c.tls, c.db, lib.SQLITE_DBCONFIG_ENABLE_QPSG, libc.VaList(arguments, int32(1), uintptr(0)))
+	return lib.Xsqlite3_db_config(c.tls, c.db, lib.SQLITE_DBCONFIG_ENABLE_QPSG,
+		libc.VaList(arguments, int32(1), uintptr(0)))
 }
 
 // Close ends the connection, whose statements must be finalized. It must not be used afterwards. Close may be called again.

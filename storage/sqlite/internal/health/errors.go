@@ -28,7 +28,8 @@ func UnknownOutcome(err error) bool { return primary(err) == lib.SQLITE_IOERR &&
 // Full reports whether there is no space. The log's index asks for its space in another way than the files do.
 func Full(err error) bool {
 	var f *capi.Failure
-	return errors.As(err, &f) && (f.Primary() == lib.SQLITE_FULL || f.Code == lib.SQLITE_IOERR_SHMSIZE)
+	return errors.As(err, &f) &&
+		(f.Primary() == lib.SQLITE_FULL || f.Code == lib.SQLITE_IOERR_SHMSIZE)
 }
 
 // corrupt reports whether the files hold what SQLite, or this package, cannot have written.
@@ -39,7 +40,11 @@ func corrupt(err error) bool {
 
 // Missing is the error for a message that must exist and is not there.
 func Missing(chat tidemark.ChatID, sequence tidemark.Sequence) error {
-	return &capi.Failure{Code: lib.SQLITE_CORRUPT, Message: fmt.Sprintf("message %d of chat %s is missing", sequence, chat), During: "reading a range"}
+	return &capi.Failure{
+		Code:    lib.SQLITE_CORRUPT,
+		Message: fmt.Sprintf("message %d of chat %s is missing", sequence, chat),
+		During:  "reading a range",
+	}
 }
 
 // ItemsFault reports whether an error of SQLite may lie in the item and not in the database: another one may succeed.
@@ -63,20 +68,27 @@ func Public(err error) error {
 	case lib.SQLITE_FULL:
 		return tidemark.Wrap(unavailable, err, "the disk of the database is full; free some space")
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
-		return tidemark.Wrap(unavailable, err, "the database is locked by another program; end it, or try again")
+		return tidemark.Wrap(unavailable, err,
+			"the database is locked by another program; end it, or try again")
 	case lib.SQLITE_READONLY, lib.SQLITE_PERM, lib.SQLITE_AUTH:
-		return tidemark.Wrap(unavailable, err, "the database cannot be written; check the permissions of its file and directory, and that its file system is not read-only")
+		return tidemark.Wrap(unavailable, err,
+			"the database cannot be written; check the permissions of its file and directory, "+
+				"and that its file system is not read-only")
 	case lib.SQLITE_CANTOPEN:
-		return tidemark.Wrap(unavailable, err, "the database file cannot be opened; check its permissions, and the space on its disk")
+		return tidemark.Wrap(unavailable, err,
+			"the database file cannot be opened; check its permissions, and the space on its disk")
 	case lib.SQLITE_IOERR:
 		if Full(err) {
-			return tidemark.Wrap(unavailable, err, "the disk of the database is full; free some space")
+			return tidemark.Wrap(unavailable, err,
+				"the disk of the database is full; free some space")
 		}
-		return tidemark.Wrap(unavailable, err, "the disk of the database failed; look into the system's log")
+		return tidemark.Wrap(unavailable, err,
+			"the disk of the database failed; look into the system's log")
 	case lib.SQLITE_NOMEM, lib.SQLITE_INTERRUPT:
 		return tidemark.Wrap(unavailable, err, "the database cannot serve the call now; try again")
 	case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
-		return tidemark.Wrap(unavailable, err, "the database is corrupt; stop the server and restore a backup")
+		return tidemark.Wrap(unavailable, err,
+			"the database is corrupt; stop the server and restore a backup")
 	default:
 		return tidemark.Wrap(tidemark.Internal, err, "the database refused a statement")
 	}
@@ -88,5 +100,9 @@ func At(path string, err error) error {
 	if strings.Contains(detail, path) {
 		return err
 	}
-	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: path + ": " + detail, Err: errors.Unwrap(err)}
+	return &tidemark.Error{
+		Code:   tidemark.CodeOf(err),
+		Detail: path + ": " + detail,
+		Err:    errors.Unwrap(err),
+	}
 }

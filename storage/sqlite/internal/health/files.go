@@ -20,7 +20,8 @@ func Watch(path string) (f *Files, err error) {
 		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the database file has gone")
 	}
 	if f.log, err = os.Stat(path + "-wal"); err != nil {
-		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the log of the database cannot be found")
+		return nil, tidemark.Wrap(tidemark.Unavailable, err,
+			"the log of the database cannot be found")
 	}
 	return f, nil
 }
@@ -32,7 +33,9 @@ func (f *Files) Intact() error {
 		open os.FileInfo
 	}{{f.path, f.main}, {f.path + "-wal", f.log}} {
 		if now, err := os.Stat(file.name); err != nil || !os.SameFile(now, file.open) {
-			return tidemark.Errorf(tidemark.Unavailable, "the file %s was moved, deleted or replaced under the server: nothing is stored until it is back; else stop the server before you restore", file.name)
+			return tidemark.Errorf(tidemark.Unavailable,
+				"the file %s was moved, deleted or replaced under the server: nothing is stored "+
+					"until it is back; else stop the server before you restore", file.name)
 		}
 	}
 	return nil

@@ -153,7 +153,9 @@ func (h *Health) Trouble(now time.Time) error {
 	case h.commit != nil:
 		return Public(h.commit)
 	case !h.began.IsZero() && now.Sub(h.began) >= StuckAfter:
-		return tidemark.Errorf(tidemark.Unavailable, "the disk of the database has not finished a write for %d seconds", int(now.Sub(h.began).Seconds()))
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the disk of the database has not finished a write for %d seconds",
+			int(now.Sub(h.began).Seconds()))
 	case h.unreadable != nil && now.Sub(h.unreadableAt) < unreadableFor:
 		return Public(h.unreadable)
 	default:
@@ -171,5 +173,6 @@ func (h *Health) Late(err error) error {
 }
 
 func errBroken(err error) error {
-	return tidemark.Wrap(tidemark.Unavailable, err, "the disk of the database failed; the server has to be started again")
+	return tidemark.Wrap(tidemark.Unavailable, err,
+		"the disk of the database failed; the server has to be started again")
 }

@@ -31,9 +31,13 @@ func Up(path string) error {
 	return with(path, func(m *migrate.Migrate, version uint, dirty bool) error {
 		switch {
 		case dirty:
-			return tidemark.Errorf(tidemark.Conflict, "an earlier migration of %s to version %d failed half-way; restore a backup", path, version)
+			return tidemark.Errorf(tidemark.Conflict,
+				"an earlier migration of %s to version %d failed half-way; restore a backup", path,
+				version)
 		case version > needed:
-			return tidemark.Errorf(tidemark.Conflict, "the database %s has schema version %d, and this program knows versions up to %d; run a newer program", path, version, needed)
+			return tidemark.Errorf(tidemark.Conflict,
+				"the database %s has schema version %d, and this program knows versions up to "+
+					"%d; run a newer program", path, version, needed)
 		}
 		if err := m.Up(); err != nil && !errors.Is(err, migrate.ErrNoChange) {
 			return err
@@ -46,7 +50,8 @@ func Up(path string) error {
 func Down(path string) error {
 	return with(path, func(m *migrate.Migrate, version uint, _ bool) error {
 		if version == 0 {
-			return tidemark.Errorf(tidemark.Invalid, "the database %s has no schema to take down", path)
+			return tidemark.Errorf(tidemark.Invalid, "the database %s has no schema to take down",
+				path)
 		}
 		return m.Steps(-1)
 	})
@@ -60,7 +65,8 @@ func with(path string, do func(m *migrate.Migrate, version uint, dirty bool) err
 	}
 	// In a URI every character of a path can be written.
 	uri := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"_pragma": {
-		fmt.Sprintf("page_size(%d)", PageSize), "journal_mode(wal)", "synchronous(full)", "busy_timeout(5000)",
+		fmt.Sprintf("page_size(%d)", PageSize), "journal_mode(wal)", "synchronous(full)",
+		"busy_timeout(5000)",
 	}}.Encode()}
 	db, err := sql.Open("sqlite", uri.String())
 	if err != nil {
@@ -79,7 +85,8 @@ func with(path string, do func(m *migrate.Migrate, version uint, dirty bool) err
 	defer m.Close()
 	version, dirty, err := m.Version()
 	if err != nil && !errors.Is(err, migrate.ErrNilVersion) {
-		return tidemark.Wrap(tidemark.Unavailable, err, "the schema version of "+path+" cannot be read")
+		return tidemark.Wrap(tidemark.Unavailable, err,
+			"the schema version of "+path+" cannot be read")
 	}
 	if err := do(m, version, dirty); err != nil {
 		if tidemark.CodeOf(err) != tidemark.Internal {

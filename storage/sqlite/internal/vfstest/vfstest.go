@@ -72,7 +72,11 @@ type FS struct {
 func Install(t testing.TB, prefix string) *FS {
 	t.Helper()
 	tls := libc.NewTLS()
-	f := &FS{prefix: prefix, methods: map[uintptr]*lib.Tsqlite3_io_methods{}, files: map[uintptr]string{}}
+	f := &FS{
+		prefix:  prefix,
+		methods: map[uintptr]*lib.Tsqlite3_io_methods{},
+		files:   map[uintptr]string{},
+	}
 	original := lib.Xsqlite3_vfs_find(tls, 0)
 	f.original = (*lib.Tsqlite3_vfs)(pointer(original))
 	name, err := libc.CString("vfstest")
@@ -195,16 +199,17 @@ func (f *FS) replaced(tls *libc.TLS, original uintptr) *lib.Tsqlite3_io_methods 
 	})
 	if o.FxShmMap != 0 {
 		shared := function[func(*libc.TLS, uintptr, int32, int32, int32, uintptr) int32](o.FxShmMap)
-		m.FxShmMap = address(f, func(tls *libc.TLS, file uintptr, region, size, extend int32, to uintptr) int32 {
-			switch f.fault(file, Map, 0) {
-			case None:
-				return shared(tls, file, region, size, extend, to)
-			case Full, Short:
-				return lib.SQLITE_IOERR_SHMSIZE
-			default:
-				return lib.SQLITE_IOERR_SHMMAP
-			}
-		})
+		m.FxShmMap = address(f,
+			func(tls *libc.TLS, file uintptr, region, size, extend int32, to uintptr) int32 {
+				switch f.fault(file, Map, 0) {
+				case None:
+					return shared(tls, file, region, size, extend, to)
+				case Full, Short:
+					return lib.SQLITE_IOERR_SHMSIZE
+				default:
+					return lib.SQLITE_IOERR_SHMMAP
+				}
+			})
 	}
 	closeFile := function[func(*libc.TLS, uintptr) int32](o.FxClose)
 	m.FxClose = address(f, func(tls *libc.TLS, file uintptr) int32 {

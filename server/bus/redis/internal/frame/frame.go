@@ -62,7 +62,8 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 	case e.Request != nil:
 		return appendEvent(b, kindRequest, appendRequest(body, e.Request))
 	case e.Transfer != nil:
-		return appendEvent(b, kindTransfer, appendText(appendText(body, e.Transfer.ID), e.Transfer.Snapshot))
+		return appendEvent(b, kindTransfer,
+			appendText(appendText(body, e.Transfer.ID), e.Transfer.Snapshot))
 	case e.Seek != nil:
 		return appendEvent(b, kindSeek, appendSeek(body, e.Seek))
 	case e.Sought != nil:

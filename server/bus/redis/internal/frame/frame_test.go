@@ -22,15 +22,27 @@ func to() registry.Node { return registry.Node{ID: "a", Boot: "1"} }
 func leases(users ...tidemark.UserID) []registry.Lease {
 	var all []registry.Lease
 	for _, user := range users {
-		all = append(all, registry.Lease{User: user, Device: "phone", Node: "a", Boot: "1", Session: "s-" + tidemark.SessionID(user)})
+		all = append(all, registry.Lease{
+			User:    user,
+			Device:  "phone",
+			Node:    "a",
+			Boot:    "1",
+			Session: "s-" + tidemark.SessionID(user),
+		})
 	}
 	return all
 }
 
 func message(content string, attachment []byte) *tidemark.Message {
 	draft := tidemark.Draft{
-		ChatID: "c", SenderID: "alice", ClientMessageID: "k", Content: content, ContentType: "text/plain", Attachment: attachment, MessageID: "m",
-		CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(),
+		ChatID:          "c",
+		SenderID:        "alice",
+		ClientMessageID: "k",
+		Content:         content,
+		ContentType:     "text/plain",
+		Attachment:      attachment,
+		MessageID:       "m",
+		CreatedAt:       time.UnixMilli(1_700_000_000_123).UTC(),
 	}
 	m := draft.Message(7, 3)
 	return &m
@@ -41,16 +53,66 @@ func examples() map[string]bus.Event {
 	m, plain := message("héllo\n\"", []byte(`{"a": 1}`)), message("x", nil)
 	other := registry.Node{ID: "b", Boot: "2"}
 	return map[string]bus.Event{
-		"wake":        {To: leases("bob", "eve"), Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: m, Encoded: m.AppendJSON(nil)}},
-		"wake_marked": {To: leases("bob"), Notification: &bus.Notification{Chat: "c", Sequence: tidemark.MaxSequence, Marked: true}},
-		"wake_plain":  {Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: plain, Encoded: plain.AppendJSON(nil), Marked: true}},
-		"status":      {To: leases("bob"), Status: &bus.Status{Updates: []tidemark.StatusUpdate{{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}}, {ChatID: "c"}}, Version: 9}},
-		"membership":  {To: leases("bob"), Membership: &bus.Membership{Changes: []tidemark.MembershipChange{{ChatID: "c", UserID: "eve", Change: tidemark.Removed}}, Version: 1 << 60}},
-		"typing":      {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
-		"request":     {Request: &bus.Request{ID: "q1", Session: "s", User: "bob", To: other, Hops: 3}},
-		"transfer":    {Transfer: &bus.Transfer{ID: "q1", Snapshot: []byte("{\"x\":\n\"\x00\"}")}},
-		"seek":        {Seek: &bus.Seek{ID: "q1", Session: "s", User: "bob", From: other, Positions: []byte("{}")}},
-		"sought":      {Sought: &bus.Sought{ID: "q1"}},
+		"wake": {
+			To: leases("bob", "eve"),
+			Notification: &bus.Notification{
+				Chat:     "c",
+				Sequence: 7,
+				Message:  m,
+				Encoded:  m.AppendJSON(nil),
+			},
+		},
+		"wake_marked": {
+			To: leases("bob"),
+			Notification: &bus.Notification{
+				Chat:     "c",
+				Sequence: tidemark.MaxSequence,
+				Marked:   true,
+			},
+		},
+		"wake_plain": {
+			Notification: &bus.Notification{
+				Chat:     "c",
+				Sequence: 7,
+				Message:  plain,
+				Encoded:  plain.AppendJSON(nil),
+				Marked:   true,
+			},
+		},
+		"status": {
+			To: leases("bob"),
+			Status: &bus.Status{
+				Updates: []tidemark.StatusUpdate{
+					{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}},
+					{ChatID: "c"},
+				},
+				Version: 9,
+			},
+		},
+		"membership": {
+			To: leases("bob"),
+			Membership: &bus.Membership{
+				Changes: []tidemark.MembershipChange{
+					{ChatID: "c", UserID: "eve", Change: tidemark.Removed},
+				},
+				Version: 1 << 60,
+			},
+		},
+		"typing": {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
+		"request": {
+			Request: &bus.Request{ID: "q1", Session: "s", User: "bob", To: other, Hops: 3},
+		},
+		"transfer": {Transfer: &bus.Transfer{ID: "q1", Snapshot: []byte("{\"x\":\n\"\x00\"}")}},
+		"seek": {
+			Seek: &bus.Seek{
+				ID:        "q1",
+				Session:   "s",
+				User:      "bob",
+				From:      other,
+				Positions: []byte("{}"),
+			},
+		},
+		"sought": {Sought: &bus.Sought{ID: "q1"}},
 	}
 }
 
@@ -108,7 +170,8 @@ func TestRead_skips_what_a_later_version_adds(t *testing.T) {
 	good := examples()["seek"]
 	whole := string(frame.AppendEvent(nil, &good))
 	longer := event(whole[0], whole[2:]+"something new")
-	got, err := frame.Read(string(rune(frame.Version))+event(99, "a kind of tomorrow")+longer+event(98, ""), to())
+	got, err := frame.Read(string(rune(frame.Version))+event(99,
+		"a kind of tomorrow")+longer+event(98, ""), to())
 	if diff := cmp.Diff(frame.Contents{Events: []bus.Event{good}, Unknown: 2}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -127,20 +190,34 @@ func TestRead_refuses_garbage(t *testing.T) {
 		{"no events", "\x01", 0, 0, false},
 		{"cut in the second event", "\x01" + whole + whole[:len(whole)-1], 1, 0, true},
 		{"cut behind a kind", "\x01" + whole + "\x05", 1, 0, true},
-		{"a length that never ends", "\x01\x05\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 0, 0, true},
+		{
+			"a length that never ends",
+			"\x01\x05\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 0, 0, true,
+		},
 		{"a length above 64 bits", "\x01\x05\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 0, 0, true},
-		{"a body that ends early, between good ones", "\x01" + whole + event(5, "\x01c") + whole, 2, 1, false},
+		{
+			"a body that ends early, between good ones",
+			"\x01" + whole + event(5, "\x01c") + whole, 2, 1, false,
+		},
 		{"a billion leases", "\x01" + event(5, "\x01c\x01u\x80\x94\xeb\xdc\x03"), 0, 1, false},
 		{"a billion updates", "\x01" + event(3, "\x00\x00\x80\x94\xeb\xdc\x03"), 0, 1, false},
-		{"a sequence of 2^53", "\x01" + event(2, "\x00\x01c\x80\x80\x80\x80\x80\x80\x80\x10\x00"), 0, 1, false},
-		{"the greatest sequence", "\x01" + event(2, "\x00\x01c\xff\xff\xff\xff\xff\xff\xff\x0f\x00"), 1, 0, false},
+		{
+			"a sequence of 2^53",
+			"\x01" + event(2, "\x00\x01c\x80\x80\x80\x80\x80\x80\x80\x10\x00"), 0, 1, false,
+		},
+		{
+			"the greatest sequence",
+			"\x01" + event(2, "\x00\x01c\xff\xff\xff\xff\xff\xff\xff\x0f\x00"), 1, 0, false,
+		},
 		{"a wake without its message", "\x01" + event(2, "\x02\x01c\x07\x00"), 0, 1, false},
 		{"an empty beat", "\x01" + event(1, ""), 0, 1, false},
 		{"a chat of another alphabet, beside a good one", badChat + whole, 1, 1, false},
 	} {
 		got, err := frame.Read(tc.frame, to())
-		if len(got.Events) != tc.events || got.Malformed != tc.malformed || (err != nil) != tc.wrong {
-			t.Errorf("%s: %d events, %d malformed, %v, want %d, %d, error %v", tc.name, len(got.Events), got.Malformed, err, tc.events, tc.malformed, tc.wrong)
+		if len(got.Events) != tc.events || got.Malformed != tc.malformed ||
+			(err != nil) != tc.wrong {
+			t.Errorf("%s: %d events, %d malformed, %v, want %d, %d, error %v",
+				tc.name, len(got.Events), got.Malformed, err, tc.events, tc.malformed, tc.wrong)
 		}
 	}
 }
@@ -151,39 +228,98 @@ const badChat = "\x01\x02\x11\x00\x02c\xff\x01\x01\x06nobody\x01d\x01s"
 // TestRead_what_no_node_writes_is_malformed: an id that is none, a sequence where no message is, a change that there is not.
 func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 	for name, spoil := range map[string]func(m map[string]bus.Event){
-		"a wake of a chat without a name": func(m map[string]bus.Event) { m["wake"].Notification.Chat = "" },
-		"a wake of another alphabet":      func(m map[string]bus.Event) { m["wake_marked"].Notification.Chat = "c\xff" },
-		"a wake of a chat with too long a name": func(m map[string]bus.Event) {
-			m["wake_marked"].Notification.Chat = tidemark.ChatID(strings.Repeat("c", tidemark.MaxIDLength+1))
+		"a wake of a chat without a name": func(m map[string]bus.Event) {
+			m["wake"].Notification.Chat = ""
 		},
-		"a wake for nothing":              func(m map[string]bus.Event) { m["wake_marked"].Notification.Sequence = 0 },
-		"a lease of no user":              func(m map[string]bus.Event) { m["wake"].To[1].User = "" },
-		"a lease of no device":            func(m map[string]bus.Event) { m["status"].To[0].Device = "a phone" },
-		"a lease of no session":           func(m map[string]bus.Event) { m["typing"].To[0].Session = "s\n" },
-		"a message of another chat":       func(m map[string]bus.Event) { m["wake"].Notification.Message.ChatID = "d" },
-		"another message of the chat":     func(m map[string]bus.Event) { m["wake"].Notification.Message.Sequence++ },
-		"a message without an id":         func(m map[string]bus.Event) { m["wake"].Notification.Message.MessageID = "" },
-		"a message of nobody":             func(m map[string]bus.Event) { m["wake"].Notification.Message.SenderID = "" },
-		"a message without a key":         func(m map[string]bus.Event) { m["wake"].Notification.Message.ClientMessageID = "" },
-		"a boundary in no chat":           func(m map[string]bus.Event) { m["status"].Status.Updates[1].ChatID = "" },
-		"a boundary of another alphabet":  func(m map[string]bus.Event) { m["status"].Status.Updates[0].UserID = "bob'" },
-		"a change in no chat":             func(m map[string]bus.Event) { m["membership"].Membership.Changes[0].ChatID = "" },
-		"a change of nobody":              func(m map[string]bus.Event) { m["membership"].Membership.Changes[0].UserID = "" },
-		"no change":                       func(m map[string]bus.Event) { m["membership"].Membership.Changes[0].Change = "invited" },
-		"typing in no chat":               func(m map[string]bus.Event) { m["typing"].Typing.ChatID = "" },
-		"nobody typing":                   func(m map[string]bus.Event) { m["typing"].Typing.UserID = "" },
-		"a request that cannot be served": func(m map[string]bus.Event) { m["request"].Request.To.ID = "" },
-		"a request of no life":            func(m map[string]bus.Event) { m["request"].Request.To.Boot = "1:}" },
-		"a request without an id":         func(m map[string]bus.Event) { m["request"].Request.ID = "" },
-		"a request for no session":        func(m map[string]bus.Event) { m["request"].Request.Session = "" },
-		"a request of nobody":             func(m map[string]bus.Event) { m["request"].Request.User = "" },
-		"a request that goes round":       func(m map[string]bus.Event) { m["request"].Request.Hops = 4 },
-		"a transfer that nobody asked":    func(m map[string]bus.Event) { m["transfer"].Transfer.ID = "" },
-		"a seek that cannot be answered":  func(m map[string]bus.Event) { m["seek"].Seek.From.ID = "" },
-		"a seek without an id":            func(m map[string]bus.Event) { m["seek"].Seek.ID = "" },
-		"a seek in no session":            func(m map[string]bus.Event) { m["seek"].Seek.Session = "" },
-		"a seek of nobody":                func(m map[string]bus.Event) { m["seek"].Seek.User = "" },
-		"an answer to no seek":            func(m map[string]bus.Event) { m["sought"].Sought.ID = "" },
+		"a wake of another alphabet": func(m map[string]bus.Event) {
+			m["wake_marked"].Notification.Chat = "c\xff"
+		},
+		"a wake of a chat with too long a name": func(m map[string]bus.Event) {
+			m["wake_marked"].Notification.Chat = tidemark.ChatID(strings.Repeat("c",
+				tidemark.MaxIDLength+1))
+		},
+		"a wake for nothing": func(m map[string]bus.Event) {
+			m["wake_marked"].Notification.Sequence = 0
+		},
+		"a lease of no user": func(m map[string]bus.Event) {
+			m["wake"].To[1].User = ""
+		},
+		"a lease of no device": func(m map[string]bus.Event) {
+			m["status"].To[0].Device = "a phone"
+		},
+		"a lease of no session": func(m map[string]bus.Event) {
+			m["typing"].To[0].Session = "s\n"
+		},
+		"a message of another chat": func(m map[string]bus.Event) {
+			m["wake"].Notification.Message.ChatID = "d"
+		},
+		"another message of the chat": func(m map[string]bus.Event) {
+			m["wake"].Notification.Message.Sequence++
+		},
+		"a message without an id": func(m map[string]bus.Event) {
+			m["wake"].Notification.Message.MessageID = ""
+		},
+		"a message of nobody": func(m map[string]bus.Event) {
+			m["wake"].Notification.Message.SenderID = ""
+		},
+		"a message without a key": func(m map[string]bus.Event) {
+			m["wake"].Notification.Message.ClientMessageID = ""
+		},
+		"a boundary in no chat": func(m map[string]bus.Event) {
+			m["status"].Status.Updates[1].ChatID = ""
+		},
+		"a boundary of another alphabet": func(m map[string]bus.Event) {
+			m["status"].Status.Updates[0].UserID = "bob'"
+		},
+		"a change in no chat": func(m map[string]bus.Event) {
+			m["membership"].Membership.Changes[0].ChatID = ""
+		},
+		"a change of nobody": func(m map[string]bus.Event) {
+			m["membership"].Membership.Changes[0].UserID = ""
+		},
+		"no change": func(m map[string]bus.Event) {
+			m["membership"].Membership.Changes[0].Change = "invited"
+		},
+		"typing in no chat": func(m map[string]bus.Event) {
+			m["typing"].Typing.ChatID = ""
+		},
+		"nobody typing": func(m map[string]bus.Event) {
+			m["typing"].Typing.UserID = ""
+		},
+		"a request that cannot be served": func(m map[string]bus.Event) {
+			m["request"].Request.To.ID = ""
+		},
+		"a request of no life": func(m map[string]bus.Event) {
+			m["request"].Request.To.Boot = "1:}"
+		},
+		"a request without an id": func(m map[string]bus.Event) {
+			m["request"].Request.ID = ""
+		},
+		"a request for no session": func(m map[string]bus.Event) {
+			m["request"].Request.Session = ""
+		},
+		"a request of nobody": func(m map[string]bus.Event) {
+			m["request"].Request.User = ""
+		},
+		"a request that goes round": func(m map[string]bus.Event) {
+			m["request"].Request.Hops = 4
+		},
+		"a transfer that nobody asked": func(m map[string]bus.Event) {
+			m["transfer"].Transfer.ID = ""
+		},
+		"a seek that cannot be answered": func(m map[string]bus.Event) {
+			m["seek"].Seek.From.ID = ""
+		},
+		"a seek without an id": func(m map[string]bus.Event) { m["seek"].Seek.ID = "" },
+		"a seek in no session": func(m map[string]bus.Event) {
+			m["seek"].Seek.Session = ""
+		},
+		"a seek of nobody": func(m map[string]bus.Event) {
+			m["seek"].Seek.User = ""
+		},
+		"an answer to no seek": func(m map[string]bus.Event) {
+			m["sought"].Sought.ID = ""
+		},
 	} {
 		spoiled := examples()
 		spoil(spoiled)
@@ -193,7 +329,8 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 		}
 		got, err := frame.Read(string(b), to())
 		if err != nil || got.Malformed != 1 || len(got.Events) != len(spoiled)-1 {
-			t.Errorf("%s: %d are malformed, %d are read, %v, want 1 and %d", name, got.Malformed, len(got.Events), err, len(spoiled)-1)
+			t.Errorf("%s: %d are malformed, %d are read, %v, want 1 and %d",
+				name, got.Malformed, len(got.Events), err, len(spoiled)-1)
 		}
 	}
 }
@@ -205,8 +342,15 @@ func TestRead_a_message_that_cannot_be_stored_is_read_instead(t *testing.T) {
 		"no attachment": message("x", []byte("{")),
 		"nothing in it": message("", nil),
 	} {
-		e := bus.Event{To: leases("bob"), Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: m}}
-		want := frame.Contents{Events: []bus.Event{{To: leases("bob"), Notification: &bus.Notification{Chat: "c", Sequence: 7}}}}
+		e := bus.Event{
+			To:           leases("bob"),
+			Notification: &bus.Notification{Chat: "c", Sequence: 7, Message: m},
+		}
+		want := frame.Contents{
+			Events: []bus.Event{
+				{To: leases("bob"), Notification: &bus.Notification{Chat: "c", Sequence: 7}},
+			},
+		}
 		got, err := frame.Read(string(frame.AppendEvent(frame.Begin(nil), &e)), to())
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
@@ -225,7 +369,10 @@ func TestRead_names_are_no_part_of_what_came_along(t *testing.T) {
 	w := got.Events[0].Notification
 	at := func(s string) uintptr { return uintptr(unsafe.Pointer(unsafe.StringData(s))) }
 	// Where the frame begins, and where it would if the event's texts were still in it.
-	begins := map[string]uintptr{"the frame": at(b), "the event": at(w.Message.Content) - uintptr(strings.Index(b, w.Message.Content))}
+	begins := map[string]uintptr{
+		"the frame": at(b),
+		"the event": at(w.Message.Content) - uintptr(strings.Index(b, w.Message.Content)),
+	}
 	for what, name := range map[string]tidemark.ChatID{"the chat of the wake": w.Chat, "the chat of the message": w.Message.ChatID} {
 		for of, begin := range begins {
 			if p := at(string(name)); p >= begin && p < begin+uintptr(len(b)) {

@@ -186,7 +186,11 @@ func (r *reader) leases() []registry.Lease {
 	leases := make([]registry.Lease, n)
 	for i := range leases {
 		leases[i] = registry.Lease{
-			User: id[tidemark.UserID](r), Device: id[tidemark.DeviceID](r), Session: id[tidemark.SessionID](r), Node: r.node.ID, Boot: r.node.Boot,
+			User:    id[tidemark.UserID](r),
+			Device:  id[tidemark.DeviceID](r),
+			Session: id[tidemark.SessionID](r),
+			Node:    r.node.ID,
+			Boot:    r.node.Boot,
 		}
 	}
 	return leases
@@ -199,14 +203,23 @@ func (r *reader) life() registry.Node {
 
 func (r *reader) notification() (to []registry.Lease, w *bus.Notification) {
 	flags := r.byte()
-	w = &bus.Notification{Marked: flags&notifyMarked != 0, Chat: kept[tidemark.ChatID](r), Sequence: r.position()}
+	w = &bus.Notification{
+		Marked:   flags&notifyMarked != 0,
+		Chat:     kept[tidemark.ChatID](r),
+		Sequence: r.position(),
+	}
 	to = r.leases()
 	if flags&notifyMessage == 0 || r.failed {
 		return to, w
 	}
 	m := &tidemark.Message{
-		ChatID: kept[tidemark.ChatID](r), Sequence: r.position(), MessageID: id[tidemark.MessageID](r), SenderID: id[tidemark.UserID](r),
-		ClientMessageID: id[string](r), Content: r.text(), ContentType: r.text(),
+		ChatID:          kept[tidemark.ChatID](r),
+		Sequence:        r.position(),
+		MessageID:       id[tidemark.MessageID](r),
+		SenderID:        id[tidemark.UserID](r),
+		ClientMessageID: id[string](r),
+		Content:         r.text(),
+		ContentType:     r.text(),
 	}
 	if attachment := r.text(); flags&notifyAttachment != 0 {
 		m.Attachment = []byte(attachment)
@@ -225,7 +238,12 @@ func (r *reader) notification() (to []registry.Lease, w *bus.Notification) {
 // notification: the sessions read the message from storage.
 func storable(m *tidemark.Message) bool {
 	d := tidemark.Draft{
-		ChatID: m.ChatID, SenderID: m.SenderID, ClientMessageID: m.ClientMessageID, Content: m.Content, ContentType: m.ContentType, Attachment: m.Attachment,
+		ChatID:          m.ChatID,
+		SenderID:        m.SenderID,
+		ClientMessageID: m.ClientMessageID,
+		Content:         m.Content,
+		ContentType:     m.ContentType,
+		Attachment:      m.Attachment,
 	}
 	//rule:bounded_input.check-drafts
 	return d.Check() == nil
@@ -251,7 +269,11 @@ func (r *reader) membership() (to []registry.Lease, m *bus.Membership) {
 	m = &bus.Membership{Version: r.number()}
 	to = r.leases()
 	for range r.count(3) {
-		c := tidemark.MembershipChange{ChatID: kept[tidemark.ChatID](r), UserID: kept[tidemark.UserID](r), Change: tidemark.Change(r.text())}
+		c := tidemark.MembershipChange{
+			ChatID: kept[tidemark.ChatID](r),
+			UserID: kept[tidemark.UserID](r),
+			Change: tidemark.Change(r.text()),
+		}
 		if c.Change != tidemark.Added && c.Change != tidemark.Removed {
 			r.fail()
 		}
@@ -267,8 +289,11 @@ func (r *reader) typing() (to []registry.Lease, t *tidemark.Typing) {
 
 func (r *reader) request() *bus.Request {
 	q := &bus.Request{
-		ID: id[string](r), Session: id[tidemark.SessionID](r), User: id[tidemark.UserID](r), To: r.life(),
-		Hops: r.byte(),
+		ID:      id[string](r),
+		Session: id[tidemark.SessionID](r),
+		User:    id[tidemark.UserID](r),
+		To:      r.life(),
+		Hops:    r.byte(),
 	}
 	//rule:R_PASS.refuse-endless-request
 	if q.Hops > bus.MaxHops {
@@ -279,7 +304,10 @@ func (r *reader) request() *bus.Request {
 
 func (r *reader) seek() *bus.Seek {
 	return &bus.Seek{
-		ID: id[string](r), Session: id[tidemark.SessionID](r), User: id[tidemark.UserID](r), From: r.life(),
+		ID:        id[string](r),
+		Session:   id[tidemark.SessionID](r),
+		User:      id[tidemark.UserID](r),
+		From:      r.life(),
 		Positions: []byte(r.text()),
 	}
 }
