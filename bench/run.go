@@ -41,7 +41,7 @@ type Load struct {
 	// Drain is the longest wait for arrivals after the last send. Then the run fails.
 	Drain time.Duration `default:"30s" help:"Longest wait for arrivals after the last send."`
 	// Token returns the bearer token of a user. Required.
-	Token func(user string) string `flags:"-"`
+	Token func(user string) string `kong:"-"`
 }
 
 // Mode is one kind of load: Pairs, Group, Idle, Catchup or Storm.

@@ -217,18 +217,18 @@ func arrows() []arrow {
 		{place: "web"},
 
 		{place: "bench/...", own: []string{"bench/internal/...", "internal/signal"}},
-		{place: "cmd/tidemark/internal/flags"},
 		{
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"bench", "cmd/tidemark/internal/flags", "internal/redis", "internal/signal",
+				"bench", "internal/redis", "internal/signal",
 				"migrations", "server", "server/...", "storage", "storage/...", "transports",
 				"transports/...", "web",
 			},
 			others: []string{
-				"github.com/gofrs/uuid/v5", "github.com/golang-jwt/jwt/v5",
-				"github.com/prometheus/client_golang", "gopkg.in/yaml.v3",
+				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5",
+				"github.com/golang-jwt/jwt/v5", "github.com/prometheus/client_golang",
+				"gopkg.in/yaml.v3",
 			},
 		},
 	}

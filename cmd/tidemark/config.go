@@ -7,41 +7,62 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/alecthomas/kong"
 	"gopkg.in/yaml.v3"
-
-	"github.com/tidemark-im/tidemark/cmd/tidemark/internal/flags"
 )
 
 // configFlag is the flag that names the file. It is not a key of the file.
 const configFlag = "config"
 
-// fileOf returns the values of the file that --config or TIDEMARK_CONFIG names.
-// It returns nil if there is no file, or if the command has no such flag.
+// configFile holds the values of a configuration file, by the name of the flag.
+type configFile map[string]any
+
+// useConfig makes the file that --config or TIDEMARK_CONFIG names a source of values. It does
+// nothing if there is no file, or if the command has no such flag.
 // Commands other than serve use only the settings that they share with it.
-func fileOf(command *flags.Command) (flags.File, error) {
-	flag := command.Flag(configFlag)
-	if flag == nil || flag.Text() == "" {
-		return nil, nil
+func useConfig(app *kong.Kong, ctx *kong.Context) error {
+	for _, flag := range ctx.Flags() {
+		if flag.Name != configFlag {
+			continue
+		}
+		path, _ := ctx.FlagValue(flag).(string)
+		if path == "" {
+			return nil
+		}
+		file, err := readConfig(path, serveKeys(app.Model))
+		if err != nil {
+			return err
+		}
+		ctx.AddResolver(file)
 	}
-	return readConfig(flag.Text(), serveKeys(root(command)))
+	return nil
 }
 
-// root returns the topmost command, which stands for the whole command line.
-func root(command *flags.Command) *flags.Command {
-	for command.Parent != nil {
-		command = command.Parent
+// Validate implements kong.Resolver. readConfig has checked the file.
+func (configFile) Validate(*kong.Application) error { return nil }
+
+// Resolve implements kong.Resolver. An environment variable, even an empty one, overrides the file.
+func (f configFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	for _, name := range flag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return nil, nil
+		}
 	}
-	return command
+	value, ok := f[flag.Name]
+	if !ok {
+		return nil, nil
+	}
+	return value, nil
 }
 
 // serveKeys returns the keys that are allowed in a file: the names of the flags of serve.
-func serveKeys(line *flags.Command) []string {
+func serveKeys(app *kong.Application) []string {
 	var keys []string
-	for _, command := range line.Commands {
-		if command.Name != "serve" {
+	for _, node := range app.Children {
+		if node.Name != "serve" {
 			continue
 		}
-		for _, flag := range command.Flags {
+		for _, flag := range node.Flags {
 			if flag.Name != configFlag {
 				keys = append(keys, flag.Name)
 			}
@@ -53,12 +74,12 @@ func serveKeys(line *flags.Command) []string {
 
 // readConfig returns the values of a file.
 // A key that is not in keys is an error, because the flag of a misspelt key would keep its default.
-func readConfig(path string, keys []string) (flags.File, error) {
+func readConfig(path string, keys []string) (configFile, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("the configuration file cannot be read: %w", err)
 	}
-	var file flags.File
+	var file configFile
 	if err := yaml.Unmarshal(raw, &file); err != nil {
 		return nil, fmt.Errorf("%s is not a YAML map of flags to values: %w", path, err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -11,11 +12,11 @@ import (
 func parseServe(t *testing.T, args ...string) (serveCommand, error) {
 	t.Helper()
 	var cli commands
-	parser, err := newParser(&cli)
+	parser, err := newParser(&cli, streams{out: io.Discard, err: io.Discard}, func(int) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = parser.Parse(append([]string{"serve"}, args...), fileOf)
+	_, err = parser.Parse(append([]string{"serve"}, args...))
 	return cli.Serve, err
 }
 

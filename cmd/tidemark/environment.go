@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidemark-im/tidemark/cmd/tidemark/internal/flags"
+	"github.com/alecthomas/kong"
 )
 
 // variablePrefix is the prefix of Tidemark's environment variables.
@@ -22,13 +22,13 @@ const ofOrchestrator = `^TIDEMARK(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z
 // checkEnvironment returns a usageError if the environment has an unknown TIDEMARK_ variable.
 // The flag of a misspelt variable would keep its default.
 // It checks only the commands that variables configure.
-func checkEnvironment(command *flags.Command) error {
-	switch command.Path()[0] {
+func checkEnvironment(command *kong.Context) error {
+	switch name, _, _ := strings.Cut(command.Command(), " "); name {
 	case "serve", "migrate", "token", "bench":
 	default:
 		return nil
 	}
-	known := append(variables(root(command)), secretVariable)
+	known := append(variables(command.Model.Node), secretVariable)
 	slices.Sort(known)
 	known = slices.Compact(known)
 	foreign := regexp.MustCompile(ofOrchestrator)
@@ -51,14 +51,12 @@ func checkEnvironment(command *flags.Command) error {
 
 // variables returns the environment variables of the flags of a command and of those below it.
 // All commands share one environment.
-func variables(command *flags.Command) []string {
+func variables(command *kong.Node) []string {
 	var names []string
 	for _, flag := range command.Flags {
-		if flag.Env != "" {
-			names = append(names, flag.Env)
-		}
+		names = append(names, flag.Envs...)
 	}
-	for _, child := range command.Commands {
+	for _, child := range command.Children {
 		names = append(names, variables(child)...)
 	}
 	return names

@@ -19,7 +19,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/tidemark-im/tidemark/cmd/tidemark/internal/flags"
+	"github.com/alecthomas/kong"
 )
 
 // version is set by the linker (-X main.version=…).
@@ -76,31 +76,31 @@ func stopSignals() []os.Signal {
 	return signals
 }
 
-// runner is a command that runs by itself.
-type runner interface {
-	Run(ctx context.Context, std streams) error
-}
-
-// newParser returns the parser of the command line, which fills cli.
-func newParser(cli *commands) (*flags.Command, error) {
-	return flags.New("tidemark",
-		"Tidemark delivers messages, and says of each whether it is stored, delivered and read.",
-		cli)
+// newParser returns the parser of the command line, which fills cli. It calls exit after it has
+// printed the help.
+func newParser(cli *commands, std streams, exit func(int)) (*kong.Kong, error) {
+	return kong.New(cli,
+		kong.Name("tidemark"),
+		kong.Description(
+			"Tidemark delivers messages, and says of each whether it is stored, delivered and read."),
+		kong.Writers(std.out, std.err),
+		kong.Exit(exit),
+		kong.WithBeforeResolve(useConfig),
+	)
 }
 
 // run parses the arguments, runs the command, and returns the exit code.
 func run(ctx context.Context, args []string, std streams) int {
 	var cli commands
-	parser, err := newParser(&cli)
+	helped := false
+	parser, err := newParser(&cli, std, func(int) { helped = true })
 	if err != nil {
 		fmt.Fprintln(std.err, "tidemark:", err)
 		return exitFailure
 	}
-	command, err := parser.Parse(args, fileOf)
-	var help flags.ErrHelp
-	if errors.As(err, &help) {
-		err = help.Command.WriteHelp(std.out)
-		return code(err, std)
+	command, err := parser.Parse(args)
+	if helped {
+		return exitOK
 	}
 	if err != nil { // the error may repeat an argument, which may contain a password
 		fmt.Fprintf(std.err, "tidemark: %s\nSee tidemark --help.\n", hideURLs(err.Error()))
@@ -110,13 +110,8 @@ func run(ctx context.Context, args []string, std streams) int {
 		fmt.Fprintln(std.err, "tidemark:", err)
 		return exitUsage
 	}
-	switch c := command.Value.(type) {
-	case runner:
-		err = c.Run(ctx, std)
-	case migration:
-		err = c.migrate(ctx, &cli.Migrate, std)
-	}
-	return code(err, std)
+	command.BindTo(ctx, (*context.Context)(nil))
+	return code(command.Run(std, &cli.Migrate), std)
 }
 
 // code prints the error, if there is one, and returns the exit code.

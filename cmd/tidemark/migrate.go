@@ -32,22 +32,18 @@ const (
 	down = direction(sqlite.Down)
 )
 
-// migration is a command below migrate. It uses the flags of migrate.
-type migration interface {
-	migrate(ctx context.Context, c *migrateCommand, std streams) error
-}
-
-func (migrateUp) migrate(ctx context.Context, c *migrateCommand, std streams) error {
+// Run runs every migration that the store lacks.
+func (migrateUp) Run(ctx context.Context, c *migrateCommand, std streams) error {
 	return c.to(ctx, up, std)
 }
 
-// migrate goes one step down.
-func (migrateDown) migrate(ctx context.Context, c *migrateCommand, std streams) error {
+// Run goes one step down.
+func (migrateDown) Run(ctx context.Context, c *migrateCommand, std streams) error {
 	return c.to(ctx, down, std)
 }
 
-// migrate prints the two versions. A dirty schema is a failure.
-func (migrateStatus) migrate(ctx context.Context, c *migrateCommand, std streams) error {
+// Run prints the two versions. A dirty schema is a failure.
+func (migrateStatus) Run(ctx context.Context, c *migrateCommand, std streams) error {
 	u, err := c.store()
 	if err != nil {
 		return err
