@@ -67,15 +67,18 @@ func (s *Sessions) arrive(ctx context.Context, r ResumeRequest) (*session.Sessio
 func (s *Sessions) await(
 	ctx context.Context, sess *session.Session, r ResumeRequest,
 ) (*session.Session, error) {
-	switch {
 	//rule:nothing_outside_membership.resume-own-session-only
-	case sess.User() != r.User:
+	if sess.User() != r.User {
 		return nil, errGone
+	}
+	switch sess.Arrived(ctx) {
+	case session.Landed:
+		return sess, nil
 	//rule:resume_lossless.wait-for-overtaken-session
-	case sess.Arrived(ctx) != session.Landed:
+	case session.Overtaken, session.Undecided:
 		return nil, errOvertaken
 	}
-	return sess, nil
+	return nil, errGone
 }
 
 // ask takes the lease of an arriving session, and sends the node that had it a Request. After an
