@@ -25,7 +25,8 @@ type arrow struct {
 // arrows is ARCHITECTURE.md's diagram as a table. The first place that fits a package binds it. A
 // package without an arrow is an error.
 func arrows() []arrow {
-	adapter := []string{"", "internal/signal", "server", "transports/internal/..."}
+	shared := []string{"transports/auth", "transports/limit", "transports/origin"}
+	adapter := append(shared, "", "internal/signal", "server", "transports/internal/...")
 	return []arrow{
 		{place: ""},
 		{place: "storage", own: []string{""}},
@@ -187,12 +188,26 @@ func arrows() []arrow {
 			others: []string{"github.com/labstack/echo/v4", "github.com/prometheus/client_golang"},
 		},
 		{
-			place: "transports/internal/...",
-			own:   adapter,
+			place: "transports/auth",
+			own:   []string{"", "internal/signal", "server"},
 			others: []string{
-				"github.com/go-jose/go-jose/v4",
-				"github.com/golang-jwt/jwt/v5", "github.com/labstack/echo/v4", "golang.org/x/time",
+				"github.com/go-jose/go-jose/v4", "github.com/golang-jwt/jwt/v5",
 			},
+		},
+		{
+			place:  "transports/limit",
+			own:    []string{"", "transports/internal/problem"},
+			others: []string{"golang.org/x/time"},
+		},
+		{
+			place:  "transports/origin",
+			own:    []string{"", "transports/internal/problem"},
+			others: []string{"github.com/labstack/echo/v4"},
+		},
+		{
+			place:  "transports/internal/...",
+			own:    adapter,
+			others: []string{"github.com/labstack/echo/v4"},
 		},
 		{
 			place:  "transports/websocket",
@@ -212,7 +227,7 @@ func arrows() []arrow {
 		},
 		{
 			place: "transports/redis",
-			own:   []string{"", "internal/batch", "internal/redis", "transports/internal/..."},
+			own:   append(shared, "", "internal/batch", "internal/redis"),
 		},
 		{place: "web"},
 

@@ -151,14 +151,13 @@ const (
 
 var (
 	manyExported = map[string]string{
-		".":                         "the vocabulary of the product: ids, limits, errors, events",
-		"transports":                "the constructor and its options",
-		"transports/internal/limit": "each limit has its options",
-		"transports/internal/wire":  "one decoder or encoder for each body and frame",
-		"server/internal/session":   "the session, its reader, and what they take and give",
-		"bench/internal/client":     "one call for each request of the API",
-		"test/faults/dynamo":        "one name for each fault",
-		"test/chaos/checker":        "one name for each thing that a log records",
+		".":                        "the vocabulary of the product: ids, limits, errors, events",
+		"transports/limit":         "each limit has its options",
+		"transports/internal/wire": "one decoder or encoder for each body and frame",
+		"server/internal/session":  "the session, its reader, and what they take and give",
+		"bench/internal/client":    "one call for each request of the API",
+		"test/faults/dynamo":       "one name for each fault",
+		"test/chaos/checker":       "one name for each thing that a log records",
 	}
 	manyFields = map[string]string{
 		"server/config.go:Config":                       "one for each setting of the core",

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -251,7 +252,7 @@ func seeLimits(t *testing.T, contract *apitest.Contract) {
 	t.Helper()
 	s := transporttest.New(t, transporttest.Options{
 		Contract: contract,
-		Limit: transports.NewLimiter(transports.LimitConfig{
+		Limit: limit.New(limit.Config{
 			PerSecond: 0.01, Burst: 1, CallsPerSecond: 0.01, CallBurst: 5,
 		}),
 	})

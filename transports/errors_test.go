@@ -12,7 +12,9 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/rest"
 )
 
@@ -173,7 +175,7 @@ func TestErrors_every_row(t *testing.T) {
 }
 
 func TestErrors_unauthenticated_everywhere(t *testing.T) {
-	a := start(t, options{auth: transports.AuthConfig{JWTSecret: []byte("secret")}})
+	a := start(t, options{auth: auth.Config{JWTSecret: []byte("secret")}})
 	calls := 0
 	for _, call := range a.contract.Calls() {
 		path := strings.NewReplacer("{chat_id}", "team", "{user_id}", "ann").Replace(call.Path)
@@ -198,7 +200,7 @@ func TestErrors_unauthenticated_everywhere(t *testing.T) {
 
 func TestErrors_429_says_when_to_come_back(t *testing.T) {
 	o := dev()
-	o.limit = transports.NewLimiter(transports.LimitConfig{PerSecond: 0.5, Burst: 2})
+	o.limit = limit.New(limit.Config{PerSecond: 0.5, Burst: 2})
 	ann := start(t, o).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
 	for i := range 2 {
@@ -215,7 +217,7 @@ func TestErrors_429_says_when_to_come_back(t *testing.T) {
 // more.
 func TestErrors_429_other_calls_have_a_rate_of_their_own(t *testing.T) {
 	o := dev()
-	o.limit = transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.5, CallBurst: 12})
+	o.limit = limit.New(limit.Config{CallsPerSecond: 0.5, CallBurst: 12})
 	ann := start(t, o).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group) // counts as 5
 	ann.do("GET", "/chats", "")                       // 5

@@ -25,6 +25,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/sse"
@@ -62,7 +63,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	if err := core.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	auth := transports.NewAuthenticator(transports.AuthConfig{Dev: true})
+	auth := auth.New(auth.Config{Dev: true})
 	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
 	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})

@@ -22,7 +22,9 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // api is a server on a loopback port, with the contract that its answers must fit.
@@ -37,8 +39,8 @@ type api struct {
 
 // options changes the parts of an api.
 type options struct {
-	auth   transports.AuthConfig
-	limit  *transports.Limiter
+	auth   auth.Config
+	limit  *limit.Limiter
 	events echo.HandlerFunc
 	poll   echo.HandlerFunc
 	page   fs.FS
@@ -51,10 +53,10 @@ type options struct {
 	// log is the logger of the handler and its server, if it is not nil.
 	log *slog.Logger
 	// adapters is called after the core has started and before the first request, if it is not nil.
-	adapters func(a *api, auth *transports.Authenticator)
+	adapters func(a *api, auth *auth.Authenticator)
 }
 
-func dev() options { return options{auth: transports.AuthConfig{Dev: true}} }
+func dev() options { return options{auth: auth.Config{Dev: true}} }
 
 func start(t *testing.T, o options) *api {
 	t.Helper()
@@ -82,7 +84,7 @@ func start(t *testing.T, o options) *api {
 			"app.js":     {Data: []byte("export {}")},
 		}
 	}
-	auth := transports.NewAuthenticator(o.auth)
+	auth := auth.New(o.auth)
 	if o.log != nil {
 		logger = o.log
 	}
@@ -109,8 +111,8 @@ func start(t *testing.T, o options) *api {
 		o.adapters(a, auth)
 	}
 	served := make(chan error, 1)
-	bounded := transports.NewListener(l.(*net.TCPListener),
-		transports.ListenerConfig{Connections: o.connections})
+	bounded := limit.NewListener(l.(*net.TCPListener),
+		limit.ListenerConfig{Connections: o.connections})
 	go func() { served <- a.http.Serve(bounded) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)

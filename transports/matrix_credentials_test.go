@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 )
 
@@ -126,7 +127,7 @@ func (w *matrix) credentials(kind string, user tidemark.UserID) http.Header {
 	case "bad-sub":
 		return hs(with("sub", "a b"))
 	case "key-unknown":
-		key, _, err := transports.NewAPIKey("unknown")
+		key, _, err := auth.NewAPIKey("unknown")
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -494,9 +495,9 @@ func (w *matrix) reader(what, transport string, header http.Header) func() strin
 // TestMatrix_before_the_first_keys: a token may be valid, so it is not refused but answered with
 // 503. Callers with other credentials are served.
 func TestMatrix_before_the_first_keys(t *testing.T) {
-	o := options{auth: transports.AuthConfig{Dev: true}}
+	o := options{auth: auth.Config{Dev: true}}
 	var err error
-	o.auth.JWKS, err = transports.NewJWKS(transports.JWKSConfig{URL: "http://127.0.0.1:1/"})
+	o.auth.JWKS, err = auth.NewJWKS(auth.JWKSConfig{URL: "http://127.0.0.1:1/"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/sse"
@@ -67,7 +68,7 @@ func newMatrix(t *testing.T, store storage.Store, ttl time.Duration) *matrix {
 	t.Helper()
 	secret := []byte("0123456789abcdef0123456789abcdef")
 	w := &matrix{t: t, contract: apitest.Load(t), secret: secret}
-	cfg := transports.AuthConfig{JWTSecret: w.secret, TicketTTL: ttl}
+	cfg := auth.Config{JWTSecret: w.secret, TicketTTL: ttl}
 	cfg.JWKS = w.issuer()
 	cfg.APIKeys = w.backends()
 
@@ -88,7 +89,7 @@ func newMatrix(t *testing.T, store storage.Store, ttl time.Duration) *matrix {
 		t.Fatal(err)
 	}
 	w.core = core
-	auth := transports.NewAuthenticator(cfg)
+	auth := auth.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	watched := make(chan struct{})
 	go func() { auth.Run(ctx); close(watched) }()
@@ -146,7 +147,7 @@ func newMatrix(t *testing.T, store storage.Store, ttl time.Duration) *matrix {
 }
 
 // issuer publishes one key each for RS256, ES256 and EdDSA.
-func (w *matrix) issuer() *transports.JWKS {
+func (w *matrix) issuer() *auth.JWKS {
 	w.t.Helper()
 	var err error
 	for _, k := range []**rsa.PrivateKey{&w.rsa, &w.stranger} {
@@ -170,7 +171,7 @@ func (w *matrix) issuer() *transports.JWKS {
 	endpoint := httptest.NewServer(http.HandlerFunc(
 		func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(set) }))
 	w.t.Cleanup(endpoint.Close)
-	keys, err := transports.NewJWKS(transports.JWKSConfig{
+	keys, err := auth.NewJWKS(auth.JWKSConfig{
 		URL:    endpoint.URL,
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -180,9 +181,9 @@ func (w *matrix) issuer() *transports.JWKS {
 	return keys
 }
 
-func (w *matrix) backends() *transports.APIKeys {
+func (w *matrix) backends() *auth.APIKeys {
 	w.t.Helper()
-	key, line, err := transports.NewAPIKey("backend")
+	key, line, err := auth.NewAPIKey("backend")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func (w *matrix) backends() *transports.APIKeys {
 	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	keys, err := transports.LoadAPIKeys(file, slog.New(slog.DiscardHandler))
+	keys, err := auth.LoadAPIKeys(file, slog.New(slog.DiscardHandler))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/test/services/stores"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 // checked is a store with a given health.
@@ -35,7 +35,7 @@ func TestReady_says_how_each_dependency_is(t *testing.T) {
 	away := tidemark.Errorf(tidemark.Unavailable, "it is away")
 	gone := func() error { return away }
 	// This issuer is never asked, because Run does not run.
-	issuer, err := transports.NewJWKS(transports.JWKSConfig{URL: "https://127.0.0.1:1/keys"})
+	issuer, err := auth.NewJWKS(auth.JWKSConfig{URL: "https://127.0.0.1:1/keys"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestReady_says_how_each_dependency_is(t *testing.T) {
 		name     string
 		store    error
 		degraded func() error
-		jwks     *transports.JWKS
+		jwks     *auth.JWKS
 		status   int
 		want     answer
 	}{

@@ -10,7 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/rest"
 	"github.com/tidemark-im/tidemark/transports/sse"
 )
@@ -20,7 +20,7 @@ func startSSE(t *testing.T) *api {
 	t.Helper()
 	o := dev()
 	var adapter *sse.Adapter
-	o.adapters = func(a *api, auth *transports.Authenticator) {
+	o.adapters = func(a *api, auth *auth.Authenticator) {
 		adapter = sse.New(sse.Config{Server: a.core, Auth: auth})
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)

@@ -8,7 +8,6 @@ import (
 	"log"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,75 +20,12 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
-	"github.com/tidemark-im/tidemark/transports/internal/origin"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
+	"github.com/tidemark-im/tidemark/transports/limit"
+	"github.com/tidemark-im/tidemark/transports/origin"
 	"github.com/tidemark-im/tidemark/transports/rest"
 )
-
-// These names let a program configure what the adapters share.
-type (
-	// Authenticator authenticates callers.
-	Authenticator = auth.Authenticator
-	// AuthConfig configures an Authenticator.
-	AuthConfig = auth.Config
-	// Tickets stores the tickets with which browsers open streams.
-	Tickets = auth.Tickets
-	// Limiter bounds how often a user may send and call. nil: no bound.
-	Limiter = limit.Limiter
-	// JWKS holds the keys of a token issuer.
-	JWKS = auth.JWKS
-	// JWKSConfig configures a JWKS.
-	JWKSConfig = auth.JWKSConfig
-	// APIKeys holds the keys of backends.
-	APIKeys = auth.APIKeys
-	// Origins decides which web pages may call.
-	Origins = origin.Policy
-	// OriginsConfig configures Origins.
-	OriginsConfig = origin.Config
-	// LimitConfig configures a Limiter.
-	LimitConfig = limit.Config
-	// Gate bounds how many clients catch up at a time.
-	Gate = limit.Gate
-	// GateConfig configures a Gate.
-	GateConfig = limit.GateConfig
-)
-
-// NewAuthenticator returns an Authenticator.
-func NewAuthenticator(cfg AuthConfig) *Authenticator { return auth.New(cfg) }
-
-// NewJWKS returns the keys of an issuer, which Authenticator.Run fetches. It returns Invalid if the
-// URL is neither https nor http on a loopback host.
-func NewJWKS(cfg JWKSConfig) (*JWKS, error) { return auth.NewJWKS(cfg) }
-
-// LoadAPIKeys reads the file of API keys. It returns Invalid if the file is malformed or unsafe.
-func LoadAPIKeys(path string, logger *slog.Logger) (*APIKeys, error) {
-	return auth.LoadAPIKeys(path, logger)
-}
-
-// NewAPIKey returns a new API key and its line for the file. It returns Invalid if the name is not
-// an id.
-func NewAPIKey(name string) (secret, line string, err error) { return auth.NewAPIKey(name) }
-
-// NewOrigins returns the Origins of a configuration. It returns Invalid if an entry is not an
-// origin.
-func NewOrigins(cfg OriginsConfig) (*Origins, error) { return origin.New(cfg) }
-
-// NewLimiter returns a Limiter.
-func NewLimiter(cfg LimitConfig) *Limiter { return limit.New(cfg) }
-
-// ListenerConfig bounds the connections of a listener.
-type ListenerConfig = limit.ListenerConfig
-
-// NewListener returns a listener that accepts a bounded number of connections from l. Close closes
-// l.
-func NewListener(l *net.TCPListener, cfg ListenerConfig) net.Listener {
-	return limit.NewListener(l, cfg)
-}
-
-// NewGate returns a Gate.
-func NewGate(cfg GateConfig) *Gate { return limit.NewGate(cfg) }
 
 // BasePath is the path of the API.
 const BasePath = "/api/v1"
@@ -97,12 +33,12 @@ const BasePath = "/api/v1"
 // Config configures a Handler. Server and Auth are required.
 type Config struct {
 	Server *server.Server
-	Auth   *Authenticator
+	Auth   *auth.Authenticator
 	// Limit bounds the calls of a user. nil: no bound, as with serve --dev.
-	Limit *Limiter
+	Limit *limit.Limiter
 	// Origins decides which web pages may call. The WebSocket adapter needs it, too. nil: pages of
 	// the server's own host.
-	Origins *Origins
+	Origins *origin.Policy
 	// Events, Poll and WebSocket are the handlers of the stream adapters, for GET /events, /poll
 	// and /ws. nil: the path does not exist.
 	Events, Poll, WebSocket echo.HandlerFunc
@@ -130,7 +66,7 @@ type Config struct {
 type Handler struct {
 	echo    *echo.Echo
 	server  *server.Server
-	auth    *Authenticator
+	auth    *auth.Authenticator
 	logger  *slog.Logger
 	traffic *traffic
 	metrics http.Handler
@@ -267,7 +203,7 @@ const maxRequestID = 64
 
 // pages applies the policy of origins. It leaves /ws to its adapter, which refuses a page with a
 // close code.
-func pages(origins *Origins) echo.MiddlewareFunc {
+func pages(origins *origin.Policy) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		guarded := origins.Middleware(next)
 		return func(c echo.Context) error {

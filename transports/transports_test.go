@@ -22,8 +22,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/rest"
 )
 
@@ -182,7 +182,7 @@ func TestShutdown_ends_open_streams_and_lets_calls_finish(t *testing.T) {
 
 func TestAcks_many_at_a_time_cost_more(t *testing.T) {
 	o := dev()
-	o.limit = transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.001, CallBurst: 5})
+	o.limit = limit.New(limit.Config{CallsPerSecond: 0.001, CallBurst: 5})
 	a := start(t, o)
 	entries := func(n int) string {
 		of := make([]string, n)

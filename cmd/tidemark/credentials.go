@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 // credentialFlags say which credentials the server accepts, besides tokens signed by the secret.
@@ -21,15 +21,15 @@ type credentialFlags struct {
 // It reads the file of API keys, and returns an error if no user could log in.
 func (c *credentialFlags) config(
 	dev bool, secret []byte, log *slog.Logger,
-) (transports.AuthConfig, error) {
-	cfg := transports.AuthConfig{
+) (auth.Config, error) {
+	cfg := auth.Config{
 		Dev:       dev,
 		JWTSecret: secret,
 		Issuer:    c.JWTIssuer,
 		Audience:  c.JWTAudience,
 	}
 	if c.JWKSURL != "" {
-		keys, err := transports.NewJWKS(transports.JWKSConfig{URL: c.JWKSURL, Logger: log})
+		keys, err := auth.NewJWKS(auth.JWKSConfig{URL: c.JWKSURL, Logger: log})
 		if err != nil {
 			return cfg, usagef("--jwks-url: %s", tidemark.DetailOf(err))
 		}
@@ -40,7 +40,7 @@ func (c *credentialFlags) config(
 			"also give --jwks-url or %s", secretVariable)
 	}
 	if c.APIKeysFile != "" {
-		keys, err := transports.LoadAPIKeys(c.APIKeysFile, log)
+		keys, err := auth.LoadAPIKeys(c.APIKeysFile, log)
 		if err != nil {
 			return cfg, fmt.Errorf("--api-keys-file: %w", err)
 		}
@@ -61,7 +61,7 @@ type apiKeyCommand struct {
 // Run prints a new API key on standard output, and stores it nowhere.
 // It prints the key's line for the file on standard error.
 func (c *apiKeyCommand) Run(_ context.Context, std streams) error {
-	secret, line, err := transports.NewAPIKey(c.Name)
+	secret, line, err := auth.NewAPIKey(c.Name)
 	if err != nil {
 		return usagef("--name: %s", tidemark.DetailOf(err))
 	}

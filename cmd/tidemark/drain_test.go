@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 // dev makes a call as the user bob.
@@ -214,7 +214,7 @@ func TestDrain_ends_though_the_disk_answers_nothing(t *testing.T) {
 		ended <- serve(ctx, options{
 			listen:      "127.0.0.1:0",
 			limits:      limits,
-			credentials: transports.AuthConfig{Dev: true},
+			credentials: auth.Config{Dev: true},
 			giveUp:      func() { close(gaveUp) },
 			open: func(context.Context) (openedStore, error) {
 				return openedStore{Store: store}, nil

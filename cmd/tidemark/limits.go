@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 const (
@@ -104,7 +104,7 @@ func (f limitFlags) listen(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return transports.NewListener(l.(*net.TCPListener), transports.ListenerConfig{
+	return limit.NewListener(l.(*net.TCPListener), limit.ListenerConfig{
 		Connections: f.MaxConnections,
 		PerAddress:  f.MaxConnectionsPerAddress,
 	}), nil

@@ -21,7 +21,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 // TestLog_a_flood_of_one_message_is_a_line_a_second checks that 5,000 clients that all meet a
@@ -99,13 +99,13 @@ type brittle struct {
 func startBrittle(t *testing.T) *brittle {
 	t.Helper()
 	b := &brittle{log: new(logBuffer)}
-	secret, line, err := transports.NewAPIKey("shop")
+	secret, line, err := auth.NewAPIKey("shop")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.key = secret
 	log := slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	keys, err := transports.LoadAPIKeys(write(t, "keys", line+"\n"), log)
+	keys, err := auth.LoadAPIKeys(write(t, "keys", line+"\n"), log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func startBrittle(t *testing.T) *brittle {
 			open: func(context.Context) (openedStore, error) {
 				return openedStore{Store: meter.Store(store)}, nil
 			},
-			credentials: transports.AuthConfig{JWTSecret: []byte(testSecret), APIKeys: keys},
+			credentials: auth.Config{JWTSecret: []byte(testSecret), APIKeys: keys},
 		}, log)
 	}()
 	t.Cleanup(func() {

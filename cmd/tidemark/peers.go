@@ -18,6 +18,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry/memory"
 	redisregistry "github.com/tidemark-im/tidemark/server/registry/redis"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	redistransports "github.com/tidemark-im/tidemark/transports/redis"
 )
 
@@ -124,7 +126,7 @@ func openPeers(
 // For a node alone it returns nil, because such a node keeps its own tickets.
 func (p *peers) tickets(
 	resume time.Duration, log *slog.Logger,
-) (tickets transports.Tickets, run func(context.Context)) {
+) (tickets auth.Tickets, run func(context.Context)) {
 	if p.client == nil {
 		return nil, func(context.Context) {}
 	}
@@ -138,15 +140,15 @@ func (p *peers) tickets(
 }
 
 // limiter returns the rate limits of users, which count on all nodes, or nil in development.
-func (p *peers) limiter(dev bool) *transports.Limiter {
-	var cfg transports.LimitConfig
+func (p *peers) limiter(dev bool) *limit.Limiter {
+	var cfg limit.Config
 	switch {
 	case dev:
 		return nil
 	case p.client != nil:
 		cfg.Shared = redistransports.NewRates(p.client)
 	}
-	return transports.NewLimiter(cfg)
+	return limit.New(cfg)
 }
 
 // degraded returns ask, by which /readyz checks the other nodes, or nil for a node alone.

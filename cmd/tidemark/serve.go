@@ -18,7 +18,10 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
+	"github.com/tidemark-im/tidemark/transports/origin"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/websocket"
 	"github.com/tidemark-im/tidemark/web"
@@ -59,7 +62,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if err := errors.Join(c.check(), c.Peers.check(store)); err != nil {
 		return err
 	}
-	origins, err := transports.NewOrigins(transports.OriginsConfig{
+	origins, err := origin.New(origin.Config{
 		Allow:    c.AllowOrigin,
 		Loopback: c.Dev,
 	})
@@ -128,8 +131,8 @@ type options struct {
 	// redis is the URL of the nodes' Redis, or "" for a node alone.
 	redis       string
 	node        tidemark.NodeID
-	credentials transports.AuthConfig
-	origins     *transports.Origins
+	credentials auth.Config
+	origins     *origin.Policy
 	limits      limitFlags
 	// meter measures the opened store. If it is nil, the store is not measured.
 	meter          *metered.Meter
@@ -174,10 +177,10 @@ func beside(ctx context.Context, loops ...func(context.Context)) (stop func()) {
 
 // httpLayer holds the transports and the handler in front of the core, before they are started.
 type httpLayer struct {
-	credentials *transports.Authenticator
+	credentials *auth.Authenticator
 	// keepTickets is the loop that maintains the tickets.
 	keepTickets func(context.Context)
-	limiter     *transports.Limiter
+	limiter     *limit.Limiter
 	adapters    []streamAdapter
 	handler     *transports.Handler
 }
@@ -189,9 +192,9 @@ func (o *options) layer(
 	o.credentials.ResumeWindow = core.ResumeWindow()
 	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
 	o.credentials.Tickets = tickets
-	credentials := transports.NewAuthenticator(o.credentials)
+	credentials := auth.New(o.credentials)
 	limiter := others.limiter(o.credentials.Dev)
-	gate := transports.NewGate(transports.GateConfig{})
+	gate := limit.NewGate(limit.GateConfig{})
 	sockets := websocket.New(websocket.Config{
 		Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log,
 		Origins: o.origins,

@@ -24,7 +24,7 @@ import (
 	"github.com/tidemark-im/tidemark/bench"
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -235,7 +235,7 @@ func TestServe_disk_failure_ends_the_process(t *testing.T) {
 		}
 		ended <- serve(context.Background(),
 			options{listen: "127.0.0.1:0", open: open,
-				credentials: transports.AuthConfig{Dev: true}, limits: limits},
+				credentials: auth.Config{Dev: true}, limits: limits},
 			slog.New(slog.NewTextHandler(&log, nil)))
 	}()
 	poll(t, func() error {

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 	client "github.com/tidemark-im/tidemark/internal/redis"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/redis"
 )
 

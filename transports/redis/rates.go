@@ -7,7 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/redis"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // Rates implements limit.Shared on Redis. There is a bucket for each user who took something. It

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/redis"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/internal/redis"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 func issue(t *testing.T, n node, of auth.Ticket) string {

@@ -11,9 +11,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // readBody returns the JSON body of a request. alsoText accepts text/plain too, which

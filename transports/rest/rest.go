@@ -17,9 +17,9 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // Config configures a Handler. If Limit is nil, there is no limit.

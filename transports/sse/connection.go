@@ -13,10 +13,10 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // connection is one open stream. While it is idle it has two goroutines: one waits in Next, one

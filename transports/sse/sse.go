@@ -20,10 +20,10 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // Config configures an Adapter. Server and Auth are required.

@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -234,7 +234,7 @@ func TestTicket_reconnects_as_EventSource_does(t *testing.T) {
 
 func TestToken_ends_the_stream_when_it_expires(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
-	s := transporttest.New(t, transporttest.Options{Auth: transports.AuthConfig{JWTSecret: secret}})
+	s := transporttest.New(t, transporttest.Options{Auth: auth.Config{JWTSecret: secret}})
 	// Whole seconds: the first one ends in one to two. If it ends before the stream is open, the
 	// next one lasts twice as long.
 	var c *transporttest.EventStream

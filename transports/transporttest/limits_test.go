@@ -16,7 +16,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -68,7 +68,7 @@ func refusal(
 }
 
 func TestCatchUps_are_admitted_a_few_at_a_time(t *testing.T) {
-	gate := transports.NewGate(transports.GateConfig{Slots: 1, Wait: 50 * time.Millisecond})
+	gate := limit.NewGate(limit.GateConfig{Slots: 1, Wait: 50 * time.Millisecond})
 	s := transporttest.New(t, transporttest.Options{Gate: gate})
 	chat := s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 300) // three pages
@@ -116,7 +116,7 @@ func until(t *testing.T, c transporttest.Client, kind tidemark.EventType) {
 // second, and that of the second to a client that reads.
 func TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Gate:         transports.NewGate(transports.GateConfig{Slots: 1, Wait: time.Hour}),
+		Gate:         limit.NewGate(limit.GateConfig{Slots: 1, Wait: time.Hour}),
 		WriteTimeout: time.Hour, HTTP: transporttest.SmallSendBuffers,
 	})
 	chat := s.Group("alice", "bob")
@@ -160,7 +160,7 @@ func TestSessions_of_a_user_refused_ones_know_when_to_come_back(t *testing.T) {
 // limit typing is dropped. Acknowledgements are never refused.
 func TestCalls_on_a_stream_are_limited(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Limit: transports.NewLimiter(transports.LimitConfig{CallsPerSecond: 0.001, CallBurst: 10}),
+		Limit: limit.New(limit.Config{CallsPerSecond: 0.001, CallBurst: 10}),
 	})
 	chat := s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 1)

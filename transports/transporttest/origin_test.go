@@ -11,14 +11,15 @@ import (
 
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/origin"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 const page = "https://app.example.com"
 
-func origins(t *testing.T, cfg transports.OriginsConfig) *transports.Origins {
+func origins(t *testing.T, cfg origin.Config) *origin.Policy {
 	t.Helper()
-	o, err := transports.NewOrigins(cfg)
+	o, err := origin.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func ask(t *testing.T, method, url, from string, edit func(r *http.Request)) *ht
 // Some answers of streams do not go through net/http. They must have the same headers.
 func TestCORS_every_answer_tells_the_browser(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Origins: origins(t, transports.OriginsConfig{Allow: []string{page}}),
+		Origins: origins(t, origin.Config{Allow: []string{page}}),
 	})
 	root := strings.TrimSuffix(s.URL, transports.BasePath)
 	for _, tt := range []struct {
@@ -133,7 +134,7 @@ func wantCORS(t *testing.T, what string, res *http.Response, origin string) {
 
 func TestCORS_preflight(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Origins: origins(t, transports.OriginsConfig{Allow: []string{page}}),
+		Origins: origins(t, origin.Config{Allow: []string{page}}),
 	})
 	preflight := func(r *http.Request) {
 		r.Header.Del("Authorization") // a browser sends none
@@ -166,7 +167,7 @@ func TestCORS_preflight(t *testing.T) {
 // name before the credentials, over every transport.
 func TestDev_only_pages_and_names_of_this_machine(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Origins: origins(t, transports.OriginsConfig{Loopback: true}),
+		Origins: origins(t, origin.Config{Loopback: true}),
 	})
 	get := func(path string) string { return s.URL + path }
 	foreign := func(r *http.Request) { r.Host = "rebound.example.com" }

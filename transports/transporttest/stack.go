@@ -18,8 +18,11 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
+	"github.com/tidemark-im/tidemark/transports/origin"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/websocket"
 )
@@ -29,13 +32,13 @@ type Options struct {
 	// Core is the configuration of the core, without its storage, registry and bus.
 	Core server.Config
 	// Auth is the configuration of authentication. `Bearer dev:<user>` is always accepted.
-	Auth transports.AuthConfig
+	Auth auth.Config
 	// Limit bounds sends and calls. If it is nil, there is no limit.
-	Limit *transports.Limiter
+	Limit *limit.Limiter
 	// Gate bounds how many clients catch up at a time. If it is nil, there is no bound.
-	Gate *transports.Gate
+	Gate *limit.Gate
 	// Origins decides which pages may call. If it is nil, only pages of the server's own host may.
-	Origins *transports.Origins
+	Origins *origin.Policy
 	// WriteTimeout is the write timeout of all adapters.
 	WriteTimeout time.Duration
 	// Storage is the store of the test run by default (package stores).
@@ -90,7 +93,7 @@ func New(t testing.TB, o Options) *Stack {
 		t.Fatalf("starting the core: %v", err)
 	}
 	o.Auth.Dev = true
-	auth := transports.NewAuthenticator(o.Auth)
+	auth := auth.New(o.Auth)
 	s := &Stack{t: t, Server: core, contract: o.Contract, served: make(chan error, 1)}
 	s.WebSocket = websocket.New(websocket.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, Origins: o.Origins, Logger: logger,

@@ -19,7 +19,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/origin"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -43,7 +44,7 @@ func closed(t *testing.T, c *transporttest.Socket) (int, string) {
 }
 
 func TestRefusal_is_a_close_code_after_the_upgrade(t *testing.T) {
-	origins, err := transports.NewOrigins(transports.OriginsConfig{
+	origins, err := origin.New(origin.Config{
 		Allow: []string{"https://app.example.com"},
 	})
 	if err != nil {
@@ -187,7 +188,7 @@ func pings(t *testing.T, heartbeat time.Duration) bool {
 
 func TestToken_ends_the_stream_when_it_expires(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
-	s := transporttest.New(t, transporttest.Options{Auth: transports.AuthConfig{JWTSecret: secret}})
+	s := transporttest.New(t, transporttest.Options{Auth: auth.Config{JWTSecret: secret}})
 	// exp has whole seconds, so the first token ends after 1 to 2 s. If it ends before the stream
 	// is open, the next one lasts twice as long.
 	var c *transporttest.Socket

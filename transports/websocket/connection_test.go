@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registry "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/test/services/stores"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 // TestStop_during_the_upgrade_opens_no_session: a client that connects at that moment is asked to

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -89,7 +89,7 @@ func TestSend_is_answered_with_its_request_id(t *testing.T) {
 
 func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Limit: transports.NewLimiter(transports.LimitConfig{PerSecond: 0.001, Burst: 5}),
+		Limit: limit.New(limit.Config{PerSecond: 0.001, Burst: 5}),
 	})
 	chat := s.Group("alice", "bob")
 	c := connect(t, s, "mallory")
@@ -159,14 +159,14 @@ func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T)
 // before it reads the first answer, so sends do not wait for each other's answers. Those over the
 // limit are refused. The others are stored in the order of their frames.
 func TestSend_pipelined_is_answered_and_stored_in_order(t *testing.T) {
-	for name, limit := range map[string]*transports.Limiter{
-		"no limit": nil, "the usual limit": transports.NewLimiter(transports.LimitConfig{}),
+	for name, limit := range map[string]*limit.Limiter{
+		"no limit": nil, "the usual limit": limit.New(limit.Config{}),
 	} {
 		t.Run(name, func(t *testing.T) { pipeline(t, limit) })
 	}
 }
 
-func pipeline(t *testing.T, limit *transports.Limiter) {
+func pipeline(t *testing.T, limit *limit.Limiter) {
 	s := transporttest.New(t, transporttest.Options{Limit: limit})
 	const count, chats = 3000, 3
 	var ids []tidemark.ChatID

@@ -6,8 +6,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // What may wait for storage runs beside the reading of the socket. The frames of one key are handled

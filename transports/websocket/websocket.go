@@ -17,12 +17,12 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
-	"github.com/tidemark-im/tidemark/transports/internal/origin"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/tally"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
+	"github.com/tidemark-im/tidemark/transports/limit"
+	"github.com/tidemark-im/tidemark/transports/origin"
 )
 
 // Subprotocol is chosen if the client offers it. A client that offers none is served, too.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // CallTimeout is how long the core may take to open a session or to read the events of a poll.

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registry "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage/memory"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 

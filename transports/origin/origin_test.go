@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/transports/internal/origin"
+	"github.com/tidemark-im/tidemark/transports/origin"
 )
 
 func policy(t *testing.T, loopback bool, allow ...string) *origin.Policy {

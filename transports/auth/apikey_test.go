@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 func newKey(t *testing.T, name string) (secret, line string) {

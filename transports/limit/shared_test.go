@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // pot is a plain implementation of the shared buckets, with the delay of a round trip.

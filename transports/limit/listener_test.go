@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // serveBounded starts a server on a bounded listener and returns its address. The server answers

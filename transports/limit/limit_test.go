@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/transports/internal/limit"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 func TestSend_burst_then_rate(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/test/wait"
-	"github.com/tidemark-im/tidemark/transports/internal/auth"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 // issuer is a token issuer whose endpoint listens on a loopback port and answers as the test says.
