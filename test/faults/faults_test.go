@@ -121,6 +121,18 @@ func (h *history) eventually(what string, is func() bool) {
 	}
 }
 
+// confirms waits until n more messages are confirmed.
+func (h *history) confirms(n int) {
+	h.t.Helper()
+	confirmed := func() int {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.confirmed
+	}
+	until := confirmed() + n
+	h.eventually("the store confirms messages again", func() bool { return confirmed() >= until })
+}
+
 // says reports whether a node is not ready, and says why in these words.
 func (h *history) says(words string) bool {
 	h.t.Helper()

@@ -47,6 +47,10 @@ func (n *network) toxic(kind, stream, attributes string) (remove func()) {
 	return func() { must(n.t, n.proxy.Toxics.RemoveToxic(n.t.Context(), name)) }
 }
 
+// messagesBetween is how many messages are confirmed between two faults. A sender learns only then
+// that an earlier call has stored their message.
+const messagesBetween = 10
+
 func TestFault_network(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -98,8 +102,10 @@ func TestFault_network(t *testing.T) {
 					defer h.mu.Unlock()
 					return tc.fired(h)
 				}
-				times = h.repeatUntil(met, func(random *rand.Rand) { tc.during(network, random) },
-					100*time.Millisecond, 500*time.Millisecond)
+				times = h.repeatUntil(met, func(random *rand.Rand) {
+					tc.during(network, random)
+					h.confirms(messagesBetween)
+				}, 100*time.Millisecond, 500*time.Millisecond)
 			})
 			t.Logf("%d times", times)
 		})
