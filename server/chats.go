@@ -195,7 +195,7 @@ func (s *Server) view(
 	return view, err
 }
 
-// unread counts a member's unread messages. It counts as storage.Conversation.Unread does.
+// unread counts a member's unread messages. It counts as storage.ChatListItem.Unread does.
 func (s *Server) unread(
 	ctx context.Context, user tidemark.UserID, iv tidemark.Intervals, chat tidemark.Chat,
 	read tidemark.Sequence,

@@ -73,7 +73,7 @@ type Chats interface {
 	// message, or of the creation while there is none), equal times in ascending order of chat id. Eventual: a chat that becomes active
 	// between two pages may be seen twice or not at all. Limit is at least 1. more reports whether
 	// chats follow the last one; its Activity and Chat.ID are the position of the next page.
-	ChatsOf(ctx context.Context, user tidemark.UserID, page ChatsPage) (chats []Conversation,
+	ChatsOf(ctx context.Context, user tidemark.UserID, page ChatsPage) (chats []ChatListItem,
 		more bool, err error)
 
 	// Heads returns the head of each chat, 0 for one that does not exist. It sees every append that returned before it was
@@ -208,8 +208,8 @@ type ChatsPage struct {
 	Brief bool
 }
 
-// Conversation is a chat as one of its members sees it.
-type Conversation struct {
+// ChatListItem is a chat as one of its members sees it.
+type ChatListItem struct {
 	Chat  tidemark.Chat
 	State tidemark.DeliveryState
 	// Unread is the number of messages after State.Read that he may see, except that his own do not count among the

@@ -87,9 +87,9 @@ func (s gatedStore) RenameChat(
 
 func (s gatedStore) ChatsOf(
 	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
-) ([]storage.Conversation, bool, error) {
+) ([]storage.ChatListItem, bool, error) {
 	p, err := through(ctx, s.n, "ChatsOf",
-		string(user), func(ctx context.Context) (p pair[[]storage.Conversation, bool], err error) {
+		string(user), func(ctx context.Context) (p pair[[]storage.ChatListItem, bool], err error) {
 			p.a, p.b, err = s.n.world.raw.ChatsOf(ctx, user, page)
 			return p, err
 		})

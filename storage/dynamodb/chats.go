@@ -242,16 +242,16 @@ func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 // the user are read, and sorted here.
 func (s *Store) ChatsOf(
 	ctx context.Context, user tidemark.UserID, p storage.ChatsPage,
-) ([]storage.Conversation, bool, error) {
+) ([]storage.ChatListItem, bool, error) {
 	c, ctx, leave, err := s.enter(ctx, "chats_of", 0)
 	if err != nil {
 		return nil, false, err
 	}
 	defer leave()
-	position := func(v storage.Conversation) storage.ChatsPage {
+	position := func(v storage.ChatListItem) storage.ChatsPage {
 		return storage.ChatsPage{Activity: v.Activity, ChatID: v.Chat.ID}
 	}
-	var found []storage.Conversation
+	var found []storage.ChatListItem
 	err = c.chatsOf(ctx, chatsQuery{user: user, eventual: true},
 		func(entries []entry) (bool, error) {
 			chats := make([]tidemark.ChatID, len(entries))
@@ -267,7 +267,7 @@ func (s *Store) ChatsOf(
 				if counter == nil {
 					continue
 				}
-				v := storage.Conversation{
+				v := storage.ChatListItem{
 					Chat:     counter.Chat,
 					State:    e.state,
 					Activity: counter.Activity,
@@ -282,7 +282,7 @@ func (s *Store) ChatsOf(
 		return nil, false, call.Public(err)
 	}
 	slices.SortFunc(found,
-		func(a, b storage.Conversation) int { return later(position(a), position(b)) })
+		func(a, b storage.ChatListItem) int { return later(position(a), position(b)) })
 	more := len(found) > p.Limit
 	found = found[:min(len(found), p.Limit)]
 	if !p.Brief {
@@ -298,7 +298,7 @@ func later(a, b storage.ChatsPage) int {
 
 // fill adds the last messages and the numbers of unread ones.
 func (c caller) fill(
-	ctx context.Context, user tidemark.UserID, found []storage.Conversation,
+	ctx context.Context, user tidemark.UserID, found []storage.ChatListItem,
 ) error {
 	return call.Together(ctx, len(found), func(ctx context.Context, i int) error {
 		v := &found[i]

@@ -78,7 +78,7 @@ func sees(
 	list, _, err := s.ChatsOf(t.Context(), user, storage.ChatsPage{Limit: 99})
 	must(t, err)
 	inList := slices.ContainsFunc(list,
-		func(c storage.Conversation) bool { return c.Chat.ID == chat && c.Last != nil })
+		func(c storage.ChatListItem) bool { return c.Chat.ID == chat && c.Last != nil })
 	lags, _, _, err := s.Behind(t.Context(), user, storage.BehindQuery{Limit: 99})
 	must(t, err)
 	behind := slices.ContainsFunc(lags, func(l storage.Lag) bool { return l.Chat == chat })
@@ -356,7 +356,7 @@ func TestCrash_of_the_creation_of_a_chat(t *testing.T) {
 					if heads, err := other.Heads(t.Context(), []tidemark.ChatID{chat}); err != nil || heads[0] != 0 {
 						t.Errorf("its head: %v, %v", heads, err)
 					}
-					if list, _, err := other.ChatsOf(t.Context(), users[1], storage.ChatsPage{Limit: 99, Brief: true}); err != nil || tc.effect != slices.ContainsFunc(list, func(c storage.Conversation) bool { return c.Chat.ID == chat }) {
+					if list, _, err := other.ChatsOf(t.Context(), users[1], storage.ChatsPage{Limit: 99, Brief: true}); err != nil || tc.effect != slices.ContainsFunc(list, func(c storage.ChatListItem) bool { return c.Chat.ID == chat }) {
 						t.Errorf("his list: %+v, %v", list, err)
 					}
 					members := users

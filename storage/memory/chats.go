@@ -110,7 +110,7 @@ func (s *Store) RenameChat(
 // ChatsOf implements storage.Chats.
 func (s *Store) ChatsOf(
 	ctx context.Context, user tidemark.UserID, p storage.ChatsPage,
-) ([]storage.Conversation, bool, error) {
+) ([]storage.ChatListItem, bool, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, false, err
 	}
@@ -126,11 +126,11 @@ func (s *Store) ChatsOf(
 	}
 	slices.SortFunc(chats, func(a, b *chat) int { return later(position(a), position(b)) })
 	chats, more := page(chats, p.Limit)
-	conversations := make([]storage.Conversation, len(chats))
+	items := make([]storage.ChatListItem, len(chats))
 	for i, c := range chats {
-		conversations[i] = s.conversation(user, c, p.Brief)
+		items[i] = s.listItem(user, c, p.Brief)
 	}
-	return conversations, more, nil
+	return items, more, nil
 }
 
 // later orders chats as a list shows them: the latest activity first, equal times by id.
@@ -145,9 +145,9 @@ func (c *chat) activity() time.Time {
 	return c.messages[c.Head-1].CreatedAt
 }
 
-func (s *Store) conversation(user tidemark.UserID, c *chat, brief bool) storage.Conversation {
+func (s *Store) listItem(user tidemark.UserID, c *chat, brief bool) storage.ChatListItem {
 	intervals := c.members[user].Intervals
-	v := storage.Conversation{Chat: c.Chat, State: s.state(user, c.ID), Activity: c.activity()}
+	v := storage.ChatListItem{Chat: c.Chat, State: s.state(user, c.ID), Activity: c.activity()}
 	if brief {
 		return v
 	}

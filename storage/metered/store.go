@@ -51,7 +51,7 @@ func (s *Store) RenameChat(
 // ChatsOf implements storage.Chats.
 func (s *Store) ChatsOf(
 	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
-) (chats []storage.Conversation, more bool, err error) {
+) (chats []storage.ChatListItem, more bool, err error) {
 	began := time.Now()
 	chats, more, err = s.store.ChatsOf(ctx, user, page)
 	s.meter.done(ctx, opChatsOf, began, err)

@@ -209,7 +209,7 @@ const conversationsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.ke
 // ChatsOf implements storage.Chats: a statement for the chats, one for their last messages, and one for the user's own among the unread.
 func (s *Store) ChatsOf(
 	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
-) ([]storage.Conversation, bool, error) {
+) ([]storage.ChatListItem, bool, error) {
 	activity := int64(math.MaxInt64)
 	if page.ChatID != "" {
 		activity = page.Activity.UnixMilli()
@@ -240,7 +240,7 @@ func (s *Store) ChatsOf(
 // A listing is a page of a user's chats in the making.
 type listing struct {
 	user          tidemark.UserID
-	conversations []storage.Conversation
+	conversations []storage.ChatListItem
 	keys          []int64
 	visible       []tidemark.Intervals
 }
@@ -257,7 +257,7 @@ func (l *listing) add(row pgx.Rows) error {
 	if err != nil {
 		return err
 	}
-	c := storage.Conversation{Chat: chat.chat(), Activity: timeOf(activity)}
+	c := storage.ChatListItem{Chat: chat.chat(), Activity: timeOf(activity)}
 	c.State = state(l.user, c.Chat.ID, acked, read, updatedAt)
 	l.conversations, l.keys, l.visible = append(l.conversations, c), append(l.keys,
 		key), append(l.visible, visible)

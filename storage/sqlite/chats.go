@@ -233,8 +233,8 @@ func jsonArray[T ~string](ids []T) string {
 	return string(append(b, ']'))
 }
 
-// conversationsByActivity lists a user's chats. It looks at all of them: their order changes with every message.
-const conversationsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.key, m.intervals, d.last_acked_sequence, d.last_read_sequence, d.updated_at
+// chatsByActivity lists a user's chats. It looks at all of them: their order changes with every message.
+const chatsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.key, m.intervals, d.last_acked_sequence, d.last_read_sequence, d.updated_at
 	FROM members AS m
 	CROSS JOIN chats AS c ON c.key = m.chat
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
@@ -244,13 +244,13 @@ const conversationsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.ke
 // ChatsOf implements storage.Chats.
 func (s *Store) ChatsOf(
 	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
-) ([]storage.Conversation, bool, error) {
-	var list []storage.Conversation
+) ([]storage.ChatListItem, bool, error) {
+	var list []storage.ChatListItem
 	more := false
 	err := s.snapshot(ctx, func(c *conn) error {
 		var keys []int64
 		var visible []tidemark.Intervals
-		q, err := c.prepared(conversationsByActivity)
+		q, err := c.prepared(chatsByActivity)
 		if err != nil {
 			return err
 		}
@@ -267,16 +267,16 @@ func (s *Store) ChatsOf(
 			if more = len(list) == page.Limit; more {
 				return false
 			}
-			conversation := storage.Conversation{
+			item := storage.ChatListItem{
 				Chat:     scanChat(row),
 				Activity: timeOf(row.integerAt(chatWidth)),
 			}
-			conversation.State = scanState(row, chatWidth+3, user, conversation.Chat.ID)
+			item.State = scanState(row, chatWidth+3, user, item.Chat.ID)
 			var intervals tidemark.Intervals
 			if intervals, bad = tidemark.ParseIntervals(row.stringAt(chatWidth + 2)); bad != nil {
 				return false
 			}
-			list, keys, visible = append(list, conversation), append(keys,
+			list, keys, visible = append(list, item), append(keys,
 				row.integerAt(chatWidth+1)), append(visible, intervals)
 			return true
 		})
@@ -296,9 +296,9 @@ func (s *Store) ChatsOf(
 
 // look fills in what needs messages: the last one, and how many are unread.
 func look(
-	c *conn, key int64, visible tidemark.Intervals, conversation *storage.Conversation,
+	c *conn, key int64, visible tidemark.Intervals, item *storage.ChatListItem,
 ) error {
-	head := conversation.Chat.Head
+	head := item.Chat.Head
 	if head > 0 && visible.Contains(head) {
 		q, err := c.prepared(`SELECT ` + messageColumns +
 			` FROM messages WHERE chat = ? AND sequence = ?`)
@@ -308,23 +308,23 @@ func look(
 		q.integer(1, key)
 		q.integer(2, int64(head))
 		if _, err := q.one(func(row *stmt) {
-			last := scanMessage(row, conversation.Chat.ID)
-			conversation.Last = &last
+			last := scanMessage(row, item.Chat.ID)
+			item.Last = &last
 		}); err != nil {
 			return err
 		}
 	}
 	budget := int64(storage.UnreadScan)
-	for from := conversation.State.Read + 1; from <= head; {
+	for from := item.State.Read + 1; from <= head; {
 		end, shown := visible.Visible(from, head)
 		if shown {
 			looked := min(int64(end-from)+1, budget)
-			own, err := ownMessages(c, key, conversation.State.UserID, from,
+			own, err := ownMessages(c, key, item.State.UserID, from,
 				from+tidemark.Sequence(looked))
 			if err != nil {
 				return err
 			}
-			conversation.Unread += int64(end-from) + 1 - own
+			item.Unread += int64(end-from) + 1 - own
 			budget -= looked
 		}
 		from = end + 1

@@ -46,7 +46,7 @@ func TestPlans_every_statement_uses_an_index(t *testing.T) {
 				!strings.Contains(text, "SELECT 1 FROM chats LIMIT 1") {
 				t.Errorf("%s\n  has the step: %s", text, detail)
 			}
-			if strings.Contains(detail, "TEMP B-TREE") && text != conversationsByActivity {
+			if strings.Contains(detail, "TEMP B-TREE") && text != chatsByActivity {
 				t.Errorf("%s\n  sorts: %s", text, detail)
 			}
 			return true

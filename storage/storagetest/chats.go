@@ -173,7 +173,7 @@ var chatRules = []rule{
 		w.send(c, alice, 2)
 		last := w.append(w.draft(c, bob, "the last")).Message
 		state := w.raise(bob, c, tidemark.Raise{Acked: 2, Read: 1}, at(7)).State
-		w.eventually("chats", func() any { return w.chatsOf(bob, 10) }, []storage.Conversation{
+		w.eventually("chats", func() any { return w.chatsOf(bob, 10) }, []storage.ChatListItem{
 			{Chat: w.info(c), State: state, Unread: 1, Last: &last, Activity: last.CreatedAt},
 		})
 	}},
@@ -196,7 +196,7 @@ var chatRules = []rule{
 		for _, m := range w.messages(storage.Range{Chat: c, After: 2}) {
 			activity = m.CreatedAt
 		}
-		w.eventually("chats", func() any { return w.chatsOf(bob, 10) }, []storage.Conversation{
+		w.eventually("chats", func() any { return w.chatsOf(bob, 10) }, []storage.ChatListItem{
 			{Chat: w.info(c), State: w.state(bob, c), Activity: activity},
 		})
 	}},
@@ -252,9 +252,9 @@ var chatRules = []rule{
 }
 
 // chatsOf reads all pages of a user's chats, and checks that none is longer than the limit.
-func (w *world) chatsOf(user tidemark.UserID, limit int) []storage.Conversation {
+func (w *world) chatsOf(user tidemark.UserID, limit int) []storage.ChatListItem {
 	w.Helper()
-	var all []storage.Conversation
+	var all []storage.ChatListItem
 	page := storage.ChatsPage{Limit: limit}
 	for {
 		chats, more, err := w.store.ChatsOf(w.ctx, user, page)
@@ -278,7 +278,7 @@ func (w *world) checkPage(length, limit int, more bool) {
 	}
 }
 
-func ids(chats []storage.Conversation) []tidemark.ChatID {
+func ids(chats []storage.ChatListItem) []tidemark.ChatID {
 	list := make([]tidemark.ChatID, len(chats))
 	for i, c := range chats {
 		list[i] = c.Chat.ID

@@ -67,9 +67,9 @@ func (i *intercepted) RenameChat(
 
 func (i *intercepted) ChatsOf(
 	ctx context.Context, user tidemark.UserID, p storage.ChatsPage,
-) ([]storage.Conversation, bool, error) {
+) ([]storage.ChatListItem, bool, error) {
 	return results3(i, "ChatsOf",
-		func() ([]storage.Conversation, bool, error) { return i.Store.ChatsOf(ctx, user, p) })
+		func() ([]storage.ChatListItem, bool, error) { return i.Store.ChatsOf(ctx, user, p) })
 }
 
 func (i *intercepted) Heads(

@@ -77,7 +77,7 @@ func (t *turns) RenameChat(
 
 func (t *turns) ChatsOf(
 	ctx context.Context, user tidemark.UserID, p storage.ChatsPage,
-) ([]storage.Conversation, bool, error) {
+) ([]storage.ChatListItem, bool, error) {
 	return t.next().ChatsOf(ctx, user, p)
 }
 

@@ -37,7 +37,7 @@ import (
 // Storage is what sessions read beside messages and rosters.
 type Storage interface {
 	ChatsOf(ctx context.Context, user tidemark.UserID,
-		page storage.ChatsPage) ([]storage.Conversation, bool, error)
+		page storage.ChatsPage) ([]storage.ChatListItem, bool, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary,
 		error)
