@@ -1,27 +1,39 @@
-// Package storage is the contract between the delivery core and the databases. It holds no implementation:
-// storage/memory is the executable specification, storage/sqlite the embedded default, and storage/storagetest the
-// suite that every backend passes, without exceptions.
+// Package storage is the contract between the delivery core and the databases. It contains no
+// implementation. These packages belong to it:
+//
+//   - storage/memory is the executable specification.
+//   - storage/sqlite is the embedded default.
+//   - storage/storagetest is the suite that every backend passes, without exceptions.
 //
 // # What holds for every method
 //
-// A method is one atomic intent: it happens wholly or not at all, and concurrent calls take effect in some order
-// (linearizable), except where a comment says "eventual". There is no exposed transaction.
+// Atomicity: a method happens as a whole or not at all. Concurrent calls take effect in some order,
+// one after the other (linearizable). A comment that says "eventual" is the only exception: such a
+// read may miss the latest writes. The contract has no transactions.
 //
-// Durability: when a write returns nil, its effect survives the death of the server and of the database process.
-// When it returns Unavailable, the effect may or may not have happened; every write may be repeated, and repeating it is
-// harmless (Append by its idempotency key, the others because they are monotone).
+// Durability: when a write returns nil, its effect survives the end of the server and of the
+// database process. When a write returns Unavailable, its effect may or may not have happened.
+// Every write may be repeated without harm: Append by its idempotency key, the others because a
+// repetition changes nothing more.
 //
-// Errors are *tidemark.Error. Every method may return Unavailable (the database cannot be reached, is full, read-only or
-// corrupt, or ctx has ended), with a detail that a person can act on, and Internal (a bug); the others are named at each method. Transient errors of a
-// driver are retried inside the backend, within the deadline of ctx.
+// Errors: every error is a *tidemark.Error. Each method names the codes that it may return. Two
+// codes are possible everywhere:
 //
-// Batching: concurrent calls of Append, Advance, Mark and Clear are coalesced into common commits by the backend. A bad
-// item fails alone. A method that takes a slice returns a slice of the same length and order unless it says otherwise;
-// an empty slice does nothing. Slices hold at most MaxBatch items; a longer one is Invalid.
+//   - Unavailable: the database cannot be reached, is full, read-only or corrupt, or ctx has ended.
+//     The detail says what to do.
+//   - Internal: a bug.
 //
-// Values handed in or out are not changed afterwards by either side. Times have millisecond precision: what is finer is
-// cut off, in the results of writes too.
-// All methods are safe for concurrent use.
+// A backend retries transient errors of its driver itself, until the deadline of ctx.
+//
+// Batches: a backend commits concurrent calls of Append, Advance, Mark and Clear together. A bad
+// item fails alone. A method that takes a slice returns a slice of the same length and order,
+// unless its comment says otherwise. An empty slice does nothing. A slice longer than MaxBatch is
+// Invalid.
+//
+// Values: neither side changes a value after it was passed or returned. Times have millisecond
+// precision: the store cuts off the rest, also in the results of writes.
+//
+// Concurrency: all methods are safe for concurrent use.
 package storage
 
 import (
@@ -31,11 +43,11 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// MaxBatch is the greatest length of a slice argument.
+// MaxBatch is the maximum length of a slice argument.
 const MaxBatch = 10_000
 
-// Store is everything a backend provides. It is named only where programs are put together; code that uses
-// storage declares the roles it needs.
+// Store contains all methods of a backend. Only code that assembles a program names it. Code that
+// uses storage declares the roles that it needs.
 type Store interface {
 	Chats
 	Members
@@ -43,218 +55,273 @@ type Store interface {
 	Deliveries
 	Pending
 
-	// Check returns nil if the store can serve reads and durable writes now, else Unavailable with the reason. It is
-	// what readiness asks; it takes at most as long as one small read and need not write.
+	// Check returns nil if the store can serve reads and durable writes now. Otherwise it returns
+	// Unavailable with the reason. Readiness probes call it. It takes at most as long as one small
+	// read, and need not write.
 	Check(ctx context.Context) error
-	// Close waits for the calls under way, refuses later ones with Unavailable, and releases everything. It may be
-	// called more than once.
+	// Close waits for the calls under way and releases all resources. Later calls return
+	// Unavailable. Close may be called more than once.
 	Close() error
 }
 
-// Chats is the role of chats and their counters.
+// Chats stores chats, and lists those of a user.
 type Chats interface {
-	// CreateChat stores a chat with its members, all of them with history from sequence 1, watermarks at 0, and
-	// MembersVersion 1. Chat.Large is set, with the rows that belong to it (see Pending), if there are more than
-	// tidemark.PendingFanoutLimit members.
+	// CreateChat stores a chat with its members. Each member sees the history from sequence 1 on.
+	// All watermarks are 0, and MembersVersion is 1. If there are more than
+	// tidemark.PendingFanoutLimit members, it sets Chat.Large and adds the standing rows (see
+	// Pending).
 	//
-	// If new.ID is taken it returns Conflict and changes nothing. A Direct chat exists once for its pair of members: if it
-	// exists, whatever its id, it is returned with created false; this is looked at before new.ID is. For a Group created is always true on success.
-	// The input has been checked by the caller: ids are valid, members distinct and at most tidemark.MaxMembersPerCall,
-	// a Direct chat has exactly two.
+	// A pair of users has at most one Direct chat. If their chat exists, CreateChat returns it with
+	// created false, whatever its id. It checks this before it looks at new.ID. For a Group,
+	// created is always true on success.
+	//
+	// Conflict: new.ID is taken. Nothing changes then.
+	//
+	// The caller has checked the input: ids are valid, members are distinct and at most
+	// tidemark.MaxMembersPerCall, and a Direct chat has exactly two members.
 	CreateChat(ctx context.Context, new NewChat) (chat tidemark.Chat, created bool, err error)
 
-	// Chat returns a chat. NotFound if there is none.
+	// Chat returns a chat. NotFound: no such chat.
 	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
 
-	// RenameChat sets the name and returns the chat. NotFound if there is none.
+	// RenameChat sets the name of a chat, and returns the chat. NotFound: no such chat.
 	RenameChat(ctx context.Context, chat tidemark.ChatID, name string) (tidemark.Chat, error)
 
-	// ChatsOf returns a page of the chats of which the user is a member now, latest activity first (the time of the last
-	// message, or of the creation while there is none), equal times in ascending order of chat id. Eventual: a chat that becomes active
-	// between two pages may be seen twice or not at all. Limit is at least 1. more reports whether
-	// chats follow the last one; its Activity and Chat.ID are the position of the next page.
+	// ChatsOf returns a page of the chats in which the user is a member now. The chat with the
+	// latest activity comes first, and equal times ascend by chat id. The activity is the time of
+	// the last message, or of the creation if there is no message.
+	//
+	// more reports whether chats follow the last one. The Activity and Chat.ID of that last chat
+	// are the position of the next page. page.Limit is at least 1.
+	//
+	// Eventual: a chat that becomes active between two pages may be on both or on neither.
 	ChatsOf(ctx context.Context, user tidemark.UserID, page ChatsPage) (chats []ChatListItem,
 		more bool, err error)
 
-	// Heads returns the head of each chat, 0 for one that does not exist. It sees every append that returned before it was
-	// called.
+	// Heads returns the head of each chat, or 0 for a chat that does not exist. It sees every
+	// append that returned before the call.
 	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
 }
 
-// Members is the role of who may see what.
+// Members changes and reads the memberships, which decide what a user may see.
 type Members interface {
-	// AddMembers makes the users members of a group with the role tidemark.Ordinary, in one step with the chat's head: their
-	// intervals become Intervals.Joined(head), the membership version grows by one if anyone was added, and Chat.Large is set for good if there
-	// are now more than tidemark.PendingFanoutLimit members. On his first join of a HistorySinceJoin chat both watermarks of a user
-	// start at the head, by a raise to it at now; otherwise his delivery state is kept, or stays absent. Only who was
-	// never a member joins for the first time: one whose membership was empty returns.
+	// AddMembers makes the users members of a group, with the role tidemark.Ordinary. It does so in
+	// one step with the chat's head:
 	//
-	// Users who are members already are left as they are. Errors, all of them changing
-	// nothing: NotFound (no such chat), Denied (a direct chat; more than tidemark.MaxMembers members; a user who would have more than
-	// tidemark.MaxIntervals intervals).
+	//   - The intervals of a new member become Intervals.Joined(head).
+	//   - If there is a new member, the membership version grows by one.
+	//   - If the chat now has more than tidemark.PendingFanoutLimit members, Chat.Large is set. It
+	//     is never cleared.
+	//   - On the first join of a HistorySinceJoin chat, both watermarks of the user are raised to
+	//     the head, at time now. In all other cases the user's delivery state stays as it is, or
+	//     absent.
+	//
+	// A first join is one of a user who was never a member. A user who was a member returns, even
+	// if no message was sent while they were one. Users who are members already stay as they are.
+	//
+	// These errors change nothing:
+	//
+	//   - NotFound: no such chat.
+	//   - Denied: the chat is direct, or it would have more than tidemark.MaxMembers members, or a
+	//     user would have more than tidemark.MaxIntervals intervals.
 	AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
 		now time.Time) (Added, error)
 
-	// RemoveMember ends the membership of a user, in one step with the chat's head: his intervals become
-	// Intervals.Left(head), and the membership version grows by one. His delivery state is kept (ADR-008 §6.1);
-	// his pending row goes in this step, so that it is never that of his return. NotFound (no such chat), NotMember (he is not one), Denied (a direct chat).
+	// RemoveMember ends the membership of a user. It does so in one step with the chat's head: the
+	// user's intervals become Intervals.Left(head), and the membership version grows by one. The
+	// delivery state stays (ADR-008 §6.1). The pending row is removed in the same step, so that a
+	// user who returns does not find an old row.
+	//
+	// NotFound: no such chat. NotMember: the user is not a member. Denied: the chat is direct.
 	RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID,
 		now time.Time) (Removed, error)
 
-	// Rosters returns the current members of each chat, at one version each; nil for a chat that does not exist.
-	// It sees every change that returned before it was called.
+	// Rosters returns the current members of each chat, all of one version, or nil for a chat that
+	// does not exist. It sees every change that returned before the call.
 	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
 }
 
-// Messages is the role of the messages.
+// Messages stores and reads messages.
 type Messages interface {
-	// Append stores messages, each at the next sequence of its chat: those of one chat in the order of the slice, one behind the other. Idempotency key,
-	// membership, counter and message are one atomic step (delivery.md §2), so that the messages of a chat are exactly 1..head, whatever crashes.
+	// Append stores messages. Each gets the next sequence of its chat. Drafts of one chat get their
+	// sequences in the order of the slice. Idempotency key, membership, head and message are one
+	// atomic step (delivery.md §2). So the messages of a chat are exactly 1..head after any crash.
 	//
-	// The key (chat, sender, client message id) is looked up before anything else, membership included. If it is known,
-	// nothing is stored: the first message is returned with Duplicate, or Conflict if it is not Message.SameAs the draft. Equal keys in one call, or in
-	// concurrent ones, store one message. Keys are kept at least 7 days; after that the same key may store another message.
+	// The key is the chat, the sender and the client message id. Append looks it up before anything
+	// else, also before the membership. If the key is known, nothing is stored. The result is the
+	// first message with Duplicate, or Conflict if that message is not Message.SameAs the draft.
+	// Drafts with equal keys, in one call or in concurrent ones, store one message. A key is kept
+	// for at least 7 days. After that, the same key may store another message.
 	//
-	// A draft that is refused fails alone, with the Err of its Appended: NotFound (no such chat), NotMember (the sender is not a member in this
-	// step), Conflict; or Unavailable or Internal, if it alone could not be stored (somebody holds a lock on its chat; the database refuses a value),
-	// and was not. The error of the call means that any of the drafts may or may not have been stored; it is resolved by calling again with the same
-	// keys. Drafts have been checked (Draft.Check) and carry MessageID and CreatedAt.
+	// A refused draft fails alone: Err of its Appended is set, and the draft was not stored.
+	//
+	//   - NotFound: no such chat.
+	//   - NotMember: the sender is not a member in this step.
+	//   - Conflict: see above.
+	//   - Unavailable or Internal: this draft alone could not be stored. For example, another call
+	//     holds a lock on its chat, or the database rejects a value.
+	//
+	// An error of the call means that any of the drafts may or may not have been stored. The caller
+	// resolves this by a call with the same keys. The caller has checked the drafts (Draft.Check)
+	// and has set MessageID and CreatedAt.
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
-	// Ranges returns messages of each range in ascending order, without a hole: if a message that must exist cannot be seen,
-	// the page ends before it. It sees every append that returned before it was called. Membership is not
-	// looked at. An unknown chat has no messages. Chats may be named more than once; there is no order between ranges.
+	// Ranges returns the messages of each range, ascending and without a hole. If a message that
+	// must exist cannot be read, the page ends before it. Ranges sees every append that returned
+	// before the call. It does not check the membership. An unknown chat has no messages. A chat
+	// may be named more than once. The ranges of one call may be read at different moments.
 	Ranges(ctx context.Context, ranges []Range) ([][]tidemark.Message, error)
 }
 
-// Deliveries is the role of the watermarks.
+// Deliveries stores and reads the watermarks.
 type Deliveries interface {
-	// Advance raises watermarks: the stored state becomes Raise.Apply of it, each item atomically with the bound by the chat's
-	// head (Raise.Bounded). No user and chat may be named twice in one call (Invalid). A stale raise
-	// succeeds and returns the stored state. A row is created by the first raise that moves something. Membership is not
-	// looked at (ADR-008 §3.1).
+	// Advance raises watermarks: the stored state becomes Raise.Apply of it. Each item is one
+	// atomic step with the check against the chat's head (Raise.Bounded). A stale raise succeeds
+	// and returns the stored state. The first raise that moves a watermark creates the row. Advance
+	// does not check the membership (ADR-008 §3.1).
 	//
-	// The error of an item is InvalidSequence (beyond the head; the item changes nothing) or NotFound (no such chat). The error
-	// of the call means that any of the items may or may not have been written.
+	// A refused item fails alone: Err of its Advanced is set, and the item changed nothing.
+	//
+	//   - InvalidSequence: the raise is beyond the head.
+	//   - NotFound: no such chat.
+	//
+	// Invalid, as the error of the call: a user and chat are named twice, and nothing changed. Any
+	// other error of the call means that any of the items may or may not have been written.
 	Advance(ctx context.Context, advances []Advance) ([]Advanced, error)
 
-	// States returns the delivery state of each (user, chat); watermarks 0 and a zero UpdatedAt where there is no row. It may be
-	// eventual: a state may be older than the latest, never newer, and no older than what this process wrote or read.
+	// States returns the delivery state of each user and chat. If there is no row, the watermarks
+	// are 0 and UpdatedAt is zero. It may be eventual, within these bounds: a state is never newer
+	// than the latest, and never older than what this process wrote or read.
 	States(ctx context.Context, keys []StateKey) ([]tidemark.DeliveryState, error)
 
-	// StatesOf returns a page of the states of a user in the chats of which he is a member now, in ascending order of chat id after the one
-	// given ("" for the first page); chats without a row are left out. Eventual. Limit is at least 1.
+	// StatesOf returns a page of a user's states in the chats in which they are a member now. The
+	// chat ids ascend and are above after ("" for the first page). Chats without a row are left
+	// out. Eventual. limit is at least 1.
 	StatesOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID,
 		limit int) (states []tidemark.DeliveryState, more bool, err error)
 
-	// StatesIn returns a page of the states of the current members of a chat, in ascending order of user id after the one
-	// given; members without a row are included as in States. An unknown chat has none. Eventual. Limit is at least 1.
+	// StatesIn returns a page of the states of a chat's current members. The user ids ascend and
+	// are above after ("" for the first page). Members without a row are included, as in States. An
+	// unknown chat has none. Eventual. limit is at least 1.
 	StatesIn(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID,
 		limit int) (states []tidemark.DeliveryState, more bool, err error)
 
-	// Summary counts the current members of a chat whose exposed boundary has reached a sequence, and gives the least boundary
-	// of all of them (ADR-008 §4.3; members without a row count as 0). NotFound (no such chat). Eventual. A chat without
-	// members has the least boundary 0.
+	// Summary counts the current members of a chat whose exposed boundary has reached a sequence.
+	// It also returns the least boundary of all members (ADR-008 §4.3). A member without a row
+	// counts as 0. A chat without members has the least boundary 0. NotFound: no such chat.
+	// Eventual.
 	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (Summary, error)
 }
 
-// Pending is the role of what users still have to receive.
+// Pending stores which chats a user has not received completely. One entry is a pending row.
 //
-// A chat flagged Large costs no write for each absent member: the step that sets the flag, or adds a member later, writes him a row with FirstUndelivered
-// 0, which Mark finds standing, Clear leaves alone, and RemoveMember removes. So one listing names what is pending and what has to be compared.
+// In a chat that is Large, a message writes no row for an absent member. Each member has a standing
+// row instead, with FirstUndelivered 0. It says that the chat's head must be compared. The step
+// that sets the flag or adds a member writes this row. Mark and Clear leave it, and RemoveMember
+// removes it. So one list of rows names both the chats with pending messages and the chats to
+// compare.
 type Pending interface {
-	// Mark notes that a user has not received a chat from a sequence on. There is one row for a user and chat; the smallest sequence wins.
-	// written reports, for each item, whether the row was created or lowered: while a row at or below the sequence stands, Mark
-	// writes nothing. FirstUndelivered is at least 1. It sees every Mark and Clear that returned before it was called.
+	// Mark records that a user has not received a chat from a sequence on. A user has at most one
+	// row per chat, and the smallest sequence wins. If there is a row at or below the sequence,
+	// Mark writes nothing. written reports for each item whether Mark created or lowered the row.
+	// FirstUndelivered is at least 1. Mark sees every Mark and Clear that returned before the call.
 	Mark(ctx context.Context, rows []tidemark.PendingDelivery) (written []bool, err error)
 
-	// Clear notes that a user has received a chat up to a sequence, in one step with the chat's head (delivery.md §4, R_CLEAR): a row
-	// whose first sequence is at most Through is removed if Through is the head (or above it), else set to Through + 1. A row above
-	// Through, that of a Large chat, or none, is left. cleared reports whether a row was touched.
+	// Clear records that a user has received a chat up to the sequence Through. It does so in one
+	// step with the chat's head (delivery.md §4, R_CLEAR). If the row's first sequence is at most
+	// Through, Clear changes it. If Through is at or above the head, Clear removes the row.
+	// Otherwise the row then starts at Through + 1. Clear leaves a row above Through and a standing
+	// row. cleared reports for each item whether a row was removed or changed.
 	Clear(ctx context.Context, items []Clear) (cleared []bool, err error)
 
-	// PendingOf returns a page of the rows of a user, in ascending order of chat id after the one given ("" for the first
-	// page), each with his acknowledged watermark. It sees every Mark, Clear and Advance that returned before it was called. Limit is at least 1.
+	// PendingOf returns a page of a user's rows, each with the user's acknowledged watermark. The
+	// chat ids ascend and are above after ("" for the first page). It sees every Mark, Clear and
+	// Advance that returned before the call. limit is at least 1.
 	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID,
 		limit int) (rows []PendingRow, more bool, err error)
 
-	// Behind returns a page of the chats of which the user is a member now and whose head is above his acknowledged
-	// watermark, in ascending order of chat id after q.After. It sees every append that returned before it was called; the watermark
-	// may be eventual (too low). A page may be shorter than the limit, even empty, with more true: next is then where
-	// the next page starts.
+	// Behind returns a page of the user's current chats whose head is above the user's acknowledged
+	// watermark. The chat ids ascend and are above q.After. It sees every append that returned
+	// before the call. The watermark may be eventual, that is, too low.
+	//
+	// A page may be shorter than the limit, or empty, and still have more true. next is the
+	// position of the next page, to be used as q.After.
 	Behind(ctx context.Context, user tidemark.UserID, q BehindQuery) (chats []Lag,
 		next tidemark.ChatID, more bool, err error)
 }
 
-// NewChat is a chat to be created.
+// NewChat describes a chat to create.
 type NewChat struct {
 	ID        tidemark.ChatID
 	Type      tidemark.ChatType
 	Name      string
 	History   tidemark.HistoryMode
 	CreatedAt time.Time
-	// Creator becomes owner. He is one of Members.
+	// Creator becomes the owner. They are one of Members.
 	Creator tidemark.UserID
 	Members []tidemark.UserID
 }
 
-// ChatsPage is a page of a user's chats. The zero position is the first page.
+// ChatsPage selects a page of a user's chats. The zero position is the first page.
 type ChatsPage struct {
 	Limit int
-	// Activity and ChatID are those of the last chat of the page before.
+	// Activity and ChatID are those of the last chat on the previous page.
 	Activity time.Time
 	ChatID   tidemark.ChatID
-	// Brief leaves out what needs a look at messages: Unread is 0 and Last nil.
+	// Brief skips what requires a read of messages: Unread is 0 and Last is nil.
 	Brief bool
 }
 
-// ChatListItem is a chat as one of its members sees it.
+// ChatListItem is a chat as one of its members sees it in their list.
 type ChatListItem struct {
 	Chat  tidemark.Chat
 	State tidemark.DeliveryState
-	// Unread is the number of messages after State.Read that he may see, except that his own do not count among the
-	// first UnreadScan of them.
+	// Unread is the number of messages after State.Read that the member may see. Their own messages
+	// do not count among the first UnreadScan of them.
 	Unread int64
-	// Last is the last message, nil while there is none or if he may not see it.
+	// Last is the chat's last message. It is nil if there is none, or if the member may not see it.
 	Last *tidemark.Message
-	// Activity is the time of the last message, or of the creation.
+	// Activity is the time of the last message, or of the creation if there is no message.
 	Activity time.Time
 }
 
-// UnreadScan is how many messages are looked at to tell a user's own from the unread ones.
+// UnreadScan is the number of messages that a store reads to leave out the user's own. All later
+// messages count as unread.
 const UnreadScan = 100
 
-// Added is what AddMembers did.
+// Added is the result of AddMembers.
 type Added struct {
 	// Version is the membership version after the step.
 	Version uint64
 	Head    tidemark.Sequence
-	// New are those who were not members before, in the order of their ids.
+	// New are the users who were not members before, ascending by id.
 	New []tidemark.UserID
-	// States are the delivery states of all users named, those who were members before included, in the order of their ids, none older than the call:
-	// a call that repeats one whose answer was lost says what that one would have said.
+	// States are the delivery states of all named users, ascending by id. None is older than the
+	// call. Users who were members before are included. So a repeated call, whose first answer was
+	// lost, returns what the first one would have returned.
 	States []tidemark.DeliveryState
 }
 
-// Removed is what RemoveMember did.
+// Removed is the result of RemoveMember.
 type Removed struct {
 	// Version is the membership version after the step.
 	Version uint64
 	Head    tidemark.Sequence
 }
 
-// Appended is what Append did.
+// Appended is the result of Append for one draft.
 type Appended struct {
-	// Message is the stored one: of the first send, if this is a duplicate.
+	// Message is the stored message. For a duplicate, it is the message of the first send.
 	Message   tidemark.Message
 	Duplicate bool
-	// Version is the chat's membership version: of this step, or, for a duplicate, not older than the call.
+	// Version is the chat's membership version in this step. For a duplicate, it is not older than
+	// the call.
 	Version uint64
-	// Err is why the draft is not stored (see Append); the other fields are empty then.
+	// Err is why the draft was not stored (see Append). The other fields are empty then.
 	Err error
 }
 
-// AppendOne is Append for one draft. Its error is that of the call, or of the draft.
+// AppendOne calls Append with one draft. Its error is that of the call or of the draft.
 func AppendOne(ctx context.Context, m Messages, draft tidemark.Draft) (Appended, error) {
 	appended, err := m.Append(ctx, []tidemark.Draft{draft})
 	if err == nil {
@@ -266,25 +333,28 @@ func AppendOne(ctx context.Context, m Messages, draft tidemark.Draft) (Appended,
 	return appended[0], nil
 }
 
-// Range selects messages of a chat: those above After, or, if Before is not 0, the last ones below Before and above After.
+// Range selects messages of a chat above After. If Before is 0, it selects the first ones.
+// Otherwise it selects the last ones below Before.
 type Range struct {
 	Chat   tidemark.ChatID
 	After  tidemark.Sequence
 	Before tidemark.Sequence
-	// Limit is the greatest number of messages, at least 1.
+	// Limit is the maximum number of messages. It is at least 1.
 	Limit int
-	// MaxBytes, if not 0, ends the page after the message with which contents and attachments reach it. A page holds at
-	// least one message if there is one. Counted from the end that the page starts at (the last one if Before is set).
+	// MaxBytes, if not 0, ends the page after the message that reaches this size. Contents and
+	// attachments count. A page contains at least one message, if there is one. Counting begins
+	// with the first message, or with the last one if Before is set.
 	MaxBytes int
 }
 
-// StateKey names a delivery state.
+// StateKey identifies a delivery state.
 type StateKey struct {
 	User tidemark.UserID
 	Chat tidemark.ChatID
 }
 
-// CheckDistinct returns Invalid if a user and chat are named twice. Every backend's Advance begins with it.
+// CheckDistinct returns Invalid if a user and chat are named twice. Every backend calls it at the
+// start of Advance.
 func CheckDistinct(advances []Advance) error {
 	if len(advances) < 2 {
 		return nil
@@ -301,26 +371,27 @@ func CheckDistinct(advances []Advance) error {
 	return nil
 }
 
-// Advance is a raise of one user's watermarks in one chat.
+// Advance is a request to raise one user's watermarks in one chat.
 type Advance struct {
 	User tidemark.UserID
 	Chat tidemark.ChatID
 	tidemark.Raise
-	// Now becomes UpdatedAt if something moves.
+	// Now becomes UpdatedAt if a watermark moves.
 	Now time.Time
 }
 
-// Advanced is what became of an Advance.
+// Advanced is the result of one Advance.
 type Advanced struct {
-	// State is the stored state afterwards. It is the zero state if Err is not nil.
+	// State is the stored state afterwards, or zero if Err is set.
 	State tidemark.DeliveryState
-	// Moved reports whether this item raised something.
+	// Moved reports whether this item raised a watermark.
 	Moved bool
-	// Err is InvalidSequence or NotFound.
+	// Err is nil, InvalidSequence or NotFound.
 	Err error
 }
 
-// Summary is the delivery status of a chat at one sequence.
+// Summary is the delivery status of a chat at one sequence. Members counts the current members.
+// Delivered and Read count those whose exposed boundary has reached the sequence.
 type Summary struct {
 	Members   int
 	Delivered int
@@ -329,30 +400,31 @@ type Summary struct {
 	Least tidemark.Boundary
 }
 
-// Clear is an acknowledgement that may end a pending row.
+// Clear is an acknowledgement that may remove or shorten a pending row.
 type Clear struct {
 	User    tidemark.UserID
 	Chat    tidemark.ChatID
 	Through tidemark.Sequence
 }
 
-// BehindQuery is a page of the chats in which a user is behind.
+// BehindQuery selects a page of the chats in which a user is behind.
 type BehindQuery struct {
-	// LargeOnly selects the chats flagged Large.
+	// LargeOnly limits the page to Large chats.
 	LargeOnly bool
 	After     tidemark.ChatID
 	// Limit is at least 1.
 	Limit int
 }
 
-// PendingRow is a pending row of a user and his acknowledged watermark in the chat, 0 if he has none. The row's first message need not be the one behind the
-// watermark: those before it may be on their way to be marked.
+// PendingRow is a pending row with the user's acknowledged watermark in the chat, 0 if there is
+// none. The row need not start right after the watermark: earlier messages may be about to be
+// marked.
 type PendingRow struct {
 	tidemark.PendingDelivery
 	Acked tidemark.Sequence
 }
 
-// Lag is a chat in which a user is behind.
+// Lag is a chat in which a user is behind: Head is above Acked.
 type Lag struct {
 	Chat  tidemark.ChatID
 	Head  tidemark.Sequence

@@ -10,17 +10,17 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// chat is a chat with all that belongs to it alone.
+// chat holds a chat with its messages and members.
 type chat struct {
 	tidemark.Chat
-	// messages holds message n at index n−1; it only grows.
+	// messages holds message n at index n − 1. It only grows.
 	messages []tidemark.Message
-	// keys holds the sequence that each idempotency key yielded.
+	// keys maps each idempotency key to the sequence of its message.
 	keys map[sendKey]tidemark.Sequence
-	// members holds everyone who was ever a member, former members too: only so a user who returns can be told
-	// from a new one, even if nothing was sent while he was a member.
+	// members holds all present and former members. A user who returns must be distinguished from a
+	// new one, even if no message was sent while they were a member.
 	members map[tidemark.UserID]tidemark.Member
-	// roster is the roster of the current version, nil until someone asks for it.
+	// roster is the roster of the current version, or nil if it is not built yet.
 	roster *tidemark.Roster
 }
 
@@ -67,7 +67,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		s.link(user, c)
 	}
 	s.chats[c.ID] = c
-	s.standing(c)
+	s.addStandingRows(c)
 	if new.Type == tidemark.Direct {
 		s.direct[directKey(new)] = c
 	}
@@ -133,7 +133,7 @@ func (s *Store) ChatsOf(
 	return items, more, nil
 }
 
-// later orders chats as a list shows them: the latest activity first, equal times by id.
+// later orders chats as in a list: the latest activity first, equal times by id.
 func later(a, b storage.ChatsPage) int {
 	return cmp.Or(b.Activity.Compare(a.Activity), cmp.Compare(a.ChatID, b.ChatID))
 }

@@ -39,7 +39,7 @@ func (s *Store) Advance(
 	return results, nil
 }
 
-// advance applies a raise that is within the head. The mutex is held.
+// advance applies a raise. It does not check the head. The mutex is held.
 func (s *Store) advance(
 	user tidemark.UserID, id tidemark.ChatID, raise tidemark.Raise, now time.Time,
 ) storage.Advanced {
@@ -50,7 +50,7 @@ func (s *Store) advance(
 	return storage.Advanced{State: state, Moved: moved}
 }
 
-// state returns the delivery state, with watermarks 0 if there is none. The mutex is held.
+// state returns the delivery state, with watermarks 0 if none is stored. The mutex is held.
 func (s *Store) state(user tidemark.UserID, id tidemark.ChatID) tidemark.DeliveryState {
 	if state, found := s.states[storage.StateKey{User: user, Chat: id}]; found {
 		return state
@@ -104,8 +104,8 @@ func (s *Store) StatesIn(
 		return nil, false, nil
 	}
 	members := c.current().Members
-	members = members[sort.Search(len(members), func(i int) bool { return members[i].UserID > after }):]
-	members, more := page(members, limit)
+	next := sort.Search(len(members), func(i int) bool { return members[i].UserID > after })
+	members, more := page(members[next:], limit)
 	states := make([]tidemark.DeliveryState, len(members))
 	for i, m := range members {
 		states[i] = s.state(m.UserID, id)

@@ -26,7 +26,7 @@ func (s *Store) AddMembers(
 		return storage.Added{}, tidemark.Errorf(tidemark.Denied,
 			"the chat %s is direct; its members are fixed", id)
 	}
-	// Everything is checked before anything changes.
+	// All checks come before the first change.
 	joined := map[tidemark.UserID]tidemark.Member{}
 	for _, user := range users {
 		former, returning := c.members[user]
@@ -72,7 +72,7 @@ func (s *Store) AddMembers(
 		c.Large = c.Large || c.MemberCount > tidemark.PendingFanoutLimit
 		c.MembersVersion++
 		c.roster = nil
-		s.standing(c)
+		s.addStandingRows(c)
 	}
 	added.Version = c.MembersVersion
 	return added, nil
@@ -144,7 +144,7 @@ func (c *chat) current() *tidemark.Roster {
 	return r
 }
 
-// link notes that the user is a member of the chat now. The mutex is held.
+// link records that the user is a member of the chat. The mutex is held.
 func (s *Store) link(user tidemark.UserID, c *chat) {
 	if s.memberOf[user] == nil {
 		s.memberOf[user] = map[tidemark.ChatID]*chat{}
@@ -152,8 +152,8 @@ func (s *Store) link(user tidemark.UserID, c *chat) {
 	s.memberOf[user][c.ID] = c
 }
 
-// standing gives each member of a Large chat the row that stands for it. The mutex is held.
-func (s *Store) standing(c *chat) {
+// addStandingRows writes the standing row of each member, if the chat is Large. The mutex is held.
+func (s *Store) addStandingRows(c *chat) {
 	if !c.Large {
 		return
 	}

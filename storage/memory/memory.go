@@ -1,9 +1,10 @@
-// Package memory is the executable specification of the storage contract: the most obvious code that keeps every rule
-// of package storage, and the store behind every test that is not about a database. Its data dies with the process, which is
-// the one thing that it does not promise.
+// Package memory is the executable specification of the storage contract. It keeps every rule of
+// package storage with the simplest code. All tests that are not about a database use it. Its data
+// ends with the process: durability is the only promise that it does not keep.
 //
-// Everything lies in maps under one mutex, so that a method is atomic because it holds the mutex from its first line
-// to its last. Nothing here starts a goroutine or does I/O. Idempotency keys are kept as long as the store.
+// All data is in maps under one mutex. A method is atomic because it holds the mutex from its first
+// line to its last. This package starts no goroutines and does no I/O. It keeps idempotency keys as
+// long as the store exists.
 package memory
 
 import (
@@ -15,18 +16,18 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Store is a storage.Store in memory. It is safe for concurrent use.
+// Store implements storage.Store in memory. It is safe for concurrent use.
 type Store struct {
 	mu     sync.Mutex
 	closed bool
 	chats  map[tidemark.ChatID]*chat
-	// direct holds the direct chat of a pair under its tidemark.DirectKey.
+	// direct maps tidemark.DirectKey of a pair of users to their direct chat.
 	direct map[string]*chat
-	// memberOf holds the chats of which a user is a member now.
+	// memberOf holds the chats in which a user is a member now.
 	memberOf map[tidemark.UserID]map[tidemark.ChatID]*chat
-	// states holds the delivery states of which something ever moved.
+	// states holds the delivery states in which a watermark has moved.
 	states map[storage.StateKey]tidemark.DeliveryState
-	// pending holds the first undelivered sequence, one for a user and chat.
+	// pending holds the first undelivered sequence of each pending row.
 	pending map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence
 }
 
@@ -52,7 +53,7 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// Close implements storage.Store. The data stays as it was, but nobody can reach it.
+// Close implements storage.Store. It keeps the data, but all later calls fail.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +61,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// enter begins a method: it locks the store, unless the call or the store has ended.
+// enter begins a method. It locks the store. Unavailable: ctx has ended, or the store is closed.
 func (s *Store) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return tidemark.Wrap(tidemark.Unavailable, err, "the request ran out of time; try again")
@@ -73,7 +74,7 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
-// enterBatch is enter for a method that takes n items.
+// enterBatch is enter for a method that takes n items. Invalid: n is above storage.MaxBatch.
 func (s *Store) enterBatch(ctx context.Context, n int) error {
 	if n > storage.MaxBatch {
 		return tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed",
@@ -82,7 +83,7 @@ func (s *Store) enterBatch(ctx context.Context, n int) error {
 	return s.enter(ctx)
 }
 
-// find returns a chat, or NotFound. The mutex is held.
+// find returns a chat. NotFound: no such chat. The mutex is held.
 func (s *Store) find(id tidemark.ChatID) (*chat, error) {
 	c := s.chats[id]
 	if c == nil {
@@ -91,7 +92,7 @@ func (s *Store) find(id tidemark.ChatID) (*chat, error) {
 	return c, nil
 }
 
-// head returns the head of a chat, 0 for one that does not exist. The mutex is held.
+// head returns the head of a chat, or 0 if there is no such chat. The mutex is held.
 func (s *Store) head(id tidemark.ChatID) tidemark.Sequence {
 	if c := s.chats[id]; c != nil {
 		return c.Head
@@ -99,10 +100,10 @@ func (s *Store) head(id tidemark.ChatID) tidemark.Sequence {
 	return 0
 }
 
-// stored returns a time as it is stored: in UTC with millisecond precision.
+// stored converts a time to its stored form: UTC with millisecond precision.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// page cuts a page off sorted ids: the first limit of them, and whether others follow.
+// page returns the first limit items, and reports whether others follow.
 func page[T any](ids []T, limit int) ([]T, bool) {
 	if len(ids) > limit {
 		return ids[:limit], true

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// sendKey is the idempotency key of a message, within its chat.
+// sendKey is the idempotency key of a message in its chat.
 type sendKey struct {
 	sender          tidemark.UserID
 	clientMessageID string
@@ -63,7 +63,8 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	return storage.Appended{Message: message, Version: c.MembersVersion}, nil
 }
 
-// Ranges implements storage.Messages. The pages are windows on the chats' messages, which never change.
+// Ranges implements storage.Messages. The pages share memory with the chats' messages, which never
+// change.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
 	if err := s.enterBatch(ctx, len(ranges)); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 
 // page returns the messages of a range. The mutex is held.
 func (c *chat) page(r storage.Range) []tidemark.Message {
-	// The page lies within first..last, and holds at most from..to of it.
+	// first..last is the selected range. from..to is the part of it that the page returns.
 	//rule:sync_position_from_watermark.range-starts-behind-after
 	first, last := r.After+1, c.Head
 	if r.Before != 0 {

@@ -1,7 +1,8 @@
-// Package metered puts a meter in front of a store: how long each operation takes, which errors there are, and how much shares a commit. It
-// logs what fails, with the id of the request that it failed for. It decides nothing: what goes in and what comes out is the store's.
+// Package metered measures a store: the time of each operation, its errors, and how many writes
+// share a commit. It logs failures with the id of the request. It changes no arguments and no
+// results.
 //
-// A call costs two looks at the clock and a few atomic adds.
+// A call costs two readings of the clock and a few atomic additions.
 package metered
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Meter is what is known of a store's work. It implements prometheus.Collector. Use New; it is safe for concurrent use.
+// Meter holds the metrics of a store. It implements prometheus.Collector. Create it with New. It is
+// safe for concurrent use.
 type Meter struct {
 	log     *slog.Logger
 	seconds [operations]prometheus.Histogram
@@ -28,11 +30,11 @@ type Meter struct {
 	all     []prometheus.Collector
 }
 
-// New returns a Meter whose failures go to log.
+// New returns a Meter that logs failures to log.
 func New(log *slog.Logger) *Meter {
 	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "tidemark_storage_seconds",
-		Help: "How long calls of the storage took, by operation. What a send waits for is append.",
+		Help: "Duration of calls of the storage, by operation. A send waits for append.",
 		Buckets: []float64{
 			.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10,
 		},
@@ -48,21 +50,27 @@ func New(log *slog.Logger) *Meter {
 		log: log,
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidemark_storage_errors_total",
-			Help: "Calls of the storage that failed, by operation and code. UNAVAILABLE and INTERNAL are faults, the others answers.",
+			Help: "Calls of the storage that failed, by operation and code. UNAVAILABLE and " +
+				"INTERNAL are faults, the others answers.",
 		}, []string{"operation", "code"}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tidemark_commit_seconds",
-			Help: "How long the commits of a database took that stored messages or raised watermarks, from their first statement until they were on disk. Mostly the disk's fsync, with Postgres the round trip too.",
+			Help: "Duration of commits that stored messages or raised watermarks, from the first " +
+				"statement until the data was on disk. Most of it is the disk's fsync, and with " +
+				"Postgres also the round trip.",
 			Buckets: []float64{
 				.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10,
 			},
 		}),
-		appends: batch("tidemark_commit_sends", "Messages in one of these commits, of those that had any. More than 1 is what sharing them saves."),
-		raises:  batch("tidemark_commit_acks", "Raises of watermarks in one of these commits, of those that had any."),
+		appends: batch("tidemark_commit_sends",
+			"Messages in a commit, without commits that had none. Above 1, sends share commits."),
+		raises: batch("tidemark_commit_acks",
+			"Raises of watermarks in a commit, without commits that had none."),
 	}
 	m.units = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidemark_dynamodb_request_units_total",
-		Help: "Request units that DynamoDB bills, by the operation of the storage that spent them: kind is read or write. Of that database only.",
+		Help: "Request units that DynamoDB bills, by the operation that used them. kind is read " +
+			"or write. Other databases have none.",
 	}, []string{"operation", "kind"})
 	for op := range operations {
 		m.seconds[op] = latency.WithLabelValues(op.String()).(prometheus.Histogram)
@@ -71,8 +79,8 @@ func New(log *slog.Logger) *Meter {
 	return m
 }
 
-// Committed takes in a commit: how many messages and raises of watermarks were in it, and how long it took. Backends whose commits are not shared by
-// several calls never call it.
+// Committed records a commit: the number of messages and of raises of watermarks in it, and its
+// duration. Backends in which calls do not share commits never call it.
 func (m *Meter) Committed(sends, acks int, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	if sends > 0 {
@@ -83,7 +91,8 @@ func (m *Meter) Committed(sends, acks int, took time.Duration) {
 	}
 }
 
-// Consumed takes in request units of DynamoDB that an operation spent. Other backends never call it.
+// Consumed records the request units of DynamoDB that an operation used. Other backends never call
+// it.
 func (m *Meter) Consumed(operation string, reads, writes float64) {
 	if reads > 0 {
 		m.units.WithLabelValues(operation, "read").Add(reads)
@@ -107,7 +116,7 @@ func (m *Meter) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// done takes in a call that began at a time and has ended with err.
+// done records a call that started at began and returned err.
 func (m *Meter) done(ctx context.Context, op operation, began time.Time, err error) {
 	took := time.Since(began)
 	m.seconds[op].Observe(took.Seconds())
@@ -118,7 +127,7 @@ func (m *Meter) done(ctx context.Context, op operation, began time.Time, err err
 	m.errors.WithLabelValues(op.String(), string(code)).Inc()
 	level := slog.LevelWarn
 	switch {
-	case errors.Is(err, context.Canceled): // nobody waits for it any more
+	case errors.Is(err, context.Canceled): // the caller no longer waits
 		level = slog.LevelDebug
 	case code == tidemark.Internal:
 		level = slog.LevelError
@@ -159,13 +168,12 @@ const (
 	operations
 )
 
-// String is the operation as a label: the method's name in snake case.
+// String returns the operation's label: the method's name in snake case.
 func (op operation) String() string {
 	return [operations]string{
 		"create_chat", "chat", "rename_chat", "chats_of", "heads", "add_members", "remove_member",
-		"rosters", "append", "ranges",
-		"advance", "states", "states_of", "states_in", "summary", "mark", "clear", "pending_of",
-		"behind", "check",
+		"rosters", "append", "ranges", "advance", "states", "states_of", "states_in", "summary",
+		"mark", "clear", "pending_of", "behind", "check",
 	}[op]
 }
 

@@ -29,7 +29,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// observations returns how many calls were measured, by operation.
+// observations returns the number of measured calls of each operation.
 func observations(t *testing.T, m *metered.Meter) map[string]uint64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -50,7 +50,8 @@ func observations(t *testing.T, m *metered.Meter) map[string]uint64 {
 	return counts
 }
 
-// TestMeter_every_operation_by_its_own_name calls each method of the contract on a store that fails, so that zero arguments do.
+// TestMeter_every_operation_by_its_own_name calls each method of the contract on a store that
+// fails. So zero arguments are enough.
 func TestMeter_every_operation_by_its_own_name(t *testing.T) {
 	failing := storagetest.Fault(memory.New())
 	failing.Before = func(string) error { return tidemark.Errorf(tidemark.Unavailable, "down") }
@@ -69,7 +70,8 @@ func TestMeter_every_operation_by_its_own_name(t *testing.T) {
 		}
 		before := observations(t, meter)
 		results := method.Call(args)
-		if err, _ := results[len(results)-1].Interface().(error); tidemark.CodeOf(err) != tidemark.Unavailable {
+		err, _ := results[len(results)-1].Interface().(error)
+		if tidemark.CodeOf(err) != tidemark.Unavailable {
 			t.Errorf("%s: error %v, want the store's", name, err)
 		}
 		label := snake(name)
@@ -89,7 +91,7 @@ func TestMeter_every_operation_by_its_own_name(t *testing.T) {
 	}
 }
 
-// snake turns the name of a method into a label.
+// snake converts the name of a method to snake case.
 func snake(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -139,7 +141,8 @@ func TestMeter_failures_are_counted_and_logged_with_their_request(t *testing.T) 
 				"# TYPE tidemark_storage_errors_total counter\n" +
 				`tidemark_storage_errors_total{code="` + tt.code + `",operation="chat"} 1` +
 				"\n"
-			if err := testutil.CollectAndCompare(meter, strings.NewReader(want), "tidemark_storage_errors_total"); err != nil {
+			if err := testutil.CollectAndCompare(meter, strings.NewReader(want),
+				"tidemark_storage_errors_total"); err != nil {
 				t.Error(err)
 			}
 			if tt.level == "" {
@@ -195,7 +198,7 @@ func TestMeter_commits_by_what_was_in_them(t *testing.T) {
 	}
 }
 
-// TestMeter_costs_no_allocation: the meter is on the path of every message.
+// TestMeter_costs_no_allocation: every message passes through the meter.
 func TestMeter_costs_no_allocation(t *testing.T) {
 	plain := memory.New()
 	chats := []tidemark.ChatID{"c"}
@@ -212,11 +215,14 @@ func TestMeter_costs_no_allocation(t *testing.T) {
 	}
 }
 
-// BenchmarkMeter is what the meter adds to a call.
+// BenchmarkMeter compares a call with and without the meter.
 func BenchmarkMeter(b *testing.B) {
 	meter := metered.New(slog.New(slog.DiscardHandler))
 	chats := []tidemark.ChatID{}
-	for name, s := range map[string]storage.Store{"without": memory.New(), "with": meter.Store(memory.New())} {
+	for name, s := range map[string]storage.Store{
+		"without": memory.New(),
+		"with":    meter.Store(memory.New()),
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

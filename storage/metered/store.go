@@ -8,13 +8,14 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Store is a store with a meter before it. It names every method, so that one that the contract gains cannot be forgotten.
+// Store measures another store. It implements every method explicitly, so that the compiler reports
+// a method that is added to the contract.
 type Store struct {
 	meter *Meter
 	store storage.Store
 }
 
-// Store returns s with the meter before it.
+// Store returns a store that passes all calls to s and measures them.
 func (m *Meter) Store(s storage.Store) *Store { return &Store{meter: m, store: s} }
 
 // Close implements storage.Store. It is not measured.

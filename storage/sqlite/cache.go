@@ -3,13 +3,13 @@ package sqlite
 import "github.com/tidemark-im/tidemark"
 
 const (
-	// maxChats is how many chats the writer remembers before it starts anew.
+	// maxChats is the number of chats that the writer caches. Above it, the cache is emptied.
 	maxChats = 20_000
-	// maxSenders is how many members of a chat it remembers.
+	// maxSenders is the number of members of a chat that the writer caches.
 	maxSenders = 1_000
 )
 
-// A chat is what the writer knows of a row of chats, as the running transaction sees it.
+// chat is the writer's cached row of the table chats, as the running transaction sees it.
 type chat struct {
 	key      int64
 	id       tidemark.ChatID
@@ -22,16 +22,18 @@ type chat struct {
 	large    bool
 	// moved reports that head and activity are not in the database yet.
 	moved bool
-	// senders are current members. Whoever is not in it may be one.
+	// senders holds some of the current members. Other users may be members, too.
 	senders map[tidemark.UserID]struct{}
 }
 
-// chat returns a chat, nil if there is none.
+// chat returns a chat, or nil if there is none.
 func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 	if c := w.chats[id]; c != nil {
 		return c, nil
 	}
-	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count, members_version, large FROM chats WHERE id = ?`)
+	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count,
+			members_version, large
+		FROM chats WHERE id = ?`)
 	if err != nil {
 		return nil, err
 	}
@@ -39,9 +41,11 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 	c := &chat{id: id}
 	found, err := s.one(func(row *stmt) {
 		c.key = row.integerAt(0)
-		c.kind, c.history = tidemark.ChatType(row.stringAt(1)), tidemark.HistoryMode(row.stringAt(2))
+		c.kind = tidemark.ChatType(row.stringAt(1))
+		c.history = tidemark.HistoryMode(row.stringAt(2))
 		c.head, c.activity = tidemark.Sequence(row.integerAt(3)), row.integerAt(4)
-		c.members, c.version, c.large = int(row.integerAt(5)), uint64(row.integerAt(6)), row.integerAt(7) != 0
+		c.members, c.version = int(row.integerAt(5)), uint64(row.integerAt(6))
+		c.large = row.integerAt(7) != 0
 	})
 	if err != nil || !found {
 		return nil, err
@@ -50,7 +54,8 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 	return c, nil
 }
 
-// forget drops a chat whose row is about to change by other means than flush.
+// forget removes a chat from the cache, because another statement than flush's changes its row
+// next.
 func (w *writer) forget(c *chat) error {
 	err := w.flush()
 	//rule:nothing_outside_membership.forget-chat-after-removal
@@ -58,7 +63,7 @@ func (w *writer) forget(c *chat) error {
 	return err
 }
 
-// moveHead gives out the next sequence.
+// moveHead assigns the next sequence.
 func (w *writer) moveHead(c *chat, now int64) {
 	//rule:sequence_gapless.next-sequence
 	c.head, c.activity = c.head+1, now
@@ -69,7 +74,7 @@ func (w *writer) moveHead(c *chat, now int64) {
 	}
 }
 
-// flush writes the heads that moved: once a chat and commit, however many messages it got.
+// flush writes the heads that moved: one statement per chat and commit.
 func (w *writer) flush() error {
 	if len(w.moved) == 0 {
 		return nil
@@ -103,7 +108,8 @@ func (w *writer) isMember(c *chat, user tidemark.UserID) (bool, error) {
 	s.integer(1, c.key)
 	s.string(2, string(user))
 	current := false
-	if _, err := s.one(func(row *stmt) { current = row.integerAt(0) != 0 }); err != nil || !current {
+	_, err = s.one(func(row *stmt) { current = row.integerAt(0) != 0 })
+	if err != nil || !current {
 		return false, err
 	}
 	if c.senders == nil || len(c.senders) >= maxSenders {

@@ -9,8 +9,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// chatColumns are what scanChat reads.
-const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count, c.members_version, c.large`
+// chatColumns are the columns that scanChat reads.
+const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
+	c.members_version, c.large`
 
 // chatWidth is the number of chatColumns.
 const chatWidth = 9
@@ -29,10 +30,10 @@ func scanChat(row *stmt) tidemark.Chat {
 	}
 }
 
-// timeOf returns the time of a column.
+// timeOf converts a column to a time.
 func timeOf(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
 
-// flag returns the column of a boolean.
+// flag converts a boolean to a column.
 func flag(b bool) int64 {
 	if b {
 		return 1
@@ -105,7 +106,7 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 		}
 	}
 	if chat.Large {
-		if err := w.standing(row); err != nil {
+		if err := w.addStandingRows(row); err != nil {
 			return tidemark.Chat{}, false, err
 		}
 	}
@@ -114,7 +115,8 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 
 // insertChat stores a new chat. pair is "" for a group.
 func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
-	q, err := w.c.prepared(`INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at, member_count, large)
+	q, err := w.c.prepared(`INSERT INTO chats (id, type, history, name, direct_key, created_at,
+			activity_at, member_count, large)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)`)
 	if err != nil {
 		return err
@@ -205,7 +207,8 @@ func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 	}
 	heads := make([]tidemark.Sequence, 0, len(chats))
 	err := s.read(ctx, func(c *conn) error {
-		q, err := c.prepared(`SELECT c.head FROM json_each(?) AS j LEFT JOIN chats AS c ON c.id = j.value`)
+		q, err := c.prepared(`SELECT c.head FROM json_each(?) AS j
+			LEFT JOIN chats AS c ON c.id = j.value`)
 		if err != nil {
 			return err
 		}
@@ -221,7 +224,7 @@ func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 	return heads, nil
 }
 
-// jsonArray returns the ids as a JSON array, a parameter of json_each.
+// jsonArray returns the ids as a JSON array, for json_each.
 func jsonArray[T ~string](ids []T) string {
 	b := []byte{'['}
 	for i, id := range ids {
@@ -233,12 +236,15 @@ func jsonArray[T ~string](ids []T) string {
 	return string(append(b, ']'))
 }
 
-// chatsByActivity lists a user's chats. It looks at all of them: their order changes with every message.
-const chatsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.key, m.intervals, d.last_acked_sequence, d.last_read_sequence, d.updated_at
+// chatsByActivity lists a user's chats. It reads all of them, because every message changes their
+// order.
+const chatsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.key, m.intervals,
+		d.last_acked_sequence, d.last_read_sequence, d.updated_at
 	FROM members AS m
 	CROSS JOIN chats AS c ON c.key = m.chat
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
-	WHERE m.user_id = ?1 AND m.current = 1 AND (c.activity_at < ?2 OR (c.activity_at = ?2 AND c.id > ?3))
+	WHERE m.user_id = ?1 AND m.current = 1
+		AND (c.activity_at < ?2 OR (c.activity_at = ?2 AND c.id > ?3))
 	ORDER BY c.activity_at DESC, c.id LIMIT ?4`
 
 // ChatsOf implements storage.Chats.
@@ -284,7 +290,7 @@ func (s *Store) ChatsOf(
 			err = bad
 		}
 		for i := 0; err == nil && !page.Brief && i < len(list); i++ {
-			err = look(c, keys[i], visible[i], &list[i])
+			err = setLastAndUnread(c, keys[i], visible[i], &list[i])
 		}
 		return err
 	})
@@ -294,8 +300,8 @@ func (s *Store) ChatsOf(
 	return list, more, nil
 }
 
-// look fills in what needs messages: the last one, and how many are unread.
-func look(
+// setLastAndUnread sets the fields of item that require messages: Last and Unread.
+func setLastAndUnread(
 	c *conn, key int64, visible tidemark.Intervals, item *storage.ChatListItem,
 ) error {
 	head := item.Chat.Head
@@ -339,7 +345,8 @@ func ownMessages(
 	if from == before {
 		return 0, nil
 	}
-	q, err := c.prepared(`SELECT count(*) FROM messages WHERE chat = ? AND sequence >= ? AND sequence < ? AND sender_id = ?`)
+	q, err := c.prepared(`SELECT count(*) FROM messages
+		WHERE chat = ? AND sequence >= ? AND sequence < ? AND sender_id = ?`)
 	if err != nil {
 		return 0, err
 	}

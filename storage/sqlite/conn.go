@@ -2,11 +2,12 @@ package sqlite
 
 import "github.com/tidemark-im/tidemark/storage/sqlite/internal/capi"
 
-// A conn is one connection to the database, for one goroutine at a time, with its prepared statements. It speaks to SQLite directly and not through
-// database/sql (README.md, Cost).
+// conn is one connection to the database with its prepared statements. Only one goroutine may use
+// it at a time. It calls SQLite directly, without database/sql (README.md, Cost).
 type conn struct {
 	*capi.Conn
-	// stmts are the prepared statements by their text, which is a constant of this package: they are few.
+	// stmts holds the prepared statements by their text. The texts are constants of this package,
+	// so there are few.
 	stmts map[string]*stmt
 }
 
@@ -19,7 +20,7 @@ func open(path string, readOnly bool) (*conn, error) {
 	return &conn{Conn: c, stmts: make(map[string]*stmt)}, nil
 }
 
-// close ends the connection. It must not be used afterwards. It may be called again.
+// close ends the connection, which must not be used afterwards. close may be called again.
 func (c *conn) close() {
 	for _, s := range c.stmts {
 		s.Finalize()
@@ -28,7 +29,7 @@ func (c *conn) close() {
 	c.Close()
 }
 
-// prepared returns the statement of a constant text, prepared at its first use.
+// prepared returns the statement of a constant text. It prepares it at the first use.
 func (c *conn) prepared(text string) (*stmt, error) {
 	if s, ok := c.stmts[text]; ok {
 		return s, nil
@@ -41,7 +42,7 @@ func (c *conn) prepared(text string) (*stmt, error) {
 	return s, nil
 }
 
-// prepare is prepared for a statement that is not kept: its caller finalizes it.
+// prepare returns a statement that is not kept. The caller finalizes it.
 func (c *conn) prepare(text string) (*stmt, error) {
 	s, err := c.Prepare(text)
 	if err != nil {
@@ -50,7 +51,7 @@ func (c *conn) prepare(text string) (*stmt, error) {
 	return &stmt{s}, nil
 }
 
-// exec runs a prepared statement without parameters to its end.
+// exec runs a prepared statement without parameters.
 func (c *conn) exec(text string) error {
 	s, err := c.prepared(text)
 	if err != nil {
@@ -59,7 +60,7 @@ func (c *conn) exec(text string) error {
 	return s.run()
 }
 
-// pragma sets an option that a file name or a number is part of. The statement is not kept.
+// pragma runs a statement whose text contains a file name or number. The statement is not kept.
 func (c *conn) pragma(text string) error {
 	s, err := c.prepare(text)
 	if err != nil {
@@ -69,7 +70,8 @@ func (c *conn) pragma(text string) error {
 	return s.run()
 }
 
-// A stmt is a prepared statement, used in rounds: bind every parameter, then run, one or each, which resets.
+// stmt is a prepared statement. Each use has two steps: bind every parameter, then call run, one or
+// each, which also resets.
 type stmt struct{ *capi.Stmt }
 
 // integer binds parameter i, from 1.
@@ -81,12 +83,13 @@ func (s *stmt) null(i int) { s.BindNull(i) }
 // string binds parameter i, from 1.
 func (s *stmt) string(i int, v string) { s.BindString(i, v) }
 
-// run steps to the end and resets.
+// run executes the statement and resets it.
 func (s *stmt) run() error {
 	return s.each(func(*stmt) bool { return true })
 }
 
-// one goes to the only row, hands it to scan and resets. It reports whether there was one.
+// one passes the first row to scan, if there is one, and resets. found reports whether there was
+// one.
 func (s *stmt) one(scan func(*stmt)) (bool, error) {
 	defer s.Reset()
 	found, err := s.Step()
@@ -96,7 +99,7 @@ func (s *stmt) one(scan func(*stmt)) (bool, error) {
 	return found, err
 }
 
-// each hands every row to scan until that returns false, and resets.
+// each passes every row to scan until scan returns false, and resets.
 func (s *stmt) each(scan func(*stmt) bool) error {
 	defer s.Reset()
 	for {

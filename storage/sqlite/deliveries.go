@@ -7,7 +7,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// scanState reads last_acked_sequence, last_read_sequence and updated_at from column i on; all NULL where there is no row.
+// scanState reads last_acked_sequence, last_read_sequence and updated_at from column i on. All are
+// NULL if there is no row.
 func scanState(
 	row *stmt, i int, user tidemark.UserID, chat tidemark.ChatID,
 ) tidemark.DeliveryState {
@@ -15,17 +16,19 @@ func scanState(
 	if row.nullAt(i) {
 		return state
 	}
-	state.Acked, state.Read = tidemark.Sequence(row.integerAt(i)), tidemark.Sequence(row.integerAt(i+1))
+	state.Acked = tidemark.Sequence(row.integerAt(i))
+	state.Read = tidemark.Sequence(row.integerAt(i + 1))
 	state.UpdatedAt = timeOf(row.integerAt(i + 2))
 	return state
 }
 
-// state returns the delivery state of a user and whether it is stored.
+// state returns the delivery state of a user, and reports whether it is stored.
 func (w *writer) state(
 	c *chat, user tidemark.UserID,
 ) (state tidemark.DeliveryState, stored bool, err error) {
 	state = tidemark.DeliveryState{UserID: user, ChatID: c.id}
-	q, err := w.c.prepared(`SELECT last_acked_sequence, last_read_sequence, updated_at FROM delivery_state WHERE chat = ? AND user_id = ?`)
+	q, err := w.c.prepared(`SELECT last_acked_sequence, last_read_sequence, updated_at
+		FROM delivery_state WHERE chat = ? AND user_id = ?`)
 	if err != nil {
 		return state, false, err
 	}
@@ -35,11 +38,15 @@ func (w *writer) state(
 	return state, stored, err
 }
 
-// putState stores a delivery state that has moved. stored says whether it has a row.
+// putState stores a delivery state that has moved. stored says whether it already has a row.
 func (w *writer) putState(c *chat, state tidemark.DeliveryState, stored bool) error {
-	text := `INSERT INTO delivery_state (last_acked_sequence, last_read_sequence, updated_at, chat, user_id) VALUES (?, ?, ?, ?, ?)`
+	text := `INSERT INTO delivery_state (last_acked_sequence, last_read_sequence, updated_at, chat,
+			user_id)
+		VALUES (?, ?, ?, ?, ?)`
 	if stored {
-		text = `UPDATE delivery_state SET last_acked_sequence = ?, last_read_sequence = ?, updated_at = ? WHERE chat = ? AND user_id = ?`
+		text = `UPDATE delivery_state
+			SET last_acked_sequence = ?, last_read_sequence = ?, updated_at = ?
+			WHERE chat = ? AND user_id = ?`
 	}
 	q, err := w.c.prepared(text)
 	if err != nil {
@@ -53,7 +60,8 @@ func (w *writer) putState(c *chat, state tidemark.DeliveryState, stored bool) er
 	return q.run()
 }
 
-// Advance implements storage.Deliveries. A batch in which nothing moves writes nothing, and its commit costs no fsync.
+// Advance implements storage.Deliveries. If no watermark moves, it writes nothing and costs no
+// fsync.
 func (s *Store) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {
@@ -79,7 +87,7 @@ func (s *Store) Advance(
 	return results, nil
 }
 
-// advance returns errors of the contract in Advanced.Err, and others as its own.
+// advance returns errors of the contract in Advanced.Err, and others as its own error.
 func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 	c, err := w.chat(a.Chat)
 	if err != nil {
@@ -105,7 +113,8 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 	return storage.Advanced{State: state, Moved: moved}, err
 }
 
-const statesOfPairs = `SELECT d.last_acked_sequence, d.last_read_sequence, d.updated_at FROM json_each(?) AS j
+const statesOfPairs = `SELECT d.last_acked_sequence, d.last_read_sequence, d.updated_at
+	FROM json_each(?) AS j
 	LEFT JOIN chats AS c ON c.id = j.value ->> 1
 	LEFT JOIN delivery_state AS d ON d.chat = c.key AND d.user_id = j.value ->> 0`
 
@@ -144,7 +153,8 @@ func (s *Store) States(
 	return states, nil
 }
 
-const statesOfUser = `SELECT m.chat_id, d.last_acked_sequence, d.last_read_sequence, d.updated_at FROM members AS m
+const statesOfUser = `SELECT m.chat_id, d.last_acked_sequence, d.last_read_sequence, d.updated_at
+	FROM members AS m
 	CROSS JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
 	WHERE m.user_id = ? AND m.chat_id > ? AND m.current = 1 ORDER BY m.chat_id LIMIT ?`
 
@@ -161,9 +171,11 @@ func (s *Store) StatesOf(
 	})
 }
 
-const statesInChat = `SELECT m.user_id, d.last_acked_sequence, d.last_read_sequence, d.updated_at FROM members AS m
+const statesInChat = `SELECT m.user_id, d.last_acked_sequence, d.last_read_sequence, d.updated_at
+	FROM members AS m
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
-	WHERE m.chat = (SELECT key FROM chats WHERE id = ?) AND m.user_id > ? AND m.current = 1 ORDER BY m.user_id LIMIT ?`
+	WHERE m.chat = (SELECT key FROM chats WHERE id = ?) AND m.user_id > ? AND m.current = 1
+	ORDER BY m.user_id LIMIT ?`
 
 // StatesIn implements storage.Deliveries.
 func (s *Store) StatesIn(
@@ -202,13 +214,15 @@ func page[T any](
 	return rows, more, nil
 }
 
-// summary has one row, also for a chat without members.
+// summary returns one row, also for a chat without members.
 //
 //rule:group_delivered_requires_all_members.summary-statement
 const summary = `SELECT c.key, count(m.user_id),
-		coalesce(sum(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0)) >= ?2), 0),
+		coalesce(sum(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0))
+			>= ?2), 0),
 		coalesce(sum(coalesce(d.last_read_sequence, 0) >= ?2), 0),
-		coalesce(min(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0))), 0),
+		coalesce(min(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0))),
+			0),
 		coalesce(min(coalesce(d.last_read_sequence, 0)), 0)
 	FROM chats AS c
 	LEFT JOIN members AS m ON m.chat = c.key AND m.current = 1
@@ -240,7 +254,8 @@ func (s *Store) Summary(
 				},
 			}
 		})
-		// A chat without members is one row with a NULL member: it does not count, but sum counts it.
+		// Without members, the LEFT JOIN makes one row with a NULL member. count ignores it, but
+		// sum counts it.
 		if result.Members == 0 {
 			result = storage.Summary{}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// lock fails: without flock two servers could open one database.
+// lock returns Unavailable: without flock, two servers could open one database.
 func lock(string) (*os.File, error) {
 	return nil, tidemark.Errorf(tidemark.Unavailable,
 		"the SQLite backend needs a Unix system, because it locks its file with flock")

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// lock takes the file PATH-lock for this Store alone. The kernel releases it when the process ends, however it ends.
-// The file stays: removing it would let two openers hold two locks.
+// lock locks the file PATH-lock for this Store alone. The kernel releases the lock whenever the
+// process ends. The file stays: if it were removed, two openers could hold two locks.
 func lock(path string) (*os.File, error) {
 	name := path + "-lock"
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)

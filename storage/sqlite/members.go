@@ -9,9 +9,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// putMember stores a current member of a chat, or replaces the row of a former one.
+// putMember stores a member of a chat, or replaces the row of a former one.
 func (w *writer) putMember(c *chat, m tidemark.Member) error {
-	q, err := w.c.prepared(`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals) VALUES (?, ?, ?, ?, ?, ?, ?)
+	q, err := w.c.prepared(`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at,
+			intervals)
+		VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (chat, user_id) DO UPDATE SET current = excluded.current, role = excluded.role,
 			joined_at = excluded.joined_at, intervals = excluded.intervals`)
 	if err != nil {
@@ -27,9 +29,10 @@ func (w *writer) putMember(c *chat, m tidemark.Member) error {
 	return q.run()
 }
 
-// member returns the membership of a user, present or past, and whether he has one.
+// member returns the present or past membership of a user, and reports whether there is one.
 func (w *writer) member(c *chat, user tidemark.UserID) (m tidemark.Member, found bool, err error) {
-	q, err := w.c.prepared(`SELECT user_id, role, joined_at, intervals FROM members WHERE chat = ? AND user_id = ?`)
+	q, err := w.c.prepared(`SELECT user_id, role, joined_at, intervals FROM members
+		WHERE chat = ? AND user_id = ?`)
 	if err != nil {
 		return m, false, err
 	}
@@ -51,7 +54,7 @@ func scanMember(row *stmt) (tidemark.Member, error) {
 	}, err
 }
 
-// existing returns a chat or NotFound.
+// existing returns a chat. NotFound: no such chat.
 func (w *writer) existing(id tidemark.ChatID) (*chat, error) {
 	c, err := w.chat(id)
 	if err == nil && c == nil {
@@ -90,7 +93,7 @@ func (s *Store) AddMembers(
 	return added, nil
 }
 
-// addMembers decides about all the users before it writes anything. They are sorted.
+// addMembers checks all users before it writes. They are sorted and distinct.
 func (w *writer) addMembers(
 	id tidemark.ChatID, users []tidemark.UserID, now time.Time,
 ) (storage.Added, error) {
@@ -143,19 +146,20 @@ func (w *writer) addMembers(
 	switch {
 	case c.large:
 		for _, m := range joining {
-			if err := w.stand(c, m.UserID); err != nil {
+			if err := w.addStandingRow(c, m.UserID); err != nil {
 				return storage.Added{}, err
 			}
 		}
 	case c.members+len(joining) > tidemark.PendingFanoutLimit:
-		if err := w.standing(c); err != nil {
+		if err := w.addStandingRows(c); err != nil {
 			return storage.Added{}, err
 		}
 	}
 	return added, w.setMembership(c, c.members+len(joining))
 }
 
-// admit stores the user who is joining[i], and returns his delivery state; i is -1 for one who is a member already.
+// admit stores the user who is joining[i], and returns their delivery state. If they are a member
+// already, i is -1 and admit only reads.
 func (w *writer) admit(
 	c *chat, user tidemark.UserID, joining []tidemark.Member, first []bool, i int, now time.Time,
 ) (tidemark.DeliveryState, error) {
@@ -169,7 +173,8 @@ func (w *writer) admit(
 	return w.join(c, user, first[i], now)
 }
 
-// join returns the delivery state of a user who was just added. On the first join of a chat that hides its past it starts at the head.
+// join returns the delivery state of a user who was just added. On a first join of a
+// HistorySinceJoin chat, the state starts at the head.
 func (w *writer) join(
 	c *chat, user tidemark.UserID, first bool, now time.Time,
 ) (tidemark.DeliveryState, error) {
@@ -185,12 +190,15 @@ func (w *writer) join(
 	return state, w.putState(c, state, stored)
 }
 
-// setMembership writes the new number of members and the next version, and makes the writer forget the chat.
+// setMembership writes the new number of members and the next version. It removes the chat from the
+// cache.
 func (w *writer) setMembership(c *chat, members int) error {
 	if err := w.forget(c); err != nil {
 		return err
 	}
-	q, err := w.c.prepared(`UPDATE chats SET member_count = ?1, members_version = ?2, large = large OR ?1 > ?3 WHERE key = ?4`)
+	q, err := w.c.prepared(`UPDATE chats
+		SET member_count = ?1, members_version = ?2, large = large OR ?1 > ?3
+		WHERE key = ?4`)
 	if err != nil {
 		return err
 	}
@@ -242,7 +250,8 @@ func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
 	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
 }
 
-const rosterMembers = `SELECT user_id, role, joined_at, intervals FROM members WHERE chat = ? AND current = 1 ORDER BY user_id`
+const rosterMembers = `SELECT user_id, role, joined_at, intervals FROM members
+	WHERE chat = ? AND current = 1 ORDER BY user_id`
 
 // Rosters implements storage.Members.
 func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
@@ -265,9 +274,10 @@ func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidema
 	return rosters, nil
 }
 
-// roster reads a chat and its members in the snapshot of the caller; nil if there is no chat.
+// roster reads a chat and its members in the caller's snapshot. It returns nil if there is no chat.
 func roster(c *conn, id tidemark.ChatID) (*tidemark.Roster, error) {
-	q, err := c.prepared(`SELECT key, type, history, large, members_version, member_count FROM chats WHERE id = ?`)
+	q, err := c.prepared(`SELECT key, type, history, large, members_version, member_count
+		FROM chats WHERE id = ?`)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +286,8 @@ func roster(c *conn, id tidemark.ChatID) (*tidemark.Roster, error) {
 	q.string(1, string(id))
 	found, err := q.one(func(row *stmt) {
 		key = row.integerAt(0)
-		r.Type, r.History = tidemark.ChatType(row.stringAt(1)), tidemark.HistoryMode(row.stringAt(2))
+		r.Type = tidemark.ChatType(row.stringAt(1))
+		r.History = tidemark.HistoryMode(row.stringAt(2))
 		r.Large, r.Version = row.integerAt(3) != 0, uint64(row.integerAt(4))
 		r.Members = make([]tidemark.Member, 0, row.integerAt(5))
 	})

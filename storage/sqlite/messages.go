@@ -9,8 +9,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 )
 
-// messageColumns are what scanMessage reads.
-const messageColumns = `sequence, sender_id, client_message_id, message_id, created_at, members_version, content_type, attachment, content`
+// messageColumns are the columns that scanMessage reads.
+const messageColumns = `sequence, sender_id, client_message_id, message_id, created_at,
+	members_version, content_type, attachment, content`
 
 func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
 	m := tidemark.Message{
@@ -30,7 +31,7 @@ func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
 	return m
 }
 
-// contentTypeAt spares the copy of the usual one.
+// contentTypeAt returns column i as a content type. It makes no copy of the usual one.
 func contentTypeAt(row *stmt, i int) string {
 	if b := row.Column(i); string(b) != tidemark.DefaultContentType {
 		return string(b)
@@ -66,7 +67,7 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	return results, nil
 }
 
-// refused reports whether a draft is refused, and nothing is wrong with the database.
+// refused reports whether err refuses one draft, and the database works.
 func refused(err error) bool {
 	switch tidemark.CodeOf(err) {
 	case tidemark.NotFound, tidemark.NotMember, tidemark.Conflict:
@@ -75,8 +76,9 @@ func refused(err error) bool {
 	return false
 }
 
-// append stores the draft, or finds the message of its key. The unique index looks the key up in the statement that stores
-// the message; a sender who is no member stores nothing, and has it looked up first.
+// append stores the draft, or returns the message that has its key. For a member, the statement
+// that stores the message also checks the key, by the unique index. For any other sender, append
+// only looks the key up.
 func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	c, err := w.chat(d.ChatID)
 	if err != nil {
@@ -119,7 +121,8 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 
 // insert stores the draft as the next message, unless its key is known.
 func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
-	q, err := w.c.prepared(`INSERT INTO messages (chat, ` + messageColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	q, err := w.c.prepared(`INSERT INTO messages (chat, ` + messageColumns + `)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (client_message_id, sender_id, chat) DO NOTHING`)
 	if err != nil {
 		return false, err
@@ -157,11 +160,13 @@ func (w *writer) byKey(c *chat, d *tidemark.Draft) (m tidemark.Message, found bo
 }
 
 const (
-	rangeUp   = `SELECT ` + messageColumns + ` FROM messages WHERE chat = ? AND sequence >= ? AND sequence <= ? ORDER BY sequence LIMIT ?`
-	rangeDown = `SELECT ` + messageColumns + ` FROM messages WHERE chat = ? AND sequence >= ? AND sequence <= ? ORDER BY sequence DESC LIMIT ?`
+	rangeUp = `SELECT ` + messageColumns + ` FROM messages
+		WHERE chat = ? AND sequence >= ? AND sequence <= ? ORDER BY sequence LIMIT ?`
+	rangeDown = `SELECT ` + messageColumns + ` FROM messages
+		WHERE chat = ? AND sequence >= ? AND sequence <= ? ORDER BY sequence DESC LIMIT ?`
 )
 
-// Ranges implements storage.Messages: one statement a range, all on one connection.
+// Ranges implements storage.Messages. It runs one statement per range, all on one connection.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
 	if err := checkBatch(len(ranges)); err != nil {
 		return nil, err
@@ -181,7 +186,8 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return pages, nil
 }
 
-// messages reads one range. The chat's head says what must be there: a hole is damage of the file, and never taken for the end of the chat.
+// messages reads one range. All messages up to the chat's head must exist. So a missing message
+// means that the file is damaged, never that the chat ends there.
 func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 	key, head, err := c.head(r.Chat)
 	if err != nil {
@@ -215,8 +221,8 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 		}
 		messages = append(messages, m)
 		size += len(m.Content) + len(m.Attachment)
-		whole = m.Sequence == last || len(messages) == r.Limit || r.MaxBytes != 0 &&
-			size >= r.MaxBytes
+		whole = m.Sequence == last || len(messages) == r.Limit ||
+			r.MaxBytes != 0 && size >= r.MaxBytes
 		next += step
 		return !whole
 	})
@@ -233,13 +239,15 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 	return messages, nil
 }
 
-// head returns the key and the head of a chat, zeros if there is none.
+// head returns the key and the head of a chat, or zeros if there is none.
 func (c *conn) head(chat tidemark.ChatID) (key int64, head tidemark.Sequence, err error) {
 	q, err := c.prepared(`SELECT key, head FROM chats WHERE id = ?`)
 	if err != nil {
 		return 0, 0, err
 	}
 	q.string(1, string(chat))
-	_, err = q.one(func(row *stmt) { key, head = row.integerAt(0), tidemark.Sequence(row.integerAt(1)) })
+	_, err = q.one(func(row *stmt) {
+		key, head = row.integerAt(0), tidemark.Sequence(row.integerAt(1))
+	})
 	return key, head, err
 }

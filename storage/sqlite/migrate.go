@@ -9,27 +9,30 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
 )
 
-// Direction is where Migrate goes.
+// Direction says whether Migrate goes up or down.
 type Direction string
 
-// The directions.
+// The directions of a migration.
 const (
 	// Up runs every migration that the database lacks.
 	Up Direction = "up"
-	// Down reverts the latest migration. It destroys what only the newer schema can hold; reverting the first one destroys everything.
+	// Down reverts the latest migration. It destroys the data that only the newer schema can store.
+	// Reverting the first migration destroys all data.
 	Down Direction = "down"
 )
 
-// Schema says which schema a database has, and which one this program needs.
+// Schema describes the schema of a database.
 type Schema struct {
-	// Version is 0 for an empty database.
+	// Version is the version of the database, 0 if it is empty. Needed is the version of this
+	// program.
 	Version uint
 	Needed  uint
-	// Dirty reports that a migration failed half-way: the database needs a person.
+	// Dirty reports that a migration failed half-way. An operator must repair the database.
 	Dirty bool
 }
 
-// Migrate changes the schema of the database at path, which no server may have open (Conflict). It creates the file if it is missing.
+// Migrate changes the schema of the database at path. It creates the file if it is missing.
+// Conflict: a server has the database open.
 func Migrate(path string, direction Direction) error {
 	path, err := resolve(path)
 	if err != nil {
@@ -51,7 +54,8 @@ func Migrate(path string, direction Direction) error {
 	}
 }
 
-// Status returns the schema of the database at path, which must exist (NotFound). A server may have it open.
+// Status returns the schema of the database at path. NotFound: there is no file. A server may have
+// the database open.
 func Status(path string) (Schema, error) {
 	if _, err := os.Stat(path); err != nil {
 		return Schema{}, tidemark.Wrap(tidemark.NotFound, err, "there is no database "+path)
@@ -93,7 +97,8 @@ func readSchema(c *conn) (found Schema, err error) {
 	return found, err
 }
 
-// ensure creates the database, or brings its schema up to date, if that is not so already. What is there has to be a database.
+// ensure creates the database, or updates its schema, if needed. An existing file must be a
+// database.
 func ensure(path string) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return schema.Up(path)
@@ -110,7 +115,8 @@ func ensure(path string) error {
 	return schema.Up(path)
 }
 
-// resolve returns the absolute path with symbolic links followed, so that one database has one lock file whatever it is called.
+// resolve returns the absolute path, with symbolic links followed. So a database has one lock file,
+// whichever path leads to it.
 func resolve(path string) (string, error) {
 	if path == "" {
 		return "", tidemark.Errorf(tidemark.Invalid, "the path of the database is empty")
@@ -124,8 +130,8 @@ func resolve(path string) (string, error) {
 	switch info, err := os.Stat(directory); {
 	case err != nil:
 		return "", tidemark.Wrap(tidemark.Unavailable, err,
-			"the directory "+
-				""+directory+" of the database does not exist or cannot be entered; create it")
+			"the directory "+directory+
+				" of the database does not exist or cannot be entered; create it")
 	case !info.IsDir():
 		return "", tidemark.Errorf(tidemark.Unavailable,
 			"%s is not a directory, so the database cannot be in it", directory)

@@ -7,8 +7,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Mark implements storage.Pending. It looks on a reader first, which sees every Mark and Clear that returned before: rows that stand
-// cost no commit and no place in the queue. For those the call takes effect at that read; a Clear that commits later comes after it.
+// Mark implements storage.Pending. It first reads on a connection of the pool, which sees every
+// Mark and Clear that returned before. Rows that stand cost no commit and no place in the queue.
+// For them, the call takes effect at that read. A Clear that commits later comes after it.
 func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
 	if err := checkBatch(len(rows)); err != nil || len(rows) == 0 {
 		return nil, err
@@ -20,8 +21,11 @@ func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bo
 	}
 	err = s.change(ctx, func(w *writer) error {
 		//rule:pending_once.mark-statement
-		q, err := w.c.prepared(`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) VALUES (?, ?, ?)
-			ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = excluded.first_undelivered_seq
+		q, err := w.c.prepared(`INSERT INTO pending_deliveries (user_id, chat_id,
+				first_undelivered_seq)
+			VALUES (?, ?, ?)
+			ON CONFLICT (user_id, chat_id) DO UPDATE
+			SET first_undelivered_seq = excluded.first_undelivered_seq
 			WHERE excluded.first_undelivered_seq < first_undelivered_seq`)
 		if err != nil {
 			return err
@@ -43,12 +47,13 @@ func (s *Store) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bo
 	return written, nil
 }
 
-// unmarked returns the indexes of those for which no row at or below stands.
+// unmarked returns the indexes of the rows for which no row at or below their sequence stands.
 func (s *Store) unmarked(
 	ctx context.Context, rows []tidemark.PendingDelivery,
 ) (missing []int, err error) {
 	err = s.snapshot(ctx, func(c *conn) error {
-		q, err := c.prepared(`SELECT 1 FROM pending_deliveries WHERE user_id = ? AND chat_id = ? AND first_undelivered_seq <= ?`)
+		q, err := c.prepared(`SELECT 1 FROM pending_deliveries
+			WHERE user_id = ? AND chat_id = ? AND first_undelivered_seq <= ?`)
 		if err != nil {
 			return err
 		}
@@ -69,7 +74,8 @@ func (s *Store) unmarked(
 	return missing, err
 }
 
-// Clear implements storage.Pending. The head is that of the transaction: no append is between the look and the write.
+// Clear implements storage.Pending. It reads the head in the same transaction, so no append comes
+// between the read and the write.
 func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
 	if err := checkBatch(len(items)); err != nil || len(items) == 0 {
 		return nil, err
@@ -96,11 +102,14 @@ func (w *writer) clear(item *storage.Clear) (bool, error) {
 		return false, err
 	}
 	//rule:pending_or_delivered.remove-row-in-range
-	text := `DELETE FROM pending_deliveries WHERE user_id = ?1 AND chat_id = ?2 AND first_undelivered_seq BETWEEN 1 AND ?3`
+	text := `DELETE FROM pending_deliveries
+		WHERE user_id = ?1 AND chat_id = ?2 AND first_undelivered_seq BETWEEN 1 AND ?3`
 	//rule:R_CLEAR.clear-at-head-only-in-sqlite
 	if c != nil && item.Through < c.head {
 		//rule:R_CLEAR.trim-row-statement
-		text = `UPDATE pending_deliveries SET first_undelivered_seq = ?3 + 1 WHERE user_id = ?1 AND chat_id = ?2 AND first_undelivered_seq BETWEEN 1 AND ?3`
+		text = `UPDATE pending_deliveries
+			SET first_undelivered_seq = ?3 + 1 WHERE user_id = ?1 AND chat_id = ?2
+				AND first_undelivered_seq BETWEEN 1 AND ?3`
 	}
 	q, err := w.c.prepared(text)
 	if err != nil {
@@ -115,11 +124,12 @@ func (w *writer) clear(item *storage.Clear) (bool, error) {
 	return w.c.Changes() > 0, nil
 }
 
-// standing gives each member of a Large chat the row that stands for it.
-func (w *writer) standing(c *chat) error {
+// addStandingRows writes the standing row of each member of a Large chat.
+func (w *writer) addStandingRows(c *chat) error {
 	q, err := w.c.prepared(`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq)
 		SELECT user_id, chat_id, 0 FROM members WHERE chat = ? AND current = 1
-		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0 WHERE first_undelivered_seq > 0`)
+		ON CONFLICT (user_id, chat_id) DO UPDATE
+		SET first_undelivered_seq = 0 WHERE first_undelivered_seq > 0`)
 	if err != nil {
 		return err
 	}
@@ -127,10 +137,13 @@ func (w *writer) standing(c *chat) error {
 	return q.run()
 }
 
-// stand gives one member of a Large chat the row that stands for it. Adding him does not cost a look at all the others.
-func (w *writer) stand(c *chat, user tidemark.UserID) error {
-	q, err := w.c.prepared(`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) VALUES (?, ?, 0)
-		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0 WHERE first_undelivered_seq > 0`)
+// addStandingRow writes the standing row of one member of a Large chat. So adding a member does not
+// read all the others.
+func (w *writer) addStandingRow(c *chat, user tidemark.UserID) error {
+	q, err := w.c.prepared(`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq)
+		VALUES (?, ?, 0)
+		ON CONFLICT (user_id, chat_id) DO UPDATE
+		SET first_undelivered_seq = 0 WHERE first_undelivered_seq > 0`)
 	if err != nil {
 		return err
 	}
@@ -139,7 +152,7 @@ func (w *writer) stand(c *chat, user tidemark.UserID) error {
 	return q.run()
 }
 
-// unmark removes the row of a user in a chat, whatever it says.
+// unmark removes the row of a user in a chat, whatever its sequence.
 func (w *writer) unmark(c *chat, user tidemark.UserID) error {
 	q, err := w.c.prepared(`DELETE FROM pending_deliveries WHERE user_id = ? AND chat_id = ?`)
 	if err != nil {
@@ -150,8 +163,10 @@ func (w *writer) unmark(c *chat, user tidemark.UserID) error {
 	return q.run()
 }
 
-// pendingOfUser looks twice beside each row.
-const pendingOfUser = `SELECT p.chat_id, p.first_undelivered_seq, coalesce(d.last_acked_sequence, 0) FROM pending_deliveries AS p
+// pendingOfUser makes two look-ups for each row.
+const pendingOfUser = `SELECT p.chat_id, p.first_undelivered_seq,
+		coalesce(d.last_acked_sequence, 0)
+	FROM pending_deliveries AS p
 	LEFT JOIN chats AS c ON c.id = p.chat_id
 	LEFT JOIN delivery_state AS d ON d.chat = c.key AND d.user_id = p.user_id
 	WHERE p.user_id = ? AND p.chat_id > ? ORDER BY p.chat_id LIMIT ?`
@@ -176,13 +191,14 @@ func (s *Store) PendingOf(
 	})
 }
 
-// behind looks at every chat of the user up to the end of the page: two look-ups each.
+// behind reads every chat of the user up to the end of the page, with two look-ups each.
 //
 //rule:pending_or_delivered.behind-statement
 const behind = `SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) FROM members AS m
 	CROSS JOIN chats AS c ON c.key = m.chat
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
-	WHERE m.user_id = ?1 AND m.chat_id > ?2 AND m.current = 1 AND c.large >= ?3 AND c.head > coalesce(d.last_acked_sequence, 0)
+	WHERE m.user_id = ?1 AND m.chat_id > ?2 AND m.current = 1 AND c.large >= ?3
+		AND c.head > coalesce(d.last_acked_sequence, 0)
 	ORDER BY m.chat_id LIMIT ?4`
 
 // Behind implements storage.Pending.

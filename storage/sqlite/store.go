@@ -1,9 +1,11 @@
-// Package sqlite is the embedded store: one file, no server, every write durable when it returns.
+// Package sqlite is the embedded store. It uses one file and no server. Every write is durable when
+// it returns.
 //
-// One goroutine writes. It takes whatever queued while the previous commit ran, does all of it in one transaction, and
-// answers when the commit is on disk: a lone write pays one fsync, a thousand concurrent ones share a few. Reads run
-// beside it on a pool of connections; each sees every commit that was answered before it began. README.md has the
-// schema, the statements of each method, and the limits.
+// One goroutine writes. It takes all writes that were queued during the previous commit, runs them
+// in one transaction, and answers after the commit is on disk. So a lone write costs one fsync, and
+// a thousand concurrent ones share a few. Reads use a pool of other connections at the same time. A
+// read sees every commit that was answered before it began. README.md has the schema, the
+// statements of each method, and the limits.
 package sqlite
 
 import (
@@ -20,35 +22,38 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 )
 
-// Config says where the database is. Everything but Path has a working default.
+// Config configures a Store. Every field except Path has a working default.
 type Config struct {
-	// Path of the database file; any characters. It is created, its directory is not. Files beside it: PATH-wal,
-	// PATH-shm and PATH-lock.
+	// Path is the path of the database file, with any characters. Open creates the file, but not
+	// its directory. Other files beside it are PATH-wal, PATH-shm and PATH-lock.
 	Path string
 	// Readers is the number of connections that read, 4 by default.
 	Readers int
-	// CacheBytes is the page cache of the writer in bytes, 64 MiB by default. The readers share as much again.
+	// CacheBytes is the size of the writer's page cache in bytes, 64 MiB by default. The readers
+	// together use the same size again.
 	CacheBytes int
-	// Committed, if not nil, is told of each transaction that wrote something: the messages stored and the watermarks raised in it, and how long it took,
-	// commit included. It is called by the goroutine that writes, and must not block.
+	// Committed, if not nil, is called after each transaction that wrote something. sends is the
+	// number of stored messages, acks that of raised watermarks. took is the duration, with the
+	// commit. The goroutine that writes calls it, so it must not block.
 	Committed func(sends, acks int, took time.Duration)
 }
 
 const (
 	defaultReaders = 4
 	defaultCache   = 64 << 20
-	// busyMilliseconds is how long a statement waits for another program's lock, such as that of a backup tool. It is short: everybody's writes wait behind it, and
-	// are told the reason only afterwards.
+	// busyMilliseconds is how long a statement waits for another program's lock, such as that of a
+	// backup tool. It is short because all writes wait meanwhile, and get the reason only
+	// afterwards.
 	busyMilliseconds = 1_000
 )
 
-// Store implements storage.Store.
+// Store implements storage.Store with a SQLite file. Create it with Open.
 type Store struct {
 	lock    *os.File
 	writer  *writer
 	writes  *batch.Batcher[job, error]
 	readers chan *conn
-	pool    int // how many readers there are
+	pool    int // the number of readers
 	files   *health.Files
 	health  *health.Health
 	door    door.Door
@@ -57,11 +62,11 @@ type Store struct {
 
 var _ storage.Store = (*Store)(nil)
 
-// Open opens the database, creates it if it is missing, and brings its schema up to date. It starts the goroutine that
-// writes, which Close ends and waits for.
+// Open opens the database. It creates the file if it is missing, and updates its schema. It starts
+// the goroutine that writes. Close ends this goroutine.
 //
-// Errors: Conflict (another Store, here or in another process, has it open; or its schema is newer than this program),
-// Unavailable (the file or its directory cannot be used), Invalid (no path).
+// Conflict: another Store has the database open, in this or another process, or its schema is newer
+// than this program. Unavailable: the file or its directory cannot be used. Invalid: Path is empty.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	if config.Readers <= 0 {
 		config.Readers = defaultReaders
@@ -122,7 +127,7 @@ func (s *Store) connect(path string, config Config) error {
 			return err
 		}
 	}
-	// The first to read makes the log.
+	// The first read creates the log.
 	err = c.exec("SELECT 1 FROM chats LIMIT 1")
 	if err == nil {
 		s.files, err = health.Watch(path)
@@ -130,10 +135,13 @@ func (s *Store) connect(path string, config Config) error {
 	return err
 }
 
-// configure sets what is not stored in the file.
+// configure sets the options that the file does not store.
 func configure(c *conn, cacheBytes int) error {
 	c.BusyTimeout(busyMilliseconds)
-	for _, pragma := range []string{"PRAGMA synchronous = FULL", fmt.Sprintf("PRAGMA cache_size = -%d", cacheBytes>>10), "PRAGMA temp_store = MEMORY"} {
+	for _, pragma := range []string{
+		"PRAGMA synchronous = FULL", fmt.Sprintf("PRAGMA cache_size = -%d", cacheBytes>>10),
+		"PRAGMA temp_store = MEMORY",
+	} {
 		if err := c.pragma(pragma); err != nil {
 			return err
 		}
@@ -158,7 +166,7 @@ func (s *Store) disconnect() {
 	s.lock.Close()
 }
 
-// Close implements storage.Store. It also moves the write-ahead log into the database file.
+// Close implements storage.Store. It also copies the write-ahead log into the database file.
 func (s *Store) Close() error {
 	s.door.Close()
 	s.release.Do(func() {
@@ -168,14 +176,16 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Failed is closed when the disk failed in a commit, so that nobody knows what the files hold. Every later call gets Unavailable. The process
-// must end, and its successor recovers what is on disk (delivery.md §2).
+// Failed is closed when the disk fails in a commit. The content of the files is unknown then, and
+// every later call returns Unavailable. The process must end. The next process recovers what is on
+// disk (delivery.md §2).
 func (s *Store) Failed() <-chan struct{} { return s.health.Failed() }
 
-// Committing returns how long the present commit or checkpoint has been under way, 0 if there is none. One that never ends needs a new process.
+// Committing returns how long the current commit or checkpoint has been running, or 0 if there is
+// none. If one never ends, the process must be restarted.
 func (s *Store) Committing() time.Duration { return s.health.Committing() }
 
-// Check implements storage.Store. After a commit that failed it tries a small one.
+// Check implements storage.Store. After a failed commit it tries a small one.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.read(ctx, func(c *conn) error {
 		if err := s.files.Intact(); err != nil {
@@ -187,13 +197,13 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	if s.health.WorthATrial(time.Now()) {
-		// If it is in vain, Trouble says why.
+		// On failure, Trouble returns the reason.
 		_ = s.change(ctx, func(w *writer) error { return w.c.exec("PRAGMA user_version = 0") })
 	}
 	return s.health.Trouble(time.Now())
 }
 
-// enter begins a call; leave ends it.
+// enter begins a call. If it returns nil, the caller must call door.Leave.
 func (s *Store) enter(ctx context.Context) error {
 	if err := s.health.Failure(); err != nil {
 		return err
@@ -201,7 +211,8 @@ func (s *Store) enter(ctx context.Context) error {
 	return s.door.Enter(ctx)
 }
 
-// read runs do on a reader. Each statement sees every commit that was answered before it began.
+// read runs do on a connection of the pool. Each statement sees every commit that was answered
+// before it began.
 func (s *Store) read(ctx context.Context, do func(*conn) error) error {
 	if err := s.enter(ctx); err != nil {
 		return err
@@ -219,7 +230,7 @@ func (s *Store) read(ctx context.Context, do func(*conn) error) error {
 	}
 }
 
-// snapshot is read for several statements that see one state of the database.
+// snapshot is like read, but all statements of do see one state of the database.
 func (s *Store) snapshot(ctx context.Context, do func(*conn) error) error {
 	return s.read(ctx, func(c *conn) error {
 		if err := c.exec("BEGIN"); err != nil {
@@ -233,7 +244,7 @@ func (s *Store) snapshot(ctx context.Context, do func(*conn) error) error {
 	})
 }
 
-// checkBatch returns an Invalid error if a slice argument is too long.
+// checkBatch returns Invalid if a slice argument has more than storage.MaxBatch items.
 func checkBatch(n int) error {
 	if n > storage.MaxBatch {
 		return tidemark.Errorf(tidemark.Invalid,

@@ -82,7 +82,8 @@ func TestFault_every_call_of_the_file_system(t *testing.T) {
 				if want := min(there, places); fired < want-2 {
 					t.Errorf("%d of %d faults fired", fired, want)
 				}
-				t.Logf("%d places, %d faults fired, %d stores ended by them", there, fired, run.ended)
+				t.Logf("%d places, %d faults fired, %d stores ended by them",
+					there, fired, run.ended)
 				total, ended = total+fired, ended+run.ended
 			})
 	}

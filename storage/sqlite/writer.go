@@ -12,24 +12,28 @@ import (
 )
 
 const (
-	// maxJobs is how many writes share a commit.
+	// maxJobs is the maximum number of writes that share a commit.
 	maxJobs = 512
-	// checkpointFrames is the length of the log in pages (16 MiB) at which it is copied into the database file.
+	// checkpointFrames is the length of the log, in pages, from which it is copied into the
+	// database file: 16 MiB.
 	checkpointFrames = 4096
-	// restartFrames is the length (128 MiB) from which the writer waits restartMilliseconds for the readers to let go of the log, so that it starts anew.
+	// restartFrames is the length of the log, in pages, from which the writer waits for the readers
+	// to release it: 128 MiB. It waits at most restartMilliseconds. Then the log can restart at its
+	// beginning.
 	restartFrames       = 8 * checkpointFrames
 	restartMilliseconds = 100
-	// lookEvery is after what time a commit looks again whether the files are still those that are open: two system calls, a sixth of what a lone commit costs.
+	// lookEvery is the minimum time between two checks of whether the open files were moved or
+	// replaced. A check makes two system calls, a sixth of the cost of a lone commit.
 	lookEvery = 100 * time.Millisecond
 )
 
-// A job is one write that waits for a commit. It does its work inside the transaction. It checks by
-// reading before it writes anything: an error of the contract means that it wrote nothing. It runs
-// again if the first transaction is rolled back.
+// job is one write that waits for a commit. It runs inside the transaction. It reads and checks
+// before it writes: if it returns an error of the contract, it wrote nothing. It runs again if the
+// first transaction is rolled back.
 type job func(*writer) error
 
-// change runs apply in the next commit and returns when that is durable. If ctx ends before, it
-// returns Unavailable, and apply may still happen: then its caller must not look at what apply set.
+// change runs apply in the next commit, and returns when that is durable. If ctx ends earlier, it
+// returns Unavailable, and apply may still run. Then the caller must not read what apply sets.
 func (s *Store) change(ctx context.Context, apply job) error {
 	if err := s.enter(ctx); err != nil {
 		return err
@@ -42,7 +46,7 @@ func (s *Store) change(ctx context.Context, apply job) error {
 	return health.Public(err)
 }
 
-// write commits a batch of jobs, and returns an error or nil for each.
+// write commits a batch of jobs. It returns an error or nil for each.
 func (s *Store) write(_ context.Context, collect func() []job) ([]error, error) {
 	batch := collect()
 	errs := make([]error, len(batch))
@@ -51,14 +55,15 @@ func (s *Store) write(_ context.Context, collect func() []job) ([]error, error) 
 	return errs, nil
 }
 
-// checkpoint is called by the goroutine that writes, after each batch, when its callers are answered.
+// checkpoint runs on the goroutine that writes, after each batch, when its callers have their
+// answers.
 func (s *Store) checkpoint() {
 	//rule:confirmed_is_durable.room-after-full-disk
 	s.health.Checkpoint(func() error { return s.writer.checkpoint(health.Full(s.health.Commit())) })
 }
 
-// commit runs the batch in one transaction. If an item turns out to be impossible in the middle,
-// each runs in its own. errs has a place for the error of each.
+// commit runs the batch in one transaction. If SQLite rejects a statement of one item, each item
+// runs in its own transaction. It sets the error of each item in errs.
 func (s *Store) commit(batch []job, errs []error) {
 	err := s.attempt(batch, errs)
 	//rule:confirmed_is_durable.write-items-alone
@@ -95,21 +100,24 @@ func (s *Store) attempt(batch []job, errs []error) error {
 	return err
 }
 
-// A writer is the connection that writes, and what it knows of the chats. Only the goroutine of Store.writes uses it.
+// writer is the connection that writes, with its cache of chats. Only the goroutine of Store.writes
+// uses it.
 type writer struct {
 	c *conn
-	// chats is a cache of rows, with what the running transaction changed in them. A rollback empties it.
+	// chats caches rows, with the changes of the running transaction. A rollback empties it.
 	chats map[tidemark.ChatID]*chat
-	// moved are the chats whose head is not written yet.
+	// moved holds the chats whose new head is not written yet.
 	moved []*chat
-	// commits counts the transactions that wrote something, each of which cost an fsync.
+	// commits counts the transactions that wrote something. Each one cost an fsync.
 	commits atomic.Int64
-	// committed is Config.Committed; sends and acks are what the running transaction stored and raised.
+	// committed is Config.Committed. sends and acks count what the running transaction stored and
+	// raised.
 	committed   func(sends, acks int, took time.Duration)
 	sends, acks int
-	// looked is when the files were found to be those that are open.
+	// looked is the time of the last successful check of the files.
 	looked time.Time
-	// checkpointAt is the length of the log in pages at which the next checkpoint is due; checkpointEvery is checkpointFrames, but in tests.
+	// checkpointAt is the length of the log, in pages, from which the next checkpoint is due.
+	// checkpointEvery is checkpointFrames, except in tests.
 	checkpointAt, checkpointEvery int64
 }
 
@@ -117,8 +125,9 @@ func newWriter(c *conn) *writer {
 	return &writer{c: c, chats: make(map[tidemark.ChatID]*chat), checkpointEvery: checkpointFrames}
 }
 
-// transaction runs the batch and commits. After an error nothing of it is in the database, unless committing reports that the commit
-// itself failed and health.UnknownOutcome says so. errs gets the errors of the contract.
+// transaction runs the batch and commits. It sets the errors of the contract in errs. After an
+// error, nothing of the batch is in the database. The exception is a failed commit: committing is
+// true then, and health.UnknownOutcome reports whether the result is unknown.
 func (w *writer) transaction(batch []job, errs []error) (committing bool, err error) {
 	defer func() {
 		if err != nil {
@@ -157,13 +166,14 @@ func (w *writer) rollback() {
 	//rule:sequence_gapless.forget-moved-heads-after-rollback
 	w.moved = w.moved[:0]
 	if w.c.InTransaction() {
-		// A failure leaves the transaction open, and the next BEGIN reports it.
+		// If this fails, the transaction stays open, and the next BEGIN returns an error.
 		_ = w.c.exec("ROLLBACK")
 	}
 }
 
-// checkpoint copies the log into the database file once it is long, or if the disk is full: then the log starts anew in the space that it has. A full disk or a lock
-// only puts it off.
+// checkpoint copies the log into the database file if the log is long, or if full says that the
+// disk is full. Then the log restarts within the space that it has. If the disk is full or locked,
+// the checkpoint is tried again later.
 func (w *writer) checkpoint(full bool) error {
 	frames := w.c.Log().Frames
 	if frames < w.checkpointEvery {
@@ -172,7 +182,8 @@ func (w *writer) checkpoint(full bool) error {
 	if frames < w.checkpointAt && !full {
 		return nil
 	}
-	// While a reader holds on to the log it does not start anew. Then the next try comes after as many pages again.
+	// The log cannot restart while a reader uses it. Then the next try comes after as many pages
+	// again.
 	w.checkpointAt = frames + w.checkpointEvery
 	restart := frames >= restartFrames || full
 	if restart {

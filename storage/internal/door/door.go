@@ -1,4 +1,5 @@
-// Package door counts the calls under way in a store, so that its Close waits for them and refuses those that come later.
+// Package door counts the calls under way in a store. So Close can wait for them and refuse later
+// calls.
 package door
 
 import (
@@ -8,15 +9,16 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// A Door is open at first. The zero value is ready; it is safe for concurrent use.
+// A Door lets calls in until Close. The zero value is ready. It is safe for concurrent use.
 type Door struct {
 	mu     sync.Mutex
 	inside int           // calls under way
 	closed bool          // refuse new calls
-	empty  chan struct{} // made by Close, closed when nobody is inside
+	empty  chan struct{} // made by Close, closed when no call is under way
 }
 
-// Enter begins a call, which Leave ends. Unavailable if the time of ctx is over, or the door is closed.
+// Enter begins a call. Unavailable: ctx has ended, or Close was called. After nil, the caller must
+// call Leave.
 func (d *Door) Enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time; try again")
@@ -30,7 +32,7 @@ func (d *Door) Enter(ctx context.Context) error {
 	return nil
 }
 
-// Leave ends a call that entered.
+// Leave ends a call for which Enter returned nil.
 func (d *Door) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,7 +42,7 @@ func (d *Door) Leave() {
 	}
 }
 
-// Close lets nobody in any more, and waits until nobody is inside. It may be called more than once.
+// Close refuses new calls, and returns when no call is under way. It may be called more than once.
 func (d *Door) Close() {
 	d.mu.Lock()
 	d.closed = true

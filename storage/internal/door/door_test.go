@@ -52,5 +52,5 @@ func TestDoor_a_call_without_time_does_not_enter(t *testing.T) {
 	if err := d.Enter(ctx); tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("Enter: %v, want Unavailable", err)
 	}
-	d.Close() // would wait for ever
+	d.Close() // would block if the call had entered
 }

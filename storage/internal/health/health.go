@@ -1,4 +1,4 @@
-// Package health remembers how the writes of a store went whose database is elsewhere, and tells readiness of those that failed.
+// Package health records how the last writes to a remote database went. Readiness checks use it.
 package health
 
 import (
@@ -10,14 +10,16 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// troubleTime is how long a write that failed makes the store unfit, if no other one is tried.
+// troubleTime is how long a failed write makes the store not ready, if no later write of its kind
+// ends.
 const troubleTime = 5 * time.Second
 
-// Writes knows how the last write of each kind went: on a full disk a watermark may still move, while no message is stored. The zero value is ready;
-// it is safe for concurrent use.
+// Writes records the result of the last write of each kind. Kinds are separate because, on a full
+// disk, a watermark may still move while no message is stored. The zero value is ready. It is safe
+// for concurrent use.
 type Writes struct {
 	mu sync.Mutex
-	// failed are the kinds whose last write was not well, and why.
+	// failed holds the kinds whose last write failed.
 	failed map[string]failure
 }
 
@@ -26,7 +28,8 @@ type failure struct {
 	at  time.Time
 }
 
-// Written takes in the error of a write of a kind, and returns it. That a caller left says nothing about the database.
+// Written records the result of a write of a kind, and returns err. It ignores a write whose caller
+// canceled it: that says nothing about the database.
 func (w *Writes) Written(kind string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		//rule:confirmed_is_durable.unhealthy-only-for-storage
@@ -47,7 +50,8 @@ func (w *Writes) Written(kind string, err error) error {
 	return err
 }
 
-// Trouble returns why writes fail at present, nil if none has lately.
+// Trouble returns Unavailable if the last write of a kind failed within troubleTime before now, and
+// nil otherwise.
 func (w *Writes) Trouble(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,8 +17,8 @@ func TestWrites_trouble_of_a_kind_lasts_until_one_of_it_succeeds(t *testing.T) {
 	left := tidemark.Wrap(tidemark.Unavailable, context.Canceled, "the caller left")
 	for _, tc := range []struct {
 		name  string
-		sends []error // what the writes of one kind say
-		acks  []error // and then those of another one
+		sends []error // the results of the writes of one kind
+		acks  []error // then those of another kind
 		after time.Duration
 		want  bool
 	}{

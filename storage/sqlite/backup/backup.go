@@ -1,4 +1,4 @@
-// Package backup copies an SQLite store while a server goes on writing to it.
+// Package backup copies an SQLite store while a server uses it.
 package backup
 
 import (
@@ -12,14 +12,19 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/capi"
 )
 
-// busyMilliseconds is how long a statement waits for a lock, such as that of a server which is just being started.
+// busyMilliseconds is how long a statement waits for a lock, such as that of a server that is
+// starting.
 const busyMilliseconds = 5_000
 
-// Write writes the database at path to the new file to: one snapshot, with every write that was answered before the call. A server may have the
-// database open and goes on; only its write-ahead log grows until Write returns. The file has been checked, and is on the disk,
-// before it gets its name, so a file of that name is a whole backup. It is as readable as the database allows to its owner alone.
+// Write copies the database at path to the new file to. The copy is one snapshot that contains
+// every write that was answered before the call. A server may use the database meanwhile. Only its
+// write-ahead log grows until Write returns. bytes is the size of the copy.
 //
-// Errors: NotFound (no database there), Conflict (there is a file of that name already), Unavailable (anything of the disk or the database).
+// The file gets its name only after it has been checked and is on the disk. So a file of that name
+// is a complete backup. Only its owner may read and write it.
+//
+// NotFound: there is no database at path. Conflict: to exists already. Unavailable: the disk or the
+// database failed.
 func Write(path, to string) (bytes int64, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return 0, tidemark.Wrap(tidemark.NotFound, err, "there is no database "+path)
@@ -31,13 +36,13 @@ func Write(path, to string) (bytes int64, err error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return 0, tidemark.Wrap(tidemark.Unavailable, err, "the backup cannot be written to "+to)
 	}
-	// SQLite writes into an empty file; this one nobody else can read.
+	// SQLite writes into this empty file, which only its owner can read.
 	draft, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".unfinished-*")
 	if err != nil {
 		return 0, tidemark.Wrap(tidemark.Unavailable, err, "the backup cannot be written to "+to)
 	}
 	defer draft.Close()
-	defer func() { _ = os.Remove(draft.Name()) }() // after the renaming there is none
+	defer func() { _ = os.Remove(draft.Name()) }() // after the rename there is no such file
 	if err := copyTo(path, draft.Name()); err != nil {
 		return 0, tidemark.Wrap(tidemark.Unavailable, err, "the database "+path+" cannot be copied")
 	}
@@ -53,7 +58,7 @@ func Write(path, to string) (bytes int64, err error) {
 	return info.Size(), nil
 }
 
-// copyTo writes all that one reading transaction sees.
+// copyTo writes all data that one read transaction sees.
 func copyTo(path, to string) error {
 	_, err := query(path, "VACUUM INTO ?", to)
 	return err
@@ -68,7 +73,7 @@ func check(path string) error {
 	return err
 }
 
-// query runs a statement with at most one parameter, and returns the first column of its last row.
+// query runs a statement with at most one parameter. It returns the first column of the last row.
 func query(path, text, parameter string) (answer string, err error) {
 	c, err := capi.Open(path, true)
 	if err != nil {
@@ -93,7 +98,8 @@ func query(path, text, parameter string) (answer string, err error) {
 	}
 }
 
-// publish gives the draft its name once it is on the disk, and the name as well.
+// publish renames the draft after its data is on the disk. Then it syncs the directory, so that the
+// name is on the disk, too.
 func publish(draft *os.File, to string) (fs.FileInfo, error) {
 	if err := draft.Sync(); err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func TestWrite_broken_database_gives_no_backup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All pages but the first, which has the schema, are overwritten.
+	// All pages except the first, which has the schema, are overwritten.
 	for i := 4096; i < len(raw); i++ {
 		raw[i] = 0xee
 	}

@@ -1,4 +1,5 @@
-// Package waltest reads and damages SQLite's write-ahead logs (sqlite.org/fileformat2.html#walformat) as a crash, a power cut or a bad disk does.
+// Package waltest reads SQLite's write-ahead logs (sqlite.org/fileformat2.html#walformat). It
+// damages them as a crash, a power cut or a bad disk does.
 package waltest
 
 import (
@@ -14,7 +15,8 @@ const (
 	littleEndian    = 0x377f0682
 )
 
-// Commits returns where each commit of a log ends in its file, as SQLite recovers it: up to the first frame that is not whole. A log without a valid header has none.
+// Commits returns the offset at which each commit of a log ends. Like SQLite's recovery, it stops
+// at the first incomplete frame. A log without a valid header has no commits.
 func Commits(path string) (ends []int64, err error) {
 	log, err := os.ReadFile(path)
 	if err != nil || len(log) < headerSize {
@@ -58,7 +60,8 @@ func checksum(order binary.ByteOrder, s [2]uint32, b []byte) [2]uint32 {
 	return s
 }
 
-// Tear damages a log from an offset on, in one of four ways, and says how: it cuts the file, overwrites a part of it or all of the rest, or adds to its end.
+// Tear damages a log from an offset on, and describes the damage. It chooses one of four ways: it
+// cuts the file, changes one byte, overwrites a part, or adds bytes to the end.
 func Tear(path string, offset int64, random *rand.Rand) (how string, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package capi is SQLite's C interface, as modernc.org/sqlite translates it, with Go's types and errors. It alone handles C's memory. It knows no
-// table, and how its calls are put together is its caller's affair.
+// Package capi wraps SQLite's C interface, as modernc.org/sqlite translates it, with Go's types and
+// errors. It is the only package that handles C's memory. It knows no tables. Callers must make its
+// calls in the right order.
 package capi
 
 import (
@@ -10,15 +11,15 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// A Conn is one connection to a database, for one goroutine at a time.
+// Conn is one connection to a database. Only one goroutine may use it at a time.
 type Conn struct {
 	tls *libc.TLS
 	db  uintptr
-	// log points to a Log, or is 0. It lies in SQLite's memory, where the hook finds it.
+	// log points to a Log, or is 0. The Log is in SQLite's memory, where the hook writes it.
 	log uintptr
 }
 
-// A Log is what SQLite tells of the write-ahead log after a commit of this connection.
+// Log is the state of the write-ahead log after the latest commit of this connection.
 type Log struct {
 	// Frames is the length of the log in pages.
 	Frames int64
@@ -45,7 +46,7 @@ func Open(path string, readOnly bool) (*Conn, error) {
 		return nil, err
 	}
 	lib.Xsqlite3_extended_result_codes(c.tls, c.db, 1)
-	// SQLite opens a file that may not be written for reading alone, and does not say so.
+	// If the file may not be written, SQLite opens it for reading without an error.
 	if !readOnly && lib.Xsqlite3_db_readonly(c.tls, c.db, 0) == 1 {
 		err := c.failure(lib.SQLITE_READONLY, "open "+path)
 		c.Close()
@@ -59,8 +60,9 @@ func Open(path string, readOnly bool) (*Conn, error) {
 	return c, nil
 }
 
-// keepPlans asks for the query planner stability guarantee. Without it SQLite plans a prepared statement anew whenever a parameter that was
-// looked at in planning is bound to another value: for the listings that was most of their cost.
+// keepPlans turns on the query planner stability guarantee. Without it, SQLite plans a prepared
+// statement again whenever a parameter that the planner read has a new value. For the lists, that
+// was most of their cost.
 func (c *Conn) keepPlans() (rc int32) {
 	arguments := lib.Xsqlite3_malloc(c.tls, 2*8)
 	defer lib.Xsqlite3_free(c.tls, arguments)
@@ -68,7 +70,8 @@ func (c *Conn) keepPlans() (rc int32) {
 		libc.VaList(arguments, int32(1), uintptr(0)))
 }
 
-// Close ends the connection, whose statements must be finalized. It must not be used afterwards. Close may be called again.
+// Close ends the connection, whose statements must be finalized. It must not be used afterwards.
+// Close may be called again.
 func (c *Conn) Close() {
 	if c.tls == nil {
 		return
@@ -81,8 +84,9 @@ func (c *Conn) Close() {
 	c.tls = nil
 }
 
-// WatchLog takes the checkpoints out of the commits: SQLite would run them there, and keep a failed fsync of one to itself.
-// From now on Log tells of each commit, and whoever commits calls Checkpoint.
+// WatchLog stops SQLite from running checkpoints within commits, because it would hide a failed
+// fsync of a checkpoint. After this call, Log returns the state after each commit, and the caller
+// must run Checkpoint.
 func (c *Conn) WatchLog() {
 	c.log = lib.Xsqlite3_malloc(c.tls, int32(unsafe.Sizeof(Log{})))
 	*(*Log)(pointer(c.log)) = Log{}
@@ -96,39 +100,41 @@ func (c *Conn) WatchLog() {
 	}{hook})), c.log)
 }
 
-// Log returns what is known of the latest commit. WatchLog must have been called.
+// Log returns the state after the latest commit. WatchLog must have been called.
 func (c *Conn) Log() Log { return *(*Log)(pointer(c.log)) }
 
-// Checkpoint copies the log into the database file. With restart it waits, as long as BusyTimeout says, until no reader needs the log, so that it
-// starts anew; without it waits for nobody. That somebody was in the way is no error.
+// Checkpoint copies the log into the database file. With restart it waits until no reader needs the
+// log, at most as long as BusyTimeout says. Then the log can restart. Without restart it does not
+// wait. It is no error if another connection prevents the checkpoint.
 func (c *Conn) Checkpoint(restart bool) error {
 	mode := int32(lib.SQLITE_CHECKPOINT_PASSIVE)
 	if restart {
 		mode = lib.SQLITE_CHECKPOINT_RESTART
 	}
-	if rc := lib.Xsqlite3_wal_checkpoint_v2(c.tls, c.db, 0, mode, 0, 0); rc != lib.SQLITE_OK && rc&0xff != lib.SQLITE_BUSY {
+	rc := lib.Xsqlite3_wal_checkpoint_v2(c.tls, c.db, 0, mode, 0, 0)
+	if rc != lib.SQLITE_OK && rc&0xff != lib.SQLITE_BUSY {
 		return c.failure(rc, "checkpoint")
 	}
 	return nil
 }
 
-// BusyTimeout sets how long a call waits for a lock that another connection holds.
+// BusyTimeout sets how long a call waits for a lock of another connection.
 func (c *Conn) BusyTimeout(milliseconds int32) {
 	lib.Xsqlite3_busy_timeout(c.tls, c.db, milliseconds)
 }
 
-// InTransaction reports whether a BEGIN stands. Some errors end the transaction by themselves.
+// InTransaction reports whether a transaction is open. Some errors end it without a ROLLBACK.
 func (c *Conn) InTransaction() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) == 0 }
 
-// Changes returns how many rows the latest INSERT, UPDATE or DELETE touched.
+// Changes returns the number of rows that the latest INSERT, UPDATE or DELETE changed.
 func (c *Conn) Changes() int { return int(lib.Xsqlite3_changes(c.tls, c.db)) }
 
-// A Failure is an error of SQLite.
+// Failure is an error of SQLite.
 type Failure struct {
 	// Code is the extended result code (sqlite.org/rescode.html).
 	Code    int32
 	Message string
-	// During is the statement, or what else was attempted. It holds no parameter.
+	// During is the statement, or the other operation. It contains no parameter.
 	During string
 }
 
@@ -148,7 +154,7 @@ func (c *Conn) failure(code int32, during string) error {
 	return &Failure{Code: code, Message: message, During: during}
 }
 
-// alloc copies s to memory of SQLite.
+// alloc copies s to SQLite's memory.
 func (c *Conn) alloc(s string) uintptr {
 	p := lib.Xsqlite3_malloc(c.tls, int32(len(s)))
 	if p == 0 {
@@ -158,5 +164,5 @@ func (c *Conn) alloc(s string) uintptr {
 	return p
 }
 
-// pointer makes a pointer of an address in SQLite's memory, which the garbage collector does not own.
+// pointer converts an address in SQLite's memory, which the garbage collector does not own.
 func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }

@@ -6,25 +6,28 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// arenaSize is what a statement keeps for its parameters.
+// arenaSize is the number of bytes that a statement keeps for its parameters.
 const arenaSize = 1024
 
-// A Stmt is a prepared statement. It is used in rounds: bind every parameter, step through the rows, reset.
+// Stmt is a prepared statement. Each use has three steps: bind every parameter, step through the
+// rows, and reset.
 type Stmt struct {
 	c    *Conn
 	p    uintptr
 	text string
-	// arena holds the text parameters of this round, used of its bytes are taken; what does not fit is in big.
+	// arena holds the text parameters of this use, in its first used bytes. big holds those that do
+	// not fit.
 	arena uintptr
 	used  int
 	big   []uintptr
 }
 
-// Prepare compiles a statement that is used for long. The error is a *Failure.
+// Prepare compiles a statement that is kept for a long time. The error is a *Failure.
 func (c *Conn) Prepare(text string) (*Stmt, error) {
 	source := c.alloc(text + "\x00")
 	handle := lib.Xsqlite3_malloc(c.tls, 8)
-	rc := lib.Xsqlite3_prepare_v3(c.tls, c.db, source, int32(len(text)+1), lib.SQLITE_PREPARE_PERSISTENT, handle, 0)
+	rc := lib.Xsqlite3_prepare_v3(c.tls, c.db, source, int32(len(text)+1),
+		lib.SQLITE_PREPARE_PERSISTENT, handle, 0)
 	p := *(*uintptr)(pointer(handle))
 	lib.Xsqlite3_free(c.tls, handle)
 	lib.Xsqlite3_free(c.tls, source)
@@ -34,7 +37,7 @@ func (c *Conn) Prepare(text string) (*Stmt, error) {
 	return &Stmt{c: c, p: p, text: text}, nil
 }
 
-// Finalize ends the statement. It must not be used afterwards.
+// Finalize frees the statement, which must not be used afterwards.
 func (s *Stmt) Finalize() {
 	s.Reset()
 	lib.Xsqlite3_finalize(s.c.tls, s.p)
@@ -43,7 +46,7 @@ func (s *Stmt) Finalize() {
 	}
 }
 
-// Replans returns how often SQLite has planned the statement anew since it was prepared.
+// Replans returns how often SQLite has planned the statement again since it was prepared.
 func (s *Stmt) Replans() int {
 	return int(lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_REPREPARE, 0))
 }
@@ -59,7 +62,7 @@ func (s *Stmt) BindString(i int, v string) {
 	lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), s.place(v), int32(len(v)), 0)
 }
 
-// place copies v to where it stays until Reset.
+// place copies v to SQLite's memory, where it stays until Reset.
 func (s *Stmt) place(v string) uintptr {
 	if s.arena == 0 {
 		s.arena = lib.Xsqlite3_malloc(s.c.tls, arenaSize)
@@ -75,7 +78,7 @@ func (s *Stmt) place(v string) uintptr {
 	return p
 }
 
-// Step goes to the next row and reports whether there is one. The error is a *Failure.
+// Step goes to the next row, and reports whether there is one. The error is a *Failure.
 func (s *Stmt) Step() (bool, error) {
 	switch rc := lib.Xsqlite3_step(s.c.tls, s.p); rc {
 	case lib.SQLITE_ROW:
@@ -87,7 +90,8 @@ func (s *Stmt) Step() (bool, error) {
 	}
 }
 
-// Reset ends the round. The parameters stay bound to memory that is free now: each round binds them all.
+// Reset ends a use of the statement. The parameters stay bound to freed memory, so each use must
+// bind all of them.
 func (s *Stmt) Reset() {
 	lib.Xsqlite3_reset(s.c.tls, s.p)
 	for _, p := range s.big {
@@ -97,14 +101,17 @@ func (s *Stmt) Reset() {
 }
 
 // ColumnInteger returns column i, from 0.
-func (s *Stmt) ColumnInteger(i int) int64 { return lib.Xsqlite3_column_int64(s.c.tls, s.p, int32(i)) }
+func (s *Stmt) ColumnInteger(i int) int64 {
+	return lib.Xsqlite3_column_int64(s.c.tls, s.p, int32(i))
+}
 
 // ColumnNull reports whether column i, from 0, is NULL.
 func (s *Stmt) ColumnNull(i int) bool {
 	return lib.Xsqlite3_column_type(s.c.tls, s.p, int32(i)) == lib.SQLITE_NULL
 }
 
-// Column returns column i, from 0, as text, in SQLite's memory: valid until the next Step or Reset.
+// Column returns column i, from 0, as text in SQLite's memory. It is valid until the next Step or
+// Reset.
 func (s *Stmt) Column(i int) []byte {
 	p := lib.Xsqlite3_column_text(s.c.tls, s.p, int32(i))
 	if p == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/capi"
 )
 
-// primary returns the primary result code of an error of SQLite, 0 of any other.
+// primary returns the primary result code of an error of SQLite, and 0 for any other error.
 func primary(err error) int32 {
 	var f *capi.Failure
 	if errors.As(err, &f) {
@@ -20,25 +20,26 @@ func primary(err error) int32 {
 	return 0
 }
 
-// UnknownOutcome reports whether a commit or checkpoint that failed so may have left the files in any state.
+// UnknownOutcome reports whether a commit or checkpoint with this error may have left the files in
+// any state.
 //
 //rule:confirmed_is_durable.full-index-is-known-outcome
 func UnknownOutcome(err error) bool { return primary(err) == lib.SQLITE_IOERR && !Full(err) }
 
-// Full reports whether there is no space. The log's index asks for its space in another way than the files do.
+// Full reports whether the disk is full. The log's index reports that with a code of its own.
 func Full(err error) bool {
 	var f *capi.Failure
 	return errors.As(err, &f) &&
 		(f.Primary() == lib.SQLITE_FULL || f.Code == lib.SQLITE_IOERR_SHMSIZE)
 }
 
-// corrupt reports whether the files hold what SQLite, or this package, cannot have written.
+// corrupt reports whether the files contain data that neither SQLite nor this package wrote.
 func corrupt(err error) bool {
 	p := primary(err)
 	return p == lib.SQLITE_CORRUPT || p == lib.SQLITE_NOTADB
 }
 
-// Missing is the error for a message that must exist and is not there.
+// Missing returns the error for a message that must exist but does not.
 func Missing(chat tidemark.ChatID, sequence tidemark.Sequence) error {
 	return &capi.Failure{
 		Code:    lib.SQLITE_CORRUPT,
@@ -47,7 +48,8 @@ func Missing(chat tidemark.ChatID, sequence tidemark.Sequence) error {
 	}
 }
 
-// ItemsFault reports whether an error of SQLite may lie in the item and not in the database: another one may succeed.
+// ItemsFault reports whether the cause of an error of SQLite may be one item. Then other items may
+// succeed.
 func ItemsFault(err error) bool {
 	switch primary(err) {
 	case lib.SQLITE_CONSTRAINT, lib.SQLITE_TOOBIG, lib.SQLITE_MISMATCH, lib.SQLITE_RANGE:
@@ -57,7 +59,7 @@ func ItemsFault(err error) bool {
 	}
 }
 
-// Public makes an error of SQLite one of the contract. Others stay as they are.
+// Public converts an error of SQLite to one of the contract. It returns other errors as they are.
 func Public(err error) error {
 	var f *capi.Failure
 	if !errors.As(err, &f) {
@@ -94,7 +96,7 @@ func Public(err error) error {
 	}
 }
 
-// At says which database an error of the opening is about.
+// At adds the path of the database to an error of Open, unless the error already names it.
 func At(path string, err error) error {
 	detail := tidemark.DetailOf(err)
 	if strings.Contains(detail, path) {

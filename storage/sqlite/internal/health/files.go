@@ -6,14 +6,15 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Files are the files of an open database. Whoever moves or replaces one while it is open does so behind SQLite's back, which goes on with those that it
-// has: what it confirms then would be gone with the process.
+// Files identifies the files of an open database. If somebody moves or replaces one, SQLite does
+// not notice, and continues with the old file. The writes that it then confirms would be lost when
+// the process ends.
 type Files struct {
 	path      string
 	main, log os.FileInfo
 }
 
-// Watch notes which files are open. Somebody must have read: then the log is there.
+// Watch records which files are open. A read must have happened before: it creates the log.
 func Watch(path string) (f *Files, err error) {
 	f = &Files{path: path}
 	if f.main, err = os.Stat(path); err != nil {
@@ -26,7 +27,7 @@ func Watch(path string) (f *Files, err error) {
 	return f, nil
 }
 
-// Intact returns an error if a file is not the one that is open.
+// Intact returns Unavailable if a path no longer leads to the file that is open.
 func (f *Files) Intact() error {
 	for _, file := range []struct {
 		name string

@@ -1,4 +1,5 @@
-// Package health knows what SQLite's errors mean, and how a database is doing as far as its errors tell.
+// Package health maps SQLite's errors to the contract, and derives from them whether the database
+// works.
 package health
 
 import (
@@ -9,40 +10,45 @@ import (
 )
 
 const (
-	// StuckAfter is how long a commit may take before the store counts as not ready.
+	// StuckAfter is the duration of a commit from which the store is not ready.
 	StuckAfter = 2 * time.Second
-	// unreadableFor is how long the store counts as not ready after a read failed: what is asked for tells no earlier whether others fail too.
+	// unreadableFor is how long the store is not ready after a failed read. Only other reads would
+	// show earlier whether the disk works again.
 	unreadableFor = 10 * time.Second
-	// fullFor is how long the store counts as not ready after a commit found the disk full, if none succeeds meanwhile. A trial write of one page says
-	// nothing of those that need more. It is longer than the core's pause before it tries again what was refused.
+	// fullFor is how long the store is not ready after a commit found the disk full, unless a
+	// commit succeeds. A trial write of one page does not show whether larger writes fit. fullFor
+	// is longer than the core waits before it repeats a refused write.
 	fullFor = 2 * time.Second
 )
 
-// Health is what the calls have told about a database and its disk. Use New. It is safe for concurrent use.
+// Health records the results of calls to a database. Create it with New. It is safe for concurrent
+// use.
 type Health struct {
 	failed chan struct{}
 
 	mu sync.Mutex
-	// broken is the argument of Fail.
+	// broken is the argument of the first Fail.
 	broken error
-	// damaged is the first sign of a corrupt database. It stays: nothing is written any more, lest it gets worse.
+	// damaged is the first error that shows a corrupt database. It is never cleared: nothing is
+	// written any more, to prevent further damage.
 	damaged error
-	// commit is the error of the latest commit, nil if it succeeded, and commitAt its time; began is when the present commit or checkpoint began, zero if there is none.
+	// commit is the error of the latest commit, nil if it succeeded, and commitAt is its time.
+	// began is the start of the current commit or checkpoint, zero if there is none.
 	commit   error
 	commitAt time.Time
 	began    time.Time
-	// unreadable is the latest read that the disk failed.
+	// unreadable is the latest read error of the disk.
 	unreadable   error
 	unreadableAt time.Time
 }
 
-// New returns the health of a database that was opened just now.
+// New returns the Health of a database that was just opened.
 func New() *Health { return &Health{failed: make(chan struct{})} }
 
 // Failed is closed by Fail.
 func (h *Health) Failed() <-chan struct{} { return h.failed }
 
-// Begin begins a commit, unless nothing may be written.
+// Begin records the start of a commit. It returns an error if nothing may be written.
 func (h *Health) Begin() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +60,7 @@ func (h *Health) Begin() error {
 	return h.damaged
 }
 
-// End ends the commit that began.
+// End records the result of the commit that Begin started.
 func (h *Health) End(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +71,8 @@ func (h *Health) End(err error) {
 	h.noteLocked(err)
 }
 
-// Checkpoint runs a checkpoint, for which everybody's writes wait as for a commit. If do fails the store has ended.
+// Checkpoint runs a checkpoint, for which all writes wait, as for a commit. If do fails, the store
+// fails for the rest of its life.
 func (h *Health) Checkpoint(do func() error) {
 	h.mu.Lock()
 	//rule:confirmed_is_durable.time-checkpoint
@@ -80,7 +87,7 @@ func (h *Health) Checkpoint(do func() error) {
 	}
 }
 
-// Read takes note of what became of a read.
+// Read records the result of a read.
 func (h *Health) Read(err error) {
 	if err == nil || primary(err) == 0 {
 		return
@@ -99,7 +106,7 @@ func (h *Health) noteLocked(err error) {
 	}
 }
 
-// Fail ends the store for good.
+// Fail ends the store. It cannot be used again.
 func (h *Health) Fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +116,7 @@ func (h *Health) Fail(err error) {
 	}
 }
 
-// Failure returns why the store has ended for good, nil if it has not.
+// Failure returns the error of Fail, or nil if Fail was not called.
 func (h *Health) Failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,14 +133,16 @@ func (h *Health) Commit() error {
 	return h.commit
 }
 
-// WorthATrial reports whether the latest commit failed, and a small write can tell whether others would succeed now.
+// WorthATrial reports whether the latest commit failed, and a small write can show whether writes
+// succeed now.
 func (h *Health) WorthATrial(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.commit != nil && (!Full(h.commit) || now.Sub(h.commitAt) >= fullFor)
 }
 
-// Committing returns how long the present commit or checkpoint has been under way, 0 if there is none.
+// Committing returns how long the current commit or checkpoint has been running, or 0 if there is
+// none.
 func (h *Health) Committing() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +152,7 @@ func (h *Health) Committing() time.Duration {
 	return time.Since(h.began)
 }
 
-// Trouble returns what keeps the store from serving, as far as that is known, nil if nothing is.
+// Trouble returns why the store is not ready at now, or nil if no reason is known.
 func (h *Health) Trouble(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,7 +172,8 @@ func (h *Health) Trouble(now time.Time) error {
 	}
 }
 
-// Late adds to the error of a call whose time is over what is wrong with the database, if anything is.
+// Late returns the error of a call whose time is over. It adds the reason why the database is not
+// ready, if there is one.
 func (h *Health) Late(err error) error {
 	if trouble := h.Trouble(time.Now()); trouble != nil {
 		detail := tidemark.DetailOf(err) + ": " + tidemark.DetailOf(trouble)

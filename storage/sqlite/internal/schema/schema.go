@@ -1,4 +1,5 @@
-// Package schema runs the migrations of the SQLite store, by path. Who calls it holds the lock of the database.
+// Package schema runs the migrations of the SQLite store. The caller holds the lock of the
+// database.
 package schema
 
 import (
@@ -17,12 +18,15 @@ import (
 	"github.com/tidemark-im/tidemark/migrations"
 )
 
-// PageSize of a new database in bytes. A message of the usual size is in a quarter of a page, so that none needs an overflow page.
+// PageSize is the page size of a new database in bytes. A usual message takes a quarter of a page,
+// so it needs no overflow page.
 const PageSize = 4096
 
-// Up brings the schema to the newest version that this program knows. It creates the file if it is missing.
+// Up updates the schema to the newest version that this program knows. It creates the file if it is
+// missing.
 //
-// Errors: Conflict (an earlier migration failed half-way, or the schema is newer than this program), Unavailable.
+// Conflict: an earlier migration failed half-way, or the schema is newer than this program.
+// Unavailable: the file cannot be used.
 func Up(path string) error {
 	needed, err := Newest()
 	if err != nil {
@@ -46,7 +50,7 @@ func Up(path string) error {
 	})
 }
 
-// Down reverts the latest migration. Invalid if there is none.
+// Down reverts the latest migration. Invalid: there is none.
 func Down(path string) error {
 	return with(path, func(m *migrate.Migrate, version uint, _ bool) error {
 		if version == 0 {
@@ -57,13 +61,13 @@ func Down(path string) error {
 	})
 }
 
-// with runs do over the database, whose schema has a version, 0 if it is empty.
+// with opens the database and runs do with the version of its schema, 0 if it is empty.
 func with(path string, do func(m *migrate.Migrate, version uint, dirty bool) error) (err error) {
 	source, err := iofs.New(migrations.SQLite, "sqlite")
 	if err != nil {
 		return tidemark.Wrap(tidemark.Internal, err, "the embedded migrations cannot be read")
 	}
-	// In a URI every character of a path can be written.
+	// A URI can represent every character of a path.
 	uri := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"_pragma": {
 		fmt.Sprintf("page_size(%d)", PageSize), "journal_mode(wal)", "synchronous(full)",
 		"busy_timeout(5000)",
@@ -76,7 +80,8 @@ func with(path string, do func(m *migrate.Migrate, version uint, dirty bool) err
 	db.SetMaxOpenConns(1)
 	target, err := driver.WithInstance(db, &driver.Config{})
 	if err != nil {
-		return tidemark.Wrap(tidemark.Unavailable, err, "the database "+path+" cannot be opened; check that it is one, its permissions, and the space on its disk")
+		return tidemark.Wrap(tidemark.Unavailable, err, "the database "+path+
+			" cannot be opened; check that it is one, its permissions, and the space on its disk")
 	}
 	m, err := migrate.NewWithInstance("iofs", source, "sqlite", target)
 	if err != nil {

@@ -1,5 +1,7 @@
-// Package vfstest puts a layer between SQLite and the operating system that fails when a test says so: the n-th write, an fsync, a read. SQLite calls it
-// a VFS (sqlite.org/vfs.html). It is the tool of SQLite's own tests, and cannot be had from outside: no file system here fails on demand.
+// Package vfstest adds a layer between SQLite and the operating system, in which a test can make
+// calls fail: the n-th write, an fsync, a read. SQLite calls such a layer a VFS
+// (sqlite.org/vfs.html), and its own tests use one. From outside of SQLite a test cannot do this,
+// because no file system fails on demand.
 package vfstest
 
 import (
@@ -12,10 +14,10 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// An Op is what SQLite asks of a file.
+// Op is an operation of SQLite on a file.
 type Op string
 
-// The operations that can fail. Map is the growth of the log's shared index.
+// The operations that can fail. Map extends the log's shared index.
 const (
 	Read     Op = "read"
 	Write    Op = "write"
@@ -24,31 +26,32 @@ const (
 	Map      Op = "map"
 )
 
-// A Call is one operation on one file.
+// Call is one operation on one file.
 type Call struct {
 	Op Op
-	// File is the suffix of the file's name behind the database's: "" for the database itself, "-wal", "-journal".
+	// File is the suffix after the database's name: "" for the database itself, "-wal", "-journal".
 	File string
-	// Nth counts the calls since Arm, from 1, this one included.
+	// Nth is the number of the call since Arm. The first call has 1.
 	Nth int
-	// End is where a write ends in the file.
+	// End is the offset in the file at which a write ends.
 	End int64
 }
 
-// A Fault is what becomes of a call.
+// Fault says how a call fails.
 type Fault int
 
-// The faults. Full and Short are for writes; elsewhere they are Broken, but that a Map with Full finds no space.
+// The faults. Full and Short are for writes. For other calls they act like Broken, except that Map
+// with either finds no space.
 const (
-	// None lets the call through.
+	// None passes the call through.
 	None Fault = iota
-	// Broken does nothing and reports an input/output error.
+	// Broken does nothing, and reports an input/output error.
 	Broken
-	// Full does nothing and reports that there is no space.
+	// Full does nothing, and reports that there is no space.
 	Full
-	// Short does the first half of a write and reports that there is no space.
+	// Short does the first half of a write, and reports that there is no space.
 	Short
-	// Lost does half of a write and reports an input/output error.
+	// Lost does the first half of a write, and reports an input/output error.
 	Lost
 )
 
@@ -57,7 +60,8 @@ type FS struct {
 	prefix   string
 	vfs      *lib.Tsqlite3_vfs
 	original *lib.Tsqlite3_vfs
-	// kept holds the functions that SQLite has addresses of, which the garbage collector does not see, and the tables of them.
+	// kept holds the functions whose addresses SQLite has, because the garbage collector does not
+	// see them. methods holds the replaced tables of functions by their originals.
 	kept    []any
 	methods map[uintptr]*lib.Tsqlite3_io_methods
 
@@ -68,7 +72,8 @@ type FS struct {
 	files  map[uintptr]string // suffixes by handle
 }
 
-// Install puts the layer under every database whose path is prefix and that is opened until the test ends. Tests that install one must not run in parallel.
+// Install adds the layer to every database whose path is prefix and that is opened before the test
+// ends. Tests that call it must not run in parallel.
 func Install(t testing.TB, prefix string) *FS {
 	t.Helper()
 	tls := libc.NewTLS()
@@ -104,14 +109,15 @@ func Install(t testing.TB, prefix string) *FS {
 	return f
 }
 
-// Arm has decide say what becomes of each call from now on, and starts counting anew. It is called under a lock.
+// Arm makes decide choose the fault of each later call, and restarts the count of calls. decide
+// runs under a lock.
 func (f *FS) Arm(decide func(Call) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.decide, f.calls, f.fired = decide, 0, 0
 }
 
-// Disarm lets every call through from now on, and returns how many failed since Arm.
+// Disarm passes every later call through, and returns the number of faults since Arm.
 func (f *FS) Disarm() (fired int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +125,7 @@ func (f *FS) Disarm() (fired int) {
 	return f.fired
 }
 
-// fault decides about a call on a file.
+// fault returns the fault of a call on a file.
 func (f *FS) fault(file uintptr, op Op, end int64) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,10 +141,11 @@ func (f *FS) fault(file uintptr, op Op, end int64) Fault {
 	return fault
 }
 
-// open opens a file by the original layer, and replaces the functions of its handle if it is one of ours.
+// open opens a file with the original layer. If the path matches, it replaces the functions of the
+// handle.
 func (f *FS) open(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
-	open := function[func(*libc.TLS, uintptr, uintptr, uintptr, int32, uintptr) int32](f.original.FxOpen)
-	rc := open(tls, vfs, name, file, flags, outFlags)
+	type opener = func(*libc.TLS, uintptr, uintptr, uintptr, int32, uintptr) int32
+	rc := function[opener](f.original.FxOpen)(tls, vfs, name, file, flags, outFlags)
 	handle := (*lib.Tsqlite3_file)(pointer(file))
 	if rc != lib.SQLITE_OK || name == 0 || handle.FpMethods == 0 {
 		return rc
@@ -154,7 +161,7 @@ func (f *FS) open(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags 
 	return rc
 }
 
-// replaced returns the table of functions that stands for an original one.
+// replaced returns the table of functions that replaces an original one.
 func (f *FS) replaced(tls *libc.TLS, original uintptr) *lib.Tsqlite3_io_methods {
 	if m := f.methods[original]; m != nil {
 		return m
@@ -234,5 +241,5 @@ func function[F any](at uintptr) F {
 	return *(*F)(unsafe.Pointer(&struct{ at uintptr }{at}))
 }
 
-// pointer makes a pointer of an address in SQLite's memory.
+// pointer converts an address in SQLite's memory.
 func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
