@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// cpuMicroseconds returns the user and system time that this process has used.
+// cpuMicroseconds returns the user and system time of this process.
 func cpuMicroseconds(b *testing.B) float64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -25,7 +25,7 @@ func cpuMicroseconds(b *testing.B) float64 {
 	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e3
 }
 
-// measure reports what do costs in CPU time. do makes b.N operations.
+// measure reports the CPU time and commits per operation of do, which makes b.N operations.
 func measure(b *testing.B, s *Store, do func()) {
 	b.ReportAllocs()
 	commits := s.writer.commits.Load()
@@ -39,7 +39,7 @@ func measure(b *testing.B, s *Store, do func()) {
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// benchStore returns a store with chats of n members each.
+// benchStore returns a store with a number of chats of n members each.
 func benchStore(b *testing.B, chats, n int) (*Store, []storage.NewChat) {
 	s := openTest(b, filepath.Join(b.TempDir(), "bench.db"))
 	list := make([]storage.NewChat, chats)
@@ -61,7 +61,7 @@ func benchStore(b *testing.B, chats, n int) (*Store, []storage.NewChat) {
 	return s, list
 }
 
-// spread runs op for 0..b.N-1 on a number of goroutines.
+// spread runs op for 0..b.N−1 on a number of goroutines.
 func spread(b *testing.B, producers int, op func(i int) error) {
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -137,7 +137,7 @@ func BenchmarkAdvance(b *testing.B) {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
 			const chats, users = 50, 20
 			s, list := benchStore(b, chats, users)
-			// Watermarks may rise as far as they will.
+			// A high head allows every raise.
 			if err := s.change(b.Context(), func(w *writer) error {
 				clear(w.chats)
 				return w.c.exec("UPDATE chats SET head = 1000000000")
@@ -206,7 +206,9 @@ func BenchmarkMark_and_clear(b *testing.B) {
 	measure(b, s, func() {
 		spread(b, 64, func(i int) error {
 			chat := &list[i%len(list)]
-			if _, err := s.Mark(b.Context(), []tidemark.PendingDelivery{{UserID: chat.Creator, ChatID: chat.ID, FirstUndelivered: 1}}); err != nil {
+			if _, err := s.Mark(b.Context(), []tidemark.PendingDelivery{
+				{UserID: chat.Creator, ChatID: chat.ID, FirstUndelivered: 1},
+			}); err != nil {
 				return err
 			}
 			_, err := s.Clear(b.Context(), []storage.Clear{

@@ -11,7 +11,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// TestCommitted_says_what_each_commit_stored: messages and raises, and neither duplicates, stale raises nor transactions that wrote nothing.
+// TestCommitted_says_what_each_commit_stored: Committed gets the messages and raises of each
+// commit, without duplicates and stale raises. It is not called for transactions that wrote
+// nothing.
 func TestCommitted_says_what_each_commit_stored(t *testing.T) {
 	type commit struct{ Sends, Acks int }
 	var got []commit
@@ -52,13 +54,14 @@ func TestCommitted_says_what_each_commit_stored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Append(t.Context(), []tidemark.Draft{draft("1", "a"), draft("2", "b"), draft("2", "b")}); err != nil {
+	drafts := []tidemark.Draft{draft("1", "a"), draft("2", "b"), draft("2", "b")}
+	if _, err := s.Append(t.Context(), drafts); err != nil {
 		t.Fatal(err)
 	}
 	advance("anna", "ben")
 	advance("ben")
 	send(t, s, "3")
-	if err := s.Close(); err != nil { // it waits for the goroutine that writes, and so for got
+	if err := s.Close(); err != nil { // waits for the goroutine that writes, which appends to got
 		t.Fatal(err)
 	}
 	want := []commit{{0, 0}, {2, 0}, {0, 2}, {1, 0}}

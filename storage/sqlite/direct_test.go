@@ -7,15 +7,17 @@ import (
 	"testing"
 )
 
-// What BenchmarkDirect compares: rows like those of messages.
+// The table and statements of BenchmarkDirect. The rows are like those of messages.
 const (
-	directTable  = `CREATE TABLE example (n INTEGER PRIMARY KEY, a TEXT, b TEXT, c TEXT, d TEXT, e INTEGER)`
+	directTable = `CREATE TABLE example
+		(n INTEGER PRIMARY KEY, a TEXT, b TEXT, c TEXT, d TEXT, e INTEGER)`
 	directInsert = `INSERT INTO example (a, b, c, d, e) VALUES (?, ?, ?, ?, ?)`
 	directOne    = `SELECT n, e FROM example WHERE n = ?`
 	directPage   = `SELECT n, a, b, c, d, e FROM example WHERE n > ? ORDER BY n LIMIT 50`
 )
 
-// BenchmarkDirect compares this package's way to SQLite with database/sql: one row found by its key, a page of 50 rows, and an insert inside a transaction.
+// BenchmarkDirect compares this package's use of SQLite with database/sql. It measures one row by
+// its key, a page of 50 rows, and an insert inside a transaction.
 func BenchmarkDirect(b *testing.B) {
 	c, db := directPair(b)
 	id, content := newID(), strings.Repeat("message ", 25)
@@ -87,7 +89,7 @@ func BenchmarkDirect(b *testing.B) {
 	exec("ROLLBACK")
 }
 
-// directPair opens one database both ways.
+// directPair opens one database with this package and with database/sql.
 func directPair(b *testing.B) (*conn, *sql.DB) {
 	path := filepath.Join(b.TempDir(), "direct.db")
 	db, err := sql.Open("sqlite", path)
@@ -95,7 +97,7 @@ func directPair(b *testing.B) (*conn, *sql.DB) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { db.Close() })
-	db.SetMaxOpenConns(1) // a transaction is one connection's
+	db.SetMaxOpenConns(1) // because a transaction belongs to one connection
 	if _, err := db.Exec(directTable); err != nil {
 		b.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func compare(b *testing.B, name string, direct, throughSQL func(int)) {
 	b.Run(name+"/sql", func(b *testing.B) { perOperation(b, throughSQL) })
 }
 
-// perOperation reports what do costs in CPU time.
+// perOperation reports the CPU time of one call of do.
 func perOperation(b *testing.B, do func(n int)) {
 	b.ReportAllocs()
 	before := cpuMicroseconds(b)

@@ -10,7 +10,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// replaceLog puts a device in the place of the open write-ahead log, under SQLite's feet, and returns how to undo it.
+// replaceLog replaces the open write-ahead log by a device, without SQLite's knowledge. restore
+// undoes it.
 func replaceLog(t *testing.T, path, device string) (restore func()) {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
@@ -22,7 +23,8 @@ func replaceLog(t *testing.T, path, device string) (restore func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All are found before any is copied: a copy may get the number of one that was listed and has gone.
+	// First find all, then copy: a copy may get the number of a descriptor that was listed and then
+	// closed.
 	var logs []int
 	for _, entry := range entries {
 		target, err := os.Readlink("/proc/self/fd/" + entry.Name())
@@ -59,7 +61,7 @@ func replaceLog(t *testing.T, path, device string) (restore func()) {
 	}
 }
 
-// /dev/null takes every write, and has no fsync.
+// /dev/null accepts every write, but its fsync fails.
 func TestCommit_failed_fsync_ends_the_store(t *testing.T) {
 	s, path := openNew(t)
 	send(t, s, "1")

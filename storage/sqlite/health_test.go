@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/vfstest"
 )
 
-// openFaulty is openNew with a layer that fails on demand.
+// openFaulty opens a database with a chat "c" and three messages. Its file system fails on demand.
 func openFaulty(t *testing.T) (s *Store, path string, fs *vfstest.FS) {
 	t.Helper()
 	path = faultTemplate(t)
@@ -24,7 +25,7 @@ func openFaulty(t *testing.T) (s *Store, path string, fs *vfstest.FS) {
 	return openTest(t, path), path, fs
 }
 
-// failing fails every call of one kind on the files with a suffix.
+// failing returns a function that fails every call of one operation on the files with a suffix.
 func failing(op vfstest.Op, file string, fault vfstest.Fault) func(vfstest.Call) vfstest.Fault {
 	return func(c vfstest.Call) vfstest.Fault {
 		if c.Op == op && c.File == file {
@@ -44,14 +45,15 @@ func TestCommit_full_disk_is_Unavailable_and_recovers(t *testing.T) {
 	})
 	wantCode(t, err, tidemark.Unavailable, "full")
 	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "full", "free some space")
-	wantGapless(t, s, 3) // reads go on
+	wantGapless(t, s, 3) // reads still work
 	if fs.Disarm() == 0 {
 		t.Fatal("no fault fired")
 	}
 	if s.hasFailed() {
 		t.Fatal("a full disk has ended the store")
 	}
-	for deadline := time.Now().Add(20 * time.Second); s.Check(t.Context()) != nil; <-time.After(10 * time.Millisecond) {
+	deadline := time.Now().Add(20 * time.Second)
+	for ; s.Check(t.Context()) != nil; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("Check with space again: %v", s.Check(t.Context()))
 		}
@@ -62,11 +64,12 @@ func TestCommit_full_disk_is_Unavailable_and_recovers(t *testing.T) {
 	wantGapless(t, s, 4)
 }
 
-// Where the log cannot grow, what it holds is moved into the database file, whose pages are there already, and it starts anew in the space that it has.
+// If the log cannot grow, its pages are moved into the database file, which has room for them. Then
+// the log restarts in the space that it has.
 func TestCommit_full_disk_makes_room_in_the_log(t *testing.T) {
 	s, path, fs := openFaulty(t)
-	rename := func(n int) error {
-		_, err := s.RenameChat(t.Context(), "c", fmt.Sprint(n)) // a page that is in the file already
+	rename := func(n int) error { // writes a page that is in the file already
+		_, err := s.RenameChat(t.Context(), "c", fmt.Sprint(n))
 		return err
 	}
 	for n := range 20 {
@@ -103,7 +106,8 @@ func TestCommit_full_disk_makes_room_in_the_log(t *testing.T) {
 	}
 }
 
-// The log's index grows with the log, in a commit, after the log is on disk. A full disk there is a full disk, and not the end.
+// The log's index grows in a commit, after the log is on disk. If the disk is full at that point,
+// the store must not end.
 func TestCommit_full_disk_for_the_index_of_the_log(t *testing.T) {
 	s, path, fs := openFaulty(t)
 	drafts := make([]tidemark.Draft, 300)
@@ -123,7 +127,8 @@ func TestCommit_full_disk_for_the_index_of_the_log(t *testing.T) {
 	for _, suffix := range []string{"", "-wal"} {
 		copyFile(t, path+suffix, crashed+suffix)
 	}
-	// What was refused may be in the log whole. Then a crash keeps it, and sending it again finds it.
+	// The refused messages may be complete in the log. Then they survive a crash, and a repeated
+	// send finds them.
 	for _, s := range []*Store{s, openTest(t, crashed)} {
 		if _, err := s.Append(t.Context(), drafts); err != nil {
 			t.Fatal(err)
@@ -150,7 +155,8 @@ func TestRead_that_fails_is_Unavailable_and_not_ready(t *testing.T) {
 	wantGapless(t, s, 3)
 }
 
-// corruptTable overwrites the pages of a table in the closed database at path, and reports how many there were.
+// corruptTable overwrites the pages of a table in the closed database at path. It returns their
+// number.
 func corruptTable(t *testing.T, path, table string, with byte) (pages int) {
 	t.Helper()
 	c, err := open(path, false)
@@ -163,7 +169,10 @@ func corruptTable(t *testing.T, path, table string, with byte) (pages int) {
 	}
 	q.string(1, table)
 	var numbers []int64
-	if err := q.each(func(row *stmt) bool { numbers = append(numbers, row.integerAt(0)); return true }); err != nil {
+	if err := q.each(func(row *stmt) bool {
+		numbers = append(numbers, row.integerAt(0))
+		return true
+	}); err != nil {
 		t.Fatal(err)
 	}
 	q.Finalize()
@@ -173,22 +182,28 @@ func corruptTable(t *testing.T, path, table string, with byte) (pages int) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	page := bytes.Repeat([]byte{with}, 4096)
 	for _, n := range numbers {
-		if _, err := f.WriteAt([]byte(strings.Repeat(string([]byte{with}), 4096)), (n-1)*4096); err != nil {
+		if _, err := f.WriteAt(page, (n-1)*4096); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return len(numbers)
 }
 
-// A page that holds anything else than what SQLite wrote there is never an answer.
+// A page with other data than SQLite wrote is never part of an answer.
 func TestCorrupt_page_is_Unavailable_and_stops_the_writing(t *testing.T) {
-	for _, table := range []string{"messages", "chats", "sqlite_autoindex_chats_1", "messages_by_key", "members", "delivery_state"} {
+	for _, table := range []string{
+		"messages", "chats", "sqlite_autoindex_chats_1", "messages_by_key", "members",
+		"delivery_state",
+	} {
 		for _, with := range []byte{0x00, 0xff, 0x0d} {
 			t.Run(fmt.Sprintf("%s_%02x", table, with), func(t *testing.T) {
 				path := faultTemplate(t)
 				s := openTest(t, path)
-				if _, err := s.Advance(t.Context(), []storage.Advance{{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: 1}}}); err != nil {
+				if _, err := s.Advance(t.Context(), []storage.Advance{
+					{User: "ben", Chat: "c", Raise: tidemark.Raise{Acked: 1}},
+				}); err != nil {
 					t.Fatal(err)
 				}
 				if err := s.Close(); err != nil {
@@ -205,7 +220,7 @@ func TestCorrupt_page_is_Unavailable_and_stops_the_writing(t *testing.T) {
 				defer s.Close()
 				wantCode(t, touch(t, s), tidemark.Unavailable, "corrupt", "backup")
 				wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "corrupt", "backup")
-				// Nothing is written any more, whatever it is.
+				// No write of any kind succeeds now.
 				_, _, err = s.CreateChat(t.Context(), storage.NewChat{
 					ID:      "other",
 					Type:    tidemark.Group,
@@ -218,7 +233,8 @@ func TestCorrupt_page_is_Unavailable_and_stops_the_writing(t *testing.T) {
 	}
 }
 
-// touch reads everything, and writes. It returns the first error, and fails the test if an answer before it is wrong.
+// touch reads all kinds of data, and writes. It returns the first error. A wrong answer before it
+// fails the test.
 func touch(t *testing.T, s *Store) error {
 	t.Helper()
 	pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: "c", Limit: 10}})
@@ -233,14 +249,18 @@ func touch(t *testing.T, s *Store) error {
 	if len(pages[0]) != 3 {
 		t.Errorf("the chat has %d messages, want 3", len(pages[0]))
 	}
-	if states, err := s.States(t.Context(), []storage.StateKey{{User: "ben", Chat: "c"}}); err != nil {
+	states, err := s.States(t.Context(), []storage.StateKey{{User: "ben", Chat: "c"}})
+	if err != nil {
 		return err
-	} else if states[0].Acked != 1 {
+	}
+	if states[0].Acked != 1 {
 		t.Errorf("ben's watermark is %d, want 1", states[0].Acked)
 	}
-	if rosters, err := s.Rosters(t.Context(), []tidemark.ChatID{"c"}); err != nil {
+	rosters, err := s.Rosters(t.Context(), []tidemark.ChatID{"c"})
+	if err != nil {
 		return err
-	} else if len(rosters[0].Members) != 2 {
+	}
+	if len(rosters[0].Members) != 2 {
 		t.Errorf("%d members, want 2", len(rosters[0].Members))
 	}
 	appended, err := storage.AppendOne(t.Context(), s, draft("old1", "hello"))
@@ -250,7 +270,8 @@ func touch(t *testing.T, s *Store) error {
 	return err
 }
 
-// A missing message is never taken for a gap, nor for the end of the chat (delivery.md §2), from whichever side it is read: it is damage.
+// A missing message is damage. Read from either side, it is never taken for a gap or for the end of
+// the chat (delivery.md §2).
 func TestRanges_hole_is_Unavailable(t *testing.T) {
 	for _, sequence := range []int{1, 2, 3} {
 		s, _ := openNew(t)
@@ -262,7 +283,11 @@ func TestRanges_hole_is_Unavailable(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range []storage.Range{{Chat: "c", Limit: 10}, {Chat: "c", Limit: 10, Before: 4}, {Chat: "c", Limit: 10, Before: 100}} {
+		for _, r := range []storage.Range{
+			{Chat: "c", Limit: 10},
+			{Chat: "c", Limit: 10, Before: 4},
+			{Chat: "c", Limit: 10, Before: 100},
+		} {
 			got, err := s.Ranges(t.Context(), []storage.Range{r})
 			if tidemark.CodeOf(err) != tidemark.Unavailable ||
 				!strings.Contains(fmt.Sprint(err),
@@ -317,13 +342,17 @@ func TestOpen_damaged_files_say_what_to_do(t *testing.T) {
 	}
 }
 
-// Who moves the files of a running server away stops the writing, and not what has been confirmed. Moved back they serve again.
+// If the files of a running server are moved away, writes fail, but confirmed data stays. When the
+// files are moved back, the server works again.
 func TestCommit_moved_file_is_Unavailable_and_recovers(t *testing.T) {
 	for _, suffix := range []string{"", "-wal"} {
 		s, path := openNew(t)
 		send(t, s, "1")
-		// The next commit looks at the files.
-		if err := s.change(t.Context(), func(w *writer) error { w.looked = time.Time{}; return nil }); err != nil {
+		// The next commit checks the files.
+		if err := s.change(t.Context(), func(w *writer) error {
+			w.looked = time.Time{}
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Rename(path+suffix, path+".away"); err != nil {
@@ -362,7 +391,7 @@ func TestCheck_commit_that_does_not_end(t *testing.T) {
 		"not finished", "2 seconds")
 }
 
-// A caller whose time ends while others fail is told why.
+// A caller whose time ends while other calls fail gets the reason.
 func TestCommit_late_caller_is_told_the_reason(t *testing.T) {
 	s, _, fs := openFaulty(t)
 	fs.Arm(failing(vfstest.Write, "-wal", vfstest.Full))
@@ -382,7 +411,7 @@ func TestCommit_late_caller_is_told_the_reason(t *testing.T) {
 	release()
 }
 
-// A checkpoint that does not end holds up everybody's writes as a commit does.
+// A checkpoint that does not end blocks all writes, as such a commit does.
 func TestCheck_checkpoint_that_does_not_end(t *testing.T) {
 	s, _, fs := openFaulty(t)
 	send(t, s, "1")
@@ -396,7 +425,10 @@ func TestCheck_checkpoint_that_does_not_end(t *testing.T) {
 		}
 		return vfstest.None
 	})
-	if err := s.change(t.Context(), func(w *writer) error { w.checkpointEvery, w.checkpointAt = 1, 1; return nil }); err != nil {
+	if err := s.change(t.Context(), func(w *writer) error {
+		w.checkpointEvery, w.checkpointAt = 1, 1
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	<-reached

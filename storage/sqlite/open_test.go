@@ -31,7 +31,10 @@ func TestOpen_second_one_is_refused(t *testing.T) {
 }
 
 func TestOpen_any_path(t *testing.T) {
-	for _, name := range []string{"with space.db", "what?.db", "a#b.db", "100%25 %zz.db", "?mode=memory", "file:x", ":memory:", "ä'\"&;.db", "plain"} {
+	for _, name := range []string{
+		"with space.db", "what?.db", "a#b.db", "100%25 %zz.db", "?mode=memory", "file:x",
+		":memory:", "ä'\"&;.db", "plain",
+	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name)
 			s := openTest(t, path)
@@ -51,7 +54,8 @@ func TestOpen_any_path(t *testing.T) {
 func TestOpen_errors_say_what_to_do(t *testing.T) {
 	directory := t.TempDir()
 	text := filepath.Join(directory, "text")
-	if err := os.WriteFile(text, []byte("This is a letter and not a database, however long one looks at it.\n"), 0o600); err != nil {
+	letter := []byte("This is a letter and not a database. It is shorter than a page.\n")
+	if err := os.WriteFile(text, letter, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	newer := filepath.Join(directory, "newer.db")
@@ -83,8 +87,9 @@ func TestOpen_errors_say_what_to_do(t *testing.T) {
 		_, err := Open(t.Context(), Config{Path: test.path})
 		wantCode(t, err, test.code, test.words...)
 	}
-	// What could not be opened is not locked.
-	if err := Migrate(newer, Up); tidemark.CodeOf(err) != tidemark.Conflict || tidemark.DetailOf(err) == "" {
+	// A failed Open leaves no lock.
+	err = Migrate(newer, Up)
+	if tidemark.CodeOf(err) != tidemark.Conflict || tidemark.DetailOf(err) == "" {
 		t.Errorf("Migrate of a newer schema: %v", err)
 	}
 }

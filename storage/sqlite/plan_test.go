@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// TestPlans_every_statement_uses_an_index calls every method, and asks SQLite how it runs each statement that they prepared.
+// TestPlans_every_statement_uses_an_index calls every method. Then it asks SQLite for the plan of
+// each statement that the methods prepared.
 func TestPlans_every_statement_uses_an_index(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tidemark.db")
 	s, err := Open(t.Context(), Config{Path: path, Readers: 1})
@@ -58,7 +59,8 @@ func TestPlans_every_statement_uses_an_index(t *testing.T) {
 	}
 }
 
-// TestPlans_are_kept binds other values to each statement again and again: SQLite must not plan anew for that.
+// TestPlans_are_kept binds other values to each statement many times. SQLite must not plan the
+// statement again for that.
 func TestPlans_are_kept(t *testing.T) {
 	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "tidemark.db"), Readers: 1})
 	if err != nil {
@@ -67,12 +69,13 @@ func TestPlans_are_kept(t *testing.T) {
 	defer s.Close()
 	everyMethod(t, s)
 	for n := range 20 {
-		user, chat := tidemark.UserID(fmt.Sprintf("user%d",
-			n)), tidemark.ChatID(fmt.Sprintf("chat%d", n))
+		user := tidemark.UserID(fmt.Sprintf("user%d", n))
+		chat := tidemark.ChatID(fmt.Sprintf("chat%d", n))
 		if _, _, err := s.ChatsOf(t.Context(), user, storage.ChatsPage{Limit: 10 + n}); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, _, err := s.Behind(t.Context(), user, storage.BehindQuery{After: chat, Limit: 10 + n}); err != nil {
+		query := storage.BehindQuery{After: chat, Limit: 10 + n}
+		if _, _, _, err := s.Behind(t.Context(), user, query); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := s.PendingOf(t.Context(), user, chat, 10+n); err != nil {
@@ -84,13 +87,13 @@ func TestPlans_are_kept(t *testing.T) {
 	for _, c := range []*conn{s.writer.c, reader} {
 		for text, q := range c.stmts {
 			if n := q.Replans(); n > 0 {
-				t.Errorf("planned anew %d times: %s", n, text)
+				t.Errorf("planned again %d times: %s", n, text)
 			}
 		}
 	}
 }
 
-// everyMethod calls each method of the store so that it takes each of its ways.
+// everyMethod calls each method of the store so that all its statements run.
 func everyMethod(t *testing.T, s *Store) {
 	t.Helper()
 	ctx, now := t.Context(), time.UnixMilli(1_000)

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
 )
 
-// openTest opens a database that t closes.
+// openTest opens a database, and closes it at the end of the test.
 func openTest(t testing.TB, path string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Config{Path: path})
@@ -51,7 +51,7 @@ func openNew(t testing.TB) (s *Store, path string) {
 	return s, path
 }
 
-// draft is a message from anna under a key.
+// draft returns a message from anna with a key.
 func draft(key, content string) tidemark.Draft {
 	return tidemark.Draft{
 		ChatID:          "c",
@@ -86,7 +86,7 @@ func wantCode(t *testing.T, err error, want tidemark.Code, words ...string) {
 	}
 }
 
-// wantGapless checks sequence_gapless of the chat "c".
+// wantGapless checks that the messages of the chat "c" are exactly 1..head (sequence_gapless).
 func wantGapless(t *testing.T, s *Store, head tidemark.Sequence) {
 	t.Helper()
 	pages, err := s.Ranges(context.Background(), []storage.Range{{Chat: "c", Limit: 100_000}})
@@ -199,7 +199,8 @@ func TestCommit_nothing_to_write_costs_none(t *testing.T) {
 	if written, err := s.Mark(t.Context(), mark); err != nil || written[0] {
 		t.Errorf("standing Mark: got %v, %v", written, err)
 	}
-	if cleared, err := s.Clear(t.Context(), []storage.Clear{{User: "nobody", Chat: "c", Through: 1}}); err != nil || cleared[0] {
+	unknown := []storage.Clear{{User: "nobody", Chat: "c", Through: 1}}
+	if cleared, err := s.Clear(t.Context(), unknown); err != nil || cleared[0] {
 		t.Errorf("Clear of nothing: got %v, %v", cleared, err)
 	}
 	if _, err := storage.AppendOne(t.Context(), s, draft("1", "hello")); err != nil {
@@ -253,7 +254,8 @@ func TestCommit_full_database_is_Unavailable_and_recovers(t *testing.T) {
 	send(t, s, "1")
 	pragma := func(text string) {
 		t.Helper()
-		if err := s.change(t.Context(), func(w *writer) error { return w.c.pragma(text) }); err != nil {
+		err := s.change(t.Context(), func(w *writer) error { return w.c.pragma(text) })
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -261,7 +263,8 @@ func TestCommit_full_database_is_Unavailable_and_recovers(t *testing.T) {
 	_, err := storage.AppendOne(t.Context(), s,
 		draft("big", strings.Repeat("x", tidemark.MaxContent)))
 	wantCode(t, err, tidemark.Unavailable, "full")
-	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "full") // although a small write would succeed
+	// Check fails, although a small write would succeed.
+	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "full")
 	wantGapless(t, s, 1)
 	pragma("PRAGMA max_page_count = 1000000")
 	if got := send(t, s, "2"); got != 2 {
@@ -273,13 +276,16 @@ func TestCommit_full_database_is_Unavailable_and_recovers(t *testing.T) {
 	wantGapless(t, s, 2)
 }
 
-// What a call had stored before its commit was given up is forgotten: the next commit, of whatever kind, must not write the head that it led to.
+// If a commit fails, the writer forgets what the call had stored. The next commit of any kind must
+// not write the head of the failed one.
 func TestCommit_full_database_in_the_middle_of_a_call_leaves_no_gap(t *testing.T) {
 	s, _ := openNew(t)
 	send(t, s, "1")
 	pages := func(n int) {
 		t.Helper()
-		if err := s.change(t.Context(), func(w *writer) error { return w.c.pragma(fmt.Sprint("PRAGMA max_page_count = ", n)) }); err != nil {
+		if err := s.change(t.Context(), func(w *writer) error {
+			return w.c.pragma(fmt.Sprint("PRAGMA max_page_count = ", n))
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -304,7 +310,10 @@ func TestCommit_full_database_in_the_middle_of_a_call_leaves_no_gap(t *testing.T
 
 func TestCommit_locked_database_is_Unavailable_and_recovers(t *testing.T) {
 	s, path := openNew(t)
-	if err := s.change(t.Context(), func(w *writer) error { w.c.BusyTimeout(10); return nil }); err != nil {
+	if err := s.change(t.Context(), func(w *writer) error {
+		w.c.BusyTimeout(10)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	other, err := open(path, false)
@@ -328,7 +337,8 @@ func TestCommit_locked_database_is_Unavailable_and_recovers(t *testing.T) {
 	wantGapless(t, s, 1)
 }
 
-// A copy of the files while the server writes is what a power cut leaves: a database, and a log with a torn end.
+// A copy of the files of a running server is like the result of a power cut: a database, and a log
+// with an incomplete end.
 func TestOpen_recovers_what_was_confirmed_before_a_crash(t *testing.T) {
 	s, path := openNew(t)
 	for i := range 100 {
@@ -338,9 +348,10 @@ func TestOpen_recovers_what_was_confirmed_before_a_crash(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
-			// Few enough to stay below a checkpoint, which a copy in two steps would tear apart.
+			// The messages are few, so that no checkpoint runs: copying two files during one would
+			// mix two states.
 			for n := 0; n < 50 && ctx.Err() == nil; n++ {
-				// It may be cut off by the end of the test.
+				// The end of the test may cancel it.
 				_, _ = storage.AppendOne(ctx, s, draft(fmt.Sprint("while", i, "-", n), "hello"))
 			}
 		})

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
-// durable is a store that knows where it is.
+// durable is a store with the path of its file.
 type durable struct {
 	*Store
 	path string

@@ -13,11 +13,16 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/vfstest"
 )
 
-// TestFault_every_call_of_the_file_system fails the n-th read, write, fsync, truncation or mapping of a fixed history, once or from there on: in the opening, in commits and
-// checkpoints, in the closing. Whatever was confirmed is there afterwards, in the files as a crash leaves them and in those of a store that was closed; what was refused is there at
-// most once, and sending it again settles it (confirmed_is_durable, send_idempotent, sequence_gapless, watermark_monotonic).
+// TestFault_every_call_of_the_file_system runs a fixed history many times. Each run fails the n-th
+// read, write, fsync, truncation or mapping, once or from there on. The fault may hit the opening,
+// a commit, a checkpoint or the closing.
 //
-// TIDEMARK_FAULT_RUNS is the greatest number of places for each kind of fault, 8 if it is not set, and 2 of them with -short.
+// Then the test looks at the files as a crash leaves them, and at those of a closed store.
+// Everything that was confirmed is there. A refused message is there at most once, and a repeated
+// send confirms it (confirmed_is_durable, send_idempotent, sequence_gapless, watermark_monotonic).
+//
+// TIDEMARK_FAULT_RUNS is the maximum number of places for each kind of fault. The default is 8, or
+// 2 with -short.
 func TestFault_every_call_of_the_file_system(t *testing.T) {
 	places := faultRuns(t, 8)
 	seed := uint64(time.Now().UnixNano())
@@ -48,7 +53,7 @@ func TestFault_every_call_of_the_file_system(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "tidemark.db")
 				fs := vfstest.Install(t, path)
 				run := &faultRun{t: t, path: path, template: template, fs: fs}
-				// Without a fault, to count the places.
+				// A run without a fault counts the places.
 				there := 0
 				run.play(func(c vfstest.Call) vfstest.Fault {
 					if c.Op == kind.op {
@@ -78,7 +83,8 @@ func TestFault_every_call_of_the_file_system(t *testing.T) {
 						return
 					}
 				}
-				// A place near the end may not be reached: what failed before has changed the way.
+				// A run may not reach a place near the end, because an earlier fault changed the
+				// sequence of calls.
 				if want := min(there, places); fired < want-2 {
 					t.Errorf("%d of %d faults fired", fired, want)
 				}
@@ -90,7 +96,7 @@ func TestFault_every_call_of_the_file_system(t *testing.T) {
 	t.Logf("%d faults fired, %d of them ended the store (seed %d)", total, ended, seed)
 }
 
-// faultRuns returns TIDEMARK_FAULT_RUNS.
+// faultRuns returns TIDEMARK_FAULT_RUNS, or the default if it is not set.
 func faultRuns(t *testing.T, byDefault int) int {
 	t.Helper()
 	text := os.Getenv("TIDEMARK_FAULT_RUNS")
@@ -107,7 +113,8 @@ func faultRuns(t *testing.T, byDefault int) int {
 	return n
 }
 
-// placesOf returns at most `most` numbers of 1..n, all if there are no more, spread over the whole.
+// placesOf returns at most `most` numbers of 1..n, spread over the whole range, or all if n is
+// lower.
 func placesOf(n, most int, random *rand.Rand) []int {
 	var at []int
 	for i := range min(n, most) {
@@ -117,7 +124,8 @@ func placesOf(n, most int, random *rand.Rand) []int {
 	return at
 }
 
-// faultTemplate makes a database with a chat "c" of anna and ben and three messages.
+// faultTemplate returns the path of a closed database with a chat "c" of anna and ben and three
+// messages.
 func faultTemplate(t *testing.T) string {
 	t.Helper()
 	s, path := openNew(t)
@@ -130,18 +138,19 @@ func faultTemplate(t *testing.T) string {
 	return path
 }
 
-// A faultRun plays the history again and again, from the same files.
+// faultRun runs the history many times, each time from the same files.
 type faultRun struct {
 	t        *testing.T
 	path     string
 	template string
 	fs       *vfstest.FS
 	place    string
-	// ended counts the stores that failed for good.
+	// ended counts the stores that failed and had to end.
 	ended int
 }
 
-// play runs the history with a fault, and checks what is there afterwards. It reports whether the fault fired.
+// play runs the history with a fault, and checks the data afterwards. It reports whether the fault
+// occurred. closeBroken says that the fault still applies during Close.
 func (r *faultRun) play(decide func(vfstest.Call) vfstest.Fault, closeBroken bool) (fired bool) {
 	t := r.t
 	t.Helper()
@@ -151,7 +160,7 @@ func (r *faultRun) play(decide func(vfstest.Call) vfstest.Fault, closeBroken boo
 		}
 	}
 	copyFile(t, r.template, r.path)
-	w := &told{
+	confirmed := &record{
 		t:     t,
 		place: r.place,
 		sent:  map[string]tidemark.Sequence{"old0": 1, "old1": 2, "old2": 3},
@@ -163,24 +172,24 @@ func (r *faultRun) play(decide func(vfstest.Call) vfstest.Fault, closeBroken boo
 			t.Fatalf("%s: Open: %v", r.place, err)
 		}
 		s = openTest(t, r.path)
-		w.check(s, "after an open that failed")
+		confirmed.check(s, "after an open that failed")
 		r.close(s)
 		return fired
 	}
-	w.history(s)
+	confirmed.history(s)
 	crashed := filepath.Join(t.TempDir(), "crashed.db")
 	for _, suffix := range []string{"", "-wal"} {
 		copyFile(t, r.path+suffix, crashed+suffix)
 	}
-	before := w.clone()
+	before := confirmed.clone()
 	if closeBroken {
 		r.close(s)
 		fired = r.fs.Disarm() > 0
 	} else {
 		fired = r.fs.Disarm() > 0
 		if !s.hasFailed() {
-			w.sendAgain(s, "when the cause is gone")
-			w.check(s, "when the cause is gone")
+			confirmed.sendAgain(s, "when the cause is gone")
+			confirmed.check(s, "when the cause is gone")
 		}
 		r.close(s)
 	}
@@ -189,15 +198,15 @@ func (r *faultRun) play(decide func(vfstest.Call) vfstest.Fault, closeBroken boo
 	}
 	for _, end := range []struct {
 		path, where string
-		told        *told
-	}{{crashed, "after a crash", before}, {r.path, "after a close", w}} {
+		want        *record
+	}{{crashed, "after a crash", before}, {r.path, "after a close", confirmed}} {
 		again, err := Open(t.Context(), Config{Path: end.path, Readers: 1})
 		if err != nil {
 			t.Fatalf("%s: Open %s: %v", r.place, end.where, err)
 		}
-		end.told.check(again, end.where)
-		end.told.sendAgain(again, end.where)
-		end.told.check(again, end.where+" and sending again")
+		end.want.check(again, end.where)
+		end.want.sendAgain(again, end.where)
+		end.want.check(again, end.where+" and sending again")
 		r.close(again)
 	}
 	return fired

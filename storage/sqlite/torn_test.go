@@ -13,13 +13,17 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/waltest"
 )
 
-// TestOpen_torn_log damages the end of the log of a store that died, TIDEMARK_FAULT_RUNS times (60 if it is not set). Damage behind the last commit loses nothing. Damage before it, of a
-// disk that lied about an fsync, leaves the messages of whole commits: 1..n for some n, not fewer than were committed before the damage; and the store goes on from there.
+// TestOpen_torn_log damages the end of the log of a store that was killed. Damage after the last
+// commit loses nothing. Damage before it, as after an fsync that did not reach the disk, leaves the
+// messages of whole commits. These are 1..n, with all that were committed before the damage. The
+// store continues from there.
+//
+// TIDEMARK_FAULT_RUNS is the number of runs, 60 by default.
 func TestOpen_torn_log(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 2))
 	s, path := openNew(t)
-	// ends[n] is where the log ended when n messages were confirmed.
+	// ends[n] is the length of the log when n messages were confirmed.
 	ends := []int64{0}
 	const messages = 60
 	for n := range messages {
@@ -56,7 +60,7 @@ func TestOpen_torn_log(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s (seed %d): %v", how, seed, err)
 		}
-		// If the damage is in the first commits, the chat is not there: it has to be made again.
+		// If the damage is in the first commits, the chat does not exist and must be created again.
 		_, _, err = again.CreateChat(t.Context(), storage.NewChat{
 			ID:      "c",
 			Type:    tidemark.Group,
@@ -77,7 +81,8 @@ func TestOpen_torn_log(t *testing.T) {
 				how, seed, head, least, messages)
 		}
 		wantGapless(t, again, heads[0])
-		// Who was confirmed and sends again is stored once, below the head or anew above it.
+		// A repeated send of a confirmed message stores it once: it is there, or it gets its
+		// sequence again.
 		for n := range messages {
 			want := tidemark.Sequence(n + 1)
 			if got := send(t, again, fmt.Sprint(n)); got != want {

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/internal/door"
 )
 
-func TestDoor_close_waits_for_who_is_inside_and_lets_nobody_in(t *testing.T) {
+func TestDoor_Close_waits_for_calls_and_refuses_later_ones(t *testing.T) {
 	for _, inside := range []int{0, 1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			var d door.Door
@@ -28,7 +28,7 @@ func TestDoor_close_waits_for_who_is_inside_and_lets_nobody_in(t *testing.T) {
 			for left := inside; left > 0; left-- {
 				synctest.Wait()
 				if len(closed) > 0 {
-					t.Errorf("Close returned while %d of %d were inside", left, inside)
+					t.Errorf("Close returned while %d of %d calls were under way", left, inside)
 				}
 				if err := d.Enter(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable {
 					t.Errorf("Enter of a closed door: %v, want Unavailable", err)
@@ -37,7 +37,7 @@ func TestDoor_close_waits_for_who_is_inside_and_lets_nobody_in(t *testing.T) {
 			}
 			synctest.Wait()
 			if got := len(closed); got != cap(closed) {
-				t.Errorf("%d of %d calls of Close returned when nobody was inside",
+				t.Errorf("%d of %d calls of Close returned when no call was under way",
 					got, cap(closed))
 			}
 			d.Close()

@@ -20,8 +20,10 @@ func TestWrite_refuses(t *testing.T) {
 	}
 	taken := filepath.Join(dir, "taken")
 	text := filepath.Join(dir, "text")
+	letter := []byte("This is a letter and no database. It is longer than the header of a " +
+		"database, which has a hundred bytes.")
 	for _, name := range []string{taken, text} {
-		if err := os.WriteFile(name, []byte("This is a letter, and longer than the header of a database would be: a hundred bytes and some more."), 0o600); err != nil {
+		if err := os.WriteFile(name, letter, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,10 +96,11 @@ func TestWrite_broken_database_gives_no_backup(t *testing.T) {
 	if err := os.WriteFile(database, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := backup.Write(database, filepath.Join(dir, "backup")); tidemark.CodeOf(err) != tidemark.Unavailable {
+	to := filepath.Join(dir, "backup")
+	if _, err := backup.Write(database, to); tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("a backup of a broken database: %v, want Unavailable", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "backup")); err == nil {
+	if _, err := os.Stat(to); err == nil {
 		t.Error("there is a backup")
 	}
 }
