@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// attachments are JSON objects that a parser would give back in other bytes.
+// attachments returns JSON objects that change if a parser reads and writes them.
 func attachments() []json.RawMessage {
 	var all []json.RawMessage
 	for _, text := range []string{
@@ -24,30 +24,30 @@ func attachments() []json.RawMessage {
 }
 
 var attachmentRules = []rule{
-	{"Attachment_byte_for_byte_in_every_answer_and_read", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		c := w.group("c", alice, bob)
+	{"Attachment_byte_for_byte_in_every_answer_and_read", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice, bob)
 		for i, raw := range attachments() {
-			// With content and without, between messages that have none.
-			w.send(c, bob, 1)
-			d := w.draft(c, alice, []string{"", "with a text"}[i%2])
+			// The message has content every second time. The one before it has no attachment.
+			f.send(c, bob, 1)
+			d := f.draft(c, alice, []string{"", "with a text"}[i%2])
 			d.Attachment = raw
-			w.ok(d.Check())
+			f.ok(d.Check())
 			n := tidemark.Sequence(2*i + 2)
 			want := d.Message(n, 1)
-			w.equal("append", w.append(d), storage.Appended{Message: want, Version: 1})
+			f.equal("append", f.append(d), storage.Appended{Message: want, Version: 1})
 			d.MessageID = "another"
-			w.equal("append again", w.append(d), storage.Appended{
+			f.equal("append again", f.append(d), storage.Appended{
 				Message:   want,
 				Duplicate: true,
 				Version:   1,
 			})
-			batch, err := w.store.Append(w.ctx, []tidemark.Draft{
-				d, w.draft(w.chat("none"), bob, "x"), d,
+			batch, err := f.store.Append(f.ctx, []tidemark.Draft{
+				d, f.draft(f.chat("none"), bob, "x"), d,
 			})
-			w.ok(err)
+			f.ok(err)
 			for _, at := range []int{0, 2} {
-				w.equal("append again, twice in a call", batch[at], storage.Appended{
+				f.equal("append again, twice in a call", batch[at], storage.Appended{
 					Message:   want,
 					Duplicate: true,
 					Version:   1,
@@ -59,60 +59,60 @@ var attachmentRules = []rule{
 				{Before: n + 1, Limit: 1, MaxBytes: 1},
 			} {
 				r.Chat = c
-				w.equal(fmt.Sprintf("%+v", r), w.messages(r), []tidemark.Message{want})
+				f.equal(fmt.Sprintf("%+v", r), f.messages(r), []tidemark.Message{want})
 			}
 			for _, user := range []tidemark.UserID{alice, bob} {
-				w.eventually("the last of a list",
-					func() any { return *w.chatsOf(user, 5)[0].Last }, want)
+				f.eventually("the last of a list",
+					func() any { return *f.chatsOf(user, 5)[0].Last }, want)
 			}
 		}
-		up, down := w.messages(storage.Range{Chat: c}), w.messages(storage.Range{
+		up, down := f.messages(storage.Range{Chat: c}), f.messages(storage.Range{
 			Chat:   c,
 			Before: tidemark.MaxSequence,
 		})
-		w.equal("down and up", down, up)
+		f.equal("down and up", down, up)
 		for i, raw := range attachments() {
-			w.equal("in a long page", string(up[2*i+1].Attachment), string(raw))
-			w.equal("none is nil", up[2*i].Attachment == nil, true)
+			f.equal("in a long page", string(up[2*i+1].Attachment), string(raw))
+			f.equal("none is nil", up[2*i].Attachment == nil, true)
 		}
 	}},
-	{"Attachment_of_a_message_sent_before_by_one_who_left", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		c := w.group("c", alice, bob)
-		d := w.draft(c, bob, "")
+	{"Attachment_of_a_duplicate_from_a_former_member", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice, bob)
+		d := f.draft(c, bob, "")
 		d.Attachment = json.RawMessage(`{ "kept" : 1 }`)
-		want := w.append(d).Message
-		w.remove(c, bob)
-		w.equal("append again", w.append(d), storage.Appended{
+		want := f.append(d).Message
+		f.remove(c, bob)
+		f.equal("append again", f.append(d), storage.Appended{
 			Message:   want,
 			Duplicate: true,
 			Version:   2,
 		})
 	}},
-	{"Attachment_that_differs_in_a_byte_is_Conflict", func(w *world) {
-		alice := w.user("alice")
-		c := w.group("c", alice)
+	{"Attachment_that_differs_in_a_byte_is_Conflict", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
 		for i, stored := range append(attachments(), nil) {
-			d := w.draft(c, alice, "text")
+			d := f.draft(c, alice, "text")
 			d.Attachment = stored
-			w.append(d)
+			f.append(d)
 			for j, other := range append(attachments(), nil, json.RawMessage(`{"a":1 }`)) {
 				if i == j {
 					continue
 				}
 				again := d
 				again.Attachment = other
-				_, err := storage.AppendOne(w.ctx, w.store, again)
+				_, err := storage.AppendOne(f.ctx, f.store, again)
 				if tidemark.CodeOf(err) != tidemark.Conflict {
-					w.Errorf("%.40s, sent again as %.40s: got error %v, want Conflict",
+					f.Errorf("%.40s, sent again as %.40s: got error %v, want Conflict",
 						stored, other, err)
 				}
-				both, err := w.store.Append(w.ctx, []tidemark.Draft{again, d})
-				w.ok(err)
-				w.code(both[0].Err, tidemark.Conflict)
-				w.equal("the same, beside the other", both[1].Duplicate, true)
+				both, err := f.store.Append(f.ctx, []tidemark.Draft{again, d})
+				f.ok(err)
+				f.code(both[0].Err, tidemark.Conflict)
+				f.equal("the same, beside the other", both[1].Duplicate, true)
 			}
 		}
-		w.gapless(c, len(attachments())+1)
+		f.gapless(c, len(attachments())+1)
 	}},
 }

@@ -8,10 +8,10 @@ import (
 )
 
 var chatRules = []rule{
-	{"CreateChat_members_see_everything_from_sequence_1", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
+	{"CreateChat_members_see_everything_from_sequence_1", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
 		new := storage.NewChat{
-			ID:        w.chat("c"),
+			ID:        f.chat("c"),
 			Type:      tidemark.Group,
 			Name:      "Trip to Łódź 🚋",
 			History:   tidemark.HistorySinceJoin,
@@ -19,9 +19,9 @@ var chatRules = []rule{
 			Creator:   bob,
 			Members:   []tidemark.UserID{bob, alice},
 		}
-		got, created, err := w.store.CreateChat(w.ctx, new)
-		w.ok(err)
-		w.equal("created", created, true)
+		got, created, err := f.store.CreateChat(f.ctx, new)
+		f.ok(err)
+		f.equal("created", created, true)
 		want := tidemark.Chat{
 			ID:             new.ID,
 			Type:           tidemark.Group,
@@ -31,65 +31,67 @@ var chatRules = []rule{
 			MemberCount:    2,
 			MembersVersion: 1,
 		}
-		w.equal("chat", got, want)
-		w.equal("chat, read again", w.info(new.ID), want)
+		f.equal("chat", got, want)
+		f.equal("chat, read again", f.info(new.ID), want)
 		all := tidemark.Intervals{{From: 1}}
-		w.equal("roster", w.roster(new.ID), &tidemark.Roster{
-			ChatID: new.ID, Type: tidemark.Group, History: new.History, Version: 1, Members: []tidemark.Member{
+		f.equal("roster", f.roster(new.ID), &tidemark.Roster{
+			ChatID: new.ID, Type: tidemark.Group, History: new.History, Version: 1,
+			Members: []tidemark.Member{
 				{UserID: alice, Role: tidemark.Ordinary, Intervals: all, JoinedAt: at(3)},
 				{UserID: bob, Role: tidemark.Owner, Intervals: all, JoinedAt: at(3)},
 			},
 		})
-		w.equal("state", w.state(alice, new.ID), tidemark.DeliveryState{
+		f.equal("state", f.state(alice, new.ID), tidemark.DeliveryState{
 			UserID: alice,
 			ChatID: new.ID,
 		})
 	}},
-	{"CreateChat_taken_id_is_Conflict_and_changes_nothing", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		c := w.group("c", alice)
-		before, roster := w.info(c), w.roster(c)
+	{"CreateChat_taken_id_is_Conflict_and_changes_nothing", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice)
+		before, roster := f.info(c), f.roster(c)
 		for _, kind := range []tidemark.ChatType{tidemark.Group, tidemark.Direct} {
-			_, _, err := w.store.CreateChat(w.ctx, storage.NewChat{
+			_, _, err := f.store.CreateChat(f.ctx, storage.NewChat{
 				ID:        c,
 				Type:      kind,
 				Name:      "other",
 				History:   tidemark.HistoryFull,
 				CreatedAt: at(9),
 				Creator:   bob,
-				Members:   w.users("bob", "carol"),
+				Members:   f.users("bob", "carol"),
 			})
-			w.code(err, tidemark.Conflict)
+			f.code(err, tidemark.Conflict)
 		}
-		w.equal("chat", w.info(c), before)
-		w.equal("roster", w.roster(c), roster)
-		w.equal("chats of bob", w.chatsOf(bob, 10), nil)
-		// The refused direct chat has not taken its pair.
-		w.direct("d", bob, w.user("carol"))
+		f.equal("chat", f.info(c), before)
+		f.equal("roster", f.roster(c), roster)
+		f.equal("chats of bob", f.chatsOf(bob, 10), nil)
+		// The refused direct chat has not used up its pair.
+		f.direct("d", bob, f.user("carol"))
 	}},
-	{"CreateChat_direct_exists_once_for_a_pair", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		d := w.direct("d", alice, bob)
-		w.send(d, bob, 2)
-		want := w.info(d)
+	{"CreateChat_direct_exists_once_for_a_pair", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		d := f.direct("d", alice, bob)
+		f.send(d, bob, 2)
+		want := f.info(d)
 		for _, again := range []storage.NewChat{
 			{ID: d, Members: []tidemark.UserID{alice, bob}},
 			{ID: d, Members: []tidemark.UserID{bob, alice}},
-			{ID: w.chat("other"), Members: []tidemark.UserID{alice, bob}},
-			{ID: w.chat("other"), Members: []tidemark.UserID{bob, alice}},
+			{ID: f.chat("other"), Members: []tidemark.UserID{alice, bob}},
+			{ID: f.chat("other"), Members: []tidemark.UserID{bob, alice}},
 		} {
-			again.Type, again.History, again.CreatedAt, again.Creator = tidemark.Direct, tidemark.HistoryFull, at(8), bob
-			got, created, err := w.store.CreateChat(w.ctx, again)
-			w.ok(err)
-			w.equal("created", created, false)
-			w.equal("chat", got, want)
+			again.Type, again.History = tidemark.Direct, tidemark.HistoryFull
+			again.CreatedAt, again.Creator = at(8), bob
+			got, created, err := f.store.CreateChat(f.ctx, again)
+			f.ok(err)
+			f.equal("created", created, false)
+			f.equal("chat", got, want)
 		}
-		_, err := w.store.Chat(w.ctx, w.chat("other"))
-		w.code(err, tidemark.NotFound)
-		w.direct("third", alice, w.user("carol"))
-		w.group("group", alice, bob)
+		_, err := f.store.Chat(f.ctx, f.chat("other"))
+		f.code(err, tidemark.NotFound)
+		f.direct("third", alice, f.user("carol"))
+		f.group("group", alice, bob)
 	}},
-	{"CreateChat_above_PendingFanoutLimit_is_Large", func(w *world) {
+	{"CreateChat_above_PendingFanoutLimit_is_Large", func(f *fixture) {
 		for _, test := range []struct {
 			name    string
 			members int
@@ -98,46 +100,46 @@ var chatRules = []rule{
 			{"at", tidemark.PendingFanoutLimit, false},
 			{"above", tidemark.PendingFanoutLimit + 1, true},
 		} {
-			c := w.group(test.name, w.many(test.members)...)
-			w.equal(test.name+": large", w.info(c).Large, test.large)
-			w.equal(test.name+": large in the roster", w.roster(c).Large, test.large)
+			c := f.group(test.name, f.many(test.members)...)
+			f.equal(test.name+": large", f.info(c).Large, test.large)
+			f.equal(test.name+": large in the roster", f.roster(c).Large, test.large)
 		}
 	}},
-	{"Chat_and_RenameChat_of_an_unknown_chat_are_NotFound", func(w *world) {
-		_, err := w.store.Chat(w.ctx, w.chat("none"))
-		w.code(err, tidemark.NotFound)
-		_, err = w.store.RenameChat(w.ctx, w.chat("none"), "x")
-		w.code(err, tidemark.NotFound)
+	{"Chat_and_RenameChat_of_an_unknown_chat_are_NotFound", func(f *fixture) {
+		_, err := f.store.Chat(f.ctx, f.chat("none"))
+		f.code(err, tidemark.NotFound)
+		_, err = f.store.RenameChat(f.ctx, f.chat("none"), "x")
+		f.code(err, tidemark.NotFound)
 	}},
-	{"Chat_ids_differ_in_case_and_punctuation", func(w *world) {
-		alice := w.user("alice")
+	{"Chat_ids_differ_in_case_and_punctuation", func(f *fixture) {
+		alice := f.user("alice")
 		for _, name := range []string{"c", "C", "c.", "c:", "c-", "c_"} {
-			w.group(name, alice)
+			f.group(name, alice)
 		}
-		w.send(w.chat("C"), alice, 1)
-		heads, err := w.store.Heads(w.ctx, []tidemark.ChatID{
-			w.chat("c"), w.chat("C"), w.chat("c_"),
+		f.send(f.chat("C"), alice, 1)
+		heads, err := f.store.Heads(f.ctx, []tidemark.ChatID{
+			f.chat("c"), f.chat("C"), f.chat("c_"),
 		})
-		w.ok(err)
-		w.equal("heads", heads, []tidemark.Sequence{0, 1, 0})
+		f.ok(err)
+		f.equal("heads", heads, []tidemark.Sequence{0, 1, 0})
 	}},
-	{"RenameChat_sets_the_name_only", func(w *world) {
-		c := w.group("c", w.users("alice", "bob")...)
-		w.send(c, w.user("bob"), 1)
-		want := w.info(c)
+	{"RenameChat_sets_the_name_only", func(f *fixture) {
+		c := f.group("c", f.users("alice", "bob")...)
+		f.send(c, f.user("bob"), 1)
+		want := f.info(c)
 		for _, name := range []string{"Büro", "", "Büro"} {
-			got, err := w.store.RenameChat(w.ctx, c, name)
-			w.ok(err)
+			got, err := f.store.RenameChat(f.ctx, c, name)
+			f.ok(err)
 			want.Name = name
-			w.equal("chat", got, want)
-			w.equal("chat, read again", w.info(c), want)
+			f.equal("chat", got, want)
+			f.equal("chat, read again", f.info(c), want)
 		}
 	}},
-	{"ChatsOf_latest_activity_first_equal_times_by_id", func(w *world) {
-		alice := w.user("alice")
+	{"ChatsOf_latest_activity_first_equal_times_by_id", func(f *fixture) {
+		alice := f.user("alice")
 		for name, created := range map[string]int{"a": 5, "b": 1, "B": 5, "e": 2, "d": 5, "c": 3} {
-			w.create(storage.NewChat{
-				ID:        w.chat(name),
+			f.create(storage.NewChat{
+				ID:        f.chat(name),
 				Type:      tidemark.Group,
 				History:   tidemark.HistoryFull,
 				Members:   []tidemark.UserID{alice},
@@ -145,122 +147,122 @@ var chatRules = []rule{
 			})
 		}
 		for name, sent := range map[string]int{"b": 9, "c": 5} {
-			draft := w.draft(w.chat(name), alice, "hello")
+			draft := f.draft(f.chat(name), alice, "hello")
 			draft.CreatedAt = at(sent)
-			w.append(draft)
+			f.append(draft)
 		}
 		want := []tidemark.ChatID{
-			w.chat("b"), w.chat("B"), w.chat("a"), w.chat("c"), w.chat("d"), w.chat("e"),
+			f.chat("b"), f.chat("B"), f.chat("a"), f.chat("c"), f.chat("d"), f.chat("e"),
 		}
 		for _, limit := range []int{1, 2, 3, 5, 6, 7} {
-			w.eventually("chats", func() any { return ids(w.chatsOf(alice, limit)) }, want)
+			f.eventually("chats", func() any { return ids(f.chatsOf(alice, limit)) }, want)
 		}
 	}},
-	{"ChatsOf_holds_the_chats_of_which_he_is_a_member_now", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		stays, left, back := w.group("stays", alice, bob), w.group("left",
-			alice, bob), w.group("back", alice, bob)
-		w.remove(left, bob)
-		w.remove(back, bob)
-		w.add(back, bob)
-		w.eventually("chats",
-			func() any { return ids(w.chatsOf(bob, 10)) }, []tidemark.ChatID{back, stays})
-		w.equal("chats of a stranger", w.chatsOf(w.user("stranger"), 10), nil)
+	{"ChatsOf_lists_the_current_chats", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		stays, left := f.group("stays", alice, bob), f.group("left", alice, bob)
+		back := f.group("back", alice, bob)
+		f.remove(left, bob)
+		f.remove(back, bob)
+		f.add(back, bob)
+		f.eventually("chats", func() any { return ids(f.chatsOf(bob, 10)) },
+			[]tidemark.ChatID{back, stays})
+		f.equal("chats of a stranger", f.chatsOf(f.user("stranger"), 10), nil)
 	}},
-	{"ChatsOf_tells_state_last_message_and_activity", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		c := w.group("c", alice, bob)
-		w.send(c, alice, 2)
-		last := w.append(w.draft(c, bob, "the last")).Message
-		state := w.raise(bob, c, tidemark.Raise{Acked: 2, Read: 1}, at(7)).State
-		w.eventually("chats", func() any { return w.chatsOf(bob, 10) }, []storage.ChatListItem{
-			{Chat: w.info(c), State: state, Unread: 1, Last: &last, Activity: last.CreatedAt},
+	{"ChatsOf_returns_state_last_message_and_activity", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice, bob)
+		f.send(c, alice, 2)
+		last := f.append(f.draft(c, bob, "the last")).Message
+		state := f.raise(bob, c, tidemark.Raise{Acked: 2, Read: 1}, at(7)).State
+		f.eventually("chats", func() any { return f.chatsOf(bob, 10) }, []storage.ChatListItem{
+			{Chat: f.info(c), State: state, Unread: 1, Last: &last, Activity: last.CreatedAt},
 		})
 	}},
-	{"ChatsOf_Brief_leaves_out_what_needs_messages", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		c := w.group("c", alice, bob)
-		w.send(c, alice, 2)
-		want := w.chatsOf(bob, 10)
+	{"ChatsOf_Brief_leaves_out_what_needs_messages", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice, bob)
+		f.send(c, alice, 2)
+		want := f.chatsOf(bob, 10)
 		want[0].Unread, want[0].Last = 0, nil
-		brief, _, err := w.store.ChatsOf(w.ctx, bob, storage.ChatsPage{Limit: 10, Brief: true})
-		w.ok(err)
-		w.equal("brief", brief, want)
+		brief, _, err := f.store.ChatsOf(f.ctx, bob, storage.ChatsPage{Limit: 10, Brief: true})
+		f.ok(err)
+		f.equal("brief", brief, want)
 	}},
-	{"ChatsOf_shows_no_message_from_outside_the_membership", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		c := w.sinceJoin("c", alice)
-		w.send(c, alice, 3)
-		w.add(c, bob)
+	{"ChatsOf_shows_no_message_from_outside_the_membership", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.sinceJoin("c", alice)
+		f.send(c, alice, 3)
+		f.add(c, bob)
 		var activity time.Time
-		for _, m := range w.messages(storage.Range{Chat: c, After: 2}) {
+		for _, m := range f.messages(storage.Range{Chat: c, After: 2}) {
 			activity = m.CreatedAt
 		}
-		w.eventually("chats", func() any { return w.chatsOf(bob, 10) }, []storage.ChatListItem{
-			{Chat: w.info(c), State: w.state(bob, c), Activity: activity},
+		f.eventually("chats", func() any { return f.chatsOf(bob, 10) }, []storage.ChatListItem{
+			{Chat: f.info(c), State: f.state(bob, c), Activity: activity},
 		})
 	}},
-	{"ChatsOf_counts_as_unread_what_he_may_see_and_did_not_send", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		c := w.group("c", alice, bob)
-		w.send(c, alice, 2)
-		w.send(c, bob, 1)
-		w.remove(c, bob)
-		w.send(c, alice, 5)
-		w.add(c, bob)
-		w.send(c, bob, 1)
-		w.send(c, alice, 3)
-		unread := func() any { return w.chatsOf(bob, 10)[0].Unread }
-		w.eventually("unread", unread, int64(5))
-		w.raise(bob, c, tidemark.Raise{Read: 1}, at(3))
-		w.eventually("unread after reading 1", unread, int64(4))
-		w.raise(bob, c, tidemark.Raise{Read: 10}, at(3))
-		w.eventually("unread after reading 10", unread, int64(2))
-		w.raise(bob, c, tidemark.Raise{Acked: 12}, at(3))
-		w.eventually("unread after acknowledging 12", unread, int64(2))
-		w.raise(bob, c, tidemark.Raise{Read: 12}, at(3))
-		w.eventually("unread after reading 12", unread, int64(0))
+	{"ChatsOf_counts_visible_messages_of_others_as_unread", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice, bob)
+		f.send(c, alice, 2)
+		f.send(c, bob, 1)
+		f.remove(c, bob)
+		f.send(c, alice, 5)
+		f.add(c, bob)
+		f.send(c, bob, 1)
+		f.send(c, alice, 3)
+		unread := func() any { return f.chatsOf(bob, 10)[0].Unread }
+		f.eventually("unread", unread, int64(5))
+		f.raise(bob, c, tidemark.Raise{Read: 1}, at(3))
+		f.eventually("unread after reading 1", unread, int64(4))
+		f.raise(bob, c, tidemark.Raise{Read: 10}, at(3))
+		f.eventually("unread after reading 10", unread, int64(2))
+		f.raise(bob, c, tidemark.Raise{Acked: 12}, at(3))
+		f.eventually("unread after acknowledging 12", unread, int64(2))
+		f.raise(bob, c, tidemark.Raise{Read: 12}, at(3))
+		f.eventually("unread after reading 12", unread, int64(0))
 	}},
-	{"ChatsOf_looks_at_UnreadScan_messages_and_counts_the_rest", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		c := w.group("c", alice, bob)
-		w.flood(c, alice, 3)
-		w.remove(c, bob)
-		w.flood(c, alice, 4)
-		w.add(c, bob)
-		w.flood(c, bob, storage.UnreadScan)
-		unread := func() any { return w.chatsOf(bob, 10)[0].Unread }
-		// Looked at: 3 of alice and 97 of bob; the last 3 of bob count unseen.
-		w.eventually("unread", unread, int64(6))
-		w.flood(c, alice, 2)
-		w.eventually("unread with two more", unread, int64(8))
-		w.raise(bob, c, tidemark.Raise{Read: 7}, at(3))
-		w.eventually("unread from 8 on", unread, int64(2))
+	{"ChatsOf_looks_at_UnreadScan_messages_and_counts_the_rest", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice, bob)
+		f.flood(c, alice, 3)
+		f.remove(c, bob)
+		f.flood(c, alice, 4)
+		f.add(c, bob)
+		f.flood(c, bob, storage.UnreadScan)
+		unread := func() any { return f.chatsOf(bob, 10)[0].Unread }
+		// The store reads 3 messages of alice and 97 of bob. The last 3 of bob count unread.
+		f.eventually("unread", unread, int64(6))
+		f.flood(c, alice, 2)
+		f.eventually("unread with two more", unread, int64(8))
+		f.raise(bob, c, tidemark.Raise{Read: 7}, at(3))
+		f.eventually("unread from 8 on", unread, int64(2))
 	}},
-	{"Heads_in_order_0_for_an_unknown_chat", func(w *world) {
-		alice := w.user("alice")
-		a, b, empty := w.group("a", alice), w.group("b", alice), w.group("empty", alice)
+	{"Heads_in_order_0_for_an_unknown_chat", func(f *fixture) {
+		alice := f.user("alice")
+		a, b, empty := f.group("a", alice), f.group("b", alice), f.group("empty", alice)
 		for n := tidemark.Sequence(1); n <= 3; n++ {
-			w.send(a, alice, 1)
-			w.send(b, alice, 2)
-			heads, err := w.store.Heads(w.ctx, []tidemark.ChatID{b, w.chat("none"), a, empty, b})
-			w.ok(err)
-			w.equal("heads", heads, []tidemark.Sequence{2 * n, 0, n, 0, 2 * n})
-			w.equal("head", w.info(b).Head, 2*n)
+			f.send(a, alice, 1)
+			f.send(b, alice, 2)
+			heads, err := f.store.Heads(f.ctx, []tidemark.ChatID{b, f.chat("none"), a, empty, b})
+			f.ok(err)
+			f.equal("heads", heads, []tidemark.Sequence{2 * n, 0, n, 0, 2 * n})
+			f.equal("head", f.info(b).Head, 2*n)
 		}
 	}},
 }
 
-// chatsOf reads all pages of a user's chats, and checks that none is longer than the limit.
-func (w *world) chatsOf(user tidemark.UserID, limit int) []storage.ChatListItem {
-	w.Helper()
+// chatsOf reads all pages of a user's chats, and checks their lengths.
+func (f *fixture) chatsOf(user tidemark.UserID, limit int) []storage.ChatListItem {
+	f.Helper()
 	var all []storage.ChatListItem
 	page := storage.ChatsPage{Limit: limit}
 	for {
-		chats, more, err := w.store.ChatsOf(w.ctx, user, page)
-		w.ok(err)
+		chats, more, err := f.store.ChatsOf(f.ctx, user, page)
+		f.ok(err)
 		all = append(all, chats...)
-		w.checkPage(len(chats), limit, more)
+		f.checkPage(len(chats), limit, more)
 		if !more {
 			return all
 		}
@@ -269,11 +271,11 @@ func (w *world) chatsOf(user tidemark.UserID, limit int) []storage.ChatListItem 
 	}
 }
 
-// checkPage checks the length of a page: full if others follow, and never above the limit.
-func (w *world) checkPage(length, limit int, more bool) {
-	w.Helper()
+// checkPage checks the length of a page: at most the limit, and exactly the limit if more follow.
+func (f *fixture) checkPage(length, limit int, more bool) {
+	f.Helper()
 	if length > limit || more && length != limit {
-		w.Fatalf("got a page of %d items with more %v, want at most %d and a full page before "+
+		f.Fatalf("got a page of %d items with more %v, want at most %d and a full page before "+
 			"another", length, more, limit)
 	}
 }

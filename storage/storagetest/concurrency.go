@@ -10,78 +10,78 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// racers is how many calls run at once.
+// racers is the number of concurrent calls.
 const racers = 64
 
 var concurrencyRules = []rule{
-	{"Append_sequence_gapless_in_one_chat", func(w *world) {
-		alice := w.user("alice")
-		c := w.group("c", alice)
-		w.appendConcurrently(func(int) tidemark.ChatID { return c }, alice)
-		w.gapless(c, racers*4)
+	{"Append_sequence_gapless_in_one_chat", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		f.appendConcurrently(func(int) tidemark.ChatID { return c }, alice)
+		f.gapless(c, racers*4)
 	}},
-	{"Append_sequence_gapless_in_many_chats", func(w *world) {
-		alice := w.user("alice")
+	{"Append_sequence_gapless_in_many_chats", func(f *fixture) {
+		alice := f.user("alice")
 		chats := make([]tidemark.ChatID, 8)
 		for i := range chats {
-			chats[i] = w.group(fmt.Sprint("c", i), alice)
+			chats[i] = f.group(fmt.Sprint("c", i), alice)
 		}
-		w.appendConcurrently(func(i int) tidemark.ChatID { return chats[i%len(chats)] }, alice)
+		f.appendConcurrently(func(i int) tidemark.ChatID { return chats[i%len(chats)] }, alice)
 		for _, c := range chats {
-			w.gapless(c, racers*4/len(chats))
+			f.gapless(c, racers*4/len(chats))
 		}
 	}},
-	{"Append_a_refused_message_among_others_fails_alone", func(w *world) {
-		alice, stranger := w.user("alice"), w.user("stranger")
-		c := w.group("c", alice)
-		w.ok(concurrently(racers, func(i int) error {
+	{"Append_a_refused_message_among_others_fails_alone", func(f *fixture) {
+		alice, stranger := f.user("alice"), f.user("stranger")
+		c := f.group("c", alice)
+		f.ok(concurrently(racers, func(i int) error {
 			chat, sender, want := c, alice, tidemark.Code("")
 			switch i % 4 {
 			case 1:
 				sender, want = stranger, tidemark.NotMember
 			case 2:
-				chat, want = w.chat("none"), tidemark.NotFound
+				chat, want = f.chat("none"), tidemark.NotFound
 			}
-			_, err := storage.AppendOne(w.ctx, w.store, w.draft(chat, sender, "hello"))
+			_, err := storage.AppendOne(f.ctx, f.store, f.draft(chat, sender, "hello"))
 			return expect(err, want)
 		}))
-		w.gapless(c, racers/2)
+		f.gapless(c, racers/2)
 	}},
-	{"Append_send_idempotent_with_racing_equal_keys", func(w *world) {
-		alice := w.user("alice")
-		c := w.group("c", alice)
+	{"Append_send_idempotent_with_racing_equal_keys", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
 		const keys = 8
 		drafts := make([]tidemark.Draft, keys)
 		for i := range drafts {
-			drafts[i] = w.draft(c, alice, "hello")
+			drafts[i] = f.draft(c, alice, "hello")
 		}
 		results := make([]storage.Appended, racers)
-		w.ok(concurrently(racers, func(i int) (err error) {
+		f.ok(concurrently(racers, func(i int) (err error) {
 			draft := drafts[i%keys]
 			draft.MessageID = tidemark.MessageID(fmt.Sprintf("%s-%d", draft.MessageID, i))
-			results[i], err = storage.AppendOne(w.ctx, w.store, draft)
+			results[i], err = storage.AppendOne(f.ctx, f.store, draft)
 			return err
 		}))
-		w.gapless(c, keys)
+		f.gapless(c, keys)
 		firsts := 0
 		for i, r := range results {
 			if !r.Duplicate {
 				firsts++
 			}
-			w.equal("the message of every send of a key", r.Message, results[i%keys].Message)
+			f.equal("the message of every send of a key", r.Message, results[i%keys].Message)
 		}
-		w.equal("sends that are no duplicate", firsts, keys)
+		f.equal("sends that are no duplicate", firsts, keys)
 	}},
-	{"Append_send_idempotent_with_racing_conflicts", func(w *world) {
-		alice := w.user("alice")
-		c := w.group("c", alice)
-		draft := w.draft(c, alice, "")
+	{"Append_send_idempotent_with_racing_conflicts", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		draft := f.draft(c, alice, "")
 		var mu sync.Mutex
 		stored := map[string]int{}
-		w.ok(concurrently(racers, func(i int) error {
+		f.ok(concurrently(racers, func(i int) error {
 			own := draft
 			own.Content = fmt.Sprint("version ", i%2)
-			appended, err := storage.AppendOne(w.ctx, w.store, own)
+			appended, err := storage.AppendOne(f.ctx, f.store, own)
 			if tidemark.CodeOf(err) == tidemark.Conflict {
 				return nil
 			}
@@ -90,45 +90,45 @@ var concurrencyRules = []rule{
 			stored[appended.Message.Content]++
 			return err
 		}))
-		w.gapless(c, 1)
-		w.equal("sends of the stored content", stored, map[string]int{
-			w.messages(storage.Range{Chat: c})[0].Content: racers / 2,
+		f.gapless(c, 1)
+		f.equal("sends of the stored content", stored, map[string]int{
+			f.messages(storage.Range{Chat: c})[0].Content: racers / 2,
 		})
 	}},
 	{"Append_races_with_RemoveMember", testAppendWhileMembersChange},
-	{"AddMembers_and_RemoveMember_count_every_change_once", func(w *world) {
-		users := w.many(racers)
-		c := w.group("c", w.user("alice"))
+	{"AddMembers_and_RemoveMember_count_every_change_once", func(f *fixture) {
+		users := f.many(racers)
+		c := f.group("c", f.user("alice"))
 		versions := make([]uint64, racers)
-		w.ok(concurrently(racers, func(i int) error {
-			added, err := w.store.AddMembers(w.ctx, c, users[i:i+1], at(1))
+		f.ok(concurrently(racers, func(i int) error {
+			added, err := f.store.AddMembers(f.ctx, c, users[i:i+1], at(1))
 			versions[i] = added.Version
 			return err
 		}))
 		slices.Sort(versions)
 		for i, v := range versions {
-			w.equal("version", v, uint64(i+2))
+			f.equal("version", v, uint64(i+2))
 		}
-		w.ok(concurrently(racers, func(i int) error {
-			_, err := w.store.RemoveMember(w.ctx, c, users[i/2], at(1))
+		f.ok(concurrently(racers, func(i int) error {
+			_, err := f.store.RemoveMember(f.ctx, c, users[i/2], at(1))
 			if tidemark.CodeOf(err) == tidemark.NotMember {
-				return nil // The other one of the pair was first.
+				return nil // the other call of the pair was first
 			}
 			return err
 		}))
-		chat := w.info(c)
-		w.equal("members", chat.MemberCount, 1+racers/2)
-		w.equal("version", chat.MembersVersion, uint64(1+racers+racers/2))
-		w.equal("roster", len(w.roster(c).Members), 1+racers/2)
+		chat := f.info(c)
+		f.equal("members", chat.MemberCount, 1+racers/2)
+		f.equal("version", chat.MembersVersion, uint64(1+racers+racers/2))
+		f.equal("roster", len(f.roster(c).Members), 1+racers/2)
 	}},
-	{"CreateChat_racing_for_one_pair_or_id_makes_one", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
+	{"CreateChat_racing_for_one_pair_or_id_makes_one", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
 		results := make([]tidemark.Chat, racers)
 		created := make([]bool, racers)
 		taken := make([]bool, racers)
-		w.ok(concurrently(racers, func(i int) (err error) {
+		f.ok(concurrently(racers, func(i int) (err error) {
 			new := storage.NewChat{
-				ID:        w.chat(fmt.Sprint("d", i)),
+				ID:        f.chat(fmt.Sprint("d", i)),
 				Type:      tidemark.Direct,
 				History:   tidemark.HistoryFull,
 				CreatedAt: at(1),
@@ -138,11 +138,11 @@ var concurrencyRules = []rule{
 			if i%2 == 1 {
 				slices.Reverse(new.Members)
 			}
-			if results[i], created[i], err = w.store.CreateChat(w.ctx, new); err != nil {
+			if results[i], created[i], err = f.store.CreateChat(f.ctx, new); err != nil {
 				return err
 			}
-			new.ID, new.Type = w.chat("g"), tidemark.Group
-			_, _, err = w.store.CreateChat(w.ctx, new)
+			new.ID, new.Type = f.chat("g"), tidemark.Group
+			_, _, err = f.store.CreateChat(f.ctx, new)
 			taken[i] = tidemark.CodeOf(err) == tidemark.Conflict
 			if taken[i] {
 				return nil
@@ -150,21 +150,21 @@ var concurrencyRules = []rule{
 			return err
 		}))
 		for _, chat := range results {
-			w.equal("direct chat", chat, results[0])
+			f.equal("direct chat", chat, results[0])
 		}
-		w.equal("created", countTrue(created), 1)
-		w.equal("refused groups", countTrue(taken), racers-1)
+		f.equal("created", countTrue(created), 1)
+		f.equal("refused groups", countTrue(taken), racers-1)
 	}},
-	{"Advance_watermark_monotonic_and_multi_device_highest_wins", func(w *world) {
-		alice := w.user("alice")
-		c := w.group("c", alice)
+	{"Advance_watermark_monotonic_and_multi_device_highest_wins", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
 		const head = 40
-		w.flood(c, alice, head)
+		f.flood(c, alice, head)
 		moved := make([]int, racers)
-		w.ok(concurrently(racers, func(i int) error {
+		f.ok(concurrently(racers, func(i int) error {
 			for n := range 10 {
 				sequence := tidemark.Sequence(1 + (i*7+n*13)%(head+4))
-				got, err := w.store.Advance(w.ctx, []storage.Advance{
+				got, err := f.store.Advance(f.ctx, []storage.Advance{
 					{
 						User:  alice,
 						Chat:  c,
@@ -196,102 +196,104 @@ var concurrencyRules = []rule{
 			total += n
 		}
 		if total == 0 || total > head+head/2 {
-			w.Errorf("%d raises report a move, want 1 to %d", total, head+head/2)
+			f.Errorf("%d raises report a move, want 1 to %d", total, head+head/2)
 		}
-		w.equal("state",
-			w.state(alice, c).Exposed(), tidemark.Boundary{Acked: head, Read: head / 2})
+		f.equal("state", f.state(alice, c).Exposed(),
+			tidemark.Boundary{Acked: head, Read: head / 2})
 	}},
-	{"Advance_watermark_bounded_by_counter_while_it_grows", func(w *world) {
-		alice := w.user("alice")
-		c := w.group("c", alice)
-		w.ok(concurrently(racers, func(i int) error {
-			appended, err := storage.AppendOne(w.ctx, w.store, w.draft(c, alice, "hello"))
+	{"Advance_watermark_bounded_by_counter_while_it_grows", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		f.ok(concurrently(racers, func(i int) error {
+			appended, err := storage.AppendOne(f.ctx, f.store, f.draft(c, alice, "hello"))
 			if err != nil {
 				return err
 			}
 			n := appended.Message.Sequence
-			got, err := w.store.Advance(w.ctx, []storage.Advance{
+			got, err := f.store.Advance(f.ctx, []storage.Advance{
 				{User: alice, Chat: c, Raise: tidemark.Raise{Acked: n}, Now: at(i)},
 			})
 			if err != nil {
 				return err
 			}
-			return got[0].Err // What was appended is within the head.
+			return got[0].Err // the head is at least n
 		}))
-		w.equal("acked", w.state(alice, c).Acked, tidemark.Watermark(racers))
+		f.equal("acked", f.state(alice, c).Acked, tidemark.Watermark(racers))
 	}},
-	{"Mark_pending_once_and_one_write", func(w *world) {
-		alice := w.user("alice")
-		c := w.group("c", alice)
+	{"Mark_pending_once_and_one_write", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
 		written := make([]bool, racers)
-		w.ok(concurrently(racers, func(i int) error {
-			got, err := w.store.Mark(w.ctx, []tidemark.PendingDelivery{
+		f.ok(concurrently(racers, func(i int) error {
+			got, err := f.store.Mark(f.ctx, []tidemark.PendingDelivery{
 				{UserID: alice, ChatID: c, FirstUndelivered: 3},
 			})
 			written[i] = err == nil && got[0]
 			return err
 		}))
-		w.equal("written", countTrue(written), 1)
-		w.equal("pending", w.pending(alice), first{c: 3})
-		w.ok(concurrently(racers, func(i int) error {
+		f.equal("written", countTrue(written), 1)
+		f.equal("pending", f.pending(alice), first{c: 3})
+		f.ok(concurrently(racers, func(i int) error {
 			row := tidemark.PendingDelivery{
-				UserID:           w.user("bob"),
+				UserID:           f.user("bob"),
 				ChatID:           c,
 				FirstUndelivered: tidemark.Sequence(racers - i),
 			}
-			_, err := w.store.Mark(w.ctx, []tidemark.PendingDelivery{row})
+			_, err := f.store.Mark(f.ctx, []tidemark.PendingDelivery{row})
 			return err
 		}))
-		w.equal("pending of bob", w.pending(w.user("bob")), first{c: 1})
+		f.equal("pending of bob", f.pending(f.user("bob")), first{c: 1})
 	}},
-	{"Clear_R_CLEAR_never_loses_what_is_appended_meanwhile", func(w *world) {
-		alice, bob := w.user("alice"), w.user("bob")
-		c := w.group("c", alice, bob)
+	{"Clear_R_CLEAR_never_loses_what_is_appended_meanwhile", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice, bob)
 		for range 16 {
-			w.send(c, alice, 1)
-			head := w.info(c).Head
-			w.mark(bob, c, head)
-			// A message arrives: it is appended, and marked because bob is away. Meanwhile he acknowledges what he has.
-			w.ok(concurrently(3, func(i int) error {
+			f.send(c, alice, 1)
+			head := f.info(c).Head
+			f.mark(bob, c, head)
+			// Two messages are appended, and marked because bob is away. Meanwhile bob acknowledges
+			// the earlier ones.
+			f.ok(concurrently(3, func(i int) error {
 				if i == 0 {
-					_, err := w.store.Clear(w.ctx, []storage.Clear{
+					_, err := f.store.Clear(f.ctx, []storage.Clear{
 						{User: bob, Chat: c, Through: head},
 					})
 					return err
 				}
-				appended, err := storage.AppendOne(w.ctx, w.store, w.draft(c, alice, "hello"))
+				appended, err := storage.AppendOne(f.ctx, f.store, f.draft(c, alice, "hello"))
 				if err != nil {
 					return err
 				}
-				_, err = w.store.Mark(w.ctx, []tidemark.PendingDelivery{
+				_, err = f.store.Mark(f.ctx, []tidemark.PendingDelivery{
 					{UserID: bob, ChatID: c, FirstUndelivered: appended.Message.Sequence},
 				})
 				return err
 			}))
-			if stands, found := w.pending(bob)[c]; !found || stands > head+1 {
-				w.Fatalf("got pending %d (found %v) after messages up to %d, of which bob has %d",
+			if stands, found := f.pending(bob)[c]; !found || stands > head+1 {
+				f.Fatalf("got pending %d (found %v) after messages up to %d, of which bob has %d",
 					stands, found, head+2, head)
 			}
-			w.clear(bob, c, head+2)
-			w.equal("pending", w.pending(bob), nil)
+			f.clear(bob, c, head+2)
+			f.equal("pending", f.pending(bob), nil)
 		}
 	}},
-	{"reads_beside_writes_see_whole_steps", func(w *world) {
-		alice := w.user("alice")
-		c := w.group("c", alice)
-		w.ok(concurrently(16, func(i int) error {
+	{"reads_beside_writes_see_whole_steps", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		f.ok(concurrently(16, func(i int) error {
 			for range 8 {
 				if i < 8 {
-					if _, err := storage.AppendOne(w.ctx, w.store, w.draft(c, alice, "hello")); err != nil {
+					_, err := storage.AppendOne(f.ctx, f.store, f.draft(c, alice, "hello"))
+					if err != nil {
 						return err
 					}
 					continue
 				}
-				heads, err := w.store.Heads(w.ctx, []tidemark.ChatID{c})
+				heads, err := f.store.Heads(f.ctx, []tidemark.ChatID{c})
 				if err != nil {
 					return err
 				}
-				messages, err := w.read(storage.Range{Chat: c, Limit: 1_000})
+				messages, err := f.read(storage.Range{Chat: c, Limit: 1_000})
 				if err != nil {
 					return err
 				}
@@ -302,34 +304,35 @@ var concurrencyRules = []rule{
 			}
 			return nil
 		}))
-		w.gapless(c, 64)
+		f.gapless(c, 64)
 	}},
 }
 
-// testAppendWhileMembersChange lets bob come and go while he and alice send. Every change of the membership says at
-// which head and version it took effect, so that the versions of all messages are known, and who could send which.
-func testAppendWhileMembersChange(w *world) {
-	alice, bob := w.user("alice"), w.user("bob")
-	c := w.group("c", alice, bob)
+// testAppendWhileMembersChange removes and adds bob while bob and alice send. Each change returns
+// the head and version at which it took effect. So the test knows the version of each message, and
+// who could send it.
+func testAppendWhileMembersChange(f *fixture) {
+	alice, bob := f.user("alice"), f.user("bob")
+	c := f.group("c", alice, bob)
 	type change struct {
 		version uint64
 		head    tidemark.Sequence
 	}
-	var changes []change // Of the one goroutine that makes them.
+	var changes []change // written by one goroutine
 	var mu sync.Mutex
 	answers := map[tidemark.Sequence]storage.Appended{}
-	w.ok(concurrently(1+racers/2, func(i int) error {
+	f.ok(concurrently(1+racers/2, func(i int) error {
 		if i == 0 {
 			for n := range 20 {
 				if n%2 == 0 {
-					removed, err := w.store.RemoveMember(w.ctx, c, bob, at(n))
+					removed, err := f.store.RemoveMember(f.ctx, c, bob, at(n))
 					if err != nil {
 						return err
 					}
 					changes = append(changes, change{removed.Version, removed.Head})
 					continue
 				}
-				added, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{bob}, at(n))
+				added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{bob}, at(n))
 				if err != nil {
 					return err
 				}
@@ -339,7 +342,7 @@ func testAppendWhileMembersChange(w *world) {
 		}
 		for range 6 {
 			sender := []tidemark.UserID{alice, bob}[i%2]
-			appended, err := storage.AppendOne(w.ctx, w.store, w.draft(c, sender, "hello"))
+			appended, err := storage.AppendOne(f.ctx, f.store, f.draft(c, sender, "hello"))
 			if sender == bob && tidemark.CodeOf(err) == tidemark.NotMember {
 				continue
 			}
@@ -352,10 +355,10 @@ func testAppendWhileMembersChange(w *world) {
 		}
 		return nil
 	}))
-	messages := w.messages(storage.Range{Chat: c})
-	w.gapless(c, len(answers))
+	messages := f.messages(storage.Range{Chat: c})
+	f.gapless(c, len(answers))
 	for i, ch := range changes {
-		w.equal("version of a change", ch.version, uint64(i+2))
+		f.equal("version of a change", ch.version, uint64(i+2))
 	}
 	for _, m := range messages {
 		version := uint64(1)
@@ -364,22 +367,22 @@ func testAppendWhileMembersChange(w *world) {
 				version = ch.version
 			}
 		}
-		w.equal("answer", answers[m.Sequence], storage.Appended{Message: m, Version: version})
-		w.equal("members version of the message", m.MembersVersion, version)
+		f.equal("answer", answers[m.Sequence], storage.Appended{Message: m, Version: version})
+		f.equal("members version of the message", m.MembersVersion, version)
 		if m.SenderID == bob && version%2 == 0 {
-			w.Errorf("message %d is of bob, who was no member at version %d", m.Sequence, version)
+			f.Errorf("message %d is of bob, who was no member at version %d", m.Sequence, version)
 		}
 	}
 }
 
 // appendConcurrently sends 4 messages from each of the racers.
-func (w *world) appendConcurrently(chat func(i int) tidemark.ChatID, sender tidemark.UserID) {
-	w.Helper()
-	w.ok(concurrently(racers, func(i int) error {
+func (f *fixture) appendConcurrently(chat func(i int) tidemark.ChatID, sender tidemark.UserID) {
+	f.Helper()
+	f.ok(concurrently(racers, func(i int) error {
 		before := tidemark.Sequence(0)
 		for range 4 {
-			draft := w.draft(chat(i), sender, "hello")
-			appended, err := storage.AppendOne(w.ctx, w.store, draft)
+			draft := f.draft(chat(i), sender, "hello")
+			appended, err := storage.AppendOne(f.ctx, f.store, draft)
 			switch {
 			case err != nil:
 				return err
@@ -394,20 +397,20 @@ func (w *world) appendConcurrently(chat func(i int) tidemark.ChatID, sender tide
 	}))
 }
 
-// gapless checks that the messages of a chat are exactly 1..n, and n its head.
-func (w *world) gapless(chat tidemark.ChatID, n int) {
-	w.Helper()
-	messages := w.messages(storage.Range{Chat: chat, Limit: n + 10})
-	w.equal("number of messages", len(messages), n)
+// gapless checks that the messages of a chat are exactly 1..n, and that its head is n.
+func (f *fixture) gapless(chat tidemark.ChatID, n int) {
+	f.Helper()
+	messages := f.messages(storage.Range{Chat: chat, Limit: n + 10})
+	f.equal("number of messages", len(messages), n)
 	seen := map[tidemark.MessageID]bool{}
 	for i, m := range messages {
-		w.equal("sequence", m.Sequence, tidemark.Sequence(i+1))
+		f.equal("sequence", m.Sequence, tidemark.Sequence(i+1))
 		if seen[m.MessageID] {
-			w.Errorf("message %s is there twice", m.MessageID)
+			f.Errorf("message %s is there twice", m.MessageID)
 		}
 		seen[m.MessageID] = true
 	}
-	w.equal("head", w.info(chat).Head, tidemark.Sequence(n))
+	f.equal("head", f.info(chat).Head, tidemark.Sequence(n))
 }
 
 // expect returns an error unless err has the code.

@@ -9,8 +9,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Counting is a store that counts what is asked of another one, and what that really wrote. It shows that a cost does
-// not grow: that fifty messages to an absent user write one pending row. It is safe for concurrent use.
+// Counting is a store that counts the calls of another store, and the writes that these calls
+// caused. With it, a test shows that a cost does not grow: 50 messages to an absent user write one
+// pending row. It is safe for concurrent use.
 type Counting struct {
 	intercepted
 
@@ -18,11 +19,13 @@ type Counting struct {
 	counts Counts
 }
 
-// Counts is what a Counting store has counted. Failed calls count as calls, and their items as items.
+// Counts are the counts of a Counting store. A failed call counts as a call, and its items as
+// items.
 type Counts struct {
-	// Calls and Items are by the name of the method. A method without a slice argument has one item a call.
+	// Calls and Items are counts by the name of the method. A call without a slice argument has one
+	// item.
 	Calls, Items map[string]int
-	// Appended is the number of messages stored, duplicates not counted.
+	// Appended is the number of stored messages, without duplicates.
 	Appended int
 	// Marked is the number of pending rows that Mark created or lowered.
 	Marked int
@@ -35,17 +38,18 @@ type Counts struct {
 // Count returns a store that counts the calls of s.
 func Count(s storage.Store) *Counting {
 	c := &Counting{counts: Counts{Calls: map[string]int{}, Items: map[string]int{}}}
-	c.intercepted = intercepted{Store: s, around: func(method string, items int, call func() error) error {
+	around := func(method string, items int, call func() error) error {
 		c.add(func(n *Counts) {
 			n.Calls[method]++
 			n.Items[method] += items
 		})
 		return call()
-	}}
+	}
+	c.intercepted = intercepted{Store: s, around: around}
 	return c
 }
 
-// Snapshot returns the counts of now. They are a copy.
+// Snapshot returns a copy of the current counts.
 func (c *Counting) Snapshot() Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()

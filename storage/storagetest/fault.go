@@ -2,22 +2,22 @@ package storagetest
 
 import "github.com/tidemark-im/tidemark/storage"
 
-// Faulty is a store that fails when a test wants it to. Set the hooks before the store is used; they are called
-// concurrently, and decide for themselves when to fail.
+// Faulty is a store that fails when a test wants it to. Set the hooks before the first call. They
+// are called concurrently, and decide which calls fail.
 type Faulty struct {
 	intercepted
-	// Before, if set, is given the name of each method called, such as "Append". If it returns an error, the call is not
-	// made: a database that could not be reached.
+	// Before, if set, gets the name of each method before the call, such as "Append". If it returns
+	// an error, the call is not made, as if the database could not be reached.
 	Before func(method string) error
-	// After, if set, is asked once the call has succeeded. If it returns an error, the caller gets that instead
-	// of the results: a lost reply.
+	// After, if set, gets the name of the method after each successful call. If it returns an
+	// error, the caller gets this error and no results, as if the reply was lost.
 	After func(method string) error
 }
 
 // Fault returns a store that behaves as s does until a hook is set.
 func Fault(s storage.Store) *Faulty {
 	f := &Faulty{}
-	f.intercepted = intercepted{Store: s, around: func(method string, _ int, call func() error) error {
+	around := func(method string, _ int, call func() error) error {
 		if f.Before != nil {
 			if err := f.Before(method); err != nil {
 				return err
@@ -27,6 +27,7 @@ func Fault(s storage.Store) *Faulty {
 			return err
 		}
 		return f.After(method)
-	}}
+	}
+	f.intercepted = intercepted{Store: s, around: around}
 	return f
 }

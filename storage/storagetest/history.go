@@ -15,12 +15,14 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// A history is what clients ask of few chats and users at once, and what they are answered. Porcupine looks for an order of the operations in which
-// each gets the answer that it got from the specification (room). A call about several chats, or several items that are atomic one by one,
-// is taken apart. Some calls lose their context under way: they may have happened, then or later, or not.
+// history records the calls that clients make concurrently on few chats and users, with their
+// results. Porcupine looks for an order of the operations in which the specification (room) gives
+// each the same result. A call is recorded as several operations if it is about several chats, or
+// if its items are atomic one by one. The context of some calls ends early. Such a call may take
+// effect at once, later or never.
 type history struct {
-	*world
-	// stores are those on the same data. Client n uses the nth, and so on around.
+	*fixture
+	// stores contains all stores on the same data. Client n uses store n modulo their number.
 	stores []storage.Store
 	seed   uint64
 	began  time.Time
@@ -30,11 +32,11 @@ type history struct {
 
 	mu         sync.Mutex
 	operations []*operation
-	// top is the highest sequence that somebody was told.
-	top     map[tidemark.ChatID]tidemark.Sequence
-	glances []glance
-	lost    int // calls of unknown outcome
-	tick    int
+	// top is the highest sequence of each chat that a client has seen.
+	top          map[tidemark.ChatID]tidemark.Sequence
+	observations []observation
+	lost         int // calls of unknown outcome
+	tick         int
 }
 
 // operation is one operation in one chat.
@@ -43,36 +45,36 @@ type operation struct {
 	client    int
 	chat      tidemark.ChatID
 	what, got string
-	// apply is what the specification does: the room afterwards, and the answer.
+	// apply is the specification of the operation. It returns the room afterwards, and the result.
 	apply func(room) (room, string)
-	// reads says that it changed nothing, by its nature or by its answer.
+	// reads says that the operation changed nothing, by its kind or by its result.
 	reads bool
-	// writes says that it may lock the chat while it is under way, whatever it changes.
+	// writes says that the operation may lock the chat while it runs, even if it changes nothing.
 	writes bool
-	// refused says that a draft of it was refused alone as Unavailable.
+	// refused says that one of its drafts was refused alone as Unavailable.
 	refused bool
 }
 
-// span is when an operation was under way, since the history began.
+// span is the time of an operation since the history began.
 type span struct {
 	call, answer time.Duration
-	// unknown says that nobody knows whether it happened; answer is maxTime then.
+	// unknown says that the operation may or may not have taken effect. answer is maxTime then.
 	unknown bool
 }
 
 const maxTime = time.Duration(math.MaxInt64)
 
 const (
-	// historyVariable says how many histories are made of each store.
+	// historyVariable sets the number of histories for each store.
 	historyVariable = "TIDEMARK_HISTORY_RUNS"
 	historyRuns     = 30
 	historyClients  = 6
 	historyCalls    = 14
 	historyKeys     = 5
-	historyLost     = 3
+	maxUnknown      = 3
 )
 
-// testHistories makes histories on one store, or on several with the same data.
+// testHistories runs histories on one store, or on several stores with the same data.
 func testHistories(t *testing.T, first suite, others ...storage.Store) {
 	runs := historyRuns
 	if given := os.Getenv(historyVariable); given != "" {
@@ -88,8 +90,8 @@ func testHistories(t *testing.T, first suite, others ...storage.Store) {
 	sum.log(t)
 }
 
-// RunHistories makes histories on a store that the test disturbs, until a number of drafts were
-// refused alone.
+// RunHistories runs histories on a store that the test disturbs. It ends when a number of drafts
+// were refused alone.
 func RunHistories(t *testing.T, open func(t *testing.T) storage.Store, refusals int) {
 	s := newSuite(open(t))
 	var sum tally
@@ -103,16 +105,16 @@ func RunHistories(t *testing.T, open func(t *testing.T) storage.Store, refusals 
 	sum.log(t)
 }
 
-// tally counts histories and what was in them.
+// tally counts histories and their operations.
 type tally struct {
 	histories, operations, unknown, refused int
-	hardest                                 time.Duration
+	longest                                 time.Duration
 }
 
-// add makes a history, and fails the test if the contract does not allow it.
+// add runs a history. It fails the test if the contract does not allow the results.
 func (sum *tally) add(t *testing.T, first suite, others []storage.Store) {
 	t.Helper()
-	h := newHistory(first.world(t), others)
+	h := newHistory(first.fixture(t), others)
 	h.run()
 	sum.histories++
 	for _, o := range h.operations {
@@ -132,43 +134,44 @@ func (sum *tally) add(t *testing.T, first suite, others []storage.Store) {
 			}
 		}
 	}
-	h.checkGlances()
-	sum.hardest = max(sum.hardest, time.Since(began))
+	h.checkObservations()
+	sum.longest = max(sum.longest, time.Since(began))
 }
 
 func (sum *tally) log(t *testing.T) {
 	t.Helper()
 	t.Logf("%d histories of %d operations, %d of unknown outcome, %d with a draft refused alone; "+
-		"the hardest took %v to explain", sum.histories, sum.operations, sum.unknown, sum.refused, sum.hardest)
+		"the longest check took %v",
+		sum.histories, sum.operations, sum.unknown, sum.refused, sum.longest)
 }
 
-// historySeed is TIDEMARK_SEED, which repeats the choices of one history as often as there would be
-// others, or a number of its own for each.
-func historySeed(w *world) uint64 {
+// historySeed returns TIDEMARK_SEED, or a random number if it is not set. With the variable, all
+// histories make the same choices.
+func historySeed(f *fixture) uint64 {
 	given := os.Getenv("TIDEMARK_SEED")
 	if given == "" {
 		return rand.Uint64()
 	}
 	seed, err := strconv.ParseUint(given, 10, 64)
 	if err != nil {
-		w.Fatalf("TIDEMARK_SEED is %q, want a number", given)
+		f.Fatalf("TIDEMARK_SEED is %q, want a number", given)
 	}
 	return seed
 }
 
-// newHistory makes two groups of three people; the fourth is a stranger to both.
-func newHistory(w *world, others []storage.Store) *history {
+// newHistory creates two groups of the same three people. The fourth person is a stranger to both.
+func newHistory(f *fixture, others []storage.Store) *history {
 	h := &history{
-		world:  w,
-		stores: append([]storage.Store{w.store}, others...),
-		seed:   historySeed(w),
-		people: w.users("alice", "bob", "carol", "dave"),
-		first:  map[tidemark.ChatID]room{},
-		top:    map[tidemark.ChatID]tidemark.Sequence{},
+		fixture: f,
+		stores:  append([]storage.Store{f.store}, others...),
+		seed:    historySeed(f),
+		people:  f.users("alice", "bob", "carol", "dave"),
+		first:   map[tidemark.ChatID]room{},
+		top:     map[tidemark.ChatID]tidemark.Sequence{},
 	}
 	for _, mode := range []tidemark.HistoryMode{tidemark.HistoryFull, tidemark.HistorySinceJoin} {
-		chat := w.create(storage.NewChat{
-			ID:      w.chat(string(mode)),
+		chat := f.create(storage.NewChat{
+			ID:      f.chat(string(mode)),
 			Type:    tidemark.Group,
 			History: mode,
 			Members: h.people[:3],
@@ -180,26 +183,26 @@ func newHistory(w *world, others []storage.Store) *history {
 	return h
 }
 
-// run lets the clients call all at once, and one more look at everything afterwards.
+// run makes all clients call concurrently. Afterwards one more client reads everything.
 func (h *history) run() {
 	h.ok(concurrently(historyClients, func(n int) error {
 		c := h.client(n)
 		for range historyCalls {
-			if err := c.act(); err != nil {
+			if err := c.callOne(); err != nil {
 				return fmt.Errorf("TIDEMARK_SEED=%d: %w", h.seed, err)
 			}
 		}
 		return nil
 	}))
-	h.ok(h.client(historyClients).lookAtAll())
+	h.ok(h.client(historyClients).readAll())
 }
 
-// client is one of those who call, one call after the other.
+// client makes calls, one after the other.
 type client struct {
 	*history
-	n     int
-	store storage.Store
-	dice  *rand.Rand
+	n      int
+	store  storage.Store
+	random *rand.Rand
 }
 
 func (h *history) client(n int) *client {
@@ -207,11 +210,11 @@ func (h *history) client(n int) *client {
 		history: h,
 		n:       n,
 		store:   h.stores[n%len(h.stores)],
-		dice:    rand.New(rand.NewPCG(h.seed, uint64(n))),
+		random:  rand.New(rand.NewPCG(h.seed, uint64(n))),
 	}
 }
 
-// now is a time that no other operation of the history has.
+// now returns a time that no other operation of the history has.
 func (h *history) now() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -219,14 +222,14 @@ func (h *history) now() time.Time {
 	return at(h.tick)
 }
 
-// do makes a call of the store. A write may lose its context under way. A write that returns
-// Unavailable may have happened or not: its context ended, or a lock or the disk kept it waiting
-// for too long. A read waits for neither, so it has to succeed.
+// do calls the store. The context of some writes ends early. A write that returns Unavailable may
+// have taken effect or not: its context ended, or a lock or the disk delayed it for too long. A
+// read waits for neither, so it must succeed.
 func (c *client) do(write bool, call func(ctx context.Context) error) (span, error) {
-	ctx, hurried := c.ctx, write && c.dice.IntN(12) == 0 && c.mayHurry()
-	if hurried {
-		limited, cancel := context.WithTimeout(ctx,
-			time.Duration(c.dice.IntN(1_500))*time.Microsecond)
+	ctx := c.ctx
+	if write && c.random.IntN(12) == 0 && c.mayTimeOut() {
+		limit := time.Duration(c.random.IntN(1_500)) * time.Microsecond
+		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = limited
 	}
@@ -243,62 +246,65 @@ func (c *client) do(write bool, call func(ctx context.Context) error) (span, err
 	return s, err
 }
 
-// mayHurry bounds how many calls have an unknown outcome: each of them doubles what the search has to look at.
-func (h *history) mayHurry() bool {
+// mayTimeOut limits the number of calls with an unknown outcome. Each of them doubles the search.
+func (h *history) mayTimeOut() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lost < historyLost
+	return h.lost < maxUnknown
 }
 
-// saw notes an operation: what was asked, what was answered, whether that means that it changed something, and what the specification does.
-func (c *client) saw(
+// recordWrite records a write. what describes the call, and got the result. changed says whether
+// the result means a change. apply is the specification.
+func (c *client) recordWrite(
 	s span, chat tidemark.ChatID, what, got string, changed bool, apply func(room) (room, string),
 ) {
-	c.note(operation{
+	c.record(operation{
 		span: s, client: c.n, chat: chat, what: what, got: got,
 		reads: !changed && !s.unknown, writes: true, apply: apply,
 	})
 }
 
-// looked notes an operation that changes nothing.
-func (c *client) looked(s span, chat tidemark.ChatID, what, got string, see func(room) string) {
-	c.note(operation{
+// recordRead records an operation that changes nothing.
+func (c *client) recordRead(s span, chat tidemark.ChatID, what, got string, see func(room) string) {
+	c.record(operation{
 		span: s, client: c.n, chat: chat, what: what, got: got, reads: true,
 		apply: func(r room) (room, string) { return r, see(r) },
 	})
 }
 
-func (c *client) note(o operation) {
+func (c *client) record(o operation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.operations = append(c.operations, &o)
 }
 
-// glance is a delivery state that a client was told. States may lag behind what other processes wrote, but not behind what their own one has seen.
-type glance struct {
+// observation is a delivery state that a client received. States may return older states than other
+// processes wrote, but not older ones than its own process has seen.
+type observation struct {
 	span
 	store storage.Store
-	reads bool // told by States
+	reads bool // returned by States
 	state tidemark.DeliveryState
 }
 
-func (c *client) glanced(s span, reads bool, state tidemark.DeliveryState) {
+func (c *client) observed(s span, reads bool, state tidemark.DeliveryState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.glances = append(c.glances, glance{span: s, store: c.store, reads: reads, state: state})
+	c.observations = append(c.observations,
+		observation{span: s, store: c.store, reads: reads, state: state})
 }
 
-// checkGlances holds States to its contract where it may be eventual.
-func (h *history) checkGlances() {
+// checkObservations tests the bounds of States where it is eventual.
+func (h *history) checkObservations() {
 	h.Helper()
-	for _, g := range h.glances {
-		for _, before := range h.glances {
+	for _, g := range h.observations {
+		for _, before := range h.observations {
 			same := before.store == g.store && before.state.UserID == g.state.UserID &&
 				before.state.ChatID == g.state.ChatID
 			if g.reads && same && before.answer < g.call &&
 				(before.state.Acked > g.state.Acked || before.state.Read > g.state.Read) {
-				h.Fatalf("history with TIDEMARK_SEED=%d: States told %+v at %v, after %+v was "+
-					"told at %v", h.seed, g.state, g.call, before.state, before.answer)
+				h.Fatalf("history with TIDEMARK_SEED=%d: States returned %+v at %v, after %+v was "+
+					"returned at %v", h.seed, g.state, g.call, before.state, before.answer)
 			}
 		}
 	}

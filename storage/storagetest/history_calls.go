@@ -11,10 +11,10 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// act makes one call, drawn by lot.
-func (c *client) act() error {
-	chat, who := c.rooms[c.dice.IntN(len(c.rooms))], c.dice.IntN(len(c.people))
-	switch lot := c.dice.IntN(100); {
+// callOne makes one random call.
+func (c *client) callOne() error {
+	chat, who := c.rooms[c.random.IntN(len(c.rooms))], c.random.IntN(len(c.people))
+	switch lot := c.random.IntN(100); {
 	case lot < 34:
 		return c.send()
 	case lot < 52:
@@ -42,8 +42,8 @@ func (c *client) act() error {
 	}
 }
 
-// lookAtAll reads everything: what it says pins down what the others have left.
-func (c *client) lookAtAll() error {
+// readAll reads everything. Its results restrict the possible orders of all earlier operations.
+func (c *client) readAll() error {
 	for _, chat := range c.rooms {
 		if err := c.readRange(storage.Range{Chat: chat, Limit: 1_000}); err != nil {
 			return err
@@ -67,31 +67,33 @@ func (c *client) lookAtAll() error {
 	return c.readRosters()
 }
 
-// sequence draws one from 1, mostly near the head, where it matters what comes first.
+// sequence draws a sequence from 1 on. Most are near the head, where the order of operations
+// matters.
 func (c *client) sequence(chat tidemark.ChatID) tidemark.Sequence {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	head := int(c.top[chat])
-	if c.dice.IntN(4) == 0 {
-		return tidemark.Sequence(1 + c.dice.IntN(head+1))
+	if c.random.IntN(4) == 0 {
+		return tidemark.Sequence(1 + c.random.IntN(head+1))
 	}
-	return tidemark.Sequence(max(1, head+2-c.dice.IntN(5)))
+	return tidemark.Sequence(max(1, head+2-c.random.IntN(5)))
 }
 
 func (c *client) name(user tidemark.UserID) string {
 	return seatNames[slices.Index(c.people, user)]
 }
 
-// send appends one to three drafts to one or two chats. Its keys are few, so that many are sent again, now and then with another text.
+// send appends one to three drafts to one or two chats. There are few keys, so many drafts are
+// repeated. Some of these have another text.
 func (c *client) send() error {
 	var drafts []tidemark.Draft
 	asked := map[tidemark.ChatID][]sent{}
-	for range 1 + c.dice.IntN(3) {
-		d := c.draft(c.rooms[c.dice.IntN(len(c.rooms))], c.people[c.dice.IntN(len(c.people))],
+	for range 1 + c.random.IntN(3) {
+		d := c.draft(c.rooms[c.random.IntN(len(c.rooms))], c.people[c.random.IntN(len(c.people))],
 			"text")
-		d.ClientMessageID = fmt.Sprint("k", c.dice.IntN(historyKeys))
+		d.ClientMessageID = fmt.Sprint("k", c.random.IntN(historyKeys))
 		d.CreatedAt = c.now()
-		if c.dice.IntN(6) == 0 {
+		if c.random.IntN(6) == 0 {
 			d.Attachment = json.RawMessage(`{"a":1}`)
 		}
 		drafts = append(drafts, d)
@@ -117,16 +119,16 @@ func (c *client) send() error {
 		//rule:send_idempotent.know-refused-drafts
 		refused[chat] = append(refused[chat], tidemark.CodeOf(a.Err) == tidemark.Unavailable)
 		if a.Duplicate {
-			// Its version is that of some moment of the call.
-			c.looked(s, chat, "version beside a duplicate",
-				fmt.Sprint(a.Version), func(r room) string { return fmt.Sprint(r.version) })
+			// The version is that of some moment of the call.
+			c.recordRead(s, chat, "version beside a duplicate", fmt.Sprint(a.Version),
+				func(r room) string { return fmt.Sprint(r.version) })
 		} else if a.Err == nil && a.Version != a.Message.MembersVersion {
 			return fmt.Errorf("message %+v was answered with version %d", a.Message, a.Version)
 		}
 	}
 	for chat, drafts := range asked {
 		if !s.unknown {
-			c.note(operation{
+			c.record(operation{
 				span: s, client: c.n, chat: chat, what: fmt.Sprint("append ", drafts),
 				got: strings.Join(answers[chat], "; "), reads: !stored[chat], writes: true,
 				refused: slices.Contains(refused[chat], true),
@@ -134,9 +136,9 @@ func (c *client) send() error {
 			})
 			continue
 		}
-		for _, d := range drafts { // each may be stored
-			c.saw(s, chat, fmt.Sprint("append ", d), "",
-				true, func(r room) (room, string) { return r.appendOne(d) })
+		for _, d := range drafts { // each may have been stored
+			c.recordWrite(s, chat, fmt.Sprint("append ", d), "", true,
+				func(r room) (room, string) { return r.appendOne(d) })
 		}
 	}
 	return nil
@@ -157,26 +159,28 @@ func (c *client) stored(m tidemark.Message) string {
 	c.mu.Lock()
 	c.top[m.ChatID] = max(c.top[m.ChatID], m.Sequence)
 	c.mu.Unlock()
-	return messageText(m.Sequence,
-		sent{c.name(m.SenderID), m.ClientMessageID, text(m.Content, m.Attachment),
-			c.short(m.MessageID)}.line(m.MembersVersion))
+	d := sent{
+		c.name(m.SenderID), m.ClientMessageID, text(m.Content, m.Attachment),
+		c.short(m.MessageID),
+	}
+	return messageText(m.Sequence, d.line(m.MembersVersion))
 }
 
-// short leaves the prefix of this world out of an id.
+// short removes the prefix of the fixture from an id.
 func (c *client) short(id tidemark.MessageID) string {
 	return strings.TrimPrefix(string(id), c.prefix+"message-")
 }
 
 func text(content string, attachment json.RawMessage) string { return content + string(attachment) }
 
-// advance raises the watermarks of one or two.
+// advance raises the watermarks of one or two users.
 func (c *client) advance() error {
 	var advances []storage.Advance
-	for i, who := range c.dice.Perm(len(c.people))[:1+c.dice.IntN(2)] {
+	for i, who := range c.random.Perm(len(c.people))[:1+c.random.IntN(2)] {
 		a := storage.Advance{User: c.people[who], Chat: c.rooms[(i+who)%len(c.rooms)], Now: c.now()}
-		switch one, other := c.sequence(a.Chat), c.sequence(a.Chat); c.dice.IntN(4) {
+		switch one, other := c.sequence(a.Chat), c.sequence(a.Chat); c.random.IntN(4) {
 		case 0:
-			a.Acked, a.AckedFrom = one, 1+tidemark.Sequence(c.dice.IntN(int(one)))
+			a.Acked, a.AckedFrom = one, 1+tidemark.Sequence(c.random.IntN(int(one)))
 		case 1:
 			a.Read, a.ReadWithinAcked = one, true
 		case 2:
@@ -200,15 +204,13 @@ func (c *client) advance() error {
 			got, moved = string(tidemark.CodeOf(advanced[i].Err)), advanced[i].Moved
 			if got == "" {
 				got = advancedText(advanced[i].State, advanced[i].Moved)
-				c.glanced(s, false, advanced[i].State)
+				c.observed(s, false, advanced[i].State)
 			}
 		}
 		who := slices.Index(c.people, a.User)
-		c.saw(s, a.Chat,
+		c.recordWrite(s, a.Chat,
 			fmt.Sprintf("advance %s %+v at %v", seatNames[who], a.Raise, a.Now.Sub(at(0))), got,
-			moved, func(r room) (room, string) {
-				return r.advance(who, a.Raise, a.Now)
-			})
+			moved, func(r room) (room, string) { return r.advance(who, a.Raise, a.Now) })
 	}
 	return nil
 }
@@ -225,8 +227,8 @@ func (c *client) mark(chat tidemark.ChatID, who int, first tidemark.Sequence) er
 		return err
 	})
 	if err == nil {
-		c.saw(s, chat, fmt.Sprintf("mark %s from %d", seatNames[who], first), got, got == "written",
-			func(r room) (room, string) { return r.mark(who, first) })
+		c.recordWrite(s, chat, fmt.Sprintf("mark %s from %d", seatNames[who], first), got,
+			got == "written", func(r room) (room, string) { return r.mark(who, first) })
 	}
 	return err
 }
@@ -243,16 +245,16 @@ func (c *client) clear(chat tidemark.ChatID, who int, through tidemark.Sequence)
 		return err
 	})
 	if err == nil {
-		c.saw(s, chat, fmt.Sprintf("clear %s through %d", seatNames[who], through), got,
+		c.recordWrite(s, chat, fmt.Sprintf("clear %s through %d", seatNames[who], through), got,
 			got == "cleared", func(r room) (room, string) { return r.clear(who, through) })
 	}
 	return err
 }
 
-// add adds one person, or him and the next.
+// add adds one person, or two.
 func (c *client) add(chat tidemark.ChatID, who int) error {
 	people := []int{who}
-	if who+1 < len(c.people) && c.dice.IntN(2) == 0 {
+	if who+1 < len(c.people) && c.random.IntN(2) == 0 {
 		people = append(people, who+1)
 	}
 	var users []tidemark.UserID
@@ -278,14 +280,15 @@ func (c *client) add(chat tidemark.ChatID, who int) error {
 	if err != nil {
 		return err
 	}
-	for _, state := range states { // each is that of some moment of the call
+	for _, state := range states { // each is the state at some moment of the call
 		who := slices.Index(c.people, state.UserID)
-		c.glanced(s, false, state)
-		c.looked(s, chat, "state beside the addition of "+seatNames[who], stateText(state),
+		c.observed(s, false, state)
+		c.recordRead(s, chat, "state beside the addition of "+seatNames[who], stateText(state),
 			func(r room) string { return stateText(r.seats[who].state()) })
 	}
-	c.saw(s, chat, fmt.Sprintf("add %s at %v", strings.Join(names, " "), now.Sub(at(0))), got,
-		changed, func(r room) (room, string) { return r.add(people, now) })
+	what := fmt.Sprintf("add %s at %v", strings.Join(names, " "), now.Sub(at(0)))
+	c.recordWrite(s, chat, what, got, changed,
+		func(r room) (room, string) { return r.add(people, now) })
 	return nil
 }
 
@@ -301,16 +304,16 @@ func (c *client) remove(chat tidemark.ChatID, who int) error {
 		return err
 	})
 	if err == nil {
-		c.saw(s, chat, "remove "+seatNames[who], got, got != string(tidemark.NotMember),
+		c.recordWrite(s, chat, "remove "+seatNames[who], got, got != string(tidemark.NotMember),
 			func(r room) (room, string) { return r.remove(who) })
 	}
 	return err
 }
 
-// span draws a range that goes up or down.
+// span draws a range that is read upwards or downwards.
 func (c *client) span(chat tidemark.ChatID) storage.Range {
-	r := storage.Range{Chat: chat, After: c.sequence(chat) / 2, Limit: 1 + c.dice.IntN(20)}
-	if c.dice.IntN(2) == 0 {
+	r := storage.Range{Chat: chat, After: c.sequence(chat) / 2, Limit: 1 + c.random.IntN(20)}
+	if c.random.IntN(2) == 0 {
 		r.Before = r.After + c.sequence(chat)
 	}
 	return r
@@ -331,7 +334,7 @@ func (c *client) readRange(asked storage.Range) error {
 		return err
 	}
 	what := fmt.Sprintf("range after %d before %d limit %d", asked.After, asked.Before, asked.Limit)
-	c.looked(s, asked.Chat, what, strings.Join(got, "; "), func(r room) string {
+	c.recordRead(s, asked.Chat, what, strings.Join(got, "; "), func(r room) string {
 		from, to := asked.After+1, r.head
 		if limit := tidemark.Sequence(asked.Limit); asked.Before == 0 {
 			to = min(to, asked.After+limit)
@@ -353,8 +356,8 @@ func (c *client) readHeads() error {
 		return err
 	}
 	for i, chat := range c.rooms {
-		c.looked(s, chat, "head",
-			fmt.Sprint(heads[i]), func(r room) string { return fmt.Sprint(r.head) })
+		c.recordRead(s, chat, "head", fmt.Sprint(heads[i]),
+			func(r room) string { return fmt.Sprint(r.head) })
 		var info tidemark.Chat
 		s, err := c.do(false, func(ctx context.Context) (err error) {
 			info, err = c.store.Chat(ctx, chat)
@@ -363,7 +366,7 @@ func (c *client) readHeads() error {
 		if err != nil {
 			return err
 		}
-		c.looked(s, chat, "chat", infoText(info), room.info)
+		c.recordRead(s, chat, "chat", infoText(info), room.info)
 	}
 	return nil
 }
@@ -382,12 +385,13 @@ func (c *client) readRosters() error {
 		for _, m := range rosters[i].Members {
 			members = append(members, c.name(m.UserID)+" "+m.Intervals.Text())
 		}
-		c.looked(s, chat, "roster", rosterText(rosters[i].Version, members), room.members)
+		c.recordRead(s, chat, "roster", rosterText(rosters[i].Version, members), room.members)
 	}
 	return nil
 }
 
-// readStates is a part of the history only while there is one store: others may learn of a watermark later.
+// readStates is an operation of the history only if there is one store. Other stores may return a
+// watermark later.
 func (c *client) readStates(chat tidemark.ChatID, who int) error {
 	var states []tidemark.DeliveryState
 	s, err := c.do(false, func(ctx context.Context) (err error) {
@@ -397,9 +401,9 @@ func (c *client) readStates(chat tidemark.ChatID, who int) error {
 	if err != nil {
 		return err
 	}
-	c.glanced(s, true, states[0])
+	c.observed(s, true, states[0])
 	if len(c.stores) == 1 {
-		c.looked(s, chat, "state of "+seatNames[who], stateText(states[0]),
+		c.recordRead(s, chat, "state of "+seatNames[who], stateText(states[0]),
 			func(r room) string { return stateText(r.seats[who].state()) })
 	}
 	return nil
@@ -421,13 +425,13 @@ func (c *client) readPending(who int) error {
 				got = pendingText(row.FirstUndelivered, row.Acked)
 			}
 		}
-		c.looked(s, chat, "pending of "+seatNames[who], got,
+		c.recordRead(s, chat, "pending of "+seatNames[who], got,
 			func(r room) string { return r.pending(who) })
 	}
 	return nil
 }
 
-// readBehind leaves the watermarks out: they may be too low.
+// readBehind ignores the watermarks, because they may be too low.
 func (c *client) readBehind(who int) error {
 	var lags []storage.Lag
 	s, err := c.do(false, func(ctx context.Context) (err error) {
@@ -444,8 +448,8 @@ func (c *client) readBehind(who int) error {
 				got = fmt.Sprintf("head %d", lag.Head)
 			}
 		}
-		c.looked(s, chat, "is "+seatNames[who]+" behind",
-			got, func(r room) string { return r.behind(who) })
+		c.recordRead(s, chat, "is "+seatNames[who]+" behind", got,
+			func(r room) string { return r.behind(who) })
 	}
 	return nil
 }

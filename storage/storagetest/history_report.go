@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// searchTime is how long the search for an order may take: the histories are made such that it takes milliseconds.
+	// searchTime is the time limit of the search for an order. A search usually takes milliseconds.
 	searchTime = time.Minute
-	// lesserTime is how long each search may take that makes a contradiction shorter.
-	lesserTime = 200 * time.Millisecond
+	// shortenTime is the time limit of each search that makes a contradiction shorter.
+	shortenTime = 200 * time.Millisecond
 )
 
-// check returns "" if the operations in a chat have an order that the contract allows, else what a person needs to see why not.
+// check returns "" if the operations in a chat have an order that the contract allows. Otherwise it
+// returns a report that explains the contradiction.
 func (h *history) check(chat tidemark.ChatID) string {
 	var operations []*operation
 	for _, o := range h.operations {
@@ -35,14 +36,14 @@ func (h *history) check(chat tidemark.ChatID) string {
 		return fmt.Sprintf("no order of %d operations was found in %v, and none was excluded",
 			len(operations), searchTime)
 	}
-	operations = lesser(first, operations)
+	operations = shorten(first, operations)
 	_, best := search(first, operations, searchTime)
 	return strings.ReplaceAll(describe(first, operations, best), h.prefix, "")
 }
 
-// unexplained returns "" if each draft that was refused alone in a chat has a reason, else what a
-// person needs to see that one has none. The database works, so the only reason is that somebody
-// else held a lock on the chat: a write under way at the same time, or one of unknown outcome.
+// unexplained returns "" if each draft of a chat that was refused alone has a reason. Otherwise it
+// returns a report. The database works, so the only reason is another write that held a lock on the
+// chat: one at the same time, or one of unknown outcome.
 func (h *history) unexplained(chat tidemark.ChatID) string {
 	for _, o := range h.operations {
 		if o.chat != chat || !o.refused {
@@ -54,15 +55,14 @@ func (h *history) unexplained(chat tidemark.ChatID) string {
 		}
 		//rule:send_idempotent.refusal-has-a-reason
 		if !slices.ContainsFunc(h.operations, holds) {
-			return fmt.Sprintf("a draft was refused alone, and nobody else wrote to the chat at "+
-				"that time: "+
-				"client %d  %s → %s", o.client, o.what, o.got)
+			return fmt.Sprintf("a draft was refused alone, and no other write to the chat was "+
+				"under way: client %d  %s → %s", o.client, o.what, o.got)
 		}
 	}
 	return ""
 }
 
-// search returns whether there is an order, and the longest beginning of one.
+// search reports whether there is an order, and returns the longest beginning of one.
 func search(
 	first room, operations []*operation, atMost time.Duration,
 ) (porcupine.CheckResult, []*operation) {
@@ -97,24 +97,27 @@ func search(
 	return result, longest
 }
 
-// lesser leaves out what a contradiction does not need: reads, and what was called when all the rest had been answered.
-func lesser(first room, operations []*operation) []*operation {
+// shorten removes operations that a contradiction does not need: reads, and operations that began
+// after all others had ended.
+func shorten(first room, operations []*operation) []*operation {
 	slices.SortFunc(operations, func(a, b *operation) int { return cmp.Compare(a.call, b.call) })
 	for i := len(operations) - 1; i >= 0; i-- {
 		o := operations[i]
-		last := !slices.ContainsFunc(operations, func(other *operation) bool { return other != o && other.answer >= o.call && !other.unknown })
+		last := !slices.ContainsFunc(operations, func(other *operation) bool {
+			return other != o && other.answer >= o.call && !other.unknown
+		})
 		if !o.reads && !last {
 			continue
 		}
 		without := slices.Delete(slices.Clone(operations), i, i+1)
-		if result, _ := search(first, without, lesserTime); result == porcupine.Illegal {
+		if result, _ := search(first, without, shortenTime); result == porcupine.Illegal {
 			operations = without
 		}
 	}
 	return operations
 }
 
-// describe tells the operations, the longest order of them, and why it ends.
+// describe lists the operations, the longest order of them, and why it cannot be continued.
 func describe(first room, operations, best []*operation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,
@@ -123,7 +126,7 @@ func describe(first room, operations, best []*operation) string {
 	for _, o := range operations {
 		answered, got := fmt.Sprint(o.answer.Microseconds()), o.got
 		if o.unknown {
-			answered, got = "never", "nobody knows"
+			answered, got = "never", "unknown"
 		}
 		fmt.Fprintf(&b, "  %7d to %7s  client %d  %s → %s\n",
 			o.call.Microseconds(), answered, o.client, o.what, got)
@@ -143,10 +146,9 @@ func describe(first room, operations, best []*operation) string {
 	}
 	fmt.Fprintf(&b, "  messages: %s\n\nThe next cannot be any of:\n", state.page(1, state.head))
 	for _, o := range operations {
-		// Only what was called before all of the rest were answered could be next.
-		if !done[o] &&
-			!slices.ContainsFunc(operations,
-				func(other *operation) bool { return !done[other] && other.answer < o.call }) {
+		// Only an operation that began before all others of the rest had ended can be next.
+		earlier := func(other *operation) bool { return !done[other] && other.answer < o.call }
+		if !done[o] && !slices.ContainsFunc(operations, earlier) {
 			_, want := o.apply(state)
 			fmt.Fprintf(&b, "  client %d  %s → %s, which would be answered: %s\n",
 				o.client, o.what, o.got, want)

@@ -9,7 +9,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// room is a chat in the sequential specification: a value, which == compares. Its methods return the room afterwards, and the answer in words.
+// room is a chat in the sequential specification. It is a value that == compares. Each method
+// returns the room afterwards, and the result as text.
 type room struct {
 	mode    tidemark.HistoryMode
 	version uint64
@@ -19,18 +20,18 @@ type room struct {
 	seats [len(seatNames)]seat
 }
 
-// seatNames are the people, in the order of their ids.
+// seatNames are the names of the people, ascending.
 var seatNames = [...]string{"alice", "bob", "carol", "dave"}
 
-// seat is what a room knows of one person.
+// seat is the state of one person in a room.
 type seat struct {
-	// ever says that he was a member at some time; intervals is Intervals.Text.
+	// ever says that the person was a member at some time. intervals is Intervals.Text.
 	ever      bool
 	intervals string
 	acked     tidemark.Sequence
 	read      tidemark.Sequence
 	updated   time.Duration // since at(0)
-	// marked is the first undelivered sequence of his pending row, 0 if there is none.
+	// marked is the first undelivered sequence of the pending row, 0 if there is no row.
 	marked tidemark.Sequence
 }
 
@@ -45,7 +46,7 @@ func newRoom(mode tidemark.HistoryMode, members int) room {
 func (s seat) visible() tidemark.Intervals {
 	intervals, err := tidemark.ParseIntervals(s.intervals)
 	if err != nil {
-		panic(err) // Text wrote it.
+		panic(err) // impossible: Intervals.Text wrote it
 	}
 	return intervals
 }
@@ -60,7 +61,7 @@ func (s seat) state() tidemark.DeliveryState {
 	return state
 }
 
-// stateText tells a delivery state.
+// stateText describes a delivery state.
 func stateText(s tidemark.DeliveryState) string {
 	since := "never"
 	if !s.UpdatedAt.IsZero() {
@@ -69,20 +70,20 @@ func stateText(s tidemark.DeliveryState) string {
 	return fmt.Sprintf("%d/%d moved %s", s.Acked, s.Read, since)
 }
 
-// sent is a draft in words without spaces.
+// sent is a draft as text. No field contains a space.
 type sent struct{ sender, key, text, id string }
 
 func (d sent) line(version uint64) string {
 	return fmt.Sprintf("%s %s %s %s v%d\n", d.sender, d.key, d.text, d.id, version)
 }
 
-// messageText tells a stored message as room does.
+// messageText describes a stored message as room does.
 func messageText(n tidemark.Sequence, line string) string {
 	return fmt.Sprintf("%d: %s", n, strings.TrimSuffix(line, "\n"))
 }
 
-// append returns the answer of each draft, one behind the other. A draft that the store refused
-// alone as Unavailable changes nothing: the store may refuse any, and then has not stored it.
+// append returns the result of each draft, in their order. A draft that the store refused alone as
+// Unavailable changes nothing: a store may refuse any draft, and then has not stored it.
 func (r room) append(drafts []sent, refused []bool) (room, string) {
 	var answers []string
 	for i, d := range drafts {
@@ -116,7 +117,7 @@ func (r room) appendOne(d sent) (room, string) {
 	return r, messageText(r.head, line)
 }
 
-// page tells the messages from..to.
+// page describes the messages from..to.
 func (r room) page(from, to tidemark.Sequence) string {
 	var lines []string
 	n := tidemark.Sequence(0)
@@ -204,7 +205,7 @@ func (r room) clear(who int, through tidemark.Sequence) (room, string) {
 	return r, "cleared"
 }
 
-// pending tells a pending row with the watermark beside it.
+// pending describes a pending row with its watermark.
 func (r room) pending(who int) string {
 	if r.seats[who].marked == 0 {
 		return "none"
@@ -223,7 +224,7 @@ func (r room) behind(who int) string {
 	return fmt.Sprintf("head %d", r.head)
 }
 
-// members tells the roster.
+// members describes the roster.
 func (r room) members() string {
 	var members []string
 	for who, s := range r.seats {
@@ -238,7 +239,7 @@ func rosterText(version uint64, members []string) string {
 	return fmt.Sprintf("v%d: %s", version, strings.Join(members, ", "))
 }
 
-// info tells the chat.
+// info describes the chat.
 func (r room) info() string {
 	members := 0
 	for _, s := range r.seats {

@@ -12,22 +12,23 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
-// busy is a store in which a change of members holds a lock on its chat for a moment. A draft for a
-// locked chat is refused alone as Unavailable, and is not stored. The fields make it break rules.
+// busy is a store in which AddMembers holds a lock on its chat for one millisecond. A draft for a
+// locked chat is refused alone as Unavailable, and is not stored. Some fields make busy break
+// rules.
 type busy struct {
 	storage.Store
 	mu     sync.Mutex
 	locked map[tidemark.ChatID]int
-	// refused is how many drafts were refused.
+	// refused counts the refused drafts.
 	refused int
 	// code is the code of a refusal, Unavailable if it is empty.
 	code tidemark.Code
-	// stores says that a refused draft is stored all the same.
+	// stores says that a refused draft is stored.
 	stores bool
-	// moody says that a draft is refused although nobody holds a lock on its chat.
-	moody bool
-	// forgets says that a draft is confirmed as it was sent, and stored with another text.
-	forgets bool
+	// refusesUnlocked says that drafts are refused for chats without a lock.
+	refusesUnlocked bool
+	// altersText says that a draft is stored with another text than the result has.
+	altersText bool
 }
 
 func (b *busy) AddMembers(
@@ -50,7 +51,7 @@ func (b *busy) refuses(chat tidemark.ChatID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	refuses := b.locked[chat] > 0
-	if b.moody {
+	if b.refusesUnlocked {
 		refuses = b.refused < 3
 	}
 	if refuses {
@@ -76,14 +77,14 @@ func (b *busy) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.A
 			taken, at = append(taken, d), append(at, i)
 		}
 	}
-	if b.forgets && len(taken) > 0 {
+	if b.altersText && len(taken) > 0 {
 		taken[0].Content += "!"
 	}
 	appended, err := b.Store.Append(ctx, taken)
 	for i, a := range appended {
 		if results[at[i]].Err == nil {
 			results[at[i]] = a
-			if b.forgets && i == 0 && a.Err == nil && !a.Duplicate {
+			if b.altersText && i == 0 && a.Err == nil && !a.Duplicate {
 				results[at[i]].Message.Content = strings.TrimSuffix(a.Message.Content, "!")
 			}
 		}
@@ -91,22 +92,22 @@ func (b *busy) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.A
 	return results, err
 }
 
-// TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored makes histories until drafts
-// were refused in ten. An honest store passes all of them; each other one is found out.
+// TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored runs histories until ten of
+// them had refused drafts. A correct store passes all of them. Every other store fails one.
 func TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored(t *testing.T) {
 	for _, tc := range []struct {
-		name string
-		lie  func(b *busy)
-		want string
+		name  string
+		fault func(b *busy)
+		want  string
 	}{
-		{"honest", func(*busy) {}, ""},
+		{"correct", func(*busy) {}, ""},
 		{
 			"stores what it refuses",
 			func(b *busy) { b.stores = true }, "no order of these operations",
 		},
 		{
 			"refuses for no reason",
-			func(b *busy) { b.moody = true }, "nobody else wrote to the chat",
+			func(b *busy) { b.refusesUnlocked = true }, "no other write to the chat",
 		},
 		{
 			"says Internal",
@@ -116,7 +117,10 @@ func TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored(t *testin
 			"says NotMember",
 			func(b *busy) { b.code = tidemark.NotMember }, "no order of these operations",
 		},
-		{"stores another text", func(b *busy) { b.forgets = true }, "no order of these operations"},
+		{
+			"stores another text",
+			func(b *busy) { b.altersText = true }, "no order of these operations",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -126,8 +130,8 @@ func TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored(t *testin
 					t.Fatal("no draft was refused")
 				}
 				b := &busy{Store: memory.New(), locked: map[tidemark.ChatID]int{}}
-				tc.lie(b)
-				h := newHistory(newSuite(b).world(t), nil)
+				tc.fault(b)
+				h := newHistory(newSuite(b).fixture(t), nil)
 				h.run()
 				if b.refused > 0 {
 					histories++
@@ -137,7 +141,7 @@ func TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored(t *testin
 				}
 			}
 			if tc.want == "" && found != "" {
-				t.Errorf("an honest store was refused: %s", found)
+				t.Errorf("a correct store failed: %s", found)
 			}
 			if !strings.Contains(found, tc.want) {
 				t.Errorf("got %q, want it to say %q", found, tc.want)

@@ -8,15 +8,16 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// intercepted passes every method of a store through one function. If that returns an error, the caller gets it and no
-// results, whether or not the call was made.
+// intercepted calls every method of a store through one function. If this function returns an
+// error, the caller gets the error and no results, whether or not the method was called.
 type intercepted struct {
 	storage.Store
-	// around is given the method's name and the number of items in its slice argument (1 for a method without one).
+	// around gets the method's name and the number of items in its slice argument, 1 if it has
+	// none.
 	around func(method string, items int, call func() error) error
 }
 
-// results2 and results3 run a call of two or three results through around.
+// results2 and results3 make a call with two or three results through around.
 func results2[A any](i *intercepted, method string, items int, call func() (A, error)) (A, error) {
 	var a A
 	err := i.around(method, items, func() (err error) {

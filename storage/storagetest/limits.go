@@ -11,118 +11,120 @@ import (
 )
 
 var limitRules = []rule{
-	{"ids_of_128_bytes_of_every_allowed_character", func(w *world) {
+	{"ids_of_128_bytes_of_every_allowed_character", func(f *fixture) {
 		const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 		long := func(first string) string {
-			s := w.prefix + first + strings.Repeat(allowed, 2)
+			s := f.prefix + first + strings.Repeat(allowed, 2)
 			return s[:tidemark.MaxIDLength]
 		}
-		alice, bob, c := tidemark.UserID(long("a")), tidemark.UserID(long("b")), tidemark.ChatID(long("c"))
+		alice, bob := tidemark.UserID(long("a")), tidemark.UserID(long("b"))
+		c := tidemark.ChatID(long("c"))
 		for _, id := range []string{string(alice), string(bob), string(c)} {
-			w.ok(tidemark.CheckID("id", id))
+			f.ok(tidemark.CheckID("id", id))
 		}
-		w.create(storage.NewChat{
+		f.create(storage.NewChat{
 			ID:      c,
 			Type:    tidemark.Direct,
 			History: tidemark.HistoryFull,
 			Members: []tidemark.UserID{alice, bob},
 		})
-		draft := w.draft(c, alice, "hello")
+		draft := f.draft(c, alice, "hello")
 		draft.ClientMessageID, draft.MessageID = long("k"), tidemark.MessageID(long("m"))
-		message := w.append(draft).Message
-		w.equal("message", w.messages(storage.Range{Chat: c}), []tidemark.Message{message})
-		w.equal("client message id", message.ClientMessageID, draft.ClientMessageID)
-		w.equal("message id", message.MessageID, draft.MessageID)
-		w.equal("duplicate", w.append(draft).Duplicate, true)
-		w.mark(bob, c, 1)
-		w.equal("pending", w.pending(bob), first{c: 1})
-		w.raise(bob, c, tidemark.Raise{Acked: 1}, at(1))
-		w.equal("state", w.state(bob, c).Acked, tidemark.Watermark(1))
+		message := f.append(draft).Message
+		f.equal("message", f.messages(storage.Range{Chat: c}), []tidemark.Message{message})
+		f.equal("client message id", message.ClientMessageID, draft.ClientMessageID)
+		f.equal("message id", message.MessageID, draft.MessageID)
+		f.equal("duplicate", f.append(draft).Duplicate, true)
+		f.mark(bob, c, 1)
+		f.equal("pending", f.pending(bob), first{c: 1})
+		f.raise(bob, c, tidemark.Raise{Acked: 1}, at(1))
+		f.equal("state", f.state(bob, c).Acked, tidemark.Watermark(1))
 	}},
-	{"names_of_256_bytes", func(w *world) {
+	{"names_of_256_bytes", func(f *fixture) {
 		name := strings.Repeat("łódź", 42)[:tidemark.MaxChatName-2] + "'\""
-		w.ok(tidemark.CheckChatName(name))
-		c := w.group("c", w.user("alice"))
-		_, err := w.store.RenameChat(w.ctx, c, name)
-		w.ok(err)
-		w.equal("name", w.info(c).Name, name)
+		f.ok(tidemark.CheckChatName(name))
+		c := f.group("c", f.user("alice"))
+		_, err := f.store.RenameChat(f.ctx, c, name)
+		f.ok(err)
+		f.equal("name", f.info(c).Name, name)
 	}},
-	{"content_of_65536_bytes_and_attachment_of_4096", func(w *world) {
-		alice := w.user("alice")
-		c := w.group("c", alice)
+	{"content_of_65536_bytes_and_attachment_of_4096", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
 		contents := map[string]string{
 			"ascii": "x", "four bytes": "😀", "quotes": `"'\;--`, "lines": "\r\n\t\u2028\u2029",
 			"controls": "\x01\x7f\x1b", "percent": "%s%'?$1:a",
 		}
 		var want []tidemark.Message
 		for name, piece := range contents {
-			draft := w.draft(c, alice, strings.Repeat(piece, tidemark.MaxContent/len(piece)))
+			draft := f.draft(c, alice, strings.Repeat(piece, tidemark.MaxContent/len(piece)))
 			draft.Content += strings.Repeat("y", tidemark.MaxContent-len(draft.Content))
 			draft.ContentType = "text/" + strings.Repeat("p", tidemark.MaxContentType-5)
 			draft.Attachment = json.RawMessage(`{"a":"` +
 				strings.Repeat("é", (tidemark.MaxAttachment-8)/2) + `"}`)
-			w.equal(name+": size", len(draft.Content), tidemark.MaxContent)
-			w.equal(name+": attachment", len(draft.Attachment), tidemark.MaxAttachment)
-			w.ok(draft.Check())
-			want = append(want, w.append(draft).Message)
-			w.equal(name+": duplicate", w.append(draft).Duplicate, true)
+			f.equal(name+": size", len(draft.Content), tidemark.MaxContent)
+			f.equal(name+": attachment", len(draft.Attachment), tidemark.MaxAttachment)
+			f.ok(draft.Check())
+			want = append(want, f.append(draft).Message)
+			f.equal(name+": duplicate", f.append(draft).Duplicate, true)
 		}
-		got := w.messages(storage.Range{Chat: c})
-		w.equal("number", len(got), len(want))
+		got := f.messages(storage.Range{Chat: c})
+		f.equal("number", len(got), len(want))
 		for i := range got {
 			if got[i].Content != want[i].Content ||
 				string(got[i].Attachment) != string(want[i].Attachment) ||
 				got[i].ContentType != want[i].ContentType {
-				w.Errorf("message %d is not what was sent", i+1)
+				f.Errorf("message %d is not what was sent", i+1)
 			}
 		}
 	}},
-	{"1000_members_per_call_and_MaxMembers_in_all", func(w *world) {
-		users := w.many(tidemark.MaxMembers + 2)
+	{"1000_members_per_call_and_MaxMembers_in_all", func(f *fixture) {
+		users := f.many(tidemark.MaxMembers + 2)
 		const call = tidemark.MaxMembersPerCall
-		c := w.sinceJoin("c", users[:call]...)
+		c := f.sinceJoin("c", users[:call]...)
 		for n := call; n < tidemark.MaxMembers; n += call {
-			added := w.add(c, users[n:n+call]...)
-			w.equal("added", len(added.States), call)
+			added := f.add(c, users[n:n+call]...)
+			f.equal("added", len(added.States), call)
 		}
-		before := w.info(c)
-		w.equal("member count", before.MemberCount, tidemark.MaxMembers)
-		_, err := w.store.AddMembers(w.ctx, c, users[tidemark.MaxMembers-5:tidemark.MaxMembers+1],
+		before := f.info(c)
+		f.equal("member count", before.MemberCount, tidemark.MaxMembers)
+		_, err := f.store.AddMembers(f.ctx, c, users[tidemark.MaxMembers-5:tidemark.MaxMembers+1],
 			at(1))
-		w.code(err, tidemark.Denied)
-		w.equal("chat", w.info(c), before)
-		w.equal("chats of the refused", w.chatsOf(users[tidemark.MaxMembers], 10), nil)
-		// Those who are members already do not count again, and one who leaves makes room for one.
-		w.equal("version", w.add(c, users[:5]...).Version, before.MembersVersion)
-		w.remove(c, users[7])
-		w.add(c, users[tidemark.MaxMembers])
-		_, err = w.store.AddMembers(w.ctx, c, users[tidemark.MaxMembers+1:], at(1))
-		w.code(err, tidemark.Denied)
-		w.equal("members in the roster", len(w.roster(c).Members), tidemark.MaxMembers)
-		w.eventually("members in the summary",
-			func() any { return w.summary(c, 1).Members }, tidemark.MaxMembers)
+		f.code(err, tidemark.Denied)
+		f.equal("chat", f.info(c), before)
+		f.equal("chats of the refused", f.chatsOf(users[tidemark.MaxMembers], 10), nil)
+		// Users who are members already do not count again. A user who leaves makes room for
+		// another.
+		f.equal("version", f.add(c, users[:5]...).Version, before.MembersVersion)
+		f.remove(c, users[7])
+		f.add(c, users[tidemark.MaxMembers])
+		_, err = f.store.AddMembers(f.ctx, c, users[tidemark.MaxMembers+1:], at(1))
+		f.code(err, tidemark.Denied)
+		f.equal("members in the roster", len(f.roster(c).Members), tidemark.MaxMembers)
+		f.eventually("members in the summary",
+			func() any { return f.summary(c, 1).Members }, tidemark.MaxMembers)
 	}},
-	{"MaxIntervals_of_one_user", func(w *world) {
-		alice, bob, carol := w.user("alice"), w.user("bob"), w.user("carol")
-		c := w.group("c", alice)
+	{"MaxIntervals_of_one_user", func(f *fixture) {
+		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")
+		c := f.group("c", alice)
 		for range tidemark.MaxIntervals {
-			w.add(c, bob)
-			w.send(c, bob, 1)
-			w.remove(c, bob)
-			w.send(c, alice, 1)
+			f.add(c, bob)
+			f.send(c, bob, 1)
+			f.remove(c, bob)
+			f.send(c, alice, 1)
 		}
-		before := w.roster(c)
-		_, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{carol, bob}, at(1))
-		w.code(err, tidemark.Denied)
-		w.equal("roster", w.roster(c), before)
-		w.equal("chats of carol", w.chatsOf(carol, 10), nil)
-		w.add(c, carol)
+		before := f.roster(c)
+		_, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{carol, bob}, at(1))
+		f.code(err, tidemark.Denied)
+		f.equal("roster", f.roster(c), before)
+		f.equal("chats of carol", f.chatsOf(carol, 10), nil)
+		f.add(c, carol)
 	}},
-	{"batches_of_10000", func(w *world) {
-		alice := w.user("alice")
-		users := w.many(storage.MaxBatch)
-		c := w.group("c", alice)
-		w.send(c, alice, 2)
+	{"batches_of_10000", func(f *fixture) {
+		alice := f.user("alice")
+		users := f.many(storage.MaxBatch)
+		c := f.group("c", alice)
+		f.send(c, alice, 2)
 		advances := make([]storage.Advance, storage.MaxBatch)
 		rows := make([]tidemark.PendingDelivery, storage.MaxBatch)
 		clears := make([]storage.Clear, storage.MaxBatch)
@@ -139,49 +141,49 @@ var limitRules = []rule{
 			rows[i] = tidemark.PendingDelivery{UserID: user, ChatID: c, FirstUndelivered: 1}
 			clears[i] = storage.Clear{User: user, Chat: c, Through: through}
 			keys[i] = storage.StateKey{User: user, Chat: c}
-			chats[i] = w.chat(fmt.Sprintf("unknown%d", i))
+			chats[i] = f.chat(fmt.Sprintf("unknown%d", i))
 		}
 		chats[7_777] = c
-		advanced, err := w.store.Advance(w.ctx, advances)
-		w.ok(err)
-		states, err := w.store.States(w.ctx, keys)
-		w.ok(err)
-		written, err := w.store.Mark(w.ctx, rows)
-		w.ok(err)
-		cleared, err := w.store.Clear(w.ctx, clears)
-		w.ok(err)
-		heads, err := w.store.Heads(w.ctx, chats)
-		w.ok(err)
-		rosters, err := w.store.Rosters(w.ctx, chats)
-		w.ok(err)
+		advanced, err := f.store.Advance(f.ctx, advances)
+		f.ok(err)
+		states, err := f.store.States(f.ctx, keys)
+		f.ok(err)
+		written, err := f.store.Mark(f.ctx, rows)
+		f.ok(err)
+		cleared, err := f.store.Clear(f.ctx, clears)
+		f.ok(err)
+		heads, err := f.store.Heads(f.ctx, chats)
+		f.ok(err)
+		rosters, err := f.store.Rosters(f.ctx, chats)
+		f.ok(err)
 		for i := range users {
 			if !advanced[i].Moved || states[i] != advanced[i].State ||
 				states[i].Acked != advances[i].Acked || !written[i] || !cleared[i] {
-				w.Fatalf("item %d: got %+v, %+v, written %v, cleared %v",
+				f.Fatalf("item %d: got %+v, %+v, written %v, cleared %v",
 					i, advanced[i], states[i], written[i], cleared[i])
 			}
 			if found := i == 7_777; heads[i] != 0 != found || (rosters[i] != nil) != found {
-				w.Fatalf("item %d: got head %d and roster %v", i, heads[i], rosters[i])
+				f.Fatalf("item %d: got head %d and roster %v", i, heads[i], rosters[i])
 			}
 		}
-		w.equal("pending of an even one", w.pending(users[4]), first{c: 2})
-		w.equal("pending of an odd one", w.pending(users[5]), nil)
+		f.equal("pending of an even one", f.pending(users[4]), first{c: 2})
+		f.equal("pending of an odd one", f.pending(users[5]), nil)
 	}},
-	{"longer_batches_are_Invalid_and_empty_ones_do_nothing", func(w *world) {
-		c := w.group("c", w.user("alice"))
-		before := w.roster(c)
+	{"longer_batches_are_Invalid_and_empty_ones_do_nothing", func(f *fixture) {
+		c := f.group("c", f.user("alice"))
+		before := f.roster(c)
 		for n, want := range map[int]tidemark.Code{storage.MaxBatch + 1: tidemark.Invalid, 0: ""} {
 			for name, call := range map[string]func() (int, error){
 				"AddMembers": func() (int, error) {
-					added, err := w.store.AddMembers(w.ctx, c, make([]tidemark.UserID, n), at(1))
+					added, err := f.store.AddMembers(f.ctx, c, make([]tidemark.UserID, n), at(1))
 					return len(added.States), err
 				},
 				"Heads": func() (int, error) {
-					r, err := w.store.Heads(w.ctx, make([]tidemark.ChatID, n))
+					r, err := f.store.Heads(f.ctx, make([]tidemark.ChatID, n))
 					return len(r), err
 				},
 				"Rosters": func() (int, error) {
-					r, err := w.store.Rosters(w.ctx, make([]tidemark.ChatID, n))
+					r, err := f.store.Rosters(f.ctx, make([]tidemark.ChatID, n))
 					return len(r), err
 				},
 				"Advance": func() (int, error) {
@@ -189,54 +191,54 @@ var limitRules = []rule{
 					for i := range advances {
 						advances[i].User = tidemark.UserID(fmt.Sprint(i))
 					}
-					r, err := w.store.Advance(w.ctx, advances)
+					r, err := f.store.Advance(f.ctx, advances)
 					return len(r), err
 				},
 				"States": func() (int, error) {
-					r, err := w.store.States(w.ctx, make([]storage.StateKey, n))
+					r, err := f.store.States(f.ctx, make([]storage.StateKey, n))
 					return len(r), err
 				},
 				"Mark": func() (int, error) {
-					r, err := w.store.Mark(w.ctx, make([]tidemark.PendingDelivery, n))
+					r, err := f.store.Mark(f.ctx, make([]tidemark.PendingDelivery, n))
 					return len(r), err
 				},
 				"Clear": func() (int, error) {
-					r, err := w.store.Clear(w.ctx, make([]storage.Clear, n))
+					r, err := f.store.Clear(f.ctx, make([]storage.Clear, n))
 					return len(r), err
 				},
 			} {
 				results, err := call()
 				if tidemark.CodeOf(err) != want || results != 0 {
-					w.Errorf("%s of %d items: got %d results and error %v, want none and code %q",
+					f.Errorf("%s of %d items: got %d results and error %v, want none and code %q",
 						name, n, results, err, want)
 				}
 			}
 		}
-		w.equal("roster", w.roster(c), before)
+		f.equal("roster", f.roster(c), before)
 	}},
-	{"times_have_millisecond_precision", func(w *world) {
-		alice := w.user("alice")
+	{"times_have_millisecond_precision", func(f *fixture) {
+		alice := f.user("alice")
 		zone := time.FixedZone("somewhere", 3*3600)
 		now := at(1).Add(123*time.Millisecond + 456_789*time.Nanosecond).In(zone)
 		want := at(1).Add(123 * time.Millisecond)
-		c := w.create(storage.NewChat{
-			ID:        w.chat("c"),
+		c := f.create(storage.NewChat{
+			ID:        f.chat("c"),
 			Type:      tidemark.Group,
 			History:   tidemark.HistorySinceJoin,
 			Members:   []tidemark.UserID{alice},
 			CreatedAt: now,
 		})
-		w.equal("created", w.info(c).CreatedAt, want)
-		draft := w.draft(c, alice, "hello")
+		f.equal("created", f.info(c).CreatedAt, want)
+		draft := f.draft(c, alice, "hello")
 		draft.CreatedAt = now
-		w.equal("message", w.append(draft).Message.CreatedAt, want)
-		w.equal("message, read again", w.messages(storage.Range{Chat: c})[0].CreatedAt, want)
-		w.equal("advanced", w.raise(alice, c, tidemark.Raise{Acked: 1}, now).State.UpdatedAt, want)
-		w.equal("state", w.state(alice, c).UpdatedAt, want)
-		added, err := w.store.AddMembers(w.ctx, c, w.users("bob"), now)
-		w.ok(err)
-		w.equal("added", added.States[0].UpdatedAt, want)
-		w.equal("joined", w.member(c, w.user("bob")).JoinedAt, want)
-		w.eventually("activity", func() any { return w.chatsOf(alice, 1)[0].Activity }, want)
+		f.equal("message", f.append(draft).Message.CreatedAt, want)
+		f.equal("message, read again", f.messages(storage.Range{Chat: c})[0].CreatedAt, want)
+		f.equal("advanced", f.raise(alice, c, tidemark.Raise{Acked: 1}, now).State.UpdatedAt, want)
+		f.equal("state", f.state(alice, c).UpdatedAt, want)
+		added, err := f.store.AddMembers(f.ctx, c, f.users("bob"), now)
+		f.ok(err)
+		f.equal("added", added.States[0].UpdatedAt, want)
+		f.equal("joined", f.member(c, f.user("bob")).JoinedAt, want)
+		f.eventually("activity", func() any { return f.chatsOf(alice, 1)[0].Activity }, want)
 	}},
 }

@@ -14,15 +14,16 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
-// testModel applies random sequences of all operations to the store under test and to storage/memory, and compares every
-// result, and everything that can be read, after each step. If reopen is given, closing and opening again is one of the steps.
+// testModel makes random sequences of operations on the store under test and on storage/memory.
+// After each step it compares the results and everything that can be read. If reopen is not nil,
+// one of the steps closes the store and opens it again.
 func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store) storage.Store) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := s.world(rt)
-		w.tb = unprefixed{rt, w.prefix}
+		f := s.fixture(rt)
+		f.tb = unprefixed{rt, f.prefix}
 		m := &model{
-			world: w,
-			spec:  &world{tb: w.tb, ctx: w.ctx, store: memory.New(), prefix: w.prefix},
+			fixture: f,
+			spec:    &fixture{tb: f.tb, ctx: f.ctx, store: memory.New(), prefix: f.prefix},
 		}
 		m.everyone = m.users("A", "a", "b", "c", "d")
 		for _, name := range []string{"C", "c", "c.1", "d"} {
@@ -57,7 +58,8 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 	})
 }
 
-// unprefixed leaves the prefix of the ids out of failures, because rapid minimizes a run only if it fails in the same words again.
+// unprefixed removes the prefix of the ids from failures. rapid minimizes a run only if its failure
+// repeats with the same text.
 type unprefixed struct {
 	*rapid.T
 	prefix string
@@ -73,21 +75,21 @@ func (u unprefixed) Fatalf(format string, args ...any) {
 	u.Fatal(strings.ReplaceAll(fmt.Sprintf(format, args...), u.prefix, ""))
 }
 
-// model is a world of the store under test beside the same world of the specification.
+// model is a fixture on the store under test, and the same fixture on the specification.
 type model struct {
-	*world
-	spec *world
-	// everyone and rooms are all the users and chats there are.
+	*fixture
+	spec *fixture
+	// everyone and rooms are all users and chats.
 	everyone []tidemark.UserID
 	rooms    []tidemark.ChatID
 	drafts   []tidemark.Draft
 	now      int
 }
 
-// both does the same on both sides and compares the codes and results.
-func (m *model) both(what string, call func(w *world) (any, error)) {
+// both makes the same call on both stores, and compares the codes and results.
+func (m *model) both(what string, call func(f *fixture) (any, error)) {
 	m.Helper()
-	got, err := call(m.world)
+	got, err := call(m.fixture)
 	want, wantErr := call(m.spec)
 	if tidemark.CodeOf(err) != tidemark.CodeOf(wantErr) {
 		m.Fatalf("%s: got error %v, want %v", what, err, wantErr)
@@ -97,10 +99,10 @@ func (m *model) both(what string, call func(w *world) (any, error)) {
 	}
 }
 
-// settles compares what an eventual method tells.
-func (m *model) settles(what string, read func(w *world) any) {
+// bothEventually compares the results of an eventual method.
+func (m *model) bothEventually(what string, read func(f *fixture) any) {
 	m.Helper()
-	m.eventually(what, func() any { return read(m.world) }, read(m.spec))
+	m.eventually(what, func() any { return read(m.fixture) }, read(m.spec))
 }
 
 func (m *model) drawUser(rt *rapid.T) tidemark.UserID {
@@ -111,7 +113,7 @@ func (m *model) drawChat(rt *rapid.T) tidemark.ChatID {
 	return rapid.SampledFrom(m.rooms).Draw(rt, "chat")
 }
 
-// drawSequence draws a sequence of a chat, 0 and one beyond the head included.
+// drawSequence draws a sequence of a chat, from 0 to one beyond the head.
 func (m *model) drawSequence(rt *rapid.T, chat tidemark.ChatID) tidemark.Sequence {
 	return tidemark.Sequence(rapid.Uint64Range(0, uint64(m.specHead(chat))+1).Draw(rt, "sequence"))
 }
@@ -136,12 +138,14 @@ func (m *model) tick() int {
 }
 
 func (m *model) createChat(rt *rapid.T) {
+	types := []tidemark.ChatType{tidemark.Group, tidemark.Group, tidemark.Direct}
+	histories := []tidemark.HistoryMode{tidemark.HistoryFull, tidemark.HistorySinceJoin}
 	new := storage.NewChat{
 		ID:        m.drawChat(rt),
 		Name:      "first",
 		CreatedAt: at(m.tick()),
-		Type:      rapid.SampledFrom([]tidemark.ChatType{tidemark.Group, tidemark.Group, tidemark.Direct}).Draw(rt, "type"),
-		History:   rapid.SampledFrom([]tidemark.HistoryMode{tidemark.HistoryFull, tidemark.HistorySinceJoin}).Draw(rt, "history"),
+		Type:      rapid.SampledFrom(types).Draw(rt, "type"),
+		History:   rapid.SampledFrom(histories).Draw(rt, "history"),
 	}
 	members := rapid.Permutation(m.everyone).Draw(rt, "members")
 	n := 2
@@ -149,8 +153,8 @@ func (m *model) createChat(rt *rapid.T) {
 		n = rapid.IntRange(1, 4).Draw(rt, "number")
 	}
 	new.Members, new.Creator = members[:n], members[0]
-	m.both("CreateChat", func(w *world) (any, error) {
-		chat, created, err := w.store.CreateChat(w.ctx, new)
+	m.both("CreateChat", func(f *fixture) (any, error) {
+		chat, created, err := f.store.CreateChat(f.ctx, new)
 		return []any{chat, created}, err
 	})
 }
@@ -158,23 +162,23 @@ func (m *model) createChat(rt *rapid.T) {
 func (m *model) rename(rt *rapid.T) {
 	chat, name := m.drawChat(rt), rapid.SampledFrom([]string{"", "x", "ÿ😀'"}).Draw(rt, "name")
 	m.both("RenameChat",
-		func(w *world) (any, error) { return w.store.RenameChat(w.ctx, chat, name) })
+		func(f *fixture) (any, error) { return f.store.RenameChat(f.ctx, chat, name) })
 }
 
 func (m *model) appendNew(rt *rapid.T) {
-	draft := m.draft(m.drawChat(rt), m.drawUser(rt),
-		rapid.StringOfN(rapid.Rune().Filter(func(r rune) bool { return r != 0 }), 1, 20,
-			40).Draw(rt, "content"))
+	runes := rapid.Rune().Filter(func(r rune) bool { return r != 0 })
+	content := rapid.StringOfN(runes, 1, 20, 40)
+	draft := m.draft(m.drawChat(rt), m.drawUser(rt), content.Draw(rt, "content"))
 	draft.CreatedAt = at(m.tick() / 3)
 	if rapid.Bool().Draw(rt, "attach") {
 		draft.Attachment = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)
 	}
 	m.drafts = append(m.drafts, draft)
 	m.both("Append",
-		func(w *world) (any, error) { return storage.AppendOne(w.ctx, w.store, draft) })
+		func(f *fixture) (any, error) { return storage.AppendOne(f.ctx, f.store, draft) })
 }
 
-// resend sends an earlier draft again, perhaps with another content or to another chat.
+// resend sends an earlier draft again. It may change the content, the attachment or the chat.
 func (m *model) resend(rt *rapid.T) {
 	if len(m.drafts) == 0 {
 		return
@@ -190,7 +194,7 @@ func (m *model) resend(rt *rapid.T) {
 		draft.ChatID = m.drawChat(rt)
 	}
 	m.both("Append again",
-		func(w *world) (any, error) { return storage.AppendOne(w.ctx, w.store, draft) })
+		func(f *fixture) (any, error) { return storage.AppendOne(f.ctx, f.store, draft) })
 }
 
 func (m *model) addMembers(rt *rapid.T) {
@@ -198,7 +202,7 @@ func (m *model) addMembers(rt *rapid.T) {
 	users := rapid.SliceOfNDistinct(rapid.SampledFrom(m.everyone), 1, 3,
 		rapid.ID[tidemark.UserID]).Draw(rt, "users")
 	m.both("AddMembers",
-		func(w *world) (any, error) { return w.store.AddMembers(w.ctx, chat, users, now) })
+		func(f *fixture) (any, error) { return f.store.AddMembers(f.ctx, chat, users, now) })
 }
 
 func (m *model) removeMember(rt *rapid.T) {
@@ -206,10 +210,11 @@ func (m *model) removeMember(rt *rapid.T) {
 	rosters, err := m.spec.store.Rosters(m.ctx, []tidemark.ChatID{chat})
 	m.ok(err)
 	if r := rosters[0]; r != nil && r.Type == tidemark.Direct {
-		user = r.Members[0].UserID // The contract does not say which error a stranger to a direct chat meets.
+		// The contract does not say which error the removal of a stranger from a direct chat has.
+		user = r.Members[0].UserID
 	}
 	m.both("RemoveMember",
-		func(w *world) (any, error) { return w.store.RemoveMember(w.ctx, chat, user, now) })
+		func(f *fixture) (any, error) { return f.store.RemoveMember(f.ctx, chat, user, now) })
 }
 
 func (m *model) advance(rt *rapid.T) {
@@ -239,8 +244,8 @@ func (m *model) ownRun(rt *rapid.T) {
 }
 
 func (m *model) advanceBoth(advances []storage.Advance) {
-	m.both("Advance", func(w *world) (any, error) {
-		advanced, err := w.store.Advance(w.ctx, advances)
+	m.both("Advance", func(f *fixture) (any, error) {
+		advanced, err := f.store.Advance(f.ctx, advances)
 		codes := make([]tidemark.Code, len(advanced))
 		advanced = slices.Clone(advanced)
 		for i, a := range advanced {
@@ -259,10 +264,10 @@ func (m *model) markRows(rt *rapid.T) {
 			FirstUndelivered: max(1, m.drawSequence(rt, key.Chat)),
 		})
 		if m.specHead(key.Chat) == 0 {
-			rows = rows[:len(rows)-1] // There is nothing to mark in an empty chat.
+			rows = rows[:len(rows)-1] // an empty chat has nothing to mark
 		}
 	}
-	m.both("Mark", func(w *world) (any, error) { return w.store.Mark(w.ctx, rows) })
+	m.both("Mark", func(f *fixture) (any, error) { return f.store.Mark(f.ctx, rows) })
 }
 
 func (m *model) clearRows(rt *rapid.T) {
@@ -274,7 +279,7 @@ func (m *model) clearRows(rt *rapid.T) {
 			Through: m.drawSequence(rt, key.Chat),
 		})
 	}
-	m.both("Clear", func(w *world) (any, error) { return w.store.Clear(w.ctx, items) })
+	m.both("Clear", func(f *fixture) (any, error) { return f.store.Clear(f.ctx, items) })
 }
 
 func (m *model) readRange(rt *rapid.T) {
@@ -286,23 +291,18 @@ func (m *model) readRange(rt *rapid.T) {
 		Limit:    rapid.IntRange(1, 6).Draw(rt, "limit"),
 		MaxBytes: rapid.IntRange(0, 60).Draw(rt, "bytes"),
 	}
-	m.both(fmt.Sprintf("Range %+v", r), func(w *world) (any, error) { return w.read(r) })
+	m.both(fmt.Sprintf("Range %+v", r), func(f *fixture) (any, error) { return f.read(r) })
 }
 
 func (m *model) readLists(rt *rapid.T) {
 	user, limit := m.drawUser(rt), rapid.IntRange(1, 3).Draw(rt, "limit")
 	large := rapid.Bool().Draw(rt, "large")
-	m.settles("ChatsOf", func(w *world) any { return w.chatsOf(user, limit) })
-	m.settles("Behind", func(w *world) any { return w.behind(user, limit, large) })
-	m.settles("StatesOf", func(w *world) any {
-		return pages(w, limit, "",
-			func(after tidemark.ChatID) ([]tidemark.DeliveryState, bool, error) {
-				return w.store.StatesOf(w.ctx, user, after, limit)
-			}, func(s tidemark.DeliveryState) tidemark.ChatID { return s.ChatID })
-	})
+	m.bothEventually("ChatsOf", func(f *fixture) any { return f.chatsOf(user, limit) })
+	m.bothEventually("Behind", func(f *fixture) any { return f.behind(user, limit, large) })
+	m.bothEventually("StatesOf", func(f *fixture) any { return f.statesOf(user, limit) })
 	after := m.drawChat(rt)
-	m.both("PendingOf", func(w *world) (any, error) {
-		rows, more, err := w.store.PendingOf(w.ctx, user, after, limit)
+	m.both("PendingOf", func(f *fixture) (any, error) {
+		rows, more, err := f.store.PendingOf(f.ctx, user, after, limit)
 		return []any{rows, more}, err
 	})
 }
@@ -310,33 +310,28 @@ func (m *model) readLists(rt *rapid.T) {
 func (m *model) readStatuses(rt *rapid.T) {
 	chat, limit := m.drawChat(rt), rapid.IntRange(1, 3).Draw(rt, "limit")
 	sequence := m.drawSequence(rt, chat)
-	m.settles("StatesIn", func(w *world) any {
-		return pages(w, limit, "",
-			func(after tidemark.UserID) ([]tidemark.DeliveryState, bool, error) {
-				return w.store.StatesIn(w.ctx, chat, after, limit)
-			}, func(s tidemark.DeliveryState) tidemark.UserID { return s.UserID })
-	})
-	m.settles("Summary", func(w *world) any {
-		summary, err := w.store.Summary(w.ctx, chat, sequence)
+	m.bothEventually("StatesIn", func(f *fixture) any { return f.statesIn(chat, limit) })
+	m.bothEventually("Summary", func(f *fixture) any {
+		summary, err := f.store.Summary(f.ctx, chat, sequence)
 		return []any{summary, tidemark.CodeOf(err)}
 	})
-	m.both("Chat", func(w *world) (any, error) { return w.store.Chat(w.ctx, chat) })
+	m.both("Chat", func(f *fixture) (any, error) { return f.store.Chat(f.ctx, chat) })
 }
 
 // compareStates compares all rosters, heads, watermarks and pending rows.
 func (m *model) compareStates() {
-	m.both("Rosters", func(w *world) (any, error) { return w.store.Rosters(w.ctx, m.rooms) })
-	m.both("Heads", func(w *world) (any, error) { return w.store.Heads(w.ctx, m.rooms) })
+	m.both("Rosters", func(f *fixture) (any, error) { return f.store.Rosters(f.ctx, m.rooms) })
+	m.both("Heads", func(f *fixture) (any, error) { return f.store.Heads(f.ctx, m.rooms) })
 	var keys []storage.StateKey
 	for _, user := range m.everyone {
 		for _, chat := range m.rooms {
 			keys = append(keys, storage.StateKey{User: user, Chat: chat})
 		}
-		m.both("PendingOf", func(w *world) (any, error) { return w.pending(user), nil })
+		m.both("PendingOf", func(f *fixture) (any, error) { return f.pending(user), nil })
 	}
-	m.settles("States", func(w *world) any {
-		states, err := w.store.States(w.ctx, keys)
-		w.ok(err)
+	m.bothEventually("States", func(f *fixture) any {
+		states, err := f.store.States(f.ctx, keys)
+		f.ok(err)
 		return states
 	})
 }
@@ -345,7 +340,7 @@ func (m *model) compareStates() {
 func (m *model) compareMessages() {
 	for _, chat := range m.rooms {
 		m.both("Range",
-			func(w *world) (any, error) { return w.messages(storage.Range{Chat: chat}), nil })
+			func(f *fixture) (any, error) { return f.messages(storage.Range{Chat: chat}), nil })
 		if head := m.specHead(chat); head > 0 {
 			m.gapless(chat, int(head))
 		}

@@ -7,28 +7,29 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// refusalRules: clients see the words of a refusal, and are not to tell by them which backend answers.
+// refusalRules test the texts of refusals. Clients see them, and must not be able to infer the
+// backend.
 var refusalRules = []rule{
-	{"each_says_the_same_in_every_backend", func(w *world) {
-		alice, bob, eve := w.user("alice"), w.user("bob"), w.user("eve")
-		group, direct, none := w.group("g", alice), w.direct("d", alice, bob), w.chat("none")
-		sent := w.draft(group, alice, "hello")
-		w.append(sent)
+	{"each_says_the_same_in_every_backend", func(f *fixture) {
+		alice, bob, eve := f.user("alice"), f.user("bob"), f.user("eve")
+		group, direct, none := f.group("g", alice), f.direct("d", alice, bob), f.chat("none")
+		sent := f.draft(group, alice, "hello")
+		f.append(sent)
 		other := sent
 		other.Content = "other"
 		send := func(d tidemark.Draft) error {
-			_, err := storage.AppendOne(w.ctx, w.store, d)
+			_, err := storage.AppendOne(f.ctx, f.store, d)
 			return err
 		}
 		add := func(chat tidemark.ChatID, users ...tidemark.UserID) error {
-			_, err := w.store.AddMembers(w.ctx, chat, users, at(1))
+			_, err := f.store.AddMembers(f.ctx, chat, users, at(1))
 			return err
 		}
 		remove := func(chat tidemark.ChatID, user tidemark.UserID) error {
-			_, err := w.store.RemoveMember(w.ctx, chat, user, at(1))
+			_, err := f.store.RemoveMember(f.ctx, chat, user, at(1))
 			return err
 		}
-		_, _, taken := w.store.CreateChat(w.ctx, storage.NewChat{
+		_, _, taken := f.store.CreateChat(f.ctx, storage.NewChat{
 			ID:        group,
 			Type:      tidemark.Group,
 			History:   tidemark.HistoryFull,
@@ -36,21 +37,26 @@ var refusalRules = []rule{
 			Creator:   alice,
 			Members:   []tidemark.UserID{alice},
 		})
-		_, unknown := w.store.Chat(w.ctx, none)
+		_, unknown := f.store.Chat(f.ctx, none)
 		for _, tc := range []struct {
 			name string
 			err  error
 			want string
 		}{
-			{"another message under the same key", send(other), fmt.Sprintf("the client_message_id %s was used for another message in this chat", sent.ClientMessageID)},
+			{
+				"another message under the same key",
+				send(other),
+				"the client_message_id " + sent.ClientMessageID +
+					" was used for another message in this chat",
+			},
 			{
 				"a send of no member",
-				send(w.draft(group, eve, "hello")),
+				send(f.draft(group, eve, "hello")),
 				fmt.Sprintf("%s is not a member of the chat %s", eve, group),
 			},
 			{
 				"a send to no chat",
-				send(w.draft(none, alice, "hello")), fmt.Sprintf("there is no chat %s", none),
+				send(f.draft(none, alice, "hello")), fmt.Sprintf("there is no chat %s", none),
 			},
 			{"no chat", unknown, fmt.Sprintf("there is no chat %s", none)},
 			{"an id that is taken", taken, fmt.Sprintf("there is a chat %s already", group)},
@@ -69,7 +75,7 @@ var refusalRules = []rule{
 				remove(group, eve), fmt.Sprintf("%s is not a member of the chat %s", eve, group),
 			},
 		} {
-			w.equal(tc.name, tidemark.DetailOf(tc.err), tc.want)
+			f.equal(tc.name, tidemark.DetailOf(tc.err), tc.want)
 		}
 	}},
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// large names the rules about how much one call takes, or one chat. It is the same whichever store is called, and Run holds a store to it; on DynamoDB they are
-// most of the suite's time. RunShared leaves them out, unless TIDEMARK_SHARED_RULES is "all", as it is in make soak.
+// large names the rules about the size of a call or of a chat. They do not depend on which store is
+// called, and Run tests them. On DynamoDB they take most of the suite's time. So RunShared leaves
+// them out, unless TIDEMARK_SHARED_RULES is "all", as in make soak.
 var large = map[string]bool{
 	"Limits/1000_members_per_call_and_MaxMembers_in_all": true,
 	"Limits/MaxIntervals_of_one_user":                    true,
@@ -22,8 +23,8 @@ var large = map[string]bool{
 	"Bulk/Ranges_of_the_longest_messages":                true,
 }
 
-// RunShared holds a backend that several processes may use at once to the contract: open returns two stores on the same empty data. Every rule but
-// the large ones is tried with calls that go to both in turn.
+// RunShared tests a backend that several processes may use at once. open returns two stores on the
+// same empty data. The calls go to both in turn. All rules are tested, except the large ones.
 func RunShared(t *testing.T, open func(t *testing.T) (one, other storage.Store)) {
 	limitChecks(t, "10")
 	both := func(t *testing.T) suite {
@@ -44,7 +45,7 @@ func RunShared(t *testing.T, open func(t *testing.T) (one, other storage.Store))
 	})
 }
 
-// turns is two stores on the same data, called in turn.
+// turns is a store that calls two stores on the same data in turn.
 type turns struct {
 	stores [2]storage.Store
 	calls  atomic.Uint64

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
-// The wrappers must themselves keep the contract.
+// The wrappers must keep the contract, too.
 func TestCount_changes_nothing(t *testing.T) {
 	storagetest.Run(t, func(*testing.T) storage.Store { return storagetest.Count(memory.New()) })
 }
@@ -23,7 +23,7 @@ func TestFault_without_hooks_changes_nothing(t *testing.T) {
 	storagetest.Run(t, func(*testing.T) storage.Store { return storagetest.Fault(memory.New()) })
 }
 
-// One store passes for two of which each sees at once what the other wrote.
+// One store is used as two, each of which sees the other's writes at once.
 func TestShared_of_one_store(t *testing.T) {
 	storagetest.RunShared(t, func(*testing.T) (storage.Store, storage.Store) {
 		s := memory.New()
@@ -58,14 +58,17 @@ func draft(key string) tidemark.Draft {
 	}
 }
 
-func TestCounting_tells_what_was_really_written(t *testing.T) {
+func TestCounting_counts_what_was_written(t *testing.T) {
 	ctx, s := t.Context(), storagetest.Count(memory.New())
 	group(t, s)
 	for _, key := range []string{"k1", "k2", "k3", "k1"} {
 		if _, err := storage.AppendOne(ctx, s, draft(key)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Mark(ctx, []tidemark.PendingDelivery{{UserID: "bob", ChatID: "c", FirstUndelivered: 1}, {UserID: "alice", ChatID: "c", FirstUndelivered: 2}}); err != nil {
+		if _, err := s.Mark(ctx, []tidemark.PendingDelivery{
+			{UserID: "bob", ChatID: "c", FirstUndelivered: 1},
+			{UserID: "alice", ChatID: "c", FirstUndelivered: 2},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,7 +83,8 @@ func TestCounting_tells_what_was_really_written(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if _, err := s.Clear(ctx, []storage.Clear{{User: "bob", Chat: "c", Through: 2}}); err != nil {
+		items := []storage.Clear{{User: "bob", Chat: "c", Through: 2}}
+		if _, err := s.Clear(ctx, items); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +115,8 @@ func TestFaulty_Before_keeps_the_call_from_being_made(t *testing.T) {
 		}
 		return nil
 	}
-	if got, err := storage.AppendOne(t.Context(), s, draft("k")); tidemark.CodeOf(err) != tidemark.Unavailable || got.Message.Sequence != 0 {
+	got, err := storage.AppendOne(t.Context(), s, draft("k"))
+	if tidemark.CodeOf(err) != tidemark.Unavailable || got.Message.Sequence != 0 {
 		t.Errorf("got %+v and error %v, want Unavailable", got, err)
 	}
 	checkHead(t, inner, 0)
@@ -126,7 +131,8 @@ func TestFaulty_After_loses_the_reply_of_a_call_that_was_made(t *testing.T) {
 	group(t, s)
 	lost := errors.New("lost")
 	s.After = func(method string) error { return lost }
-	if got, err := storage.AppendOne(t.Context(), s, draft("k")); !errors.Is(err, lost) || got.Message.Sequence != 0 {
+	got, err := storage.AppendOne(t.Context(), s, draft("k"))
+	if !errors.Is(err, lost) || got.Message.Sequence != 0 {
 		t.Errorf("got %+v and error %v, want no result and %v", got, err, lost)
 	}
 	checkHead(t, inner, 1)
