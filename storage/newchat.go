@@ -2,9 +2,9 @@ package storage
 
 import "github.com/tidemark-im/tidemark"
 
-// Check returns Invalid if the chat cannot be created: a bad id or name, an unknown type or
-// history, or a number of members that is not allowed. It does not check the ids of the members,
-// nor that they are distinct: the caller has done so.
+// Check returns Invalid if the chat cannot be created. It checks the id, the name, the type, the
+// history and the number of members. It does not check the ids of the members, nor that they are
+// distinct: the caller has done so.
 func (n *NewChat) Check() error {
 	if err := tidemark.CheckID("chat_id", n.ID); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// troubleTime is how long a failed write makes the store not ready, if no later write of its kind
-// ends.
+// troubleTime is how long the store is not ready after a failed write, unless a later write of its
+// kind succeeds or is refused.
 const troubleTime = 5 * time.Second
 
 // Writes records the result of the last write of each kind. Kinds are separate because, on a full
@@ -19,7 +19,7 @@ const troubleTime = 5 * time.Second
 // for concurrent use.
 type Writes struct {
 	mu sync.Mutex
-	// failed holds the kinds whose last write failed.
+	// failed holds the kinds whose last write failed, with the error and its time.
 	failed map[string]failure
 }
 
