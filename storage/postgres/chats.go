@@ -12,8 +12,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// chatColumns are those of a chatRow.
-const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count, c.members_version, c.large`
+// chatColumns are the columns that chatRow.columns scans, in the same order.
+const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
+	c.members_version, c.large`
 
 // A chatRow is a row of chats.
 type chatRow struct {
@@ -23,7 +24,7 @@ type chatRow struct {
 	large                    bool
 }
 
-// columns are where to scan chatColumns.
+// columns returns the destinations of chatColumns.
 func (r *chatRow) columns() []any {
 	return []any{
 		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
@@ -49,7 +50,8 @@ func noChat(id tidemark.ChatID) error {
 	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)
 }
 
-// missing makes NotFound of the error of a statement that has a row for each chat that exists.
+// missing returns NotFound for pgx.ErrNoRows, and any other error as it is. It is for statements
+// that return a row for each chat that exists.
 func missing(err error, id tidemark.ChatID) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return noChat(id)
@@ -57,15 +59,20 @@ func missing(err error, id tidemark.ChatID) error {
 	return err
 }
 
-// insertChat creates a chat with its members, unless its id or its pair is taken. It has a row if it did.
+// insertChat creates a chat with its members. It returns no row if the id or the pair of a direct
+// chat is taken.
 const insertChat = `WITH chat AS (
-	INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at, member_count, large)
-	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9) ON CONFLICT DO NOTHING RETURNING key
+	INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at, member_count,
+		large)
+	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9) ON CONFLICT DO NOTHING
+		RETURNING key
 ), joined AS (
 	INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
-	SELECT c.key, u.id, $1, true, CASE WHEN u.id = $8 THEN $10 ELSE $11 END, $6, '1-' FROM chat AS c, unnest($7::text[]) AS u (id)
+	SELECT c.key, u.id, $1, true, CASE WHEN u.id = $8 THEN $10 ELSE $11 END, $6, '1-'
+		FROM chat AS c, unnest($7::text[]) AS u (id)
 ), standing AS (
-	INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) SELECT u.id, $1, 0 FROM chat AS c, unnest($7::text[]) AS u (id) WHERE $9
+	INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) SELECT u.id, $1, 0
+		FROM chat AS c, unnest($7::text[]) AS u (id) WHERE $9
 	ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0
 )
 SELECT key FROM chat`
@@ -100,7 +107,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 	created := false
 	err := s.change(ctx, func(ctx context.Context, c *conn) error {
 		if pair != nil {
-			// Most who open a direct chat open one that exists: that costs no write.
+			// Most direct chats exist when a client opens them. Looking first saves the write.
 			found, err := c.chat(ctx, chatByPair, *pair)
 			if !errors.Is(err, pgx.ErrNoRows) {
 				chat = found
@@ -109,8 +116,8 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		}
 		var key int64
 		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History),
-			chat.Name, pair, chat.CreatedAt.UnixMilli(),
-			members, string(new.Creator), chat.Large, string(tidemark.Owner), string(tidemark.Ordinary)).Scan(&key)
+			chat.Name, pair, chat.CreatedAt.UnixMilli(), members, string(new.Creator), chat.Large,
+			string(tidemark.Owner), string(tidemark.Ordinary)).Scan(&key)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			created = err == nil
 			return err
@@ -130,7 +137,8 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 	return chat, created, nil
 }
 
-// chat runs a statement with one parameter that finds at most one chat, else pgx.ErrNoRows.
+// chat runs a statement with one parameter that finds at most one chat. It returns pgx.ErrNoRows if
+// there is none.
 func (c *conn) chat(ctx context.Context, text, parameter string) (tidemark.Chat, error) {
 	var row chatRow
 	err := c.QueryRow(ctx, text, parameter).Scan(row.columns()...)
@@ -165,7 +173,8 @@ func (s *Store) RenameChat(
 	return row.chat(), nil
 }
 
-const headsOf = `SELECT n.no, c.head FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no) CROSS JOIN LATERAL (SELECT head FROM chats WHERE id = n.id LIMIT 1) AS c`
+const headsOf = `SELECT n.no, c.head FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
+	CROSS JOIN LATERAL (SELECT head FROM chats WHERE id = n.id LIMIT 1) AS c`
 
 // Heads implements storage.Chats.
 func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
@@ -189,7 +198,7 @@ func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 	return heads, nil
 }
 
-// texts returns ids as a parameter.
+// texts returns ids as strings, for a parameter of type text[].
 func texts[T ~string](ids []T) []string {
 	plain := make([]string, len(ids))
 	for i, id := range ids {
@@ -198,15 +207,20 @@ func texts[T ~string](ids []T) []string {
 	return plain
 }
 
-// conversationsByActivity lists a user's chats. It looks at all of them: their order changes with every message.
-const conversationsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.key, m.intervals, ` + stateColumns + `
+// conversationsByActivity lists a user's chats, the latest activity first. It reads all chats of
+// the user, since every message changes the order.
+const conversationsByActivity = `SELECT ` + chatColumns + `,
+	c.activity_at, c.key, m.intervals, ` + stateColumns + `
 	FROM members AS m
 	CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
-	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
-	WHERE m.user_id = $1 AND m.current AND (c.activity_at < $2 OR (c.activity_at = $2 AND c.id > $3))
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state
+		WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
+	WHERE m.user_id = $1 AND m.current
+		AND (c.activity_at < $2 OR (c.activity_at = $2 AND c.id > $3))
 	ORDER BY c.activity_at DESC, c.id LIMIT $4`
 
-// ChatsOf implements storage.Chats: a statement for the chats, one for their last messages, and one for the user's own among the unread.
+// ChatsOf implements storage.Chats. One statement reads the chats, one their last messages, and one
+// counts the user's own messages among the unread ones.
 func (s *Store) ChatsOf(
 	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
 ) ([]storage.ChatListItem, bool, error) {
@@ -237,7 +251,7 @@ func (s *Store) ChatsOf(
 	return l.conversations, more, nil
 }
 
-// A listing is a page of a user's chats in the making.
+// A listing is a page of a user's chats while it is being read.
 type listing struct {
 	user          tidemark.UserID
 	conversations []storage.ChatListItem
@@ -245,12 +259,13 @@ type listing struct {
 	visible       []tidemark.Intervals
 }
 
-// add takes a row of conversationsByActivity.
+// add appends a row of conversationsByActivity.
 func (l *listing) add(row pgx.Rows) error {
 	var chat chatRow
 	var activity, key, acked, read, updatedAt int64
 	var intervals string
-	if err := row.Scan(append(chat.columns(), &activity, &key, &intervals, &acked, &read, &updatedAt)...); err != nil {
+	to := append(chat.columns(), &activity, &key, &intervals, &acked, &read, &updatedAt)
+	if err := row.Scan(to...); err != nil {
 		return err
 	}
 	visible, err := tidemark.ParseIntervals(intervals)
@@ -259,29 +274,35 @@ func (l *listing) add(row pgx.Rows) error {
 	}
 	c := storage.ChatListItem{Chat: chat.chat(), Activity: timeOf(activity)}
 	c.State = state(l.user, c.Chat.ID, acked, read, updatedAt)
-	l.conversations, l.keys, l.visible = append(l.conversations, c), append(l.keys,
-		key), append(l.visible, visible)
+	l.conversations = append(l.conversations, c)
+	l.keys, l.visible = append(l.keys, key), append(l.visible, visible)
 	return nil
 }
 
-// messagesAt and ownMessages ask for an order that only the primary key has: while the tables are small, messages_by_key looks as good.
+// messagesAt and ownMessages sort by sequence, an order that only the primary key has. While the
+// tables are small, the planner would choose messages_by_key as well.
 const (
-	messagesAt = `SELECT n.no, ` + messageColumns + ` FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS n (chat, sequence, no)
-	CROSS JOIN LATERAL (SELECT * FROM messages WHERE chat = n.chat AND sequence BETWEEN n.sequence AND n.sequence ORDER BY sequence LIMIT 1) AS m`
+	messagesAt = `SELECT n.no, ` + messageColumns + `
+		FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS n (chat, sequence, no)
+		CROSS JOIN LATERAL (SELECT * FROM messages
+			WHERE chat = n.chat AND sequence BETWEEN n.sequence AND n.sequence
+			ORDER BY sequence LIMIT 1) AS m`
 	ownMessages = `SELECT n.no, (
 		SELECT count(*) FILTER (WHERE m.sender_id = $4)
-		FROM (SELECT sender_id FROM messages WHERE chat = n.chat AND sequence BETWEEN n.low AND n.high ORDER BY sequence) AS m
-	) FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS n (chat, low, high, no)`
+		FROM (SELECT sender_id FROM messages
+			WHERE chat = n.chat AND sequence BETWEEN n.low AND n.high ORDER BY sequence) AS m
+	) FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
+		WITH ORDINALITY AS n (chat, low, high, no)`
 )
 
-// last fills in the last message of each chat, if the user may see it.
+// last reads the last message of each chat, if the user may see it.
 func (l *listing) last(ctx context.Context, c *conn) error {
 	var keys, sequences []int64
 	var at []int
 	for i := range l.conversations {
 		if head := l.conversations[i].Chat.Head; head > 0 && l.visible[i].Contains(head) {
-			keys, sequences, at = append(keys, l.keys[i]), append(sequences,
-				int64(head)), append(at, i)
+			keys, sequences = append(keys, l.keys[i]), append(sequences, int64(head))
+			at = append(at, i)
 		}
 	}
 	if len(at) == 0 {
@@ -301,7 +322,8 @@ func (l *listing) last(ctx context.Context, c *conn) error {
 	})
 }
 
-// unread counts what the user may see behind his read watermark, without his own among the first UnreadScan of a chat.
+// unread counts the visible messages above the user's read watermark. It leaves out the user's own
+// messages among the first storage.UnreadScan unread ones of a chat.
 func (l *listing) unread(ctx context.Context, c *conn) error {
 	var keys, lows, highs []int64
 	var at []int
@@ -313,8 +335,8 @@ func (l *listing) unread(ctx context.Context, c *conn) error {
 			if n := end + 1 - from; shown {
 				found.Unread += int64(n)
 				if looked := min(n, budget); looked > 0 {
-					keys, lows, highs, at = append(keys, l.keys[i]), append(lows,
-						int64(from)), append(highs, int64(from+looked-1)), append(at, i)
+					keys, lows = append(keys, l.keys[i]), append(lows, int64(from))
+					highs, at = append(highs, int64(from+looked-1)), append(at, i)
 					budget -= looked
 				}
 			}

@@ -14,14 +14,14 @@ import (
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/standby"
 )
 
-// A conn is a connection in use.
+// A conn is a connection that a caller has taken from its pool.
 type conn struct {
 	*pgx.Conn
-	// attempt counts from 0. A later one may find what an earlier one wrote.
+	// attempt counts from 0. A later attempt may find what an earlier one wrote.
 	attempt int
 }
 
-// each runs a statement and gives each of its rows to scan, which reads the columns in their order.
+// each runs a statement and calls scan for each row. scan reads the columns in their order.
 func (c *conn) each(
 	ctx context.Context, text string, parameters []any, scan func(row pgx.Rows) error,
 ) error {
@@ -39,15 +39,15 @@ func (c *conn) each(
 	return rows.Err()
 }
 
-// maxAttempts is how often a call is tried, with a pause before each repetition that is four times the one before: 1.3 s in all, in which a
-// server that crashed is back, or a deadlock is over.
+// maxAttempts is the number of attempts of a call. Each pause is four times the one before, 1.3 s
+// in total. In that time a crashed server restarts, or a deadlock ends.
 const (
 	maxAttempts = 5
 	firstPause  = 15 * time.Millisecond
 )
 
-// attempts runs do on a connection of the pool, and again while the error is one that again allows, at most maxAttempts times and until ctx ends. Its
-// errors are those of the contract.
+// attempts runs do on a connection of the pool. It repeats do while again allows the error, at most
+// maxAttempts times and until ctx ends. It returns the errors of storage.Store.
 func attempts(
 	ctx context.Context, pool *pgxpool.Pool, again func(error) bool,
 	do func(context.Context, *conn) error,
@@ -65,8 +65,8 @@ func attempts(
 	}
 }
 
-// once runs do on a connection of the pool. If ctx is cancelled, do goes on, because cutting off its
-// statement would cost the connection. If the deadline of ctx is over, once cuts it off.
+// once runs do on a connection of the pool. If ctx is cancelled, do continues, because interrupting
+// its statement would cost the connection. If the deadline of ctx passes, once interrupts do.
 func once(
 	ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.Context, *conn) error,
 ) error {
@@ -89,24 +89,24 @@ func once(
 	switch {
 	case err == nil:
 	case readOnly(err):
-		// It was demoted. There may be another one that takes writes.
+		// The server was demoted to a standby. Another host of the URL may accept writes.
 		_ = c.Conn().Close(ctx)
 		pool.Reset()
 	case c.Conn().IsClosed():
 		//rule:bounded_use.hang-up-at-once
 		hangUp(c.Conn().PgConn().Conn())
 		if !errors.Is(waiting.Err(), context.Canceled) {
-			// The others are likely broken too.
+			// The other connections are probably broken too.
 			pool.Reset()
 		}
 	}
 	return err
 }
 
-// hangUp tells the server at once that nobody waits for its answer. The driver tells it only when it
-// has asked on another connection to cancel the statement. The driver still waits until the server
-// closes the connection: until then it counts for the pool, so that backends do not pile up whose
-// commit waits for the disk.
+// hangUp tells the server at once that no client waits for its answer. The driver does this only
+// after it has opened another connection and cancelled the statement there. The driver still waits
+// until the server closes the connection. The pool counts the connection until then, which limits
+// the backends whose commits wait for the disk.
 func hangUp(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -116,12 +116,14 @@ func hangUp(conn net.Conn) {
 	}
 }
 
-// transaction runs do in a transaction of its own, whose locks end soon even if this process is stopped in the middle.
+// transaction runs do in a transaction of its own. Its locks end soon even if this process is
+// stopped in the middle (see begin).
 func (c *conn) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, c.Conn, pgx.TxOptions{BeginQuery: begin}, do)
 }
 
-// briefly is transaction, and waits for each lock for a tenth of a second: longer than anybody's commit takes who does as we do.
+// briefly is transaction with a limit of 100 ms for each lock. The commits of this program release
+// their locks sooner.
 func (c *conn) briefly(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, c.Conn,
 		pgx.TxOptions{BeginQuery: begin + "; SET LOCAL lock_timeout = '100ms'"}, do)
@@ -130,8 +132,8 @@ func (c *conn) briefly(ctx context.Context, do func(tx pgx.Tx) error) error {
 // idle is the status of a connection without a transaction (Postgres, ReadyForQuery).
 const idle = 'I'
 
-// begin limits for how long a client that stands still keeps its locks: for less than others wait for
-// them (lock_timeout). The client makes its call again (undone).
+// begin limits how long a stopped client keeps its locks. The limit is shorter than lock_timeout,
+// for which the others wait. The stopped client makes its call again (undone).
 //
 //rule:bounded_use.limit-silence-in-transaction
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL " +

@@ -13,33 +13,52 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// raiseStates is tidemark.Raise.Apply for many rows, each of another user and chat, in one step. What a raise does is computed from the snapshot of
-// the statement, and written only if the row still is what it was there; if not, the raise "moves" and is not among the rows that were written, and
-// is tried again. The bound by the head needs no lock: heads only grow. First come the raises whose chat exists, with what there was before, then the
-// rows that were written.
+// raiseStates is tidemark.Raise.Apply for many rows in one step, each of another user and chat.
+//
+// The statement computes each raise from its snapshot, and writes only rows that still are as in
+// the snapshot. If another transaction changed a row, the raise has moves, but no written row. The
+// caller then tries it again. Comparing with the head needs no lock, since heads only grow.
+//
+// The first rows returned are the raises whose chat exists, with the state before. Then come the
+// keys of the rows that were written.
 //
 //rule:watermark_monotonic.raise-states-statement
 const raiseStates = `WITH raise AS MATERIALIZED (
 	SELECT r.*, c.key, c.head, s.ctid AS place,
-		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read, coalesce(s.updated_at, 0) AS updated_at
-	FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[], $7::bigint[], $8::bigint[], $9::bigint[])
-		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked, first_read, first_now, read_now, no)
+		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read,
+		coalesce(s.updated_at, 0) AS updated_at
+	FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[],
+		$7::bigint[], $8::bigint[], $9::bigint[])
+		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked,
+			first_read, first_now, read_now, no)
 	CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
-	LEFT JOIN LATERAL (SELECT ctid, * FROM delivery_state WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS s ON true
+	LEFT JOIN LATERAL (SELECT ctid, * FROM delivery_state
+		WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS s ON true
 ), applied AS MATERIALIZED (
-	SELECT r.*, a.acked AS new_acked, d.read AS new_read, CASE WHEN d.read > greatest(r.read, r.first_read) THEN r.read_now ELSE r.first_now END AS now,
-		greatest(r.to_acked, r.to_read) <= r.head AND (a.acked, d.read) <> (r.acked, r.read) AS moves
+	SELECT r.*, a.acked AS new_acked, d.read AS new_read,
+		CASE WHEN d.read > greatest(r.read, r.first_read) THEN r.read_now
+			ELSE r.first_now END AS now,
+		greatest(r.to_acked, r.to_read) <= r.head
+			AND (a.acked, d.read) <> (r.acked, r.read) AS moves
 	FROM raise AS r
-	CROSS JOIN LATERAL (SELECT CASE WHEN r.to_acked > r.acked AND r.acked + 1 >= r.acked_from THEN r.to_acked ELSE r.acked END AS acked) AS a
-	CROSS JOIN LATERAL (SELECT greatest(r.read, least(r.to_read, CASE WHEN r.within_acked THEN a.acked END)) AS read) AS d
+	CROSS JOIN LATERAL (
+		SELECT CASE WHEN r.to_acked > r.acked AND r.acked + 1 >= r.acked_from THEN r.to_acked
+			ELSE r.acked END AS acked
+	) AS a
+	CROSS JOIN LATERAL (
+		SELECT greatest(r.read, least(r.to_read, CASE WHEN r.within_acked THEN a.acked END)) AS read
+	) AS d
 ), raised AS (
-	UPDATE delivery_state AS s SET last_acked_sequence = a.new_acked, last_read_sequence = a.new_read, updated_at = a.now
+	UPDATE delivery_state AS s
+		SET last_acked_sequence = a.new_acked, last_read_sequence = a.new_read, updated_at = a.now
 	FROM applied AS a
-	WHERE a.moves AND s.ctid = a.place AND s.last_acked_sequence = a.acked AND s.last_read_sequence = a.read
+	WHERE a.moves
+		AND s.ctid = a.place AND s.last_acked_sequence = a.acked AND s.last_read_sequence = a.read
 	RETURNING s.chat, s.user_id
 ), created AS (
 	INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
-	SELECT key, user_id, new_acked, new_read, now FROM applied WHERE moves AND place IS NULL ORDER BY no
+	SELECT key, user_id, new_acked, new_read, now FROM applied WHERE moves AND place IS NULL
+		ORDER BY no
 	ON CONFLICT DO NOTHING RETURNING chat, user_id
 )
 SELECT no, key, '', head, acked, read, updated_at, moves FROM applied
@@ -56,7 +75,8 @@ func (s *Store) Advance(
 	return through(ctx, s, s.advances, advances)
 }
 
-// advance writes the raises of many calls. Those of one user and chat become one raise if they can, else they follow each other.
+// advance writes the raises of many calls. Raises of the same user and chat become one raise if
+// they are plain. Otherwise they are written one after the other.
 func (s *Store) advance(
 	ctx context.Context, c *conn, advances []storage.Advance,
 ) ([]storage.Advanced, error) {
@@ -90,24 +110,26 @@ func (s *Store) advance(
 	return results, nil
 }
 
-// A fold is one raise that stands for several of one user and chat.
+// A fold is one raise that stands for several raises of the same user and chat.
 type fold struct {
 	storage.Advance
-	// first is the item with the highest Acked, read the one with the highest Read. In this order they do all that the fold does; the other items
-	// find it done.
+	// first is the index of the item with the highest Acked, read of the one with the highest Read.
+	// Applied in this order, they do all that the fold does. The other items then change nothing.
 	first, read int
 	items       []int // of the advances
-	// What the statement found: the chat and its head, the state before, whether the raise moves it, and whether that was done.
+	// The result of the statement. known: the chat exists, with this head and state before. moves:
+	// the raise changes the state. done: the statement has written it.
 	known, moves, done bool
 	head               tidemark.Sequence
 	before             tidemark.DeliveryState
 }
 
-// plain reports whether a raise does the same whatever was raised before: then the higher of two does what both do.
+// plain reports whether a raise does not depend on the state before it. The higher of two plain
+// raises has the effect of both.
 func plain(r tidemark.Raise) bool { return r.AckedFrom == 0 && !r.ReadWithinAcked }
 
-// foldAll makes one raise of those that name the same user and chat, if they are plain. There are at most
-// maxItems. rest are those that have to wait for the next statement.
+// foldAll makes one fold of the plain raises of the same user and chat. It returns at most maxItems
+// folds, and in rest the items that wait for the next statement.
 func foldAll(advances []storage.Advance, todo []int) (folds []*fold, rest []int) {
 	at := make(map[storage.StateKey]*fold, len(todo))
 	for _, i := range todo {
@@ -123,7 +145,8 @@ func foldAll(advances []storage.Advance, todo []int) (folds []*fold, rest []int)
 			folds = append(folds, f)
 		case plain(f.Raise) && plain(a.Raise):
 			f.items = append(f.items, i)
-			if first := &advances[f.first]; a.Acked > first.Acked || a.Acked == first.Acked && a.Read > first.Read {
+			first := &advances[f.first]
+			if a.Acked > first.Acked || a.Acked == first.Acked && a.Read > first.Read {
 				f.first = i
 			}
 			if a.Read > advances[f.read].Read {
@@ -137,7 +160,8 @@ func foldAll(advances []storage.Advance, todo []int) (folds []*fold, rest []int)
 	return folds, rest
 }
 
-// answer sets the results of the fold's items, and returns how many moved something, and those that have to be tried again.
+// answer sets the results of the fold's items. It returns how many of them changed the state, and
+// which ones must be tried again.
 func (f *fold) answer(
 	advances []storage.Advance, results []storage.Advanced,
 ) (moved int, again []int) {
@@ -184,7 +208,8 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 		chats[i], users[i] = string(f.Chat), string(f.User)
 		acked[i], from[i], read[i] = column(f.Acked), column(f.AckedFrom), column(f.Read)
 		first := &advances[f.first]
-		within[i], firstRead[i], firstNow[i], readNow[i] = f.ReadWithinAcked, column(first.Read), first.Now.UnixMilli(), advances[f.read].Now.UnixMilli()
+		within[i], firstRead[i] = f.ReadWithinAcked, column(first.Read)
+		firstNow[i], readNow[i] = first.Now.UnixMilli(), advances[f.read].Now.UnixMilli()
 	}
 	type pair struct {
 		chat int64
@@ -213,7 +238,7 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 		})
 }
 
-// state is a row of delivery_state, zeros if there is none.
+// state returns a row of delivery_state as a DeliveryState. A missing row is all zeros.
 func state(
 	user tidemark.UserID, chat tidemark.ChatID, acked, read, updatedAt int64,
 ) tidemark.DeliveryState {
@@ -229,12 +254,15 @@ func state(
 	return s
 }
 
-// stateColumns are those of state, of a row d that may be missing.
-const stateColumns = `coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0), coalesce(d.updated_at, 0)`
+// stateColumns are the arguments of state, read from a row d that may be missing.
+const stateColumns = `coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0),
+	coalesce(d.updated_at, 0)`
 
-const statesOfPairs = `SELECT k.no, ` + stateColumns + ` FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (chat_id, user_id, no)
+const statesOfPairs = `SELECT k.no, ` + stateColumns + `
+	FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (chat_id, user_id, no)
 	CROSS JOIN LATERAL (SELECT key FROM chats WHERE id = k.chat_id LIMIT 1) AS c
-	CROSS JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = c.key AND user_id = k.user_id LIMIT 1) AS d`
+	CROSS JOIN LATERAL (SELECT * FROM delivery_state
+		WHERE chat = c.key AND user_id = k.user_id LIMIT 1) AS d`
 
 // States implements storage.Deliveries.
 func (s *Store) States(
@@ -264,7 +292,8 @@ func readStates(
 }
 
 const statesOfUser = `SELECT m.chat_id, ` + stateColumns + ` FROM members AS m
-	CROSS JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d
+	CROSS JOIN LATERAL (SELECT * FROM delivery_state
+		WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d
 	WHERE m.user_id = $1 AND m.chat_id > $2 AND m.current ORDER BY m.chat_id LIMIT $3`
 
 // StatesOf implements storage.Deliveries.
@@ -281,8 +310,10 @@ func (s *Store) StatesOf(
 }
 
 const statesInChat = `SELECT m.user_id, ` + stateColumns + ` FROM members AS m
-	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
-	WHERE m.chat = (SELECT key FROM chats WHERE id = $1) AND m.user_id > $2 AND m.current::int = 1 ORDER BY m.user_id LIMIT $3`
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state
+		WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
+	WHERE m.chat = (SELECT key FROM chats WHERE id = $1) AND m.user_id > $2
+		AND m.current::int = 1 ORDER BY m.user_id LIMIT $3`
 
 // StatesIn implements storage.Deliveries.
 func (s *Store) StatesIn(
@@ -297,15 +328,18 @@ func (s *Store) StatesIn(
 		})
 }
 
-// summaryOf has one row for a chat, also for one without members.
-const summaryOf = `SELECT s.* FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1) AS c CROSS JOIN LATERAL (
+// summaryOf returns one row for each existing chat, also for a chat without members.
+const summaryOf = `SELECT s.* FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1) AS c
+	CROSS JOIN LATERAL (
 	SELECT count(*),
-		count(*) FILTER (WHERE coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0) >= $2),
+		count(*) FILTER (
+			WHERE coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0) >= $2),
 		count(*) FILTER (WHERE coalesce(d.last_read_sequence, 0) >= $2),
 		coalesce(min(coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0)), 0),
 		coalesce(min(coalesce(d.last_read_sequence, 0)), 0)
 	FROM members AS m
-	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state
+		WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
 	WHERE m.chat = c.key AND m.current::int = 1
 ) AS s`
 

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tidemark-im/tidemark"
 )
 
-// The conditions that are looked at one by one (Postgres, Appendix A).
+// The SQLSTATE codes that this package tells apart (Postgres, Appendix A).
 const (
 	uniqueViolation     = "23505"
 	serializationFailed = "40001"
@@ -26,14 +27,14 @@ const (
 	stoodStill          = "25P03" // between two statements of a transaction
 )
 
-// unreached is why there is no connection: nothing was asked of the database.
+// unreached is the error of a call that got no connection. The database has not seen the call.
 type unreached struct{ cause error }
 
 func (e *unreached) Error() string { return "no connection to the database: " + e.cause.Error() }
 
 func (e *unreached) Unwrap() error { return e.cause }
 
-// A hole is a message that must exist and is not there.
+// A hole is a message that must exist and is missing.
 type hole struct {
 	chat     tidemark.ChatID
 	sequence tidemark.Sequence
@@ -43,7 +44,7 @@ func (e *hole) Error() string {
 	return fmt.Sprintf("message %d of chat %s is missing", e.sequence, e.chat)
 }
 
-// condition returns the SQLSTATE of an error, "" if the database did not say one.
+// condition returns the SQLSTATE of an error, or "" if the error has none.
 func condition(err error) string {
 	var said *pgconn.PgError
 	if errors.As(err, &said) {
@@ -60,12 +61,14 @@ func class(err error) string {
 	return ""
 }
 
-// readOnly reports whether the server takes no writes: it refused one, or was found so when the connection was made.
+// readOnly reports whether the server accepts no writes. Either it refused one, or the check of a
+// new connection found it read-only.
 func readOnly(err error) bool {
 	return condition(err) == readOnlyTransaction || errors.Is(err, pgconn.ErrReadOnlyConnection)
 }
 
-// undone reports whether an error says that nothing was changed, and another attempt may succeed.
+// undone reports whether an error means that nothing was changed, and that another attempt may
+// succeed.
 func undone(err error) bool {
 	var e *unreached
 	switch condition(err) {
@@ -79,7 +82,8 @@ func undone(err error) bool {
 	}
 }
 
-// harmless reports whether another attempt may succeed of something that may be done twice, even if nobody knows whether it was.
+// harmless reports whether another attempt may succeed. The call must be safe to repeat, since the
+// first attempt may have been performed.
 func harmless(err error) bool {
 	var e *tidemark.Error
 	var h *hole
@@ -99,7 +103,8 @@ func harmless(err error) bool {
 	}
 }
 
-// itemsFault reports whether an error may lie in an item, or in the chat that it names: the others may succeed.
+// itemsFault reports whether the cause of an error may be one item, or the chat it names. The other
+// items of the batch may succeed without it.
 func itemsFault(err error) bool {
 	switch class(err) {
 	case "22", "23", "54":
@@ -109,7 +114,8 @@ func itemsFault(err error) bool {
 	}
 }
 
-// public makes an error one of the contract. Those of the contract stay as they are.
+// public returns err as a *tidemark.Error, the only errors that storage.Store allows. It returns
+// such an error as it is.
 func public(err error) error {
 	var e *tidemark.Error
 	if err == nil || errors.As(err, &e) {
@@ -149,7 +155,7 @@ func public(err error) error {
 			"the database lacks the schema that this program needs; run tidemark migrate up")
 	case class(err) == "28", class(err) == "3D":
 		return tidemark.Wrap(unavailable, err, "the database refused the connection: "+words(err))
-	case class(err) == "53", class(err) == "57", class(err) == "58", class(err) == "40", class(err) == "08":
+	case slices.Contains([]string{"53", "57", "58", "40", "08"}, class(err)):
 		return tidemark.Wrap(unavailable, err,
 			"the database cannot serve the call now: "+words(err))
 	case class(err) == "XX":
@@ -168,7 +174,7 @@ func public(err error) error {
 	}
 }
 
-// words returns what the database said.
+// words returns the database's message.
 func words(err error) string {
 	var said *pgconn.PgError
 	if errors.As(err, &said) {

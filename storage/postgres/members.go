@@ -11,18 +11,20 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// lockChat locks a chat as an append does: its head and its members stay as they are until the transaction ends.
+// lockChat locks a chat as an append does. Its head and its members cannot change until the
+// transaction ends.
 const lockChat = `SELECT ` + chatColumns +
 	`, c.key FROM chats AS c WHERE c.id = $1 FOR NO KEY UPDATE`
 
-// A membership is the work on the members of a chat that is locked.
+// A membership changes the members of a locked chat.
 type membership struct {
 	tx   pgx.Tx
 	chat tidemark.Chat
 	key  int64
 }
 
-// locked runs do in a transaction that has locked the chat. NotFound if there is none.
+// locked runs do in a transaction that has locked the chat. It returns NotFound if there is no such
+// chat.
 func (s *Store) locked(
 	ctx context.Context, chat tidemark.ChatID, do func(ctx context.Context, m *membership) error,
 ) error {
@@ -30,8 +32,9 @@ func (s *Store) locked(
 		return c.transaction(ctx, func(tx pgx.Tx) error {
 			m := &membership{tx: tx}
 			var row chatRow
-			if err := missing(tx.QueryRow(ctx, lockChat, string(chat)).Scan(append(row.columns(), &m.key)...), chat); err != nil {
-				return err
+			err := tx.QueryRow(ctx, lockChat, string(chat)).Scan(append(row.columns(), &m.key)...)
+			if err != nil {
+				return missing(err, chat)
 			}
 			m.chat = row.chat()
 			return do(ctx, m)
@@ -48,7 +51,8 @@ func (m *membership) changeable() error {
 	return nil
 }
 
-const membersNamed = `SELECT m.user_id, m.role, m.joined_at, m.intervals FROM unnest($2::text[]) AS u (id)
+const membersNamed = `SELECT m.user_id, m.role, m.joined_at, m.intervals
+	FROM unnest($2::text[]) AS u (id)
 	CROSS JOIN LATERAL (SELECT * FROM members WHERE chat = $1 AND user_id = u.id LIMIT 1) AS m`
 
 // named returns those of the users who are members, or were.
@@ -86,34 +90,57 @@ func (r *memberRow) columns() []any { return []any{&r.user, &r.role, &r.joinedAt
 
 func (r *memberRow) member() (tidemark.Member, error) {
 	intervals, err := tidemark.ParseIntervals(r.intervals)
-	return tidemark.Member{UserID: tidemark.UserID(r.user), Role: tidemark.Role(r.role), JoinedAt: timeOf(r.joinedAt), Intervals: intervals}, err
+	return tidemark.Member{
+		UserID:    tidemark.UserID(r.user),
+		Role:      tidemark.Role(r.role),
+		JoinedAt:  timeOf(r.joinedAt),
+		Intervals: intervals,
+	}, err
 }
 
-// The writes of a change of members. Those who are members of a chat now are said by current::int = 1 here and elsewhere: while the tables are small,
-// the index members_of_user, of those whose row is current, looks as good as the primary key, and the plan that reads all of it would be kept.
+// The writes of a membership change.
+//
+// Here and elsewhere, current::int = 1 selects the present members. While the tables are small, a
+// plain current would let the planner choose the index members_of_user. The connection would keep
+// that plan, which reads the whole index.
 const (
 	putMembers = `INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
-		SELECT $1, u.id, $2, $6, $5, $7, u.intervals FROM unnest($3::text[], $4::text[]) AS u (id, intervals)
-		ON CONFLICT (chat, user_id) DO UPDATE SET current = excluded.current, role = excluded.role, joined_at = excluded.joined_at, intervals = excluded.intervals`
-	startAtHead = `INSERT INTO delivery_state AS d (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
+		SELECT $1, u.id, $2, $6, $5, $7, u.intervals
+			FROM unnest($3::text[], $4::text[]) AS u (id, intervals)
+		ON CONFLICT (chat, user_id) DO UPDATE
+			SET current = excluded.current, role = excluded.role, joined_at = excluded.joined_at,
+				intervals = excluded.intervals`
+	startAtHead = `INSERT INTO delivery_state AS d
+			(chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
 		SELECT $1, u.id, $3, $3, $4 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
 		ON CONFLICT (chat, user_id) DO UPDATE SET
-			last_acked_sequence = greatest(d.last_acked_sequence, $3), last_read_sequence = greatest(d.last_read_sequence, $3), updated_at = $4
+			last_acked_sequence = greatest(d.last_acked_sequence, $3),
+			last_read_sequence = greatest(d.last_read_sequence, $3),
+			updated_at = $4
 		WHERE d.last_acked_sequence < $3 OR d.last_read_sequence < $3`
 	//rule:pending_once.stand-for-members-only
 	standAll = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
-		SELECT m.user_id, m.chat_id, 0 FROM members AS m WHERE m.chat = $1 AND m.current::int = 1 ORDER BY m.user_id
-		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0 WHERE p.first_undelivered_seq > 0`
-	stand = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq) SELECT u.id, $1, 0 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
-		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0 WHERE p.first_undelivered_seq > 0`
-	setMembership = `UPDATE chats SET member_count = $2, members_version = members_version + 1, large = $3 WHERE key = $1`
-	statesNamed   = `SELECT u.id, ` + stateColumns + ` FROM unnest($2::text[]) AS u (id)
-		LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = $1 AND user_id = u.id LIMIT 1) AS d ON true ORDER BY u.id COLLATE "C"`
+		SELECT m.user_id, m.chat_id, 0 FROM members AS m
+			WHERE m.chat = $1 AND m.current::int = 1 ORDER BY m.user_id
+		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0
+			WHERE p.first_undelivered_seq > 0`
+	stand = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
+		SELECT u.id, $1, 0 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
+		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0
+			WHERE p.first_undelivered_seq > 0`
+	setMembership = `UPDATE chats
+		SET member_count = $2, members_version = members_version + 1, large = $3 WHERE key = $1`
+	statesNamed = `SELECT u.id, ` + stateColumns + ` FROM unnest($2::text[]) AS u (id)
+		LEFT JOIN LATERAL (SELECT * FROM delivery_state
+			WHERE chat = $1 AND user_id = u.id LIMIT 1) AS d ON true ORDER BY u.id COLLATE "C"`
 	leave = `UPDATE members SET current = false, intervals = $3 WHERE chat = $1 AND user_id = $2`
-	// hold makes the row, if there is none, and locks it: a Mark that comes now waits, and writes its own afterwards. A DELETE alone would not see
-	// what is marked between its snapshot and the commit.
-	hold = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq) VALUES ($1, $2, 1)
-		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = p.first_undelivered_seq`
+	// hold creates the pending row if there is none, and locks it. A concurrent Mark then waits,
+	// and writes its row afterwards. A DELETE alone would miss a row that is marked between its
+	// snapshot and the commit.
+	hold = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
+		VALUES ($1, $2, 1)
+		ON CONFLICT (user_id, chat_id) DO UPDATE
+			SET first_undelivered_seq = p.first_undelivered_seq`
 	unmark = `DELETE FROM pending_deliveries WHERE user_id = $1 AND chat_id = $2`
 )
 
@@ -141,7 +168,7 @@ func (s *Store) AddMembers(
 	return added, nil
 }
 
-// add decides about all the users before it writes anything. They are sorted.
+// add decides about all the users before it writes anything. users are sorted.
 func (m *membership) add(
 	ctx context.Context, users []tidemark.UserID, now time.Time,
 ) (storage.Added, error) {
@@ -161,8 +188,8 @@ func (m *membership) add(
 			return storage.Added{}, tidemark.Errorf(tidemark.Denied,
 				"%s has joined the chat %d times, which is the most", user, tidemark.MaxIntervals)
 		}
-		added.New, joining, intervals = append(added.New, user), append(joining,
-			string(user)), append(intervals, after.Text())
+		added.New = append(added.New, user)
+		joining, intervals = append(joining, string(user)), append(intervals, after.Text())
 		if !returning {
 			first = append(first, string(user))
 		}
@@ -241,11 +268,16 @@ func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
 	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
 }
 
-// rostersOf has a row for each member, and one for a chat without members. All chats are of one snapshot. OFFSET 0 keeps the planner from
-// making a join of whole tables of the look-up of the members.
-const rostersOf = `SELECT n.no, c.type, c.history, c.large, c.members_version, c.member_count, coalesce(m.user_id, ''), coalesce(m.role, ''), coalesce(m.joined_at, 0), coalesce(m.intervals, '')
-	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no) CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
-	LEFT JOIN LATERAL (SELECT * FROM members WHERE chat = c.key AND current::int = 1 OFFSET 0) AS m ON true
+// rostersOf returns a row for each member, and one row for a chat without members. All chats are
+// read in one snapshot. OFFSET 0 keeps the planner from turning the look-up of the members into a
+// join of whole tables.
+const rostersOf = `SELECT n.no, c.type, c.history, c.large, c.members_version, c.member_count,
+	coalesce(m.user_id, ''), coalesce(m.role, ''), coalesce(m.joined_at, 0),
+	coalesce(m.intervals, '')
+	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
+	CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
+	LEFT JOIN LATERAL (SELECT * FROM members WHERE chat = c.key AND current::int = 1 OFFSET 0) AS m
+		ON true
 	ORDER BY n.no, m.user_id`
 
 // Rosters implements storage.Members.
@@ -260,7 +292,10 @@ func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidema
 			var no int64
 			var chat chatRow
 			var m memberRow
-			if err := row.Scan(append([]any{&no, &chat.kind, &chat.history, &chat.large, &chat.version, &chat.members}, m.columns()...)...); err != nil {
+			to := []any{
+				&no, &chat.kind, &chat.history, &chat.large, &chat.version, &chat.members,
+			}
+			if err := row.Scan(append(to, m.columns()...)...); err != nil {
 				return err
 			}
 			r := rosters[no-1]

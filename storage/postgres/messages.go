@@ -16,71 +16,93 @@ import (
 const (
 	// maxWeight is how many bytes of content share a statement, unless one message has more.
 	maxWeight = 4 << 20
-	// maxRounds is how often something is written again that changed between the snapshot of a statement and its locks.
+	// maxRounds is the limit of repetitions for items that changed between a statement's snapshot
+	// and its locks.
 	maxRounds = 20
-	// vainRounds is after how many of them a chat is locked before its members are looked at.
+	// vainRounds is the number of rounds without a write after which the chat is locked first.
 	vainRounds = 3
 )
 
-// appendDrafts stores drafts behind the messages of their chats, in one step.
-//   - What it knows of the keys and of the members is of one snapshot. It moves the counter of a chat only if the chat still has the members of that
-//     snapshot, and behind the latest head, whatever was appended after the snapshot. If the members changed, the drafts of the chat have no
-//     sequence, and are written again. A key that came meanwhile violates messages_by_key, and the statement is repeated.
-//   - Chats are locked in the order of their keys, as in every statement that locks several.
-//   - Drafts are counted from the last of their chat, so that the sequence follows from the head that the UPDATE returns.
-//   - There is no join: a look-up is a sub-select by the whole key, and what is known of a chat is found in an array. So there is nothing for
-//     the planner to choose, whatever it believes of the tables, and one plan serves for ever. Joins became scans of whole tables.
+// appendDrafts appends drafts to their chats in one step.
+//   - It reads the keys and the members in one snapshot. It raises the counter of a chat only if
+//     the chat still has the members of that snapshot. The new head follows the latest head,
+//     including messages appended after the snapshot. If the members changed, the drafts of the
+//     chat get no sequence, and the caller writes them again. If another transaction stored one of
+//     the keys meanwhile, the statement violates messages_by_key, and is repeated.
+//   - It locks chats in the order of their keys, as every statement does that locks several.
+//   - It counts drafts from the last of their chat. So the sequences follow from the head that the
+//     UPDATE returns.
+//   - It has no join. A look-up is a sub-select by the whole key, and facts about a chat are in
+//     arrays. So the planner has no choice, whatever its statistics are, and one plan always
+//     serves. Joins became scans of whole tables.
 //
 //rule:nothing_outside_membership.append-statement
 const appendDrafts = `WITH chat AS MATERIALIZED (
-	SELECT array_agg(coalesce(c.key, 0) ORDER BY n.no) AS keys, array_agg(coalesce(c.members_version, 0) ORDER BY n.no) AS versions
+	SELECT array_agg(coalesce(c.key, 0) ORDER BY n.no) AS keys,
+		array_agg(coalesce(c.members_version, 0) ORDER BY n.no) AS versions
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
 	LEFT JOIN LATERAL (SELECT key, members_version FROM chats WHERE id = n.id LIMIT 1) AS c ON true
 ), judged AS MATERIALIZED (
 	SELECT d.no, ($2::bigint[])[d.no] AS chat_no,
 		(SELECT m.sequence FROM messages AS m
-			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id AND m.chat = chat.keys[($2::bigint[])[d.no]] LIMIT 1) AS known,
-		coalesce((SELECT m.current FROM members AS m WHERE m.chat = chat.keys[($2::bigint[])[d.no]] AND m.user_id = d.sender_id LIMIT 1), false) AS member
-	FROM chat, unnest($3::text[], $4::text[]) WITH ORDINALITY AS d (sender_id, client_message_id, no)
+			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id
+				AND m.chat = chat.keys[($2::bigint[])[d.no]] LIMIT 1) AS known,
+		coalesce((SELECT m.current FROM members AS m
+			WHERE m.chat = chat.keys[($2::bigint[])[d.no]] AND m.user_id = d.sender_id LIMIT 1),
+			false) AS member
+	FROM chat, unnest($3::text[], $4::text[])
+		WITH ORDINALITY AS d (sender_id, client_message_id, no)
 ), counted AS MATERIALIZED (
-	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND member) OVER (PARTITION BY chat_no ORDER BY no DESC ROWS UNBOUNDED PRECEDING) AS nth FROM judged AS j
+	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND member)
+		OVER (PARTITION BY chat_no ORDER BY no DESC ROWS UNBOUNDED PRECEDING) AS nth
+		FROM judged AS j
 ), wanted AS MATERIALIZED (
-	SELECT array_agg(key ORDER BY key) AS keys, array_agg(version ORDER BY key) AS versions, array_agg(count ORDER BY key) AS counts, array_agg(time ORDER BY key) AS times
-	FROM (SELECT chat.keys[chat_no] AS key, chat.versions[chat_no] AS version, count, ($5::bigint[])[last] AS time
-		FROM chat, (SELECT chat_no, count(*) AS count, max(no) AS last FROM judged WHERE known IS NULL AND member GROUP BY chat_no) AS j) AS n
+	SELECT array_agg(key ORDER BY key) AS keys, array_agg(version ORDER BY key) AS versions,
+		array_agg(count ORDER BY key) AS counts, array_agg(time ORDER BY key) AS times
+	FROM (SELECT chat.keys[chat_no] AS key, chat.versions[chat_no] AS version, count,
+		($5::bigint[])[last] AS time
+		FROM chat, (SELECT chat_no, count(*) AS count, max(no) AS last FROM judged
+			WHERE known IS NULL AND member GROUP BY chat_no) AS j) AS n
 ), moved AS (
 	UPDATE chats AS c SET
 		head = c.head + (SELECT counts FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
 		activity_at = (SELECT times FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))]
 	WHERE c.key = ANY ((SELECT keys FROM wanted)::bigint[])
-		AND c.members_version = (SELECT versions FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))]
+		AND c.members_version =
+			(SELECT versions FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))]
 	RETURNING c.key, c.head
 ), headed AS MATERIALIZED (
 	SELECT array_agg(key ORDER BY key) AS keys, array_agg(head ORDER BY key) AS heads FROM moved
 ), placed AS MATERIALIZED (
 	SELECT array_agg(coalesce(CASE
 			WHEN known IS NOT NULL THEN -known
-			WHEN member AND h.keys[width_bucket(chat.keys[chat_no], h.keys)] = chat.keys[chat_no] THEN h.heads[width_bucket(chat.keys[chat_no], h.keys)] + 1 - nth
+			WHEN member AND h.keys[width_bucket(chat.keys[chat_no], h.keys)] = chat.keys[chat_no]
+				THEN h.heads[width_bucket(chat.keys[chat_no], h.keys)] + 1 - nth
 		END, 0) ORDER BY no) AS outcomes,
 		array_agg(no) FILTER (WHERE known IS NULL AND NOT member) AS strangers
 	FROM counted, chat, headed AS h
 ), stored AS (
-	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, attachment, content)
-	SELECT chat.keys[($2::bigint[])[d.no]], placed.outcomes[d.no], ($5::bigint[])[d.no], chat.versions[($2::bigint[])[d.no]],
-		d.sender_id, d.client_message_id, d.message_id, coalesce(d.content_type, $10), d.attachment, d.content
-	FROM chat, placed, unnest($3::text[], $4::text[], $6::text[], $7::text[], $8::text[], $9::text[])
-		WITH ORDINALITY AS d (sender_id, client_message_id, message_id, content_type, attachment, content, no)
+	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id,
+		message_id, content_type, attachment, content)
+	SELECT chat.keys[($2::bigint[])[d.no]], placed.outcomes[d.no], ($5::bigint[])[d.no],
+		chat.versions[($2::bigint[])[d.no]], d.sender_id, d.client_message_id, d.message_id,
+		coalesce(d.content_type, $10), d.attachment, d.content
+	FROM chat, placed,
+		unnest($3::text[], $4::text[], $6::text[], $7::text[], $8::text[], $9::text[])
+		WITH ORDINALITY AS d (sender_id, client_message_id, message_id, content_type, attachment,
+			content, no)
 	WHERE placed.outcomes[d.no] > 0
 )
 SELECT versions, outcomes, strangers FROM chat, placed`
 
-// Verdicts are what the statement found.
+// verdicts are the result of appendDrafts.
 type verdicts struct {
 	chat []int64 // the number of each draft's chat, from 1
-	// versions are the membership versions of the chats, 0 for one that is not there.
+	// versions are the membership versions of the chats, 0 for a chat that does not exist.
 	versions []int64
-	// outcomes of the drafts: the sequence of the message; or negated that of the message with this key; or 0, because the draft is of a stranger,
-	// or the members of the chat changed.
+	// outcomes has a number for each draft. A positive one is the sequence of the stored message. A
+	// negative one is the negated sequence of the message that already has the key. 0 means that
+	// the sender is no member, or that the members of the chat changed.
 	outcomes []int64
 	// strangers are the drafts, counted from 1, whose senders are not members.
 	strangers []int64
@@ -95,7 +117,8 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	return through(ctx, s, s.appends, drafts)
 }
 
-// append writes the drafts of many calls. Of those with equal keys the first is written, and the others are compared with what then is stored.
+// append writes the drafts of many calls. Of drafts with equal keys, it writes the first. Then it
+// compares the others with the stored message.
 func (s *Store) append(
 	ctx context.Context, c *conn, drafts []tidemark.Draft,
 ) ([]storage.Appended, error) {
@@ -152,22 +175,23 @@ func (s *Store) append(
 	return a.results, nil
 }
 
-// An appending is the work on the drafts of a batch.
+// An appending writes the drafts of one batch.
 type appending struct {
 	drafts  []tidemark.Draft
 	results []storage.Appended
-	// stored is the message with the key of a draft, once it is known.
+	// stored is the message with the key of each draft, nil until it is known.
 	stored []*tidemark.Message
-	// versions are the membership versions that the chats of those had in this call.
+	// versions are the membership versions of the chats when those messages were stored or found.
 	versions []uint64
 	// repeated reports that an earlier attempt may have stored the drafts.
 	repeated  bool
 	committed func(sends, acks int, took time.Duration)
-	// hurried reports that a lock was waited for already: the others that are held must not cost as much each.
+	// hurried reports that a statement has waited for a lock in vain. Further locks get less time.
 	hurried bool
 }
 
-// round writes the drafts, in statements of bounded size, and returns those whose chat changed its members meanwhile, and those behind them.
+// round writes the drafts in statements of bounded size. If the members of a chat changed
+// meanwhile, it returns the drafts of that chat and all drafts after them.
 func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
 	for len(todo) > 0 {
 		n, weight := 0, 0
@@ -191,13 +215,14 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 		}
 		if todo = todo[n:]; len(part) > 0 {
 			//rule:sequence_gapless.keep-order-of-chat
-			return append(part, todo...), nil // No draft overtakes an earlier one of its chat.
+			return append(part, todo...), nil
 		}
 	}
 	return nil, nil
 }
 
-// alone writes drafts of the first one's chat while that is locked, so that its members do not change, and returns the others.
+// alone locks the chat of the first draft and writes the drafts of that chat. The members cannot
+// change meanwhile. It returns the other drafts.
 func (a *appending) alone(ctx context.Context, c *conn, todo []int) (left []int, err error) {
 	chat, weight := a.drafts[todo[0]].ChatID, 0
 	var own, unsure []int
@@ -222,8 +247,9 @@ func (a *appending) alone(ctx context.Context, c *conn, todo []int) (left []int,
 	return append(unsure, left...), err
 }
 
-// chatByChat writes the drafts of each chat by themselves, still in one step. If somebody has locked a
-// chat, only its drafts fail. It returns those that have to be written again, and those behind them.
+// chatByChat writes the drafts of each chat in a step of their own. If another program has locked a
+// chat, only its drafts fail. If the members of a chat changed, it returns the drafts of that chat
+// and all drafts after them.
 func (a *appending) chatByChat(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
 	for len(todo) > 0 {
 		var own, left []int
@@ -253,7 +279,7 @@ func (a *appending) chatByChat(ctx context.Context, c *conn, todo []int) (unsure
 	return nil, nil
 }
 
-// refuse answers that drafts of a chat are not stored, since somebody has locked it.
+// refuse sets the results of drafts whose chat is locked by another program.
 func (a *appending) refuse(drafts []int, err error) {
 	a.hurried = true
 	for _, i := range drafts {
@@ -261,8 +287,9 @@ func (a *appending) refuse(drafts []int, err error) {
 	}
 }
 
-// oneByOne writes each draft of a chat by itself: one that is impossible fails alone. It returns those
-// that have to be written again, and those behind them: no draft overtakes an earlier one of its chat.
+// oneByOne writes each draft of a chat in a step of its own, so that an impossible draft fails
+// alone. If the members changed, it returns that draft and all after it. So no draft overtakes an
+// earlier one of its chat.
 func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
 	for at, i := range todo {
 		part, err := a.write(ctx, c, []int{i})
@@ -283,7 +310,8 @@ func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure [
 	return nil, nil
 }
 
-// write runs the statement for some of the drafts, and returns those whose chat changed its members meanwhile.
+// write runs the statement for some of the drafts. It returns those whose chat changed its members
+// meanwhile.
 func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
 	began := time.Now()
 	var v verdicts
@@ -299,7 +327,8 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	if err != nil {
 		return nil, err
 	}
-	// In a chat whose members changed nothing is decided: who was refused may be a member in the step that stores the others.
+	// In a chat whose members changed, no draft is decided. A sender who was refused may be a
+	// member in the step that stores the others.
 	changed := map[int64]bool{}
 	for n, outcome := range v.outcomes {
 		if outcome == 0 && v.version(n) > 0 && !v.stranger(n) {
@@ -333,7 +362,8 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	return unsure, a.find(ctx, c, todo, &v, known)
 }
 
-// statement runs appendDrafts, in a hurry in a transaction that sets a limit for locks. In that of alone the chat is locked already.
+// statement runs appendDrafts. If the batch is hurried, it does so in a transaction with a short
+// lock timeout. In the transaction of alone, the chat is locked already.
 func (a *appending) statement(
 	ctx context.Context, c *conn, parameters []any, scan func(pgx.Rows) error,
 ) error {
@@ -345,7 +375,8 @@ func (a *appending) statement(
 	return run(nil)
 }
 
-// parameters are those of appendDrafts: the drafts, and the chats in the order of their ids.
+// parameters returns the parameters of appendDrafts: the drafts, and the chats in the order of
+// their ids.
 func (a *appending) parameters(todo []int, v *verdicts) []any {
 	chats := make([]string, 0, len(todo))
 	for _, i := range todo {
@@ -358,7 +389,7 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 	chat, created := numbers[:n], numbers[n:]
 	text := make([]string, 4*n)
 	senders, keys, ids, contents := text[:n], text[n:2*n], text[2*n:3*n], text[3*n:]
-	// Columns that have nothing to say are nil: the types if all are common, and the attachments if there are none.
+	// Empty columns are nil: types if all drafts have the same one, attachments if there are none.
 	var types []string
 	var attachments []*string
 	common := a.drafts[todo[0]].ContentType
@@ -366,7 +397,8 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 		d := &a.drafts[i]
 		no, _ := slices.BinarySearch(chats, string(d.ChatID))
 		chat[at], created[at] = int64(no)+1, d.CreatedAt.UnixMilli()
-		senders[at], keys[at], ids[at], contents[at] = string(d.SenderID), d.ClientMessageID, string(d.MessageID), d.Content
+		senders[at], keys[at] = string(d.SenderID), d.ClientMessageID
+		ids[at], contents[at] = string(d.MessageID), d.Content
 		//rule:send_idempotent.types-of-all-drafts
 		if d.ContentType != common && types == nil {
 			types = slices.Repeat([]string{common}, n)
@@ -386,14 +418,15 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 	return []any{chats, chat, senders, keys, created, ids, types, attachments, contents, common}
 }
 
-// keyCame reports whether a message with one of the keys was stored after the statement's snapshot. The next one sees it.
+// keyCame reports whether another transaction stored a message with one of the keys after the
+// statement's snapshot. The next statement sees that message.
 func keyCame(err error) bool {
 	var said *pgconn.PgError
 	return errors.As(err, &said) && said.Code == uniqueViolation &&
 		said.ConstraintName == "messages_by_key"
 }
 
-// find reads the messages whose keys are known, and answers for their drafts.
+// find reads the messages whose keys are known, and sets the results of their drafts.
 func (a *appending) find(ctx context.Context, c *conn, todo []int, v *verdicts, known []int) error {
 	if len(known) == 0 {
 		return nil
@@ -418,23 +451,25 @@ func (a *appending) find(ctx context.Context, c *conn, todo []int, v *verdicts, 
 		a.stored[i], a.versions[i] = &pages[at].messages[0], v.version(n)
 		a.results[i] = a.same(i, a.stored[i], v.version(n))
 		if a.repeated && a.stored[i].MessageID == a.drafts[i].MessageID {
-			// It was the earlier attempt, whose answer was lost.
+			// The earlier attempt stored the message, and its answer was lost.
 			a.results[i].Duplicate = false
 		}
 	}
 	return nil
 }
 
-// same answers for a draft whose key has a message.
+// same returns the result of a draft whose key has a stored message.
 func (a *appending) same(i int, stored *tidemark.Message, version uint64) storage.Appended {
 	d := &a.drafts[i]
 	if !stored.SameAs(d) {
-		return storage.Appended{Err: tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", d.ClientMessageID)}
+		return storage.Appended{Err: tidemark.Errorf(tidemark.Conflict,
+			"the client_message_id %s was used for another message in this chat",
+			d.ClientMessageID)}
 	}
 	return storage.Appended{Message: *stored, Duplicate: true, Version: version}
 }
 
-// follow answers for a draft that has the key of an earlier one in the batch.
+// follow sets the result of a draft that has the key of an earlier one in the batch.
 func (a *appending) follow(i, earlier int) {
 	//rule:send_idempotent.compare-equal-keys
 	if stored := a.stored[earlier]; stored != nil {

@@ -10,14 +10,15 @@ import (
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
 )
 
-// Direction is where Migrate goes.
+// Direction says what Migrate does: Up or Down.
 type Direction string
 
 // The directions.
 const (
 	// Up runs every migration that the database lacks.
 	Up Direction = "up"
-	// Down reverts the latest migration. It destroys what only the newer schema can hold; reverting the first one destroys everything.
+	// Down reverts the latest migration. It destroys the data that only the newer schema can hold.
+	// Reverting the first migration destroys everything.
 	Down Direction = "down"
 )
 
@@ -26,7 +27,7 @@ type Schema struct {
 	// Version is 0 for an empty database.
 	Version uint
 	Needed  uint
-	// Dirty reports that a migration failed half-way: the database needs a person.
+	// Dirty reports that a migration failed half-way. An operator must repair the database.
 	Dirty bool
 }
 
@@ -47,14 +48,20 @@ func (s Schema) fit() error {
 	return nil
 }
 
-// Migrate changes the schema of the database under a lock in it: of several processes that come at once one does the work, and the others find it
-// done. Servers may run meanwhile; those of another version than the new schema are refused when they open the next time.
+// Migrate changes the schema of the database. It holds a lock in the database. If several processes
+// run Migrate at once, one does the work, and the others find it done. Servers may run meanwhile. A
+// server that needs another version is refused the next time it opens the store.
 //
-// Errors: Invalid (the direction; the URL, also one with a pooler in transaction mode, where the lock does not hold; nothing to take down), Conflict
-// (an earlier migration failed half-way; the schema is newer than this program), Unavailable (the database cannot be reached, or the role may not
-// change it).
+// Errors:
+//   - Invalid: the direction; the URL, also one with a pooler in transaction mode, which does not
+//     keep the lock; no migration to revert.
+//   - Conflict: an earlier migration failed half-way; the schema is newer than this program.
+//   - Unavailable: the database cannot be reached, or the role may not change it.
 func Migrate(ctx context.Context, url string, direction Direction) error {
-	run, known := map[Direction]func(context.Context, pgx.ConnConfig) error{Up: schema.Up, Down: schema.Down}[direction]
+	run, known := map[Direction]func(context.Context, pgx.ConnConfig) error{
+		Up:   schema.Up,
+		Down: schema.Down,
+	}[direction]
 	if !known {
 		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q",
 			Up, Down, direction)
@@ -75,13 +82,14 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 	if direction == Up && table != "" && found.Version == 0 && !found.Dirty {
 		return t.Named(schema.Stranger(table))
 	}
+	// Another process may be migrating a dirty schema.
 	//rule:confirmed_is_durable.migration-under-way
-	if !found.Dirty && found.Version > found.Needed && direction == Up { // what is dirty may be under way in another process
+	if !found.Dirty && found.Version > found.Needed && direction == Up {
 		return t.Named(found.fit())
 	}
 	settings := t.Config.ConnConfig.Copy()
-	// An index of a large table takes its time, and whoever comes second waits for the lock: whatever the URL and the role say, which is about
-	// serving.
+	// An index of a large table takes long, and a second process waits for the lock. The timeouts
+	// of the URL and the role are meant for serving.
 	settings.RuntimeParams["statement_timeout"], settings.RuntimeParams["lock_timeout"] = "0", "0"
 	err = run(ctx, *settings)
 	switch {
@@ -89,8 +97,8 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 		return nil
 	case condition(err) == noPrivilege:
 		err = tidemark.Wrap(tidemark.Unavailable, err,
-			"the role may not change the schema: "+
-				""+words(err)+"; migrate as the role that owns the database")
+			"the role may not change the schema: "+words(err)+
+				"; migrate as the role that owns the database")
 	}
 	return t.Named(public(err))
 }
@@ -105,7 +113,8 @@ func Status(ctx context.Context, url string) (Schema, error) {
 	return found, err
 }
 
-// look returns the schema of the database, and the name of a table of ours that was there before.
+// look returns the schema of the database, and the name of a table that existed before the first
+// migration, "" if there is none.
 func look(ctx context.Context, t *target.Target) (found Schema, table string, err error) {
 	pool, err := t.Pool(ctx, 1)
 	if err != nil {
@@ -132,10 +141,13 @@ func readSchema(ctx context.Context, c *conn) (found Schema, err error) {
 	return found, err
 }
 
-// promises returns an error unless the database takes writes of any text, and has them on disk when it says so.
+// promises returns an error unless the database can store every text, and confirms a commit only
+// when it is on disk.
 func promises(ctx context.Context, c *conn) error {
 	var readOnly, fsync, commit, encoding string
-	err := c.QueryRow(ctx, `SELECT current_setting('transaction_read_only'), current_setting('fsync'), current_setting('synchronous_commit'), current_setting('server_encoding')`).Scan(&readOnly, &fsync, &commit, &encoding)
+	const text = `SELECT current_setting('transaction_read_only'), current_setting('fsync'),
+		current_setting('synchronous_commit'), current_setting('server_encoding')`
+	err := c.QueryRow(ctx, text).Scan(&readOnly, &fsync, &commit, &encoding)
 	switch {
 	case err != nil:
 		return err
@@ -155,8 +167,8 @@ func promises(ctx context.Context, c *conn) error {
 	case commit == "off":
 		return tidemark.Errorf(tidemark.Conflict,
 			"synchronous_commit is off in the database, so a confirmed message could be lost; "+
-				"turn it on in postgresql.conf, or for the role: ALTER ROLE … SET synchronous_commit "+
-				"= on")
+				"turn it on in postgresql.conf, or for the role: "+
+				"ALTER ROLE … SET synchronous_commit = on")
 	}
 	return nil
 }

@@ -12,13 +12,20 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// markRows writes the rows for which none stands at or below, and returns those. One that stands costs a look-up and no lock. Whoever makes one stand
-// higher or removes it meanwhile has seen the head of the message that is marked: a Clear locks the counter first (delivery.md §4, R_CLEAR).
+// markRows writes each row unless one with the same or a lower sequence exists. It returns the rows
+// that it wrote. A row that exists costs a look-up and no lock. A transaction that raises or
+// removes the row meanwhile has seen the head of the marked message. A Clear locks the counter
+// first (delivery.md §4, R_CLEAR).
 const markRows = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
-	SELECT r.user_id, r.chat_id, r.first FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS r (user_id, chat_id, first, no)
-	WHERE (SELECT true FROM pending_deliveries AS q WHERE q.user_id = r.user_id AND q.chat_id = r.chat_id AND q.first_undelivered_seq <= r.first LIMIT 1) IS NULL
+	SELECT r.user_id, r.chat_id, r.first
+	FROM unnest($1::text[], $2::text[], $3::bigint[])
+		WITH ORDINALITY AS r (user_id, chat_id, first, no)
+	WHERE (SELECT true FROM pending_deliveries AS q
+		WHERE q.user_id = r.user_id AND q.chat_id = r.chat_id AND q.first_undelivered_seq <= r.first
+		LIMIT 1) IS NULL
 	ORDER BY r.no
-	ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = excluded.first_undelivered_seq
+	ON CONFLICT (user_id, chat_id) DO UPDATE
+		SET first_undelivered_seq = excluded.first_undelivered_seq
 	WHERE excluded.first_undelivered_seq < p.first_undelivered_seq
 	RETURNING user_id, chat_id`
 
@@ -43,34 +50,47 @@ func (s *Store) mark(
 		return c.each(ctx, markRows, []any{users, chats, first}, func(row pgx.Rows) error {
 			var user, chat string
 			err := row.Scan(&user, &chat)
-			written[at[storage.StateKey{User: tidemark.UserID(user), Chat: tidemark.ChatID(chat)}]] = true
+			k := storage.StateKey{User: tidemark.UserID(user), Chat: tidemark.ChatID(chat)}
+			written[at[k]] = true
 			return err
 		})
 	})
 }
 
-// clearRows locks the counters of the chats for which there is something to clear, and looks at their latest heads: no message that is appended later
-// can be behind the row that is removed, and one that is already there keeps it (delivery.md §4, R_CLEAR). The last row is how many rows stood in the
-// snapshot: if fewer were touched, some changed meanwhile.
+// clearRows removes or raises pending rows, by the latest heads of their chats.
+//
+// It locks the counters of the chats that have something to clear. So no message that is appended
+// later can be below a removed row, and an existing one keeps its row (delivery.md §4, R_CLEAR).
+// The last row of the result is how many rows the snapshot had. If the statement touched fewer,
+// another transaction changed some of them.
 //
 //rule:pending_or_delivered.clear-statement
 const clearRows = `WITH item AS MATERIALIZED (
 	SELECT i.*, p.ctid AS place, c.key
-	FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS i (user_id, chat_id, through, no)
+	FROM unnest($1::text[], $2::text[], $3::bigint[])
+		WITH ORDINALITY AS i (user_id, chat_id, through, no)
 	CROSS JOIN LATERAL (SELECT ctid FROM pending_deliveries
-		WHERE user_id = i.user_id AND chat_id = i.chat_id AND first_undelivered_seq BETWEEN 1 AND i.through LIMIT 1) AS p
+		WHERE user_id = i.user_id AND chat_id = i.chat_id
+			AND first_undelivered_seq BETWEEN 1 AND i.through LIMIT 1) AS p
 	LEFT JOIN LATERAL (SELECT key FROM chats WHERE id = i.chat_id LIMIT 1) AS c ON true
 ), locked AS MATERIALIZED (
-	SELECT c.key, c.head FROM chats AS c WHERE c.key = ANY ((SELECT array_agg(key) FROM item)::bigint[]) ORDER BY c.key FOR NO KEY UPDATE
+	SELECT c.key, c.head FROM chats AS c
+		WHERE c.key = ANY ((SELECT array_agg(key) FROM item)::bigint[])
+		ORDER BY c.key FOR NO KEY UPDATE
 ), latest AS MATERIALIZED (
 	SELECT array_agg(key) AS keys, array_agg(head) AS heads FROM locked
 ), judged AS MATERIALIZED (
-	SELECT i.*, i.through >= coalesce(l.heads[array_position(l.keys, i.key)], 0) AS all FROM item AS i, latest AS l
+	SELECT i.*, i.through >= coalesce(l.heads[array_position(l.keys, i.key)], 0) AS all
+		FROM item AS i, latest AS l
 ), removed AS (
-	DELETE FROM pending_deliveries AS p USING judged AS j WHERE j.all AND p.ctid = j.place AND p.first_undelivered_seq BETWEEN 1 AND j.through RETURNING j.no
+	DELETE FROM pending_deliveries AS p USING judged AS j
+		WHERE j.all AND p.ctid = j.place AND p.first_undelivered_seq BETWEEN 1 AND j.through
+		RETURNING j.no
 ), raised AS (
 	UPDATE pending_deliveries AS p SET first_undelivered_seq = j.through + 1
-	FROM judged AS j WHERE NOT j.all AND p.ctid = j.place AND p.first_undelivered_seq BETWEEN 1 AND j.through RETURNING j.no
+	FROM judged AS j
+		WHERE NOT j.all AND p.ctid = j.place AND p.first_undelivered_seq BETWEEN 1 AND j.through
+		RETURNING j.no
 )
 SELECT no, 0 FROM removed UNION ALL SELECT no, 0 FROM raised UNION ALL SELECT 0, count(*) FROM item`
 
@@ -115,8 +135,8 @@ func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bo
 	})
 }
 
-// inTurns calls write with the numbers of at most maxItems items that name each user and chat once, in the order of their keys, until all had their
-// turn: those with equal keys follow each other.
+// inTurns calls write with the indexes of at most maxItems items, in the order of their keys. Each
+// call names a user and chat once. Items with equal keys go to successive calls.
 func inTurns(
 	n int, key func(i int) storage.StateKey,
 	write func(turn []int, users, chats []string, results []bool) error,
@@ -154,15 +174,20 @@ func inTurns(
 	return results, nil
 }
 
-// pendingOfUsers reads a page of the rows of each user, and looks twice beside each row.
-const pendingOfUsers = `SELECT u.no, p.chat_id, p.first_undelivered_seq, coalesce(d.last_acked_sequence, 0)
+// pendingOfUsers reads a page of each user's rows. For each row it looks up the chat and the
+// delivery state.
+const pendingOfUsers = `SELECT u.no, p.chat_id, p.first_undelivered_seq,
+	coalesce(d.last_acked_sequence, 0)
 	FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS u (id, after, page, no)
-	CROSS JOIN LATERAL (SELECT * FROM pending_deliveries WHERE user_id = u.id AND chat_id > u.after ORDER BY chat_id LIMIT u.page) AS p
+	CROSS JOIN LATERAL (SELECT * FROM pending_deliveries WHERE user_id = u.id AND chat_id > u.after
+		ORDER BY chat_id LIMIT u.page) AS p
 	LEFT JOIN LATERAL (SELECT key FROM chats WHERE id = p.chat_id LIMIT 1) AS c ON true
-	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = c.key AND user_id = p.user_id LIMIT 1) AS d ON true
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state
+		WHERE chat = c.key AND user_id = p.user_id LIMIT 1) AS d ON true
 	ORDER BY u.no, p.chat_id`
 
-// A pendingQuery is a call of PendingOf, and a pendingPage its answer, with one row more if there are more.
+// A pendingQuery is a call of PendingOf. A pendingPage is its result, with one row more than the
+// limit if there are more.
 type (
 	pendingQuery struct {
 		user  tidemark.UserID
@@ -172,7 +197,7 @@ type (
 	pendingPage []storage.PendingRow
 )
 
-// PendingOf implements storage.Pending: one statement for all who come back.
+// PendingOf implements storage.Pending. Concurrent calls share a statement.
 func (s *Store) PendingOf(
 	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
 ) ([]storage.PendingRow, bool, error) {
@@ -213,11 +238,13 @@ func readPending(ctx context.Context, c *conn, queries []pendingQuery) ([]pendin
 		})
 }
 
-// behind looks at every chat of the user up to the end of the page: two look-ups each.
+// behind reads every chat of the user up to the end of the page, with two look-ups for each.
 const behind = `SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) FROM members AS m
 	CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
-	LEFT JOIN LATERAL (SELECT * FROM delivery_state WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
-	WHERE m.user_id = $1 AND m.chat_id > $2 AND m.current AND (c.large OR NOT $3) AND c.head > coalesce(d.last_acked_sequence, 0)
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state
+		WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
+	WHERE m.user_id = $1 AND m.chat_id > $2 AND m.current AND (c.large OR NOT $3)
+		AND c.head > coalesce(d.last_acked_sequence, 0)
 	ORDER BY m.chat_id LIMIT $4`
 
 // Behind implements storage.Pending.
@@ -230,7 +257,11 @@ func (s *Store) Behind(
 			var chat string
 			var head, acked int64
 			err := row.Scan(&chat, &head, &acked)
-			return storage.Lag{Chat: tidemark.ChatID(chat), Head: tidemark.Sequence(head), Acked: tidemark.Sequence(acked)}, err
+			return storage.Lag{
+				Chat:  tidemark.ChatID(chat),
+				Head:  tidemark.Sequence(head),
+				Acked: tidemark.Sequence(acked),
+			}, err
 		})
 	if err != nil || !more {
 		return lags, "", false, err

@@ -13,29 +13,35 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// readUp and readDown read a page of each range, in no order. A page ends behind the message with which it reaches its weight, from the end that it
-// starts at. A range without messages has one row, with the sequence 0; an unknown chat has none.
+// readUp and readDown read a page of each range, upwards and downwards. The rows have no order. A
+// page ends with the message that reaches the range's MaxBytes. A range without messages returns
+// one row with the sequence 0. An unknown chat returns none.
 const (
 	readUp   = readFirst + `(ORDER BY m.sequence` + readSecond + `ORDER BY m.sequence` + readThird
 	readDown = readFirst + `(ORDER BY m.sequence DESC` + readSecond + `ORDER BY m.sequence DESC` +
 		readThird
 
-	readFirst = `SELECT r.no, c.head, coalesce(p.sequence, 0), coalesce(p.created_at, 0), coalesce(p.members_version, 0), coalesce(p.sender_id, ''),
-	coalesce(p.client_message_id, ''), coalesce(p.message_id, ''), coalesce(p.content_type, ''), p.attachment, coalesce(p.content, '')
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) WITH ORDINALITY AS r (chat_id, low, high, page, weight, no)
+	readFirst = `SELECT r.no, c.head, coalesce(p.sequence, 0), coalesce(p.created_at, 0),
+	coalesce(p.members_version, 0), coalesce(p.sender_id, ''),
+	coalesce(p.client_message_id, ''), coalesce(p.message_id, ''), coalesce(p.content_type, ''),
+	p.attachment, coalesce(p.content, '')
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+	WITH ORDINALITY AS r (chat_id, low, high, page, weight, no)
 CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
 LEFT JOIN LATERAL (
 	SELECT * FROM (
 		SELECT m.*, octet_length(m.content) + coalesce(octet_length(m.attachment), 0) AS own,
 			sum(octet_length(m.content) + coalesce(octet_length(m.attachment), 0)) OVER `
 	readSecond = ` ROWS UNBOUNDED PRECEDING) AS through
-		FROM messages AS m WHERE m.chat = c.key AND m.sequence BETWEEN r.low AND least(r.high, c.head) `
+		FROM messages AS m
+			WHERE m.chat = c.key AND m.sequence BETWEEN r.low AND least(r.high, c.head) `
 	readThird = ` LIMIT r.page
 	) AS w WHERE r.weight = 0 OR w.through - w.own < r.weight
 ) AS p ON true`
 )
 
-// Ranges implements storage.Messages: one statement for all ranges that go up, and one for those that go down, those of other calls included.
+// Ranges implements storage.Messages. One statement reads all upward ranges of concurrent calls,
+// and one all downward ranges.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
 	pages, err := through(ctx, s, s.pages, ranges)
 	if err != nil {
@@ -51,12 +57,12 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return messages, nil
 }
 
-// A page is what was read of a range.
+// A page is the result of reading a range.
 type page struct {
 	wanted   *storage.Range
 	head     tidemark.Sequence
 	messages []tidemark.Message
-	// hole is what is missing in it, nil if it is whole.
+	// hole is the first missing message, nil if the page is complete.
 	hole error
 }
 
@@ -85,7 +91,7 @@ func readPages(ctx context.Context, c *conn, ranges []storage.Range) ([]page, er
 	return pages, nil
 }
 
-// bounds returns the first and the last sequence that the range can have, as columns.
+// bounds returns the first and the last sequence of the range as bigints.
 func (p *page) bounds() (low, high int64) {
 	low, high = column(p.wanted.After)+1, math.MaxInt64
 	if p.wanted.Before != 0 {
@@ -94,10 +100,11 @@ func (p *page) bounds() (low, high int64) {
 	return low, high
 }
 
-// column returns a sequence as a bigint that can be counted up.
+// column returns a sequence as a bigint. It stays below the maximum of bigint, so that SQL can add
+// to it.
 func column(s tidemark.Sequence) int64 { return int64(min(s, tidemark.MaxSequence)) }
 
-// read fills pages, which all go in one direction.
+// read fills pages that all go in one direction.
 func (c *conn) read(ctx context.Context, text string, pages []*page) error {
 	n := len(pages)
 	if n == 0 {
@@ -106,7 +113,8 @@ func (c *conn) read(ctx context.Context, text string, pages []*page) error {
 	chats, numbers := make([]string, n), make([]int64, 4*n)
 	lows, highs, limits, weights := numbers[:n], numbers[n:2*n], numbers[2*n:3*n], numbers[3*n:]
 	for i, p := range pages {
-		chats[i], limits[i], weights[i] = string(p.wanted.Chat), int64(p.wanted.Limit), int64(p.wanted.MaxBytes)
+		chats[i] = string(p.wanted.Chat)
+		limits[i], weights[i] = int64(p.wanted.Limit), int64(p.wanted.MaxBytes)
 		lows[i], highs[i] = p.bounds()
 	}
 	var no, head int64
@@ -125,8 +133,8 @@ func (c *conn) read(ctx context.Context, text string, pages []*page) error {
 	})
 }
 
-// whole sorts the page, and returns a hole if something is missing in it: the chat's head says what must be there. A hole is damage of the
-// database, and never taken for the end of the chat.
+// whole sorts the page. It returns a hole if a message is missing below the chat's head. A missing
+// message means that the database is damaged. It is never taken for the end of the chat.
 func (p *page) whole() error {
 	ascending := func(a, b tidemark.Message) int { return cmp.Compare(a.Sequence, b.Sequence) }
 	if p.wanted.Before != 0 {
@@ -161,7 +169,7 @@ func (p *page) whole() error {
 	return nil
 }
 
-// full reports whether the page holds as much as was asked for.
+// full reports whether the page has reached its limit of messages or bytes.
 func (p *page) full() bool {
 	weight := 0
 	for i := range p.messages {
@@ -171,10 +179,11 @@ func (p *page) full() bool {
 		weight >= p.wanted.MaxBytes
 }
 
-// messageColumns are those of a messageRow.
-const messageColumns = `m.sequence, m.created_at, m.members_version, m.sender_id, m.client_message_id, m.message_id, m.content_type, m.attachment, m.content`
+// messageColumns are the columns that messageRow.columns scans, in the same order.
+const messageColumns = `m.sequence, m.created_at, m.members_version, m.sender_id,
+	m.client_message_id, m.message_id, m.content_type, m.attachment, m.content`
 
-// A messageRow is where a row of messages is scanned. One serves for all rows of a statement.
+// A messageRow is the destination of a row of messages. It is reused for all rows of a statement.
 type messageRow struct {
 	sequence, createdAt, version int64
 	sender, key, id, contentType string
@@ -182,7 +191,7 @@ type messageRow struct {
 	content                      string
 }
 
-// columns are where to scan messageColumns.
+// columns returns the destinations of messageColumns.
 func (m *messageRow) columns() []any {
 	return []any{
 		&m.sequence, &m.createdAt, &m.version, &m.sender, &m.key, &m.id, &m.contentType,
@@ -205,5 +214,5 @@ func (m *messageRow) message(chat tidemark.ChatID) tidemark.Message {
 	}
 }
 
-// timeOf returns the time of a column.
+// timeOf returns the time of a column in milliseconds.
 func timeOf(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }

@@ -7,12 +7,17 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// waitForStandbys makes a commit, which waits for the synchronous standbys and for everything before it, if there are such standbys. A commit whose
-// wait was given up is visible, but only on this server: who sends the same again may not be told yet that it is stored.
-const waitForStandbys = `SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'tidemark', '') END IS NULL`
+// waitForStandbys makes a commit if there are synchronous standbys. This commit waits for them and
+// for every earlier commit. If the wait of an earlier commit was given up, that commit is visible,
+// but only on this server. So a repeated send must wait before it is confirmed.
+const waitForStandbys = `SELECT CASE
+	WHEN current_setting('synchronous_standby_names') <> ''
+		THEN pg_logical_emit_message(true, 'tidemark', '')
+	END IS NULL`
 
-// settled is a write of a batch whose answers are safe even if the answer is what somebody wrote
-// before: then nothing was committed that waits.
+// settled wraps a write of a batch, so that its results are on the standbys when they are returned.
+// answersBefore reports whether the results confirm an earlier commit, for which this write has not
+// waited.
 func settled[I, R any](
 	write func(context.Context, *conn, []I) ([]R, error), answersBefore func([]R) bool,
 ) func(context.Context, *conn, []I) ([]R, error) {
@@ -31,7 +36,8 @@ func someDuplicate(results []storage.Appended) bool {
 	return slices.ContainsFunc(results, func(r storage.Appended) bool { return r.Duplicate })
 }
 
-// noneMoved reports whether all watermarks were raised before. If one was not, its own commit has waited.
+// noneMoved reports whether all watermarks were raised before. If one was not, the statement's own
+// commit has waited.
 func noneMoved(results []storage.Advanced) bool {
 	return !slices.ContainsFunc(results, func(r storage.Advanced) bool { return r.Moved })
 }

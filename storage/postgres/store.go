@@ -1,10 +1,10 @@
-// Package postgres is the store for those who run Postgres already, or several nodes: every write is durable when it returns, and any
-// number of nodes may write to one database, to one chat too.
+// Package postgres stores everything in a Postgres database. Every write is durable when it
+// returns. Any number of nodes may write to one database, and to one chat.
 //
-// Writes of one kind queue. What queued while the previous statement ran is the next statement over
-// arrays (UNNEST), which is a transaction of its own: a lone write costs one statement and one commit,
-// and a thousand concurrent ones share a few (package batch). Reads run beside them on connections of
-// their own. README.md has the schema, the statements of each method with their cost, and the limits.
+// Writes of one kind queue while a statement runs. The next statement takes the whole queue as
+// arrays (UNNEST), in a transaction of its own. So a lone write costs one statement and one commit,
+// and a thousand concurrent writes share a few (package batch). Reads use connections of their own.
+// README.md has the schema, the statements of each method with their cost, and the limits.
 package postgres
 
 import (
@@ -23,28 +23,35 @@ import (
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
 )
 
-// Config says where the database is. Everything but URL has a working default.
+// Config names the database and the options of the store. All fields but URL have defaults.
 type Config struct {
-	// URL is a connection string of libpq's form, postgres://user:password@host:port/database?parameters, with several hosts separated
-	// by commas if there are standbys. Beside libpq's parameters it may have pool_writers and pool_readers, which Writers and Readers
-	// override, and pgbouncer=true for a pooler in transaction mode: then no statement stays prepared, and no setting is made for a session.
+	// URL is a connection string of libpq's form,
+	// postgres://user:password@host:port/database?parameters. With standbys, it names several hosts
+	// separated by commas.
+	//
+	// Beside libpq's parameters it accepts pool_writers and pool_readers, which Writers and Readers
+	// override. It also accepts pgbouncer=true for a pooler in transaction mode. Then the store
+	// prepares no statements, and sets no session parameters.
 	URL string
 	// Writers is the number of connections that write, 4 by default, at least 2.
 	Writers int
 	// Readers is the number of connections that read, 8 by default.
 	Readers int
-	// Committed, if not nil, is told of each statement that stored messages or raised watermarks: how many, and how long it took, commit
-	// included. It is called by the goroutines that write, and must not block.
+	// Committed, if not nil, is called after each statement that stored messages or raised
+	// watermarks. It gets their numbers and the duration, commit included. The goroutines that
+	// write call it, so it must not block.
 	Committed func(sends, acks int, took time.Duration)
 }
 
 const (
 	// maxItems is how many items share a statement, unless one call has more.
 	maxItems = 512
-	// pageReaders is how many statements read pages of messages at a time, and maxPages how many pages share one.
+	// pageReaders is how many statements read pages of messages at a time. maxPages is how many
+	// pages share a statement.
 	pageReaders = 3
 	maxPages    = 64
-	// callTime bounds what is asked of the database, with all attempts: so late is known that it does not answer.
+	// callTime bounds a call of the database with all its attempts. After it, the database counts
+	// as not answering.
 	callTime = 5 * time.Second
 )
 
@@ -53,14 +60,15 @@ type Store struct {
 	writers, readers *pgxpool.Pool
 	committed        func(sends, acks int, took time.Duration)
 
-	// One for each kind of write that many make at once. Each has one worker: two would make smaller
-	// batches, and fight over the rows of hot chats.
+	// One batcher for each kind of write that many callers make at once. Each has one worker. Two
+	// workers would make smaller batches, and wait for each other's locks on the rows of busy
+	// chats.
 	appends  *batch.Batcher[tidemark.Draft, storage.Appended]
 	advances *batch.Batcher[storage.Advance, storage.Advanced]
 	marks    *batch.Batcher[tidemark.PendingDelivery, bool]
 	clears   *batch.Batcher[storage.Clear, bool]
-	// And for what every client reads that comes back: a thousand of them after a restart share a few
-	// statements.
+	// One batcher for each kind of read that every reconnecting client makes. A thousand
+	// reconnecting clients share a few statements.
 	pages   *batch.Batcher[storage.Range, page]
 	pending *batch.Batcher[pendingQuery, pendingPage]
 	states  *batch.Batcher[storage.StateKey, tidemark.DeliveryState]
@@ -72,11 +80,14 @@ type Store struct {
 
 var _ storage.Store = (*Store)(nil)
 
-// Open connects to the database, whose schema must be the one that this program needs: see Migrate. It starts the goroutines that write,
-// which Close ends and waits for.
+// Open connects to the database, which must have the schema that this program needs (see Migrate).
+// It starts the goroutines that write. Close ends them and waits for them.
 //
-// Errors: Invalid (the URL), Unavailable (the database cannot be reached, or is a standby), Conflict (its schema is older or newer than
-// this program, or half-way between two; or it would confirm what is not on disk: fsync or synchronous_commit is off).
+// Errors:
+//   - Invalid: the URL.
+//   - Unavailable: the database cannot be reached, or is a standby.
+//   - Conflict: the schema is older or newer than this program, or a migration has not ended; fsync
+//     or synchronous_commit is off, so that a confirmed write may not be on disk.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	to, err := target.Parse(config.URL, config.Writers, config.Readers)
 	if err != nil {
@@ -121,7 +132,7 @@ func open(
 	return s, nil
 }
 
-// batchers returns all of them.
+// batchers returns all batchers of the store.
 func (s *Store) batchers() []interface {
 	Start()
 	Stop()
@@ -132,7 +143,8 @@ func (s *Store) batchers() []interface {
 	}{s.appends, s.advances, s.marks, s.clears, s.pages, s.pending, s.states}
 }
 
-// fit returns an error if the database cannot be used: its schema, or what it promises.
+// fit returns an error if the server may not use the database, because of its schema or its
+// settings.
 func (s *Store) fit(ctx context.Context) error {
 	return s.read(ctx, func(ctx context.Context, c *conn) error {
 		found, err := readSchema(ctx, c)
@@ -146,7 +158,7 @@ func (s *Store) fit(ctx context.Context) error {
 	})
 }
 
-// disconnect closes the pools. No call is under way.
+// disconnect closes the pools. No call may be under way.
 func (s *Store) disconnect() {
 	for _, pool := range []*pgxpool.Pool{s.writers, s.readers} {
 		if pool != nil {
@@ -167,7 +179,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Check implements storage.Store: the database can be reached, takes writes, and still promises that what it commits is on disk.
+// Check implements storage.Store. It returns nil if the database can be reached, accepts writes,
+// and confirms a commit only when it is on disk.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.read(ctx, promises)
 	if tidemark.CodeOf(err) == tidemark.Conflict {
@@ -179,9 +192,9 @@ func (s *Store) Check(ctx context.Context) error {
 	return s.health.Trouble(time.Now())
 }
 
-// newBatcher returns a Batcher whose items work does on a connection of the pool, and again if the
-// connection turns out to be broken: they may be done twice. done, if not nil, is told how it went:
-// what the database did with the items, and not how long their callers wanted to wait.
+// newBatcher returns a Batcher that gives its items to work on a connection of the pool. If the
+// connection breaks, it calls work again, so items may be done twice. done, if not nil, gets the
+// error of the database's work, and not the end of a caller's patience.
 func newBatcher[I, R any](
 	pool *pgxpool.Pool, done func(error) error, workers, most int,
 	work func(context.Context, *conn, []I) ([]R, error),
@@ -203,12 +216,13 @@ func newBatcher[I, R any](
 	})
 }
 
-// wrote returns what takes in the error of each write of a kind.
+// wrote returns a function that records the result of each write of a kind.
 func (s *Store) wrote(kind string) func(error) error {
 	return func(err error) error { return s.health.Written(kind, err) }
 }
 
-// through does the items of a call in a batch, unless there are none or too many.
+// through does the items of a call in a batch. It does nothing if there are none, and returns
+// Invalid if there are too many.
 func through[I, R any](
 	ctx context.Context, s *Store, b *batch.Batcher[I, R], items []I,
 ) ([]R, error) {
@@ -223,8 +237,8 @@ func through[I, R any](
 	return b.Do(ctx, items)
 }
 
-// read runs do on a connection that reads; several times, if connections turn out to be broken. Each statement sees every commit that
-// was answered before it began.
+// read runs do on a connection that reads, again if the connection breaks. Each statement sees
+// every commit that was confirmed before the statement began.
 func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error) error {
 	if err := s.door.Enter(ctx); err != nil {
 		return err
@@ -235,7 +249,8 @@ func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error)
 	return attempts(ctx, s.readers, harmless, do)
 }
 
-// list reads a page of at most limit rows of a statement that asks for one more, and reports whether there are more.
+// list reads a page of at most limit rows, and reports whether there are more. The statement must
+// ask for limit + 1 rows.
 func list[T any](
 	ctx context.Context, s *Store, text string, limit int, parameters []any,
 	scan func(pgx.Rows) (T, error),
@@ -257,13 +272,13 @@ func list[T any](
 	return rows, false, nil
 }
 
-// farewell is for how long a change goes on after its caller has left. Most changes end within it.
-// Cutting one off costs its connection.
+// farewell is how long a change continues after its caller has left. Most changes end within it.
+// Interrupting one costs its connection.
 const farewell = 50 * time.Millisecond
 
-// change runs do, which writes and is not harmless to repeat, on a connection that writes. When ctx
-// ends, change takes no connection any more, and cuts do off after farewell: do may wait for a lock,
-// and hold others meanwhile.
+// change runs do on a connection that writes. do is not harmless to repeat. When ctx ends, change
+// no longer waits for a connection. A do that has begun is interrupted after farewell, because it
+// may wait for a lock and hold others.
 func (s *Store) change(ctx context.Context, do func(context.Context, *conn) error) error {
 	if err := s.door.Enter(ctx); err != nil {
 		return err
@@ -283,7 +298,7 @@ func (s *Store) change(ctx context.Context, do func(context.Context, *conn) erro
 		}))
 }
 
-// checkBatch returns an Invalid error if a slice argument is too long.
+// checkBatch returns an Invalid error if n is above storage.MaxBatch.
 func checkBatch(n int) error {
 	if n > storage.MaxBatch {
 		return tidemark.Errorf(tidemark.Invalid,

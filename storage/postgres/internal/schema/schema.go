@@ -20,13 +20,14 @@ import (
 	"github.com/tidemark-im/tidemark/migrations"
 )
 
-// Up runs every migration that the database lacks, under a lock in it: of several processes that come at once one does the work, and the others find
-// it done.
+// Up runs every migration that the database lacks. It holds a lock in the database. If several
+// processes run Up at once, one does the work, and the others find it done.
 func Up(ctx context.Context, config pgx.ConnConfig) error {
 	return with(ctx, config, (*migrate.Migrate).Up)
 }
 
-// Down reverts the latest migration, under the same lock. Invalid if there is none.
+// Down reverts the latest migration, under the same lock as Up. It returns Invalid if there is
+// none.
 func Down(ctx context.Context, config pgx.ConnConfig) error {
 	err := with(ctx, config, func(m *migrate.Migrate) error { return m.Steps(-1) })
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, migrate.ErrNilVersion) {
@@ -35,7 +36,7 @@ func Down(ctx context.Context, config pgx.ConnConfig) error {
 	return err
 }
 
-// with returns the errors of the database as they are.
+// with runs do with a migrator of the database, and returns the database's own errors.
 func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) error) error {
 	source, err := iofs.New(migrations.Postgres, "postgres")
 	if err != nil {
@@ -61,7 +62,8 @@ func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) 
 	err = do(m)
 	var dirty migrate.ErrDirty
 	switch {
-	case errors.As(err, &dirty): // Nobody else holds the lock, so it is none that has not ended yet.
+	case errors.As(err, &dirty):
+		// No other process holds the lock, so that migration has ended: it failed.
 		return HalfWay(uint(max(dirty.Version, 0)))
 	case errors.Is(err, migrate.ErrNoChange):
 		return nil
@@ -70,15 +72,18 @@ func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) 
 	}
 }
 
-// home returns the schema in which the tables are, wherever in the search path that is, or will be. A schema that somebody made before it must not
-// get a second set.
+// home returns the schema that has the tables, at any place in the search path. If there are no
+// tables, it returns the schema where they will be created. A schema that is created earlier in the
+// path later must not get a second set of tables.
 func home(ctx context.Context, config pgx.ConnConfig) (name string, err error) {
 	c, err := pgx.ConnectConfig(ctx, &config)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = c.Close(ctx) }()
-	const text = `SELECT quote_ident(coalesce((SELECT n.nspname FROM pg_class AS t JOIN pg_namespace AS n ON n.oid = t.relnamespace WHERE t.oid = to_regclass('schema_migrations')), current_schema(), ''))`
+	const text = `SELECT quote_ident(coalesce((SELECT n.nspname
+		FROM pg_class AS t JOIN pg_namespace AS n ON n.oid = t.relnamespace
+		WHERE t.oid = to_regclass('schema_migrations')), current_schema(), ''))`
 	if err = c.QueryRow(ctx, text).Scan(&name); err == nil && name == `""` {
 		err = tidemark.Errorf(tidemark.Conflict,
 			"the search_path names no schema that is there, or that the role may use; create "+
@@ -87,7 +92,7 @@ func home(ctx context.Context, config pgx.ConnConfig) (name string, err error) {
 	return name, err
 }
 
-// cause returns the error of the database that is in one of golang-migrate, where errors.As does not find it.
+// cause returns the database's error that golang-migrate has wrapped. errors.As does not find it.
 func cause(err error) error {
 	var value database.Error
 	var pointer *database.Error
@@ -101,45 +106,51 @@ func cause(err error) error {
 	}
 }
 
-// HalfWay is a Conflict: a migration to a version has begun, and has not ended.
+// HalfWay returns a Conflict: a migration to a version has begun, and has not ended.
 func HalfWay(version uint) error {
 	return tidemark.Errorf(tidemark.Conflict,
 		"a migration to version %d failed half-way, or has not ended yet; if it failed, mend the "+
 			"schema by hand, or restore a backup", version)
 }
 
-// Querier is a connection.
+// Querier is a connection to the database.
 type Querier interface {
 	QueryRow(ctx context.Context, text string, parameters ...any) pgx.Row
 }
 
-// tables has the number of our tables that are there, and the name of one of them. It looks where a statement that names none of the schemas does.
-const tables = `SELECT count(*), coalesce(min(name), '') FROM unnest('{chats,members,messages,delivery_state,pending_deliveries}'::text[]) AS t (name) WHERE to_regclass(name) IS NOT NULL`
+// tables counts Tidemark's tables that exist, and returns the name of one of them. It looks in the
+// search path, as every other statement does.
+const tables = `SELECT count(*), coalesce(min(name), '')
+	FROM unnest('{chats,members,messages,delivery_state,pending_deliveries}'::text[]) AS t (name)
+	WHERE to_regclass(name) IS NOT NULL`
 
 const (
 	ourTables       = 5
 	undefinedColumn = "42703" // a condition (Postgres, Appendix A)
 )
 
-// Taken returns the name of a table in the way of the first migration, "" if there is none. What it finds is of a moment before the version that is
-// read after it: our own tables have one.
+// Taken returns the name of a table that the first migration would create and that exists already,
+// or "" if there is none. Call it before Read: if the table is Tidemark's own, Read then finds a
+// version.
 func Taken(ctx context.Context, c Querier) (table string, err error) {
 	err = c.QueryRow(ctx, tables).Scan(nil, &table)
 	return table, err
 }
 
-// Stranger is a Conflict: what looks like ours belongs to another program, which may use the same library for its migrations.
+// Stranger returns a Conflict: a table with a name of ours belongs to another program. The other
+// program may use the same migration library.
 func Stranger(table string) error {
 	return tidemark.Errorf(tidemark.Conflict,
 		"the table %s is there already, and it is another program's; give Tidemark a database of "+
 			"its own, or a schema (search_path)", table)
 }
 
-// Read returns the version of the database, 0 if it is empty, and whether a migration to it failed half-way. Conflict if it is the version of another
-// program.
+// Read returns the version of the database, 0 if it is empty, and whether a migration to it failed
+// half-way. It returns Conflict if the version belongs to another program.
 func Read(ctx context.Context, c Querier) (version uint, dirty bool, err error) {
 	var there bool
-	if err := c.QueryRow(ctx, "SELECT to_regclass('schema_migrations') IS NOT NULL").Scan(&there); err != nil || !there {
+	const exists = "SELECT to_regclass('schema_migrations') IS NOT NULL"
+	if err := c.QueryRow(ctx, exists).Scan(&there); err != nil || !there {
 		return 0, false, err
 	}
 	var found int64

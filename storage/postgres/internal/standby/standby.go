@@ -1,4 +1,4 @@
-// Package standby notices commits that no synchronous standby has.
+// Package standby notices commits that no synchronous standby has confirmed.
 package standby
 
 import (
@@ -7,19 +7,21 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// alone is where a connection keeps that a commit on it stands on one server alone.
+// alone is the key in a connection's custom data. It is set if a commit on the connection exists on
+// one server only.
 const alone = "tidemark: alone"
 
-// Notice takes in what the database says beside its answers (pgconn.Config.OnNotice). If somebody cancels a commit that waits for a standby, it
-// succeeds, and only a warning says that it may be lost with this server. Its text may be in any language; the file that it comes from is always the
-// same.
+// Notice handles the warnings of the database (pgconn.Config.OnNotice). If an operator cancels a
+// commit that waits for a standby, the commit succeeds. Only a warning says that it may be lost
+// with this server. The warning's text depends on the language; the source file it names does not.
 func Notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.File == "syncrep.c" && n.SeverityUnlocalized == "WARNING" {
 		conn.CustomData()[alone] = true
 	}
 }
 
-// Confirmed returns an Unavailable error if a commit on the connection stands on one server alone, and forgets it.
+// Confirmed returns an Unavailable error if a commit on the connection exists on one server only.
+// It also resets that state.
 func Confirmed(conn *pgconn.PgConn) error {
 	if conn.CustomData()[alone] == nil {
 		return nil

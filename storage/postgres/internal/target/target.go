@@ -1,4 +1,4 @@
-// Package target reads the URL of a Postgres database, and says how to connect to it.
+// Package target parses the URL of a Postgres database and configures its connections.
 package target
 
 import (
@@ -22,29 +22,31 @@ import (
 const (
 	// connectTime bounds making a connection, unless the URL has a connect_timeout.
 	connectTime = 3 * time.Second
-	// keepAlive is after what time of silence the kernel asks whether the server is still there.
+	// keepAlive is the idle time after which the kernel checks that the server still answers.
 	keepAlive = 15 * time.Second
-	// lifeTime is after what time a connection is replaced, so that they spread over the servers again that an address stands for.
+	// lifeTime is the age at which a connection is replaced. Replacing spreads connections over all
+	// servers behind one address.
 	lifeTime = time.Hour
 )
 
-// The sizes of the pools, unless the URL or the program says something else.
+// The default sizes of the pools.
 const (
 	defaultWriters = 4
 	defaultReaders = 8
 )
 
-// A Target is what a URL says.
+// A Target is a parsed URL.
 type Target struct {
 	Config *pgxpool.Config
-	// Writers and Readers are how many connections write and read.
+	// Writers and Readers are the numbers of connections that write and that read.
 	Writers, Readers int
-	// Pooler reports that one stands between, in transaction mode.
+	// Pooler reports that the URL names a pooler in transaction mode.
 	Pooler bool
 	name   string // of the database, without a password
 }
 
-// Parse reads the URL. writers and readers win over what it says, unless they are 0. No error (Invalid) repeats it: it may hold a password.
+// Parse parses the URL. writers and readers override the URL's pool sizes unless they are 0.
+// Errors: Invalid. No error repeats the URL, since it may contain a password.
 func Parse(raw string, writers, readers int) (*Target, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
@@ -72,9 +74,13 @@ func Parse(raw string, writers, readers int) (*Target, error) {
 		size      *int
 		least     int
 		usual     int
-	}{{"pool_writers", &t.Writers, 2, defaultWriters}, {"pool_readers", &t.Readers, 1, defaultReaders}} {
+	}{
+		{"pool_writers", &t.Writers, 2, defaultWriters},
+		{"pool_readers", &t.Readers, 1, defaultReaders},
+	} {
 		if s := query.Get(pool.parameter); s != "" && *pool.size == 0 {
-			if *pool.size, err = strconv.Atoi(s); err != nil || *pool.size < pool.least || *pool.size > 1_000 {
+			*pool.size, err = strconv.Atoi(s)
+			if err != nil || *pool.size < pool.least || *pool.size > 1_000 {
 				return nil, tidemark.Errorf(tidemark.Invalid,
 					"%s in the URL of the database is a number from %d to 1000, not %q",
 					pool.parameter, pool.least, s)
@@ -97,7 +103,7 @@ func Parse(raw string, writers, readers int) (*Target, error) {
 	return t, nil
 }
 
-// misplaced reports whether a part of the URL that errors show may hold a piece of the password.
+// misplaced reports whether a part of the URL that errors show may contain a piece of the password.
 func misplaced(u *url.URL, query url.Values) bool {
 	for name := range query {
 		if strings.ContainsAny(name, "@/:") {
@@ -116,7 +122,7 @@ func reason(err error) string {
 	return "one of its parameters is unknown or malformed"
 }
 
-// configure sets what the URL leaves open.
+// configure sets the defaults of what the URL does not set.
 func (t *Target) configure() {
 	c := t.Config.ConnConfig
 	t.name = fmt.Sprintf("the database %s at %s",
@@ -128,11 +134,11 @@ func (t *Target) configure() {
 	c.OnNotice = standby.Notice
 	c.DialFunc = (&net.Dialer{KeepAlive: keepAlive}).DialContext
 	if c.ValidateConnect == nil {
-		// Of several hosts, the one that takes writes.
+		// If the URL names several hosts, connect to the one that accepts writes.
 		//rule:confirmed_is_durable.write-to-primary-only
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	// What we send is UTF-8, whatever the role or the database is set to.
+	// This program sends UTF-8, whatever the role or the database is set to.
 	c.RuntimeParams["client_encoding"] = "UTF8"
 	t.Config.MaxConnLifetime = lifeTime
 	t.Config.MaxConnLifetimeJitter = lifeTime / 4
@@ -142,15 +148,17 @@ func (t *Target) configure() {
 	}
 	for name, value := range map[string]string{
 		"application_name": "tidemark",
-		// Each statement reads a few rows by their keys, whatever their number: one plan for all, made once, that no young and empty table
-		// can spoil. With costs as high as a forbidden plan's, the compiler would be called for it.
+		// Each statement reads a few rows by their keys, whatever the size of the tables. So one
+		// generic plan serves every call, and a plan made for empty tables stays good. JIT is off
+		// because forbidden plans have very high estimated costs, which would start the compiler.
 		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off",
 		"enable_bitmapscan": "off", "jit": "off",
 		"default_transaction_isolation": "read committed",
-		// A server that lost its client gives up by itself. Locks of ours last a commit; whoever holds one longer is somebody else.
+		// A server that lost its client stops by itself. This program's locks last one commit. A
+		// lock that is held longer belongs to another program.
 		"statement_timeout": "10s", "lock_timeout": "2s",
 		"idle_in_transaction_session_timeout": "1s",
-		// A statement whose client has gone waits for no lock, and so keeps none.
+		// A statement whose client is gone stops waiting for locks, and then holds none.
 		//rule:bounded_use.notice-dead-client
 		"client_connection_check_interval": "100ms",
 	} {
@@ -160,7 +168,7 @@ func (t *Target) configure() {
 	}
 }
 
-// Pool makes a pool of at most n connections. It connects when the first is needed.
+// Pool returns a pool of at most n connections. It connects when the first one is needed.
 func (t *Target) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 	config := t.Config.Copy()
 	config.MaxConns = int32(n)
@@ -176,7 +184,7 @@ func (t *Target) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// Named says which database an error of the opening is about.
+// Named returns the error with the database's name before its detail.
 func (t *Target) Named(err error) error {
 	cause := err
 	var e *tidemark.Error

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// texts encodes a text[] from []string in one pass. The drafts of a batch are six of them, and pgx encodes each string by itself: a microsecond a
-// message, of 35.
+// texts encodes a []string as text[] in one pass. A batch of drafts has six such arrays. pgx
+// encodes each string separately, which takes 1 µs of the 35 µs per message.
 type texts struct{ *pgtype.ArrayCodec }
 
 // encodeTexts makes a connection use texts.
@@ -35,7 +35,8 @@ func (t texts) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pg
 
 type encodeStrings struct{}
 
-// Encode implements pgtype.EncodePlan: the header of an array with one dimension and without nulls, and each string behind its length (Postgres, array_send).
+// Encode implements pgtype.EncodePlan. It writes the header of an array with one dimension and no
+// nulls, then each string after its length (Postgres, array_send).
 func (encodeStrings) Encode(value any, buf []byte) ([]byte, error) {
 	all := value.([]string)
 	if all == nil {
