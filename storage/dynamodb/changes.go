@@ -14,39 +14,47 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// A change of more members than fit into a transaction takes effect with one write to the chat's counter. Before that it is prepared, item by
-// item; after it, it is settled:
+// A change of more members than fit into a transaction takes effect with one write to the chat's
+// counter. It is prepared before that write, item by item, and settled after it:
 //
-//  1. begin: the counter gets the token of the change, if no other change is being prepared, and the note that rows may stand, if they are going to
-//     (stand). One that is older than changeTime may be taken over: its author cannot make it take effect any more.
-//  2. prepare: each new member's items get the token. A token that is not the counter's says nothing.
-//  3. take effect: the counter gets the new version, and the token as that of its last change, on the condition that the version is that of the
-//     preparation, and that the change was not taken over. From then on the items count, and begin at the head of that step.
-//  4. settle: each item is written as if it had been changed alone. Whoever finds a change that is not settled does it before the next one.
+//  1. begin: the counter gets the token of the change, if no other change is being prepared. If
+//     standing rows will be written (stand), the counter notes that first. A preparation older
+//     than changeTime may be taken over. Then its author can no longer make it take effect.
+//  2. prepare: the items of each new member get the token. A token has no effect unless the
+//     counter has it too.
+//  3. take effect: the counter gets the new version, and the token as that of its last change.
+//     The conditions are that the version is that of the preparation, and that the change was not
+//     taken over. From then on the items are in effect, and begin at the head of that step.
+//  4. settle: each item is written as if it had been changed alone. A process that finds a change
+//     that is not settled settles it before the next change.
 //
-// So a crash leaves a change that did not take effect, which nobody sees, or one that did, which everybody sees whole.
+// A crash leaves a change that did not take effect and is invisible, or one that took effect and
+// is visible as a whole.
 
-// changeTime is how long the author of a change has to make it take effect. It decides when others try theirs, and nothing else. It is half of what a
-// request may take (server), so that who repeats the call of a process that died succeeds.
+// changeTime is the time an author has to make a change take effect. After it, another process may
+// take over with its own change. Correctness does not depend on it. It is half the server's limit
+// for a request. So a client whose server died can repeat its call with success.
 const changeTime = 5 * time.Second
 
-// inTheWay is why a change gives up at the end of its time.
+// inTheWay returns the error of a change whose time ended while another change was under way.
 func inTheWay(chat tidemark.ChatID, err error) error {
 	return tidemark.Wrap(tidemark.Unavailable, err,
 		"another change of the members of the chat "+string(chat)+" is under way; try again")
 }
 
-// begin puts the token into a counter, and if stand is true, that rows may stand for a Large chat. It reports false if another change is in the way; standing says
-// that rows may stand, whoever wrote them.
+// begin puts the token into a counter. If stand is true, it also notes that standing rows of a
+// Large chat may be written. It returns false if another change is under way. standing reports that
+// any process may have written standing rows.
 func (c caller) begin(
 	ctx context.Context, chat tidemark.ChatID, token string, version uint64, stand bool,
 ) (begun, standing bool, err error) {
 	at := time.Now().UnixMilli()
 	u := call.Update{
-		Table:     record.Counters,
-		Key:       record.ChatKey(chat),
-		Change:    "SET changing = :token, changing_at = :now",
-		Condition: "(attribute_not_exists(changing) OR changing = :token OR changing_at < :old) AND ",
+		Table:  record.Counters,
+		Key:    record.ChatKey(chat),
+		Change: "SET changing = :token, changing_at = :now",
+		Condition: "(attribute_not_exists(changing) OR changing = :token" +
+			" OR changing_at < :old) AND ",
 		Values: call.Item{
 			":token": call.Text(token),
 			":now":   call.Number(at), ":old": call.Number(at - changeTime.Milliseconds()),
@@ -56,7 +64,7 @@ func (c caller) begin(
 		u.Change += ", may_stand = :yes"
 		u.Values[":yes"] = call.Flag(true)
 	}
-	if version == 0 { // It is not there yet.
+	if version == 0 { // The chat does not exist yet.
 		u.Condition += "attribute_not_exists(head)"
 	} else {
 		u.Condition += "attribute_not_exists(change) AND members_version = :version"
@@ -67,10 +75,12 @@ func (c caller) begin(
 	return done || doubtful && r.Text("changing") == token, r.Flag("may_stand"), err
 }
 
-// prepare puts the token into the items of the new members. It reports false if the change was taken over.
+// prepare puts the token into the items of the new members. It returns false if the change was
+// taken over.
 //
-// What an item holds is read first, and then whether the change still is the counter's; and the item is written if it is as it was read. So somebody
-// whose change was taken over cannot undo the preparation of whoever did that.
+// It reads the items first, and then checks that the counter still has the token. It writes an item
+// only if the item has not changed since. So an author whose change was taken over cannot undo the
+// preparation of the other process.
 func (c caller) prepare(
 	ctx context.Context, chat tidemark.ChatID, token string, join []record.Membership,
 ) (bool, error) {
@@ -101,7 +111,7 @@ func (c caller) prepare(
 				":role": call.Text(m.Role), ":at": call.Number(m.JoinedAt.UnixMilli()),
 			},
 		}
-		// A call that is on its way for long may arrive when the member has been removed again.
+		// A delayed call may arrive when the member has already been removed again.
 		row, seen := rows[m.UserID], ""
 		//rule:nothing_outside_membership.change-as-read
 		if u.Condition = "attribute_not_exists(version)"; row.Ever() {
@@ -133,7 +143,8 @@ func (c caller) prepare(
 	return true, err
 }
 
-// putToken writes a token into an attribute of an item, if that still is as it was seen, "" for none, or the token is there already.
+// putToken writes a token into an attribute of an item. The attribute must still have the value
+// seen, "" for none, or the token itself.
 func (c caller) putToken(
 	ctx context.Context, u call.Update, attribute, token, seen string,
 ) (bool, error) {
@@ -152,7 +163,7 @@ func (c caller) putToken(
 	return done, err
 }
 
-// prepared returns the tokens that are in the lists of chats of the new members.
+// prepared returns the tokens in the new members' delivery states, which are their lists of chats.
 func (c caller) prepared(
 	ctx context.Context, chat tidemark.ChatID, join []record.Membership,
 ) (map[tidemark.UserID]string, error) {
@@ -176,7 +187,7 @@ func (c caller) prepared(
 	return tokens, nil
 }
 
-// many adds the users by a change. It returns nil if something was in the way.
+// many adds the users by a change. It returns nil if another write was in the way.
 func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 	now, err := a.Look(ctx, a.chat, a.users)
 	if err != nil {
@@ -205,9 +216,10 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 		}
 	}
 	u := call.Update{
-		Table:  record.Counters,
-		Key:    record.ChatKey(a.chat),
-		Change: "SET members_version = :next, member_count = :count, change = :token, change_head = head, change_version = :next",
+		Table: record.Counters,
+		Key:   record.ChatKey(a.chat),
+		Change: "SET members_version = :next, member_count = :count, change = :token, " +
+			"change_head = head, change_version = :next",
 		//rule:nothing_outside_membership.change-of-this-version-only
 		Condition: "changing = :token AND members_version = :version",
 		Values: call.Item{
@@ -227,7 +239,7 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 	}
 	r := call.Reader{Item: it}
 	if a.doubtful = a.doubtful || doubtful; !done && r.Text("change") != a.token {
-		return nil, nil // Who has been added already is seen by the next attempt.
+		return nil, nil // The next attempt finds the users who are members already.
 	}
 	after, err := a.Learn(a.chat, it)
 	if err != nil {
@@ -236,11 +248,17 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 	if err := a.settle(ctx, after); err != nil {
 		return nil, err
 	}
-	return &storage.Added{Version: after.ChangeVersion, Head: after.ChangeHead, New: usersOf(join)}, nil
+	return &storage.Added{
+		Version: after.ChangeVersion,
+		Head:    after.ChangeHead,
+		New:     usersOf(join),
+	}, nil
 }
 
-// stand writes the rows that stand for a Large chat: of the new members, and of all if it was not Large before. They are written before the change takes effect. If it
-// does not, they keep Mark from writing all the same: for that, the counter has noted that heads have to be compared (record.Counter.Standing).
+// stand writes the standing rows of a Large chat: of the new members, or of all members if the chat
+// was not Large before. It runs before the change takes effect. If the change fails, the rows still
+// keep Mark from writing. For that case the counter has noted that heads must be compared
+// (record.Counter.Standing).
 func (a *adding) stand(ctx context.Context, now record.Seen, join []record.Membership) error {
 	users := usersOf(join)
 	if !now.Large {
@@ -252,7 +270,8 @@ func (a *adding) stand(ctx context.Context, now record.Seen, join []record.Membe
 			users = append(users, m.UserID)
 		}
 	}
-	// The roster may be of a later version, with new members in it, and one batch may not name an item twice.
+	// The roster may be of a later version that has new members. A batch may not name an item
+	// twice.
 	slices.Sort(users)
 	var rows []call.Item
 	for _, user := range slices.Compact(users) {
@@ -313,10 +332,11 @@ func (c caller) createMany(
 	}
 }
 
-// takeEffect makes a chat of what was prepared for it, unless that was taken over.
+// takeEffect creates the prepared chat, unless the preparation was taken over.
 func (c caller) takeEffect(ctx context.Context, made record.Counter) error {
 	it := made.Item()
-	it["change"], it["change_head"], it["change_version"] = call.Text(made.CreatedBy), call.Number(0), call.Number(1)
+	it["change"] = call.Text(made.CreatedBy)
+	it["change_head"], it["change_version"] = call.Number(0), call.Number(1)
 	_, _, err := c.Put(ctx, record.Counters, it, "changing = :token AND attribute_not_exists(head)",
 		call.Item{":token": call.Text(made.CreatedBy)})
 	return err
@@ -357,7 +377,7 @@ func (c caller) settle(ctx context.Context, at *record.Counter) error {
 	return err
 }
 
-// settleSome settles members, each of them only if nobody else has.
+// settleSome settles members. It settles each one only if no other process has.
 func (c caller) settleSome(
 	ctx context.Context, at *record.Counter, join []record.Membership,
 ) error {
@@ -370,7 +390,9 @@ func (c caller) settleSome(
 		var actions []types.TransactWriteItem
 		for i := range join {
 			row := &join[i]
-			// Who joins a chat that shows what follows begins at its head: before his membership is settled, so that this is not forgotten.
+			// If the chat shows only what follows a join, the member begins at its head. The
+			// watermarks are raised before the membership is settled, so that a crash cannot lose
+			// them.
 			//rule:sync_position_from_watermark.remember-where-membership-starts
 			if at.History == tidemark.HistorySinceJoin && !row.Ever() && at.ChangeHead > 0 {
 				raise := tidemark.Raise{Acked: at.ChangeHead, Read: at.ChangeHead}

@@ -53,7 +53,9 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 			switch {
 			case err != nil:
 				return tidemark.Chat{}, false, err
-			case there == nil: // One that is only prepared is in nobody's way; but rows may stand.
+			case there == nil:
+				// The chat is only prepared, which does not prevent its creation. But standing rows
+				// may have been written.
 				//rule:pending_or_delivered.rows-may-stand-at-creation
 				made.Standing = true
 				actions[0] = c.creation(&made, "attribute_not_exists(head)")
@@ -76,7 +78,7 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 	}
 }
 
-// firstCounter returns the counter of a chat that does not exist yet. The token names its creation.
+// firstCounter returns the counter of a new chat. The token identifies the call that creates it.
 func firstCounter(new storage.NewChat, token string) record.Counter {
 	return record.Counter{
 		Chat: tidemark.Chat{
@@ -93,8 +95,8 @@ func firstCounter(new storage.NewChat, token string) record.Counter {
 	}
 }
 
-// creationActions returns the transaction that creates a chat: its counter first, then the key that
-// keeps a direct chat single, then two items for each member.
+// creationActions returns the transaction that creates a chat. It has the counter first, then the
+// key that keeps a direct chat single, then two items for each member.
 func (c caller) creationActions(
 	made *record.Counter, new storage.NewChat,
 ) []types.TransactWriteItem {
@@ -103,7 +105,9 @@ func (c caller) creationActions(
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
 			TableName:           c.Table(record.Counters),
 			ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
-			Item:                call.Item{"chat_id": call.Text(directKey(new)), "direct_chat": call.Text(new.ID)},
+			Item: call.Item{
+				"chat_id": call.Text(directKey(new)), "direct_chat": call.Text(new.ID),
+			},
 		}})
 	}
 	for _, user := range new.Members {
@@ -131,7 +135,7 @@ func (c caller) creationActions(
 	return actions
 }
 
-// creation is the write of the counter of a new chat.
+// creation returns the write of a new chat's counter.
 func (c caller) creation(made *record.Counter, condition string) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: &types.Put{
 		TableName:                           c.Table(record.Counters),
@@ -155,7 +159,8 @@ func roleIn(new storage.NewChat, user tidemark.UserID) tidemark.Role {
 	return tidemark.Ordinary
 }
 
-// directKey is the key of the item that names the direct chat of a pair. No id begins so.
+// directKey returns the key of the item that names the direct chat of a pair. No chat id begins
+// like it.
 func directKey(new storage.NewChat) string {
 	return "direct|" + tidemark.DirectKey(new.Members[0], new.Members[1])
 }
@@ -238,8 +243,8 @@ func (s *Store) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 	return heads, nil
 }
 
-// ChatsOf implements storage.Chats. No index holds the activity, since it would cost a write for each message and member: the counters of all chats of
-// the user are read, and sorted here.
+// ChatsOf implements storage.Chats. It reads the counters of all the user's chats, and sorts them
+// here. An index by activity would cost a write for each message and member.
 func (s *Store) ChatsOf(
 	ctx context.Context, user tidemark.UserID, p storage.ChatsPage,
 ) ([]storage.ChatListItem, bool, error) {
@@ -291,12 +296,12 @@ func (s *Store) ChatsOf(
 	return found, more, call.Public(err)
 }
 
-// later orders chats as a list shows them: the latest activity first, equal times by id.
+// later orders chats for a list: the latest activity first, equal times by id.
 func later(a, b storage.ChatsPage) int {
 	return cmp.Or(b.Activity.Compare(a.Activity), cmp.Compare(a.ChatID, b.ChatID))
 }
 
-// fill adds the last messages and the numbers of unread ones.
+// fill adds the last messages and the unread counts.
 func (c caller) fill(
 	ctx context.Context, user tidemark.UserID, found []storage.ChatListItem,
 ) error {
@@ -310,7 +315,7 @@ func (c caller) fill(
 			return err
 		}
 		counter := &record.Counter{Chat: v.Chat}
-		if rows[user].Next != nil { // Only then the change matters.
+		if rows[user].Next != nil { // Then the counter decides whether the change took effect.
 			if counter, err = c.Counter(ctx, v.Chat.ID); err != nil {
 				return err
 			}
@@ -334,7 +339,8 @@ func (c caller) fill(
 	})
 }
 
-// unread counts the messages behind a watermark that a user may see, except his own among the first storage.UnreadScan of them.
+// unread counts the visible messages above a watermark. It leaves out the user's own messages among
+// the first storage.UnreadScan unread ones.
 func (c caller) unread(
 	ctx context.Context, user tidemark.UserID, chat tidemark.Chat, intervals tidemark.Intervals,
 	read tidemark.Watermark,
@@ -376,10 +382,11 @@ func (c caller) written(
 	return own, err
 }
 
-// An entry is one chat of a user, by his delivery state: it says as well whether he is a member.
+// An entry is one chat of a user. The item of the delivery state also says whether the user is a
+// member.
 type entry struct {
 	state tidemark.DeliveryState
-	// change is the token of a change that makes him a member, if it takes effect.
+	// change is the token of a change that makes the user a member, if it takes effect.
 	change string
 }
 
@@ -388,16 +395,17 @@ type chatsQuery struct {
 	user     tidemark.UserID
 	after    tidemark.ChatID
 	eventual bool
-	// most is how many are wanted at most, 0 for all.
+	// most is the maximum number of chats, 0 for all.
 	most int
-	// wanted, if not nil, selects some.
+	// wanted, if not nil, selects the chats.
 	wanted func(entry) bool
 }
 
-// chunk is how many chats are looked at together: as many as one read of their counters takes.
+// chunk is how many chats are handled together. One read of their counters takes that many.
 const chunk = 100
 
-// chatsOf gives the chats of a user to do, up to 100 at a time, until it returns false, or there are no more.
+// chatsOf calls do with the chats of a user, up to 100 at a time. It ends when do returns false or
+// there are no more chats.
 func (c caller) chatsOf(
 	ctx context.Context, q chatsQuery, do func([]entry) (more bool, err error),
 ) error {
@@ -450,7 +458,7 @@ func (c caller) chatsOf(
 	return err
 }
 
-// effective leaves out the entries whose change has not taken effect.
+// effective returns the entries without those whose change has not taken effect.
 func (c caller) effective(ctx context.Context, entries []entry) ([]entry, error) {
 	var chats []tidemark.ChatID
 	for _, e := range entries {

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// Advance implements storage.Deliveries. Each watermark row is one conditional update (ADR-008 §3.2).
+// Advance implements storage.Deliveries. Each watermark row is one conditional update (ADR-008
+// §3.2).
 func (s *Store) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {
@@ -53,7 +54,8 @@ func (s *Store) Advance(
 	return results, nil
 }
 
-// bound says why raises are refused. A head that is known from earlier is enough to allow one; to refuse one, the head is read.
+// bound returns the errors of refused raises. A head that is known from earlier is enough to allow
+// a raise. To refuse one, bound reads the head.
 func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error, error) {
 	var chats []tidemark.ChatID
 	for i := range advances {
@@ -84,21 +86,23 @@ func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error,
 	return refused, nil
 }
 
-// raise moves the watermarks of a user in a chat, within the head. It begins with what is known of them, even if that is nothing or old: the condition holds the
-// watermarks to what they really are, and says so when it fails.
+// raise moves the watermarks of a user in a chat, within the head. It starts from the watermarks
+// that this process remembers, even if they are old or empty. The condition compares with the
+// stored watermarks, and a failed condition returns them.
 func (c caller) raise(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, raise tidemark.Raise,
 	now time.Time,
 ) (tidemark.DeliveryState, bool, error) {
 	now = call.Stored(now)
 	state, known := c.Guess(user, chat)
-	depends := raise.AckedFrom != 0 || raise.ReadWithinAcked // on the watermark that is there
+	// depends reports that the result depends on the acknowledged watermark before.
+	depends := raise.AckedFrom != 0 || raise.ReadWithinAcked
 	sure := false
 	for again := 0; ; again++ {
 		wanted, moves := raise.Apply(state, now)
 		//rule:multi_device_highest_wins.ask-storage-when-unsure
 		if !sure && (!moves || depends && !known) {
-			// That nothing moves is said only of the row as it is.
+			// Only the stored row can prove that nothing moves.
 			it, err := c.Get(ctx, record.States, record.StateKey(user, chat))
 			if err == nil {
 				state, err = c.stateOf(user, chat, it)
@@ -129,8 +133,9 @@ func (c caller) raise(
 	}
 }
 
-// raised is the update of a row from one state to another: each watermark that moves has the condition of ADR-008 §3.2. If exact, the acknowledged one is that of
-// the first state.
+// raised returns the update of a row from one state to another. Each watermark that moves has the
+// condition of ADR-008 §3.2. If exact, the stored acknowledged watermark must be that of the first
+// state.
 func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
 	u := call.Update{
 		Table:  record.States,
@@ -166,7 +171,7 @@ func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
 	return u
 }
 
-// stateOf takes an item apart, which may be none, and remembers it.
+// stateOf returns the delivery state of an item, which may be missing, and remembers it.
 func (c caller) stateOf(
 	user tidemark.UserID, chat tidemark.ChatID, it call.Item,
 ) (tidemark.DeliveryState, error) {
@@ -191,7 +196,8 @@ func (c caller) stateOf(
 	return s, r.Err
 }
 
-// States implements storage.Deliveries. The reads are strong, so that a state is no older than what this process wrote.
+// States implements storage.Deliveries. Its reads are strongly consistent, so that a state is no
+// older than this process's own writes.
 func (s *Store) States(
 	ctx context.Context, names []storage.StateKey,
 ) ([]tidemark.DeliveryState, error) {
@@ -222,7 +228,8 @@ func (c caller) states(
 	}
 	found := make([]tidemark.DeliveryState, len(names))
 	for i, name := range names {
-		if found[i], err = c.stateOf(name.User, name.Chat, byName[call.NameOf(wanted[i])]); err != nil {
+		found[i], err = c.stateOf(name.User, name.Chat, byName[call.NameOf(wanted[i])])
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// AddMembers implements storage.Members. What fits into a transaction is one; more is a change (changes.go).
+// AddMembers implements storage.Members. It uses one transaction if the members fit, and a change
+// otherwise (changes.go).
 func (s *Store) AddMembers(
 	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, at time.Time,
 ) (storage.Added, error) {
@@ -45,14 +46,14 @@ func (s *Store) AddMembers(
 	return added, call.Public(err)
 }
 
-// An adding is the work of AddMembers.
+// An adding executes AddMembers.
 type adding struct {
 	caller
 	chat  tidemark.ChatID
 	users []tidemark.UserID // ascending, distinct
 	at    time.Time
 	token string
-	// doubtful reports that an attempt may have taken effect, although nobody said so.
+	// doubtful reports that an attempt with an unknown outcome may have taken effect.
 	doubtful bool
 }
 
@@ -63,7 +64,7 @@ func (a *adding) all(ctx context.Context) (storage.Added, error) {
 			added, err = a.many(ctx)
 		}
 		if err != nil && again > 0 && ctx.Err() != nil {
-			return storage.Added{}, inTheWay(a.chat, err) // its time ended with another attempt
+			return storage.Added{}, inTheWay(a.chat, err) // The time ended in another attempt.
 		}
 		if err != nil || added != nil {
 			return valueOf(added), err
@@ -81,7 +82,8 @@ func valueOf(added *storage.Added) storage.Added {
 	return *added
 }
 
-// few adds the users in one transaction. It returns nil if something was in the way, and many if they do not fit into one.
+// few adds the users in one transaction. added is nil if another write was in the way. many reports
+// that the users do not fit into one transaction.
 func (a *adding) few(ctx context.Context) (added *storage.Added, many bool, err error) {
 	done, err := a.appends.Turn(ctx, a.chat)
 	if err != nil {
@@ -115,7 +117,8 @@ func (a *adding) few(ctx context.Context) (added *storage.Added, many bool, err 
 	if err != nil || refused != nil {
 		return nil, false, err
 	}
-	return &storage.Added{Version: now.MembersVersion + 1, Head: now.Head, New: usersOf(join)}, false, nil
+	added = &storage.Added{Version: now.MembersVersion + 1, Head: now.Head, New: usersOf(join)}
+	return added, false, nil
 }
 
 // crosses reports whether n more members make a chat Large.
@@ -123,7 +126,8 @@ func (a *adding) crosses(now record.Seen, n int) bool {
 	return !now.Large && now.MemberCount+n > tidemark.PendingFanoutLimit
 }
 
-// joiners are the users who are not members yet, as they will be. done are those that an earlier attempt of this call has added.
+// joiners returns the users who are not members yet, with their new memberships. done are users
+// that an earlier attempt of this call has added.
 func (a *adding) joiners(
 	now record.Seen,
 ) (join []record.Membership, done []tidemark.UserID, err error) {
@@ -171,7 +175,8 @@ func usersOf(join []record.Membership) []tidemark.UserID {
 	return users
 }
 
-// actions are the counter, and for each joiner his membership, his list of chats, and the row that stands for a Large chat.
+// actions returns the writes of the transaction. It writes the counter, and for each joiner the
+// membership, the list of chats, and the standing row of a Large chat.
 func (a *adding) actions(
 	ctx context.Context, now record.Seen, join []record.Membership,
 ) ([]types.TransactWriteItem, error) {
@@ -194,7 +199,8 @@ func (a *adding) actions(
 	return actions, nil
 }
 
-// counted is the update of a counter when n members come, or go if it is negative. The head is part of the condition, since their intervals begin or end there.
+// counted returns the update of a counter when n members join, or leave if n is negative. The
+// condition includes the head, since the members' intervals begin or end there.
 func counted(c *record.Counter, n int) call.Update {
 	//rule:nothing_outside_membership.change-members-at-head
 	return call.Update{
@@ -209,7 +215,8 @@ func counted(c *record.Counter, n int) call.Update {
 	}
 }
 
-// starts are the updates that put the chat into the lists of the joiners. Who joins a chat that shows what follows begins at its head.
+// starts returns the updates that put the chat into the lists of the joiners. If the chat shows
+// only what follows a join, the joiner begins at its head.
 func (a *adding) starts(
 	ctx context.Context, now record.Seen, join []record.Membership,
 ) ([]call.Update, error) {
@@ -246,7 +253,7 @@ func (a *adding) starts(
 	return starts, nil
 }
 
-// standing is the pending row of a Large chat.
+// standing returns the pending row of a member of a Large chat.
 func standing(user tidemark.UserID, chat tidemark.ChatID) call.Item {
 	it := record.PendingKey(user, chat)
 	it["first_undelivered_seq"] = call.Number(0)
@@ -282,24 +289,25 @@ func (s *Store) RemoveMember(
 	}
 }
 
-// A removing is the work of RemoveMember.
+// A removing executes RemoveMember.
 type removing struct {
 	caller
 	chat  tidemark.ChatID
 	user  tidemark.UserID
 	token string
-	// doubtful is what an attempt may have done, although nobody said so.
+	// doubtful is the result of an attempt whose outcome is unknown.
 	doubtful *storage.Removed
 }
 
-// attempt ends the membership in one transaction. It returns nil if something was in the way.
+// attempt ends the membership in one transaction. It returns nil if another write was in the way.
 func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 	now, err := r.Look(ctx, r.chat, []tidemark.UserID{r.user})
 	if err != nil {
 		return nil, err
 	}
+	// Settling sets where the user's watermarks begin. After a removal that would be lost.
 	//rule:delivery_state_independent_of_membership.settle-before-removal
-	if now.Changed != "" { // Where his watermarks begin would be forgotten.
+	if now.Changed != "" {
 		return nil, r.settle(ctx, now.Counter)
 	}
 	row := now.Rows[r.user]
@@ -320,7 +328,11 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 	refused, doubtful, err := r.Transact(ctx, []types.TransactWriteItem{
 		r.Action(counted(now.Counter, -1)),
 		{Put: &types.Put{TableName: r.Table(record.Memberships), Item: left.Item(r.chat)}},
-		r.Action(call.Update{Table: record.States, Key: record.StateKey(r.user, r.chat), Change: "REMOVE is_member, member_change"}),
+		r.Action(call.Update{
+			Table:  record.States,
+			Key:    record.StateKey(r.user, r.chat),
+			Change: "REMOVE is_member, member_change",
+		}),
 		{
 			Delete: &types.Delete{
 				TableName: r.Table(record.Pendings),
@@ -364,7 +376,8 @@ func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidema
 	return rosters, nil
 }
 
-// roster reads the members of a chat, whose watermarks begin where they have to. It is nil if there is no such chat.
+// roster reads the members of a chat. It settles a change first if the watermarks of new members
+// depend on it. It returns nil if there is no such chat.
 func (c caller) roster(ctx context.Context, chat tidemark.ChatID) (*tidemark.Roster, error) {
 	counter, err := c.Counter(ctx, chat)
 	if tidemark.CodeOf(err) == tidemark.NotFound {

@@ -8,23 +8,23 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
 )
 
-// Direction is where Migrate goes.
+// Direction says what Migrate does: Up or Down.
 type Direction string
 
 // The directions.
 const (
-	// Up makes the tables that are missing, and sets their protection as the URL says.
+	// Up creates the tables that are missing, and sets their protection as the URL says.
 	Up Direction = "up"
-	// Down deletes the tables, and all that is in them.
+	// Down deletes the tables and everything in them.
 	Down Direction = "down"
 )
 
 // Schema says which version the tables have, and which one this program needs.
 type Schema struct {
-	// Version is 0 if there are no tables, or not all of them are made yet.
+	// Version is 0 if there are no tables, or if some are still missing.
 	Version uint
 	Needed  uint
-	// Dirty is never set: a migration that failed half-way is run again.
+	// Dirty is always false: run a migration that failed half-way again.
 	Dirty bool
 }
 
@@ -44,13 +44,19 @@ func (s Schema) fit() error {
 	return nil
 }
 
-// Migrate makes or deletes the tables of a URL. It looks at what is there and does what is missing, so it may be repeated, by several processes at
-// once, and after one that died. Servers may run meanwhile; those of another version than the new schema are refused when they open the next time.
+// Migrate creates or deletes the tables of a URL. It looks at what exists and does what is missing.
+// So it may be repeated, by several processes at once, and after one that died. Servers may run
+// meanwhile. A server that needs another version is refused the next time it opens the store.
 //
-// Errors: Invalid (the direction; the URL; nothing to take down), Conflict (the tables are newer, another program's, incomplete, or protected against
-// deletion), Unavailable (DynamoDB cannot be reached, or the credentials may not do it).
+// Errors:
+//   - Invalid: the direction; the URL; no tables to delete.
+//   - Conflict: the tables are newer, another program's, incomplete, or protected against deletion.
+//   - Unavailable: DynamoDB cannot be reached, or the credentials may not do it.
 func Migrate(ctx context.Context, url string, direction Direction) error {
-	run, known := map[Direction]func(*schema.Tables, context.Context) error{Up: (*schema.Tables).Up, Down: (*schema.Tables).Down}[direction]
+	run, known := map[Direction]func(*schema.Tables, context.Context) error{
+		Up:   (*schema.Tables).Up,
+		Down: (*schema.Tables).Down,
+	}[direction]
 	if !known {
 		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q",
 			Up, Down, direction)
@@ -63,7 +69,8 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 	return run(tables, ctx)
 }
 
-// Status returns the schema of the tables. Errors: Invalid (the URL), Conflict (they are another program's, or incomplete), Unavailable.
+// Status returns the schema of the tables. Errors: Invalid (the URL), Conflict (the tables are
+// another program's, or incomplete), Unavailable.
 func Status(ctx context.Context, url string) (Schema, error) {
 	tables, release, err := tablesOf(ctx, url)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// A row is a pending row as it was read.
+// A row is the content of a pending row.
 type row struct {
 	stands bool
 	first  tidemark.Sequence
@@ -23,7 +23,7 @@ func rowOf(it call.Item) (row, error) {
 	return row{stands: it != nil, first: r.Sequence("first_undelivered_seq")}, r.Err
 }
 
-// rows reads pending rows, strongly.
+// rows reads pending rows with strong consistency.
 func (c caller) rows(ctx context.Context, wanted []call.Item) (map[string]row, error) {
 	//rule:pending_or_delivered.consistent-rows
 	items, err := c.GetAll(ctx, call.Read{Table: record.Pendings}, wanted)
@@ -40,7 +40,8 @@ func (c caller) rows(ctx context.Context, wanted []call.Item) (map[string]row, e
 	return found, nil
 }
 
-// inTurn calls do for each item: those of one key one after the other, in their order, and others at once.
+// inTurn calls do for each item. Items with equal keys run one after the other, in their order.
+// Other items run at once.
 func inTurn(
 	ctx context.Context, wanted []call.Item, do func(ctx context.Context, name string, i int) error,
 ) error {
@@ -64,7 +65,7 @@ func inTurn(
 	})
 }
 
-// Mark implements storage.Pending. While a row stands, it costs a read and no write.
+// Mark implements storage.Pending. If the row exists, a mark costs a read and no write.
 func (s *Store) Mark(ctx context.Context, marks []tidemark.PendingDelivery) ([]bool, error) {
 	c, ctx, leave, err := s.enterBatch(ctx, "mark", len(marks))
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *Store) Mark(ctx context.Context, marks []tidemark.PendingDelivery) ([]b
 	return written, nil
 }
 
-// mark writes a row, unless one at or below the sequence stands.
+// mark writes a row, unless a row with the same or a lower sequence exists.
 func (c caller) mark(
 	ctx context.Context, key call.Item, seen row, first tidemark.Sequence,
 ) (written bool, err error) {
@@ -132,8 +133,9 @@ func (s *Store) Clear(ctx context.Context, clears []storage.Clear) ([]bool, erro
 	return cleared, nil
 }
 
-// clear removes a row if its user has the whole chat, in one step with the counter (delivery.md §4, R_CLEAR), else moves it. That the head is above Through needs no
-// such step: it stays so.
+// clear removes a row if its user has acknowledged the whole chat, and moves it otherwise. Removing
+// is one transaction with the counter (delivery.md §4, R_CLEAR). Moving is not: a head above
+// Through stays above it.
 func (c caller) clear(
 	ctx context.Context, key call.Item, seen row, one storage.Clear,
 ) (cleared bool, err error) {
@@ -170,16 +172,18 @@ func (c caller) clear(
 	}
 }
 
-// remove removes a row if the chat ends at Through; if not, it returns the row as it is, and the head is known.
+// remove removes a row if the chat ends at Through. If not, it returns the present row, and the
+// head is known.
 func (c caller) remove(
 	ctx context.Context, key call.Item, one storage.Clear,
 ) (now call.Item, done, doubtful bool, err error) {
 	refused, doubtful, err := c.Transact(ctx, []types.TransactWriteItem{
 		//rule:R_CLEAR.clear-when-head-is-acknowledged
 		{ConditionCheck: &types.ConditionCheck{
-			TableName:                           c.Table(record.Counters),
-			Key:                                 record.ChatKey(one.Chat),
-			ConditionExpression:                 aws.String("attribute_not_exists(head) OR head <= :through"),
+			TableName: c.Table(record.Counters),
+			Key:       record.ChatKey(one.Chat),
+			ConditionExpression: aws.String(
+				"attribute_not_exists(head) OR head <= :through"),
 			ExpressionAttributeValues:           call.Item{":through": call.Number(one.Through)},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}},
@@ -209,7 +213,8 @@ func (c caller) remove(
 	return now, false, doubtful, err
 }
 
-// PendingOf implements storage.Pending: one query, and a read of the watermarks for each 100 rows.
+// PendingOf implements storage.Pending with one query, and a read of the watermarks for each 100
+// rows.
 func (s *Store) PendingOf(
 	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
 ) ([]storage.PendingRow, bool, error) {
@@ -259,10 +264,10 @@ func (s *Store) PendingOf(
 	return found, more, nil
 }
 
-// mostCompared is how many chats a page of Behind looks at.
+// mostCompared is how many chats a page of Behind compares.
 const mostCompared = 2_000
 
-// Behind implements storage.Pending: one query, and a read of the heads for each 100 chats.
+// Behind implements storage.Pending with one query, and a read of the heads for each 100 chats.
 func (s *Store) Behind(
 	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
 ) ([]storage.Lag, tidemark.ChatID, bool, error) {

@@ -13,13 +13,15 @@ import (
 )
 
 const (
-	// pageItems is how many messages a query reads at most: those that a page with a limit of bytes does not take are paid for as well.
+	// pageItems is the maximum number of messages a query reads. Messages beyond a limit of bytes
+	// are paid for as well.
 	pageItems = 256
-	// looks is how often a range is read again behind a message that cannot be seen, although a later one can.
+	// looks is how often a range is read again after a missing message, if a later message is
+	// visible.
 	looks = 3
 )
 
-// Ranges implements storage.Messages. Each range is a strong query.
+// Ranges implements storage.Messages. Each range is one strongly consistent query.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
 	c, ctx, leave, err := s.enterBatch(ctx, "ranges", len(ranges))
 	if err != nil {
@@ -37,8 +39,8 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return pages, nil
 }
 
-// page reads a range. A query is not one step: it may show one message of a transaction and not yet the one before it. What is behind such a hole is
-// read again.
+// page reads a range. A query is not atomic: it may return a message of a transaction without the
+// one before it. page reads again from such a hole.
 func (c caller) page(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
 	p := &page{r: r}
 	for look := 0; ; look++ {
@@ -59,14 +61,16 @@ func (c caller) page(ctx context.Context, r storage.Range) ([]tidemark.Message, 
 	}
 }
 
-// A page is what was found of a range so far, without a hole: downwards from its end if r.Before is set.
+// A page is the part of a range that was read so far. It has no hole, and goes downwards if
+// r.Before is set.
 type page struct {
 	r     storage.Range
 	found []tidemark.Message
 	size  int
 }
 
-// read adds what follows, until the page is full. missing is a message that must exist and was not seen.
+// read adds the next messages until the page is full. missing is a message that must exist and was
+// not returned.
 func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, err error) {
 	backwards := p.r.Before != 0
 	from, to := p.r.After+1, tidemark.MaxSequence
@@ -82,8 +86,13 @@ func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, e
 		return 0, nil
 	}
 	q := call.Query{
-		Read: call.Read{Table: record.Messages}, Partition: "chat_id", Sort: "sequence", Of: call.Text(p.r.Chat), Range: between(from, to),
-		Backwards: backwards, Page: min(p.r.Limit-len(p.found), pageItems),
+		Read:      call.Read{Table: record.Messages},
+		Partition: "chat_id",
+		Sort:      "sequence",
+		Of:        call.Text(p.r.Chat),
+		Range:     between(from, to),
+		Backwards: backwards,
+		Page:      min(p.r.Limit-len(p.found), pageItems),
 	}
 	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
 		m, err := record.MessageOf(it)
@@ -103,12 +112,13 @@ func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, e
 	return missing, err
 }
 
-// between are the sequences from one to another, both included.
+// between returns the sequences from one to another, both included.
 func between(from, to tidemark.Sequence) [2]types.AttributeValue {
 	return [2]types.AttributeValue{call.Number(from), call.Number(to)}
 }
 
-// before returns a message that must be between the last one found and another, 0 if none must.
+// before returns a message that must exist between the last one read and sequence, or 0 if there is
+// none.
 func (p *page) before(sequence, from tidemark.Sequence) tidemark.Sequence {
 	n := len(p.found)
 	switch {

@@ -1,10 +1,14 @@
-// Package dynamodb is the storage backend for AWS: DynamoDB, or a server that speaks its protocol. Any number of processes may use the same tables at
-// once; none of them has a part that the others depend on. README.md has the tables, what each call costs, and the limits.
+// Package dynamodb stores everything in DynamoDB, or in a server with the same protocol. Any number
+// of processes may use the same tables at once, and no process depends on another. README.md has
+// the tables, the cost of each call, and the limits.
 //
-// Every write is conditional, so that it can be made again when nobody knows whether it was performed: a counter moves from the head that was read, a
-// watermark and a pending row move one way only, and an idempotency key says which message was stored under it. What one item decides is one
-// UpdateItem; what several items decide together is one TransactWriteItems of at most 100. A change of more members than fit into one is prepared item by item, and takes effect with
-// the one write to the chat's counter (changes.go).
+// Every write is conditional, so it can be repeated when its outcome is unknown. A counter moves
+// from the head that was read. A watermark and a pending row move one way only. An idempotency key
+// says which message was stored under it.
+//
+// A decision about one item is one UpdateItem. A decision about several items is one
+// TransactWriteItems of at most 100 items. A change of more members than that is prepared item by
+// item. It takes effect with one write to the chat's counter (changes.go).
 package dynamodb
 
 import (
@@ -23,26 +27,28 @@ import (
 	"github.com/tidemark-im/tidemark/storage/internal/health"
 )
 
-// Config says where the tables are, and who is told of what happens.
+// Config names the tables and the callbacks of the store.
 type Config struct {
 	// URL is dynamodb://REGION/PREFIX?PARAMETERS (see package target).
 	URL string
-	// Committed, if not nil, is told of each write of messages or watermarks: how many, and how long DynamoDB took. It is called concurrently.
+	// Committed, if not nil, is called after each write of messages or watermarks. It gets their
+	// numbers and the duration of the write. Calls are concurrent.
 	Committed func(sends, acks int, took time.Duration)
-	// Consumed, if not nil, is told of the request units of each answer of DynamoDB, and the method that they were spent for. It is called concurrently.
-	// A write that DynamoDB refused is told as what it would have cost: a condition that fails is paid for.
+	// Consumed, if not nil, is called with the request units of each answer and the method that
+	// used them. Calls are concurrent. For a refused write it gets the cost of the write, since
+	// DynamoDB charges for failed conditions.
 	Consumed func(operation string, reads, writes float64)
-	// Transport, if not nil, carries the calls in place of one of the package's own.
+	// Transport, if not nil, carries the calls instead of the package's own transport.
 	Transport http.RoundTripper
 }
 
-// Store is a storage.Store in DynamoDB. It is safe for concurrent use.
+// Store implements storage.Store on DynamoDB. It is safe for concurrent use.
 type Store struct {
 	tables  *call.Tables
 	known   *record.Known
 	appends *appends.Appender
 	release func()
-	// patience is callTime, but for tests that are not about time.
+	// patience is callTime, except in tests that are not about time.
 	patience  time.Duration
 	health    health.Writes
 	door      door.Door
@@ -51,9 +57,12 @@ type Store struct {
 
 var _ storage.Store = (*Store)(nil)
 
-// Open looks whether the tables are there and are those that this program needs: see Migrate.
+// Open checks that the tables exist and have the version that this program needs (see Migrate).
 //
-// Errors: Invalid (the URL), Unavailable (DynamoDB cannot be reached, or refuses the credentials), Conflict (the tables are missing, or of another version).
+// Errors:
+//   - Invalid: the URL.
+//   - Unavailable: DynamoDB cannot be reached, or refuses the credentials.
+//   - Conflict: the tables are missing, or have another version.
 func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	to, err := target.Parse(config.URL)
 	if err != nil {
@@ -98,17 +107,18 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 }
 
 const (
-	// callTime bounds a method of the contract. Of a batch it bounds the time in which no item is
-	// done: a batch takes as long as DynamoDB needs for it, or as its caller allows.
+	// callTime is the time limit of a method. For a batch, it limits the time in which no item is
+	// completed. A batch takes as long as DynamoDB needs, or as its caller allows.
 	//rule:bounded_use.limit-time-of-call
 	callTime = 5 * time.Second
-	// memberTime is added for each user who becomes a member, since several items are written for
-	// each of a crowd. A change of members takes effect at once or not at all, so that a part of
-	// it is no progress.
+	// memberTime is added to the limit for each new member, since a large change writes several
+	// items for each. A change of members takes effect as a whole or not at all. So completed items
+	// are no progress.
 	memberTime = 15 * time.Millisecond
 )
 
-// Check implements storage.Store: it reads the item that names the version of the tables, and knows how the last writes went.
+// Check implements storage.Store. It reads the item with the version of the tables, and considers
+// the results of the latest writes.
 func (s *Store) Check(ctx context.Context) error {
 	c, ctx, leave, err := s.enter(ctx, "check", 0)
 	if err != nil {
@@ -130,7 +140,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// A caller is the work of one method of the contract.
+// A caller executes one method of storage.Store.
 type caller struct {
 	record.Access
 	*Store
@@ -154,7 +164,7 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	return appended, call.Public(err)
 }
 
-// enter begins a method: leave ends it, and ctx is over when it has taken as long as it may: callTime, and more.
+// enter begins a method. leave ends it. ctx ends after callTime plus more.
 func (s *Store) enter(
 	ctx context.Context, operation string, more time.Duration,
 ) (caller, context.Context, func(), error) {
@@ -168,8 +178,7 @@ func (s *Store) enter(
 	}, nil
 }
 
-// enterBatch is enter for a method that takes n items: ctx is over when none of them was done for
-// callTime.
+// enterBatch begins a method with n items. ctx ends when no item was completed for callTime.
 func (s *Store) enterBatch(
 	ctx context.Context, operation string, n int,
 ) (caller, context.Context, func(), error) {
@@ -186,7 +195,7 @@ func (s *Store) enterBatch(
 	}, nil
 }
 
-// fits says why a slice is too long for one call.
+// fits returns an Invalid error if a slice argument is too long.
 func fits(n int) error {
 	if n > storage.MaxBatch {
 		return tidemark.Errorf(tidemark.Invalid, "%d items in one call, at most %d are allowed",

@@ -1,4 +1,5 @@
-// Package appends appends messages to chats, each chat's in batches of what queued while the last one was under way.
+// Package appends appends messages to chats. It batches what queued for a chat while the previous
+// transaction was under way.
 package appends
 
 import (
@@ -13,14 +14,14 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// Appender appends messages. What queues for a chat while a transaction of it is under way is its
-// next one, so that a process is its own chat's only appender, and batches grow with the load. Nothing
-// relies on it: other processes may append to the same chat.
+// Appender appends messages. Drafts that queue for a chat during its transaction form the next
+// transaction. So a process has one writer for each chat, and batches grow with the load. Other
+// processes may append to the same chat; nothing relies on being alone.
 type Appender struct {
 	access    record.Access
 	committed func(sends, acks int, took time.Duration)
-	// Patience bounds each transaction of a turn, and the waiting for the turn. It is set before
-	// the first call, if not to what New has made of it.
+	// Patience bounds each transaction of a turn, and the wait for the turn. Change it only before
+	// the first call; New sets the default.
 	Patience time.Duration
 	batches  *batch.Keyed[tidemark.ChatID, *sending]
 
@@ -28,22 +29,22 @@ type Appender struct {
 	chats map[tidemark.ChatID]*chat
 }
 
-// chat is what a process has of one. It stays when nobody uses it, for its view, until there are too
-// many.
+// chat is a process's state of a chat. It is kept while unused for the sake of its view, until
+// there are too many.
 type chat struct {
-	// turn has one entry, held by whoever writes the chat's counter: appends, or a change of its
+	// turn has one entry, held by the writer of the chat's counter: appends, or a change of
 	// members.
 	turn chan struct{}
-	// view is what the holder of the turn knows of the chat.
+	// view is the turn holder's view of the chat.
 	view view
 	// users counts the holders of the chat. Appender.mu guards it.
 	users int
 }
 
-// A sending is the drafts of one call for one chat.
+// A sending has the drafts of one call for one chat.
 type sending struct {
 	drafts []tidemark.Draft
-	// progress is called when drafts are answered for.
+	// progress is called when drafts have results.
 	progress func()
 	// results and err are set before done is closed.
 	results []storage.Appended
@@ -51,7 +52,7 @@ type sending struct {
 	done    chan struct{}
 }
 
-// New returns an Appender that has nothing to do. committed is told of what it appends. It is called
+// New returns an Appender with an empty queue. committed is called after each transaction,
 // concurrently.
 func New(
 	access record.Access, committed func(sends, acks int, took time.Duration),
@@ -60,15 +61,16 @@ func New(
 		access: access, committed: committed, Patience: turnTime,
 		chats: map[tidemark.ChatID]*chat{},
 	}
-	a.batches = batch.NewKeyed(0, a.appendBatch) // no bound: each caller waits for its answers
+	// No bound is needed: each caller waits for its results.
+	a.batches = batch.NewKeyed(0, a.appendBatch)
 	return a
 }
 
-// Wait waits until all that was queued is appended, or could not be. Nothing is queued any more.
+// Wait waits until the queue is empty. No draft may be added any more.
 func (a *Appender) Wait() { a.batches.Wait() }
 
-// Turn gives the caller the turn to write the counter of a chat, until done is called. Then what the
-// process remembers of the chat is out of date.
+// Turn gives the caller the turn to write the counter of a chat, until done is called. After that,
+// the process reads the chat's counter again.
 func (a *Appender) Turn(ctx context.Context, id tidemark.ChatID) (done func(), err error) {
 	c := a.use(id)
 	if err := c.take(ctx); err != nil {
@@ -82,8 +84,9 @@ func (a *Appender) Turn(ctx context.Context, id tidemark.ChatID) (done func(), e
 	}, nil
 }
 
-// Append appends drafts, each at the next sequence of its chat. They are appended even if the caller leaves: a transaction that is cut off is one that nobody knows
-// the outcome of. The error means that any of them may or may not have been.
+// Append appends drafts, each at the next sequence of its chat. It appends them even if the caller
+// leaves, because an interrupted transaction has an unknown outcome. After an error, any of the
+// drafts may or may not be stored.
 func (a *Appender) Append(
 	ctx context.Context, drafts []tidemark.Draft,
 ) ([]storage.Appended, error) {
@@ -131,7 +134,7 @@ func (a *Appender) Append(
 	return results, nil
 }
 
-// use returns what there is of a chat, until leave.
+// use returns the state of a chat, and keeps it until leave.
 func (a *Appender) use(id tidemark.ChatID) *chat {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,10 +156,10 @@ func (a *Appender) leave(c *chat) {
 	a.mu.Unlock()
 }
 
-// mostChats is how many chats' views are remembered.
+// mostChats is the number of chats whose views are remembered.
 const mostChats = 50_000
 
-// forget drops a chat that nobody uses. The mutex is held.
+// forget drops one unused chat. The caller holds the mutex.
 func (a *Appender) forget() {
 	for id, c := range a.chats {
 		if c.users == 0 {
@@ -178,15 +181,17 @@ func (c *chat) take(ctx context.Context) error {
 
 func (c *chat) release() { <-c.turn }
 
-// A view is what a process remembers of a chat from its last write: the counter, and who was a member at that version. It may be out of date; the
-// conditions of the write then fail, and bring the counter as it is.
+// A view is a process's memory of a chat after its last write: the counter, and the members at that
+// version. It may be out of date. Then the conditions of the write fail, and the failure returns
+// the present counter.
 type view struct {
-	*record.Counter // nil: nothing is known
+	*record.Counter // nil if unknown
 	members         map[tidemark.UserID]bool
-	// stale reports that the counter has to be read before it is used again.
+	// stale reports that the counter must be read before it is used again.
 	stale bool
-	// shared reports that another process has written the chat between two writes of this one. It may have done so again whenever this one has rested, and
-	// to look costs a read unit, where a transaction that fails costs as much as one that succeeds.
+	// shared reports that another process has written the chat between two writes of this one. It
+	// may do so again while this process rests. Reading the counter costs one unit, much less than
+	// a failed transaction.
 	shared bool
 	// lost is how many attempts in a row were lost to other processes.
 	lost int
@@ -195,7 +200,7 @@ type view struct {
 // mostMembers bounds the members that a view remembers.
 const mostMembers = 1_000
 
-// see takes in a counter that was read. Members are those of a version.
+// see remembers a counter that was read. Another version has other members, so it forgets them.
 func (v *view) see(c *record.Counter) {
 	if v.Counter == nil || v.MembersVersion != c.MembersVersion {
 		v.members = nil

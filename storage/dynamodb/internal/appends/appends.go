@@ -16,27 +16,30 @@ import (
 )
 
 const (
-	// mostDrafts is how many fit into a transaction: two items each, and the counter.
+	// mostDrafts is how many drafts fit into a transaction. Each needs two items, and the counter
+	// is one more.
 	mostDrafts = (call.MostActions - 1) / 2
-	// turnTransactions is how many transactions are made in a turn. With one, many drafts would wait for each change of the chat's members between any
-	// two of them; with all, the changes would wait for all drafts.
+	// turnTransactions is the number of transactions in one turn. With one, many drafts would wait
+	// for each change of the chat's members between two transactions. Without a limit, the changes
+	// would wait for all drafts.
 	turnTransactions = 8
-	// turnLength ends a turn early where transactions are slow, for the sake of those changes.
+	// turnLength ends a turn early if transactions are slow, so that such changes wait less.
 	turnLength = time.Second
-	// turnTime is how long Lanes have patience.
+	// turnTime is the default of Appender.Patience.
 	turnTime = 5 * time.Second
-	// keptKeys is how long an idempotency key is kept at least: a day more than is promised.
+	// keptKeys is how long an idempotency key is kept at least, one day more than promised.
 	//rule:send_idempotent.keep-keys-for-days
 	keptKeys = 8 * 24 * time.Hour
-	// losses is how many attempts in a row are lost to other processes before one waits.
+	// losses is how many attempts in a row may lose to other processes before a pause.
 	losses = 3
-	// lossPause is how long it waits, as for that repetition of a call: 80 to 160 ms; and after as many losses as patience as short as can be.
+	// lossPause selects the length of that pause, as the number of a repeated call: 80 to 160 ms.
+	// After patience losses the pause is as short as possible.
 	lossPause = 4
 	patience  = 10 * losses
 )
 
-// appendBatch appends the drafts of some calls for a chat, in the order of their arrival, and answers
-// them. rested says that the chat had nothing to append before.
+// appendBatch appends the drafts of some calls for a chat, in the order of their arrival, and sets
+// the results. rested reports that the chat had nothing to append before.
 func (a *Appender) appendBatch(id tidemark.ChatID, batch []*sending, rested bool) {
 	own := a.use(id)
 	defer a.leave(own)
@@ -65,26 +68,28 @@ type firstMessage struct {
 	version uint64
 }
 
-// An appending is the work on drafts of one chat.
+// An appending appends drafts to one chat.
 type appending struct {
 	record.Access
 	committed func(sends, acks int, took time.Duration)
 	chat      tidemark.ChatID
 	view      *view
 	drafts    []tidemark.Draft
-	// batch are the calls, and calls has the number of the call of each draft.
+	// batch has the calls, and calls has the index of each draft's call.
 	batch   []*sending
 	calls   []int
 	results []storage.Appended
-	// first is the message with the key of a draft, once it is known, and the version of the call.
+	// first has the message with each draft's key, once it is known, and the version of the call.
 	first []firstMessage
 	// rested reports that the chat had nothing to append before.
 	rested bool
-	// doubtful reports that an attempt may have stored the drafts of the present transaction, although nobody said so.
+	// doubtful reports that an attempt with an unknown outcome may have stored the drafts of the
+	// present transaction.
 	doubtful bool
 }
 
-// all appends all drafts, in transactions of as many as fit. Of those with equal keys the first one is appended, and the others are compared with it.
+// all appends all drafts, in transactions of as many as fit. Of drafts with equal keys, it appends
+// the first and compares the others with it.
 func (a *appending) all(own *chat, patience time.Duration) error {
 	type key struct {
 		sender          tidemark.UserID
@@ -121,8 +126,8 @@ func (a *appending) all(own *chat, patience time.Duration) error {
 	return nil
 }
 
-// some are the first drafts, as many as fit into a transaction, or, if small, those of one call. Those of a call are one step, unless they are more than
-// fit.
+// some returns the first drafts, as many as fit into a transaction. If small, it returns the drafts
+// of one call. The drafts of a call are one step, unless they are more than fit.
 func (a *appending) some(todo []int, small bool) []int {
 	n := 0
 	for n < len(todo) && (n == 0 || !small) {
@@ -141,7 +146,8 @@ func (a *appending) some(todo []int, small bool) []int {
 	return todo[:n]
 }
 
-// turn appends drafts while it is this process's turn to write the chat, and returns those that have to wait for the next one.
+// turn appends drafts during this process's turn to write the chat. It returns the drafts that wait
+// for the next turn.
 func (a *appending) turn(own *chat, patience time.Duration, todo []int) (left []int, err error) {
 	ctx, cancel := call.WithPatience(context.Background(), patience)
 	defer cancel()
@@ -155,8 +161,12 @@ func (a *appending) turn(own *chat, patience time.Duration, todo []int) (left []
 	}
 	a.rested, a.doubtful = false, false
 	began := time.Now()
-	for done := 0; done < turnTransactions && len(todo) > 0 && (done == 0 || time.Since(began) < turnLength); {
-		// A small transaction costs little if it is lost again. Once it is stored, the head is known, and the others follow.
+	for done := 0; len(todo) > 0 && done < turnTransactions; {
+		if done > 0 && time.Since(began) >= turnLength {
+			break
+		}
+		// After a loss, a small transaction is cheaper to lose again. Once it is stored, the head
+		// is known, and the other drafts follow.
 		some := a.some(todo, own.view.lost > 0)
 		left, err := a.attempt(ctx, some)
 		if err != nil {
@@ -174,7 +184,7 @@ func (a *appending) turn(own *chat, patience time.Duration, todo []int) (left []
 	return todo, nil
 }
 
-// answered says that drafts are answered for: the time for the next ones begins.
+// answered records that drafts have results, which is progress.
 func (a *appending) answered(ctx context.Context, some ...int) {
 	call.Progress(ctx)
 	for _, i := range some {
@@ -182,8 +192,9 @@ func (a *appending) answered(ctx context.Context, some ...int) {
 	}
 }
 
-// attempt makes one transaction of the drafts whose senders are members, answers for those that it can, and returns the others. If the members change before the
-// transaction, nothing is decided of those who were refused: they may be members in the step that stores the others.
+// attempt makes one transaction of the drafts whose senders are members. It sets the results that
+// it can, and returns the other drafts. If the members change before the transaction, refused
+// senders are not decided either. They may be members in the step that stores the other drafts.
 func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err error) {
 	members, strangers, err := a.admitted(ctx, todo)
 	if err != nil || len(members) == 0 {
@@ -210,7 +221,8 @@ func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err er
 	return left, err
 }
 
-// admitted tells the drafts of members from those of strangers. It answers for the latter, and for all if the chat is not there.
+// admitted separates the drafts of members from the others. It sets the results of the others, or
+// of all if the chat does not exist.
 func (a *appending) admitted(ctx context.Context, todo []int) (members, others []int, err error) {
 	for again := 0; ; again++ {
 		if a.view.Counter == nil || a.view.stale {
@@ -254,7 +266,8 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 	}
 }
 
-// lookUp finds out which senders are not members. newer reports that one's membership is of a later version than the view.
+// lookUp returns the senders who are not members. newer reports that a membership has a later
+// version than the view.
 func (a *appending) lookUp(
 	ctx context.Context, todo []int,
 ) (strangers map[tidemark.UserID]bool, newer bool, err error) {
@@ -286,7 +299,8 @@ func (a *appending) lookUp(
 	if len(strangers) == 0 {
 		return strangers, false, nil
 	}
-	// A view may be old, and nothing else would notice: who is refused is refused by the counter as it is.
+	// A view may be old, and no other check would find that. So only the stored counter decides a
+	// refusal.
 	found, err := a.Counter(ctx, a.chat)
 	if err != nil {
 		return nil, false, err
@@ -297,7 +311,8 @@ func (a *appending) lookUp(
 	return strangers, newer, nil
 }
 
-// stranger answers for a draft of somebody who is not a member: a message that was stored when he was is a duplicate.
+// stranger sets the result of a draft whose sender is not a member. If the sender was a member when
+// the message was stored, the draft is a duplicate.
 func (a *appending) stranger(ctx context.Context, i int) error {
 	d := &a.drafts[i]
 	key, err := a.Get(ctx, record.Keys, call.Item{"id": call.Text(keyOf(d))})
@@ -314,12 +329,13 @@ func (a *appending) stranger(ctx context.Context, i int) error {
 	return a.duplicate(ctx, i, key)
 }
 
-// keyOf is the key of a draft's idempotency key. No id has a bar in it.
+// keyOf returns the table key of a draft's idempotency key. No id contains a bar.
 func keyOf(d *tidemark.Draft) string {
 	return string(d.ChatID) + "|" + string(d.SenderID) + "|" + d.ClientMessageID
 }
 
-// actions are the counter, and the key and the message of each draft.
+// actions returns the writes of the transaction: the counter, and the key and the message of each
+// draft.
 func (a *appending) actions(todo []int) []types.TransactWriteItem {
 	head := a.view.Head
 	now := time.Now()
@@ -346,9 +362,10 @@ func (a *appending) actions(todo []int) []types.TransactWriteItem {
 		}
 		//rule:send_idempotent.key-once
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
-			TableName:                           a.Table(record.Keys),
-			Item:                                key,
-			ConditionExpression:                 aws.String("attribute_not_exists(id) OR expires_at <= :now"),
+			TableName: a.Table(record.Keys),
+			Item:      key,
+			ConditionExpression: aws.String(
+				"attribute_not_exists(id) OR expires_at <= :now"),
 			ExpressionAttributeValues:           call.Item{":now": call.Number(now.Unix())},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}}, types.TransactWriteItem{Put: &types.Put{
@@ -360,7 +377,7 @@ func (a *appending) actions(todo []int) []types.TransactWriteItem {
 	return actions
 }
 
-// stored answers for drafts that the transaction has stored.
+// stored sets the results of drafts that the transaction has stored.
 func (a *appending) stored(todo []int) {
 	for n, i := range todo {
 		d := &a.drafts[i]
@@ -374,7 +391,8 @@ func (a *appending) stored(todo []int) {
 	a.view.lost = 0
 }
 
-// refused answers for drafts whose keys are known, and returns the others: they are tried again, from the head as it is.
+// refused sets the results of drafts whose keys are known. It returns the others, which are tried
+// again from the present head.
 func (a *appending) refused(
 	ctx context.Context, todo []int, reasons []types.CancellationReason,
 ) (left []int, err error) {
@@ -387,7 +405,8 @@ func (a *appending) refused(
 		a.view.shared = a.view.shared || found.Head != a.view.Head
 		a.view.see(found)
 	}
-	changed := a.view.MembersVersion != version // Nobody gives way to that: it is rare, and cheap to look at.
+	// A change of the members needs no pause: it is rare, and the counter says it at no cost.
+	changed := a.view.MembersVersion != version
 	known := map[int]call.Item{}
 	for n, i := range todo {
 		key, message := reasons[1+2*n], reasons[2+2*n]
@@ -418,8 +437,9 @@ func (a *appending) refused(
 	return left, nil
 }
 
-// giveWay lets others write the chat who were faster, since a transaction that fails costs as much as one that succeeds. But who always waits finds the
-// head gone each time, for as long as somebody else is busy: so most attempts follow at once, with the head that the failure told.
+// giveWay pauses after several losses, since a failed transaction costs as much as a successful
+// one. A process that always pauses would lose every time while another one is busy. So most
+// attempts follow at once, with the head that the failure returned.
 func (a *appending) giveWay(ctx context.Context) error {
 	a.view.lost++
 	if a.view.lost%losses != 0 {
@@ -436,7 +456,7 @@ func (a *appending) giveWay(ctx context.Context) error {
 	return nil
 }
 
-// duplicate answers for a draft whose key is known.
+// duplicate sets the result of a draft whose key is known.
 func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
 	r := call.Reader{Item: key}
 	sequence, first := r.Sequence("sequence"), tidemark.MessageID(r.Text("message_id"))
@@ -464,16 +484,18 @@ func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
 	//rule:send_idempotent.own-message-after-doubt
 	if a.results[i].Err == nil && a.doubtful && first == a.drafts[i].MessageID {
 		//rule:send_idempotent.own-message-is-no-duplicate
-		a.results[i].Duplicate = false // It was this call's transaction, whose answer was lost.
+		a.results[i].Duplicate = false // This call's transaction stored it; its answer was lost.
 	}
 	return nil
 }
 
-// same answers for a draft whose key has a message.
+// same returns the result of a draft whose key has a stored message.
 func (a *appending) same(i int, first firstMessage) storage.Appended {
 	d := &a.drafts[i]
 	if !first.message.SameAs(d) {
-		return storage.Appended{Err: tidemark.Errorf(tidemark.Conflict, "the client_message_id %s was used for another message in this chat", d.ClientMessageID)}
+		return storage.Appended{Err: tidemark.Errorf(tidemark.Conflict,
+			"the client_message_id %s was used for another message in this chat",
+			d.ClientMessageID)}
 	}
 	return storage.Appended{Message: *first.message, Duplicate: true, Version: first.version}
 }

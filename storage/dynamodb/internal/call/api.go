@@ -9,8 +9,8 @@ import (
 // one is an operation of the SDK's client.
 type one[I, O any] func(context.Context, I, ...func(*dynamodb.Options)) (O, error)
 
-// api is the operations of the SDK's client that are called. They stand here one by one, since a field of the client's type would keep all of its sixty
-// operations in the program: what reflection could reach from a store is linked.
+// api has the operations of the SDK's client that this package calls. A field of the client's type
+// would link all of its sixty operations into the program, because reflection could reach them.
 type api struct {
 	getItem            one[*dynamodb.GetItemInput, *dynamodb.GetItemOutput]
 	batchGetItem       one[*dynamodb.BatchGetItemInput, *dynamodb.BatchGetItemOutput]
@@ -23,7 +23,12 @@ type api struct {
 
 func callsOf(client *dynamodb.Client) api {
 	return api{
-		getItem: client.GetItem, batchGetItem: client.BatchGetItem, query: client.Query, updateItem: client.UpdateItem, putItem: client.PutItem,
-		batchWriteItem: client.BatchWriteItem, transactWriteItems: client.TransactWriteItems,
+		getItem:            client.GetItem,
+		batchGetItem:       client.BatchGetItem,
+		query:              client.Query,
+		updateItem:         client.UpdateItem,
+		putItem:            client.PutItem,
+		batchWriteItem:     client.BatchWriteItem,
+		transactWriteItems: client.TransactWriteItems,
 	}
 }

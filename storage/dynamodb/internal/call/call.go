@@ -1,4 +1,4 @@
-// Package call makes calls to DynamoDB: conditional writes, transactions, and reads that are whole.
+// Package call makes calls to DynamoDB: conditional writes, transactions, and complete reads.
 package call
 
 import (
@@ -15,39 +15,44 @@ import (
 )
 
 const (
-	// attemptTime is how long an answer is waited for. DynamoDB's take milliseconds.
+	// attemptTime is the time limit of one attempt. DynamoDB usually answers within milliseconds.
 	attemptTime = 1500 * time.Millisecond
-	// firstPause and mostPause bound what is waited before a call is repeated: twice as long each time, and half of that by chance.
+	// firstPause and mostPause bound the pause before a call is repeated. Each pause is twice as
+	// long, with a random half.
 	firstPause = 10 * time.Millisecond
 	mostPause  = 200 * time.Millisecond
-	// mostCalls is how many calls of a store are under way at most.
+	// mostCalls is the maximum number of concurrent calls of a store.
 	mostCalls = 256
 )
 
-// A Caller makes the calls to DynamoDB that a method of the contract needs, again while that may help and the time of their ctx is not over. The SDK
-// itself repeats nothing: it would repeat what may not be done twice, and wait for seconds.
+// A Caller makes the calls of one method of storage.Store. It repeats a call while that may help,
+// until its ctx ends. The SDK itself repeats nothing, since it would repeat unsafe calls and wait
+// for seconds.
 type Caller struct {
 	*Tables
-	// Operation names the method in what is told of request units and writes.
+	// Operation is the method's name in the reports of request units and writes.
 	Operation string
 }
 
-// Tables are where the calls go. They are safe for concurrent use.
+// Tables are the tables of a store. They are safe for concurrent use.
 type Tables struct {
 	api api
 	// Prefix begins the name of each table.
 	Prefix string
-	// Consumed is told of the request units of each answer.
+	// Consumed is called with the request units of each answer.
 	Consumed func(operation string, reads, writes float64)
-	// Written is told how each write went: nil if DynamoDB decided it, be it that a condition does not hold, else why it did not, as Public says it.
+	// Written is called after each write. err is nil if DynamoDB decided the write, even by a
+	// failed condition. Otherwise it is the error as Public returns it.
 	Written func(operation string, err error)
-	// Attempt is attemptTime, but for tests that are not about time. It is set before the first call.
+	// Attempt is attemptTime, except in tests that are not about time. Set it before the first
+	// call.
 	Attempt time.Duration
-	// slots bound the calls that are under way.
+	// slots limits the concurrent calls.
 	slots chan struct{}
 }
 
-// NewTables returns the tables with a prefix. For consumed and written see Tables; both are called concurrently.
+// NewTables returns the tables with a prefix. consumed and written become fields of Tables; both
+// are called concurrently.
 func NewTables(
 	client *dynamodb.Client, prefix string, consumed func(operation string, reads, writes float64),
 	written func(operation string, err error),
@@ -65,7 +70,8 @@ func NewTables(
 // Table returns the full name of a table.
 func (t *Tables) Table(name string) *string { return aws.String(t.Prefix + name) }
 
-// try makes a call until it is answered. doubtful reports that an attempt before the last one may have been performed, although nobody said so.
+// try repeats a call until it is answered. doubtful reports that an earlier attempt with an unknown
+// outcome may have been performed.
 func try[I, O any](
 	ctx context.Context, c Caller,
 	call func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I,
@@ -92,7 +98,7 @@ func try[I, O any](
 	}
 }
 
-// Pause waits before repetition n, counted from 0. It returns an error if the time of ctx is over before that.
+// Pause waits before repetition n, counted from 0. It returns an error if ctx ends before that.
 func Pause(ctx context.Context, n int) error {
 	most := mostPause
 	if n < 5 {
@@ -102,7 +108,7 @@ func Pause(ctx context.Context, n int) error {
 	return ctx.Err()
 }
 
-// Yield waits if a condition has failed several times in a row: repetition n is counted from 0.
+// Yield waits if a condition has failed several times in a row. Repetition n is counted from 0.
 func Yield(ctx context.Context, n int) error {
 	if n < 3 {
 		return ctx.Err()
@@ -110,14 +116,14 @@ func Yield(ctx context.Context, n int) error {
 	return Pause(ctx, n-3)
 }
 
-// spent tells of the request units of an answer.
+// spent reports the request units of an answer.
 func (c Caller) spent(reads, writes float64) {
 	if reads > 0 || writes > 0 {
 		c.Consumed(c.Operation, reads, writes)
 	}
 }
 
-// wrote tells how a write went, and returns err.
+// wrote reports the result of a write, and returns err.
 func (c Caller) wrote(err error) error {
 	c.Written(c.Operation, Public(err))
 	return err
@@ -137,7 +143,7 @@ func unitsOf(capacities []types.ConsumedCapacity) (sum float64) {
 	return sum
 }
 
-// Get reads an item by its key, strongly. It is nil if there is none.
+// Get reads an item by its key with strong consistency. It returns nil if there is none.
 func (c Caller) Get(ctx context.Context, table string, key Item) (Item, error) {
 	out, _, err := try(ctx, c, c.api.getItem, &dynamodb.GetItemInput{
 		TableName:              c.Table(table),
@@ -152,19 +158,19 @@ func (c Caller) Get(ctx context.Context, table string, key Item) (Item, error) {
 	return out.Item, nil
 }
 
-// A Read is how the items of a call are read.
+// A Read says how the items of a call are read.
 type Read struct {
 	Table    string
 	Eventual bool
-	// Only are the attributes that are wanted, all if it is empty. It does not change what the read costs.
+	// Only are the attributes to read, all if it is empty. It does not change the cost of the read.
 	Only []string
 }
 
 // mostGets is how many items one BatchGetItem may read.
 const mostGets = 100
 
-// GetAll reads items by their keys, those that are there, in no order. Keys may be named twice. Each item is read by itself: those of one call need not be
-// of one time.
+// GetAll reads those items that exist, by their keys, in no order. Keys may be named twice. Each
+// item is read by itself, so the items need not be of one moment.
 func (c Caller) GetAll(ctx context.Context, r Read, keys []Item) ([]Item, error) {
 	distinct, seen := make([]Item, 0, len(keys)), make(map[string]struct{}, len(keys))
 	for _, key := range keys {
@@ -190,7 +196,7 @@ func (c Caller) GetAll(ctx context.Context, r Read, keys []Item) ([]Item, error)
 	return items, nil
 }
 
-// getBatch is one BatchGetItem, and others for what DynamoDB left out of it.
+// getBatch makes one BatchGetItem, and repeats it for the items that DynamoDB left out.
 func (c Caller) getBatch(ctx context.Context, r Read, keys []Item) (items []Item, err error) {
 	wanted := types.KeysAndAttributes{Keys: keys, ConsistentRead: aws.Bool(!r.Eventual)}
 	if len(r.Only) > 0 {
@@ -218,19 +224,20 @@ func (c Caller) getBatch(ctx context.Context, r Read, keys []Item) (items []Item
 	}
 }
 
-// A Query selects the items with one partition key, in the order of the sort key: all of them, those behind After, or those in a Range.
+// A Query selects the items with one partition key, in the order of the sort key. It selects all of
+// them, those above After, or those in Range.
 type Query struct {
 	Read
 	Partition, Sort string // the names of the keys
 	Of              types.AttributeValue
-	After           types.AttributeValue    // excluded; nil: from the beginning
-	Range           [2]types.AttributeValue // both included; nil: all
+	After           types.AttributeValue    // exclusive; nil: from the beginning
+	Range           [2]types.AttributeValue // inclusive; nil: all
 	Backwards       bool
-	// Page is how many items one call reads at most; 0: as many as fit in 1 MB.
+	// Page is the maximum number of items of one call. 0 means as many as fit into 1 MB.
 	Page int
 }
 
-// Each calls do for each item until it returns false, or there are no more.
+// Each calls do for each item until do returns false, or there are no more.
 func (c Caller) Each(ctx context.Context, q Query, do func(Item) (more bool, err error)) error {
 	in := &dynamodb.QueryInput{
 		TableName:                 c.Table(q.Table),
@@ -253,7 +260,8 @@ func (c Caller) Each(ctx context.Context, q Query, do func(Item) (more bool, err
 	case q.Range[0] != nil:
 		condition += " AND #s BETWEEN :from AND :to"
 		in.ExpressionAttributeNames["#s"] = q.Sort
-		in.ExpressionAttributeValues[":from"], in.ExpressionAttributeValues[":to"] = q.Range[0], q.Range[1]
+		in.ExpressionAttributeValues[":from"] = q.Range[0]
+		in.ExpressionAttributeValues[":to"] = q.Range[1]
 	}
 	in.KeyConditionExpression = aws.String(condition)
 	if q.Page > 0 {
@@ -284,11 +292,15 @@ type Update struct {
 	Key               Item
 	Change, Condition string
 	Values            Item
-	Names             map[string]string // what a #name stands for, where the attribute's own is a reserved word
+	// Names maps each #name to its attribute, where the attribute's name is a reserved word.
+	Names map[string]string
 }
 
-// Update changes an item, and returns it as it is afterwards; or, if the condition does not hold, done is false, and it is the item as it is. doubtful, here and
-// below, reports that an attempt before the last one may have been performed although nobody said so: it may be why the condition does not hold.
+// Update changes an item, and returns its new content. If the condition does not hold, done is
+// false, and now is the present content.
+//
+// Here and below, doubtful reports that an earlier attempt with an unknown outcome may have been
+// performed. That attempt may be the reason why the condition does not hold.
 func (c Caller) Update(ctx context.Context, u Update) (now Item, done, doubtful bool, err error) {
 	out, doubtful, err := try(ctx, c, c.api.updateItem, &dynamodb.UpdateItemInput{
 		TableName:                           c.Table(u.Table),
@@ -336,7 +348,7 @@ func (c Caller) Put(
 	return true, doubtful, nil
 }
 
-// Action is an update as a part of a transaction.
+// Action returns an update as a part of a transaction.
 func (c Caller) Action(u Update) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                           c.Table(u.Table),
@@ -349,7 +361,7 @@ func (c Caller) Action(u Update) types.TransactWriteItem {
 	}}
 }
 
-// PutAll writes items, whatever is there.
+// PutAll writes items without a condition.
 func (c Caller) PutAll(ctx context.Context, table string, items []Item) error {
 	const most = 25
 	batches := (len(items) + most - 1) / most
@@ -382,7 +394,8 @@ func (c Caller) PutAll(ctx context.Context, table string, items []Item) error {
 // MostActions is how many items a transaction may change.
 const MostActions = 100
 
-// Transact performs all actions, or none. If conditions do not hold, or another transaction was in the way, refused has a reason for each action.
+// Transact performs all actions, or none. If conditions do not hold, or another transaction was in
+// the way, refused has a reason for each action.
 func (c Caller) Transact(
 	ctx context.Context, actions []types.TransactWriteItem,
 ) (refused []types.CancellationReason, doubtful bool, err error) {
@@ -392,7 +405,8 @@ func (c Caller) Transact(
 	var canceled *types.TransactionCanceledException
 	if errors.As(err, &canceled) && len(canceled.CancellationReasons) == len(actions) &&
 		!invalid(canceled.CancellationReasons) {
-		c.spent(0, price(actions)) // What was refused is paid for, but DynamoDB does not say how much.
+		// A refused transaction costs units, but DynamoDB does not say how many.
+		c.spent(0, price(actions))
 		return canceled.CancellationReasons, doubtful, c.wrote(nil)
 	}
 	if c.wrote(err) != nil {
@@ -402,7 +416,7 @@ func (c Caller) Transact(
 	return nil, doubtful, nil
 }
 
-// price is what a transaction costs: two units for each KB that an action writes.
+// price returns the cost of a transaction: two units for each KB that an action writes.
 func price(actions []types.TransactWriteItem) (units float64) {
 	for _, a := range actions {
 		size := 1

@@ -17,28 +17,28 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// The names under which DynamoDB says that there are too many calls.
+// The names of DynamoDB's errors for too many calls.
 const (
 	throttling         = "ThrottlingException"
 	throughputExceeded = "ProvisionedThroughputExceededException"
 	limitExceeded      = "RequestLimitExceeded"
 )
 
-// What the result of an attempt means.
+// meaning is what the result of an attempt means.
 type meaning int
 
 const (
-	answered meaning = iota // another attempt would say the same
-	undone                  // nothing was performed; another attempt may succeed
-	unknown                 // it may have been performed, or not
+	answered meaning = iota // another attempt would have the same result
+	undone                  // the call was not performed; another attempt may succeed
+	unknown                 // the call may have been performed
 )
 
-// throttled is why DynamoDB left out a part of a batch.
+// throttled is the error of a batch of which DynamoDB left out a part.
 type throttled struct{}
 
 func (*throttled) Error() string { return "DynamoDB performed only a part of the batch" }
 
-// A Hole is a message that must exist and is not there.
+// A Hole is a message that must exist and is missing.
 type Hole struct {
 	Chat     tidemark.ChatID
 	Sequence tidemark.Sequence
@@ -48,7 +48,7 @@ func (e *Hole) Error() string {
 	return fmt.Sprintf("message %d of chat %s is missing", e.Sequence, e.Chat)
 }
 
-// code returns the name of an error of DynamoDB, "" if it did not say one.
+// code returns the name of an error of DynamoDB, "" if the error has none.
 func code(err error) string {
 	var said smithy.APIError
 	if errors.As(err, &said) {
@@ -57,7 +57,7 @@ func code(err error) string {
 	return ""
 }
 
-// judge says what the error of an attempt means.
+// judge returns what the error of an attempt means.
 func judge(err error) meaning {
 	if err == nil {
 		return answered
@@ -66,9 +66,11 @@ func judge(err error) meaning {
 	var dial *net.OpError
 	switch code(err) {
 	//rule:confirmed_is_durable.throttling-is-temporary
-	case throttling, throughputExceeded, limitExceeded, "TransactionConflictException", "ReplicatedWriteConflictException":
+	case throttling, throughputExceeded, limitExceeded, "TransactionConflictException",
+		"ReplicatedWriteConflictException":
 		return undone
-	case "TransactionInProgressException", "InternalServerError", "InternalFailure", "InternalServerException", "ServiceUnavailable", "ServiceUnavailableException":
+	case "TransactionInProgressException", "InternalServerError", "InternalFailure",
+		"InternalServerException", "ServiceUnavailable", "ServiceUnavailableException":
 		return unknown
 	case "TransactionCanceledException":
 		if errors.As(err, &canceled) && onlyThrottled(canceled.CancellationReasons) {
@@ -82,7 +84,7 @@ func judge(err error) meaning {
 		//rule:send_idempotent.lost-reply-is-unknown
 		return unknown
 	}
-	// DynamoDB's name for it may be new, or there is none: then a balancer answered, with a status of its own.
+	// The name may be new. Or a load balancer answered, with a status and no name.
 	var answer *smithyhttp.ResponseError
 	if errors.As(err, &answer) && answer.HTTPStatusCode() >= http.StatusInternalServerError {
 		return unknown
@@ -90,8 +92,8 @@ func judge(err error) meaning {
 	return answered
 }
 
-// What a reason of a cancelled transaction is called: its action is not to blame, its condition does not hold, another transaction was in the way, or there
-// were too many calls.
+// The codes of a cancelled transaction's reasons. In order: the action is not to blame; its
+// condition does not hold; another transaction was in the way; there were too many calls.
 const (
 	reasonNone       = "None"
 	reasonCondition  = "ConditionalCheckFailed"
@@ -108,7 +110,8 @@ func Failed(reason types.CancellationReason) bool {
 // Blamed reports whether an action was a reason why its transaction was cancelled.
 func Blamed(reason types.CancellationReason) bool { return aws.ToString(reason.Code) != reasonNone }
 
-// onlyThrottled reports whether a transaction was cancelled for want of throughput, and not by a condition or another transaction.
+// onlyThrottled reports whether only missing throughput cancelled a transaction, and no condition
+// or other transaction.
 func onlyThrottled(reasons []types.CancellationReason) bool {
 	found := false
 	for _, r := range reasons {
@@ -123,8 +126,8 @@ func onlyThrottled(reasons []types.CancellationReason) bool {
 	return found
 }
 
-// invalid reports whether an action could never be performed, for one of the reasons that are left (ValidationError, ItemCollectionSizeLimitExceeded): that
-// is a bug of ours.
+// invalid reports whether an action could never be performed. The remaining codes say so
+// (ValidationError, ItemCollectionSizeLimitExceeded). It is a bug of this program.
 func invalid(reasons []types.CancellationReason) bool {
 	return slices.ContainsFunc(reasons, func(r types.CancellationReason) bool {
 		switch aws.ToString(r.Code) {
@@ -135,8 +138,10 @@ func invalid(reasons []types.CancellationReason) bool {
 	})
 }
 
-// Public makes an error one of the contract: Unavailable, or Internal if DynamoDB will never take the call. Those of the contract stay as they are. Its words
-// reach clients, so they name no account, role or table: DynamoDB's own are in the error that it wraps.
+// Public returns err as a *tidemark.Error, the only errors that storage.Store allows. The code is
+// Unavailable, or Internal if DynamoDB will never accept the call. A *tidemark.Error stays as it
+// is. The detail reaches clients, so it names no account, role or table. The wrapped error has
+// DynamoDB's own message.
 func Public(err error) error {
 	var e *tidemark.Error
 	if err == nil || errors.As(err, &e) {
@@ -149,13 +154,15 @@ func Public(err error) error {
 	switch name := code(err); {
 	case errors.As(err, &h):
 		return tidemark.Wrap(unavailable, err, "the tables are damaged: "+h.Error())
-	case errors.As(err, &part), name == throttling, name == throughputExceeded, name == limitExceeded:
+	case errors.As(err, &part), name == throttling, name == throughputExceeded,
+		name == limitExceeded:
 		return tidemark.Wrap(unavailable, err, "DynamoDB throttles the calls; try again")
 	case errors.As(err, &canceled) && invalid(canceled.CancellationReasons):
 		return tidemark.Wrap(tidemark.Internal, err, "DynamoDB refused a transaction")
 	case errors.As(err, &canceled) && onlyThrottled(canceled.CancellationReasons):
 		return tidemark.Wrap(unavailable, err, "DynamoDB throttles the calls; try again")
-	case name == "TransactionConflictException", name == "TransactionCanceledException", name == "TransactionInProgressException":
+	case name == "TransactionConflictException", name == "TransactionCanceledException",
+		name == "TransactionInProgressException":
 		return tidemark.Wrap(unavailable, err, "others write the same items; try again")
 	case name == "ResourceNotFoundException":
 		return tidemark.Wrap(unavailable, err, "a table is missing; run tidemark migrate up")
@@ -163,7 +170,8 @@ func Public(err error) error {
 		return tidemark.Wrap(unavailable, err,
 			"the server's credentials may not do this in DynamoDB; docs/dynamodb.md has the "+
 				"policy that it needs")
-	case name == "UnrecognizedClientException", name == "InvalidSignatureException", name == "IncompleteSignatureException", name == "MissingAuthenticationTokenException",
+	case name == "UnrecognizedClientException", name == "InvalidSignatureException",
+		name == "IncompleteSignatureException", name == "MissingAuthenticationTokenException",
 		strings.HasPrefix(name, "ExpiredToken"):
 		return tidemark.Wrap(unavailable, err,
 			"DynamoDB refused the server's credentials; look at the key, at the role, and at the "+

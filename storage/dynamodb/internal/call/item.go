@@ -17,26 +17,27 @@ import (
 // An Item is what DynamoDB stores under a key: its attributes by their names.
 type Item = map[string]types.AttributeValue
 
-// Text is a string.
+// Text returns a string attribute.
 func Text[T ~string](s T) types.AttributeValue {
 	return &types.AttributeValueMemberS{Value: string(s)}
 }
 
-// Number is a number.
+// Number returns a number attribute.
 func Number[T ~int | ~int64 | ~uint64](n T) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: fmt.Sprint(n)}
 }
 
-// Flag is true or false.
+// Flag returns a Boolean attribute.
 func Flag(b bool) types.AttributeValue { return &types.AttributeValueMemberBOOL{Value: b} }
 
-// A Reader takes an item apart. Err is why an attribute cannot be read, Internal, and is looked at when all are read.
+// A Reader reads the attributes of an item. Err is the first error, Internal. Check it after
+// reading all attributes.
 type Reader struct {
 	Item Item
 	Err  error
 }
 
-// Text returns an attribute, "" if it is not there.
+// Text returns an attribute, "" if it is missing.
 func (r *Reader) Text(name string) string {
 	switch v := r.Item[name].(type) {
 	case *types.AttributeValueMemberS:
@@ -49,7 +50,7 @@ func (r *Reader) Text(name string) string {
 	return ""
 }
 
-// Number returns an attribute, 0 if it is not there.
+// Number returns an attribute, 0 if it is missing.
 func (r *Reader) Number(name string) uint64 {
 	switch v := r.Item[name].(type) {
 	case *types.AttributeValueMemberN:
@@ -64,21 +65,21 @@ func (r *Reader) Number(name string) uint64 {
 	return 0
 }
 
-// Sequence returns an attribute, 0 if it is not there.
+// Sequence returns an attribute, 0 if it is missing.
 func (r *Reader) Sequence(name string) tidemark.Sequence {
 	return tidemark.Sequence(r.Number(name))
 }
 
-// Has reports whether an attribute is there.
+// Has reports whether an attribute exists.
 func (r *Reader) Has(name string) bool { return r.Item[name] != nil }
 
-// Flag returns an attribute, false if it is not there.
+// Flag returns an attribute, false if it is missing.
 func (r *Reader) Flag(name string) bool {
 	v, _ := r.Item[name].(*types.AttributeValueMemberBOOL)
 	return v != nil && v.Value
 }
 
-// Time returns an attribute of milliseconds, the zero time if it is not there.
+// Time returns an attribute in milliseconds, the zero time if it is missing.
 func (r *Reader) Time(name string) time.Time {
 	switch v := r.Item[name].(type) {
 	case *types.AttributeValueMemberN:
@@ -93,7 +94,7 @@ func (r *Reader) Time(name string) time.Time {
 	return time.Time{}
 }
 
-// Intervals returns an attribute, none if it is not there.
+// Intervals returns an attribute, nil if it is missing.
 func (r *Reader) Intervals(name string) tidemark.Intervals {
 	intervals, err := tidemark.ParseIntervals(r.Text(name))
 	if err != nil {
@@ -105,10 +106,10 @@ func (r *Reader) Intervals(name string) tidemark.Intervals {
 // Stored returns a time as it is stored: in UTC with millisecond precision.
 func Stored(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// ISOTime is the form of delivery_state.updated_at (ADR-008 §7).
+// ISOTime is the format of delivery_state.updated_at (ADR-008 §7).
 const ISOTime = "2006-01-02T15:04:05.000Z"
 
-// NameOf tells keys of one table apart.
+// NameOf returns a string that identifies a key within its table.
 func NameOf(key Item) string {
 	var b strings.Builder
 	for _, name := range []string{"chat_id", "sequence", "user_id", "receiver_id", "id"} {
@@ -123,7 +124,8 @@ func NameOf(key Item) string {
 	return b.String()
 }
 
-// projected returns the expression for some attributes, and the names in it: any of them may be a reserved word.
+// projected returns the expression for some attributes, and the names in it. It uses names because
+// any attribute may be a reserved word.
 func projected(only []string) (*string, map[string]string) {
 	names := make(map[string]string, len(only)+2)
 	marks := make([]string, len(only))
@@ -142,7 +144,7 @@ func some(expression string) *string {
 	return &expression
 }
 
-// SizeOf is about how many bytes DynamoDB counts for an item: names and values.
+// SizeOf returns about how many bytes DynamoDB counts for an item's names and values.
 func SizeOf(it Item) (bytes int) {
 	for name, value := range it {
 		bytes += len(name)
@@ -158,11 +160,11 @@ func SizeOf(it Item) (bytes int) {
 	return bytes
 }
 
-// atOnce is how many parts of one call are worked on at once.
+// atOnce is how many parts of one call run at once.
 const atOnce = 32
 
-// Together calls do for 0 to n−1, several at once, and returns the first error, after which it begins no other.
-// Each that succeeds is progress.
+// Together calls do for 0 to n−1, several at once. It returns the first error, after which it
+// starts no more calls. Each success is progress.
 func Together(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	if n == 0 {
 		return nil

@@ -8,27 +8,31 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
-// A Counter is the item of a chat: the chat itself, with its head.
+// A Counter is the item of a chat. It has the chat itself and its head.
 type Counter struct {
 	tidemark.Chat
 	// Activity is the time of the last message, or of the creation.
 	Activity time.Time
-	// Standing says that pending rows that stand for a Large chat may have been written, although the chat did not become one.
+	// Standing reports that standing rows of a Large chat may have been written, although the chat
+	// is not Large.
 	Standing bool
-	// CreatedBy is the token of the call that created it.
+	// CreatedBy is the token of the call that created the chat.
 	CreatedBy string
 	Change
 }
 
-// A Change is one of more members than fit into a transaction. All of it is empty as a rule.
+// A Change is a change of more members than fit into a transaction. Usually all its fields are
+// empty.
 type Change struct {
-	// Changed is the token of the last one that took effect, until all its items are settled; at which head and version it did.
+	// Changed is the token of the last change that took effect, until all its items are settled.
+	// ChangeHead and ChangeVersion are the head and version at which it did.
 	Changed       string
 	ChangeHead    tidemark.Sequence
 	ChangeVersion uint64
 }
 
-// CounterOf takes an item apart. It is nil for none, and for a chat that is only being prepared.
+// CounterOf returns the counter in an item. It returns nil for a missing item, and for a chat that
+// is only prepared.
 func CounterOf(it call.Item) (*Counter, error) {
 	r := call.Reader{Item: it}
 	if !r.Has("type") {
@@ -58,7 +62,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 	return c, r.Err
 }
 
-// Counter reads the item of a chat. NotFound if there is none.
+// Counter reads the item of a chat. It returns NotFound if there is none.
 func (c Access) Counter(ctx context.Context, chat tidemark.ChatID) (*Counter, error) {
 	it, err := c.Get(ctx, Counters, ChatKey(chat))
 	if err != nil {
@@ -67,7 +71,8 @@ func (c Access) Counter(ctx context.Context, chat tidemark.ChatID) (*Counter, er
 	return c.Learn(chat, it)
 }
 
-// Learn takes in the item of a chat as it was read. NotFound if it is none.
+// Learn returns the counter in an item that was read, and remembers its head. It returns NotFound
+// if there is no chat in it.
 func (c Access) Learn(chat tidemark.ChatID, it call.Item) (*Counter, error) {
 	found, err := CounterOf(it)
 	if err != nil {
@@ -80,7 +85,7 @@ func (c Access) Learn(chat tidemark.ChatID, it call.Item) (*Counter, error) {
 	return found, nil
 }
 
-// Counters reads the items of chats, those that are there.
+// Counters reads the items of those chats that exist.
 func (c Access) Counters(
 	ctx context.Context, chats []tidemark.ChatID, eventual bool,
 ) (map[tidemark.ChatID]*Counter, error) {
@@ -108,7 +113,7 @@ func (c Access) Counters(
 	return found, nil
 }
 
-// Item is how the counter of a new chat is stored.
+// Item returns the counter of a new chat as an item.
 func (c *Counter) Item() call.Item {
 	it := call.Item{
 		"chat_id": call.Text(c.ID), "type": call.Text(c.Type), "name": call.Text(c.Name),

@@ -6,8 +6,9 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Known is what this process has learned of heads and watermarks, and may use although others write them: they only grow. It holds at most mostKnown of
-// each, and forgets at random. Use NewKnown; it is safe for concurrent use.
+// Known has the heads and watermarks that this process has seen. They may be used although other
+// processes write them, because they only grow. It holds at most mostKnown of each, and drops some
+// at random. Use NewKnown. Known is safe for concurrent use.
 type Known struct {
 	mu     sync.Mutex
 	heads  map[tidemark.ChatID]tidemark.Sequence
@@ -19,10 +20,10 @@ type stateName struct {
 	chat tidemark.ChatID
 }
 
-// mostKnown is how many heads, and how many states, are remembered: some 20 MB.
+// mostKnown is the maximum number of heads, and of states: some 20 MB.
 const mostKnown = 100_000
 
-// NewKnown knows nothing.
+// NewKnown returns an empty Known.
 func NewKnown() *Known {
 	return &Known{
 		heads:  map[tidemark.ChatID]tidemark.Sequence{},
@@ -30,7 +31,7 @@ func NewKnown() *Known {
 	}
 }
 
-// SawHead takes in the head of a chat.
+// SawHead remembers the head of a chat.
 func (k *Known) SawHead(chat tidemark.ChatID, head tidemark.Sequence) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -38,7 +39,7 @@ func (k *Known) SawHead(chat tidemark.ChatID, head tidemark.Sequence) {
 	k.heads[chat] = max(k.heads[chat], head)
 }
 
-// Reaches reports whether a chat is known to have a message, and so all before it.
+// Reaches reports whether a chat is known to have a message, and so all messages before it.
 func (k *Known) Reaches(chat tidemark.ChatID, sequence tidemark.Sequence) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,7 +47,8 @@ func (k *Known) Reaches(chat tidemark.ChatID, sequence tidemark.Sequence) bool {
 	return found && head >= sequence
 }
 
-// SawState takes in a delivery state, unless a later one is known: what was read eventually may be older.
+// SawState remembers a delivery state, unless a later one is known. An eventually consistent read
+// may return an older one.
 func (k *Known) SawState(s tidemark.DeliveryState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -58,7 +60,8 @@ func (k *Known) SawState(s tidemark.DeliveryState) {
 	k.states[name] = s
 }
 
-// Guess returns a delivery state as it was once, the empty one if it is not known.
+// Guess returns a delivery state that was stored at some time. found is false if none is
+// remembered.
 func (k *Known) Guess(
 	user tidemark.UserID, chat tidemark.ChatID,
 ) (s tidemark.DeliveryState, found bool) {
@@ -71,7 +74,7 @@ func (k *Known) Guess(
 	return s, found
 }
 
-// makeRoom forgets something if there is too much.
+// makeRoom deletes an entry if the map is full.
 func makeRoom[K comparable, V any](m map[K]V) {
 	if len(m) < mostKnown {
 		return

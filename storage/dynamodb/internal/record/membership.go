@@ -10,14 +10,15 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
-// A Membership is the item of a user and chat. It stays when he leaves.
+// A Membership is the item of a user and a chat. It remains when the user leaves.
 type Membership struct {
 	tidemark.Member
 	// Version is the membership version of the chat in the step that wrote the item.
 	Version uint64
-	// ChangedBy is the token of the call that wrote it.
+	// ChangedBy is the token of the call that wrote the item.
 	ChangedBy string
-	// Next is what a change of many members makes of it, if that has taken effect (storage/dynamodb/changes.go).
+	// Next is the membership after a change of many members, if that change has taken effect
+	// (storage/dynamodb/changes.go).
 	Next *Joining
 }
 
@@ -28,7 +29,7 @@ type Joining struct {
 	At     time.Time
 }
 
-// Item is how it is stored.
+// Item returns the membership as an item.
 func (m *Membership) Item(chat tidemark.ChatID) call.Item {
 	return call.Item{
 		"chat_id": call.Text(chat), "user_id": call.Text(m.UserID), "role": call.Text(m.Role),
@@ -38,7 +39,7 @@ func (m *Membership) Item(chat tidemark.ChatID) call.Item {
 	}
 }
 
-// MembershipOf takes an item apart.
+// MembershipOf returns the membership in an item.
 func MembershipOf(it call.Item) (Membership, error) {
 	r := call.Reader{Item: it}
 	m := Membership{
@@ -77,7 +78,7 @@ func (m Membership) At(c *Counter) tidemark.Member {
 	}
 }
 
-// Memberships reads the items of some users in a chat, strongly.
+// Memberships reads the items of some users in a chat with strong consistency.
 func (c Access) Memberships(
 	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
 ) (map[tidemark.UserID]Membership, error) {
@@ -112,7 +113,8 @@ type Seen struct {
 	Rows map[tidemark.UserID]Membership
 }
 
-// Look reads a chat and the memberships of some users in it. A membership of a later version than the counter's says that the counter has to be read again.
+// Look reads a chat and the memberships of some users in it. If a membership has a later version
+// than the counter, it reads both again.
 func (c Access) Look(
 	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
 ) (Seen, error) {
@@ -139,8 +141,9 @@ func (c Access) Look(
 	}
 }
 
-// RosterAt reads the members of a chat at the version of its counter, or a later one. The query is not one step; but as each change of the membership
-// writes its version into the items, and none is ever removed, items that are all no newer than the counter are those of its version.
+// RosterAt reads the members of a chat at the version of its counter, or at a later one. The query
+// is not atomic. But each change of the membership writes its version into the items, and items are
+// never removed. So if no item is newer than the counter, all are of its version.
 func (c Access) RosterAt(ctx context.Context, at *Counter) (*tidemark.Roster, error) {
 	for again := 0; ; again++ {
 		r := &tidemark.Roster{
@@ -173,12 +176,9 @@ func (c Access) RosterAt(ctx context.Context, at *Counter) (*tidemark.Roster, er
 			return nil, err
 		}
 		if !newer {
-			slices.SortFunc(r.Members,
-				func(a,
-					b tidemark.Member) int {
-					return strings.Compare(string(a.UserID),
-						string(b.UserID))
-				})
+			slices.SortFunc(r.Members, func(a, b tidemark.Member) int {
+				return strings.Compare(string(a.UserID), string(b.UserID))
+			})
 			return r, nil
 		}
 		if err := call.Yield(ctx, again); err != nil {

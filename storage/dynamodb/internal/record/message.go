@@ -7,14 +7,15 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
-// MessageItem is how a draft is stored at its place in the chat.
+// MessageItem returns the item of a draft at its sequence in the chat.
 func MessageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) call.Item {
 	it := call.Item{
 		"chat_id": call.Text(d.ChatID), "sequence": call.Number(sequence),
 		"message_id": call.Text(d.MessageID), "sender_id": call.Text(d.SenderID),
 		"client_message_id": call.Text(d.ClientMessageID), "content": call.Text(d.Content),
-		"content_type": call.Text(d.ContentType),
-		"created_at":   call.Number(d.CreatedAt.UnixMilli()), "members_version": call.Number(version),
+		"content_type":    call.Text(d.ContentType),
+		"created_at":      call.Number(d.CreatedAt.UnixMilli()),
+		"members_version": call.Number(version),
 	}
 	if d.Attachment != nil {
 		it["attachment"] = call.Text(string(d.Attachment))
@@ -22,7 +23,7 @@ func MessageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) 
 	return it
 }
 
-// MessageOf takes an item apart.
+// MessageOf returns the message in an item.
 func MessageOf(it call.Item) (tidemark.Message, error) {
 	r := call.Reader{Item: it}
 	m := tidemark.Message{

@@ -1,4 +1,4 @@
-// Package record is how chats, members and messages are stored as items, and how they are read.
+// Package record maps chats, members and messages to items, and reads them.
 package record
 
 import (
@@ -16,34 +16,35 @@ const (
 	Pendings    = "pending_deliveries"
 )
 
-// Access reads what is stored, for one method of the contract, and remembers what it may.
+// Access reads items for one method of storage.Store, and remembers heads and watermarks.
 type Access struct {
 	call.Caller
 	*Known
 }
 
-// ChatKey is the key of a chat's counter.
+// ChatKey returns the key of a chat's counter.
 func ChatKey(chat tidemark.ChatID) call.Item { return call.Item{"chat_id": call.Text(chat)} }
 
-// MemberKey is the key of a membership.
+// MemberKey returns the key of a membership.
 func MemberKey(chat tidemark.ChatID, user tidemark.UserID) call.Item {
 	return call.Item{"chat_id": call.Text(chat), "user_id": call.Text(user)}
 }
 
-// StateKey is the key of a delivery state, with the same attributes as MemberKey: the tables differ in which one comes first.
+// StateKey returns the key of a delivery state. It has the attributes of MemberKey; only their
+// order differs between the two tables.
 func StateKey(user tidemark.UserID, chat tidemark.ChatID) call.Item { return MemberKey(chat, user) }
 
-// PendingKey is the key of a pending row.
+// PendingKey returns the key of a pending row.
 func PendingKey(user tidemark.UserID, chat tidemark.ChatID) call.Item {
 	return call.Item{"receiver_id": call.Text(user), "chat_id": call.Text(chat)}
 }
 
-// NoChat says that there is no such chat.
+// NoChat returns a NotFound error: there is no such chat.
 func NoChat(id tidemark.ChatID) error {
 	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)
 }
 
-// NotMember says that a user is not a member.
+// NotMember returns the error that a user is not a member.
 func NotMember(chat tidemark.ChatID, user tidemark.UserID) error {
 	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
 }

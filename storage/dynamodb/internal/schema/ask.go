@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	// attempts is how often a call is made that may succeed the next time, and attemptTime how long an answer is waited for.
+	// attempts is the maximum number of attempts of a call. attemptTime is the time limit of one
+	// attempt.
 	attempts    = 5
 	attemptTime = 4 * time.Second
-	// trying is after what time no further attempt is made.
+	// trying is the time after which no further attempt begins.
 	trying = 5 * time.Second
-	// firstPause is what is waited before the second attempt; before each further one it is twice as long.
+	// firstPause is the pause before the second attempt. Each further pause is twice as long.
 	firstPause = 50 * time.Millisecond
 )
 
-// validation is the name of DynamoDB's error for what it does not do, whatever the reason.
+// validation is DynamoDB's error for every call that it cannot perform, whatever the reason.
 const validation = "ValidationException"
 
-// ask makes a call, again if that may help. Every call of this package may be made twice.
+// ask makes a call, and repeats it if that may help. All calls of this package are safe to repeat.
 func ask[I, O any](
 	ctx context.Context, call func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I,
 ) (out O, err error) {
@@ -46,13 +47,14 @@ func ask[I, O any](
 	}
 }
 
-// passing reports whether a failure may be over soon.
+// passing reports whether a failure may be temporary.
 func passing(err error) bool {
 	var said smithy.APIError
 	if !errors.As(err, &said) {
-		return true // nobody answered
+		return true // There was no answer.
 	}
-	var answer *smithyhttp.ResponseError // whatever DynamoDB, or a balancer before it, calls it
+	// The status counts, whatever name DynamoDB or a load balancer gives the error.
+	var answer *smithyhttp.ResponseError
 	return errors.As(err, &answer) && answer.HTTPStatusCode() >= http.StatusInternalServerError ||
 		named(err, "ThrottlingException", "RequestLimitExceeded",
 			"ProvisionedThroughputExceededException")
@@ -63,7 +65,7 @@ func missing(err error) bool {
 	return named(err, "ResourceNotFoundException", "TableNotFoundException")
 }
 
-// busy reports whether somebody else is just changing a table, or too many are being changed: later it can be done.
+// busy reports whether another change of the table, or too many changes, prevent this one for now.
 func busy(err error) bool {
 	return named(err, "ResourceInUseException", "TableInUseException", "LimitExceededException",
 		"ContinuousBackupsUnavailableException", "ResourceNotFoundException",
@@ -84,7 +86,7 @@ func named(err error, names ...string) bool {
 	return false
 }
 
-// each does something for all tables at once, and returns the first error in their order.
+// each calls do for all tables at once, and returns the first error in their order.
 func (s *Tables) each(ctx context.Context, do func(context.Context, table) error) error {
 	errs := make([]error, len(s.tables))
 	var all sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// explain makes an error one that a person can act on, and says which tables it is about.
+// explain returns an error that says what an operator can do, and which tables it is about.
 func (s *Tables) explain(err error) error {
 	var ours *tidemark.Error
 	var said smithy.APIError
@@ -24,8 +24,8 @@ func (s *Tables) explain(err error) error {
 		err = tidemark.Wrap(tidemark.Unavailable, err, "DynamoDB did not answer in time")
 	default:
 		err = tidemark.Wrap(tidemark.Unavailable, err,
-			"DynamoDB cannot be reached: "+
-				""+cause(err)+"; look at the Region and the endpoint in the URL, and at the network")
+			"DynamoDB cannot be reached: "+cause(err)+
+				"; look at the Region and the endpoint in the URL, and at the network")
 	}
 	return s.to.Named(err)
 }
@@ -37,7 +37,9 @@ func advice(said smithy.APIError) string {
 	case name == "AccessDeniedException":
 		return "the credentials may not do this (" + words +
 			"); docs/dynamodb.md has the policies that serve and migrate need"
-	case name == "UnrecognizedClientException", name == "InvalidSignatureException", name == "MissingAuthenticationTokenException", strings.HasPrefix(name, "ExpiredToken"), name == "IncompleteSignatureException":
+	case name == "UnrecognizedClientException", name == "InvalidSignatureException",
+		name == "IncompleteSignatureException", name == "MissingAuthenticationTokenException",
+		strings.HasPrefix(name, "ExpiredToken"):
 		return "DynamoDB refused the credentials (" + words +
 			"); look at the key, at the role, and at the clock of the machine"
 	case strings.HasPrefix(name, "KMS"), name == "InaccessibleEncryptionDateTimeException":
@@ -51,7 +53,7 @@ func advice(said smithy.APIError) string {
 	}
 }
 
-// cause returns the innermost reason of a failed connection: what is around it repeats the call.
+// cause returns the innermost error of a failed connection. The outer ones repeat the call.
 func cause(err error) string {
 	for {
 		inner := errors.Unwrap(err)

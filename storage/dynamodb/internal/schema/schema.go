@@ -1,6 +1,7 @@
-// Package schema makes the tables of the DynamoDB store, and says which version they have.
+// Package schema creates the tables of the DynamoDB store, and reads and writes their version.
 //
-// The version is an item of the counters' table, which is written when everything else is as it should be. No chat has its key.
+// The version is an item of the counters' table. It is written last, when all tables match their
+// definitions. No chat has its key.
 package schema
 
 import (
@@ -24,7 +25,7 @@ const (
 	Counters = "chat_counters"
 )
 
-// Tables are those of a target.
+// Tables are the tables of a target.
 type Tables struct {
 	api    *dynamodb.Client
 	to     *target.Target
@@ -47,10 +48,11 @@ func New(api *dynamodb.Client, to *target.Target) (*Tables, error) {
 // Needed returns the version that this program needs.
 func (s *Tables) Needed() uint { return s.needed }
 
-// Version returns the version of the tables, 0 if there are none, or not all of them are made yet. It needs no right but to look at the tables and read
-// the item.
+// Version returns the version of the tables, 0 if there are none, or if some are still missing. It
+// needs only the rights to describe the tables and to read the item.
 //
-// Errors: Conflict (a table is another program's, or one is missing that was there), Unavailable.
+// Errors: Conflict (a table is another program's, or an existing one has been deleted),
+// Unavailable.
 func (s *Tables) Version(ctx context.Context) (uint, error) {
 	version, err := s.look(ctx)
 	return version, s.explain(err)
@@ -58,7 +60,7 @@ func (s *Tables) Version(ctx context.Context) (uint, error) {
 
 func (s *Tables) look(ctx context.Context) (uint, error) {
 	version, err := s.version(ctx)
-	if err != nil || version > s.needed { // a newer program may have other tables
+	if err != nil || version > s.needed { // A newer program may have other tables.
 		return version, err
 	}
 	return version, s.each(ctx, func(ctx context.Context, d table) error {
@@ -70,9 +72,9 @@ func (s *Tables) look(ctx context.Context) (uint, error) {
 			return d.compare(is)
 		case version > 0:
 			return tidemark.Errorf(tidemark.Conflict,
-				"the table %s is missing, and the others have the version %d; restore it "+
-					"together with them, or take all of them down (tidemark migrate down) and begin "+
-					"anew", *d.TableName, version)
+				"the table %s is missing, and the others have the version %d; restore it together "+
+					"with them, or take all of them down (tidemark migrate down) and begin anew",
+				*d.TableName, version)
 		}
 		return nil
 	})
@@ -88,7 +90,7 @@ func (s *Tables) version(ctx context.Context) (uint, error) {
 	switch {
 	case missing(err):
 		return 0, nil
-	case named(err, validation): // the key of another program's table, most likely
+	case named(err, validation): // The table is probably another program's, with another key.
 		return 0, cmp.Or(s.each(ctx, s.ours), err)
 	case err != nil:
 		return 0, err
@@ -119,11 +121,15 @@ func item() map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"chat_id": &types.AttributeValueMemberS{Value: Key}}
 }
 
-// Up makes the tables that are missing, makes all of them what the definition and the URL say, and then writes the version. It may be repeated, by
-// several processes at once, and after one that died half-way.
+// Up creates the tables that are missing, makes all of them match the definition and the URL, and
+// then writes the version. It may be repeated, by several processes at once, and after one that
+// died half-way.
 //
-// Errors: Conflict (a table that no step makes ours; a newer version; a table that is missing and was there; items without a version), Unavailable (also if a table takes
-// longer than ten minutes), Invalid (the URL asks for what this DynamoDB does not have).
+// Errors:
+//   - Invalid: the URL asks for something this DynamoDB does not have.
+//   - Conflict: no step can make a table match; the version is newer; an existing table has been
+//     deleted; there are items but no version.
+//   - Unavailable: also if a table takes longer than ten minutes.
 func (s *Tables) Up(ctx context.Context) error { return s.explain(s.up(ctx)) }
 
 func (s *Tables) up(ctx context.Context) error {
@@ -158,36 +164,42 @@ func (s *Tables) up(ctx context.Context) error {
 	return err
 }
 
-// unused returns a Conflict if a table has items although there is no version: it is what a migration down that died has left, or what is left of tables of
-// which somebody has deleted one, or another program's. DynamoDB counts the items every few hours.
+// unused returns a Conflict if a table has items although there is no version. The cause is a
+// migration down that died, a table that was deleted, or another program. DynamoDB updates the
+// number of items every few hours.
 func (s *Tables) unused(ctx context.Context, d table) error {
 	is, err := s.describe(ctx, d)
 	if err != nil || is == nil || aws.ToInt64(is.ItemCount) == 0 {
 		return err
 	}
-	if version, err := s.version(ctx); err != nil || version > 0 { // somebody else has just made them
+	// A version means that another process has just created the tables.
+	if version, err := s.version(ctx); err != nil || version > 0 {
 		return err
 	}
 	return tidemark.Errorf(tidemark.Conflict,
 		"the table %s has items, and the tables have no version: one of them was deleted, or a "+
 			"migration down was not finished, or they are another program's; "+
-			"restore all of them from one backup, or take all of them down (tidemark migrate down) and begin anew, or give Tidemark another prefix", *d.TableName)
+			"restore all of them from one backup, or take all of them down "+
+			"(tidemark migrate down) and begin anew, or give Tidemark another prefix",
+		*d.TableName)
 }
 
 func number(n uint) *types.AttributeValueMemberN {
 	return &types.AttributeValueMemberN{Value: strconv.FormatUint(uint64(n), 10)}
 }
 
-// Newer is a Conflict: the tables are of a newer program.
+// Newer returns a Conflict: the tables are of a newer program.
 func Newer(version, needed uint) error {
 	return tidemark.Errorf(tidemark.Conflict,
 		"the tables have version %d, and this program knows versions up to %d; run a newer program",
 		version, needed)
 }
 
-// Down deletes the tables, and all that is in them. The version goes first, so that what is left when it dies half-way is of no version.
+// Down deletes the tables and everything in them. It deletes the version first. So tables that are
+// left after a crash have no version.
 //
-// Errors: Invalid (there are no tables), Conflict (one is protected, or another program's; a newer version), Unavailable.
+// Errors: Invalid (there are no tables), Conflict (one is protected, or another program's; a newer
+// version), Unavailable.
 func (s *Tables) Down(ctx context.Context) error { return s.explain(s.down(ctx)) }
 
 func (s *Tables) down(ctx context.Context) error {
@@ -207,7 +219,8 @@ func (s *Tables) down(ctx context.Context) error {
 		case aws.ToBool(is.DeletionProtectionEnabled):
 			return tidemark.Errorf(tidemark.Conflict,
 				"the table %s is protected against deletion; if all of them are to go, run "+
-					"tidemark migrate up with deletion_protection=off in the URL first", *d.TableName)
+					"tidemark migrate up with deletion_protection=off in the URL first",
+				*d.TableName)
 		}
 		found.Add(1)
 		return d.compare(is)
@@ -219,7 +232,11 @@ func (s *Tables) down(ctx context.Context) error {
 		return tidemark.Errorf(tidemark.Invalid, "there is no schema to take down")
 	}
 	if version > 0 {
-		if _, err := ask(ctx, s.api.DeleteItem, &dynamodb.DeleteItemInput{TableName: aws.String(s.to.Table(Counters)), Key: item()}); err != nil && !missing(err) {
+		_, err := ask(ctx, s.api.DeleteItem, &dynamodb.DeleteItemInput{
+			TableName: aws.String(s.to.Table(Counters)),
+			Key:       item(),
+		})
+		if err != nil && !missing(err) {
 			return err
 		}
 	}

@@ -12,10 +12,12 @@ import (
 	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
-// settle makes one table what it should be.
+// settle takes the steps that make one table match its definition.
 func (s *Tables) settle(ctx context.Context, d table) error {
 	var is state
-	refused := done // a step that DynamoDB refused once: what it told before may have been older than what it knew
+	// refused is a step that DynamoDB refused once. It may have described the table as it was
+	// before, so one refusal is not final.
+	refused := done
 	for w, look := (waiting{}), true; ; {
 		if look {
 			now, err := s.describe(ctx, d)
@@ -43,7 +45,7 @@ func (s *Tables) settle(ctx context.Context, d table) error {
 	}
 }
 
-// do takes a step. What was asked for is written into is.
+// do takes a step. It writes the answer to a question into is.
 func (s *Tables) do(ctx context.Context, d table, next step, is *state) (err error) {
 	switch next {
 	case create:
@@ -60,7 +62,9 @@ func (s *Tables) do(ctx context.Context, d table, next step, is *state) (err err
 		})
 	case askExpiry:
 		var out *dynamodb.DescribeTimeToLiveOutput
-		if out, err = ask(ctx, s.api.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: d.TableName}); err == nil {
+		out, err = ask(ctx, s.api.DescribeTimeToLive,
+			&dynamodb.DescribeTimeToLiveInput{TableName: d.TableName})
+		if err == nil {
 			is.expiry = out.TimeToLiveDescription
 		}
 	case expire:
@@ -81,7 +85,7 @@ func (s *Tables) do(ctx context.Context, d table, next step, is *state) (err err
 	return err
 }
 
-// recovery returns whether a table can be restored to a point in time. Emulators do not know the question.
+// recovery returns whether a table has point-in-time recovery. Emulators do not know the call.
 func (s *Tables) recovery(ctx context.Context, d table) (types.PointInTimeRecoveryStatus, error) {
 	out, err := ask(ctx, s.api.DescribeContinuousBackups,
 		&dynamodb.DescribeContinuousBackupsInput{TableName: d.TableName})
@@ -93,14 +97,15 @@ func (s *Tables) recovery(ctx context.Context, d table) (types.PointInTimeRecove
 			"this DynamoDB has no point-in-time recovery; write point_in_time_recovery=off")
 	case err != nil:
 		return "", err
-	case out.ContinuousBackupsDescription == nil ||
-		out.ContinuousBackupsDescription.PointInTimeRecoveryDescription == nil:
+	}
+	backups := out.ContinuousBackupsDescription
+	if backups == nil || backups.PointInTimeRecoveryDescription == nil {
 		return types.PointInTimeRecoveryStatusDisabled, nil
 	}
-	return out.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus, nil
+	return backups.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus, nil
 }
 
-// describe returns what is known of a table, nil if there is none.
+// describe returns the description of a table, nil if there is no such table.
 func (s *Tables) describe(ctx context.Context, d table) (*types.TableDescription, error) {
 	out, err := ask(ctx, s.api.DescribeTable, &dynamodb.DescribeTableInput{TableName: d.TableName})
 	switch {
@@ -119,7 +124,7 @@ func (s *Tables) drop(ctx context.Context, d table) error {
 		switch {
 		case missing(err):
 			return nil
-		case err != nil && !busy(err): // one that is being made, changed or deleted is in use
+		case err != nil && !busy(err): // A table is busy while it is created, changed or deleted.
 			return err
 		}
 		if err := w.pause(ctx, d); err != nil {
@@ -128,19 +133,21 @@ func (s *Tables) drop(ctx context.Context, d table) error {
 	}
 }
 
-// patience is how long a table may take to become ready, and mostPause how long nobody looks. At AWS it takes ten seconds, or minutes with a key.
+// patience is how long a table may take to become ready. mostPause is the longest pause between two
+// looks. At AWS a table takes ten seconds, or minutes with a key.
 const (
 	patience  = 10 * time.Minute
 	mostPause = time.Second
 )
 
-// waiting is for a table to become ready.
+// waiting paces the looks at a table until it is ready.
 type waiting struct {
 	began time.Time
 	last  time.Duration
 }
 
-// pause waits twice as long as the last time. Unavailable if a table has used up the patience.
+// pause waits twice as long as the last time. It returns Unavailable if the table has used up the
+// patience.
 func (w *waiting) pause(ctx context.Context, d table) error {
 	switch now := time.Now(); {
 	case w.began.IsZero():

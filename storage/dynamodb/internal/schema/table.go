@@ -18,13 +18,14 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
 )
 
-// A table is the definition of one: what CreateTable takes, and UpdateTimeToLive.
+// A table is a table's definition: the input of CreateTable and of UpdateTimeToLive.
 type table struct {
 	dynamodb.CreateTableInput
 	TimeToLiveSpecification *types.TimeToLiveSpecification
 }
 
-// definitions returns the tables of the newest version, and its number. There is one version; the next one will say what becomes of these.
+// definitions returns the tables of the newest version, and its number. There is one version so
+// far. The next version must say how to migrate these tables.
 func definitions() (tables []table, version uint, err error) {
 	names, err := fs.Glob(migrations.DynamoDB, "dynamodb/*.json")
 	if err != nil || len(names) != 1 {
@@ -59,14 +60,15 @@ func (d table) at(to *target.Target) table {
 	return d
 }
 
-// A state is what is known of a table. The parts below the first are asked for in turn, when what is above them is as it should be.
+// A state is the known state of a table. expiry and recovery are requested one after the other,
+// once the parts above them match.
 type state struct {
 	table    *types.TableDescription // nil: there is none
 	expiry   *types.TimeToLiveDescription
 	recovery types.PointInTimeRecoveryStatus
 }
 
-// A step is what is to be done next with a table.
+// A step is the next thing to do with a table.
 type step int
 
 const (
@@ -81,8 +83,8 @@ const (
 	done
 )
 
-// next returns what is to be done with a table so that it becomes what it should be. Whoever else does the same at the same time is no hindrance: each
-// step looks at the table anew. Conflict if it is one that no step makes ours.
+// next returns the next step that makes a table match its definition. It returns Conflict if no
+// step can. Several processes may do this at once, since each step starts with a new description.
 func (d table) next(is state, recovery bool) (step, error) {
 	if is.table == nil {
 		return create, nil
@@ -159,7 +161,8 @@ func (d table) nextExpiry(is *types.TimeToLiveDescription) (step, error) {
 
 // compare returns a Conflict unless a table has the keys of the definition.
 func (d table) compare(is *types.TableDescription) error {
-	if got, want := keys(is.KeySchema, is.AttributeDefinitions), keys(d.KeySchema, d.AttributeDefinitions); got != want {
+	got := keys(is.KeySchema, is.AttributeDefinitions)
+	if want := keys(d.KeySchema, d.AttributeDefinitions); got != want {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the table %s has the key %s, and the definition says %s: it is another program's; "+
 				"give Tidemark another prefix", *d.TableName, got, want)
@@ -173,14 +176,18 @@ func keys(schema []types.KeySchemaElement, attributes []types.AttributeDefinitio
 	for i, element := range schema {
 		name := aws.ToString(element.AttributeName)
 		parts[i] = name
-		if at := slices.IndexFunc(attributes, func(a types.AttributeDefinition) bool { return aws.ToString(a.AttributeName) == name }); at >= 0 {
+		at := slices.IndexFunc(attributes, func(a types.AttributeDefinition) bool {
+			return aws.ToString(a.AttributeName) == name
+		})
+		if at >= 0 {
 			parts[i] += " " + string(attributes[at].AttributeType)
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// billingOf returns how a table is billed. DynamoDB leaves it out of tables that never were on demand.
+// billingOf returns how a table is billed. DynamoDB leaves this out for tables that were never on
+// demand.
 func billingOf(is *types.TableDescription) types.BillingMode {
 	if is.BillingModeSummary == nil {
 		return types.BillingModeProvisioned

@@ -19,15 +19,18 @@ import (
 const (
 	// connectTime bounds making a connection, and its handshake.
 	connectTime = 3 * time.Second
-	// keepAlive is after what time of silence the kernel asks whether the other side is still there.
+	// keepAlive is the idle time after which the kernel checks that the peer still answers.
 	keepAlive = 15 * time.Second
-	// idleConnections is how many of them wait for the next call. The SDK's own number is 10, and each call beyond it would shake hands anew.
+	// idleConnections is how many idle connections are kept. The SDK's default is 10. Each
+	// concurrent call beyond it would need a new handshake.
 	idleConnections = 256
 )
 
-// Client returns a client that makes each call once: whoever calls knows what may be repeated. It finds credentials as every program of AWS does, in
-// the environment, in a profile, or as the role of the machine; at an endpoint that is not AWS made-up ones do if there are none, without the
-// machine being asked. transport carries the calls to DynamoDB; nil is the usual one.
+// Client returns a client that makes each call once, because only the caller knows what may be
+// repeated. It finds credentials as every program of AWS does: in the environment, in a profile, or
+// as the role of the machine. At an endpoint that is not AWS it does not ask the machine. If there
+// are no credentials there, it uses invented ones. transport carries the calls to DynamoDB; nil is
+// the default.
 //
 // Errors: Unavailable, if there are no credentials or the configuration of the SDK cannot be read.
 func (t *Target) Client(
@@ -58,25 +61,27 @@ func (t *Target) Client(
 	return dynamodb.NewFromConfig(found, func(o *dynamodb.Options) {
 		o.Retryer = aws.NopRetryer{}
 		o.HTTPClient = whole{carrier(transport)}
-		o.DisableValidateResponseChecksum = true // that is done
+		o.DisableValidateResponseChecksum = true // whole validates it.
 		if t.Endpoint != "" {
 			o.BaseEndpoint = aws.String(t.Endpoint)
 		}
 	}), nil
 }
 
-// Release closes the connections of a client that makes no calls any more.
+// Release closes the connections of a client that makes no more calls.
 func Release(client *dynamodb.Client) {
 	if c, ours := client.Options().HTTPClient.(whole); ours {
 		c.CloseIdleConnections()
 	}
 }
 
-// carrier follows no redirection: no answer of DynamoDB is one.
+// carrier returns an HTTP client that follows no redirection, since DynamoDB never sends one.
 func carrier(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		transport = awshttp.NewBuildableClient().
-			WithDialerOptions(func(d *net.Dialer) { d.Timeout, d.KeepAlive = connectTime, keepAlive }).
+			WithDialerOptions(func(d *net.Dialer) {
+				d.Timeout, d.KeepAlive = connectTime, keepAlive
+			}).
 			WithTransportOptions(func(t *http.Transport) {
 				t.TLSHandshakeTimeout = connectTime
 				t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections

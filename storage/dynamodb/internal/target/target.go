@@ -1,4 +1,4 @@
-// Package target reads the URL of a store in DynamoDB, and makes the client that its calls go through.
+// Package target parses the URL of a store in DynamoDB, and makes the client for its calls.
 package target
 
 import (
@@ -11,10 +11,11 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// defaultPrefix is what the names of the tables begin with if the URL does not say.
+// defaultPrefix is the prefix of the tables' names if the URL has none.
 const defaultPrefix = "tidemark-"
 
-// maxPrefix is the greatest length of a prefix. A name has up to 255 characters (DynamoDB, Naming rules), and the longest of ours 18.
+// maxPrefix is the maximum length of a prefix. A name has up to 255 characters (DynamoDB, Naming
+// rules), and the longest name of a table without prefix has 18.
 const maxPrefix = 200
 
 // The parameters of a URL.
@@ -25,29 +26,29 @@ const (
 	parameterKey      = "kms_key"
 )
 
-// The shapes of the parts of a URL. A Region is not looked up: there are new ones.
+// The shapes of the parts of a URL. A Region is not looked up in a list, because AWS adds new ones.
 const (
 	regionShape = `^[a-z0-9]+(-[a-z0-9]+)*$`
 	prefixShape = `^[A-Za-z0-9_.-]*$`
 	keyShape    = `^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$`
 )
 
-// A Target is what a URL says.
+// A Target is a parsed URL.
 type Target struct {
 	Region string
 	// Prefix begins the name of every table.
 	Prefix string
-	// Endpoint is where DynamoDB is instead of at AWS, "" if the Region says it.
+	// Endpoint is the address of a DynamoDB outside AWS, "" for the Region's own.
 	Endpoint string
-	// PointInTimeRecovery and DeletionProtection are what a migration turns on, and Key is the ARN of the key in KMS that encrypts the tables, ""
-	// for the one that DynamoDB owns.
+	// PointInTimeRecovery and DeletionProtection say what a migration turns on. Key is the ARN of
+	// the KMS key that encrypts the tables, "" for DynamoDB's own key.
 	PointInTimeRecovery, DeletionProtection bool
 	Key                                     string
-	// Name is what may be shown of the URL.
+	// Name is the part of the URL that may be shown.
 	Name string
 }
 
-// Parse reads the URL. No error (Invalid) repeats it: somebody may have written a secret into it.
+// Parse parses the URL. Errors: Invalid. No error repeats the URL, since it may contain a secret.
 func Parse(raw string) (*Target, error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -62,8 +63,8 @@ func Parse(raw string) (*Target, error) {
 				"machine")
 	case !matches(regionShape, u.Host):
 		return nil, tidemark.Errorf(tidemark.Invalid,
-			"the URL of DynamoDB begins with a Region, such as "+
-				"dynamodb://eu-central-1/tidemark-; an address belongs into ?endpoint=http://HOST:PORT")
+			"the URL of DynamoDB begins with a Region, such as dynamodb://eu-central-1/tidemark-; "+
+				"an address belongs into ?endpoint=http://HOST:PORT")
 	}
 	t := &Target{Region: u.Host, Prefix: strings.TrimPrefix(u.Path, "/")}
 	if !matches(prefixShape, t.Prefix) || len(t.Prefix) > maxPrefix {
@@ -90,8 +91,8 @@ func Parse(raw string) (*Target, error) {
 	return t, nil
 }
 
-// configure reads the parameters. What protects the tables is on at AWS and off elsewhere, unless they say otherwise: emulators have none of it, and
-// what is in them is for a trial.
+// configure reads the parameters. The protection of the tables is on by default at AWS, and off
+// elsewhere. Emulators do not have it, and their data is for trials.
 func (t *Target) configure(query url.Values) error {
 	known := []string{parameterEndpoint, parameterRecovery, parameterGuard, parameterKey}
 	for name, values := range query {
@@ -137,13 +138,14 @@ func (t *Target) configure(query url.Values) error {
 	if query.Has(parameterKey) && !matches(keyShape, t.Key) {
 		return tidemark.Errorf(tidemark.Invalid,
 			"kms_key in the URL of DynamoDB is the ARN of a key, such as "+
-				"arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab; an "+
-				"alias is not enough, since it may move")
+				"arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab; "+
+				"an alias is not enough, since it may move")
 	}
 	return nil
 }
 
-// aws reports whether AWS is behind the URL: at the endpoint of the Region, or at one of a private network (PrivateLink).
+// aws reports whether the endpoint is at AWS: that of the Region, or one of a private network
+// (PrivateLink).
 func (t *Target) aws() bool {
 	if t.Endpoint == "" {
 		return true
@@ -157,7 +159,7 @@ func (t *Target) aws() bool {
 // Table returns the full name of a table.
 func (t *Target) Table(name string) string { return t.Prefix + name }
 
-// Named says which tables an error is about.
+// Named returns the error with the tables' name before its detail.
 func (t *Target) Named(err error) error {
 	if err == nil {
 		return nil

@@ -9,13 +9,14 @@ import (
 	"strconv"
 )
 
-// whole is a client that lets only whole answers through. The SDK would not do: it takes an empty answer for one without items, and of a checksum that
-// does not fit it says so in its log, and uses the answer.
+// whole is an HTTP client that returns only complete answers. The SDK takes an empty answer for one
+// without items. It only logs a checksum that does not match, and uses the answer.
 type whole struct {
 	*http.Client
 }
 
-// Do implements dynamodb.HTTPClient. An answer that is not whole is an error: the call may have been performed.
+// Do implements dynamodb.HTTPClient. An incomplete answer is an error, and the call may have been
+// performed.
 func (w whole) Do(request *http.Request) (*http.Response, error) {
 	response, err := w.Client.Do(request)
 	if err != nil {
@@ -26,12 +27,14 @@ func (w whole) Do(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
-	// Behind a status from 500 on there may be the page of a balancer, and the status says enough.
+	// With a status from 500 on, the body may be the page of a load balancer. The status is enough
+	// then.
 	//rule:confirmed_is_durable.refuse-foreign-answer
 	if response.StatusCode < http.StatusInternalServerError && !bytes.HasPrefix(body, []byte("{")) {
 		return nil, fmt.Errorf("the answer is not DynamoDB's: %.60q", body)
 	}
-	// What is sent compressed has the checksum of the compressed bytes; the client has not asked for that.
+	// The checksum of a compressed answer is that of the compressed bytes. This client does not ask
+	// for compression.
 	//rule:confirmed_is_durable.refuse-damaged-answer
 	if said := response.Header.Get("X-Amz-Crc32"); said != "" {
 		if sum := crc32.ChecksumIEEE(body); said != strconv.FormatUint(uint64(sum), 10) {
