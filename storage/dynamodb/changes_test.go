@@ -17,14 +17,15 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// errGone is what a store gets whose process has ended.
+// errGone is the error of every call of a process that has ended.
 var errGone = errors.New("the process has ended")
 
-// A mortal carries calls until its process ends: at the first call that last selects. That one is not made, nor is any later one.
+// A mortal carries calls until its process ends. That happens at the first call that last selects.
+// It carries neither that call nor any later one.
 type mortal struct {
 	http.RoundTripper
 	last func(operation, body string) bool
-	// end is told.
+	// end is called when the process ends.
 	end context.CancelFunc
 
 	mu   sync.Mutex
@@ -49,7 +50,7 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return m.RoundTripper.RoundTrip(r)
 }
 
-// dying opens a store of a process that ends at the first call that last selects. ctx is over then.
+// dying opens a store of a process that ends at the first call that last selects. ctx ends then.
 func dying(
 	t *testing.T, url string, last func(operation, body string) bool,
 ) (context.Context, *Store) {
@@ -73,7 +74,8 @@ func dying(
 	return ctx, s
 }
 
-// A chat of many members whose author has died before it took effect is not there, so its id is free for every kind of chat.
+// If the author of a chat with many members dies before it takes effect, the chat does not exist.
+// Its id is free for every kind of chat.
 func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
 	url := newTables(t)
 	for _, tc := range []struct {
@@ -119,8 +121,8 @@ func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
 	}
 }
 
-// unsettled makes a chat that shows its new members what follows, with five messages that anna has, and adds 120 by a process that dies when that has
-// taken effect, and nothing of it is settled.
+// unsettled creates a chat that shows new members only what follows, with five messages that anna
+// has. Then a process adds 120 members, and dies when that has taken effect and nothing is settled.
 func unsettled(t *testing.T, s *Store, url string) {
 	t.Helper()
 	new := storage.NewChat{
@@ -151,8 +153,8 @@ func unsettled(t *testing.T, s *Store, url string) {
 	}
 }
 
-// Who has joined a chat that shows what follows begins at its head, also if the author of the change died before he had settled it, and also if he
-// is removed then and returns.
+// A user who joins a chat that shows only what follows begins at its head. That holds if the author
+// of the change died before settling it. It also holds if the user is then removed and returns.
 func TestAddMembers_since_join_by_an_author_who_died(t *testing.T) {
 	url := newTables(t)
 	s := openTest(t, url)
@@ -177,7 +179,7 @@ func TestRemoveMember_since_join_of_a_change_that_is_not_settled(t *testing.T) {
 	}
 }
 
-// began makes a counter look as if a process had begun a change a while ago.
+// began makes a counter look as if a process had begun a change that long ago.
 func began(t *testing.T, s *Store, chat tidemark.ChatID, ago time.Duration) {
 	t.Helper()
 	_, done, _, err := s.caller("test").Update(t.Context(), call.Update{
@@ -192,7 +194,8 @@ func began(t *testing.T, s *Store, chat tidemark.ChatID, ago time.Duration) {
 	}
 }
 
-// Who repeats the call of a process that died gets through within the time that a request has, 10 s; and until then he is told what is in the way.
+// A repeated call of a dead process succeeds within the time limit of a request, 10 s. Until then,
+// its error says that another change is under way.
 func TestAddMembers_behind_a_change_of_a_process_that_died(t *testing.T) {
 	url := newTables(t)
 	s := openTest(t, url)
@@ -216,7 +219,7 @@ func TestAddMembers_behind_a_change_of_a_process_that_died(t *testing.T) {
 	}
 }
 
-// A pausing carries calls, and stops at the first one that wanted selects until it may go on.
+// A pausing carries calls. It stops at the first call that wanted selects, until it is released.
 type pausing struct {
 	http.RoundTripper
 	wanted        func(operation, body string) bool
@@ -241,7 +244,8 @@ func (p *pausing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.RoundTripper.RoundTrip(r)
 }
 
-// Whose change was taken over cannot take a chat out of the list of somebody whom the other change has made a member.
+// A process whose change was taken over cannot remove a chat from the list of a user whom the other
+// change has added.
 func TestAddMembers_prepared_late_by_a_process_that_was_overtaken(t *testing.T) {
 	url := newTables(t)
 	s := openTest(t, url)

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// readOnly is a DynamoDB that refuses writes while it is on, as it does to a role that may only read.
+// readOnly is a DynamoDB that refuses writes while it is on, as for a role that may only read.
 type readOnly struct {
 	*http.Transport
 	on atomic.Bool
@@ -41,8 +41,8 @@ func (r *readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestCheck_a_store_that_cannot_write_is_not_ready: reads work, and the first write of each kind that fails makes the store unfit, until one of the kind
-// succeeds.
+// TestCheck_a_store_that_cannot_write_is_not_ready: reads work. The first failed write of each kind
+// makes the store unfit, until one write of the kind succeeds.
 func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 	now := time.Now()
 	chat, user := tidemark.ChatID("c1"), tidemark.UserID("alice")

@@ -25,10 +25,11 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
-// rewrite is the environment variable with which the tests write what they otherwise compare.
+// rewrite is the environment variable with which the tests write the tables instead of comparing
+// them.
 const rewrite = "TIDEMARK_UPDATE"
 
-// A meter counts what stores ask of DynamoDB, and what that costs.
+// A meter counts the calls of stores and their cost.
 type meter struct {
 	mu            sync.Mutex
 	reads, writes float64
@@ -50,7 +51,8 @@ func (m *meter) consumed(_ string, reads, writes float64) {
 	m.writes += writes
 }
 
-// RoundTrip implements http.RoundTripper. It counts what was answered: on a machine with too much to do a call may be given up, and made again.
+// RoundTrip implements http.RoundTripper. It counts answered calls only, since a busy machine may
+// give up a call and repeat it.
 func (m *meter) RoundTrip(request *http.Request) (*http.Response, error) {
 	answer, err := m.next.RoundTrip(request)
 	if err == nil {
@@ -62,7 +64,7 @@ func (m *meter) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// take returns what there was since the last time: the calls by kind, and the request units.
+// take returns the calls by kind and the request units since the last take.
 func (m *meter) take() (calls string, reads, writes float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,8 +96,9 @@ func metered(t *testing.T, url string, m *meter) *Store {
 	return s
 }
 
-// TestCost_table measures what each operation costs, holds it to targets.md, and compares it with the table of README.md; with TIDEMARK_UPDATE=1 it writes the table. Each operation
-// has run before.
+// TestCost_table measures the cost of each operation, after a run that is not counted. It checks
+// the bounds of targets.md, and compares with the table of README.md. TIDEMARK_UPDATE=1 writes the
+// table.
 func TestCost_table(t *testing.T) {
 	m, url := newMeter(t), newTables(t)
 	w := &workload{t: t, s: metered(t, url, m)}
@@ -128,7 +131,7 @@ func TestCost_table(t *testing.T) {
 			"|---|---|---|---|---|"}, lines...))
 }
 
-// String is a cell of the table.
+// String returns a cell of the table.
 func (m bound) String() string {
 	var parts []string
 	for unit, n := range map[string]float64{"read": m.reads, "write": m.writes} {
@@ -152,8 +155,8 @@ func figure(n float64) string {
 	return whole
 }
 
-// TestCost_sizes_of_items is what storage is paid for: the mean size of the items of each table, as DynamoDB counts it. Messages have 200 bytes of content,
-// and ids are as long as UUIDs.
+// TestCost_sizes_of_items measures the mean size of each table's items, as DynamoDB counts it.
+// Storage is paid for by size. Messages have 200 bytes of content, and ids are as long as UUIDs.
 func TestCost_sizes_of_items(t *testing.T) {
 	url := newTables(t)
 	w := &workload{t: t, s: openTest(t, url)}
@@ -212,8 +215,9 @@ func TestCost_sizes_of_items(t *testing.T) {
 	compareTable(t, "sizes", lines)
 }
 
-// bytesOf is how many bytes DynamoDB counts for an item ("DynamoDB item sizes and formats"): those of names and texts, one for each two digits of a number
-// and one more, one for a flag.
+// bytesOf returns how many bytes DynamoDB counts for an item ("DynamoDB item sizes and formats").
+// It counts the bytes of names and texts, one for a flag, and for a number one for each two digits
+// and one more.
 func bytesOf(it map[string]types.AttributeValue) (n int) {
 	for name, value := range it {
 		n += len(name)
@@ -229,7 +233,7 @@ func bytesOf(it map[string]types.AttributeValue) (n int) {
 	return n
 }
 
-// The places in README.md that are written here.
+// The marks in README.md around the generated tables.
 const (
 	tableBegin = "<!-- %s: written by the tests, TIDEMARK_UPDATE=1 go test -run Cost " +
 		"./storage/dynamodb -->\n"
@@ -265,7 +269,8 @@ func compareTable(t *testing.T, name string, table []string) {
 	}
 }
 
-// sameRow reports whether two rows are equal, but for calls that were made twice because the machine is busy: in what takes hundreds of them that is seen.
+// sameRow reports whether two rows are equal. Operations of hundreds of calls may differ, because a
+// busy machine repeats some calls.
 func sameRow(a, b string) bool {
 	number := regexp.MustCompile(`[0-9][0-9,.]*`)
 	x, y := number.FindAllString(a, -1), number.FindAllString(b, -1)
@@ -300,7 +305,8 @@ func at(lines []string, i int) string {
 	return "nothing"
 }
 
-// TestCost_of_a_message_falls_when_many_are_sent: 64 senders on one chat, each waiting for his answer, share transactions.
+// TestCost_of_a_message_falls_when_many_are_sent: 64 senders on one chat share transactions. Each
+// waits for its answer.
 func TestCost_of_a_message_falls_when_many_are_sent(t *testing.T) {
 	t.Parallel()
 	const senders, each = 64, 25

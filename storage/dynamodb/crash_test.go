@@ -13,10 +13,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// crowd is how many users a change makes members in these tests: more than fit into a transaction, and more than are settled in one.
+// crowd is the number of users that a change adds in these tests. They do not fit into one
+// transaction, and are not settled in one.
 const crowd = 60
 
-// Where the author of a change dies. Each is the call that he does not make.
+// The calls before which the author of a change dies.
 var deaths = []struct {
 	name   string
 	at     trap
@@ -41,7 +42,7 @@ var deaths = []struct {
 	{"settled", trap{operation: "UpdateItem", has: "REMOVE change,"}, true, false},
 }
 
-// die makes a store's next call of a kind its caller's last one.
+// die makes a store's next call of a kind the last one of its caller.
 func die(t *testing.T, w *wire, at trap) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -50,7 +51,7 @@ func die(t *testing.T, w *wire, at trap) context.Context {
 	return ctx
 }
 
-// old makes the beginning of a change one that others need not wait for.
+// old makes the beginning of a change so old that another process may take it over.
 func old(t *testing.T, s *Store, chat tidemark.ChatID) {
 	t.Helper()
 	change(t, s, call.Update{
@@ -62,7 +63,7 @@ func old(t *testing.T, s *Store, chat tidemark.ChatID) {
 	})
 }
 
-// sees demands that all methods say the same of a user: that he is a member, or that he is not.
+// sees demands that all methods agree whether a user is a member.
 func sees(
 	t *testing.T, s *Store, chat tidemark.ChatID, user tidemark.UserID, want bool, members int,
 ) {
@@ -100,7 +101,8 @@ func sees(
 	}
 }
 
-// Whoever makes many users members, and dies over it, leaves all of them members or none; and whatever the others do next is done.
+// A process that dies while it adds many users leaves all of them members, or none. The next call
+// of another process succeeds.
 func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 	t.Parallel()
 	author, w, other := trapped(t)
@@ -179,7 +181,8 @@ func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 	}
 }
 
-// Who joins a chat that shows what follows begins at the head of the step that took effect, whoever settles it, and whatever happens to him before.
+// A user who joins a chat that shows only what follows begins at the head of the step that took
+// effect. That holds whichever process settles the change, and whatever happens to the user before.
 func TestCrash_of_a_change_keeps_where_its_members_begin(t *testing.T) {
 	t.Parallel()
 	author, w, other := trapped(t)
@@ -219,7 +222,7 @@ func TestCrash_of_a_change_keeps_where_its_members_begin(t *testing.T) {
 	}
 }
 
-// Somebody who settles a change late does not undo what happened since.
+// A process that settles a change late does not undo later changes.
 func TestChange_settled_by_another(t *testing.T) {
 	t.Parallel()
 	author, w, other := trapped(t)
@@ -242,7 +245,8 @@ func TestChange_settled_by_another(t *testing.T) {
 	}
 }
 
-// A change that another has taken over does not take effect, whatever its author does then; and nobody is lost of that of the other.
+// A change that another process has taken over does not take effect, whatever its author does. The
+// other change loses no member.
 func TestChange_taken_over(t *testing.T) {
 	t.Parallel()
 	for i, tc := range deaths[:4] {
@@ -289,7 +293,7 @@ func TestChange_taken_over(t *testing.T) {
 	}
 }
 
-// The answer to each write of a change may be lost: it is not made twice.
+// If the answer to a write of a change is lost, the change is not made twice.
 func TestChange_whose_answers_are_lost(t *testing.T) {
 	t.Parallel()
 	author, w, other := trapped(t)
@@ -314,7 +318,8 @@ func TestChange_whose_answers_are_lost(t *testing.T) {
 	}
 }
 
-// A chat whose creator dies is not there, and may be created by somebody else; or it is there, with all of its members.
+// If the creator of a chat dies, the chat does not exist, and another user may create it. Or it
+// exists with all its members.
 func TestCrash_of_the_creation_of_a_chat(t *testing.T) {
 	t.Parallel()
 	author, w, other := trapped(t)
@@ -378,8 +383,8 @@ func TestCrash_of_the_creation_of_a_chat(t *testing.T) {
 	}
 }
 
-// A row that stands for a Large chat keeps Mark from writing. So a user whose row was written has the chat looked at, although the change that made it Large
-// has not taken effect, and never may.
+// A standing row of a Large chat keeps Mark from writing. So a user with such a row compares the
+// chat's head, even if the change that makes the chat Large never takes effect.
 func TestCrash_pending_or_delivered_when_a_chat_does_not_become_Large(t *testing.T) {
 	t.Parallel()
 	author, w, other := trapped(t)
@@ -449,7 +454,7 @@ func TestCrash_pending_or_delivered_when_a_chat_does_not_become_Large(t *testing
 	}
 }
 
-// What was prepared for a version of the members does not take effect at a later one.
+// A change that was prepared for one membership version does not take effect at a later one.
 func TestChange_beside_one_of_few(t *testing.T) {
 	t.Parallel()
 	author, w, other := trapped(t)

@@ -8,7 +8,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// A draft whose key names a message that is lost fails alone: who sends it again and again is in nobody's way.
+// If a draft's key names a lost message, the draft fails alone. A client that sends it again and
+// again does not delay other clients.
 func TestAppend_key_without_its_message_fails_alone(t *testing.T) {
 	s := openTest(t, newTables(t))
 	createGroup(t, s, "c", "anna")

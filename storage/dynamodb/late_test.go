@@ -13,7 +13,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// A keeper keeps a copy of the call that prepares a member, and lets no change be settled to its end.
+// A keeper keeps a copy of the call that prepares a member. It lets no change be settled
+// completely.
 type keeper struct {
 	http.RoundTripper
 	user string
@@ -41,7 +42,7 @@ func (k *keeper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.RoundTripper.RoundTrip(r)
 }
 
-// again sends the call that was kept.
+// again sends the kept call again.
 func (k *keeper) again(t *testing.T) (status int) {
 	t.Helper()
 	if k.kept == nil {
@@ -57,7 +58,8 @@ func (k *keeper) again(t *testing.T) (status int) {
 	return answer.StatusCode
 }
 
-// A call that prepares a member, and arrives when he has been removed again, does not bring him back, although the change took effect.
+// A preparation that arrives after the member was removed again does not bring the member back,
+// although the change took effect.
 func TestAddMembers_late_preparation_brings_nobody_back(t *testing.T) {
 	url := newTables(t)
 	carrier := &http.Transport{}

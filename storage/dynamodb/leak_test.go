@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain finds out what a store, or a migration, leaves behind: no connection has a goroutine once it is over.
+// TestMain fails if a store or a migration leaves a goroutine behind, for example of a connection.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -30,7 +30,7 @@ const (
 	quotaWrites      = 25
 )
 
-// A tally counts the calls, and the parts of the largest one, by their names.
+// A tally counts the calls by name, and the parts of the largest call.
 type tally struct {
 	http.RoundTripper
 	mu    sync.Mutex
@@ -69,7 +69,7 @@ func (c *tally) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// during returns how many calls of a kind something makes, and how many parts the largest had.
+// during returns how many calls of a kind do makes, and how many parts the largest had.
 func (c *tally) during(name string, do func()) (calls, most int) {
 	c.mu.Lock()
 	clear(c.calls)
@@ -140,7 +140,7 @@ func drafts(chat tidemark.ChatID, sender tidemark.UserID, n int, content string)
 	return all
 }
 
-// What fits into a transaction is one, and what does not is two.
+// As many members as fit into a transaction use one. One more uses two.
 func TestLimits_actions_of_a_transaction(t *testing.T) {
 	s, counts, _ := openCounted(t)
 	createGroup(t, s, "c", "anna")
@@ -187,7 +187,7 @@ func TestLimits_actions_of_a_transaction(t *testing.T) {
 	}
 }
 
-// Batches are as large as DynamoDB takes them, and no larger.
+// Batches are as large as DynamoDB allows, and no larger.
 func TestLimits_batches(t *testing.T) {
 	s, counts, _ := openCounted(t)
 	createGroup(t, s, "large", usersFrom(tidemark.PendingFanoutLimit+1, "l")...)
@@ -232,7 +232,8 @@ func chatsFrom(n int) []tidemark.ChatID {
 	return chats
 }
 
-// The largest message is far below the largest item, 49 of them fit into a transaction, and a page of them is several of DynamoDB's.
+// The largest message is far below the largest item. 49 of them fit into a transaction. A page of
+// them takes several of DynamoDB's pages.
 func TestLimits_largest_messages(t *testing.T) {
 	s, counts, _ := openCounted(t)
 	long := func(first string) string {
@@ -282,7 +283,7 @@ func TestLimits_largest_messages(t *testing.T) {
 	}
 }
 
-// amount reads how many of something a test makes.
+// amount reads from a variable how many items a test makes.
 func amount(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	given := os.Getenv(variable)
@@ -296,7 +297,7 @@ func amount(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// putAll writes items past the store's methods.
+// putAll writes items without the store's methods.
 func putAll(t *testing.T, s *Store, table string, n int, made func(i int) call.Item) {
 	t.Helper()
 	items := make([]call.Item, n)
@@ -308,7 +309,8 @@ func putAll(t *testing.T, s *Store, table string, n int, made func(i int) call.I
 	}
 }
 
-// A user with thousands of chats: his list is more than a page of DynamoDB's. TIDEMARK_LIMIT_CHATS is how many.
+// The list of a user with thousands of chats takes more than one of DynamoDB's pages.
+// TIDEMARK_LIMIT_CHATS sets the number of chats.
 func TestLimits_user_with_5000_chats(t *testing.T) {
 	s, _, _ := openCounted(t)
 	n := amount(t, "TIDEMARK_LIMIT_CHATS", 5_000)
@@ -387,7 +389,8 @@ func last(chats []tidemark.ChatID) tidemark.ChatID {
 	return chats[len(chats)-1]
 }
 
-// A chat with many messages costs what an empty one costs. TIDEMARK_LIMIT_MESSAGES is how many: 100,000 in `make soak`.
+// A chat with many messages costs as much as an empty one. TIDEMARK_LIMIT_MESSAGES sets their
+// number: 100,000 in `make soak`.
 func TestLimits_chat_with_many_messages(t *testing.T) {
 	n := amount(t, "TIDEMARK_LIMIT_MESSAGES", 10_000)
 	var mu sync.Mutex

@@ -41,7 +41,7 @@ func wantRefused(t *testing.T, what string, err error, code tidemark.Code, words
 	}
 }
 
-// raw is a client of the tables of a URL, and what they are called.
+// raw returns a client of a URL's tables, and a function that returns their full names.
 func raw(t *testing.T, url string) (*dynamodb.Client, func(string) *string) {
 	t.Helper()
 	to, err := target.Parse(url)
@@ -100,8 +100,9 @@ func TestMigrate_many_at_once_do_it_together(t *testing.T) {
 	wantSchema(t, url, 1)
 }
 
-// What is left of tables is not taken for new ones: messages behind a counter that is not theirs, or counters without the messages, are damage. A down
-// that died half-way leaves that, and somebody who deletes the table with the version.
+// Left-over tables are not taken for new ones. Messages below a foreign counter are damage, and so
+// are counters without their messages. A migration down that died half-way leaves such tables. So
+// does an operator who deletes the table with the version.
 func TestMigrate_up_refuses_items_without_a_version(t *testing.T) {
 	for _, lost := range []string{"messages", "chat_counters"} {
 		t.Run(lost, func(t *testing.T) {
@@ -152,7 +153,7 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		damage func(context.Context, *dynamodb.Client, func(string) *string) error
-		// what the three say; "" is no error
+		// The errors of the three calls, "" for none.
 		status, up, down tidemark.Code
 		words            string
 	}{
@@ -211,7 +212,7 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 	}
 }
 
-// put writes over the item of the version.
+// put overwrites the item with the version.
 func put(
 	ctx context.Context, api *dynamodb.Client, name func(string) *string,
 	item map[string]types.AttributeValue,
@@ -226,7 +227,7 @@ func put(
 	return err
 }
 
-// remake replaces the table of the counters.
+// remake replaces the counters' table.
 func remake(
 	ctx context.Context, api *dynamodb.Client, name func(string) *string, key string,
 	billing types.BillingMode,

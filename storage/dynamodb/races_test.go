@@ -15,7 +15,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// What another process does between a look and the write that relies on it, at the worst moment: just before the write.
+// These tests make another process write at the worst moment: between a read and the write that
+// relies on it.
 
 const appendsOne = "idempotency_keys" // what a transaction that appends has in it
 
@@ -35,7 +36,7 @@ func remove(t *testing.T, s *Store, chat tidemark.ChatID, user tidemark.UserID) 
 	}
 }
 
-// contents are the client message ids of a chat, in its order.
+// contents returns the client message ids of a chat, in its order.
 func contents(t *testing.T, s *Store, chat tidemark.ChatID) (keys []string) {
 	t.Helper()
 	pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: chat, Limit: 200}})
@@ -111,7 +112,7 @@ func TestRace_append_beside_another_process(t *testing.T) {
 	}
 }
 
-// The view of a chat that a process keeps says nothing by itself: neither who is refused, nor who is not.
+// A process's remembered view of a chat decides nothing alone, neither a refusal nor an admission.
 func TestRace_append_with_an_old_view(t *testing.T) {
 	t.Parallel()
 	one, _, other := trapped(t)
@@ -129,7 +130,8 @@ func TestRace_append_with_an_old_view(t *testing.T) {
 	}
 }
 
-// A transaction whose answer was lost is found again, and is no duplicate: it was this call's.
+// If the answer to a transaction is lost, the repeated call finds its own messages. They are no
+// duplicates.
 func TestRace_append_whose_answer_is_lost(t *testing.T) {
 	t.Parallel()
 	one, w, other := trapped(t)
@@ -160,7 +162,8 @@ func TestRace_append_whose_answer_is_lost(t *testing.T) {
 	}
 }
 
-// An idempotency key says something until it expires, whether DynamoDB has removed it by then or not; and it is kept for a week.
+// An idempotency key counts until it expires, whether or not DynamoDB has removed the item by then.
+// It is kept for a week.
 func TestAppend_send_idempotent_until_the_key_expires(t *testing.T) {
 	t.Parallel()
 	one, _, other := trapped(t)
@@ -262,14 +265,14 @@ func TestRace_advance_watermark_monotonic(t *testing.T) {
 				tc.name, got, stored[0], tc.acked, tc.read, tc.moved)
 		}
 	}
-	// What one of them remembers is not what is answered.
+	// The answer does not come from a process's memory.
 	_, err = other.Append(t.Context(), drafts("c", "bob", 12, "text")[9:])
 	must(t, err)
 	advance(other, tidemark.Raise{Acked: 12})
 	if got := advance(one, tidemark.Raise{Acked: 4}); got.State.Acked != 12 || got.Moved {
 		t.Errorf("a stale raise: %+v, want the stored 12", got)
 	}
-	// Nor is the head that it remembers: it refuses nothing.
+	// The remembered head does not refuse anything either.
 	_, err = other.Append(t.Context(), drafts("c", "bob", 13, "text")[12:])
 	must(t, err)
 	if got := advance(one, tidemark.Raise{Acked: 13}); got.State.Acked != 13 {
@@ -398,7 +401,8 @@ func TestRace_pending_rows(t *testing.T) {
 	}
 }
 
-// Members and the version that is said of them belong together, although a query and the read of the counter are two steps.
+// Members and their version belong together, although the query and the read of the counter are two
+// steps.
 func TestRace_members_and_their_version(t *testing.T) {
 	t.Parallel()
 	one, w, other := trapped(t)
@@ -442,7 +446,8 @@ func TestRace_members_and_their_version(t *testing.T) {
 	}
 }
 
-// A message that must exist and is not seen ends the page before it, in both directions, unless it is seen at the next look.
+// A message that must exist and is not returned ends the page before it, in both directions. If the
+// next look finds it, the page continues.
 func TestRanges_hole(t *testing.T) {
 	t.Parallel()
 	one, w, other := trapped(t)
@@ -503,7 +508,7 @@ func TestRanges_hole(t *testing.T) {
 	}
 }
 
-// The emulator has no reads that are old: this looks at what is asked for.
+// The emulator has no stale reads. So this test checks which reads ask for strong consistency.
 func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 	t.Parallel()
 	one, w, other := trapped(t)
@@ -557,7 +562,7 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 	}
 }
 
-// A caller who leaves does not take his messages with him: they are appended, and Close waits for that.
+// If a caller leaves, the store still appends the caller's messages, and Close waits for that.
 func TestClose_waits_for_what_nobody_waits_for(t *testing.T) {
 	t.Parallel()
 	one, w, other := trapped(t)

@@ -8,7 +8,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Two people on two nodes write to each other in turn: after the first time a node looks at the counter first, and its transactions succeed.
+// Two users on two nodes write to each other in turn. After the first time, a node reads the
+// counter first, and its transactions succeed.
 func TestAppend_in_turn_with_another_process_costs_a_read(t *testing.T) {
 	s, counts, url := openCounted(t)
 	other := openTest(t, url)

@@ -21,8 +21,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
 )
 
-// slow is a DynamoDB with one chat, "c", whose only member is "anna". Each write takes a while on
-// the clock of the bubble, and succeeds. From the write stuck on none is answered.
+// slow is a DynamoDB with one chat, "c", whose only member is "anna". Each write takes a fixed time
+// on the bubble's clock, and succeeds. It answers no write from number stuck on.
 type slow struct {
 	takes  time.Duration
 	stuck  int64
@@ -90,7 +90,7 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// encoded is an item as DynamoDB's protocol has it.
+// encoded returns an item in DynamoDB's protocol.
 func encoded(it call.Item) string {
 	fields := map[string]map[string]any{}
 	for name, value := range it {
@@ -110,7 +110,7 @@ func encoded(it call.Item) string {
 	return string(text)
 }
 
-// openSlow opens a store on it.
+// openSlow opens a store on a slow DynamoDB.
 func openSlow(t *testing.T, on *slow) *Store {
 	t.Helper()
 	to, err := target.Parse("dynamodb://us-east-1/?endpoint=http://127.0.0.1:1")
@@ -132,8 +132,8 @@ func openSlow(t *testing.T, on *slow) *Store {
 	return s
 }
 
-// TestSlow_a_batch_goes_on_while_its_items_are_done: 10,000 items take as long as DynamoDB needs,
-// whatever that is, and end callTime after the last one that was done.
+// TestSlow_a_batch_goes_on_while_its_items_are_done: 10,000 items take as long as DynamoDB needs.
+// The call ends callTime after the last completed item.
 func TestSlow_a_batch_goes_on_while_its_items_are_done(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -195,7 +195,7 @@ func TestSlow_a_batch_goes_on_while_its_items_are_done(t *testing.T) {
 	}
 }
 
-// TestSlow_appends_let_a_change_of_members_in: where transactions are slow, a change waits for a
+// TestSlow_appends_let_a_change_of_members_in: if transactions are slow, a change waits for a
 // second of them and one more, and not for eight.
 func TestSlow_appends_let_a_change_of_members_in(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// TestStand_while_somebody_else_adds_a_new_member: a change writes the rows that stand for a chat which becomes Large, and one of its new members is a member by
-// then: one batch names nobody twice, which DynamoDB refuses. And who is named in the call and was a member before has a row as well.
+// TestStand_while_somebody_else_adds_a_new_member: a change writes the standing rows of a chat that
+// becomes Large. Meanwhile another call adds one of its new members. One batch names no user twice,
+// since DynamoDB refuses that. A user in the call who was a member before also gets a row.
 func TestStand_while_somebody_else_adds_a_new_member(t *testing.T) {
 	s, now := openTest(t, newTables(t)), time.Now()
 	const chat, old, early, late = tidemark.ChatID("c"), tidemark.UserID("a"), tidemark.UserID("b"), tidemark.UserID("d")
@@ -42,7 +43,7 @@ func TestStand_while_somebody_else_adds_a_new_member(t *testing.T) {
 	if _, err := s.AddMembers(t.Context(), chat, []tidemark.UserID{early}, now); err != nil {
 		t.Fatalf("AddMembers: %v", err)
 	}
-	// What was seen is of before that, and RosterAt reads the counter again.
+	// seen is older than that addition. RosterAt reads the counter again.
 	if err := a.stand(t.Context(), seen, join); err != nil {
 		t.Errorf("stand: %v", err)
 	}

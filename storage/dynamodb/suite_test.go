@@ -15,7 +15,7 @@ func openNew(t *testing.T) storage.Store {
 	return openTest(t, newTables(t))
 }
 
-// newTables makes empty tables, and returns the URL of the store.
+// newTables creates empty tables, and returns the URL of the store.
 func newTables(t testing.TB) string {
 	t.Helper()
 	url := service.Shared(t).Store(t)
@@ -25,13 +25,13 @@ func newTables(t testing.TB) string {
 	return url
 }
 
-// patient makes a store give up when nothing happens any more, and not because the machine is busy.
-// What a store does about time is shown by slow_test.go and test/faults.
+// patient makes a store wait longer, so that a slow machine causes no timeouts. slow_test.go and
+// test/faults test the time limits.
 func patient(s *Store) {
 	s.patience, s.appends.Patience, s.tables.Attempt = wait.Hang, wait.Hang, wait.Hang
 }
 
-// openTest opens a store that t closes, and that is patient. Nothing that it asks of DynamoDB may have a reserved word in it.
+// openTest opens a patient store that t closes. Its expressions may contain no reserved word.
 func openTest(t testing.TB, url string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Config{URL: url, Transport: newWordy(t)})
@@ -56,14 +56,14 @@ func TestStore_shared(t *testing.T) {
 	})
 }
 
-// durable is a store that knows where it is.
+// durable is a store with its URL.
 type durable struct {
 	*Store
 	url string
 }
 
-// TestStore_durable_when_the_emulator_is_killed: what a store has answered is in DynamoDB, and nothing of it is in the store alone. The emulator is
-// killed before each of the first few reopenings.
+// TestStore_durable_when_the_emulator_is_killed: confirmed data is in DynamoDB, and not in the
+// store only. The test kills the emulator before each of the first few reopenings.
 func TestStore_durable_when_the_emulator_is_killed(t *testing.T) {
 	server := service.Start(t)
 	open := func(t *testing.T) storage.Store {

@@ -16,30 +16,32 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
-// A wire carries the calls of a store, and lets a test do something at a certain one.
+// A wire carries the calls of a store. A test can intercept a certain call.
 type wire struct {
 	under http.RoundTripper
 
 	mu    sync.Mutex
 	traps []*trap
-	// weak are the reads that did not ask for what is newest.
+	// weak are the reads that did not ask for strong consistency.
 	weak []string
 }
 
-// A trap is sprung by the first call that fits, or by the one after as many as skip says, and befalls no other.
+// A trap intercepts the first matching call after skip others, and no further call.
 type trap struct {
 	operation, has string // the name of the operation, and what its body contains
 	skip           int
-	// before is called before the call is made.
+	// before runs before the call is made.
 	before func()
-	// lose makes the call, and loses its answer, for good: that a transaction was performed is forgotten. leave loses the call itself, and the caller with it.
+	// lose makes the call, and loses its answer. DynamoDB also forgets that it performed the
+	// transaction. leave drops the call itself, and its caller.
 	lose, leave bool
-	// edit changes what a query found.
+	// edit changes the items of a query's answer.
 	edit func(items []any) []any
 }
 
-// token is what DynamoDB knows a repeated transaction by, for ten minutes. That of one whose answer is lost is changed, as if they were over: what the store
-// knows by itself has to do.
+// token begins the identifier by which DynamoDB recognizes a repeated transaction for ten minutes.
+// The wire changes that of a transaction with a lost answer, as if ten minutes were over. So the
+// store must find out by itself.
 const token = `"ClientRequestToken":"`
 
 var errLost = errors.New("the connection broke")
@@ -74,7 +76,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return edited(response, sprung.edit)
 }
 
-// spring takes in a call, and returns the trap that it has sprung, or an empty one.
+// spring records a call, and returns the trap that it triggers, or an empty one.
 func (w *wire) spring(operation, body string) trap {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +98,7 @@ func (w *wire) spring(operation, body string) trap {
 	return trap{}
 }
 
-// edited is the answer to a query with other items.
+// edited returns the answer to a query with other items.
 func edited(response *http.Response, edit func([]any) []any) (*http.Response, error) {
 	var fields map[string]any
 	decoder := json.NewDecoder(response.Body)
@@ -116,7 +118,7 @@ func edited(response *http.Response, edit func([]any) []any) (*http.Response, er
 	return response, nil
 }
 
-// set sets a trap. A test in which nothing springs it fails.
+// set sets a trap. The test fails if no call triggers it.
 func (w *wire) set(t *testing.T, one trap) {
 	t.Helper()
 	w.mu.Lock()
@@ -132,7 +134,7 @@ func (w *wire) set(t *testing.T, one trap) {
 	})
 }
 
-// trapped opens two stores on the same tables: the calls of the first go over the wire.
+// trapped opens two stores on the same tables. The calls of the first go over the wire.
 func trapped(t *testing.T) (one *Store, w *wire, other *Store) {
 	t.Helper()
 	url := newTables(t)
@@ -160,7 +162,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// send appends a message, which has to be stored at a sequence.
+// send appends a message, and demands its sequence.
 func send(
 	t *testing.T, s *Store, chat tidemark.ChatID, sender tidemark.UserID, key string,
 	want tidemark.Sequence,
@@ -173,7 +175,7 @@ func send(
 	}
 }
 
-// draft is a message of its own.
+// draft returns a message with a key of its own.
 func draft(chat tidemark.ChatID, sender tidemark.UserID, key string) tidemark.Draft {
 	d := drafts(chat, sender, 1, "text of "+key)[0]
 	d.ClientMessageID, d.MessageID = key, tidemark.MessageID("m-"+string(chat)+"-"+string(sender)+"-"+key)

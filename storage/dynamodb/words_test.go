@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// wordy is a network that looks for reserved words in what is asked of DynamoDB: an emulator may know fewer of them, and in a transaction the refusal looks like a
-// condition that does not hold.
+// wordy is a network that looks for reserved words in calls. An emulator may know fewer of them. In
+// a transaction, the refusal looks like a failed condition.
 type wordy struct {
 	*http.Transport
 	t testing.TB
@@ -39,7 +39,7 @@ func (w *wordy) RoundTrip(request *http.Request) (*http.Response, error) {
 	return w.Transport.RoundTrip(request)
 }
 
-// expressions are all that a call has, of its actions too.
+// expressions returns all expressions of a call, including those of its actions.
 func expressions(body []byte) (found []string) {
 	if !bytes.Contains(body, []byte("Expression")) {
 		return nil
@@ -60,8 +60,9 @@ func expressions(body []byte) (found []string) {
 
 const words = `[#:]?[A-Za-z_][A-Za-z_0-9]*`
 
-// rawName returns the first name in an expression that may be a reserved word, "" if there is none. No reserved word has an underscore (DynamoDB, Reserved words);
-// of the names that have none, those that are used were looked up in that list.
+// rawName returns the first name in an expression that may be a reserved word, "" if there is none.
+// No reserved word has an underscore (DynamoDB, Reserved words). The names without an underscore
+// that the store uses are not in that list.
 func rawName(expression string) string {
 	for _, word := range regexp.MustCompile(words).FindAllString(expression, -1) {
 		switch {

@@ -12,33 +12,35 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// perChat is how many messages each of the first twenty chats of the fixture has, of 200 bytes; the others have one.
+// perChat is the number of messages of 200 bytes in each of the first twenty chats of the fixture.
+// The other chats have one.
 const perChat = 100
 
-// An operation is a method of the contract in a typical shape. In each round it does what it is there for, with other names.
+// An operation is a method of the contract in a typical shape. In each round it does its full work,
+// with other names.
 type operation struct {
 	name   string
 	before func(round int) error // what it finds; nil for the fixture
 	run    func(round int) error
-	// most is what it may cost at most, by calls and units; its zero values say nothing.
+	// most is the most it may cost, in calls and units. Zero values set no bound.
 	most bound
 }
 
-// A bound is a part of targets.md, and where it is not said there, of what would be a surprise.
+// A bound comes from targets.md. Where targets.md has none, it is a value that would be a surprise.
 type bound struct {
 	reads, writes float64
 	calls         string
 }
 
-// workload runs on a store that has the fixture.
+// workload runs on a store with the fixture.
 type workload struct {
 	t *testing.T
 	s *Store
-	// other is another process that has done nothing yet, and another such one.
+	// other opens a store of another, new process.
 	other func() *Store
 }
 
-// long makes an id as long as a UUID is, since what an item costs depends on its size.
+// long returns an id as long as a UUID, since the cost of an item depends on its size.
 func long(text string) string {
 	return (text + "-0192f0c1-7e00-7000-8000-000000000000")[:max(36, len(text))]
 }
@@ -63,7 +65,7 @@ func repeated(chat tidemark.ChatID, n int) []tidemark.ChatID {
 	return slices.Repeat([]tidemark.ChatID{chat}, n)
 }
 
-// textsOf are one message of writer for each chat, with keys that begin with prefix.
+// textsOf returns one message of writer for each chat, with keys that begin with prefix.
 func textsOf(prefix string, size int, chats ...tidemark.ChatID) (drafts []tidemark.Draft) {
 	for i, chat := range chats {
 		key := fmt.Sprintf("%s-%d", prefix, i)
@@ -154,8 +156,9 @@ func (w *workload) add(chat tidemark.ChatID, users ...tidemark.UserID) error {
 	return err
 }
 
-// fixture makes 250 chats of reader, writer and another one, fifty of them with casual as well; two with a hundred and a thousand members, half of whom have acknowledged something.
-// Reader is behind in every second chat, and has a pending row in twenty.
+// fixture creates 250 chats of reader, writer and a third user. casual is a member of fifty of
+// them. Two more chats have a hundred and a thousand members. Half of those have acknowledged
+// something. Reader is behind in every second chat, and has a pending row in twenty.
 func (w *workload) fixture() {
 	must := func(err error) {
 		w.t.Helper()
@@ -192,7 +195,7 @@ func (w *workload) fixture() {
 	}
 }
 
-// writes are the operations that write.
+// writes returns the operations that write.
 func (w *workload) writes() []operation {
 	name := func(what string, round int) string { return fmt.Sprintf("%s-%d", what, round) }
 	id := func(what string, round int) tidemark.ChatID { return tidemark.ChatID(name(what, round)) }
@@ -370,7 +373,7 @@ func (w *workload) writes() []operation {
 	}
 }
 
-// reads are the operations that read.
+// reads returns the operations that read.
 func (w *workload) reads() []operation {
 	ctx := w.t.Context()
 	read := func(name string, most bound, do func() (got, want int, err error)) operation {
@@ -398,7 +401,8 @@ func (w *workload) reads() []operation {
 	}
 	behind := func(limit, want int) func() (int, int, error) {
 		return func() (got, _ int, err error) {
-			// The first chats up to the one after which the query begins are left out: 250 of them there are.
+			// The query skips the first chats, up to the one after which it begins, so that 250
+			// remain.
 			lags, _, _, err := w.s.Behind(ctx, "reader", storage.BehindQuery{
 				Limit: limit,
 				After: chatNo(250 - 2*want),

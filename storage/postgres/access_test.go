@@ -15,20 +15,23 @@ import (
 )
 
 const (
-	// update is the environment variable with which the tests write what they otherwise compare.
+	// update is the environment variable with which the tests write the table instead of comparing
+	// it.
 	update = "TIDEMARK_UPDATE"
-	// accessChats is how many chats the database has in which the table of README.md is measured.
+	// accessChats is the number of chats in the database in which the table of README.md is
+	// measured.
 	accessChats = 200
 )
 
-// A cost is what an operation cost the database.
+// A cost is the cost of an operation to the database.
 type cost struct {
 	statements, rows, blocks, bytes int64
 }
 
-// TestAccess_table measures what each operation costs, by pg_stat_statements, and compares it with the table of README.md; with TIDEMARK_UPDATE=1 it
-// writes the table. Each operation has run before, blocks and bytes are medians of three runs, and the server writes no page in full, which else
-// happens once after each checkpoint.
+// TestAccess_table measures the cost of each operation by pg_stat_statements. It compares with the
+// table of README.md; TIDEMARK_UPDATE=1 writes the table. Each operation has run once before.
+// Blocks and bytes are medians of three runs. The server writes no full pages, which would
+// otherwise happen once after each checkpoint.
 func TestAccess_table(t *testing.T) {
 	server := service.Start(t, "full_page_writes = off", "autovacuum = off", "max_wal_size = 4GB",
 		"checkpoint_timeout = 1h")
@@ -90,7 +93,7 @@ func TestAccess_table(t *testing.T) {
 	compareTable(t, table)
 }
 
-// costOf returns what the store's database has cost since the last reset.
+// costOf returns the cost of the store's calls since the last reset.
 func costOf(t *testing.T, meter *pgx.Conn, s *Store) (c cost) {
 	t.Helper()
 	err := meter.QueryRow(t.Context(), `SELECT coalesce(sum(calls), 0)::bigint, coalesce(sum(rows), 0)::bigint, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint, coalesce(sum(wal_bytes), 0)::bigint
@@ -101,7 +104,7 @@ func costOf(t *testing.T, meter *pgx.Conn, s *Store) (c cost) {
 	return c
 }
 
-// middle is the median of a part of the costs.
+// middle returns the median of a part of the costs.
 func middle(costs []cost, part func(cost) int64) int64 {
 	var of []int64
 	for _, c := range costs {
@@ -155,7 +158,8 @@ const (
 	tableEnd   = "<!-- the end of the table -->\n"
 )
 
-// compareTable compares a table with README.md's: blocks and bytes may differ by a third, and a little.
+// compareTable compares a table with README.md's. Blocks and bytes may differ by a third and a
+// small amount.
 func compareTable(t *testing.T, table []string) {
 	t.Helper()
 	text, err := os.ReadFile("README.md")
@@ -186,7 +190,8 @@ func compareTable(t *testing.T, table []string) {
 	}
 }
 
-// sameRow reports whether two rows of the table differ at most by what varies.
+// sameRow reports whether two rows of the table differ at most in the columns that vary, and not by
+// much.
 func sameRow(a, b string) bool {
 	x, y := strings.Split(a, " | "), strings.Split(b, " | ")
 	return slices.EqualFunc(x, y, func(a, b string) bool { return a == b }) || len(x) == 7 &&

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// terminate ends whoever waits for the rival.
+// terminate ends the backends that wait for the rival.
 func (r *rival) terminate() {
 	r.t.Helper()
 	r.waitedFor()
@@ -20,7 +20,8 @@ func (r *rival) terminate() {
 		"= ANY (pg_blocking_pids(pid))")
 }
 
-// What may be done twice is tried again when its connection breaks; the caller does not notice.
+// If the connection of a repeatable call breaks, the store tries again, and the caller does not
+// notice.
 func TestBatches_write_whose_connection_broke_is_tried_again(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.do("UPDATE chats SET head = 5 WHERE id = 'c'")
@@ -70,7 +71,7 @@ func TestBatches_write_whose_connection_broke_is_tried_again(t *testing.T) {
 	}
 }
 
-// A statement goes on when its caller leaves: to cut it off would cost the connection.
+// If the caller leaves, the statement continues. Interrupting it would cost the connection.
 func TestRead_caller_who_leaves_costs_no_connection(t *testing.T) {
 	s, r := withRival(t, patient)
 	if _, err := s.Chat(t.Context(), "c"); err != nil {
@@ -96,7 +97,8 @@ func TestRead_caller_who_leaves_costs_no_connection(t *testing.T) {
 	}
 }
 
-// A change of members may have been done when its connection breaks, and does not say the same when it is done twice.
+// If the connection of a membership change breaks, the change may have been made. Repeating it
+// would give another answer, so the store does not.
 func TestChange_whose_connection_broke_is_not_repeated(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.lockChat()
@@ -111,7 +113,7 @@ func TestChange_whose_connection_broke_is_not_repeated(t *testing.T) {
 	wantError(t, <-result, tidemark.Unavailable)
 }
 
-// Arrays of text are encoded by the pool, and not by pgx.
+// The pool's own codec encodes arrays of text, instead of pgx.
 func TestPool_texts_arrive_as_they_are(t *testing.T) {
 	s := openNew(t).(durable).Store
 	for _, texts := range [][]string{nil, {}, {""}, {"a", "", "ö\t\"{},\\NULL", strings.Repeat("long", 1<<16)}, make([]string, 1000)} {
@@ -129,7 +131,7 @@ func TestPool_texts_arrive_as_they_are(t *testing.T) {
 	}
 }
 
-// A batch has the types of its drafts, whether they are equal or not.
+// A batch stores each draft's type and attachment, whether or not they are equal.
 func TestAppend_content_types_and_attachments_are_those_of_the_drafts(t *testing.T) {
 	s := openNew(t).(durable).Store
 	chat := storage.NewChat{

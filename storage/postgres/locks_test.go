@@ -13,9 +13,10 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait: else the call would be out of time before it came to those that are free.
+// TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait: otherwise the call would
+// run out of time before it came to the free chats.
 func TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait(t *testing.T) {
-	// If each lock were waited for so long, the call would be out of time.
+	// If the store waited so long for each lock, the call would run out of time.
 	s, r := withRival(t, "&lock_timeout=1s")
 	drafts := make([]tidemark.Draft, 0, 8)
 	for _, id := range []tidemark.ChatID{"held1", "held2", "held3", "held4", "held5", "held6"} {
@@ -59,8 +60,8 @@ func TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait(t *
 	}
 }
 
-// A lock on one chat does not tear apart what a call sends to another one: its messages are stored in
-// one step, so that nobody's come between them.
+// A lock on one chat does not split a call's messages to another chat. They are stored in one step,
+// with no other message between them.
 func TestAppend_beside_a_locked_chat_the_drafts_of_another_are_one_step(t *testing.T) {
 	s, r := withRival(t, "&lock_timeout=200ms")
 	var steps []int
@@ -81,7 +82,8 @@ func TestAppend_beside_a_locked_chat_the_drafts_of_another_are_one_step(t *testi
 	r.do("ROLLBACK")
 }
 
-// TestAppend_in_a_hurry_one_transaction_holds_lock_and_message: BEGIN within a transaction is a warning, and the COMMIT behind it ends the outer one.
+// TestAppend_in_a_hurry_one_transaction_holds_lock_and_message: a BEGIN within a transaction is
+// only a warning, and its COMMIT would end the outer transaction.
 func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) {
 	url := newDatabase(t, service.Shared(t))
 	s, w := watched(t, url)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A Mark that is under way when somebody leaves is waited for, and its row goes, too: else it would be there when he comes back.
+// RemoveMember waits for a Mark that is under way, and removes its row too. Otherwise the row would
+// exist when the user comes back.
 func TestRemoveMember_row_that_is_marked_meanwhile_goes(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.do("INSERT INTO pending_deliveries VALUES ('ben', 'c', 1)")

@@ -15,7 +15,7 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// TestMigrate_many_at_once_find_it_done: of those who come together one does the work.
+// TestMigrate_many_at_once_find_it_done: if several migrations run at once, one does the work.
 func TestMigrate_many_at_once_find_it_done(t *testing.T) {
 	url := service.Shared(t).Database(t)
 	errs := make([]error, 6)
@@ -30,8 +30,8 @@ func TestMigrate_many_at_once_find_it_done(t *testing.T) {
 	openTest(t, url)
 }
 
-// TestMigrate_waits_for_one_under_way: what another process is just doing looks as if it had failed half-way. It waits for longer than the limits of
-// the role, which are made for those who serve.
+// TestMigrate_waits_for_one_under_way: a migration of another process looks as if it had failed
+// half-way. The wait is longer than the role's timeouts, which are meant for serving.
 func TestMigrate_waits_for_one_under_way(t *testing.T) {
 	url := service.Shared(t).Database(t)
 	if err := Migrate(t.Context(), url, Up); err != nil {
@@ -132,7 +132,7 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 	}
 }
 
-// TestMigrate_a_role_that_may_not is told so by the words of the database, and what to do.
+// TestMigrate_a_role_that_may_not gets the words of the database, and what to do.
 func TestMigrate_a_role_that_may_not(t *testing.T) {
 	server := service.Shared(t)
 	at := server.Database(t)

@@ -140,7 +140,8 @@ func TestOpen_refuses(t *testing.T) {
 		})
 	}
 
-	// fsync is the server's, and may be turned off while we are connected: then we are not ready.
+	// fsync is a setting of the server. It may be turned off while the store is connected. Then the
+	// store is not ready.
 	url := newDatabase(t, server)
 	s := openTest(t, url)
 	server.Exec(t, "postgres", "ALTER SYSTEM SET fsync = off")

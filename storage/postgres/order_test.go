@@ -9,7 +9,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Who waits for a row has locked those of lower keys, whatever the order of the items: so no two statements wait for each other in a circle.
+// A statement that waits for a row has locked those of lower keys, whatever the order of its items.
+// So no two statements deadlock.
 func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.do("UPDATE chats SET head = 5")

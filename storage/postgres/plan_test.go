@@ -18,7 +18,7 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// A node is a step of a plan that was run.
+// A node is a step of an executed plan.
 type node struct {
 	Type      string  `json:"Node Type"`
 	Operation string  `json:"Operation"`
@@ -40,7 +40,7 @@ type node struct {
 	Plans     []node  `json:"Plans"`
 }
 
-// A plan is one that auto_explain reported.
+// A plan is a plan that auto_explain reported.
 type plan struct {
 	Text string `json:"Query Text"`
 	Plan node   `json:"Plan"`
@@ -67,7 +67,8 @@ func (n *node) each(do func(n *node, depth int), depth int) {
 	}
 }
 
-// yield is how many rows a statement is about: those that it returns, those that it writes, or those that it is asked about, whatever are most.
+// yield is the number of rows that a statement is about. It is the largest of the rows it returns,
+// writes, or is asked for.
 func (n *node) yield() float64 {
 	most := max(1, n.Rows)
 	n.each(func(n *node, _ int) {
@@ -81,9 +82,12 @@ func (n *node) yield() float64 {
 	return most
 }
 
-// The rule: no node scans a table. None reads or compares more than ten rows for each that the statement is about (yield); how many rows an aggregate
-// is to count is said by the caller. A scan looks at no more pages than a few for each look-up and row, which finds an index that is read without its
-// first column; and the statement at no more than 30 for each row that it is about.
+// The limits of a plan. No node scans a table. No node reads or compares more than ten rows for
+// each row that the statement is about (yield). For an aggregate, the caller says how many rows it
+// counts.
+//
+// A scan reads at most a few pages for each look-up and row. That finds an index that is used
+// without its first column. The statement reads at most 30 pages for each row that it is about.
 const (
 	mostRows      = 10
 	pagesPerLoop  = 12
@@ -91,7 +95,7 @@ const (
 	pagesPerYield = 30
 )
 
-// faults returns what is bad in a plan.
+// faults returns the violations of the limits in a plan.
 func (n *node) faults(counted float64) (bad []string) {
 	about := max(n.yield(), counted)
 	n.each(func(n *node, _ int) {
@@ -121,8 +125,9 @@ func (n *node) faults(counted float64) (bad []string) {
 	return bad
 }
 
-// unordered returns the steps of a plan that find rows in the order of their pages. Rows are locked as they are found, and have to be locked in the
-// order of their keys. Only a pooler may choose such steps.
+// unordered returns the steps of a plan that find rows in the order of their pages. Rows are locked
+// as they are found, and must be locked in the order of their keys. Only a pooler may choose such
+// steps.
 func (n *node) unordered() (bad []string) {
 	n.each(func(n *node, _ int) {
 		if strings.HasPrefix(n.Type, "Bitmap") {
@@ -132,7 +137,7 @@ func (n *node) unordered() (bad []string) {
 	return bad
 }
 
-// lines are what a person reads of a plan.
+// lines returns a plan for people to read.
 func (n *node) lines() (lines []string) {
 	n.each(func(n *node, depth int) {
 		line := strings.Repeat("  ", depth)
@@ -174,8 +179,8 @@ func shortened(text string) string {
 // planVersion is the version of Postgres whose plans are in plans.md.
 const planVersion = 15
 
-// planMessages is how many messages the database of the plans has: a million, or more by TIDEMARK_PLAN_MESSAGES; a tenth in make check, which is to
-// be quick.
+// planMessages is the number of messages in the database of the plans: a million, or more by
+// TIDEMARK_PLAN_MESSAGES. `make check` uses a tenth to save time.
 func planMessages(t *testing.T) int {
 	t.Helper()
 	const least = 1_000_000
@@ -193,10 +198,15 @@ func planMessages(t *testing.T) int {
 	return n
 }
 
-// TestPlans_no_statement_reads_much_more_than_it_returns runs every method on a database of ten thousand chats and a million messages, and looks at
-// the plans that were run, as auto_explain reports them: those that were made while all tables were empty and known to be, those of a server that
-// knows its tables, and those of a pooler, where each run has a plan of its own, before and after the server knows its tables. Those of the second
-// kind are in plans.md; TIDEMARK_UPDATE=1 writes it. Another database, a tenth of that, grows out of a small one whose tables were known.
+// TestPlans_no_statement_reads_much_more_than_it_returns runs every method on a database of ten
+// thousand chats and a million messages. It checks the executed plans, as auto_explain reports
+// them:
+//   - plans made while all tables were empty and known to be;
+//   - plans of a server with statistics of its tables, which are in plans.md;
+//   - plans of a pooler, where each run has a plan of its own, before and after the statistics.
+//
+// TIDEMARK_UPDATE=1 writes plans.md. Another database, a tenth as large, grows out of a small one
+// with statistics.
 func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
 	server := service.Start(t, "shared_preload_libraries = 'auto_explain'",
 		"auto_explain.log_min_duration = 0", "auto_explain.log_analyze = on",
@@ -224,7 +234,7 @@ func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
 	fill(t, url, 1, total)
 	t.Run("made on empty tables", func(t *testing.T) {
 		check(t)
-		// The trap that they had to avoid is there.
+		// The bad plan that the statements must avoid does occur here.
 		if bad := naive(t); len(bad) == 0 {
 			t.Error("a plan of a naive statement that was made on empty tables is good")
 		}
@@ -256,7 +266,7 @@ func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
 	}
 }
 
-// planned lets a store make its plans now, and returns the check of them, for later.
+// planned lets a store make its plans now. It returns the check of these plans, to call later.
 func planned(t *testing.T, url string, names map[string]string) func(t *testing.T) {
 	t.Helper()
 	s, w := watched(t, url)
@@ -302,8 +312,8 @@ func plansOf(ctx context.Context, c *conn, names map[string]string) error {
 	return nil
 }
 
-// newNaive prepares a look-up by the primary key on the empty table, without the settings of the store, and returns what is bad in its plan at the
-// next run.
+// newNaive prepares a look-up by the primary key on the empty table, without the store's settings.
+// It returns a function that runs it again, and returns the faults of its plan.
 func newNaive(t *testing.T, url string) func(t *testing.T) (bad []string) {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
@@ -333,7 +343,8 @@ func newNaive(t *testing.T, url string) func(t *testing.T) (bad []string) {
 	return run
 }
 
-// checkPlans runs every method, reports the plans that are bad, and returns for each statement the one that was about most rows.
+// checkPlans runs every method, and reports bad plans. For each statement it returns the plan about
+// the most rows.
 func checkPlans(
 	t *testing.T, s *Store, w *watch, round int, names map[string]string,
 ) map[string]plan {
@@ -378,7 +389,7 @@ func checkPlans(
 	return found
 }
 
-// compare compares plans with those of plans.md.
+// compare compares plans with plans.md.
 func compare(t *testing.T, found map[string]plan, names map[string]string) {
 	t.Helper()
 	const file = "plans.md"

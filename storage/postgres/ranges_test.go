@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// A message that is missing is damage, and never taken for the end of the chat or of a page.
+// A missing message is damage, and never taken for the end of the chat or of a page.
 func TestRanges_hole_is_Unavailable(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.do("COMMIT")

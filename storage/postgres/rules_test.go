@@ -16,16 +16,17 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// A rival is another program that works in the database, in a transaction that it has begun.
+// A rival is another program that has begun a transaction in the database.
 type rival struct {
 	t    *testing.T
 	conn *pgx.Conn
 }
 
-// patient waits for a rival as long as a call may take, however slow the machine is.
+// patient lets the store wait for a rival as long as a call may take, however slow the machine is.
 const patient = "&lock_timeout=0"
 
-// withRival opens a store with the chats c and d of anna and ben, and connects a rival, who locks nothing yet.
+// withRival opens a store with the chats c and d of anna and ben. It connects a rival, which locks
+// nothing yet.
 func withRival(t *testing.T, parameters string) (*Store, *rival) {
 	t.Helper()
 	url := newDatabase(t, service.Shared(t))
@@ -63,14 +64,14 @@ func (r *rival) do(statement string, parameters ...any) {
 // lockChat locks c as an append does.
 func (r *rival) lockChat() { r.do("SELECT FROM chats WHERE id = 'c' FOR NO KEY UPDATE") }
 
-// commit ends the transaction when somebody waits for its locks.
+// commit ends the transaction when another backend waits for its locks.
 func (r *rival) commit() {
 	r.t.Helper()
 	r.waitedFor()
 	r.do("COMMIT")
 }
 
-// waitedFor waits until somebody waits for the rival's locks.
+// waitedFor waits until another backend waits for the rival's locks.
 func (r *rival) waitedFor() {
 	r.t.Helper()
 	for deadline, waits := time.Now().Add(10*time.Second), false; !waits; {
@@ -89,7 +90,7 @@ func queued(t *testing.T, s *Store, n int) {
 	wantSoon(t, func() bool { return s.appends.Queued() == n })
 }
 
-// wantSoon waits until something is so.
+// wantSoon waits until a condition holds.
 func wantSoon(t *testing.T, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !is(); <-time.After(time.Millisecond) {
@@ -99,7 +100,7 @@ func wantSoon(t *testing.T, is func() bool) {
 	}
 }
 
-// message is a draft of a user under a key.
+// message returns a draft of a user under a key.
 func message(chat tidemark.ChatID, sender tidemark.UserID, key, content string) tidemark.Draft {
 	return tidemark.Draft{
 		ChatID:          chat,
@@ -112,7 +113,7 @@ func message(chat tidemark.ChatID, sender tidemark.UserID, key, content string) 
 	}
 }
 
-// sent begins an append, whose result the channel gets.
+// sent starts an append, and returns the channel of its result.
 func sent(s *Store, d tidemark.Draft) <-chan appendResult {
 	result := make(chan appendResult, 1)
 	go func() {
@@ -295,8 +296,9 @@ func TestAppend_bad_item_fails_alone(t *testing.T) {
 	}
 }
 
-// A bad draft is in the way when the members of a chat change. That of another chat has the drafts of
-// each chat written by themselves, that of the same chat each draft.
+// A bad draft is in the batch when the members of a chat change. If it is of another chat, the
+// drafts of each chat are written by themselves. If it is of the same chat, each draft is written
+// by itself.
 func TestAppend_none_overtakes_one_whose_chat_has_changed(t *testing.T) {
 	for _, bad := range []tidemark.ChatID{"c", "d"} {
 		t.Run("a bad draft for "+string(bad), func(t *testing.T) {
@@ -365,7 +367,7 @@ func TestAppend_caller_who_gives_up_gets_Unavailable(t *testing.T) {
 	wantMessages(t, s, "1")
 }
 
-// Reads still work, and so do acknowledgements; but no message can be stored.
+// Reads and acknowledgements still work, but no message can be stored.
 func TestBatches_write_that_fails_makes_the_store_unfit(t *testing.T) {
 	s, r := withRival(t, "")
 	r.do("COMMIT")
@@ -385,7 +387,7 @@ func TestBatches_write_that_fails_makes_the_store_unfit(t *testing.T) {
 	}
 }
 
-// How long a caller wanted to wait says nothing about the database: it is fit for everybody else.
+// A caller's own time limit says nothing about the database. The database stays fit for all others.
 func TestCheck_caller_in_a_hurry_is_no_write_that_failed(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.lockChat()
@@ -399,7 +401,7 @@ func TestCheck_caller_in_a_hurry_is_no_write_that_failed(t *testing.T) {
 	r.do("COMMIT")
 }
 
-// What was true when the statement began is not true any more when it gets the lock of the chat.
+// The facts of the statement's snapshot have changed when it gets the lock of the chat.
 func TestAppend_sees_the_members_of_its_own_step(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.lockChat()

@@ -13,8 +13,8 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// A commit that waits for a standby is visible when its connection is ended. The next attempt finds it, and waits for the standby, too, before
-// anybody is told.
+// A commit that waits for a standby is visible once its connection is ended. The next attempt finds
+// it, and waits for the standby before it confirms.
 func TestBatches_second_attempt_waits_for_the_standby(t *testing.T) {
 	server := service.Start(t)
 	url := newDatabase(t, server)
@@ -67,7 +67,8 @@ func TestBatches_second_attempt_waits_for_the_standby(t *testing.T) {
 	}
 }
 
-// What was stored before may be what only this server has: who asks again is told when the standby has it. And a wait that somebody cancels is no commit.
+// A message that was stored before may be on this server only. So a repeated send is confirmed when
+// the standby has the message. A wait that somebody cancels is no confirmation.
 func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 	server := service.Start(t)
 	s := openTest(t, newDatabase(t, server))
@@ -111,7 +112,7 @@ func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 	}} {
 		result := make(chan error, 1)
 		go func() { result <- do(context.Background()) }()
-		// Each attempt waits, until somebody ends its wait.
+		// Each attempt waits until the test ends its wait.
 		for waiting := true; waiting; {
 			select {
 			case err := <-result:

@@ -19,14 +19,15 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// atMost is how long a chat may stay locked after the call or the client that locked it has gone.
+// atMost is how long a chat may stay locked after its call or its client has gone.
 const atMost = 200 * time.Millisecond
 
-// tries is how often a scene is played at most. A busy machine may delay any of them. A lock that
+// tries is the maximum number of runs of a scene. A busy machine may delay any run. A lock that
 // waits for a timeout is late in all of them.
 const tries = 8
 
-// clientVariable names what this program does as a client that dies, instead of running tests.
+// clientVariable names the environment variable that turns this program into a client that dies,
+// instead of running tests.
 const clientVariable = "TEST_DYING_CLIENT"
 
 func TestMain(m *testing.M) {
@@ -63,7 +64,7 @@ func dyingClient(what, url string) error {
 	return err
 }
 
-// scene is a store on a server of its own, whose disk can stall, with a rival.
+// scene is a store on a database of its own, with a rival. The server's disk can stall.
 type scene struct {
 	*testing.T
 	server *service.Server
@@ -79,7 +80,7 @@ type scene struct {
 	ended  chan error
 }
 
-// newScene makes a scene on a database of its own. The disk is nil if the scene has no use for it.
+// newScene makes a scene on a database of its own. disk is nil if the scene does not stall it.
 func newScene(t *testing.T, server *service.Server, disk *service.Disk) *scene {
 	t.Helper()
 	url := newDatabase(t, server)
@@ -100,7 +101,7 @@ func newScene(t *testing.T, server *service.Server, disk *service.Disk) *scene {
 	})
 	sc.ok(err)
 	sc.rival = &rival{t, sc.connect(url)}
-	// Its own commits do not wait for the disk.
+	// The watch's own commits do not wait for the disk.
 	sc.watch = sc.connect(url + "&synchronous_commit=off")
 	return sc
 }
@@ -120,7 +121,7 @@ func (sc *scene) connect(url string) *pgx.Conn {
 	return conn
 }
 
-// locked reports whether somebody holds a lock on a chat.
+// locked reports whether any transaction holds a lock on a chat.
 func (sc *scene) locked(chat tidemark.ChatID) bool {
 	sc.Helper()
 	_, err := sc.watch.Exec(sc.Context(),
@@ -131,7 +132,7 @@ func (sc *scene) locked(chat tidemark.ChatID) bool {
 	return err != nil
 }
 
-// waitsFor waits until a backend of somebody else waits for something.
+// waitsFor waits until another backend waits for an event.
 func (sc *scene) waitsFor(event string) {
 	sc.Helper()
 	const waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = $1 AND state = " +
@@ -142,7 +143,7 @@ func (sc *scene) waitsFor(event string) {
 	})
 }
 
-// call begins to remove ben from c, until ctx ends or the scene does.
+// call starts removing ben from c, until ctx or the scene ends.
 func (sc *scene) call(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	sc.cancel, sc.ended = cancel, make(chan error, 1)
@@ -152,7 +153,7 @@ func (sc *scene) call(ctx context.Context) {
 	}()
 }
 
-// start starts a client of its own.
+// start starts a client in a process of its own.
 func (sc *scene) start(what string) {
 	sc.Helper()
 	sc.client = exec.Command(os.Args[0], sc.url)
@@ -175,13 +176,14 @@ func (sc *scene) kill() {
 	_ = sc.client.Wait()
 }
 
-// holdPending lets the rival hold ben's pending row: who removes ben waits for it, and has locked c.
+// holdPending lets the rival lock ben's pending row. A call that removes ben locks c, and then
+// waits for that row.
 func (sc *scene) holdPending() {
 	sc.rival.do("BEGIN")
 	sc.rival.do("SELECT FROM pending_deliveries WHERE user_id = 'ben' FOR UPDATE")
 }
 
-// others shows that what needs no commit goes on, and that the other chat is not locked.
+// others checks that calls without a commit continue, and that the other chat is not locked.
 func (sc *scene) others() {
 	sc.Helper()
 	if sc.locked("d") {
@@ -205,7 +207,7 @@ func (sc *scene) others() {
 	}
 }
 
-// unavailable demands that the call that was cancelled says so.
+// unavailable demands that the cancelled call returns Unavailable.
 func (sc *scene) unavailable() {
 	sc.Helper()
 	if err := <-sc.ended; tidemark.CodeOf(err) != tidemark.Unavailable {
@@ -213,16 +215,16 @@ func (sc *scene) unavailable() {
 	}
 }
 
-// A chat is free again as soon as the call or the client has gone that locked it, and Postgres has
-// what it waits for.
+// A chat is free again as soon as the call or client that locked it has gone, and Postgres has
+// finished the wait.
 func TestLocks_go_with_the_call_or_the_client(t *testing.T) {
 	t.Parallel()
 	server, disk := service.StartOnDisk(t)
 	for _, tc := range []struct {
 		name string
-		// lock returns when c is locked, last is the last thing before it has to be free.
+		// lock returns when c is locked. last is the last action before c must be free.
 		lock, last func(sc *scene)
-		// after puts the scene back.
+		// after restores the scene.
 		after func(sc *scene)
 	}{
 		{
@@ -289,7 +291,7 @@ func TestLocks_go_with_the_call_or_the_client(t *testing.T) {
 		{
 			"a client that dies while its commit waits for the disk",
 			func(sc *scene) {
-				// What it needs before must not wait.
+				// The client's start must not wait for the disk.
 				sc.start("remove ben")
 				sc.disk.Stall(sc)
 				sc.waitsFor("WALSync")
@@ -320,7 +322,7 @@ func TestLocks_go_with_the_call_or_the_client(t *testing.T) {
 	}
 }
 
-// hears waits until the client says a line.
+// hears waits until the client prints a line.
 func (sc *scene) hears(want string) {
 	sc.Helper()
 	if line, err := sc.said.ReadString('\n'); line != want+"\n" {
@@ -328,15 +330,15 @@ func (sc *scene) hears(want string) {
 	}
 }
 
-// comesBack makes ben a member again, and marks his row.
+// comesBack makes ben a member again, and marks ben's row.
 func (sc *scene) comesBack() {
 	sc.Helper()
 	_, err := sc.store.AddMembers(sc.Context(), "c", []tidemark.UserID{"ben"}, time.UnixMilli(4))
 	sc.ok(err)
 }
 
-// A client whose machine is gone, or stands still, is noticed by its silence: earlier than those who
-// wait for its lock are refused. If it goes on, it makes its call again.
+// A client whose machine has crashed or is paused is detected by its silence. That is earlier than
+// the lock_timeout of those who wait. If the client continues, it makes its call again.
 func TestLocks_go_with_a_client_that_stands_still(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, service.Shared(t), nil)
@@ -354,8 +356,8 @@ func TestLocks_go_with_a_client_that_stands_still(t *testing.T) {
 	sc.ok(sc.client.Wait())
 }
 
-// While the disk stalls, calls are given up whose commits cannot be cancelled. Each of them keeps its
-// connection, so the server has no more of them than the pool of the store.
+// While the disk stalls, callers give up calls whose commits cannot be cancelled. Each such call
+// keeps its connection. So the server has no more of them than the store's pool.
 func TestLocks_calls_that_were_given_up_do_not_pile_up(t *testing.T) {
 	t.Parallel()
 	server, disk := service.StartOnDisk(t)
@@ -393,11 +395,11 @@ func TestLocks_calls_that_were_given_up_do_not_pile_up(t *testing.T) {
 	sc.comesBack() // what was given up is over
 }
 
-// The histories hold while commits stall for longer than others wait for a lock.
+// The histories hold while commits stall for longer than lock_timeout.
 func TestStore_histories_while_the_disk_stalls(t *testing.T) {
 	t.Parallel()
 	server, disk := service.StartOnDisk(t)
-	// The rest of the test is as quick as the wait for a lock is short.
+	// The rest of the test waits for locks, so a short timeout makes it quick.
 	const wait = 100 * time.Millisecond
 	open := func(t *testing.T) storage.Store {
 		return openTest(t,

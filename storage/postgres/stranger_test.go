@@ -13,7 +13,8 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// TestMigrate_leaves_the_database_of_another_program_alone: many programs have tables of these names, and use the same library.
+// TestMigrate_leaves_the_database_of_another_program_alone: many programs have tables with these
+// names, and use the same library.
 func TestMigrate_leaves_the_database_of_another_program_alone(t *testing.T) {
 	for _, tc := range []struct{ name, theirs, table string }{
 		{"a table", "CREATE TABLE chats (theirs int)", "chats"},
@@ -53,7 +54,8 @@ func TestMigrate_leaves_the_database_of_another_program_alone(t *testing.T) {
 	}
 }
 
-// TestMigrate_stays_in_the_schema_of_the_tables: whoever makes a schema that comes earlier in the search path must not see all messages go.
+// TestMigrate_stays_in_the_schema_of_the_tables: a new schema that comes earlier in the search path
+// must not hide the messages.
 func TestMigrate_stays_in_the_schema_of_the_tables(t *testing.T) {
 	server := service.Shared(t)
 	url := server.Database(t)
@@ -83,7 +85,8 @@ func TestMigrate_stays_in_the_schema_of_the_tables(t *testing.T) {
 		"search_path names no schema")
 }
 
-// TestOpen_texts_are_UTF8: whatever a role is set to, and where that does not help, the database is refused.
+// TestOpen_texts_are_UTF8, whatever encoding a role sets. If the database itself has another
+// encoding, it is refused.
 func TestOpen_texts_are_UTF8(t *testing.T) {
 	server := service.Shared(t)
 	url := newDatabase(t, server)
@@ -114,7 +117,7 @@ func TestOpen_texts_are_UTF8(t *testing.T) {
 	wantError(t, err, tidemark.Conflict, "EUC_JP", "UTF8")
 }
 
-// single returns the one text that a statement finds.
+// single returns the one text that a statement returns.
 func single(t *testing.T, url, statement string) (found string) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)

@@ -8,7 +8,7 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// durable is a store that knows where it is.
+// durable is a store with its URL.
 type durable struct {
 	*Store
 	url string
@@ -61,8 +61,9 @@ func openTwo(t *testing.T) (storage.Store, storage.Store) {
 
 func TestStore_shared(t *testing.T) { storagetest.RunShared(t, openTwo) }
 
-// TestStore_durable_when_the_server_crashes stops the server without a checkpoint before it opens the data again. In the histories of the model it
-// does so in the first few times only, each of which takes a second.
+// TestStore_durable_when_the_server_crashes stops the server without a checkpoint before it opens
+// the data again. In the model's histories it does so only the first few times, since each takes a
+// second.
 func TestStore_durable_when_the_server_crashes(t *testing.T) {
 	server := service.Start(t)
 	open := func(t *testing.T) storage.Store {

@@ -22,7 +22,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
 )
 
-// A watch sees what a store asks of its database.
+// A watch records the statements of a store.
 type watch struct {
 	mu      sync.Mutex
 	texts   []string // of the statements, in their order
@@ -65,7 +65,7 @@ func watched(t *testing.T, url string) (*Store, *watch) {
 	return s, w
 }
 
-// take returns what was seen since the last call.
+// take returns what was recorded since the last call.
 func (w *watch) take() (texts []string, trips int, notices []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,8 +136,8 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// statements returns the statements of this package by their texts, as its sources have them: with the name of the constant, or of the function that
-// a literal is in.
+// statements returns the package's statements, by their texts in the sources. The name is that of
+// the constant, or of the function with the literal.
 func statements(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("*.go")

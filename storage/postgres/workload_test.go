@@ -15,7 +15,7 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// perChat is how many messages a chat of the fixture has, and members how many members.
+// perChat is the number of messages in a chat of the fixture, members the number of its members.
 const (
 	perChat = 100
 	members = 10
@@ -25,9 +25,10 @@ const (
 const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large) VALUES
 	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 100, false), ('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 1000, true)`
 
-// fixture makes the chats from $from to $to, of ten members and a hundred messages each. Besides, writer is a member of the first hundred chats,
-// reader of the second hundred, and has received all of every second one. Half of all members have watermarks. Nothing is analyzed. activity_at is
-// the number of the chat, 0 of a crowd.
+// fixture creates the chats from $from to $to, with ten members and a hundred messages each. Writer
+// is also a member of the first hundred chats. Reader is a member of the second hundred, and has
+// received all of every second one. Half of all members have watermarks. The tables are not
+// analyzed. activity_at is the number of the chat, 0 for a crowd.
 func fixture() []string {
 	const chats = `(SELECT *, activity_at AS no FROM chats WHERE activity_at BETWEEN $from AND $to) AS c`
 	return []string{
@@ -49,7 +50,8 @@ func fixture() []string {
 	}
 }
 
-// fill makes the chats of the fixture from one to another; with those from 1 on come the crowds.
+// fill creates the fixture's chats between two numbers. From number 1 on, it also creates the
+// crowds.
 func fill(t *testing.T, url string, from, to int) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -70,7 +72,7 @@ func fill(t *testing.T, url string, from, to int) {
 	}
 }
 
-// newDatabase makes a database with the schema.
+// newDatabase creates a database with the schema.
 func newDatabase(t *testing.T, on *service.Server) (url string) {
 	t.Helper()
 	url = on.Database(t)
@@ -80,14 +82,15 @@ func newDatabase(t *testing.T, on *service.Server) (url string) {
 	return url
 }
 
-// An operation is a method of the contract in a typical shape. In each round it does what it is there for, with other names.
+// An operation is a method of the contract in a typical shape. In each round it does its full work,
+// with other names.
 type operation struct {
 	name   string
 	before func(round int) error // what it finds; nil for the fixture
 	run    func(round int) error
 }
 
-// workload runs on a store that has the fixture.
+// workload runs on a store with the fixture.
 type workload struct {
 	t *testing.T
 	s *Store
@@ -110,7 +113,7 @@ func named(prefix string, n int) (users []tidemark.UserID) {
 	return users
 }
 
-// drafts are one message of writer for each chat, with keys that begin with prefix.
+// drafts returns one message of writer for each chat, with keys that begin with prefix.
 func drafts(prefix string, chats ...tidemark.ChatID) (drafts []tidemark.Draft) {
 	for i, chat := range chats {
 		key := fmt.Sprintf("%s-%d", prefix, i)
@@ -218,7 +221,8 @@ func (w *workload) ranges(n int, r storage.Range) error {
 
 func all(n int) tidemark.Sequence { return tidemark.Sequence(n) }
 
-// writes are the operations that write. Chats have a hundred messages and more; those from 101 on have exactly that.
+// writes returns the operations that write. Chats have at least a hundred messages, those from 101
+// on exactly a hundred.
 func (w *workload) writes() []operation {
 	const full, joined = tidemark.HistoryFull, tidemark.HistorySinceJoin
 	name := func(what string, round int) string { return fmt.Sprintf("%s-%d", what, round) }
@@ -337,7 +341,7 @@ func (w *workload) writes() []operation {
 	}
 }
 
-// reads are the operations that read.
+// reads returns the operations that read.
 func (w *workload) reads() []operation {
 	ctx := w.t.Context()
 	read := func(name string, do func() (got, want int, err error)) operation {

@@ -34,7 +34,7 @@ func numbered(from, to int) (items []Item) {
 	return items
 }
 
-// What DynamoDB leaves out of a batch is asked for again, until nothing is left.
+// A batch repeats the items that DynamoDB left out, until none is left.
 func TestBatches_are_whole(t *testing.T) {
 	var written, asked []string
 	c := newCaller(api{
@@ -81,7 +81,7 @@ func TestBatches_are_whole(t *testing.T) {
 	}
 }
 
-// A batch of which DynamoDB performs nothing is given up in time.
+// A batch of which DynamoDB performs nothing ends in time.
 func TestBatches_end_with_their_time(t *testing.T) {
 	c := newCaller(api{batchGetItem: func(_ context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 		return &dynamodb.BatchGetItemOutput{UnprocessedKeys: in.RequestItems}, nil
@@ -93,7 +93,7 @@ func TestBatches_end_with_their_time(t *testing.T) {
 	}
 }
 
-// A query goes on behind the page that DynamoDB ended, an empty one too; and no further than it is wanted.
+// A query continues after each page, even an empty one, and stops when its caller wants no more.
 func TestEach_reads_every_page(t *testing.T) {
 	pages := [][]Item{numbered(0, 3), {}, numbered(3, 5)}
 	c := newCaller(api{query: func(_ context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
@@ -116,7 +116,8 @@ func TestEach_reads_every_page(t *testing.T) {
 	}
 }
 
-// A write is made again until it is answered; doubtful says that one before the last may have been performed.
+// A write is repeated until it is answered. doubtful reports that an earlier attempt may have been
+// performed.
 func TestUpdate_doubtful(t *testing.T) {
 	throttled, broken := error(&types.ProvisionedThroughputExceededException{}), io.ErrUnexpectedEOF
 	held := &types.ConditionalCheckFailedException{Item: Item{"id": Text("there")}}

@@ -19,7 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// said is a network that gives one answer to every call.
+// said is a network that gives the same answer to every call.
 type said struct {
 	status int
 	body   string
@@ -41,7 +41,7 @@ func (s said) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// transact makes one transaction over a network, by the SDK.
+// transact makes one transaction over a network, with the SDK.
 func transact(network http.RoundTripper) error {
 	client := dynamodb.New(dynamodb.Options{
 		Region:      "eu-central-1",
@@ -68,7 +68,8 @@ func canceled(codes ...string) string {
 	return `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"cancelled","CancellationReasons":[` + strings.Join(reasons, ",") + `]}`
 }
 
-// TestJudge_and_Public: what may be made again, what may have been performed, and what is said of it, for all that DynamoDB and a network may say.
+// TestJudge_and_Public checks all errors of DynamoDB and of a network: which calls may be repeated,
+// which may have been performed, and what the caller is told.
 func TestJudge_and_Public(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	for _, tc := range []struct {
@@ -234,7 +235,7 @@ func TestPublic_keeps_errors_of_the_contract(t *testing.T) {
 	}
 }
 
-// TestPause_doubles_within_its_bounds: half of it is by chance, so each is looked at a few times.
+// TestPause_doubles_within_its_bounds looks at each pause a few times, since half of it is random.
 func TestPause_doubles_within_its_bounds(t *testing.T) {
 	for _, tc := range []struct {
 		n    int

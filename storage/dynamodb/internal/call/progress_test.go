@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
-// TestWithPatience_ends_without_progress: a call goes on for as long as parts of it are done, and
-// ends when none was done for its patience.
+// TestWithPatience_ends_without_progress: a call continues while parts of it complete. It ends when
+// none completed for its patience.
 func TestWithPatience_ends_without_progress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := call.WithPatience(t.Context(), 5*time.Second)
@@ -25,7 +25,7 @@ func TestWithPatience_ends_without_progress(t *testing.T) {
 			time.Sleep(4 * time.Second)
 			return nil
 		})
-		// 32 parts at once, each of 4 s: those before part 900 take 29 rounds, and then its
+		// 32 parts run at once, each for 4 s. The parts before 900 take 29 rounds. Then the
 		// patience ends.
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took < 100*time.Second {
 			t.Errorf("it ended after %v with %v, want a deadline after the parts that were done",
@@ -34,8 +34,7 @@ func TestWithPatience_ends_without_progress(t *testing.T) {
 	})
 }
 
-// TestWithPatience_ends_with_its_parent: the caller's own deadline holds, whatever progress there
-// is.
+// TestWithPatience_ends_with_its_parent: the caller's own deadline holds, whatever the progress.
 func TestWithPatience_ends_with_its_parent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, stop := context.WithTimeout(t.Context(), 3*time.Second)

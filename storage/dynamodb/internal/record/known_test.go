@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// TestKnown_only_grows: what arrives late, or was read from an older copy, replaces nothing.
+// TestKnown_only_grows: values that arrive late, or come from an older copy, replace nothing.
 func TestKnown_only_grows(t *testing.T) {
 	k := NewKnown()
 	if _, found := k.Guess("u", "c"); found || k.Reaches("c", 1) {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
-// at has no more than the milliseconds that are stored.
+// at returns a time with millisecond precision, as it is stored.
 func at(second int) time.Time { return time.Date(2026, 1, 31, 10, 0, second, 123_000_000, time.UTC) }
 
 func TestCounter_comes_back_as_it_was_stored(t *testing.T) {
@@ -82,7 +82,8 @@ func TestMessage_comes_back_as_it_was_stored(t *testing.T) {
 	}
 }
 
-// TestMembership_counts_a_change_once_it_is_the_counters: a joining says nothing until the counter has its token, and then begins where the change took effect.
+// TestMembership_counts_a_change_once_it_is_the_counters: a joining has no effect until the counter
+// has its token. Then it begins where the change took effect.
 func TestMembership_counts_a_change_once_it_is_the_counters(t *testing.T) {
 	former := Membership{
 		Member:  tidemark.Member{UserID: "u", Role: tidemark.Owner, Intervals: tidemark.Intervals{{From: 1, To: 7}}, JoinedAt: at(1)},
@@ -104,7 +105,8 @@ func TestMembership_counts_a_change_once_it_is_the_counters(t *testing.T) {
 	}
 }
 
-// TestItems_of_another_kind_are_errors: an item that was edited by hand is told, and not taken for another.
+// TestItems_of_another_kind_are_errors: an item that was edited by hand is an error, and not taken
+// for another value.
 func TestItems_of_another_kind_are_errors(t *testing.T) {
 	chat := Counter{Chat: tidemark.Chat{ID: "c", Type: tidemark.Group, CreatedAt: at(1)}, Activity: at(1)}
 	for _, tc := range []struct {

@@ -9,7 +9,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// TestAsk_what_may_be_over_soon: the status counts, for what answers instead of DynamoDB has no names.
+// TestAsk_what_may_be_over_soon: the status decides, since a load balancer's answer has no error
+// name.
 func TestAsk_what_may_be_over_soon(t *testing.T) {
 	answer := func(status int, name string) error {
 		return &smithyhttp.ResponseError{

@@ -16,7 +16,8 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
-// between is what stands before the emulator: it answers what a test wants, and passes on the rest.
+// between stands before the emulator. It gives the answers that a test wants, and passes on the
+// other calls.
 type between struct {
 	answer func(operation, table string) (status int, body string) // status 0 passes on
 }
@@ -74,12 +75,13 @@ func wantVersion(t *testing.T, tables *Tables, want uint) {
 	}
 }
 
-// refusal is an answer of DynamoDB.
+// refusal returns an error answer of DynamoDB.
 func refusal(name, words string) string {
 	return fmt.Sprintf(`{"__type":"com.amazonaws.dynamodb.v20120810#%s","message":%q}`, name, words)
 }
 
-// backups plays the part of AWS that the emulator has not: backups that are not there at once, and are then turned on.
+// backups plays a part of AWS that the emulator lacks: backups that are unknown at first, and are
+// then turned on.
 type backups struct {
 	mu      sync.Mutex
 	on      map[string]bool
@@ -132,7 +134,8 @@ func TestUp_recovery_that_an_emulator_has_not(t *testing.T) {
 	wantVersion(t, tables, 0)
 }
 
-// TestUp_goes_on_after_any_call: whenever it died, what it did is finished by the next one, and no version stands before that.
+// TestUp_goes_on_after_any_call: wherever a migration died, the next one completes it. No version
+// is written before that.
 func TestUp_goes_on_after_any_call(t *testing.T) {
 	url := service.Shared(t).Store(t)
 	cuts := 0
@@ -178,7 +181,8 @@ func TestUp_goes_on_after_any_call(t *testing.T) {
 	}
 }
 
-// wantNothingToDo migrates tables that have a version, which was to be written when everything else was done.
+// wantNothingToDo migrates tables that have a version. The version is written last, so no step may
+// remain.
 func wantNothingToDo(t *testing.T, url string) {
 	t.Helper()
 	err := open(t, url, between{func(operation, table string) (int, string) {
@@ -192,7 +196,8 @@ func wantNothingToDo(t *testing.T, url string) {
 	}
 }
 
-// TestUp_what_somebody_else_did_meanwhile is no failure: AWS refuses what is already so.
+// TestUp_what_somebody_else_did_meanwhile is no failure, although AWS refuses a change that is
+// already made.
 func TestUp_what_somebody_else_did_meanwhile(t *testing.T) {
 	url := service.Shared(t).Store(t)
 	other := open(t, url, nil)
@@ -281,7 +286,8 @@ func TestErrors_say_what_to_do(t *testing.T) {
 	}
 }
 
-// TestVersion_in_bounded_time: of a server that is not there, of one that says nothing, and of one that is slow for a moment.
+// TestVersion_in_bounded_time: of a server that does not exist, of a silent one, and of one that is
+// slow for a moment.
 func TestVersion_in_bounded_time(t *testing.T) {
 	for name, endpoint := range map[string]string{"refused": "http://127.0.0.1:1", "no such name": "http://nowhere.invalid"} {
 		t.Run(name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func TestDefinitions_are_those_of_the_specification(t *testing.T) {
 	}
 }
 
-// asDefined is a table as AWS describes it when everything is done.
+// asDefined returns a table as AWS describes it when every step is done.
 func asDefined(d table) state {
 	is := state{
 		table: &types.TableDescription{

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// alone takes away what the environment of the test says about AWS.
+// alone removes the AWS settings from the test's environment.
 func alone(t *testing.T) (home string) {
 	t.Helper()
 	for _, setting := range os.Environ() {
@@ -28,7 +28,7 @@ func alone(t *testing.T) (home string) {
 	return home
 }
 
-// recorder is a DynamoDB that refuses every call, and remembers how it was signed.
+// recorder is a DynamoDB that refuses every call, and records its signature.
 type recorder struct {
 	mu     sync.Mutex
 	signed []string
@@ -123,7 +123,8 @@ func TestClient_calls_once(t *testing.T) {
 	}
 }
 
-// TestClient_keeps_its_connections: as many calls at once as the store may make shake hands once.
+// TestClient_keeps_its_connections: the store's maximum of concurrent calls makes one handshake
+// each, and reuses the connections.
 func TestClient_keeps_its_connections(t *testing.T) {
 	alone(t)
 	var r recorder

@@ -14,7 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// TestClient_takes_whole_answers_only: what is not DynamoDB's whole answer is an error, and never an item that is not there.
+// TestClient_takes_whole_answers_only: an incomplete or foreign answer is an error, and never a
+// missing item.
 func TestClient_takes_whole_answers_only(t *testing.T) {
 	alone(t)
 	const good = `{"Item":{"id":{"S":"x"}}}`
