@@ -98,7 +98,8 @@ func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
 			}
 			ctx, dies := dying(t, url,
 				func(operation, _ string) bool { return operation == "PutItem" })
-			if _, _, err := dies.CreateChat(ctx, new); tidemark.CodeOf(err) != tidemark.Unavailable {
+			_, _, err := dies.CreateChat(ctx, new)
+			if tidemark.CodeOf(err) != tidemark.Unavailable {
 				t.Fatalf("CreateChat of the process that died: %v", err)
 			}
 			s := openTest(t, url)
@@ -106,7 +107,8 @@ func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
 				t.Fatalf("Chat: error %v, want NotFound", err)
 			}
 			new.Type, new.Members = tc.kind, tc.members
-			if got, created, err := s.CreateChat(t.Context(), new); err != nil || !created || got.ID != chat {
+			if got, created, err := s.CreateChat(t.Context(), new); err != nil || !created ||
+				got.ID != chat {
 				t.Fatalf("CreateChat: %v, created %v, error %v", got.ID, created, err)
 			}
 			rosters, err := s.Rosters(t.Context(), []tidemark.ChatID{chat})
@@ -114,8 +116,9 @@ func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
 				t.Errorf("%d members, error %v, want %d",
 					len(rosters[0].Members), err, len(tc.members))
 			}
-			if list, _, err := s.ChatsOf(t.Context(), "u00050", storage.ChatsPage{Limit: 10}); err != nil || len(list) != 0 {
-				t.Errorf("who was to be a member has %d chats, error %v", len(list), err)
+			list, _, err := s.ChatsOf(t.Context(), "u00050", storage.ChatsPage{Limit: 10})
+			if err != nil || len(list) != 0 {
+				t.Errorf("the user who was not added has %d chats, error %v", len(list), err)
 			}
 		})
 	}
@@ -139,7 +142,13 @@ func unsettled(t *testing.T, s *Store, url string) {
 	if _, err := s.Append(t.Context(), drafts("c", "anna", 5, "a")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Advance(t.Context(), []storage.Advance{{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 5, Read: 5}, Now: time.UnixMilli(2)}}); err != nil {
+	_, err := s.Advance(t.Context(), []storage.Advance{{
+		User:  "anna",
+		Chat:  "c",
+		Raise: tidemark.Raise{Acked: 5, Read: 5},
+		Now:   time.UnixMilli(2),
+	}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	effect := false
@@ -148,7 +157,8 @@ func unsettled(t *testing.T, s *Store, url string) {
 		effect = effect || operation == "UpdateItem" && strings.Contains(body, "change_head = head")
 		return gone
 	})
-	if _, err := dies.AddMembers(ctx, "c", usersFrom(120, "u"), time.UnixMilli(3)); tidemark.CodeOf(err) != tidemark.Unavailable {
+	_, err = dies.AddMembers(ctx, "c", usersFrom(120, "u"), time.UnixMilli(3))
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Fatalf("AddMembers of the process that died: %v", err)
 	}
 }
@@ -202,13 +212,14 @@ func TestAddMembers_behind_a_change_of_a_process_that_died(t *testing.T) {
 	createGroup(t, s, "c", "anna")
 	ctx, dies := dying(t, url,
 		func(_, body string) bool { return strings.Contains(body, "change_head = head") })
-	if _, err := dies.AddMembers(ctx, "c", usersFrom(60, "u"), time.UnixMilli(3)); tidemark.CodeOf(err) != tidemark.Unavailable {
+	_, err := dies.AddMembers(ctx, "c", usersFrom(60, "u"), time.UnixMilli(3))
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Fatalf("AddMembers of the process that died: %v", err)
 	}
 	began(t, s, "c", 0)
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err := s.AddMembers(short, "c", usersFrom(60, "u"), time.UnixMilli(3))
+	_, err = s.AddMembers(short, "c", usersFrom(60, "u"), time.UnixMilli(3))
 	wantRefused(t, "at once",
 		err, tidemark.Unavailable, "another change of the members of the chat c is under way")
 	began(t, s, "c", 5*time.Second)
@@ -239,7 +250,7 @@ func (p *pausing) RoundTrip(r *http.Request) (*http.Response, error) {
 			<-p.goesOn
 		})
 	}
-	r = r.WithContext(context.WithoutCancel(r.Context())) // it is on its way
+	r = r.WithContext(context.WithoutCancel(r.Context())) // The call has left the process.
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return p.RoundTripper.RoundTrip(r)
 }
@@ -274,7 +285,8 @@ func TestAddMembers_prepared_late_by_a_process_that_was_overtaken(t *testing.T) 
 		effect = effect || strings.Contains(body, "change_head = head")
 		return gone
 	})
-	if _, err := dies.AddMembers(last, "c", usersFrom(60, "u"), time.UnixMilli(3)); tidemark.CodeOf(err) != tidemark.Unavailable {
+	_, err = dies.AddMembers(last, "c", usersFrom(60, "u"), time.UnixMilli(3))
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Fatalf("AddMembers of the process that died: %v", err)
 	}
 	cancel()
@@ -284,7 +296,8 @@ func TestAddMembers_prepared_late_by_a_process_that_was_overtaken(t *testing.T) 
 		t.Error(err)
 	}
 	for _, user := range usersFrom(60, "u") {
-		if list, _, err := s.ChatsOf(t.Context(), user, storage.ChatsPage{Limit: 10}); err != nil || len(list) != 1 {
+		if list, _, err := s.ChatsOf(t.Context(), user, storage.ChatsPage{Limit: 10}); err != nil ||
+			len(list) != 1 {
 			t.Errorf("%s has %d chats, error %v, want 1", user, len(list), err)
 		}
 	}

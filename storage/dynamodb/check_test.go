@@ -27,7 +27,8 @@ func (r *readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 	if !r.on.Load() || !writes {
 		return r.Transport.RoundTrip(request)
 	}
-	body := `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"the role may only read"}`
+	body := `{"__type":"com.amazon.coral.service#AccessDeniedException",` +
+		`"Message":"the role may only read"}`
 	return &http.Response{
 		Status:        "400 Bad Request",
 		StatusCode:    http.StatusBadRequest,
@@ -114,7 +115,7 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 			}); err != nil {
 				t.Fatalf("CreateChat: %v", err)
 			}
-			for n := range 3 { // so that there is something to acknowledge
+			for n := range 3 { // The messages to acknowledge.
 				if _, err := storage.AppendOne(t.Context(), s, draft(100+n)); err != nil {
 					t.Fatalf("Append: %v", err)
 				}
@@ -126,7 +127,8 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 			if err := tc.write(s, 1); tidemark.CodeOf(err) != tidemark.Unavailable {
 				t.Errorf("the write says %v, want Unavailable", err)
 			}
-			if err := s.Check(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(err), "docs/dynamodb.md has the policy") {
+			if err := s.Check(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable ||
+				!strings.Contains(tidemark.DetailOf(err), "docs/dynamodb.md has the policy") {
 				t.Errorf("Check after a write failed: %v, want Unavailable with the reason", err)
 			}
 			network.on.Store(false)

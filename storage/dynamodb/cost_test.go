@@ -120,7 +120,8 @@ func TestCost_table(t *testing.T) {
 			calls, reads, writes := m.take()
 			lines[i] = fmt.Sprintf("| %s | %s | %s | %s | %s |",
 				o.name, calls, figure(reads), figure(writes), o.most)
-			if most := o.most; most.calls != "" && calls != most.calls || most.reads > 0 && reads > most.reads || most.writes > 0 && writes > most.writes {
+			if most := o.most; most.calls != "" && calls != most.calls ||
+				most.reads > 0 && reads > most.reads || most.writes > 0 && writes > most.writes {
 				t.Errorf("%s takes %s, %v read and %v write units; want %s",
 					o.name, calls, reads, writes, most)
 			}
@@ -182,7 +183,9 @@ func TestCost_sizes_of_items(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(w.raise(tidemark.Raise{Acked: 9, Read: 9}, who[0], chat), w.raise(tidemark.Raise{Acked: 9, Read: 9}, who[1], chat), w.mark(10, chat, who[1])); err != nil {
+		err = errors.Join(w.raise(tidemark.Raise{Acked: 9, Read: 9}, who[0], chat),
+			w.raise(tidemark.Raise{Acked: 9, Read: 9}, who[1], chat), w.mark(10, chat, who[1]))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -192,7 +195,10 @@ func TestCost_sizes_of_items(t *testing.T) {
 	}
 	client := service.Shared(t).Client()
 	lines := []string{"| table | an item's bytes |", "|---|---|"}
-	for _, table := range []string{"messages", "idempotency_keys", "chat_counters", "chat_memberships", "delivery_state", "pending_deliveries"} {
+	for _, table := range []string{
+		"messages", "idempotency_keys", "chat_counters", "chat_memberships", "delivery_state",
+		"pending_deliveries",
+	} {
 		out, err := client.Scan(t.Context(), &dynamodb.ScanInput{
 			TableName: aws.String(to.Table(table)),
 		})
@@ -201,7 +207,8 @@ func TestCost_sizes_of_items(t *testing.T) {
 		}
 		bytes, items := 0, 0
 		for _, it := range out.Items {
-			if name, _ := it["chat_id"].(*types.AttributeValueMemberS); name != nil && name.Value == schemaKey {
+			if name, _ := it["chat_id"].(*types.AttributeValueMemberS); name != nil &&
+				name.Value == schemaKey {
 				continue
 			}
 			bytes += bytesOf(it)
@@ -254,7 +261,9 @@ func compareTable(t *testing.T, name string, table []string) {
 		t.Fatalf("README.md has no place for the table of %s", name)
 	}
 	if os.Getenv(rewrite) != "" {
-		if err := os.WriteFile("README.md", []byte(before+begin+strings.Join(table, "\n")+"\n"+end+after), 0o600); err != nil {
+		err := os.WriteFile("README.md",
+			[]byte(before+begin+strings.Join(table, "\n")+"\n"+end+after), 0o600)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -312,7 +321,8 @@ func TestCost_of_a_message_falls_when_many_are_sent(t *testing.T) {
 	const senders, each = 64, 25
 	m := newMeter(t)
 	w := &workload{t: t, s: metered(t, newTables(t), m)}
-	if err := w.create(chatNo(1), "group", "full", append(named("sender", senders), "writer")); err != nil {
+	err := w.create(chatNo(1), "group", "full", append(named("sender", senders), "writer"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	m.take()
@@ -320,7 +330,8 @@ func TestCost_of_a_message_falls_when_many_are_sent(t *testing.T) {
 	for i := range senders {
 		group.Go(func() {
 			for n := range each {
-				if err := w.append(textsOf(fmt.Sprintf("%d-%d", i, n), 200, chatNo(1))); err != nil {
+				err := w.append(textsOf(fmt.Sprintf("%d-%d", i, n), 200, chatNo(1)))
+				if err != nil {
 					t.Error(err)
 				}
 			}

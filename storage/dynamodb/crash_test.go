@@ -22,7 +22,7 @@ var deaths = []struct {
 	name   string
 	at     trap
 	effect bool // the change has taken effect
-	every  bool // whatever may come next is tried
+	every  bool // the test tries every next call
 }{
 	{"begun", trap{operation: "UpdateItem", has: "next_role"}, false, false},
 	{
@@ -88,7 +88,7 @@ func sees(
 	summary, err := s.Summary(t.Context(), chat, 1)
 	must(t, err)
 	if inRoster != want || inList != want || behind != want {
-		t.Errorf("%s is in the roster: %v, has the chat in his list: %v, is behind: %v; want %v",
+		t.Errorf("%s is in the roster: %v, has the chat listed: %v, is behind: %v; want %v",
 			user, inRoster, inList, behind, want)
 	}
 	if len(rosters[0].Members) != members || found.MemberCount != members ||
@@ -118,7 +118,8 @@ func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 				createGroup(t, other, chat, "anna")
 				send(t, other, chat, "anna", "before", 1)
 				ctx := die(t, w, tc.at)
-				if _, err := author.AddMembers(ctx, chat, users, time.UnixMilli(5)); tidemark.CodeOf(err) != tidemark.Unavailable {
+				_, err := author.AddMembers(ctx, chat, users, time.UnixMilli(5))
+				if tidemark.CodeOf(err) != tidemark.Unavailable {
 					t.Fatalf("the author did not die: %v", err)
 				}
 				members := 1
@@ -130,7 +131,7 @@ func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 					got, err := storage.AppendOne(t.Context(), other, draft(chat, user, "hello"))
 					if tc.effect != (err == nil) ||
 						!tc.effect && tidemark.CodeOf(err) != tidemark.NotMember {
-						t.Errorf("his message: %+v, %v", got, err)
+						t.Errorf("the message: %+v, %v", got, err)
 					}
 				}
 				version := uint64(1)
@@ -151,7 +152,8 @@ func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 						if len(added.New) != 0 || added.Version != version {
 							t.Errorf("added again: %d at version %d", len(added.New), added.Version)
 						}
-					} else if members += crowd; len(added.New) != crowd || added.Version != version+1 {
+					} else if members += crowd; len(added.New) != crowd ||
+						added.Version != version+1 {
 						t.Errorf("added: %d at version %d, want %d at %d",
 							len(added.New), added.Version, crowd, version+1)
 					}
@@ -168,7 +170,7 @@ func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 						time.UnixMilli(9))
 					if tc.effect != (err == nil) ||
 						!tc.effect && tidemark.CodeOf(err) != tidemark.NotMember {
-						t.Errorf("his removal: %+v, %v", removed, err)
+						t.Errorf("the removal: %+v, %v", removed, err)
 					}
 					if tc.effect {
 						members--
@@ -203,14 +205,17 @@ func TestCrash_of_a_change_keeps_where_its_members_begin(t *testing.T) {
 				send(t, other, chat, "anna", fmt.Sprint("k", n), tidemark.Sequence(n+1))
 			}
 			ctx := die(t, w, tc.at)
-			if _, err := author.AddMembers(ctx, chat, users, time.UnixMilli(5)); tidemark.CodeOf(err) != tidemark.Unavailable {
+			_, err = author.AddMembers(ctx, chat, users, time.UnixMilli(5))
+			if tidemark.CodeOf(err) != tidemark.Unavailable {
 				t.Fatalf("the author did not die: %v", err)
 			}
 			send(t, other, chat, users[3], "after", 4)
 			remove(t, other, chat, users[5])
 			remove(t, other, chat, users[crowd-1])
 			add(t, other, chat, "carl")
-			for user, want := range map[tidemark.UserID]tidemark.Sequence{users[0]: 3, users[crowd-2]: 3, users[5]: 3, users[crowd-1]: 3, "carl": 4} {
+			for user, want := range map[tidemark.UserID]tidemark.Sequence{
+				users[0]: 3, users[crowd-2]: 3, users[5]: 3, users[crowd-1]: 3, "carl": 4,
+			} {
 				got, err := other.States(t.Context(), []storage.StateKey{{User: user, Chat: chat}})
 				must(t, err)
 				if got[0].Acked != want || got[0].Read != want {
@@ -234,7 +239,8 @@ func TestChange_settled_by_another(t *testing.T) {
 		remove(t, other, "c", users[0])
 		remove(t, other, "c", users[crowd-1])
 	}})
-	if added := add(t, author, "c", users...); len(added.New) != crowd || added.Version != 2 || added.Head != 1 {
+	if added := add(t, author, "c", users...); len(added.New) != crowd || added.Version != 2 ||
+		added.Head != 1 {
 		t.Errorf("added %d at version %d, head %d", len(added.New), added.Version, added.Head)
 	}
 	sees(t, other, "c", users[1], true, crowd)
@@ -264,8 +270,9 @@ func TestChange_taken_over(t *testing.T) {
 				at := tc.at
 				at.before = func() {
 					old(t, other, chat)
-					if added := add(t, other, chat, them...); len(added.New) != crowd || added.Version != 2 {
-						t.Errorf("the other has added %d at version %d",
+					if added := add(t, other, chat, them...); len(added.New) != crowd ||
+						added.Version != 2 {
+						t.Errorf("the other process has added %d at version %d",
 							len(added.New), added.Version)
 					}
 				}
@@ -310,7 +317,8 @@ func TestChange_whose_answers_are_lost(t *testing.T) {
 		send(t, other, chat, "anna", "k", 1)
 		lost.lose = true
 		w.set(t, lost)
-		if added := add(t, author, chat, usersFrom(crowd, "u")...); len(added.New) != crowd || added.Version != 2 || added.Head != 1 || len(added.States) != crowd {
+		if added := add(t, author, chat, usersFrom(crowd, "u")...); len(added.New) != crowd ||
+			added.Version != 2 || added.Head != 1 || len(added.States) != crowd {
 			t.Errorf("%s: added %d at version %d, head %d, %d states",
 				lost.has, len(added.New), added.Version, added.Head, len(added.States))
 		}
@@ -352,17 +360,24 @@ func TestCrash_of_the_creation_of_a_chat(t *testing.T) {
 				func(t *testing.T) {
 					chat := tidemark.ChatID(fmt.Sprint("c", i, "-", len(next), next[0]))
 					ctx := die(t, w, tc.at)
-					if _, _, err := author.CreateChat(ctx, group(chat, users)); tidemark.CodeOf(err) != tidemark.Unavailable {
+					_, _, err := author.CreateChat(ctx, group(chat, users))
+					if tidemark.CodeOf(err) != tidemark.Unavailable {
 						t.Fatalf("the author did not die: %v", err)
 					}
-					if _, err := other.Chat(t.Context(), chat); tc.effect != (err == nil) || !tc.effect && tidemark.CodeOf(err) != tidemark.NotFound {
+					if _, err := other.Chat(t.Context(), chat); tc.effect != (err == nil) ||
+						!tc.effect && tidemark.CodeOf(err) != tidemark.NotFound {
 						t.Errorf("the chat: %v", err)
 					}
-					if heads, err := other.Heads(t.Context(), []tidemark.ChatID{chat}); err != nil || heads[0] != 0 {
-						t.Errorf("its head: %v, %v", heads, err)
+					heads, err := other.Heads(t.Context(), []tidemark.ChatID{chat})
+					if err != nil || heads[0] != 0 {
+						t.Errorf("the chat's head: %v, %v", heads, err)
 					}
-					if list, _, err := other.ChatsOf(t.Context(), users[1], storage.ChatsPage{Limit: 99, Brief: true}); err != nil || tc.effect != slices.ContainsFunc(list, func(c storage.ChatListItem) bool { return c.Chat.ID == chat }) {
-						t.Errorf("his list: %+v, %v", list, err)
+					list, _, err := other.ChatsOf(t.Context(), users[1],
+						storage.ChatsPage{Limit: 99, Brief: true})
+					listed := slices.ContainsFunc(list,
+						func(c storage.ChatListItem) bool { return c.Chat.ID == chat })
+					if err != nil || listed != tc.effect {
+						t.Errorf("the list of chats: %+v, %v", list, err)
 					}
 					members := users
 					if !tc.effect {
@@ -372,7 +387,7 @@ func TestCrash_of_the_creation_of_a_chat(t *testing.T) {
 					_, created, err := other.CreateChat(t.Context(), group(chat, next))
 					if created != !tc.effect ||
 						tc.effect != (tidemark.CodeOf(err) == tidemark.Conflict) {
-						t.Errorf("created by another: %v, %v", created, err)
+						t.Errorf("created by another user: %v, %v", created, err)
 					}
 					send(t, other, chat, members[0], "k", 1)
 					sees(t, other, chat, members[1], true, len(members))
@@ -395,36 +410,39 @@ func TestCrash_pending_or_delivered_when_a_chat_does_not_become_Large(t *testing
 		do   func(ctx context.Context, chat tidemark.ChatID) error
 		then func(chat tidemark.ChatID)
 	}{
-		{"members are added", trap{operation: "UpdateItem", has: "change_head = head"}, func(ctx context.Context, chat tidemark.ChatID) error {
-			createGroup(t, other, chat, many[:450]...)
-			_, err := author.AddMembers(ctx, chat, many, time.UnixMilli(5))
-			return err
-		}, func(tidemark.ChatID) {}},
-		{"it is created", trap{operation: "PutItem", has: "chat_counters"}, func(ctx context.Context, chat tidemark.ChatID) error {
-			_, _, err := author.CreateChat(ctx, storage.NewChat{
-				ID:        chat,
-				Type:      tidemark.Group,
-				History:   tidemark.HistoryFull,
-				Creator:   "u00000",
-				Members:   many,
-				CreatedAt: time.UnixMilli(1),
-			})
-			return err
-		}, func(chat tidemark.ChatID) {
-			old(t, other, chat)
-			createGroup(t, other, chat, many[:crowd]...)
-		}},
-		{"it is created, and then by few", trap{operation: "PutItem", has: "chat_counters"}, func(ctx context.Context, chat tidemark.ChatID) error {
-			_, _, err := author.CreateChat(ctx, storage.NewChat{
-				ID:        chat,
-				Type:      tidemark.Group,
-				History:   tidemark.HistoryFull,
-				Creator:   "u00000",
-				Members:   many,
-				CreatedAt: time.UnixMilli(1),
-			})
-			return err
-		}, func(chat tidemark.ChatID) { createGroup(t, other, chat, many[:2]...) }},
+		{"members are added", trap{operation: "UpdateItem", has: "change_head = head"},
+			func(ctx context.Context, chat tidemark.ChatID) error {
+				createGroup(t, other, chat, many[:450]...)
+				_, err := author.AddMembers(ctx, chat, many, time.UnixMilli(5))
+				return err
+			}, func(tidemark.ChatID) {}},
+		{"it is created", trap{operation: "PutItem", has: "chat_counters"},
+			func(ctx context.Context, chat tidemark.ChatID) error {
+				_, _, err := author.CreateChat(ctx, storage.NewChat{
+					ID:        chat,
+					Type:      tidemark.Group,
+					History:   tidemark.HistoryFull,
+					Creator:   "u00000",
+					Members:   many,
+					CreatedAt: time.UnixMilli(1),
+				})
+				return err
+			}, func(chat tidemark.ChatID) {
+				old(t, other, chat)
+				createGroup(t, other, chat, many[:crowd]...)
+			}},
+		{"it is created, and then by few", trap{operation: "PutItem", has: "chat_counters"},
+			func(ctx context.Context, chat tidemark.ChatID) error {
+				_, _, err := author.CreateChat(ctx, storage.NewChat{
+					ID:        chat,
+					Type:      tidemark.Group,
+					History:   tidemark.HistoryFull,
+					Creator:   "u00000",
+					Members:   many,
+					CreatedAt: time.UnixMilli(1),
+				})
+				return err
+			}, func(chat tidemark.ChatID) { createGroup(t, other, chat, many[:2]...) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			chat := tidemark.ChatID(fmt.Sprint("c", len(tc.name)))
@@ -465,7 +483,8 @@ func TestChange_beside_one_of_few(t *testing.T) {
 		has:       "change_head = head",
 		before:    func() { add(t, other, "c", "carl") },
 	})
-	if added := add(t, author, "c", usersFrom(crowd, "u")...); len(added.New) != crowd || added.Version != 3 {
+	if added := add(t, author, "c", usersFrom(crowd, "u")...); len(added.New) != crowd ||
+		added.Version != 3 {
 		t.Errorf("added %d at version %d, want %d at 3", len(added.New), added.Version, crowd)
 	}
 	sees(t, other, "c", "carl", true, 2+crowd)

@@ -80,13 +80,17 @@ func TestAddMembers_late_preparation_brings_nobody_back(t *testing.T) {
 			chat := tidemark.ChatID(strings.ReplaceAll(before, " ", "-"))
 			createGroup(t, other, chat, "anna")
 			if before == "a member once" {
-				if _, err := other.AddMembers(t.Context(), chat, []tidemark.UserID{"u00007"}, time.UnixMilli(2)); err != nil {
+				_, err := other.AddMembers(t.Context(), chat, []tidemark.UserID{"u00007"},
+					time.UnixMilli(2))
+				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := storage.AppendOne(t.Context(), other, drafts(chat, "anna", 1, "hello")[0]); err != nil {
+				_, err = storage.AppendOne(t.Context(), other, drafts(chat, "anna", 1, "hello")[0])
+				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := other.RemoveMember(t.Context(), chat, "u00007", time.UnixMilli(3)); err != nil {
+				_, err = other.RemoveMember(t.Context(), chat, "u00007", time.UnixMilli(3))
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -103,9 +107,10 @@ func TestAddMembers_late_preparation_brings_nobody_back(t *testing.T) {
 				token:  "token-" + string(chat),
 			}
 			if _, err := a.many(ctx); err == nil {
-				t.Fatal("the change was settled to its end")
+				t.Fatal("the change was settled completely")
 			}
-			if _, err := other.RemoveMember(t.Context(), chat, "u00007", time.UnixMilli(5)); err != nil {
+			_, err = other.RemoveMember(t.Context(), chat, "u00007", time.UnixMilli(5))
+			if err != nil {
 				t.Fatal(err)
 			}
 			if status := k.again(t); status != http.StatusBadRequest {
@@ -116,7 +121,7 @@ func TestAddMembers_late_preparation_brings_nobody_back(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, is := rosters[0].Member("u00007"); is || len(rosters[0].Members) != 60 {
-				t.Errorf("he is a member: %v, of %d members", is, len(rosters[0].Members))
+				t.Errorf("the user is a member: %v, of %d members", is, len(rosters[0].Members))
 			}
 		})
 	}

@@ -149,7 +149,10 @@ func TestLimits_actions_of_a_transaction(t *testing.T) {
 		calls, most int
 		do          func() error
 	}{
-		{"Append of 49", 1, 99, func() error { _, err := s.Append(t.Context(), drafts("c", "anna", 49, "a")); return err }},
+		{"Append of 49", 1, 99, func() error {
+			_, err := s.Append(t.Context(), drafts("c", "anna", 49, "a"))
+			return err
+		}},
 		{"Append of 50 others", 2, 99, func() error {
 			createGroup(t, s, "d", "anna")
 			_, err := s.Append(t.Context(), drafts("d", "anna", 50, "a"))
@@ -264,7 +267,9 @@ func TestLimits_largest_messages(t *testing.T) {
 	if calls != 2 || most != 99 {
 		t.Errorf("%d transactions, the largest of %d actions, want 2 of 99", calls, most)
 	}
-	for _, r := range []storage.Range{{Chat: chat, Limit: 100}, {Chat: chat, Before: 61, Limit: 100}} {
+	for _, r := range []storage.Range{
+		{Chat: chat, Limit: 100}, {Chat: chat, Before: 61, Limit: 100},
+	} {
 		var page [][]tidemark.Message
 		calls, _ := counts.during("Query", func() {
 			var err error
@@ -333,7 +338,8 @@ func TestLimits_user_with_5000_chats(t *testing.T) {
 	})
 	putAll(t, s, record.States, n, func(i int) call.Item {
 		it := record.StateKey("anna", chats[i])
-		it["is_member"], it["last_acked_sequence"], it["updated_at"] = call.Flag(true), call.Number(6+i%2), call.Text(at.UTC().Format(call.ISOTime))
+		it["is_member"], it["last_acked_sequence"] = call.Flag(true), call.Number(6+i%2)
+		it["updated_at"] = call.Text(at.UTC().Format(call.ISOTime))
 		return it
 	})
 	putAll(t, s, record.Pendings, n, func(i int) call.Item {
@@ -345,7 +351,9 @@ func TestLimits_user_with_5000_chats(t *testing.T) {
 	for next, more := tidemark.ChatID(""), true; more; {
 		var lags []storage.Lag
 		var err error
-		if lags, next, more, err = s.Behind(t.Context(), "anna", storage.BehindQuery{After: next, Limit: 700}); err != nil {
+		lags, next, more, err = s.Behind(t.Context(), "anna",
+			storage.BehindQuery{After: next, Limit: 700})
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, lag := range lags {
@@ -460,10 +468,10 @@ func TestLimits_chat_with_many_messages(t *testing.T) {
 		t.Fatal(done, err)
 	}
 	if got, want := send("c", "third")-send("c", "fourth"), 8.0; got < 0 || got > want {
-		t.Errorf("the head that another has moved costs %.0f units more, want at most one "+
+		t.Errorf("the head that another process has moved costs %.0f units more, want at most one "+
 			"transaction and the reads (%.0f)", got, want)
 	}
-	const look = 1 // at the counter, since another has written the chat
+	const look = 1 // at the counter, since another process has written the chat
 	if got := send("c", "fifth"); got != sendShort+look {
 		t.Errorf("a message behind %d others costs %.1f units, behind one %.1f", n, got, sendShort)
 	}

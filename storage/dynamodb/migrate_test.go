@@ -27,7 +27,8 @@ func migrated(t *testing.T) (url string) {
 
 func wantSchema(t *testing.T, url string, version uint) {
 	t.Helper()
-	if got, err := Status(t.Context(), url); err != nil || got != (Schema{Version: version, Needed: 1}) {
+	if got, err := Status(t.Context(), url); err != nil ||
+		got != (Schema{Version: version, Needed: 1}) {
 		t.Errorf("got %+v, %v, want version %d of 1", got, err, version)
 	}
 }
@@ -41,8 +42,11 @@ func wantRefused(t *testing.T, what string, err error, code tidemark.Code, words
 	}
 }
 
+// names returns the full name of a table.
+type names = func(table string) *string
+
 // raw returns a client of a URL's tables, and a function that returns their full names.
-func raw(t *testing.T, url string) (*dynamodb.Client, func(string) *string) {
+func raw(t *testing.T, url string) (*dynamodb.Client, names) {
 	t.Helper()
 	to, err := target.Parse(url)
 	if err != nil {
@@ -58,7 +62,7 @@ func TestMigrate_up_and_down(t *testing.T) {
 	wantSchema(t, url, 0)
 	wantRefused(t, "down of nothing",
 		Migrate(t.Context(), url, Down), tidemark.Invalid, "there is no schema to take down")
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // The second time changes nothing.
 		if err := Migrate(t.Context(), url, Up); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +81,8 @@ func TestMigrate_up_and_down(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantSchema(t, url, 0)
-		if err := Migrate(t.Context(), url, Up); err != nil { // what was there does not stand in the way
+		// The items of before do not prevent a new migration.
+		if err := Migrate(t.Context(), url, Up); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +132,8 @@ func TestMigrate_up_refuses_items_without_a_version(t *testing.T) {
 			wantRefused(t, "up", Migrate(t.Context(), url, Up), tidemark.Conflict,
 				"has items, and the tables have no version", "tidemark migrate down")
 			wantSchema(t, url, 0)
-			if err := errors.Join(Migrate(t.Context(), url, Down), Migrate(t.Context(), url, Up)); err != nil {
+			err := errors.Join(Migrate(t.Context(), url, Down), Migrate(t.Context(), url, Up))
+			if err != nil {
 				t.Fatal(err)
 			}
 			wantSchema(t, url, 1)
@@ -143,7 +149,9 @@ func TestMigrate_protected_tables_stay(t *testing.T) {
 	wantRefused(t, "down", Migrate(t.Context(), url, Down), tidemark.Conflict,
 		"is protected against deletion", "deletion_protection=off")
 	wantSchema(t, url, 1)
-	if err := errors.Join(Migrate(t.Context(), url+"&deletion_protection=off", Up), Migrate(t.Context(), url, Down)); err != nil {
+	err := errors.Join(Migrate(t.Context(), url+"&deletion_protection=off", Up),
+		Migrate(t.Context(), url, Down))
+	if err != nil {
 		t.Fatal(err)
 	}
 	wantSchema(t, url, 0)
@@ -152,32 +160,33 @@ func TestMigrate_protected_tables_stay(t *testing.T) {
 func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		damage func(context.Context, *dynamodb.Client, func(string) *string) error
+		damage func(context.Context, *dynamodb.Client, names) error
 		// The errors of the three calls, "" for none.
 		status, up, down tidemark.Code
 		words            string
 	}{
-		{"newer", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
+		{"newer", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return put(ctx, api, name, map[string]types.AttributeValue{
 				"version": &types.AttributeValueMemberN{Value: "2"},
 			})
 		}, "", tidemark.Conflict, tidemark.Conflict, "the tables have version 2, and this " +
 			"program knows versions up to 1; run a newer program"},
-		{"no version", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
+		{"no version", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return put(ctx, api, name, nil)
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "has no version"},
-		{"a table is lost", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
+		{"a table is lost", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			_, err := api.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: name("messages")})
 			return err
 		}, tidemark.Conflict, tidemark.Conflict, "", "messages is missing, and the others have " +
 			"the version 1; restore it"},
-		{"another key", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
+		{"another key", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return remake(ctx, api, name, "user_id", types.BillingModePayPerRequest)
-		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "chat_counters has the key user_id S, and the definition says chat_id S"},
-		{"another billing", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
+		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict,
+			"chat_counters has the key user_id S, and the definition says chat_id S"},
+		{"another billing", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return remake(ctx, api, name, "chat_id", types.BillingModeProvisioned)
 		}, "", tidemark.Conflict, "", "chat_counters is billed as PROVISIONED"},
-		{"messages expire", func(ctx context.Context, api *dynamodb.Client, name func(string) *string) error {
+		{"messages expire", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			_, err := api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
 				TableName: name("messages"),
 				TimeToLiveSpecification: &types.TimeToLiveSpecification{
@@ -200,7 +209,11 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 				by   string
 				err  error
 				code tidemark.Code
-			}{{"status", err, tc.status}, {"up", Migrate(t.Context(), url, Up), tc.up}, {"down", Migrate(t.Context(), url, Down), tc.down}} {
+			}{
+				{"status", err, tc.status},
+				{"up", Migrate(t.Context(), url, Up), tc.up},
+				{"down", Migrate(t.Context(), url, Down), tc.down},
+			} {
 				if said.code == "" && said.err != nil {
 					t.Errorf("%s: %v", said.by, said.err)
 				}
@@ -214,7 +227,7 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 
 // put overwrites the item with the version.
 func put(
-	ctx context.Context, api *dynamodb.Client, name func(string) *string,
+	ctx context.Context, api *dynamodb.Client, name names,
 	item map[string]types.AttributeValue,
 ) error {
 	all := map[string]types.AttributeValue{
@@ -229,7 +242,7 @@ func put(
 
 // remake replaces the counters' table.
 func remake(
-	ctx context.Context, api *dynamodb.Client, name func(string) *string, key string,
+	ctx context.Context, api *dynamodb.Client, name names, key string,
 	billing types.BillingMode,
 ) error {
 	_, err := api.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: name("chat_counters")})

@@ -18,7 +18,7 @@ import (
 // These tests make another process write at the worst moment: between a read and the write that
 // relies on it.
 
-const appendsOne = "idempotency_keys" // what a transaction that appends has in it
+const appendsOne = "idempotency_keys" // only in a transaction that appends
 
 func add(t *testing.T, s *Store, chat tidemark.ChatID, users ...tidemark.UserID) storage.Added {
 	t.Helper()
@@ -101,7 +101,8 @@ func TestRace_append_beside_another_process(t *testing.T) {
 			got, err := one.Append(t.Context(), all)
 			must(t, err)
 			for n := range got {
-				if code := tidemark.CodeOf(got[n].Err); got[n].Err != nil && code != tc.codes[n] || got[n].Err == nil && tc.codes[n] != "" {
+				if code := tidemark.CodeOf(got[n].Err); got[n].Err != nil && code != tc.codes[n] ||
+					got[n].Err == nil && tc.codes[n] != "" {
 					t.Errorf("draft %d: error %v, want %q", n, got[n].Err, tc.codes[n])
 				}
 			}
@@ -121,12 +122,14 @@ func TestRace_append_with_an_old_view(t *testing.T) {
 	send(t, one, "c", "bob", "b1", 2)
 	remove(t, other, "c", "bob")
 	add(t, other, "c", "carl")
-	if got, err := storage.AppendOne(t.Context(), one, draft("c", "bob", "b2")); tidemark.CodeOf(err) != tidemark.NotMember {
+	got, err := storage.AppendOne(t.Context(), one, draft("c", "bob", "b2"))
+	if tidemark.CodeOf(err) != tidemark.NotMember {
 		t.Errorf("the one who was removed: %+v, %v", got, err)
 	}
 	send(t, one, "c", "carl", "c1", 3)
-	if got, err := storage.AppendOne(t.Context(), one, draft("c", "bob", "b1")); err != nil || !got.Duplicate || got.Message.Sequence != 2 {
-		t.Errorf("what he sent before, again: %+v, %v", got, err)
+	if got, err := storage.AppendOne(t.Context(), one, draft("c", "bob", "b1")); err != nil ||
+		!got.Duplicate || got.Message.Sequence != 2 {
+		t.Errorf("the repeated earlier message: %+v, %v", got, err)
 	}
 }
 
@@ -157,8 +160,9 @@ func TestRace_append_whose_answer_is_lost(t *testing.T) {
 	w.set(t, trap{operation: "TransactWriteItems", has: appendsOne, before: func() {
 		send(t, other, "c", "anna", "k3", 3)
 	}})
-	if again, err := storage.AppendOne(t.Context(), one, draft("c", "anna", "k3")); err != nil || !again.Duplicate {
-		t.Errorf("what another call has stored: %+v, %v; want a duplicate", again, err)
+	if again, err := storage.AppendOne(t.Context(), one, draft("c", "anna", "k3")); err != nil ||
+		!again.Duplicate {
+		t.Errorf("the message that another call stored: %+v, %v; want a duplicate", again, err)
 	}
 }
 
@@ -193,16 +197,19 @@ func TestAppend_send_idempotent_until_the_key_expires(t *testing.T) {
 		}
 	}
 	expire(-time.Minute)
-	if got, err := storage.AppendOne(t.Context(), one, d); err != nil || got.Duplicate || got.Message.Sequence != 2 {
+	if got, err := storage.AppendOne(t.Context(), one, d); err != nil || got.Duplicate ||
+		got.Message.Sequence != 2 {
 		t.Errorf("after its time: %+v, %v; want another message", got, err)
 	}
 	remove(t, other, "c", "anna")
 	expire(time.Minute)
-	if got, err := storage.AppendOne(t.Context(), one, d); err != nil || !got.Duplicate || got.Message.Sequence != 2 {
+	if got, err := storage.AppendOne(t.Context(), one, d); err != nil || !got.Duplicate ||
+		got.Message.Sequence != 2 {
 		t.Errorf("of one who was removed, within its time: %+v, %v; want a duplicate", got, err)
 	}
 	expire(-time.Minute)
-	if got, err := storage.AppendOne(t.Context(), one, d); tidemark.CodeOf(err) != tidemark.NotMember {
+	got, err := storage.AppendOne(t.Context(), one, d)
+	if tidemark.CodeOf(err) != tidemark.NotMember {
 		t.Errorf("of one who was removed, after its time: %+v, %v", got, err)
 	}
 }
@@ -276,7 +283,7 @@ func TestRace_advance_watermark_monotonic(t *testing.T) {
 	_, err = other.Append(t.Context(), drafts("c", "bob", 13, "text")[12:])
 	must(t, err)
 	if got := advance(one, tidemark.Raise{Acked: 13}); got.State.Acked != 13 {
-		t.Errorf("to a head that another has moved: %+v", got)
+		t.Errorf("to a head that another process has moved: %+v", got)
 	}
 	beyond, err := one.Advance(t.Context(), []storage.Advance{
 		{User: "anna", Chat: "c", Raise: tidemark.Raise{Read: 14}, Now: time.UnixMilli(7)},
@@ -317,7 +324,7 @@ func TestRace_pending_rows(t *testing.T) {
 	}
 	for i, tc := range []struct {
 		name      string
-		row, head tidemark.Sequence // before; the head is 1 more if known says so
+		row, head tidemark.Sequence // before; if known, the head is 1 higher
 		known     bool              // the store knows the head
 		do        func(chat tidemark.ChatID) (bool, error)
 		operation string
@@ -341,7 +348,9 @@ func TestRace_pending_rows(t *testing.T) {
 			func(chat tidemark.ChatID) { put(chat, 0) }, 0, false,
 		},
 		{"the row goes", 2, 3, false, clear(3), "TransactWriteItems", func(chat tidemark.ChatID) {
-			if _, err := other.Clear(t.Context(), []storage.Clear{{User: "anna", Chat: chat, Through: 3}}); err != nil {
+			_, err := other.Clear(t.Context(),
+				[]storage.Clear{{User: "anna", Chat: chat, Through: 3}})
+			if err != nil {
 				t.Error(err)
 			}
 		}, none, false},
@@ -426,7 +435,7 @@ func TestRace_members_and_their_version(t *testing.T) {
 		before:    func() { add(t, other, "c", "dora") },
 	})
 	if added := add(t, one, "c", "dora"); added.Version != 4 || len(added.New) != 0 {
-		t.Errorf("one who was added meanwhile: %+v, want version 4, and nobody new", added)
+		t.Errorf("a user who was added meanwhile: %+v, want version 4, no new member", added)
 	}
 	w.set(t, trap{
 		operation: "TransactWriteItems",
@@ -437,11 +446,13 @@ func TestRace_members_and_their_version(t *testing.T) {
 		t.Errorf("a message came before the step: %+v, want head 1, version 5", added)
 	}
 	w.set(t, trap{operation: "TransactWriteItems", has: "chat_memberships", lose: true})
-	if added := add(t, one, "c", "fritz"); added.Version != 6 || !slices.Equal(added.New, []tidemark.UserID{"fritz"}) {
+	if added := add(t, one, "c", "fritz"); added.Version != 6 ||
+		!slices.Equal(added.New, []tidemark.UserID{"fritz"}) {
 		t.Errorf("the answer was lost: %+v, want fritz to be new at version 6", added)
 	}
 	w.set(t, trap{operation: "TransactWriteItems", has: "chat_memberships", lose: true})
-	if removed, err := one.RemoveMember(t.Context(), "c", "fritz", time.UnixMilli(8)); err != nil || removed.Version != 7 {
+	if removed, err := one.RemoveMember(t.Context(), "c", "fritz", time.UnixMilli(8)); err != nil ||
+		removed.Version != 7 {
 		t.Errorf("the answer was lost: %+v, %v; want version 7", removed, err)
 	}
 }
@@ -457,7 +468,7 @@ func TestRanges_hole(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		r      storage.Range
-		at     int // which message of the answer is not seen
+		at     int // the missing message of the answer
 		always bool
 		want   []tidemark.Sequence
 	}{
@@ -485,7 +496,7 @@ func TestRanges_hole(t *testing.T) {
 		}
 		w.set(t, trap{operation: "Query", edit: without(tc.at)})
 		for range looks {
-			if tc.always { // what follows is read again from the hole on
+			if tc.always { // The next read begins at the hole.
 				w.set(t, trap{operation: "Query", edit: without(0)})
 			}
 		}
@@ -516,11 +527,23 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 	createGroup(t, other, "d", usersFrom(3, "u")...)
 	send(t, other, "c", "bob", "b", 1)
 	for name, do := range map[string]func() error{
-		"Chat":    func() error { _, err := one.Chat(t.Context(), "c"); return err },
-		"Heads":   func() error { _, err := one.Heads(t.Context(), []tidemark.ChatID{"c", "d"}); return err },
-		"Rosters": func() error { _, err := one.Rosters(t.Context(), []tidemark.ChatID{"c"}); return err },
-		"Ranges":  func() error { _, err := one.Ranges(t.Context(), []storage.Range{{Chat: "c", Limit: 9}}); return err },
-		"Append":  func() error { _, err := one.Append(t.Context(), drafts("c", "stranger", 1, "x")); return err },
+		"Chat": func() error { _, err := one.Chat(t.Context(), "c"); return err },
+		"Heads": func() error {
+			_, err := one.Heads(t.Context(), []tidemark.ChatID{"c", "d"})
+			return err
+		},
+		"Rosters": func() error {
+			_, err := one.Rosters(t.Context(), []tidemark.ChatID{"c"})
+			return err
+		},
+		"Ranges": func() error {
+			_, err := one.Ranges(t.Context(), []storage.Range{{Chat: "c", Limit: 9}})
+			return err
+		},
+		"Append": func() error {
+			_, err := one.Append(t.Context(), drafts("c", "stranger", 1, "x"))
+			return err
+		},
 		"Advance": func() error {
 			_, err := one.Advance(t.Context(), []storage.Advance{
 				{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 9}, Now: time.UnixMilli(7)},
@@ -541,7 +564,10 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 			_, err := one.Clear(t.Context(), []storage.Clear{{User: "anna", Chat: "d", Through: 1}})
 			return err
 		},
-		"PendingOf": func() error { _, _, err := one.PendingOf(t.Context(), "anna", "", 9); return err },
+		"PendingOf": func() error {
+			_, _, err := one.PendingOf(t.Context(), "anna", "", 9)
+			return err
+		},
 		"Behind": func() error {
 			_, _, _, err := one.Behind(t.Context(), "anna", storage.BehindQuery{Limit: 9})
 			return err
@@ -550,7 +576,10 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 			_, err := one.AddMembers(t.Context(), "c", usersFrom(1, "n"), time.UnixMilli(7))
 			return err
 		},
-		"RemoveMember": func() error { _, err := one.RemoveMember(t.Context(), "d", "u00001", time.UnixMilli(7)); return err },
+		"RemoveMember": func() error {
+			_, err := one.RemoveMember(t.Context(), "d", "u00001", time.UnixMilli(7))
+			return err
+		},
 	} {
 		must(t, do())
 		w.mu.Lock()
@@ -573,7 +602,8 @@ func TestClose_waits_for_what_nobody_waits_for(t *testing.T) {
 		cancel()
 		<-held
 	}})
-	if _, err := storage.AppendOne(ctx, one, draft("c", "anna", "k")); tidemark.CodeOf(err) != tidemark.Unavailable {
+	_, err := storage.AppendOne(ctx, one, draft("c", "anna", "k"))
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("the caller who left: %v", err)
 	}
 	closed := make(chan error, 1)

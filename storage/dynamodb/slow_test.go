@@ -105,7 +105,7 @@ func encoded(it call.Item) string {
 	}
 	text, err := json.Marshal(fields)
 	if err != nil {
-		panic(err) // strings and flags
+		panic(err) // It has strings and flags only.
 	}
 	return string(text)
 }
@@ -185,7 +185,8 @@ func TestSlow_a_batch_goes_on_while_its_items_are_done(t *testing.T) {
 				s = openSlow(t, on)
 				began = time.Now()
 				err := tc.call(t.Context(), s)
-				if took := time.Since(began); tidemark.CodeOf(err) != tidemark.Unavailable || took < callTime || took > callTime+time.Second {
+				if took := time.Since(began); tidemark.CodeOf(err) != tidemark.Unavailable ||
+					took < callTime || took > callTime+time.Second {
 					t.Errorf("no answer from write 40 on: it ends after %v with %v, want "+
 						"Unavailable after %v", took, err, callTime)
 				}

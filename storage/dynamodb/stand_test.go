@@ -14,7 +14,8 @@ import (
 // since DynamoDB refuses that. A user in the call who was a member before also gets a row.
 func TestStand_while_somebody_else_adds_a_new_member(t *testing.T) {
 	s, now := openTest(t, newTables(t)), time.Now()
-	const chat, old, early, late = tidemark.ChatID("c"), tidemark.UserID("a"), tidemark.UserID("b"), tidemark.UserID("d")
+	const chat = tidemark.ChatID("c")
+	const old, early, late = tidemark.UserID("a"), tidemark.UserID("b"), tidemark.UserID("d")
 	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{
 		ID:        chat,
 		Type:      tidemark.Group,

@@ -86,7 +86,8 @@ func TestStore_durable_when_the_emulator_is_killed(t *testing.T) {
 		}
 		return durable{openTest(t, s.(durable).url), s.(durable).url}
 	})
-	if kills < 2 { // rapid makes few runs in a short test, of which not all open the data again.
+	// In a short test rapid makes few runs, and not all of them reopen the data.
+	if kills < 2 {
 		t.Errorf("the emulator was killed %d times, want at least 2", kills)
 	}
 }

@@ -28,7 +28,7 @@ type wire struct {
 
 // A trap intercepts the first matching call after skip others, and no further call.
 type trap struct {
-	operation, has string // the name of the operation, and what its body contains
+	operation, has string // the name of the operation, and a part of its body
 	skip           int
 	// before runs before the call is made.
 	before func()
@@ -178,7 +178,8 @@ func send(
 // draft returns a message with a key of its own.
 func draft(chat tidemark.ChatID, sender tidemark.UserID, key string) tidemark.Draft {
 	d := drafts(chat, sender, 1, "text of "+key)[0]
-	d.ClientMessageID, d.MessageID = key, tidemark.MessageID("m-"+string(chat)+"-"+string(sender)+"-"+key)
+	d.ClientMessageID = key
+	d.MessageID = tidemark.MessageID("m-" + string(chat) + "-" + string(sender) + "-" + key)
 	return d
 }
 

@@ -32,7 +32,9 @@ func (w *wordy) RoundTrip(request *http.Request) (*http.Response, error) {
 		request.Body = io.NopCloser(bytes.NewReader(body))
 		for _, e := range expressions(body) {
 			if word := rawName(e); word != "" {
-				w.t.Errorf("the expression %q has the name %q, which may be one of DynamoDB's reserved words: write it as #name, or look it up and add it to the test", e, word)
+				w.t.Errorf("the expression %q has the name %q, which may be one of DynamoDB's "+
+					"reserved words: write it as #name, or look it up and add it to the test",
+					e, word)
 			}
 		}
 	}
@@ -79,9 +81,11 @@ func rawName(expression string) string {
 func TestExpressions_reserved_words_are_found(t *testing.T) {
 	for _, tc := range []struct{ body, want string }{
 		{`{"UpdateExpression":"SET #n = :n, member_count = :count, head = :head"}`, ""},
-		{`{"TransactItems":[{"Put":{"ConditionExpression":"attribute_not_exists(id) OR expires_at <= :now"}}]}`, ""},
+		{`{"TransactItems":[{"Put":{"ConditionExpression":` +
+			`"attribute_not_exists(id) OR expires_at <= :now"}}]}`, ""},
 		{`{"UpdateExpression":"SET member = :yes"}`, "member"},
-		{`{"TransactItems":[{"Put":{"Item":{}}},{"Update":{"ConditionExpression":"attribute_not_exists(large)"}}]}`, "large"},
+		{`{"TransactItems":[{"Put":{"Item":{}}},{"Update":{"ConditionExpression":` +
+			`"attribute_not_exists(large)"}}]}`, "large"},
 		{
 			`{"KeyConditionExpression":"chat_id = :c AND sequence BETWEEN :from AND :to"}`,
 			"sequence",

@@ -20,7 +20,7 @@ const perChat = 100
 // with other names.
 type operation struct {
 	name   string
-	before func(round int) error // what it finds; nil for the fixture
+	before func(round int) error // prepares a round; nil for the fixture
 	run    func(round int) error
 	// most is the most it may cost, in calls and units. Zero values set no bound.
 	most bound
@@ -272,10 +272,12 @@ func (w *workload) writes() []operation {
 				chatNo(12))
 		}, bound{calls: "UpdateItem", writes: 1}},
 		{"`Advance`, read as well", moved, func(r int) error {
-			return w.raise(tidemark.Raise{Acked: tidemark.Sequence(perChat + 2*r + 2), Read: tidemark.Sequence(perChat + 2*r + 2)}, "third-12", chatNo(12))
+			to := tidemark.Sequence(perChat + 2*r + 2)
+			return w.raise(tidemark.Raise{Acked: to, Read: to}, "third-12", chatNo(12))
 		}, bound{calls: "UpdateItem", writes: 1}},
 		{"`Advance`, of the author", moved, func(r int) error {
-			return w.raise(tidemark.Raise{Acked: tidemark.Sequence(perChat + 2*r + 2), AckedFrom: 1}, "writer", chatNo(12))
+			to := tidemark.Sequence(perChat + 2*r + 2)
+			return w.raise(tidemark.Raise{Acked: to, AckedFrom: 1}, "writer", chatNo(12))
 		}, bound{writes: 1}},
 		{
 			"`Advance`, stale",
@@ -343,7 +345,10 @@ func (w *workload) writes() []operation {
 			},
 			bound{},
 		},
-		{"`RenameChat`", nil, func(r int) error { _, err := w.s.RenameChat(w.t.Context(), chatNo(6), name("name", r)); return err }, bound{writes: 1}},
+		{"`RenameChat`", nil, func(r int) error {
+			_, err := w.s.RenameChat(w.t.Context(), chatNo(6), name("name", r))
+			return err
+		}, bound{writes: 1}},
 		{
 			"`AddMembers` of 1",
 			group("add", full, 10),
@@ -427,10 +432,14 @@ func (w *workload) reads() []operation {
 		states = append(states, storage.StateKey{User: "reader", Chat: chat})
 	}
 	return []operation{
-		read("`Ranges`, 50 messages", bound{calls: "Query"}, pages(storage.Range{After: 20, Limit: 50}, 1)),
-		read("`Ranges`, the last 50 messages", bound{calls: "Query"}, pages(storage.Range{Before: perChat + 1, Limit: 50}, 1)),
-		read("`Ranges`, 1 message of 20 chats", bound{calls: "20 Query", reads: 20}, pages(storage.Range{After: 20, Limit: 1}, 20)),
-		read("`Ranges`, 50 messages of 20 chats", bound{calls: "20 Query"}, pages(storage.Range{After: 20, Limit: 50, MaxBytes: 1 << 20}, 20)),
+		read("`Ranges`, 50 messages", bound{calls: "Query"},
+			pages(storage.Range{After: 20, Limit: 50}, 1)),
+		read("`Ranges`, the last 50 messages", bound{calls: "Query"},
+			pages(storage.Range{Before: perChat + 1, Limit: 50}, 1)),
+		read("`Ranges`, 1 message of 20 chats", bound{calls: "20 Query", reads: 20},
+			pages(storage.Range{After: 20, Limit: 1}, 20)),
+		read("`Ranges`, 50 messages of 20 chats", bound{calls: "20 Query"},
+			pages(storage.Range{After: 20, Limit: 50, MaxBytes: 1 << 20}, 20)),
 		read("`PendingOf`, none", bound{calls: "Query", reads: 1}, func() (int, int, error) {
 			_, _, err := w.s.PendingOf(ctx, "nobody", "", 200)
 			return 0, 0, err
@@ -447,12 +456,16 @@ func (w *workload) reads() []operation {
 				return pages(storage.Range{Limit: 5}, 20)()
 			}),
 		read("`Behind`, in 50 of 100 chats", bound{calls: "BatchGetItem, Query"}, behind(200, 50)),
-		read("`Behind`, in 125 of 250 chats", bound{calls: "3 BatchGetItem, Query"}, behind(200, 125)),
+		read("`Behind`, in 125 of 250 chats", bound{calls: "3 BatchGetItem, Query"},
+			behind(200, 125)),
 		read("`Heads` of 50", bound{calls: "BatchGetItem", reads: 50}, func() (int, int, error) {
 			heads, err := w.s.Heads(ctx, chatNos(1, 50))
 			return int(heads[49]) + len(heads), 51, err
 		}),
-		read("`States` of 50", bound{calls: "BatchGetItem", reads: 50}, func() (int, int, error) { found, err := w.s.States(ctx, states); return len(found), 50, err }),
+		read("`States` of 50", bound{calls: "BatchGetItem", reads: 50}, func() (int, int, error) {
+			found, err := w.s.States(ctx, states)
+			return len(found), 50, err
+		}),
 		read("`StatesOf`, 200 of 250", bound{}, func() (int, int, error) {
 			found, _, err := w.s.StatesOf(ctx, "reader", "", 200)
 			return len(found), 125, err
@@ -474,7 +487,10 @@ func (w *workload) reads() []operation {
 		read("`ChatsOf`, 20 of 50", bound{}, list("casual", false)),
 		read("`ChatsOf`, 20 of 250", bound{}, list("reader", false)),
 		read("`ChatsOf`, 20 of 250, brief", bound{}, list("reader", true)),
-		read("`Chat`", bound{calls: "GetItem", reads: 1}, func() (int, int, error) { found, err := w.s.Chat(ctx, chatNo(105)); return found.MemberCount, 3, err }),
+		read("`Chat`", bound{calls: "GetItem", reads: 1}, func() (int, int, error) {
+			found, err := w.s.Chat(ctx, chatNo(105))
+			return found.MemberCount, 3, err
+		}),
 		{
 			name: "`Check`",
 			run:  func(int) error { return w.s.Check(ctx) },

@@ -71,7 +71,8 @@ func TestAccess_table(t *testing.T) {
 			c := costOf(t, meter, s)
 			texts, trips, _ := w.take()
 			which, open := shown(t, texts, names, used)
-			if membership := strings.Contains(o.name, "Member"); open != membership || !open && trips != len(texts) {
+			if membership := strings.Contains(o.name, "Member"); open != membership ||
+				!open && trips != len(texts) {
 				t.Errorf("%s takes %d round trips for %q; a transaction stays open between them: "+
 					"%v", o.name, trips, texts, open)
 			}
@@ -96,8 +97,12 @@ func TestAccess_table(t *testing.T) {
 // costOf returns the cost of the store's calls since the last reset.
 func costOf(t *testing.T, meter *pgx.Conn, s *Store) (c cost) {
 	t.Helper()
-	err := meter.QueryRow(t.Context(), `SELECT coalesce(sum(calls), 0)::bigint, coalesce(sum(rows), 0)::bigint, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint, coalesce(sum(wal_bytes), 0)::bigint
-		FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = $1`, s.writers.Config().ConnConfig.Database).Scan(&c.statements, &c.rows, &c.blocks, &c.bytes)
+	const text = `SELECT coalesce(sum(calls), 0)::bigint, coalesce(sum(rows), 0)::bigint,
+			coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint,
+			coalesce(sum(wal_bytes), 0)::bigint
+		FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = $1`
+	err := meter.QueryRow(t.Context(), text, s.writers.Config().ConnConfig.Database).
+		Scan(&c.statements, &c.rows, &c.blocks, &c.bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +177,9 @@ func compareTable(t *testing.T, table []string) {
 		t.Fatal("README.md has no place for the table")
 	}
 	if os.Getenv(update) != "" {
-		if err := os.WriteFile("README.md", []byte(before+tableBegin+strings.Join(table, "\n")+"\n"+tableEnd+after), 0o600); err != nil {
+		err := os.WriteFile("README.md",
+			[]byte(before+tableBegin+strings.Join(table, "\n")+"\n"+tableEnd+after), 0o600)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return

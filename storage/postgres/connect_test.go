@@ -33,7 +33,10 @@ func TestBatches_write_whose_connection_broke_is_tried_again(t *testing.T) {
 		name string
 		call func() error
 	}{
-		{"Append", func() error { _, err := storage.AppendOne(ctx, s, message("d", "anna", "1", "hello")); return err }},
+		{"Append", func() error {
+			_, err := storage.AppendOne(ctx, s, message("d", "anna", "1", "hello"))
+			return err
+		}},
 		{"Advance", func() error {
 			advanced, err := s.Advance(ctx, []storage.Advance{
 				{User: "anna", Chat: "c", Raise: tidemark.Raise{Acked: 3}},
@@ -116,7 +119,8 @@ func TestChange_whose_connection_broke_is_not_repeated(t *testing.T) {
 // The pool's own codec encodes arrays of text, instead of pgx.
 func TestPool_texts_arrive_as_they_are(t *testing.T) {
 	s := openNew(t).(durable).Store
-	for _, texts := range [][]string{nil, {}, {""}, {"a", "", "ö\t\"{},\\NULL", strings.Repeat("long", 1<<16)}, make([]string, 1000)} {
+	for _, texts := range [][]string{nil, {}, {""},
+		{"a", "", "ö\t\"{},\\NULL", strings.Repeat("long", 1<<16)}, make([]string, 1000)} {
 		var got []string
 		var isNull bool
 		var dimensions *int
@@ -144,7 +148,8 @@ func TestAppend_content_types_and_attachments_are_those_of_the_drafts(t *testing
 	if _, _, err := s.CreateChat(t.Context(), chat); err != nil {
 		t.Fatal(err)
 	}
-	for _, types := range [][]string{{"text/plain", "text/plain"}, {"text/plain", "text/markdown"}, {"text/markdown", "text/plain", "text/markdown"}} {
+	for _, types := range [][]string{{"text/plain", "text/plain"}, {"text/plain", "text/markdown"},
+		{"text/markdown", "text/plain", "text/markdown"}} {
 		drafts := make([]tidemark.Draft, len(types))
 		for i, contentType := range types {
 			drafts[i] = message("c", "anna", fmt.Sprint(types, i), "hello")

@@ -45,7 +45,7 @@ func TestAppend_many_chats_that_somebody_has_locked_cost_the_others_one_wait(t *
 	}
 	for i, a := range appended[6:] {
 		if a.Err != nil || a.Message.Sequence != tidemark.Sequence(i+1) {
-			t.Errorf("to the chat that is free: %+v", a)
+			t.Errorf("to the free chat: %+v", a)
 		}
 	}
 	r.do("COMMIT")
@@ -87,7 +87,9 @@ func TestAppend_beside_a_locked_chat_the_drafts_of_another_are_one_step(t *testi
 func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) {
 	url := newDatabase(t, service.Shared(t))
 	s, w := watched(t, url)
-	if err := (&workload{t, s}).create("c", tidemark.Group, tidemark.HistoryFull, []tidemark.UserID{"anna"}); err != nil {
+	err := (&workload{t, s}).create("c", tidemark.Group, tidemark.HistoryFull,
+		[]tidemark.UserID{"anna"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.take()
@@ -99,7 +101,7 @@ func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) 
 		committed: s.committed,
 		hurried:   true,
 	}
-	err := once(t.Context(), s.writers, 0, func(ctx context.Context, c *conn) error {
+	err = once(t.Context(), s.writers, 0, func(ctx context.Context, c *conn) error {
 		_, err := a.alone(ctx, c, []int{0})
 		return err
 	})

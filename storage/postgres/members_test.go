@@ -20,6 +20,6 @@ func TestRemoveMember_row_that_is_marked_meanwhile_goes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rows, _, err := s.PendingOf(t.Context(), "ben", "", 10); err != nil || len(rows) != 0 {
-		t.Errorf("he left, and has the rows %+v, %v", rows, err)
+		t.Errorf("the user left, and has the rows %+v, %v", rows, err)
 	}
 }

@@ -75,8 +75,14 @@ func TestOpen_refuses(t *testing.T) {
 				"ALTER DATABASE "+database(url)+" SET default_transaction_read_only = on")
 			return url
 		}, tidemark.Unavailable, []string{"read-only", "standby"}},
-		{"another password", func(t *testing.T) string { t.Helper(); return strings.Replace(role(t, clean), secret, secret+"x", 1) }, tidemark.Unavailable, []string{"password authentication failed", "guest"}},
-		{"no such role", func(t *testing.T) string { t.Helper(); return strings.Replace(role(t, clean), "guest", "nobody", 1) }, tidemark.Unavailable, []string{"nobody"}},
+		{"another password", func(t *testing.T) string {
+			t.Helper()
+			return strings.Replace(role(t, clean), secret, secret+"x", 1)
+		}, tidemark.Unavailable, []string{"password authentication failed", "guest"}},
+		{"no such role", func(t *testing.T) string {
+			t.Helper()
+			return strings.Replace(role(t, clean), "guest", "nobody", 1)
+		}, tidemark.Unavailable, []string{"nobody"}},
 		{"no such database", func(t *testing.T) string {
 			t.Helper()
 			return role(t, server.URL("missing")[:strings.Index(server.URL("missing"), "?")])
@@ -86,8 +92,14 @@ func TestOpen_refuses(t *testing.T) {
 			func(t *testing.T) string { t.Helper(); return role(t, clean) }, tidemark.Unavailable,
 			[]string{"grant it SELECT, INSERT, UPDATE and DELETE"},
 		},
-		{"nobody listens", func(t *testing.T) string { t.Helper(); return "postgres://guest:" + secret + "@127.0.0.1:1/tidemark" }, tidemark.Unavailable, []string{"cannot be reached", "127.0.0.1:1", "tidemark"}},
-		{"no URL", func(t *testing.T) string { t.Helper(); return "postgres://guest:" + secret + "%@127.0.0.1/tidemark" }, tidemark.Invalid, []string{"postgres://user:password@host:port/database"}},
+		{"nobody listens", func(t *testing.T) string {
+			t.Helper()
+			return "postgres://guest:" + secret + "@127.0.0.1:1/tidemark"
+		}, tidemark.Unavailable, []string{"cannot be reached", "127.0.0.1:1", "tidemark"}},
+		{"no URL", func(t *testing.T) string {
+			t.Helper()
+			return "postgres://guest:" + secret + "%@127.0.0.1/tidemark"
+		}, tidemark.Invalid, []string{"postgres://user:password@host:port/database"}},
 		{"a port that is none", func(t *testing.T) string {
 			t.Helper()
 			return "postgres://guest:" + secret + "@127.0.0.1:99999/tidemark"
@@ -148,7 +160,9 @@ func TestOpen_refuses(t *testing.T) {
 	server.Exec(t, "postgres", "SELECT pg_reload_conf()")
 	s.writers.Reset()
 	s.readers.Reset()
-	wantSoon(t, func() bool { return tidemark.CodeOf(s.Check(context.Background())) == tidemark.Unavailable })
+	wantSoon(t, func() bool {
+		return tidemark.CodeOf(s.Check(context.Background())) == tidemark.Unavailable
+	})
 	wantError(t, s.Check(t.Context()), tidemark.Unavailable, "fsync is off")
 	_, err := Open(t.Context(), Config{URL: url})
 	wantError(t, err, tidemark.Conflict, "fsync is off", "could be lost")

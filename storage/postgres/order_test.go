@@ -81,8 +81,9 @@ func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 				go func() { result <- tc.call(order[0], order[1]) }()
 				r.waitedFor()
 				r.do("SAVEPOINT before")
-				if _, err := r.conn.Exec(t.Context(), tc.lock, "c"); condition(err) != lockNotAvailable {
-					t.Errorf("who waits for d has not locked c: %v", err)
+				_, err := r.conn.Exec(t.Context(), tc.lock, "c")
+				if condition(err) != lockNotAvailable {
+					t.Errorf("the call that waits for d has not locked c: %v", err)
 				}
 				r.do("ROLLBACK TO before")
 				r.commit()

@@ -30,12 +30,12 @@ type node struct {
 	Recheck   string  `json:"Recheck Cond"`
 	TID       string  `json:"TID Cond"`
 	Filter    string  `json:"Filter"`
-	Rows      float64 `json:"Actual Rows"` // of a loop, as the other numbers of rows
+	Rows      float64 `json:"Actual Rows"` // for each loop, as all numbers of rows
 	Loops     float64 `json:"Actual Loops"`
 	Removed   float64 `json:"Rows Removed by Filter"`
 	Rechecked float64 `json:"Rows Removed by Index Recheck"`
 	Unjoined  float64 `json:"Rows Removed by Join Filter"`
-	Hit       float64 `json:"Shared Hit Blocks"` // of all loops
+	Hit       float64 `json:"Shared Hit Blocks"` // in all loops
 	Read      float64 `json:"Shared Read Blocks"`
 	Plans     []node  `json:"Plans"`
 }
@@ -112,7 +112,8 @@ func (n *node) faults(counted float64) (bad []string) {
 		case read > mostRows*about:
 			bad = append(bad,
 				fmt.Sprintf("%s on %s reads %.0f rows for %.0f", n.Type, n.Relation, read, about))
-		case strings.Contains(n.Condition+n.Recheck, "ANY ($"): // Its pages include those of the steps that make the array.
+		// The pages of such a step include those of the steps that make the array.
+		case strings.Contains(n.Condition+n.Recheck, "ANY ($"):
 		case pages > pagesPerLoop*n.Loops+pagesPerRow*read:
 			bad = append(bad,
 				fmt.Sprintf("%s on %s looks at %.0f pages in %.0f loops for %.0f rows", n.Type,
@@ -145,7 +146,9 @@ func (n *node) lines() (lines []string) {
 			line += n.Name + ": "
 		}
 		line += n.Type
-		for _, part := range []struct{ word, value string }{{" ", n.Operation}, {" ", n.Index}, {" on ", n.Relation}, {" on ", n.CTE}, {", ", n.Condition}, {", ", n.TID}, {", if ", n.Filter}} {
+		for _, part := range []struct{ word, value string }{{" ", n.Operation}, {" ", n.Index},
+			{" on ", n.Relation}, {" on ", n.CTE}, {", ", n.Condition}, {", ", n.TID},
+			{", if ", n.Filter}} {
 			if part.value != "" {
 				line += part.word + shortened(part.value)
 			}
@@ -213,7 +216,8 @@ func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
 		"auto_explain.log_buffers = on",
 		"auto_explain.log_timing = off", "auto_explain.log_format = json",
 		"auto_explain.log_level = notice",
-		"autovacuum = off", "max_wal_size = 4GB", "checkpoint_timeout = 1h", "shared_buffers = 256MB")
+		"autovacuum = off", "max_wal_size = 4GB", "checkpoint_timeout = 1h",
+		"shared_buffers = 256MB")
 	names := statements(t)
 	analyze := func(url string) {
 		server.Exec(t, url[strings.LastIndex(url, "/")+1:strings.Index(url, "?")], "ANALYZE")
@@ -245,7 +249,8 @@ func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
 			checkPlans(t, s, w, round, names)
 		}
 	}
-	short := testing.Short() // Where each run has its plan, a scan of a small table may be the best.
+	// If each run has a plan of its own, the best plan for a small table may be a scan.
+	short := testing.Short()
 	if !short {
 		t.Run("through a pooler, tables unknown", pooled(1))
 	}
@@ -254,10 +259,13 @@ func TestPlans_no_statement_reads_much_more_than_it_returns(t *testing.T) {
 		s, w := watched(t, url)
 		found := checkPlans(t, s, w, 2, names)
 		var version int
-		if err := s.readers.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int / 10000").Scan(&version); err != nil {
+		err := s.readers.QueryRow(t.Context(),
+			"SELECT current_setting('server_version_num')::int / 10000").Scan(&version)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if version == planVersion { // Others may choose, or word, some steps in another way; the rule holds for them, too.
+		// Other versions may choose or describe some steps differently. The limits still hold.
+		if version == planVersion {
 			compare(t, found, names)
 		}
 	})
@@ -271,7 +279,9 @@ func planned(t *testing.T, url string, names map[string]string) func(t *testing.
 	t.Helper()
 	s, w := watched(t, url)
 	for _, pool := range []*pgxpool.Pool{s.writers, s.readers} {
-		if err := once(t.Context(), pool, 0, func(ctx context.Context, c *conn) error { return plansOf(ctx, c, names) }); err != nil {
+		err := once(t.Context(), pool, 0,
+			func(ctx context.Context, c *conn) error { return plansOf(ctx, c, names) })
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -305,7 +315,7 @@ func plansOf(ctx context.Context, c *conn, names map[string]string) error {
 			return fmt.Errorf("%s: %w", text, err)
 		}
 		rows.Close()
-		if err := rows.Err(); err != nil && class(err) != "23" { // NULL in a column
+		if err := rows.Err(); err != nil && class(err) != "23" { // a NULL violates a constraint
 			return fmt.Errorf("%s: %w", text, err)
 		}
 	}
@@ -332,7 +342,9 @@ func newNaive(t *testing.T, url string) func(t *testing.T) (bad []string) {
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	run := func(t *testing.T) []string {
 		t.Helper()
-		if _, err := c.Exec(t.Context(), "SELECT content FROM messages WHERE chat = $1 AND sequence = $2", 1, 1); err != nil {
+		_, err := c.Exec(t.Context(),
+			"SELECT content FROM messages WHERE chat = $1 AND sequence = $2", 1, 1)
+		if err != nil {
 			t.Fatal(err)
 		}
 		_, _, notices := w.take()
@@ -399,7 +411,8 @@ func compare(t *testing.T, found map[string]plan, names map[string]string) {
 		"messages. Each step has the number of rows that it returned, and of its loops. Of "+
 		"several runs of a\n"+
 		"statement, the one with most rows is shown. Estimates and times are left out.\n\n"+
-		"A test writes this page: `TIDEMARK_UPDATE=1 go test -run Plans ./storage/postgres`.\n", planVersion)
+		"A test writes this page: `TIDEMARK_UPDATE=1 go test -run Plans ./storage/postgres`.\n",
+		planVersion)
 	for _, name := range slices.Sorted(maps.Values(names)) {
 		p, ran := found[name]
 		if ran && p.Plan.Type != "Result" {
@@ -407,7 +420,8 @@ func compare(t *testing.T, found map[string]plan, names map[string]string) {
 		}
 	}
 	if os.Getenv(update) != "" {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // a page for everybody
+		//nolint:gosec // Everybody may read the page.
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

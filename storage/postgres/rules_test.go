@@ -79,7 +79,7 @@ func (r *rival) waitedFor() {
 			"SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY "+
 				"(pg_blocking_pids(pid)))").Scan(&waits)
 		if err != nil || time.Now().After(deadline) {
-			r.t.Fatalf("nobody waits for the rival: %v", err)
+			r.t.Fatalf("no call waits for the rival: %v", err)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func wantSoon(t *testing.T, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !is(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("what is waited for does not come")
+			t.Fatal("the awaited state does not come")
 		}
 	}
 }
@@ -169,7 +169,9 @@ func TestBatches_concurrent_writes_share_a_statement(t *testing.T) {
 	r.waitedFor()
 	for i := range 64 {
 		group.Go(func() {
-			if _, err := storage.AppendOne(t.Context(), s, message("c", "anna", fmt.Sprint(i), "hello")); err != nil {
+			_, err := storage.AppendOne(t.Context(), s,
+				message("c", "anna", fmt.Sprint(i), "hello"))
+			if err != nil {
 				t.Error(err)
 			}
 		})
@@ -265,7 +267,7 @@ func TestAppend_equal_keys_are_compared_with_what_is_stored(t *testing.T) {
 func TestAppend_bad_item_fails_alone(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		before int // how many good ones are before the bad one
+		before int // the number of good drafts before the bad one
 	}{{"in the middle of a statement", 1}, {"alone in the second statement", maxItems}} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, _ := withRival(t, patient)
@@ -356,7 +358,7 @@ func TestAppend_caller_who_gives_up_gets_Unavailable(t *testing.T) {
 		_, err := storage.AppendOne(ctx, s, message("c", "anna", "1", "hello"))
 		result <- err
 	}()
-	r.waitedFor() // what is still in the queue would be answered in another way
+	r.waitedFor() // A queued call would get another answer.
 	cancel()
 	wantError(t, <-result, tidemark.Unavailable, "may still do it")
 	r.do("COMMIT")
@@ -374,7 +376,9 @@ func TestBatches_write_that_fails_makes_the_store_unfit(t *testing.T) {
 	r.do("ALTER TABLE messages RENAME COLUMN content TO hidden")
 	_, err := storage.AppendOne(t.Context(), s, message("c", "anna", "1", "hello"))
 	wantError(t, err, tidemark.Unavailable)
-	if _, err := s.Mark(t.Context(), []tidemark.PendingDelivery{{UserID: "ben", ChatID: "c", FirstUndelivered: 1}}); err != nil {
+	_, err = s.Mark(t.Context(),
+		[]tidemark.PendingDelivery{{UserID: "ben", ChatID: "c", FirstUndelivered: 1}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, s.Check(t.Context()), tidemark.Unavailable, "the last write failed")
@@ -383,7 +387,7 @@ func TestBatches_write_that_fails_makes_the_store_unfit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Check(t.Context()); err != nil {
-		t.Errorf("Check after a write that went well: %v", err)
+		t.Errorf("Check after a successful write: %v", err)
 	}
 }
 
@@ -396,7 +400,7 @@ func TestCheck_caller_in_a_hurry_is_no_write_that_failed(t *testing.T) {
 	_, err := storage.AppendOne(ctx, s, message("c", "anna", "1", "hello"))
 	wantError(t, err, tidemark.Unavailable, "ran out of time")
 	if err := s.Check(t.Context()); err != nil {
-		t.Errorf("Check: %v, want a store that is fit", err)
+		t.Errorf("Check: %v, want a fit store", err)
 	}
 	r.do("COMMIT")
 }
@@ -418,7 +422,8 @@ func TestAppend_sees_the_members_of_its_own_step(t *testing.T) {
 	r.do("UPDATE members SET current = true WHERE user_id = 'anna' AND chat_id = 'c'")
 	ben := sent(s, message("c", "ben", "2", "hello"))
 	r.commit()
-	if got := <-ben; got.err != nil || got.Version != 3 || got.Message.MembersVersion != 3 || got.Message.Sequence != 1 {
+	if got := <-ben; got.err != nil || got.Version != 3 || got.Message.MembersVersion != 3 ||
+		got.Message.Sequence != 1 {
 		t.Errorf("after another one joined: %+v, want message 1 of version 3", got)
 	}
 	wantMessages(t, s, "2")
@@ -429,7 +434,9 @@ func TestAppend_key_that_came_meanwhile_is_a_duplicate(t *testing.T) {
 		t.Run(fmt.Sprintf("beside %d others", len(others)), func(t *testing.T) {
 			s, r := withRival(t, patient)
 			r.lockChat()
-			r.do(`INSERT INTO messages SELECT key, 1, 1, 1, 'anna', 'key', 'first', 'text/plain', NULL, 'hello' FROM chats WHERE id = 'c'`)
+			r.do(`INSERT INTO messages
+				SELECT key, 1, 1, 1, 'anna', 'key', 'first', 'text/plain', NULL, 'hello'
+				FROM chats WHERE id = 'c'`)
 			r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
 			drafts := []tidemark.Draft{message("c", "anna", "key", "hello")}
 			for _, key := range others {
@@ -451,7 +458,7 @@ func TestAppend_key_that_came_meanwhile_is_a_duplicate(t *testing.T) {
 				}
 			}
 			if appended[0].Message.MessageID != "first" {
-				t.Errorf("the send with the key that came: %+v, want a duplicate of the first",
+				t.Errorf("the send with the stored key: %+v, want a duplicate of the first",
 					appended[0])
 			}
 			wantMessages(t, s, append([]string{"key"}, others...)...)
@@ -462,7 +469,9 @@ func TestAppend_key_that_came_meanwhile_is_a_duplicate(t *testing.T) {
 func TestAppend_head_that_moved_meanwhile_is_counted_on(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.lockChat()
-	r.do(`INSERT INTO messages SELECT key, 1, 1, 1, 'anna', 'theirs', 'first', 'text/plain', NULL, 'hello' FROM chats WHERE id = 'c'`)
+	r.do(`INSERT INTO messages
+		SELECT key, 1, 1, 1, 'anna', 'theirs', 'first', 'text/plain', NULL, 'hello'
+		FROM chats WHERE id = 'c'`)
 	r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
 	ours := sent(s, message("c", "anna", "ours", "hello"))
 	r.commit()
@@ -522,7 +531,8 @@ func TestAdvance_row_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
 			if err != nil || advanced[0].Err != nil {
 				t.Fatalf("got %+v, %v", advanced, err)
 			}
-			if a := advanced[0]; a.State.Acked != tc.acked || a.State.Read != tc.read || a.Moved != tc.moved {
+			if a := advanced[0]; a.State.Acked != tc.acked || a.State.Read != tc.read ||
+				a.Moved != tc.moved {
 				t.Errorf("got %+v, want acked %d, read %d, moved %v",
 					a, tc.acked, tc.read, tc.moved)
 			}
@@ -541,7 +551,7 @@ func TestClear_row_or_head_that_moved_meanwhile_is_looked_at_again(t *testing.T)
 		name, rival string
 		through     tidemark.Sequence
 		cleared     bool
-		left        tidemark.Sequence // 0 if the row is gone
+		left        tidemark.Sequence // 0 if the row was removed
 	}{
 		{
 			"the row went beyond",

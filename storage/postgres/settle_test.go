@@ -19,10 +19,15 @@ func TestBatches_second_attempt_waits_for_the_standby(t *testing.T) {
 	server := service.Start(t)
 	url := newDatabase(t, server)
 	s := openTest(t, url)
-	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "anna", Members: []tidemark.UserID{"anna", "ben"}}); err != nil {
+	_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+		ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull,
+		Creator: "anna", Members: []tidemark.UserID{"anna", "ben"},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := storage.AppendOne(t.Context(), s, message("c", "ben", "before", "hello")); err != nil {
+	_, err = storage.AppendOne(t.Context(), s, message("c", "ben", "before", "hello"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	admin, err := pgx.Connect(t.Context(), server.URL("postgres"))
@@ -42,7 +47,9 @@ func TestBatches_second_attempt_waits_for_the_standby(t *testing.T) {
 	do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
 	do("SELECT pg_reload_conf()")
 	waiting := func() (n int) {
-		if err := admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Scan(&n); err != nil {
+		err := admin.QueryRow(t.Context(),
+			"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Scan(&n)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -61,18 +68,23 @@ func TestBatches_second_attempt_waits_for_the_standby(t *testing.T) {
 	wantSoon(t, func() bool { return waiting() == 2 })
 	do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 	for range 2 {
-		if err := <-results; tidemark.CodeOf(err) != tidemark.Unavailable || strings.Contains(err.Error(), "refused") {
+		if err := <-results; tidemark.CodeOf(err) != tidemark.Unavailable ||
+			strings.Contains(err.Error(), "refused") {
 			t.Errorf("without the standby: %v, want Unavailable", err)
 		}
 	}
 }
 
 // A message that was stored before may be on this server only. So a repeated send is confirmed when
-// the standby has the message. A wait that somebody cancels is no confirmation.
+// the standby has the message. A cancelled wait is no confirmation.
 func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 	server := service.Start(t)
 	s := openTest(t, newDatabase(t, server))
-	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull, Creator: "ben", Members: []tidemark.UserID{"ben"}}); err != nil {
+	_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+		ID: "c", Type: tidemark.Group, History: tidemark.HistoryFull,
+		Creator: "ben", Members: []tidemark.UserID{"ben"},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	resend := func(ctx context.Context) error {
@@ -106,10 +118,14 @@ func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 		return admin.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&names) == nil &&
 			names == "nobody"
 	})
-	for name, do := range map[string]func(context.Context) error{"a resend": resend, "a stale raise": again, "a new message": func(ctx context.Context) error {
-		_, err := storage.AppendOne(ctx, s, message("c", "ben", "new", "hello"))
-		return err
-	}} {
+	for name, do := range map[string]func(context.Context) error{
+		"a resend":      resend,
+		"a stale raise": again,
+		"a new message": func(ctx context.Context) error {
+			_, err := storage.AppendOne(ctx, s, message("c", "ben", "new", "hello"))
+			return err
+		},
+	} {
 		result := make(chan error, 1)
 		go func() { result <- do(context.Background()) }()
 		// Each attempt waits until the test ends its wait.
@@ -121,7 +137,9 @@ func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 					t.Errorf("%s without the standby: %v, want Unavailable", name, err)
 				}
 			case <-time.After(20 * time.Millisecond):
-				if _, err := admin.Exec(t.Context(), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"); err != nil {
+				_, err := admin.Exec(t.Context(), `SELECT pg_cancel_backend(pid)
+					FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+				if err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -352,7 +352,7 @@ func TestLocks_go_with_a_client_that_stands_still(t *testing.T) {
 	sc.ok(sc.client.Process.Signal(syscall.SIGCONT))
 	_, err = sc.input.Write([]byte("go on"))
 	sc.ok(err)
-	sc.hears("locked") // again
+	sc.hears("locked") // the second time
 	sc.ok(sc.client.Wait())
 }
 
@@ -392,7 +392,7 @@ func TestLocks_calls_that_were_given_up_do_not_pile_up(t *testing.T) {
 		t.Errorf("%d commits wait for the disk, want at most %d", most, want)
 	}
 	sc.disk.Resume(t)
-	sc.comesBack() // what was given up is over
+	sc.comesBack() // The abandoned calls have ended.
 }
 
 // The histories hold while commits stall for longer than lock_timeout.

@@ -18,8 +18,12 @@ import (
 func TestMigrate_leaves_the_database_of_another_program_alone(t *testing.T) {
 	for _, tc := range []struct{ name, theirs, table string }{
 		{"a table", "CREATE TABLE chats (theirs int)", "chats"},
-		{"the same library", "CREATE TABLE schema_migrations (version bigint PRIMARY KEY, dirty boolean NOT NULL); INSERT INTO schema_migrations VALUES (1, false); CREATE TABLE messages (theirs int)", "schema_migrations"},
-		{"another library", "CREATE TABLE schema_migrations (version varchar PRIMARY KEY); INSERT INTO schema_migrations VALUES ('20200101')", "schema_migrations"},
+		{"the same library", "CREATE TABLE schema_migrations " +
+			"(version bigint PRIMARY KEY, dirty boolean NOT NULL); " +
+			"INSERT INTO schema_migrations VALUES (1, false); CREATE TABLE messages (theirs int)",
+			"schema_migrations"},
+		{"another library", "CREATE TABLE schema_migrations (version varchar PRIMARY KEY); " +
+			"INSERT INTO schema_migrations VALUES ('20200101')", "schema_migrations"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := service.Shared(t)
@@ -46,7 +50,9 @@ func TestMigrate_leaves_the_database_of_another_program_alone(t *testing.T) {
 				}
 			}
 			if tc.table == "schema_migrations" {
-				if rows := single(t, url, "SELECT string_agg(m::text, ' ') FROM schema_migrations AS m"); rows != "(1,f)" && rows != "(20200101)" {
+				rows := single(t, url,
+					"SELECT string_agg(m::text, ' ') FROM schema_migrations AS m")
+				if rows != "(1,f)" && rows != "(20200101)" {
 					t.Errorf("their migrations are now %s", rows)
 				}
 			}
@@ -65,10 +71,11 @@ func TestMigrate_stays_in_the_schema_of_the_tables(t *testing.T) {
 	for _, step := range []struct {
 		parameters, do string
 		direction      Direction
-		want           string // the schemas that have the tables
+		want           string // the schemas with the tables
 	}{
 		{"", "SELECT 1", Up, "public"},
-		{"", `CREATE SCHEMA "To come"; ALTER DATABASE ` + name + ` SET search_path = "To come", public`, Up, "public"},
+		{"", `CREATE SCHEMA "To come"; ALTER DATABASE ` + name +
+			` SET search_path = "To come", public`, Up, "public"},
 		{"", "SELECT 1", Down, ""},
 		{"&search_path=%22To%20come%22", "DROP TABLE schema_migrations", Up, "To come"},
 	} {

@@ -87,7 +87,8 @@ func TestStore_durable_when_the_server_crashes(t *testing.T) {
 		return durable{openTest(t, s.(durable).url), s.(durable).url}
 	})
 	least := 6
-	if testing.Short() { // rapid makes a fifth of its runs, which may be none that opens the data again.
+	// In a short test rapid makes a fifth of its runs, and perhaps none of them reopens the data.
+	if testing.Short() {
 		least = 2
 	}
 	if crashes < least {

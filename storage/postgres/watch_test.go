@@ -25,8 +25,8 @@ import (
 // A watch records the statements of a store.
 type watch struct {
 	mu      sync.Mutex
-	texts   []string // of the statements, in their order
-	trips   int      // how often something was sent and an answer awaited
+	texts   []string // the statements, in their order
+	trips   int      // the number of round trips
 	notices []string
 }
 
@@ -183,7 +183,7 @@ func statements(t *testing.T) map[string]string {
 // sources are the constants of the package.
 type sources struct {
 	constants map[string]ast.Expr
-	parts     map[string]bool // those that others are made of
+	parts     map[string]bool // constants that are parts of others
 }
 
 func (r *sources) constant(n ast.Node) bool {
@@ -232,7 +232,13 @@ func isStatement(text string) bool {
 
 func TestStatements_of_the_sources_are_found(t *testing.T) {
 	names := statements(t)
-	for text, want := range map[string]string{appendDrafts: "appendDrafts", readUp: "readUp", readDown: "readDown", unmark: "unmark", chatByID: "chatByID"} {
+	for text, want := range map[string]string{
+		appendDrafts: "appendDrafts",
+		readUp:       "readUp",
+		readDown:     "readDown",
+		unmark:       "unmark",
+		chatByID:     "chatByID",
+	} {
 		if got := names[text]; got != want {
 			t.Errorf("the statement %s has the name %q", want, got)
 		}

@@ -22,31 +22,48 @@ const (
 )
 
 // crowds are two chats with a hundred and a thousand members.
-const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large) VALUES
-	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 100, false), ('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 1000, true)`
+const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity_at, head,
+	member_count, large) VALUES
+	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 100, false),
+	('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 1000, true)`
 
 // fixture creates the chats from $from to $to, with ten members and a hundred messages each. Writer
 // is also a member of the first hundred chats. Reader is a member of the second hundred, and has
 // received all of every second one. Half of all members have watermarks. The tables are not
 // analyzed. activity_at is the number of the chat, 0 for a crowd.
 func fixture() []string {
-	const chats = `(SELECT *, activity_at AS no FROM chats WHERE activity_at BETWEEN $from AND $to) AS c`
+	const chats = `(SELECT *, activity_at AS no FROM chats
+		WHERE activity_at BETWEEN $from AND $to) AS c`
 	return []string{
-		`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count, large)
-			SELECT 'chat' || lpad(i::text, 6, '0'), 'group', 'full', 'a chat', 1, i, $n, $m + (i <= 200)::int, false FROM generate_series(greatest($from, 1), $to) AS i ORDER BY i`,
+		`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count,
+			large)
+			SELECT 'chat' || lpad(i::text, 6, '0'), 'group', 'full', 'a chat', 1, i, $n,
+				$m + (i <= 200)::int, false FROM generate_series(greatest($from, 1), $to) AS i
+				ORDER BY i`,
 		`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
 			SELECT c.key, u.id, c.id, true, 'member', 1, '1-' FROM ` + chats + `, LATERAL (
-				SELECT 'user' || (c.no + 97 * j) % 10007 AS id FROM generate_series(0, $m - 1) AS j WHERE c.no > 0
-				UNION ALL SELECT 'crowd' || j FROM generate_series(1, c.member_count) AS j WHERE c.no = 0
-				UNION ALL SELECT CASE WHEN c.no <= 100 THEN 'writer' ELSE 'reader' END WHERE c.no BETWEEN 1 AND 200) AS u ORDER BY c.no, c.key`,
-		`INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, content)
-			SELECT c.key, s, 1, 1, CASE c.no WHEN 0 THEN 'crowd' || s ELSE 'user' || (c.no + 97 * (s % $m)) % 10007 END, 'key' || s || '-' || c.key, 'message' || s || '-' || c.key, 'text/plain', repeat('x', 100)
+				SELECT 'user' || (c.no + 97 * j) % 10007 AS id FROM generate_series(0, $m - 1) AS j
+					WHERE c.no > 0
+				UNION ALL SELECT 'crowd' || j FROM generate_series(1, c.member_count) AS j
+					WHERE c.no = 0
+				UNION ALL SELECT CASE WHEN c.no <= 100 THEN 'writer' ELSE 'reader' END
+					WHERE c.no BETWEEN 1 AND 200) AS u ORDER BY c.no, c.key`,
+		`INSERT INTO messages (chat, sequence, created_at, members_version, sender_id,
+			client_message_id, message_id, content_type, content)
+			SELECT c.key, s, 1, 1, CASE c.no WHEN 0 THEN 'crowd' || s
+				ELSE 'user' || (c.no + 97 * (s % $m)) % 10007 END, 'key' || s || '-' || c.key,
+				'message' || s || '-' || c.key, 'text/plain', repeat('x', 100)
 			FROM ` + chats + `, generate_series(1, $n) AS s ORDER BY s, c.no, c.key`,
-		`INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
-			SELECT m.chat, m.user_id, CASE WHEN m.user_id = 'reader' THEN $n ELSE $n / 2 END, $n / 2, 1
-			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key WHERE (c.no + length(user_id) + ascii(right(user_id, 1))) % 2 = 0`,
-		`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) SELECT m.user_id, m.chat_id, CASE WHEN c.large THEN 0 ELSE 1 END
-			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key WHERE CASE c.no WHEN 0 THEN c.large ELSE c.no % 5 = 0 END`,
+		`INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence,
+			updated_at)
+			SELECT m.chat, m.user_id, CASE WHEN m.user_id = 'reader' THEN $n
+				ELSE $n / 2 END, $n / 2, 1
+			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key
+				WHERE (c.no + length(user_id) + ascii(right(user_id, 1))) % 2 = 0`,
+		`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq)
+			SELECT m.user_id, m.chat_id, CASE WHEN c.large THEN 0 ELSE 1 END
+			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key
+				WHERE CASE c.no WHEN 0 THEN c.large ELSE c.no % 5 = 0 END`,
 	}
 }
 
@@ -86,7 +103,7 @@ func newDatabase(t *testing.T, on *service.Server) (url string) {
 // with other names.
 type operation struct {
 	name   string
-	before func(round int) error // what it finds; nil for the fixture
+	before func(round int) error // prepares a round; nil for the fixture
 	run    func(round int) error
 }
 
@@ -314,7 +331,10 @@ func (w *workload) writes() []operation {
 		},
 		{"`CreateChat`, a direct chat", nil, pair},
 		{"`CreateChat`, a direct chat that exists", nil, pair},
-		{"`RenameChat`", nil, func(r int) error { _, err := w.s.RenameChat(w.t.Context(), chatNo(4), name("name", r)); return err }},
+		{"`RenameChat`", nil, func(r int) error {
+			_, err := w.s.RenameChat(w.t.Context(), chatNo(4), name("name", r))
+			return err
+		}},
 		{
 			"`AddMembers` of 1",
 			group("add", full, 10),
@@ -398,7 +418,10 @@ func (w *workload) reads() []operation {
 			heads, err := w.s.Heads(ctx, chatNos(101, 50))
 			return int(heads[49]) + len(heads), 150, err
 		}),
-		read("`States` of 50", func() (int, int, error) { found, err := w.s.States(ctx, states); return len(found), 50, err }),
+		read("`States` of 50", func() (int, int, error) {
+			found, err := w.s.States(ctx, states)
+			return len(found), 50, err
+		}),
 		read("`StatesOf`", func() (int, int, error) {
 			found, _, err := w.s.StatesOf(ctx, "reader", "", 200)
 			return len(found), 50, err
@@ -415,7 +438,10 @@ func (w *workload) reads() []operation {
 		}),
 		read("`ChatsOf`, 20 of 100", page(false)),
 		read("`ChatsOf`, 20 of 100, brief", page(true)),
-		read("`Chat`", func() (int, int, error) { found, err := w.s.Chat(ctx, chatNo(105)); return found.MemberCount, 11, err }),
+		read("`Chat`", func() (int, int, error) {
+			found, err := w.s.Chat(ctx, chatNo(105))
+			return found.MemberCount, 11, err
+		}),
 		{"`Check`", nil, func(int) error { return w.s.Check(ctx) }},
 	}
 }

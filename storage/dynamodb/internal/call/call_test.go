@@ -38,7 +38,8 @@ func numbered(from, to int) (items []Item) {
 func TestBatches_are_whole(t *testing.T) {
 	var written, asked []string
 	c := newCaller(api{
-		batchGetItem: func(_ context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+		batchGetItem: func(_ context.Context, in *dynamodb.BatchGetItemInput,
+			_ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 			of := in.RequestItems["t"]
 			n := (len(of.Keys) + 1) / 2
 			for _, key := range of.Keys {
@@ -56,7 +57,8 @@ func TestBatches_are_whole(t *testing.T) {
 			}
 			return out, nil
 		},
-		batchWriteItem: func(_ context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
+		batchWriteItem: func(_ context.Context, in *dynamodb.BatchWriteItemInput,
+			_ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
 			of := in.RequestItems["t"]
 			n := (len(of) + 1) / 2
 			for _, one := range of[:n] {
@@ -74,7 +76,7 @@ func TestBatches_are_whole(t *testing.T) {
 		t.Errorf("%d items read, error %v; want 12", len(found), err)
 	}
 	if len(asked) != 12+6+3+1 {
-		t.Errorf("asked for %d keys, want only those that were left out again", len(asked))
+		t.Errorf("asked for %d keys, want only the left-out ones again", len(asked))
 	}
 	if err := c.PutAll(t.Context(), "t", numbered(0, 12)); err != nil || len(written) != 12 {
 		t.Errorf("%d items written, error %v; want 12", len(written), err)
@@ -83,12 +85,14 @@ func TestBatches_are_whole(t *testing.T) {
 
 // A batch of which DynamoDB performs nothing ends in time.
 func TestBatches_end_with_their_time(t *testing.T) {
-	c := newCaller(api{batchGetItem: func(_ context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	c := newCaller(api{batchGetItem: func(_ context.Context, in *dynamodb.BatchGetItemInput,
+		_ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 		return &dynamodb.BatchGetItemOutput{UnprocessedKeys: in.RequestItems}, nil
 	}})
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)
 	defer cancel()
-	if _, err := c.GetAll(ctx, Read{Table: "t"}, numbered(0, 1)); tidemark.CodeOf(Public(err)) != tidemark.Unavailable {
+	_, err := c.GetAll(ctx, Read{Table: "t"}, numbered(0, 1))
+	if tidemark.CodeOf(Public(err)) != tidemark.Unavailable {
 		t.Errorf("%v, want Unavailable", err)
 	}
 }
@@ -96,7 +100,8 @@ func TestBatches_end_with_their_time(t *testing.T) {
 // A query continues after each page, even an empty one, and stops when its caller wants no more.
 func TestEach_reads_every_page(t *testing.T) {
 	pages := [][]Item{numbered(0, 3), {}, numbered(3, 5)}
-	c := newCaller(api{query: func(_ context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	c := newCaller(api{query: func(_ context.Context, in *dynamodb.QueryInput,
+		_ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 		r := Reader{Item: in.ExclusiveStartKey}
 		n := int(r.Number("page"))
 		out := &dynamodb.QueryOutput{Items: pages[n]}
@@ -107,11 +112,18 @@ func TestEach_reads_every_page(t *testing.T) {
 	}})
 	q := Query{Read: Read{Table: "t"}, Partition: "id", Of: Text("x")}
 	var found []string
-	if err := c.Each(t.Context(), q, func(it Item) (bool, error) { found = append(found, NameOf(it)); return true, nil }); err != nil || len(found) != 5 {
+	err := c.Each(t.Context(), q,
+		func(it Item) (bool, error) { found = append(found, NameOf(it)); return true, nil })
+	if err != nil || len(found) != 5 {
 		t.Errorf("found %v, error %v; want 5 items", found, err)
 	}
 	found = nil
-	if err := c.Each(t.Context(), q, func(it Item) (bool, error) { found = append(found, NameOf(it)); return len(found) < 2, nil }); err != nil || len(found) != 2 {
+	err = c.Each(t.Context(), q,
+		func(it Item) (bool, error) {
+			found = append(found, NameOf(it))
+			return len(found) < 2, nil
+		})
+	if err != nil || len(found) != 2 {
 		t.Errorf("found %v, error %v; want it to end after 2", found, err)
 	}
 }
@@ -139,9 +151,11 @@ func TestUpdate_doubtful(t *testing.T) {
 		},
 	} {
 		left := slices.Clone(tc.answers)
-		c := newCaller(api{updateItem: func(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-			if in.ReturnValuesOnConditionCheckFailure != types.ReturnValuesOnConditionCheckFailureAllOld {
-				t.Error("what is there is not asked for")
+		c := newCaller(api{updateItem: func(_ context.Context, in *dynamodb.UpdateItemInput,
+			_ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+			const wanted = types.ReturnValuesOnConditionCheckFailureAllOld
+			if in.ReturnValuesOnConditionCheckFailure != wanted {
+				t.Error("the call does not ask for the stored item")
 			}
 			err := left[0]
 			left = left[1:]
@@ -154,7 +168,7 @@ func TestUpdate_doubtful(t *testing.T) {
 				tc.name, done, doubtful, err, len(left))
 		}
 		if !done && !tc.failed && len(now) != 1 {
-			t.Errorf("%s: the item that is there is %v", tc.name, now)
+			t.Errorf("%s: the stored item is %v", tc.name, now)
 		}
 	}
 }

@@ -65,7 +65,8 @@ func canceled(codes ...string) string {
 	for i, code := range codes {
 		reasons[i] = `{"Code":"` + code + `"}`
 	}
-	return `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"cancelled","CancellationReasons":[` + strings.Join(reasons, ",") + `]}`
+	return `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException",` +
+		`"Message":"cancelled","CancellationReasons":[` + strings.Join(reasons, ",") + `]}`
 }
 
 // TestJudge_and_Public checks all errors of DynamoDB and of a network: which calls may be repeated,
@@ -230,7 +231,8 @@ func TestPublic_keeps_errors_of_the_contract(t *testing.T) {
 			t.Errorf("Public(%v) is %v", err, got)
 		}
 	}
-	if got := Public(&Hole{Chat: "c", Sequence: 7}); tidemark.CodeOf(got) != tidemark.Unavailable || !strings.Contains(tidemark.DetailOf(got), "message 7 of chat c") {
+	if got := Public(&Hole{Chat: "c", Sequence: 7}); tidemark.CodeOf(got) != tidemark.Unavailable ||
+		!strings.Contains(tidemark.DetailOf(got), "message 7 of chat c") {
 		t.Errorf("Public of a hole is %v", got)
 	}
 }
@@ -240,7 +242,14 @@ func TestPause_doubles_within_its_bounds(t *testing.T) {
 	for _, tc := range []struct {
 		n    int
 		most time.Duration
-	}{{0, 10 * time.Millisecond}, {1, 20 * time.Millisecond}, {4, 160 * time.Millisecond}, {5, 200 * time.Millisecond}, {6, 200 * time.Millisecond}, {1 << 40, 200 * time.Millisecond}} {
+	}{
+		{0, 10 * time.Millisecond},
+		{1, 20 * time.Millisecond},
+		{4, 160 * time.Millisecond},
+		{5, 200 * time.Millisecond},
+		{6, 200 * time.Millisecond},
+		{1 << 40, 200 * time.Millisecond},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			for range 50 {
 				began := time.Now()

@@ -27,7 +27,8 @@ func TestWithPatience_ends_without_progress(t *testing.T) {
 		})
 		// 32 parts run at once, each for 4 s. The parts before 900 take 29 rounds. Then the
 		// patience ends.
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took < 100*time.Second {
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+			took < 100*time.Second {
 			t.Errorf("it ended after %v with %v, want a deadline after the parts that were done",
 				took, err)
 		}
@@ -49,6 +50,6 @@ func TestWithPatience_ends_with_its_parent(t *testing.T) {
 			t.Errorf("after the deadline of its parent it says %v", ctx.Err())
 		}
 		cancel()
-		call.Progress(ctx) // late, as that of an append whose caller has left
+		call.Progress(ctx) // Too late, like that of an append whose caller has left.
 	})
 }

@@ -35,6 +35,6 @@ func TestKnown_only_grows(t *testing.T) {
 	want.Acked, want.UpdatedAt = 8, at(3)
 	k.SawState(want)
 	if got, _ := k.Guess("u", "c"); got != want {
-		t.Errorf("a later state was not taken in: %v", got)
+		t.Errorf("a later state was not remembered: %v", got)
 	}
 }

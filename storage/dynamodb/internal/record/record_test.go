@@ -12,15 +12,24 @@ import (
 )
 
 // at returns a time with millisecond precision, as it is stored.
-func at(second int) time.Time { return time.Date(2026, 1, 31, 10, 0, second, 123_000_000, time.UTC) }
+func at(second int) time.Time {
+	return time.Date(2026, 1, 31, 10, 0, second, 123_000_000, time.UTC)
+}
 
 func TestCounter_comes_back_as_it_was_stored(t *testing.T) {
 	for _, want := range []Counter{
-		{Chat: tidemark.Chat{ID: "c", Type: tidemark.Direct, History: tidemark.HistoryFull, CreatedAt: at(1), MembersVersion: 1, MemberCount: 2}, Activity: at(1), CreatedBy: "t"},
 		{
 			Chat: tidemark.Chat{
-				ID: "c", Type: tidemark.Group, Name: "München\x00|", History: tidemark.HistorySinceJoin, CreatedAt: at(1), Head: tidemark.MaxSequence, MembersVersion: 1 << 60,
-				MemberCount: 10_000, Large: true,
+				ID: "c", Type: tidemark.Direct, History: tidemark.HistoryFull, CreatedAt: at(1),
+				MembersVersion: 1, MemberCount: 2,
+			},
+			Activity: at(1), CreatedBy: "t",
+		},
+		{
+			Chat: tidemark.Chat{
+				ID: "c", Type: tidemark.Group, Name: "München\x00|",
+				History: tidemark.HistorySinceJoin, CreatedAt: at(1), Head: tidemark.MaxSequence,
+				MembersVersion: 1 << 60, MemberCount: 10_000, Large: true,
 			},
 			Activity: at(2), CreatedBy: "t", Standing: true,
 		},
@@ -38,7 +47,10 @@ func TestCounter_comes_back_as_it_was_stored(t *testing.T) {
 
 func TestCounter_of_a_chat_that_is_only_prepared_is_none(t *testing.T) {
 	for name, it := range map[string]call.Item{
-		"nothing": nil, "prepared": {"chat_id": call.Text("c"), "changing": call.Text("t"), "changing_at": call.Number(1)},
+		"nothing": nil,
+		"prepared": {
+			"chat_id": call.Text("c"), "changing": call.Text("t"), "changing_at": call.Number(1),
+		},
 	} {
 		if got, err := CounterOf(it); got != nil || err != nil {
 			t.Errorf("%s: %v, %v, want no chat and no error", name, got, err)
@@ -48,8 +60,11 @@ func TestCounter_of_a_chat_that_is_only_prepared_is_none(t *testing.T) {
 
 func TestMembership_comes_back_as_it_was_stored(t *testing.T) {
 	for _, want := range []Membership{
-		{Member: tidemark.Member{UserID: "u", Role: tidemark.Owner, Intervals: tidemark.Intervals{{From: 1}}, JoinedAt: at(1)}, Version: 1, ChangedBy: "t"},
-		{Member: tidemark.Member{UserID: "u", Role: tidemark.Ordinary, Intervals: tidemark.Intervals{{From: 1, To: 7}, {From: 9}}, JoinedAt: at(2)}, Version: 3, ChangedBy: "t"},
+		{Member: tidemark.Member{UserID: "u", Role: tidemark.Owner,
+			Intervals: tidemark.Intervals{{From: 1}}, JoinedAt: at(1)}, Version: 1, ChangedBy: "t"},
+		{Member: tidemark.Member{UserID: "u", Role: tidemark.Ordinary,
+			Intervals: tidemark.Intervals{{From: 1, To: 7}, {From: 9}}, JoinedAt: at(2)},
+			Version: 3, ChangedBy: "t"},
 	} {
 		got, err := MembershipOf(want.Item("c"))
 		if err != nil {
@@ -64,9 +79,11 @@ func TestMembership_comes_back_as_it_was_stored(t *testing.T) {
 
 func TestMessage_comes_back_as_it_was_stored(t *testing.T) {
 	for _, draft := range []tidemark.Draft{
-		{ChatID: "c", SenderID: "u", ClientMessageID: "k", MessageID: "m", Content: "", ContentType: "text/plain", CreatedAt: at(1)},
+		{ChatID: "c", SenderID: "u", ClientMessageID: "k", MessageID: "m", Content: "",
+			ContentType: "text/plain", CreatedAt: at(1)},
 		{
-			ChatID: "c", SenderID: "u", ClientMessageID: "k", MessageID: "m", Content: "a\u2028b\U0001F600", ContentType: "text/plain", CreatedAt: at(2),
+			ChatID: "c", SenderID: "u", ClientMessageID: "k", MessageID: "m",
+			Content: "a\u2028b\U0001F600", ContentType: "text/plain", CreatedAt: at(2),
 			Attachment: json.RawMessage(`{"reply_to":{"sequence":1}}`),
 		},
 	} {
@@ -86,10 +103,12 @@ func TestMessage_comes_back_as_it_was_stored(t *testing.T) {
 // has its token. Then it begins where the change took effect.
 func TestMembership_counts_a_change_once_it_is_the_counters(t *testing.T) {
 	former := Membership{
-		Member:  tidemark.Member{UserID: "u", Role: tidemark.Owner, Intervals: tidemark.Intervals{{From: 1, To: 7}}, JoinedAt: at(1)},
+		Member: tidemark.Member{UserID: "u", Role: tidemark.Owner,
+			Intervals: tidemark.Intervals{{From: 1, To: 7}}, JoinedAt: at(1)},
 		Version: 2, Next: &Joining{Change: "t", Role: tidemark.Ordinary, At: at(2)},
 	}
-	joined := tidemark.Member{UserID: "u", Role: tidemark.Ordinary, Intervals: former.Intervals.Joined(9, tidemark.HistoryFull, true), JoinedAt: at(2)}
+	joined := tidemark.Member{UserID: "u", Role: tidemark.Ordinary,
+		Intervals: former.Intervals.Joined(9, tidemark.HistoryFull, true), JoinedAt: at(2)}
 	for _, tc := range []struct {
 		name    string
 		counter Counter
@@ -97,7 +116,8 @@ func TestMembership_counts_a_change_once_it_is_the_counters(t *testing.T) {
 	}{
 		{"no change", Counter{}, former.Member},
 		{"another change", Counter{Change: Change{Changed: "other", ChangeHead: 9}}, former.Member},
-		{"its change", Counter{Chat: tidemark.Chat{History: tidemark.HistoryFull}, Change: Change{Changed: "t", ChangeHead: 9}}, joined},
+		{"its change", Counter{Chat: tidemark.Chat{History: tidemark.HistoryFull},
+			Change: Change{Changed: "t", ChangeHead: 9}}, joined},
 	} {
 		if diff := cmp.Diff(tc.want, former.At(&tc.counter)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
@@ -108,7 +128,8 @@ func TestMembership_counts_a_change_once_it_is_the_counters(t *testing.T) {
 // TestItems_of_another_kind_are_errors: an item that was edited by hand is an error, and not taken
 // for another value.
 func TestItems_of_another_kind_are_errors(t *testing.T) {
-	chat := Counter{Chat: tidemark.Chat{ID: "c", Type: tidemark.Group, CreatedAt: at(1)}, Activity: at(1)}
+	chat := Counter{Chat: tidemark.Chat{ID: "c", Type: tidemark.Group, CreatedAt: at(1)},
+		Activity: at(1)}
 	for _, tc := range []struct {
 		name  string
 		value call.Item

@@ -14,7 +14,8 @@ import (
 func TestAsk_what_may_be_over_soon(t *testing.T) {
 	answer := func(status int, name string) error {
 		return &smithyhttp.ResponseError{
-			Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}}, Err: &smithy.GenericAPIError{Code: name},
+			Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}},
+			Err:      &smithy.GenericAPIError{Code: name},
 		}
 	}
 	for _, tc := range []struct {

@@ -19,7 +19,7 @@ import (
 // between stands before the emulator. It gives the answers that a test wants, and passes on the
 // other calls.
 type between struct {
-	answer func(operation, table string) (status int, body string) // status 0 passes on
+	answer func(operation, table string) (status int, body string) // status 0 passes the call on
 }
 
 func (b between) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -95,7 +95,9 @@ func (b *backups) answer(operation, table string) (int, string) {
 	switch operation {
 	case "DescribeContinuousBackups":
 		status := map[bool]string{true: "ENABLED", false: "DISABLED"}[b.on[table]]
-		return http.StatusOK, `{"ContinuousBackupsDescription":{"ContinuousBackupsStatus":"ENABLED","PointInTimeRecoveryDescription":{"PointInTimeRecoveryStatus":"` + status + `"}}}`
+		return http.StatusOK, `{"ContinuousBackupsDescription":{` +
+			`"ContinuousBackupsStatus":"ENABLED","PointInTimeRecoveryDescription":{` +
+			`"PointInTimeRecoveryStatus":"` + status + `"}}}`
 	case "UpdateContinuousBackups":
 		if b.refused[table] < 2 {
 			b.refused[table]++
@@ -165,7 +167,7 @@ func TestUp_goes_on_after_any_call(t *testing.T) {
 			wantNothingToDo(t, url)
 		}
 		if n%5 != 0 {
-			continue // the next one finds what was made until here
+			continue // The next migration finds what this one has created.
 		}
 		if err := tables.Up(t.Context()); err != nil {
 			t.Fatalf("after %d calls: %v", n, err)
@@ -177,7 +179,7 @@ func TestUp_goes_on_after_any_call(t *testing.T) {
 		wantVersion(t, tables, 0)
 	}
 	if cuts < 20 {
-		t.Errorf("it was cut %d times; there are more calls", cuts)
+		t.Errorf("the calls were cut off at %d places; there are more", cuts)
 	}
 }
 
@@ -187,7 +189,7 @@ func wantNothingToDo(t *testing.T, url string) {
 	t.Helper()
 	err := open(t, url, between{func(operation, table string) (int, string) {
 		if !strings.HasPrefix(operation, "Describe") && operation != "GetItem" {
-			t.Errorf("there is a version, and %s of %s was still to do", operation, table)
+			t.Errorf("there is a version, but %s of %s was not done", operation, table)
 		}
 		return 0, ""
 	}}).Up(t.Context())
@@ -232,14 +234,22 @@ func TestErrors_say_what_to_do(t *testing.T) {
 		code            tidemark.Code
 		words           []string
 	}{
-		{"no right to look", "GetItem", 400, refusal("AccessDeniedException", "User: arn:u is not authorized to perform: dynamodb:GetItem"), tidemark.Unavailable, []string{"dynamodb:GetItem", "docs/dynamodb.md"}},
+		{
+			"no right to look", "GetItem", 400, refusal("AccessDeniedException",
+				"User: arn:u is not authorized to perform: dynamodb:GetItem"),
+			tidemark.Unavailable, []string{"dynamodb:GetItem", "docs/dynamodb.md"},
+		},
 		{
 			"no right to make",
 			"CreateTable", 400,
 			refusal("AccessDeniedException", "not authorized to perform: dynamodb:CreateTable"),
 			tidemark.Unavailable, []string{"dynamodb:CreateTable", "policies"},
 		},
-		{"wrong key", "GetItem", 400, refusal("UnrecognizedClientException", "The security token included in the request is invalid."), tidemark.Unavailable, []string{"refused the credentials", "token included"}},
+		{
+			"wrong key", "GetItem", 400, refusal("UnrecognizedClientException",
+				"The security token included in the request is invalid."),
+			tidemark.Unavailable, []string{"refused the credentials", "token included"},
+		},
 		{
 			"late clock",
 			"GetItem", 400, refusal("InvalidSignatureException", "Signature expired"),
@@ -289,7 +299,9 @@ func TestErrors_say_what_to_do(t *testing.T) {
 // TestVersion_in_bounded_time: of a server that does not exist, of a silent one, and of one that is
 // slow for a moment.
 func TestVersion_in_bounded_time(t *testing.T) {
-	for name, endpoint := range map[string]string{"refused": "http://127.0.0.1:1", "no such name": "http://nowhere.invalid"} {
+	for name, endpoint := range map[string]string{
+		"refused": "http://127.0.0.1:1", "no such name": "http://nowhere.invalid",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()

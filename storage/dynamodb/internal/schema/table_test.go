@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,7 +81,7 @@ func TestNext_step(t *testing.T) {
 		table  string
 		change func(*state)
 		want   step
-		words  string // of a Conflict
+		words  string // in the Conflict
 	}{
 		{"as defined", "idempotency_keys", func(*state) {}, done, ""},
 		{"no table", "messages", func(is *state) { is.table = nil }, create, ""},
@@ -121,7 +122,10 @@ func TestNext_step(t *testing.T) {
 			}
 		}, refused, "sequence S, and the definition says chat_id S, sequence N"},
 		{"an index", "messages", func(is *state) {
-			is.table.AttributeDefinitions = append([]types.AttributeDefinition{{AttributeName: aws.String("sender_id"), AttributeType: "S"}}, is.table.AttributeDefinitions...)
+			sender := types.AttributeDefinition{
+				AttributeName: aws.String("sender_id"), AttributeType: "S",
+			}
+			is.table.AttributeDefinitions = slices.Insert(is.table.AttributeDefinitions, 0, sender)
 		}, done, ""},
 		{
 			"provisioned",

@@ -38,13 +38,14 @@ type recorder struct {
 func (r *recorder) serve(t *testing.T) (endpoint string) {
 	t.Helper()
 	r.conns = make(map[string]bool)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		r.mu.Lock()
-		r.signed = append(r.signed, request.Header.Get("Authorization"))
-		r.conns[request.RemoteAddr] = true
-		r.mu.Unlock()
-		w.WriteHeader(http.StatusInternalServerError)
-	}))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			r.mu.Lock()
+			r.signed = append(r.signed, request.Header.Get("Authorization"))
+			r.conns[request.RemoteAddr] = true
+			r.mu.Unlock()
+			w.WriteHeader(http.StatusInternalServerError)
+		}))
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -83,7 +84,9 @@ func TestClient_credentials(t *testing.T) {
 			}
 			if tc.profile != "" {
 				file := filepath.Join(home, "credentials")
-				if err := os.WriteFile(file, []byte("[ours]\naws_access_key_id = "+tc.profile+"\naws_secret_access_key = x\n"), 0o600); err != nil {
+				profile := "[ours]\naws_access_key_id = " + tc.profile +
+					"\naws_secret_access_key = x\n"
+				if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
@@ -100,7 +103,8 @@ func TestClient_credentials(t *testing.T) {
 				t.Error("the machine was asked for its role; an emulator is to work at once")
 			}
 			_, _ = client.ListTables(t.Context(), &dynamodb.ListTablesInput{})
-			if got := r.last(); !strings.Contains(got, tc.want) || !strings.Contains(got, "/eu-central-1/dynamodb/") {
+			if got := r.last(); !strings.Contains(got, tc.want) ||
+				!strings.Contains(got, "/eu-central-1/dynamodb/") {
 				t.Errorf("signed by %q, want %q in the Region eu-central-1", got, tc.want)
 			}
 		})

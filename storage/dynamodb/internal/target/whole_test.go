@@ -23,7 +23,7 @@ func TestClient_takes_whole_answers_only(t *testing.T) {
 	for _, tc := range []struct {
 		name, body, crc string
 		status          int
-		want            string // in the error; none if it is empty
+		want            string // in the error; "" means no error
 	}{
 		{"whole", good, sum(good), 200, ""},
 		{"whole, from an emulator without checksums", good, "", 200, ""},
@@ -42,13 +42,14 @@ func TestClient_takes_whole_answers_only(t *testing.T) {
 		{"a checksum that is none", good, "none", 200, "damaged"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				if tc.crc != "" {
-					w.Header().Set("X-Amz-Crc32", tc.crc)
-				}
-				w.WriteHeader(tc.status)
-				fmt.Fprint(w, tc.body)
-			}))
+			server := httptest.NewServer(
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					if tc.crc != "" {
+						w.Header().Set("X-Amz-Crc32", tc.crc)
+					}
+					w.WriteHeader(tc.status)
+					fmt.Fprint(w, tc.body)
+				}))
 			defer server.Close()
 			api, err := mustParse(t,
 				"dynamodb://us-east-1/?endpoint="+server.URL).Client(context.Background(), nil)
