@@ -36,8 +36,8 @@ import (
 // for a request. So a client whose server died can repeat its call with success.
 const changeTime = 5 * time.Second
 
-// inTheWay returns the error of a change whose time ended while another change was under way.
-func inTheWay(chat tidemark.ChatID, err error) error {
+// changeUnderWay returns the error of a change whose time ended while another change was under way.
+func changeUnderWay(chat tidemark.ChatID, err error) error {
 	return tidemark.Wrap(tidemark.Unavailable, err,
 		"another change of the members of the chat "+string(chat)+" is under way; try again")
 }
@@ -323,7 +323,7 @@ func (c caller) createMany(
 		}
 		if err == nil {
 			if err = call.Yield(ctx, again); err != nil {
-				err = inTheWay(new.ID, err)
+				err = changeUnderWay(new.ID, err)
 			}
 		}
 		if err != nil {

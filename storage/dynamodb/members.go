@@ -64,13 +64,14 @@ func (a *adding) all(ctx context.Context) (storage.Added, error) {
 			added, err = a.many(ctx)
 		}
 		if err != nil && again > 0 && ctx.Err() != nil {
-			return storage.Added{}, inTheWay(a.chat, err) // The time ended in another attempt.
+			// The time ended in a further attempt.
+			return storage.Added{}, changeUnderWay(a.chat, err)
 		}
 		if err != nil || added != nil {
 			return valueOf(added), err
 		}
 		if err := call.Yield(ctx, again); err != nil {
-			return storage.Added{}, inTheWay(a.chat, err)
+			return storage.Added{}, changeUnderWay(a.chat, err)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (c *conn) briefly(ctx context.Context, do func(tx pgx.Tx) error) error {
 const idle = 'I'
 
 // begin limits how long a stopped client keeps its locks. The limit is shorter than lock_timeout,
-// for which the others wait. The stopped client makes its call again (undone).
+// for which the others wait. The stopped client makes its call again (notPerformed).
 //
 //rule:bounded_use.limit-silence-in-transaction
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL " +

@@ -91,7 +91,7 @@ func (s *Store) advance(
 				"the watermarks of a user change too quickly; try again")
 		}
 		began := time.Now()
-		folds, rest := foldAll(advances, todo)
+		folds, rest := foldPlain(advances, todo)
 		if err := c.raise(ctx, advances, folds); err != nil {
 			return nil, err
 		}
@@ -128,9 +128,9 @@ type fold struct {
 // raises has the effect of both.
 func plain(r tidemark.Raise) bool { return r.AckedFrom == 0 && !r.ReadWithinAcked }
 
-// foldAll makes one fold of the plain raises of the same user and chat. It returns at most maxItems
-// folds, and in rest the items that wait for the next statement.
-func foldAll(advances []storage.Advance, todo []int) (folds []*fold, rest []int) {
+// foldPlain makes one fold of the plain raises of the same user and chat. It returns at most
+// maxItems folds, and in rest the items that wait for the next statement.
+func foldPlain(advances []storage.Advance, todo []int) (folds []*fold, rest []int) {
 	at := make(map[storage.StateKey]*fold, len(todo))
 	for _, i := range todo {
 		a := &advances[i]

@@ -24,7 +24,7 @@ const (
 	noPrivilege         = "42501"
 	undefinedTable      = "42P01"
 	undefinedColumn     = "42703"
-	stoodStill          = "25P03" // between two statements of a transaction
+	idleInTransaction   = "25P03" // between two statements of a transaction
 )
 
 // unreached is the error of a call that got no connection. The database has not seen the call.
@@ -67,13 +67,13 @@ func readOnly(err error) bool {
 	return condition(err) == readOnlyTransaction || errors.Is(err, pgconn.ErrReadOnlyConnection)
 }
 
-// undone reports whether an error means that nothing was changed, and that another attempt may
-// succeed.
-func undone(err error) bool {
+// notPerformed reports whether an error means that nothing was changed, and that another attempt
+// may succeed.
+func notPerformed(err error) bool {
 	var e *unreached
 	switch condition(err) {
 	//rule:bounded_use.try-again-after-silence
-	case serializationFailed, deadlockDetected, stoodStill:
+	case serializationFailed, deadlockDetected, idleInTransaction:
 		return true
 	case "":
 		return errors.As(err, &e)
@@ -82,13 +82,13 @@ func undone(err error) bool {
 	}
 }
 
-// harmless reports whether another attempt may succeed. The call must be safe to repeat, since the
+// mayRepeat reports whether another attempt may succeed. The call must be safe to repeat, since the
 // first attempt may have been performed.
-func harmless(err error) bool {
+func mayRepeat(err error) bool {
 	var e *tidemark.Error
 	var h *hole
 	switch {
-	case undone(err):
+	case notPerformed(err):
 		return true
 	case errors.As(err, &e), errors.As(err, &h):
 		return false
@@ -142,7 +142,7 @@ func public(err error) error {
 		return tidemark.Wrap(unavailable, err,
 			"something holds a lock in the database: another program, or a commit that waits for "+
 				"the disk; try again")
-	case said == stoodStill:
+	case said == idleInTransaction:
 		return tidemark.Wrap(unavailable, err, "the server stood still in a transaction; try again")
 	case said == queryCanceled:
 		return tidemark.Wrap(unavailable, err, "the database took too long")

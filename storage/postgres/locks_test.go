@@ -94,12 +94,12 @@ func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) 
 	}
 	w.take()
 	a := &appending{
-		drafts:    []tidemark.Draft{message("c", "anna", "1", "hello")},
-		results:   make([]storage.Appended, 1),
-		stored:    make([]*tidemark.Message, 1),
-		versions:  make([]uint64, 1),
-		committed: s.committed,
-		hurried:   true,
+		drafts:     []tidemark.Draft{message("c", "anna", "1", "hello")},
+		results:    make([]storage.Appended, 1),
+		stored:     make([]*tidemark.Message, 1),
+		versions:   make([]uint64, 1),
+		committed:  s.committed,
+		lockWaited: true,
 	}
 	err = once(t.Context(), s.writers, 0, func(ctx context.Context, c *conn) error {
 		_, err := a.alone(ctx, c, []int{0})

@@ -19,8 +19,8 @@ const (
 	// maxRounds is the limit of repetitions for items that changed between a statement's snapshot
 	// and its locks.
 	maxRounds = 20
-	// vainRounds is the number of rounds without a write after which the chat is locked first.
-	vainRounds = 3
+	// roundsUntilLock is the number of rounds without a write after which the chat is locked first.
+	roundsUntilLock = 3
 )
 
 // appendDrafts appends drafts to their chats in one step.
@@ -155,7 +155,7 @@ func (s *Store) append(
 		}
 		write := a.round
 		//rule:bounded_use.limit-vain-rounds
-		if round >= vainRounds {
+		if round >= roundsUntilLock {
 			write = a.alone
 		}
 		left, err := write(ctx, c, todo)
@@ -186,8 +186,9 @@ type appending struct {
 	// repeated reports that an earlier attempt may have stored the drafts.
 	repeated  bool
 	committed func(sends, acks int, took time.Duration)
-	// hurried reports that a statement has waited for a lock in vain. Further locks get less time.
-	hurried bool
+	// lockWaited reports that a statement has waited for a lock in vain. Further locks get less
+	// time.
+	lockWaited bool
 }
 
 // round writes the drafts in statements of bounded size. If the members of a chat changed
@@ -206,7 +207,7 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 			a.results[todo[0]] = storage.Appended{Err: public(err)}
 		//rule:bounded_input.isolate-bad-item
 		case itemsFault(err):
-			a.hurried = a.hurried || condition(err) == lockNotAvailable
+			a.lockWaited = a.lockWaited || condition(err) == lockNotAvailable
 			if part, err = a.chatByChat(ctx, c, todo[:n]); err != nil {
 				return nil, err
 			}
@@ -281,7 +282,7 @@ func (a *appending) chatByChat(ctx context.Context, c *conn, todo []int) (unsure
 
 // refuse sets the results of drafts whose chat is locked by another program.
 func (a *appending) refuse(drafts []int, err error) {
-	a.hurried = true
+	a.lockWaited = true
 	for _, i := range drafts {
 		a.results[i] = storage.Appended{Err: public(err)}
 	}
@@ -320,7 +321,7 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 		err = a.statement(ctx, c, parameters,
 			func(row pgx.Rows) error { return row.Scan(&v.versions, &v.outcomes, &v.strangers) })
 		//rule:send_idempotent.try-again-when-key-came
-		if !keyCame(err) || again == maxRounds {
+		if !keyStored(err) || again == maxRounds {
 			break
 		}
 	}
@@ -362,14 +363,14 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	return unsure, a.find(ctx, c, todo, &v, known)
 }
 
-// statement runs appendDrafts. If the batch is hurried, it does so in a transaction with a short
-// lock timeout. In the transaction of alone, the chat is locked already.
+// statement runs appendDrafts. If a statement has waited for a lock, it does so in a transaction
+// with a short lock timeout. In the transaction of alone, the chat is locked already.
 func (a *appending) statement(
 	ctx context.Context, c *conn, parameters []any, scan func(pgx.Rows) error,
 ) error {
 	run := func(pgx.Tx) error { return c.each(ctx, appendDrafts, parameters, scan) }
 	//rule:bounded_input.hurry-outside-transaction
-	if a.hurried && c.PgConn().TxStatus() == idle {
+	if a.lockWaited && c.PgConn().TxStatus() == idle {
 		return c.briefly(ctx, run)
 	}
 	return run(nil)
@@ -418,9 +419,9 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 	return []any{chats, chat, senders, keys, created, ids, types, attachments, contents, common}
 }
 
-// keyCame reports whether another transaction stored a message with one of the keys after the
+// keyStored reports whether another transaction stored a message with one of the keys after the
 // statement's snapshot. The next statement sees that message.
-func keyCame(err error) bool {
+func keyStored(err error) bool {
 	var said *pgconn.PgError
 	return errors.As(err, &said) && said.Code == uniqueViolation &&
 		said.ConstraintName == "messages_by_key"

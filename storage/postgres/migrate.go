@@ -121,7 +121,7 @@ func look(ctx context.Context, t *target.Target) (found Schema, table string, er
 		return Schema{}, "", err
 	}
 	defer pool.Close()
-	err = attempts(ctx, pool, harmless, func(ctx context.Context, c *conn) (err error) {
+	err = attempts(ctx, pool, mayRepeat, func(ctx context.Context, c *conn) (err error) {
 		if table, err = schema.Taken(ctx, c); err == nil {
 			found, err = readSchema(ctx, c)
 		}

@@ -1,5 +1,6 @@
-// Package postgres stores everything in a Postgres database. Every write is durable when it
-// returns. Any number of nodes may write to one database, and to one chat.
+// Package postgres stores everything in a Postgres database. It is for operators who run Postgres
+// already, or who need several nodes. Every write is durable when it returns. Any number of nodes
+// may write to one database, and to one chat.
 //
 // Writes of one kind queue while a statement runs. The next statement takes the whole queue as
 // arrays (UNNEST), in a transaction of its own. So a lone write costs one statement and one commit,
@@ -87,7 +88,8 @@ var _ storage.Store = (*Store)(nil)
 //   - Invalid: the URL.
 //   - Unavailable: the database cannot be reached, or is a standby.
 //   - Conflict: the schema is older or newer than this program, or a migration has not ended; fsync
-//     or synchronous_commit is off, so that a confirmed write may not be on disk.
+//     or synchronous_commit is off, so that a confirmed write may not be on disk; the encoding is
+//     not UTF-8.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	to, err := target.Parse(config.URL, config.Writers, config.Readers)
 	if err != nil {
@@ -204,7 +206,7 @@ func newBatcher[I, R any](
 		ctx, cancel := context.WithTimeout(context.Background(), callTime)
 		defer cancel()
 		//rule:confirmed_is_durable.retry-broken-write
-		err = attempts(ctx, pool, harmless, func(ctx context.Context, c *conn) (err error) {
+		err = attempts(ctx, pool, mayRepeat, func(ctx context.Context, c *conn) (err error) {
 			results, err = work(ctx, c, collect())
 			return err
 		})
@@ -246,7 +248,7 @@ func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error)
 	defer s.door.Leave()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return attempts(ctx, s.readers, harmless, do)
+	return attempts(ctx, s.readers, mayRepeat, do)
 }
 
 // list reads a page of at most limit rows, and reports whether there are more. The statement must
@@ -272,13 +274,13 @@ func list[T any](
 	return rows, false, nil
 }
 
-// farewell is how long a change continues after its caller has left. Most changes end within it.
+// changeGrace is how long a change continues after its caller has left. Most changes end within it.
 // Interrupting one costs its connection.
-const farewell = 50 * time.Millisecond
+const changeGrace = 50 * time.Millisecond
 
 // change runs do on a connection that writes. do is not harmless to repeat. When ctx ends, change
-// no longer waits for a connection. A do that has begun is interrupted after farewell, because it
-// may wait for a lock and hold others.
+// no longer waits for a connection. A do that has begun is interrupted after changeGrace, because
+// it may wait for a lock and hold others.
 func (s *Store) change(ctx context.Context, do func(context.Context, *conn) error) error {
 	if err := s.door.Enter(ctx); err != nil {
 		return err
@@ -289,11 +291,11 @@ func (s *Store) change(ctx context.Context, do func(context.Context, *conn) erro
 	defer context.AfterFunc(ctx, stop)()
 	//rule:nothing_outside_membership.change-once
 	return s.health.Written("change",
-		attempts(waiting, s.writers, undone, func(working context.Context, c *conn) error {
+		attempts(waiting, s.writers, notPerformed, func(working context.Context, c *conn) error {
 			working, cut := context.WithCancel(working)
 			defer cut()
 			//rule:bounded_use.cut-off-cancelled-change
-			defer context.AfterFunc(ctx, func() { time.AfterFunc(farewell, cut) })()
+			defer context.AfterFunc(ctx, func() { time.AfterFunc(changeGrace, cut) })()
 			return do(working, c)
 		}))
 }

@@ -432,15 +432,15 @@ func (a *appending) refused(
 	}
 	a.answered(ctx, same...)
 	if moved && !changed && len(left) > 0 {
-		return left, a.giveWay(ctx)
+		return left, a.backOff(ctx)
 	}
 	return left, nil
 }
 
-// giveWay pauses after several losses, since a failed transaction costs as much as a successful
+// backOff pauses after several losses, since a failed transaction costs as much as a successful
 // one. A process that always pauses would lose every time while another one is busy. So most
 // attempts follow at once, with the head that the failure returned.
-func (a *appending) giveWay(ctx context.Context) error {
+func (a *appending) backOff(ctx context.Context) error {
 	a.view.lost++
 	if a.view.lost%losses != 0 {
 		return nil
