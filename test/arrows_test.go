@@ -69,7 +69,7 @@ func arrows() []arrow {
 			others: []string{"github.com/jackc/pgx/v5"},
 		},
 		{
-			place:  "storage/postgres/internal/target",
+			place:  "storage/postgres/internal/dsn",
 			own:    []string{"", "storage/postgres/internal/standby"},
 			others: []string{"github.com/jackc/pgx/v5"},
 		},
@@ -89,13 +89,13 @@ func arrows() []arrow {
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},
 		{
-			place:  "storage/dynamodb/internal/target",
+			place:  "storage/dynamodb/internal/endpoint",
 			own:    []string{""},
 			others: []string{"github.com/aws/aws-sdk-go-v2"},
 		},
 		{
 			place:  "storage/dynamodb/internal/schema",
-			own:    []string{"", "internal/signal", "migrations", "storage/dynamodb/internal/target"},
+			own:    []string{"", "internal/signal", "migrations", "storage/dynamodb/internal/endpoint"},
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},
 		{

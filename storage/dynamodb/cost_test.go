@@ -21,7 +21,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
@@ -189,7 +189,7 @@ func TestCost_sizes_of_items(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	to, err := target.Parse(url)
+	to, err := endpoint.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}

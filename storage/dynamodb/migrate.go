@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/schema"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
 )
 
 // Direction says what Migrate does: Up or Down.
@@ -86,7 +86,7 @@ func statusOf(ctx context.Context, tables *schema.Tables) (Schema, error) {
 }
 
 func tablesOf(ctx context.Context, url string) (tables *schema.Tables, release func(), err error) {
-	to, err := target.Parse(url)
+	to, err := endpoint.Parse(url)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,5 +95,5 @@ func tablesOf(ctx context.Context, url string) (tables *schema.Tables, release f
 		return nil, nil, err
 	}
 	tables, err = schema.New(api, to)
-	return tables, func() { target.Release(api) }, err
+	return tables, func() { endpoint.Release(api) }, err
 }

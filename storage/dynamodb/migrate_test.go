@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
@@ -48,7 +48,7 @@ type names = func(table string) *string
 // raw returns a client of a URL's tables, and a function that returns their full names.
 func raw(t *testing.T, url string) (*dynamodb.Client, names) {
 	t.Helper()
-	to, err := target.Parse(url)
+	to, err := endpoint.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}

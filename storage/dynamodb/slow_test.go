@@ -17,8 +17,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/appends"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
 )
 
 // slow is a DynamoDB with one chat, "c", whose only member is "anna". Each write takes a fixed time
@@ -113,7 +113,7 @@ func encoded(it call.Item) string {
 // openSlow opens a store on a slow DynamoDB.
 func openSlow(t *testing.T, on *slow) *Store {
 	t.Helper()
-	to, err := target.Parse("dynamodb://us-east-1/?endpoint=http://127.0.0.1:1")
+	to, err := endpoint.Parse("dynamodb://us-east-1/?endpoint=http://127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
 	}

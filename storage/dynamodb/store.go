@@ -20,16 +20,16 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/appends"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/schema"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
-	"github.com/tidemark-im/tidemark/storage/internal/door"
 	"github.com/tidemark-im/tidemark/storage/internal/health"
+	"github.com/tidemark-im/tidemark/storage/internal/inflight"
 )
 
 // Config names the tables and the callbacks of the store.
 type Config struct {
-	// URL is dynamodb://REGION/PREFIX?PARAMETERS (see package target).
+	// URL is dynamodb://REGION/PREFIX?PARAMETERS (see package endpoint).
 	URL string
 	// Committed, if not nil, is called after each write of messages or watermarks. It gets their
 	// numbers and the duration of the write. Calls are concurrent.
@@ -51,7 +51,7 @@ type Store struct {
 	// patience is callTime, except in tests that are not about time.
 	patience  time.Duration
 	health    health.Writes
-	door      door.Door
+	calls     inflight.Gate
 	committed func(sends, acks int, took time.Duration)
 }
 
@@ -64,7 +64,7 @@ var _ storage.Store = (*Store)(nil)
 //   - Unavailable: DynamoDB cannot be reached, or refuses the credentials.
 //   - Conflict: the tables are missing, or have another version.
 func Open(ctx context.Context, config Config) (_ *Store, err error) {
-	to, err := target.Parse(config.URL)
+	to, err := endpoint.Parse(config.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	}
 	defer func() {
 		if err != nil {
-			target.Release(api)
+			endpoint.Release(api)
 		}
 	}()
 	if config.Committed == nil {
@@ -87,7 +87,7 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 		known:     record.NewKnown(),
 		committed: config.Committed,
 		patience:  callTime,
-		release:   func() { target.Release(api) },
+		release:   func() { endpoint.Release(api) },
 	}
 	s.tables = call.NewTables(api, to.Prefix, config.Consumed,
 		func(operation string, err error) { _ = s.health.Written(operation, err) })
@@ -133,7 +133,7 @@ func (s *Store) Check(ctx context.Context) error {
 
 // Close implements storage.Store.
 func (s *Store) Close() error {
-	s.door.Close()
+	s.calls.Close()
 	//rule:confirmed_is_durable.finish-appends-before-close
 	s.appends.Wait()
 	s.release()
@@ -168,13 +168,13 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 func (s *Store) enter(
 	ctx context.Context, operation string, more time.Duration,
 ) (caller, context.Context, func(), error) {
-	if err := s.door.Enter(ctx); err != nil {
+	if err := s.calls.Enter(ctx); err != nil {
 		return caller{}, nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience+more)
 	return s.caller(operation), ctx, func() {
 		cancel()
-		s.door.Leave()
+		s.calls.Leave()
 	}, nil
 }
 
@@ -185,13 +185,13 @@ func (s *Store) enterBatch(
 	if err := fits(n); err != nil {
 		return caller{}, nil, nil, err
 	}
-	if err := s.door.Enter(ctx); err != nil {
+	if err := s.calls.Enter(ctx); err != nil {
 		return caller{}, nil, nil, err
 	}
 	ctx, cancel := call.WithPatience(ctx, s.patience)
 	return s.caller(operation), ctx, func() {
 		cancel()
-		s.door.Leave()
+		s.calls.Leave()
 	}, nil
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/dsn"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/schema"
-	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
 )
 
 // Direction says what Migrate does: Up or Down.
@@ -66,7 +66,7 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q",
 			Up, Down, direction)
 	}
-	t, err := target.Parse(url, 0, 0)
+	t, err := dsn.Parse(url, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 
 // Status returns the schema of the database. Errors: Invalid (the URL), Unavailable.
 func Status(ctx context.Context, url string) (Schema, error) {
-	t, err := target.Parse(url, 0, 0)
+	t, err := dsn.Parse(url, 0, 0)
 	if err != nil {
 		return Schema{}, err
 	}
@@ -115,7 +115,7 @@ func Status(ctx context.Context, url string) (Schema, error) {
 
 // look returns the schema of the database, and the name of a table that existed before the first
 // migration, "" if there is none.
-func look(ctx context.Context, t *target.Target) (found Schema, table string, err error) {
+func look(ctx context.Context, t *dsn.DSN) (found Schema, table string, err error) {
 	pool, err := t.Pool(ctx, 1)
 	if err != nil {
 		return Schema{}, "", err

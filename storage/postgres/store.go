@@ -19,9 +19,9 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/internal/door"
 	"github.com/tidemark-im/tidemark/storage/internal/health"
-	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
+	"github.com/tidemark-im/tidemark/storage/internal/inflight"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/dsn"
 )
 
 // Config names the database and the options of the store. All fields but URL have defaults.
@@ -75,7 +75,7 @@ type Store struct {
 	states  *batch.Batcher[storage.StateKey, tidemark.DeliveryState]
 
 	health  health.Writes
-	door    door.Door
+	calls   inflight.Gate
 	release sync.Once
 }
 
@@ -91,7 +91,7 @@ var _ storage.Store = (*Store)(nil)
 //     or synchronous_commit is off, so that a confirmed write may not be on disk; the encoding is
 //     not UTF-8.
 func Open(ctx context.Context, config Config) (*Store, error) {
-	to, err := target.Parse(config.URL, config.Writers, config.Readers)
+	to, err := dsn.Parse(config.URL, config.Writers, config.Readers)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +101,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	return open(ctx, to, config.Committed)
 }
 
-// open opens the store on a target.
+// open opens the store on a DSN.
 func open(
-	ctx context.Context, to *target.Target, committed func(sends, acks int, took time.Duration),
+	ctx context.Context, to *dsn.DSN, committed func(sends, acks int, took time.Duration),
 ) (*Store, error) {
 	s := &Store{committed: committed}
 	var err error
@@ -171,7 +171,7 @@ func (s *Store) disconnect() {
 
 // Close implements storage.Store.
 func (s *Store) Close() error {
-	s.door.Close()
+	s.calls.Close()
 	s.release.Do(func() {
 		for _, b := range s.batchers() {
 			b.Stop()
@@ -231,10 +231,10 @@ func through[I, R any](
 	if err := checkBatch(len(items)); err != nil || len(items) == 0 {
 		return nil, err
 	}
-	if err := s.door.Enter(ctx); err != nil {
+	if err := s.calls.Enter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.door.Leave()
+	defer s.calls.Leave()
 	//rule:confirmed_is_durable.cancelled-caller-is-no-failure
 	return b.Do(ctx, items)
 }
@@ -242,10 +242,10 @@ func through[I, R any](
 // read runs do on a connection that reads, again if the connection breaks. Each statement sees
 // every commit that was confirmed before the statement began.
 func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error) error {
-	if err := s.door.Enter(ctx); err != nil {
+	if err := s.calls.Enter(ctx); err != nil {
 		return err
 	}
-	defer s.door.Leave()
+	defer s.calls.Leave()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return attempts(ctx, s.readers, mayRepeat, do)
@@ -282,10 +282,10 @@ const changeGrace = 50 * time.Millisecond
 // no longer waits for a connection. A do that has begun is interrupted after changeGrace, because
 // it may wait for a lock and hold others.
 func (s *Store) change(ctx context.Context, do func(context.Context, *conn) error) error {
-	if err := s.door.Enter(ctx); err != nil {
+	if err := s.calls.Enter(ctx); err != nil {
 		return err
 	}
-	defer s.door.Leave()
+	defer s.calls.Leave()
 	waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()

@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidemark-im/tidemark/storage/postgres/internal/target"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/dsn"
 )
 
 // A watch records the statements of a store.
@@ -33,7 +33,7 @@ type watch struct {
 // watched opens a store with one connection that reads and one that writes, and a watch on both.
 func watched(t *testing.T, url string) (*Store, *watch) {
 	t.Helper()
-	to, err := target.Parse(url, 0, 0)
+	to, err := dsn.Parse(url, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/internal/door"
+	"github.com/tidemark-im/tidemark/storage/internal/inflight"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 )
 
@@ -56,7 +56,7 @@ type Store struct {
 	pool    int // the number of readers
 	files   *health.Files
 	health  *health.Health
-	door    door.Door
+	calls   inflight.Gate
 	release sync.Once
 }
 
@@ -168,7 +168,7 @@ func (s *Store) disconnect() {
 
 // Close implements storage.Store. It also copies the write-ahead log into the database file.
 func (s *Store) Close() error {
-	s.door.Close()
+	s.calls.Close()
 	s.release.Do(func() {
 		s.writes.Stop()
 		s.disconnect()
@@ -203,12 +203,12 @@ func (s *Store) Check(ctx context.Context) error {
 	return s.health.Trouble(time.Now())
 }
 
-// enter begins a call. If it returns nil, the caller must call door.Leave.
+// enter begins a call. If it returns nil, the caller must call calls.Leave.
 func (s *Store) enter(ctx context.Context) error {
 	if err := s.health.Failure(); err != nil {
 		return err
 	}
-	return s.door.Enter(ctx)
+	return s.calls.Enter(ctx)
 }
 
 // read runs do on a connection of the pool. Each statement sees every commit that was answered
@@ -217,7 +217,7 @@ func (s *Store) read(ctx context.Context, do func(*conn) error) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	defer s.door.Leave()
+	defer s.calls.Leave()
 	select {
 	case c := <-s.readers:
 		defer func() { s.readers <- c }()

@@ -38,7 +38,7 @@ func (s *Store) change(ctx context.Context, apply job) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	defer s.door.Leave()
+	defer s.calls.Leave()
 	err, late := s.writes.DoOne(ctx, apply)
 	if late != nil {
 		return s.health.Late(late)

@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 )
 
 // Key is the chat_id of the item with the version in the table Counters.
@@ -25,16 +25,16 @@ const (
 	Counters = "chat_counters"
 )
 
-// Tables are the tables of a target.
+// Tables are the tables of an endpoint.
 type Tables struct {
 	api    *dynamodb.Client
-	to     *target.Target
+	to     *endpoint.Endpoint
 	tables []table
 	needed uint
 }
 
-// New returns the tables of a target, which api reaches. It makes no call.
-func New(api *dynamodb.Client, to *target.Target) (*Tables, error) {
+// New returns the tables of an endpoint, which api reaches. It makes no call.
+func New(api *dynamodb.Client, to *endpoint.Endpoint) (*Tables, error) {
 	found, needed, err := definitions()
 	if err != nil {
 		return nil, err

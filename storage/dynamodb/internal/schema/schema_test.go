@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
@@ -53,7 +53,7 @@ func (b between) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func open(t *testing.T, url string, transport http.RoundTripper) *Tables {
 	t.Helper()
-	to, err := target.Parse(url)
+	to, err := endpoint.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/migrations"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 )
 
 // A table is a table's definition: the input of CreateTable and of UpdateTimeToLive.
@@ -46,8 +46,8 @@ func definitions() (tables []table, version uint, err error) {
 		"the embedded definitions of the tables cannot be read")
 }
 
-// at returns the definition with the names and the protection of a target.
-func (d table) at(to *target.Target) table {
+// at returns the definition with the names and the protection of an endpoint.
+func (d table) at(to *endpoint.Endpoint) table {
 	d.TableName = aws.String(to.Table(*d.TableName))
 	d.DeletionProtectionEnabled = aws.Bool(to.DeletionProtection)
 	if to.Key != "" {

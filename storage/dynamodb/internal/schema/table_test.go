@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/target"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 )
 
 const key = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -230,7 +230,7 @@ func TestNext_turns_off_what_the_url_says(t *testing.T) {
 
 func definition(t *testing.T, name, url string) table {
 	t.Helper()
-	to, err := target.Parse(url)
+	to, err := endpoint.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}

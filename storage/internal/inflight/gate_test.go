@@ -1,4 +1,4 @@
-package door_test
+package inflight_test
 
 import (
 	"context"
@@ -6,13 +6,13 @@ import (
 	"testing/synctest"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/storage/internal/door"
+	"github.com/tidemark-im/tidemark/storage/internal/inflight"
 )
 
-func TestDoor_Close_waits_for_calls_and_refuses_later_ones(t *testing.T) {
+func TestGate_Close_waits_for_calls_and_refuses_later_ones(t *testing.T) {
 	for _, inside := range []int{0, 1, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			var d door.Door
+			var d inflight.Gate
 			for range inside {
 				if err := d.Enter(t.Context()); err != nil {
 					t.Fatalf("Enter: %v", err)
@@ -45,10 +45,10 @@ func TestDoor_Close_waits_for_calls_and_refuses_later_ones(t *testing.T) {
 	}
 }
 
-func TestDoor_a_call_without_time_does_not_enter(t *testing.T) {
+func TestGate_a_call_without_time_does_not_enter(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var d door.Door
+	var d inflight.Gate
 	if err := d.Enter(ctx); tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("Enter: %v, want Unavailable", err)
 	}

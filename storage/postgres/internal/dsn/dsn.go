@@ -1,5 +1,5 @@
-// Package target parses the URL of a Postgres database and configures its connections.
-package target
+// Package dsn parses the URL of a Postgres database and configures its connections.
+package dsn
 
 import (
 	"context"
@@ -35,8 +35,8 @@ const (
 	defaultReaders = 8
 )
 
-// A Target is a parsed URL.
-type Target struct {
+// A DSN is a parsed URL.
+type DSN struct {
 	Config *pgxpool.Config
 	// Writers and Readers are the numbers of connections that write and that read.
 	Writers, Readers int
@@ -47,7 +47,7 @@ type Target struct {
 
 // Parse parses the URL. writers and readers override the URL's pool sizes unless they are 0.
 // Errors: Invalid. No error repeats the URL, since it may contain a password.
-func Parse(raw string, writers, readers int) (*Target, error) {
+func Parse(raw string, writers, readers int) (*DSN, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		//rule:logs_hold_no_secret.url-without-password
@@ -56,7 +56,7 @@ func Parse(raw string, writers, readers int) (*Target, error) {
 				"postgres://user:password@host:port/database, special characters of a password "+
 				"written as %%XX")
 	}
-	t := &Target{Writers: writers, Readers: readers}
+	t := &DSN{Writers: writers, Readers: readers}
 	query := u.Query()
 	if misplaced(u, query) {
 		return nil, tidemark.Errorf(tidemark.Invalid,
@@ -123,7 +123,7 @@ func reason(err error) string {
 }
 
 // configure sets the defaults of what the URL does not set.
-func (t *Target) configure() {
+func (t *DSN) configure() {
 	c := t.Config.ConnConfig
 	t.name = fmt.Sprintf("the database %s at %s",
 		c.Database, net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
@@ -169,7 +169,7 @@ func (t *Target) configure() {
 }
 
 // Pool returns a pool of at most n connections. It connects when the first one is needed.
-func (t *Target) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
+func (t *DSN) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 	config := t.Config.Copy()
 	config.MaxConns = int32(n)
 	//rule:confirmed_is_durable.wait-for-disk
@@ -185,7 +185,7 @@ func (t *Target) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 }
 
 // Named returns the error with the database's name before its detail.
-func (t *Target) Named(err error) error {
+func (t *DSN) Named(err error) error {
 	cause := err
 	var e *tidemark.Error
 	if errors.As(err, &e) {

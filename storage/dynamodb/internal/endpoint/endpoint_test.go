@@ -1,4 +1,4 @@
-package target
+package endpoint
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 const key = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 func TestParse_reads_what_a_url_says(t *testing.T) {
-	for raw, want := range map[string]Target{
+	for raw, want := range map[string]Endpoint{
 		"dynamodb://eu-central-1": {
 			Region:              "eu-central-1",
 			Prefix:              "tidemark-",

@@ -1,4 +1,4 @@
-package target
+package endpoint
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func (r *recorder) last() string {
 	return r.signed[len(r.signed)-1]
 }
 
-func mustParse(t *testing.T, raw string) *Target {
+func mustParse(t *testing.T, raw string) *Endpoint {
 	t.Helper()
 	parsed, err := Parse(raw)
 	if err != nil {

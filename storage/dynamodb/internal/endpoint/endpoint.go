@@ -1,5 +1,5 @@
-// Package target parses the URL of a store in DynamoDB, and makes the client for its calls.
-package target
+// Package endpoint parses the URL of a store in DynamoDB, and makes the client for its calls.
+package endpoint
 
 import (
 	"errors"
@@ -33,8 +33,8 @@ const (
 	keyShape    = `^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$`
 )
 
-// A Target is a parsed URL.
-type Target struct {
+// An Endpoint is a parsed URL.
+type Endpoint struct {
 	Region string
 	// Prefix begins the name of every table.
 	Prefix string
@@ -49,7 +49,7 @@ type Target struct {
 }
 
 // Parse parses the URL. Errors: Invalid. No error repeats the URL, since it may contain a secret.
-func Parse(raw string) (*Target, error) {
+func Parse(raw string) (*Endpoint, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Scheme != "dynamodb" || u.Opaque != "" || u.Fragment != "":
@@ -66,7 +66,7 @@ func Parse(raw string) (*Target, error) {
 			"the URL of DynamoDB begins with a Region, such as dynamodb://eu-central-1/tidemark-; "+
 				"an address belongs into ?endpoint=http://HOST:PORT")
 	}
-	t := &Target{Region: u.Host, Prefix: strings.TrimPrefix(u.Path, "/")}
+	t := &Endpoint{Region: u.Host, Prefix: strings.TrimPrefix(u.Path, "/")}
 	if !matches(prefixShape, t.Prefix) || len(t.Prefix) > maxPrefix {
 		return nil, tidemark.Errorf(tidemark.Invalid,
 			"the prefix in the URL of DynamoDB has at most %d characters of A-Z a-z 0-9 _ . -, "+
@@ -93,7 +93,7 @@ func Parse(raw string) (*Target, error) {
 
 // configure reads the parameters. The protection of the tables is on by default at AWS, and off
 // elsewhere. Emulators do not have it, and their data is for trials.
-func (t *Target) configure(query url.Values) error {
+func (t *Endpoint) configure(query url.Values) error {
 	known := []string{parameterEndpoint, parameterRecovery, parameterGuard, parameterKey}
 	for name, values := range query {
 		switch {
@@ -146,7 +146,7 @@ func (t *Target) configure(query url.Values) error {
 
 // aws reports whether the endpoint is at AWS: that of the Region, or one of a private network
 // (PrivateLink).
-func (t *Target) aws() bool {
+func (t *Endpoint) aws() bool {
 	if t.Endpoint == "" {
 		return true
 	}
@@ -157,10 +157,10 @@ func (t *Target) aws() bool {
 }
 
 // Table returns the full name of a table.
-func (t *Target) Table(name string) string { return t.Prefix + name }
+func (t *Endpoint) Table(name string) string { return t.Prefix + name }
 
 // Named returns the error with the tables' name before its detail.
-func (t *Target) Named(err error) error {
+func (t *Endpoint) Named(err error) error {
 	if err == nil {
 		return nil
 	}

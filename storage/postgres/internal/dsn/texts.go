@@ -1,4 +1,4 @@
-package target
+package dsn
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package target
+package endpoint
 
 import (
 	"context"
@@ -33,7 +33,7 @@ const (
 // the default.
 //
 // Errors: Unavailable, if there are no credentials or the configuration of the SDK cannot be read.
-func (t *Target) Client(
+func (t *Endpoint) Client(
 	ctx context.Context, transport http.RoundTripper,
 ) (*dynamodb.Client, error) {
 	options := []func(*config.LoadOptions) error{config.WithRegion(t.Region)}

@@ -1,6 +1,6 @@
-// Package door counts the calls under way in a store. So Close can wait for them and refuse later
-// calls.
-package door
+// Package inflight counts the calls under way in a store, so that Close can wait for them and refuse
+// later ones.
+package inflight
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// A Door lets calls in until Close. The zero value is ready. It is safe for concurrent use.
-type Door struct {
+// A Gate lets calls in until Close. The zero value is ready. It is safe for concurrent use.
+type Gate struct {
 	mu     sync.Mutex
 	inside int           // calls under way
 	closed bool          // refuse new calls
@@ -19,40 +19,40 @@ type Door struct {
 
 // Enter begins a call. Unavailable: ctx has ended, or Close was called. After nil, the caller must
 // call Leave.
-func (d *Door) Enter(ctx context.Context) error {
+func (g *Gate) Enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time; try again")
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
 		return tidemark.Errorf(tidemark.Unavailable, "the store is closed")
 	}
-	d.inside++
+	g.inside++
 	return nil
 }
 
 // Leave ends a call for which Enter returned nil.
-func (d *Door) Leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.inside--
-	if d.inside == 0 && d.empty != nil {
-		close(d.empty)
+func (g *Gate) Leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	if g.inside == 0 && g.empty != nil {
+		close(g.empty)
 	}
 }
 
 // Close refuses new calls, and returns when no call is under way. It may be called more than once.
-func (d *Door) Close() {
-	d.mu.Lock()
-	d.closed = true
-	if d.empty == nil {
-		d.empty = make(chan struct{})
-		if d.inside == 0 {
-			close(d.empty)
+func (g *Gate) Close() {
+	g.mu.Lock()
+	g.closed = true
+	if g.empty == nil {
+		g.empty = make(chan struct{})
+		if g.inside == 0 {
+			close(g.empty)
 		}
 	}
-	empty := d.empty
-	d.mu.Unlock()
+	empty := g.empty
+	g.mu.Unlock()
 	<-empty
 }
