@@ -450,7 +450,7 @@ func TestMove_a_foreign_session_is_not_given(t *testing.T) {
 		}
 		back := bus.Seek{
 			ID: "forged", Session: session, User: "eve", From: m.leases("bob")[0].Holder(),
-			Positions: []byte(`{"Places": [{"Chat": "ab", "Cursor": 0, "Head": 1}]}`),
+			Positions: []byte(`{"Positions": [{"Chat": "ab", "Cursor": 0, "Head": 1}]}`),
 		}
 		if err := bus.PublishOne(m.ctx, m.bus, back.From, bus.Event{Seek: &back}); err != nil {
 			t.Fatal(err)

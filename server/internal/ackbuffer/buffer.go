@@ -1,6 +1,6 @@
-// Package ackbuffer holds the raises of watermarks until they are written together: the
-// acknowledgements that came on streams, and those that authors imply by what they write. It does no
-// I/O; package receipts writes what Take returns.
+// Package ackbuffer collects raises of watermarks so that they are written together. They are
+// acknowledgements from streams, and the raises that authors imply by sending. It does no I/O;
+// package receipts writes what Take returns.
 package ackbuffer
 
 import (
@@ -16,27 +16,28 @@ import (
 )
 
 const (
-	// maxKeys bounds the users and chats that wait. Acknowledgements beyond it are dropped, and sent
-	// again by their clients.
+	// maxKeys bounds the users and chats in a Buffer. Acknowledgements beyond it are dropped, and
+	// their clients repeat them.
 	maxKeys = 200_000
-	// maxLower bounds the candidates below the highest.
+	// maxLower is how many candidates below the highest are kept.
 	maxLower = 4
 )
 
-// Buffer is bounded, and safe for concurrent use. A raise is in one of these places:
+// Buffer collects raises. It is bounded, and safe for concurrent use. A raise is in one of these
+// places:
 //
-//	waiting   Add, Authored, or Requeue when its time has come; Take moves it on
-//	flying    it is being written; Landed ends that
-//	later     a run that did not join its watermark waits to be tried once more
+//	waiting   added by Add, Authored or Requeue; Take moves it on
+//	writing   being written, until Written
+//	later     an author run that did not join its watermark, until its retry is due
 type Buffer struct {
 	watermarks *watermark.Cache
 	flag       signal.Flag
 
 	mu      sync.Mutex
 	waiting map[storage.StateKey]*raises
-	flying  map[storage.StateKey]*raises
+	writing map[storage.StateKey]*raises
 	later   []retry
-	// state says whether somebody still writes what waits.
+	// state says whether the Buffer accepts raises.
 	state bufferState
 }
 
@@ -44,24 +45,24 @@ type bufferState uint8
 
 const (
 	open   bufferState = iota
-	closed             // nothing is taken on any more
+	closed             // it accepts nothing
 )
 
-// New returns an empty Buffer. watermarks tells how far a watermark is known to be.
+// New returns an empty Buffer. watermarks has the known watermarks.
 func New(watermarks *watermark.Cache) *Buffer {
 	return &Buffer{
 		watermarks: watermarks, flag: signal.New(), waiting: make(map[storage.StateKey]*raises),
 	}
 }
 
-// raises is what waits to be written for one user and chat.
+// raises is what has to be written for one user and chat.
 type raises struct {
 	acked, read candidates
 	runs        []run
 }
 
-// candidates is the highest sequence that was given for a watermark, and the last few below it. If
-// the highest turns out to be beyond the head, it must not take a good one with it.
+// candidates has the highest sequence that was given for a watermark, and the last few below it. If
+// the highest is beyond the head, a lower one is written.
 type candidates struct {
 	top   tidemark.Sequence
 	lower []tidemark.Sequence
@@ -81,7 +82,7 @@ func (c *candidates) add(n tidemark.Sequence) {
 	c.lower = append(c.lower, n)
 }
 
-// within returns the highest candidate that is not above the head, 0 if there is none.
+// within returns the highest candidate that is at most head, or 0.
 func (c *candidates) within(head tidemark.Sequence) tidemark.Sequence {
 	best := tidemark.Sequence(0)
 	//rule:ack_cumulative.try-lower-after-refusal
@@ -93,17 +94,17 @@ func (c *candidates) within(head tidemark.Sequence) tidemark.Sequence {
 	return best
 }
 
-// run is consecutive messages that a user wrote (delivery.md §6).
+// run is a series of consecutive messages by one author (delivery.md §6).
 //
 //	state     written              did not join                  no room, or closed
-//	fresh     gone                 retried, after a pause        a row, if covered
-//	retried   gone                 a row, if covered             a row, if covered
+//	fresh     removed              retried, after a pause        a row, if covered
+//	retried   removed              a row, if covered             a row, if covered
 type run struct {
 	from, to tidemark.Sequence
-	// seen is the highest sequence that the author states to have been shown; 0 if none.
+	// seen is the highest sequence that the author says to have been shown, or 0.
 	seen tidemark.Sequence
-	// covered says that no row was marked for the author, because the run was expected to raise the
-	// watermark.
+	// covered says that the run was expected to raise the author's watermark, so no row was marked
+	// for the author.
 	covered bool
 	state   runState
 }
@@ -115,14 +116,14 @@ const (
 	retried
 )
 
-// retry is a run that is tried once more.
+// retry is a run that is to be tried once more.
 type retry struct {
 	due time.Time
 	key storage.StateKey
 	run run
 }
 
-// covers returns how far a watermark at top will rise by what waits.
+// covers returns how far a watermark at top will rise when r is written.
 func (r *raises) covers(top tidemark.Sequence) tidemark.Sequence {
 	if r == nil {
 		return top
@@ -136,7 +137,7 @@ func (r *raises) covers(top tidemark.Sequence) tidemark.Sequence {
 	return top
 }
 
-// atLocked returns what waits for a user and chat, nil if there is no room.
+// atLocked returns the waiting raises of a user and chat, or nil if there is no room.
 func (b *Buffer) atLocked(key storage.StateKey) *raises {
 	r := b.waiting[key]
 	//rule:pending_or_delivered.not-covered-after-end
@@ -147,10 +148,11 @@ func (b *Buffer) atLocked(key storage.StateKey) *raises {
 	return r
 }
 
-// Flag is set when something waits.
+// Flag returns a flag that is set when raises wait.
 func (b *Buffer) Flag() signal.Flag { return b.flag }
 
-// Add takes an acknowledgement. A zero leaves its watermark. It reports false if there is no room.
+// Add adds an acknowledgement. A sequence of 0 leaves that watermark as it is. Add returns false if
+// there is no room.
 func (b *Buffer) Add(key storage.StateKey, acked, read tidemark.Sequence) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,23 +167,23 @@ func (b *Buffer) Add(key storage.StateKey, acked, read tidemark.Sequence) bool {
 	return true
 }
 
-// Authored takes the raise that a user's own message implies; seen is what the user states to have
-// been shown, or 0. It reports whether the message joins the watermark, as far as is known, so that
-// its author needs no row.
+// Authored adds the raise that a user's own message implies. seen is the sequence that the user
+// says to have been shown, or 0. covered reports whether the message will join the watermark, as
+// far as is known; its author then needs no row.
 func (b *Buffer) Authored(
 	user tidemark.UserID, chat tidemark.ChatID, sequence, seen tidemark.Sequence,
 ) (covered bool) {
 	key := storage.StateKey{User: user, Chat: chat}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// Under the lock: what is written leaves flying only after the watermark is known.
+	// Read under the lock: a raise is removed from writing only after the watermark is known.
 	top, _ := b.watermarks.Acked(key)
 	r := b.atLocked(key)
 	if r == nil {
 		return false
 	}
 	//rule:pending_or_delivered.covered-without-hole
-	covered = sequence <= r.covers(b.flying[key].covers(top))+1
+	covered = sequence <= r.covers(b.writing[key].covers(top))+1
 	last := slices.IndexFunc(r.runs,
 		func(r run) bool { return r.to+1 == sequence && r.state == fresh })
 	if last >= 0 && r.runs[last].covered == covered {
@@ -193,8 +195,8 @@ func (b *Buffer) Authored(
 	return covered
 }
 
-// Requeue lets runs wait whose second try is due, and returns when the next one is; the zero time if
-// there is none. rows are to be marked: those of runs for which there is no room.
+// Requeue makes author runs wait again whose retry is due. next is when the next retry is due, or
+// zero. The caller marks rows, which are of runs that have no room.
 func (b *Buffer) Requeue(now time.Time) (next time.Time, rows []tidemark.PendingDelivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +215,7 @@ func (b *Buffer) Requeue(now time.Time) (next time.Time, rows []tidemark.Pending
 	return next, rows
 }
 
-// waitLocked lets runs wait again. Without room for them, it returns their rows.
+// waitLocked adds runs to the waiting raises. If there is no room, it returns their rows.
 func (b *Buffer) waitLocked(key storage.StateKey, runs []run) []tidemark.PendingDelivery {
 	if len(runs) == 0 {
 		return nil
@@ -227,7 +229,7 @@ func (b *Buffer) waitLocked(key storage.StateKey, runs []run) []tidemark.Pending
 	return nil
 }
 
-// rowsOf returns the rows of runs for which none was marked.
+// rowsOf returns the rows of covered runs.
 func rowsOf(key storage.StateKey, runs []run) []tidemark.PendingDelivery {
 	var rows []tidemark.PendingDelivery
 	for _, r := range runs {
@@ -241,40 +243,39 @@ func rowsOf(key storage.StateKey, runs []run) []tidemark.PendingDelivery {
 	return rows
 }
 
-// Item is one raise of a batch: what was given for one user and chat, and the author's runs that it
-// stands for.
+// Item is one raise of a batch. It has the raises of one user and chat from which it was made.
 type Item struct {
 	Advance storage.Advance
-	// given is nil if the raise was folded under a head.
+	// given is nil if the raise was made by Refold.
 	given *raises
 	runs  []run
 }
 
-// ByAuthor says that the raise stands for messages that its user wrote.
+// ByAuthor reports whether the raise covers messages that its user sent.
 func (it *Item) ByAuthor() bool { return len(it.runs) > 0 }
 
-// Explicit says that a device of the user acknowledged, so that a row may be cleared.
+// Explicit reports whether a device of the user acknowledged, so that a row may be cleared.
 func (it *Item) Explicit() bool {
 	//rule:pending_or_delivered.keep-row-of-author
 	return it.given == nil || it.given.acked.top > 0
 }
 
-// Refoldable says that a lower candidate may be within the head if this one is not.
+// Refoldable reports whether a lower candidate may be within the head.
 func (it *Item) Refoldable() bool { return it.given != nil }
 
-// Joined reports whether a watermark covers all that the raise stands for.
+// Joined reports whether a watermark at acked covers all runs of the raise.
 func (it *Item) Joined(acked tidemark.Sequence) bool {
 	return len(it.runs) == 0 || acked >= it.runs[len(it.runs)-1].to
 }
 
-// Take returns one raise for each user and chat that waits, in the order of their keys: nodes whose
-// storage locks row by row do not wait for each other in a circle, and a run of the simulation can
-// be repeated. Everything that waited is flying until Landed. rows are to be marked.
+// Take returns one raise for each user and chat, sorted by key. The order avoids deadlocks in a
+// storage that locks row by row, and makes a run of the simulation repeatable. The raises are in
+// writing until Written. The caller marks rows.
 func (b *Buffer) Take(now time.Time) (items []Item, rows []tidemark.PendingDelivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	taken := b.waiting
-	b.waiting, b.flying = make(map[storage.StateKey]*raises), taken
+	b.waiting, b.writing = make(map[storage.StateKey]*raises), taken
 	items = make([]Item, 0, len(taken))
 	for key, r := range taken {
 		it, ok, more := b.foldLocked(key, r, tidemark.MaxSequence, now)
@@ -290,14 +291,14 @@ func (b *Buffer) Take(now time.Time) (items []Item, rows []tidemark.PendingDeliv
 	return items, rows
 }
 
-// Landed says that what Take returned has been written, or has failed.
-func (b *Buffer) Landed() {
+// Written records that the writes of the last Take have ended, with or without errors.
+func (b *Buffer) Written() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.flying = nil
+	b.writing = nil
 }
 
-// foldLocked makes one raise of what waits for a user and chat. ok is false if nothing is raised.
+// foldLocked makes an Item of the raises of one user and chat. ok is false if nothing is raised.
 func (b *Buffer) foldLocked(
 	key storage.StateKey, r *raises, head tidemark.Sequence, now time.Time,
 ) (it Item, ok bool, rows []tidemark.PendingDelivery) {
@@ -307,9 +308,9 @@ func (b *Buffer) foldLocked(
 	return Item{given: r, runs: runs, Advance: advance}, raise != (tidemark.Raise{}), rows
 }
 
-// fold makes one raise of everything that waits for a user and chat, bounded by a head: the
-// acknowledgement, and the runs that join it or each other. A run that joins nothing is a raise of
-// its own, with a condition. What it leaves waits for the next batch.
+// fold makes one raise, at most to head, from the acknowledgement and the runs that join it or each
+// other. A first run that joins nothing makes a raise with a condition. left has the runs that
+// remain for the next batch.
 func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left []run) {
 	raise.Acked, raise.Read = r.acked.within(head), r.read.within(head)
 	for _, run := range r.runs {
@@ -320,7 +321,7 @@ func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left [
 		//rule:ack_cumulative.join-without-hole
 		case raise.Acked > 0 && raise.Acked+1 >= run.from &&
 			(raise.AckedFrom == 0 || raise.ReadWithinAcked == (run.seen == 0)):
-			// If the raise takes effect without the run, it does with it, and read is bounded alike.
+			// The raise covers the run whenever it takes effect, and bounds read in the same way.
 			raise.Acked = max(raise.Acked, run.to)
 			raise.Read = max(raise.Read, tidemark.ImplicitRead(run.to, run.seen).Read)
 		default:
@@ -332,7 +333,8 @@ func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left [
 	return raise, runs, left
 }
 
-// Refold folds refused items anew, each bounded by the head of its chat. rows are to be marked.
+// Refold makes new Items of refused ones, each at most to the head of its chat. The caller marks
+// rows.
 func (b *Buffer) Refold(
 	refused []Item, heads []tidemark.Sequence, now time.Time,
 ) (items []Item, rows []tidemark.PendingDelivery) {
@@ -352,8 +354,8 @@ func (b *Buffer) Refold(
 	return items, rows
 }
 
-// Failed lets the runs of an item be tried once more, at a time. Runs that fail again leave their
-// messages to be acknowledged by the author's devices: rows are to be marked for them.
+// Failed schedules a retry of an item's runs at the time again. Runs that failed before are given
+// up: the caller marks rows, and the author's devices acknowledge the messages.
 func (b *Buffer) Failed(it Item, again time.Time) (rows []tidemark.PendingDelivery) {
 	key := storage.StateKey{User: it.Advance.User, Chat: it.Advance.Chat}
 	b.mu.Lock()
@@ -373,8 +375,8 @@ func (b *Buffer) Failed(it Item, again time.Time) (rows []tidemark.PendingDelive
 	return rowsOf(key, over)
 }
 
-// Close takes nothing on any more, because nobody writes it. It returns the rows of the runs that
-// wait. No later message is covered.
+// Close makes the Buffer accept nothing more. It returns the rows of the runs in it. Later messages
+// are not covered.
 func (b *Buffer) Close() (rows []tidemark.PendingDelivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

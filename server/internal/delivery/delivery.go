@@ -1,6 +1,6 @@
-// Package delivery takes messages from their senders to the sessions of their readers: it appends
-// them to storage, notifies the sessions of the members who are online, and marks pending rows for
-// the others (delivery.md §4, Send). What it could not do for a stored message it tries again.
+// Package delivery takes messages from senders to the sessions of their readers. It appends them to
+// storage, notifies the sessions of online members, and marks pending rows for the others
+// (delivery.md §4, Send). Work that fails for a stored message goes into a retry queue.
 package delivery
 
 import (
@@ -21,65 +21,67 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Storage is what delivery reads and writes.
+// Storage reads and writes what delivery needs.
 type Storage interface {
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error)
 	Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 }
 
-// Config is what a Delivery works with. All fields are required.
+// Config has what a Delivery needs. All fields are required.
 type Config struct {
 	Storage  Storage
 	Chats    *chat.Cache
 	Sessions *session.Table
 	Leases   *leases.Leases
 	Bus      bus.Bus
-	// Acks raises the watermarks of authors over what they write.
+	// Acks raises the watermarks of authors over their own messages.
 	Acks *ackbuffer.Buffer
-	// Retry holds what could not be done.
+	// Retry holds failed work.
 	Retry *retry.Queue
 	Log   *slog.Logger
 }
 
-// Counters only grow.
+// Counters count events of a Delivery. They only grow.
 type Counters struct {
 	Sends, Duplicates, Notifications, Marks, MarksWritten, StorageErrors, BusErrors atomic.Int64
 }
 
-// Delivery is safe for concurrent use.
+// Delivery sends messages and marks pending rows. It is safe for concurrent use.
 type Delivery struct {
 	Config
-	// Count is what the delivery counts.
 	Count Counters
 }
 
 // New returns a Delivery without goroutines.
 func New(cfg Config) *Delivery { return &Delivery{Config: cfg} }
 
-// writeTimeout bounds what is done for a write, from its beginning on, whatever its caller does.
+// writeTimeout bounds a write with everything that follows from it.
 const writeTimeout = 10 * time.Second
 
-// Detach returns a context for a write and everything that follows from it. A caller who goes away
-// does not end it.
+// Detach returns a context for a write with everything that follows from it. It ends after
+// writeTimeout, and not when the caller's context ends.
 func Detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	//rule:request_id_reaches_storage.keep-request-behind-timeout
 	return context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 }
 
-// Announcement is an event for the sessions of some users, on all nodes. A session may miss it.
+// Announcement is an event for the sessions of some users on all nodes. It may be lost.
 type Announcement struct {
 	To []tidemark.UserID
-	// Event is sent with the leases of To.
+	// Event is sent without its To, which Publish sets to the users' leases.
 	Event bus.Event
-	// AllNodes sends it also to nodes that have no session of To, because they remember what it says.
+	// AllNodes sends it to every node, even without a session of To, because all nodes cache what
+	// it changes.
 	AllNodes bool
 }
 
-// Publish sends announcements, with one look-up and one publication for each node and announcement.
-// certain is false if the registry could not be asked: then the sessions of this node get them, or,
-// with onlyCertain, none. A node that remembers something and cannot be reached believes what is
-// wrong: then this node joins the registry anew, which makes all nodes forget.
+// Publish sends announcements. It does one look-up for all of them, and one publication for each
+// announcement and node. If the registry does not answer, certain is false: with onlyCertain
+// nothing is sent, else only this node's sessions get it.
+//
+// A node that misses an announcement with AllNodes keeps a wrong cache. In that case this node
+// joins the registry again, so that all nodes drop their caches.
 func (d *Delivery) Publish(
 	ctx context.Context, all []Announcement, onlyCertain bool,
 ) (certain bool) {
@@ -114,7 +116,7 @@ func (d *Delivery) Publish(
 	return certain
 }
 
-// nodes returns the nodes that an announcement goes to, each with the leases of its sessions.
+// nodes returns the nodes to which an announcement goes, each with its leases.
 func (a *Announcement) nodes(leases [][]registry.Lease, all []registry.Node) []registry.Addressed {
 	to := registry.ByNode(leases)
 	if !a.AllNodes {
@@ -129,7 +131,7 @@ func (a *Announcement) nodes(leases [][]registry.Lease, all []registry.Node) []r
 	return to
 }
 
-// publish sends publications and counts those that fail.
+// publish sends publications and counts failures.
 func (d *Delivery) publish(ctx context.Context, publications []bus.Publication) []error {
 	if len(publications) == 0 {
 		return nil

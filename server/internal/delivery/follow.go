@@ -10,19 +10,19 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// follow notifies sessions of rows that were not here when they were to be notified (R_FOLLOW). The
-// lease of the same session is looked up:
+// follow notifies sessions that were not on the node where their notification arrived (R_FOLLOW).
+// It looks up the lease of the same session:
 //
-//	lease                 what happens
-//	none                  nothing: the session is over, and the row stands
-//	on another node       the session is notified there
-//	the same one          the session may have come back: it is notified here
-//	unknown               the entry stays
+//	lease              what happens
+//	none               nothing: the session is over, and the row stays
+//	on another node    the session is notified there
+//	the same           the session is notified here, if it has come back
+//	unknown            the entry stays in the retry queue
 //
-// If the same lease has no session now either, the entry stays, because the session may have come and
-// gone meanwhile. That ends: a lease without a session is not refreshed.
+// If the lease is the same and has no session here, the entry stays too: the session may have come
+// and gone. That ends, because a lease without a session is not refreshed.
 //
-// Other leases of the user are no concern. Their sessions were notified themselves, or have read the
+// Other leases of the user need nothing. Their sessions were notified themselves, or have read the
 // row when they opened.
 func (d *Delivery) follow(ctx context.Context, entries []retry.Follow) {
 	users := make([]tidemark.UserID, len(entries))
@@ -62,7 +62,7 @@ func (d *Delivery) follow(ctx context.Context, entries []retry.Follow) {
 	d.Retry.Follow(again)
 }
 
-// sameSession returns the lease of the session that another lease is of.
+// sameSession returns the lease that belongs to the same session as of.
 func sameSession(leases []registry.Lease, of registry.Lease) (lease registry.Lease, there bool) {
 	for _, l := range leases {
 		//rule:R_FOLLOW.same-session-only
@@ -73,7 +73,7 @@ func sameSession(leases []registry.Lease, of registry.Lease) (lease registry.Lea
 	return registry.Lease{}, false
 }
 
-// notifyHere notifies the session of this node that holds the lease now. It reports false if there is
+// notifyHere notifies the session of this node that holds the lease. It returns false if there is
 // none.
 func (d *Delivery) notifyHere(f retry.Follow) bool {
 	held := d.Sessions.Held(nil, []registry.Lease{f.Lease})[0]

@@ -11,18 +11,19 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// notice is a notification for users, on all their nodes.
+// notice is a notification of one message for several users.
 type notice struct {
 	bus.Notification
-	// to are the leases of each user.
+	// to has the leases of each user.
 	to [][]registry.Lease
-	// missed are the rows of users whom a publication did not reach. Those of unknown may be reached
-	// by another attempt. The others' node has died or joins anew, so that its sessions reconcile.
+	// missed has the rows of users whom a publication did not reach. unknown has those of them that
+	// may be reached by a retry. The others' node has died or is joining again, so their sessions
+	// reconcile.
 	missed, unknown []tidemark.PendingDelivery
 }
 
-// notify publishes notices to the nodes of their leases, one publication for each node, all at once
-// and in their order. It notes who was missed.
+// notify publishes notices in order, in one call of the bus, with one publication for each notice
+// and node. It fills missed and unknown.
 func (d *Delivery) notify(ctx context.Context, notices []notice) {
 	var publications []bus.Publication
 	var of []*notice
@@ -51,8 +52,9 @@ func (d *Delivery) notify(ctx context.Context, notices []notice) {
 	}
 }
 
-// Mark writes pending rows, then looks their users up again and notifies those who came online
-// meanwhile (R_RELOOK). After an error some rows may not be marked: the caller queues all of them.
+// Mark writes pending rows. It then looks up their users again and notifies those who came online
+// in the meantime (R_RELOOK). After an error some rows may be unwritten; the caller queues all of
+// them.
 func (d *Delivery) Mark(ctx context.Context, rows []tidemark.PendingDelivery) error {
 	for len(rows) > 0 {
 		n := min(len(rows), storage.MaxBatch)
@@ -65,7 +67,7 @@ func (d *Delivery) Mark(ctx context.Context, rows []tidemark.PendingDelivery) er
 	return nil
 }
 
-// MarkOrRetry is Mark, and queues the rows after an error.
+// MarkOrRetry marks rows, and after an error queues them for a retry.
 func (d *Delivery) MarkOrRetry(ctx context.Context, rows []tidemark.PendingDelivery) error {
 	err := d.Mark(ctx, rows)
 	//rule:pending_or_delivered.retry-rows-not-marked
@@ -92,8 +94,8 @@ func (d *Delivery) markBatch(ctx context.Context, rows []tidemark.PendingDeliver
 	return nil
 }
 
-// notifyMarked notifies the online users of rows. A publication that fails is tried again: the row
-// serves the next open, but this session is live.
+// notifyMarked notifies the online users of rows. If a publication fails, it is retried: a session
+// that is open does not read the row.
 func (d *Delivery) notifyMarked(ctx context.Context, rows []tidemark.PendingDelivery) {
 	if len(rows) == 0 {
 		return
@@ -109,7 +111,7 @@ func (d *Delivery) notifyMarked(ctx context.Context, rows []tidemark.PendingDeli
 	}
 	var notices []notice
 	for from := 0; from < len(rows); {
-		// Rows of one message come together: one publication for each node.
+		// Rows of one message are adjacent, and need one publication for each node.
 		to := from + 1
 		for to < len(rows) && rows[to].ChatID == rows[from].ChatID &&
 			rows[to].FirstUndelivered == rows[from].FirstUndelivered {
@@ -128,9 +130,9 @@ func (d *Delivery) notifyMarked(ctx context.Context, rows []tidemark.PendingDeli
 	}
 }
 
-// Receive notifies the sessions that hold the leases. A lease that no session here holds is marked,
-// even if its device has a newer session (R_ADDR). If the row is marked already, the session is looked
-// for, because it may have moved (R_FOLLOW). It does not block.
+// Receive notifies the sessions that hold the leases in to. If a lease has no session here, its
+// user is marked, even if the device has a newer session (R_ADDR). If a row is marked already, the
+// retry queue follows the session, which may have moved (R_FOLLOW). Receive does not block.
 func (d *Delivery) Receive(to []registry.Lease, n *bus.Notification) {
 	d.Count.Notifications.Add(int64(len(to)))
 	if n.Message != nil {

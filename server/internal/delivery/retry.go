@@ -13,7 +13,7 @@ import (
 // retryPause is the time between two attempts.
 const retryPause = time.Second
 
-// RetryLoop tries again what could not be done, until ctx ends.
+// RetryLoop retries queued work until ctx ends.
 func (d *Delivery) RetryLoop(ctx context.Context) {
 	for d.Retry.Flag().Wait(ctx) {
 		for !d.TryAgain(ctx) {
@@ -24,7 +24,7 @@ func (d *Delivery) RetryLoop(ctx context.Context) {
 	}
 }
 
-// TryAgain tries once everything that is due. It reports whether nothing is due any more.
+// TryAgain tries all queued work once. It reports whether the queue is empty afterwards.
 func (d *Delivery) TryAgain(ctx context.Context) (done bool) {
 	due := d.Retry.Take()
 	//rule:R_EPOCH.tell-registry-of-lost-retries
@@ -49,7 +49,7 @@ func (d *Delivery) TryAgain(ctx context.Context) (done bool) {
 	return d.Retry.Len() == 0
 }
 
-// markAgain marks rows that could not be marked before.
+// markAgain retries rows that were not marked.
 func (d *Delivery) markAgain(ctx context.Context, rows []tidemark.PendingDelivery) {
 	b := retry.Bisect(rows)
 	for part := b.Next(); part != nil; part = b.Next() {
@@ -62,8 +62,8 @@ func (d *Delivery) markAgain(ctx context.Context, rows []tidemark.PendingDeliver
 	}
 }
 
-// sendAgain resolves an append by its idempotency key, and hands the message over. A refusal is
-// final: the sender was already told.
+// sendAgain resolves an append by its idempotency key, and then hands the message over. A refusal
+// needs no retry: the sender was already told.
 func (d *Delivery) sendAgain(ctx context.Context, draft tidemark.Draft) {
 	appended, err := d.Storage.Append(ctx, []tidemark.Draft{draft})
 	if err == nil {

@@ -12,38 +12,40 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// How an append whose outcome is unknown is resolved before the caller is told so.
+// An append whose outcome is unknown is attempted appendAttempts times. The pause doubles from
+// twice appendPause.
 const (
 	appendAttempts = 4
 	appendPause    = 50 * time.Millisecond
 )
 
-// lookupUsers is about how many users are looked up at once for messages that were sent together.
+// lookupUsers is how many users one look-up covers. The messages of one batch may exceed it by one
+// roster.
 const lookupUsers = 4096
 
-// Result is what became of a draft.
+// Result is the outcome of one draft.
 type Result struct {
 	Message tidemark.Message
-	// Duplicate says that an earlier send with the same key had stored the message.
+	// Duplicate says that an earlier send with the same key stored the message.
 	Duplicate bool
 	Err       error
 }
 
-// message is a message between its append and the answer to its sender. It takes three steps:
-// address finds whom it is for, notify publishes it to their nodes, and mark marks the others.
+// message is a stored message that is being handed over, in three steps. address selects the users,
+// notify publishes to their nodes, and markMissed marks the others.
 type message struct {
 	draft  tidemark.Draft
 	stored *tidemark.Message
-	// encoded is the JSON of stored, which all its readers share.
+	// encoded is the JSON of stored, which all readers share.
 	encoded []byte
-	// version is the least membership version of the roster that says whom it is for.
+	// version is the least membership version that the roster may have.
 	version   uint64
 	duplicate bool
 	// covered says that the author's watermark will rise over the message by itself.
 	covered bool
 
-	// roster is the chat's; users are those of its members whom the message is for, leases theirs.
-	// first is where their leases begin among those that were looked up.
+	// roster is the chat's roster. users are the members who get the message, and leases their
+	// leases. first is the index of their first lease in the look-up.
 	roster *chat.Roster
 	users  []tidemark.UserID
 	leases [][]registry.Lease
@@ -51,12 +53,12 @@ type message struct {
 	err    error
 }
 
-// Send stores drafts, which are complete, and hands them over. Those to one chat are stored one
-// behind the other, in their order, in one step. Each fails alone. It goes to its end even if the
-// caller goes away: a stored message of which nobody is notified would be lost.
+// Send stores complete drafts and hands the messages over. Drafts of one chat are stored in order,
+// in one atomic step; each is accepted or refused alone. Send completes even if ctx is cancelled,
+// because a stored message must be handed over.
 //
-// Errors: those of storage.Append. With Unavailable the outcome may be unknown; the same draft again
-// resolves it and yields one message.
+// Errors: those of storage.Append. After Unavailable the outcome may be unknown. Sending the same
+// draft again resolves it and yields one message.
 func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 	ctx, cancel := Detach(ctx)
 	defer cancel()
@@ -82,7 +84,8 @@ func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 	return results
 }
 
-// append stores drafts. An outcome that is unknown is resolved by the idempotency keys.
+// append stores drafts. If the outcome is unknown, it repeats the call with the same idempotency
+// keys.
 func (d *Delivery) append(
 	ctx context.Context, drafts []tidemark.Draft,
 ) (appended []storage.Appended, err error) {
@@ -102,11 +105,12 @@ func (d *Delivery) append(
 	}
 }
 
-// stored notes a stored message where this node's sessions read it.
+// stored puts a stored message into the chat cache and returns it for the handover.
 func (d *Delivery) stored(draft tidemark.Draft, appended storage.Appended) message {
 	//rule:send_idempotent.own-attempt-is-no-duplicate
 	if appended.Message.MessageID == draft.MessageID {
-		appended.Duplicate = false // stored by an attempt of this send whose answer was lost
+		// An earlier attempt of this send stored it, and its answer was lost.
+		appended.Duplicate = false
 	}
 	d.Count.Sends.Add(1)
 	if appended.Duplicate {
@@ -123,17 +127,18 @@ func (d *Delivery) stored(draft tidemark.Draft, appended storage.Appended) messa
 	return m
 }
 
-// result is what the sender is told.
+// result returns the outcome for the sender.
 func (m *message) result() Result {
 	if m.err != nil {
 		return Result{Err: tidemark.Wrap(tidemark.Unavailable, m.err,
-			"the message is stored but not handed over yet; send it again with the same client_message_id")}
+			"the message is stored but not handed over yet; send it again with the same "+
+				"client_message_id")}
 	}
 	return Result{Message: *m.stored, Duplicate: m.duplicate}
 }
 
-// handOver notifies the members of stored messages, in their order, and marks those who have no
-// session. A message that fails is sent again later.
+// handOver notifies the online members of stored messages, in order, and marks the others. A
+// message that fails is sent again by the retry queue.
 func (d *Delivery) handOver(ctx context.Context, all []message) {
 	for rest := all; len(rest) > 0; {
 		rest = rest[d.handOverSome(ctx, rest):]
@@ -146,11 +151,11 @@ func (d *Delivery) handOver(ctx context.Context, all []message) {
 	}
 }
 
-// handOverSome hands over the first messages: as many as lookupUsers allows, and at least one. Their
-// users are looked up at once, and so are they published. It returns how many they were.
+// handOverSome hands over the first messages, at least one, with one look-up of about lookupUsers
+// users. It returns how many.
 func (d *Delivery) handOverSome(ctx context.Context, all []message) (done int) {
 	var users []tidemark.UserID
-	at := make(map[*chat.Roster]int, 1) // where the users of a roster begin
+	at := make(map[*chat.Roster]int, 1) // index of a roster's first user
 	//rule:few_round_trips.look-up-together
 	for done < len(all) && len(users) < lookupUsers {
 		m := &all[done]
@@ -185,7 +190,7 @@ func (d *Delivery) handOverSome(ctx context.Context, all []message) (done int) {
 	return done
 }
 
-// address finds whom a message is for.
+// address selects the users who get a message.
 func (d *Delivery) address(ctx context.Context, m *message) error {
 	//rule:pending_or_delivered.hand-over-by-current-roster
 	roster, err := d.Chats.Roster(ctx, m.draft.ChatID, m.version)
@@ -195,14 +200,14 @@ func (d *Delivery) address(ctx context.Context, m *message) error {
 	m.roster, m.users = roster, roster.Users
 	//rule:send_idempotent.duplicate-goes-to-unacknowledged
 	if m.duplicate {
-		// Members who acknowledged it would be sent again all that followed it.
+		// Sessions of members who acknowledged it would rewind and send everything after it again.
 		//rule:send_idempotent.hand-over-duplicate
 		m.users, err = d.unacknowledged(ctx, m, roster.Users)
 	}
 	return err
 }
 
-// unacknowledged returns those users whose watermark is below the message.
+// unacknowledged returns the users whose watermark is below the message.
 func (d *Delivery) unacknowledged(
 	ctx context.Context, m *message, users []tidemark.UserID,
 ) ([]tidemark.UserID, error) {
@@ -223,16 +228,18 @@ func (d *Delivery) unacknowledged(
 	return behind, nil
 }
 
-// markMissed marks the members whom the notices of a message did not reach (R_NOBODY). certain says
-// that all their leases were known.
+// markMissed marks the members who have no session, and those whom a notice did not reach
+// (R_NOBODY). certain says that all their leases were known.
 func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *notice) error {
 	sequence := m.stored.Sequence
+	// Members with a session here may have other devices on other nodes.
 	//rule:R_RELOOK.look-for-devices-elsewhere
-	if !certain { // members who need no row may have devices on other nodes, too
+	if !certain {
 		d.Retry.Notify(rowsFor(m.users, m.draft.ChatID, sequence))
 	}
+	// Every open reads the heads of large chats, so only live sessions have to be notified.
 	//rule:pending_once.no-rows-in-large-chats
-	if m.roster.Large { // every open reads the heads of these; a live session has to be notified
+	if m.roster.Large {
 		//rule:R_NOBODY.retry-missed-in-large-chats
 		d.Retry.Notify(n.unknown)
 		return nil

@@ -13,25 +13,26 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// earlyPause is the least time between two heartbeats that are asked for.
+// earlyPause is the least time between two requested heartbeats.
 const earlyPause = time.Second
 
-// Report is what a heartbeat found. The caller acts on it.
+// Report is the result of a heartbeat. The caller acts on it.
 type Report struct {
-	// Lost are sessions of whose lease the registry knows nothing: they acquire it again.
+	// Lost has sessions whose lease the registry does not have. Their leases are to be acquired
+	// again.
 	Lost []*session.Session
-	// Superseded are sessions whose device has a newer one: they end.
+	// Superseded has sessions whose device has a newer session. They are to be closed.
 	Superseded []*session.Session
-	// Elsewhere are sessions whose lease another node has taken. It will ask for them; if it does
-	// not, they acquire their lease again.
+	// Elsewhere has sessions whose lease another node has taken. That node sends a Request. If none
+	// comes, their leases are to be acquired again.
 	Elsewhere []*session.Session
-	// Reconcile says that all sessions have to: a node died, the registry forgot or is silent, or
-	// publications do not reach this node.
+	// Reconcile says that all sessions have to reconcile. A node died, the registry lost its data
+	// or does not answer, or publications do not reach this node.
 	Reconcile bool
 }
 
-// Join takes the node's lease for the first time. A registry that cannot be reached is no reason not
-// to serve: the heartbeats go on trying.
+// Join joins the registry and sends the first heartbeat. If the registry is unreachable, the node
+// serves all the same, and later heartbeats join.
 func (l *Leases) Join(ctx context.Context) (Report, error) {
 	err := l.join(ctx)
 	if err == nil {
@@ -43,8 +44,7 @@ func (l *Leases) Join(ctx context.Context) (Report, error) {
 	return Report{}, err
 }
 
-// join takes the node's lease. Until the next refresh nothing that is remembered of members is
-// trusted.
+// join takes the node's lease. Cached rosters are not trusted until the next refresh.
 func (l *Leases) join(ctx context.Context) error {
 	l.cfg.Chats.TrustUntil(time.Time{}, 0)
 	err := l.cfg.Nodes.Join(ctx, l.cfg.Node, l.cfg.NodeTTL)
@@ -58,8 +58,8 @@ func (l *Leases) join(ctx context.Context) error {
 	return nil
 }
 
-// Await waits for the next heartbeat: it comes three times in the life of the node's lease, or soon
-// if one is asked for. It returns false when ctx ends.
+// Await waits until the next heartbeat is due, and returns false when ctx ends. A heartbeat is due
+// every third of NodeTTL, or soon after CheckAll or Rejoin.
 func (l *Leases) Await(ctx context.Context) bool {
 	early, ok := l.early.WaitUntil(ctx, time.Now().Add(l.cfg.NodeTTL/3))
 	if early {
@@ -68,8 +68,9 @@ func (l *Leases) Await(ctx context.Context) bool {
 	return ok
 }
 
-// Heartbeat prolongs the node's lease and those of a part of its sessions. A node that has no lease
-// any more, or missed something, joins the registry anew, as one that died (R_EPOCH).
+// Heartbeat refreshes the node's lease and those of a part of its sessions. If the node has lost
+// its lease or missed publications, it first joins again. All nodes then reconcile, as after a
+// crash (R_EPOCH).
 func (l *Leases) Heartbeat(ctx context.Context) Report {
 	began := time.Now()
 	rejoin := l.takeOutdated()
@@ -83,7 +84,8 @@ func (l *Leases) Heartbeat(ctx context.Context) Report {
 	byLease := make(map[registry.Lease]*session.Session)
 	var held []registry.Lease
 	for _, s := range l.takeTurn(rejoin) {
-		if s.LeaseUnconfirmed() { // if there is one, it was taken later than the session reconciled
+		// If the lease was granted, that was after the session had reconciled.
+		if s.LeaseUnconfirmed() {
 			report.Lost = append(report.Lost, s)
 			continue
 		}
@@ -105,7 +107,7 @@ func (l *Leases) Heartbeat(ctx context.Context) Report {
 		}
 	}
 	report.Elsewhere = of(refreshed.Elsewhere, byLease)
-	// In an order that no map gives, so that a run of the simulation can be repeated.
+	// Sorted, so that a run of the simulation is repeatable.
 	slices.SortFunc(report.Lost, func(a, b *session.Session) int {
 		return cmp.Or(cmp.Compare(a.User(), b.User()), cmp.Compare(a.Lease.Device, b.Lease.Device))
 	})
@@ -123,8 +125,8 @@ func of(leases []registry.Lease, byLease map[registry.Lease]*session.Session) []
 	return sessions
 }
 
-// takeOutdated reports whether the node has to join anew. From now on it counts as joined: what is
-// missed meanwhile makes it join once more.
+// takeOutdated reports whether the node has to join again. It resets the state, so that
+// publications which are missed while joining make it join once more.
 func (l *Leases) takeOutdated() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,8 +135,8 @@ func (l *Leases) takeOutdated() bool {
 	return rejoin
 }
 
-// takeTurn returns the sessions whose leases this heartbeat refreshes: each has its turn three times
-// in the life of a lease.
+// takeTurn returns the sessions whose leases this heartbeat refreshes. Each session's turn comes
+// three times within LeaseTTL.
 func (l *Leases) takeTurn(all bool) []*session.Session {
 	//rule:R_NOBODY.refresh-registered-sessions-only
 	sessions := slices.DeleteFunc(l.cfg.Sessions.All(),
@@ -156,8 +158,8 @@ func (l *Leases) takeTurn(all bool) []*session.Session {
 	})
 }
 
-// refreshed takes in what the registry answered to a heartbeat that began at a time. It reports
-// whether all sessions have to reconcile.
+// refreshed records the registry's answer to a heartbeat that began at began. It reports whether
+// all sessions have to reconcile.
 func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile bool) {
 	l.mu.Lock()
 	before, wasSilent := l.epoch, l.silent
@@ -177,9 +179,10 @@ func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile boo
 		l.cfg.Chats.ForgetRosters()
 		//rule:R_EPOCH.signal-comparison
 		reconcile = true
-		l.CheckAll() // the registry may have forgotten leases
+		l.CheckAll() // the registry may have lost their leases
 	}
-	// Peers may not know this node during its first NodeTTL, and then do not tell it of members.
+	// During this node's first NodeTTL, other nodes may not know it, and do not send it changes of
+	// members.
 	known := len(r.Nodes) < 2 || began.Sub(since) >= l.cfg.NodeTTL
 	if known && reached && !l.isOutdated() {
 		l.trust(began.Add(l.cfg.NodeTTL), met)
@@ -190,9 +193,9 @@ func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile boo
 	return reconcile
 }
 
-// trust says until when what is remembered of members is true: until then their changes reach this
-// node. A node that is cut off from the registry cannot tell of a change that it makes. So a roster
-// is trusted only for the life of a session's lease, unless there never was another node.
+// trust sets how long cached rosters may be trusted: until then, changes of members reach this
+// node. A node without a connection to the registry cannot publish the changes that it makes.
+// Therefore, if there ever was another node, a roster is trusted for at most LeaseTTL.
 func (l *Leases) trust(until time.Time, met bool) {
 	age := time.Duration(0)
 	if met {
@@ -207,7 +210,7 @@ func (l *Leases) isOutdated() bool {
 	return l.node == outdated
 }
 
-// notRefreshed takes in that a refresh failed.
+// notRefreshed handles a failed refresh.
 func (l *Leases) notRefreshed(err error) Report {
 	l.mu.Lock()
 	l.everySession = true
@@ -222,8 +225,8 @@ func (l *Leases) notRefreshed(err error) Report {
 	return l.unanswered(err)
 }
 
-// unanswered notes that the node cannot reach the registry. While that lasts nobody publishes to it
-// what other nodes store, so that all sessions reconcile.
+// unanswered records that the registry did not answer. Other nodes then cannot find this node's
+// sessions, so all of these reconcile.
 func (l *Leases) unanswered(err error) Report {
 	l.Failed("the leases were not refreshed", err)
 	l.mu.Lock()

@@ -1,7 +1,8 @@
-// Package leases is a node's standing in the registry: its own lease and those of its sessions,
-// where users and sessions are, and whether the node can be reached (delivery.md §4, Crash epoch).
+// Package leases keeps a node's entries in the registry: the node's lease and the leases of its
+// sessions. It also looks up where users and sessions are, and reports whether the node is
+// reachable (delivery.md §4, Heartbeat).
 //
-// It decides nothing about sessions. Heartbeat returns a Report, and the caller acts on it.
+// It does not act on sessions. Heartbeat returns a Report, and the caller acts on it.
 package leases
 
 import (
@@ -19,87 +20,86 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Config is what Leases work with. All fields are required.
+// Config has what Leases need. All fields are required.
 type Config struct {
 	Registry registry.Registry
 	Nodes    registry.Nodes
 	Bus      bus.Bus
-	// Node is this node; Sessions are those that it serves. Chats is what it remembers of members:
-	// the leases say until when that may be trusted.
+	// Node is this node. Sessions are the ones that it serves. Leases decide how long the rosters
+	// in Chats are trusted.
 	Node     registry.Node
 	Sessions *session.Table
 	Chats    *chat.Cache
 	Log      *slog.Logger
-	// NodeTTL is the life of the node's lease, whose heartbeat comes three times in it. LeaseTTL is
-	// that of a session's lease.
+	// NodeTTL is the life of the node's lease; a heartbeat refreshes it every third of NodeTTL.
+	// LeaseTTL is the life of a session's lease.
 	NodeTTL, LeaseTTL time.Duration
 }
 
-// Counters only grow.
+// Counters count events of Leases. They only grow.
 type Counters struct {
-	// Lost counts leases that the registry no longer had, Epochs the epochs that were noticed,
-	// Missed interruptions of the bus, Failed calls that the registry did not answer.
+	// Lost counts leases that the registry no longer had, and Epochs new epochs. Missed counts
+	// interruptions of the bus, and Failed calls to the registry that failed.
 	Lost, Epochs, Missed, Failed atomic.Int64
 }
 
-// nodeState says whether the node has a lease of its own.
+// nodeState says whether the node's lease is valid.
 type nodeState int32
 
 const (
 	joined nodeState = iota
-	// outdated: the lease has run out, or the node missed something. It has to join anew, as a node
-	// that died, so that the sessions of all nodes reconcile (R_EPOCH).
+	// outdated says that the lease expired, or that the node missed publications. The node has to
+	// join again, so that all sessions of all nodes reconcile (R_EPOCH).
 	outdated
 )
 
-// Leases is safe for concurrent use. Use New, then Join; then call Await and Heartbeat in turn.
+// Leases keeps a node's leases. Call New, then Join, then Await and Heartbeat in turn. All methods
+// are safe for concurrent use.
 type Leases struct {
-	cfg Config
-	// Count is what the leases count.
+	cfg   Config
 	Count Counters
-	// early asks for a heartbeat before its time.
+	// early is set to request a heartbeat before it is due.
 	early signal.Flag
 
 	mu   sync.Mutex
 	node nodeState
-	// everySession says that the next heartbeat refreshes the leases of all sessions, and not only
-	// of the part whose turn it is.
+	// everySession says that the next heartbeat refreshes the leases of all sessions.
 	everySession bool
 	// silent says that the registry did not answer the last heartbeat.
 	silent bool
-	// met says that there was another node since this one started.
+	// met says that another node was seen since this one started.
 	met   bool
 	epoch registry.Epoch
-	// nodes are those that have a lease, this one included. since is when this one joined.
+	// nodes has the nodes with a lease, this one included. since is when this node joined.
 	nodes []registry.Node
 	since time.Time
 	// part is the part of the sessions that was refreshed last.
 	part int
 }
 
-// New returns the leases of a node that has not joined.
+// New returns the Leases of a node that has not joined yet.
 func New(cfg Config) *Leases { return &Leases{cfg: cfg, early: signal.New()} }
 
-// Nodes returns the nodes that have a lease, this one included, by the last heartbeat. The result
-// must not be changed.
+// Nodes returns the nodes with a lease as of the last heartbeat, this one included. The caller must
+// not change the slice.
 func (l *Leases) Nodes() []registry.Node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.nodes
 }
 
-// Alone reports whether there is no other node, by the last heartbeat.
+// Alone reports whether no other node had a lease at the last heartbeat.
 func (l *Leases) Alone() bool { return len(l.Nodes()) < 2 }
 
-// Epoch returns the epoch of the last heartbeat.
+// Epoch returns the registry's epoch as of the last heartbeat.
 func (l *Leases) Epoch() registry.Epoch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.epoch
 }
 
-// Rejoin makes the next heartbeat join the registry anew, so that the sessions of all nodes
-// reconcile and all nodes forget what they remember of members. It comes soon.
+// Rejoin makes the next heartbeat join the registry again, and requests it soon. All nodes then
+// reconcile and drop their cached rosters.
 func (l *Leases) Rejoin() {
 	l.mu.Lock()
 	l.node = outdated
@@ -107,8 +107,8 @@ func (l *Leases) Rejoin() {
 	l.early.Set()
 }
 
-// Missed notes that publications to the node may have been lost, and rejoins: a session elsewhere
-// may have left a proof that is not true.
+// Missed records that publications to this node may have been lost, and calls Rejoin. A session on
+// another node may have left a proof that is wrong.
 func (l *Leases) Missed() {
 	l.Count.Missed.Add(1)
 	l.cfg.Log.Warn("publications to this node may have been lost: all sessions reconcile")
@@ -116,7 +116,7 @@ func (l *Leases) Missed() {
 	l.Rejoin()
 }
 
-// CheckAll makes the next heartbeat look at the leases of all sessions. It comes soon.
+// CheckAll makes the next heartbeat refresh the leases of all sessions, and requests it soon.
 func (l *Leases) CheckAll() {
 	l.mu.Lock()
 	l.everySession = true
@@ -124,8 +124,8 @@ func (l *Leases) CheckAll() {
 	l.early.Set()
 }
 
-// Degraded returns nil if the node reaches the others and is reached by them, else Unavailable with
-// the reason.
+// Degraded returns nil if this node and the others reach each other, else Unavailable with the
+// reason.
 func (l *Leases) Degraded() error {
 	l.mu.Lock()
 	silent, node := l.silent, l.node
@@ -150,7 +150,7 @@ func (l *Leases) reached() error {
 	return nil
 }
 
-// Failed notes that the registry did not answer a call.
+// Failed records that a call to the registry failed.
 func (l *Leases) Failed(what string, err error) {
 	l.Count.Failed.Add(1)
 	l.cfg.Log.Warn(what, "error", err)

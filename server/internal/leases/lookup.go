@@ -8,9 +8,9 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Lookup returns the leases of each user. If the registry cannot be asked, certain is false, and
-// only the leases of this node's sessions are returned: the caller marks everyone else, and looks
-// them up again later (R_RELOOK).
+// Lookup returns the leases of each user. If the registry does not answer, certain is false, and
+// only the leases of this node's sessions are returned. The caller then marks the other users and
+// looks them up again later (R_RELOOK).
 func (l *Leases) Lookup(
 	ctx context.Context, users []tidemark.UserID,
 ) (leases [][]registry.Lease, certain bool) {
@@ -23,8 +23,8 @@ func (l *Leases) Lookup(
 	return leases, true
 }
 
-// Lease returns the lease of a session, a zero one if it has none. Unavailable: the registry could
-// not be asked.
+// Lease returns the lease of a session, or a zero lease if it has none. The error is Unavailable if
+// the registry did not answer.
 func (l *Leases) Lease(
 	ctx context.Context, user tidemark.UserID, id tidemark.SessionID,
 ) (registry.Lease, error) {
@@ -41,7 +41,7 @@ func (l *Leases) Lease(
 	return registry.Lease{}, nil
 }
 
-// Has reports whether a session is a user's, here or on another node.
+// Has reports whether the session belongs to the user and is on this or another node.
 func (l *Leases) Has(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {
 	if s := l.cfg.Sessions.Get(id); s != nil {
 		//rule:nothing_outside_membership.session-of-this-user
@@ -52,24 +52,24 @@ func (l *Leases) Has(ctx context.Context, user tidemark.UserID, id tidemark.Sess
 	return lease.Session == id && lease.Holder() != l.cfg.Node
 }
 
-// Taken is what the registry answered to a request for a session's lease.
+// Taken is the registry's answer to a request for a session's lease.
 type Taken struct {
 	registry.Opened
-	// Epoch is what the registry said before the lease was taken.
+	// Epoch is the registry's epoch before the lease was granted.
 	Epoch registry.Epoch
-	// Orphaned says that the session had ended when the answer came. Its lease has been released.
+	// Orphaned says that the session had ended before the answer came. Its lease has been released.
 	Orphaned bool
 }
 
-// Acquire takes a session's lease and hands the registry's answer to the session, which reconciles
-// as that asks for (R_PROOF, R_LAST). It is called for a new session, and again when the lease was
-// lost. If the registry cannot be asked, the session has no lease until a heartbeat finds that out.
+// Acquire requests a session's lease and passes the answer to the session, which then reconciles
+// (R_PROOF, R_LAST). It is called for a new session and after a lost lease. If it fails, a
+// heartbeat reports the session as lost.
 func (l *Leases) Acquire(ctx context.Context, s *session.Session) (Taken, error) {
 	return l.open(ctx, s, registry.LeaseRequest{Lease: s.Lease, TTL: l.cfg.LeaseTTL})
 }
 
-// Continue takes the lease of an arriving session in place of that of another node, which is
-// Taken.Previous. If that is zero the session had none, and nothing was taken.
+// Continue takes over the lease of an arriving session. Taken.Previous is the node that held it. If
+// Previous is zero, there was no lease, and none was taken.
 func (l *Leases) Continue(ctx context.Context, s *session.Session) (Taken, error) {
 	q := registry.LeaseRequest{Lease: s.Lease, TTL: l.cfg.LeaseTTL, Continue: true}
 	return l.open(ctx, s, q)
@@ -94,16 +94,16 @@ func (l *Leases) open(
 	if taken.Orphaned = s.LeaseAnswered(answer); taken.Orphaned {
 		//rule:R_ADDR.release-lease-taken-after-end
 		l.Release(context.WithoutCancel(ctx), s, false)
-		// It may have replaced the lease of a newer session of the device.
+		// The lease may have replaced that of the device's newer session.
 		//rule:R_ADDR.retake-lease-at-once
 		l.CheckAll()
 	}
 	return taken, err
 }
 
-// Release gives a session's lease back and leaves its proof, if the proof is true and the session's
-// rows are marked (R_COMPLETE). It reports false if the registry has still to answer: then whoever
-// asked releases the lease.
+// Release releases a session's lease and leaves its proof. It leaves none if the session is
+// incomplete or marked is false (R_COMPLETE). If the first request for the lease is unanswered,
+// Release returns false; open then releases the lease.
 func (l *Leases) Release(ctx context.Context, s *session.Session, marked bool) (released bool) {
 	proof, release := s.Proof()
 	if !release {
@@ -119,11 +119,11 @@ func (l *Leases) Release(ctx context.Context, s *session.Session, marked bool) (
 	return true
 }
 
-// Leave ends the node's lease, because it has done everything that it had to.
+// Leave ends the node's lease. The node must have no work left.
 func (l *Leases) Leave(ctx context.Context) error { return l.cfg.Nodes.Leave(ctx, l.cfg.Node) }
 
-// RaiseEpoch makes the sessions of all nodes reconcile: the node joins the registry as one that died,
-// because it does not know any more what it has to do (R_EPOCH).
+// RaiseEpoch makes the sessions of all nodes reconcile. The node joins the registry as after a
+// crash, because it has lost work that it had to retry (R_EPOCH).
 func (l *Leases) RaiseEpoch(ctx context.Context) error {
 	return l.cfg.Nodes.Join(ctx, l.cfg.Node, l.cfg.NodeTTL)
 }

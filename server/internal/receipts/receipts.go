@@ -1,5 +1,5 @@
-// Package receipts writes acknowledgements and tells the members of a chat what was acknowledged
-// (delivery.md §6).
+// Package receipts writes acknowledgements, and publishes the boundaries that they raise to the
+// members of the chat (delivery.md §6).
 package receipts
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Storage is what receipts read and write.
+// Storage reads and writes what receipts need.
 type Storage interface {
 	Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error)
 	Clear(ctx context.Context, items []storage.Clear) ([]bool, error)
@@ -29,7 +29,7 @@ type Storage interface {
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 }
 
-// Config is what Receipts work with. All fields are required.
+// Config has what Receipts need. All fields are required.
 type Config struct {
 	Storage    Storage
 	Acks       *ackbuffer.Buffer
@@ -40,38 +40,42 @@ type Config struct {
 	// Retry takes rows that have to be marked.
 	Retry *retry.Queue
 	Log   *slog.Logger
-	// Now is the time that is stored with what moved.
+	// Now returns the time that is stored with a raised watermark.
 	Now func() time.Time
-	// AckInterval is the least time between two writes of buffered acknowledgements, AuthorRetry the
-	// time after which an author's run is tried once more, StatusInterval the least time between two
-	// updates about one member of one chat.
+	// AckInterval is the least time between two writes of buffered acknowledgements. AuthorRetry is
+	// the time after which a failed author run is tried again. StatusInterval is the least time
+	// between two updates about one member and chat.
 	AckInterval, AuthorRetry, StatusInterval time.Duration
 }
 
-// Counters only grow.
+// Counters count events of Receipts. They only grow.
 type Counters struct {
-	Acks, Dropped, Advances, Moved, Clears, Cleared, Updates, UpdatesDropped, StorageErrors atomic.Int64
-	// Malformed acknowledgements name nothing, Strangers are no members, Beyond is above the head.
+	Acks, Dropped, Advances, Moved, Clears, Cleared, StorageErrors atomic.Int64
+	// Updates counts status updates that were published, UpdatesDropped those beyond a limit.
+	Updates, UpdatesDropped atomic.Int64
+	// Malformed counts acknowledgements without a chat or sequence, Strangers those by users who
+	// are not members, and Beyond those above the head.
 	Malformed, Strangers, Beyond atomic.Int64
 }
 
-// Receipts is safe for concurrent use. Use New, and run AckLoop and StatusLoop.
+// Receipts writes acknowledgements and publishes status updates. Call New, and run AckLoop and
+// StatusLoop. It is safe for concurrent use.
 type Receipts struct {
 	Config
-	// Count is what the receipts count.
 	Count Counters
-	// writing has room for one token, which is held while a batch is written: Flush returns only when
+	// writing has room for one token, which Flush holds while it writes. So Flush returns only when
 	// everything that was added before it is written.
 	writing  chan struct{}
 	statuses statuses
 }
 
-// New returns Receipts without goroutines.
+// New returns Receipts. It starts no goroutines.
 func New(cfg Config) *Receipts {
 	return &Receipts{Config: cfg, writing: make(chan struct{}, 1), statuses: newStatuses()}
 }
 
-// Add takes an acknowledgement from a stream: it is written soon. Zero leaves a watermark.
+// Add buffers an acknowledgement from a stream, which AckLoop writes soon. A sequence of 0 leaves
+// that watermark as it is.
 func (r *Receipts) Add(user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence) {
 	r.Count.Acks.Add(1)
 	//rule:ack_fire_and_forget.ignore-empty-acknowledgement
@@ -84,7 +88,7 @@ func (r *Receipts) Add(user tidemark.UserID, chat tidemark.ChatID, acked, read t
 	}
 }
 
-// AckLoop writes what waits, until ctx ends.
+// AckLoop writes buffered acknowledgements until ctx ends.
 func (r *Receipts) AckLoop(ctx context.Context) {
 	for {
 		if _, ok := r.Acks.Flag().WaitUntil(ctx, r.requeue()); !ok {
@@ -99,18 +103,18 @@ func (r *Receipts) AckLoop(ctx context.Context) {
 	}
 }
 
-// requeue lets runs wait whose second try is due, and returns when the next one is.
+// requeue buffers the author runs whose retry is due, and returns when the next one is.
 func (r *Receipts) requeue() (next time.Time) {
 	next, rows := r.Acks.Requeue(time.Now())
 	r.Retry.Mark(rows)
 	return next
 }
 
-// ackBatch is how many raises one call to storage has.
+// ackBatch is how many raises one call to storage has at most.
 const ackBatch = 2_000
 
-// Flush writes everything that waits. If ctx ends while another Flush is writing, what waits is left
-// to the next one.
+// Flush writes everything that is buffered. If ctx ends while another Flush is writing, it writes
+// nothing.
 func (r *Receipts) Flush(ctx context.Context) {
 	select {
 	case r.writing <- struct{}{}:
@@ -119,7 +123,7 @@ func (r *Receipts) Flush(ctx context.Context) {
 		return
 	}
 	items, rows := r.Acks.Take(r.Now())
-	defer r.Acks.Landed()
+	defer r.Acks.Written()
 	r.Retry.Mark(rows)
 	for len(items) > 0 {
 		n := min(len(items), ackBatch)
@@ -129,10 +133,10 @@ func (r *Receipts) Flush(ctx context.Context) {
 	}
 }
 
-// Close gives up what waits, because the node is ending and nothing writes it any more.
+// Close gives up what is buffered, because the node is stopping. Author runs become rows to mark.
 func (r *Receipts) Close() { r.Retry.Mark(r.Acks.Close()) }
 
-// ofMembers leaves out the acknowledgements of users who are no members (ADR-008 §3.1).
+// ofMembers drops the acknowledgements of users who are not members (ADR-008 §3.1).
 func (r *Receipts) ofMembers(ctx context.Context, items []ackbuffer.Item) []ackbuffer.Item {
 	keys := make([]storage.StateKey, len(items))
 	for i, it := range items {
@@ -140,12 +144,13 @@ func (r *Receipts) ofMembers(ctx context.Context, items []ackbuffer.Item) []ackb
 	}
 	verdicts, err := r.Chats.Memberships(ctx, keys)
 	if err != nil {
-		return items // the write tells
+		return items // the write returns the error
 	}
 	kept := items[:0]
 	for i, it := range items {
+		// Authors were members when they sent.
 		//rule:nothing_outside_membership.acknowledgement-by-members
-		if verdicts[i] == nil || it.ByAuthor() { // authors were members when they wrote
+		if verdicts[i] == nil || it.ByAuthor() {
 			kept = append(kept, it)
 		} else {
 			r.Count.Strangers.Add(1)
@@ -154,7 +159,7 @@ func (r *Receipts) ofMembers(ctx context.Context, items []ackbuffer.Item) []ackb
 	return kept
 }
 
-// write writes one batch of raises and does what follows from them.
+// write writes a batch of raises, and clears the pending rows that they cover.
 func (r *Receipts) write(ctx context.Context, items []ackbuffer.Item) {
 	if len(items) == 0 {
 		return
@@ -165,8 +170,8 @@ func (r *Receipts) write(ctx context.Context, items []ackbuffer.Item) {
 	}
 	advanced, mayBePending, err := r.advance(ctx, advances)
 	if err != nil {
-		// Acknowledgements are lost, and their clients send them again (ADR-008 §3.3). Nobody sends
-		// the runs of authors again.
+		// Clients repeat lost acknowledgements (ADR-008 §3.3). Author runs have no client that
+		// repeats them.
 		r.Log.Warn("acknowledgements were not written", "count", len(items), "error", err)
 		r.failed(items...)
 		return
@@ -200,7 +205,7 @@ func (r *Receipts) write(ctx context.Context, items []ackbuffer.Item) {
 	}
 }
 
-// failed tries the runs of items once more, after AuthorRetry.
+// failed schedules a retry of the author runs in items, after AuthorRetry.
 func (r *Receipts) failed(items ...ackbuffer.Item) {
 	again := time.Now().Add(r.AuthorRetry)
 	for _, it := range items {
@@ -208,7 +213,7 @@ func (r *Receipts) failed(items ...ackbuffer.Item) {
 	}
 }
 
-// refold folds the refused items anew, each bounded by the head of its chat.
+// refold builds refused items again, limited by the heads of their chats.
 func (r *Receipts) refold(ctx context.Context, refused []ackbuffer.Item) []ackbuffer.Item {
 	chats := make([]tidemark.ChatID, len(refused))
 	for i := range refused {
@@ -225,7 +230,8 @@ func (r *Receipts) refold(ctx context.Context, refused []ackbuffer.Item) []ackbu
 	return items
 }
 
-// Advance writes raises at once, and lets the users' sessions and the members know.
+// Advance writes raises at once. It updates the users' sessions, and publishes what rose to the
+// members.
 func (r *Receipts) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {
@@ -233,8 +239,8 @@ func (r *Receipts) Advance(
 	return advanced, err
 }
 
-// advance also says for each raise whether a session of the user on this node knows that a pending
-// row may stand.
+// advance also reports, for each raise, whether a pending row may exist as far as the user's
+// sessions on this node know.
 func (r *Receipts) advance(
 	ctx context.Context, advances []storage.Advance,
 ) (advanced []storage.Advanced, mayBePending []bool, err error) {
@@ -264,8 +270,8 @@ func (r *Receipts) advance(
 	return advanced, mayBePending, nil
 }
 
-// acknowledged tells the sessions of a user how far the user has acknowledged. It reports whether one
-// of them knows that a pending row may stand.
+// acknowledged updates the user's sessions on this node. It reports whether one of them knows of a
+// possible pending row.
 func (r *Receipts) acknowledged(st tidemark.DeliveryState) (mayBePending bool) {
 	for _, s := range r.Sessions.Of(st.UserID) {
 		mayBePending = s.Acknowledged(st.ChatID, st.Acked) || mayBePending
@@ -273,8 +279,8 @@ func (r *Receipts) acknowledged(st tidemark.DeliveryState) (mayBePending bool) {
 	return mayBePending
 }
 
-// Refresh reads how far users have acknowledged over other nodes, and tells their sessions. Without
-// it rows are marked that are not needed.
+// Refresh reads what users have acknowledged through other nodes, and updates their sessions.
+// Without it, rows would be marked that are not needed.
 func (r *Receipts) Refresh(ctx context.Context, keys []storage.StateKey) {
 	states, err := r.Storage.States(ctx, keys)
 	if err != nil {
@@ -285,8 +291,8 @@ func (r *Receipts) Refresh(ctx context.Context, keys []storage.StateKey) {
 	}
 }
 
-// Clear ends or trims pending rows. A row that is left because of an error stands at or below the
-// watermark, which is harmless.
+// Clear removes or raises pending rows. If it fails, the rows stay at or below the watermark, which
+// is harmless.
 func (r *Receipts) Clear(ctx context.Context, clears []storage.Clear) {
 	if len(clears) == 0 {
 		return

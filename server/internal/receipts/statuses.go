@@ -14,11 +14,11 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// maxStatuses bounds the members and chats under way. Beyond it an update is dropped: it is a hint,
-// and the query is the arbiter.
+// maxStatuses bounds the members and chats in statuses. Beyond it an update is dropped; clients can
+// still query the state.
 const maxStatuses = 200_000
 
-// statuses is the boundaries that moved, on their way to the members.
+// statuses holds raised boundaries until they are published.
 //
 //	state     raised    published   pause is over
 //	(none)    waiting   -           -
@@ -26,18 +26,18 @@ const maxStatuses = 200_000
 //	paused    raised    -           (none)
 //	raised    raised    -           waiting
 //
-// So a boundary is published at once, and then at most once in Config.StatusInterval.
+// A boundary is published at once, and then at most once in Config.StatusInterval.
 type statuses struct {
 	flag signal.Flag
 
 	mu      sync.Mutex
 	entries map[statusKey]*status
-	// waiting is those to be published now, pauses when they may be published again.
+	// waiting has the keys to publish now, and pauses the times when keys may be published again.
 	waiting []statusKey
 	pauses  []pause
 }
 
-// statusKey names a member of a chat, or, with an empty user, all of them.
+// statusKey names a member of a chat. With an empty user it names the aggregate of all members.
 type statusKey struct {
 	chat tidemark.ChatID
 	user tidemark.UserID
@@ -65,8 +65,8 @@ func newStatuses() statuses {
 	return statuses{flag: signal.New(), entries: make(map[statusKey]*status)}
 }
 
-// moved takes in that a user's watermarks moved. Two writes may be reported in the other order: what
-// is published is the highest that is known.
+// moved records that a user's watermarks rose. Two writes may be reported in the wrong order, so
+// the highest known boundary is published.
 func (r *Receipts) moved(st tidemark.DeliveryState) {
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
@@ -74,14 +74,14 @@ func (r *Receipts) moved(st tidemark.DeliveryState) {
 	r.raiseLocked(statusKey{st.ChatID, st.UserID}, r.Watermarks.Raise(st).Exposed())
 }
 
-// Recompute orders the least boundary of a chat's members to be read and published.
+// Recompute makes StatusLoop read and publish the least boundary of a chat's members.
 func (r *Receipts) Recompute(chat tidemark.ChatID) {
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
 	r.raiseLocked(statusKey{chat: chat}, tidemark.Boundary{})
 }
 
-// raiseLocked takes a boundary. The caller holds the lock of the statuses.
+// raiseLocked records a boundary. The caller holds r.statuses.mu.
 func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary) {
 	s := &r.statuses
 	e := s.entries[key]
@@ -103,8 +103,7 @@ func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary) {
 	}
 }
 
-// due takes what is to be published now, by chat, and returns when the next pause is over; the zero
-// time if there is none.
+// due takes what has to be published now, by chat. next is when the next pause is over, or zero.
 func (s *statuses) due(
 	now time.Time, interval time.Duration,
 ) (due map[tidemark.ChatID][]tidemark.StatusUpdate, next time.Time) {
@@ -143,7 +142,7 @@ func (s *statuses) due(
 	return due, next
 }
 
-// StatusLoop publishes until ctx ends.
+// StatusLoop publishes boundaries until ctx ends.
 func (r *Receipts) StatusLoop(ctx context.Context) {
 	var again uncertain
 	for {
@@ -161,8 +160,8 @@ func (r *Receipts) StatusLoop(ctx context.Context) {
 	}
 }
 
-// publish publishes boundaries, by chat. It reports false if the leases of some members are not
-// known: then the sessions of this node are told, or, with again, nobody.
+// publish publishes boundaries, by chat. If leases of members are unknown, it returns false: with
+// again it sent nothing, else only to the sessions of this node.
 func (r *Receipts) publish(
 	ctx context.Context, due map[tidemark.ChatID][]tidemark.StatusUpdate, again bool,
 ) (certain bool) {
@@ -180,9 +179,9 @@ func (r *Receipts) publish(
 	return len(all) == 0 || r.Delivery.Publish(ctx, all, again)
 }
 
-// announce says what the members of a chat are told, in how many updates. In a chat above
-// tidemark.StatusFanoutLimit the members' updates become one entry of the chat itself, so that the
-// least boundary is read once for all of them.
+// announce returns the announcement for a chat's members, and the number of its updates. In a chat
+// above tidemark.StatusFanoutLimit, updates of members become one update of the chat. Its least
+// boundary is then read once for all of them.
 func (r *Receipts) announce(
 	ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate,
 ) (delivery.Announcement, int, error) {
@@ -209,7 +208,8 @@ func (r *Receipts) announce(
 	return delivery.Announcement{To: roster.Users, Event: event}, len(updates), nil
 }
 
-// Receive hands updates to the sessions, except to those whose user is known to have left since.
+// Receive passes updates to the sessions that hold the leases. It skips users who are known to have
+// left the chat.
 func (r *Receipts) Receive(to []registry.Lease, e *bus.Status) {
 	chat := r.Chats.Chat(e.Updates[0].ChatID)
 	for _, u := range e.Updates {
@@ -230,7 +230,7 @@ func (r *Receipts) Receive(to []registry.Lease, e *bus.Status) {
 		case member && certain:
 			s.Raised(e.Updates, mayKnow)
 		case member:
-			s.RefreshStatuses(chat.ID) // they are read for members only
+			s.RefreshStatuses(chat.ID) // the session reads them only for a member
 		}
 	}
 }

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// uncertainPause is the time between two attempts. uncertainFor is the time after which no more
-	// is made: a registry that is silent for longer than a node's lease lasts makes all sessions
-	// reconcile, and read the statuses of their chats.
+	// uncertainPause is the time between two attempts. After uncertainFor there are no more. A
+	// registry that is silent for longer than a node's lease makes all sessions reconcile and read
+	// their statuses again.
 	uncertainPause = time.Second
 	uncertainFor   = 15 * time.Second
-	// maxUncertain bounds the members and chats that wait. Beyond it an update is dropped: it is a
-	// hint, and the query is the arbiter.
+	// maxUncertain bounds the members and chats that are kept. Beyond it an update is dropped;
+	// clients can still query the state.
 	maxUncertain = 10_000
 )
 
-// uncertain is what was published to the sessions of this node only, because the registry could not
-// be asked for the others. It is tried again for a while: the member's next move would say it too,
-// and may never come. It belongs to StatusLoop.
+// uncertain has the updates that only sessions of this node got, because the registry did not
+// answer. They are published again for a while, since the next change of the same member may never
+// come. It belongs to the goroutine of StatusLoop.
 type uncertain struct {
 	boundaries map[statusKey]tidemark.Boundary
 	try, until time.Time
@@ -42,7 +42,7 @@ func (u *uncertain) add(due map[tidemark.ChatID][]tidemark.StatusUpdate, now tim
 	}
 }
 
-// due returns what is to be tried again now, by chat. It gives up what was tried for long enough.
+// due returns the updates to publish again now, by chat. After uncertainFor it drops them.
 func (u *uncertain) due(now time.Time) map[tidemark.ChatID][]tidemark.StatusUpdate {
 	if len(u.boundaries) == 0 || now.Before(u.try) {
 		return nil
@@ -58,7 +58,8 @@ func (u *uncertain) due(now time.Time) map[tidemark.ChatID][]tidemark.StatusUpda
 			ChatID: key.chat, UserID: key.user, Boundary: b,
 		})
 	}
-	for _, updates := range due { // in an order that no map gives, so that a run of the simulation can be repeated
+	// Sorted, so that a run of the simulation is repeatable.
+	for _, updates := range due {
 		slices.SortFunc(updates,
 			func(a, b tidemark.StatusUpdate) int { return cmp.Compare(a.UserID, b.UserID) })
 	}
@@ -67,7 +68,7 @@ func (u *uncertain) due(now time.Time) map[tidemark.ChatID][]tidemark.StatusUpda
 
 func (u *uncertain) clear() { u.boundaries = nil }
 
-// next returns when something is due: at next, if that is not zero, or at the next attempt.
+// next returns the earlier of next and the time of the next attempt. A zero next means none.
 func (u *uncertain) next(next time.Time) time.Time {
 	if len(u.boundaries) == 0 || !next.IsZero() && next.Before(u.try) {
 		return next

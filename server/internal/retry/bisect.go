@@ -7,29 +7,30 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// maxTries is how many parts a Bisection gives at most. To find one row among storage.MaxBatch takes
-// less than 30.
+// maxTries is how many parts a Bisection returns at most. Fewer than 30 find one row among
+// storage.MaxBatch.
 const maxTries = 256
 
-// Bisection gives rows in batches. A batch that storage refuses, for another reason than that it
-// cannot be reached, is halved until it is known which rows are refused, so that one bad row does
-// not keep all others from being marked. The caller calls Next and Took in turn.
+// Bisection splits rows into batches to be marked. It halves a batch that storage refuses for any
+// reason but Unavailable, until the refused rows are found. So one bad row does not block the
+// others. The caller calls Next and Took in turn.
 type Bisection struct {
-	// parts are those that are left, the next one last.
+	// parts has the remaining batches in reverse order.
 	parts   [][]tidemark.PendingDelivery
 	tries   int
 	refused []tidemark.PendingDelivery
 	last    error
 }
 
-// Bisect begins with some rows.
+// Bisect returns a Bisection of rows.
 func Bisect(rows []tidemark.PendingDelivery) *Bisection {
 	parts := slices.Collect(slices.Chunk(rows, storage.MaxBatch))
 	slices.Reverse(parts)
 	return &Bisection{parts: parts}
 }
 
-// Next returns the next part to be marked, nil if none is left or storage cannot be reached.
+// Next returns the next batch to mark. It returns nil if none is left, storage is unavailable, or
+// maxTries is reached.
 func (b *Bisection) Next() []tidemark.PendingDelivery {
 	if len(b.parts) == 0 || b.tries == maxTries || tidemark.CodeOf(b.last) == tidemark.Unavailable {
 		return nil
@@ -38,7 +39,7 @@ func (b *Bisection) Next() []tidemark.PendingDelivery {
 	return b.parts[len(b.parts)-1]
 }
 
-// Took says what became of the part that Next returned.
+// Took records the outcome of marking the batch that Next returned.
 func (b *Bisection) Took(err error) {
 	if err != nil {
 		b.last = err
@@ -56,9 +57,9 @@ func (b *Bisection) Took(err error) {
 	}
 }
 
-// Requeue queues the rows that a Bisection left. It returns those that storage refuses, with the last
-// error: they are not queued, since nothing says that they can ever be marked. The node joins anew
-// instead, so that their users' sessions reconcile.
+// Requeue queues the rows that b has left. It returns the refused rows and the last error. Refused
+// rows are not queued, because they may never be accepted. The node joins the registry again
+// instead, so that all sessions reconcile.
 func (q *Queue) Requeue(b *Bisection) (refused []tidemark.PendingDelivery, last error) {
 	for _, part := range slices.Backward(b.parts) {
 		//rule:pending_or_delivered.retry-failed-rows

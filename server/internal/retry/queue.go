@@ -1,6 +1,6 @@
-// Package retry remembers what must still happen for messages that are stored: rows to be marked,
-// sessions to be notified, and sends whose outcome is unknown. It decides nothing and does no I/O:
-// package delivery takes what is due, and queues again what it could not do.
+// Package retry holds work that failed for stored messages: rows to mark, sessions to notify, and
+// sends whose outcome is unknown. It does no I/O: package delivery takes the work, and queues it
+// again if it fails again.
 package retry
 
 import (
@@ -15,50 +15,49 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Bounds of a Queue. Beyond one the node no longer knows what it has to do: Due.Overflow says so
-// once, and the node joins the registry anew, as if it had crashed, so that every session reconciles.
+// Limits of a Queue. Beyond them work is lost. Due.Overflow then reports that once, and the node
+// joins the registry again, as after a crash, so that all sessions reconcile.
 const (
 	maxRows  = 200_000
 	maxBytes = 64 << 20
 )
 
-// Due is everything that has to be tried again.
+// Due is the content of a Queue.
 type Due struct {
-	// Marks are rows to be written. Notify are rows that were written, for users whose sessions have
-	// not been notified.
+	// Marks has rows to write. Notify has written rows whose users' sessions were not notified.
 	Marks, Notify []tidemark.PendingDelivery
-	// Follow are notifications of rows whose sessions may have moved from here.
+	// Follow has notifications for sessions that may have moved from this node.
 	Follow []Follow
-	// Sends are messages whose append has an unknown outcome, or that were not handed over. Their
-	// idempotency keys resolve both.
+	// Sends has drafts whose append has an unknown outcome, or whose message was not handed over.
+	// Their idempotency keys resolve both.
 	Sends []tidemark.Draft
-	// Overflow says that there is more than is remembered.
+	// Overflow says that work was lost.
 	Overflow bool
 }
 
-// Follow is a notification of a row for a lease that no session here held (R_FOLLOW).
+// Follow is a notification for a lease that had no session here. Its message has a row (R_FOLLOW).
 type Follow struct {
 	Lease    registry.Lease
 	Chat     tidemark.ChatID
 	Sequence tidemark.Sequence
 }
 
-// followKey is what one entry is kept for.
+// followKey identifies an entry of Queue.follow.
 type followKey struct {
 	lease registry.Lease
 	chat  tidemark.ChatID
 }
 
-// Queue is bounded, and safe for concurrent use. No method blocks.
+// Queue holds failed work. It is bounded, and safe for concurrent use. No method blocks.
 type Queue struct {
-	// Count counts what was queued; it only grows.
+	// Count counts queued entries. It only grows.
 	Count atomic.Int64
 	flag  signal.Flag
 
 	mu sync.Mutex
-	// marks and notify hold the smallest sequence of each user and chat.
+	// marks and notify have the lowest sequence of each user and chat.
 	marks, notify map[storage.StateKey]tidemark.Sequence
-	// follow holds the smallest sequence of each lease and chat.
+	// follow has the lowest sequence of each lease and chat.
 	follow   map[followKey]tidemark.Sequence
 	sends    []tidemark.Draft
 	bytes    int
@@ -75,13 +74,13 @@ func New() *Queue {
 	}
 }
 
-// Flag is set after something was queued.
+// Flag returns a flag that is set when work is queued.
 func (q *Queue) Flag() signal.Flag { return q.flag }
 
-// Mark queues rows to be marked.
+// Mark queues rows to write.
 func (q *Queue) Mark(rows []tidemark.PendingDelivery) { q.addRows(q.marks, rows) }
 
-// Notify queues rows that are marked, and whose users' sessions have still to be notified.
+// Notify queues rows that are written, whose users' sessions have to be notified.
 func (q *Queue) Notify(rows []tidemark.PendingDelivery) { q.addRows(q.notify, rows) }
 
 func (q *Queue) addRows(
@@ -98,7 +97,7 @@ func (q *Queue) addRows(
 	q.queued(len(rows))
 }
 
-// Follow queues notifications whose sessions have to be looked up.
+// Follow queues notifications for sessions that have to be looked up.
 func (q *Queue) Follow(all []Follow) {
 	if len(all) == 0 {
 		return
@@ -126,7 +125,7 @@ func addLowest[K comparable](
 	}
 }
 
-// Send queues a message to be sent again.
+// Send queues a draft to be sent again.
 func (q *Queue) Send(d tidemark.Draft) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,11 +139,11 @@ func (q *Queue) Send(d tidemark.Draft) {
 	q.queued(1)
 }
 
-// size is about what a message takes in memory.
+// size returns about how many bytes a draft takes in memory.
 func size(d tidemark.Draft) int { return 512 + len(d.Content) + len(d.Attachment) }
 
-// Overflow records that something is due which is not in the queue, or that the registry could not
-// be told so: the node must join anew (R_EPOCH).
+// Overflow records that work was lost, or that joining the registry after such a loss failed. The
+// node must join again (R_EPOCH).
 func (q *Queue) Overflow() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,7 +156,7 @@ func (q *Queue) queued(n int) {
 	q.flag.Set()
 }
 
-// Take empties the queue and returns what was in it.
+// Take empties the queue and returns its content.
 func (q *Queue) Take() Due {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -169,7 +168,7 @@ func (q *Queue) Take() Due {
 	return due
 }
 
-// take empties a map of rows.
+// take empties a map and returns its rows, sorted.
 func take(m map[storage.StateKey]tidemark.Sequence) []tidemark.PendingDelivery {
 	all := make([]tidemark.PendingDelivery, 0, len(m))
 	for key, first := range m {
@@ -184,7 +183,7 @@ func take(m map[storage.StateKey]tidemark.Sequence) []tidemark.PendingDelivery {
 	return all
 }
 
-// takeFollow empties a map of notifications.
+// takeFollow empties a map and returns its notifications, sorted.
 func takeFollow(m map[followKey]tidemark.Sequence) []Follow {
 	all := make([]Follow, 0, len(m))
 	for key, sequence := range m {
@@ -199,7 +198,8 @@ func takeFollow(m map[followKey]tidemark.Sequence) []Follow {
 	return all
 }
 
-// Sort puts the rows of one message together, for which one publication to each node is enough.
+// Sort sorts rows so that those of one message are adjacent. Each node then needs one publication
+// for them.
 func Sort(rows []tidemark.PendingDelivery) {
 	slices.SortFunc(rows, func(a, b tidemark.PendingDelivery) int {
 		return cmp.Or(cmp.Compare(a.ChatID, b.ChatID),
@@ -207,7 +207,7 @@ func Sort(rows []tidemark.PendingDelivery) {
 	})
 }
 
-// Len returns how many things are due; an overflow counts as one.
+// Len returns the number of entries. An overflow counts as one.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,7 +17,7 @@ func row(user tidemark.UserID, first tidemark.Sequence) tidemark.PendingDelivery
 	return tidemark.PendingDelivery{UserID: user, ChatID: "c", FirstUndelivered: first}
 }
 
-// bisect marks rows by a Bisection, and queues what it leaves.
+// bisect marks rows through a Bisection, and queues what it leaves.
 func bisect(
 	q *retry.Queue, rows []tidemark.PendingDelivery, mark func([]tidemark.PendingDelivery) error,
 ) (refused []tidemark.PendingDelivery, err error) {
@@ -56,12 +56,14 @@ func TestTake_returns_the_smallest_sequence_of_each_row_once(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if again := q.Take(); q.Len() != 0 || len(again.Marks)+len(again.Notify)+len(again.Follow)+len(again.Sends) != 0 || again.Overflow {
+	again := q.Take()
+	left := len(again.Marks) + len(again.Notify) + len(again.Follow) + len(again.Sends)
+	if q.Len() != 0 || left != 0 || again.Overflow {
 		t.Errorf("what was taken is still owed: %+v", again)
 	}
 }
 
-// TestBisect_finds_the_rows_that_are_refused: all others are marked, and that some are not is owed.
+// All other rows are marked, and the queue records that some are not.
 func TestBisect_finds_the_rows_that_are_refused(t *testing.T) {
 	const rows = 25_000 // several batches
 	bad := map[tidemark.UserID]bool{"0": true, "7": true, "8": true, "9999": true, "24999": true}
@@ -101,8 +103,8 @@ func TestBisect_finds_the_rows_that_are_refused(t *testing.T) {
 	}
 }
 
-// TestBisect_owes_again_what_was_not_tried: while storage cannot be reached, and when it refuses too much to find out why.
-func TestBisect_owes_again_what_was_not_tried(t *testing.T) {
+// Rows are queued again if storage is unavailable, or refuses so many that not all can be found.
+func TestBisect_queues_again_what_was_not_tried(t *testing.T) {
 	for _, tt := range []struct {
 		code  tidemark.Code
 		tries int
@@ -128,7 +130,8 @@ func TestBisect_owes_again_what_was_not_tried(t *testing.T) {
 	}
 }
 
-// TestBounds_beyond_them_something_is_lost: rows beyond 200,000, and sends beyond 64 MiB; a row that is there already is lowered all the same.
+// Work is lost beyond 200,000 rows and beyond 64 MiB of sends. A row that is queued already can
+// still be lowered.
 func TestBounds_beyond_them_something_is_lost(t *testing.T) {
 	q := retry.New()
 	rows := make([]tidemark.PendingDelivery, 200_000)

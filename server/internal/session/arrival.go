@@ -9,52 +9,51 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// maxRequests bounds the Requests that an arriving session keeps. Beyond it the oldest is dropped:
-// its node does not wait for ever.
+// maxRequests is how many Requests an arriving session keeps. Beyond it the oldest is dropped; its
+// sender stops waiting after Host.Arrivals.
 const maxRequests = 4
 
-// arrival is how a session comes to this node.
+// arrival is the move of a session to this node.
 //
-//	step      what is known then
+//	step      what is known
 //	begun     id
-//	asked     asked, epoch: the registry has given the lease, and the Request goes to its holder
-//	landed    the session is live, and id names the Transfer by which it came
+//	asked     asked, epoch: the registry granted the lease, and its holder gets the Request
+//	landed    the session is live; id names the Transfer that brought it
 //
-// Requests and notifications are kept from the beginning, and handed over when the session lands or
-// ends.
+// An arriving session keeps Requests and notifications. It hands them over when it lands or ends.
 type arrival struct {
-	// id names the arrival. The Request carries it, and only a Transfer that repeats it lands
+	// id names the arrival. The Request carries it, and only a Transfer with the same id lands
 	// (R_ARRIVAL).
 	id string
-	// asked is the previous holder of the lease. It is zero until the registry has named it.
+	// asked is the node that held the lease before. It is zero until the registry has named it.
 	asked registry.Node
-	// epoch is what the registry said before the lease was taken.
+	// epoch is the registry's epoch before the lease was taken.
 	epoch registry.Epoch
-	// requests are those of other nodes, in the order in which they came.
+	// requests came from other nodes, oldest first.
 	requests []bus.Request
-	// kept is what was published for the session, by chat.
+	// kept has the notifications by chat.
 	kept map[tidemark.ChatID]kept
-	// decided is closed when the session lands, is overtaken, or ends.
+	// decided is closed when the session lands, is overtaken or ends.
 	decided chan struct{}
 }
 
-// kept is what was published in one chat for a session that is arriving.
+// kept summarizes the notifications of one chat that reached an arriving session.
 type kept struct {
 	low, high tidemark.Sequence
 	marked    bool
-	// unmarkedFrom is the lowest sequence without a row, 0 if there is none. If the session does not
-	// arrive it is marked (R_WAKESET). What has a row is followed instead (R_FOLLOW).
+	// unmarkedFrom is the lowest sequence without a row, or 0. If the session does not land,
+	// messages without a row are marked (R_WAKESET), and those with one are followed (R_FOLLOW).
 	unmarkedFrom tidemark.Sequence
 }
 
-// newArrival returns the residence of a session that another node still has.
+// newArrival returns the residence of a session that still is at another node.
 func newArrival(id string) residence {
 	return residence{state: arriving, arrival: &arrival{
 		id: id, kept: make(map[tidemark.ChatID]kept), decided: make(chan struct{}),
 	}}
 }
 
-// keep keeps a Request.
+// keep appends a Request, and drops the oldest beyond maxRequests.
 func (a *arrival) keep(q bus.Request) {
 	//rule:R_PASS.keep-for-the-landing
 	a.requests = append(a.requests, q)
@@ -64,7 +63,7 @@ func (a *arrival) keep(q bus.Request) {
 	}
 }
 
-// collect keeps a notification. It reports false if limit chats have one.
+// collect records a notification. It returns false if limit chats have one already.
 func (a *arrival) collect(n Notification, limit int) bool {
 	k, there := a.kept[n.Chat]
 	if !there && len(a.kept) >= limit {
@@ -81,7 +80,7 @@ func (a *arrival) collect(n Notification, limit int) bool {
 	return true
 }
 
-// notifications returns what was collected in the order of the chats, which no map gives.
+// notifications returns what was collected, sorted by chat so that the order is repeatable.
 func (a *arrival) notifications() []Notification {
 	all := make([]Notification, 0, 2*len(a.kept))
 	for chat, k := range a.kept {
@@ -91,15 +90,15 @@ func (a *arrival) notifications() []Notification {
 	return all
 }
 
-// Arriving returns a session that moves to this node, under the name of its arrival. It keeps what is
-// published to its lease, until Land or End.
+// Arriving returns a session that moves to this node. id names the arrival. The session keeps what
+// is published to its lease until Land or End.
 func (h *Host) Arriving(lease registry.Lease, id string) *Session {
 	s := h.New(lease, false)
 	s.residence = newArrival(id)
 	return s
 }
 
-// Arrival returns the name under which the session arrives or arrived, "" if it was opened here.
+// Arrival returns the name of the session's arrival, or "" if the session was opened here.
 func (s *Session) Arrival() string {
 	if a := s.residence.arrival; a != nil { // set once
 		return a.id
@@ -107,9 +106,9 @@ func (s *Session) Arrival() string {
 	return ""
 }
 
-// Asked takes in what the registry answered: which node had the lease, and the epoch before it was
-// taken. From now on the session waits for a Transfer, for as long as Host.Arrivals says. It returns
-// the Requests that came before: they have still to be passed on to previous (R_PASS).
+// Asked records the registry's answer: the node that held the lease, and the epoch before the lease
+// was taken. The session then waits for a Transfer; Host.Arrivals bounds the wait. Asked returns
+// the Requests that came before, which the caller passes on to previous (R_PASS).
 func (s *Session) Asked(previous registry.Node, epoch registry.Epoch) []bus.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,9 +122,9 @@ func (s *Session) Asked(previous registry.Node, epoch registry.Epoch) []bus.Requ
 	return slices.Clone(a.requests)
 }
 
-// Requested takes another node's Request for an arriving session, which is overtaken from now on. It
-// returns the node that was asked for the session, to which the Request is passed on; a zero one
-// while that is not known. It reports false if the session is not arriving.
+// Requested records another node's Request for an arriving session, which is overtaken from then
+// on. It returns the node to which the caller passes the Request on; that is zero while the node is
+// not known. arriving is false if the session is not arriving.
 func (s *Session) Requested(q bus.Request) (asked registry.Node, arriving bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,18 +135,18 @@ func (s *Session) Requested(q bus.Request) (asked registry.Node, arriving bool) 
 	return s.residence.arrival.asked, true
 }
 
-// Outcome is what those who wait for an arriving session are told.
+// Outcome is the result of an arrival.
 type Outcome uint8
 
-// Outcomes of an arrival.
+// Outcomes of an arrival, as Arrived returns them.
 const (
-	Landed    Outcome = iota // it is here, or was opened here: Resume says whether it goes on
-	Overtaken                // another node has asked for it
-	Unlanded                 // it did not come
+	Landed    Outcome = iota // the session is here; Resume reports whether it continues
+	Overtaken                // another node has requested it
+	Unlanded                 // it did not arrive
 	Undecided                // the context ended first
 )
 
-// Arrived waits until it is known what became of an arriving session.
+// Arrived waits until an arrival is decided or ctx ends, and returns its outcome.
 func (s *Session) Arrived(ctx context.Context) Outcome {
 	if a := s.residence.arrival; a != nil { // set once
 		select {
@@ -172,17 +171,17 @@ func (s *Session) Arrived(ctx context.Context) Outcome {
 	return Landed
 }
 
-// Landing is what a session leaves to be done that has landed.
+// Landing is the work that a landed session leaves to its caller.
 type Landing struct {
 	// Rows are to be marked.
 	Rows []tidemark.PendingDelivery
-	// Requests were kept for the session. They are served as if they came now (R_PASS).
+	// Requests were kept for the session. The caller serves them as if they came now (R_PASS).
 	Requests []bus.Request
 }
 
-// Land lets an arriving session go on where it was frozen, if the Transfer is that of its arrival. It
-// reports false if the snapshot lands nowhere: then the caller marks what it leaves unacknowledged
-// (R_UNLANDED). A Transfer that comes again to the session that landed by it leaves nothing.
+// Land makes an arriving session live with the state of a Transfer. It returns false if the
+// Transfer is not for this arrival; the caller then marks what the snapshot leaves unacknowledged
+// (R_UNLANDED). If the same Transfer arrives again, Land returns true and no work.
 func (s *Session) Land(id string, m *Snapshot) (left Landing, landed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +198,7 @@ func (s *Session) Land(id string, m *Snapshot) (left Landing, landed bool) {
 	}
 	s.host.Count.Landed.Add(1)
 	left.Rows = s.restore(m)
-	// A reader comes soon, unless its client has been told to come back.
+	// The session expires if no client attaches. Its client may come back later or not at all.
 	//rule:bounded_use.expire-landed-session
 	s.host.Expiry.push(Deadline{session: s, left: s.attachment.land()})
 	var notifications []Notification

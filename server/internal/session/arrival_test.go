@@ -18,7 +18,8 @@ import (
 )
 
 func newHost() *Host {
-	store := memory.New() // It plays no role: the sessions are not served.
+	// The sessions are not served, so the store is not used.
+	store := memory.New()
 	return &Host{
 		MaxChats:   16_384,
 		Storage:    store,
@@ -36,11 +37,12 @@ func leaseAt(node tidemark.NodeID) registry.Lease {
 	return registry.Lease{User: "bob", Device: "phone", Node: node, Boot: "1", Session: "s"}
 }
 
-// TestArrival_keeps_the_least_and_the_greatest: an arriving session keeps two sequences of each chat,
-// whatever the order, and refuses further chats than it has room for.
+// An arriving session keeps the lowest and the highest sequence of each chat, in whatever order
+// they arrive. It refuses a chat beyond its limit.
 func TestArrival_keeps_the_least_and_the_greatest(t *testing.T) {
 	r := newArrival("a")
-	for _, n := range []Notification{{"b", 7, false}, {"a", 3, true}, {"b", 5, false}, {"b", 6, true}} {
+	for _, n := range []Notification{{"b", 7, false}, {"a", 3, true}, {"b", 5, false},
+		{"b", 6, true}} {
 		if !r.arrival.collect(n, 2) {
 			t.Errorf("collect(%v) = false, want true", n)
 		}
@@ -55,8 +57,7 @@ func TestArrival_keeps_the_least_and_the_greatest(t *testing.T) {
 	}
 }
 
-// TestArrival_R_WAKESET_what_it_leaves_at_its_end: what came without a row is marked, and what came
-// with one is followed.
+// At the end, what came without a row is marked, and what came with a row is followed.
 func TestArrival_R_WAKESET_what_it_leaves_at_its_end(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -94,8 +95,7 @@ func TestArrival_R_WAKESET_what_it_leaves_at_its_end(t *testing.T) {
 	}
 }
 
-// TestArrival_R_PASS_requests_before_and_after_the_registry_answered: those that came before are
-// returned when it is known who is asked, and all of them when the session lands, four at most.
+// Asked returns the Requests that came before it. Land returns all Requests, at most four.
 func TestArrival_R_PASS_requests_before_and_after_the_registry_answered(t *testing.T) {
 	s := newHost().Arriving(leaseAt("b"), "a")
 	previous := registry.Node{ID: "a", Boot: "1"}
@@ -103,7 +103,8 @@ func TestArrival_R_PASS_requests_before_and_after_the_registry_answered(t *testi
 	if asked, arriving := s.Requested(request(1)); !arriving || asked != (registry.Node{}) {
 		t.Errorf("Requested before the answer: %v, %v, want no node yet", asked, arriving)
 	}
-	if diff := cmp.Diff([]bus.Request{request(1)}, s.Asked(previous, registry.Epoch{})); diff != "" {
+	if diff := cmp.Diff([]bus.Request{request(1)},
+		s.Asked(previous, registry.Epoch{})); diff != "" {
 		t.Errorf("Asked (-want +got):\n%s", diff)
 	}
 	for i := 2; i <= 5; i++ {
@@ -124,8 +125,7 @@ func TestArrival_R_PASS_requests_before_and_after_the_registry_answered(t *testi
 	}
 }
 
-// TestArrival_R_OVERTAKEN_after_the_end: who waited, and looks only when the arrival is over, is told
-// to come back all the same.
+// A resume that looks at an arrival after its end still learns that the session was overtaken.
 func TestArrival_R_OVERTAKEN_after_the_end(t *testing.T) {
 	for _, overtaken := range []bool{false, true} {
 		s, want := newHost().Arriving(leaseAt("b"), "a"), Unlanded
@@ -140,8 +140,8 @@ func TestArrival_R_OVERTAKEN_after_the_end(t *testing.T) {
 	}
 }
 
-// TestArrival_R_ARRIVAL_what_lands: only the Transfer that was asked for, and only once. A Transfer of
-// another arrival would number events a second time.
+// Only the requested Transfer lands, and only once. The Transfer of another arrival would use event
+// numbers a second time.
 func TestArrival_R_ARRIVAL_what_lands(t *testing.T) {
 	h := newHost()
 	older := h.New(leaseAt("a"), false)
@@ -176,7 +176,8 @@ func TestArrival_R_ARRIVAL_what_lands(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_, landed := s.Land(step.id, step.snapshot)
-		if outcome := s.Arrived(ctx); landed != step.landed || step.outcome != Landed && outcome == Landed {
+		if outcome := s.Arrived(ctx); landed != step.landed ||
+			step.outcome != Landed && outcome == Landed {
 			t.Errorf("a Transfer %s: landed %v, %v, want %v, %v",
 				step.what, landed, outcome, step.landed, step.outcome)
 		}
@@ -190,9 +191,9 @@ func TestArrival_R_ARRIVAL_what_lands(t *testing.T) {
 	}
 }
 
-// TestArrival_R_CONTINUITY_when_a_look_goes_along: the lease was held when the session was frozen, and
-// the epoch is the same all the time.
-func TestArrival_R_CONTINUITY_when_a_look_goes_along(t *testing.T) {
+// A reconciliation counts after a move if the lease was held when the session was frozen, and the
+// epoch has not changed.
+func TestArrival_R_CONTINUITY_when_a_reconciliation_counts(t *testing.T) {
 	epoch, other := registry.Epoch{Crashes: 1}, registry.Epoch{Crashes: 2}
 	for _, tt := range []struct {
 		name     string
@@ -214,7 +215,7 @@ func TestArrival_R_CONTINUITY_when_a_look_goes_along(t *testing.T) {
 		h := newHost()
 		older := h.New(leaseAt("a"), false)
 		older.LeaseAnswered(LeaseAnswer{Granted: true, Epoch: epoch})
-		older.reconcile.phase = idle // it has found everything
+		older.reconcile.phase = idle // it is complete
 		if tt.frozen != nil {
 			tt.frozen(older)
 		}

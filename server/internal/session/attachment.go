@@ -11,7 +11,7 @@ import (
 //	detached(g)   attached(g+1)   -                      detached(g+1)
 //	attached(g)   attached(g+1)   detached(g)            -
 //
-// A deadline that carries g ends the session only while it is detached(g).
+// An expiry with generation g ends the session only in the state detached(g).
 type attachment struct {
 	state      attachmentState
 	generation uint32
@@ -26,8 +26,8 @@ const (
 	attached
 )
 
-// attach makes a new connection the reader. It reports whether that replaced another one, which
-// then finds itself outdated.
+// attach makes a new connection the reader. It reports whether an older one was replaced, and
+// signals that one.
 func (a *attachment) attach() (replaced bool) {
 	replaced = a.state == attached
 	if replaced {
@@ -38,14 +38,14 @@ func (a *attachment) attach() (replaced bool) {
 	return replaced
 }
 
-// land lets a session begin that has moved here, as if a connection had just left it. It returns the
-// generation of that connection.
+// land prepares a session that has moved here: it is as if a connection had just left. It returns
+// the generation of that connection.
 func (a *attachment) land() (generation uint32) {
 	a.generation++
 	return a.generation
 }
 
-// detach lets the reader of a generation go. It reports whether that was the newest.
+// detach records that the reader of a generation has left. It reports whether that was the newest.
 func (a *attachment) detach(generation uint32) bool {
 	//rule:resume_lossless.detach-by-current-connection
 	if generation != a.generation {
@@ -55,7 +55,7 @@ func (a *attachment) detach(generation uint32) bool {
 	return true
 }
 
-// abandoned reports whether no connection came since the one of a generation left.
+// abandoned reports whether no connection has attached since the one of a generation left.
 func (a *attachment) abandoned(generation uint32) bool {
 	return a.state == detached && a.generation == generation
 }

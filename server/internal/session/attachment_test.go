@@ -42,7 +42,7 @@ func TestAttachment_only_the_newest_reads(t *testing.T) {
 	}
 }
 
-// TestAttachment_of_a_session_that_has_moved: it begins as if a connection had left it.
+// A session that has moved is as if a connection had just left it.
 func TestAttachment_of_a_session_that_has_moved(t *testing.T) {
 	var a attachment
 	left := a.land()

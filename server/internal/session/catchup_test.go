@@ -28,7 +28,7 @@ func TestCatchUp_steps(t *testing.T) {
 	}
 }
 
-// TestCatchUp_waits_for_what_was_known_when_it_was_counted: later messages do not put it off.
+// `caught_up` waits for the messages that were known when it was counted, and not for later ones.
 func TestCatchUp_waits_for_what_was_known_when_it_was_counted(t *testing.T) {
 	var c catchUp
 	p := at(1, 1, 5, 0)

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Deadlines is a queue of sessions that are looked at after a time that is the same for all of them,
-// so that it is in order. It is safe for concurrent use.
+// Deadlines is a queue of sessions to look at later. The delay is the same for all, so the queue is
+// in order. It is safe for concurrent use.
 type Deadlines struct {
 	after time.Duration
 	flag  signal.Flag
@@ -20,16 +20,16 @@ type Deadlines struct {
 	queue []Deadline
 }
 
-// Deadline is one entry.
+// Deadline is one entry of the queue.
 type Deadline struct {
 	due      time.Time
 	session  *Session
-	left     uint32            // of a resume window: the generation of the connection that left
-	progress *progress         // of a grace period
-	sequence tidemark.Sequence // of a grace period: the head when it began
+	left     uint32            // for a resume window: the generation of the connection that left
+	progress *progress         // for a grace period
+	sequence tidemark.Sequence // for a grace period: the head when it began
 }
 
-// NewDeadlines returns an empty queue.
+// NewDeadlines returns an empty queue with a delay.
 func NewDeadlines(after time.Duration) *Deadlines {
 	return &Deadlines{after: after, flag: signal.New()}
 }
@@ -45,7 +45,7 @@ func (d *Deadlines) push(e Deadline) {
 	}
 }
 
-// take returns the entries that are due, and when the next one is; zero if there is none.
+// take removes and returns the entries that are due. next is when the next one is due, or zero.
 func (d *Deadlines) take(now time.Time) (due []Deadline, next time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,7 +56,7 @@ func (d *Deadlines) take(now time.Time) (due []Deadline, next time.Time) {
 	if n > 0 {
 		due = append([]Deadline(nil), d.queue[:n]...)
 		left := copy(d.queue, d.queue[n:])
-		clear(d.queue[left:]) // no session is held by what is over
+		clear(d.queue[left:]) // release the sessions of removed entries
 		d.queue = d.queue[:left]
 	}
 	if len(d.queue) > 0 {
@@ -65,8 +65,8 @@ func (d *Deadlines) take(now time.Time) (due []Deadline, next time.Time) {
 	return due, next
 }
 
-// Due waits for entries that are due and returns them; false when ctx ends. Those that fall due
-// within a fortieth of the time are taken together.
+// Due waits for entries that are due, and returns them. It returns false when ctx ends. It collects
+// entries for up to a fortieth of the delay, so that it wakes seldom.
 func (d *Deadlines) Due(ctx context.Context) ([]Deadline, bool) {
 	for {
 		now := time.Now()
@@ -83,8 +83,8 @@ func (d *Deadlines) Due(ctx context.Context) ([]Deadline, bool) {
 	}
 }
 
-// Expired returns the sessions of the entries: those to which no connection came back are to be
-// ended.
+// Expired returns requests to end the sessions whose resume window is over. End does nothing if a
+// connection came back.
 func Expired(due []Deadline) []Ending {
 	endings := make([]Ending, len(due))
 	for i, e := range due {
@@ -93,7 +93,7 @@ func Expired(due []Deadline) []Ending {
 	return endings
 }
 
-// Overstayed returns the sessions of the entries: those that are still arriving are to be ended.
+// Overstayed returns the sessions that are still arriving. The caller ends them.
 func Overstayed(due []Deadline) []*Session {
 	var late []*Session
 	for _, e := range due {
@@ -106,8 +106,8 @@ func Overstayed(due []Deadline) []*Session {
 	return late
 }
 
-// Unacknowledged returns the chats of the entries whose client has not acknowledged, as far as their
-// sessions know.
+// Unacknowledged returns the chats of grace periods in which the client, as far as the session
+// knows, has not acknowledged.
 func Unacknowledged(due []Deadline) []storage.StateKey {
 	var keys []storage.StateKey
 	for _, e := range due {
@@ -120,8 +120,8 @@ func Unacknowledged(due []Deadline) []storage.StateKey {
 	return keys
 }
 
-// Overdue returns the rows to be marked for the entries whose client did not acknowledge in time.
-// Their sessions know then that a row may stand.
+// Overdue returns the rows to mark for clients that did not acknowledge in time. It also records in
+// their sessions that a row may exist.
 func Overdue(due []Deadline) []tidemark.PendingDelivery {
 	var rows []tidemark.PendingDelivery
 	for _, e := range due {
@@ -137,7 +137,8 @@ func Overdue(due []Deadline) []tidemark.PendingDelivery {
 			p.grace, p.mayBePending = graceOff, true
 			//rule:pending_or_delivered.row-after-grace
 			rows = append(rows, p.pending(s.User()))
-		default: // what began the period was acknowledged, a later message was not yet
+		// The first message was acknowledged, a later one was not.
+		default:
 			//rule:pending_or_delivered.grace-for-later-message
 			s.host.Grace.push(Deadline{session: s, progress: p, sequence: p.head})
 		}

@@ -1,24 +1,24 @@
-// Package session is one device's place in the stream: which chats have something for it, how far
-// it got in each, and how its client goes on after a cut, over any transport. Nothing is queued in
-// a session: what is new is read when its connection asks for more (delivery.md §3).
+// Package session holds one device's position in the stream: which chats have something for it, how
+// far it is in each, and how its client resumes over any transport. A session queues no messages.
+// New ones are read when its connection asks for them (delivery.md §3).
 //
-// A Session is eight values behind one lock. Each has named states, a table of its steps, and a
-// table test:
+// A Session is eight values behind one lock. Each has named states, a table of its transitions, and
+// a table test:
 //
 //	residence    where the session lives        residence.go
-//	lease        its claim in the registry      lease.go
+//	lease        its entry in the registry      lease.go
 //	reconcile    its search in storage          reconcile.go
-//	chats        how far it got in each chat    progress.go
-//	log          what it has sent               log.go
+//	chats        its position in each chat      progress.go
+//	log          the events that it sent        log.go
 //	catch-up     what `caught_up` waits for     catchup.go
-//	attachment   which connection reads         attachment.go
-//	statuses     ticks that wait                statuses.go
+//	attachment   the connection that reads      attachment.go
+//	statuses     boundaries to send             statuses.go
 //
-// The values decide and do no I/O. Reader.Next asks them for a step, does its I/O without the lock,
-// and hands the result back; what was read for an earlier state is discarded.
+// The values decide and do no I/O. Reader.Next gets a step from them, does its I/O without the
+// lock, and passes the result back. A result that was read for an earlier state is discarded.
 //
-// Locks are taken in the order Session.mu, then those of Deadlines, chat.Cache and watermark.Cache. None
-// is held across I/O.
+// Lock order: Session.mu, then the locks of Deadlines, chat.Cache and watermark.Cache. No lock is
+// held across I/O.
 package session
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Storage is what sessions read beside messages and rosters.
+// Storage reads what sessions need beside messages and rosters.
 type Storage interface {
 	ChatsOf(ctx context.Context, user tidemark.UserID,
 		page storage.ChatsPage) ([]storage.ChatListItem, bool, error)
@@ -47,50 +47,53 @@ type Storage interface {
 		tidemark.ChatID, bool, error)
 }
 
-// Heads reads where chats end.
+// Heads reads the heads of chats.
 type Heads interface {
 	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
 }
 
-// Host is what the sessions of one node share. All fields are set before the first session is made.
+// Host is what the sessions of one node share. All fields are set before the first session is
+// created, and do not change.
 type Host struct {
 	Storage Storage
 	Heads   Heads
-	// Chats is what the node remembers of chats, Watermarks what it knows of watermarks.
+	// Chats caches rosters and recent messages. Watermarks caches boundaries.
 	Chats      *chat.Cache
 	Watermarks *watermark.Cache
 	Log        *slog.Logger
-	// MaxChats bounds the chats that a session knows.
+	// MaxChats is how many chats one session may know.
 	MaxChats int
-	// Heartbeat and Resume are told to clients.
+	// Heartbeat and Resume are durations that `open` tells the client.
 	Heartbeat, Resume time.Duration
-	// Grace has an entry for each chat whose acknowledgement is waited for, Expiry one for each
-	// connection that left, and Arrivals one for each session that another node was asked for.
+	// Grace has an entry for each chat that waits for an acknowledgement, Expiry one for each
+	// connection that left, and Arrivals one for each arriving session.
 	Grace, Expiry, Arrivals *Deadlines
-	// Now is the time of day. It says how far back a session looks, with slack.
+	// Now returns the time of day. readRecent compares it with the times of messages (clockSlack).
 	Now   func() time.Time
 	Count Counters
 }
 
-// Counters are what the sessions of a node count. They only grow, except Connections.
+// Counters count events of the sessions of a node. All but Connections only grow.
 type Counters struct {
 	Connections                                     atomic.Int64
 	Deliveries, Listings, Compares, Resumes, Resets atomic.Int64
 	Rewinds, Replaced, Overflows, ReadErrors        atomic.Int64
 	TypingDropped                                   atomic.Int64
-	// Landed and Unlanded count the sessions that arrived here, and those that did not.
+	// Landed and Unlanded count arriving sessions that landed, and that did not.
 	Landed, Unlanded atomic.Int64
 }
 
-// key names the user's state in a chat.
+// key returns the key of the user's delivery state in a chat.
 func (s *Session) key(chat tidemark.ChatID) storage.StateKey {
 	return storage.StateKey{User: s.User(), Chat: chat}
 }
 
-// Boundaries returns what a member may know of the watermarks in chats: of each member, or of all of
-// them together in chats above tidemark.StatusFanoutLimit members. Boundaries at 0, and chats of
-// which the user is not a member, are left out. also names users who may have been members of these
-// chats: theirs are read as well. read are the members whose boundaries were read one by one.
+// Boundaries returns what a user may know of the members' watermarks in chats. In chats with more
+// than tidemark.StatusFanoutLimit members, it returns one aggregate. It omits zero boundaries, and
+// chats of which the user is no member.
+//
+// also names users who may be former members of these chats; their boundaries are returned too.
+// read has the rosters of the chats whose boundaries were read member by member.
 func (h *Host) Boundaries(
 	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID, also ...storage.StateKey,
 ) (updates []tidemark.StatusUpdate, read []*chat.Roster, err error) {
@@ -142,7 +145,8 @@ func (h *Host) Boundaries(
 	return updates, read, nil
 }
 
-// acked returns lower bounds of a user's acknowledged watermarks, from memory or with one read.
+// acked returns lower bounds of a user's acknowledged watermarks. What is not in memory takes one
+// read.
 func (h *Host) acked(
 	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID,
 ) (map[tidemark.ChatID]tidemark.Sequence, error) {

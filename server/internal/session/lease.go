@@ -2,45 +2,45 @@ package session
 
 import "github.com/tidemark-im/tidemark/server/registry"
 
-// lease says what this node knows of its claim in the registry to receive for the device.
+// lease is what this node knows of the session's lease in the registry.
 //
-//	state         asked         granted   silence       lost
+//	state         asked         granted   no answer     lost
 //	acquiring     -             held      unconfirmed   -
 //	held          reacquiring   -         -             reacquiring
 //	unconfirmed   reacquiring   -         -             reacquiring
 //	reacquiring   -             held      unconfirmed   -
 //
-// Only a held lease may leave a proof (R_PROOF). A session that ends in any state but acquiring
-// releases its lease. One that ends while acquiring is orphaned: whoever asked releases the lease
-// when the answer comes.
+// Only a session with a held lease may leave a proof (R_PROOF). An ending session releases its
+// lease in every state but acquiring. If it ends while acquiring, the goroutine that asked the
+// registry releases the lease when the answer comes.
 type lease uint8
 
 const (
-	acquiring   lease = iota // the registry is being asked for the first time
-	held                     // the registry granted it
-	unconfirmed              // the registry did not answer, and may have granted it
-	reacquiring              // it was lost, and the registry is being asked again
+	acquiring   lease = iota // the registry is asked for the first time
+	held                     // the registry granted the lease
+	unconfirmed              // the registry did not answer; it may have granted the lease
+	reacquiring              // the lease was lost, and the registry is asked again
 )
 
-// LeaseAnswer is what the registry said to a request for a session's lease.
+// LeaseAnswer is the registry's answer to a request for a session's lease.
 type LeaseAnswer struct {
-	// Granted is false if the registry could not be asked, or did not answer.
+	// Granted is false if the registry failed or did not answer.
 	Granted bool
-	// Proven says that a proof of a clean close names Epoch, and that the user had no other lease:
-	// the pending rows then name every chat in which something waits (R_PROOF, R_LAST).
+	// Proven says that Epoch has the proof of a clean close, and that the user had no other lease.
+	// The pending rows then name every chat with unsent messages (R_PROOF, R_LAST).
 	Proven bool
-	// Epoch is what the registry said before the lease was taken.
+	// Epoch is the registry's epoch before the lease was granted.
 	Epoch registry.Epoch
 }
 
-// ask says that the registry is asked again.
+// ask records that the registry is asked again.
 func (l *lease) ask() {
 	if *l != acquiring {
 		*l = reacquiring
 	}
 }
 
-// answer takes the registry's answer. It reports whether this is the first one.
+// answer records the registry's answer. It reports whether this is the first one.
 func (l *lease) answer(granted bool) (first bool) {
 	first = *l == acquiring
 	*l = unconfirmed
@@ -50,5 +50,5 @@ func (l *lease) answer(granted bool) (first bool) {
 	return first
 }
 
-// settled reports whether an answer is known and none is under way.
+// settled reports whether the registry was asked and no request is under way.
 func (l lease) settled() bool { return l == held || l == unconfirmed }

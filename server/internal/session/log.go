@@ -6,14 +6,14 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Bounds of a log.
+// Limits of an eventLog.
 const (
-	maxRuns     = 1024 // runs that are remembered (delivery.md §3)
-	maxControls = 256  // membership and reset events that wait
-	maxTyping   = 32   // typing notices that wait
+	maxRuns     = 1024 // remembered runs (delivery.md §3)
+	maxControls = 256  // queued membership and reset events
+	maxTyping   = 32   // queued typing notices
 )
 
-// runKind says what a run of events carried.
+// runKind says what the events of a run carried.
 type runKind uint8
 
 const (
@@ -21,10 +21,10 @@ const (
 	runGap                     // one gap of chat, from sequence to to
 	runStatus                  // one status update of chat
 	runCaughtUp                // caught_up
-	runControl                 // one membership or reset event: what it carried
+	runControl                 // one membership or reset event, kept in control
 )
 
-// run is consecutive events that a session sent, as far as it has to know to send them again.
+// run describes consecutive events that were sent, as far as needed to send them again.
 type run struct {
 	event    uint64
 	count    uint32
@@ -35,8 +35,8 @@ type run struct {
 	control  *control
 }
 
-// control is an event that is not derived from state. Its chat is set if only members of the chat
-// may have it.
+// control is a membership or reset event, which cannot be derived from stored state. If chat is
+// set, only members of that chat may receive it.
 type control struct {
 	kind    tidemark.EventType
 	payload []byte
@@ -54,7 +54,7 @@ func (r run) lastSequence() tidemark.Sequence {
 	return r.to
 }
 
-// after cuts off the events up to a position, which lies before the run's end.
+// after returns the part of the run after a position, which must lie before the run's end.
 func (r run) after(position uint64) run {
 	//rule:session_in_order.keep-acknowledged-event
 	if position >= r.event {
@@ -67,22 +67,22 @@ func (r run) after(position uint64) run {
 	return r
 }
 
-// eventLog numbers a session's events, remembers what it takes to send them again, and holds the
-// few events that wait as they are. lastID never falls; base ≤ lastID.
+// eventLog numbers a session's events and remembers how to send them again. It also queues the few
+// events that are not derived from stored state. Invariants: lastID never falls; base ≤ lastID.
 type eventLog struct {
-	// lastID is the number of the last event.
+	// lastID is the number of the last event that was sent.
 	lastID uint64
-	// base is the lowest position from which the session can go on: everything up to it was
-	// confirmed or forgotten.
+	// base is the lowest position from which a client can resume. Earlier events were confirmed, or
+	// are forgotten.
 	base uint64
 	runs []run
-	// opening is the `open` event that waits, if one does.
+	// opening is the queued `open` event, or nil.
 	opening  *tidemark.Open
 	controls []control
 	typing   []tidemark.Typing
 }
 
-// number gives an event its number and remembers it.
+// number assigns the next number to an event and remembers the event.
 func (l *eventLog) number(kind tidemark.EventType, payload []byte, r run) tidemark.Event {
 	l.lastID++
 	r.event, r.count = l.lastID, 1
@@ -90,7 +90,7 @@ func (l *eventLog) number(kind tidemark.EventType, payload []byte, r run) tidema
 	return tidemark.Event{ID: l.lastID, Type: kind, Payload: payload}
 }
 
-// add remembers an event. Beyond maxRuns the oldest runs are forgotten.
+// add remembers an event. Beyond maxRuns it forgets the oldest runs.
 func (l *eventLog) add(r run) {
 	if n := len(l.runs); n > 0 && r.kind == runMessages {
 		//rule:resume_lossless.join-consecutive-runs
@@ -102,7 +102,7 @@ func (l *eventLog) add(r run) {
 	}
 	//rule:bounded_use.limit-runs
 	if len(l.runs) >= maxRuns {
-		// Forget an eighth at once, so that a long log is not moved for every event.
+		// An eighth is forgotten at once, so that the slice is not shifted for every event.
 		drop := maxRuns / 8
 		//rule:resume_lossless.raise-base-with-dropped-runs
 		l.base = l.runs[drop-1].last()
@@ -111,13 +111,13 @@ func (l *eventLog) add(r run) {
 	l.runs = append(l.runs, r)
 }
 
-// continues reports whether the session can go on after a position.
+// continues reports whether a client can resume after a position.
 func (l *eventLog) continues(position uint64) bool {
 	//rule:resume_lossless.check-resume-position
 	return l.base <= position && position <= l.lastID
 }
 
-// confirm forgets everything up to a position.
+// confirm forgets the events up to a position.
 func (l *eventLog) confirm(position uint64) {
 	if position <= l.base {
 		return
@@ -138,7 +138,7 @@ func (l *eventLog) confirm(position uint64) {
 	}
 }
 
-// confirmMessage forgets everything up to the event that carried a message, if it is remembered.
+// confirmMessage forgets the events up to the one that carried a message, if that is remembered.
 func (l *eventLog) confirmMessage(chat tidemark.ChatID, sequence tidemark.Sequence) {
 	for i := len(l.runs) - 1; i >= 0; i-- {
 		r := &l.runs[i]
@@ -156,7 +156,7 @@ func (l *eventLog) confirmMessage(chat tidemark.ChatID, sequence tidemark.Sequen
 	}
 }
 
-// rewind returns what was sent after a position and forgets all of it: the caller sends it again.
+// rewind forgets all runs, and returns those after a position so that the caller sends them again.
 // The position must be at least base.
 func (l *eventLog) rewind(position uint64) []run {
 	l.confirm(position)
@@ -165,8 +165,8 @@ func (l *eventLog) rewind(position uint64) []run {
 	return again
 }
 
-// push lets a control wait to be sent. If too many wait, they give way to one reset, by which the
-// client reads everything again; push then returns false.
+// push queues a control. If maxControls are queued, one reset replaces them all, and push returns
+// false. The reset makes the client read everything again.
 func (l *eventLog) push(c control) bool {
 	if len(l.controls) < maxControls {
 		l.controls = append(l.controls, c)
@@ -181,7 +181,8 @@ func resetControl(r tidemark.Reset) control {
 	return control{kind: tidemark.EventReset, payload: r.AppendJSON(nil)}
 }
 
-// leave drops what waits about a chat that the user left, and lets nothing about it be sent again.
+// leave drops the queued events of a chat that the user left, and never sends its earlier ones
+// again.
 func (l *eventLog) leave(chat tidemark.ChatID) {
 	//rule:nothing_outside_membership.drop-waiting-events
 	l.controls = slices.DeleteFunc(l.controls, func(c control) bool { return c.chat == chat })
@@ -190,13 +191,13 @@ func (l *eventLog) leave(chat tidemark.ChatID) {
 	for i := range l.runs {
 		if r := &l.runs[i]; r.kind == runControl && r.control.chat == chat {
 			//rule:nothing_outside_membership.drop-remembered-events
-			r.kind, r.chat = runStatus, chat // only the chat's statuses would be sent again
+			r.kind, r.chat = runStatus, chat // sending it again sends only statuses
 		}
 	}
 }
 
-// sendOpening sends the `open` event. Its own number is the position after which the connection's
-// other events follow. It is not sent again.
+// sendOpening returns the `open` event. Its number is the position before the connection's other
+// events. It is not remembered, because a new connection gets its own.
 func (l *eventLog) sendOpening() tidemark.Event {
 	o := l.opening
 	l.opening = nil
@@ -205,7 +206,7 @@ func (l *eventLog) sendOpening() tidemark.Event {
 	return tidemark.Event{ID: l.lastID, Type: tidemark.EventOpen, Payload: o.AppendJSON(nil)}
 }
 
-// sendControls appends the controls that wait to buf.
+// sendControls appends the queued controls to buf.
 func (l *eventLog) sendControls(buf []tidemark.Event) []tidemark.Event {
 	for i := range l.controls {
 		c := l.controls[i]
@@ -215,7 +216,7 @@ func (l *eventLog) sendControls(buf []tidemark.Event) []tidemark.Event {
 	return buf
 }
 
-// sendTyping appends the typing notices that wait to buf. They have no number.
+// sendTyping appends the queued typing notices to buf. They have no number.
 func (l *eventLog) sendTyping(buf []tidemark.Event) []tidemark.Event {
 	for _, t := range l.typing {
 		buf = append(buf, tidemark.Event{Type: tidemark.EventTyping, Payload: t.AppendJSON(nil)})

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// TestRunLog_remembers_what_was_sent_in_as_few_runs_as_can_be: messages that follow each other, by number and by sequence, are one run; after a step back, or past a
-// gap, begins another one, since a run says what was sent by its first message and their count.
+// Messages with consecutive numbers and sequences are one run. After a rewind or a gap a new run
+// begins, because a run has only its first message and a count.
 func TestRunLog_remembers_what_was_sent_in_as_few_runs_as_can_be(t *testing.T) {
 	sent := []struct {
 		event    uint64

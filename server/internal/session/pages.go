@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// reconcilePage is how many chats one page of a reconciliation asks for, recentPage how many in
-	// readRecent, recentMessages how far back each of those is read.
+	// reconcilePage and recentPage are how many chats a page covers; recentPage is for readRecent.
+	// recentMessages is how many messages readRecent reads of a chat.
 	reconcilePage  = 256
 	recentPage     = 32
 	recentMessages = 200
-	// clockSlack is more than the clocks of two nodes differ: readRecent goes by the time of day.
+	// clockSlack is more than the clocks of two nodes may differ. readRecent compares times of day.
 	clockSlack = 10 * time.Minute
-	// unsettledFor is longer than a lost notification goes unnoticed. A chat that the session met
-	// later than that may have begun behind a message that was lost.
+	// unsettledFor is longer than a lost notification can go unnoticed. In a chat that the session
+	// learned of more recently, an earlier message may have been missed.
 	unsettledFor = 5 * time.Minute
 )
 
-// find is a chat in which a reconciliation found something.
+// find is a chat in which a reconciliation found unsent messages.
 type find struct {
 	chat         tidemark.ChatID
 	first, acked tidemark.Sequence
 	// head is 0 if only storage knows where the chat ends.
 	head tidemark.Sequence
-	// mayBePending says that a pending row stands, or may.
+	// mayBePending says that a pending row exists or may exist.
 	mayBePending bool
 }
 
-// readPage reads one page of a reconciliation as it was ordered.
+// readPage reads the page that ordered describes.
 func (s *Session) readPage(ctx context.Context, r *Reader, ordered reconcile) error {
 	switch ordered.phase {
 	case idle:
@@ -61,8 +61,9 @@ func (s *Session) readPage(ctx context.Context, r *Reader, ordered reconcile) er
 	})
 }
 
-// takePage takes in a page that was read, unless the session has been ordered otherwise meanwhile.
-// take returns where the page ended, and whether there are more.
+// takePage calls take with the session locked. It skips take if the session has begun another
+// reconciliation or page since. take applies the page, and returns where the page ended and whether
+// more follow.
 func (s *Session) takePage(
 	r *Reader, ordered reconcile, take func() (last tidemark.ChatID, activity time.Time, more bool),
 ) error {
@@ -77,7 +78,7 @@ func (s *Session) takePage(
 	return nil
 }
 
-// readBehind reads a page of pending rows, or of heads that are above the user's watermarks.
+// readBehind reads a page of pending rows, or of chats whose head is above the user's watermark.
 func (s *Session) readBehind(
 	ctx context.Context, ordered reconcile,
 ) (found []find, last tidemark.ChatID, more bool, err error) {
@@ -111,9 +112,10 @@ func (s *Session) readBehind(
 	return found, last, more, nil
 }
 
-// found enters a chat that a reconciliation found into the session.
+// found applies one find.
 func (s *Session) found(f find) {
-	if f.first == 0 { // how the listing names a chat that writes no rows
+	// A listed chat without a first sequence is one that writes no rows.
+	if f.first == 0 {
 		//rule:pending_or_delivered.compare-large-chats
 		s.reconcile.rowless = true
 		return
@@ -123,14 +125,14 @@ func (s *Session) found(f find) {
 	if p == nil {
 		return
 	}
-	// A row may begin later than behind the watermark: messages before it may still be on their way
-	// to be marked.
+	// A row may begin above the watermark, because rows of earlier messages may still be unwritten.
 	//rule:R_MIN.watermark-of-the-chat
 	s.learnAcked(p, f.acked)
 	p.mayBePending = p.mayBePending || f.mayBePending
 	if f.head == 0 {
+		// The row may name a message above the head, so storage decides where the chat ends.
 		//rule:pending_or_delivered.row-reaches-to-the-end
-		p.openEnded = true // a row may be above the head: its message need not exist
+		p.openEnded = true
 	} else {
 		p.head = max(p.head, f.head)
 	}
@@ -141,15 +143,15 @@ func (s *Session) found(f find) {
 	}
 }
 
-// expectFound makes `caught_up` wait for what a reconciliation found in a chat.
+// expectFound makes `caught_up` wait for a chat that a reconciliation found.
 func (s *Session) expectFound(p *progress) {
 	if p.queued && s.catchUp.state != caughtUp {
 		s.catchUp.expect(p)
 	}
 }
 
-// readKnown reads a page of the heads of the chats that the session knows, and lets those be served
-// that have grown.
+// readKnown reads a page of heads of the chats that the session knows. Chats that have grown become
+// ready.
 func (s *Session) readKnown(ctx context.Context, r *Reader, ordered reconcile) error {
 	ids := s.knownAfter(ordered.after)
 	heads, err := s.host.Heads.Heads(ctx, ids)
@@ -171,7 +173,7 @@ func (s *Session) readKnown(ctx context.Context, r *Reader, ordered reconcile) e
 	})
 }
 
-// knownAfter returns a page of the chats that the session knows, in ascending order.
+// knownAfter returns a page of the chats that the session knows, sorted.
 func (s *Session) knownAfter(after tidemark.ChatID) []tidemark.ChatID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,10 +187,13 @@ func (s *Session) knownAfter(after tidemark.ChatID) []tidemark.ChatID {
 	return ids[:min(len(ids), reconcilePage)]
 }
 
-// readRecent reads a page of the user's chats, latest activity first, as far as they were active
-// since the session was last certain, and lets those begin that it does not know. What was not
-// published to this session may have been acknowledged by another device, so that no watermark shows
-// it. The device may get again what it had before it opened the session.
+// readRecent reads a page of the user's chats, latest activity first, back to when the session was
+// last certain. In chats that the session does not know, it begins with the first message since
+// then.
+//
+// Watermarks do not show messages that were not published to this session, if another device has
+// acknowledged them. The device may therefore receive again what it had before it opened the
+// session.
 func (s *Session) readRecent(ctx context.Context, r *Reader, ordered reconcile) error {
 	since := ordered.since.Add(-clockSlack)
 	active, more, err := s.host.Storage.ChatsOf(ctx, s.User(), storage.ChatsPage{
@@ -227,8 +232,8 @@ func (s *Session) readRecent(ctx context.Context, r *Reader, ordered reconcile) 
 	})
 }
 
-// unknownBefore returns the sequence before which the session may have missed messages of a chat; 0
-// if it has not, because it has known the chat for long enough.
+// unknownBefore returns the sequence below which the session may have missed messages of a chat. It
+// returns 0 if the session has known the chat for longer than unsettledFor.
 func (s *Session) unknownBefore(chat tidemark.Chat, unsettled time.Time) tidemark.Sequence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,8 +248,7 @@ func (s *Session) unknownBefore(chat tidemark.Chat, unsettled time.Time) tidemar
 	}
 }
 
-// beginRecent lets the session begin a chat with the first of some messages that was stored since a
-// time, unless it begins before them anyway.
+// beginRecent begins a chat at the first message since a time, unless the session begins lower.
 func (s *Session) beginRecent(page *chat.History, since time.Time) {
 	messages := page.Messages
 	for i := range messages {
@@ -256,7 +260,8 @@ func (s *Session) beginRecent(page *chat.History, since time.Time) {
 		if m.CreatedAt.Before(since) {
 			continue
 		}
-		if i == 0 && page.HasMore { // there may be more before it: the client gives its cursors
+		// Earlier messages may exist, so the client has to give its cursors.
+		if i == 0 && page.HasMore {
 			s.reset(tidemark.Reset{Reason: tidemark.ResetOverflow})
 		}
 		//rule:R_EPOCH.read-quiet-chat-from-doubt

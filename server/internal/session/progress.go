@@ -6,49 +6,49 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// progress is how far a session got in one chat.
+// progress is a session's position in one chat.
 //
-//	state     notified, rewound, or found   page ends the chat   acknowledged, no row
-//	drained   ready                         -                    forgotten if room is needed
-//	ready     ready                         drained              -
+//	state     notified, rewound or found   page ends the chat   acknowledged, no row
+//	drained   ready                        -                    forgotten if room is needed
+//	ready     ready                        drained              -
 //
-// A chat is ready exactly if next ≤ head, or if it is open-ended. The grace period runs beside it:
+// A chat is ready exactly if next ≤ head or openEnded. The grace period is a state of its own:
 //
 //	grace       notified   acknowledged   time is over         moved to another node
 //	graceOff    graceOn    -              -                    -
 //	graceOn     -          graceOff       graceOff, and a row  graceMoved
 //	graceMoved  -          graceOff       graceOff, and a row  graceOff, and a row
 //
-// Invariants: start ≤ next; a page that was read before a rewind is discarded (rewinds).
+// Invariants: start ≤ next. A page that was read before a rewind is discarded (rewinds).
 type progress struct {
 	chat tidemark.ChatID
 	// next is the first sequence that was not sent since the last rewind.
 	next tidemark.Sequence
-	// start is the lowest sequence that the session has to send. A notification below it rewinds
-	// (R_MIN). It is provisional until ackedRead.
+	// start is the lowest sequence that the session must send. A notification of a lower one
+	// rewinds (R_MIN). Until ackedRead, the watermark can still lower it.
 	start tidemark.Sequence
 	// head is the highest sequence that is known to exist.
 	head tidemark.Sequence
 	// acked is a lower bound of the user's watermark.
 	acked tidemark.Sequence
-	// backlogTo is how far the chat has to be served before `caught_up`, if it is inBacklog.
+	// backlogTo is the sequence up to which the chat is sent before `caught_up`, if inBacklog.
 	backlogTo tidemark.Sequence
-	// rewinds grows whenever next goes back.
+	// rewinds counts how often next was set back.
 	rewinds uint32
-	// firstSeen is when the session learned of the chat, in seconds since 1970; 0 if its client
-	// named its position. It is good until 2106.
+	// firstSeen is when the session learned of the chat, in seconds since 1970. It is 0 if the
+	// client gave its cursor. It overflows in 2106.
 	firstSeen uint32
 
 	grace grace
-	// queued says that the chat is in the ready list.
+	// queued says that the chat is in chats.ready.
 	queued bool
-	// openEnded says that there may be messages above head: storage tells.
+	// openEnded says that storage may have messages above head.
 	openEnded bool
-	// ackedRead says that acked was read from storage, or given by the client.
+	// ackedRead says that acked was read from storage or given by the client.
 	ackedRead bool
-	// mayBePending says that a pending row may stand.
+	// mayBePending says that a pending row may exist.
 	mayBePending bool
-	// inBacklog says that the chat counts in catchUp.backlog.
+	// inBacklog says that catchUp.backlog counts the chat.
 	inBacklog bool
 }
 
@@ -56,12 +56,12 @@ type grace uint8
 
 const (
 	graceOff   grace = iota
-	graceOn          // the queue of grace periods has an entry for the chat
-	graceMoved       // the same, and the period began anew when the session moved to this node
+	graceOn          // Host.Grace has an entry for the chat
+	graceMoved       // the same, and the period began again when the session moved here
 )
 
-// pending returns the row for what is not acknowledged. Until the watermark was read, it begins
-// where the session does.
+// pending returns the row to be marked for what is not acknowledged. It begins after the watermark,
+// or at start if that is higher and the watermark was not read.
 func (p *progress) pending(user tidemark.UserID) tidemark.PendingDelivery {
 	first := tidemark.First(p.acked)
 	if !p.ackedRead {
@@ -71,23 +71,23 @@ func (p *progress) pending(user tidemark.UserID) tidemark.PendingDelivery {
 	return tidemark.PendingDelivery{UserID: user, ChatID: p.chat, FirstUndelivered: first}
 }
 
-// ready reports whether the session has something to send in the chat.
+// ready reports whether the session may have messages to send in the chat.
 func (p *progress) ready() bool { return p.openEnded || p.next <= p.head }
 
-// behind reports whether a message is known that the user has not acknowledged.
+// behind reports whether a known message is not acknowledged.
 func (p *progress) behind() bool { return p.head > p.acked }
 
-// unacknowledged reports whether there is, or may be, a message that the user has not acknowledged.
+// unacknowledged reports whether a message that is known or may exist is not acknowledged.
 func (p *progress) unacknowledged() bool { return p.openEnded || p.behind() }
 
-// forgettable reports whether nothing is lost when the session forgets the chat.
+// forgettable reports whether the session can forget the chat and lose nothing.
 func (p *progress) forgettable() bool {
 	return !p.queued && !p.mayBePending && p.grace == graceOff && !p.inBacklog &&
 		p.acked+1 >= p.next
 }
 
-// reach lets the chat begin no higher than at sequence, unless the client has named its position:
-// what says otherwise is older. It reports whether the session has to go back.
+// reach lowers start to sequence. It changes nothing if the client gave its cursor, which is newer.
+// It reports whether the session must rewind to start.
 func (p *progress) reach(sequence tidemark.Sequence) (back bool) {
 	//rule:sync_position_from_watermark.keep-position-of-client
 	if sequence >= p.start || p.firstSeen == 0 {
@@ -97,8 +97,8 @@ func (p *progress) reach(sequence tidemark.Sequence) (back bool) {
 	return sequence < p.next
 }
 
-// learnAcked takes the user's watermark. A chat starts no higher than what follows the first one
-// that was read. It reports whether the session has to go back to start.
+// learnAcked records the user's watermark. The first one that is read may lower start to what
+// follows it. learnAcked reports whether the session must rewind to start.
 func (p *progress) learnAcked(acked tidemark.Sequence) (back bool) {
 	p.acked = max(p.acked, acked)
 	if p.ackedRead {
@@ -113,7 +113,7 @@ func (p *progress) learnAcked(acked tidemark.Sequence) (back bool) {
 	return false
 }
 
-// rewind goes back to a sequence.
+// rewind sets next back to a sequence.
 func (p *progress) rewind(to tidemark.Sequence) {
 	p.head = max(p.head, p.next-1)
 	p.next = to
@@ -121,7 +121,7 @@ func (p *progress) rewind(to tidemark.Sequence) {
 	p.rewinds++
 }
 
-// seek sets the position that the client named: it has everything up to cursor.
+// seek sets the position to the client's cursor: the client has everything up to it.
 func (p *progress) seek(cursor, head tidemark.Sequence) {
 	p.ackedRead, p.firstSeen = true, 0
 	p.acked = max(p.acked, cursor)
@@ -131,8 +131,8 @@ func (p *progress) seek(cursor, head tidemark.Sequence) {
 	p.rewinds++
 }
 
-// leave takes in that the user is not a member any more. The chat stays known: if they come back,
-// another device may have acknowledged what this one has not got.
+// leave records that the user is no longer a member. The chat stays known, because the user may
+// rejoin. Another device may then have acknowledged what this one did not get.
 func (p *progress) leave() {
 	p.head, p.openEnded, p.backlogTo = 0, false, 0
 	p.next = max(min(p.next, tidemark.First(p.acked)), 1)
@@ -140,7 +140,7 @@ func (p *progress) leave() {
 	p.rewinds++
 }
 
-// served moves on after a page. end says that the chat ends with it.
+// served records that a page was sent up to through. end says that the chat ends there.
 func (p *progress) served(through tidemark.Sequence, wasOpenEnded, end bool) {
 	//rule:session_in_order.continue-behind-page
 	p.next = max(p.next, through+1)
@@ -150,21 +150,21 @@ func (p *progress) served(through tidemark.Sequence, wasOpenEnded, end bool) {
 	}
 }
 
-// chats is a session's progress in all chats that it knows.
+// chats holds a session's progress in all chats that it knows.
 type chats struct {
 	byID map[tidemark.ChatID]*progress
-	// ready is the chats with something to send, in the order in which they are served.
+	// ready has the chats to send, in the order in which they are served.
 	ready []*progress
-	// full says that a chat was turned away, because nothing could be forgotten. Whatever is
-	// acknowledged makes room.
+	// full says that a chat was refused because none could be forgotten. An acknowledgement may
+	// make room.
 	full bool
 }
 
-// get returns the progress in a chat, nil if the session does not know it.
+// get returns the progress in a chat, or nil if the session does not know the chat.
 func (c *chats) get(chat tidemark.ChatID) *progress { return c.byID[chat] }
 
-// add enters a chat that begins at start. It returns nil, and is full, if limit chats are known of
-// which none can be forgotten.
+// add enters a chat that begins at start. If limit chats are known and none can be forgotten, it
+// returns nil and sets full.
 func (c *chats) add(
 	chat tidemark.ChatID, start tidemark.Sequence, firstSeen uint32, limit int,
 ) *progress {
@@ -181,7 +181,7 @@ func (c *chats) add(
 	return p
 }
 
-// forget removes what can be had again, and reports whether there is room.
+// forget removes all chats that are forgettable, and reports whether there is room.
 func (c *chats) forget(limit int) bool {
 	for chat, p := range c.byID {
 		if p.forgettable() {
@@ -200,8 +200,8 @@ func (c *chats) queue(p *progress) {
 	}
 }
 
-// requeue takes a chat out of the ready list, or moves it to the end so that the others have their
-// turn.
+// requeue removes a chat from the ready list. If the chat is still ready, requeue appends it, so
+// that the others are served first.
 func (c *chats) requeue(p *progress) {
 	if i := slices.Index(c.ready, p); i >= 0 {
 		c.ready = slices.Delete(c.ready, i, i+1)

@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// at returns the progress in a chat that was sent up to next-1, whose watermark was read.
+// at returns the progress in a chat that was sent up to next-1. Its watermark was read.
 func at(start, next, head, acked tidemark.Sequence) *progress {
 	return &progress{
 		chat:      "c",
@@ -36,8 +36,8 @@ func TestProgress_is_ready_exactly_if_there_is_something_to_send(t *testing.T) {
 	}
 }
 
-// TestProgress_R_MIN_the_lowest_begins: by a notification or by the first watermark that is read;
-// not by what is older than the position that the client named.
+// A notification, or the first watermark that is read, lowers the start. What is older than the
+// client's cursor does not.
 func TestProgress_R_MIN_the_lowest_begins(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -78,10 +78,9 @@ func TestProgress_R_MIN_the_lowest_begins(t *testing.T) {
 	}
 }
 
-// TestProgress_what_was_sent_before_a_rewind_is_not_lost: the head stays, the page read before it is
-// told apart.
+// A rewind keeps the head, and voids the page that was read before it.
 func TestProgress_what_was_sent_before_a_rewind_is_not_lost(t *testing.T) {
-	p := at(1, 6, 0, 0) // five messages were read to the chat's end
+	p := at(1, 6, 0, 0) // five messages were sent, to the end of the chat
 	if p.rewind(3); p.next != 3 || p.head != 5 || p.rewinds != 1 {
 		t.Errorf("got next %d, head %d, rewinds %d, want 3, 5, 1", p.next, p.head, p.rewinds)
 	}
@@ -112,7 +111,7 @@ func TestProgress_served(t *testing.T) {
 	}
 }
 
-// TestProgress_leave: who comes back gets what another device acknowledged meanwhile.
+// A user who rejoins gets what another device has acknowledged in the meantime.
 func TestProgress_leave(t *testing.T) {
 	p := at(4, 8, 9, 5)
 	p.openEnded = true
@@ -121,7 +120,6 @@ func TestProgress_leave(t *testing.T) {
 	}
 }
 
-// TestProgress_R_WAKESET_the_row_of_what_is_not_acknowledged.
 func TestProgress_R_WAKESET_the_row_of_what_is_not_acknowledged(t *testing.T) {
 	for _, tt := range []struct {
 		p    *progress
@@ -137,7 +135,7 @@ func TestProgress_R_WAKESET_the_row_of_what_is_not_acknowledged(t *testing.T) {
 	}
 }
 
-// TestChats_forget_only_what_can_be_had_again: each reason to keep a chat keeps it.
+// Each of these reasons alone keeps a chat.
 func TestChats_forget_only_what_can_be_had_again(t *testing.T) {
 	for name, keep := range map[string]func(*progress){
 		"queued":             func(p *progress) { p.queued = true },
@@ -157,7 +155,7 @@ func TestChats_forget_only_what_can_be_had_again(t *testing.T) {
 	}
 }
 
-// TestChats_take_turns: a chat that is not done goes to the end.
+// A chat with more to send goes to the end of the list.
 func TestChats_take_turns(t *testing.T) {
 	var c chats
 	a, b := c.add("a", 1, 1, 9), c.add("b", 1, 1, 9)

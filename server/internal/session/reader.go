@@ -12,31 +12,31 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 )
 
-// Bounds of a page: Next returns when it has so much.
+// Limits of a page. Next returns when it has reached one of them.
 const (
 	pageEvents = 128
 	pageBytes  = 128 << 10
 )
 
-// How many chats are read at a time, and how much of each if there are several.
+// chatsPerStep is how many chats are read in one step. The others limit each of several chats.
 const (
 	chatsPerStep = 16
 	chatEvents   = pageEvents / 2
 	chatBytes    = pageBytes / 4
 )
 
-// statusesPerPage is how many status updates go with a page that is full of messages, so that ticks
-// have their turn however many messages wait.
+// statusesPerPage is how many status updates follow a page that is full of messages, so that ticks
+// arrive even while many messages are unsent.
 const statusesPerPage = 32
 
-// reconcileBelow is the number of ready chats from which on the next page of a reconciliation waits.
+// While reconcileBelow chats or more are ready, the next page of a reconciliation waits.
 const reconcileBelow = 256
 
-// readPause is the time between a read that failed and the next attempt.
+// readPause is the time from a failed read to the next attempt.
 const readPause = 250 * time.Millisecond
 
-// Reader is one connection's hold on a session. A newer connection of the session replaces it. Next
-// and Wait belong to one goroutine; the other methods may be called concurrently.
+// Reader reads a session for one connection. A newer connection of the session replaces it. Next
+// and Wait must be called from one goroutine; the other methods are safe for concurrent use.
 type Reader struct {
 	session    *Session
 	generation uint32
@@ -47,13 +47,14 @@ type Reader struct {
 // Session returns the session.
 func (r *Reader) Session() *Session { return r.session }
 
-// Next appends the events that are due to buf, about a page of them, and returns as soon as it has
-// some. If there is none it waits for one, or, with wait false, returns buf as it is. Payloads are
-// shared and must not be changed. A read that fails is tried again until ctx ends.
+// Next appends events to buf, about a page, and returns as soon as it has some. If there are none,
+// it waits for one; with wait false, it returns buf unchanged. The caller must not change the
+// payloads, which are shared. A failed read is repeated until ctx ends; with wait false, Next
+// returns its failure as no events.
 //
-// Errors: Replaced once a newer connection owns the session or the session has moved, Gone when it
-// has ended, Unavailable when the node is stopping, and ctx.Err(). With an error buf is returned as
-// it was given.
+// Errors: Replaced if a newer connection owns the session or the session has moved; Gone if the
+// session has ended; Unavailable if the node is stopping; ctx.Err(). With an error, buf is returned
+// as it was given.
 func (r *Reader) Next(
 	ctx context.Context, buf []tidemark.Event, wait bool,
 ) ([]tidemark.Event, error) {
@@ -70,7 +71,7 @@ func (r *Reader) Next(
 			s.host.Count.Deliveries.Add(int64(len(buf) - given))
 			return buf, nil
 		case st.kind == stepIdle && !wait:
-			// A flag that is older than what was seen must not end the next Wait for nothing.
+			// A signal from before the last step must not end the next Wait.
 			if !r.flag.Clear() {
 				return buf, nil
 			}
@@ -92,8 +93,8 @@ func (r *Reader) Next(
 	}
 }
 
-// Wait returns when there may be events for Next, or the reader has lost its session; ctx.Err() when
-// ctx ends first. It is Next without the reading, whose deep stack an idle connection would keep.
+// Wait returns nil when Next may have events or an error, and ctx.Err() when ctx ends first. An
+// idle connection waits here and not in Next, whose calls have grown a deep stack.
 func (r *Reader) Wait(ctx context.Context) error {
 	if !r.flag.Wait(ctx) {
 		return ctx.Err()
@@ -101,7 +102,7 @@ func (r *Reader) Wait(ctx context.Context) error {
 	return nil
 }
 
-// pause waits after a failed read. Chats stay ready meanwhile.
+// pause waits after a failed read. The chats stay ready.
 func (r *Reader) pause(ctx context.Context, cause error, wait bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -118,8 +119,8 @@ func (r *Reader) pause(ctx context.Context, cause error, wait bool) error {
 	return nil
 }
 
-// Confirm takes in that the client has stored a message that it got on this stream. It then has
-// everything that was sent before it, which the session need not send again.
+// Confirm records that the client has stored a message from this stream. The client then has all
+// events before it, and the session forgets them.
 func (r *Reader) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
 	s := r.session
 	s.mu.Lock()
@@ -130,8 +131,8 @@ func (r *Reader) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
 	}
 }
 
-// Detach says that the connection is gone. The session waits for its resume window for another one.
-// It does nothing if the reader was replaced, and nothing when it is called again.
+// Detach records that the connection has closed. The session then waits for another one during its
+// resume window. Detach does nothing if the reader was replaced, or when it is called again.
 func (r *Reader) Detach() {
 	r.left.Do(func() {
 		s := r.session
@@ -145,26 +146,27 @@ func (r *Reader) Detach() {
 	})
 }
 
-// Ending asks for the end of the session, unless another connection came since this one detached.
+// Ending returns a request to end the session, unless another connection has attached since this
+// one detached.
 func (r *Reader) Ending() Ending {
 	return Ending{Session: r.session, reason: Closed, left: r.generation}
 }
 
-// stepKind says what Next has to do.
+// stepKind says what Next does next.
 type stepKind uint8
 
 const (
 	stepIdle      stepKind = iota // nothing is due
-	stepReturn                    // the page is full, or goes out before storage is read
+	stepReturn                    // the page is full, or is sent before storage is read
 	stepReconcile                 // a page of the reconciliation
-	stepAcked                     // the watermarks of chats that the session meets for the first time
-	stepChats                     // a page of each of some chats
+	stepAcked                     // the watermarks of chats that are new to the session
+	stepChats                     // a page of each of several chats
 	stepRecent                    // the list of recently active chats
-	stepBaselines                 // the boundaries below which no update may be sent
-	stepStatuses                  // the statuses of chats, to be sent
+	stepBaselines                 // the boundaries that the client may already know
+	stepStatuses                  // the statuses of chats
 )
 
-// step is one thing to do without the session's lock, and the state that it was ordered in.
+// step is one read without the session's lock, with the state in which it was ordered.
 type step struct {
 	kind      stepKind
 	reconcile reconcile
@@ -172,18 +174,18 @@ type step struct {
 	keys      []statusKey
 	left      uint32
 	chats     []chatStep
-	// requests are the pages to be read, one for each of chats.
+	// requests has one page to read for each element of chats.
 	requests []chat.Request
 }
 
-// chatStep is a chat whose page is read, as its progress was when that was ordered.
+// chatStep is a chat whose page is read, and its progress when the read was ordered.
 type chatStep struct {
 	progress  *progress
 	rewinds   uint32
 	openEnded bool
 }
 
-// step sends what needs no I/O and says what comes next.
+// step appends the events that need no I/O, and returns the next read.
 func (s *Session) step(r *Reader, buf []tidemark.Event, given int) (step, []tidemark.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +255,7 @@ func (s *Session) chatsStep() step {
 	return st
 }
 
-// ownedBy returns nil if the reader may have events.
+// ownedBy returns nil if r may read the session.
 func (s *Session) ownedBy(r *Reader) error {
 	if err := s.residence.readable(); err != nil {
 		return err
@@ -261,7 +263,7 @@ func (s *Session) ownedBy(r *Reader) error {
 	return s.attachment.owns(r.generation)
 }
 
-// sendStatuses appends the boundaries that are ready, until buf has so many events.
+// sendStatuses appends the boundaries that are ready, until buf has until events.
 func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event {
 	left := s.statuses.order[:0]
 	for _, key := range s.statuses.order {
@@ -279,8 +281,8 @@ func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event
 	return buf
 }
 
-// sendStatus appends one boundary. An aggregate that did not rise is sent only if the client asked:
-// it may have lost it.
+// sendStatus appends one boundary. An aggregate that did not rise is sent only if the client asked,
+// because the client may not have received it.
 func (s *Session) sendStatus(
 	buf []tidemark.Event, u tidemark.StatusUpdate, asked bool,
 ) []tidemark.Event {
@@ -304,5 +306,6 @@ func size(events []tidemark.Event) int {
 	return n
 }
 
-// errShortRead says that a message which must exist was not found. It is read again.
+// errShortRead is the failure of a read that did not find an existing message. The read is
+// repeated.
 var errShortRead = errors.New("a message that exists was not found yet")

@@ -41,7 +41,6 @@ func TestReconcile_steps(t *testing.T) {
 	}
 }
 
-// TestReconcile_R_COMPLETE_only_idle_and_with_nothing_queued.
 func TestReconcile_R_COMPLETE_only_idle_and_with_nothing_queued(t *testing.T) {
 	for p := idle; p <= readAll; p++ {
 		for s := nothing; s <= knownChats; s++ {
@@ -60,7 +59,7 @@ func TestReconcile_R_COMPLETE_only_idle_and_with_nothing_queued(t *testing.T) {
 	}
 }
 
-// TestReconcile_queued_is_begun_in_the_same_epoch: the greater scope wins, whatever the order.
+// The higher scope wins, in any order.
 func TestReconcile_queued_is_begun_in_the_same_epoch(t *testing.T) {
 	epoch := registry.Epoch{Crashes: 7}
 	for _, tt := range []struct {
@@ -86,7 +85,7 @@ func TestReconcile_queued_is_begun_in_the_same_epoch(t *testing.T) {
 	}
 }
 
-// TestReconcile_a_page_of_before_is_discarded: it was read for another order, phase or position.
+// A page counts only for the order, phase and position for which it was read.
 func TestReconcile_a_page_of_before_is_discarded(t *testing.T) {
 	now := reconcile{order: 2, phase: readAll, after: "b"}
 	for _, tt := range []struct {

@@ -8,28 +8,28 @@ import (
 // Reason says why a session ends on this node.
 type Reason uint8
 
-// Reasons for an end. Each gives the reader another error.
+// Reasons for an end, with the error that the reader gets.
 const (
-	Closed     Reason = iota // the client said goodbye, or did not come back in time: Gone
+	Closed     Reason = iota // the client closed it, or did not come back in time: Gone
 	Superseded               // the device has a newer session: Replaced
 	Stopped                  // the node is stopping: Unavailable
 )
 
-// residenceState says where a session lives, as this node knows it.
+// residenceState says where a session lives, as far as this node knows.
 type residenceState uint8
 
 const (
 	live        residenceState = iota // it is served here
-	draining                          // the node is stopping: it still takes notifications
-	arriving                          // it is on its way from the node that had its lease
-	overtaken                         // the same, and a further node has asked for it
-	unlanded                          // it did not arrive, and its lease has still to be released
+	draining                          // the node is stopping; notifications are still accepted
+	arriving                          // it is moving here from the node that had its lease
+	overtaken                         // the same, and another node has requested it
+	unlanded                          // it did not arrive; its lease has still to be released
 	ended                             // it is over
-	transferred                       // it went on at another node
+	transferred                       // it continues at another node
 )
 
-// residence is the first of a session's eight values. It decides who may read the session, and
-// whether a notification reaches it.
+// residence says where a session lives. It decides whether a reader may read it, and whether it
+// accepts notifications.
 //
 //	state         request     land   drain      end        freeze
 //	live          -           -      draining   ended      transferred
@@ -40,20 +40,20 @@ const (
 //	ended         -           -      -          -          -
 //	transferred   -           -      -          -          -
 //
-// The last three are final. A final session takes no notification, so that the caller marks it
-// (R_ADDR, R_ORDER). The step into a final state hands over what is not acknowledged (R_WAKESET).
+// The last three are final. A final session accepts no notification, so its caller marks the
+// message (R_ADDR, R_ORDER). The step into a final state returns what is not acknowledged
+// (R_WAKESET).
 type residence struct {
 	state  residenceState
-	reason Reason // of ended
-	// arrival says how the session comes, or came, to this node. It is nil for one that was opened
-	// here.
+	reason Reason // set in the state ended
+	// arrival is the move to this node. It is nil if the session was opened here.
 	arrival *arrival
 }
 
-// serves reports whether the session is here, so that notifications change it.
+// serves reports whether the session is served here.
 func (r *residence) serves() bool { return r.state == live || r.state == draining }
 
-// arrives reports whether the session is on its way to this node.
+// arrives reports whether the session is moving to this node.
 func (r *residence) arrives() bool { return r.state == arriving || r.state == overtaken }
 
 // final reports whether the session is over on this node.
@@ -61,7 +61,7 @@ func (r *residence) final() bool {
 	return r.state == unlanded || r.state == ended || r.state == transferred
 }
 
-// request keeps another node's Request for an arriving session.
+// request records another node's Request for an arriving session.
 func (r *residence) request(q bus.Request) {
 	r.arrival.keep(q)
 	if r.state == arriving {
@@ -71,7 +71,7 @@ func (r *residence) request(q bus.Request) {
 	r.state = overtaken
 }
 
-// land makes an arriving session live. It returns what arrived before it.
+// land makes an arriving session live. It returns what the arrival kept.
 func (r *residence) land() (notifications []Notification, requests []bus.Request) {
 	if r.state == arriving {
 		close(r.arrival.decided)
@@ -82,14 +82,14 @@ func (r *residence) land() (notifications []Notification, requests []bus.Request
 	return notifications, requests
 }
 
-// drain lets readers go, because the node is stopping.
+// drain makes a live session refuse readers, because the node is stopping.
 func (r *residence) drain() {
 	if r.state == live {
 		r.state = draining
 	}
 }
 
-// end ends the session and returns what an arriving one had kept.
+// end ends the session. It returns the notifications that an arriving session had kept.
 func (r *residence) end(reason Reason) map[tidemark.ChatID]kept {
 	r.reason = reason
 	if !r.arrives() {
@@ -104,13 +104,13 @@ func (r *residence) end(reason Reason) map[tidemark.ChatID]kept {
 	return left
 }
 
-// freeze ends the session here, because it goes on at another node.
+// freeze ends the session here, because it moves to another node.
 func (r *residence) freeze() {
 	//rule:resume_lossless.tell-connection-of-replacement
 	r.state = transferred
 }
 
-// readable returns nil if a reader may have events, else the reason as the client is told it.
+// readable returns nil if the session may be read, else the error for its client.
 func (r *residence) readable() error {
 	switch {
 	case r.state == live:

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus"
 )
 
-// residenceSteps are the events of a residence, each as far as its state takes it.
+// residenceSteps are the events of a residence. A step that a state does not allow does nothing.
 var residenceSteps = map[string]func(*residence){
 	"request": func(r *residence) {
 		if r.arrives() {
@@ -85,8 +85,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestResidence_what_it_allows: who reads a session is told why they may not, and a final one takes
-// no notification.
+// A reader of a final session gets the reason as an error, and a final session accepts no
+// notification.
 func TestResidence_what_it_allows(t *testing.T) {
 	for _, tt := range []struct {
 		residence

@@ -7,19 +7,19 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// At says where a connection goes on.
+// At says where a connection continues.
 type At struct {
 	// After is the number of the last event that the client has.
 	After uint64
-	// Announce sends `open` first; long-poll has no use for it in a session that exists.
+	// Announce sends `open` first. Long-poll sends it only for a new session.
 	Announce bool
-	// Yield leaves the session to another connection that reads it: the client of this one has
-	// closed its side, and may have come back by the other.
+	// Yield refuses the connection if another one reads the session. The client of this connection
+	// has closed its side and may have come back through the other.
 	Yield bool
 }
 
-// Attach makes a connection the reader of a new session. reset, if not empty, tells the client why
-// it did not get the session that it named.
+// Attach makes a connection the reader of a new session. If reset is set, a reset event tells the
+// client why it did not get the session that it named.
 func (s *Session) Attach(reset tidemark.ResetReason) *Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,10 +29,10 @@ func (s *Session) Attach(reset tidemark.ResetReason) *Reader {
 	return s.attach(true, false)
 }
 
-// Resume makes a connection the reader and goes on after a position: what was sent after it is sent
-// again, under new numbers. A position from which the session cannot go on is answered by a reset.
+// Resume makes a connection the reader. It sends again what followed a position, with new numbers.
+// If the session cannot resume from the position, the client gets a reset instead.
 //
-// Errors: those of an ended session (Gone, Replaced, Unavailable), and Replaced if at yields to
+// Errors: Gone, Replaced or Unavailable if the session has ended here; Replaced if at yields to
 // another connection.
 func (s *Session) Resume(at At) (*Reader, error) {
 	s.mu.Lock()
@@ -82,7 +82,7 @@ func (s *Session) attach(announce, resumed bool) *Reader {
 	}
 }
 
-// sendAgain puts a run that may not have arrived back to where it came from.
+// sendAgain makes the session send a run again, since the client may not have received it.
 func (s *Session) sendAgain(r run) {
 	switch r.kind {
 	//rule:resume_lossless.send-gaps-again
@@ -108,25 +108,24 @@ func (s *Session) sendAgain(r run) {
 	}
 }
 
-// Position is a device's cursor in a chat, and the chat's head.
+// Position is a device's cursor in a chat, with the chat's head.
 type Position struct {
 	Chat         tidemark.ChatID
 	Cursor, Head tidemark.Sequence
 }
 
-// Positions is what a device that gives its cursors asks of its session. It is sent between nodes as
-// JSON.
+// Positions is what a device sends with its cursors. It travels between nodes as JSON.
 type Positions struct {
-	Positions []Position `json:"Places"`
-	// Refused are cursors that were not taken: the stream says so as well.
+	Positions []Position
+	// Refused has the cursors that were not accepted. The client gets a reset for each.
 	Refused []tidemark.Reset
-	// Statuses asks for the statuses of the named and the recent chats.
+	// Statuses asks for the statuses of the named chats and of the recent ones.
 	Statuses bool
 }
 
-// Seek sets the session's positions to a device's cursors: what follows them is sent. In chats that
-// are not named, what is not acknowledged is sent again, and they are reconciled. It reports false
-// if the session is not served here.
+// Seek moves the session to a device's cursors, and sends what follows them. In chats that are not
+// named it sends again what is not acknowledged. It then reconciles. It returns false if the
+// session is not served here.
 func (s *Session) Seek(to Positions) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +135,7 @@ func (s *Session) Seek(to Positions) bool {
 	for _, r := range to.Refused {
 		s.reset(r)
 	}
-	// A client cannot name a chat that it lost with its position.
+	// Chats that the client lost with its cursors are not named.
 	//rule:resume_lossless.send-unacknowledged-chats
 	s.sendUnacknowledged()
 	for _, position := range to.Positions {
@@ -161,7 +160,7 @@ func (s *Session) Seek(to Positions) bool {
 	return true
 }
 
-// sendUnacknowledged goes back to what the user has not acknowledged, in every chat.
+// sendUnacknowledged rewinds every chat to its first unacknowledged message.
 func (s *Session) sendUnacknowledged() {
 	for _, id := range slices.Sorted(maps.Keys(s.chats.byID)) {
 		p := s.chats.get(id)

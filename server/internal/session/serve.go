@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// serve does one step that reads, and appends the events that it gives.
+// serve does the I/O of one step, and appends the events that result.
 func (s *Session) serve(
 	ctx context.Context, r *Reader, st step, buf []tidemark.Event,
 ) ([]tidemark.Event, error) {
@@ -29,7 +29,7 @@ func (s *Session) serve(
 	}
 }
 
-// readAcked reads the watermarks from which chats begin that the session meets for the first time.
+// readAcked reads the watermarks of chats that are new to the session.
 func (s *Session) readAcked(ctx context.Context, ids []tidemark.ChatID) error {
 	acked, err := s.host.acked(ctx, s.User(), ids)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Session) readAcked(ctx context.Context, ids []tidemark.ChatID) error {
 	return nil
 }
 
-// serveChats reads a page of each of some chats and sends it. What was read before a rewind, or for
-// a reader that was replaced meanwhile, is discarded.
+// serveChats reads and sends a page of each of several chats. It discards pages that were read
+// before a rewind, or for a reader that was replaced in the meantime.
 func (s *Session) serveChats(
 	ctx context.Context, r *Reader, st step, buf []tidemark.Event,
 ) ([]tidemark.Event, error) {
@@ -92,7 +92,7 @@ func (s *Session) serveChats(
 	return buf, nil
 }
 
-// listRecent orders the statuses of the chats that were active last.
+// listRecent lists the chats that were active last, so that their statuses are sent.
 func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	recent, _, err := s.host.Storage.ChatsOf(ctx, s.User(),
 		storage.ChatsPage{Limit: recentChats, Brief: true})
@@ -106,7 +106,7 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	}
 	s.statuses.listRecent = false
 	for _, c := range recent {
-		// This node may have missed that a member came.
+		// This node may not know yet that a member was added.
 		//rule:tick_monotone.outdate-roster-for-snapshot
 		s.host.Chats.Chat(c.Chat.ID).Invalidate(c.Chat.MembersVersion)
 		s.statuses.refreshChat(c.Chat.ID)
@@ -114,8 +114,8 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	return nil
 }
 
-// serveStatuses reads and sends the statuses of chats. They are read again if the user left a chat
-// meanwhile.
+// serveStatuses reads and sends the statuses of chats. If the user left a chat in the meantime,
+// they are read again.
 func (s *Session) serveStatuses(
 	ctx context.Context, r *Reader, st step, buf []tidemark.Event,
 ) ([]tidemark.Event, error) {
@@ -141,8 +141,8 @@ func (s *Session) serveStatuses(
 	return buf, nil
 }
 
-// readBaselines reads the boundaries below which no update of some members may be sent: of all
-// members of their chats, and of them, who may have left.
+// readBaselines reads the boundaries that the client may already know: those of all members of the
+// chats of st.keys, and of the users in st.keys, who may be former members.
 func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 	var ids []tidemark.ChatID
 	also := make([]storage.StateKey, len(st.keys))
@@ -170,11 +170,11 @@ func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 	return nil
 }
 
-// newest returns what the client is told of a boundary that was read, and reports whether an update
-// of the same member waits, which is raised to it.
+// newest returns a boundary that was read, or a higher one that is known. waits reports whether an
+// update of the same member is queued; it is then raised to this boundary.
 func (s *Session) newest(u tidemark.StatusUpdate) (newest tidemark.StatusUpdate, waits bool) {
 	if u.UserID != "" {
-		// What was read may be older than what was sent meanwhile, or newer than what is on its way.
+		// The client may have been sent a higher boundary since. A lower update may still arrive.
 		//rule:tick_monotone.remember-snapshot
 		u.Boundary = s.host.Watermarks.Announce(u)
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Session is one device's place in the stream. It outlives its connections. It is eight values,
-// each with named states in a file of its own; this file is what the rest of the core tells it.
+// Session is one device's position in the stream. It outlives its connections. It consists of eight
+// values, each with named states in a file of its own. This file has the operations that the other
+// packages of the core call.
 //
-// All methods are safe for concurrent use. None does I/O; Reader.Next does.
+// All methods are safe for concurrent use. They do no I/O; only Reader.Next does.
 type Session struct {
 	host *Host
-	// Lease is what the registry holds for the session. It names the session, its user and device.
+	// Lease is the session's entry in the registry. It names the session, its user and its device.
 	Lease registry.Lease
 
 	// mu guards everything below. It is not held across I/O.
@@ -30,9 +31,9 @@ type Session struct {
 	statuses   statuses
 }
 
-// New returns a session without a reader. The lease names its id, user and device; the registry has
-// still to be asked for it (LeaseAnswered). With snapshot the client is sent the statuses of its
-// recent chats after `caught_up`.
+// New returns a live session without a reader. The lease names its id, user and device. The caller
+// then asks the registry for the lease and reports the answer to LeaseAnswered. If snapshot is
+// true, the client gets the statuses of its recent chats after `caught_up`.
 func (h *Host) New(lease registry.Lease, snapshot bool) *Session {
 	return &Session{
 		host: h, Lease: lease,
@@ -47,17 +48,17 @@ func (s *Session) ID() tidemark.SessionID { return s.Lease.Session }
 // User returns the session's user.
 func (s *Session) User() tidemark.UserID { return s.Lease.User }
 
-// Notification says that a chat has a message for a session.
+// Notification says that a chat has a message which the session may have to send.
 type Notification struct {
 	Chat     tidemark.ChatID
 	Sequence tidemark.Sequence
-	// Marked says that a pending row may stand, which names the first of several messages.
+	// Marked says that a pending row may exist. The row names only the first of several messages.
 	Marked bool
 }
 
-// Notify takes a notification. It reports whether the session took it: if not, the caller marks
-// (R_NOBODY). A session that knows too many chats takes it by reconciling again, and leaves no proof
-// until it has.
+// Notify records a notification. It returns false if the session cannot take it; the caller then
+// marks the message (R_NOBODY). If the session has no room for another chat, it reconciles again,
+// and leaves no proof until it has (R_COMPLETE).
 func (s *Session) Notify(n Notification) (taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +79,7 @@ func (s *Session) notify(n Notification) {
 	switch {
 	case p == nil:
 	case n.Marked:
-		// A row names its first message only. The session may have missed the last one.
+		// A row names its first message only, so Sequence may be below the last message.
 		//rule:pending_or_delivered.marked-wake-reaches-to-the-end
 		p.mayBePending, p.openEnded = true, true
 		s.chats.queue(p)
@@ -89,8 +90,8 @@ func (s *Session) notify(n Notification) {
 	}
 }
 
-// MembersChanged takes in that members came or went. What waits of a chat that the user left is
-// dropped.
+// MembersChanged queues the events of members who joined or left. If the user left a chat, it drops
+// the events of that chat that are not sent yet.
 func (s *Session) MembersChanged(changes []tidemark.MembershipChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,8 @@ func (s *Session) MembersChanged(changes []tidemark.MembershipChange) {
 	}
 }
 
-// Typing takes a notice. It is dropped if no connection reads, or if enough of them wait.
+// Typing queues a typing notice. It drops the notice if no connection reads, or if maxTyping
+// notices are queued already.
 func (s *Session) Typing(t tidemark.Typing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +125,8 @@ func (s *Session) Typing(t tidemark.Typing) {
 	}
 }
 
-// Acknowledged takes in that the user's watermark is at least acked. It reports whether a pending
-// row may stand.
+// Acknowledged records that the user's watermark is at least acked. It reports whether a pending
+// row may exist.
 func (s *Session) Acknowledged(chat tidemark.ChatID, acked tidemark.Sequence) (mayBePending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +140,7 @@ func (s *Session) Acknowledged(chat tidemark.ChatID, acked tidemark.Sequence) (m
 	return p.mayBePending
 }
 
-// Cleared takes in that no pending row stands at or below the user's watermark.
+// Cleared records that no pending row exists at or below the user's watermark.
 func (s *Session) Cleared(chat tidemark.ChatID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,9 +151,9 @@ func (s *Session) Cleared(chat tidemark.ChatID) {
 	}
 }
 
-// Raised takes in boundaries that moved. At most one boundary of a member waits. may is asked under
-// the session's lock whether the user may still know: who removes a member says so before the
-// session is told.
+// Raised queues boundaries that rose. Of each member at most one boundary is queued. It calls may
+// under the session's lock, and drops the updates if the user is no longer a member. The caller
+// that removes a member changes what may returns before it calls MembersChanged.
 func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +162,7 @@ func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) {
 	}
 	for _, u := range updates {
 		if u.UserID != "" {
-			// The update may be older than a snapshot that was read and sent meanwhile.
+			// A snapshot with a newer boundary may have been sent since this update was published.
 			//rule:tick_monotone.merge-known-into-snapshot
 			u.Boundary = u.Boundary.Merge(s.host.Watermarks.Exposed(u.UserID, u.ChatID))
 		}
@@ -169,7 +171,8 @@ func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) {
 	s.attachment.flag.Set()
 }
 
-// RefreshStatuses orders the statuses of a chat to be read and sent, if the user is a member then.
+// RefreshStatuses makes the session read and send the statuses of a chat, if the user is a member
+// at that time.
 func (s *Session) RefreshStatuses(chat tidemark.ChatID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,15 +182,15 @@ func (s *Session) RefreshStatuses(chat tidemark.ChatID) {
 	}
 }
 
-// LeaseLost says that the registry has no lease of the session any more, and is asked again.
+// LeaseLost records that the registry no longer has the session's lease, and is being asked again.
 func (s *Session) LeaseLost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lease.ask()
 }
 
-// LeaseAnswered takes the registry's answer, and orders the reconciliation that it asks for. It
-// reports whether the session has ended meanwhile: then the caller releases the lease.
+// LeaseAnswered records the registry's answer, and begins the reconciliation that it requires. It
+// returns true if the session has ended in the meantime; the caller then releases the lease.
 func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +199,7 @@ func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
 	switch {
 	case s.residence.final():
 		return true
-	case s.residence.arrives(): // Land orders it
+	case s.residence.arrives(): // Land begins it
 	case !first:
 		s.reconcile.begin(readKnown, a.Epoch, s.host.Now())
 	//rule:R_PROOF.rows-with-lease-and-proof-only
@@ -209,15 +212,16 @@ func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
 	return false
 }
 
-// LeaseSettled reports whether the lease can be refreshed: an answer is known, and the session is
-// served here.
+// LeaseSettled reports whether the lease can be refreshed: the session is served here, and no
+// request for the lease is under way.
 func (s *Session) LeaseSettled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.residence.serves() && s.lease.settled()
 }
 
-// LeaseUnconfirmed reports whether the registry did not answer the last request for the lease.
+// LeaseUnconfirmed reports whether the registry did not answer the last request for the lease. The
+// registry may have granted it.
 func (s *Session) LeaseUnconfirmed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,9 +229,9 @@ func (s *Session) LeaseUnconfirmed() bool {
 	return s.lease == unconfirmed
 }
 
-// Proof returns what the session leaves when it ends: the epoch, if its lease is held and it knows
-// everything that waits for it (R_PROOF, R_COMPLETE), else nil. release says that the lease has to
-// be released by whoever ends the session.
+// Proof returns what an ending session leaves in the registry. proof is the epoch if the lease is
+// held and the session knows everything that it has to send (R_PROOF, R_COMPLETE), else nil.
+// release reports whether the caller has to release the lease.
 func (s *Session) Proof() (proof *registry.Epoch, release bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +244,8 @@ func (s *Session) Proof() (proof *registry.Epoch, release bool) {
 	return proof, s.lease != acquiring
 }
 
-// Reconcile orders a reconciliation if the registry's epoch is not the one that the session knows
-// (R_EPOCH). With force it orders one in any case; one that is under way goes to its end first.
+// Reconcile begins a reconciliation if the session knows another epoch of the registry (R_EPOCH).
+// With force it begins one in the same epoch too, after any that is under way.
 func (s *Session) Reconcile(epoch registry.Epoch, force bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +258,7 @@ func (s *Session) Reconcile(epoch registry.Epoch, force bool) {
 		s.reconcile.epoch = epoch
 		return
 	case changed || force && s.reconcile.complete():
-		if changed && s.statuses.snapshot { // boundaries may have been missed as well
+		if changed && s.statuses.snapshot { // boundaries may be missing too
 			s.statuses.listRecent = true
 		}
 		//rule:R_EPOCH.look-for-missed-messages
@@ -267,7 +271,8 @@ func (s *Session) Reconcile(epoch registry.Epoch, force bool) {
 	s.attachment.flag.Set()
 }
 
-// Drain lets the session's reader go, because the node is stopping.
+// Drain makes the session's reader return Unavailable, because the node is stopping. The session
+// still accepts notifications.
 func (s *Session) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,26 +280,26 @@ func (s *Session) Drain() {
 	s.attachment.flag.Set()
 }
 
-// Ended reports whether the session is over on this node.
+// Ended reports whether the session is over on this node. It may go on at another one.
 func (s *Session) Ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.residence.final()
 }
 
-// Ending is a request to end a session.
+// Ending is a request to end a session. End carries it out.
 type Ending struct {
 	*Session
 	reason Reason
-	// left, if it is not 0, is the generation of the connection that left: the session goes on if
-	// another one came since.
+	// left is the generation of the connection that left, or 0. If it is set, the session ends only
+	// if no connection has attached since.
 	left uint32
 }
 
-// Ending asks for the end of the session, whoever reads it.
+// Ending returns a request to end the session, even if a connection reads it.
 func (s *Session) Ending(reason Reason) Ending { return Ending{Session: s, reason: reason} }
 
-// Endings asks for the end of several sessions.
+// Endings returns requests to end several sessions for the same reason.
 func Endings(sessions []*Session, reason Reason) []Ending {
 	endings := make([]Ending, len(sessions))
 	for i, s := range sessions {
@@ -303,19 +308,21 @@ func Endings(sessions []*Session, reason Reason) []Ending {
 	return endings
 }
 
-// Left is what a session leaves to be done that has ended.
+// Left is the work that an ended session leaves to its caller.
 type Left struct {
-	// Rows are to be marked: everything that is not acknowledged, sent or not (R_WAKESET).
+	// Rows are to be marked. They cover everything that is not acknowledged, sent or not
+	// (R_WAKESET).
 	Rows []tidemark.PendingDelivery
-	// Marked are the lowest notifications of rows that an arriving session took. The session may be
-	// live on another node, and has to be told (R_FOLLOW).
+	// Marked are notifications of messages that have a row and reached an arriving session. The
+	// session may be live on another node, which has to be notified (R_FOLLOW). Each names the
+	// lowest sequence of its chat.
 	Marked []Notification
-	// Unlanded says that the session was arriving.
+	// Unlanded says that the session was still arriving.
 	Unlanded bool
 }
 
-// End detaches the session for good: nothing reaches it any more (R_ORDER). It reports false if the
-// session had ended before, or goes on because another connection came.
+// End ends the session on this node: from then on it accepts nothing (R_ORDER). It returns false if
+// the session had already ended, or if it continues because another connection attached.
 func (e Ending) End() (left Left, ended bool) {
 	s := e.Session
 	s.mu.Lock()
@@ -325,7 +332,7 @@ func (e Ending) End() (left Left, ended bool) {
 		return left, false
 	}
 	for _, p := range s.chats.byID {
-		// An open-ended chat that is acknowledged has a row already, if there is more.
+		// If everything known is acknowledged and more may exist, a row exists already.
 		//rule:R_WAKESET.mark-unacknowledged
 		if p.behind() {
 			left.Rows = append(left.Rows, p.pending(s.User()))
@@ -355,7 +362,7 @@ func (e Ending) End() (left Left, ended bool) {
 	return left, true
 }
 
-// control lets an event wait to be sent.
+// control queues an event.
 func (s *Session) control(c control) {
 	if !s.log.push(c) {
 		s.host.Count.Resets.Add(1)
@@ -363,14 +370,14 @@ func (s *Session) control(c control) {
 	s.attachment.flag.Set()
 }
 
-// reset tells the client that a position is unknown.
+// reset queues a reset: the client has to give its cursors.
 func (s *Session) reset(r tidemark.Reset) {
 	s.host.Count.Resets.Add(1)
 	s.control(resetControl(r))
 }
 
-// leave takes a chat out of the session: its user is not a member any more. They may have come back
-// since. What was published for them then is dropped too, so that the session reconciles.
+// leave removes a chat because the user is no longer a member. If messages were unsent, the session
+// reconciles: the user may have rejoined, and some of the messages may be from after that.
 func (s *Session) leave(chat tidemark.ChatID) {
 	s.madeRoom()
 	if p := s.chats.get(chat); p != nil {
@@ -385,8 +392,8 @@ func (s *Session) leave(chat tidemark.ChatID) {
 	s.log.leave(chat)
 }
 
-// chat returns the session's progress in a chat. One that it does not know begins at start. It
-// returns nil if there is no room: the session reconciles when there is.
+// chat returns the session's progress in a chat. A chat that the session does not know begins at
+// start. It returns nil if there is no room; the session then reconciles when there is.
 func (s *Session) chat(id tidemark.ChatID, start tidemark.Sequence) *progress {
 	if p := s.chats.get(id); p != nil {
 		return p
@@ -404,7 +411,7 @@ func (s *Session) chat(id tidemark.ChatID, start tidemark.Sequence) *progress {
 	return p
 }
 
-// raiseHead takes in that a chat has a message at sequence. It returns nil if there is no room.
+// raiseHead records that a chat has a message at sequence. It returns nil if there is no room.
 func (s *Session) raiseHead(id tidemark.ChatID, sequence tidemark.Sequence) *progress {
 	p := s.reach(id, sequence)
 	if p != nil {
@@ -414,8 +421,8 @@ func (s *Session) raiseHead(id tidemark.ChatID, sequence tidemark.Sequence) *pro
 	return p
 }
 
-// reach lets the session begin a chat no higher than at sequence (R_MIN). It returns nil if there is
-// no room.
+// reach lowers the chat's start to sequence, if it is higher (R_MIN). It returns nil if there is no
+// room.
 func (s *Session) reach(id tidemark.ChatID, sequence tidemark.Sequence) *progress {
 	p := s.chat(id, sequence)
 	//rule:R_MIN.lower-start
@@ -425,34 +432,34 @@ func (s *Session) reach(id tidemark.ChatID, sequence tidemark.Sequence) *progres
 	return p
 }
 
-// learnAcked takes in that the user's watermark in a chat is at least acked.
+// learnAcked records that the user's watermark in a chat is at least acked.
 func (s *Session) learnAcked(p *progress, acked tidemark.Sequence) {
 	if p.learnAcked(acked) {
 		s.rewind(p, p.start)
 	}
 }
 
-// rewind goes back to a sequence of a chat.
+// rewind moves the session's position in a chat back.
 func (s *Session) rewind(p *progress, to tidemark.Sequence) {
 	p.rewind(to)
 	s.host.Count.Rewinds.Add(1)
 	s.chats.queue(p)
 }
 
-// requeue moves on after a page of a chat.
+// requeue updates the ready list and the backlog after a page of a chat was sent.
 func (s *Session) requeue(p *progress) {
 	s.chats.requeue(p)
 	s.catchUp.served(p)
 }
 
-// expectReady makes `caught_up` wait for everything that is ready now.
+// expectReady makes `caught_up` wait for every chat that is ready now.
 func (s *Session) expectReady() {
 	for _, p := range s.chats.ready {
 		s.catchUp.expect(p)
 	}
 }
 
-// madeRoom lets a full session try again: it may forget a chat now.
+// madeRoom makes a full session continue: it may be able to forget a chat now.
 func (s *Session) madeRoom() {
 	if s.chats.full {
 		s.chats.full = false

@@ -14,7 +14,8 @@ import (
 )
 
 func newNode() *session.Host {
-	store := memory.New() // It plays no role: the sessions are not served.
+	// The sessions are not served, so the store is not used.
+	store := memory.New()
 	return &session.Host{
 		MaxChats:   16_384,
 		Storage:    store,
@@ -30,7 +31,8 @@ func newNode() *session.Host {
 
 var lease = registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}
 
-// A hand-over may have found the session just before it ended. What it does not take, the caller marks (R_NOBODY, R_ORDER).
+// A delivery may have found the session just before it ended. If the session refuses the
+// notification, the caller marks the message (R_NOBODY, R_ORDER).
 func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 	s := newNode().New(lease, false)
 	if !s.Notify(session.Notification{Chat: "c", Sequence: 1}) {
@@ -38,7 +40,8 @@ func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 	}
 	left, ended := s.Ending(session.Closed).End()
 	rows := left.Rows
-	if want := (tidemark.PendingDelivery{UserID: "bob", ChatID: "c", FirstUndelivered: 1}); !ended || len(rows) != 1 || rows[0] != want {
+	want := tidemark.PendingDelivery{UserID: "bob", ChatID: "c", FirstUndelivered: 1}
+	if !ended || len(rows) != 1 || rows[0] != want {
 		t.Errorf("End: got %v, %v, want the row %v", rows, ended, want)
 	}
 	if s.Notify(session.Notification{Chat: "c", Sequence: 2}) {
@@ -49,8 +52,8 @@ func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 	}
 }
 
-// A connection may have found the session just before it ended, or went to another node. If a newer connection has it, or the device a newer session, it must not open
-// another one in its place.
+// A connection may have found the session just before it ended or moved. If a newer connection or
+// session has replaced it, the client must not open another session.
 func TestResume_of_a_session_that_has_ended(t *testing.T) {
 	tests := map[string]struct {
 		end  func(s *session.Session)
@@ -68,18 +71,20 @@ func TestResume_of_a_session_that_has_ended(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newNode().New(lease, false)
 			test.end(s)
-			if c, err := s.Resume(session.At{Announce: true}); c != nil || tidemark.CodeOf(err) != test.want {
+			if c, err := s.Resume(session.At{Announce: true}); c != nil ||
+				tidemark.CodeOf(err) != test.want {
 				t.Errorf("Resume: got %v, %v, want %v", c, err, test.want)
 			}
 		})
 	}
 }
 
-// An attempt that its client has given up takes nothing from the connection by which the client has come back.
+// A connection whose client has closed its side does not replace the client's newer connection.
 func TestResume_of_who_has_left(t *testing.T) {
 	s := newNode().New(lease, false)
 	newest := s.Attach("")
-	if c, err := s.Resume(session.At{Announce: true, Yield: true}); c != nil || tidemark.CodeOf(err) != tidemark.Replaced {
+	if c, err := s.Resume(session.At{Announce: true, Yield: true}); c != nil ||
+		tidemark.CodeOf(err) != tidemark.Replaced {
 		t.Errorf("Resume beside a connection: got %v, %v, want Replaced", c, err)
 	}
 	newest.Detach()

@@ -11,13 +11,13 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// maxSnapshotChats bounds the chats of a session that moves. One with more of them that it cannot
-// have again does not move.
+// maxSnapshotChats is how many chats a Snapshot has at most. A session with more chats that it
+// cannot forget does not move.
 const maxSnapshotChats = 4_096
 
-// Snapshot is a session on its way to another node: what that node has to know so that the client
-// goes on without a gap, and so that what is not acknowledged is marked when the session ends. What
-// can be had again, such as unsent statuses, is left behind and read again.
+// Snapshot is the state of a session that moves to another node. With it the client continues
+// without a gap, and what is not acknowledged can be marked. Unsent statuses are not part of it;
+// the other node reads them again.
 type Snapshot struct {
 	User         tidemark.UserID
 	Session      tidemark.SessionID
@@ -25,17 +25,20 @@ type Snapshot struct {
 	LastID, Base uint64
 	Runs         []snapshotRun      `json:",omitempty"`
 	Chats        []snapshotProgress `json:",omitempty"`
-	// Epoch is that of the last reconciliation, which need not be done again if it is Complete.
+	// Epoch is that of the last reconciliation. If Complete, that reconciliation counts at the
+	// other node too.
 	Epoch    registry.Epoch
 	Certain  time.Time
 	Complete bool
-	// Snapshots are chats whose statuses have still to be sent.
-	Snapshots []tidemark.ChatID `json:",omitempty"`
-	Controls  []snapshotControl `json:",omitempty"`
-	// Least is what was sent of large chats: it never falls.
-	Least map[tidemark.ChatID]tidemark.Boundary `json:",omitempty"`
-	// Lost says that the client has still to give its cursors.
-	CaughtUp, Lost, WantStatuses, Recent bool
+	// Refresh has the chats whose statuses have still to be sent.
+	Refresh  []tidemark.ChatID `json:",omitempty"`
+	Controls []snapshotControl `json:",omitempty"`
+	// Aggregates is what was sent of large chats, which must not fall.
+	Aggregates map[tidemark.ChatID]tidemark.Boundary `json:",omitempty"`
+	// CaughtUp and AwaitingCursors give the state of catchUp; neither means catching.
+	CaughtUp, AwaitingCursors bool
+	// WantsStatuses and ListRecent are statuses.snapshot and statuses.listRecent.
+	WantsStatuses, ListRecent bool
 }
 
 type snapshotRun struct {
@@ -55,14 +58,14 @@ type snapshotControl struct {
 }
 
 type snapshotProgress struct {
-	Chat                      tidemark.ChatID
-	Next, Start, Woken, Acked tidemark.Sequence
-	ToEnd                     bool `json:",omitempty"`
-	Born                      uint32
-	Sure                      bool `json:",omitempty"`
-	Row                       bool `json:",omitempty"`
-	Graced                    bool `json:",omitempty"`
-	Carried                   bool `json:",omitempty"`
+	Chat                     tidemark.ChatID
+	Next, Start, Head, Acked tidemark.Sequence
+	OpenEnded                bool `json:",omitempty"`
+	FirstSeen                uint32
+	AckedRead                bool `json:",omitempty"`
+	MayBePending             bool `json:",omitempty"`
+	GraceOn                  bool `json:",omitempty"`
+	GraceMoved               bool `json:",omitempty"`
 }
 
 func (w snapshotProgress) progress() *progress {
@@ -70,16 +73,16 @@ func (w snapshotProgress) progress() *progress {
 		chat:         w.Chat,
 		next:         w.Next,
 		start:        w.Start,
-		head:         w.Woken,
+		head:         w.Head,
 		acked:        w.Acked,
-		openEnded:    w.ToEnd,
-		firstSeen:    w.Born,
-		ackedRead:    w.Sure,
-		mayBePending: w.Row,
+		openEnded:    w.OpenEnded,
+		firstSeen:    w.FirstSeen,
+		ackedRead:    w.AckedRead,
+		mayBePending: w.MayBePending,
 	}
 }
 
-// ReadSnapshot reads what Freeze has written.
+// ReadSnapshot parses the text that Freeze returned.
 func ReadSnapshot(text []byte) (*Snapshot, error) {
 	var m Snapshot
 	if err := json.Unmarshal(text, &m); err != nil {
@@ -91,7 +94,7 @@ func ReadSnapshot(text []byte) (*Snapshot, error) {
 	return &m, nil
 }
 
-// Unacknowledged returns the rows to be marked if the session does not go on (R_WAKESET).
+// Unacknowledged returns the rows to mark if the session does not continue (R_WAKESET).
 func (m *Snapshot) Unacknowledged() []tidemark.PendingDelivery {
 	var rows []tidemark.PendingDelivery
 	for _, w := range m.Chats {
@@ -102,18 +105,18 @@ func (m *Snapshot) Unacknowledged() []tidemark.PendingDelivery {
 	return rows
 }
 
-// Frozen is a session that has left this node.
+// Frozen is the result of Freeze.
 type Frozen struct {
-	// Text is its Snapshot in writing.
+	// Text is the Snapshot as JSON.
 	Text []byte
-	// Unacknowledged are the rows to be marked if it does not go on.
+	// Unacknowledged has the rows to mark if the session does not continue.
 	Unacknowledged []tidemark.PendingDelivery
 }
 
-// Freeze ends the session here, because it goes on at another node. Its reader is replaced. It reports
-// false, and the session stays as it is, if it is not served here or is too large to move. Its lease
-// is not touched: the other node has taken it already, so that what arrives here from now on finds
-// nobody and is marked (R_ADDR).
+// Freeze ends the session on this node, because it moves to another one. Its reader gets Replaced.
+// Freeze returns false and changes nothing if the session is not served here or is too large to
+// move. It does not release the lease, which the other node has already taken. What still arrives
+// here is marked (R_ADDR).
 func (s *Session) Freeze() (f Frozen, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +141,7 @@ func (s *Session) Freeze() (f Frozen, ok bool) {
 	return Frozen{text, m.Unacknowledged()}, true
 }
 
-// snapshot describes the session. It reports false if the session is too large.
+// snapshot returns the session's state, or false if the session is too large.
 func (s *Session) snapshot() (Snapshot, bool) {
 	m := Snapshot{
 		User: s.User(), Session: s.ID(), Device: s.Lease.Device,
@@ -146,14 +149,14 @@ func (s *Session) snapshot() (Snapshot, bool) {
 		Epoch: s.reconcile.epoch, Certain: s.reconcile.certain,
 		// A lease that is being taken again may have had a gap.
 		//rule:R_CONTINUITY.incomplete-while-reacquiring
-		Complete:  s.lease == held && s.reconcile.complete(),
-		Snapshots: slices.Clone(s.statuses.refresh), Least: s.statuses.aggregates,
-		CaughtUp: s.catchUp.state == caughtUp, Lost: s.catchUp.state == awaitingCursors,
-		WantStatuses: s.statuses.snapshot, Recent: s.statuses.listRecent,
+		Complete: s.lease == held && s.reconcile.complete(),
+		Refresh:  slices.Clone(s.statuses.refresh), Aggregates: s.statuses.aggregates,
+		CaughtUp: s.catchUp.state == caughtUp, AwaitingCursors: s.catchUp.state == awaitingCursors,
+		WantsStatuses: s.statuses.snapshot, ListRecent: s.statuses.listRecent,
 	}
 	for _, k := range s.statuses.order {
-		if !slices.Contains(m.Snapshots, k.chat) {
-			m.Snapshots = append(m.Snapshots, k.chat)
+		if !slices.Contains(m.Refresh, k.chat) {
+			m.Refresh = append(m.Refresh, k.chat)
 		}
 	}
 	for _, r := range s.log.runs {
@@ -177,30 +180,31 @@ func (s *Session) snapshot() (Snapshot, bool) {
 	for _, id := range slices.Sorted(maps.Keys(s.chats.byID)) {
 		p := s.chats.get(id)
 		if many && !p.ready() && !p.unacknowledged() && !p.mayBePending && p.acked+1 >= p.next {
-			continue // it begins anew with the next message
+			continue // the next message enters it again
 		}
 		if len(m.Chats) == maxSnapshotChats {
 			return m, false
 		}
 		m.Chats = append(m.Chats, snapshotProgress{
-			Chat: id, Next: p.next, Start: p.start, Woken: p.head, Acked: p.acked,
-			ToEnd: p.openEnded, Born: p.firstSeen, Sure: p.ackedRead, Row: p.mayBePending,
-			Graced: p.grace != graceOff, Carried: p.grace == graceMoved,
+			Chat: id, Next: p.next, Start: p.start, Head: p.head, Acked: p.acked,
+			OpenEnded: p.openEnded, FirstSeen: p.firstSeen,
+			AckedRead: p.ackedRead, MayBePending: p.mayBePending,
+			GraceOn: p.grace != graceOff, GraceMoved: p.grace == graceMoved,
 		})
 	}
 	return m, true
 }
 
-// restore lets the session go on where it was frozen. It returns rows to be marked.
+// restore sets the state of a landing session. It returns rows to mark.
 func (s *Session) restore(m *Snapshot) (rows []tidemark.PendingDelivery) {
 	s.restoreLog(m)
-	for _, chat := range m.Snapshots {
+	for _, chat := range m.Refresh {
 		s.statuses.refreshChat(chat)
 	}
-	s.statuses.aggregates = m.Least
-	s.statuses.snapshot, s.statuses.listRecent = m.WantStatuses, m.Recent
+	s.statuses.aggregates = m.Aggregates
+	s.statuses.snapshot, s.statuses.listRecent = m.WantsStatuses, m.ListRecent
 	switch {
-	case m.Lost:
+	case m.AwaitingCursors:
 		s.catchUp.state = awaitingCursors
 	case m.CaughtUp:
 		s.catchUp.state = caughtUp
@@ -214,7 +218,7 @@ func (s *Session) restore(m *Snapshot) (rows []tidemark.PendingDelivery) {
 	return rows
 }
 
-// restoreLog takes over what was sent, and what waits as it is.
+// restoreLog restores the numbers, runs and queued controls.
 func (s *Session) restoreLog(m *Snapshot) {
 	s.log = eventLog{lastID: m.LastID, base: m.Base}
 	for _, w := range m.Runs {
@@ -237,12 +241,12 @@ func (s *Session) restoreLog(m *Snapshot) {
 	}
 }
 
-// restoreReconcile counts the reconciliation of before if nothing was missed since, else begins one
-// (R_CONTINUITY). The lease was never without a session, because it is taken only in place of one of
-// this session.
+// restoreReconcile keeps the result of the frozen session's reconciliation if nothing was missed
+// since, else it begins a new one (R_CONTINUITY). The lease had no gap, because it was only taken
+// over from a lease of this session.
 func (s *Session) restoreReconcile(m *Snapshot) {
 	epoch, same := s.residence.arrival.epoch, true
-	// An epoch that was noticed while the session was on its way is the one that counts.
+	// The session may have noticed a newer epoch while it was arriving. That one counts.
 	if noticed := s.reconcile.epoch; noticed != (registry.Epoch{}) && noticed != epoch {
 		//rule:R_EPOCH.notice-epoch-on-the-way
 		epoch, same = noticed, false
@@ -254,8 +258,8 @@ func (s *Session) restoreReconcile(m *Snapshot) {
 	}
 }
 
-// restoreProgress enters a chat of the frozen session. The grace period begins anew, but once only:
-// a row is appended for a chat that has moved before in it.
+// restoreProgress restores a chat. A grace period begins again on the first move only. On a second
+// move restoreProgress appends a row instead.
 func (s *Session) restoreProgress(
 	w snapshotProgress, rows []tidemark.PendingDelivery,
 ) []tidemark.PendingDelivery {
@@ -263,8 +267,8 @@ func (s *Session) restoreProgress(
 	s.chats.byID[w.Chat] = p
 	s.chats.queue(p)
 	switch {
-	case !w.Graced || !p.behind():
-	case w.Carried:
+	case !w.GraceOn || !p.behind():
+	case w.GraceMoved:
 		p.mayBePending = true
 		return append(rows, p.pending(s.User()))
 	default:

@@ -7,30 +7,30 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 )
 
-// Bounds of what a session knows of statuses.
+// Limits of statuses.
 const (
-	maxStatuses   = 4_096 // boundaries that wait, and chats whose baseline was read
-	maxRefreshes  = 1_024 // chats whose statuses wait to be read
+	maxStatuses   = 4_096 // queued boundaries, and chats whose baseline was read
+	maxRefreshes  = 1_024 // chats whose statuses have to be read
 	maxAggregates = 1_024 // large chats whose aggregates are remembered
-	// recentChats bounds a snapshot: so many of the chats that were active last, and so many chats
-	// at a time.
+	// recentChats is how many of the latest active chats a snapshot covers, and how many chats one
+	// step reads.
 	recentChats = 50
 )
 
-// statusKey names a member of a chat, or, with an empty user, all of them.
+// statusKey names a member of a chat. With an empty user it names the aggregate of all members.
 type statusKey struct {
 	chat tidemark.ChatID
 	user tidemark.UserID
 }
 
-// pendingStatus is the boundary of a member that waits to be sent.
+// pendingStatus is a member's boundary that is not sent yet.
 //
 //	state          raised         baseline read            sent
-//	needBaseline   needBaseline   ready, or gone           -
-//	ready          ready          ready                    gone
+//	needBaseline   needBaseline   ready, or dropped        -
+//	ready          ready          ready                    dropped
 //
-// The baseline is what other nodes may have told the client: nothing is sent before it was read, so
-// that a boundary never falls (tick_monotone). An update without a member needs none.
+// The baseline is the boundary that another node may have sent to the client. Nothing is sent until
+// it was read, so that a boundary never falls (tick_monotone). An aggregate needs no baseline.
 type pendingStatus struct {
 	tidemark.Boundary
 	state statusState
@@ -43,28 +43,28 @@ const (
 	ready
 )
 
-// statuses is what a session has to tell its client of the members' boundaries.
+// statuses holds what a session has to send about the members' boundaries.
 type statuses struct {
-	// pending holds the boundaries that wait, in the order of order. unread are those of them that
-	// need their baseline.
+	// pending has the queued boundaries, and order the sequence in which they are sent. unread has
+	// the keys that need their baseline.
 	pending map[statusKey]pendingStatus
 	order   []statusKey
 	unread  []statusKey
-	// baselines are the members whose boundaries were read since the session came to this node.
+	// baselines has the members whose boundaries were read since the session came to this node.
 	baselines map[tidemark.ChatID]*chat.Roster
-	// aggregates is what was sent of large chats.
+	// aggregates has what was sent of large chats.
 	aggregates map[tidemark.ChatID]tidemark.Boundary
-	// refresh are the chats whose statuses have to be read and sent.
+	// refresh has the chats whose statuses have to be read and sent.
 	refresh []tidemark.ChatID
-	// snapshot says that the client asked for the statuses of its recent chats when it opened the
-	// session; listRecent, that those chats have still to be listed.
+	// snapshot says that the client asked for the statuses of its recent chats. listRecent says
+	// that these chats have still to be listed.
 	snapshot, listRecent bool
-	// left counts the chats that the user left: what was read before that is not sent after it.
+	// left counts the chats that the user left. Statuses that were read before that are not sent.
 	left uint32
 }
 
-// raise takes in that a boundary moved. It returns false if too many wait: then the chat's statuses
-// are read later.
+// raise queues a boundary that rose. If maxStatuses are queued, it returns false, and the chat's
+// statuses are read later.
 func (s *statuses) raise(key statusKey, b tidemark.Boundary) bool {
 	p, there := s.pending[key]
 	if !there {
@@ -88,7 +88,7 @@ func (s *statuses) raise(key statusKey, b tidemark.Boundary) bool {
 	return true
 }
 
-// baselineKnown reports whether this node knows the client's last boundary of a member.
+// baselineKnown reports whether a member's baseline was read.
 func (s *statuses) baselineKnown(key statusKey) bool {
 	if key.user == "" {
 		return true
@@ -102,7 +102,7 @@ func (s *statuses) baselineKnown(key statusKey) bool {
 	return member
 }
 
-// learnBaselines notes the chats whose members' boundaries were read.
+// learnBaselines records chats whose members' boundaries were read.
 func (s *statuses) learnBaselines(read []*chat.Roster) {
 	for _, roster := range read {
 		if s.baselines == nil || len(s.baselines) >= maxStatuses {
@@ -112,8 +112,8 @@ func (s *statuses) learnBaselines(read []*chat.Roster) {
 	}
 }
 
-// settle decides about the first n keys that needed a baseline, now that those of some chats were
-// read. Of the other chats the user is no member, or they have become large: nothing is sent.
+// settle removes keys from unread after the baselines of some chats were read. Keys of other chats
+// are dropped: the user is no member there, or the chat has become large.
 func (s *statuses) settle(keys []statusKey, read []*chat.Roster) {
 	s.unread = slices.Delete(s.unread, 0, len(keys))
 	for _, key := range keys {
@@ -131,7 +131,7 @@ func (s *statuses) settle(keys []statusKey, read []*chat.Roster) {
 	}
 }
 
-// merge raises a boundary that waits, since a higher one was read, and reports whether one waits.
+// merge raises a queued boundary to one that was read. It reports whether one was queued.
 func (s *statuses) merge(key statusKey, b tidemark.Boundary) bool {
 	p, waits := s.pending[key]
 	if waits {
@@ -141,22 +141,22 @@ func (s *statuses) merge(key statusKey, b tidemark.Boundary) bool {
 	return waits
 }
 
-// refreshChat orders the statuses of a chat to be read and sent.
+// refreshChat makes the session read and send the statuses of a chat.
 func (s *statuses) refreshChat(chat tidemark.ChatID) {
 	if len(s.refresh) < maxRefreshes && !slices.Contains(s.refresh, chat) {
 		s.refresh = append(s.refresh, chat)
 	}
 }
 
-// takeRefresh removes the first n chats whose statuses have to be read.
+// takeRefresh removes and returns the first n chats of refresh.
 func (s *statuses) takeRefresh(n int) []tidemark.ChatID {
 	taken := slices.Clone(s.refresh[:n])
 	s.refresh = append(s.refresh[:0], s.refresh[n:]...)
 	return taken
 }
 
-// aggregate returns what is sent of a large chat, which never falls, not when a member joins
-// either, and whether it rose.
+// aggregate returns the boundary to send for a large chat, and whether it rose. It never falls,
+// even when a new member lowers the minimum.
 func (s *statuses) aggregate(
 	chat tidemark.ChatID, b tidemark.Boundary,
 ) (sent tidemark.Boundary, rose bool) {

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 )
 
-// membersOf returns the members of a chat as they are read with their boundaries.
+// membersOf returns the roster of a chat as it is read with the boundaries.
 func membersOf(id tidemark.ChatID, users ...tidemark.UserID) *chat.Roster {
 	p := &chat.Roster{Roster: &tidemark.Roster{ChatID: id}, Users: users}
 	for _, u := range users {
@@ -16,7 +16,6 @@ func membersOf(id tidemark.ChatID, users ...tidemark.UserID) *chat.Roster {
 	return p
 }
 
-// TestStatuses_tick_monotone_nothing_is_ready_before_its_baseline.
 func TestStatuses_tick_monotone_nothing_is_ready_before_its_baseline(t *testing.T) {
 	ann, all := statusKey{"c", "ann"}, statusKey{chat: "c"}
 	five := tidemark.Boundary{Acked: 5}
@@ -40,7 +39,7 @@ func TestStatuses_tick_monotone_nothing_is_ready_before_its_baseline(t *testing.
 	}
 }
 
-// TestStatuses_of_a_chat_without_a_baseline_are_dropped: the user is no member, or the chat is large.
+// Without a baseline, the user is no member, or the chat is large.
 func TestStatuses_of_a_chat_without_a_baseline_are_dropped(t *testing.T) {
 	ann := statusKey{"c", "ann"}
 	var s statuses
@@ -51,7 +50,7 @@ func TestStatuses_of_a_chat_without_a_baseline_are_dropped(t *testing.T) {
 	}
 }
 
-// TestStatuses_tick_monotone_a_boundary_never_falls: of what waits, and of what was sent of all.
+// Neither a queued boundary nor an aggregate that was sent falls.
 func TestStatuses_tick_monotone_a_boundary_never_falls(t *testing.T) {
 	ann := statusKey{"c", "ann"}
 	var s statuses
@@ -72,7 +71,6 @@ func TestStatuses_tick_monotone_a_boundary_never_falls(t *testing.T) {
 	}
 }
 
-// TestStatuses_nothing_outside_membership_leave_drops_everything_of_the_chat.
 func TestStatuses_nothing_outside_membership_leave_drops_everything_of_the_chat(t *testing.T) {
 	var s statuses
 	for _, id := range []tidemark.ChatID{"c", "d"} {
@@ -88,7 +86,6 @@ func TestStatuses_nothing_outside_membership_leave_drops_everything_of_the_chat(
 	}
 }
 
-// TestStatuses_bounded_use_what_does_not_fit_is_read_later.
 func TestStatuses_bounded_use_what_does_not_fit_is_read_later(t *testing.T) {
 	var s statuses
 	for i := range maxStatuses {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Table is the sessions of this node, by id and by user. It is safe for concurrent use.
+// Table holds the sessions of this node, by id and by user. It is safe for concurrent use.
 type Table struct {
 	mu     sync.RWMutex
 	byID   map[tidemark.SessionID]*Session
@@ -23,7 +23,7 @@ func NewTable() *Table {
 	}
 }
 
-// Add enters a session, unless it is there, or its user has most already.
+// Add enters a session. It returns false if the id is taken or the user has most sessions already.
 func (t *Table) Add(s *Session, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,7 +36,7 @@ func (t *Table) Add(s *Session, most int) bool {
 	return true
 }
 
-// Remove takes a session out, if it is still this one.
+// Remove removes s. It does nothing if the id now belongs to another session.
 func (t *Table) Remove(s *Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,14 +53,14 @@ func (t *Table) Remove(s *Session) {
 	}
 }
 
-// Get returns a session, nil if it is not here.
+// Get returns a session, or nil if it is not here.
 func (t *Table) Get(id tidemark.SessionID) *Session {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byID[id]
 }
 
-// Held returns the sessions that hold the leases, nil for a lease that none holds, appended to buf.
+// Held appends to buf the session that holds each lease, or nil where no session here holds it.
 func (t *Table) Held(buf []*Session, leases []registry.Lease) []*Session {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -75,14 +75,14 @@ func (t *Table) Held(buf []*Session, leases []registry.Lease) []*Session {
 	return buf
 }
 
-// Of returns the sessions of a user. The result must not be changed.
+// Of returns the sessions of a user. The caller must not change the slice.
 func (t *Table) Of(user tidemark.UserID) []*Session {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byUser[user]
 }
 
-// OfDevice returns the session of a device, nil if there is none.
+// OfDevice returns the session of a device, or nil.
 func (t *Table) OfDevice(user tidemark.UserID, device tidemark.DeviceID) *Session {
 	for _, s := range t.Of(user) {
 		if s.Lease.Device == device {
@@ -103,7 +103,8 @@ func (t *Table) All() []*Session {
 	return all
 }
 
-// Leases returns the leases that this node itself holds for users: what is known when the registry cannot be asked.
+// Leases returns the leases of users that this node holds itself. They are used if the registry
+// does not answer.
 func (t *Table) Leases(users []tidemark.UserID) [][]registry.Lease {
 	found := make([][]registry.Lease, len(users))
 	for i, user := range users {
@@ -114,7 +115,7 @@ func (t *Table) Leases(users []tidemark.UserID) [][]registry.Lease {
 	return found
 }
 
-// Count returns how many sessions there are.
+// Count returns the number of sessions.
 func (t *Table) Count() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -15,14 +15,14 @@ import (
 // rule:resume_lossless.limit-time-of-arrival
 const TransferWithin = time.Second
 
-// arrive lets a session of another node go on here (delivery.md §4, Transfer):
+// arrive moves a session from another node to this one (delivery.md §4, Transfer):
 //
 //  1. look up the session's lease;
 //  2. enter an arriving session, which keeps what is published for it (R_LEASEFIRST);
-//  3. take the lease in place of the other node's;
-//  4. send that node a Request, and wait for what becomes of the arrival.
+//  3. take over the lease;
+//  4. send the previous holder a Request, and wait for the outcome of the arrival.
 //
-// It returns what Resume tells the client if the session is not here then.
+// If the session is not here afterwards, arrive returns the error of Resume.
 func (s *Sessions) arrive(ctx context.Context, r ResumeRequest) (*session.Session, error) {
 	//rule:resume_lossless.departed-client-fetches-nothing
 	if r.yields() {
@@ -44,7 +44,8 @@ func (s *Sessions) arrive(ctx context.Context, r ResumeRequest) (*session.Sessio
 		}
 		return nil, errGone
 	}
-	// A session that was given is not given again: from here on nothing depends on the client.
+	// The previous holder gives the session away only once. From here on, the move goes on even if
+	// the client leaves.
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
 	defer func(began time.Time) {
@@ -63,7 +64,7 @@ func (s *Sessions) arrive(ctx context.Context, r ResumeRequest) (*session.Sessio
 	return nil, errGone
 }
 
-// await waits for a session of this node, which may still be arriving.
+// await waits for a session of this node, which may be arriving.
 func (s *Sessions) await(
 	ctx context.Context, sess *session.Session, r ResumeRequest,
 ) (*session.Session, error) {
@@ -81,12 +82,12 @@ func (s *Sessions) await(
 	return nil, errGone
 }
 
-// ask takes the lease of an arriving session, and sends the node that had it a Request. After an
+// ask takes over the lease of an arriving session and sends the previous holder a Request. After an
 // error the session has ended.
 func (s *Sessions) ask(ctx context.Context, sess *session.Session) error {
 	s.Count.Asked.Add(1)
 	taken, err := s.Leases.Continue(ctx, sess)
-	if taken.Orphaned { // its device has a newer session
+	if taken.Orphaned { // the device has a newer session
 		s.Table.Remove(sess)
 		return errGone
 	}
@@ -110,7 +111,7 @@ func (s *Sessions) ask(ctx context.Context, sess *session.Session) error {
 	return nil
 }
 
-// endArrival ends sessions that did not arrive. What was published for them is marked.
+// endArrival ends sessions that did not arrive, and marks what was published for them.
 func (s *Sessions) endArrival(ctx context.Context, late ...*session.Session) {
 	closed, err := s.Close(ctx, session.Endings(late, session.Closed)...)
 	if err != nil {
@@ -119,7 +120,7 @@ func (s *Sessions) endArrival(ctx context.Context, late ...*session.Session) {
 	}
 }
 
-// arrivalLoop ends sessions that were asked for and did not come in time, until ctx ends.
+// arrivalLoop ends sessions whose Transfer did not come in time, until ctx ends.
 func (s *Sessions) arrivalLoop(ctx context.Context) {
 	for {
 		due, ok := s.Host.Arrivals.Due(ctx)

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Close ends sessions cleanly, in the order of R_ORDER: detach, mark, release. A session whose rows
-// could not be marked, or that was not complete, leaves no proof. It returns how many it closed, and
-// the error of the marks, which are tried again.
+// Close ends sessions in the order of R_ORDER: detach, mark, release. A session leaves no proof if
+// its rows could not be marked or it was incomplete. Close returns how many sessions it closed. It
+// also returns the error of marking, which the retry queue repeats.
 func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed int, err error) {
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
@@ -26,8 +26,9 @@ func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed
 		if !ok {
 			continue
 		}
-		// One that was arriving stays until its lease is released: another resume would take that lease
-		// meanwhile, which looks the same (R_LEASEFIRST).
+		// An arriving session stays in the table until its lease is released. Otherwise another
+		// resume could take that lease before the release, which could not tell the two apart
+		// (R_LEASEFIRST).
 		//rule:R_LEASEFIRST.leave-after-the-lease
 		if !left.Unlanded {
 			s.Table.Remove(e.Session)
@@ -42,7 +43,7 @@ func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed
 		}
 		ended = append(ended, e.Session)
 	}
-	// In an order that no map gives, so that a run of the simulation can be repeated.
+	// Sorted, so that a run of the simulation is repeatable.
 	retry.Sort(rows)
 	slices.SortFunc(ended, func(a, b *session.Session) int {
 		return cmp.Or(cmp.Compare(a.User(), b.User()), cmp.Compare(a.Lease.Device, b.Lease.Device))
@@ -66,7 +67,7 @@ func (s *Sessions) closeSuperseded(ctx context.Context, superseded []*session.Se
 	}
 }
 
-// expire closes the sessions whose resume window has passed.
+// expire closes the sessions whose resume window is over.
 func (s *Sessions) expire(ctx context.Context, due []session.Deadline) {
 	closed, err := s.Close(ctx, session.Expired(due)...)
 	s.Count.Expired.Add(int64(closed))
@@ -76,16 +77,16 @@ func (s *Sessions) expire(ctx context.Context, due []session.Deadline) {
 	}
 }
 
-// overdue marks a row for each chat that the client did not acknowledge within the grace period.
+// overdue marks a row for each chat that a client did not acknowledge within the grace period.
 func (s *Sessions) overdue(ctx context.Context, due []session.Deadline) {
 	s.refresh(ctx, session.Unacknowledged(due))
 	//rule:pending_or_delivered.mark-after-grace
 	rows := session.Overdue(due)
 	s.Count.GraceExpired.Add(int64(len(rows)))
-	_ = s.Delivery.MarkOrRetry(ctx, rows) // tried again
+	_ = s.Delivery.MarkOrRetry(ctx, rows) // the retry queue repeats it
 }
 
-// refresh reads what users have acknowledged over other nodes, of which this one is not told.
+// refresh reads what users have acknowledged through other nodes.
 func (s *Sessions) refresh(ctx context.Context, keys []storage.StateKey) {
 	if len(keys) > 0 && !s.Leases.Alone() {
 		s.Receipts.Refresh(ctx, keys)

@@ -11,23 +11,22 @@ import (
 )
 
 const (
-	// reconcilesPerSecond bounds how fast the sessions of a node are told to reconcile: each costs a
-	// read or two.
+	// reconcilesPerSecond limits how many sessions of a node begin to reconcile in a second. Each
+	// costs a read or two.
 	reconcilesPerSecond = 2_000
-	// elsewhereFor is longer than a node that asks for a session waits for it, the registry's answers
-	// included.
+	// elsewhereFor is longer than a node waits for a session that it requested, including calls to
+	// the registry.
 	elsewhereFor = 2 * time.Second
 )
 
-// heartbeatLoop keeps the leases of the node and its sessions, until ctx ends.
+// heartbeatLoop refreshes the leases of the node and its sessions until ctx ends.
 func (s *Sessions) heartbeatLoop(ctx context.Context) {
 	for s.Leases.Await(ctx) {
 		s.take(s.Leases.Heartbeat(ctx))
 	}
 }
 
-// take hands what a heartbeat found to the loops that act on it. However much that is, heartbeats go
-// on meanwhile.
+// take passes a Report to the loops that act on it, so that heartbeats are not delayed.
 func (s *Sessions) take(r leases.Report) {
 	if r.Reconcile {
 		s.reconcile.Set()
@@ -41,7 +40,7 @@ func (s *Sessions) take(r leases.Report) {
 	s.repair.Set()
 }
 
-// takeRepairs returns what take has collected.
+// takeRepairs removes and returns what take has collected.
 func (s *Sessions) takeRepairs() leases.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,15 +49,16 @@ func (s *Sessions) takeRepairs() leases.Report {
 	return r
 }
 
-// elsewhere are sessions whose leases another node has, and that are left to it until then.
+// elsewhere has sessions whose leases another node has taken. Nothing is done about them until the
+// time until.
 type elsewhere struct {
 	until    time.Time
 	sessions []*session.Session
 }
 
-// repairLoop acquires lost leases again, and ends sessions that are superseded, until ctx ends. A
-// session whose lease another node has is left to it for as long as a move takes. If nobody has asked
-// for it then, its lease is taken back.
+// repairLoop acquires lost leases again and closes superseded sessions, until ctx ends. If another
+// node has taken a session's lease, it waits elsewhereFor for that node's Request. If none comes,
+// it takes the lease back.
 func (s *Sessions) repairLoop(ctx context.Context) {
 	var left []elsewhere
 	for {
@@ -86,8 +86,8 @@ func (s *Sessions) repairLoop(ctx context.Context) {
 	}
 }
 
-// reconcileLoop lets all sessions reconcile when that is asked for, and again and again while the
-// node is degraded, until ctx ends.
+// reconcileLoop makes all sessions reconcile when requested, until ctx ends. While the node is
+// degraded it repeats that.
 func (s *Sessions) reconcileLoop(ctx context.Context) {
 	for s.reconcile.Wait(ctx) {
 		for degraded := true; degraded; {
@@ -99,9 +99,9 @@ func (s *Sessions) reconcileLoop(ctx context.Context) {
 	}
 }
 
-// reconcileAll orders a reconciliation for each session, spread over Spread, or over as long as
-// reconcilesPerSecond takes. With force they reconcile whatever the epoch is. It returns false when
-// ctx ends.
+// reconcileAll makes each session reconcile. It takes Spread, or longer if reconcilesPerSecond
+// demands. With force, sessions reconcile even if the epoch is the same. It returns false when ctx
+// ends.
 func (s *Sessions) reconcileAll(ctx context.Context, force bool) bool {
 	all := s.Table.All()
 	steps := min(100, 1+len(all)/100)
@@ -129,7 +129,7 @@ func (s *Sessions) graceLoop(ctx context.Context) {
 	}
 }
 
-// expiryLoop closes sessions whose resume window has passed, until ctx ends.
+// expiryLoop closes sessions whose resume window is over, until ctx ends.
 func (s *Sessions) expiryLoop(ctx context.Context) {
 	for {
 		due, ok := s.Host.Expiry.Due(ctx)

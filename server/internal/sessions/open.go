@@ -13,41 +13,41 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// OpenRequest asks for a new session.
+// OpenRequest describes a new session.
 type OpenRequest struct {
 	User tidemark.UserID
-	// Device names the device. A new session of a device ends the older one, whose connection is told
-	// Replaced. "" means a device of its own.
+	// Device names the device. A new session of a device ends its older one, whose reader gets
+	// Replaced. "" stands for a device with this session only.
 	Device tidemark.DeviceID
-	// Statuses asks for a snapshot of statuses after caught_up. Status updates come in any case.
+	// Statuses asks for a snapshot of statuses after `caught_up`. Status updates are sent in any
+	// case.
 	Statuses bool
-	// Reset tells the client, if it is not "", why it did not get the session that it named.
+	// Reset, if set, tells the client why it did not get the session that it named.
 	Reset tidemark.ResetReason
 }
 
-// ResumeRequest asks for a session that exists.
+// ResumeRequest names a session that a client resumes.
 type ResumeRequest struct {
 	User    tidemark.UserID
 	Session tidemark.SessionID
 	// After is the number of the last event that the client has.
 	After uint64
-	// Announce sends `open` first. Long-poll has no use for it.
+	// Announce sends `open` first. Long-poll does not need it.
 	Announce bool
-	// Yield reports whether the client has closed its side. It may then have come back by a newer
-	// connection, which keeps the session. nil: it has not.
+	// Yield reports whether the client has closed its side. It may then be back on a newer
+	// connection, which keeps the session. nil means that it has not.
 	Yield func() bool
 }
 
 func (r ResumeRequest) yields() bool { return r.Yield != nil && r.Yield() }
 
-// ErrUncertain says that another node may have the session, and that the registry could not be
-// asked.
+// ErrUncertain says that another node may have the session, but the registry does not answer.
 var ErrUncertain = tidemark.Errorf(tidemark.Unavailable,
 	"this node cannot ask the others for the session; poll again")
 
-// errOvertaken says that a session has gone to another node, which asked for it last. That is not
-// always the client's newest connection, and not always a connection that gets it. So the client is
-// told to come back: the connection that has it then is replaced.
+// errOvertaken says that another connection or node has the session or has requested it last. That
+// one may not be the client's newest, or may not get the session. The client therefore connects
+// again, which replaces the other connection.
 //
 //rule:resume_lossless.overtaken-client-comes-back
 var errOvertaken = tidemark.Errorf(tidemark.Unavailable,
@@ -58,22 +58,22 @@ var errGone = tidemark.Errorf(tidemark.Gone, "the session is unknown or has ende
 // newSessionID returns an id of 128 random bits, 22 characters long.
 func newSessionID() tidemark.SessionID {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, says its documentation
+	_, _ = rand.Read(b[:]) // never fails
 	return tidemark.SessionID(base64.RawURLEncoding.EncodeToString(b[:]))
 }
 
-// Open opens a session. The first Next of its reader gives the `open` event.
+// Open opens a session. The first Next of its reader returns the `open` event.
 //
-// Errors: Exhausted (PerUser). A registry that cannot be reached does not prevent a session: it
-// reconciles, and leaves no proof.
+// Errors: Exhausted if the user has PerUser sessions. An unreachable registry is no error: the
+// session then reconciles and leaves no proof.
 func (s *Sessions) Open(ctx context.Context, r OpenRequest) (*session.Reader, error) {
 	id := newSessionID()
 	//rule:R_ORDER.end-older-session-of-device
 	if r.Device == "" {
 		r.Device = tidemark.DeviceID(id)
 	} else if older := s.Table.OfDevice(r.User, r.Device); older != nil {
-		// Its rows are marked and its lease released before ours is taken, so that a clean handoff from
-		// one session of a device to the next needs no reconciliation.
+		// The older session is marked and released first. The device's next session then needs no
+		// reconciliation.
 		if _, err := s.Close(ctx, older.Ending(session.Superseded)); err != nil {
 			s.Log.Warn("an older session of a device was not closed cleanly", "session",
 				older.ID(), "error", err)
@@ -93,7 +93,7 @@ func (s *Sessions) Open(ctx context.Context, r OpenRequest) (*session.Reader, er
 	s.Count.Opens.Add(1)
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
-	taken, _ := s.Leases.Acquire(ctx, sess) // a heartbeat acquires it if this failed
+	taken, _ := s.Leases.Acquire(ctx, sess) // a heartbeat repeats a failure
 	//rule:bounded_use.count-sessions-on-all-nodes
 	if taken.Leases > s.PerUser {
 		_, err := s.Close(ctx, sess.Ending(session.Closed))
@@ -107,11 +107,11 @@ func (s *Sessions) errTooMany(user tidemark.UserID) error {
 		"%s has %d sessions open, which is the limit; close one first", user, s.PerUser)
 }
 
-// Resume lets a client go on with its session, which may be on another node, and takes it over from
-// an older connection.
+// Resume attaches a client to its session and replaces an older connection. If the session is on
+// another node, it moves here.
 //
-// Errors: Gone (unknown, ended, or another user's), ErrUncertain (it may exist), Unavailable (another
-// connection asks for it, or has it).
+// Errors: Gone if the session is unknown, ended, or another user's; ErrUncertain if it may exist;
+// Unavailable if another connection has it or has requested it.
 func (s *Sessions) Resume(ctx context.Context, r ResumeRequest) (*session.Reader, error) {
 	sess, err := s.find(ctx, r)
 	if err != nil {
@@ -128,8 +128,8 @@ func (s *Sessions) Resume(ctx context.Context, r ResumeRequest) (*session.Reader
 	return nil, errGone
 }
 
-// find returns the session to which a client comes back: one of this node, or one that another node
-// gives to it. The errors are those of Resume.
+// find returns the session that a client resumes, after a move if necessary. Its errors are those
+// of Resume.
 func (s *Sessions) find(ctx context.Context, r ResumeRequest) (*session.Session, error) {
 	if sess := s.Table.Get(r.Session); sess != nil {
 		return s.await(ctx, sess, r)
@@ -137,8 +137,8 @@ func (s *Sessions) find(ctx context.Context, r ResumeRequest) (*session.Session,
 	return s.arrive(ctx, r)
 }
 
-// reacquire acquires the leases of sessions that were lost, to another node or to nobody. A session
-// whose device has a newer one meanwhile does not take that one's lease.
+// reacquire acquires lost leases again. If the device has a newer session, it closes the older one
+// instead, so that the newer one keeps its lease.
 func (s *Sessions) reacquire(ctx context.Context, lost []*session.Session) {
 	sideBySide(lost, func(sess *session.Session) {
 		if sess.Ended() { // or has moved
@@ -155,19 +155,19 @@ func (s *Sessions) reacquire(ctx context.Context, lost []*session.Session) {
 		sess.LeaseLost()
 		ctx, cancel := delivery.Detach(ctx)
 		defer cancel()
-		_, _ = s.Leases.Acquire(ctx, sess) // a heartbeat acquires it if this failed
+		_, _ = s.Leases.Acquire(ctx, sess) // a heartbeat repeats a failure
 	})
 }
 
-// How many items sideBySide deals with one after the other, and how many at a time if there are more:
-// their calls of the registry share its round trips.
+// sideBySide handles up to inlineItems in sequence, and more by this many workers. Concurrent calls
+// to the registry share round trips.
 const (
 	inlineItems = 8
 	workers     = 64
 )
 
-// sideBySide calls f for each item, and returns when all calls have. Up to inlineItems run on the
-// caller's goroutine.
+// sideBySide calls f for each item, and returns when all calls have returned. It calls f for up to
+// inlineItems in the caller's goroutine.
 func sideBySide[T any](items []T, f func(T)) {
 	//rule:R_EPOCH.take-leases-in-batches
 	if len(items) <= inlineItems {

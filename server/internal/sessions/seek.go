@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// seekWithin is how long a session is looked for whose positions are to be set.
+	// seekWithin is how long Seek looks for the session.
 	seekWithin = time.Second
 	// seekPause is the time between two attempts.
 	seekPause = 50 * time.Millisecond
 )
 
-// Seek sets the positions of a session that is known to be the user's, and reports whether it did. A
-// session that moves meanwhile is followed. A Seek may be done twice, which is harmless: it rewinds
-// to the same cursors.
+// Seek sets a session's positions, and reports whether it did. The caller has checked that the
+// session is the user's. Seek follows a session that moves. It may set the positions twice, which
+// is harmless, because it rewinds to the same cursors.
 func (s *Sessions) Seek(
 	ctx context.Context, user tidemark.UserID, id tidemark.SessionID, to session.Positions,
 ) bool {
-	text, _ := json.Marshal(to) // there is nothing in it that JSON has no word for
+	text, _ := json.Marshal(to) // Positions always marshals
 	ctx, cancel := context.WithTimeout(ctx, seekWithin)
 	defer cancel()
 	q := bus.Seek{ID: rand.Text(), Session: id, User: user, From: s.Node, Positions: text}
@@ -53,13 +53,13 @@ func (s *Sessions) Seek(
 	}
 }
 
-// questions are the Seeks of this node that wait for their answer.
+// questions has the Seeks of this node that wait for an answer.
 type questions struct {
 	mu   sync.Mutex
 	open map[string]signal.Flag
 }
 
-// ask returns a flag that the answer to a question sets.
+// ask returns a flag that answer sets.
 func (q *questions) ask(id string) signal.Flag {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,7 +68,7 @@ func (q *questions) ask(id string) signal.Flag {
 	return flag
 }
 
-// answer sets the flag of a question, if it still waits.
+// answer sets the flag of a question. A question that was forgotten is ignored.
 func (q *questions) answer(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

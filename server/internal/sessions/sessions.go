@@ -1,5 +1,5 @@
-// Package sessions opens, resumes and closes the sessions of a node, moves them between nodes, and
-// owns the goroutines that look after them (delivery.md §4, Open, Close, Move). The state of a
+// Package sessions opens, resumes and closes the sessions of a node, and moves them between nodes.
+// It owns the goroutines that serve them (delivery.md §4, Open, Close, Transfer). The state of a
 // session is in package session.
 package sessions
 
@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Config is what Sessions work with. All fields are required.
+// Config has what Sessions need. All fields are required.
 type Config struct {
 	Node     registry.Node
 	Host     *session.Host
@@ -30,36 +30,36 @@ type Config struct {
 	Receipts *receipts.Receipts
 	Bus      bus.Bus
 	Log      *slog.Logger
-	// PerUser bounds the sessions of one user.
+	// PerUser is how many sessions one user may have.
 	PerUser int
-	// Spread is the time over which the sessions of the node reconcile if all of them have to.
+	// Spread is the least time over which all sessions of the node reconcile.
 	Spread time.Duration
 }
 
-// Counters only grow. Asked counts the arrivals that began, Given the sessions that went to another
-// node. TransferTime is how long resumes waited for arrivals, in microseconds.
+// Counters count events of Sessions. They only grow. Asked counts arrivals that began, and Given
+// sessions that moved to another node. TransferTime is how long resumes waited for arrivals, in
+// microseconds.
 type Counters struct {
 	Opens, GraceExpired, Expired atomic.Int64
 	Asked, Given, TransferTime   atomic.Int64
 }
 
-// Sessions is safe for concurrent use.
+// Sessions manages the sessions of a node. It is safe for concurrent use.
 type Sessions struct {
 	Config
-	// Count is what the sessions count.
 	Count Counters
-	// queued are Requests and Seeks for transferLoop.
+	// queued has Requests and Seeks for transferLoop.
 	queued chan bus.Event
 	seeks  questions
 
-	// reconcile asks for a reconciliation of all sessions, repair for a look at repairs.
+	// reconcile wakes reconcileLoop, and repair wakes repairLoop.
 	reconcile, repair signal.Flag
 
 	mu      sync.Mutex
 	repairs leases.Report
 }
 
-// New returns Sessions without goroutines.
+// New returns Sessions. It starts no goroutines.
 func New(cfg Config) *Sessions {
 	return &Sessions{
 		Config: cfg, queued: make(chan bus.Event, maxQueued),
@@ -68,7 +68,7 @@ func New(cfg Config) *Sessions {
 	}
 }
 
-// Start joins the registry. A registry that cannot be reached is no reason not to serve.
+// Start joins the registry. An unreachable registry is no error.
 func (s *Sessions) Start(ctx context.Context) error {
 	report, err := s.Leases.Join(ctx)
 	if err == nil {
@@ -77,7 +77,7 @@ func (s *Sessions) Start(ctx context.Context) error {
 	return err
 }
 
-// Run looks after the sessions until ctx ends. It returns when all its goroutines have ended.
+// Run runs the loops until ctx ends, and returns when all of them have.
 func (s *Sessions) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() { s.heartbeatLoop(ctx) })
@@ -90,5 +90,5 @@ func (s *Sessions) Run(ctx context.Context) {
 	loops.Wait()
 }
 
-// Get returns a session of this node, nil if it is not here.
+// Get returns a session of this node, or nil.
 func (s *Sessions) Get(id tidemark.SessionID) *session.Session { return s.Table.Get(id) }

@@ -9,11 +9,11 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// maxQueued bounds the events that wait for transferLoop. More are dropped: those who ask do not wait
-// for ever.
+// maxQueued is how many events wait for transferLoop. More are dropped: the nodes that sent them
+// stop waiting after a time.
 const maxQueued = 4_096
 
-// Receive takes what other nodes say about sessions that move. It does not block.
+// Receive handles the events of moving sessions from other nodes. It does not block.
 func (s *Sessions) Receive(e bus.Event) {
 	switch {
 	case e.Request != nil, e.Seek != nil:
@@ -25,7 +25,7 @@ func (s *Sessions) Receive(e bus.Event) {
 	}
 }
 
-// queue lets transferLoop do something that asks others.
+// queue passes an event to transferLoop, which may do I/O.
 func (s *Sessions) queue(e bus.Event) {
 	select {
 	case s.queued <- e:
@@ -33,7 +33,7 @@ func (s *Sessions) queue(e bus.Event) {
 	}
 }
 
-// transferLoop serves the Requests and Seeks of other nodes, one after the other, until ctx ends.
+// transferLoop handles the Requests and Seeks of other nodes in order, until ctx ends.
 func (s *Sessions) transferLoop(ctx context.Context) {
 	for {
 		select {
@@ -49,8 +49,8 @@ func (s *Sessions) transferLoop(ctx context.Context) {
 	}
 }
 
-// serve gives a session to the node that asks for it. One that is still arriving keeps the Request,
-// and the node that was asked for it gets the Request, too: it may have the session (R_PASS).
+// serve gives a session to the node that requested it. If the session is still arriving, it keeps
+// the Request, and passes it on to the previous holder, which may still have the session (R_PASS).
 func (s *Sessions) serve(ctx context.Context, r bus.Request) {
 	sess := s.Table.Get(r.Session)
 	if sess == nil || sess.Ended() || sess.User() != r.User || r.To == s.Node {
@@ -60,13 +60,13 @@ func (s *Sessions) serve(ctx context.Context, r bus.Request) {
 		s.pass(ctx, r, asked)
 		return
 	}
-	// If the registry cannot be asked, the session is given: clients of a node that is cut off have a
-	// reason to go.
+	// If the registry does not answer, the session is given: clients may leave a node that is cut
+	// off.
 	lease, err := s.Leases.Lease(ctx, r.User, r.Session)
 	//rule:R_HOLDS.refuse-late-request
 	if err == nil && lease.Holder() != r.To {
 		if lease.Holder() != s.Node {
-			s.Leases.CheckAll() // the session's own lease is lost
+			s.Leases.CheckAll() // this node has lost the session's lease
 		}
 		return
 	}
@@ -74,13 +74,13 @@ func (s *Sessions) serve(ctx context.Context, r bus.Request) {
 	switch {
 	case ok:
 		s.give(ctx, sess, r, frozen)
-	case !sess.Ended(): // it is too large, and the other node has taken its lease
+	case !sess.Ended(): // too large to move, and its lease is taken
 		//rule:R_ADDR.retake-lease-of-staying-session
 		s.reacquire(ctx, []*session.Session{sess})
 	}
 }
 
-// give sends a frozen session to the node that asked for it.
+// give sends a frozen session to the node that requested it.
 func (s *Sessions) give(
 	ctx context.Context, sess *session.Session, r bus.Request, f session.Frozen,
 ) {
@@ -93,8 +93,8 @@ func (s *Sessions) give(
 	}
 }
 
-// pass sends a Request on to the node that was asked for the session. If that is not known yet, or
-// the Request has gone far enough, it is not sent.
+// pass sends a Request on to asked, the node that was asked for the session. It sends nothing if
+// asked is zero or the Request has made bus.MaxHops hops.
 func (s *Sessions) pass(ctx context.Context, r bus.Request, asked registry.Node) {
 	//rule:R_PASS.end-after-some-hops
 	if asked == (registry.Node{}) || asked == r.To || r.Hops >= bus.MaxHops {
@@ -105,8 +105,8 @@ func (s *Sessions) pass(ctx context.Context, r bus.Request, asked registry.Node)
 	_ = bus.PublishOne(ctx, s.Bus, asked, bus.Event{Request: &r})
 }
 
-// land lets an arriving session go on with what another node has frozen. What lands nowhere is marked
-// (R_UNLANDED).
+// land makes an arriving session live with the state of a Transfer. If there is none, it marks what
+// the snapshot leaves unacknowledged (R_UNLANDED).
 func (s *Sessions) land(t *bus.Transfer) {
 	snapshot, err := session.ReadSnapshot(t.Snapshot)
 	if err != nil {
@@ -130,8 +130,8 @@ func (s *Sessions) land(t *bus.Transfer) {
 	}
 }
 
-// seekHere sets the positions of a session of this node, and says so to the node that asks. It says
-// nothing if the session is not served here: the other node asks again.
+// seekHere sets the positions of a session of this node and confirms that to the node that asked.
+// If the session is not served here, it sends nothing, and the other node asks again.
 func (s *Sessions) seekHere(ctx context.Context, q *bus.Seek) {
 	var to session.Positions
 	sess := s.Table.Get(q.Session)

@@ -1,5 +1,5 @@
-// Package watermark remembers how far users have acknowledged and read, and what others were told of
-// it.
+// Package watermark caches how far users have acknowledged and read, and what other users have been
+// sent of it.
 package watermark
 
 import (
@@ -9,18 +9,18 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Cache is a bounded memory of watermarks. Watermarks only grow, so that what it remembers is a lower
-// bound of what is stored. It is safe for concurrent use.
+// Cache caches watermarks, and is bounded. Watermarks only grow, so a cached one is a lower bound
+// of the stored one. It is safe for concurrent use.
 type Cache struct {
 	most int
 
 	mu     sync.Mutex
 	states map[storage.StateKey]tidemark.Boundary
-	// announced is what other nodes told the members: the stored watermarks of states may be lower.
+	// announced has what other nodes sent to the members. states may be lower.
 	announced map[storage.StateKey]tidemark.Boundary
 }
 
-// New returns a Cache that remembers at most most states.
+// New returns an empty Cache of at most most states.
 func New(most int) *Cache {
 	return &Cache{
 		most: most, states: make(map[storage.StateKey]tidemark.Boundary),
@@ -28,7 +28,7 @@ func New(most int) *Cache {
 	}
 }
 
-// Acked returns the acknowledged watermark, if it is remembered.
+// Acked returns the acknowledged watermark, or false if it is not cached.
 func (c *Cache) Acked(key storage.StateKey) (tidemark.Sequence, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +36,7 @@ func (c *Cache) Acked(key storage.StateKey) (tidemark.Sequence, bool) {
 	return b.Acked, ok
 }
 
-// Exposed returns what others may see of the highest state that is known; 0 if none is.
+// Exposed returns the highest known boundary that other users may see, or 0.
 func (c *Cache) Exposed(user tidemark.UserID, chat tidemark.ChatID) tidemark.Boundary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,8 +48,8 @@ func (c *Cache) exposedLocked(key storage.StateKey) tidemark.Boundary {
 	return tidemark.DeliveryState{Acked: b.Acked, Read: b.Read}.Exposed().Merge(c.announced[key])
 }
 
-// Announce remembers what the members are told, and returns the highest boundary that is known. Two
-// nodes may announce in the other order, and what was read may be older than what was announced.
+// Announce records what the members are sent, and returns the highest known boundary. Announcements
+// of two nodes may arrive in the wrong order.
 func (c *Cache) Announce(u tidemark.StatusUpdate) tidemark.Boundary {
 	key := storage.StateKey{User: u.UserID, Chat: u.ChatID}
 	c.mu.Lock()
@@ -59,14 +59,14 @@ func (c *Cache) Announce(u tidemark.StatusUpdate) tidemark.Boundary {
 	return b
 }
 
-// keep enters a boundary, in place of another one if most are there.
+// keep enters a boundary. If there are most already, it replaces an arbitrary one.
 func keep(
 	memory map[storage.StateKey]tidemark.Boundary, most int, key storage.StateKey,
 	b tidemark.Boundary,
 ) {
 	//rule:bounded_use.limit-known-boundaries
 	if _, there := memory[key]; !there && len(memory) >= most {
-		for other := range memory { // an arbitrary one: the map's order is random
+		for other := range memory { // the order of a map is random
 			delete(memory, other)
 			break
 		}
@@ -74,8 +74,8 @@ func keep(
 	memory[key] = b
 }
 
-// Learn takes in a state that was read, if one of the user and chat is remembered already: reading
-// many states does not push out those that were written here.
+// Learn raises a cached state to one that was read. It does not enter new states, so that a long
+// list does not displace those that this node wrote.
 func (c *Cache) Learn(st tidemark.DeliveryState) {
 	key := storage.StateKey{User: st.UserID, Chat: st.ChatID}
 	c.mu.Lock()
@@ -85,7 +85,7 @@ func (c *Cache) Learn(st tidemark.DeliveryState) {
 	}
 }
 
-// Raise remembers a state that was read or written, and returns the highest that is known.
+// Raise enters or raises a state that was read or written, and returns the highest known.
 func (c *Cache) Raise(st tidemark.DeliveryState) tidemark.DeliveryState {
 	key := storage.StateKey{User: st.UserID, Chat: st.ChatID}
 	c.mu.Lock()

@@ -21,7 +21,8 @@ func TestKnown_remembers_no_more_than_its_bound(t *testing.T) {
 		})
 	}
 	for i := range 3 * most {
-		if _, ok := k.Acked(storage.StateKey{User: "bob", Chat: tidemark.ChatID(fmt.Sprintf("c%d", i))}); ok {
+		chat := tidemark.ChatID(fmt.Sprintf("c%d", i))
+		if _, ok := k.Acked(storage.StateKey{User: "bob", Chat: chat}); ok {
 			remembered++
 		}
 	}
@@ -30,7 +31,7 @@ func TestKnown_remembers_no_more_than_its_bound(t *testing.T) {
 	}
 }
 
-// What is remembered of a watermark only grows, in whichever order the news come.
+// A cached watermark only grows, whatever order the updates have.
 func TestKnown_watermark_monotonic(t *testing.T) {
 	k := watermark.New(8)
 	st := tidemark.DeliveryState{UserID: "bob", ChatID: "c", Acked: 5, Read: 3}
