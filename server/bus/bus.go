@@ -1,8 +1,10 @@
-// Package bus is the contract by which a node tells another that something happened for sessions that it holds. Publications
-// may be late, doubled or reordered, which costs latency and nothing else. One may be lost only if its publisher is told, or if the node that missed it
-// joins the registry anew, which raises the epoch: a node whose subscription was interrupted does (Subscriber.Missed).
+// Package bus is the contract for events between nodes. A publication may be late, doubled or
+// reordered, which costs only latency. It may be lost only in two cases: its publisher gets an
+// error, or the node that missed it joins the registry again, which raises the epoch
+// (Subscriber.Missed).
 //
-// bus/local serves one process, bus/redis many; bustest is the suite that every bus passes.
+// bus/local serves one process, bus/redis several nodes. bustest is the suite that every bus
+// passes.
 package bus
 
 import (
@@ -12,16 +14,17 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Event is what one node tells another. Exactly one of the pointers is set. Events are immutable.
+// Event is a message from one node to another. Exactly one of the pointers is set. An Event is
+// immutable.
 type Event struct {
-	// To are the leases of the sessions that the event is for, all of the node that it goes to. What is
-	// about the move of a session has none.
+	// To has the leases of the sessions that the event is for. All belong to the receiving node.
+	// Request, Transfer, Seek and Sought have none.
 	To []registry.Lease
 
 	Notification *Notification
 	Status       *Status
 	Membership   *Membership
-	// Typing says that somebody is typing. It is dropped under pressure.
+	// Typing says that a user is typing. It may be dropped under load.
 	Typing   *tidemark.Typing
 	Request  *Request
 	Transfer *Transfer
@@ -33,39 +36,40 @@ type Event struct {
 type Notification struct {
 	Chat     tidemark.ChatID
 	Sequence tidemark.Sequence
-	// Message, if not nil, is the message, so that the node need not read it from storage.
+	// Message is the message, or nil. With it the node need not read the message from storage.
 	Message *tidemark.Message
-	// Encoded is the JSON of Message, nil if Message is.
+	// Encoded is the JSON of Message, or nil.
 	Encoded []byte
-	// Marked says that a pending row may stand for the users: their acknowledgement clears it.
+	// Marked says that the users may have a pending row, which their acknowledgement has to clear.
 	Marked bool
 }
 
-// Status tells the sessions of the users that boundaries have moved.
+// Status says that boundaries of members have risen.
 type Status struct {
 	Updates []tidemark.StatusUpdate
-	// Version is the membership version that the receivers were taken from.
+	// Version is the membership version from which the receivers were taken.
 	Version uint64
 }
 
-// Membership tells the sessions of the users that members came or went, and the node to drop what it remembers of older versions.
+// Membership says that members joined or left. The receiving node drops cached rosters with an
+// older version.
 type Membership struct {
 	Changes []tidemark.MembershipChange
 	// Version is the membership version after the change.
 	Version uint64
 }
 
-// MaxHops is how often a Request is passed on.
+// MaxHops is how often a Request is passed on at most.
 const MaxHops = 3
 
-// Request asks a node for a session that arrives at another one (delivery.md §4, Transfer). It goes to
-// the previous holder of the session's lease. A node on which the session is arriving as well passes
-// it on.
+// Request asks a node for a session that is arriving at another node (delivery.md §4, Transfer). It
+// goes to the previous holder of the session's lease. If the session is arriving there too, that
+// node passes the Request on.
 type Request struct {
 	// ID names the arrival. The Transfer repeats it.
 	ID      string
 	Session tidemark.SessionID
-	// User is whose client has come back: another user's session is not given.
+	// User is the user of the client that resumes. A session of another user is not given.
 	User tidemark.UserID
 	// To is the node on which the session arrives.
 	To registry.Node
@@ -73,57 +77,61 @@ type Request struct {
 	Hops uint8
 }
 
-// Transfer is a session on its way to the node that asked for it.
+// Transfer is the state of a session, for the node that requested it.
 type Transfer struct {
-	// ID is that of the Request.
+	// ID is the ID of the Request.
 	ID string
-	// Snapshot is the session, as package session writes it.
+	// Snapshot is the JSON of a session.Snapshot.
 	Snapshot []byte
 }
 
-// Seek sets the positions of a session on the node that serves it. It is the one event with an
-// answer.
+// Seek sets the positions of a session on the node that serves it. The answer is Sought.
 type Seek struct {
 	// ID names the question. Sought repeats it.
 	ID      string
 	Session tidemark.SessionID
 	User    tidemark.UserID
-	// From is where the answer goes.
+	// From is the node that gets the answer.
 	From registry.Node
-	// Positions are the new ones, as package session writes them.
+	// Positions is the JSON of a session.Positions.
 	Positions []byte
 }
 
-// Sought says that a Seek was done.
+// Sought says that the Seek with this ID was done.
 type Sought struct{ ID string }
 
-// Subscriber is a node's end of the bus. Its functions must not block.
+// Subscriber receives events for a node. Its functions must not block.
 type Subscriber struct {
-	// Receive takes an event. It may be called concurrently.
+	// Receive handles an event. It may be called concurrently.
 	Receive func(Event)
-	// Missed is called when publications to the node may have been lost, since its subscription was interrupted; after it, they arrive again.
-	// The node joins the registry anew, so that everybody compares. nil: it is of no interest.
+	// Missed is called when publications may have been lost because the subscription was
+	// interrupted. By then new publications arrive again. The node joins the registry again, so
+	// that all sessions reconcile. Missed may be nil.
 	Missed func()
 }
 
-// Publication is an event and the node that it goes to.
+// Publication is an event for a node.
 type Publication struct {
 	Node  registry.Node
 	Event Event
 }
 
-// Bus carries events to nodes. One whose subscription can be interrupted also has a method Check(context.Context) error, which returns Unavailable at
-// once while it is.
+// Bus carries events to nodes. If its subscriptions can be interrupted, it also has a method
+// Check(context.Context) error. Check does not block, and returns Unavailable during an
+// interruption.
 type Bus interface {
-	// Subscribe delivers the events for a node, until stop is called. After stop has returned, no call begins. One subscription per
-	// node: a second one is a Conflict. A bus that cannot be reached is no error: Subscribe goes on trying, and calls Missed when it has succeeded.
+	// Subscribe calls s with the events for a node until stop is called. After stop has returned,
+	// there are no calls. A node can have one subscription; a second one is a Conflict. If the bus
+	// is unreachable, Subscribe returns no error, keeps trying, and calls Missed when it succeeds.
 	Subscribe(ctx context.Context, node registry.Node, s Subscriber) (stop func(), err error)
-	// Publish sends events to nodes, and returns one error for each: NotFound if it is known that nobody received it, Unavailable if that is not known;
-	// in both cases the caller marks the users concerned. nil says that the subscriber was called, or will be unless the node joins anew.
+	// Publish sends events to nodes, and returns one error for each. nil means that the subscriber
+	// was called, or will be unless its node joins the registry again. NotFound means that no
+	// subscriber received the event, and Unavailable that this is not known. In both cases the
+	// caller marks the users.
 	Publish(ctx context.Context, publications []Publication) []error
 }
 
-// PublishOne is Bus.Publish for one event.
+// PublishOne publishes one event.
 func PublishOne(ctx context.Context, b Bus, node registry.Node, event Event) error {
 	return b.Publish(ctx, []Publication{{Node: node, Event: event}})[0]
 }

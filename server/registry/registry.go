@@ -1,12 +1,14 @@
-// Package registry is the contract of who is connected where. It holds hints with a time limit, never facts about
-// messages: if it loses everything it knows, nothing is lost but time.
+// Package registry is the contract for leases: which session is connected at which node. Leases
+// expire. They are hints and not facts about messages; a registry that loses all its data costs
+// only time.
 //
-// A lease is the claim "this device of this user is at this session until then". A node that opens a session takes a lease; a
-// sender looks up the leases of the members and hands the message to their nodes. When the last lease of a user is
-// released cleanly, it leaves a proof: his pending rows name every chat that he is behind in. Without that proof the next open compares
-// (delivery.md §4).
+// A node that opens a session takes a lease for it. A sender looks up the leases of the members,
+// and publishes the message to their nodes. When a user's last lease is released cleanly, it leaves
+// a proof that the user's pending rows name every chat with unacknowledged messages. Without the
+// proof, the next open reconciles (delivery.md §4).
 //
-// registry/memory serves one process, registry/redis many; registrytest is the suite that every registry passes.
+// registry/memory serves one process, registry/redis several nodes. registrytest is the suite that
+// every registry passes.
 package registry
 
 import (
@@ -16,8 +18,9 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Lease is the claim of one session to receive what is sent to one device. All of it is compared when it
-// is refreshed or released, so that a lease of an earlier process, or of an earlier session of the device, is never taken for this one.
+// Lease says that a session receives what is sent to a device. All fields are compared when it is
+// refreshed or released. A lease of an earlier process, or of an earlier session of the device, is
+// therefore a different one.
 type Lease struct {
 	User    tidemark.UserID
 	Device  tidemark.DeviceID
@@ -26,69 +29,78 @@ type Lease struct {
 	Session tidemark.SessionID
 }
 
-// Holder is the node that has the session.
+// Holder returns the node that has the session.
 func (l Lease) Holder() Node { return Node{ID: l.Node, Boot: l.Boot} }
 
-// Epoch names a stretch of time in which no node died and the registry forgot nothing. Equal values mean the same stretch.
+// Epoch names a period in which no node died and the registry lost no data. Two equal values name
+// the same period.
 type Epoch struct {
-	// Crashes is raised when a node ends without a clean leave, and when one regains a registry that it could not reach.
+	// Crashes rises when a node ends without Leave, and when a node that could not reach the
+	// registry joins again.
 	Crashes uint64
-	// Incarnation names the life of the registry's data: an emptied or failed-over one has another.
+	// Incarnation names one life of the registry's data. It changes when the data is lost or a
+	// failover happens.
 	Incarnation string
 }
 
-// LeaseRequest asks for a lease.
+// LeaseRequest describes the lease that Open takes.
 type LeaseRequest struct {
 	Lease Lease
 	TTL   time.Duration
-	// Continue takes the lease only in place of an unexpired one of the same session and device that
-	// another node holds. If there is none nothing changes, and Opened is zero.
+	// Continue replaces only an unexpired lease of the same session and device that another node
+	// holds. If there is none, Open changes nothing and returns a zero Opened.
 	Continue bool
 }
 
-// Opened is what an open found in its atomic step.
+// Opened is the result of Open.
 type Opened struct {
-	// Proof is the user's proof of a clean close, which the open consumed; nil if there was none.
+	// Proof is the user's proof of a clean close, which Open consumed, or nil.
 	Proof *Epoch
-	// Others reports whether the user had another lease, be it an older one of the same device. One of the same session is not another one.
+	// Others reports whether the user had a lease of another session, possibly of the same device.
 	Others bool
-	// Previous is the node whose lease of the same session was replaced, if that had not run out: the
-	// session moves, and was never without a lease. It is zero if there was none.
+	// Previous is the node whose unexpired lease of the same session was replaced, or zero. If it
+	// is set, the session had a lease at any time.
 	Previous Node
-	// Leases is how many leases the user has now, this one included.
+	// Leases is the number of the user's leases, including this one.
 	Leases int
 }
 
-// Refreshed is what a refresh found.
+// Refreshed is the result of Refresh.
 type Refreshed struct {
-	// Lost are those of the leases that the registry no longer has. The node opens them again.
+	// Lost has the leases that the registry no longer has. The node opens them again.
 	Lost []Lease
-	// Replaced are those whose device has a lease of another session: a newer one, or, in a registry that has forgotten, one that has ended. The node ends them.
+	// Replaced has the leases whose device has a lease of another session. That session is newer,
+	// or, after the registry lost data, may have ended. The node ends the sessions of these leases.
 	Replaced []Lease
-	// Elsewhere are those whose session has its lease on another node. It is on its way there, and will be asked for; or the registry could not be asked when it
-	// came here, or has forgotten that it did (a replica that is stale): then the node opens them again.
+	// Elsewhere has the leases whose session has a lease on another node. Usually the session is
+	// moving there, and the other node sends a Request. Otherwise the session came from that node,
+	// but the registry did not answer then or has lost the change. The node then opens the lease
+	// again.
 	Elsewhere []Lease
-	// Epoch is the present one. If it differs from the one before, the node compares heads for all its sessions.
+	// Epoch is the present epoch. If it has changed, all sessions of the node reconcile.
 	Epoch Epoch
-	// Nodes are those that have a lease, this one included.
+	// Nodes has the nodes with a lease, including this one.
 	Nodes []Node
 }
 
-// Registry is the leases of users. Every method is one atomic step, safe for concurrent use, and returns Unavailable if the registry
-// cannot be reached. Open, Close and Refresh return NotFound if the node that calls has no lease (any more): it has to Join again.
+// Registry holds the leases of users. Every method is one atomic step and safe for concurrent use.
+//
+// Errors: Unavailable if the registry does not answer. Open, Close and Refresh return NotFound if
+// the calling node has no lease; it has to Join again.
 type Registry interface {
-	// Epoch returns the present epoch. An open reads it before Open.
+	// Epoch returns the present epoch. Callers read it before Open.
 	Epoch(ctx context.Context) (Epoch, error)
-	// Open takes a lease, replacing an older one of the same user and device. It sees whether there
-	// was any other, and consumes the proof.
+	// Open takes a lease, and replaces an older one of the same user and device. It reports other
+	// leases and consumes the proof.
 	Open(ctx context.Context, r LeaseRequest) (Opened, error)
-	// Close releases the lease if it is still this one. If it was the user's last lease and proof is not nil, the proof is left; one that names another than the
-	// present epoch may be thrown away. If the lease is no longer this one nothing happens.
+	// Close releases the lease, if it is unchanged. If it was the user's last one and proof is not
+	// nil, Close leaves the proof. A proof of another epoch may be dropped.
 	Close(ctx context.Context, lease Lease, proof *Epoch) error
-	// Refresh prolongs the node's own lease by nodeTTL, and those of its sessions that are still these ones by ttl.
+	// Refresh prolongs the node's lease by nodeTTL, and by ttl those of leases that are unchanged.
 	Refresh(ctx context.Context, node Node, nodeTTL time.Duration, leases []Lease,
 		ttl time.Duration) (Refreshed, error)
-	// Lookup returns the unexpired leases of each user, in the order of the argument. The result must not be changed.
+	// Lookup returns the unexpired leases of each user, in the order of users. The caller must not
+	// change them.
 	Lookup(ctx context.Context, users []tidemark.UserID) ([][]Lease, error)
 }
 
@@ -98,14 +110,17 @@ type Node struct {
 	Boot string
 }
 
-// Remembered is how long a registry remembers a node whose lease ran out.
+// Remembered is how long a registry remembers a node whose lease expired.
 const Remembered = 7 * 24 * time.Hour
 
-// Nodes is the membership of the server processes themselves.
+// Nodes holds the leases of the server processes.
 type Nodes interface {
-	// Join takes the node's lease for ttl. It raises Epoch.Crashes if an earlier life of the node, or this one, had a lease that it did not Leave, also if that had
-	// run out, and had raised then: until it joins again the node may have stored what it could tell nobody. That is remembered for Remembered.
+	// Join takes the node's lease for ttl. It raises Epoch.Crashes if the node had a lease before
+	// without calling Leave, in this or an earlier life. It does so even if that lease had expired,
+	// and had raised it then: until now, the node may have stored messages that it could not
+	// publish. A registry remembers this for Remembered.
 	Join(ctx context.Context, node Node, ttl time.Duration) error
-	// Leave ends the node's lease without raising the epoch. Leases of sessions that it still has are dropped, and raise it.
+	// Leave ends the node's lease without raising the epoch. If leases of its sessions are left,
+	// Leave drops them and raises the epoch.
 	Leave(ctx context.Context, node Node) error
 }

@@ -1,12 +1,13 @@
 package registry
 
-// Addressed is the leases of one node.
+// Addressed has the leases of one node.
 type Addressed struct {
 	Node   Node
 	Leases []Lease
 }
 
-// ByNode sorts leases, those of each of some users, by their node, so that each node is told once. There are few nodes.
+// ByNode groups the leases of several users by node, so that each node gets one publication. It is
+// meant for few nodes.
 func ByNode(leases [][]Lease) []Addressed {
 	var nodes []Addressed
 	for _, of := range leases {

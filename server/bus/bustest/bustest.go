@@ -19,10 +19,10 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// Within is how long the suite waits for what a bus has to deliver.
+// Within is how long the suite waits for an event.
 const Within = wait.Hang
 
-// Run runs the suite. open returns a bus of its own for each test.
+// Run runs the suite. open returns a new bus for each test.
 func Run(t *testing.T, open func(t *testing.T) bus.Bus) {
 	tests := map[string]func(*suite){
 		"every kind of event arrives whole":             kinds,
@@ -45,7 +45,7 @@ type suite struct {
 	b   bus.Bus
 }
 
-// inbox is what a node received.
+// inbox has the events that a node received.
 type inbox struct {
 	mu     sync.Mutex
 	events []bus.Event
@@ -65,7 +65,7 @@ func (in *inbox) got() []bus.Event {
 	return append([]bus.Event(nil), in.events...)
 }
 
-// wait waits until n events have come, and returns them.
+// wait waits until n events have arrived, and returns them.
 func (in *inbox) wait(s *suite, n int) []bus.Event {
 	s.Helper()
 	deadline := time.Now().Add(Within)
@@ -79,7 +79,7 @@ func (in *inbox) wait(s *suite, n int) []bus.Event {
 	}
 }
 
-// subscribe listens for a node until the test ends, or stop is called.
+// subscribe subscribes a node until the test ends or stop is called.
 func (s *suite) subscribe(n registry.Node) (in *inbox, stop func()) {
 	s.Helper()
 	in = &inbox{came: signal.New()}
@@ -104,7 +104,7 @@ var (
 	nodeB = registry.Node{ID: "b", Boot: "1"}
 )
 
-func wake(sequence tidemark.Sequence) bus.Event {
+func notification(sequence tidemark.Sequence) bus.Event {
 	return bus.Event{Notification: &bus.Notification{Chat: "c", Sequence: sequence}}
 }
 
@@ -197,8 +197,8 @@ func addressed(s *suite) {
 	a, _ := s.subscribe(nodeA)
 	b, _ := s.subscribe(nodeB)
 	other, _ := s.subscribe(registry.Node{ID: "a", Boot: "2"}) // another life of the node
-	s.publish(nodeA, wake(1))
-	s.publish(nodeB, wake(2))
+	s.publish(nodeA, notification(1))
+	s.publish(nodeB, notification(2))
 	if got := a.wait(s, 1); got[0].Notification.Sequence != 1 {
 		s.Errorf("a got %d, want 1", got[0].Notification.Sequence)
 	}
@@ -212,7 +212,7 @@ func addressed(s *suite) {
 
 func (s *suite) wantNobody(n registry.Node) {
 	s.Helper()
-	err := bus.PublishOne(s.ctx, s.b, n, wake(1))
+	err := bus.PublishOne(s.ctx, s.b, n, notification(1))
 	if code := tidemark.CodeOf(err); code != tidemark.NotFound && code != tidemark.Unavailable {
 		s.Errorf("Publish to %v, where nobody listens: %v, want %s, or %s",
 			n, err, tidemark.NotFound, tidemark.Unavailable)
@@ -243,7 +243,7 @@ func stop(s *suite) {
 	for range 4 {
 		publishing.Go(func() {
 			for i := range 500 {
-				_ = bus.PublishOne(s.ctx, s.b, nodeA, wake(1))
+				_ = bus.PublishOne(s.ctx, s.b, nodeA, notification(1))
 				if i == 10 {
 					begun <- struct{}{}
 				}
@@ -268,7 +268,7 @@ func again(s *suite) {
 	_, end := s.subscribe(nodeA)
 	end()
 	in, _ := s.subscribe(nodeA)
-	s.publish(nodeA, wake(3))
+	s.publish(nodeA, notification(3))
 	if got := in.wait(s, 1); got[0].Notification.Sequence != 3 {
 		s.Errorf("got %d, want 3", got[0].Notification.Sequence)
 	}
@@ -276,10 +276,11 @@ func again(s *suite) {
 
 func twice(s *suite) {
 	in, _ := s.subscribe(nodeA)
-	if _, err := s.b.Subscribe(s.ctx, nodeA, bus.Subscriber{Receive: func(bus.Event) {}}); tidemark.CodeOf(err) != tidemark.Conflict {
+	_, err := s.b.Subscribe(s.ctx, nodeA, bus.Subscriber{Receive: func(bus.Event) {}})
+	if tidemark.CodeOf(err) != tidemark.Conflict {
 		s.Errorf("a second subscription: %v, want %s", err, tidemark.Conflict)
 	}
-	s.publish(nodeA, wake(1))
+	s.publish(nodeA, notification(1))
 	in.wait(s, 1)
 }
 
@@ -289,7 +290,8 @@ func several(s *suite) {
 	}
 	in, _ := s.subscribe(nodeA)
 	errs := s.b.Publish(s.ctx, []bus.Publication{
-		{Node: nodeA, Event: wake(1)}, {Node: nodeB, Event: wake(2)}, {Node: nodeA, Event: wake(3)},
+		{Node: nodeA, Event: notification(1)}, {Node: nodeB, Event: notification(2)},
+		{Node: nodeA, Event: notification(3)},
 	})
 	if len(errs) != 3 || errs[0] != nil || errs[2] != nil {
 		s.Fatalf("errors %v, want none for a", errs)
@@ -311,7 +313,8 @@ func concurrent(s *suite) {
 	for p := range publishers {
 		all.Go(func() {
 			for i := range each {
-				if err := bus.PublishOne(s.ctx, s.b, nodeA, wake(tidemark.Sequence(p*each+i+1))); err != nil {
+				e := notification(tidemark.Sequence(p*each + i + 1))
+				if err := bus.PublishOne(s.ctx, s.b, nodeA, e); err != nil {
 					s.Errorf("Publish: %v", err)
 				}
 			}

@@ -1,4 +1,5 @@
-// Package local is the bus of one process: a publication is a call. Several nodes of one process may share one Bus.
+// Package local is a bus for one process. A publication is a function call. Several nodes of one
+// process may share one Bus.
 package local
 
 import (
@@ -10,13 +11,14 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Bus implements bus.Bus. Use New.
+// Bus implements bus.Bus. Use New. It is safe for concurrent use.
 type Bus struct {
 	mu          sync.RWMutex
 	subscribers map[registry.Node]*subscription
 }
 
-// subscription is one node's subscriber; calls counts those under way, so that stop can wait for them.
+// subscription is a node's subscriber. calls counts the calls under way, so that stop can wait for
+// them.
 type subscription struct {
 	bus.Subscriber
 	calls sync.WaitGroup
@@ -27,7 +29,8 @@ var _ bus.Bus = (*Bus)(nil)
 // New returns a bus without subscribers.
 func New() *Bus { return &Bus{subscribers: make(map[registry.Node]*subscription)} }
 
-// Subscribe implements bus.Bus. stop waits for the calls under way; it must not be called by the subscriber. Nothing is ever missed.
+// Subscribe implements bus.Bus. stop waits for the calls under way, so the subscriber must not call
+// it. Missed is never called.
 func (b *Bus) Subscribe(_ context.Context, node registry.Node, s bus.Subscriber) (func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +51,7 @@ func (b *Bus) Subscribe(_ context.Context, node registry.Node, s bus.Subscriber)
 	}, nil
 }
 
-// Publish implements bus.Bus. The subscribers have been called when it returns.
+// Publish implements bus.Bus. It returns after the subscribers have been called.
 func (b *Bus) Publish(_ context.Context, publications []bus.Publication) []error {
 	errs := make([]error, len(publications))
 	for i := range publications {

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Stop of a node takes its sessions apart next: no call may still be under way.
+// After stop, a node ends its sessions, so no call may be under way.
 func TestSubscribe_stop_waits_for_the_calls_under_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, node := local.New(), registry.Node{ID: "a", Boot: "1"}

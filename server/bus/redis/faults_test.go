@@ -16,12 +16,13 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// What holds when Redis fails: a publication whose publisher got nil was received, or the node is told that it missed something; a node that does not hear is told within seconds.
+// If Redis fails, every publication with a nil error was received, or its node is told that it
+// missed something. A node that receives nothing is told within seconds.
 
 func node(id tidemark.NodeID) registry.Node { return registry.Node{ID: id, Boot: "1"} }
 
-// world is two processes on a Redis; b has a node that listens.
-type world struct {
+// publisherAndNode is two processes on a Redis. a publishes, and b has a node that is subscribed.
+type publisherAndNode struct {
 	*testing.T
 	a, b   *busredis.Bus
 	missed atomic.Int64
@@ -30,9 +31,11 @@ type world struct {
 	received map[tidemark.Sequence]bool
 }
 
-func newWorld(t *testing.T, url string) *world {
+func newPublisherAndNode(t *testing.T, url string) *publisherAndNode {
 	t.Helper()
-	w := &world{T: t, a: open(t, url), b: open(t, url), received: make(map[tidemark.Sequence]bool)}
+	w := &publisherAndNode{
+		T: t, a: open(t, url), b: open(t, url), received: make(map[tidemark.Sequence]bool),
+	}
 	stop, err := w.b.Subscribe(t.Context(), node("b"), bus.Subscriber{
 		Receive: w.receive,
 		Missed:  func() { w.missed.Add(1) },
@@ -44,32 +47,32 @@ func newWorld(t *testing.T, url string) *world {
 	return w
 }
 
-func (w *world) receive(e bus.Event) {
+func (w *publisherAndNode) receive(e bus.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.received[e.Notification.Sequence] = true
 }
 
-func (w *world) has(n tidemark.Sequence) bool {
+func (w *publisherAndNode) has(n tidemark.Sequence) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.received[n]
 }
 
-func (w *world) publish(n tidemark.Sequence) error {
+func (w *publisherAndNode) publish(n tidemark.Sequence) error {
 	return bus.PublishOne(w.Context(), w.a, node("b"), bus.Event{
 		Notification: &bus.Notification{Chat: "c", Sequence: n},
 	})
 }
 
-// eventually waits until is reports true.
-func (w *world) eventually(what string, is func() bool) {
+// eventually waits until is returns true.
+func (w *publisherAndNode) eventually(what string, is func() bool) {
 	w.Helper()
 	wait.Until(w, what, is)
 }
 
 // arrives publishes until a publication arrives.
-func (w *world) arrives(from tidemark.Sequence) {
+func (w *publisherAndNode) arrives(from tidemark.Sequence) {
 	w.Helper()
 	n := from
 	w.eventually("a publication arrives again", func() bool {
@@ -82,51 +85,53 @@ func (w *world) arrives(from tidemark.Sequence) {
 	})
 }
 
-func (w *world) healthy() bool { return w.b.Check(w.Context()) == nil }
+func (w *publisherAndNode) healthy() bool { return w.b.Check(w.Context()) == nil }
 
 func TestSubscription_is_told_that_it_missed_something(t *testing.T) {
-	for name, fault := range map[string]func(w *world, s *service.Server){
-		"killed and restarted": func(w *world, s *service.Server) {
+	for name, fault := range map[string]func(w *publisherAndNode, s *service.Server){
+		"killed and restarted": func(w *publisherAndNode, s *service.Server) {
 			s.Kill(w.T)
-			w.eventually("the bus says that it does not hear", func() bool { return !w.healthy() })
+			w.eventually("the bus reports the interruption", func() bool { return !w.healthy() })
 			if err := w.publish(1); tidemark.CodeOf(err) != tidemark.Unavailable {
 				w.Errorf("Publish without Redis: %v, want %s", err, tidemark.Unavailable)
 			}
 			s.Run(w.T)
 		},
-		"its connection killed": func(w *world, s *service.Server) {
+		"its connection killed": func(w *publisherAndNode, s *service.Server) {
 			s.Do(w.T, "CLIENT", "KILL", "TYPE", "pubsub")
 		},
-		"hangs": func(w *world, s *service.Server) {
+		"hangs": func(w *publisherAndNode, s *service.Server) {
 			s.Freeze(w.T)
-			w.eventually("the bus says that it does not hear", func() bool { return !w.healthy() })
+			w.eventually("the bus reports the interruption", func() bool { return !w.healthy() })
 			s.Thaw(w.T)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := service.Start(t)
-			w := newWorld(t, server.URL())
+			w := newPublisherAndNode(t, server.URL())
 			if !w.healthy() || w.missed.Load() != 0 {
-				t.Fatal("a new subscription does not hear, or missed something")
+				t.Fatal("a new subscription receives nothing, or missed something")
 			}
 			fault(w, server)
 			w.eventually("the node is told",
 				func() bool { return w.missed.Load() == 1 && w.healthy() })
 			w.arrives(10)
-			if n, counted := w.missed.Load(), w.b.Counters()["bus_missed_total"]; n != 1 || counted != 1 {
+			if n, counted := w.missed.Load(), w.b.Counters()["bus_missed_total"]; n != 1 ||
+				counted != 1 {
 				t.Errorf("the node was told %d times, and %d are counted, want 1", n, counted)
 			}
 		})
 	}
 }
 
-// A connection that is open while nothing comes over it, which is what a firewall that forgot it leaves: Redis is told to forget the subscription without a word.
+// A firewall may drop a connection that stays open on both sides. Here Redis is made to end the
+// subscription without a reply.
 func TestSubscription_notices_a_connection_that_says_nothing(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
 	proxy := newMute(t, server.Address())
-	w := &world{
+	w := &publisherAndNode{
 		T:        t,
 		a:        open(t, server.URL()),
 		b:        open(t, "redis://"+proxy.address()),
@@ -141,7 +146,7 @@ func TestSubscription_notices_a_connection_that_says_nothing(t *testing.T) {
 	}
 	defer stop()
 	w.arrives(0)
-	proxy.mute() // the connections that are; new ones work
+	proxy.mute() // present connections; new ones work
 	if err := w.publish(1000); err != nil {
 		t.Errorf("Publish: %v, want nil, since Redis sends it to the dead connection", err)
 	}
@@ -156,7 +161,7 @@ func TestSubscription_follows_a_failover(t *testing.T) {
 	t.Run("behind a sentinel", func(t *testing.T) {
 		t.Parallel()
 		watched := service.StartSentinel(t)
-		w := newWorld(t, watched.URL())
+		w := newPublisherAndNode(t, watched.URL())
 		w.arrives(0)
 		watched.FailOver(t)
 		w.eventually("the node is told", func() bool { return w.missed.Load() >= 1 && w.healthy() })
@@ -165,7 +170,7 @@ func TestSubscription_follows_a_failover(t *testing.T) {
 	t.Run("of a shard", func(t *testing.T) {
 		t.Parallel()
 		cluster := service.StartCluster(t)
-		w := newWorld(t, cluster.URL())
+		w := newPublisherAndNode(t, cluster.URL())
 		w.arrives(0)
 		cluster.FailOver(t, cluster.Shard(t, "gateway:b:1:deliver"))
 		w.eventually("the node is told", func() bool { return w.missed.Load() >= 1 && w.healthy() })
@@ -173,11 +178,11 @@ func TestSubscription_follows_a_failover(t *testing.T) {
 	})
 }
 
-// A slot that moves takes the sharded channel along, and Redis ends the subscription.
+// When a slot moves, its sharded channel moves along, and Redis ends the subscription.
 func TestSubscription_follows_a_slot_that_moves(t *testing.T) {
 	t.Parallel()
 	cluster := service.StartCluster(t)
-	w := newWorld(t, cluster.URL())
+	w := newPublisherAndNode(t, cluster.URL())
 	w.arrives(0)
 	const channel = "gateway:b:1:deliver"
 	from := cluster.Shard(t, channel).Master
@@ -196,12 +201,12 @@ func TestSubscription_follows_a_slot_that_moves(t *testing.T) {
 	w.arrives(1000)
 }
 
-// Subscribe does not fail where there is no Redis (yet), and the node is told when there is one.
+// Subscribe does not fail while Redis is away, and the node is told when Redis comes.
 func TestSubscribe_without_Redis_goes_on_trying(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
 	server.Kill(t)
-	w := newWorld(t, server.URL())
+	w := newPublisherAndNode(t, server.URL())
 	if err := w.b.Check(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("Check: %v, want %s", err, tidemark.Unavailable)
 	}
@@ -210,7 +215,7 @@ func TestSubscribe_without_Redis_goes_on_trying(t *testing.T) {
 	w.arrives(0)
 }
 
-// stop returns while Redis hangs, too.
+// stop returns even while Redis hangs.
 func TestSubscribe_stop_does_not_hang(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
@@ -228,14 +233,15 @@ func TestSubscribe_stop_does_not_hang(t *testing.T) {
 	server.Thaw(t)
 }
 
-// What was answered with nil was received, or the node knows that something is missing: over kills, with publications in flight.
+// While Redis is killed with publications in flight, everything answered with nil was received, or
+// the node was told that something is missing.
 func TestPublish_is_received_or_told_over_kills(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	w := newWorld(t, server.URL())
+	w := newPublisherAndNode(t, server.URL())
 	var next atomic.Uint64
 	var mu sync.Mutex
-	promised := make(map[tidemark.Sequence]int64) // with how often the node was told then
+	promised := make(map[tidemark.Sequence]int64) // with the value of told at that time
 	stop := make(chan struct{})
 	var publishing sync.WaitGroup
 	for range 4 {
@@ -278,10 +284,10 @@ func TestPublish_is_received_or_told_over_kills(t *testing.T) {
 		next.Load(), len(promised), lost)
 }
 
-// All that queues for a node while a round trip is under way goes in one publication.
+// Events for a node that are queued during a round trip share one publication.
 func TestPublish_shares_round_trips(t *testing.T) {
 	url := service.Database(t)
-	w := newWorld(t, url)
+	w := newPublisherAndNode(t, url)
 	const publishers, each = 64, 50
 	var all sync.WaitGroup
 	for p := range publishers {
@@ -297,17 +303,18 @@ func TestPublish_shares_round_trips(t *testing.T) {
 	w.eventually("all are received",
 		func() bool { return w.b.Counters()["bus_received_total"] == publishers*each })
 	got := w.a.Counters()
-	if events, frames := got["bus_events_total"], got["bus_publications_total"]; events != publishers*each || frames > events/8 {
+	events, frames := got["bus_events_total"], got["bus_publications_total"]
+	if events != publishers*each || frames > events/8 {
 		t.Errorf("%d events in %d publications, want at most an eighth", events, frames)
 	}
 	if w.b.Counters()["bus_lag_microseconds"] <= 0 {
-		t.Error("no beat has come back")
+		t.Error("no ping has come back")
 	}
 }
 
-// Large events are sent in several publications, and all of them arrive.
+// Large events take several publications, and all arrive.
 func TestPublish_large_events(t *testing.T) {
-	w := newWorld(t, service.Database(t))
+	w := newPublisherAndNode(t, service.Database(t))
 	draft := tidemark.Draft{
 		ChatID:          "c",
 		SenderID:        "alice",
@@ -335,7 +342,8 @@ func TestPublish_large_events(t *testing.T) {
 	w.eventually("all are received", func() bool { return w.has(events) })
 	got := w.a.Counters()
 	size := int64(events * tidemark.MaxContent)
-	if frames, most := got["bus_publications_total"], size/busredis.MaxFrame+1; frames < size/(busredis.MaxFrame+2*tidemark.MaxContent) || frames > most {
+	least, most := size/(busredis.MaxFrame+2*tidemark.MaxContent), size/busredis.MaxFrame+1
+	if frames := got["bus_publications_total"]; frames < least || frames > most {
 		t.Errorf("%d publications for %d bytes, want about %d",
 			frames, got["bus_published_bytes_total"], most)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// mute is a proxy whose connections can be made to stay open without carrying anything from the server any more.
+// mute is a proxy that can stop forwarding what the server sends, while the connections stay open.
 type mute struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -63,7 +63,7 @@ func newMute(t *testing.T, to string) *mute {
 
 func (m *mute) address() string { return m.listener.Addr().String() }
 
-// mute silences the connections that there are.
+// mute stops the present connections.
 func (m *mute) mute() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *mute) mute() {
 	}
 }
 
-// Write carries what the server says.
+// Write forwards what the server sends.
 func (p *pair) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

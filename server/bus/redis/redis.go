@@ -1,8 +1,10 @@
-// Package redis is the bus of several nodes that share a Redis. Each life of a node listens to a channel of its own, gateway:<node>:<boot>:deliver, which is a sharded one
-// on a cluster. What one process publishes while a round trip is under way goes in the next one, as one publication for each node (redis.NewTrips, package frame).
+// Package redis is a bus for several nodes that share a Redis. Each life of a node subscribes to a
+// channel of its own, gateway:<node>:<boot>:deliver. On a cluster that is a sharded channel. Events
+// that a process publishes during a round trip share the next one, with one publication for each
+// node (redis.NewTrips, package frame).
 //
-// Redis forgets a publication that nobody listens to, and tells its publisher, who marks. A node whose subscription was interrupted learns that from the
-// subscription (subscription.go).
+// Redis drops a publication without a subscriber and tells the publisher, who marks. A node notices
+// by itself that its subscription was interrupted (subscription.go).
 package redis
 
 import (
@@ -20,13 +22,15 @@ import (
 )
 
 const (
-	// tripEvents is about how many events one round trip takes.
+	// tripEvents is about how many events share one round trip.
 	tripEvents = 1024
-	// MaxFrame is about how large a publication gets, in bytes, before another one is begun: one that is not larger delays the others behind it by less than a millisecond.
+	// MaxFrame is the size in bytes from which a publication takes no further event. A publication
+	// of this size delays the next one by less than a millisecond.
 	MaxFrame = 256 << 10
 )
 
-// Bus implements bus.Bus. Use New, then Start, and Stop when nobody calls it any more.
+// Bus implements bus.Bus. Call New, then Start, and Stop after the last call. It is safe for
+// concurrent use.
 type Bus struct {
 	client *redis.Client
 	trips  *batch.Batcher[parcel, error]
@@ -38,11 +42,11 @@ type Bus struct {
 
 type counters struct {
 	events, frames, bytes, received, nobody, missed, unknown, malformed atomic.Int64
-	// lag is how long the last beat was under way, in nanoseconds.
+	// lag is how long the last ping took to come back, in nanoseconds.
 	lag atomic.Int64
 }
 
-// parcel is an event on its way.
+// parcel is an event for a node.
 type parcel struct {
 	node  registry.Node
 	event bus.Event
@@ -50,7 +54,7 @@ type parcel struct {
 
 var _ bus.Bus = (*Bus)(nil)
 
-// New returns a bus on a Redis, which stays its caller's.
+// New returns a bus on a Redis. The caller closes client.
 func New(client *redis.Client) *Bus {
 	b := &Bus{client: client, subscriptions: make(map[registry.Node]*subscription)}
 	b.trips = redis.NewTrips(tripEvents, b.trip)
@@ -60,10 +64,11 @@ func New(client *redis.Client) *Bus {
 // Start starts the goroutine that publishes.
 func (b *Bus) Start() { b.trips.Start() }
 
-// Stop ends it and waits for it. Publications under way are Unavailable. Subscriptions are ended by their own stop.
+// Stop stops it and waits for it. Publications under way get Unavailable. Subscriptions end by
+// their own stop.
 func (b *Bus) Stop() { b.trips.Abort() }
 
-// Counters returns the bus' counters by name. Names that end in _total only grow.
+// Counters returns the bus's counters by name. Names that end in _total only grow.
 func (b *Bus) Counters() map[string]int64 {
 	c := &b.count
 	return map[string]int64{
@@ -79,13 +84,14 @@ func (b *Bus) Counters() map[string]int64 {
 	}
 }
 
-// Check returns Unavailable while a subscription is interrupted.
+// Check returns Unavailable while a subscription is interrupted, else nil.
 func (b *Bus) Check(context.Context) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for node, s := range b.subscriptions {
 		if !s.up.Load() {
-			return tidemark.Errorf(tidemark.Unavailable, "node %s does not hear the other nodes",
+			return tidemark.Errorf(tidemark.Unavailable,
+				"node %s receives nothing from the other nodes",
 				node.ID)
 		}
 	}
@@ -96,7 +102,8 @@ func channel(node registry.Node) string {
 	return "gateway:" + string(node.ID) + ":" + node.Boot + ":deliver"
 }
 
-// Publish implements bus.Bus. An event for a node of this process does not go through Redis: the subscriber has been called when it returns.
+// Publish implements bus.Bus. An event for a node of this process does not pass through Redis:
+// Publish calls the subscriber.
 func (b *Bus) Publish(ctx context.Context, publications []bus.Publication) []error {
 	errs := make([]error, len(publications))
 	var away []parcel
@@ -124,7 +131,7 @@ func (b *Bus) Publish(ctx context.Context, publications []bus.Publication) []err
 	return errs
 }
 
-// here returns the subscription of a node of this process, with a call counted, or nil.
+// here returns the subscription of a node of this process and adds a call to it, or nil.
 func (b *Bus) here(node registry.Node) *subscription {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -135,10 +142,11 @@ func (b *Bus) here(node registry.Node) *subscription {
 	return s
 }
 
-// trip publishes in one round trip: for each node its events in one publication, or several, if they are large.
+// trip publishes in one round trip. The events for a node share one publication, or several if they
+// are large.
 func (b *Bus) trip(ctx context.Context, parcels []parcel) ([]error, error) {
 	var calls []redis.Call
-	place := make([]int, len(parcels)) // of each parcel's publication in calls
+	place := make([]int, len(parcels)) // index in calls of each parcel's publication
 	frames := make(map[registry.Node][]byte)
 	open := make(map[registry.Node]int)
 	for i := range parcels {
@@ -178,7 +186,7 @@ func size(call *redis.Call) int {
 	return len(payload)
 }
 
-// outcome says what became of a publication.
+// outcome returns the error of a publication.
 func outcome(reply redis.Reply, node registry.Node) error {
 	switch n, ok := reply.Value.(int64); {
 	case reply.Err != nil:
@@ -187,7 +195,7 @@ func outcome(reply redis.Reply, node registry.Node) error {
 		return tidemark.Errorf(tidemark.Unavailable, "Redis answered %T", reply.Value)
 	//rule:R_NOBODY.report-no-receiver
 	case n == 0:
-		return tidemark.Errorf(tidemark.NotFound, "nobody listens for node %s", node.ID)
+		return tidemark.Errorf(tidemark.NotFound, "node %s is not subscribed", node.ID)
 	}
 	return nil
 }

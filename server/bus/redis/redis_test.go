@@ -34,7 +34,7 @@ func open(t *testing.T, url string) *busredis.Bus {
 	return b
 }
 
-// apart is a bus whose publishers are in one process and whose nodes in another.
+// apart is a bus with publishers in one process and nodes in another.
 type apart struct{ publishes, subscribes *busredis.Bus }
 
 func (a apart) Subscribe(

@@ -16,36 +16,39 @@ import (
 )
 
 const (
-	// beatEvery is how often a node publishes to itself.
-	beatEvery = time.Second
-	// silence is how long no beat may come back. A subscription whose connection is half open, or is to a server that is not the master any more, is noticed by it.
+	// pingEvery is how often a node publishes to itself.
+	pingEvery = time.Second
+	// silence is the time without a ping after which the connection is replaced. The connection may
+	// be half open, or its server may no longer be the master.
 	silence = 4 * time.Second
-	// The waits between attempts to subscribe.
+	// Least and greatest pause between attempts to subscribe.
 	leastWait, mostWait = 50 * time.Millisecond, time.Second
 )
 
-// subscription is a node's end of the bus. Its goroutine subscribes, and again whenever the connection breaks or its own beats do not come back.
+// subscription is a node's subscription to its channel. Its goroutine subscribes again whenever the
+// connection breaks or the node's own pings do not come back.
 type subscription struct {
 	bus        *Bus
 	node       registry.Node
 	subscriber bus.Subscriber
 	// up says that the channel is subscribed.
 	up atomic.Bool
-	// calls counts the calls of the subscriber under way that are made by publishers of this process.
+	// calls counts the calls under way from publishers of this process.
 	calls   sync.WaitGroup
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// beats are when those that have not come back were sent, by their number.
-	beats map[uint64]time.Time
+	// pings has the numbers of pings that have not come back, and when they were sent.
+	pings map[uint64]time.Time
 }
 
-// Subscribe implements bus.Bus. It returns when the node is subscribed, or when the first attempt failed or ctx ended, and tries on then. stop waits for the calls
-// under way; it must not be called by the subscriber.
+// Subscribe implements bus.Bus. It returns when the node is subscribed, the first attempt failed,
+// or ctx ended. In the latter cases it keeps trying. stop waits for the calls under way, so the
+// subscriber must not call it.
 func (b *Bus) Subscribe(
 	ctx context.Context, node registry.Node, to bus.Subscriber,
 ) (func(), error) {
-	s := &subscription{bus: b, node: node, subscriber: to, beats: make(map[uint64]time.Time)}
+	s := &subscription{bus: b, node: node, subscriber: to, pings: make(map[uint64]time.Time)}
 	b.mu.Lock()
 	if _, there := b.subscriptions[node]; there {
 		b.mu.Unlock()
@@ -73,7 +76,7 @@ func (b *Bus) Subscribe(
 	}, nil
 }
 
-// run keeps the node subscribed until ctx ends. attempted is closed after the first attempt.
+// run keeps the node subscribed until ctx ends. It closes attempted after the first attempt.
 func (s *subscription) run(ctx context.Context, attempted chan struct{}) {
 	first := sync.OnceFunc(func() { close(attempted) })
 	defer first()
@@ -98,7 +101,7 @@ func (s *subscription) run(ctx context.Context, attempted chan struct{}) {
 	}
 }
 
-// listen takes what comes over a connection until that is over.
+// listen handles the frames from a connection until it breaks, pings stop coming back, or ctx ends.
 func (s *subscription) listen(
 	ctx context.Context, connection *redis.Subscription, interrupted bool,
 ) {
@@ -108,9 +111,9 @@ func (s *subscription) listen(
 	defer end()
 	helpers.Go(func() {
 		<-over.Done()
-		connection.Close() // Receive ends
+		connection.Close() // ends Receive
 	})
-	helpers.Go(func() { s.beat(over, end) })
+	helpers.Go(func() { s.ping(over, end) })
 	//rule:R_EPOCH.report-missed-events
 	if interrupted && s.subscriber.Missed != nil {
 		s.subscriber.Missed()
@@ -132,8 +135,9 @@ func (s *subscription) listen(
 	}
 }
 
-// take hands a frame's events to the subscriber, and reports whether a beat of this subscription was among them.
-func (s *subscription) take(text string) (beat bool) {
+// take passes a frame's events to the subscriber. It reports whether the frame had a ping of this
+// subscription.
+func (s *subscription) take(text string) (ping bool) {
 	contents, err := frame.Read(text, s.node)
 	count := &s.bus.count
 	if err != nil {
@@ -145,21 +149,21 @@ func (s *subscription) take(text string) (beat bool) {
 	for _, e := range contents.Events {
 		s.subscriber.Receive(e)
 	}
-	for _, number := range contents.Beats {
-		beat = s.back(number) || beat
+	for _, number := range contents.Pings {
+		ping = s.back(number) || ping
 	}
-	return beat
+	return ping
 }
 
-// beat publishes to the node itself until ctx ends; end ends the connection if nobody receives it.
-func (s *subscription) beat(ctx context.Context, end func()) {
-	tick := time.NewTicker(beatEvery)
+// ping publishes to the node itself until ctx ends. If nobody receives a ping, it calls end.
+func (s *subscription) ping(ctx context.Context, end func()) {
+	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		number := s.sent()
 		reply := s.bus.client.Run(ctx,
 			[]redis.Call{s.bus.client.Publish(channel(s.node),
-				frame.AppendBeat(frame.Begin(nil), number))})[0]
+				frame.AppendPing(frame.Begin(nil), number))})[0]
 		if reply.Err == nil && reply.Value == int64(0) {
 			end()
 			return
@@ -171,27 +175,28 @@ func (s *subscription) beat(ctx context.Context, end func()) {
 	}
 }
 
-// sent notes that a beat is sent, and returns its number, which no other connection's beats have.
+// sent records a new ping and returns its number, which is random so that no other connection has
+// it.
 func (s *subscription) sent() uint64 {
 	number := rand.Uint64()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for old, at := range s.beats {
+	for old, at := range s.pings {
 		if time.Since(at) > 2*silence {
-			delete(s.beats, old)
+			delete(s.pings, old)
 		}
 	}
-	s.beats[number] = time.Now()
+	s.pings[number] = time.Now()
 	return number
 }
 
-// back notes that a beat has come back, and reports whether it is one of ours.
+// back records that a ping came back. It reports whether it belongs to this subscription.
 func (s *subscription) back(number uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, ours := s.beats[number]
+	at, ours := s.pings[number]
 	if ours {
-		delete(s.beats, number)
+		delete(s.pings, number)
 		s.bus.count.lag.Store(int64(time.Since(at)))
 	}
 	return ours

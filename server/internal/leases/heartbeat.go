@@ -188,7 +188,7 @@ func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile boo
 		l.trust(began.Add(l.cfg.NodeTTL), met)
 	}
 	if wasSilent {
-		l.cfg.Log.Info("the registry is there again")
+		l.cfg.Log.Info("the registry answers again")
 	}
 	return reconcile
 }

@@ -1,6 +1,6 @@
-// Package memory is the registry of one process. Several nodes may share one Registry, which is how the tests of the
-// core run two nodes side by side. It does no I/O; what it knows ends with the process, so that the first open of each user after a start
-// finds no proof and compares.
+// Package memory is a registry for one process. Several nodes may share one Registry; so the tests
+// of the core run two nodes side by side. It does no I/O. Its data ends with the process, so the
+// first open of each user after a start reconciles.
 package memory
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// MaxProofs bounds the proofs kept. Beyond it an arbitrary one is forgotten, and its user's next open compares.
+// MaxProofs is how many proofs are kept. Beyond it an arbitrary one is dropped, and that user's
+// next open reconciles.
 const MaxProofs = 200_000
 
 // Registry implements registry.Registry and registry.Nodes. Use New.
@@ -29,14 +30,16 @@ type Registry struct {
 	nodes       map[tidemark.NodeID]nodeLease
 }
 
-// nodeLease is a node's lease. One that ran out is kept for a while, so that the node's next Join raises.
+// nodeLease is the lease of a node. An expired one is kept for registry.Remembered, so that the
+// node's next Join raises the epoch.
 type nodeLease struct {
 	boot    string
 	expires time.Time
 	over    bool
 }
 
-// user is the leases of one user. The two slices have equal length; leases is replaced, never changed, since Lookup hands it out.
+// user has the leases of one user. The two slices have equal length. leases is replaced and never
+// changed, because Lookup returns it.
 type user struct {
 	leases  []registry.Lease
 	expires []time.Time
@@ -47,7 +50,7 @@ var (
 	_ registry.Nodes    = (*Registry)(nil)
 )
 
-// New returns an empty registry of a new incarnation.
+// New returns an empty registry with a new incarnation.
 func New() *Registry {
 	return &Registry{
 		incarnation: newIncarnation(),
@@ -59,7 +62,7 @@ func New() *Registry {
 
 func newIncarnation() string {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails, says its documentation
+	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 
@@ -221,8 +224,7 @@ func (r *Registry) Lookup(_ context.Context, users []tidemark.UserID) ([][]regis
 	return found, nil
 }
 
-// Forget empties the registry, as a Redis that restarted without its data: a new incarnation without leases and proofs. It is for
-// tests of the core.
+// Forget empties the registry, like a Redis that restarts without its data. It is for tests.
 func (r *Registry) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +246,7 @@ func (r *Registry) joinedLocked(node tidemark.NodeID, boot string) error {
 	return nil
 }
 
-// raiseLocked begins a new stretch: all proofs are void.
+// raiseLocked begins a new epoch. All proofs become void.
 func (r *Registry) raiseLocked() {
 	//rule:R_EPOCH.count-crash
 	r.crashes++
@@ -265,7 +267,7 @@ func (r *Registry) expireLocked(now time.Time) {
 	}
 }
 
-// dropLocked drops all leases of a node and returns how many there were.
+// dropLocked drops all leases of a node's sessions, and returns how many.
 func (r *Registry) dropLocked(id tidemark.NodeID) int {
 	dropped := 0
 	for name, u := range r.users {
@@ -315,7 +317,7 @@ func (u *user) expireLocked(now time.Time) {
 	}
 }
 
-// replaceLocked adds the lease in place of any other of the same device.
+// replaceLocked adds a lease and drops any other of the same device.
 func (u *user) replaceLocked(lease registry.Lease, expires time.Time) {
 	leases := make([]registry.Lease, 0, len(u.leases)+1)
 	times := make([]time.Time, 0, len(u.leases)+1)
@@ -340,7 +342,7 @@ func (u *user) removeLocked(lease registry.Lease) bool {
 	return false
 }
 
-// movedLocked reports whether a session has its lease on another node.
+// movedLocked reports whether the lease's session has a lease on another node.
 func (u *user) movedLocked(lease registry.Lease) bool {
 	return slices.ContainsFunc(u.leases, func(held registry.Lease) bool {
 		return held.Device == lease.Device && held.Session == lease.Session && held != lease

@@ -33,20 +33,25 @@ func TestForget_is_another_incarnation_without_leases_and_proofs(t *testing.T) {
 			t.Fatal(err)
 		}
 		lease := registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", Session: "s"}
-		if _, err := r.Open(t.Context(), registry.LeaseRequest{Lease: lease, TTL: time.Hour}); err != nil {
+		if _, err := r.Open(
+			t.Context(), registry.LeaseRequest{Lease: lease, TTL: time.Hour},
+		); err != nil {
 			t.Fatal(err)
 		}
 		r.Forget()
 		if after, err := r.Epoch(t.Context()); err != nil || after == before {
 			t.Errorf("epoch %v, %v, want another than %v", after, err, before)
 		}
-		if found, err := r.Lookup(t.Context(), []tidemark.UserID{"bob"}); err != nil || len(found[0]) != 0 {
+		if found, err := r.Lookup(t.Context(), []tidemark.UserID{"bob"}); err != nil ||
+			len(found[0]) != 0 {
 			t.Errorf("leases %v, %v, want none", found, err)
 		}
 		if err := r.Close(t.Context(), lease, &before); err != nil {
 			t.Fatal(err)
 		}
-		if opened, err := r.Open(t.Context(), registry.LeaseRequest{Lease: lease, TTL: time.Hour}); err != nil || opened.Proof != nil {
+		if opened, err := r.Open(
+			t.Context(), registry.LeaseRequest{Lease: lease, TTL: time.Hour},
+		); err != nil || opened.Proof != nil {
 			t.Errorf("%+v, %v, want no proof", opened, err)
 		}
 	})

@@ -13,7 +13,8 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/redis"
 )
 
-// spent is the CPU that this process and Redis have used so far, in microseconds, and the round trips made.
+// spent is the CPU that this process and Redis have used, in microseconds, and the number of round
+// trips.
 type spent struct{ own, redis, trips float64 }
 
 func spentSoFar(b *testing.B, s *service.Server, trips int64) spent {
@@ -42,7 +43,8 @@ func (s spent) report(b *testing.B, from spent) {
 	b.ReportMetric((s.trips-from.trips)/n, "trips/op")
 }
 
-// BenchmarkLookup looks up one user, as a message of a pair does, by some callers at a time, and many, as a message of a group does.
+// BenchmarkLookup looks up one user for each of several concurrent callers, as a message of a pair
+// does, and many users, as a message of a group does.
 func BenchmarkLookup(b *testing.B) {
 	server := service.Start(b)
 	r, client := openWith(b, server.URL())
@@ -87,7 +89,7 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// BenchmarkSession opens and closes a session, with its look at the epoch.
+// BenchmarkSession opens and closes a session, and reads the epoch for it.
 func BenchmarkSession(b *testing.B) {
 	server := service.Start(b)
 	r, client := openWith(b, server.URL())
@@ -121,7 +123,7 @@ func BenchmarkSession(b *testing.B) {
 	}
 }
 
-// BenchmarkRefresh prolongs a third of 6,000 sessions, as a beat of a full node does.
+// BenchmarkRefresh prolongs a third of 6,000 sessions, as a heartbeat of a full node does.
 func BenchmarkRefresh(b *testing.B) {
 	server := service.Start(b)
 	r, client := openWith(b, server.URL())
@@ -138,7 +140,9 @@ func BenchmarkRefresh(b *testing.B) {
 			b.Fatal(err)
 		} else {
 			for _, l := range got.Lost {
-				if _, err := r.Open(b.Context(), registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
+				if _, err := r.Open(
+					b.Context(), registry.LeaseRequest{Lease: l, TTL: long},
+				); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -146,7 +150,8 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 	before := spentSoFar(b, server, client.Counters()["redis_round_trips_total"])
 	for b.Loop() {
-		if got, err := r.Refresh(b.Context(), n, long, leases, long); err != nil || len(got.Lost) > 0 {
+		if got, err := r.Refresh(b.Context(), n, long, leases, long); err != nil ||
+			len(got.Lost) > 0 {
 			b.Fatal(len(got.Lost), err)
 		}
 	}

@@ -2,7 +2,7 @@ package redis
 
 import "github.com/tidemark-im/tidemark"
 
-// Age makes a node's lease one that has run out by Redis' clock, and not by that of the process.
+// Age makes a node's lease expire by Redis' clock, but not by that of the process.
 func Age(r *Registry, node tidemark.NodeID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -11,7 +11,7 @@ func Age(r *Registry, node tidemark.NodeID) {
 	r.lives[node] = held
 }
 
-// Held is how many leases a registry remembers.
+// Held returns how many leases a registry holds.
 func Held(r *Registry) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

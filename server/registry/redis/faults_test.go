@@ -16,7 +16,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// Redis may lose everything it knows, come back with what it knew long ago, or hang. What holds then is that nobody believes a proof of before, that a node without a lease finds out, and that no call hangs.
+// Redis may lose all data, come back with old data, or hang. Then no earlier proof is trusted, a
+// node without a lease learns so, and no call hangs.
 
 const long = time.Hour
 
@@ -26,28 +27,28 @@ func lease(n registry.Node, user tidemark.UserID, session tidemark.SessionID) re
 	return registry.Lease{User: user, Device: "phone", Node: n.ID, Boot: n.Boot, Session: session}
 }
 
-// world is two nodes, each a process of its own, on one Redis.
-type world struct {
+// nodePair is two nodes, each with a Registry of its own, on one Redis.
+type nodePair struct {
 	*testing.T
 	a, b *registryredis.Registry
 }
 
-func newWorld(t *testing.T, url string) *world {
+func newNodePair(t *testing.T, url string) *nodePair {
 	t.Helper()
-	w := &world{t, open(t, url), open(t, url)}
+	w := &nodePair{t, open(t, url), open(t, url)}
 	w.join(w.a, "a")
 	w.join(w.b, "b")
 	return w
 }
 
-func (w *world) join(r *registryredis.Registry, id tidemark.NodeID) {
+func (w *nodePair) join(r *registryredis.Registry, id tidemark.NodeID) {
 	w.Helper()
 	if err := r.Join(w.Context(), node(id), long); err != nil {
 		w.Fatalf("Join(%s): %v", id, err)
 	}
 }
 
-func (w *world) epoch(r *registryredis.Registry) registry.Epoch {
+func (w *nodePair) epoch(r *registryredis.Registry) registry.Epoch {
 	w.Helper()
 	e, err := r.Epoch(w.Context())
 	if err != nil {
@@ -56,7 +57,7 @@ func (w *world) epoch(r *registryredis.Registry) registry.Epoch {
 	return e
 }
 
-func (w *world) open(r *registryredis.Registry, l registry.Lease) registry.Opened {
+func (w *nodePair) open(r *registryredis.Registry, l registry.Lease) registry.Opened {
 	w.Helper()
 	opened, err := r.Open(w.Context(), registry.LeaseRequest{Lease: l, TTL: long})
 	if err != nil {
@@ -65,8 +66,9 @@ func (w *world) open(r *registryredis.Registry, l registry.Lease) registry.Opene
 	return opened
 }
 
-// visit opens and closes a session of bob on a, which leaves a proof. It returns the epoch that the proof names.
-func (w *world) visit() registry.Epoch {
+// visit opens and closes a session of bob on a, which leaves a proof. It returns the epoch that the
+// proof names.
+func (w *nodePair) visit() registry.Epoch {
 	w.Helper()
 	e, l := w.epoch(w.a), lease(node("a"), "bob", "s1")
 	w.open(w.a, l)
@@ -76,17 +78,18 @@ func (w *world) visit() registry.Epoch {
 	return e
 }
 
-// wantWorthless opens a session of bob on b, as an opener does, and wants no proof that he could believe.
-func (w *world) wantWorthless(what string) {
+// wantWorthless opens a session of bob on b, and fails the test if that finds a valid proof.
+func (w *nodePair) wantWorthless(what string) {
 	w.Helper()
 	before := w.epoch(w.b)
-	if opened := w.open(w.b, lease(node("b"), "bob", "s2")); opened.Proof != nil && *opened.Proof == before {
+	if opened := w.open(w.b, lease(node("b"), "bob", "s2")); opened.Proof != nil &&
+		*opened.Proof == before {
 		w.Errorf("%s: the proof %v is of the present epoch", what, *opened.Proof)
 	}
 }
 
-// eventually waits until do succeeds.
-func (w *world) eventually(what string, do func() error) {
+// eventually repeats do until it succeeds.
+func (w *nodePair) eventually(what string, do func() error) {
 	w.Helper()
 	deadline := time.Now().Add(wait.Hang)
 	for {
@@ -101,8 +104,8 @@ func (w *world) eventually(what string, do func() error) {
 	}
 }
 
-// rejoin has both nodes refresh, and join again if they have no lease, as the core does.
-func (w *world) rejoin() {
+// rejoin refreshes both nodes, and joins those that have no lease, as the core does.
+func (w *nodePair) rejoin() {
 	w.Helper()
 	for id, r := range map[tidemark.NodeID]*registryredis.Registry{"a": w.a, "b": w.b} {
 		w.eventually("Refresh", func() error {
@@ -116,18 +119,23 @@ func (w *world) rejoin() {
 }
 
 func TestProof_goes_from_node_to_node(t *testing.T) {
-	w := newWorld(t, service.Database(t))
+	w := newNodePair(t, service.Database(t))
 	e := w.visit()
-	if opened := w.open(w.b, lease(node("b"), "bob", "s2")); opened.Proof == nil || *opened.Proof != e || *opened.Proof != w.epoch(w.b) {
+	if opened := w.open(w.b, lease(node("b"), "bob", "s2")); opened.Proof == nil ||
+		*opened.Proof != e || *opened.Proof != w.epoch(w.b) {
 		t.Errorf("%+v, want the proof %v", opened, e)
 	}
 }
 
 func TestProof_of_another_life_of_Redis_is_worth_nothing(t *testing.T) {
 	for name, fault := range map[string]func(*testing.T, *service.Server){
-		"restarted empty":    func(t *testing.T, s *service.Server) { s.Kill(t); s.RunEmpty(t) },
-		"restarted with all": func(t *testing.T, s *service.Server) { s.Do(t, "SAVE"); s.Kill(t); s.Run(t) },
-		"emptied":            func(t *testing.T, s *service.Server) { s.Do(t, "FLUSHALL") },
+		"restarted empty": func(t *testing.T, s *service.Server) { s.Kill(t); s.RunEmpty(t) },
+		"restarted with all": func(t *testing.T, s *service.Server) {
+			s.Do(t, "SAVE")
+			s.Kill(t)
+			s.Run(t)
+		},
+		"emptied": func(t *testing.T, s *service.Server) { s.Do(t, "FLUSHALL") },
 		"keys of the nodes lost": func(t *testing.T, s *service.Server) {
 			s.Do(t, "DEL", "epoch:{tidemark}", "nodes:{tidemark}")
 		},
@@ -135,7 +143,7 @@ func TestProof_of_another_life_of_Redis_is_worth_nothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := service.Start(t)
-			w := newWorld(t, server.URL())
+			w := newNodePair(t, server.URL())
 			e := w.visit()
 			fault(t, server)
 			w.rejoin()
@@ -147,11 +155,12 @@ func TestProof_of_another_life_of_Redis_is_worth_nothing(t *testing.T) {
 	}
 }
 
-// A proof that was consumed comes back with a replica that has not seen that. Who opened with it may have been told of messages since that nobody marked.
+// A stale replica brings back a proof that was consumed. The session that consumed it may have been
+// notified since of messages without a row.
 func TestProof_that_was_consumed_does_not_come_back_with_a_stale_replica(t *testing.T) {
 	t.Parallel()
 	watched := service.StartSentinel(t)
-	w := newWorld(t, watched.URL())
+	w := newNodePair(t, watched.URL())
 	e := w.visit()
 	watched.Pair.Detach(t)
 	l := lease(node("a"), "bob", "s3")
@@ -166,8 +175,8 @@ func TestProof_that_was_consumed_does_not_come_back_with_a_stale_replica(t *test
 	w.wantWorthless("stale replica")
 }
 
-// replica returns the fields of bob's key.
-func (w *world) replica(s *service.Server) string {
+// replica returns the fields of bob's key on a replica.
+func (w *nodePair) replica(s *service.Server) string {
 	w.Helper()
 	fields, _ := s.Do(w, "HKEYS", "ws:bob").([]any)
 	var names []string
@@ -178,11 +187,12 @@ func (w *world) replica(s *service.Server) string {
 	return strings.Join(names, " ")
 }
 
-// On a cluster the servers fail over one by one: the epoch's may stay, and the next look at all servers is seconds away.
+// On a cluster, servers fail over one by one. The server with the epoch may stay, and the next look
+// at all servers is seconds away.
 func TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard(t *testing.T) {
 	t.Parallel()
 	cluster := service.StartCluster(t)
-	w := newWorld(t, cluster.URL())
+	w := newNodePair(t, cluster.URL())
 	e := w.visit()
 	shard := cluster.Shard(t, "ws:bob")
 	if shard == cluster.Shard(t, "epoch:{tidemark}") {
@@ -190,14 +200,15 @@ func TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard(t *testin
 			"something else")
 	}
 	shard.Detach(t)
-	if opened := w.open(w.a, lease(node("a"), "bob", "s3")); opened.Proof == nil || *opened.Proof != e {
+	if opened := w.open(w.a, lease(node("a"), "bob", "s3")); opened.Proof == nil ||
+		*opened.Proof != e {
 		t.Fatalf("%+v, want the proof", opened)
 	}
 	cluster.FailOver(t, shard)
 	if found := w.replica(shard.Master); !strings.Contains(found, "proof") {
 		t.Fatalf("the replica knew of it: %q", found)
 	}
-	// Nobody has refreshed: b believes to know the servers.
+	// There was no refresh, so b still has the old list of servers.
 	var opened registry.Opened
 	before := w.epoch(w.b)
 	w.eventually("Open on the new master", func() (err error) {
@@ -223,11 +234,12 @@ func TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard(t *testin
 func TestScripts_that_Redis_forgot_are_taught_again(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	w := newWorld(t, server.URL())
+	w := newNodePair(t, server.URL())
 	for range 2 {
 		server.Do(t, "SCRIPT", "FLUSH")
 		e := w.visit()
-		if opened := w.open(w.b, lease(node("b"), "bob", "s2")); opened.Proof == nil || *opened.Proof != e {
+		if opened := w.open(w.b, lease(node("b"), "bob", "s2")); opened.Proof == nil ||
+			*opened.Proof != e {
 			t.Errorf("%+v, want the proof", opened)
 		}
 		if err := w.b.Close(t.Context(), lease(node("b"), "bob", "s2"), nil); err != nil {
@@ -236,15 +248,18 @@ func TestScripts_that_Redis_forgot_are_taught_again(t *testing.T) {
 	}
 }
 
-// A node whose lease was lost with everything else learns it from its next refresh, and its return is seen: what it stored meanwhile it could tell nobody.
+// A node whose lease was lost with all data learns so from its next refresh. When it joins again,
+// the epoch rises, because it may have stored messages that it could not publish.
 func TestRefresh_after_Redis_forgot_says_so(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	w := newWorld(t, server.URL())
+	w := newNodePair(t, server.URL())
 	l := lease(node("a"), "bob", "s1")
 	w.open(w.a, l)
 	server.Do(t, "FLUSHALL")
-	if _, err := w.a.Refresh(t.Context(), node("a"), long, []registry.Lease{l}, long); tidemark.CodeOf(err) != tidemark.NotFound {
+	if _, err := w.a.Refresh(
+		t.Context(), node("a"), long, []registry.Lease{l}, long,
+	); tidemark.CodeOf(err) != tidemark.NotFound {
 		t.Errorf("Refresh: %v, want %s", err, tidemark.NotFound)
 	}
 	before := w.epoch(w.b)
@@ -258,12 +273,15 @@ func TestRefresh_after_Redis_forgot_says_so(t *testing.T) {
 	}
 }
 
-// What somebody wrote over a key of the nodes is as a registry that was emptied: it goes on by itself, and no proof of before is believed.
+// If someone overwrites a key of the nodes, the registry counts as emptied. It recovers by itself,
+// and no earlier proof is valid.
 func TestNodes_whose_keys_were_overwritten_come_back(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	for _, over := range [][]string{{"SET", "epoch:{tidemark}", "x"}, {"RPUSH", "nodes:{tidemark}", "x"}} {
-		w := newWorld(t, server.URL())
+	for _, over := range [][]string{
+		{"SET", "epoch:{tidemark}", "x"}, {"RPUSH", "nodes:{tidemark}", "x"},
+	} {
+		w := newNodePair(t, server.URL())
 		w.visit()
 		server.Do(t, "DEL", over[1])
 		server.Do(t, over...)
@@ -272,11 +290,12 @@ func TestNodes_whose_keys_were_overwritten_come_back(t *testing.T) {
 	}
 }
 
-// Every call of a Redis that hangs ends in bounded time, many at once too, and they work again when it goes on.
+// Calls to a Redis that hangs end in bounded time, even many at once. They work again when Redis
+// does.
 func TestCalls_to_a_Redis_that_hangs_end(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	w := newWorld(t, server.URL())
+	w := newNodePair(t, server.URL())
 	l := lease(node("a"), "bob", "s1")
 	w.open(w.a, l)
 	server.Freeze(t)
@@ -289,8 +308,11 @@ func TestCalls_to_a_Redis_that_hangs_end(t *testing.T) {
 			})
 			return err
 		},
-		"Close":  func() error { return w.a.Close(t.Context(), l, nil) },
-		"Lookup": func() error { _, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"}); return err },
+		"Close": func() error { return w.a.Close(t.Context(), l, nil) },
+		"Lookup": func() error {
+			_, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"})
+			return err
+		},
 		"Refresh": func() error {
 			_, err := w.a.Refresh(t.Context(), node("a"), long, []registry.Lease{l}, long)
 			return err
@@ -319,15 +341,16 @@ func TestCalls_to_a_Redis_that_hangs_end(t *testing.T) {
 		func() error { _, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"}); return err })
 }
 
-// Killed in the middle of everything: a call gives an answer or Unavailable, and what is there afterwards is what was answered.
+// While Redis is killed again and again, each call returns an answer or Unavailable. Afterwards the
+// registry has what was answered.
 func TestCalls_while_Redis_is_killed(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t, "appendonly yes", "appendfsync always")
-	w := newWorld(t, server.URL())
+	w := newNodePair(t, server.URL())
 	var all sync.WaitGroup
 	stop := make(chan struct{})
 	users := []tidemark.UserID{"u0", "u1", "u2", "u3"}
-	opened := make([]registry.Lease, len(users)) // the last that was answered, nothing if that is not known
+	opened := make([]registry.Lease, len(users)) // the last one that was answered; zero if unknown
 	for i, user := range users {
 		all.Go(func() {
 			for n := 0; ; n++ {
@@ -344,7 +367,8 @@ func TestCalls_while_Redis_is_killed(t *testing.T) {
 				case tidemark.Unavailable:
 					opened[i] = registry.Lease{}
 				case tidemark.NotFound:
-					if err := w.a.Join(t.Context(), node("a"), long); err != nil && tidemark.CodeOf(err) != tidemark.Unavailable {
+					if err := w.a.Join(t.Context(), node("a"), long); err != nil &&
+						tidemark.CodeOf(err) != tidemark.Unavailable {
 						t.Error(err)
 					}
 				default:
@@ -373,17 +397,18 @@ func TestCalls_while_Redis_is_killed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range users {
-		if want := []registry.Lease{opened[i]}; opened[i].User == "" || cmp.Diff(want, found[i]) != "" {
+		if want := []registry.Lease{opened[i]}; opened[i].User == "" ||
+			cmp.Diff(want, found[i]) != "" {
 			t.Errorf("%s: %v, want %v", users[i], found[i], want)
 		}
 	}
 }
 
-// A cluster with a shard away serves the users of the others.
+// A cluster without one shard serves the users of the others.
 func TestLookup_on_a_cluster_without_a_shard(t *testing.T) {
 	t.Parallel()
 	cluster := service.StartCluster(t)
-	w := newWorld(t, cluster.URL())
+	w := newNodePair(t, cluster.URL())
 	down := cluster.Shard(t, "ws:bob")
 	var other tidemark.UserID
 	for _, user := range []tidemark.UserID{"alice", "carol", "dave", "eve", "frank", "grace"} {
@@ -399,7 +424,9 @@ func TestLookup_on_a_cluster_without_a_shard(t *testing.T) {
 	w.open(w.a, l)
 	down.Master.Freeze(t)
 	defer down.Master.Thaw(t)
-	if _, err := w.a.Lookup(t.Context(), []tidemark.UserID{"bob"}); tidemark.CodeOf(err) != tidemark.Unavailable {
+	if _, err := w.a.Lookup(
+		t.Context(), []tidemark.UserID{"bob"},
+	); tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("bob: %v, want %s", err, tidemark.Unavailable)
 	}
 	w.eventually("Lookup", func() error {
@@ -411,11 +438,12 @@ func TestLookup_on_a_cluster_without_a_shard(t *testing.T) {
 	})
 }
 
-// However many leases a node has, its own does not run out while it finds out which of them cannot be prolonged.
+// A node's lease does not expire while the node finds out which of its many leases cannot be
+// prolonged.
 func TestRefresh_on_a_cluster_with_a_shard_that_hangs(t *testing.T) {
 	t.Parallel()
 	cluster := service.StartCluster(t)
-	w := newWorld(t, cluster.URL())
+	w := newNodePair(t, cluster.URL())
 	down := cluster.Shard(t, "ws:bob")
 	if cluster.Shard(t, "epoch:{tidemark}") == down {
 		t.Fatal("bob is on the shard of the nodes: call him something else")
@@ -430,12 +458,14 @@ func TestRefresh_on_a_cluster_with_a_shard_that_hangs(t *testing.T) {
 	defer down.Master.Thaw(t)
 	began := time.Now()
 	_, err := w.a.Refresh(t.Context(), node("a"), 6*time.Second, leases, long)
-	if took := time.Since(began); tidemark.CodeOf(err) != tidemark.Unavailable || took > 4*time.Second {
+	if took := time.Since(began); tidemark.CodeOf(err) != tidemark.Unavailable ||
+		took > 4*time.Second {
 		t.Errorf("%v after %v, want %s within 4 s", err, took, tidemark.Unavailable)
 	}
 }
 
-// Redis judges by its own clock whether a node has its lease: a process that was asleep with its clock does not know better.
+// Redis decides by its own clock whether a node has its lease. A process that was suspended does
+// not know that its lease has expired.
 func TestOpen_is_refused_by_Redis_own_clock(t *testing.T) {
 	server := service.Start(t)
 	r := open(t, server.URL())
@@ -446,9 +476,11 @@ func TestOpen_is_refused_by_Redis_own_clock(t *testing.T) {
 	if _, err := r.Open(t.Context(), registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
 		t.Fatal(err)
 	}
-	// As if hours had gone by for Redis alone.
+	// Hours pass for Redis alone.
 	registryredis.Age(r, node("a").ID)
-	if _, err := r.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "s2"), TTL: long}); tidemark.CodeOf(err) != tidemark.NotFound {
+	if _, err := r.Open(
+		t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "s2"), TTL: long},
+	); tidemark.CodeOf(err) != tidemark.NotFound {
 		t.Errorf("Open: %v, want %s", err, tidemark.NotFound)
 	}
 	if err := r.Close(t.Context(), l, nil); tidemark.CodeOf(err) != tidemark.NotFound {
@@ -460,11 +492,12 @@ func TestOpen_is_refused_by_Redis_own_clock(t *testing.T) {
 	}
 }
 
-// A node that joins again comes back, also to a Redis that never heard of it: it may have been on the other side of a partition.
+// A second Join raises the epoch even if Redis does not know the node: the node may have been on
+// the other side of a partition.
 func TestJoin_again_raises_whatever_Redis_remembers(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	w := newWorld(t, server.URL())
+	w := newNodePair(t, server.URL())
 	server.Do(t, "HDEL", "nodes:{tidemark}", "a")
 	before := w.epoch(w.b)
 	w.join(w.a, "a")
@@ -481,20 +514,24 @@ func TestJoin_again_raises_whatever_Redis_remembers(t *testing.T) {
 	}
 }
 
-// A session that moved is neither closed nor refreshed where it was: what is remembered of it goes with its lease.
+// A session that moved is neither closed nor refreshed here. Its entry goes when its lease expires.
 func TestHeld_forgets_what_ran_out(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, service.Database(t))
+	w := newNodePair(t, service.Database(t))
 	const short = 50 * time.Millisecond
 	for range 10 {
-		if _, err := w.a.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "bob", "moved"), TTL: short}); err != nil {
+		if _, err := w.a.Open(
+			t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "bob", "moved"), TTL: short},
+		); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.a.Open(t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "moved"), TTL: short}); err != nil {
+		if _, err := w.a.Open(
+			t.Context(), registry.LeaseRequest{Lease: lease(node("a"), "eve", "moved"), TTL: short},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// One that lasts.
+	// This one does not expire.
 	w.open(w.a, lease(node("a"), "carol", "stays"))
 	w.eventually("they are forgotten", func() error {
 		if _, err := w.a.Refresh(t.Context(), node("a"), long, nil, short); err != nil {

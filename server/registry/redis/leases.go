@@ -18,14 +18,14 @@ const (
 
 func field(l *registry.Lease) string { return devicePrefix + string(l.Device) }
 
-// claim is what a field holds behind the time.
+// claim returns the part of a field's value after the expiry.
 func claim(l *registry.Lease) string {
 	return string(l.Node) + separator + l.Boot + separator + string(l.Session)
 }
 
 func key(user tidemark.UserID) string { return userKey + string(user) }
 
-// check returns Invalid for a lease that the keys cannot hold: ids have no separator.
+// check returns Invalid if an id of the lease contains the separator.
 func check(l *registry.Lease) error {
 	for _, part := range []string{string(l.Node), l.Boot, string(l.Session)} {
 		if strings.Contains(part, separator) {
@@ -45,7 +45,7 @@ func (r *Registry) Open(ctx context.Context, q registry.LeaseRequest) (registry.
 	if err != nil {
 		return registry.Opened{}, err
 	}
-	r.hold(q.TTL, lease) // before the call, whose outcome may stay unknown
+	r.hold(q.TTL, lease) // before the call, because its outcome may be unknown
 	a, err := r.step(ctx, r.scripts.open, []string{key(lease.User)}, opening(&q, held.expires)...)
 	switch {
 	case err != nil:
@@ -60,7 +60,7 @@ func (r *Registry) Open(ctx context.Context, q registry.LeaseRequest) (registry.
 	}, nil
 }
 
-// opening returns the arguments of the script that takes a lease.
+// opening returns the arguments of openScript.
 func opening(q *registry.LeaseRequest, expires int64) []any {
 	l, only := &q.Lease, 0
 	if q.Continue {
@@ -69,7 +69,7 @@ func opening(q *registry.LeaseRequest, expires int64) []any {
 	return []any{field(l), claim(l), string(l.Session), q.TTL.Milliseconds(), expires, only}
 }
 
-// readHolder returns the node of a claim; a zero one of an empty text.
+// readHolder returns the node of a claim, or a zero node for "".
 func readHolder(claim string) registry.Node {
 	node, rest, _ := strings.Cut(claim, separator)
 	boot, _, _ := strings.Cut(rest, separator)
@@ -82,7 +82,7 @@ func (r *Registry) Close(ctx context.Context, lease registry.Lease, proof *regis
 	if err != nil {
 		return err
 	}
-	a, err := r.step(ctx, r.scripts.shut, []string{key(lease.User)},
+	a, err := r.step(ctx, r.scripts.close, []string{key(lease.User)},
 		closing(&lease, held.expires, writeProof(proof))...)
 	switch {
 	case err != nil:
@@ -94,16 +94,17 @@ func (r *Registry) Close(ctx context.Context, lease registry.Lease, proof *regis
 	return nil
 }
 
-// closing returns the arguments of the script that releases a lease.
+// closing returns the arguments of closeScript.
 func closing(l *registry.Lease, expires int64, proof string) []any {
 	return []any{field(l), claim(l), expires, proof, ProofTTL.Milliseconds()}
 }
 
-// hold remembers leases of a node here until they are released or run out: that of a session that moved to another node is neither released nor refreshed here.
+// hold records leases of this process until they are released or expire. The lease of a session
+// that moved to another node is neither released nor refreshed here.
 func (r *Registry) hold(ttl time.Duration, leases ...registry.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// A call under way may still take it.
+	// A call that is under way may take the lease later.
 	now := time.Now()
 	until := now.Add(ttl + r.client.Timeout())
 	for _, l := range leases {
@@ -136,7 +137,7 @@ func writeProof(e *registry.Epoch) string {
 	return strconv.FormatUint(e.Crashes, 10) + separator + e.Incarnation
 }
 
-// readProof returns nil for what is no proof.
+// readProof returns the epoch of a proof, or nil if s is not a proof.
 func readProof(s string) *registry.Epoch {
 	crashes, incarnation, ok := strings.Cut(s, separator)
 	n, err := strconv.ParseUint(crashes, 10, 64)
@@ -146,7 +147,7 @@ func readProof(s string) *registry.Epoch {
 	return &registry.Epoch{Crashes: n, Incarnation: incarnation}
 }
 
-// found is what a look-up found of one user.
+// found is the result of a look-up for one user.
 type found struct {
 	leases []registry.Lease
 	err    error
@@ -173,7 +174,8 @@ func (r *Registry) Lookup(
 	return all, nil
 }
 
-// lookupTrip looks users up in one round trip: with a script for many of them, or, on a cluster, one for each.
+// lookupTrip looks up users in one round trip. A script covers lookupUsers users, or one on a
+// cluster.
 func (r *Registry) lookupTrip(ctx context.Context, users []tidemark.UserID) ([]found, error) {
 	size := lookupUsers
 	if r.client.Cluster() {
@@ -210,7 +212,7 @@ func (r *Registry) lookupTrip(ctx context.Context, users []tidemark.UserID) ([]f
 	return all, nil
 }
 
-// readLeases returns the leases of a user's key that have not run out at a time of Redis' clock.
+// readLeases returns the leases in a user's key that have not expired at now, by Redis' clock.
 func readLeases(user tidemark.UserID, fields answer, now int64) []registry.Lease {
 	var all []registry.Lease
 	for i := 0; i+1 < len(fields); i += 2 {

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// What a lease script of Refresh says of each lease.
+// Results of prolongScript for each lease.
 const (
 	_ = iota // prolonged
 	lost
@@ -20,13 +20,15 @@ const (
 	elsewhere
 )
 
-// refreshScripts is how many scripts of Refresh go in one round trip: 500 leases, some 3 ms of Redis' time, for which others wait.
+// refreshScripts is how many scripts Refresh runs in one round trip. They prolong 500 leases, and
+// take about 3 ms of Redis' time, for which other calls wait.
 const refreshScripts = 5
 
 func nodeKeys() []string { return []string{epochKey, nodesKey} }
 
-// Epoch implements registry.Registry. On a cluster it notices that a server other than that of the nodes' keys was restarted or failed over only at the next Refresh or Join;
-// what such a server brought back is void before (see openScript).
+// Epoch implements registry.Registry. On a cluster, only Refresh and Join notice that a server
+// without the nodes' keys was restarted or failed over. Proofs that such a server restored are void
+// already (openScript).
 func (r *Registry) Epoch(ctx context.Context) (registry.Epoch, error) {
 	if !r.looked() {
 		r.look(ctx)
@@ -38,7 +40,7 @@ func (r *Registry) Epoch(ctx context.Context) (registry.Epoch, error) {
 	return r.epoch(a), nil
 }
 
-// epoch reads it from the second and third part of an answer.
+// epoch reads the epoch from a[1] and a[2].
 func (r *Registry) epoch(a answer) registry.Epoch {
 	crashes, _ := strconv.ParseUint(a.text(1), 10, 64)
 	incarnation := a.text(2)
@@ -57,7 +59,8 @@ func (r *Registry) looked() bool {
 	return r.servers != "" || !r.client.Cluster()
 }
 
-// look sees which servers a cluster has. One that is away is no reason to change what is known: it comes back as another life, and is seen then.
+// look finds out which servers a cluster has. It ignores a failure: a server that is away comes
+// back with another replid, and is noticed then.
 func (r *Registry) look(ctx context.Context) {
 	if !r.client.Cluster() {
 		return
@@ -92,7 +95,8 @@ func (r *Registry) Join(ctx context.Context, node registry.Node, ttl time.Durati
 	return nil
 }
 
-// hasJoined reports whether this life of the node has joined here and not left. A Redis that knows nothing of that (any more) does not see that it comes back.
+// hasJoined reports whether this life of the node has joined and not left. A Redis that has lost
+// its data cannot know that.
 func (r *Registry) hasJoined(node registry.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +110,7 @@ func (r *Registry) live(node registry.Node, until time.Time, expires int64) {
 	r.lives[node.ID] = life{boot: node.Boot, until: until, expires: expires}
 }
 
-// Leave implements registry.Nodes. The leases that it drops are those that were taken here.
+// Leave implements registry.Nodes. It drops the leases that were taken through this Registry.
 func (r *Registry) Leave(ctx context.Context, node registry.Node) error {
 	dropped, err := r.drop(ctx, node)
 	if err != nil {
@@ -117,7 +121,8 @@ func (r *Registry) Leave(ctx context.Context, node registry.Node) error {
 	if dropped > 0 {
 		raise = 1
 	}
-	if _, err := r.alone(ctx, r.scripts.leave, nodeKeys(), unused(), string(node.ID), node.Boot, raise); err != nil {
+	_, err = r.alone(ctx, r.scripts.leave, nodeKeys(), unused(), string(node.ID), node.Boot, raise)
+	if err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -128,7 +133,8 @@ func (r *Registry) Leave(ctx context.Context, node registry.Node) error {
 	return nil
 }
 
-// drop releases the leases that a life of a node still has, without proofs, and returns how many there were.
+// drop releases the leases that a life of a node still has, and leaves no proofs. It returns how
+// many there were.
 func (r *Registry) drop(ctx context.Context, node registry.Node) (int, error) {
 	r.mu.Lock()
 	var left []registry.Lease
@@ -142,9 +148,9 @@ func (r *Registry) drop(ctx context.Context, node registry.Node) (int, error) {
 	for chunk := range slices.Chunk(left, tripItems) {
 		calls := make([]redis.Call, len(chunk))
 		for i := range chunk {
-			// As if the node still had its own lease: nothing else depends on that here.
+			// This release does not depend on the node's own lease.
 			calls[i] = redis.Call{
-				Script: r.scripts.shut,
+				Script: r.scripts.close,
 				Keys:   []string{key(chunk[i].User)},
 				Args:   closing(&chunk[i], forever, ""),
 			}
@@ -161,11 +167,12 @@ func (r *Registry) drop(ctx context.Context, node registry.Node) (int, error) {
 	return dropped, nil
 }
 
-// forever is a time that no clock shows.
+// forever is later than any time of Redis' clock.
 const forever = 1 << 52
 
-// Refresh implements registry.Registry. It takes a round trip for the node, and one for each 500 leases. If some of the leases cannot be reached, the node's own is prolonged all the
-// same, and so are others, as many as there is time for before the node's own has to be prolonged again; the error is Unavailable.
+// Refresh implements registry.Registry. It takes one round trip for the node and one for each 500
+// leases. If some leases are unreachable, it still prolongs the node's lease, and as many others as
+// possible until the next heartbeat is due. It then returns Unavailable.
 func (r *Registry) Refresh(
 	ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease,
 	ttl time.Duration,
@@ -174,7 +181,7 @@ func (r *Registry) Refresh(
 		return registry.Refreshed{}, err
 	}
 	began := time.Now()
-	a, err := r.alone(ctx, r.scripts.beat, nodeKeys(), unused(), string(node.ID), node.Boot,
+	a, err := r.alone(ctx, r.scripts.heartbeat, nodeKeys(), unused(), string(node.ID), node.Boot,
 		nodeTTL.Milliseconds())
 	switch {
 	case err != nil:
@@ -201,8 +208,9 @@ func (r *Registry) Refresh(
 	return refreshed, nil
 }
 
-// prolong prolongs leases and sorts out those that are not there. On a cluster, where a shard that hangs takes its time of each round trip, it begins none after until
-// once one has failed.
+// prolong prolongs leases, and sorts the others into refreshed. On a cluster a shard that hangs
+// delays each round trip. After a failure there, prolong therefore begins no round trip later than
+// until.
 func (r *Registry) prolong(
 	ctx context.Context, leases []registry.Lease, ttl time.Duration, until time.Time,
 	refreshed *registry.Refreshed,

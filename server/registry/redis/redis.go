@@ -1,8 +1,9 @@
-// Package redis is the registry of several nodes that share a Redis: a server, a failover group behind sentinels, or a cluster. What it holds are hints: a Redis that
-// comes back empty, old, or as another server is another incarnation, whose proofs are worth nothing.
+// Package redis is a registry for several nodes that share a Redis: one server, a failover group
+// behind Sentinel, or a cluster. If Redis comes back empty, with old data, or as another server,
+// that is a new incarnation, and all proofs are void.
 //
-// Each step is one Lua script by Redis' own clock. A script touches keys of one slot: those of one user, or the two of the nodes. Calls of one process share
-// round trips (redis.NewTrips).
+// Each step is one Lua script that uses Redis' clock. A script touches the keys of one slot: those
+// of one user, or the two of the nodes. Calls of one process share round trips (redis.NewTrips).
 package redis
 
 import (
@@ -19,24 +20,27 @@ import (
 )
 
 const (
-	// ProofTTL is how long a proof of a clean close is kept. Who stays away longer is compared at his next open.
+	// ProofTTL is how long a proof of a clean close is kept. The next open of a user who stays away
+	// longer reconciles.
 	ProofTTL = 72 * time.Hour
-	// lookupUsers is how many users one script looks up, where a script may touch keys of several slots: about 100 µs of Redis' time.
+	// lookupUsers is how many users one script looks up, if a script may touch several slots. It
+	// takes about 100 µs of Redis' time.
 	lookupUsers = 128
-	// refreshLeases is how many leases one script prolongs, on the same condition.
+	// refreshLeases is how many leases one script prolongs, under the same condition.
 	refreshLeases = 100
-	// tripItems is about how many users or calls one round trip takes.
+	// tripItems is about how many users or calls share one round trip.
 	tripItems = 4096
 )
 
-// The keys. Those of the nodes are in one slot of a cluster.
+// Keys and prefixes. On a cluster, the nodes' keys are in one slot.
 const (
 	epochKey = "epoch:{tidemark}"
 	nodesKey = "nodes:{tidemark}"
 	userKey  = "ws:"
 )
 
-// Registry implements registry.Registry and registry.Nodes. Use New, then Start, and Stop when nobody calls it any more.
+// Registry implements registry.Registry and registry.Nodes. Call New, then Start, and Stop after
+// the last call. It is safe for concurrent use.
 type Registry struct {
 	client  *redis.Client
 	scripts scripts
@@ -44,21 +48,25 @@ type Registry struct {
 	steps   *batch.Batcher[redis.Call, redis.Reply]
 
 	mu sync.Mutex
-	// lives are those of the nodes that joined here. One whose lease ran out stays: when it joins again, it comes back.
+	// lives has the lives of the nodes that joined through this Registry. One whose lease expired
+	// stays, so that its next Join raises the epoch.
 	lives map[tidemark.NodeID]life
-	// held are the leases taken here, or maybe taken, and not known to be over, with when they run out at the latest; swept is when those that had were let go.
+	// held has the leases that were or may have been taken here, with the latest time at which they
+	// expire. swept is when expired ones were last removed.
 	held  map[registry.Lease]time.Time
 	swept time.Time
-	// servers names the lives of the servers of a cluster as they were last seen; empty without one.
+	// servers names the lives of a cluster's servers as they were last seen. It is empty without a
+	// cluster.
 	servers string
 }
 
-// life is a node's lease.
+// life is one life of a node, with its lease.
 type life struct {
 	boot string
-	// until is when the lease runs out at the earliest, by the clock of this process that does not jump.
+	// until is the earliest time at which the lease expires, by the monotonic clock of this
+	// process.
 	until time.Time
-	// expires is when it runs out by Redis' clock, in milliseconds.
+	// expires is when the lease expires by Redis' clock, in milliseconds.
 	expires int64
 }
 
@@ -67,7 +75,7 @@ var (
 	_ registry.Nodes    = (*Registry)(nil)
 )
 
-// New returns a registry on a Redis, which stays its caller's.
+// New returns a registry on a Redis. The caller closes client.
 func New(client *redis.Client) *Registry {
 	r := &Registry{
 		client:  client,
@@ -80,19 +88,20 @@ func New(client *redis.Client) *Registry {
 	return r
 }
 
-// Start starts the goroutines that make the round trips.
+// Start starts the goroutines that do the round trips.
 func (r *Registry) Start() {
 	r.lookups.Start()
 	r.steps.Start()
 }
 
-// Stop ends them and waits for them. Calls under way get Unavailable.
+// Stop stops the goroutines and waits for them. Calls under way get Unavailable.
 func (r *Registry) Stop() {
 	r.lookups.Abort()
 	r.steps.Abort()
 }
 
-// stepTrip makes a round trip of calls. Those who ask for the epoch share one, since it is made after they asked.
+// stepTrip does calls in one round trip. All calls for the epoch share one, which is made after
+// they began.
 func (r *Registry) stepTrip(ctx context.Context, calls []redis.Call) ([]redis.Reply, error) {
 	distinct, place, shared := make([]redis.Call, 0, len(calls)), make([]int, len(calls)), -1
 	for i, call := range calls {
@@ -114,7 +123,7 @@ func (r *Registry) stepTrip(ctx context.Context, calls []redis.Call) ([]redis.Re
 	return answers, redis.AllFailed(replies)
 }
 
-// step makes one call of a script, along with others.
+// step calls a script in a shared round trip.
 func (r *Registry) step(
 	ctx context.Context, script *redis.Script, keys []string, args ...any,
 ) (answer, error) {
@@ -125,8 +134,8 @@ func (r *Registry) step(
 	return asAnswer(reply.Value, reply.Err)
 }
 
-// alone makes one call of a script by itself: others may be refused at present, and it is time to
-// find out whether Redis is back.
+// alone calls a script in a round trip of its own. It tries Redis even while shared round trips are
+// refused after a failure.
 func (r *Registry) alone(
 	ctx context.Context, script *redis.Script, keys []string, args ...any,
 ) (answer, error) {
@@ -135,7 +144,7 @@ func (r *Registry) alone(
 	})))
 }
 
-// answer is what a script returned. Its parts are strings and integers; what is not there or something else reads as nothing.
+// answer is the reply of a script. Parts that are missing or of another type read as zero values.
 type answer []any
 
 func asAnswer(value any, err error) (answer, error) {
@@ -167,7 +176,7 @@ func (a answer) text(i int) string {
 	return ""
 }
 
-// joined returns the lease of a node, or NotFound if it has none.
+// joined returns a node's life if its lease is valid, else NotFound.
 func (r *Registry) joined(node tidemark.NodeID, boot string) (life, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,6 +195,6 @@ func noLease(node tidemark.NodeID) error {
 func unused() string {
 	var b [8]byte
 	//rule:R_EPOCH.random-incarnation
-	_, _ = rand.Read(b[:]) // never fails, says its documentation
+	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }

@@ -20,7 +20,7 @@ func open(t testing.TB, url string) *registryredis.Registry {
 	return r
 }
 
-// openWith returns its client, too.
+// openWith also returns the registry's client.
 func openWith(t testing.TB, url string) (*registryredis.Registry, *redis.Client) {
 	t.Helper()
 	client, err := redis.Open(redis.Config{URL: url})
@@ -39,7 +39,7 @@ func openWith(t testing.TB, url string) (*registryredis.Registry, *redis.Client)
 }
 
 func TestRegistry(t *testing.T) {
-	// They wait for leases to run out, all at once.
+	// The tests wait for leases to expire, so they run in parallel.
 	together := func(t *testing.T, test func(*testing.T)) { t.Parallel(); test(t) }
 	registrytest.Run(t, together,
 		func(t *testing.T) registrytest.Registry { return open(t, service.Database(t)) })

@@ -8,33 +8,36 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// What the keys hold:
+// The keys of a registry:
 //
-//	ws:bob             hash   d:<device> → expires|node|boot|session    proof → crashes|incarnation|replid
+//	ws:<user>          hash   d:<device> → expires|node|boot|session
+//	                          proof → crashes|incarnation|replid
 //	epoch:{tidemark}   hash   crashes, incarnation
-//	nodes:{tidemark}   hash   <node> → expires|boot|state: 1 while it has its lease, 0 when that has run out
+//	nodes:{tidemark}   hash   <node> → expires|boot|state
 //
-// Times are milliseconds of the clock of the Redis that runs the script; those of nodes are never used. Ids have no bar. The replid names the life of one server's data: a restart gives
-// another one, and so does a failover. A key of a user goes with his last lease, or ProofTTL after his proof.
+// A node's state is 1 while it has its lease, and 0 when that has expired. Times are milliseconds
+// of the clock of the Redis that runs the script; the clocks of nodes are never used. Ids contain
+// no bar. replid names one life of a server's data: it changes with a restart and with a failover.
+// A user's key expires with the last lease, or ProofTTL after the proof was left.
 
-// scripts are those of a registry.
+// scripts has the Lua scripts of a registry.
 type scripts struct {
-	lookup, open, shut, prolong *redis.Script
-	epoch, join, leave, beat    *redis.Script
+	lookup, open, close, prolong  *redis.Script
+	epoch, join, leave, heartbeat *redis.Script
 }
 
 func newScripts() scripts {
 	nodes := strings.ReplaceAll(nodes, "{remembered}",
 		strconv.FormatInt(registry.Remembered.Milliseconds(), 10))
 	return scripts{
-		lookup:  redis.NewScript(clock + lookupScript),
-		open:    redis.NewScript(clock + identity + leases + openScript),
-		shut:    redis.NewScript(clock + identity + leases + shutScript),
-		prolong: redis.NewScript(clock + leases + prolongScript),
-		epoch:   redis.NewScript(clock + identity + nodes + epochScript),
-		join:    redis.NewScript(clock + identity + heal + nodes + joinScript),
-		leave:   redis.NewScript(clock + identity + nodes + leaveScript),
-		beat:    redis.NewScript(clock + identity + heal + nodes + beatScript),
+		lookup:    redis.NewScript(clock + lookupScript),
+		open:      redis.NewScript(clock + identity + leases + openScript),
+		close:     redis.NewScript(clock + identity + leases + closeScript),
+		prolong:   redis.NewScript(clock + leases + prolongScript),
+		epoch:     redis.NewScript(clock + identity + nodes + epochScript),
+		join:      redis.NewScript(clock + identity + heal + nodes + joinScript),
+		leave:     redis.NewScript(clock + identity + nodes + leaveScript),
+		heartbeat: redis.NewScript(clock + identity + heal + nodes + heartbeatScript),
 	}
 }
 
@@ -45,10 +48,13 @@ local function whole(n) return string.format('%.0f', n) end
 `
 
 const identity = `
-local function replid() return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or '' end
+local function replid()
+  return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or ''
+end
 `
 
-// KEYS: epoch, nodes. What somebody else put in the place of one of them goes: the registry was emptied.
+// KEYS: epoch, nodes. heal deletes a key of another type: if someone else has written it, the
+// registry's data is lost.
 // rule:R_EPOCH.remove-overwritten-keys
 const heal = `
 for i = 1, 2 do
@@ -57,14 +63,14 @@ for i = 1, 2 do
 end
 `
 
-// KEYS: users. The leases are filtered by whoever asked, who gets the time as well.
+// KEYS: users. The caller drops expired leases by the time that is returned.
 const lookupScript = `
 local found = {now}
 for i = 1, #KEYS do found[i + 1] = redis.call('HGETALL', KEYS[i]) end
 return found
 `
 
-// held takes a user's leases that have not run out, and forgets the others.
+// held returns a user's unexpired leases, and deletes the others.
 const leases = `
 local function read(value)
   local expires, rest = string.match(value, '^(%d+)|(.*)$')
@@ -87,9 +93,9 @@ local function held(key)
 end
 `
 
-// KEYS: user. ARGV: field, node|boot|session, session, ttl, until when the node has its lease, 1 if
-// only the lease of this session on another node is replaced. It replies with whether there were
-// others, how many there are, the proof, and what the field of this session was if it moves.
+// KEYS: user. ARGV: field, node|boot|session, session, ttl, expiry of the node's lease, 1 for
+// LeaseRequest.Continue. It returns 1, whether there are other leases, their number with this one,
+// the proof, and the previous lease of this session if another node held it.
 // rule:R_PROOF.open-script
 const openScript = `
 if now > tonumber(ARGV[5]) then return {0} end
@@ -115,9 +121,10 @@ redis.call('PEXPIREAT', KEYS[1], whole(math.max(latest, expires)))
 return {1, others, count, proof or '', moved and mine or ''}
 `
 
-// KEYS: user. ARGV: field, node|boot|session, until when the node has its lease, proof or nothing, its ttl.
+// KEYS: user. ARGV: field, node|boot|session, expiry of the node's lease, proof or nothing, its
+// ttl.
 // rule:R_LAST.close-script
-const shutScript = `
+const closeScript = `
 if now > tonumber(ARGV[3]) then return {0} end
 local found, latest = held(KEYS[1])
 if found[ARGV[1]] ~= ARGV[2] then return {1, 0} end
@@ -133,31 +140,34 @@ end
 return {1, 1}
 `
 
-// KEYS: users. ARGV: ttl, then for each its field and node|boot|session. Replies for each: 0 prolonged, 1 lost, 2 replaced, 3 the session's on another node.
+// KEYS: users. ARGV: ttl, then field and node|boot|session of each lease. It returns for each lease
+// 0 if it was prolonged, 1 if lost, 2 if replaced, 3 if its session has a lease on another node.
 //
 //rule:resume_lossless.refresh-script
 const prolongScript = `
-local said = {}
+local results = {}
 for i = 1, #KEYS do
   local field, want = ARGV[2 * i], ARGV[2 * i + 1]
   local value, expires, rest = redis.call('HGET', KEYS[i], field)
   if value then expires, rest = read(value) end
   if not expires or expires < now then
-    said[i] = 1
+    results[i] = 1
   elseif rest ~= want then
-    said[i] = string.match(rest, '[^|]*$') == string.match(want, '[^|]*$') and 3 or 2
+    results[i] = string.match(rest, '[^|]*$') == string.match(want, '[^|]*$') and 3 or 2
   else
     local later = now + ARGV[1]
     redis.call('HSET', KEYS[i], field, whole(later) .. '|' .. want)
-    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[1]) then redis.call('PEXPIREAT', KEYS[i], whole(later)) end
-    said[i] = 0
+    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[1]) then
+      redis.call('PEXPIREAT', KEYS[i], whole(later))
+    end
+    results[i] = 0
   end
 end
-return said
+return results
 `
 
-// KEYS: epoch, nodes. ARGV[1]: what the incarnation is called if there is none. The first function ends the nodes whose lease has run out, and raises for each; both are at the
-// beginning of each script.
+// KEYS: epoch, nodes. ARGV[1]: name of the incarnation, if there is none yet. It expires the leases
+// of nodes and raises the epoch for each. It precedes every script of nodes.
 // rule:R_EPOCH.nodes-script
 const nodes = `
 local function raise() redis.call('HINCRBY', KEYS[1], 'crashes', 1) end
@@ -177,7 +187,8 @@ for i = 1, #all, 2 do
   end
 end
 local function epoch()
-  return redis.call('HGET', KEYS[1], 'crashes') or '0', redis.call('HGET', KEYS[1], 'incarnation') .. '.' .. replid()
+  return redis.call('HGET', KEYS[1], 'crashes') or '0',
+    redis.call('HGET', KEYS[1], 'incarnation') .. '.' .. replid()
 end
 local function take(node, boot, ttl)
   redis.call('HSET', KEYS[2], node, whole(now + ttl) .. '|' .. boot .. '|1')
@@ -202,20 +213,22 @@ return {1, crashes, incarnation, now + ARGV[4]}
 // ARGV: incarnation, node, boot, 1 if leases of its sessions were dropped.
 const leaveScript = `
 local value = redis.call('HGET', KEYS[2], ARGV[2])
-if value and string.match(value, '|([^|]*)|%d$') == ARGV[3] then redis.call('HDEL', KEYS[2], ARGV[2]) end
+if value and string.match(value, '|([^|]*)|%d$') == ARGV[3] then
+  redis.call('HDEL', KEYS[2], ARGV[2])
+end
 if ARGV[4] == '1' then raise() end
 return {1}
 `
 
 // ARGV: incarnation, node, boot, ttl.
-const beatScript = `
+const heartbeatScript = `
 if here[ARGV[2]] ~= ARGV[3] then return {0} end
 take(ARGV[2], ARGV[3], ARGV[4])
 local crashes, incarnation = epoch()
-local said = {1, crashes, incarnation, now + ARGV[4]}
+local results = {1, crashes, incarnation, now + ARGV[4]}
 for node, boot in pairs(here) do
-  said[#said + 1] = node
-  said[#said + 1] = boot
+  results[#results + 1] = node
+  results[#results + 1] = boot
 end
-return said
+return results
 `

@@ -1,6 +1,8 @@
 // Package registrytest is the suite that every registry passes. A test of a registry is one line:
 //
-//	registrytest.Run(t, synctest.Test, func(t *testing.T) registrytest.Registry { return memory.New() })
+//	registrytest.Run(t, synctest.Test, func(t *testing.T) registrytest.Registry {
+//		return memory.New()
+//	})
 package registrytest
 
 import (
@@ -17,19 +19,20 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Registry is both roles of a registry.
+// Registry has both roles of a registry.
 type Registry interface {
 	registry.Registry
 	registry.Nodes
 }
 
-// TTL is the life of a lease that the suite lets run out.
+// TTL is the life of the leases that expire in the suite.
 const TTL = time.Second
 
 const long = time.Hour
 
-// Run runs the suite. open returns a registry of its own for each test. in, if not nil, runs each test: synctest.Test lets leases run out at
-// once; a registry whose clock is another process's takes nil, and the suite waits.
+// Run runs the suite. open returns a new registry for each test. in runs each test: with
+// synctest.Test, leases expire at once. It is nil for a registry with a clock of its own; the suite
+// then waits.
 func Run(t *testing.T, in func(*testing.T, func(*testing.T)), open func(t *testing.T) Registry) {
 	if in == nil {
 		in = func(t *testing.T, test func(*testing.T)) { test(t) }
@@ -61,7 +64,7 @@ func Run(t *testing.T, in func(*testing.T, func(*testing.T)), open func(t *testi
 	}
 }
 
-// suite is one test at work.
+// suite is the state of one test.
 type suite struct {
 	*testing.T
 	ctx context.Context
@@ -86,7 +89,7 @@ func (s *suite) epoch() registry.Epoch {
 	return e
 }
 
-// runOut waits until leases of TTL have run out.
+// runOut waits until leases of TTL have expired.
 func (s *suite) runOut() {
 	select {
 	case <-time.After(TTL + TTL/2):
@@ -100,7 +103,7 @@ func lease(
 	return registry.Lease{User: user, Device: device, Node: n.ID, Boot: n.Boot, Session: session}
 }
 
-// open opens, and checks what it found.
+// open opens a lease, and compares the result.
 func (s *suite) open(l registry.Lease, ttl time.Duration, proof *registry.Epoch, others bool) {
 	s.Helper()
 	got, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: ttl})
@@ -108,7 +111,7 @@ func (s *suite) open(l registry.Lease, ttl time.Duration, proof *registry.Epoch,
 		s.Fatalf("Open(%v): %v", l, err)
 	}
 	if got.Proof != nil && *got.Proof != s.epoch() {
-		got.Proof = nil // worth nothing, as every opener finds
+		got.Proof = nil // a proof of another epoch is worth nothing
 	}
 	got.Leases = 0
 	if diff := cmp.Diff(registry.Opened{Proof: proof, Others: others}, got); diff != "" {
@@ -143,8 +146,8 @@ func (s *suite) wantLeases(user tidemark.UserID, want ...registry.Lease) {
 
 func lookup(s *suite) {
 	a, b := s.join("a", "1", long), s.join("b", "1", long)
-	alice, bob, bob2 := lease(a, "alice", "phone", "s1"), lease(a, "bob", "phone",
-		"s2"), lease(b, "bob", "tablet", "s3")
+	alice, bob := lease(a, "alice", "phone", "s1"), lease(a, "bob", "phone", "s2")
+	bob2 := lease(b, "bob", "tablet", "s3")
 	s.open(alice, long, nil, false)
 	s.open(bob, long, nil, false)
 	s.open(bob2, long, nil, true)
@@ -233,8 +236,8 @@ func stale(s *suite) {
 
 func refresh(s *suite) {
 	a := s.join("a", "1", long)
-	kept, gone, never := lease(a, "bob", "phone", "s1"), lease(a, "bob", "tablet",
-		"s2"), lease(a, "carol", "phone", "s3")
+	kept, gone := lease(a, "bob", "phone", "s1"), lease(a, "bob", "tablet", "s2")
+	never := lease(a, "carol", "phone", "s3")
 	s.open(kept, TTL, nil, false)
 	s.open(gone, long, nil, true)
 	s.close(gone, nil)
@@ -242,14 +245,18 @@ func refresh(s *suite) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if diff := cmp.Diff(registry.Refreshed{Lost: []registry.Lease{gone, never}, Epoch: s.epoch(), Nodes: []registry.Node{a}}, got); diff != "" {
+	want := registry.Refreshed{
+		Lost: []registry.Lease{gone, never}, Epoch: s.epoch(), Nodes: []registry.Node{a},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		s.Errorf("Refresh (-want +got):\n%s", diff)
 	}
 	s.runOut()
 	s.wantLeases("bob", kept)
 	newer := lease(a, "bob", "phone", "s4")
 	s.open(newer, long, nil, true)
-	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{kept, newer}, long); err != nil || len(got.Lost) != 0 || len(got.Replaced) != 1 || got.Replaced[0] != kept {
+	got, err = s.r.Refresh(s.ctx, a, long, []registry.Lease{kept, newer}, long)
+	if err != nil || len(got.Lost) != 0 || !slices.Equal(got.Replaced, []registry.Lease{kept}) {
 		s.Errorf("Refresh after a newer session of the device: %v, %v, want %v replaced",
 			got, err, kept)
 	}
@@ -267,7 +274,8 @@ func expire(s *suite) {
 	s.runOut()
 	s.wantLeases("bob")
 	s.wantLeases("carol", stays)
-	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{l}, long); err != nil || len(got.Lost) != 1 {
+	got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{l}, long)
+	if err != nil || len(got.Lost) != 1 {
 		s.Errorf("Refresh of an expired lease: %v, %v, want it lost", got, err)
 	}
 	e := s.epoch()
@@ -283,11 +291,15 @@ func unjoined(s *suite) {
 	stranger := registry.Node{ID: "b", Boot: "1"}
 	earlier := s.join("c", "2", long)
 	earlier.Boot = "1"
-	for what, n := range map[string]registry.Node{"an expired node": a, "a node that never joined": stranger, "an earlier life": earlier} {
-		if _, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: lease(n, "carol", "phone", "s2"), TTL: long}); tidemark.CodeOf(err) != tidemark.NotFound {
+	for what, n := range map[string]registry.Node{
+		"an expired node": a, "a node that never joined": stranger, "an earlier life": earlier,
+	} {
+		q := registry.LeaseRequest{Lease: lease(n, "carol", "phone", "s2"), TTL: long}
+		if _, err := s.r.Open(s.ctx, q); tidemark.CodeOf(err) != tidemark.NotFound {
 			s.Errorf("Open by %s: %v, want %s", what, err, tidemark.NotFound)
 		}
-		if _, err := s.r.Refresh(s.ctx, n, long, nil, long); tidemark.CodeOf(err) != tidemark.NotFound {
+		_, err := s.r.Refresh(s.ctx, n, long, nil, long)
+		if tidemark.CodeOf(err) != tidemark.NotFound {
 			s.Errorf("Refresh by %s: %v, want %s", what, err, tidemark.NotFound)
 		}
 	}
@@ -315,12 +327,14 @@ func rejoin(s *suite) {
 	if err := s.r.Leave(s.ctx, a); err != nil {
 		s.Errorf("Leave of an earlier life: %v", err)
 	}
-	if _, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: lease(registry.Node{ID: "a", Boot: "2"}, "bob", "phone", "s"), TTL: long}); err != nil {
+	l := lease(registry.Node{ID: "a", Boot: "2"}, "bob", "phone", "s")
+	if _, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
 		s.Errorf("an earlier life's Leave ended the present one: %v", err)
 	}
 }
 
-// late: until it joins again, a node that others gave up may have stored what it could tell nobody.
+// late: a node may have stored messages without publishing them after its lease expired, until it
+// joins again.
 func late(s *suite) {
 	a := s.join("a", "1", TTL)
 	s.runOut()
@@ -335,13 +349,14 @@ func late(s *suite) {
 	}
 }
 
-// move: a session that moves to another node is not another one, and was never without a lease.
+// move: a session that moves is not another session, and had a lease at any time.
 func move(s *suite) {
 	a, b := s.join("a", "1", long), s.join("b", "1", TTL)
 	at := func(n registry.Node) registry.Lease { return lease(n, "bob", "phone", "s1") }
 	opened := func(what string, l registry.Lease, ttl time.Duration, want registry.Opened) {
 		s.Helper()
-		if got, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: ttl}); err != nil || got != want {
+		got, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: ttl})
+		if err != nil || got != want {
 			s.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
 		}
 	}
@@ -349,7 +364,9 @@ func move(s *suite) {
 	opened("the same again", at(a), long, registry.Opened{Leases: 1})
 	opened("the session on another node", at(b), TTL, registry.Opened{Previous: a, Leases: 1})
 	s.wantLeases("bob", at(b))
-	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{at(a)}, long); err != nil || len(got.Lost)+len(got.Replaced) != 0 || !slices.Equal(got.Elsewhere, []registry.Lease{at(a)}) {
+	old := []registry.Lease{at(a)}
+	got, err := s.r.Refresh(s.ctx, a, long, old, long)
+	if err != nil || len(got.Lost)+len(got.Replaced) != 0 || !slices.Equal(got.Elsewhere, old) {
 		s.Errorf("Refresh of a session that moves: %+v, %v, want it elsewhere, neither lost nor "+
 			"replaced", got, err)
 	}
@@ -363,8 +380,8 @@ func move(s *suite) {
 		lease(a, "bob", "phone", "s3"), long, registry.Opened{Others: true, Leases: 2})
 }
 
-// continues: with Continue a lease is taken only in place of one of the same session on another node.
-// Where nothing is taken no lease is displaced, and the proof stays.
+// continues: Continue takes a lease only in place of another node's lease of the same session.
+// Otherwise no lease and no proof changes.
 func continues(s *suite) {
 	a, b := s.join("a", "1", long), s.join("b", "1", long)
 	mine, other := lease(a, "bob", "phone", "s1"), lease(b, "bob", "phone", "s1")
@@ -424,7 +441,8 @@ func nodes(s *suite) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if want := map[registry.Node]bool{a: true, d: true}; len(got.Nodes) != 2 || !want[got.Nodes[0]] || !want[got.Nodes[1]] {
+	want := map[registry.Node]bool{a: true, d: true}
+	if len(got.Nodes) != 2 || !want[got.Nodes[0]] || !want[got.Nodes[1]] {
 		s.Errorf("nodes %v, want %v and %v", got.Nodes, a, d)
 	}
 }
@@ -470,8 +488,9 @@ func crash(s *suite) {
 	if err != nil || (got.Proof != nil && *got.Proof == s.epoch()) {
 		s.Errorf("Open after a node died: %+v, %v, want no proof of the present epoch", got, err)
 	}
-	if got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{l}, long); err != nil || got.Epoch != s.epoch() {
-		s.Errorf("Refresh: %v, %v, want the present epoch", got, err)
+	refreshed, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{l}, long)
+	if err != nil || refreshed.Epoch != s.epoch() {
+		s.Errorf("Refresh: %v, %v, want the present epoch", refreshed, err)
 	}
 }
 
@@ -484,7 +503,8 @@ func concurrent(s *suite) {
 			l := lease(a, "bob",
 				tidemark.DeviceID(fmt.Sprint(i)), tidemark.SessionID(fmt.Sprint(i)))
 			for range 50 {
-				if _, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: long}); err != nil {
+				_, err := s.r.Open(s.ctx, registry.LeaseRequest{Lease: l, TTL: long})
+				if err != nil {
 					s.Error(err)
 				}
 				if err := s.r.Close(s.ctx, l, &e); err != nil {
@@ -495,6 +515,6 @@ func concurrent(s *suite) {
 	}
 	all.Wait()
 	s.wantLeases("bob")
-	// The last one out left the proof, and nobody came after it.
+	// The last close left the proof.
 	s.open(lease(a, "bob", "phone", "s"), long, &e, false)
 }

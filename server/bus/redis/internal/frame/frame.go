@@ -1,8 +1,11 @@
-// Package frame is how events travel between nodes: a compact binary form of our own, which nodes of different versions read of each other.
+// Package frame encodes events between nodes. Nodes of different versions can read each other's
+// frames.
 //
-// A frame is a version and events. An event is a kind, the length of its body, and the body: fields in a fixed order, to which a later version adds at the end only. A reader
-// skips kinds that it does not know and what follows the fields that it knows. Numbers are varints, texts have their length before them. The node and the life that leases are of are those that
-// the frame was sent to, and are not in it; the JSON of a message is made again by whoever reads it.
+// A frame is a version and a series of events. An event is a kind, the length of its body, and the
+// body. A body has fields in a fixed order; later versions add fields only at the end. A reader
+// skips unknown kinds and unknown fields. Numbers are varints, and texts follow their length. The
+// node and boot of leases are not in the frame, because they are those of the receiver. The JSON of
+// a message is not in it either; the reader encodes the message again.
 package frame
 
 import (
@@ -14,12 +17,13 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Version is the first byte of a frame. Another one is a frame that cannot be read at all: it changes only if readers must not guess.
+// Version is the first byte of a frame. A reader refuses a frame of another version entirely, so
+// Version changes only if skipping unknown parts would be wrong.
 const Version = 1
 
-// The kinds of events. 6 and 7 were those of an earlier protocol, and are never used again.
+// The kinds of events. 6 and 7 belonged to an earlier protocol and are never used again.
 const (
-	kindBeat         = 1
+	kindPing         = 1
 	kindNotification = 2
 	kindStatus       = 3
 	kindMembership   = 4
@@ -30,22 +34,22 @@ const (
 	kindSought       = 11
 )
 
-// The flags of a notification.
+// Flags of a notification.
 const (
 	notifyMarked     = 1
 	notifyMessage    = 2
 	notifyAttachment = 4
 )
 
-// Begin begins a frame.
+// Begin appends the beginning of a frame to b.
 func Begin(b []byte) []byte { return append(b, Version) }
 
-// AppendBeat adds a node's beat to itself.
-func AppendBeat(b []byte, beat uint64) []byte {
-	return appendEvent(b, kindBeat, binary.AppendUvarint(nil, beat))
+// AppendPing appends a ping, which a node sends to itself.
+func AppendPing(b []byte, ping uint64) []byte {
+	return appendEvent(b, kindPing, binary.AppendUvarint(nil, ping))
 }
 
-// AppendEvent adds an event; nothing, if it is of no kind.
+// AppendEvent appends an event. It appends nothing if no pointer of e is set.
 func AppendEvent(b []byte, e *bus.Event) []byte {
 	// Most bodies are small, and stay on the stack.
 	body := make([]byte, 0, 512)
@@ -169,10 +173,10 @@ func appendSeek(b []byte, s *bus.Seek) []byte {
 	return appendText(b, s.Positions)
 }
 
-// atMilli is the time of a message.
+// atMilli returns a message's time from milliseconds since 1970.
 func atMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// sequence bounds a number that was read: one beyond the greatest sequence is none.
+// sequence converts a number to a sequence. It returns false if the number is too large.
 func sequence(n uint64) (tidemark.Sequence, bool) {
 	return tidemark.Sequence(n), n <= uint64(tidemark.MaxSequence)
 }

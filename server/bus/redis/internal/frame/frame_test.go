@@ -48,7 +48,7 @@ func message(content string, attachment []byte) *tidemark.Message {
 	return &m
 }
 
-// examples are events by the names of their golden files.
+// examples returns events by the names of their golden files.
 func examples() map[string]bus.Event {
 	m, plain := message("héllo\n\"", []byte(`{"a": 1}`)), message("x", nil)
 	other := registry.Node{ID: "b", Boot: "2"}
@@ -123,8 +123,8 @@ func TestRead_what_was_written(t *testing.T) {
 		b = frame.AppendEvent(b, &e)
 		want.Events = append(want.Events, e)
 	}
-	b = frame.AppendBeat(b, 1<<63)
-	want.Beats = []uint64{1 << 63}
+	b = frame.AppendPing(b, 1<<63)
+	want.Pings = []uint64{1 << 63}
 	got, err := frame.Read(string(b), to())
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -134,8 +134,8 @@ func TestRead_what_was_written(t *testing.T) {
 	}
 }
 
-// TestGolden_bytes_stay: nodes of another version read them. A change that only adds at the end of a body changes the file of what it writes, and adds one for what older
-// nodes write; set TIDEMARK_GOLDEN=write for the former.
+// Nodes of other versions read these bytes. If a change adds fields at the end of a body, write the
+// new file with TIDEMARK_GOLDEN=write, and keep the old one under another name.
 func TestGolden_bytes_stay(t *testing.T) {
 	for name, e := range examples() {
 		path := filepath.Join("testdata", name+".hex")
@@ -163,7 +163,7 @@ func TestGolden_bytes_stay(t *testing.T) {
 	}
 }
 
-// event makes the bytes of an event.
+// event returns an event's bytes.
 func event(kind byte, body string) string { return string([]byte{kind, byte(len(body))}) + body }
 
 func TestRead_skips_what_a_later_version_adds(t *testing.T) {
@@ -172,7 +172,8 @@ func TestRead_skips_what_a_later_version_adds(t *testing.T) {
 	longer := event(whole[0], whole[2:]+"something new")
 	got, err := frame.Read(string(rune(frame.Version))+event(99,
 		"a kind of tomorrow")+longer+event(98, ""), to())
-	if diff := cmp.Diff(frame.Contents{Events: []bus.Event{good}, Unknown: 2}, got); err != nil || diff != "" {
+	if diff := cmp.Diff(frame.Contents{Events: []bus.Event{good}, Unknown: 2}, got); err != nil ||
+		diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
@@ -210,7 +211,7 @@ func TestRead_refuses_garbage(t *testing.T) {
 			"\x01" + event(2, "\x00\x01c\xff\xff\xff\xff\xff\xff\xff\x0f\x00"), 1, 0, false,
 		},
 		{"a wake without its message", "\x01" + event(2, "\x02\x01c\x07\x00"), 0, 1, false},
-		{"an empty beat", "\x01" + event(1, ""), 0, 1, false},
+		{"an empty ping", "\x01" + event(1, ""), 0, 1, false},
 		{"a chat of another alphabet, beside a good one", badChat + whole, 1, 1, false},
 	} {
 		got, err := frame.Read(tc.frame, to())
@@ -222,10 +223,10 @@ func TestRead_refuses_garbage(t *testing.T) {
 	}
 }
 
-// badChat wakes a chat whose name none can have.
+// badChat is a notification of a chat with an invalid id.
 const badChat = "\x01\x02\x11\x00\x02c\xff\x01\x01\x06nobody\x01d\x01s"
 
-// TestRead_what_no_node_writes_is_malformed: an id that is none, a sequence where no message is, a change that there is not.
+// Invalid ids, sequence 0 and unknown changes are malformed.
 func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 	for name, spoil := range map[string]func(m map[string]bus.Event){
 		"a wake of a chat without a name": func(m map[string]bus.Event) {
@@ -335,7 +336,7 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 	}
 }
 
-// TestRead_a_message_that_cannot_be_stored_is_read_instead: its wake stands without it.
+// A message that storage could not hold is dropped, and its notification stays.
 func TestRead_a_message_that_cannot_be_stored_is_read_instead(t *testing.T) {
 	for name, m := range map[string]*tidemark.Message{
 		"no text":       message("\xff", nil),
@@ -358,7 +359,8 @@ func TestRead_a_message_that_cannot_be_stored_is_read_instead(t *testing.T) {
 	}
 }
 
-// TestRead_names_are_no_part_of_what_came_along: a chat's name is kept as long as a session knows the chat, and must not keep a message.
+// A session keeps a chat's id for as long as it knows the chat. The id must not keep a message in
+// memory.
 func TestRead_names_are_no_part_of_what_came_along(t *testing.T) {
 	e := examples()["wake"]
 	b := string(frame.AppendEvent(frame.Begin(nil), &e))
@@ -368,12 +370,14 @@ func TestRead_names_are_no_part_of_what_came_along(t *testing.T) {
 	}
 	w := got.Events[0].Notification
 	at := func(s string) uintptr { return uintptr(unsafe.Pointer(unsafe.StringData(s))) }
-	// Where the frame begins, and where it would if the event's texts were still in it.
+	// Where the frame begins, and where it would begin if the event's texts were part of it.
 	begins := map[string]uintptr{
 		"the frame": at(b),
 		"the event": at(w.Message.Content) - uintptr(strings.Index(b, w.Message.Content)),
 	}
-	for what, name := range map[string]tidemark.ChatID{"the chat of the wake": w.Chat, "the chat of the message": w.Message.ChatID} {
+	for what, name := range map[string]tidemark.ChatID{
+		"the chat of the notification": w.Chat, "the chat of the message": w.Message.ChatID,
+	} {
 		for of, begin := range begins {
 			if p := at(string(name)); p >= begin && p < begin+uintptr(len(b)) {
 				t.Errorf("%s is a part of %s, and keeps it", what, of)
@@ -382,7 +386,8 @@ func TestRead_names_are_no_part_of_what_came_along(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever comes, reading it neither panics nor allocates more than a multiple of its length, and what is read is written and read as the same.
+// Reading never panics and allocates at most a multiple of the input. What was read is the same
+// after writing and reading it again.
 func FuzzRead(f *testing.F) {
 	for _, e := range examples() {
 		f.Add(string(frame.AppendEvent(frame.Begin(nil), &e)))
@@ -396,7 +401,8 @@ func FuzzRead(f *testing.F) {
 		b := frame.Begin(nil)
 		for i := range got.Events {
 			held += things(&got.Events[i])
-			if w := got.Events[i].Notification; w != nil && (!tidemark.ValidID(w.Chat) || w.Sequence == 0) {
+			if w := got.Events[i].Notification; w != nil &&
+				(!tidemark.ValidID(w.Chat) || w.Sequence == 0) {
 				t.Errorf("%q is woken at %d", w.Chat, w.Sequence)
 			}
 			b = frame.AppendEvent(b, &got.Events[i])
@@ -411,7 +417,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// things is how many leases, updates and changes an event has.
+// things counts the leases, updates and changes of an event.
 func things(e *bus.Event) int {
 	switch {
 	case e.Notification != nil:

@@ -9,23 +9,24 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// errMalformed says that a frame, or a body, is not what it claims to be.
+// errMalformed says that a frame is not valid.
 var errMalformed = errors.New("malformed frame")
 
-// Contents are what was in a frame.
+// Contents is the result of Read.
 type Contents struct {
 	Events []bus.Event
-	// Beats are those of the node to itself.
-	Beats []uint64
-	// Unknown is how many events were of kinds that this version does not know.
+	// Pings has the numbers of the node's own pings.
+	Pings []uint64
+	// Unknown counts events of kinds that this version does not know.
 	Unknown int
-	// Malformed is how many had a body that cannot be.
+	// Malformed counts events with an invalid body.
 	Malformed int
 }
 
-// Read reads a frame that was sent to a node. A frame of another version, or one that ends early, is an error; what stands before the place where it is wrong is
-// returned all the same. An event whose body is wrong is left out, and counted. What is allocated is bounded by the length of the frame, and who keeps a name of a chat or a user
-// keeps no more of it.
+// Read decodes a frame that was sent to node. If the frame has another version or ends early, it
+// returns an error and the events before that place. It skips and counts events with an invalid
+// body. It allocates at most a multiple of the frame's length. An id of a chat or user that is kept
+// does not keep the frame in memory.
 func Read(frame string, node registry.Node) (Contents, error) {
 	var c Contents
 	if frame == "" || frame[0] != Version {
@@ -38,7 +39,7 @@ func Read(frame string, node registry.Node) (Contents, error) {
 		if r.failed {
 			return c, errMalformed
 		}
-		// One allocation for the texts of an event, which may outlive the others of the frame.
+		// The texts of an event share one allocation, since they may outlive the rest of the frame.
 		c.add(kind, reader{rest: strings.Clone(body), node: node})
 	}
 	return c, nil
@@ -47,9 +48,9 @@ func Read(frame string, node registry.Node) (Contents, error) {
 func (c *Contents) add(kind byte, r reader) {
 	var e bus.Event
 	switch kind {
-	case kindBeat:
-		if beat := r.number(); !r.failed {
-			c.Beats = append(c.Beats, beat)
+	case kindPing:
+		if ping := r.number(); !r.failed {
+			c.Pings = append(c.Pings, ping)
 			return
 		}
 	case kindNotification:
@@ -81,7 +82,7 @@ func (c *Contents) add(kind byte, r reader) {
 	c.Events = append(c.Events, e)
 }
 
-// reader takes a body apart. Once it has failed all it returns is nothing.
+// reader decodes a body. After a failure it returns zero values.
 type reader struct {
 	rest   string
 	node   registry.Node
@@ -116,7 +117,7 @@ func (r *reader) number() uint64 {
 	return 0
 }
 
-// signed reads what binary.AppendVarint wrote.
+// signed decodes binary.AppendVarint.
 func (r *reader) signed() int64 {
 	u := r.number()
 	n := int64(u >> 1)
@@ -137,7 +138,8 @@ func (r *reader) text() string {
 	return s
 }
 
-// id reads a name of something: a text that can be none is as wrong as a length that cannot be. Storage would refuse it, and whatever is asked for along with it.
+// id reads an id. An invalid id is an error: storage would refuse it, together with everything else
+// in the same call.
 func id[T ~string](r *reader) T {
 	s := T(r.text())
 	//rule:bounded_input.check-names
@@ -147,10 +149,10 @@ func id[T ~string](r *reader) T {
 	return s
 }
 
-// kept reads a name that is kept for long.
+// kept reads an id that is kept for long.
 func kept[T ~string](r *reader) T { return T(strings.Clone(string(id[T](r)))) }
 
-// count reads how many things follow, each of which takes at least size bytes.
+// count reads a number of elements, each of which takes at least size bytes.
 func (r *reader) count(size int) int {
 	n := r.number()
 	if n > uint64(len(r.rest)/size) {
@@ -168,7 +170,7 @@ func (r *reader) sequence() tidemark.Sequence {
 	return n
 }
 
-// position reads the sequence of a message: there is none at 0.
+// position reads the sequence of a message, which cannot be 0.
 func (r *reader) position() tidemark.Sequence {
 	n := r.sequence()
 	//rule:bounded_input.refuse-sequence-zero
@@ -196,7 +198,7 @@ func (r *reader) leases() []registry.Lease {
 	return leases
 }
 
-// life reads which life of which node.
+// life reads a life of a node.
 func (r *reader) life() registry.Node {
 	return registry.Node{ID: id[tidemark.NodeID](r), Boot: id[string](r)}
 }
@@ -234,8 +236,8 @@ func (r *reader) notification() (to []registry.Lease, w *bus.Notification) {
 	return to, w
 }
 
-// storable reports whether a message can be what storage holds. One that cannot is left out of its
-// notification: the sessions read the message from storage.
+// storable reports whether storage could hold the message. If not, its notification gets no
+// message, and the sessions read it from storage.
 func storable(m *tidemark.Message) bool {
 	d := tidemark.Draft{
 		ChatID:          m.ChatID,
@@ -257,7 +259,7 @@ func (r *reader) status() (to []registry.Lease, s *bus.Status) {
 		if !strings.HasPrefix(r.rest, "\x00") {
 			u.UserID = kept[tidemark.UserID](r)
 		} else {
-			r.byte() // the least boundary of all members names none
+			r.byte() // an aggregate has no user
 		}
 		u.Acked, u.Read = r.sequence(), r.sequence()
 		s.Updates = append(s.Updates, u)
