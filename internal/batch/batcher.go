@@ -1,7 +1,7 @@
-// Package batch makes one piece of work of many calls: a commit, a statement, a round trip.
+// Package batch combines many calls into one piece of work: a commit, a statement, or a round trip.
 //
-// What queues while a batch is under way is the next one. There is no timer: a lone call runs at
-// once, and batches grow with the load. A Batcher has a fixed number of workers and answers its
+// Calls that are queued during a batch form the next one. There is no timer: a lone call runs at
+// once, and batches grow with the load. A Batcher has a fixed number of workers, and answers its
 // callers. Keyed has a goroutine for each busy key, and answers nobody.
 package batch
 
@@ -15,53 +15,54 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// queueLength is how many calls wait in the queue. A further caller waits for a place until its ctx
+// queueLength is how many calls the queue holds. A further caller waits for a place until its ctx
 // ends.
 const queueLength = 4096
 
-// Config says how a Batcher works. Name and Most are required.
+// Config configures a Batcher. Name and Most are required.
 type Config struct {
-	// Name is what runs the batches, as errors call it, such as "the database".
+	// Name names what runs the batches in errors, such as "the database".
 	Name string
-	// Workers is how many batches run side by side, 1 by default.
+	// Workers is how many batches run concurrently, 1 by default.
 	Workers int
-	// Most is how many items fill a batch. The call that reaches it is the last one of the batch,
-	// so a batch may have more: calls are not divided.
+	// Most is the number of items that fills a batch. Calls are not divided, so the last call may
+	// take a batch beyond it.
 	Most int
-	// Pause, if not 0, is for batches that fail slowly, by a timeout. Calls that queued behind a
-	// batch that failed, and those that come within Pause, get the same error at once.
+	// Pause is for batches that fail slowly, by a timeout. If it is not 0, calls that are queued
+	// when a batch fails, or come within Pause, get its error at once.
 	Pause time.Duration
-	// Answered, if not nil, is called by the worker after each batch, when its callers are
-	// answered. The next batch of that worker waits for it.
+	// Answered, if not nil, is called by the worker after each batch, when its callers have been
+	// answered. The worker's next batch waits for it.
 	Answered func()
 }
 
-// Batcher runs calls in batches. Use New, Start, and at the end either Stop or Abort, once. Its
-// other methods may be called concurrently.
+// Batcher runs calls in batches. Call New and Start, and at the end Stop or Abort, once. Its other
+// methods are safe for concurrent use.
 type Batcher[Q, A any] struct {
 	cfg   Config
 	run   func(ctx context.Context, collect func() []Q) ([]A, error)
 	queue chan *call[Q, A]
-	// spare are calls that were answered, for further ones.
+	// spare has answered calls, to be used again.
 	spare   sync.Pool
 	workers sync.WaitGroup
 	// stopping is closed by Stop.
 	stopping chan struct{}
-	// ctx is that of run. When it has ended nobody is answered any more.
+	// ctx is the context of run. When it has ended, no call is answered.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// failed is the error of the latest batch, nil if that succeeded. Only kept if there is a Pause.
+	// failed is the error of the latest batch, or nil if that succeeded. It is set only if there is
+	// a Pause.
 	failed atomic.Pointer[failure]
 }
 
-// failure is an error that everyone gets until a time.
+// failure is an error that all calls get until a time.
 type failure struct {
 	err   error
 	until time.Time
 }
 
-// call is what one caller wants. The worker writes answers and err before it sends on done, which
-// has room for that.
+// call is one call of Do. The worker writes answers and err, and then sends on done, which is
+// buffered.
 type call[Q, A any] struct {
 	items   []Q
 	answers []A
@@ -69,12 +70,12 @@ type call[Q, A any] struct {
 	done    chan struct{}
 }
 
-// New returns a Batcher that Start starts.
+// New returns a Batcher. Start starts it.
 //
-// run does the items of a batch in their order, and returns an answer for each, or an error for
-// all. It calls collect when it is able to do them: what queues until then comes along. It may
-// call collect again, and gets the same items. It must not change them, and must end in bounded
-// time. Its ctx ends by Abort only.
+// run does the items of a batch in order, and returns an answer for each, or an error for all. It
+// calls collect when it is ready: calls that were queued until then are part of the batch. A second
+// collect returns the same items. run must not change them, and must end in bounded time. Only
+// Abort ends its ctx.
 func New[Q, A any](
 	cfg Config, run func(ctx context.Context, collect func() []Q) ([]A, error),
 ) *Batcher[Q, A] {
@@ -95,15 +96,15 @@ func (b *Batcher[Q, A]) Start() {
 	}
 }
 
-// Stop runs what is queued, and waits for the workers. Callers that come later get Unavailable.
+// Stop runs the queued calls and waits for the workers. Later callers get Unavailable.
 func (b *Batcher[Q, A]) Stop() {
 	close(b.stopping)
 	b.workers.Wait()
 	b.cancel()
 }
 
-// Abort breaks off the batches under way, and waits for the workers. Callers that wait, or come
-// later, get Unavailable at once.
+// Abort cancels the batches under way and waits for the workers. Queued and later callers get
+// Unavailable at once.
 func (b *Batcher[Q, A]) Abort() {
 	b.cancel()
 	b.workers.Wait()
@@ -112,10 +113,11 @@ func (b *Batcher[Q, A]) Abort() {
 // Queued returns how many calls wait for a worker.
 func (b *Batcher[Q, A]) Queued() int { return len(b.queue) }
 
-// Do runs items in one batch, beside those of others, and returns an answer for each.
+// Do runs items in one batch, which it may share with other calls. It returns an answer for each
+// item.
 //
-// Errors: that of the batch; Unavailable if ctx ends first, or the Batcher has stopped. The detail
-// says whether the items may still be done. If they may, the caller must not change them any more.
+// Errors: the error of the batch; Unavailable if ctx ends first or the Batcher has stopped. The
+// detail says whether the items may still be done. In that case the caller must not change them.
 func (b *Batcher[Q, A]) Do(ctx context.Context, items []Q) ([]A, error) {
 	if failed := b.failed.Load(); failed != nil && time.Now().Before(failed.until) {
 		return nil, failed.err
@@ -138,12 +140,12 @@ func (b *Batcher[Q, A]) Do(ctx context.Context, items []Q) ([]A, error) {
 	case <-c.done:
 		return b.answered(c)
 	default:
-		// The worker may still have the call: it is not used again.
+		// The worker may still use the call, so it must not be used again.
 		return nil, b.unanswered(ctx, "; "+b.cfg.Name+" may still do it")
 	}
 }
 
-// DoOne is Do of one item.
+// DoOne runs one item, like Do.
 func (b *Batcher[Q, A]) DoOne(ctx context.Context, item Q) (answer A, err error) {
 	answers, err := b.Do(ctx, []Q{item})
 	if err != nil {
@@ -152,7 +154,7 @@ func (b *Batcher[Q, A]) DoOne(ctx context.Context, item Q) (answer A, err error)
 	return answers[0], nil
 }
 
-// answered returns the answers of a call, and keeps the call for a further one.
+// answered returns the answers of a call, and keeps the call to be used again.
 func (b *Batcher[Q, A]) answered(c *call[Q, A]) ([]A, error) {
 	answers, err := c.answers, c.err
 	*c = call[Q, A]{done: c.done}
@@ -160,11 +162,11 @@ func (b *Batcher[Q, A]) answered(c *call[Q, A]) ([]A, error) {
 	return answers, err
 }
 
-// enqueue queues a call. It returns false if ctx ends, or the Batcher stops, before there is a
-// place.
+// enqueue queues a call. It returns false if ctx ends or the Batcher stops before there is a place.
 func (b *Batcher[Q, A]) enqueue(ctx context.Context, c *call[Q, A]) bool {
 	select {
-	case b.queue <- c: // There is a place almost always, and this select is cheaper than the next.
+	// There almost always is a place, and this select is cheaper than the next one.
+	case b.queue <- c:
 		return true
 	default:
 	}
@@ -177,7 +179,7 @@ func (b *Batcher[Q, A]) enqueue(ctx context.Context, c *call[Q, A]) bool {
 	return false
 }
 
-// unanswered is the error of a call whose ctx has ended, or which was broken off.
+// unanswered returns the error of a call whose ctx has ended or that was aborted.
 func (b *Batcher[Q, A]) unanswered(ctx context.Context, outcome string) error {
 	if err := ctx.Err(); err != nil {
 		return tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time"+outcome)
@@ -186,7 +188,7 @@ func (b *Batcher[Q, A]) unanswered(ctx context.Context, outcome string) error {
 		"the server is stopping: the call was broken off%s", outcome)
 }
 
-// next takes a call that waits. It returns nil if none does.
+// next returns a queued call, or nil.
 func (b *Batcher[Q, A]) next() *call[Q, A] {
 	select {
 	case c := <-b.queue:
@@ -196,10 +198,10 @@ func (b *Batcher[Q, A]) next() *call[Q, A] {
 	}
 }
 
-// worker runs one batch after the other.
+// worker runs batches one after the other.
 type worker[Q, A any] struct {
 	*Batcher[Q, A]
-	// calls are those of the present batch, and items what they want.
+	// calls has the calls of the present batch, and items their items.
 	calls     []*call[Q, A]
 	items     []Q
 	collected bool
@@ -222,11 +224,13 @@ func (w *worker[Q, A]) loop() {
 	}
 }
 
-// serve runs the first call and those behind it.
+// serve runs a batch that begins with the call first.
 func (w *worker[Q, A]) serve(first *call[Q, A], collect func() []Q) {
 	w.calls, w.items, w.collected = append(w.calls, first), first.items, false
 	answers, err := w.run(w.ctx, collect)
-	collect() // If run could not even begin, waiting for its next failure helps nobody.
+	// If run failed before it collected, the queued calls fail with it: the next run would fail
+	// too.
+	collect()
 	if err == nil && len(answers) != len(w.items) {
 		err = tidemark.Errorf(tidemark.Internal,
 			"%s gave %d answers to %d questions", w.cfg.Name, len(answers), len(w.items))
@@ -246,13 +250,13 @@ func (w *worker[Q, A]) serve(first *call[Q, A], collect func() []Q) {
 	}
 }
 
-// collect adds the calls that are in the queue now, until they fill the batch.
+// collect adds queued calls until the batch is full.
 func (w *worker[Q, A]) collect() []Q {
 	if w.collected {
 		return w.items
 	}
 	w.collected = true
-	// Callers that were answered just now come back with their next call: let them.
+	// Callers that were answered just now may have a next call: let them queue it.
 	runtime.Gosched()
 	//rule:few_round_trips.fill-the-batch
 	for len(w.items) < w.cfg.Most {
@@ -261,7 +265,7 @@ func (w *worker[Q, A]) collect() []Q {
 			break
 		}
 		if len(w.calls) == 1 {
-			// The slice of the first caller stays its own.
+			// The slice of the first caller must not be changed.
 			w.items = append(make([]Q, 0, 4*(len(w.items)+len(c.items))), w.items...)
 		}
 		w.calls, w.items = append(w.calls, c), append(w.items, c.items...)
@@ -269,7 +273,8 @@ func (w *worker[Q, A]) collect() []Q {
 	return w.items
 }
 
-// judge notes how a batch went. With a Pause, all calls that wait get the error of one that failed.
+// judge records the outcome of a batch. With a Pause, all queued calls get the error of a failed
+// batch.
 func (w *worker[Q, A]) judge(err error) {
 	if w.cfg.Pause == 0 {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-im/tidemark/internal/batch"
 )
 
-// database doubles numbers. Each batch takes it a second.
+// database doubles numbers. Each batch takes a second.
 type database struct {
 	mu      sync.Mutex
 	batches [][]int
@@ -52,7 +52,7 @@ func doubled(items []int) []int {
 	return answers
 }
 
-// run runs test with a Batcher before a database.
+// run runs test with a Batcher in front of a database.
 func run(
 	t *testing.T, cfg batch.Config, test func(*testing.T, *database, *batch.Batcher[int, int]),
 ) {
@@ -67,7 +67,7 @@ func run(
 	})
 }
 
-// calls makes a call of each slice, one behind the other in the queue, and waits for the answers.
+// calls makes a call of each slice, in this order in the queue, and waits for the answers.
 func calls(t *testing.T, b *batch.Batcher[int, int], items ...[]int) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -83,7 +83,7 @@ func calls(t *testing.T, b *batch.Batcher[int, int], items ...[]int) {
 	group.Wait()
 }
 
-// start starts a call of one item, which has to succeed.
+// start starts a call of one item, which must succeed.
 func start(t *testing.T, b *batch.Batcher[int, int], item int) {
 	go func() {
 		if _, err := b.DoOne(t.Context(), item); err != nil {
@@ -92,13 +92,13 @@ func start(t *testing.T, b *batch.Batcher[int, int], item int) {
 	}()
 }
 
-// occupy starts a call, and returns when it is under way.
+// occupy starts a call, and returns when its batch is under way.
 func occupy(t *testing.T, b *batch.Batcher[int, int], item int) {
 	start(t, b, item)
 	synctest.Wait()
 }
 
-// several makes n calls at once, and waits until all have the error.
+// several makes n concurrent calls, and waits until all have returned want.
 func several(t *testing.T, b *batch.Batcher[int, int], n int, want error) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -112,7 +112,7 @@ func several(t *testing.T, b *batch.Batcher[int, int], n int, want error) {
 	group.Wait()
 }
 
-// late is the detail of the error of a call that comes when the Batcher has stopped.
+// late is the detail of the error of a call after the Batcher has stopped.
 const late = "the server is stopping: the call was broken off before the database took it"
 
 func wantUnavailable(t *testing.T, err error, detail string) {
@@ -151,7 +151,7 @@ func TestBatcher_a_batch_ends_with_the_call_that_fills_it(t *testing.T) {
 	})
 }
 
-// A database that is reached late takes all that has queued until then.
+// A batch has everything that was queued until run calls collect.
 func TestBatcher_what_queues_until_run_collects_comes_along(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got [][]int
@@ -170,7 +170,7 @@ func TestBatcher_what_queues_until_run_collects_comes_along(t *testing.T) {
 		}()
 		calls(t, b, []int{1}, []int{2}, []int{3})
 		b.Stop()
-		// It collects the same again when it tries again.
+		// A repeated collect returns the same items.
 		want := [][]int{{1, 2, 3}, {1, 2, 3}, {4}, {4}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("collected (-want +got):\n%s", diff)
@@ -178,7 +178,7 @@ func TestBatcher_what_queues_until_run_collects_comes_along(t *testing.T) {
 	})
 }
 
-// Without it the first of those who come back would be a batch of its own each time.
+// Otherwise the first caller that comes back would always be a batch of its own.
 func TestBatcher_callers_that_were_answered_just_now_come_back_together(t *testing.T) {
 	const callers, rounds = 8, 100
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -236,7 +236,7 @@ func TestBatcher_an_error_is_that_of_all_who_share_the_batch(t *testing.T) {
 	})
 }
 
-// Calls that wait while the database cannot be reached do not wait for the next failure too.
+// Calls that are queued while the database is unreachable do not wait for a second failure.
 func TestBatcher_a_batch_that_collects_nothing_fails_those_who_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away, batches := errors.New("the database is away"), 0
@@ -254,8 +254,8 @@ func TestBatcher_a_batch_that_collects_nothing_fails_those_who_wait(t *testing.T
 	})
 }
 
-// While the database does not answer, a call waits for one timeout at most, whatever queues, and
-// for a moment after it nobody waits at all.
+// While the database does not answer, a call waits for at most one timeout. For a short time after
+// it, no call waits.
 func TestBatcher_nobody_waits_for_more_than_one_batch_that_fails(t *testing.T) {
 	const pause = 200 * time.Millisecond
 	cfg := batch.Config{Most: 2, Pause: pause}
@@ -385,7 +385,7 @@ func TestBatcher_the_queue_is_bounded(t *testing.T) {
 			defer cancel()
 			_, err := b.DoOne(ctx, 2)
 			wantUnavailable(t, err, "the call ran out of time before the database took it")
-			calls(t, b, []int{3}) // waits for a place, and gets it when the next batch is gathered
+			calls(t, b, []int{3}) // waits for a place, and gets it with the next batch
 			d.want(t, []int{0}, append(slices.Repeat([]int{1}, queue), 3))
 		})
 }
@@ -433,7 +433,7 @@ func TestBatcher_Stop_runs_what_is_queued(t *testing.T) {
 }
 
 func TestBatcher_Abort_lets_nobody_wait(t *testing.T) {
-	for range 10 { // a worker that has both to do must not choose
+	for range 10 { // the worker must not choose between the two
 		synctest.Test(t, abortLetsNobodyWait)
 	}
 }
@@ -466,7 +466,7 @@ func abortLetsNobodyWait(t *testing.T) {
 	d.want(t, []int{0})
 }
 
-// Callers need not wait for a batch that takes no notice of its context.
+// Callers do not wait for a batch that ignores its context.
 func TestBatcher_Abort_answers_before_the_batch_under_way_ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := batch.New(batch.Config{Most: 1}, func(context.Context, func() []int) ([]int, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark/internal/batch"
 )
 
-// BenchmarkBatcher is what a call costs beside the work of its batch, which is none here.
+// BenchmarkBatcher measures a call without the work of its batch.
 func BenchmarkBatcher(b *testing.B) {
 	for _, pause := range []time.Duration{0, time.Second} {
 		for _, callers := range []int{1, 64} {
@@ -39,7 +39,7 @@ func BenchmarkBatcher(b *testing.B) {
 	}
 }
 
-// BenchmarkKeyed is what an item costs if its key is busy now and then.
+// BenchmarkKeyed measures an item whose key is busy now and then.
 func BenchmarkKeyed(b *testing.B) {
 	for _, keys := range []int{1, 64} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {

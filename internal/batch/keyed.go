@@ -2,20 +2,20 @@ package batch
 
 import "sync"
 
-// Keyed runs the items of one key one batch after the other, and those of different keys side by
-// side. What is added for a key while its batch is under way is the next one. A key without items
-// costs nothing. It is safe for concurrent use. Use NewKeyed.
+// Keyed runs the items of one key in batches one after the other, and those of different keys
+// concurrently. Items that are added during a batch of their key form its next one. A key without
+// items takes no memory. Use NewKeyed. Keyed is safe for concurrent use.
 type Keyed[K comparable, Q any] struct {
 	run     func(key K, items []Q, rested bool)
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// freed is signalled when a batch has ended.
+	// freed is signalled when a batch ends.
 	freed sync.Cond
-	// used is the weight of what was added and is not done; it is bounded by most, unless it is
-	// that of a single item.
+	// used is the weight of the items that are not done. It is at most most, or the weight of a
+	// single item.
 	used, most int
-	// queues has an entry for each key that has a goroutine, with what waits behind its batch.
+	// queues has an entry for each key with a goroutine: the items after its present batch.
 	queues map[K]queue[Q]
 }
 
@@ -24,16 +24,16 @@ type queue[Q any] struct {
 	weight int
 }
 
-// NewKeyed returns a Keyed that has nothing to do. Most bounds the weight of the items that are not
-// done. run does the items of a batch in their order; rested says that the key had none before.
+// NewKeyed returns a Keyed without items. most limits the weight of the items that are not done.
+// run does the items of a batch in order; rested says that the key had none before.
 func NewKeyed[K comparable, Q any](most int, run func(key K, items []Q, rested bool)) *Keyed[K, Q] {
 	k := &Keyed[K, Q]{run: run, most: most}
 	k.freed.L = &k.mu
 	return k
 }
 
-// Add queues an item. It blocks while there is no room for its weight; an item that is heavier than
-// all the room is taken when there is no other. Items that weigh nothing are not bounded.
+// Add queues an item. It blocks while there is no room for the item's weight. An item heavier than
+// the whole room is accepted when there is no other. Items of weight 0 are not limited.
 func (k *Keyed[K, Q]) Add(key K, weight int, item Q) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -54,7 +54,7 @@ func (k *Keyed[K, Q]) Add(key K, weight int, item Q) {
 	k.running.Go(func() { k.serve(key, queue[Q]{[]Q{item}, weight}) })
 }
 
-// serve runs a batch and what is queued behind it.
+// serve runs a batch, and then what was queued for the key.
 func (k *Keyed[K, Q]) serve(key K, batch queue[Q]) {
 	for rested := true; len(batch.items) > 0; rested = false {
 		k.run(key, batch.items, rested)
@@ -62,7 +62,7 @@ func (k *Keyed[K, Q]) serve(key K, batch queue[Q]) {
 	}
 }
 
-// next gives back the weight of a batch, and returns what waits behind it.
+// next returns the weight of a batch to the room, and returns the next batch.
 func (k *Keyed[K, Q]) next(key K, weight int) queue[Q] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,10 +75,10 @@ func (k *Keyed[K, Q]) next(key K, weight int) queue[Q] {
 	}
 	delete(k.queues, key)
 	if len(k.queues) == 0 {
-		k.queues = nil // an empty map keeps the room of the keys that it had
+		k.queues = nil // an empty map keeps its memory
 	}
 	return queue[Q]{}
 }
 
-// Wait returns when nothing is queued or under way. Add must not be called any more.
+// Wait returns when no item is queued or under way. Add must not be called any more.
 func (k *Keyed[K, Q]) Wait() { k.running.Wait() }

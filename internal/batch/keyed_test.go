@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ran is a batch that a key has run.
+// ran is a batch that was run.
 type ran struct {
 	Items  []int
 	Rested bool
@@ -80,7 +80,7 @@ func TestKeyed_bounds_the_weight_of_what_is_not_done(t *testing.T) {
 	}
 }
 
-// Who waits for little room is not kept waiting by who waits for much.
+// A caller that waits for little room does not wait for one that needs much.
 func TestKeyed_room_is_given_to_all_who_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := NewKeyed(10, func(_ string, seconds []int, _ bool) {

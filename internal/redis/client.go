@@ -1,8 +1,8 @@
-// Package redis is what the leaves on Redis share: the client that a URL names, scripts, round trips
-// that calls share, and subscriptions. Redis itself, a failover group behind sentinels, and a cluster
-// look the same from outside, except that a script touches keys of one slot only (Client.Cluster).
+// Package redis has what the packages on Redis share: the client for a URL, scripts, shared round
+// trips, and subscriptions. One Redis, a failover group behind Sentinel and a cluster have the same
+// API. Only, on a cluster, a script must touch the keys of one slot (Client.Cluster).
 //
-// Nothing here keeps facts: whoever uses it lives with a Redis that is empty, old or away.
+// Redis holds no facts: callers must work with a Redis that is empty, old or unreachable.
 package redis
 
 import (
@@ -24,36 +24,38 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// DefaultTimeout bounds a round trip: dialling, writing and reading. A healthy Redis answers in less than a millisecond.
+// DefaultTimeout bounds a round trip, including dialling. A healthy Redis answers in less than a
+// millisecond.
 const DefaultTimeout = time.Second
 
-// MinVersion is the oldest Redis that has all that is used here: sharded pub/sub came with it.
+// MinVersion is the oldest version of Redis with sharded pub/sub.
 const MinVersion = 7
 
-// Config is what Open needs.
+// Config configures a Client.
 type Config struct {
-	// URL names the Redis; see ParseURL.
+	// URL names the Redis, in a form of ParseURL.
 	URL string
-	// Name is what the connections are called in CLIENT LIST, made of letters, digits and _.:-; empty: nothing.
+	// Name names the connections in CLIENT LIST. It may have letters, digits and _.:- or be empty.
 	Name string
-	// Timeout bounds each round trip; 0 is DefaultTimeout.
+	// Timeout bounds each round trip. 0 means DefaultTimeout.
 	Timeout time.Duration
 }
 
-// Client is the connections to one Redis. Its methods are safe for concurrent use. Every error that it returns is Unavailable, unless a method says otherwise, and none
-// holds a secret.
+// Client has the connections to one Redis. It is safe for concurrent use. Its errors are
+// Unavailable, unless a method says otherwise, and contain no secret.
 type Client struct {
 	target  Target
 	timeout time.Duration
-	// Exactly one of the two is set. The methods of go-redis that make commands are not used, so that the linker drops them.
+	// Exactly one of the two is set. Methods of go-redis that build commands are not used, so that
+	// the linker drops them.
 	one     *goredis.Client
 	cluster *goredis.ClusterClient
 
 	trips, failures atomic.Int64
 }
 
-// Open returns the client of a URL. It does no I/O: a Redis that is away is found at the first call, or by Check. A URL that makes no sense is Invalid. Close
-// the client when nobody uses it any more.
+// Open returns a client for a URL. It does no I/O: the first call, or Check, finds out whether
+// Redis is reachable. The error is Invalid if the URL is. The caller must close the client.
 func Open(cfg Config) (*Client, error) {
 	target, err := ParseURL(cfg.URL)
 	if err != nil {
@@ -77,7 +79,8 @@ func Open(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// sentinels makes an error of what the driver gets when the sentinels do not know the master, or not at present: it takes it for the answer to the call, which would be nothing.
+// sentinels makes dialling fail if the sentinels do not know the master. Otherwise the driver would
+// return its Nil as the answer to the call, which means an empty reply.
 type sentinels struct{}
 
 func (sentinels) DialHook(dial goredis.DialHook) goredis.DialHook {
@@ -96,13 +99,13 @@ func (sentinels) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 	return next
 }
 
-// silent takes what the driver would write to standard error: dial errors, which its callers get, too.
+// silent drops the driver's log. It has only dial errors, which callers get too.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// The driver does not retry: a caller of ours has a bounded time, knows what a second attempt means for its script, and has another way if there is no answer.
-// Version 2 of the protocol has no pushes, none of which are of use here.
+// The driver must not retry. Callers have limited time, know whether their scripts may run twice,
+// and can do without an answer. Protocol version 2 has no push messages, which are not used here.
 
 func options(t Target, cfg Config) *goredis.Options {
 	return &goredis.Options{
@@ -125,8 +128,9 @@ func sentinelOptions(t Target, cfg Config) *goredis.FailoverOptions {
 	}
 }
 
-// Two redirects: one for a slot that has moved, one for a map of the slots that was old then, too. All within the same bounded time. A redirect after a broken
-// connection is a second attempt; every script here may be done twice.
+// There may be two redirects: one for a slot that has moved, and one for a slot map that was old by
+// then. The timeout includes them. A redirect after a broken connection repeats the call; every
+// script here may run twice.
 func clusterOptions(t Target, cfg Config) *goredis.ClusterOptions {
 	return &goredis.ClusterOptions{
 		Addrs: t.Addrs, MaxRedirects: 2, ClusterStateReloadInterval: 10 * time.Second,
@@ -138,7 +142,7 @@ func clusterOptions(t Target, cfg Config) *goredis.ClusterOptions {
 	}
 }
 
-// Close ends the connections. Calls under way fail.
+// Close closes the connections. Calls under way fail.
 func (c *Client) Close() error {
 	if c.cluster != nil {
 		return c.cluster.Close()
@@ -146,24 +150,27 @@ func (c *Client) Close() error {
 	return c.one.Close()
 }
 
-// Cluster reports whether the keys are spread over several servers, so that each script may touch those of one slot only.
+// Cluster reports whether the client is connected to a cluster. A script must then touch the keys
+// of one slot.
 func (c *Client) Cluster() bool { return c.cluster != nil }
 
-// Timeout is what bounds a round trip.
+// Timeout returns the bound of a round trip.
 func (c *Client) Timeout() time.Duration { return c.timeout }
 
-// Target is where the client is connected to, for logs.
+// Target returns the address of the Redis, for logs.
 func (c *Client) Target() Target { return c.target }
 
-// Counters are those of the client, by name: round trips made, of pipelines in which a script was not known one more, and those that failed as a whole.
+// Counters returns the client's counters by name. A round trip with an unknown script counts twice.
+// A failure is a round trip that failed as a whole.
 func (c *Client) Counters() map[string]int64 {
 	return map[string]int64{
 		"redis_round_trips_total": c.trips.Load(), "redis_failures_total": c.failures.Load(),
 	}
 }
 
-// Check asks whether Redis is there and of use. It returns Invalid if that needs somebody who changes the configuration: a password that is refused, a version that is too
-// old, a server of another kind than the URL says; Unavailable if it may pass.
+// Check reports whether Redis is usable. The error is Invalid if the configuration has to change:
+// the password is refused, the version is too old, or the server is of another kind than in the
+// URL. It is Unavailable if the problem may be temporary.
 func (c *Client) Check(ctx context.Context) error {
 	reply := c.Run(ctx, []Call{{Args: []any{"INFO"}}})[0]
 	if reply.Err != nil {
@@ -184,10 +191,13 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
-// refused tells errors that stay until somebody does something from those that pass.
+// refused makes an error Invalid if only a change of the configuration ends it.
 func (c *Client) refused(err error) error {
 	said := err.Error()
-	for _, sign := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "AUTH <password> called without", "DB index is out of range", "cluster support disabled", "no such host", "x509"} {
+	for _, sign := range []string{
+		"WRONGPASS", "NOAUTH", "NOPERM", "AUTH <password> called without",
+		"DB index is out of range", "cluster support disabled", "no such host", "x509",
+	} {
 		if strings.Contains(said, sign) {
 			return tidemark.Wrap(tidemark.Invalid, err, c.target.String()+": refused")
 		}
@@ -195,15 +205,16 @@ func (c *Client) refused(err error) error {
 	return err
 }
 
-// field returns a field of an answer to INFO, "" if it is not there.
+// field returns a field of a reply to INFO, or "".
 func field(info, name string) string {
 	_, rest, _ := strings.Cut("\n"+info, "\n"+name+":")
 	value, _, _ := strings.Cut(rest, "\n")
 	return strings.TrimSpace(value)
 }
 
-// Lives names the lives of all servers of a cluster that hold keys: equal if none of them was restarted, failed over, added or taken away. It asks each of them. Without a
-// cluster it is empty, and asks nobody.
+// Lives returns a name for the present lives of a cluster's servers with keys. It asks each server.
+// The name changes if a server is restarted, failed over, added or removed. Without a cluster it is
+// "".
 func (c *Client) Lives(ctx context.Context) (string, error) {
 	if c.cluster == nil {
 		return "", nil
@@ -232,7 +243,7 @@ func (c *Client) Lives(ctx context.Context) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// unavailable says of an error of the driver what its caller needs to know.
+// unavailable turns an error of the driver into one for callers.
 func (c *Client) unavailable(err error) error {
 	what := "Redis refused the call"
 	var network net.Error

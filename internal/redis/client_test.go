@@ -37,13 +37,14 @@ func script(key string, args ...any) redis.Call {
 }
 
 func TestRun_replies_one_by_one(t *testing.T) {
-	c := open(t, service.Start(t).URL()) // one that knows no scripts
+	c := open(t, service.Start(t).URL()) // does not know the scripts
 	got := c.Run(t.Context(), []redis.Call{
 		script("n", "x"), {Args: []any{"GET", "nothing"}},
 		{Args: []any{"SET", "text", []byte("b\x00")}}, {Args: []any{"LPUSH", "text", 1}},
 		script("n"), {Args: []any{"GET", "text"}},
 	})
-	if err := got[3].Err; tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(err.Error(), "WRONGTYPE") {
+	if err := got[3].Err; tidemark.CodeOf(err) != tidemark.Unavailable ||
+		!strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("the wrong command: %v", err)
 	}
 	got[3].Err = nil
@@ -59,13 +60,17 @@ func TestRun_replies_one_by_one(t *testing.T) {
 	}
 }
 
-// A restart and SCRIPT FLUSH forget scripts, one of several in a pipeline, too.
+// A restart and SCRIPT FLUSH make Redis forget scripts, also one of several in a pipeline.
 func TestRun_teaches_scripts_again(t *testing.T) {
 	server := service.Start(t)
 	c := open(t, server.URL())
 	for i := range 3 {
 		got := c.Run(t.Context(), []redis.Call{script("n"), {Args: []any{"PING"}}, script("n")})
-		if diff := cmp.Diff([]redis.Reply{{Value: []any{int64(2*i + 1), nil}}, {Value: "PONG"}, {Value: []any{int64(2*i + 2), nil}}}, got); diff != "" {
+		want := []redis.Reply{
+			{Value: []any{int64(2*i + 1), nil}}, {Value: "PONG"},
+			{Value: []any{int64(2*i + 2), nil}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("round %d (-want +got):\n%s", i, diff)
 		}
 		server.Do(t, "SCRIPT", "FLUSH")
@@ -103,7 +108,7 @@ func TestRun_on_a_cluster_finds_the_servers(t *testing.T) {
 	}
 }
 
-// A Redis that hangs holds a call for no longer than the timeout, and one that is away for less.
+// A call to a Redis that hangs ends after the timeout, and to one that is away before it.
 func TestRun_takes_bounded_time(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
@@ -117,7 +122,7 @@ func TestRun_takes_bounded_time(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Freeze(t)
-	for range 3 { // over a connection that stands, and over a new one
+	for range 3 { // over an existing connection, and over a new one
 		if took, err := ask(); tidemark.CodeOf(err) != tidemark.Unavailable || took > wait.Hang {
 			t.Errorf("frozen: %v after %v, want %s", err, took, tidemark.Unavailable)
 		}
@@ -183,11 +188,14 @@ func TestCheck_tells_what_needs_somebody_from_what_passes(t *testing.T) {
 	}
 }
 
-// Sentinels may want a login that is not that of Redis.
+// Sentinels may require a login that differs from that of Redis.
 func TestCheck_sentinels_with_a_login_of_their_own(t *testing.T) {
 	t.Parallel()
 	watched := service.StartSentinel(t)
-	for _, command := range [][]string{{"ACL", "SETUSER", "tidemark", "on", ">pa55", "~*", "&*", "+@all"}, {"ACL", "SETUSER", "default", "off"}} {
+	for _, command := range [][]string{
+		{"ACL", "SETUSER", "tidemark", "on", ">pa55", "~*", "&*", "+@all"},
+		{"ACL", "SETUSER", "default", "off"},
+	} {
 		if _, err := watched.Sentinel.Ask(command...); err != nil {
 			t.Fatal(err)
 		}

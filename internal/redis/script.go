@@ -2,7 +2,7 @@ package redis
 
 import (
 	"context"
-	"crypto/sha1" // how Redis names scripts
+	"crypto/sha1" // Redis names scripts by it
 	"encoding/hex"
 	"errors"
 	"strings"
@@ -13,27 +13,29 @@ import (
 // Script is a Lua script. Redis runs it as one atomic step.
 type Script struct{ source, name string }
 
-// NewScript returns a script. Redis learns it when it runs first.
+// NewScript returns a script. Redis gets its source when it first runs.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	return &Script{source: source, name: hex.EncodeToString(sum[:])}
 }
 
-// Call is a script with its keys and arguments, or, without a script, a command whose words are Args. Arguments are strings, byte slices and integers.
+// Call is a script with keys and arguments. Without a Script it is a command with the words Args.
+// Args are strings, byte slices and integers.
 type Call struct {
 	Script *Script
 	Keys   []string
 	Args   []any
 }
 
-// Reply is what a call returned: a string, an int64, a slice of those, or nil.
+// Reply is the result of a call. Value is a string, an int64, a slice of those, or nil.
 type Reply struct {
 	Value any
 	Err   error
 }
 
-// Run makes the calls in one round trip, and a second one for scripts that Redis does not know (any more), and returns a reply for each. It takes at most the client's
-// timeout for both; what was not answered then may still be done.
+// Run makes the calls in one round trip, and returns a reply for each. Scripts that Redis does not
+// know take a second round trip. Both together take at most the client's timeout. A call without an
+// answer may still be executed.
 func (c *Client) Run(ctx context.Context, calls []Call) []Reply {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -71,7 +73,7 @@ func (c *Client) Run(ctx context.Context, calls []Call) []Reply {
 	return replies
 }
 
-// AllFailed returns the error of replies that are all errors: nobody gets an answer at present.
+// AllFailed returns an error if all replies have one, else nil.
 func AllFailed(replies []Reply) error {
 	for _, reply := range replies {
 		if reply.Err == nil {
@@ -81,10 +83,10 @@ func AllFailed(replies []Reply) error {
 	return replies[0].Err
 }
 
-// Only returns the value of the one reply to a call made alone.
+// Only returns the only reply.
 func Only(replies []Reply) (any, error) { return replies[0].Value, replies[0].Err }
 
-// command makes the command of a call: known says that Redis is expected to know the script.
+// command returns the command of a call. known says that Redis is expected to know the script.
 func (c *Call) command(ctx context.Context, known bool) *goredis.Cmd {
 	if c.Script == nil {
 		return goredis.NewCmd(ctx, c.Args...)
@@ -101,7 +103,7 @@ func (c *Call) command(ctx context.Context, known bool) *goredis.Cmd {
 	return goredis.NewCmd(ctx, append(words, c.Args...)...)
 }
 
-// trip makes one round trip. What went wrong is in the commands.
+// trip makes one round trip. The commands hold the errors.
 func (c *Client) trip(ctx context.Context, commands []*goredis.Cmd) {
 	c.trips.Add(1)
 	var err error

@@ -9,15 +9,17 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Subscription is a connection that listens to one channel. When something is wrong with it, it is over: it does not come back by itself, so that nothing is missed
-// unnoticed. Its methods are called by one goroutine, except Close.
+// Subscription is a connection that is subscribed to one channel. It ends with the first error and
+// does not subscribe again, so that no loss goes unnoticed. Its methods must be called from one
+// goroutine; only Close may be called at any time.
 type Subscription struct {
 	client  *Client
 	channel string
 	pubsub  *goredis.PubSub
 }
 
-// Subscribe listens to a channel. It returns when Redis has confirmed it: what is published from now on arrives. Close the subscription.
+// Subscribe subscribes to a channel. When it returns, Redis has confirmed that: later publications
+// arrive. The caller must close the subscription.
 func (c *Client) Subscribe(ctx context.Context, channel string) (*Subscription, error) {
 	within, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -36,14 +38,16 @@ func (c *Client) Subscribe(ctx context.Context, channel string) (*Subscription, 
 	if err != nil {
 		s.Close()
 		if c.cluster != nil {
-			c.cluster.ReloadState(ctx) // the slot may have moved, which nothing else of a subscription tells the driver
+			// The slot may have moved. The driver does not learn that from a subscription.
+			c.cluster.ReloadState(ctx)
 		}
 		return nil, c.unavailable(err)
 	}
 	return s, nil
 }
 
-// Receive waits for the next publication, at most for the time given. Any error is the end of the subscription. ctx ends no wait; Close does.
+// Receive waits for the next publication, at most for within. After an error the subscription has
+// ended. To stop a Receive, call Close; the end of ctx does not.
 func (s *Subscription) Receive(ctx context.Context, within time.Duration) (string, error) {
 	received, err := s.pubsub.ReceiveTimeout(ctx, within)
 	if err != nil {
@@ -51,16 +55,17 @@ func (s *Subscription) Receive(ctx context.Context, within time.Duration) (strin
 	}
 	message, ok := received.(*goredis.Message)
 	if !ok {
-		// A cluster that moves the slot elsewhere ends the subscription.
+		// A cluster ends the subscription when the slot moves.
 		return "", tidemark.Errorf(tidemark.Unavailable, "Redis ended the subscription")
 	}
 	return message.Payload, nil
 }
 
-// Close ends the subscription. It may be called at any time, and again.
+// Close ends the subscription. It may be called at any time and more than once.
 func (s *Subscription) Close() { _ = s.pubsub.Close() }
 
-// Publish is the call that publishes to a channel. Its reply is the number of those who received it, as an int64.
+// Publish returns the call that publishes to a channel. Its reply is the number of receivers, an
+// int64.
 func (c *Client) Publish(channel string, payload []byte) Call {
 	if c.cluster != nil {
 		return Call{Args: []any{"SPUBLISH", channel, payload}}

@@ -23,7 +23,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// TestMain makes the certificate that this process trusts: that is read once.
+// TestMain makes the certificate that this process trusts, because the process reads trusted
+// certificates once.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "tidemark-tls-")
 	if err == nil {
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// certify makes two certificates for 127.0.0.1 with their keys: trusted and strange.
+// certify writes two certificates for 127.0.0.1 with their keys: trusted and strange.
 func certify(dir string) error {
 	for _, name := range []string{"trusted", "strange"} {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -64,8 +65,12 @@ func certify(dir string) error {
 		if err != nil {
 			return err
 		}
-		for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: certificate}, name + ".key": {Type: "EC PRIVATE KEY", Bytes: private}} {
-			if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+		for file, block := range map[string]*pem.Block{
+			name + ".pem": {Type: "CERTIFICATE", Bytes: certificate},
+			name + ".key": {Type: "EC PRIVATE KEY", Bytes: private},
+		} {
+			text := pem.EncodeToMemory(block)
+			if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
 				return err
 			}
 		}
@@ -73,7 +78,7 @@ func certify(dir string) error {
 	return nil
 }
 
-// withTLS starts a server that also speaks TLS, with one of the certificates, and returns where.
+// withTLS starts a server with TLS and one of the certificates, and returns its address.
 func withTLS(t *testing.T, name string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -88,8 +93,8 @@ func withTLS(t *testing.T, name string) string {
 	return "127.0.0.1:" + port
 }
 
-// timely makes a call again for as long as it is Unavailable: a busy machine may need longer for a
-// handshake than a client waits.
+// timely repeats a call while it is Unavailable: on a busy machine a handshake may take longer than
+// the client waits.
 func timely(call func(n int) error) (err error) {
 	n := 0
 	wait.Poll(func() (int, bool) {
@@ -102,7 +107,9 @@ func timely(call func(n int) error) (err error) {
 
 func TestTLS(t *testing.T) {
 	trusted := withTLS(t, "trusted")
-	if err := timely(func(int) error { return open(t, "rediss://"+trusted).Check(t.Context()) }); err != nil {
+	if err := timely(func(int) error {
+		return open(t, "rediss://"+trusted).Check(t.Context())
+	}); err != nil {
 		t.Errorf("with a certificate that is trusted: %v", err)
 	}
 	if err := timely(func(n int) error {
@@ -124,11 +131,14 @@ func TestTLS(t *testing.T) {
 	}); err != nil {
 		t.Errorf("a subscription: %v", err)
 	}
-	if err := open(t, "redis://"+trusted).Check(t.Context()); tidemark.CodeOf(err) != tidemark.Unavailable {
+	err := open(t, "redis://"+trusted).Check(t.Context())
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("without TLS: %v, want %s", err, tidemark.Unavailable)
 	}
 	strange := withTLS(t, "strange")
-	if err := timely(func(int) error { return open(t, "rediss://"+strange).Check(t.Context()) }); tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), "x509") {
+	if err := timely(func(int) error {
+		return open(t, "rediss://"+strange).Check(t.Context())
+	}); tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), "x509") {
 		t.Errorf("with a certificate that nobody knows: %v, want %s", err, tidemark.Invalid)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-im/tidemark/internal/redis"
 )
 
-// While Redis does not answer, calls that come together wait for one timeout. Those that come within
-// 200 ms after it do not wait at all.
+// While Redis does not answer, concurrent calls wait for one timeout. Calls within 200 ms after it
+// do not wait.
 func TestTrips_nobody_waits_for_more_than_one_that_fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away, trips := errors.New("no answer"), 0

@@ -10,25 +10,25 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Kind says what is behind a URL.
+// Kind says what a URL names.
 type Kind int
 
-// The kinds.
+// Kinds of targets.
 const (
-	// Single is one server, or whatever looks like one.
+	// Single is one server, or a proxy that acts like one.
 	Single Kind = iota
-	// Sentinel is a master and its replicas, whose sentinels say which one is the master.
+	// Sentinel is a master with replicas. Sentinels name the master.
 	Sentinel
 	// Cluster is a Redis Cluster.
 	Cluster
 )
 
-// Target is where a URL points to. It prints without its secrets.
+// Target is the parsed form of a URL. String returns it without its secrets.
 type Target struct {
 	Kind Kind
-	// Addrs are host:port: of the server, of the sentinels, or of some nodes of the cluster.
+	// Addrs has the host:port of the server, of the sentinels, or of some nodes of the cluster.
 	Addrs []string
-	// Master is the name by which the sentinels know the master.
+	// Master is the master's name at the sentinels.
 	Master string
 	User   string
 	DB     int
@@ -38,7 +38,7 @@ type Target struct {
 	sentinelUser, sentinelPassword string
 }
 
-// The schemes, without what begins them if there is TLS.
+// schemes has the schemes of URLs, without and with TLS.
 var schemes = [...]struct {
 	plain, secret string
 	kind          Kind
@@ -48,14 +48,15 @@ var schemes = [...]struct {
 	{"redis+cluster", "rediss+cluster", Cluster},
 }
 
-// ParseURL reads
+// ParseURL parses a URL of one of these forms:
 //
 //	redis://[user:password@]host[:port][/db]
-//	redis+sentinel://[user:password@]host[:port],host[:port]…/MASTER[/db][?sentinel_user=…&sentinel_password=…]
-//	redis+cluster://[user:password@]host[:port],host[:port]…
+//	redis+sentinel://[user:password@]host[:port],…/MASTER[/db][?options]
+//	redis+cluster://[user:password@]host[:port],…
 //
-// and the same with rediss for TLS. Without a port it is 6379, of sentinels 26379. User and password are those of Redis; its sentinels are asked with theirs, if they want any. An
-// error is Invalid and does not hold a password.
+// and of the same forms with rediss for TLS. The options of sentinels are sentinel_user and
+// sentinel_password; user and password are always those of Redis. The default port is 6379, for
+// sentinels 26379. The error is Invalid and contains no password.
 func ParseURL(raw string) (Target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -93,7 +94,7 @@ func ParseURL(raw string) (Target, error) {
 	return t, t.path(path)
 }
 
-// options reads what stands behind a question mark, and reports whether it could.
+// options parses the query of a URL. It reports whether the query is valid.
 func (t *Target) options(query string) bool {
 	options, err := url.ParseQuery(query)
 	if err != nil || t.Kind != Sentinel && query != "" {
@@ -138,7 +139,8 @@ func (t *Target) hosts(list string) error {
 			addr = net.JoinHostPort(strings.Trim(host, "[]"), port)
 		}
 		name, number, err := net.SplitHostPort(addr)
-		if n, bad := strconv.Atoi(number); err != nil || bad != nil || name == "" || n < 1 || n > 65_535 {
+		n, bad := strconv.Atoi(number)
+		if err != nil || bad != nil || name == "" || n < 1 || n > 65_535 {
 			return tidemark.Errorf(tidemark.Invalid, "%q in the URL of Redis is not host:port",
 				host)
 		}
@@ -174,7 +176,8 @@ func (t *Target) path(path string) error {
 	return nil
 }
 
-// tls returns the settings of TLS, nil without it. The driver fills in the name of the server that it dials.
+// tls returns the TLS configuration, or nil without TLS. For other kinds than Single, the driver
+// fills in the server name.
 func (t *Target) tls() *tls.Config {
 	if !t.TLS {
 		return nil

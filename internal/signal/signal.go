@@ -1,5 +1,5 @@
-// Package signal is how one goroutine tells another that there is something to do, and how
-// goroutines wait for that, for a time, or for the end of a context.
+// Package signal has a flag by which one goroutine wakes another. It also has waits for a flag, a
+// time, or the end of a context.
 package signal
 
 import (
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Flag says that there is something to do. Setting it twice is setting it once: the goroutine that
-// waits looks for itself how much there is. The zero value is a flag that nobody waits for.
-// Copies are the same flag. It is safe for concurrent use.
+// Flag says that there is something to do. Setting a set flag changes nothing, so the goroutine
+// that waits looks for itself how much there is. Copies are the same flag. The zero value cannot be
+// waited for. Flag is safe for concurrent use.
 type Flag struct{ set chan struct{} }
 
 // New returns a flag that is not set.
@@ -23,7 +23,7 @@ func (f Flag) Set() {
 	}
 }
 
-// Clear clears the flag, and reports whether it was set.
+// Clear clears the flag. It reports whether the flag was set.
 func (f Flag) Clear() bool {
 	select {
 	case <-f.set:
@@ -33,8 +33,7 @@ func (f Flag) Clear() bool {
 	}
 }
 
-// C returns a channel for a select of more than Wait and WaitUntil know. Receiving from it clears
-// the flag.
+// C returns a channel for select statements. Receiving from it clears the flag.
 func (f Flag) C() <-chan struct{} { return f.set }
 
 // Wait waits until the flag is set, and clears it. It returns false if ctx ends first.
@@ -47,8 +46,8 @@ func (f Flag) Wait(ctx context.Context) bool {
 	}
 }
 
-// WaitUntil waits until the flag is set, and clears it, or until a time. Of the zero time there is
-// no end. set reports whether the flag ended the wait, and ok is false if ctx did.
+// WaitUntil waits until the flag is set, and clears it, or until at. A zero at never comes. set
+// reports whether the flag ended the wait. ok is false if ctx ended it.
 func (f Flag) WaitUntil(ctx context.Context, at time.Time) (set, ok bool) {
 	if at.IsZero() {
 		set = f.Wait(ctx)

@@ -51,7 +51,7 @@ func TestFlag_of_nobody_is_never_set(t *testing.T) {
 	}
 }
 
-// TestFlag_waits is about what ends a wait, and when. 0 stands for never.
+// TestFlag_waits tests what ends a wait, and when. 0 means never.
 func TestFlag_waits(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tt := range []struct {

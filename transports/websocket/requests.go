@@ -10,9 +10,10 @@ import (
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
-// What may wait for storage runs beside the reading of the socket. The frames of one key are handled
-// in their order, and what queued meanwhile together: the messages of a chat are stored in the order
-// in which they came. A chat is a key. The keys of other frames have a space, which no chat id has.
+// Requests that may wait for storage run beside the reading of the socket. Each has a key. Frames
+// of one key run in order, and those that queue up run together. The key of a message is its chat,
+// so a chat's messages are stored in the order in which they arrived. Other keys contain a space,
+// which no chat id has.
 const (
 	keySync   = "the sync requests"
 	keyTyping = "the typing notices"
