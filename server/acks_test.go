@@ -19,7 +19,7 @@ import (
 
 func TestAck_watermark_monotonic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		for range 5 {
@@ -43,7 +43,7 @@ func TestAck_watermark_monotonic(t *testing.T) {
 // to storage, the higher one stays.
 func TestAck_conditional_write_prevents_regression(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		for range 5 {
@@ -60,7 +60,7 @@ func TestAck_conditional_write_prevents_regression(t *testing.T) {
 
 func TestAck_cumulative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		for range 5 {
@@ -93,7 +93,7 @@ func TestAck_cumulative(t *testing.T) {
 
 func TestAck_watermark_bounded_by_counter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
@@ -125,7 +125,7 @@ func TestAck_watermark_bounded_by_counter(t *testing.T) {
 
 func TestAck_delivered_implies_persisted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -145,7 +145,7 @@ func TestAck_delivered_implies_persisted(t *testing.T) {
 
 func TestAck_multi_device_highest_wins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		for range 5 {
@@ -166,7 +166,7 @@ func TestAck_multi_device_highest_wins(t *testing.T) {
 
 func TestAck_delivery_state_independent_of_membership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		for range 3 {
@@ -190,7 +190,7 @@ func TestAck_delivery_state_independent_of_membership(t *testing.T) {
 // event and few writes.
 func TestAck_fire_and_forget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat, foreign := a.chat("ab", "alice", "bob"), a.chat("xy", "xavier", "yvonne")
 		for range 1000 {
@@ -236,7 +236,7 @@ func TestAck_fire_and_forget(t *testing.T) {
 
 func TestAck_coalesced_within_the_interval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		for range 200 {
@@ -262,7 +262,7 @@ func TestAck_coalesced_within_the_interval(t *testing.T) {
 // good one is still written.
 func TestAck_a_bad_one_does_not_spoil_the_good_ones_beside_it(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		for range 3 {
@@ -280,7 +280,7 @@ func TestAck_a_bad_one_does_not_spoil_the_good_ones_beside_it(t *testing.T) {
 // changes nothing that others see (ADR-008 §3.1).
 func TestAck_of_a_stranger_is_not_pushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
@@ -308,7 +308,7 @@ func TestAck_of_a_stranger_is_not_pushed(t *testing.T) {
 func TestAck_delivered_is_eventually_consistent_within_a_second(t *testing.T) {
 	others := fewer(t, 2_500)
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("z", "alice", "bob") // its acknowledgement is written last
 		a.send("alice", chat)
@@ -333,7 +333,7 @@ func TestAck_delivered_is_eventually_consistent_within_a_second(t *testing.T) {
 
 func TestStatus_delivery_query_authorization(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
@@ -363,7 +363,7 @@ func TestStatus_delivery_query_authorization(t *testing.T) {
 
 func TestStatus_group_delivered_requires_all_members(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
@@ -392,7 +392,7 @@ func TestStatus_group_delivered_requires_all_members(t *testing.T) {
 
 func TestStatus_read_implies_delivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		for range 3 {
@@ -417,7 +417,7 @@ func TestStatus_read_implies_delivered(t *testing.T) {
 
 func TestStatus_delivered_not_causal_across_chats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
 		bob := a.open("bob")
@@ -497,7 +497,7 @@ func (c *client) collect() (stop func() []string) {
 
 func TestStatus_coalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		for range 200 {
@@ -527,7 +527,7 @@ func TestStatus_coalesced(t *testing.T) {
 // per chat and member.
 func TestStatus_one_unsent_boundary_per_member(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		for range 20 {
@@ -546,7 +546,7 @@ func TestStatus_one_unsent_boundary_per_member(t *testing.T) {
 
 func TestStatus_tick_monotone_aggregate_never_falls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		users := []tidemark.UserID{"alice"}
 		for i := range 50 {
@@ -589,7 +589,7 @@ func TestStatus_tick_monotone_aggregate_never_falls(t *testing.T) {
 
 func TestStatus_snapshot_follows_caught_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)

@@ -11,17 +11,17 @@ import (
 // OpenRequest is a request for a new session.
 type OpenRequest = sessions.OpenRequest
 
-// ResumeRequest is a request for a session that exists.
+// ResumeRequest names a session that a client resumes.
 type ResumeRequest = sessions.ResumeRequest
 
-// ErrUncertain is Resume's error if another node may have the session, and the registry could not be
-// asked. Its code is Unavailable.
+// ErrUncertain is Resume's error if another node may have the session, but the registry does not
+// answer. Its code is Unavailable.
 var ErrUncertain = sessions.ErrUncertain
 
-// Open opens a session. The first Next gives the `open` event.
+// Open opens a session. The first Next returns the `open` event.
 //
-// Errors: Exhausted (Config.SessionsPerUser), Unavailable (stopping). A registry that cannot be
-// reached does not prevent a session: it reconciles, and leaves no proof.
+// Errors: Exhausted (Config.SessionsPerUser), Unavailable (stopping). An unreachable registry is no
+// error: the session then reconciles and leaves no proof.
 func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if err := s.calls.begin(); err != nil {
 		return nil, err
@@ -30,11 +30,11 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	return s.connect(s.sessions.Open(ctx, r))
 }
 
-// Resume lets a client go on with its session, on this node or another one, and takes it over from an
-// older connection.
+// Resume attaches a client to its session and replaces an older connection. If the session is on
+// another node, it moves to this one.
 //
-// Errors: Gone (unknown, ended, or another user's), ErrUncertain, Unavailable (stopping, or another
-// connection asks for the session at the same time).
+// Errors: Gone if the session is unknown, ended, or another user's; ErrUncertain; Unavailable if
+// the server is stopping, or another connection has requested the session.
 func (s *Server) Resume(ctx context.Context, r ResumeRequest) (*Connection, error) {
 	if err := s.calls.begin(); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (s *Server) connect(r *session.Reader, err error) (*Connection, error) {
 }
 
 // Connection is one connection's hold on a session. A newer connection of the session replaces it.
-// Next and Wait belong to one goroutine; the other methods may be called concurrently.
+// Next and Wait must be called from one goroutine; the other methods are safe for concurrent use.
 type Connection struct {
 	server *Server
 	reader *session.Reader
@@ -62,33 +62,35 @@ func (c *Connection) Session() tidemark.SessionID { return c.reader.Session().ID
 
 func (c *Connection) user() tidemark.UserID { return c.reader.Session().User() }
 
-// Next appends the events that are due to buf, about a page of them, and returns as soon as it has
-// some. If there is none it waits for one, or, with wait false, returns buf as it is. Payloads are
-// shared and must not be changed. A read of storage that fails is tried again until ctx ends.
+// Next appends events to buf, about a page, and returns as soon as it has some. If there are none,
+// it waits for one; with wait false, it returns buf unchanged. The caller must not change the
+// payloads, which are shared. A failed read of storage is repeated until ctx ends; with wait false,
+// Next then returns no events.
 //
-// Errors: Replaced once a newer connection owns the session, Gone when it has ended, Unavailable when
-// the node is stopping, and ctx.Err(). With an error buf is returned as it was given.
+// Errors: Replaced if a newer connection owns the session; Gone if it has ended; Unavailable if the
+// node is stopping; ctx.Err(). With an error, buf is returned as it was given.
 func (c *Connection) Next(
 	ctx context.Context, buf []tidemark.Event, wait bool,
 ) ([]tidemark.Event, error) {
 	return c.reader.Next(ctx, buf, wait)
 }
 
-// Wait returns when there may be events for Next, or the connection has lost its session; ctx.Err()
-// when ctx ends first. It needs less stack than a Next that waits.
+// Wait returns nil when Next may have events or an error, and ctx.Err() when ctx ends first. It
+// needs less stack than a Next that waits.
 func (c *Connection) Wait(ctx context.Context) error { return c.reader.Wait(ctx) }
 
-// Confirm takes in that the client has stored a message that it got on this stream, and so everything
-// before it.
+// Confirm records that the client has stored a message from this stream, and so everything before
+// it.
 func (c *Connection) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
 	c.reader.Confirm(chat, acked)
 }
 
-// Detach says that the connection is gone. The session waits for its resume window for another one.
+// Detach records that the connection has closed. The session waits for another one during its
+// resume window.
 func (c *Connection) Detach() { c.reader.Detach() }
 
-// Ack takes acknowledgements and reads. It never waits for storage: they are buffered, and written
-// within Config.AckInterval. One that is refused is counted and dropped (ADR-008 §3.1,
+// Ack takes acknowledgements and reads. It does not wait for storage: they are buffered, and
+// written within Config.AckInterval. One that is refused is counted and dropped (ADR-008 §3.1,
 // fire-and-forget).
 func (c *Connection) Ack(acks ...Ack) {
 	for _, a := range acks {
@@ -115,15 +117,15 @@ func (c *Connection) Sync(ctx context.Context, r SyncRequest) (SyncResponse, err
 	return c.server.Sync(ctx, c.user(), r)
 }
 
-// Typing tells the other members' sessions that the session's user is typing. Errors are dropped, as
-// the notice may be.
+// Typing notifies the other members' sessions that the user is typing. It drops errors, because a
+// typing notice may be lost.
 func (c *Connection) Typing(ctx context.Context, chat tidemark.ChatID) {
 	c.server.sendTyping(ctx, c.user(), chat)
 }
 
-// Close ends the session at once, because its client said goodbye: acknowledgements that wait are
-// written, what is not acknowledged is marked, and the lease is released. It only detaches if the
-// connection was replaced.
+// Close ends the session because the client said goodbye. It writes buffered acknowledgements,
+// marks what is not acknowledged, and releases the lease. If the connection was replaced, Close
+// only detaches it.
 func (c *Connection) Close(ctx context.Context) error {
 	c.Detach()
 	//rule:pending_once.flush-at-goodbye

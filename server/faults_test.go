@@ -22,7 +22,7 @@ import (
 )
 
 // failing makes every method of storage unavailable, except those named.
-func (w *world) failing(except ...string) {
+func (w *cluster) failing(except ...string) {
 	w.before.set(func(method string) error {
 		if slices.Contains(except, method) {
 			return nil
@@ -33,7 +33,7 @@ func (w *world) failing(except ...string) {
 
 func TestNext_storage_down_for_a_while_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
 		chat := a.chat("ab", "alice", "bob")
 		for range 300 {
@@ -64,7 +64,7 @@ func TestNext_storage_down_for_a_while_loses_nothing(t *testing.T) {
 func TestNext_storage_that_fails_now_and_then_loses_nothing(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+			w := newCluster(t)
 			a := w.node("a", func(cfg *server.Config) {
 				cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 2, 1, 1
 			})
@@ -119,7 +119,7 @@ func TestNext_storage_that_fails_now_and_then_loses_nothing(t *testing.T) {
 func TestBus_late_doubled_and_reordered_fan_out_keeps_session_in_order(t *testing.T) {
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+			w := newCluster(t)
 			a, b := w.node("a"), w.node("b")
 			chat := a.chat("ab", "alice", "bob")
 			bob := b.open("bob")
@@ -165,7 +165,7 @@ func TestBus_late_doubled_and_reordered_fan_out_keeps_session_in_order(t *testin
 // the next notification.
 func TestBus_a_lost_publication_is_repaired_by_the_next(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		bob := b.open("bob")
@@ -188,7 +188,7 @@ type unreachable struct {
 }
 
 // cutOffBy gives a node a registry that it cannot reach while down is true.
-func (w *world) cutOffBy(down *atomic.Bool) func(*server.Config) {
+func (w *cluster) cutOffBy(down *atomic.Bool) func(*server.Config) {
 	return func(cfg *server.Config) {
 		u := unreachable{w.reg, down}
 		cfg.Registry, cfg.Nodes = u, u
@@ -247,7 +247,7 @@ func (u unreachable) Join(ctx context.Context, n registry.Node, ttl time.Duratio
 // confirmed.
 func TestRegistry_down_messages_are_stored_marked_and_confirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var down atomic.Bool
 		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
@@ -281,7 +281,7 @@ func TestRegistry_down_messages_are_stored_marked_and_confirmed(t *testing.T) {
 // heartbeat. The recipients are looked up again, and no session has to reconcile.
 func TestR_RELOOK_who_could_not_be_looked_up_is_looked_up_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var down atomic.Bool
 		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
@@ -305,7 +305,7 @@ func TestR_RELOOK_who_could_not_be_looked_up_is_looked_up_again(t *testing.T) {
 // other nodes have noticed its absence before.
 func TestR_EPOCH_a_node_that_regains_the_registry_raises_it(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var down atomic.Bool
 		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
@@ -336,7 +336,7 @@ func TestR_EPOCH_a_node_that_regains_the_registry_raises_it(t *testing.T) {
 
 // wantPendingOrDelivered checks that each user who is behind the head has a pending row. It may be
 // called when no session is open and every proof is valid.
-func (w *world) wantPendingOrDelivered(chat tidemark.ChatID, users ...tidemark.UserID) {
+func (w *cluster) wantPendingOrDelivered(chat tidemark.ChatID, users ...tidemark.UserID) {
 	w.t.Helper()
 	head := w.head(chat)
 	for _, user := range users {
@@ -357,7 +357,7 @@ func (w *world) wantPendingOrDelivered(chat tidemark.ChatID, users ...tidemark.U
 
 func TestStop_pending_or_delivered_afterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abcde", "alice", "bob", "carol", "dave", "erin")
 		sent, notified := a.open("bob"), a.open("carol")
@@ -398,7 +398,7 @@ func TestStop_pending_or_delivered_afterwards(t *testing.T) {
 
 func TestStop_while_sends_are_under_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.open("bob").drain()
@@ -451,7 +451,7 @@ func TestStop_while_sends_are_under_way(t *testing.T) {
 
 func TestStop_waits_for_a_send_under_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		w.before.set(once("Append", nil, func() { time.Sleep(5 * time.Second) }))
@@ -477,7 +477,7 @@ func TestStop_waits_for_a_send_under_way(t *testing.T) {
 // no proof. The next open reconciles.
 func TestStop_with_storage_down_leaves_no_proof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		reg, b := w.reg, local.New()
 		w.bus = b
 		a, err := server.New(server.Config{
@@ -510,7 +510,7 @@ func TestStop_with_storage_down_leaves_no_proof(t *testing.T) {
 // be trusted.
 func TestR_EPOCH_a_node_that_stops_and_owes_does_not_leave_cleanly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		b.leaveProof("bob")

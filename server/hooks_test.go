@@ -21,9 +21,9 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 )
 
-// world is what several nodes share: storage, registry and bus, with hooks where a test can step
+// cluster is what several nodes share: storage, registry and bus, with hooks where a test can step
 // in. The store is the one of the test run, and the bus is local.
-type world struct {
+type cluster struct {
 	t   *testing.T
 	ctx context.Context
 	raw storage.Store
@@ -61,13 +61,13 @@ func (h *hook[F]) get() (F, bool) {
 	return h.f, h.on
 }
 
-func newWorld(t *testing.T) *world { return newWorldOn(t, stores.Open(t)) }
+func newCluster(t *testing.T) *cluster { return newClusterOn(t, stores.Open(t)) }
 
-// newWorldInMemory is newWorld for tests of what a node keeps in memory, which no store affects.
-func newWorldInMemory(t *testing.T) *world { return newWorldOn(t, memory.New()) }
+// newClusterInMemory returns a cluster for tests of what a node keeps in memory.
+func newClusterInMemory(t *testing.T) *cluster { return newClusterOn(t, memory.New()) }
 
-func newWorldOn(t *testing.T, store storage.Store) *world {
-	return &world{
+func newClusterOn(t *testing.T, store storage.Store) *cluster {
+	return &cluster{
 		t:   t,
 		ctx: context.Background(),
 		raw: store,
@@ -77,7 +77,7 @@ func newWorldOn(t *testing.T, store storage.Store) *world {
 }
 
 // node starts a server with a name.
-func (w *world) node(name tidemark.NodeID, change ...func(*server.Config)) *core {
+func (w *cluster) node(name tidemark.NodeID, change ...func(*server.Config)) *core {
 	w.t.Helper()
 	faulty := storagetest.Fault(w.raw)
 	call := func(h *hook[func(string) error]) func(string) error {
@@ -94,8 +94,8 @@ func (w *world) node(name tidemark.NodeID, change ...func(*server.Config)) *core
 	return startOn(w.t, faulty, w.reg, w.bus, change...)
 }
 
-// hookedBus is the world's bus. The publish hook is in its way.
-type hookedBus struct{ w *world }
+// hookedBus is the cluster's bus. The publish hook is in its way.
+type hookedBus struct{ w *cluster }
 
 func (b hookedBus) Subscribe(
 	ctx context.Context, n registry.Node, s bus.Subscriber,
@@ -129,7 +129,7 @@ func (b hookedBus) publish(ctx context.Context, n registry.Node, e bus.Event) er
 
 // dropping loses the publications for which lost returns true, until publish is cleared. Their
 // publisher gets no error.
-func (w *world) dropping(lost func(to registry.Node, e bus.Event) bool) {
+func (w *cluster) dropping(lost func(to registry.Node, e bus.Event) bool) {
 	w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
 		if lost(to, e) {
 			return nil
@@ -180,7 +180,7 @@ func every(method string, err error) func(string) error {
 var errDown = tidemark.Errorf(tidemark.Unavailable, "cannot be reached, by order of the test")
 
 // rows returns the pending rows of a user, past all counters and hooks.
-func (w *world) rows(user tidemark.UserID) []tidemark.PendingDelivery {
+func (w *cluster) rows(user tidemark.UserID) []tidemark.PendingDelivery {
 	w.t.Helper()
 	rows, _, err := w.raw.PendingOf(w.ctx, user, "", 1000)
 	if err != nil {
@@ -198,7 +198,7 @@ func plain(rows []storage.PendingRow) []tidemark.PendingDelivery {
 	return flat
 }
 
-func (w *world) wantRows(what string, user tidemark.UserID, want ...tidemark.PendingDelivery) {
+func (w *cluster) wantRows(what string, user tidemark.UserID, want ...tidemark.PendingDelivery) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.rows(user)); diff != "" {
 		w.t.Errorf("%s: rows of %s (-want +got):\n%s", what, user, diff)
@@ -211,7 +211,7 @@ func row(
 	return tidemark.PendingDelivery{UserID: user, ChatID: chat, FirstUndelivered: first}
 }
 
-func (w *world) leases(user tidemark.UserID) []registry.Lease {
+func (w *cluster) leases(user tidemark.UserID) []registry.Lease {
 	w.t.Helper()
 	leases, err := w.reg.Lookup(w.ctx, []tidemark.UserID{user})
 	if err != nil {
@@ -221,7 +221,7 @@ func (w *world) leases(user tidemark.UserID) []registry.Lease {
 }
 
 // appendDead stores a message as if the sender's node had died before the hand-over.
-func (w *world) appendDead(
+func (w *cluster) appendDead(
 	user tidemark.UserID, chat tidemark.ChatID, key string,
 ) tidemark.Message {
 	w.t.Helper()
@@ -242,7 +242,7 @@ func (w *world) appendDead(
 
 // say sends status updates to the sessions of a user, one by one, as a node with older knowledge
 // would. It sends them to the node of the user's first session.
-func (w *world) say(to tidemark.UserID, updates ...tidemark.StatusUpdate) {
+func (w *cluster) say(to tidemark.UserID, updates ...tidemark.StatusUpdate) {
 	w.t.Helper()
 	leases := w.leases(to)
 	for _, u := range updates {
@@ -258,7 +258,7 @@ func (w *world) say(to tidemark.UserID, updates ...tidemark.StatusUpdate) {
 }
 
 // ghost joins a node that does nothing more, and so never leaves.
-func (w *world) ghost(id tidemark.NodeID, ttl time.Duration) registry.Node {
+func (w *cluster) ghost(id tidemark.NodeID, ttl time.Duration) registry.Node {
 	w.t.Helper()
 	n := registry.Node{ID: id, Boot: "boot-of-" + string(id)}
 	if err := w.reg.Join(w.ctx, n, ttl); err != nil {
@@ -268,7 +268,7 @@ func (w *world) ghost(id tidemark.NodeID, ttl time.Duration) registry.Node {
 }
 
 // state returns the stored delivery state of a user.
-func (w *world) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
+func (w *cluster) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
 	w.t.Helper()
 	states, err := w.raw.States(w.ctx, []storage.StateKey{{User: user, Chat: chat}})
 	if err != nil {
@@ -277,7 +277,7 @@ func (w *world) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.Deliv
 	return states[0]
 }
 
-func (w *world) head(chat tidemark.ChatID) tidemark.Sequence {
+func (w *cluster) head(chat tidemark.ChatID) tidemark.Sequence {
 	w.t.Helper()
 	heads, err := w.raw.Heads(w.ctx, []tidemark.ChatID{chat})
 	if err != nil {
@@ -286,7 +286,7 @@ func (w *world) head(chat tidemark.ChatID) tidemark.Sequence {
 	return heads[0]
 }
 
-func (w *world) wantState(
+func (w *cluster) wantState(
 	what string, user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence,
 ) {
 	w.t.Helper()

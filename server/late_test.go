@@ -110,7 +110,7 @@ func TestSession_acknowledgement_trims_the_resume_memory(t *testing.T) {
 // before it refuses.
 func TestAck_of_a_member_whom_this_node_does_not_know_yet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
@@ -125,7 +125,7 @@ func TestAck_of_a_member_whom_this_node_does_not_know_yet(t *testing.T) {
 // needs no row. If the node stops before it can write the raise, it marks the row.
 func TestAuthor_covered_run_that_was_never_written_is_marked_at_Stop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("alice")
@@ -144,7 +144,7 @@ func TestAuthor_covered_run_that_was_never_written_is_marked_at_Stop(t *testing.
 // makes all proofs void.
 func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldInMemory(t)
+		w := newClusterInMemory(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		before, err := w.reg.Epoch(w.ctx)
@@ -182,7 +182,7 @@ func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
 // update on its way. The update does not move the client's boundary back.
 func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
@@ -213,7 +213,7 @@ func TestStatus_tick_monotone_when_an_update_comes_after_a_newer_snapshot(t *tes
 // member arrive in the other order, or a snapshot overtakes an update.
 func TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		for range 3 {
@@ -253,7 +253,7 @@ func TestStatus_tick_monotone_when_nodes_say_it_in_the_other_order(t *testing.T)
 // back.
 func TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		for range 3 {
@@ -291,7 +291,7 @@ func TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot(t *testi
 // watermarks.
 func TestStatus_read_implies_delivered_on_another_node(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		alice := b.open("alice")
@@ -309,7 +309,7 @@ func TestStatus_read_implies_delivered_on_another_node(t *testing.T) {
 // behind, and has more acknowledgements waiting than the node keeps apart.
 func TestAck_multi_device_highest_wins_of_many_that_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		for range 9 {
@@ -384,7 +384,7 @@ func TestSession_acknowledgement_of_a_replaced_connection_trims_nothing(t *testi
 // looked up is published later.
 func TestStatus_that_could_not_be_told_is_told_later(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var down atomic.Bool
 		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")

@@ -17,7 +17,8 @@ import (
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 )
 
-// A session that has moved with all it knew, and whose lease is lost without a new epoch, has missed what another device has acknowledged, as any other session.
+// A session has moved, and then loses its lease without a new epoch. It reads what another device
+// has acknowledged in the meantime, as any session does.
 func TestLease_of_a_session_that_has_moved_is_lost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -25,7 +26,8 @@ func TestLease_of_a_session_that_has_moved_is_lost(t *testing.T) {
 		m.bob.Detach()
 		phone := m.b.open("bob", resuming(session, last))
 		phone.drain()
-		if err := m.reg.Close(m.ctx, m.leases("bob")[0], nil); err != nil { // a claim of a third node that was given up
+		// As after an arrival that was given up.
+		if err := m.reg.Close(m.ctx, m.leases("bob")[0], nil); err != nil {
 			t.Fatal(err)
 		}
 		m.a.send("alice", m.chat)
@@ -35,7 +37,7 @@ func TestLease_of_a_session_that_has_moved_is_lost(t *testing.T) {
 	})
 }
 
-// lateRegistry lets the next open take effect later, and says at once that its outcome is unknown.
+// lateRegistry executes the next Open later, and returns at once that its outcome is unknown.
 type lateRegistry struct {
 	*registrymemory.Registry
 	by *atomic.Int64
@@ -52,13 +54,13 @@ func (r lateRegistry) Open(ctx context.Context, q registry.LeaseRequest) (regist
 
 func TestLease_that_was_taken_late_lets_the_session_look_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var by atomic.Int64
 		by.Store(-1)
 		a := w.node("a", func(cfg *server.Config) { cfg.Registry = lateRegistry{w.reg, &by} })
 		b := w.node("b")
 		chat := a.chat("ab", "alice", "bob")
-		time.Sleep(31 * time.Second) // between two beats
+		time.Sleep(31 * time.Second) // between two heartbeats
 		by.Store(int64(800 * time.Millisecond))
 		bob := a.open("bob")
 		want(t, "bob, without a lease", bob.drain(), "open resumed=false", "caught_up")
@@ -75,7 +77,7 @@ func TestLease_that_was_taken_late_lets_the_session_look_again(t *testing.T) {
 
 func TestLease_of_unknown_outcome_is_released(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var by atomic.Int64
 		a := w.node("a", func(cfg *server.Config) { cfg.Registry = lateRegistry{w.reg, &by} })
 		bob := a.open("bob")
@@ -88,7 +90,7 @@ func TestLease_of_unknown_outcome_is_released(t *testing.T) {
 	})
 }
 
-// gatedRegistry holds the next open until its gate is closed, if there is one.
+// gatedRegistry holds the next Open until its gate is closed, if it has a gate.
 type gatedRegistry struct {
 	*registrymemory.Registry
 	gate *atomic.Pointer[chan struct{}]
@@ -101,10 +103,10 @@ func (r gatedRegistry) Open(ctx context.Context, q registry.LeaseRequest) (regis
 	return r.Registry.Open(ctx, q)
 }
 
-// The lease of a device's older session is taken when the newer one has its own already.
+// The lease of a device's older session is granted after the newer session has its own.
 func TestLease_that_is_taken_after_the_end_of_its_session_is_given_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		gate := make(chan struct{})
 		var next atomic.Pointer[chan struct{}]
 		a := w.node("a", func(cfg *server.Config) { cfg.Registry = gatedRegistry{w.reg, &next} })
@@ -129,10 +131,10 @@ func TestLease_that_is_taken_after_the_end_of_its_session_is_given_back(t *testi
 	})
 }
 
-// A session whose lease is taken again is given to another node meanwhile.
+// While a session's lost lease is acquired again, the session moves to another node.
 func TestLease_of_a_session_that_moves_while_it_is_taken_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		gate := make(chan struct{})
 		var next atomic.Pointer[chan struct{}]
 		a := w.node("a", func(cfg *server.Config) { cfg.Registry = gatedRegistry{w.reg, &next} })
@@ -146,8 +148,11 @@ func TestLease_of_a_session_that_moves_while_it_is_taken_again(t *testing.T) {
 			t.Fatal(err)
 		}
 		next.Store(&gate)
-		time.Sleep(25 * time.Second) // the node takes it again, and does not hear that it has: its call is repeated, or late
-		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute}); err != nil {
+		// The lease is granted, but the answer comes late or not at all.
+		time.Sleep(25 * time.Second)
+		if _, err := w.reg.Open(
+			w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute},
+		); err != nil {
 			t.Fatal(err)
 		}
 		bob.Detach()
@@ -155,7 +160,9 @@ func TestLease_of_a_session_that_moves_while_it_is_taken_again(t *testing.T) {
 		bob.drain()
 		close(gate)
 		settle()
-		if leases := w.leases("bob"); slices.ContainsFunc(leases, func(l registry.Lease) bool { return l.Node == "a" }) {
+		if leases := w.leases("bob"); slices.ContainsFunc(leases, func(l registry.Lease) bool {
+			return l.Node == "a"
+		}) {
 			t.Errorf("leases %v, of which a has no session", leases)
 		}
 		a.send("alice", chat)
@@ -164,7 +171,7 @@ func TestLease_of_a_session_that_moves_while_it_is_taken_again(t *testing.T) {
 	})
 }
 
-// The older session of a device is on its way when the device opens a newer one.
+// A device opens a newer session while its older one is moving.
 func TestMove_of_a_session_whose_device_opens_a_newer_one(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -199,10 +206,10 @@ func TestMove_of_a_session_whose_device_opens_a_newer_one(t *testing.T) {
 	})
 }
 
-// A session of too many chats stays where it is, and is there for its client, who comes back.
+// A session with too many chats does not move, and its client can resume it where it is.
 func TestLease_of_a_session_that_is_too_large_to_move_is_taken_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldInMemory(t)
+		w := newClusterInMemory(t)
 		a, b := w.node("a"), w.node("b")
 		bob := a.open("bob")
 		for i := range 4097 {
@@ -227,21 +234,24 @@ func TestLease_of_a_session_that_is_too_large_to_move_is_taken_again(t *testing.
 	})
 }
 
-// A lease that is lost is taken again at once, also while another node is given its time to claim a session.
+// A lost lease is acquired again at once, even while another node has time to request a session.
 func TestLease_that_is_lost_does_not_wait_for_one_that_may_move(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.node("a") // beats every three seconds from now on
+		w := newCluster(t)
+		a := w.node("a") // heartbeats every three seconds from now on
 		bob, eve := a.open("bob"), a.open("eve")
 		bob.drain()
 		eve.drain()
 		time.Sleep(30500 * time.Millisecond)
 		elsewhere := w.ghost("elsewhere", time.Hour)
 		w.ghost("dead", time.Millisecond)
-		time.Sleep(3 * time.Second) // 33.5 s: a beat has seen the death, so that all leases are refreshed at 34 s
+		// 33.5 s: a heartbeat has seen the death; all leases are refreshed at 34 s.
+		time.Sleep(3 * time.Second)
 		lease := w.leases("bob")[0]
 		lease.Node, lease.Boot = elsewhere.ID, elsewhere.Boot
-		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Hour}); err != nil {
+		if _, err := w.reg.Open(
+			w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Hour},
+		); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(600 * time.Millisecond)

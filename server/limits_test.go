@@ -28,7 +28,7 @@ func (*markless) Mark(context.Context, []tidemark.PendingDelivery) ([]bool, erro
 
 func TestOpen_sessions_per_user_are_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newWorld(t).node("a")
+		a := newCluster(t).node("a")
 		var last *client
 		for range 32 {
 			last = a.open("bob")
@@ -46,7 +46,7 @@ func TestOpen_sessions_per_user_are_bounded(t *testing.T) {
 
 func TestOpen_the_same_device_again_ends_the_older_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		older := a.open("bob", onDevice("phone"))
@@ -73,7 +73,7 @@ func TestOpen_the_same_device_again_ends_the_older_session(t *testing.T) {
 // was replaced. The newer session gets every message.
 func TestOpen_the_same_device_on_another_node_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		older := a.open("bob", onDevice("phone"))
@@ -98,7 +98,7 @@ func TestOpen_the_same_device_on_another_node_loses_nothing(t *testing.T) {
 
 func TestSession_resume_memory_is_bounded_and_older_positions_are_reset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldInMemory(t)
+		w := newClusterInMemory(t)
 		a := w.node("a")
 		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
 		bob := a.open("bob")
@@ -126,7 +126,7 @@ func TestSession_resume_memory_is_bounded_and_older_positions_are_reset(t *testi
 // TestSession_confirm_trims_the_resume_memory: the session forgets what the client has confirmed.
 func TestSession_confirm_trims_the_resume_memory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldInMemory(t)
+		w := newClusterInMemory(t)
 		a := w.node("a")
 		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
 		bob := a.open("bob")
@@ -177,7 +177,7 @@ func TestSession_a_slow_client_holds_no_messages(t *testing.T) {
 			settle()
 			return int64(heapInUse()) - int64(before)
 		}
-		w := newWorldInMemory(t)
+		w := newClusterInMemory(t)
 		a := w.node("a")
 		without := grown(a.chat("ac", "alice", "carol"), a)
 		chat := a.chat("ab", "alice", "bob")
@@ -217,7 +217,7 @@ func fewer(t *testing.T, usual int) int {
 }
 
 // manyChats creates n direct chats of bob with other users. Each has one message.
-func (w *world) manyChats(n int) {
+func (w *cluster) manyChats(n int) {
 	w.t.Helper()
 	atOnce(n, func(i int) {
 		chat := tidemark.ChatID(fmt.Sprintf("c%05d", i))
@@ -243,7 +243,7 @@ func (w *world) manyChats(n int) {
 func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fit, chats = 300, 700
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.SessionChats = fit })
 		w.manyChats(chats)
 		bob := a.open("bob")
@@ -310,7 +310,7 @@ func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 	chats := fewer(t, storage.MaxBatch+600)
 	synctest.Test(t, func(t *testing.T) {
 		fit := chats - 300
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.SessionChats = fit })
 		w.manyChats(chats)
 		bob := a.open("bob")
@@ -343,7 +343,7 @@ func TestR_WAKESET_close_marks_everything_however_much(t *testing.T) {
 func TestTails_are_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 256 << 10
-		a := newWorldInMemory(t).node("a",
+		a := newClusterInMemory(t).node("a",
 			func(cfg *server.Config) { cfg.TailBytes, cfg.HotChats = most, 100 })
 		text := strings.Repeat("x", 1_000)
 		kept := int64(0)
@@ -372,7 +372,7 @@ func TestTails_are_bounded(t *testing.T) {
 func TestAcks_that_wait_are_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, more = 200_000, 1_000
-		w := newWorldInMemory(t)
+		w := newClusterInMemory(t)
 		a := w.node("a")
 		bob := a.open("bob")
 		bob.drain()

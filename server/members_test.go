@@ -39,7 +39,7 @@ func (c *core) add(chat tidemark.ChatID, users ...tidemark.UserID) {
 
 func TestMembership_nothing_outside_membership_while_messages_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob, carol := a.open("bob"), a.open("carol")
@@ -61,7 +61,7 @@ func TestMembership_nothing_outside_membership_while_messages_wait(t *testing.T)
 // that the user was removed. The user still gets nothing sent after that.
 func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob, carol := b.open("bob"), b.open("carol")
@@ -89,13 +89,13 @@ func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T
 }
 
 func TestMembership_status_is_not_sent_to_one_who_was_removed(t *testing.T) {
-	tests := map[string]func(w *world, a, b *core, chat tidemark.ChatID){
-		"waiting in the session": func(_ *world, a, _ *core, chat tidemark.ChatID) {
+	tests := map[string]func(w *cluster, a, b *core, chat tidemark.ChatID){
+		"waiting in the session": func(_ *cluster, a, _ *core, chat tidemark.ChatID) {
 			a.ack("carol", chat, 1, 0)
 			settle()
 			a.remove(chat, "bob")
 		},
-		"on the bus": func(w *world, a, _ *core, chat tidemark.ChatID) {
+		"on the bus": func(w *cluster, a, _ *core, chat tidemark.ChatID) {
 			late := &delayed{}
 			w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
 				if e.Status != nil && to.ID == "b" {
@@ -109,7 +109,7 @@ func TestMembership_status_is_not_sent_to_one_who_was_removed(t *testing.T) {
 			a.remove(chat, "bob")
 			late.release(w.t)
 		},
-		"from a node with an old roster": func(w *world, a, b *core, chat tidemark.ChatID) {
+		"from a node with an old roster": func(w *cluster, a, b *core, chat tidemark.ChatID) {
 			other := w.node("c")
 			_, err := other.Members(w.ctx, server.Caller{User: "carol"}, chat, 10, "")
 			if err != nil {
@@ -122,7 +122,7 @@ func TestMembership_status_is_not_sent_to_one_who_was_removed(t *testing.T) {
 	for name, act := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newCluster(t)
 				a, b := w.node("a"), w.node("b")
 				chat := a.chat("abc", "alice", "bob", "carol")
 				a.send("alice", chat)
@@ -144,7 +144,7 @@ func TestMembership_status_is_not_sent_to_one_who_was_removed(t *testing.T) {
 
 func TestMembership_events_of_others_are_not_sent_to_one_who_was_removed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob := a.open("bob")
@@ -157,7 +157,7 @@ func TestMembership_events_of_others_are_not_sent_to_one_who_was_removed(t *test
 
 func TestMembership_typing_is_not_sent_to_one_who_was_removed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob, carol := a.open("bob"), a.open("carol")
@@ -176,7 +176,7 @@ func TestMembership_typing_is_not_sent_to_one_who_was_removed(t *testing.T) {
 
 func TestMembership_resume_sends_nothing_of_a_chat_that_he_left(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob := a.open("bob")
@@ -228,7 +228,7 @@ func TestMembership_removal_during_a_read_leaves_nothing_behind(t *testing.T) {
 	for _, method := range []string{"States", "Ranges"} {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newCluster(t)
 				a := w.node("a", func(cfg *server.Config) {
 					cfg.TailMessages, cfg.HotChats, cfg.KnownStates = 1, 1, 1
 				})
@@ -294,7 +294,7 @@ func TestMembership_removal_during_a_read_leaves_nothing_behind(t *testing.T) {
 
 func TestMembership_return_yields_a_gap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob := a.open("bob")
@@ -319,7 +319,7 @@ func TestMembership_return_yields_a_gap(t *testing.T) {
 // see. Those who are offline get a row.
 func TestMembership_adding_is_a_send_to_him(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		for range 3 {
@@ -345,7 +345,7 @@ func TestMembership_adding_is_a_send_to_him(t *testing.T) {
 
 func TestMembership_since_join_starts_at_the_head(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		_, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
 			ChatID:    "abc",
@@ -384,7 +384,7 @@ func crowd(n int) []tidemark.UserID {
 
 func TestLarge_chats_mark_nothing_and_an_open_finds_them(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
 		chat := a.chat("large", crowd(501)...)
 		small := a.chat("small", "alice", "bob")
@@ -426,7 +426,7 @@ func TestLarge_chats_mark_nothing_and_an_open_finds_them(t *testing.T) {
 // TestLarge_is_for_good: a chat that became large stays large when it shrinks again.
 func TestLarge_is_for_good(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("large", crowd(500)...)
 		a.leaveProof("bob")
@@ -445,7 +445,7 @@ func TestLarge_is_for_good(t *testing.T) {
 
 func TestTyping_is_dropped_under_pressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("typists", crowd(50)...)
 		bob := a.open("bob")
@@ -483,7 +483,7 @@ func TestTyping_is_dropped_under_pressure(t *testing.T) {
 // membership version that Append returns makes it read the roster again.
 func TestMembership_one_who_was_added_elsewhere_is_sent_to(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		time.Sleep(30 * time.Second) // b trusts its cached rosters from now on
 		chat := tidemark.ChatID("since")
@@ -507,7 +507,7 @@ func TestMembership_one_who_was_added_elsewhere_is_sent_to(t *testing.T) {
 
 func TestMembership_removal_clears_the_row(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
@@ -519,7 +519,7 @@ func TestMembership_removal_clears_the_row(t *testing.T) {
 
 func TestMembership_typing_of_a_stranger_reaches_nobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob, eve := a.open("bob"), a.open("eve")
@@ -532,7 +532,7 @@ func TestMembership_typing_of_a_stranger_reaches_nobody(t *testing.T) {
 
 func TestMembership_chat_shows_no_last_message_from_before(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.remove(chat, "bob")
@@ -550,7 +550,7 @@ func TestMembership_chat_shows_no_last_message_from_before(t *testing.T) {
 
 func TestRename_of_a_direct_chat_is_denied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		direct := a.chat("ab", "alice", "bob")
 		_, err := a.RenameChat(a.ctx, server.Caller{User: "alice"}, direct, "ours")
@@ -560,7 +560,7 @@ func TestRename_of_a_direct_chat_is_denied(t *testing.T) {
 
 func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		b.send("bob", chat)
@@ -573,7 +573,7 @@ func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
 
 func TestMembership_nothing_outside_membership_when_it_is_read_from_storage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
@@ -592,7 +592,7 @@ func TestMembership_nothing_outside_membership_when_it_is_read_from_storage(t *t
 
 func TestMembership_nothing_outside_it_in_the_history_on_a_node_with_an_old_roster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		b.send("bob", chat)

@@ -15,7 +15,7 @@ import (
 // says nothing about this session, which needs the message as well.
 func TestR_EPOCH_a_live_session_gets_what_another_device_acknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		laptop := a.open("bob")
@@ -36,7 +36,7 @@ func TestR_EPOCH_a_live_session_gets_what_another_device_acknowledged(t *testing
 // of which the session has not been notified since it opened.
 func TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		quiet, old := a.chat("quiet", "alice", "bob"), a.chat("old", "alice", "bob", "carol")
 		a.send("alice", old)
@@ -72,7 +72,7 @@ func TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat
 // session's first notification of the chat came after those that were lost.
 func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_of(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat, busy := a.chat("ab", "alice", "bob"), a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", busy)
@@ -108,7 +108,7 @@ func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_
 // device here, may have a device elsewhere.
 func TestSend_unknown_leases_of_those_who_need_no_row_are_looked_up_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var down atomic.Bool
 		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
@@ -136,7 +136,7 @@ func TestSend_unknown_leases_of_those_who_need_no_row_are_looked_up_again(t *tes
 // TestR_EPOCH_ticks_are_sent_again: lost status updates are sent again when the session reconciles.
 func TestR_EPOCH_ticks_are_sent_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		alice := b.open("alice", withStatuses)

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// A session was given, and its node has forgotten it, but it does not arrive: the device has a newer one meanwhile, which ends before it has looked for anything.
+// A session was given away but does not arrive, because its device has a newer one. The newer
+// session ends before it has reconciled.
 func TestMove_R_UNLANDED_what_was_given_is_marked_if_the_device_has_a_newer_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -30,7 +31,7 @@ func TestMove_R_UNLANDED_what_was_given_is_marked_if_the_device_has_a_newer_sess
 	})
 }
 
-// The answer comes when the time of the claim is over, or not at all.
+// The Transfer comes after the arrival has ended, or not at all.
 func TestMove_R_UNLANDED_what_was_given_is_marked_if_it_comes_too_late(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestMove_R_UNLANDED_what_was_given_is_marked_if_it_comes_too_late(t *testin
 	}
 }
 
-// The answer comes twice, the second time when the session is here and everything is acknowledged.
+// The Transfer comes twice. At the second time the session is here, and everything is acknowledged.
 func TestMove_what_was_given_is_not_marked_if_it_has_arrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// resume asks a node for bob's session, as his phone.
+// resume resumes bob's session at a node, from his phone.
 func (m *moving) resume(at *core) (*server.Connection, error) {
 	return at.Open(m.ctx, openRequest{
 		User:    "bob",
@@ -24,8 +24,8 @@ func (m *moving) resume(at *core) (*server.Connection, error) {
 	})
 }
 
-// Two connections come to one node, and a third one overtakes the first while the second waits for the same session: the second does not end the third one's session
-// by a new one of its own.
+// Two connections resume at one node, and a third one at another node overtakes the first. The
+// second, which waits for the same session, must not replace the third one's session by a new one.
 func TestMove_of_three_requests_who_waits_is_overtaken_too(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -38,7 +38,9 @@ func TestMove_of_three_requests_who_waits_is_overtaken_too(t *testing.T) {
 				_, err := m.resume(m.b)
 				wantCode(t, "the second connection, on b", err, tidemark.Unavailable)
 			})
-			others.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+			others.Go(func() {
+				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
+			})
 			time.Sleep(100 * time.Millisecond)
 		})
 		_, err := m.resume(m.b)
@@ -49,8 +51,9 @@ func TestMove_of_three_requests_who_waits_is_overtaken_too(t *testing.T) {
 	})
 }
 
-// A third connection comes to the node of the first one, which was overtaken by the second. It is told
-// to come back at once, and the session goes to the second. When the client comes back, it moves.
+// A third connection resumes at the node of the first one, which the second has overtaken. It gets
+// an error at once, and the second gets the session. When the client connects again, the session
+// moves.
 func TestMove_of_three_requests_that_go_round(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -59,7 +62,9 @@ func TestMove_of_three_requests_that_go_round(t *testing.T) {
 		var bob *client
 		var second sync.WaitGroup
 		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
-			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+			second.Go(func() {
+				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
+			})
 			time.Sleep(100 * time.Millisecond)
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(m.ctx, 3*time.Second)
@@ -84,17 +89,19 @@ func TestMove_of_three_requests_that_go_round(t *testing.T) {
 	})
 }
 
-// The lease of a session is lost before the first resume takes it. Nobody takes a lease that is not
-// there, so that no gap is taken for none: the device gets a new session, which compares.
+// A session's lease is lost before the first resume takes it. A lease that does not exist is not
+// taken over, because that would hide the gap. The device gets a new session, which reconciles.
 func TestMove_of_two_requests_take_nothing_without_a_lease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		gate := make(chan struct{})
 		var next atomic.Pointer[chan struct{}]
 		m := &moving{
-			world: w,
-			a:     w.node("a"),
-			b:     w.node("b", func(cfg *server.Config) { cfg.Registry = gatedRegistry{w.reg, &next} }),
+			cluster: w,
+			a:       w.node("a"),
+			b: w.node("b", func(cfg *server.Config) {
+				cfg.Registry = gatedRegistry{w.reg, &next}
+			}),
 		}
 		c := m.node("c")
 		time.Sleep(30 * time.Second)
@@ -116,7 +123,8 @@ func TestMove_of_two_requests_take_nothing_without_a_lease(t *testing.T) {
 		var first sync.WaitGroup
 		first.Go(func() { resume(m.b) })
 		synctest.Wait()
-		if err := m.reg.Close(m.ctx, m.leases("bob")[0], nil); err != nil { // an arrival that has ended
+		// As after an arrival that has ended.
+		if err := m.reg.Close(m.ctx, m.leases("bob")[0], nil); err != nil {
 			t.Fatal(err)
 		}
 		m.a.send("alice", m.chat)
@@ -131,7 +139,8 @@ func TestMove_of_two_requests_take_nothing_without_a_lease(t *testing.T) {
 	})
 }
 
-// Nobody gets a session whose owner does not answer. The connection that came first may be the one that its client still has: it is not told to stay away.
+// Nobody gets a session whose node does not answer. The first connection may be the one that the
+// client still has, so the client may connect again.
 func TestMove_of_two_requests_that_nobody_serves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)

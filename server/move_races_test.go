@@ -17,8 +17,7 @@ import (
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 )
 
-// What the first model of sessions that move has found: a wake that says that a row stands comes to a node which has given the session away
-// since it was looked up.
+// A notification with a row arrives at a node that has given the session away since the look-up.
 func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -54,7 +53,8 @@ func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
 	})
 }
 
-// Two nodes claim a session, the second while it is on its way to the first, which hears of it too late: that one keeps the session, and soon has its lease again.
+// Two nodes request a session, the second while it is on its way to the first. The first learns of
+// that too late, keeps the session, and soon has its lease again.
 func TestMove_of_a_session_that_is_asked_for_on_its_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -93,7 +93,7 @@ func TestMove_of_a_session_that_is_asked_for_on_its_way(t *testing.T) {
 	})
 }
 
-// A claim that comes late was given up: the client is back at the owner.
+// A late Request is not served: its node has given up, and the client is back at the first node.
 func TestMove_R_HOLDS_a_late_request_takes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -124,13 +124,13 @@ func TestMove_R_HOLDS_a_late_request_takes_nothing(t *testing.T) {
 	})
 }
 
-// While the registry cannot be asked a poll that comes to a node which does not have its session is not told that it is gone: its client would open one with each poll, and
-// the one that is there would wait for nobody.
+// While the registry does not answer, a poll at another node does not get Gone. Otherwise each poll
+// would open a session, and nobody would read the one that exists.
 func TestMove_a_poll_waits_for_the_registry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
-		w := newWorld(t)
-		m := &moving{world: w, a: w.node("a"), b: w.node("b", w.cutOffBy(&down))}
+		w := newCluster(t)
+		m := &moving{cluster: w, a: w.node("a"), b: w.node("b", w.cutOffBy(&down))}
 		m.chat = m.a.chat("ab", "alice", "bob")
 		m.bob = m.a.open("bob")
 		m.bob.drain()
@@ -149,12 +149,12 @@ func TestMove_a_poll_waits_for_the_registry(t *testing.T) {
 	})
 }
 
-// While the session is on its way a node dies, and everybody else compares.
+// While the session is moving, a node dies and all other sessions reconcile.
 func TestMove_R_EPOCH_an_epoch_that_is_noticed_on_the_way_counts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		m := &moving{world: w, a: w.node("a")}
-		time.Sleep(1500 * time.Millisecond) // b beats between two beats of a
+		w := newCluster(t)
+		m := &moving{cluster: w, a: w.node("a")}
+		time.Sleep(1500 * time.Millisecond) // b's heartbeats fall between those of a
 		m.b = w.node("b")
 		time.Sleep(30 * time.Second)
 		m.chat = m.a.chat("ab", "alice", "bob")
@@ -168,7 +168,7 @@ func TestMove_R_EPOCH_an_epoch_that_is_noticed_on_the_way_counts(t *testing.T) {
 			}
 			return send()
 		})
-		time.Sleep(2500 * time.Millisecond) // a beat of b falls into the move, and none of a
+		time.Sleep(2500 * time.Millisecond) // a heartbeat of b falls into the move, and none of a
 		session, last := m.bob.Session(), m.bob.last
 		m.bob.Detach()
 		bob := m.b.open("bob", resuming(session, last))
@@ -178,7 +178,8 @@ func TestMove_R_EPOCH_an_epoch_that_is_noticed_on_the_way_counts(t *testing.T) {
 	})
 }
 
-// He who comes back late, and to another node, lists his rows: the proof is not for the session that has ended.
+// A user resumes late and at another node. Their new session reads the rows: the proof is not
+// consumed by the session that has ended.
 func TestMove_R_PROOF_of_an_ended_session_is_kept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -193,7 +194,7 @@ func TestMove_R_PROOF_of_an_ended_session_is_kept(t *testing.T) {
 	})
 }
 
-// slowRegistry takes its time for opens and closes.
+// slowRegistry delays Open and Close.
 type slowRegistry struct {
 	*registrymemory.Registry
 	by *atomic.Int64
@@ -209,10 +210,11 @@ func (r slowRegistry) Close(ctx context.Context, l registry.Lease, proof *regist
 	return r.Registry.Close(ctx, l, proof)
 }
 
-// However many leases are lost at once, the node goes on to beat while it takes them again, and a stop releases them in time.
-func TestLease_thousands_are_taken_again_beside_the_beat(t *testing.T) {
+// A node continues its heartbeats while it acquires thousands of lost leases again, and a stop
+// releases them in time.
+func TestLease_thousands_are_taken_again_beside_the_heartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldInMemory(t)
+		w := newClusterInMemory(t)
 		var by atomic.Int64
 		a := w.node("a", func(cfg *server.Config) { cfg.Registry = slowRegistry{w.reg, &by} })
 		w.node("b")
@@ -246,10 +248,11 @@ func TestLease_thousands_are_taken_again_beside_the_beat(t *testing.T) {
 	})
 }
 
-// A beat that falls between a session's entry here and its lease in the registry does not take it for one that was replaced.
+// A session is in the table before its lease is granted. A heartbeat at that moment must not count
+// it as replaced.
 func TestLease_of_a_session_that_opens_is_not_missed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var by atomic.Int64
 		a := w.node("a")
 		b := w.node("b", func(cfg *server.Config) { cfg.Registry = slowRegistry{w.reg, &by} })
@@ -261,10 +264,11 @@ func TestLease_of_a_session_that_opens_is_not_missed(t *testing.T) {
 	})
 }
 
-// When the registry has forgotten everything, the older session of a device does not take the newer one's lease.
+// After the registry has lost its data, a device's older session does not take the newer one's
+// lease.
 func TestLease_of_a_newer_session_is_not_taken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		older := a.open("bob", onDevice("phone"))
 		older.drain()
@@ -280,8 +284,9 @@ func TestLease_of_a_newer_session_is_not_taken(t *testing.T) {
 	})
 }
 
-// A stale replica says of a session that it is still where it was before it moved. That node does not have it, so that nobody would be told of anything until
-// the lease runs out: the node that has it takes it back.
+// A stale replica says that a session is where it was before it moved. That node does not have it,
+// so nobody would be notified until the lease expires. The node that has the session therefore
+// takes the lease back.
 func TestLease_that_a_stale_registry_gives_to_another_node_is_taken_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -290,10 +295,12 @@ func TestLease_that_a_stale_registry_gives_to_another_node_is_taken_back(t *test
 		m.bob.Detach()
 		bob := m.b.open("bob", resuming(session, last))
 		bob.drain()
-		if _, err := m.reg.Open(m.ctx, registry.LeaseRequest{Lease: stale, TTL: time.Hour}); err != nil {
+		if _, err := m.reg.Open(
+			m.ctx, registry.LeaseRequest{Lease: stale, TTL: time.Hour},
+		); err != nil {
 			t.Fatal(err)
 		}
-		m.ghost("dead", time.Millisecond) // a replica is another life of the registry
+		m.ghost("dead", time.Millisecond) // a replica is a new incarnation
 		m.a.send("alice", m.chat)
 		time.Sleep(15 * time.Second)
 		want(t, "bob on b, after the failover", messagesOf(bob.drain()), "message ab 2")
@@ -303,10 +310,10 @@ func TestLease_that_a_stale_registry_gives_to_another_node_is_taken_back(t *test
 	})
 }
 
-// A node that is cut off from the registry removes a member, and can tell nobody.
+// A node without a connection to the registry removes a member, and cannot publish that.
 func TestMembership_what_is_remembered_ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var down atomic.Bool
 		a := w.node("a", w.cutOffBy(&down))
 		b := w.node("b")
@@ -330,10 +337,11 @@ func TestMembership_what_is_remembered_ends(t *testing.T) {
 	})
 }
 
-// Where nobody listens there is a node that has died: its sessions compare elsewhere, and nobody is owed a wake every second.
+// If a node is not subscribed, it has died, and its sessions reconcile elsewhere. Its notifications
+// are not retried every second.
 func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		n := w.ghost("dead", time.Hour)
@@ -344,7 +352,9 @@ func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
 			Boot:    n.Boot,
 			Session: "s",
 		}
-		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Hour}); err != nil {
+		if _, err := w.reg.Open(
+			w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Hour},
+		); err != nil {
 			t.Fatal(err)
 		}
 		var publications atomic.Int64
@@ -363,7 +373,7 @@ func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
 	})
 }
 
-// Cursors that are given while the session is on its way reach it.
+// Cursors that are given while the session is moving reach it.
 func TestMove_sync_reaches_a_session_on_its_way(t *testing.T) {
 	for _, at := range []tidemark.NodeID{"a", "b", "c"} {
 		t.Run("asked at "+string(at), func(t *testing.T) {
@@ -373,7 +383,7 @@ func TestMove_sync_reaches_a_session_on_its_way(t *testing.T) {
 				var syncing sync.WaitGroup
 				begun := false
 				m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-					if e.Transfer != nil && !begun { // given, and not here yet
+					if e.Transfer != nil && !begun { // given, and not yet here
 						begun = true
 						syncing.Go(func() {
 							_, err := node.Sync(m.ctx, "bob", server.SyncRequest{
@@ -398,7 +408,7 @@ func TestMove_sync_reaches_a_session_on_its_way(t *testing.T) {
 	}
 }
 
-// What is said of others while the session is on its way is not believed either, before it was read.
+// Status updates that arrive while the session is moving are not sent before the baseline is read.
 func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -425,13 +435,14 @@ func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
 		})
 		m.bob.Detach()
 		bob := m.b.open("bob", resuming(m.bob.Session(), m.bob.last))
-		if got := bob.drain(); slices.Contains(got, "status ab alice 1 0") || got[0] != "open resumed=true" {
+		if got := bob.drain(); slices.Contains(got, "status ab alice 1 0") ||
+			got[0] != "open resumed=true" {
 			t.Errorf("on b bob is told %v, after 1 1", got)
 		}
 	})
 }
 
-// narrowRegistry is one that takes too long to look up many users at once.
+// narrowRegistry takes too long to look up many users at once.
 type narrowRegistry struct {
 	*registrymemory.Registry
 	most *atomic.Int64
@@ -446,10 +457,11 @@ func (r narrowRegistry) Lookup(
 	return r.Registry.Lookup(ctx, users)
 }
 
-// However many wakes are owed after an outage of the registry, no look-up is for more users than that of a send.
+// After an outage of the registry, many notifications are retried. No look-up has more users than
+// that of a send.
 func TestDebts_wakes_are_looked_up_in_parts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldInMemory(t)
+		w := newClusterInMemory(t)
 		var most atomic.Int64
 		a := w.node("a", func(cfg *server.Config) { cfg.Registry = narrowRegistry{w.reg, &most} })
 		b := w.node("b")

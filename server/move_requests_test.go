@@ -23,7 +23,8 @@ func (m *moving) onFirst(kind func(bus.Event) bool, do func()) {
 	})
 }
 
-// wantHeld fails unless the session's lease is at a node, and what is sent arrives there at once.
+// wantHeld fails the test unless the session's lease is at a node, and what is sent arrives there
+// at once.
 func (m *moving) wantHeld(by *core, bob *client, next string) {
 	m.t.Helper()
 	leases := m.leases("bob")
@@ -34,8 +35,9 @@ func (m *moving) wantHeld(by *core, bob *client, next string) {
 	want(m.t, "what is sent later", messagesOf(bob.drain()), next)
 }
 
-// Two nodes claim a session at the same time. Whoever took the lease last gets it, with what was handed over to the other one; that one's client is told to
-// come back, and does not end the session of its device by a new one.
+// Two nodes request a session at the same time. The one that took the lease last gets the session,
+// with the notifications that reached the other. The other one's client gets an error and connects
+// again. It must not open a new session, which would end this one.
 func TestMove_of_two_requests_the_last_gets_the_session(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -46,7 +48,9 @@ func TestMove_of_two_requests_the_last_gets_the_session(t *testing.T) {
 			var second sync.WaitGroup
 			m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
 				m.a.send("alice", m.chat)
-				second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+				second.Go(func() {
+					bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
+				})
 				time.Sleep(100 * time.Millisecond)
 			})
 			_, err := m.b.Open(m.ctx, openRequest{
@@ -67,7 +71,7 @@ func TestMove_of_two_requests_the_last_gets_the_session(t *testing.T) {
 	}
 }
 
-// A session that is claimed while it is on its way goes on from where it arrives.
+// A session that is requested while it is moving continues from the node where it lands.
 func TestMove_of_a_session_that_is_about_to_arrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -91,12 +95,12 @@ func TestMove_of_a_session_that_is_about_to_arrive(t *testing.T) {
 	})
 }
 
-// A session that its node does not give has its lease again before its client is told.
+// A node that does not give a session away has its lease again before the client gets the error.
 func TestMove_of_a_session_that_stays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tooMany = 4_097
-		w := newWorldInMemory(t)
-		m := &moving{world: w, a: w.node("a"), b: w.node("b")}
+		w := newClusterInMemory(t)
+		m := &moving{cluster: w, a: w.node("a"), b: w.node("b")}
 		time.Sleep(30 * time.Second)
 		m.chat = m.a.chat("ab", "alice", "bob")
 		w.manyChats(tooMany)
@@ -115,7 +119,8 @@ func TestMove_of_a_session_that_stays(t *testing.T) {
 	})
 }
 
-// An attempt that its client has given up does not fetch the session from the connection by which the client has come back to another node.
+// A connection whose client has gone does not move the session from the connection by which the
+// client has returned at another node.
 func TestMove_who_has_left_fetches_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)

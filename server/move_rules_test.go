@@ -15,13 +15,13 @@ import (
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 )
 
-// steppedRegistry calls a function before or after the next call of a method, and then lets go of it.
+// steppedRegistry calls a function once, before or after the next call of a method.
 type steppedRegistry struct {
 	*registrymemory.Registry
 	*steps
 }
 
-// steps are what a test does beside calls of the registry.
+// steps has the functions of a steppedRegistry.
 type steps struct {
 	beforeClose, beforeLookup, afterLookup, afterOpen atomic.Pointer[func()]
 }
@@ -54,11 +54,11 @@ func (r steppedRegistry) Lookup(
 	return leases, err
 }
 
-// newStepped is newMoving with steps beside the calls of node b.
+// newStepped is newMoving with steps for node b.
 func newStepped(t *testing.T) (m *moving, b *steps) {
 	t.Helper()
-	w, b := newWorld(t), &steps{}
-	m = &moving{world: w, a: w.node("a"), b: w.node("b", func(cfg *server.Config) {
+	w, b := newCluster(t), &steps{}
+	m = &moving{cluster: w, a: w.node("a"), b: w.node("b", func(cfg *server.Config) {
 		cfg.Registry = steppedRegistry{w.reg, b}
 	})}
 	time.Sleep(30 * time.Second)
@@ -68,7 +68,7 @@ func newStepped(t *testing.T) (m *moving, b *steps) {
 	return m, b
 }
 
-// notifyMarked tells a node of a row, for a lease.
+// notifyMarked publishes to a node a notification with a row.
 func (m *moving) notifyMarked(lease registry.Lease, sequence tidemark.Sequence) {
 	m.t.Helper()
 	err := bus.PublishOne(m.ctx, m.bus, lease.Holder(), bus.Event{
@@ -80,7 +80,7 @@ func (m *moving) notifyMarked(lease registry.Lease, sequence tidemark.Sequence) 
 	}
 }
 
-// move lets bob come back to a node. What he is told there is read by the test.
+// move resumes bob's session at a node. The test reads what it sends.
 func (m *moving) move(bob *client, to *core) *client {
 	m.t.Helper()
 	bob.Detach()
@@ -92,8 +92,8 @@ func (m *moving) move(bob *client, to *core) *client {
 	return back
 }
 
-// b has taken the lease, and does not know yet from whom. The Request of c, which took it from b,
-// waits for that, and goes to a.
+// b has taken the lease, but does not know yet from which node. Then c takes it from b and sends b
+// a Request. The Request waits for the registry's answer, and is passed on to a.
 func TestMove_R_PASS_a_request_that_comes_before_the_registry_answers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, b := newStepped(t)
@@ -102,7 +102,9 @@ func TestMove_R_PASS_a_request_that_comes_before_the_registry_answers(t *testing
 		var bob *client
 		var second sync.WaitGroup
 		later := func() {
-			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+			second.Go(func() {
+				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
+			})
 			time.Sleep(100 * time.Millisecond)
 		}
 		b.afterOpen.Store(&later)
@@ -114,8 +116,8 @@ func TestMove_R_PASS_a_request_that_comes_before_the_registry_answers(t *testing
 	})
 }
 
-// Two nodes on which the session is arriving have asked each other. A Request that both pass on ends
-// after some hops.
+// Two nodes where the session is arriving have sent each other Requests. A Request that both pass
+// on ends after bus.MaxHops.
 func TestMove_R_PASS_a_request_does_not_go_round_for_ever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -133,13 +135,13 @@ func TestMove_R_PASS_a_request_does_not_go_round_for_ever(t *testing.T) {
 		})
 		var all sync.WaitGroup
 		resume := func(at *core) { all.Go(func() { _, _ = m.resume(at) }) }
-		resume(m.b) // asks a
+		resume(m.b) // requests from a
 		time.Sleep(500 * time.Millisecond)
-		resume(c) // asks b
+		resume(c) // requests from b
 		time.Sleep(600 * time.Millisecond)
-		resume(m.b) // asks c
+		resume(m.b) // requests from c
 		time.Sleep(100 * time.Millisecond)
-		resume(d) // asks b
+		resume(d) // requests from b
 		all.Wait()
 		if n := sent.Load(); n != 4 {
 			t.Errorf("the Request was published %d times, want 4", n)
@@ -148,8 +150,8 @@ func TestMove_R_PASS_a_request_does_not_go_round_for_ever(t *testing.T) {
 	})
 }
 
-// A node on which the session was arriving took a notification of a row. When its arrival ends, the
-// session is elsewhere, and is told.
+// A node where the session is arriving gets a notification with a row. When its arrival ends, the
+// session is elsewhere and is notified there.
 func TestMove_R_FOLLOW_what_an_arrival_took_reaches_the_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -160,7 +162,9 @@ func TestMove_R_FOLLOW_what_an_arrival_took_reaches_the_session(t *testing.T) {
 		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
 			m.appendDead("alice", m.chat, "k")
 			m.notifyMarked(m.leases("bob")[0], 2)
-			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+			second.Go(func() {
+				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
+			})
 			time.Sleep(100 * time.Millisecond)
 		})
 		_, err := m.resume(m.b)
@@ -171,8 +175,8 @@ func TestMove_R_FOLLOW_what_an_arrival_took_reaches_the_session(t *testing.T) {
 	})
 }
 
-// A notification of a row comes to b, which the session has left. Before b looks it up the session
-// comes back; or it comes back, and is gone again when the registry has answered.
+// A notification with a row arrives at b, which the session has left. Before b looks it up, the
+// session comes back. In the second case, it has left again when the registry answers.
 func TestMove_R_FOLLOW_of_a_session_that_comes_back(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -197,8 +201,8 @@ func TestMove_R_FOLLOW_of_a_session_that_comes_back(t *testing.T) {
 	}
 }
 
-// Sessions of other devices of the user have been told of the row, or have read it: they are not told
-// because another device's session is gone.
+// Sessions of the user's other devices were notified of the row or have read it. They are not
+// notified again because one device's session is gone.
 func TestMove_R_FOLLOW_other_sessions_are_not_told(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -221,8 +225,8 @@ func TestMove_R_FOLLOW_other_sessions_are_not_told(t *testing.T) {
 	})
 }
 
-// An arrival on b that was overtaken ends just when the client comes back to b. b has not released its
-// lease yet, which would be equal to that of the next arrival.
+// An arrival on b was overtaken, and ends while the client resumes at b again. b has not released
+// its lease yet, and that of the next arrival is equal.
 func TestMove_R_LEASEFIRST_an_arrival_leaves_after_its_lease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, b := newStepped(t)
@@ -231,7 +235,9 @@ func TestMove_R_LEASEFIRST_an_arrival_leaves_after_its_lease(t *testing.T) {
 		var bob *client
 		var second sync.WaitGroup
 		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
-			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone")) })
+			second.Go(func() {
+				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
+			})
 			time.Sleep(100 * time.Millisecond)
 		})
 		_, err := m.resume(m.b)
@@ -252,8 +258,8 @@ func TestMove_R_LEASEFIRST_an_arrival_leaves_after_its_lease(t *testing.T) {
 	})
 }
 
-// A session whose lease was lost is frozen after the registry has given it again, and before the
-// session knows so: there was a gap, and it looks.
+// A session is frozen after its lost lease was granted again, and before the session knows. There
+// was a gap, so the session reconciles.
 func TestMove_R_CONTINUITY_of_a_lease_that_is_taken_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, b := newStepped(t)
@@ -274,8 +280,8 @@ func TestMove_R_CONTINUITY_of_a_lease_that_is_taken_again(t *testing.T) {
 	})
 }
 
-// The client of an arrival that was overtaken does not come back: the session ends with its resume
-// window, and does not stay for ever.
+// The client of an arrival that was overtaken does not return. The session ends with its resume
+// window.
 func TestMove_of_a_session_to_which_nobody_comes_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -287,7 +293,9 @@ func TestMove_of_a_session_to_which_nobody_comes_back(t *testing.T) {
 				User:    "bob",
 				To:      m.ghost("elsewhere", time.Hour),
 			}
-			if err := bus.PublishOne(m.ctx, m.bus, m.leases("bob")[0].Holder(), bus.Event{Request: &late}); err != nil {
+			if err := bus.PublishOne(
+				m.ctx, m.bus, m.leases("bob")[0].Holder(), bus.Event{Request: &late},
+			); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -307,7 +315,7 @@ func TestMove_of_a_session_to_which_nobody_comes_back(t *testing.T) {
 	})
 }
 
-// A lease is lost, and the device opens a newer session before it is taken again.
+// A lease is lost, and the device opens a newer session before it is acquired again.
 func TestLease_of_a_newer_session_that_opens_meanwhile_is_not_taken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, b := newStepped(t)

@@ -16,9 +16,9 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// moving is two nodes, a chat, and a session of bob's on a, which has had one message.
+// moving is two nodes, a chat, and bob's session on a, which has sent one message.
 type moving struct {
-	*world
+	*cluster
 	a, b *core
 	chat tidemark.ChatID
 	bob  *client
@@ -26,9 +26,9 @@ type moving struct {
 
 func newMoving(t *testing.T, change ...func(*server.Config)) *moving {
 	t.Helper()
-	w := newWorld(t)
-	m := &moving{world: w, a: w.node("a", change...), b: w.node("b", change...)}
-	time.Sleep(30 * time.Second) // until both know each other, and believe what they remember
+	w := newCluster(t)
+	m := &moving{cluster: w, a: w.node("a", change...), b: w.node("b", change...)}
+	time.Sleep(30 * time.Second) // until both know each other, and trust cached rosters
 	m.chat = m.a.chat("ab", "alice", "bob")
 	m.bob = m.a.open("bob", onDevice("phone"))
 	m.bob.drain()
@@ -37,7 +37,7 @@ func newMoving(t *testing.T, change ...func(*server.Config)) *moving {
 	return m
 }
 
-// Nobody compares: the lease was never without a session, and what a had sent is known to b.
+// There is no reconciliation: the lease had no gap, and b knows what a has sent.
 func TestMove_resume_lossless_on_another_node(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -61,10 +61,12 @@ func TestMove_resume_lossless_on_another_node(t *testing.T) {
 			"message ab 2", "message ab 3")
 		back.Detach()
 		third := m.b.open("bob", resuming(session, back.last))
-		if lines := third.drain(); slices.Contains(lines, "message ab 3") || lines[0] != "open resumed=true" {
+		if lines := third.drain(); slices.Contains(lines, "message ab 3") ||
+			lines[0] != "open resumed=true" {
 			t.Errorf("on b, from behind the third message: %v", lines)
 		}
-		// A clean close on b: everything is known there, so that it leaves a proof. Nothing is acknowledged, so that a row stands.
+		// The session is complete on b, so a clean close leaves a proof. Nothing is acknowledged,
+		// so there is a row.
 		third.goodbye()
 		m.wantRows("closed on b", "bob", row("bob", m.chat, 1))
 		compares = m.a.Counters()["comparisons_total"]
@@ -76,19 +78,20 @@ func TestMove_resume_lossless_on_another_node(t *testing.T) {
 	})
 }
 
-// A client was told more, on the node that he comes from, than what is on its way to the next one, whether his session moves or is lost.
+// The client has got higher boundaries from the first node than the second one knows. The session
+// moves or is lost.
 func TestMove_tick_monotone(t *testing.T) {
 	for _, name := range []string{"moved", "lost", "new"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newCluster(t)
 				a, b, c := w.node("a"), w.node("b"), w.node("c")
 				chat := a.chat("ab", "alice", "bob")
 				for range 3 {
 					a.send("alice", chat)
 				}
 				settle()
-				b.ack("bob", chat, 1, 0) // so that b knows something, which is old
+				b.ack("bob", chat, 1, 0) // so that b knows an old boundary
 				settle()
 				alice := a.open("alice")
 				alice.drain()
@@ -96,7 +99,10 @@ func TestMove_tick_monotone(t *testing.T) {
 				settle()
 				want(t, "before", alice.drain(), "status ab bob 3 0")
 				alice.Detach()
-				session := map[string]tidemark.SessionID{"moved": alice.Session(), "lost": "unknown"}[name]
+				session := alice.Session()
+				if name == "lost" {
+					session = "unknown"
+				}
 				if name != "moved" {
 					alice.goodbye()
 				}
@@ -107,7 +113,8 @@ func TestMove_tick_monotone(t *testing.T) {
 					UserID:   "bob",
 					Boundary: tidemark.Boundary{Acked: 2},
 				})
-				if got := alice.drain(); !slices.Contains(got, "status ab bob 3 0") || slices.Contains(got, "status ab bob 2 0") {
+				if got := alice.drain(); !slices.Contains(got, "status ab bob 3 0") ||
+					slices.Contains(got, "status ab bob 2 0") {
 					t.Errorf("what was late becomes %v", got)
 				}
 			})
@@ -115,7 +122,8 @@ func TestMove_tick_monotone(t *testing.T) {
 	}
 }
 
-// What is said late of one who has left is not below what was said before, either: his statuses are not among those of the members.
+// A late update about a former member is not below an earlier one, although former members are not
+// in the roster.
 func TestMove_tick_monotone_of_one_who_has_left(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -141,19 +149,20 @@ func TestMove_tick_monotone_of_one_who_has_left(t *testing.T) {
 			UserID:   "alice",
 			Boundary: tidemark.Boundary{Acked: 3},
 		})
-		bob.drain() // with which the statuses of the members were read
+		bob.drain() // the statuses of the members were read with it
 		m.say("bob", tidemark.StatusUpdate{
 			ChatID:   chat,
 			UserID:   "carol",
 			Boundary: tidemark.Boundary{Acked: 2},
 		})
-		if got := bob.drain(); !slices.Contains(got, "status abc carol 3 0") || slices.Contains(got, "status abc carol 2 0") {
+		if got := bob.drain(); !slices.Contains(got, "status abc carol 3 0") ||
+			slices.Contains(got, "status abc carol 2 0") {
 			t.Errorf("what was late becomes %v", got)
 		}
 	})
 }
 
-// A poll goes on without an open, and what has a connection elsewhere is taken from it.
+// A poll resumes without `open`, and replaces a connection at another node.
 func TestMove_the_newest_connection_owns_the_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -250,8 +259,8 @@ func TestMove_of_what_nobody_gives(t *testing.T) {
 	}
 }
 
-// A second connection that waits for the same session is told the same as the first: a client that is
-// told to come back would ask for a session that nobody has.
+// A second connection that waits for the same arrival gets the same error as the first. With
+// another one, its client would ask for a session that nobody has.
 func TestMove_of_what_nobody_gives_tells_all_who_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -263,21 +272,21 @@ func TestMove_of_what_nobody_gives_tells_all_who_wait(t *testing.T) {
 		})
 		request := openRequest{User: "bob", Session: m.bob.Session(), After: m.bob.last, Poll: true}
 		m.bob.Detach()
-		told := make(chan error, 2)
-		for range cap(told) {
+		answers := make(chan error, 2)
+		for range cap(answers) {
 			go func() {
 				_, err := m.b.Open(m.ctx, request)
-				told <- err
+				answers <- err
 			}()
 		}
-		for range cap(told) {
-			wantCode(t, "a poll", <-told, tidemark.Gone)
+		for range cap(answers) {
+			wantCode(t, "a poll", <-answers, tidemark.Gone)
 		}
 	})
 }
 
-// Whatever arrives while the session is on its way is sent: at its old node before it is given, at its new one before it is there, and at the old one
-// afterwards.
+// What arrives while the session is moving is sent: before it is given away, before it lands, and
+// late at the old node.
 func TestMove_R_ADDR_nothing_is_lost_on_the_way(t *testing.T) {
 	for name, stage := range map[string]func(e bus.Event) bool{
 		"before the request arrives":  func(e bus.Event) bool { return e.Request != nil },
@@ -321,7 +330,7 @@ func TestMove_R_ADDR_nothing_is_lost_on_the_way(t *testing.T) {
 	}
 }
 
-// While the session moved a node died: what it could tell nobody is found by comparing.
+// A node died while the session moved. What it did not publish is found by reconciling.
 func TestMove_R_EPOCH_a_death_on_the_way_is_noticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -329,16 +338,17 @@ func TestMove_R_EPOCH_a_death_on_the_way_is_noticed(t *testing.T) {
 		m.bob.Detach()
 		m.ghost("c", time.Second)
 		m.appendDead("alice", m.chat, "k")
-		time.Sleep(1100 * time.Millisecond) // shorter than until the next beat may be: a has not noticed
+		time.Sleep(1100 * time.Millisecond) // before the next heartbeat of a, so a has not noticed
 		bob := m.b.open("bob", resuming(session, last))
 		want(t, "bob", messagesOf(bob.drain()), "message ab 2")
 	})
 }
 
-// Whoever hears nothing looks again and again: no message waits for the next one in its chat.
+// While a node is degraded, its sessions reconcile again and again. No message waits for the next
+// one of its chat.
 func TestDegraded_sessions_compare_until_the_node_hears_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var down atomic.Bool
 		a := w.node("a")
 		b := w.node("b", w.cutOffBy(&down))
@@ -348,7 +358,7 @@ func TestDegraded_sessions_compare_until_the_node_hears_again(t *testing.T) {
 		down.Store(true)
 		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
 			if to.ID == "b" {
-				return nil // lost, and nobody knows
+				return nil // lost without an error
 			}
 			return send()
 		})
@@ -362,7 +372,7 @@ func TestDegraded_sessions_compare_until_the_node_hears_again(t *testing.T) {
 	})
 }
 
-// deafBus says that the node does not hear the others.
+// deafBus is a bus whose Check reports an interruption.
 type deafBus struct {
 	bus.Bus
 	deaf *atomic.Bool
@@ -375,10 +385,11 @@ func (b deafBus) Check(context.Context) error {
 	return nil
 }
 
-// A node that hears nothing, and reaches the registry all the same, as on a cluster whose shard with the node's channel is away.
+// A node receives no publications but reaches the registry. That is so on a cluster whose shard
+// with the node's channel is away.
 func TestDegraded_sessions_compare_while_only_the_bus_is_away(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		var deaf atomic.Bool
 		a := w.node("a")
 		b := w.node("b", func(cfg *server.Config) { cfg.Bus = deafBus{cfg.Bus, &deaf} })
@@ -399,7 +410,7 @@ func TestDegraded_sessions_compare_while_only_the_bus_is_away(t *testing.T) {
 	})
 }
 
-// A session that does not arrive marks what was handed over to it.
+// A session that does not arrive marks the messages of its notifications.
 func TestMove_R_WAKESET_of_a_session_that_does_not_arrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -445,7 +456,9 @@ func TestMove_a_foreign_session_is_not_given(t *testing.T) {
 			User:    "eve",
 			To:      registry.Node{ID: m.b.node, Boot: "1"},
 		}
-		if err := bus.PublishOne(m.ctx, m.bus, m.leases("bob")[0].Holder(), bus.Event{Request: &forged}); err != nil {
+		if err := bus.PublishOne(
+			m.ctx, m.bus, m.leases("bob")[0].Holder(), bus.Event{Request: &forged},
+		); err != nil {
 			t.Fatal(err)
 		}
 		back := bus.Seek{
@@ -461,7 +474,7 @@ func TestMove_a_foreign_session_is_not_given(t *testing.T) {
 	})
 }
 
-// The old device's name and its last position are what a client has; the session, its cursors are set from any node.
+// A client keeps its device id and its last position. Its cursors reach the session from any node.
 func TestMove_sync_reaches_the_session_on_its_node(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -480,7 +493,7 @@ func TestMove_sync_reaches_the_session_on_its_node(t *testing.T) {
 	})
 }
 
-// A member who was removed on one node is none on the others, also where nobody has a session.
+// A removed member is removed on every node, also where no session of the chat is.
 func TestMembership_is_known_on_every_node(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -494,7 +507,7 @@ func TestMembership_is_known_on_every_node(t *testing.T) {
 	})
 }
 
-// A node that is not told believes nothing that it remembers.
+// A node that receives nothing does not trust its cached rosters.
 func TestMembership_a_deaf_node_asks_storage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -509,13 +522,13 @@ func TestMembership_a_deaf_node_asks_storage(t *testing.T) {
 			return send()
 		})
 		m.a.remove(chat, "carol")
-		time.Sleep(5 * time.Second) // a joins anew, since it could not tell b
+		time.Sleep(5 * time.Second) // a joins again, because it could not publish to b
 		_, err := m.b.Chat(m.ctx, server.Caller{User: "carol"}, chat)
 		wantCode(t, "carol on b", err, tidemark.NotMember)
 	})
 }
 
-// 32 sessions of a user are 32 on all nodes together.
+// The limit of 32 sessions of a user covers all nodes together.
 func TestOpen_sessions_per_user_on_all_nodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t, func(cfg *server.Config) { cfg.SessionsPerUser = 3 })
@@ -529,7 +542,8 @@ func TestOpen_sessions_per_user_on_all_nodes(t *testing.T) {
 	})
 }
 
-// tick_monotone: what a session has said on one node is read on the next before anything is said there, however long the messages take that come first.
+// tick_monotone: after a move, the baseline is read before any update is sent, even if the messages
+// before it take long.
 func TestStatus_tick_monotone_when_a_session_has_moved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
@@ -547,7 +561,7 @@ func TestStatus_tick_monotone_when_a_session_has_moved(t *testing.T) {
 		m.bob.Detach()
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
 			if e.Status != nil {
-				return nil // what the nodes say of what follows is on its way
+				return nil // later updates are still under way
 			}
 			return send()
 		})
@@ -555,7 +569,8 @@ func TestStatus_tick_monotone_when_a_session_has_moved(t *testing.T) {
 			m.a.send("alice", m.chat)
 		}
 		bob := m.b.open("bob", resuming(session, last))
-		if _, err := m.b.Chat(m.ctx, server.Caller{User: "bob"}, m.chat); err != nil { // b knows who its members are
+		// B caches the roster.
+		if _, err := m.b.Chat(m.ctx, server.Caller{User: "bob"}, m.chat); err != nil {
 			t.Fatal(err)
 		}
 		late := tidemark.StatusUpdate{

@@ -48,7 +48,7 @@ func TestRandom_nothing_is_lost(t *testing.T) {
 
 // coreRun is one random run.
 type coreRun struct {
-	*world
+	*cluster
 	mu    sync.Mutex
 	dice  *rand.Rand
 	calm  atomic.Bool
@@ -129,8 +129,8 @@ func (r crashingRegistry) Leave(ctx context.Context, n registry.Node) error {
 	return r.Registry.Leave(ctx, n)
 }
 
-// crashingBus carries nothing from or to a dead node. While the run is not calm, it fails and delays
-// publications at random.
+// crashingBus carries nothing from or to a dead node. While the run is not calm, it fails and
+// delays publications at random.
 type crashingBus struct{ n *crashingNode }
 
 func (b crashingBus) Subscribe(
@@ -269,8 +269,8 @@ func (d *randomDevice) read(lost bool) bool {
 		if _, err := fmt.Sscanf(l, "message %s %d", &chat, &n); err != nil {
 			d.run.t.Error(err)
 		}
-		// A session may rewind, but must not skip a message. Its first one follows what the user had
-		// acknowledged, or is below.
+		// A session may rewind, but must not skip a message. Its first one follows what the user
+		// had acknowledged, or is below.
 		if n > d.top[chat]+1 &&
 			(d.top[chat] != 0 || n > max(before[chat], d.run.state(d.user, chat).Acked)+1) {
 			d.run.t.Errorf("%s %s: %s %d follows %d, while %d is acknowledged",
@@ -337,7 +337,7 @@ func (d *randomDevice) check() {
 }
 
 func runRandom(t *testing.T, seed uint64) {
-	r := &coreRun{world: newWorld(t), dice: rand.New(rand.NewPCG(seed, 7))}
+	r := &coreRun{cluster: newCluster(t), dice: rand.New(rand.NewPCG(seed, 7))}
 	r.calm.Store(true)
 	for _, id := range []tidemark.NodeID{"a", "b", "c"} {
 		r.node(id)

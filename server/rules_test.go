@@ -47,7 +47,7 @@ func (d *delayed) release(t *testing.T) {
 }
 
 // holdNotifications holds back the notifications of one sequence to one node.
-func (w *world) holdNotifications(node tidemark.NodeID, sequence tidemark.Sequence) *delayed {
+func (w *cluster) holdNotifications(node tidemark.NodeID, sequence tidemark.Sequence) *delayed {
 	d := &delayed{}
 	w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
 		if e.Notification != nil && to.ID == node && e.Notification.Sequence == sequence {
@@ -61,7 +61,7 @@ func (w *world) holdNotifications(node tidemark.NodeID, sequence tidemark.Sequen
 
 func TestR_MIN_start_is_the_sequence_woken_although_another_device_acknowledged_it(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		phone, tablet := a.open("bob", onDevice("phone")), b.open("bob", onDevice("tablet"))
@@ -80,7 +80,7 @@ func TestR_MIN_start_is_the_sequence_woken_although_another_device_acknowledged_
 
 func TestR_MIN_a_late_lower_wake_rewinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		phone, tablet := a.open("bob", onDevice("phone")), b.open("bob", onDevice("tablet"))
@@ -101,7 +101,7 @@ func TestR_MIN_a_late_lower_wake_rewinds(t *testing.T) {
 func TestR_WAKESET_close_marks_what_was_sent_or_only_woken(t *testing.T) {
 	for _, read := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+			w := newCluster(t)
 			a := w.node("a")
 			chat := a.chat("ab", "alice", "bob")
 			bob := a.open("bob")
@@ -120,7 +120,7 @@ func TestR_WAKESET_close_marks_what_was_sent_or_only_woken(t *testing.T) {
 
 func TestR_ADDR_a_later_session_of_the_device_is_not_the_one_addressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.open("bob", onDevice("phone")).drain()
@@ -146,7 +146,7 @@ func TestR_ADDR_a_later_session_of_the_device_is_not_the_one_addressed(t *testin
 
 func TestR_RELOOK_who_came_online_before_the_mark_is_woken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("bob")
@@ -167,7 +167,7 @@ func TestR_RELOOK_who_came_online_before_the_mark_is_woken(t *testing.T) {
 // a session that nothing else notifies.
 func TestR_RELOOK_a_wake_that_fails_is_tried_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		bob := b.open("bob")
@@ -189,7 +189,7 @@ func TestR_RELOOK_a_wake_that_fails_is_tried_again(t *testing.T) {
 
 func TestR_NOBODY_a_publication_that_reached_no_node_marks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		dead := w.ghost("dead", time.Minute)
@@ -200,7 +200,9 @@ func TestR_NOBODY_a_publication_that_reached_no_node_marks(t *testing.T) {
 			Boot:    dead.Boot,
 			Session: "s",
 		}
-		if _, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute}); err != nil {
+		if _, err := w.reg.Open(
+			w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute},
+		); err != nil {
 			t.Fatal(err)
 		}
 		a.send("alice", chat)
@@ -210,7 +212,7 @@ func TestR_NOBODY_a_publication_that_reached_no_node_marks(t *testing.T) {
 
 func TestR_NOBODY_a_publication_of_unknown_outcome_marks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -232,7 +234,7 @@ func TestR_NOBODY_a_publication_of_unknown_outcome_marks(t *testing.T) {
 
 func TestR_NOBODY_a_hand_over_for_a_session_that_is_gone_marks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -252,7 +254,7 @@ func TestR_NOBODY_a_hand_over_for_a_session_that_is_gone_marks(t *testing.T) {
 
 func TestR_PROOF_without_proof_an_open_compares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		w.appendDead("alice", chat, "k")
@@ -262,7 +264,7 @@ func TestR_PROOF_without_proof_an_open_compares(t *testing.T) {
 
 func TestR_PROOF_is_consumed_by_the_open(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		dead := w.ghost("dead", time.Hour)
@@ -274,7 +276,9 @@ func TestR_PROOF_is_consumed_by_the_open(t *testing.T) {
 			Boot:    dead.Boot,
 			Session: "s",
 		}
-		if opened, err := w.reg.Open(w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute}); err != nil || opened.Proof == nil {
+		if opened, err := w.reg.Open(
+			w.ctx, registry.LeaseRequest{Lease: lease, TTL: time.Minute},
+		); err != nil || opened.Proof == nil {
 			t.Fatalf("the dead node's open found %v, %v: the test shows nothing", opened, err)
 		}
 		time.Sleep(2 * time.Minute) // the dead node's lease expires, and leaves no proof
@@ -285,7 +289,7 @@ func TestR_PROOF_is_consumed_by_the_open(t *testing.T) {
 
 func TestR_LAST_a_device_that_closes_beside_another_leaves_no_proof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		phone, tablet := a.open("bob", onDevice("phone")), a.open("bob", onDevice("tablet"))
@@ -314,7 +318,7 @@ func (g generous) Open(ctx context.Context, q registry.LeaseRequest) (registry.O
 
 func TestR_LAST_an_open_beside_another_lease_compares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.Registry = generous{cfg.Registry} })
 		chat := a.chat("ab", "alice", "bob")
 		tablet := a.open("bob", onDevice("tablet"))
@@ -327,7 +331,7 @@ func TestR_LAST_an_open_beside_another_lease_compares(t *testing.T) {
 
 func TestR_ORDER_close_detaches_then_marks_then_releases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
 		bob := a.open("bob")
@@ -352,7 +356,7 @@ func TestR_ORDER_close_detaches_then_marks_then_releases(t *testing.T) {
 
 func TestR_COMPLETE_no_proof_from_a_session_that_had_not_finished_looking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		w.appendDead("alice", chat, "k")
@@ -363,7 +367,7 @@ func TestR_COMPLETE_no_proof_from_a_session_that_had_not_finished_looking(t *tes
 
 func TestR_COMPLETE_no_proof_from_a_session_whose_rows_could_not_be_marked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -382,7 +386,7 @@ func TestR_COMPLETE_no_proof_from_a_session_whose_rows_could_not_be_marked(t *te
 
 func TestR_EPOCH_live_sessions_compare_after_a_node_died(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -396,7 +400,7 @@ func TestR_EPOCH_live_sessions_compare_after_a_node_died(t *testing.T) {
 
 func TestR_EPOCH_a_node_that_died_voids_proofs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("bob")
@@ -411,7 +415,7 @@ func TestR_EPOCH_a_node_that_died_voids_proofs(t *testing.T) {
 // it closes before it has reconciled, it leaves no valid proof.
 func TestR_EPOCH_a_proof_names_the_epoch_read_before_the_open(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -428,7 +432,7 @@ func TestR_EPOCH_a_proof_names_the_epoch_read_before_the_open(t *testing.T) {
 // and its atomic step.
 func TestR_EPOCH_a_death_during_the_open_is_noticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		chatMade := false
 		var chat tidemark.ChatID
 		a := w.node("a", func(cfg *server.Config) {
@@ -464,7 +468,7 @@ func (d dying) Open(ctx context.Context, q registry.LeaseRequest) (registry.Open
 
 func TestR_EPOCH_a_registry_that_forgot_voids_proofs_and_makes_sessions_compare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.leaveProof("bob")
@@ -483,7 +487,7 @@ func TestR_EPOCH_a_registry_that_forgot_voids_proofs_and_makes_sessions_compare(
 // hold an old proof.
 func TestR_EPOCH_a_proof_of_another_incarnation_is_not_believed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		old, err := w.reg.Epoch(w.ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -510,7 +514,7 @@ func (r restored) Open(ctx context.Context, q registry.LeaseRequest) (registry.O
 
 func TestLease_a_refresh_that_finds_it_gone_is_an_open(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -534,7 +538,7 @@ func TestLease_a_refresh_that_finds_it_gone_is_an_open(t *testing.T) {
 
 func TestR_CLEAR_an_acknowledgement_trims_the_row_to_what_it_leaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
@@ -559,7 +563,7 @@ func TestR_WAKESET_a_session_that_never_read_marks_no_more_than_it_was_woken_for
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newCluster(t)
 				first := w.node("first")
 				chat := first.chat("ab", "alice", "bob")
 				for range 50 {

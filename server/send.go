@@ -9,14 +9,14 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 )
 
-// Sent is what became of a draft: the message, or an error.
+// Sent is the outcome of a draft: the message, or an error.
 type Sent = delivery.Result
 
-// Send stores a message and hands it over: to the sessions of those members who are online, as a
-// pending row for the others. When it returns nil, the message is durable and has been handed over
-// (delivery.md §4, Send). Send sets the draft's SenderID, MessageID and CreatedAt, and its
-// ContentType if it is empty. When it returns Unavailable the outcome may be unknown; the same send
-// again resolves it and yields one message.
+// Send stores a message and hands it over: it notifies the sessions of online members, and marks a
+// pending row for the others. After nil, the message is durable and handed over (delivery.md §4,
+// Send). Send sets the draft's SenderID, MessageID and CreatedAt, and its ContentType if that is
+// empty. After Unavailable the outcome may be unknown; the same send again resolves it and yields
+// one message.
 //
 // Errors: those of Draft.Check, NotFound, NotMember, InvalidSequence (Seen is above the head),
 // Conflict (other content under the same client message id), Unavailable.
@@ -25,8 +25,8 @@ func (s *Server) Send(ctx context.Context, user tidemark.UserID, d tidemark.Draf
 	return sent, sent.Err
 }
 
-// SendAll is Send for several messages of one user. Those to one chat are stored one behind the
-// other, in their order, in one step. Each fails alone.
+// SendAll sends several messages of one user. Those of one chat are stored in order, in one step.
+// Each succeeds or fails alone.
 func (s *Server) SendAll(
 	ctx context.Context, user tidemark.UserID, drafts []tidemark.Draft,
 ) []Sent {
@@ -74,7 +74,7 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 	return nil
 }
 
-// checkSeen returns InvalidSequence if the sender states to have been shown what does not exist.
+// checkSeen returns InvalidSequence if the draft's Seen is above the head.
 func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
 	if d.Seen == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
 		return err
 	}
 	if _, _, err := s.chats.Member(ctx, d.SenderID, d.ChatID); err != nil {
-		return err // only a member learns where the chat ends
+		return err // only members learn where the chat ends
 	}
 	return tidemark.Errorf(tidemark.InvalidSequence, "seen_sequence is %d, but the chat ends at %d",
 		d.Seen, heads[0])

@@ -20,7 +20,7 @@ import (
 
 func TestSend_idempotent_under_races(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		var mu sync.Mutex
@@ -57,7 +57,7 @@ func TestSend_idempotent_under_races(t *testing.T) {
 // The caller gets the message as if nothing had happened.
 func TestSend_idempotent_after_a_lost_reply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -75,7 +75,7 @@ func TestSend_idempotent_after_a_lost_reply(t *testing.T) {
 
 func TestSend_idempotent_retry_after_a_failed_mark_repeats_the_fan_out(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.leaveProof("bob")
@@ -98,7 +98,7 @@ func TestSend_idempotent_retry_after_a_failed_mark_repeats_the_fan_out(t *testin
 // hands over an unconfirmed one as well, even if the sender never retries.
 func TestSend_stored_and_not_handed_over_is_owed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("bob")
@@ -132,7 +132,7 @@ func (r refusing) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]
 // other row. The epoch rises, so that its user's session reconciles.
 func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldOn(t, refusing{memory.New(), "refused"})
+		w := newClusterOn(t, refusing{memory.New(), "refused"})
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.open("eve")
@@ -176,7 +176,7 @@ func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
 // the sender retries at another node.
 func TestSend_idempotent_retry_at_another_node_hands_over(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.leaveProof("bob")
@@ -194,7 +194,7 @@ func TestSend_idempotent_retry_at_another_node_hands_over(t *testing.T) {
 
 func TestSend_idempotent_other_content_is_a_conflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		if _, err := a.sendKey("alice", chat, "k", "one"); err != nil {
@@ -213,7 +213,7 @@ func TestSend_idempotent_other_content_is_a_conflict(t *testing.T) {
 // removed meanwhile still learns that their message was stored.
 func TestSend_idempotent_after_removal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		if _, err := a.sendKey("bob", chat, "k", "once"); err != nil {
@@ -230,7 +230,7 @@ func TestSend_idempotent_after_removal(t *testing.T) {
 
 func TestSend_a_resend_of_an_old_message_sends_nobody_everything_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		if _, err := a.sendKey("alice", chat, "old", "old"); err != nil {
@@ -266,7 +266,7 @@ func TestSend_a_resend_of_an_old_message_sends_nobody_everything_again(t *testin
 
 func TestSend_sequence_gapless_under_concurrent_senders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		carol := b.open("carol")
@@ -296,7 +296,7 @@ func TestSend_sequence_gapless_under_concurrent_senders(t *testing.T) {
 // (delivery.md §6).
 func TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		before := a.store.Snapshot()
@@ -321,7 +321,7 @@ func TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes(t *testing.T
 // their raise is queued, also while it is being written.
 func TestAuthor_is_covered_while_his_raise_is_being_written(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		w.before.set(once("Advance", nil, func() { a.send("alice", chat) }))
@@ -334,7 +334,7 @@ func TestAuthor_is_covered_while_his_raise_is_being_written(t *testing.T) {
 
 func TestAuthor_his_raise_clears_no_row(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("alice")
@@ -366,7 +366,7 @@ func TestAuthor_a_run_that_does_not_join_is_tried_once_more(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newCluster(t)
 				a := w.node("a")
 				chat := a.chat("ab", "alice", "bob")
 				a.send("bob", chat)
@@ -389,7 +389,7 @@ func TestAuthor_a_run_that_does_not_join_is_tried_once_more(t *testing.T) {
 // first message that they miss.
 func TestAuthor_who_is_behind_keeps_his_row(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("bob", chat)
@@ -405,7 +405,7 @@ func TestAuthor_who_is_behind_keeps_his_row(t *testing.T) {
 // author fails for good, they get a row, so that their other devices get the message.
 func TestAuthor_pending_or_delivered_when_his_raise_fails_twice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("alice")
@@ -434,7 +434,7 @@ func TestSend_implicit_read(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newCluster(t)
 				a := w.node("a")
 				chat := a.chat("ab", "alice", "bob")
 				for range 3 {
@@ -465,7 +465,7 @@ func TestSend_implicit_read(t *testing.T) {
 
 func TestSend_refuses_what_cannot_be_stored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		for _, tt := range []struct {
@@ -496,7 +496,7 @@ func TestSend_refuses_what_cannot_be_stored(t *testing.T) {
 // caller. Otherwise a stored message would not be handed over.
 func TestSend_goes_to_its_end_when_its_caller_goes_away(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		ctx, cancel := context.WithCancel(w.ctx)
@@ -514,7 +514,7 @@ func TestSend_goes_to_its_end_when_its_caller_goes_away(t *testing.T) {
 // the author's watermark. It cannot expect their raise to be contiguous, and marks a row.
 func TestAuthor_pending_or_delivered_when_his_watermark_is_not_known(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)

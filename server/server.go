@@ -24,15 +24,15 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Server is the delivery core. Use New, then Start; Stop when it is not needed any more. All methods
-// are safe for concurrent use.
+// Server is the delivery core. Call New, then Start, and Stop at the end. All methods are safe for
+// concurrent use.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	node    registry.Node
 	storage Storage
 
-	// From below: what a node remembers, its sessions, and the layers that use them.
+	// The layers, lowest first: caches, sessions, and what uses them.
 	chats    *chat.Cache
 	host     *session.Host
 	table    *session.Table
@@ -40,7 +40,7 @@ type Server struct {
 	delivery *delivery.Delivery
 	receipts *receipts.Receipts
 	sessions *sessions.Sessions
-	// typing counts the notices that were sent.
+	// typing counts the typing notices that were sent.
 	typing atomic.Int64
 
 	calls calls
@@ -48,21 +48,21 @@ type Server struct {
 	running running
 }
 
-// running is what Start starts and Stop ends.
+// running has what Start starts and Stop ends.
 type running struct {
 	cancel      context.CancelFunc
 	loops       sync.WaitGroup
 	unsubscribe func()
 }
 
-// New returns a Server that does nothing yet.
+// New returns a Server. Start starts it.
 func New(cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	var boot [8]byte
-	_, _ = rand.Read(boot[:]) // never fails, says its documentation
+	_, _ = rand.Read(boot[:]) // never fails
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, storage: cfg.Storage,
 		node:  registry.Node{ID: cfg.Node, Boot: hex.EncodeToString(boot[:])},
@@ -123,10 +123,10 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends cleanly. Calls from now on are Unavailable, and calls under way are waited for.
-// Acknowledgements that wait are written, and every session is closed: what is not acknowledged is
-// marked, and a proof is left. Every goroutine has ended when it returns. If ctx ends first, what
-// could not be done is left as after a crash: the next opens reconcile.
+// Stop stops the server cleanly. Later calls return Unavailable, and Stop waits for calls under
+// way. It writes buffered acknowledgements, and closes every session, which marks what is not
+// acknowledged and leaves a proof. When it returns, every goroutine has ended. If ctx ends first,
+// the rest is left as after a crash: the next opens reconcile.
 func (s *Server) Stop(ctx context.Context) error {
 	if !s.calls.stop() {
 		return nil
@@ -147,8 +147,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.receipts.Close()
 	//rule:pending_or_delivered.leave-only-when-all-is-written
 	if !s.delivery.TryAgain(ctx) {
-		// Without a clean leave the node counts as crashed when its lease ends: every session
-		// reconciles.
+		// Without a clean leave the node counts as crashed when its lease expires, and every
+		// session reconciles.
 		s.log.Warn("the node stops and has not done everything: it does not leave the registry " +
 			"cleanly")
 		return err
@@ -156,7 +156,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return errors.Join(err, s.leases.Leave(ctx))
 }
 
-// receive takes what other nodes, or this one, publish to this node. It does not block.
+// receive dispatches an event that was published to this node. It does not block.
 func (s *Server) receive(e bus.Event) {
 	switch {
 	case e.Notification != nil:
@@ -193,7 +193,7 @@ func (c *calls) begin() error {
 
 func (c *calls) end() { c.running.Done() }
 
-// stop lets no further call begin. It reports false if that was so already.
+// stop refuses further calls. It returns false if they were refused before.
 func (c *calls) stop() (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,9 +217,9 @@ func (s *Server) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Degraded returns nil if the node reaches the others and is reached by them, else Unavailable with
-// the reason. A degraded node stores, marks and confirms. Its sessions learn of what other nodes
-// store by reconciling, within some seconds.
+// Degraded returns nil if this node and the others reach each other, else Unavailable with the
+// reason. A degraded node stores, marks and confirms. Its sessions get the messages that other
+// nodes store by reconciling, within some seconds.
 func (s *Server) Degraded() error { return s.leases.Degraded() }
 
 // now returns the time of day in the precision of the contract.

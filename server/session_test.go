@@ -195,7 +195,7 @@ func TestSession_unknown_position_is_reset_and_sync_goes_on(t *testing.T) {
 
 func TestSession_no_acknowledgement_within_grace_marks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -214,7 +214,7 @@ func TestSession_no_acknowledgement_within_grace_marks(t *testing.T) {
 
 func TestSession_expires_and_marks_what_was_not_acknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.Grace = time.Hour })
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -234,7 +234,7 @@ func TestSession_expires_and_marks_what_was_not_acknowledged(t *testing.T) {
 
 func TestPending_once_a_close_with_nothing_unacknowledged_marks_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -252,7 +252,7 @@ func TestPending_once_a_close_with_nothing_unacknowledged_marks_nothing(t *testi
 // grace period of its own when the first one is acknowledged.
 func TestSession_no_acknowledgement_of_a_later_message_within_grace_marks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -269,7 +269,7 @@ func TestSession_no_acknowledgement_of_a_later_message_within_grace_marks(t *tes
 
 func TestR_CLEAR_the_last_of_several_acknowledgements_on_a_stream_ends_the_row(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
@@ -291,7 +291,7 @@ func TestR_CLEAR_the_last_of_several_acknowledgements_on_a_stream_ends_the_row(t
 func TestR_PROOF_rows_lead_to_the_end_of_a_long_chat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages = 500
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("bob")
@@ -309,7 +309,7 @@ func TestR_PROOF_rows_lead_to_the_end_of_a_long_chat(t *testing.T) {
 // notification makes the session read from the watermark on, not from the notified sequence.
 func TestR_MIN_start_is_behind_the_watermark_when_a_wake_was_lost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -330,7 +330,7 @@ func TestR_MIN_start_is_behind_the_watermark_when_a_wake_was_lost(t *testing.T) 
 
 func TestSession_resume_lossless_of_every_kind_of_event(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob := a.open("bob")

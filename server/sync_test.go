@@ -42,7 +42,7 @@ func linesOf(r server.SyncResponse) []string {
 
 func TestSync_position_from_watermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		named, unnamed := a.chat("named", "alice", "bob"), a.chat("unnamed", "bob", "carol")
 		done, foreign := a.chat("done", "bob", "dave"), a.chat("foreign", "alice", "carol")
@@ -79,7 +79,7 @@ func TestSync_position_from_watermark(t *testing.T) {
 
 func TestSync_cursor_ahead_is_reset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat, other := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
 		a.send("alice", chat)
@@ -118,7 +118,7 @@ func TestSync_cursor_ahead_is_reset(t *testing.T) {
 // device that has more skips them.
 func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		back, on := a.chat("back", "alice", "bob"), a.chat("on", "bob", "carol")
 		unnamed := a.chat("unnamed", "bob", "dave")
@@ -165,7 +165,7 @@ func TestSync_with_a_session_sets_its_positions(t *testing.T) {
 // does not know and cannot name.
 func TestSync_resume_lossless_after_a_reset_in_chats_that_are_not_named(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		named, unnamed := a.chat("named", "alice", "bob"), a.chat("unnamed", "bob", "carol")
 		a.send("alice", named)
@@ -196,7 +196,7 @@ func TestSync_resume_lossless_after_a_reset_in_chats_that_are_not_named(t *testi
 // live session was never notified.
 func TestSync_with_a_session_compares_the_chats_that_are_not_named(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -212,7 +212,7 @@ func TestSync_with_a_session_compares_the_chats_that_are_not_named(t *testing.T)
 
 func TestSync_statuses_and_refusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
@@ -237,7 +237,7 @@ func TestSync_statuses_and_refusals(t *testing.T) {
 
 func TestHistory_pages_with_gaps_both_ways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		send := func(n int) {
@@ -331,7 +331,7 @@ func TestHistory_pages_with_gaps_both_ways(t *testing.T) {
 
 func TestCursor_of_one_list_is_refused_by_another(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		for i := range 3 {
 			chat := a.chat(tidemark.ChatID(fmt.Sprintf("c%d", i)), "alice", "bob", "carol")
@@ -375,7 +375,7 @@ func TestCursor_of_one_list_is_refused_by_another(t *testing.T) {
 
 func TestChats_are_paged_to_the_end(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		for i := range 7 {
 			chat := a.chat(tidemark.ChatID(fmt.Sprintf("c%d", i)), "alice", "bob", "carol")
@@ -408,7 +408,7 @@ func TestChats_are_paged_to_the_end(t *testing.T) {
 
 func TestSync_cursor_clears_the_row(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
@@ -429,7 +429,7 @@ func TestSync_cursor_clears_the_row(t *testing.T) {
 // cursors were set does not move the session back.
 func TestSync_cursors_are_not_overtaken_by_an_older_comparison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		for range 3 {

@@ -24,7 +24,7 @@ func TestSend_confirmed_or_not_a_stored_message_is_handed_over(t *testing.T) {
 	for _, lost := range []int{1, 5} { // fewer, and more, than Send itself tries
 		t.Run(fmt.Sprintf("%d answers lost", lost), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newCluster(t)
 				a := w.node("a")
 				chat := a.chat("ab", "alice", "bob")
 				a.leaveProof("bob")
@@ -54,7 +54,7 @@ func TestSend_confirmed_or_not_a_stored_message_is_handed_over(t *testing.T) {
 // the member gets their row.
 func TestMembership_adding_again_after_a_lost_answer_is_a_send_to_him(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
@@ -71,7 +71,7 @@ func TestMembership_adding_again_after_a_lost_answer_is_a_send_to_him(t *testing
 
 func TestMembership_adding_whose_answer_is_lost_adds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
@@ -89,7 +89,7 @@ func TestMembership_adding_whose_answer_is_lost_adds(t *testing.T) {
 // repeated, and dave's proof says that his rows are complete.
 func TestMembership_adding_whose_outcome_stays_unknown_lets_everybody_compare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
@@ -106,7 +106,7 @@ func TestMembership_adding_whose_outcome_stays_unknown_lets_everybody_compare(t 
 // after the return, and after the notification of a message.
 func TestMembership_removal_that_is_told_after_the_return_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob := b.open("bob")
@@ -134,7 +134,7 @@ func TestMembership_removal_that_is_told_after_the_return_loses_nothing(t *testi
 // bob hands it over.
 func TestMembership_return_to_a_session_that_is_past_the_first_message(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob := a.open("bob")
@@ -157,7 +157,7 @@ func TestMembership_return_to_a_session_that_is_past_the_first_message(t *testin
 // When they are retried, the session is already past the first.
 func TestDebts_wakes_of_one_chat_reach_its_end(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -182,7 +182,7 @@ func TestDebts_wakes_of_one_chat_reach_its_end(t *testing.T) {
 // alice is stored. It no longer writes alice's watermark, so it marks a row for her.
 func TestStop_resolves_a_send_and_marks_its_author(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("alice")
@@ -202,7 +202,7 @@ func TestStop_resolves_a_send_and_marks_its_author(t *testing.T) {
 // the later message first would acknowledge both.
 func TestOpen_row_is_no_watermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("bob")
@@ -215,7 +215,7 @@ func TestOpen_row_is_no_watermark(t *testing.T) {
 
 func TestOpen_row_above_the_head_holds_nothing_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.ack("bob", chat, a.send("alice", chat), 0)
@@ -233,7 +233,7 @@ func TestOpen_row_above_the_head_holds_nothing_up(t *testing.T) {
 
 func TestClose_marks_nothing_above_the_head(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		a.leaveProof("bob")
@@ -270,7 +270,7 @@ func TestStatus_snapshot_of_a_node_with_an_old_roster(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newCluster(t)
 				a, b := w.node("a"), w.node("b")
 				chat := a.chat("abc", "alice", "bob", "carol")
 				a.send("alice", chat)
@@ -292,7 +292,7 @@ func TestStatus_snapshot_of_a_node_with_an_old_roster(t *testing.T) {
 
 func TestMembership_removal_whose_answer_is_lost_removes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob := a.open("bob")
@@ -310,7 +310,7 @@ func TestMembership_removal_whose_answer_is_lost_removes(t *testing.T) {
 // large chat.
 func TestStatus_aggregate_that_was_lost_is_sent_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		users := crowd(tidemark.StatusFanoutLimit + 1)
 		chat := a.chat("crowd", users...)
@@ -337,7 +337,7 @@ func TestStatus_aggregate_that_was_lost_is_sent_again(t *testing.T) {
 
 func TestMembership_status_that_was_read_before_a_removal_is_not_sent_after(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
@@ -384,7 +384,7 @@ func TestSession_client_that_never_acknowledges_is_marked_once(t *testing.T) {
 // connection and resumes on another. The session stays.
 func TestSession_goodbye_does_not_end_a_connection_that_came_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -410,7 +410,7 @@ func TestSession_goodbye_does_not_end_a_connection_that_came_meanwhile(t *testin
 // of the same raises one by one.
 func TestTicks_folded_raises_are_what_they_are_one_by_one(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("ab", "alice", "bob")
 		bob := a.open("bob")
@@ -436,7 +436,7 @@ func TestTicks_folded_raises_are_what_they_are_one_by_one(t *testing.T) {
 // keeps the lease there, and its older session ends.
 func TestLease_of_a_device_that_moved_is_not_taken_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		old := a.open("bob", onDevice("phone"))
@@ -460,7 +460,7 @@ func TestLease_of_a_device_that_moved_is_not_taken_back(t *testing.T) {
 // is read. That page is discarded.
 func TestSession_in_order_when_it_goes_back_during_a_read(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
 		chat := a.chat("ab", "alice", "bob")
 		for range 5 {
@@ -485,7 +485,7 @@ func TestSession_in_order_when_it_goes_back_during_a_read(t *testing.T) {
 
 func TestLarge_chats_live_session_that_a_publication_did_not_reach_is_told(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a")
 		chat := a.chat("large", crowd(tidemark.PendingFanoutLimit+1)...)
 		bob := a.open("bob")
@@ -509,7 +509,7 @@ func TestLarge_chats_live_session_that_a_publication_did_not_reach_is_told(t *te
 // that is being read. The page must not move the session past it.
 func TestSession_in_order_when_a_late_wake_comes_during_a_read(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		small := func(cfg *server.Config) { cfg.TailMessages = 1 }
 		a, b := w.node("a", small), w.node("b", small)
 		chat := a.chat("ab", "alice", "bob")
@@ -533,7 +533,7 @@ func TestSession_in_order_when_a_late_wake_comes_during_a_read(t *testing.T) {
 // the older one is reading.
 func TestSession_resume_lossless_when_the_older_connection_is_reading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
 		chat := a.chat("ab", "alice", "bob")
 		older := a.open("bob")

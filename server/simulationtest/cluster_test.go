@@ -16,54 +16,57 @@ import (
 
 // node is one life of a server process.
 type node struct {
-	world  *world
-	server *server.Server
-	id     tidemark.NodeID
-	number int
-	// name and handler are set while it is subscribed to the bus.
+	simulation *simulation
+	server     *server.Server
+	id         tidemark.NodeID
+	number     int
+	// name and handler are set while the node is subscribed to the bus.
 	name    registry.Node
 	handler func(bus.Event)
-	// up says that it has started and was not told to stop; stopped says that Stop has come to its end.
+	// up says that the node has started and was not told to stop. stopped says that Stop has
+	// returned.
 	up, stopped bool
-	// runs says that Start has succeeded, be it after a crash.
+	// runs says that Start has succeeded, even if the node has crashed since.
 	runs atomic.Bool
-	// dead says that it crashed: none of its calls goes on. grave is closed when the simulation is over.
+	// dead says that the node has crashed: none of its calls continues. ended is closed at the end
+	// of the simulation.
 	dead  atomic.Bool
-	grave chan struct{}
-	// island says that it cannot reach the registry, away that it cannot reach the storage.
-	island, away bool
+	ended chan struct{}
+	// noRegistry says that the node cannot reach the registry, noStorage that it cannot reach
+	// storage.
+	noRegistry, noStorage bool
 }
 
-// rest is where the calls of a dead node wait for the end of the simulation.
+// rest blocks the calls of a dead node until the end of the simulation.
 func (n *node) rest() error {
-	<-n.grave
+	<-n.ended
 	return errDown
 }
 
-// gatedRegistry is the registry as one node sees it.
+// gatedRegistry is the registry for one node.
 type gatedRegistry struct{ n *node }
 
-// ask is through, and notes whether the registry could be asked.
+// ask is through, and counts calls that the registry did not answer.
 func ask[A any](
 	ctx context.Context, n *node, kind, args string, call func(ctx context.Context) (A, error),
 ) (A, error) {
 	a, err := through(ctx, n, kind, args, call)
 	if err != nil {
-		n.world.shaky.Add(1)
+		n.simulation.unanswered.Add(1)
 	}
 	return a, err
 }
 
 func leaseName(l registry.Lease) string {
 	if string(l.Device) == string(l.Session) {
-		l.Device = "unknown" // its id is another in every run
+		l.Device = "unknown" // its id differs in every run
 	}
 	return fmt.Sprintf("%s.%s@%s", l.User, l.Device, l.Node)
 }
 
 func (r gatedRegistry) Epoch(ctx context.Context) (registry.Epoch, error) {
 	return ask(ctx, r.n, "Epoch", "",
-		func(ctx context.Context) (registry.Epoch, error) { return r.n.world.reg.Epoch(ctx) })
+		func(ctx context.Context) (registry.Epoch, error) { return r.n.simulation.reg.Epoch(ctx) })
 }
 
 func (r gatedRegistry) Open(ctx context.Context, q registry.LeaseRequest) (registry.Opened, error) {
@@ -72,9 +75,9 @@ func (r gatedRegistry) Open(ctx context.Context, q registry.LeaseRequest) (regis
 		args += " in place of another node's"
 	}
 	return ask(ctx, r.n, "Open", args, func(ctx context.Context) (registry.Opened, error) {
-		opened, err := r.n.world.reg.Open(ctx, q)
+		opened, err := r.n.simulation.reg.Open(ctx, q)
 		if err == nil && opened.Proof != nil && !opened.Others {
-			r.n.world.count("proof found")
+			r.n.simulation.count("proof found")
 		}
 		return opened, err
 	})
@@ -88,7 +91,7 @@ func (r gatedRegistry) Close(
 		args += " with a proof"
 	}
 	_, err := ask(ctx, r.n, "Close", args, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.n.world.reg.Close(ctx, lease, proof)
+		return struct{}{}, r.n.simulation.reg.Close(ctx, lease, proof)
 	})
 	return err
 }
@@ -99,18 +102,18 @@ func (r gatedRegistry) Refresh(
 ) (registry.Refreshed, error) {
 	return ask(ctx, r.n, "Refresh",
 		fmt.Sprint(len(leases)), func(ctx context.Context) (registry.Refreshed, error) {
-			refreshed, err := r.n.world.reg.Refresh(ctx, node, nodeTTL, leases, ttl)
-			// The node gives its leases in the order of a map.
+			refreshed, err := r.n.simulation.reg.Refresh(ctx, node, nodeTTL, leases, ttl)
+			// The node passes its leases in the order of a map.
 			order := func(a, b registry.Lease) int {
 				return cmp.Compare(leaseName(a), leaseName(b))
 			}
 			slices.SortFunc(refreshed.Lost, order)
 			slices.SortFunc(refreshed.Replaced, order)
 			if len(refreshed.Lost) > 0 {
-				r.n.world.count("lease lost")
+				r.n.simulation.count("lease lost")
 			}
 			if len(refreshed.Replaced) > 0 {
-				r.n.world.count("lease replaced")
+				r.n.simulation.count("lease replaced")
 			}
 			return refreshed, err
 		})
@@ -121,36 +124,36 @@ func (r gatedRegistry) Lookup(
 ) ([][]registry.Lease, error) {
 	return ask(ctx, r.n, "Lookup",
 		join(users), func(ctx context.Context) ([][]registry.Lease, error) {
-			return r.n.world.reg.Lookup(ctx, users)
+			return r.n.simulation.reg.Lookup(ctx, users)
 		})
 }
 
 func (r gatedRegistry) Join(ctx context.Context, node registry.Node, ttl time.Duration) error {
 	_, err := ask(ctx, r.n, "Join", "", func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.n.world.reg.Join(ctx, node, ttl)
+		return struct{}{}, r.n.simulation.reg.Join(ctx, node, ttl)
 	})
 	return err
 }
 
 func (r gatedRegistry) Leave(ctx context.Context, node registry.Node) error {
 	_, err := ask(ctx, r.n, "Leave", "", func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.n.world.reg.Leave(ctx, node)
+		return struct{}{}, r.n.simulation.reg.Leave(ctx, node)
 	})
 	return err
 }
 
-// gatedBus is the bus as one node sees it.
+// gatedBus is the bus for one node.
 type gatedBus struct{ n *node }
 
-// carriage says what becomes of a publication.
+// carriage says how a publication is delivered.
 type carriage uint8
 
 const (
-	carryNow    carriage = iota // it is there when Publish returns
-	carryLater                  // it arrives some time, in any order
-	carryTwice                  // it is there, and arrives again some time
-	carryFailed                 // it does not arrive, and the publisher is told
-	carryDoubt                  // it arrives some time, and the publisher is told that it may not have
+	carryNow    carriage = iota // before Publish returns
+	carryLater                  // later, in any order
+	carryTwice                  // now, and again later
+	carryFailed                 // not at all, with an error
+	carryDoubt                  // later, with an error
 )
 
 // publication is an event on its way to a node.
@@ -190,18 +193,18 @@ func describe(e bus.Event) string {
 	}
 }
 
-// Subscribe implements bus.Bus. What is on its way to the node arrives before stop returns.
+// Subscribe implements bus.Bus. Publications to the node are delivered before stop returns.
 func (b gatedBus) Subscribe(
 	_ context.Context, name registry.Node, s bus.Subscriber,
 ) (func(), error) {
-	w := b.n.world
+	w := b.n.simulation
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b.n.name, b.n.handler = name, s.Receive
 	return func() {
 		w.mu.Lock()
 		var rest []*publication
-		w.mail = slices.DeleteFunc(w.mail, func(p *publication) bool {
+		w.inFlight = slices.DeleteFunc(w.inFlight, func(p *publication) bool {
 			if p.to == name {
 				rest = append(rest, p)
 			}
@@ -227,7 +230,7 @@ func (b gatedBus) Publish(ctx context.Context, publications []bus.Publication) [
 }
 
 func (b gatedBus) publish(ctx context.Context, to registry.Node, e bus.Event) error {
-	w := b.n.world
+	w := b.n.simulation
 	p := &publication{to: to, event: e, what: "to " + string(to.ID) + ": " + describe(e)}
 	c := newCall(ctx, b.n, "Publish", p.what)
 	c.publication = p
@@ -252,8 +255,9 @@ func (b gatedBus) publish(ctx context.Context, to registry.Node, e bus.Event) er
 	})
 }
 
-// named returns the node of a name that is subscribed; a dead one is, as long as nobody knows.
-func (w *world) named(name registry.Node) *node {
+// named returns the subscribed node with a name. A dead node stays subscribed until its death is
+// noticed.
+func (w *simulation) named(name registry.Node) *node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.nodes {
@@ -264,14 +268,14 @@ func (w *world) named(name registry.Node) *node {
 	return nil
 }
 
-func (w *world) post(p *publication) {
+func (w *simulation) post(p *publication) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mail = append(w.mail, p)
+	w.inFlight = append(w.inFlight, p)
 }
 
-// deliver hands a publication to its node. One to a dead node is lost: its death raises the epoch.
-func (w *world) deliver(p *publication) {
+// deliver delivers a publication. One to a dead node is lost, but its death raises the epoch.
+func (w *simulation) deliver(p *publication) {
 	n := w.named(p.to)
 	if n == nil || n.dead.Load() {
 		return
@@ -282,9 +286,9 @@ func (w *world) deliver(p *publication) {
 	h(p.event)
 }
 
-// boot makes a new node and starts it. It is an act: its calls wait at the gate.
-func (w *world) boot(id tidemark.NodeID) {
-	n := &node{world: w, id: id, number: len(w.nodes), grave: make(chan struct{})}
+// boot starts a new node. It is an act: its calls wait at the gate.
+func (w *simulation) boot(id tidemark.NodeID) {
+	n := &node{simulation: w, id: id, number: len(w.nodes), ended: make(chan struct{})}
 	w.mu.Lock()
 	w.nodes = append(w.nodes, n)
 	w.mu.Unlock()
@@ -303,7 +307,7 @@ func (w *world) boot(id tidemark.NodeID) {
 		err := s.Start(ctx)
 		n.runs.Store(err == nil)
 		return func() {
-			if err != nil { // it never was there; what it joined expires
+			if err != nil { // it never served, and what it joined expires
 				w.kill(n)
 				w.transcribe("start of %s failed", id)
 				return
@@ -314,7 +318,7 @@ func (w *world) boot(id tidemark.NodeID) {
 }
 
 // halt stops a node cleanly. It is an act.
-func (w *world) halt(n *node) {
+func (w *simulation) halt(n *node) {
 	n.up = false
 	w.act(n, "stop "+string(n.id), func(ctx context.Context) func() {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -327,8 +331,8 @@ func (w *world) halt(n *node) {
 	})
 }
 
-// kill lets a node crash.
-func (w *world) kill(n *node) {
+// kill makes a node crash.
+func (w *simulation) kill(n *node) {
 	n.dead.Store(true)
 	n.up = false
 }

@@ -12,92 +12,97 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// device is one client. It does one thing at a time on its connection, as its scheduler says.
+// device is one client. It does one thing at a time on its connection, as the scheduler decides.
 type device struct {
-	w    *world
+	w    *simulation
 	user tidemark.UserID
 	id   tidemark.DeviceID
-	// cursors says that it keeps what it has received, and gives cursors in each session; others remember nothing.
+	// cursors says that the device keeps what it receives, and gives cursors in each session. Other
+	// devices keep nothing.
 	cursors bool
-	// lazy is how seldom it reads, in percent of its turns.
+	// lazy is the share of its turns in which it does not read, in percent.
 	lazy int
-	// until is the step before which it stays away.
+	// until is the step before which it stays offline.
 	until int
 
 	at   *node
 	conn *server.Connection
-	// busy says that an act is under way at a node; idle that the last page was empty; cut counts the connections that ended, so that what an old act brings is thrown away.
+	// busy says that an act is under way at a node. idle says that the last page was empty. cut
+	// counts the connections that ended; the result of an act on an earlier one is dropped.
 	busy   bool
 	busyAt *node
 	idle   bool
 	cut    int
-	// sess is the session that it may resume while conn is nil, "" if it has none.
-	sess tidemark.SessionID
-	sit  *sitting
-	// has is what the device has stored, whatever session it came by.
+	// sess is the session to resume while conn is nil, or "".
+	sess    tidemark.SessionID
+	current *clientSession
+	// has has the messages that the device has stored, from all sessions.
 	has map[tidemark.ChatID]map[tidemark.Sequence]bool
-	// ticks are the boundaries of others, merged by maximum.
+	// ticks has the boundaries of others, merged by maximum.
 	ticks map[storage.StateKey]tidemark.Boundary
 }
 
-// sitting is a session as its client knows it.
-type sitting struct {
+// clientSession is a session as its client knows it.
+type clientSession struct {
 	last uint64
-	// trail is the numbers of events that it had before, to come back with an old one.
-	trail []uint64
-	// epoch and shaky are what was true before the session was opened; opened and changes when it was, or when a position in it was given up.
-	epoch   registry.Epoch
-	shaky   int64
-	opened  map[tidemark.ChatID]tidemark.Sequence
-	changes map[tidemark.ChatID]int
-	got     map[tidemark.ChatID]map[tidemark.Sequence]bool
-	// top is the last message that came of a chat, and everything up to it came or was acknowledged.
+	// earlier has numbers of earlier events, from which an old position is chosen.
+	earlier []uint64
+	// epoch and unanswered are the values before the session was opened. opened and changes are the
+	// heads and membership changes at that time, or when a position in the session was given up.
+	epoch      registry.Epoch
+	unanswered int64
+	opened     map[tidemark.ChatID]tidemark.Sequence
+	changes    map[tidemark.ChatID]int
+	got        map[tidemark.ChatID]map[tidemark.Sequence]bool
+	// top is the highest message of a chat that was received. Everything below it was received or
+	// acknowledged.
 	top map[tidemark.ChatID]tidemark.Sequence
-	// placed are the cursors that it gave in this session, and heads what the heads were then.
+	// placed has the cursors that were given in this session, and heads the heads at that time.
 	placed, heads map[tidemark.ChatID]tidemark.Sequence
-	// forgiven says that it gave the server reason to forget a position: a reset is no fault.
+	// forgiven says that the server may have forgotten a position, so that a reset is correct.
 	forgiven bool
-	// caught says that caught_up came.
+	// caught says that `caught_up` was received.
 	caught bool
-	// lost says that a reset came and it has not synced since.
+	// lost says that a reset was received, and that the device has not synced since.
 	lost bool
 }
 
 func (d *device) name() string { return string(d.user) + "." + string(d.id) }
 
-func (d *device) sitDown(epoch registry.Epoch, shaky int64) {
-	s := &sitting{
-		epoch:   epoch,
-		shaky:   shaky,
-		opened:  map[tidemark.ChatID]tidemark.Sequence{},
-		changes: map[tidemark.ChatID]int{},
-		got:     map[tidemark.ChatID]map[tidemark.Sequence]bool{},
-		top:     map[tidemark.ChatID]tidemark.Sequence{},
-		placed:  map[tidemark.ChatID]tidemark.Sequence{},
-		heads:   map[tidemark.ChatID]tidemark.Sequence{},
+func (d *device) beginSession(epoch registry.Epoch, unanswered int64) {
+	s := &clientSession{
+		epoch:      epoch,
+		unanswered: unanswered,
+		opened:     map[tidemark.ChatID]tidemark.Sequence{},
+		changes:    map[tidemark.ChatID]int{},
+		got:        map[tidemark.ChatID]map[tidemark.Sequence]bool{},
+		top:        map[tidemark.ChatID]tidemark.Sequence{},
+		placed:     map[tidemark.ChatID]tidemark.Sequence{},
+		heads:      map[tidemark.ChatID]tidemark.Sequence{},
 	}
-	d.sit = s
-	s.lost = d.cursors // it gives its cursors first
+	d.current = s
+	s.lost = d.cursors // the device gives its cursors first
 	for _, chat := range d.w.chats {
 		s.got[chat] = map[tidemark.Sequence]bool{}
 	}
 	d.anew()
 }
 
-// anew notes what is true now: the session owes what comes from here on.
+// anew records the present state: the session must send what comes from here on.
 func (d *device) anew() {
 	for _, chat := range d.w.chats {
-		d.sit.opened[chat] = d.w.head(chat)
-		d.sit.changes[chat] = d.w.truth.changes[storage.StateKey{User: d.user, Chat: chat}]
+		d.current.opened[chat] = d.w.head(chat)
+		d.current.changes[chat] = d.w.truth.changes[storage.StateKey{User: d.user, Chat: chat}]
 	}
 }
 
-// act runs f as the device's act under way; what f returns is done by the scheduler, unless the connection ended meanwhile.
+// act runs f as the device's act. The scheduler calls what f returns, unless the connection has
+// ended.
 func (d *device) act(n *node, what string, f func(ctx context.Context) func()) {
 	d.actOr(n, what, func(ctx context.Context) (done, orphaned func()) { return f(ctx), func() {} })
 }
 
-// actOr is act; orphaned is done if the connection ended meanwhile.
+// actOr is act, and calls orphaned if the connection has ended.
 func (d *device) actOr(n *node, what string, f func(ctx context.Context) (done, orphaned func())) {
 	d.busy, d.busyAt, d.idle = true, n, false
 	cut := d.cut
@@ -114,7 +119,7 @@ func (d *device) actOr(n *node, what string, f func(ctx context.Context) (done, 
 	})
 }
 
-// open asks for a new session, or to resume one at a node, which may be the wrong one.
+// open opens a session, or resumes one at a node, possibly another node than before.
 func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, statuses bool) {
 	what := fmt.Sprintf("opens at %s", n.id)
 	if session != "" {
@@ -134,7 +139,7 @@ func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, s
 		open.Reset = tidemark.ResetUnknownSession
 		return n.server.Open(ctx, open)
 	}
-	epoch, shaky := d.w.epoch(), d.w.shaky.Load()
+	epoch, unanswered := d.w.epoch(), d.w.unanswered.Load()
 	d.actOr(n, what, func(ctx context.Context) (done, orphaned func()) {
 		conn, err := connect(ctx)
 		orphaned = func() {
@@ -149,7 +154,7 @@ func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, s
 				return
 			}
 			if session == "" || conn.Session() != session {
-				d.sitDown(epoch, shaky)
+				d.beginSession(epoch, unanswered)
 			} else {
 				d.w.count("resumed")
 				if n != d.at {
@@ -162,7 +167,7 @@ func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, s
 	})
 }
 
-// hangUp ends the connection as a cut does: its server notices.
+// hangUp cuts the connection. The server notices.
 func (d *device) hangUp() {
 	conn := d.conn
 	d.leave()
@@ -171,13 +176,14 @@ func (d *device) hangUp() {
 	}
 }
 
-// leave forgets the connection; what is under way on it is of no use any more.
+// leave drops the connection and the results of acts on it.
 func (d *device) leave() {
 	d.conn, d.busy = nil, false
 	d.cut++
 }
 
-// read takes a page. The first keep events of it reach the device, all of them if keep is negative; then its connection is cut.
+// read reads a page. If keep is not negative, only the first keep events reach the device, and the
+// connection is cut.
 func (d *device) read(keep int) {
 	conn := d.conn
 	d.act(d.at, "reads", func(ctx context.Context) func() {
@@ -186,7 +192,8 @@ func (d *device) read(keep int) {
 			if err != nil {
 				d.w.transcribe("%s: %v", d.name(), tidemark.CodeOf(err))
 				d.hangUp()
-				if code := tidemark.CodeOf(err); code == tidemark.Gone || code == tidemark.Replaced {
+				if code := tidemark.CodeOf(err); code == tidemark.Gone ||
+					code == tidemark.Replaced {
 					d.sess = ""
 				}
 				return
@@ -206,7 +213,7 @@ func (d *device) read(keep int) {
 	})
 }
 
-// payload is the fields of all events' payloads.
+// payload has the fields of the payloads of all events.
 type payload struct {
 	ChatID   tidemark.ChatID
 	UserID   tidemark.UserID
@@ -240,19 +247,19 @@ func decode(raw []byte) (payload, error) {
 	return payload(p), err
 }
 
-// take applies an event, and checks what must be true of it.
+// take applies an event, and checks it.
 func (d *device) take(e tidemark.Event) {
 	p, err := decode(e.Payload)
 	if err != nil {
 		d.w.failf("%s: %s: %v", d.name(), e.Payload, err)
 		return
 	}
-	s := d.sit
+	s := d.current
 	if e.ID != 0 {
 		if e.ID <= s.last {
 			d.w.failf("%s: event %d after %d", d.name(), e.ID, s.last)
 		}
-		s.trail = append(s.trail, s.last)
+		s.earlier = append(s.earlier, s.last)
 		s.last = e.ID
 	}
 	switch e.Type {
@@ -282,11 +289,13 @@ func (d *device) take(e tidemark.Event) {
 		s.lost = s.lost || p.Reason != tidemark.ResetAhead
 	default:
 		d.w.transcribe("%s < %d %s %s %s %s", d.name(), e.ID, e.Type, p.ChatID, p.UserID, p.Change)
-		if s.caught = s.caught || e.Type == tidemark.EventCaughtUp; e.Type == tidemark.EventCaughtUp && d.id == probe {
-			d.owed()
+		s.caught = s.caught || e.Type == tidemark.EventCaughtUp
+		if e.Type == tidemark.EventCaughtUp && d.id == probe {
+			d.missing()
 		}
 		if p.UserID == d.user && p.Change == tidemark.Removed {
-			// It may be late, and he may be back: the session has forgotten his place, and begins where his watermark is.
+			// The event may be late, and the user may have rejoined. The session then begins at the
+			// watermark.
 			delete(s.placed, p.ChatID)
 			s.opened[p.ChatID] = d.w.head(p.ChatID)
 		}
@@ -302,22 +311,25 @@ func (d *device) takeMessage(p payload) {
 		d.w.failf("delivered_implies_persisted: %s gets %+v, and %v is stored", d.name(), p, m)
 	}
 	d.follows(p.ChatID, p.Sequence, p.Sequence)
-	d.sit.got[p.ChatID][p.Sequence] = true
+	d.current.got[p.ChatID][p.Sequence] = true
 	if d.has[p.ChatID] == nil {
 		d.has[p.ChatID] = map[tidemark.Sequence]bool{}
 	}
 	d.has[p.ChatID][p.Sequence] = true
 }
 
-// follows checks session_in_order: a session may go back, but never leaves one out; neither above what it sent, nor above what is acknowledged.
+// follows checks session_in_order: a session may rewind, but must not skip a message. What follows
+// is at most one above what it sent or what is acknowledged.
 func (d *device) follows(chat tidemark.ChatID, from, to tidemark.Sequence) {
-	s := d.sit
+	s := d.current
 	if s.lost {
-		return // until it has synced, nobody knows what it has
+		return // until it syncs, what it has is unknown
 	}
 	top, moved := s.top[chat], false
-	if key := (storage.StateKey{User: d.user, Chat: chat}); d.w.truth.changes[key] != s.changes[chat] {
-		s.changes[chat], moved = d.w.truth.changes[key], true // he left and came back: his place may be where his watermark is
+	key := storage.StateKey{User: d.user, Chat: chat}
+	if d.w.truth.changes[key] != s.changes[chat] {
+		// The user left and rejoined, so the session may begin at the watermark.
+		s.changes[chat], moved = d.w.truth.changes[key], true
 		s.opened[chat] = d.w.head(chat)
 		delete(s.placed, chat)
 	}
@@ -328,7 +340,7 @@ func (d *device) follows(chat tidemark.ChatID, from, to tidemark.Sequence) {
 	s.top[chat] = to
 }
 
-// takeStatus checks that no tick is above the truth (tick_monotone, read_implies_delivered).
+// takeStatus checks that no tick is above the stored state (tick_monotone, read_implies_delivered).
 func (d *device) takeStatus(p payload) {
 	if p.UserID == "" {
 		return
@@ -343,19 +355,20 @@ func (d *device) takeStatus(p payload) {
 	d.ticks[key] = d.ticks[key].Merge(b)
 }
 
-// stored returns up to where the device has everything that its user may see: what it gives as its cursor.
+// stored returns the highest sequence up to which the device has everything that its user may see.
+// It gives that as its cursor.
 func (d *device) stored(chat tidemark.ChatID) tidemark.Sequence {
 	n := tidemark.Sequence(0)
 	for n < d.w.truth.heads[chat] && (d.has[chat][n+1] || !d.w.truth.may(d.user, chat, n+1)) {
 		n++
 	}
 	for n > 0 && !d.has[chat][n] {
-		n-- // a gap at the end is not known to the device
+		n-- // the device does not know of a gap at the end
 	}
 	return n
 }
 
-// place gives the device's cursors to its session, none if it keeps nothing.
+// place gives the device's cursors to its session. A device that keeps nothing gives none.
 func (d *device) place() {
 	r := server.SyncRequest{Session: d.sess, Limit: 100}
 	if d.cursors {
@@ -384,18 +397,20 @@ func (d *device) place() {
 	})
 }
 
-// placed notes what a sync means for what the session owes.
+// placed records what the session must send after a sync.
 func (d *device) placed(
 	r server.SyncRequest, refused server.SyncResponse, heads map[tidemark.ChatID]tidemark.Sequence,
 ) {
-	s := d.sit
+	s := d.current
 	wrong := map[tidemark.ChatID]bool{}
 	for _, chat := range refused.Chats {
 		wrong[chat.Chat] = true
 	}
 	if s.lost {
 		s.lost = false
-		d.anew() // what was sent after the lost position may not come again if another device has acknowledged it
+		// What was sent after the lost position may not come again, if another device has
+		// acknowledged it.
+		d.anew()
 		clear(s.placed)
 		clear(s.top)
 	}
@@ -407,11 +422,13 @@ func (d *device) placed(
 	}
 }
 
-// owed says what the session is owed and has not received (resume_lossless, delivery.md §3).
-func (d *device) owed() {
-	s := d.sit
-	// If a node died or the registry was away, the session may have been overlooked until it compared, and then what another device had is not sent.
-	weak := s.epoch != d.w.epoch() || s.shaky != d.w.shaky.Load()
+// missing reports what the session had to send and the device has not received (resume_lossless,
+// delivery.md §3).
+func (d *device) missing() {
+	s := d.current
+	// If a node died or the registry did not answer, the session may have missed notifications
+	// until it reconciled. It then does not get what another device has acknowledged.
+	weak := s.epoch != d.w.epoch() || s.unanswered != d.w.unanswered.Load()
 	for _, chat := range d.w.chats {
 		key := storage.StateKey{User: d.user, Chat: chat}
 		if !d.w.truth.member(d.user, chat) {
@@ -432,7 +449,8 @@ func (d *device) owed() {
 			}
 			d.w.failf("owed and not received: %s at %s has not got %s %d: head %d, acknowledged "+
 				"%d, head at its open %d, cursor %d (%v), weak %v, rows %v, last %d",
-				d.name(), d.at.id, chat, n, d.w.head(chat), acked, s.opened[chat], cursor, given, weak, d.w.rows(d.user), s.top[chat])
+				d.name(), d.at.id, chat, n, d.w.head(chat), acked, s.opened[chat], cursor, given,
+				weak, d.w.rows(d.user), s.top[chat])
 		}
 	}
 }

@@ -9,43 +9,45 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// gate is the door through which every call to storage, registry and bus passes. A caller waits there until the scheduler lets it
-// go on, so that the scheduler alone decides in which order the nodes' effects happen, which of them fail, and which never happen.
+// gate holds every call to storage, registry and bus until the scheduler releases it. So the
+// scheduler alone decides the order of the nodes' effects, and which of them fail or never happen.
 type gate struct {
 	mu     sync.Mutex
 	parked []*call
-	// arrivals counts the calls that came, the replies that were held back included.
+	// arrivals counts the calls that arrived, including replies that were held back.
 	arrivals int
 }
 
-// call is one caller who waits.
+// call is a call that waits at the gate.
 type call struct {
 	node *node
-	// kind is the method, such as "Append" or "Append reply"; what is the whole call as the transcript shows it.
+	// kind is the method, such as "Append" or "Append reply". what is the call as the transcript
+	// shows it.
 	kind, what string
 	// publication is set for a call to the bus.
 	publication *publication
-	// seen says that the scheduler has found it; hold is the step before which it is not let go.
+	// seen says that the scheduler knows the call. hold is the step before which the call is not
+	// released.
 	seen    bool
 	hold    int
 	verdict chan verdict
 }
 
-// verdict is what the scheduler decides about a call.
+// verdict is the scheduler's decision about a call.
 type verdict struct {
-	// lost says that the call fails without an effect, unknown that it fails although it had one.
+	// lost says that the call fails without an effect, unknown that it fails after its effect.
 	lost, unknown bool
-	// dieBefore and dieAfter say that the node ends here, before the effect or after it.
+	// dieBefore and dieAfter say that the node crashes before or after the effect.
 	dieBefore, dieAfter bool
-	// late says that the reply waits at the gate once more.
+	// late says that the reply waits at the gate again.
 	late bool
-	// carry says what becomes of a publication.
+	// carry says how a publication is delivered.
 	carry carriage
 }
 
 var errDown = tidemark.Errorf(tidemark.Unavailable, "the simulation says that it cannot be reached")
 
-// pass lets an effect happen when the scheduler says so.
+// pass runs effect when the scheduler releases the call.
 func (g *gate) pass(ctx context.Context, n *node, c call, effect func(verdict) error) error {
 	v, err := g.park(ctx, n, &c)
 	if err != nil {
@@ -62,7 +64,9 @@ func (g *gate) pass(ctx context.Context, n *node, c call, effect func(verdict) e
 		return n.rest()
 	}
 	if v.late {
-		if _, err := g.park(ctx, n, &call{kind: c.kind + " reply", what: "reply of " + c.what}); err != nil {
+		if _, err := g.park(
+			ctx, n, &call{kind: c.kind + " reply", what: "reply of " + c.what},
+		); err != nil {
 			return err
 		}
 	}
@@ -72,7 +76,7 @@ func (g *gate) pass(ctx context.Context, n *node, c call, effect func(verdict) e
 	return err
 }
 
-// park waits for the verdict. A node that died waits until the simulation is over.
+// park waits for the verdict. If the node dies, it waits until the end of the simulation.
 func (g *gate) park(ctx context.Context, n *node, c *call) (verdict, error) {
 	if n.dead.Load() {
 		return verdict{}, n.rest()
@@ -89,7 +93,7 @@ func (g *gate) park(ctx context.Context, n *node, c *call) (verdict, error) {
 	select {
 	case v := <-c.verdict:
 		return v, nil
-	case <-n.grave:
+	case <-n.ended:
 		g.leave(c)
 		return verdict{}, errDown
 	case <-ctx.Done():
@@ -103,7 +107,7 @@ func (g *gate) park(ctx context.Context, n *node, c *call) (verdict, error) {
 	return verdict{}, tidemark.Wrap(tidemark.Unavailable, ctx.Err(), "the request ran out of time")
 }
 
-// leave takes a call out, and reports whether it was there.
+// leave removes a call. It reports whether the call was waiting.
 func (g *gate) leave(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,7 +118,8 @@ func (g *gate) leave(c *call) bool {
 	return i >= 0
 }
 
-// waiting returns those who wait, of nodes that live, in an order that does not depend on who came first within one step.
+// waiting returns the waiting calls of live nodes. The order does not depend on which call arrived
+// first within one step.
 func (g *gate) waiting() (all, fresh []*call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,14 +132,14 @@ func (g *gate) waiting() (all, fresh []*call) {
 	slices.SortStableFunc(fresh, func(a, b *call) int {
 		return cmp.Or(cmp.Compare(a.node.number, b.node.number), cmp.Compare(a.what, b.what))
 	})
-	copy(g.parked[len(g.parked)-len(fresh):], fresh) // what is new stands behind what was there
+	copy(g.parked[len(g.parked)-len(fresh):], fresh) // new calls come after those that were waiting
 	for _, c := range fresh {
 		c.seen = true
 	}
 	return slices.Clone(g.parked), fresh
 }
 
-// release lets one go on.
+// release releases a call.
 func (g *gate) release(c *call, v verdict) {
 	if g.leave(c) {
 		c.verdict <- v

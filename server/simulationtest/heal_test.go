@@ -10,13 +10,13 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// heal ends all faults, lets time pass, and checks what must be true of the sessions that live, of those who come back now, and of those who
-// come back when all nodes have been stopped.
-func (w *world) heal() {
+// heal ends all faults and lets time pass. It then checks the live sessions, users who open a
+// session now, and users who open one after all nodes were stopped.
+func (w *simulation) heal() {
 	w.calm = true
 	w.transcribe("nothing goes wrong any more")
 	for _, n := range w.nodes {
-		n.island, n.away = false, false
+		n.noRegistry, n.noStorage = false, false
 	}
 	w.settle()
 	if len(w.up()) == 0 {
@@ -28,7 +28,7 @@ func (w *world) heal() {
 	w.drain(w.devices)
 	for _, d := range w.devices {
 		if d.conn != nil && !w.failed() {
-			d.owed()
+			d.missing()
 			d.marked()
 		}
 	}
@@ -51,37 +51,38 @@ func (w *world) heal() {
 	w.truth.stored()
 }
 
-// resumeAll lets those come back who were cut off, and those find out whose node has died.
-func (w *world) resumeAll() {
+// resumeAll makes devices resume that were cut off, or whose node has died.
+func (w *simulation) resumeAll() {
 	for _, d := range w.devices {
 		if d.busy && d.busyAt.dead.Load() || d.conn != nil && d.at.dead.Load() {
 			d.leave()
 			d.sess = ""
 		}
 		if d.conn == nil && d.sess != "" && d.at.up {
-			d.open(d.at, d.sess, d.sit.last, false, false)
+			d.open(d.at, d.sess, d.current.last, false, false)
 			w.settle()
 		}
 	}
 }
 
-// drain lets devices read until nothing comes any more.
-func (w *world) drain(devices []*device) {
+// drain makes devices read until no more events come.
+func (w *simulation) drain(devices []*device) {
 	for _, d := range devices {
 		for range 200 {
 			if d.conn == nil || w.failed() {
 				break
 			}
-			if d.sit.lost {
+			if d.current.lost {
 				d.place()
 			} else {
 				d.read(-1)
 			}
 			w.settle()
-			if d.conn != nil && d.busy { // it waits for something: a read that failed is tried again after a pause
+			// It waits: a read that failed is repeated after a pause.
+			if d.conn != nil && d.busy {
 				w.pass(time.Second)
 			}
-			if d.idle && !d.sit.lost {
+			if d.idle && !d.current.lost {
 				break
 			}
 		}
@@ -91,11 +92,13 @@ func (w *world) drain(devices []*device) {
 	}
 }
 
-// probe is the device that looks whether all is well, when nothing goes wrong and nothing else happens.
+// probe is the id of a device that checks the end state. Meanwhile there are no faults and no other
+// acts.
 const probe = "probe"
 
-// comeBack opens a session for each user: everything that he has not acknowledged comes, and, if asked, the ticks are the truth.
-func (w *world) comeBack(up []*node, ticks bool) {
+// comeBack opens a session for each user. It checks that everything unacknowledged is sent, and
+// with ticks, that the ticks are the stored state.
+func (w *simulation) comeBack(up []*node, ticks bool) {
 	for _, user := range w.users {
 		if w.failed() {
 			return
@@ -109,7 +112,7 @@ func (w *world) comeBack(up []*node, ticks bool) {
 			return
 		}
 		w.drain([]*device{d})
-		if d.owed(); d.conn == nil || !d.sit.caught {
+		if d.missing(); d.conn == nil || !d.current.caught {
 			w.failf("%s never catches up", d.name())
 		}
 		if ticks {
@@ -127,9 +130,10 @@ func (w *world) comeBack(up []*node, ticks bool) {
 	}
 }
 
-// marked checks that a row stands for what came while the session was open and was not acknowledged: the grace period is over.
+// marked checks that there is a row for what the session sent and the user has not acknowledged.
+// The grace period is over.
 func (d *device) marked() {
-	if d.sit.epoch != d.w.epoch() || d.sit.shaky != d.w.shaky.Load() {
+	if d.current.epoch != d.w.epoch() || d.current.unanswered != d.w.unanswered.Load() {
 		return
 	}
 	first := map[tidemark.ChatID]tidemark.Sequence{}
@@ -139,10 +143,10 @@ func (d *device) marked() {
 	for _, chat := range d.w.chats {
 		key := storage.StateKey{User: d.user, Chat: chat}
 		if chat == "large" || !d.w.truth.member(d.user, chat) ||
-			d.sit.changes[chat] != d.w.truth.changes[key] {
+			d.current.changes[chat] != d.w.truth.changes[key] {
 			continue
 		}
-		n := max(d.w.state(d.user, chat).Acked, d.sit.opened[chat]) + 1
+		n := max(d.w.state(d.user, chat).Acked, d.current.opened[chat]) + 1
 		if n <= d.w.head(chat) && (first[chat] == 0 || first[chat] > n) {
 			d.w.failf("pending_or_delivered: %s has not acknowledged %s %d in time, and no row "+
 				"says so: %v", d.name(), chat, n, d.w.rows(d.user))
@@ -150,7 +154,7 @@ func (d *device) marked() {
 	}
 }
 
-// knows checks that the ticks of a device are what is stored, after it was sent a snapshot.
+// knows checks that a device's ticks are the stored state, after a snapshot was sent.
 func (d *device) knows() {
 	for _, chat := range d.w.chats {
 		if chat == "large" || !d.w.truth.member(d.user, chat) {
@@ -169,8 +173,8 @@ func (d *device) knows() {
 	}
 }
 
-// acknowledgeAll lets everybody acknowledge everything: no row is left.
-func (w *world) acknowledgeAll() {
+// acknowledgeAll makes all users acknowledge everything, and checks that no row is left.
+func (w *simulation) acknowledgeAll() {
 	n := w.up()[0]
 	for _, user := range w.users {
 		for _, chat := range w.chats {

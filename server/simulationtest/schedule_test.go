@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// fault is something that may go wrong in a run. Each run has some of them: what one fault hides, another run shows.
+// fault is something that may go wrong. Each run has some of the faults, because one fault may hide
+// the effects of another.
 type fault string
 
 const (
@@ -51,14 +52,14 @@ func faults() []fault {
 	}
 }
 
-// crashPoint is where a node dies: at the after-th call of a kind, before its effect or after it.
+// crashPoint is where a node dies: at the after-th call of a kind, before or after its effect.
 type crashPoint struct {
 	kind   string
 	effect bool
 	after  int
 }
 
-// durable are the steps at which a node may die.
+// durable returns the calls at which a node may die.
 func durable() []string {
 	return []string{
 		"Append", "Mark", "Clear", "Advance", "Open", "Close", "Publish", "AddMembers",
@@ -71,15 +72,15 @@ func isRegistry(kind string) bool {
 		kind)
 }
 
-// letGo decides what becomes of a call, and lets it go on.
-func (w *world) letGo(c *call) {
+// letGo decides about a call, and releases it.
+func (w *simulation) letGo(c *call) {
 	v := verdict{}
 	said := ""
 	note := func(what string) {
 		w.count(what)
 		said += " – " + what
 	}
-	if !w.calm && w.crash.kind == c.kind && w.swarm[crashes] {
+	if !w.calm && w.crash.kind == c.kind && w.enabled[crashes] {
 		if w.crash.after--; w.crash.after == 0 {
 			v.dieBefore, v.dieAfter = !w.crash.effect, w.crash.effect
 			w.kill(c.node)
@@ -96,12 +97,12 @@ func (w *world) letGo(c *call) {
 	case c.publication != nil:
 		v.carry = w.carry(note)
 	case isRegistry(c.kind):
-		if c.node.island {
+		if c.node.noRegistry {
 			v.lost = w.roll(2) == 0
 			v.unknown = !v.lost
 			note(string(islands))
 		}
-	case c.node.away:
+	case c.node.noStorage:
 		v.lost = w.roll(3) > 0
 		v.unknown = !v.lost
 		note(string(outages))
@@ -122,8 +123,8 @@ func (w *world) letGo(c *call) {
 	w.gate.release(c, v)
 }
 
-// carry decides what becomes of a publication.
-func (w *world) carry(note func(string)) carriage {
+// carry decides how a publication is delivered.
+func (w *simulation) carry(note func(string)) carriage {
 	switch {
 	case w.chance(carriedLate, 3):
 		note(string(carriedLate))
@@ -143,12 +144,12 @@ func (w *world) carry(note func(string)) carriage {
 }
 
 // step does one thing.
-func (w *world) step() {
+func (w *simulation) step() {
 	w.now++
 	w.wait()
 	all, fresh := w.gate.waiting()
 	for _, c := range fresh {
-		if seldom := 8; w.chance(stalls, seldom) || w.doors && w.chance(stalls, seldom/2) {
+		if seldom := 8; w.chance(stalls, seldom) || w.small && w.chance(stalls, seldom/2) {
 			w.count(string(stalls))
 			c.hold = w.now + 5 + w.roll(60)
 		}
@@ -167,8 +168,8 @@ func (w *world) step() {
 	}
 }
 
-// sleep lets a little time go by, or more.
-func (w *world) sleep() {
+// sleep lets some time pass.
+func (w *simulation) sleep() {
 	odd := time.Duration(w.roll(100_000))
 	switch r := w.roll(40); {
 	case r < 30:
@@ -181,16 +182,18 @@ func (w *world) sleep() {
 	w.transcribe("time passes")
 }
 
-// trouble lets something happen to the nodes or to the registry.
-func (w *world) trouble() {
+// trouble makes something happen to the nodes or the registry.
+func (w *simulation) trouble() {
 	up := w.up()
 	if len(up) == 0 || w.spawned < 4 && w.roll(8) == 0 {
 		w.spawn()
 		return
 	}
 	var enabled []fault
-	for _, f := range []fault{islands, outages, busRejoins, forgets, foreignCrash, jumps, restarts} {
-		if w.swarm[f] {
+	for _, f := range []fault{
+		islands, outages, busRejoins, forgets, foreignCrash, jumps, restarts,
+	} {
+		if w.enabled[f] {
 			enabled = append(enabled, f)
 		}
 	}
@@ -200,13 +203,13 @@ func (w *world) trouble() {
 	n := pick(w, up)
 	switch f := pick(w, enabled); f {
 	case islands:
-		n.island = !n.island
-		w.transcribe("%s is an island: %v", n.id, n.island)
+		n.noRegistry = !n.noRegistry
+		w.transcribe("%s cannot reach the registry: %v", n.id, n.noRegistry)
 	case outages:
-		n.away = !n.away
-		w.transcribe("%s cannot reach the storage: %v", n.id, n.away)
+		n.noStorage = !n.noStorage
+		w.transcribe("%s cannot reach the storage: %v", n.id, n.noStorage)
 	case busRejoins:
-		w.loseMail(n)
+		w.losePublications(n)
 	case forgets:
 		w.count(string(f))
 		w.transcribe("the registry forgets")
@@ -231,23 +234,25 @@ func (w *world) trouble() {
 	}
 }
 
-// mild are the faults under which the registry forgets nothing, so that proofs stay good and nobody compares.
-func mild() []fault {
+// mildFaults are the faults after which the registry has all its data. Proofs stay valid, and no
+// session reconciles.
+func mildFaults() []fault {
 	return []fault{
 		storeLost, storeUnknown, outages, lateReply, stalls, carriedLate, carriedTwice, carriedNot,
 		carriedDoubt, restarts, cuts, comings, restAcks, closes,
 	}
 }
 
-// doors are the faults of a run in which few users come and go through few doors, and little else happens that could make up for what is lost.
-func doors() []fault {
+// smallFaults are the faults of a small run, in which few users open and close sessions at few
+// nodes. Little else happens there that could repair a loss.
+func smallFaults() []fault {
 	return []fault{
 		lateReply, stalls, carriedLate, carriedNot, restarts, comings, restAcks, storeUnknown,
 	}
 }
 
-// spawn starts a node under a name that nobody has.
-func (w *world) spawn() {
+// spawn starts a node with a new name.
+func (w *simulation) spawn() {
 	id := tidemark.NodeID([]string{"a", "b", "c"}[w.roll(3)])
 	for _, n := range w.nodes {
 		if n.id == id && !n.dead.Load() && !n.stopped {
@@ -258,12 +263,13 @@ func (w *world) spawn() {
 	w.boot(id)
 }
 
-// loseMail is a bus that loses what is on its way to a node, and lets the node join anew, as its contract says.
-func (w *world) loseMail(n *node) {
+// losePublications drops the publications to a node, and lets the node join again, as the contract
+// of the bus demands.
+func (w *simulation) losePublications(n *node) {
 	w.mu.Lock()
-	before := len(w.mail)
-	w.mail = slices.DeleteFunc(w.mail, func(p *publication) bool { return p.to == n.name })
-	lost := before - len(w.mail)
+	before := len(w.inFlight)
+	w.inFlight = slices.DeleteFunc(w.inFlight, func(p *publication) bool { return p.to == n.name })
+	lost := before - len(w.inFlight)
 	w.mu.Unlock()
 	if lost == 0 {
 		return
@@ -275,8 +281,8 @@ func (w *world) loseMail(n *node) {
 	}
 }
 
-// letter is a message that somebody wants to send, until it is confirmed or he gives up.
-type letter struct {
+// outgoing is a message that a user sends again until it is confirmed or given up.
+type outgoing struct {
 	chat     tidemark.ChatID
 	user     tidemark.UserID
 	id       string
@@ -286,14 +292,14 @@ type letter struct {
 	busyAt   *node
 }
 
-func (l *letter) key() string { return fmt.Sprintf("%s %s %s", l.chat, l.user, l.id) }
+func (l *outgoing) key() string { return fmt.Sprintf("%s %s %s", l.chat, l.user, l.id) }
 
-// client lets somebody do something.
-func (w *world) client() {
+// client makes a user do something.
+func (w *simulation) client() {
 	switch r := w.roll(24); {
-	case r < 3 && w.swarm[comings]:
+	case r < 3 && w.enabled[comings]:
 		w.members()
-	case r < 6 && w.swarm[restAcks]:
+	case r < 6 && w.enabled[restAcks]:
 		w.acknowledge()
 	case r < 10:
 		w.write()
@@ -302,31 +308,32 @@ func (w *world) client() {
 	}
 }
 
-// write sends a message, or an earlier one again: one whose outcome is unknown, or, now and then, one that was confirmed.
-func (w *world) write() {
+// write sends a message, or an earlier one again. The outcome of the earlier one is unknown;
+// sometimes it was confirmed.
+func (w *simulation) write() {
 	up := w.up()
 	if len(up) == 0 {
 		return
 	}
-	var l *letter
-	if len(w.letters) > 0 && (len(w.letters) >= w.most || w.roll(3) > 0) {
-		l = pick(w, w.letters)
+	var l *outgoing
+	if len(w.outbox) > 0 && (len(w.outbox) >= w.most || w.roll(3) > 0) {
+		l = pick(w, w.outbox)
 		if l.busyAt != nil && !l.busyAt.dead.Load() || l.sequence > 0 && w.roll(4) > 0 ||
 			l.tries > 6 {
 			return
 		}
 		w.count("sent again")
 	} else {
-		if len(w.letters) >= w.most {
+		if len(w.outbox) >= w.most {
 			return
 		}
-		l = &letter{
+		l = &outgoing{
 			chat:    pick(w, w.chats),
 			user:    pick(w, w.users[:3]),
-			id:      fmt.Sprintf("m%d", len(w.letters)),
-			content: fmt.Sprintf("letter %d", len(w.letters)),
+			id:      fmt.Sprintf("m%d", len(w.outbox)),
+			content: fmt.Sprintf("message %d", len(w.outbox)),
 		}
-		w.letters = append(w.letters, l)
+		w.outbox = append(w.outbox, l)
 	}
 	l.tries++
 	n := pick(w, up)
@@ -357,8 +364,8 @@ func (w *world) write() {
 	})
 }
 
-// members lets a member come or go. Alice owns every chat.
-func (w *world) members() {
+// members makes a user join or leave. Alice owns every chat.
+func (w *simulation) members() {
 	up := w.up()
 	chat, user := pick(w, w.chats), pick(w, w.users[1:])
 	if len(up) == 0 || chat == "ab" {
@@ -381,16 +388,16 @@ func (w *world) members() {
 	})
 }
 
-// expect fails unless err is nil or has one of the codes.
-func (w *world) expect(err error, codes ...tidemark.Code) {
+// expect fails the run unless err is nil or has one of the codes.
+func (w *simulation) expect(err error, codes ...tidemark.Code) {
 	w.transcribe("→ %v", tidemark.CodeOf(err))
 	if err != nil && !slices.Contains(codes, tidemark.CodeOf(err)) {
 		w.failf("unexpected: %v", err)
 	}
 }
 
-// acknowledge raises somebody's watermarks outside a session, to any prefix.
-func (w *world) acknowledge() {
+// acknowledge raises a user's watermarks outside a session, to any sequence.
+func (w *simulation) acknowledge() {
 	up := w.up()
 	if len(up) == 0 {
 		return
@@ -416,7 +423,8 @@ func (w *world) acknowledge() {
 				}
 				w.expect(results[0].Err, tidemark.NotMember, tidemark.Invalid,
 					tidemark.InvalidSequence)
-				if st := results[0].State; results[0].Err == nil && (st.Acked < ack.Acked || st.Read < ack.Read || st.Acked > w.head(chat)) {
+				if st := results[0].State; results[0].Err == nil &&
+					(st.Acked < ack.Acked || st.Read < ack.Read || st.Acked > w.head(chat)) {
 					w.failf("ack_cumulative: %s acknowledged %d/%d of %s and is told %d/%d",
 						user, ack.Acked, ack.Read, chat, st.Acked, st.Read)
 				}

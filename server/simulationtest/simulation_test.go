@@ -1,5 +1,6 @@
-// Package simulationtest runs the delivery core in a simulation: several nodes on one store, one registry and one bus, with users and devices that come and go,
-// in virtual time, where a seed decides in which order everything happens and what goes wrong (docs/internals/delivery.md §4 and §5 on the real code).
+// Package simulationtest runs the delivery core in a simulation. Several nodes share a store, a
+// registry and a bus, and users' devices come and go, in virtual time. A seed decides the order of
+// all events and what goes wrong. The rules are docs/internals/delivery.md §4 and §5.
 package simulationtest
 
 import (
@@ -26,13 +27,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// defaultRuns is how many seeds a plain `go test` runs; TIDEMARK_SIMULATION_RUNS says another number, TIDEMARK_SIMULATION_SEED replays one.
+// defaultRuns is how many seeds a plain `go test` runs. TIDEMARK_SIMULATION_RUNS sets another
+// number, and TIDEMARK_SIMULATION_SEED repeats one seed.
 const defaultRuns = 500
 
-// pointRuns is how many seeds meet every point at which a node may crash or a call may fail; fewer meet every kind of fault.
+// pointRuns is the number of seeds that reaches every crash point and every call that may fail.
+// Fewer seeds reach every kind of fault.
 const pointRuns = 2000
 
-// number returns the number that an environment variable gives, or def.
+// number returns the number in an environment variable, or def.
 func number(t *testing.T, name string, def uint64) uint64 {
 	t.Helper()
 	value := os.Getenv(name)
@@ -46,7 +49,7 @@ func number(t *testing.T, name string, def uint64) uint64 {
 	return n
 }
 
-// result is what a run leaves.
+// result is the outcome of a run.
 type result struct {
 	seed    uint64
 	failure string
@@ -55,7 +58,7 @@ type result struct {
 	steps   int
 }
 
-// TestSimulation_invariants_hold runs the seeds. Every fault must have fired in one of them.
+// TestSimulation_invariants_hold runs the seeds. Every fault must occur in one of them.
 func TestSimulation_invariants_hold(t *testing.T) {
 	if os.Getenv("TIDEMARK_SIMULATION_SEED") != "" {
 		seed := number(t, "TIDEMARK_SIMULATION_SEED", 0)
@@ -98,14 +101,16 @@ func TestSimulation_invariants_hold(t *testing.T) {
 	}
 }
 
-// mustFire are the faults, and what must have happened for the runs to mean anything.
+// mustFire returns the faults, and what else must occur for the runs to mean anything.
 func mustFire() []string {
-	must := []string{"confirmed", "unknown outcome", "sent again", "proof found", "resumed", "synced", "gap told", "lease lost", "lease replaced", "cut between events",
+	must := []string{"confirmed", "unknown outcome", "sent again", "proof found", "resumed",
+		"synced", "gap told", "lease lost", "lease replaced", "cut between events",
 		"reset unknown_session", "reset unknown_position"}
 	for _, f := range faults() {
 		must = append(must, string(f))
 	}
-	for _, kind := range []string{"Append", "Mark", "Clear", "Advance", "Open", "Close", "Publish"} {
+	for _, kind := range []string{"Append", "Mark", "Clear", "Advance", "Open", "Close",
+		"Publish"} {
 		must = append(must, "crash before "+kind, "crash after "+kind)
 	}
 	for _, kind := range []string{"Append", "Mark", "Clear", "Advance"} {
@@ -114,7 +119,7 @@ func mustFire() []string {
 	return must
 }
 
-// report shows the end of a run's transcript.
+// report logs the end of a run's transcript.
 func report(t *testing.T, r result) {
 	t.Helper()
 	lines := bytes.Split(r.lines, []byte("\n"))
@@ -122,7 +127,7 @@ func report(t *testing.T, r result) {
 	t.Errorf("%s\n%s\nreplay it with TIDEMARK_SIMULATION_SEED=%d", r.failure, end, r.seed)
 }
 
-// TestSimulation_same_seed_same_run: what a seed shows, it shows again.
+// A seed gives the same run again.
 func TestSimulation_same_seed_same_run(t *testing.T) {
 	for seed := range uint64(20) {
 		one, other := simulate(t, seed), simulate(t, seed)
@@ -140,7 +145,7 @@ func TestSimulation_same_seed_same_run(t *testing.T) {
 	}
 }
 
-// simulateAll runs the seeds from first on, on two processors.
+// simulateAll runs seeds from first on, on two processors.
 func simulateAll(t *testing.T, first, runs uint64) func(func(result) bool) {
 	return func(yield func(result) bool) {
 		results, stop := make(chan result), make(chan struct{})
@@ -157,7 +162,7 @@ func simulateAll(t *testing.T, first, runs uint64) func(func(result) bool) {
 				}
 			})
 		}
-		go func() { // it ends when the workers have, and they end when they are told to
+		go func() { // ends after the workers, which end when told to
 			all.Wait()
 			close(results)
 		}()
@@ -172,16 +177,16 @@ func simulateAll(t *testing.T, first, runs uint64) func(func(result) bool) {
 	}
 }
 
-// simulate is one run.
+// simulate does one run.
 func simulate(t *testing.T, seed uint64) (r result) {
 	synctest.Test(t, func(*testing.T) {
-		w := &world{
-			dice:   rand.New(rand.NewPCG(seed, 3)),
-			raw:    memory.New(),
-			reg:    registrymemory.New(),
-			log:    slog.New(slog.DiscardHandler),
-			swarm:  map[fault]bool{},
-			counts: map[string]int{},
+		w := &simulation{
+			dice:    rand.New(rand.NewPCG(seed, 3)),
+			raw:     memory.New(),
+			reg:     registrymemory.New(),
+			log:     slog.New(slog.DiscardHandler),
+			enabled: map[fault]bool{},
+			counts:  map[string]int{},
 		}
 		w.truth = newTruth(w)
 		w.run(seed)
@@ -190,25 +195,26 @@ func simulate(t *testing.T, seed uint64) (r result) {
 	return r
 }
 
-// run is the story of one run: things happen and go wrong; then nothing goes wrong any more, and what must be true is looked at.
-func (w *world) run(seed uint64) {
-	defer w.bury()
+// run is the course of one run. First things happen and go wrong. Then nothing goes wrong any more,
+// and the invariants are checked.
+func (w *simulation) run(seed uint64) {
+	defer w.cleanUp()
 	possible := faults()
 	switch w.roll(4) {
 	case 0, 1:
-		possible = mild()
+		possible = mildFaults()
 	case 2:
-		possible, w.doors = doors(), true
+		possible, w.small = smallFaults(), true
 	}
 	for _, f := range possible {
-		w.swarm[f] = w.roll(3) == 0
+		w.enabled[f] = w.roll(3) == 0
 	}
-	w.swarm[crashes] = slices.Contains(possible, crashes) && w.roll(4) > 0
-	w.swarm[elsewhere] = w.swarm[elsewhere] || w.roll(3) == 0
-	w.swarm[closes] = w.doors || w.roll(3) > 0
-	w.swarm[stalls] = w.doors || w.swarm[stalls] || w.roll(3) == 0
-	w.swarm[carriedLate] = w.swarm[carriedLate] || w.swarm[busRejoins]
-	// The seeds take the crash points in turn, so that each of them is met.
+	w.enabled[crashes] = slices.Contains(possible, crashes) && w.roll(4) > 0
+	w.enabled[elsewhere] = w.enabled[elsewhere] || w.roll(3) == 0
+	w.enabled[closes] = w.small || w.roll(3) > 0
+	w.enabled[stalls] = w.small || w.enabled[stalls] || w.roll(3) == 0
+	w.enabled[carriedLate] = w.enabled[carriedLate] || w.enabled[busRejoins]
+	// The seeds take the crash points in turn, so that each one is reached.
 	points := uint64(len(durable()))
 	w.crash = crashPoint{
 		kind:   durable()[seed%points],
@@ -230,11 +236,11 @@ func (w *world) run(seed uint64) {
 	w.heal()
 }
 
-// bury ends everything that there is, so that the bubble can end.
-func (w *world) bury() {
+// cleanUp ends everything that runs, so that the bubble can end.
+func (w *simulation) cleanUp() {
 	for _, n := range w.nodes {
 		w.kill(n)
-		close(n.grave)
+		close(n.ended)
 	}
 	w.running.Wait()
 	for _, n := range w.nodes {

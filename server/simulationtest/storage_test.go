@@ -10,17 +10,17 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// gatedStore is the store as one node sees it: every call waits at the gate.
+// gatedStore is the store for one node: every call waits at the gate.
 type gatedStore struct {
 	n *node
 }
 
-// through makes a call pass the gate.
+// through passes a call through the gate.
 func through[A any](
 	ctx context.Context, n *node, kind, args string, call func(ctx context.Context) (A, error),
 ) (A, error) {
 	var a A
-	w := n.world
+	w := n.simulation
 	err := w.gate.pass(ctx, n, newCall(ctx, n, kind, args), func(verdict) (err error) {
 		a, err = call(context.WithoutCancel(ctx))
 		return err
@@ -32,7 +32,7 @@ func through[A any](
 	return a, nil
 }
 
-// opKey is under what a context carries the label of the client's act that a call belongs to.
+// opKey is the context key of the label of the client's act to which a call belongs.
 type opKey struct{}
 
 func newCall(ctx context.Context, n *node, kind, args string) call {
@@ -62,9 +62,9 @@ func (s gatedStore) CreateChat(
 ) (tidemark.Chat, bool, error) {
 	p, err := through(ctx, s.n, "CreateChat",
 		string(new.ID), func(ctx context.Context) (p pair[tidemark.Chat, bool], err error) {
-			p.a, p.b, err = s.n.world.raw.CreateChat(ctx, new)
+			p.a, p.b, err = s.n.simulation.raw.CreateChat(ctx, new)
 			if err == nil && p.b {
-				s.n.world.truth.created(new)
+				s.n.simulation.truth.created(new)
 			}
 			return p, err
 		})
@@ -73,7 +73,9 @@ func (s gatedStore) CreateChat(
 
 func (s gatedStore) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error) {
 	return through(ctx, s.n, "Chat", string(chat),
-		func(ctx context.Context) (tidemark.Chat, error) { return s.n.world.raw.Chat(ctx, chat) })
+		func(ctx context.Context) (tidemark.Chat, error) {
+			return s.n.simulation.raw.Chat(ctx, chat)
+		})
 }
 
 func (s gatedStore) RenameChat(
@@ -81,7 +83,7 @@ func (s gatedStore) RenameChat(
 ) (tidemark.Chat, error) {
 	return through(ctx, s.n, "RenameChat",
 		string(chat), func(ctx context.Context) (tidemark.Chat, error) {
-			return s.n.world.raw.RenameChat(ctx, chat, name)
+			return s.n.simulation.raw.RenameChat(ctx, chat, name)
 		})
 }
 
@@ -90,7 +92,7 @@ func (s gatedStore) ChatsOf(
 ) ([]storage.ChatListItem, bool, error) {
 	p, err := through(ctx, s.n, "ChatsOf",
 		string(user), func(ctx context.Context) (p pair[[]storage.ChatListItem, bool], err error) {
-			p.a, p.b, err = s.n.world.raw.ChatsOf(ctx, user, page)
+			p.a, p.b, err = s.n.simulation.raw.ChatsOf(ctx, user, page)
 			return p, err
 		})
 	return p.a, p.b, err
@@ -102,7 +104,7 @@ func (s gatedStore) Heads(
 	return through(ctx, s.n, "Heads", join(chats),
 		func(ctx context.Context) ([]tidemark.Sequence,
 			error) {
-			return s.n.world.raw.Heads(ctx, chats)
+			return s.n.simulation.raw.Heads(ctx, chats)
 		})
 }
 
@@ -111,9 +113,9 @@ func (s gatedStore) AddMembers(
 ) (storage.Added, error) {
 	return through(ctx, s.n, "AddMembers",
 		string(chat)+" "+join(users), func(ctx context.Context) (storage.Added, error) {
-			added, err := s.n.world.raw.AddMembers(ctx, chat, users, now)
+			added, err := s.n.simulation.raw.AddMembers(ctx, chat, users, now)
 			if err == nil {
-				s.n.world.truth.added(chat, added)
+				s.n.simulation.truth.added(chat, added)
 			}
 			return added, err
 		})
@@ -124,9 +126,9 @@ func (s gatedStore) RemoveMember(
 ) (storage.Removed, error) {
 	return through(ctx, s.n, "RemoveMember",
 		string(chat)+" "+string(user), func(ctx context.Context) (storage.Removed, error) {
-			removed, err := s.n.world.raw.RemoveMember(ctx, chat, user, now)
+			removed, err := s.n.simulation.raw.RemoveMember(ctx, chat, user, now)
 			if err == nil {
-				s.n.world.truth.removed(chat, user, removed.Head)
+				s.n.simulation.truth.removed(chat, user, removed.Head)
 			}
 			return removed, err
 		})
@@ -138,7 +140,7 @@ func (s gatedStore) Rosters(
 	return through(ctx, s.n, "Rosters", join(chats),
 		func(ctx context.Context) ([]*tidemark.Roster,
 			error) {
-			return s.n.world.raw.Rosters(ctx, chats)
+			return s.n.simulation.raw.Rosters(ctx, chats)
 		})
 }
 
@@ -151,9 +153,9 @@ func (s gatedStore) Append(
 	}
 	return through(ctx, s.n, "Append",
 		args.String(), func(ctx context.Context) ([]storage.Appended, error) {
-			appended, err := s.n.world.raw.Append(ctx, drafts)
+			appended, err := s.n.simulation.raw.Append(ctx, drafts)
 			if err == nil {
-				s.n.world.truth.appended(drafts, appended)
+				s.n.simulation.truth.appended(drafts, appended)
 			}
 			return appended, err
 		})
@@ -169,7 +171,7 @@ func (s gatedStore) Ranges(
 	return through(ctx, s.n, "Ranges", args.String(),
 		func(ctx context.Context) ([][]tidemark.Message,
 			error) {
-			return s.n.world.raw.Ranges(ctx, ranges)
+			return s.n.simulation.raw.Ranges(ctx, ranges)
 		})
 }
 
@@ -182,9 +184,9 @@ func (s gatedStore) Advance(
 	}
 	return through(ctx, s.n, "Advance",
 		args.String(), func(ctx context.Context) ([]storage.Advanced, error) {
-			advanced, err := s.n.world.raw.Advance(ctx, advances)
+			advanced, err := s.n.simulation.raw.Advance(ctx, advances)
 			if err == nil {
-				s.n.world.truth.advanced(advances)
+				s.n.simulation.truth.advanced(advances)
 			}
 			return advanced, err
 		})
@@ -200,7 +202,7 @@ func (s gatedStore) States(
 	return through(ctx, s.n, "States", args,
 		func(ctx context.Context) ([]tidemark.DeliveryState,
 			error) {
-			return s.n.world.raw.States(ctx, keys)
+			return s.n.simulation.raw.States(ctx, keys)
 		})
 }
 
@@ -209,7 +211,7 @@ func (s gatedStore) StatesOf(
 ) ([]tidemark.DeliveryState, bool, error) {
 	p, err := through(ctx, s.n, "StatesOf", string(user),
 		func(ctx context.Context) (p pair[[]tidemark.DeliveryState, bool], err error) {
-			p.a, p.b, err = s.n.world.raw.StatesOf(ctx, user, after, limit)
+			p.a, p.b, err = s.n.simulation.raw.StatesOf(ctx, user, after, limit)
 			return p, err
 		})
 	return p.a, p.b, err
@@ -220,7 +222,7 @@ func (s gatedStore) StatesIn(
 ) ([]tidemark.DeliveryState, bool, error) {
 	p, err := through(ctx, s.n, "StatesIn", string(chat),
 		func(ctx context.Context) (p pair[[]tidemark.DeliveryState, bool], err error) {
-			p.a, p.b, err = s.n.world.raw.StatesIn(ctx, chat, after, limit)
+			p.a, p.b, err = s.n.simulation.raw.StatesIn(ctx, chat, after, limit)
 			return p, err
 		})
 	return p.a, p.b, err
@@ -231,7 +233,7 @@ func (s gatedStore) Summary(
 ) (storage.Summary, error) {
 	return through(ctx, s.n, "Summary",
 		string(chat), func(ctx context.Context) (storage.Summary, error) {
-			return s.n.world.raw.Summary(ctx, chat, sequence)
+			return s.n.simulation.raw.Summary(ctx, chat, sequence)
 		})
 }
 
@@ -241,7 +243,7 @@ func (s gatedStore) Mark(ctx context.Context, rows []tidemark.PendingDelivery) (
 		fmt.Fprintf(&args, "%s %s %d ", r.UserID, r.ChatID, r.FirstUndelivered)
 	}
 	return through(ctx, s.n, "Mark", args.String(),
-		func(ctx context.Context) ([]bool, error) { return s.n.world.raw.Mark(ctx, rows) })
+		func(ctx context.Context) ([]bool, error) { return s.n.simulation.raw.Mark(ctx, rows) })
 }
 
 func (s gatedStore) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
@@ -250,7 +252,7 @@ func (s gatedStore) Clear(ctx context.Context, items []storage.Clear) ([]bool, e
 		fmt.Fprintf(&args, "%s %s %d ", c.User, c.Chat, c.Through)
 	}
 	return through(ctx, s.n, "Clear", args.String(),
-		func(ctx context.Context) ([]bool, error) { return s.n.world.raw.Clear(ctx, items) })
+		func(ctx context.Context) ([]bool, error) { return s.n.simulation.raw.Clear(ctx, items) })
 }
 
 func (s gatedStore) PendingOf(
@@ -258,13 +260,13 @@ func (s gatedStore) PendingOf(
 ) ([]storage.PendingRow, bool, error) {
 	p, err := through(ctx, s.n, "PendingOf",
 		string(user), func(ctx context.Context) (p pair[[]storage.PendingRow, bool], err error) {
-			p.a, p.b, err = s.n.world.raw.PendingOf(ctx, user, after, limit)
+			p.a, p.b, err = s.n.simulation.raw.PendingOf(ctx, user, after, limit)
 			return p, err
 		})
 	return p.a, p.b, err
 }
 
-// behind is the three results of Behind.
+// behind has the three results of Behind.
 type behind struct {
 	lags []storage.Lag
 	next tidemark.ChatID
@@ -276,7 +278,7 @@ func (s gatedStore) Behind(
 ) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	b, err := through(ctx, s.n, "Behind",
 		string(user), func(ctx context.Context) (b behind, err error) {
-			b.lags, b.next, b.more, err = s.n.world.raw.Behind(ctx, user, q)
+			b.lags, b.next, b.more, err = s.n.simulation.raw.Behind(ctx, user, q)
 			return b, err
 		})
 	return b.lags, b.next, b.more, err

@@ -8,24 +8,25 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// truth is what the simulation knows by watching the store's effects, beside the store itself. Its methods are called by one goroutine at a
-// time: the scheduler lets one effect happen, and then waits.
+// truth records the effects on the store, independently of the store. Its methods are not called
+// concurrently: the scheduler allows one effect at a time.
 type truth struct {
-	w     *world
+	w     *simulation
 	heads map[tidemark.ChatID]tidemark.Sequence
 	marks map[storage.StateKey]tidemark.DeliveryState
-	// spans are the messages that a user may see; changes counts how often his membership changed.
+	// spans has the messages that a user may see. changes counts how often the membership has
+	// changed.
 	spans   map[storage.StateKey][]span
 	changes map[storage.StateKey]int
 	history map[tidemark.ChatID]tidemark.HistoryMode
-	// sent holds the message of each chat, sender and client message id.
+	// sent has the message for each chat, sender and client message id.
 	sent map[string]tidemark.Message
 }
 
-// span is a range of sequences, both ends included; to 0 is open.
+// span is a range of sequences, both included. A to of 0 is open.
 type span struct{ from, to tidemark.Sequence }
 
-func newTruth(w *world) *truth {
+func newTruth(w *simulation) *truth {
 	return &truth{
 		w:       w,
 		heads:   map[tidemark.ChatID]tidemark.Sequence{},
@@ -75,13 +76,13 @@ func (tr *truth) removed(chat tidemark.ChatID, user tidemark.UserID, head tidema
 	tr.changes[key]++
 }
 
-// member says whether a user is a member now.
+// member reports whether a user is a member now.
 func (tr *truth) member(user tidemark.UserID, chat tidemark.ChatID) bool {
 	spans := tr.spans[storage.StateKey{User: user, Chat: chat}]
 	return len(spans) > 0 && spans[len(spans)-1].to == 0
 }
 
-// may says whether a user may see a message.
+// may reports whether a user may see a message.
 func (tr *truth) may(user tidemark.UserID, chat tidemark.ChatID, n tidemark.Sequence) bool {
 	for _, s := range tr.spans[storage.StateKey{User: user, Chat: chat}] {
 		if n >= s.from && (s.to == 0 || n <= s.to) {
@@ -91,7 +92,7 @@ func (tr *truth) may(user tidemark.UserID, chat tidemark.ChatID, n tidemark.Sequ
 	return false
 }
 
-// appended checks sequence_gapless and send_idempotent at each append.
+// appended checks sequence_gapless and send_idempotent after each append.
 func (tr *truth) appended(drafts []tidemark.Draft, all []storage.Appended) {
 	for i, a := range all {
 		d := drafts[i]
@@ -122,7 +123,7 @@ func (tr *truth) appended(drafts []tidemark.Draft, all []storage.Appended) {
 	}
 }
 
-// advanced checks watermark_monotonic and watermark_bounded_by_counter at each write.
+// advanced checks watermark_monotonic and watermark_bounded_by_counter after each write.
 func (tr *truth) advanced(advances []storage.Advance) {
 	for _, a := range advances {
 		key := storage.StateKey{User: a.User, Chat: a.Chat}
@@ -143,7 +144,8 @@ func (tr *truth) advanced(advances []storage.Advance) {
 	}
 }
 
-// stored checks the store as a whole: the messages of each chat are exactly 1..head, each key is there once, and what was confirmed is there.
+// stored checks the whole store. The messages of each chat are exactly 1..head, each key exists
+// once, and all confirmed messages exist.
 func (tr *truth) stored() {
 	w := tr.w
 	for _, chat := range w.chats {
@@ -169,16 +171,17 @@ func (tr *truth) stored() {
 				chat, len(pages[0]), head)
 		}
 	}
-	for _, l := range w.letters {
-		if m, there := tr.sent[l.key()]; l.sequence > 0 && (!there || m.Sequence != l.sequence || m.Content != l.content) {
+	for _, l := range w.outbox {
+		if m, there := tr.sent[l.key()]; l.sequence > 0 &&
+			(!there || m.Sequence != l.sequence || m.Content != l.content) {
 			w.failf("confirmed_is_durable: %s was confirmed as %d, and is %d",
 				l.key(), l.sequence, m.Sequence)
 		}
 	}
 }
 
-// state is the stored delivery state.
-func (w *world) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
+// state returns the stored delivery state.
+func (w *simulation) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
 	states, err := w.raw.States(context.Background(), []storage.StateKey{{User: user, Chat: chat}})
 	if err != nil {
 		w.failf("States: %v", err)
@@ -187,7 +190,7 @@ func (w *world) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.Deliv
 	return states[0]
 }
 
-func (w *world) head(chat tidemark.ChatID) tidemark.Sequence {
+func (w *simulation) head(chat tidemark.ChatID) tidemark.Sequence {
 	heads, err := w.raw.Heads(context.Background(), []tidemark.ChatID{chat})
 	if err != nil {
 		w.failf("Heads: %v", err)
@@ -196,8 +199,8 @@ func (w *world) head(chat tidemark.ChatID) tidemark.Sequence {
 	return heads[0]
 }
 
-// rows are the pending rows of a user.
-func (w *world) rows(user tidemark.UserID) []tidemark.PendingDelivery {
+// rows returns the pending rows of a user.
+func (w *simulation) rows(user tidemark.UserID) []tidemark.PendingDelivery {
 	rows, _, err := w.raw.PendingOf(context.Background(), user, "", 1000)
 	if err != nil {
 		w.failf("PendingOf: %v", err)

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// turn lets a device do the next thing.
-func (w *world) turn(d *device) {
+// turn makes a device do its next thing.
+func (w *simulation) turn(d *device) {
 	switch {
 	case d.busy && d.busyAt.dead.Load(), d.conn != nil && d.at.dead.Load():
 		d.leave()
@@ -33,7 +33,7 @@ func (w *world) turn(d *device) {
 	}
 }
 
-// comeBack opens a session, or resumes the one that it had.
+// comeBack opens a session, or resumes the previous one.
 func (d *device) comeBack() {
 	w := d.w
 	up := w.up()
@@ -45,10 +45,12 @@ func (d *device) comeBack() {
 		d.open(pick(w, up), "", 0, false, statuses)
 		return
 	}
-	n, after, poll := d.at, d.sit.last, w.roll(3) == 0
-	if w.chance(elsewhere, 2) || !n.up && w.swarm[elsewhere] {
+	n, after, poll := d.at, d.current.last, w.roll(3) == 0
+	if w.chance(elsewhere, 2) || !n.up && w.enabled[elsewhere] {
 		w.count(string(elsewhere))
-		if others := slices.DeleteFunc(slices.Clone(up), func(o *node) bool { return o == n }); len(others) > 0 {
+		if others := slices.DeleteFunc(slices.Clone(up), func(o *node) bool {
+			return o == n
+		}); len(others) > 0 {
 			n = pick(w, others)
 		}
 	}
@@ -56,12 +58,12 @@ func (d *device) comeBack() {
 		d.sess = ""
 		return
 	}
-	if w.chance(oldPositions, 3) && len(d.sit.trail) > 0 {
+	if w.chance(oldPositions, 3) && len(d.current.earlier) > 0 {
 		w.count(string(oldPositions))
-		after = pick(w, d.sit.trail)
-		d.sit.forgiven = true
+		after = pick(w, d.current.earlier)
+		d.current.forgiven = true
 		if w.roll(3) == 0 {
-			after = d.sit.last + 1000
+			after = d.current.last + 1000
 		}
 	}
 	d.open(n, d.sess, after, poll, statuses)
@@ -89,7 +91,7 @@ func (d *device) use() {
 		w.count(string(closes))
 		d.close()
 		d.until = w.now + w.roll(10*w.hurry)
-	case d.sit.lost, d.cursors && w.roll(30) == 0:
+	case d.current.lost, d.cursors && w.roll(30) == 0:
 		d.place()
 	case w.roll(4) == 0:
 		d.ack()
@@ -110,14 +112,15 @@ func (d *device) close() {
 	})
 }
 
-// ack acknowledges on the stream what the device has received without a hole, all of it or less; or, with bad acknowledgements, anything.
+// ack acknowledges on the stream a prefix of what the device has received without a hole. With bad
+// acknowledgements, it sends any sequence.
 func (d *device) ack() {
 	w := d.w
-	if d.sit.lost {
+	if d.current.lost {
 		return
 	}
 	for _, chat := range w.chats {
-		a := server.Ack{Chat: chat, Acked: d.sit.top[chat]}
+		a := server.Ack{Chat: chat, Acked: d.current.top[chat]}
 		if a.Acked == 0 {
 			continue
 		}
@@ -131,11 +134,12 @@ func (d *device) ack() {
 			w.count(string(badAcks))
 			a.Acked = tidemark.Sequence(w.roll(int(w.head(chat)) + 4))
 			a.Read = tidemark.Sequence(w.roll(int(w.head(chat)) + 4))
-			d.sit.forgiven = true
+			d.current.forgiven = true
 		}
 		w.transcribe("%s acknowledges %s %d/%d", d.name(), chat, a.Acked, a.Read)
 		d.conn.Ack(a)
-		// What it wakes runs before the next one comes, or the run would not be the same twice.
+		// Let its effects happen before the next acknowledgement; otherwise a run is not
+		// repeatable.
 		synctest.Wait()
 	}
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
-// The nodes' times. They are short, so that a run sees many of them, and have no common multiple, so that two timers of a node
-// hardly ever end in the same moment: which of them is served first would be the runtime's choice.
+// The nodes' durations. They are short, so that a run covers many of them. They have no common
+// multiple, so that two timers of a node rarely end at the same moment: the runtime would choose
+// which is served first.
 const (
 	resumeWindow   = 15*time.Second + 11*time.Nanosecond
 	grace          = 3*time.Second + 17*time.Nanosecond
@@ -30,8 +31,9 @@ const (
 	authorRetry    = time.Second + 37*time.Nanosecond
 )
 
-// world is one run of the simulation: its scheduler, the goroutine that all of its methods belong to, except where another is said.
-type world struct {
+// simulation is one run, with its scheduler. Its methods belong to the scheduler's goroutine,
+// unless they say otherwise.
+type simulation struct {
 	dice  *rand.Rand
 	gate  gate
 	raw   *memory.Store
@@ -39,59 +41,63 @@ type world struct {
 	log   *slog.Logger
 	truth *truth
 
-	swarm   map[fault]bool
+	enabled map[fault]bool
 	crash   crashPoint
 	calm    bool
-	doors   bool
+	small   bool
 	now     int
 	chats   []tidemark.ChatID
 	users   []tidemark.UserID
 	devices []*device
-	letters []*letter
-	// most is how many letters are written; hurry how long sessions last and devices stay away, roughly.
+	outbox  []*outgoing
+	// most is how many messages are written. hurry is about how long sessions last and devices stay
+	// offline.
 	most  int
 	hurry int
-	// above is 1 if no row may stand above the head, 0 if one was put there.
+	// above is 0 if a row was put above the head, else 1.
 	above   tidemark.Sequence
 	spawned int
 
-	// shaky counts the calls that the registry did not answer.
-	shaky   atomic.Int64
-	running sync.WaitGroup
-	acts    int
+	// unanswered counts the calls that the registry did not answer.
+	unanswered atomic.Int64
+	running    sync.WaitGroup
+	acts       int
 
-	// mu guards what the nodes' goroutines touch as well.
+	// mu guards what the nodes' goroutines use too.
 	mu       sync.Mutex
 	nodes    []*node
-	mail     []*publication
+	inFlight []*publication
 	finished []finish
 	counts   map[string]int
 	lines    []byte
 	failure  string
 }
 
-// finish is an act that has come to its end.
+// finish is an act that has ended.
 type finish struct {
 	number int
 	done   func()
 }
 
-func (w *world) roll(n int) int { return w.dice.IntN(n) }
+func (w *simulation) roll(n int) int { return w.dice.IntN(n) }
 
-// chance is true once in n times, if the run has the fault and nothing is healing.
-func (w *world) chance(f fault, n int) bool { return !w.calm && w.swarm[f] && w.roll(n) == 0 }
+// chance returns true once in n times, if the run has the fault and faults are still on.
+func (w *simulation) chance(f fault, n int) bool {
+	return !w.calm && w.enabled[f] &&
+		w.roll(n) == 0
+}
 
-func pick[T any](w *world, of []T) T { return of[w.roll(len(of))] }
+func pick[T any](w *simulation, of []T) T { return of[w.roll(len(of))] }
 
-// count counts a fault that fired. Any goroutine may call it.
-func (w *world) count(what string) {
+// count counts a fault that occurred. Any goroutine may call it.
+func (w *simulation) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[what]++
 }
 
-// failf notes the first thing that must not be. Any goroutine may call it.
-func (w *world) failf(format string, args ...any) {
+// failf records the first violation. Any goroutine may call it.
+func (w *simulation) failf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.failure == "" {
@@ -100,14 +106,14 @@ func (w *world) failf(format string, args ...any) {
 	}
 }
 
-func (w *world) failed() bool {
+func (w *simulation) failed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failure != ""
 }
 
 // transcribe adds a line to the transcript.
-func (w *world) transcribe(format string, args ...any) {
+func (w *simulation) transcribe(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lines = fmt.Appendf(w.lines, "%d ", w.now)
@@ -115,8 +121,9 @@ func (w *world) transcribe(format string, args ...any) {
 	w.lines = append(w.lines, '\n')
 }
 
-// act runs what a client or an operator does. It waits at the gate like everything else, and its end is taken up by the scheduler.
-func (w *world) act(n *node, what string, f func(ctx context.Context) func()) {
+// act runs what a client or an operator does. Its calls wait at the gate, and the scheduler handles
+// its result.
+func (w *simulation) act(n *node, what string, f func(ctx context.Context) func()) {
 	w.acts++
 	number := w.acts
 	w.transcribe("#%d %s", number, what)
@@ -131,8 +138,9 @@ func (w *world) act(n *node, what string, f func(ctx context.Context) func()) {
 	})
 }
 
-// wait lets everything come to rest, and takes up what has come to its end. A moment passes, so that no two deadlines are the same.
-func (w *world) wait() {
+// wait waits until nothing runs, and handles acts that have ended. A moment passes, so that no two
+// deadlines are equal.
+func (w *simulation) wait() {
 	time.Sleep(time.Duration(1 + w.roll(1000)))
 	for {
 		synctest.Wait()
@@ -150,8 +158,8 @@ func (w *world) wait() {
 	}
 }
 
-// settle lets everything go on that can, until nothing is left to be done without time passing.
-func (w *world) settle() {
+// settle releases calls until nothing is left to do without time passing.
+func (w *simulation) settle() {
 	for range 20_000 {
 		w.now++
 		w.wait()
@@ -167,11 +175,11 @@ func (w *world) settle() {
 	w.failf("the nodes do not come to rest")
 }
 
-// doze lets time go by, while no call goes on.
-func (w *world) doze(d time.Duration) { time.Sleep(d) }
+// doze lets time pass without releasing calls.
+func (w *simulation) doze(d time.Duration) { time.Sleep(d) }
 
-// pass lets time go by, while everything goes on that can.
-func (w *world) pass(d time.Duration) {
+// pass lets time pass and releases all calls.
+func (w *simulation) pass(d time.Duration) {
 	for d > 0 && !w.failed() {
 		slice := min(d, 500*time.Millisecond+time.Duration(w.roll(1000)))
 		time.Sleep(slice)
@@ -180,7 +188,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-func (w *world) up() []*node {
+func (w *simulation) up() []*node {
 	var up []*node
 	for _, n := range w.nodes {
 		if n.up {
@@ -190,7 +198,7 @@ func (w *world) up() []*node {
 	return up
 }
 
-func (w *world) epoch() registry.Epoch {
+func (w *simulation) epoch() registry.Epoch {
 	epoch, err := w.reg.Epoch(context.Background())
 	if err != nil {
 		w.failf("Epoch: %v", err)
@@ -198,23 +206,23 @@ func (w *world) epoch() registry.Epoch {
 	return epoch
 }
 
-// deliverOne delivers a publication that is on its way.
-func (w *world) deliverOne(i int) bool {
+// deliverOne delivers a publication.
+func (w *simulation) deliverOne(i int) bool {
 	w.mu.Lock()
-	if len(w.mail) == 0 {
+	if len(w.inFlight) == 0 {
 		w.mu.Unlock()
 		return false
 	}
-	p := w.mail[i%len(w.mail)]
-	w.mail = slices.DeleteFunc(w.mail, func(other *publication) bool { return other == p })
+	p := w.inFlight[i%len(w.inFlight)]
+	w.inFlight = slices.DeleteFunc(w.inFlight, func(other *publication) bool { return other == p })
 	w.mu.Unlock()
 	w.transcribe("arrives %s", p.what)
 	w.deliver(p)
 	return true
 }
 
-// found makes the chats. A large one has a crowd of members who are never there.
-func (w *world) found() {
+// found creates the chats. A large chat has members who never connect.
+func (w *simulation) found() {
 	w.users = []tidemark.UserID{"alice", "bob", "carol", "dave"}
 	all := []storage.NewChat{
 		{
@@ -238,7 +246,7 @@ func (w *world) found() {
 	}
 	w.dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	all = all[:1+w.roll(3)]
-	if w.doors {
+	if w.small {
 		all = all[:1]
 	}
 	if w.roll(6) == 0 {
@@ -263,14 +271,14 @@ func (w *world) found() {
 	}
 	slices.Sort(w.chats)
 	w.most, w.hurry, w.above = 2+w.roll(10), pick(w, []int{4, 15, 15, 30}), 1
-	if w.doors {
+	if w.small {
 		w.most, w.hurry = 2+w.roll(4), 4
 	}
 	if w.roll(4) == 0 {
 		w.past()
 	}
 	for _, user := range w.users {
-		if w.doors && !w.swarm[comings] && !w.truth.member(user, w.chats[0]) {
+		if w.small && !w.enabled[comings] && !w.truth.member(user, w.chats[0]) {
 			continue
 		}
 		for i := range 1 + w.roll(2) {
@@ -280,8 +288,9 @@ func (w *world) found() {
 	}
 }
 
-// past is what was there before: messages of a node that died before it could hand them over, and a row above the head.
-func (w *world) past() {
+// past prepares earlier state: messages of a node that died before it handed them over, and a row
+// above the head.
+func (w *simulation) past() {
 	for i := range 1 + w.roll(3) {
 		chat := pick(w, w.chats)
 		id := fmt.Sprintf("past-%d", i)
@@ -306,12 +315,16 @@ func (w *world) past() {
 		return
 	}
 	w.above = 0
-	if _, err := w.raw.Mark(context.Background(), []tidemark.PendingDelivery{{UserID: user, ChatID: chat, FirstUndelivered: w.head(chat) + 1}}); err != nil {
+	above := tidemark.PendingDelivery{
+		UserID: user, ChatID: chat, FirstUndelivered: w.head(chat) + 1,
+	}
+	_, err := w.raw.Mark(context.Background(), []tidemark.PendingDelivery{above})
+	if err != nil {
 		w.failf("Mark: %v", err)
 	}
 }
 
-func (w *world) device(user tidemark.UserID, id tidemark.DeviceID) *device {
+func (w *simulation) device(user tidemark.UserID, id tidemark.DeviceID) *device {
 	return &device{
 		w:       w,
 		user:    user,
