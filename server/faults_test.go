@@ -505,10 +505,10 @@ func TestStop_with_storage_down_leaves_no_proof(t *testing.T) {
 	})
 }
 
-// TestR_EPOCH_a_node_that_stops_and_owes_does_not_leave_cleanly: a node that could not write a row
-// must not leave the registry cleanly. Otherwise the proof that the user left at another node would
-// be trusted.
-func TestR_EPOCH_a_node_that_stops_and_owes_does_not_leave_cleanly(t *testing.T) {
+// TestR_EPOCH_a_node_that_stops_with_work_left_does_not_leave_cleanly: a node that could not write
+// a row must not leave the registry cleanly. Otherwise the proof that the user left at another node
+// would be trusted.
+func TestR_EPOCH_a_node_that_stops_with_work_left_does_not_leave_cleanly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")

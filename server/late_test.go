@@ -27,7 +27,7 @@ func TestStatus_all_read_is_not_said_before_all_delivered(t *testing.T) {
 		for range 3 {
 			c.send("alice", chat)
 		}
-		// Bob has acknowledged none of the messages before his own.
+		// Bob has acknowledged none of the messages before the last one.
 		last := c.send("bob", chat)
 		c.ack("alice", chat, last, last)
 		c.ack("carol", chat, last, last)
@@ -140,9 +140,9 @@ func TestAuthor_covered_run_that_was_never_written_is_marked_at_Stop(t *testing.
 	})
 }
 
-// TestDebts_beyond_the_bound_raise_the_epoch: if the retry queue overflows, the epoch rises, which
+// TestRetry_beyond_the_bound_raise_the_epoch: if the retry queue overflows, the epoch rises, which
 // makes all proofs void.
-func TestDebts_beyond_the_bound_raise_the_epoch(t *testing.T) {
+func TestRetry_beyond_the_bound_raise_the_epoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newClusterInMemory(t)
 		a := w.node("a")
@@ -380,9 +380,9 @@ func TestSession_acknowledgement_of_a_replaced_connection_trims_nothing(t *testi
 	})
 }
 
-// TestStatus_that_could_not_be_told_is_told_later: a status update whose recipients could not be
+// TestStatus_that_could_not_be_sent_is_sent_later: a status update whose recipients could not be
 // looked up is published later.
-func TestStatus_that_could_not_be_told_is_told_later(t *testing.T) {
+func TestStatus_that_could_not_be_sent_is_sent_later(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		var down atomic.Bool

@@ -267,7 +267,7 @@ func TestLease_that_is_lost_does_not_wait_for_one_that_may_move(t *testing.T) {
 		}
 		time.Sleep(1500 * time.Millisecond)
 		if leases := w.leases("bob"); len(leases) != 1 || leases[0].Node != "elsewhere" {
-			t.Errorf("leases %v of bob, want that of the node to which he may move", leases)
+			t.Errorf("leases %v of bob, want that of the other node", leases)
 		}
 		if leases := w.leases("eve"); len(leases) != 1 {
 			t.Errorf("leases %v of eve, want hers", leases)

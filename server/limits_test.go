@@ -238,9 +238,9 @@ func (w *cluster) manyChats(n int) {
 	})
 }
 
-// TestSession_overflow_of_the_wake_set_loses_nothing: a session is notified of more chats than it
-// may hold. It reconciles when there is room, and loses nothing.
-func TestSession_overflow_of_the_wake_set_loses_nothing(t *testing.T) {
+// TestSession_overflow_of_the_ready_chats_loses_nothing: a session is notified of more chats than
+// it may hold. It reconciles when there is room, and loses nothing.
+func TestSession_overflow_of_the_ready_chats_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fit, chats = 300, 700
 		w := newCluster(t)

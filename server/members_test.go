@@ -174,7 +174,7 @@ func TestMembership_typing_is_not_sent_to_one_who_was_removed(t *testing.T) {
 	})
 }
 
-func TestMembership_resume_sends_nothing_of_a_chat_that_he_left(t *testing.T) {
+func TestMembership_resume_sends_nothing_of_a_chat_that_was_left(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -315,9 +315,9 @@ func TestMembership_return_yields_a_gap(t *testing.T) {
 	})
 }
 
-// TestMembership_adding_is_a_send_to_him: new members are notified of the messages that they may
-// see. Those who are offline get a row.
-func TestMembership_adding_is_a_send_to_him(t *testing.T) {
+// TestMembership_adding_is_a_send_to_the_new_member: new members are notified of the messages that
+// they may see. Those who are offline get a row.
+func TestMembership_adding_is_a_send_to_the_new_member(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
@@ -423,8 +423,8 @@ func TestLarge_chats_mark_nothing_and_an_open_finds_them(t *testing.T) {
 	})
 }
 
-// TestLarge_is_for_good: a chat that became large stays large when it shrinks again.
-func TestLarge_is_for_good(t *testing.T) {
+// TestLarge_stays_large: a chat that became large stays large when it shrinks again.
+func TestLarge_stays_large(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")

@@ -68,9 +68,9 @@ func TestR_EPOCH_a_session_gets_what_another_device_acknowledged_in_a_quiet_chat
 	})
 }
 
-// TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_of: the same, if the
+// TestR_EPOCH_a_session_gets_what_was_lost_before_its_first_notification: the same, if the
 // session's first notification of the chat came after those that were lost.
-func TestR_EPOCH_a_session_gets_what_was_lost_before_the_first_message_it_heard_of(t *testing.T) {
+func TestR_EPOCH_a_session_gets_what_was_lost_before_its_first_notification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")

@@ -18,7 +18,7 @@ import (
 )
 
 // A notification with a row arrives at a node that has given the session away since the look-up.
-func TestMove_R_FOLLOW_a_wake_follows_the_session(t *testing.T) {
+func TestMove_R_FOLLOW_a_notification_follows_the_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		m.bob.Ack(server.Ack{Chat: m.chat, Acked: 1})
@@ -187,7 +187,7 @@ func TestMove_R_PROOF_of_an_ended_session_is_kept(t *testing.T) {
 		m.bob.goodbye()
 		before := m.b.Counters()["comparisons_total"]
 		lines := m.b.open("bob", resuming(session, last), onDevice("phone")).drain()
-		want(t, "what he is told", lines[:2], "open resumed=false", "reset unknown_session")
+		want(t, "what the client gets", lines[:2], "open resumed=false", "reset unknown_session")
 		if n := m.b.Counters()["comparisons_total"] - before; n != 0 {
 			t.Errorf("%d comparisons, want none", n)
 		}
@@ -339,7 +339,7 @@ func TestMembership_what_is_remembered_ends(t *testing.T) {
 
 // If a node is not subscribed, it has died, and its sessions reconcile elsewhere. Its notifications
 // are not retried every second.
-func TestDebts_nothing_is_owed_to_the_dead(t *testing.T) {
+func TestRetry_sends_nothing_to_dead_nodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -459,7 +459,7 @@ func (r narrowRegistry) Lookup(
 
 // After an outage of the registry, many notifications are retried. No look-up has more users than
 // that of a send.
-func TestDebts_wakes_are_looked_up_in_parts(t *testing.T) {
+func TestRetry_notifications_are_looked_up_in_parts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newClusterInMemory(t)
 		var most atomic.Int64

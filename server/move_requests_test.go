@@ -121,7 +121,7 @@ func TestMove_of_a_session_that_stays(t *testing.T) {
 
 // A connection whose client has gone does not move the session from the connection by which the
 // client has returned at another node.
-func TestMove_who_has_left_fetches_nothing(t *testing.T) {
+func TestMove_of_a_client_that_has_left_fetches_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		for _, poll := range []bool{false, true} {

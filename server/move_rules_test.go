@@ -203,7 +203,7 @@ func TestMove_R_FOLLOW_of_a_session_that_comes_back(t *testing.T) {
 
 // Sessions of the user's other devices were notified of the row or have read it. They are not
 // notified again because one device's session is gone.
-func TestMove_R_FOLLOW_other_sessions_are_not_told(t *testing.T) {
+func TestMove_R_FOLLOW_other_sessions_are_not_notified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		tablet := m.b.open("bob", onDevice("tablet"))

@@ -179,7 +179,7 @@ func TestMove_the_newest_connection_owns_the_session(t *testing.T) {
 	})
 }
 
-func TestMove_of_what_nobody_gives(t *testing.T) {
+func TestMove_of_a_session_that_is_not_given(t *testing.T) {
 	tests := map[string]func(m *moving){
 		"its node does not answer": func(m *moving) {
 			m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
@@ -246,7 +246,7 @@ func TestMove_of_what_nobody_gives(t *testing.T) {
 				lines := bob.drain()
 				want(t, "what bob is told", lines[:2], "open resumed=false",
 					"reset unknown_session")
-				want(t, "what he has not acknowledged", messagesOf(lines), "message ab 1")
+				want(t, "what bob has not acknowledged", messagesOf(lines), "message ab 1")
 				m.publish.clear()
 				m.a.send("alice", m.chat)
 				want(t, "what is sent later", messagesOf(bob.drain()), "message ab 2")
@@ -346,7 +346,7 @@ func TestMove_R_EPOCH_a_death_on_the_way_is_noticed(t *testing.T) {
 
 // While a node is degraded, its sessions reconcile again and again. No message waits for the next
 // one of its chat.
-func TestDegraded_sessions_compare_until_the_node_hears_again(t *testing.T) {
+func TestDegraded_sessions_reconcile_until_the_node_receives_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		var down atomic.Bool
@@ -387,7 +387,7 @@ func (b deafBus) Check(context.Context) error {
 
 // A node receives no publications but reaches the registry. That is so on a cluster whose shard
 // with the node's channel is away.
-func TestDegraded_sessions_compare_while_only_the_bus_is_away(t *testing.T) {
+func TestDegraded_sessions_reconcile_while_only_the_bus_is_away(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		var deaf atomic.Bool
@@ -508,7 +508,7 @@ func TestMembership_is_known_on_every_node(t *testing.T) {
 }
 
 // A node that receives nothing does not trust its cached rosters.
-func TestMembership_a_deaf_node_asks_storage(t *testing.T) {
+func TestMembership_a_node_that_receives_nothing_asks_storage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		chat := m.a.chat("abc", "alice", "bob", "carol")

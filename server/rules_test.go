@@ -59,7 +59,7 @@ func (w *cluster) holdNotifications(node tidemark.NodeID, sequence tidemark.Sequ
 	return d
 }
 
-func TestR_MIN_start_is_the_sequence_woken_although_another_device_acknowledged_it(t *testing.T) {
+func TestR_MIN_start_is_the_sequence_notified_even_if_acknowledged_elsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
@@ -78,7 +78,7 @@ func TestR_MIN_start_is_the_sequence_woken_although_another_device_acknowledged_
 	})
 }
 
-func TestR_MIN_a_late_lower_wake_rewinds(t *testing.T) {
+func TestR_MIN_a_late_lower_notification_rewinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
@@ -98,7 +98,7 @@ func TestR_MIN_a_late_lower_wake_rewinds(t *testing.T) {
 	})
 }
 
-func TestR_WAKESET_close_marks_what_was_sent_or_only_woken(t *testing.T) {
+func TestR_WAKESET_close_marks_what_was_sent_or_only_notified(t *testing.T) {
 	for _, read := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newCluster(t)
@@ -144,7 +144,7 @@ func TestR_ADDR_a_later_session_of_the_device_is_not_the_one_addressed(t *testin
 	})
 }
 
-func TestR_RELOOK_who_came_online_before_the_mark_is_woken(t *testing.T) {
+func TestR_RELOOK_who_came_online_before_the_mark_is_notified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -163,9 +163,9 @@ func TestR_RELOOK_who_came_online_before_the_mark_is_woken(t *testing.T) {
 	})
 }
 
-// TestR_RELOOK_a_wake_that_fails_is_tried_again: the bus fails for a while. The user has a row and
-// a session that nothing else notifies.
-func TestR_RELOOK_a_wake_that_fails_is_tried_again(t *testing.T) {
+// TestR_RELOOK_a_notification_that_fails_is_tried_again: the bus fails for a while. The user has a
+// row and a session that nothing else notifies.
+func TestR_RELOOK_a_notification_that_fails_is_tried_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
@@ -252,7 +252,7 @@ func TestR_NOBODY_a_hand_over_for_a_session_that_is_gone_marks(t *testing.T) {
 	})
 }
 
-func TestR_PROOF_without_proof_an_open_compares(t *testing.T) {
+func TestR_PROOF_without_proof_an_open_reconciles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -316,7 +316,7 @@ func (g generous) Open(ctx context.Context, q registry.LeaseRequest) (registry.O
 	return opened, err
 }
 
-func TestR_LAST_an_open_beside_another_lease_compares(t *testing.T) {
+func TestR_LAST_an_open_beside_another_lease_reconciles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a", func(cfg *server.Config) { cfg.Registry = generous{cfg.Registry} })
@@ -384,7 +384,7 @@ func TestR_COMPLETE_no_proof_from_a_session_whose_rows_could_not_be_marked(t *te
 	})
 }
 
-func TestR_EPOCH_live_sessions_compare_after_a_node_died(t *testing.T) {
+func TestR_EPOCH_live_sessions_reconcile_after_a_node_died(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -466,7 +466,7 @@ func (d dying) Open(ctx context.Context, q registry.LeaseRequest) (registry.Open
 	return d.Registry.Open(ctx, q)
 }
 
-func TestR_EPOCH_a_registry_that_forgot_voids_proofs_and_makes_sessions_compare(t *testing.T) {
+func TestR_EPOCH_a_registry_that_forgot_voids_proofs_and_makes_sessions_reconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -551,10 +551,10 @@ func TestR_CLEAR_an_acknowledgement_trims_the_row_to_what_it_leaves(t *testing.T
 	})
 }
 
-// TestR_WAKESET_a_session_that_never_read_marks_no_more_than_it_was_woken_for: a session was
+// TestR_WAKESET_a_session_that_never_read_marks_no_more_than_it_was_notified_of: a session was
 // notified, but never read its user's watermark. It marks from the notified sequence on. A row at
 // the beginning of the chat would send everything again.
-func TestR_WAKESET_a_session_that_never_read_marks_no_more_than_it_was_woken_for(t *testing.T) {
+func TestR_WAKESET_a_session_that_never_read_marks_no_more_than_it_was_notified_of(t *testing.T) {
 	ends := map[string]func(*client){
 		"closed":                func(c *client) { c.goodbye() },
 		"not read within grace": func(c *client) { c.Detach(); time.Sleep(30 * time.Second) },

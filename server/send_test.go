@@ -94,9 +94,9 @@ func TestSend_idempotent_retry_after_a_failed_mark_repeats_the_fan_out(t *testin
 	})
 }
 
-// TestSend_stored_and_not_handed_over_is_owed: a confirmed message has been handed over. The node
-// hands over an unconfirmed one as well, even if the sender never retries.
-func TestSend_stored_and_not_handed_over_is_owed(t *testing.T) {
+// TestSend_stored_and_not_handed_over_is_retried: a confirmed message has been handed over. The
+// node hands over an unconfirmed one as well, even if the sender never retries.
+func TestSend_stored_and_not_handed_over_is_retried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -128,9 +128,9 @@ func (r refusing) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]
 	return r.Store.Mark(ctx, rows)
 }
 
-// TestDebts_a_row_that_is_refused_is_dropped: a row that storage refuses is dropped, and delays no
+// TestRetry_a_row_that_is_refused_is_dropped: a row that storage refuses is dropped, and delays no
 // other row. The epoch rises, so that its user's session reconciles.
-func TestDebts_a_row_that_is_refused_is_dropped(t *testing.T) {
+func TestRetry_a_row_that_is_refused_is_dropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newClusterOn(t, refusing{memory.New(), "refused"})
 		a := w.node("a")
@@ -292,9 +292,9 @@ func TestSend_sequence_gapless_under_concurrent_senders(t *testing.T) {
 	})
 }
 
-// TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes: an author has their own messages
+// TestAuthor_a_contiguous_run_raises_the_watermark_in_few_writes: an author has their own messages
 // (delivery.md §6).
-func TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes(t *testing.T) {
+func TestAuthor_a_contiguous_run_raises_the_watermark_in_few_writes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -317,9 +317,9 @@ func TestAuthor_a_contiguous_run_raises_his_watermark_in_few_writes(t *testing.T
 	})
 }
 
-// TestAuthor_is_covered_while_his_raise_is_being_written: an author needs no row from the moment
+// TestAuthor_is_covered_while_the_raise_is_being_written: an author needs no row from the moment
 // their raise is queued, also while it is being written.
-func TestAuthor_is_covered_while_his_raise_is_being_written(t *testing.T) {
+func TestAuthor_is_covered_while_the_raise_is_being_written(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -332,7 +332,7 @@ func TestAuthor_is_covered_while_his_raise_is_being_written(t *testing.T) {
 	})
 }
 
-func TestAuthor_his_raise_clears_no_row(t *testing.T) {
+func TestAuthor_raise_clears_no_row(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -385,9 +385,9 @@ func TestAuthor_a_run_that_does_not_join_is_tried_once_more(t *testing.T) {
 	}
 }
 
-// TestAuthor_who_is_behind_keeps_his_row: an author who is offline and behind has a row from the
+// TestAuthor_who_is_behind_keeps_the_row: an author who is offline and behind has a row from the
 // first message that they miss.
-func TestAuthor_who_is_behind_keeps_his_row(t *testing.T) {
+func TestAuthor_who_is_behind_keeps_the_row(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -401,9 +401,9 @@ func TestAuthor_who_is_behind_keeps_his_row(t *testing.T) {
 	})
 }
 
-// TestAuthor_pending_or_delivered_when_his_raise_fails_twice: if the raise that was to cover the
+// TestAuthor_pending_or_delivered_when_the_raise_fails_twice: if the raise that was to cover the
 // author fails for good, they get a row, so that their other devices get the message.
-func TestAuthor_pending_or_delivered_when_his_raise_fails_twice(t *testing.T) {
+func TestAuthor_pending_or_delivered_when_the_raise_fails_twice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -510,9 +510,9 @@ func TestSend_goes_to_its_end_when_its_caller_goes_away(t *testing.T) {
 	})
 }
 
-// TestAuthor_pending_or_delivered_when_his_watermark_is_not_known: a restarted node does not know
+// TestAuthor_pending_or_delivered_when_the_watermark_is_not_known: a restarted node does not know
 // the author's watermark. It cannot expect their raise to be contiguous, and marks a row.
-func TestAuthor_pending_or_delivered_when_his_watermark_is_not_known(t *testing.T) {
+func TestAuthor_pending_or_delivered_when_the_watermark_is_not_known(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")

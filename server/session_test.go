@@ -305,9 +305,10 @@ func TestR_PROOF_rows_lead_to_the_end_of_a_long_chat(t *testing.T) {
 	})
 }
 
-// TestR_MIN_start_is_behind_the_watermark_when_a_wake_was_lost: after an unnoticed loss, the next
-// notification makes the session read from the watermark on, not from the notified sequence.
-func TestR_MIN_start_is_behind_the_watermark_when_a_wake_was_lost(t *testing.T) {
+// TestR_MIN_start_is_behind_the_watermark_when_a_notification_was_lost: after an unnoticed loss,
+// the next notification makes the session read from the watermark on, not from the notified
+// sequence.
+func TestR_MIN_start_is_behind_the_watermark_when_a_notification_was_lost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")

@@ -192,9 +192,9 @@ func TestSync_resume_lossless_after_a_reset_in_chats_that_are_not_named(t *testi
 	})
 }
 
-// TestSync_with_a_session_compares_the_chats_that_are_not_named: a sync finds messages of which a
+// TestSync_with_a_session_reconciles_the_chats_that_are_not_named: a sync finds messages of which a
 // live session was never notified.
-func TestSync_with_a_session_compares_the_chats_that_are_not_named(t *testing.T) {
+func TestSync_with_a_session_reconciles_the_chats_that_are_not_named(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -425,9 +425,9 @@ func TestSync_cursor_clears_the_row(t *testing.T) {
 	})
 }
 
-// TestSync_cursors_are_not_overtaken_by_an_older_comparison: a comparison that read before the
+// TestSync_cursors_are_not_overtaken_by_an_older_reconciliation: a comparison that read before the
 // cursors were set does not move the session back.
-func TestSync_cursors_are_not_overtaken_by_an_older_comparison(t *testing.T) {
+func TestSync_cursors_are_not_overtaken_by_an_older_reconciliation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")

@@ -18,8 +18,8 @@ import (
 // Answers to writes are lost, callers hang up, and things happen at the same time.
 
 // TestSend_confirmed_or_not_a_stored_message_is_handed_over: the caller hangs up, and storage's
-// answer is lost. The message is stored, and bob's proof says that his rows are complete, so he
-// must get a row.
+// answer is lost. The message is stored, and bob's proof says that the rows are complete, so bob
+// must get one.
 func TestSend_confirmed_or_not_a_stored_message_is_handed_over(t *testing.T) {
 	for _, lost := range []int{1, 5} { // fewer, and more, than Send itself tries
 		t.Run(fmt.Sprintf("%d answers lost", lost), func(t *testing.T) {
@@ -50,9 +50,9 @@ func TestSend_confirmed_or_not_a_stored_message_is_handed_over(t *testing.T) {
 	}
 }
 
-// TestMembership_adding_again_after_a_lost_answer_is_a_send_to_him: if the caller repeats the call,
-// the member gets their row.
-func TestMembership_adding_again_after_a_lost_answer_is_a_send_to_him(t *testing.T) {
+// TestMembership_adding_again_after_a_lost_answer_is_a_send_to_the_new_member: if the caller
+// repeats the call, the member gets their row.
+func TestMembership_adding_again_after_a_lost_answer_is_a_send_to_the_new_member(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -85,9 +85,9 @@ func TestMembership_adding_whose_answer_is_lost_adds(t *testing.T) {
 	})
 }
 
-// TestMembership_adding_whose_outcome_stays_unknown_lets_everybody_compare: the call is not
-// repeated, and dave's proof says that his rows are complete.
-func TestMembership_adding_whose_outcome_stays_unknown_lets_everybody_compare(t *testing.T) {
+// TestMembership_adding_whose_outcome_stays_unknown_makes_all_sessions_reconcile: the call is not
+// repeated, and dave's proof says that the rows are complete.
+func TestMembership_adding_whose_outcome_stays_unknown_makes_all_sessions_reconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -102,9 +102,9 @@ func TestMembership_adding_whose_outcome_stays_unknown_lets_everybody_compare(t 
 	})
 }
 
-// TestMembership_removal_that_is_told_after_the_return_loses_nothing: the bus delivers a removal
-// after the return, and after the notification of a message.
-func TestMembership_removal_that_is_told_after_the_return_loses_nothing(t *testing.T) {
+// TestMembership_removal_that_is_published_after_the_return_loses_nothing: the bus delivers a
+// removal after the return, and after the notification of a message.
+func TestMembership_removal_that_is_published_after_the_return_loses_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
@@ -130,7 +130,7 @@ func TestMembership_removal_that_is_told_after_the_return_loses_nothing(t *testi
 }
 
 // TestMembership_return_to_a_session_that_is_past_the_first_message: bob's session does not learn
-// that he left and returned. Another message was stored before that and never handed over. Adding
+// that bob left and rejoined. Another message was stored before that and never handed over. Adding
 // bob hands it over.
 func TestMembership_return_to_a_session_that_is_past_the_first_message(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -153,9 +153,9 @@ func TestMembership_return_to_a_session_that_is_past_the_first_message(t *testin
 	})
 }
 
-// TestDebts_wakes_of_one_chat_reach_its_end: two notifications of one chat wait in the retry queue.
-// When they are retried, the session is already past the first.
-func TestDebts_wakes_of_one_chat_reach_its_end(t *testing.T) {
+// TestRetry_notifications_of_one_chat_reach_its_end: two notifications of one chat wait in the
+// retry queue. When they are retried, the session is already past the first.
+func TestRetry_notifications_of_one_chat_reach_its_end(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -277,7 +277,7 @@ func TestStatus_snapshot_of_a_node_with_an_old_roster(t *testing.T) {
 				a.ack("bob", chat, 1, 0)
 				a.ack("carol", chat, 1, 0)
 				a.remove(chat, tc.back)
-				b.open("alice", withStatuses).drain() // b caches the roster without him
+				b.open("alice", withStatuses).drain() // b caches the roster without them
 				w.publish.set(func(registry.Node, bus.Event, func() error) error { return errDown })
 				a.add(chat, tc.back)
 				w.publish.clear()
@@ -354,7 +354,7 @@ func TestMembership_status_that_was_read_before_a_removal_is_not_sent_after(t *t
 		})
 		lines := bob.drain()
 		if !slices.Contains(lines, "membership abc bob removed") {
-			t.Fatalf("bob got %v: he was not removed while statuses were read", lines)
+			t.Fatalf("bob got %v: bob was not removed while statuses were read", lines)
 		}
 		for _, l := range lines {
 			if strings.HasPrefix(l, "status abc") {
@@ -421,7 +421,7 @@ func TestTicks_folded_raises_are_what_they_are_one_by_one(t *testing.T) {
 		a.send("bob", chat)                       // 3
 		settle()
 		settle()
-		w.wantState("read up to the message before his own", "bob", chat, 3, 2)
+		w.wantState("read up to the message before the last one", "bob", chat, 3, 2)
 		a.send("alice", chat) // 4, never acknowledged
 		bob.Ack(server.Ack{Chat: chat, Read: 1})
 		synctest.Wait() // it is written, and what follows waits for the interval
@@ -483,7 +483,7 @@ func TestSession_in_order_when_it_goes_back_during_a_read(t *testing.T) {
 	})
 }
 
-func TestLarge_chats_live_session_that_a_publication_did_not_reach_is_told(t *testing.T) {
+func TestLarge_chats_live_session_that_a_publication_did_not_reach_is_notified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
@@ -505,9 +505,9 @@ func TestLarge_chats_live_session_that_a_publication_did_not_reach_is_told(t *te
 	})
 }
 
-// TestSession_in_order_when_a_late_wake_comes_during_a_read: a late notification is below the page
-// that is being read. The page must not move the session past it.
-func TestSession_in_order_when_a_late_wake_comes_during_a_read(t *testing.T) {
+// TestSession_in_order_when_a_late_notification_comes_during_a_read: a late notification is below
+// the page that is being read. The page must not move the session past it.
+func TestSession_in_order_when_a_late_notification_comes_during_a_read(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		small := func(cfg *server.Config) { cfg.TailMessages = 1 }

@@ -81,7 +81,7 @@ func TestKeyed_bounds_the_weight_of_what_is_not_done(t *testing.T) {
 }
 
 // A caller that waits for little room does not wait for one that needs much.
-func TestKeyed_room_is_given_to_all_who_wait(t *testing.T) {
+func TestKeyed_room_is_given_to_all_callers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := NewKeyed(10, func(_ string, seconds []int, _ bool) {
 			time.Sleep(time.Duration(seconds[0]) * time.Second)

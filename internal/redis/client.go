@@ -168,9 +168,9 @@ func (c *Client) Counters() map[string]int64 {
 	}
 }
 
-// Check reports whether Redis is usable. The error is Invalid if the configuration has to change:
-// the password is refused, the version is too old, or the server is of another kind than in the
-// URL. It is Unavailable if the problem may be temporary.
+// Check reports whether Redis is usable. The error is Invalid if the configuration has to change.
+// So it is for a wrong password, an old version, and a server of another kind than in the URL. It
+// is Unavailable if the problem may be temporary.
 func (c *Client) Check(ctx context.Context) error {
 	reply := c.Run(ctx, []Call{{Args: []any{"INFO"}}})[0]
 	if reply.Err != nil {

@@ -38,7 +38,7 @@ func TestFlag_copies_are_one_flag(t *testing.T) {
 	}
 }
 
-func TestFlag_of_nobody_is_never_set(t *testing.T) {
+func TestFlag_zero_value_is_never_set(t *testing.T) {
 	var flag signal.Flag
 	flag.Set()
 	if flag.Clear() {

@@ -1,6 +1,6 @@
 // Package bus is the contract for events between nodes. A publication may be late, doubled or
-// reordered, which costs only latency. It may be lost only in two cases: its publisher gets an
-// error, or the node that missed it joins the registry again, which raises the epoch
+// reordered, which costs only latency. It may be lost only in two cases. Either its publisher gets
+// an error, or the node that missed it joins the registry again, which raises the epoch
 // (Subscriber.Missed).
 //
 // bus/local serves one process, bus/redis several nodes. bustest is the suite that every bus

@@ -117,7 +117,7 @@ const Remembered = 7 * 24 * time.Hour
 type Nodes interface {
 	// Join takes the node's lease for ttl. It raises Epoch.Crashes if the node had a lease before
 	// without calling Leave, in this or an earlier life. It does so even if that lease had expired,
-	// and had raised it then: until now, the node may have stored messages that it could not
+	// and had raised it then. Since then the node may have stored messages that it could not
 	// publish. A registry remembers this for Remembered.
 	Join(ctx context.Context, node Node, ttl time.Duration) error
 	// Leave ends the node's lease without raising the epoch. If leases of its sessions are left,

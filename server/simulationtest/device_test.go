@@ -447,7 +447,7 @@ func (d *device) missing() {
 			default:
 				continue
 			}
-			d.w.failf("owed and not received: %s at %s has not got %s %d: head %d, acknowledged "+
+			d.w.failf("not received: %s at %s has not got %s %d: head %d, acknowledged "+
 				"%d, head at its open %d, cursor %d (%v), weak %v, rows %v, last %d",
 				d.name(), d.at.id, chat, n, d.w.head(chat), acked, s.opened[chat], cursor, given,
 				weak, d.w.rows(d.user), s.top[chat])

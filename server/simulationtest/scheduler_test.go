@@ -20,8 +20,8 @@ import (
 )
 
 // The nodes' durations. They are short, so that a run covers many of them. They have no common
-// multiple, so that two timers of a node rarely end at the same moment: the runtime would choose
-// which is served first.
+// multiple, so that two timers of a node rarely end at the same moment. Otherwise the runtime would
+// choose which is served first.
 const (
 	resumeWindow   = 15*time.Second + 11*time.Nanosecond
 	grace          = 3*time.Second + 17*time.Nanosecond

@@ -54,7 +54,7 @@ func (tr *truth) added(chat tidemark.ChatID, added storage.Added) {
 			from = 1
 		}
 		if tr.member(user, chat) {
-			tr.w.failf("%s was added to %s, of which he is a member", user, chat)
+			tr.w.failf("%s was added to %s twice", user, chat)
 		}
 		tr.spans[key] = append(tr.spans[key], span{from: from})
 		tr.changes[key]++
@@ -65,7 +65,7 @@ func (tr *truth) added(chat tidemark.ChatID, added storage.Added) {
 func (tr *truth) removed(chat tidemark.ChatID, user tidemark.UserID, head tidemark.Sequence) {
 	key := storage.StateKey{User: user, Chat: chat}
 	if !tr.member(user, chat) {
-		tr.w.failf("%s was removed from %s, of which he is no member", user, chat)
+		tr.w.failf("%s was removed from %s without being a member", user, chat)
 		return
 	}
 	spans := tr.spans[key]

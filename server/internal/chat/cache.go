@@ -79,9 +79,9 @@ func New(storage Storage, cfg Config) *Cache {
 	return &Cache{cfg: cfg, storage: storage, chats: make(map[tidemark.ChatID]*Entry)}
 }
 
-// TrustUntil sets until when changes of members are known to reach this node, and how old a roster
-// may be to be used without reading it again. An age of 0 means any age. With the zero time no
-// roster is used.
+// TrustUntil sets until when changes of members are known to reach this node. age is how old a
+// roster may be to be used without reading it again. An age of 0 means any age. With the zero time
+// no roster is used.
 func (c *Cache) TrustUntil(until time.Time, age time.Duration) { c.trust.Store(&trust{until, age}) }
 
 // trusts reports whether a roster read at the given time may be used. It reads the clock each time,

@@ -30,8 +30,8 @@ func (d *Delivery) TryAgain(ctx context.Context) (done bool) {
 	//rule:R_EPOCH.tell-registry-of-lost-retries
 	if due.Overflow {
 		if err := d.Leases.RaiseEpoch(ctx); err != nil {
-			d.Log.Warn("more is to be tried again than the node remembers, and it cannot tell "+
-				"the registry so", "error", err)
+			d.Log.Warn("the retry queue overflowed, and the node cannot join the registry again",
+				"error", err)
 			d.Retry.Overflow()
 		}
 	}

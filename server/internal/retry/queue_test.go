@@ -41,7 +41,7 @@ func TestTake_returns_the_smallest_sequence_of_each_row_once(t *testing.T) {
 		t.Error("the flag is not set")
 	}
 	if got := q.Len(); got != 4 {
-		t.Errorf("Len = %d, want 4: a row, a wake, a session to follow and a send", got)
+		t.Errorf("Len = %d, want 4: a row, a notification, a session to follow and a send", got)
 	}
 	if got := q.Count.Load(); got != 7 {
 		t.Errorf("Count = %d, want 7", got)
@@ -59,7 +59,7 @@ func TestTake_returns_the_smallest_sequence_of_each_row_once(t *testing.T) {
 	again := q.Take()
 	left := len(again.Marks) + len(again.Notify) + len(again.Follow) + len(again.Sends)
 	if q.Len() != 0 || left != 0 || again.Overflow {
-		t.Errorf("what was taken is still owed: %+v", again)
+		t.Errorf("what was taken is still queued: %+v", again)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestBisect_finds_the_rows_that_are_refused(t *testing.T) {
 		t.Errorf("it took %d tries", tries)
 	}
 	if owed := q.Take(); !owed.Overflow || len(owed.Marks) != 0 {
-		t.Errorf("what is owed is %+v, want that something is lost", owed)
+		t.Errorf("the queue has %+v, want that it reports a loss", owed)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestBisect_queues_again_what_was_not_tried(t *testing.T) {
 		if tidemark.CodeOf(err) != tt.code || tries != tt.tries ||
 			len(owed.Marks)+len(refused) != len(all) || owed.Overflow != tt.lost ||
 			(len(refused) > 0) != tt.lost {
-			t.Errorf("%s: %v after %d tries, %d rows are refused and %d owed, lost %v",
+			t.Errorf("%s: %v after %d tries, %d rows are refused and %d queued, lost %v",
 				tt.code, err, tries, len(refused), len(owed.Marks), owed.Overflow)
 		}
 	}

@@ -19,7 +19,7 @@ func TestAttachment_only_the_newest_reads(t *testing.T) {
 		t.Errorf("second attach: replaced %v, %+v", replaced, a)
 	}
 	if !older.Clear() {
-		t.Error("the older reader was not woken to learn of it")
+		t.Error("the older reader was not signalled")
 	}
 	if err := a.owns(1); tidemark.CodeOf(err) != tidemark.Replaced {
 		t.Errorf("owns(1) = %v, want Replaced", err)

@@ -1,5 +1,5 @@
-// Package session holds one device's position in the stream: which chats have something for it, how
-// far it is in each, and how its client resumes over any transport. A session queues no messages.
+// Package session holds one device's position in the stream: which chats have something for it, and
+// how far it is in each. Its client may resume over any transport. A session queues no messages.
 // New ones are read when its connection asks for them (delivery.md §3).
 //
 // A Session is eight values behind one lock. Each has named states, a table of its transitions, and
@@ -65,7 +65,7 @@ type Host struct {
 	MaxChats int
 	// Heartbeat and Resume are durations that `open` tells the client.
 	Heartbeat, Resume time.Duration
-	// Grace has an entry for each chat that waits for an acknowledgement, Expiry one for each
+	// Grace has an entry for each chat that waits for an acknowledgement. Expiry has one for each
 	// connection that left, and Arrivals one for each arriving session.
 	Grace, Expiry, Arrivals *Deadlines
 	// Now returns the time of day. readRecent compares it with the times of messages (clockSlack).

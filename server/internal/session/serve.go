@@ -141,8 +141,8 @@ func (s *Session) serveStatuses(
 	return buf, nil
 }
 
-// readBaselines reads the boundaries that the client may already know: those of all members of the
-// chats of st.keys, and of the users in st.keys, who may be former members.
+// readBaselines reads the boundaries that the client may already know. These are of all members of
+// the chats of st.keys, and of the users in st.keys, who may be former members.
 func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 	var ids []tidemark.ChatID
 	also := make([]storage.StateKey, len(st.keys))

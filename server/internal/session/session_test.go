@@ -33,10 +33,10 @@ var lease = registry.Lease{User: "bob", Device: "phone", Node: "a", Boot: "1", S
 
 // A delivery may have found the session just before it ended. If the session refuses the
 // notification, the caller marks the message (R_NOBODY, R_ORDER).
-func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
+func TestNotify_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 	s := newNode().New(lease, false)
 	if !s.Notify(session.Notification{Chat: "c", Sequence: 1}) {
-		t.Error("a live session does not take a wake")
+		t.Error("a live session refuses a notification")
 	}
 	left, ended := s.Ending(session.Closed).End()
 	rows := left.Rows
@@ -45,7 +45,7 @@ func TestWake_R_NOBODY_a_session_that_has_ended_takes_nothing(t *testing.T) {
 		t.Errorf("End: got %v, %v, want the row %v", rows, ended, want)
 	}
 	if s.Notify(session.Notification{Chat: "c", Sequence: 2}) {
-		t.Error("a session that has ended takes a wake: nobody would mark it")
+		t.Error("an ended session takes a notification, which would not be marked")
 	}
 	if left, again := s.Ending(session.Closed).End(); again || len(left.Rows) > 0 {
 		t.Errorf("End again: got %v, %v, want nothing", left, again)
@@ -80,7 +80,7 @@ func TestResume_of_a_session_that_has_ended(t *testing.T) {
 }
 
 // A connection whose client has closed its side does not replace the client's newer connection.
-func TestResume_of_who_has_left(t *testing.T) {
+func TestResume_of_a_client_that_has_left(t *testing.T) {
 	s := newNode().New(lease, false)
 	newest := s.Attach("")
 	if c, err := s.Resume(session.At{Announce: true, Yield: true}); c != nil ||

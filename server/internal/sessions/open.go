@@ -110,7 +110,7 @@ func (s *Sessions) errTooMany(user tidemark.UserID) error {
 // Resume attaches a client to its session and replaces an older connection. If the session is on
 // another node, it moves here.
 //
-// Errors: Gone if the session is unknown, ended, or another user's; ErrUncertain if it may exist;
+// Errors: Gone if the session is unknown, ended, or another user's. ErrUncertain if it may exist.
 // Unavailable if another connection has it or has requested it.
 func (s *Sessions) Resume(ctx context.Context, r ResumeRequest) (*session.Reader, error) {
 	sess, err := s.find(ctx, r)

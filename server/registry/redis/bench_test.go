@@ -43,8 +43,8 @@ func (s spent) report(b *testing.B, from spent) {
 	b.ReportMetric((s.trips-from.trips)/n, "trips/op")
 }
 
-// BenchmarkLookup looks up one user for each of several concurrent callers, as a message of a pair
-// does, and many users, as a message of a group does.
+// BenchmarkLookup looks up one user for each of several concurrent callers, as messages of pairs
+// do. It also looks up many users, as a message of a group does.
 func BenchmarkLookup(b *testing.B) {
 	server := service.Start(b)
 	r, client := openWith(b, server.URL())

@@ -492,7 +492,7 @@ func TestOpen_is_refused_by_Redis_own_clock(t *testing.T) {
 	}
 }
 
-// A second Join raises the epoch even if Redis does not know the node: the node may have been on
+// A second Join raises the epoch even if Redis does not know the node. The node may have been on
 // the other side of a partition.
 func TestJoin_again_raises_whatever_Redis_remembers(t *testing.T) {
 	t.Parallel()

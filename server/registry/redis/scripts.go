@@ -94,8 +94,8 @@ end
 `
 
 // KEYS: user. ARGV: field, node|boot|session, session, ttl, expiry of the node's lease, 1 for
-// LeaseRequest.Continue. It returns 1, whether there are other leases, their number with this one,
-// the proof, and the previous lease of this session if another node held it.
+// LeaseRequest.Continue. It returns 1, whether there are other leases, and the number of leases.
+// Then follow the proof, and the previous lease of this session if another node held it.
 // rule:R_PROOF.open-script
 const openScript = `
 if now > tonumber(ARGV[5]) then return {0} end
@@ -141,7 +141,7 @@ return {1, 1}
 `
 
 // KEYS: users. ARGV: ttl, then field and node|boot|session of each lease. It returns for each lease
-// 0 if it was prolonged, 1 if lost, 2 if replaced, 3 if its session has a lease on another node.
+// 0 if it was prolonged, 1 if lost, 2 if replaced, 3 if its session is elsewhere.
 //
 //rule:resume_lossless.refresh-script
 const prolongScript = `

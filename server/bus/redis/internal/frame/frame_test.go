@@ -53,7 +53,7 @@ func examples() map[string]bus.Event {
 	m, plain := message("héllo\n\"", []byte(`{"a": 1}`)), message("x", nil)
 	other := registry.Node{ID: "b", Boot: "2"}
 	return map[string]bus.Event{
-		"wake": {
+		"notification": {
 			To: leases("bob", "eve"),
 			Notification: &bus.Notification{
 				Chat:     "c",
@@ -62,7 +62,7 @@ func examples() map[string]bus.Event {
 				Encoded:  m.AppendJSON(nil),
 			},
 		},
-		"wake_marked": {
+		"notification_marked": {
 			To: leases("bob"),
 			Notification: &bus.Notification{
 				Chat:     "c",
@@ -70,7 +70,7 @@ func examples() map[string]bus.Event {
 				Marked:   true,
 			},
 		},
-		"wake_plain": {
+		"notification_plain": {
 			Notification: &bus.Notification{
 				Chat:     "c",
 				Sequence: 7,
@@ -210,7 +210,7 @@ func TestRead_refuses_garbage(t *testing.T) {
 			"the greatest sequence",
 			"\x01" + event(2, "\x00\x01c\xff\xff\xff\xff\xff\xff\xff\x0f\x00"), 1, 0, false,
 		},
-		{"a wake without its message", "\x01" + event(2, "\x02\x01c\x07\x00"), 0, 1, false},
+		{"a notification without its message", "\x01" + event(2, "\x02\x01c\x07\x00"), 0, 1, false},
 		{"an empty ping", "\x01" + event(1, ""), 0, 1, false},
 		{"a chat of another alphabet, beside a good one", badChat + whole, 1, 1, false},
 	} {
@@ -229,21 +229,21 @@ const badChat = "\x01\x02\x11\x00\x02c\xff\x01\x01\x06nobody\x01d\x01s"
 // Invalid ids, sequence 0 and unknown changes are malformed.
 func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 	for name, spoil := range map[string]func(m map[string]bus.Event){
-		"a wake of a chat without a name": func(m map[string]bus.Event) {
-			m["wake"].Notification.Chat = ""
+		"a notification of a chat without a name": func(m map[string]bus.Event) {
+			m["notification"].Notification.Chat = ""
 		},
-		"a wake of another alphabet": func(m map[string]bus.Event) {
-			m["wake_marked"].Notification.Chat = "c\xff"
+		"a notification of another alphabet": func(m map[string]bus.Event) {
+			m["notification_marked"].Notification.Chat = "c\xff"
 		},
-		"a wake of a chat with too long a name": func(m map[string]bus.Event) {
-			m["wake_marked"].Notification.Chat = tidemark.ChatID(strings.Repeat("c",
+		"a notification of a chat with too long a name": func(m map[string]bus.Event) {
+			m["notification_marked"].Notification.Chat = tidemark.ChatID(strings.Repeat("c",
 				tidemark.MaxIDLength+1))
 		},
-		"a wake for nothing": func(m map[string]bus.Event) {
-			m["wake_marked"].Notification.Sequence = 0
+		"a notification for nothing": func(m map[string]bus.Event) {
+			m["notification_marked"].Notification.Sequence = 0
 		},
 		"a lease of no user": func(m map[string]bus.Event) {
-			m["wake"].To[1].User = ""
+			m["notification"].To[1].User = ""
 		},
 		"a lease of no device": func(m map[string]bus.Event) {
 			m["status"].To[0].Device = "a phone"
@@ -252,19 +252,19 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 			m["typing"].To[0].Session = "s\n"
 		},
 		"a message of another chat": func(m map[string]bus.Event) {
-			m["wake"].Notification.Message.ChatID = "d"
+			m["notification"].Notification.Message.ChatID = "d"
 		},
 		"another message of the chat": func(m map[string]bus.Event) {
-			m["wake"].Notification.Message.Sequence++
+			m["notification"].Notification.Message.Sequence++
 		},
 		"a message without an id": func(m map[string]bus.Event) {
-			m["wake"].Notification.Message.MessageID = ""
+			m["notification"].Notification.Message.MessageID = ""
 		},
 		"a message of nobody": func(m map[string]bus.Event) {
-			m["wake"].Notification.Message.SenderID = ""
+			m["notification"].Notification.Message.SenderID = ""
 		},
 		"a message without a key": func(m map[string]bus.Event) {
-			m["wake"].Notification.Message.ClientMessageID = ""
+			m["notification"].Notification.Message.ClientMessageID = ""
 		},
 		"a boundary in no chat": func(m map[string]bus.Event) {
 			m["status"].Status.Updates[1].ChatID = ""
@@ -362,7 +362,7 @@ func TestRead_a_message_that_cannot_be_stored_is_read_instead(t *testing.T) {
 // A session keeps a chat's id for as long as it knows the chat. The id must not keep a message in
 // memory.
 func TestRead_names_are_no_part_of_what_came_along(t *testing.T) {
-	e := examples()["wake"]
+	e := examples()["notification"]
 	b := string(frame.AppendEvent(frame.Begin(nil), &e))
 	got, err := frame.Read(b, to())
 	if err != nil {
@@ -403,7 +403,7 @@ func FuzzRead(f *testing.F) {
 			held += things(&got.Events[i])
 			if w := got.Events[i].Notification; w != nil &&
 				(!tidemark.ValidID(w.Chat) || w.Sequence == 0) {
-				t.Errorf("%q is woken at %d", w.Chat, w.Sequence)
+				t.Errorf("%q is notified of %d", w.Chat, w.Sequence)
 			}
 			b = frame.AppendEvent(b, &got.Events[i])
 		}
@@ -433,7 +433,7 @@ func things(e *bus.Event) int {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	e := examples()["wake"]
+	e := examples()["notification"]
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = frame.AppendEvent(frame.Begin(nil), &e)
@@ -441,7 +441,7 @@ func BenchmarkWrite(b *testing.B) {
 }
 
 func BenchmarkRead(b *testing.B) {
-	e := examples()["wake"]
+	e := examples()["notification"]
 	text := string(frame.AppendEvent(frame.Begin(nil), &e))
 	b.ReportAllocs()
 	for b.Loop() {
