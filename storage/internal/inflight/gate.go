@@ -1,5 +1,5 @@
-// Package inflight counts the calls under way in a store, so that Close can wait for them and refuse
-// later ones.
+// Package inflight counts the calls under way in a store, so that Close can wait for them and
+// refuse later ones.
 package inflight
 
 import (
