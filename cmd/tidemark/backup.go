@@ -8,9 +8,9 @@ import (
 )
 
 type backupCommand struct {
-	To     string `required:"" placeholder:"FILE"`
-	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL"`
-	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE"`
+	To     string `required:"" placeholder:"FILE" help:"File to write. It must not exist. Until it is complete, its name is FILE.unfinished-…"`
+	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"What to copy: sqlite:PATH."`
+	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store is used."`
 }
 
 // Help returns the rest of the text of `backup --help`.

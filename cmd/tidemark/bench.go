@@ -12,11 +12,11 @@ import (
 // benchCommand runs the load generator.
 // Without TIDEMARK_JWT_SECRET, its users have the tokens of `serve --dev`.
 type benchCommand struct {
-	P2P     pairsCommand   `cmd:"" name:"p2p"`
-	Group   groupCommand   `cmd:""`
-	Idle    idleCommand    `cmd:""`
-	Catchup catchupCommand `cmd:""`
-	Storm   stormCommand   `cmd:""`
+	P2P     pairsCommand   `cmd:"" name:"p2p" help:"Pairs of users: stored, confirmed, delivered, acknowledged, ticked."`
+	Group   groupCommand   `cmd:"" help:"One chat with all members online: the fan-out."`
+	Idle    idleCommand    `cmd:"" help:"Connections that do nothing: the memory of each, on a new server."`
+	Catchup catchupCommand `cmd:"" help:"Users who were offline come back."`
+	Storm   stormCommand   `cmd:"" help:"Stop and start the server under load: how long it takes, and how clients come back."`
 }
 
 // benchTokens is how long the tokens of a run are valid.

@@ -11,10 +11,10 @@ import (
 
 // credentialFlags say which credentials the server accepts, besides tokens signed by the secret.
 type credentialFlags struct {
-	JWKSURL     string `name:"jwks-url" env:"TIDEMARK_JWKS_URL" placeholder:"URL"`
-	JWTIssuer   string `name:"jwt-issuer" env:"TIDEMARK_JWT_ISSUER" placeholder:"ISS"`
-	JWTAudience string `name:"jwt-audience" env:"TIDEMARK_JWT_AUDIENCE" placeholder:"AUD"`
-	APIKeysFile string `name:"api-keys-file" env:"TIDEMARK_API_KEYS_FILE" placeholder:"FILE"`
+	JWKSURL     string `name:"jwks-url" env:"TIDEMARK_JWKS_URL" placeholder:"URL" help:"URL of the keys of the tokens' issuer (RS256, ES256, EdDSA): https, or http on a loopback host."`
+	JWTIssuer   string `name:"jwt-issuer" env:"TIDEMARK_JWT_ISSUER" placeholder:"ISS" help:"The iss that tokens must have. Without it, any."`
+	JWTAudience string `name:"jwt-audience" env:"TIDEMARK_JWT_AUDIENCE" placeholder:"AUD" help:"A value that the aud of tokens must contain. Without it, any."`
+	APIKeysFile string `name:"api-keys-file" env:"TIDEMARK_API_KEYS_FILE" placeholder:"FILE" help:"File with the hashes of backends' API keys, one line per key, as api-key prints it. It is read again when it changes."`
 }
 
 // config returns the configuration of authentication. secret may be nil.

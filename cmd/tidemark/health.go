@@ -16,8 +16,8 @@ const healthWithin = 3 * time.Second
 // healthCommand checks whether the server on this machine is ready.
 // It serves containers that have no other program for that.
 type healthCommand struct {
-	Listen string `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT"`
-	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE"`
+	Listen string `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Address of the server; without a HOST, the loopback interface."`
+	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its listen is used."`
 }
 
 // Run requests /readyz and prints the answer. Any status but 200 is a failure.

@@ -25,12 +25,11 @@ const (
 
 // limitFlags are the limits that operators can change. docs/limits.md lists all limits.
 type limitFlags struct {
-	MaxConnections           int `env:"TIDEMARK_MAX_CONNECTIONS" placeholder:"N"`
-	MaxConnectionsPerAddress int `env:"TIDEMARK_MAX_CONNECTIONS_PER_ADDRESS" placeholder:"N"`
-
-	DrainDelay    *time.Duration `env:"TIDEMARK_DRAIN_DELAY" placeholder:"TIME"`
-	DrainSpread   *time.Duration `env:"TIDEMARK_DRAIN_SPREAD" placeholder:"TIME"`
-	DrainDeadline time.Duration  `env:"TIDEMARK_DRAIN_DEADLINE" placeholder:"TIME"`
+	MaxConnections           int            `env:"TIDEMARK_MAX_CONNECTIONS" placeholder:"N" help:"Greatest number of connections; further ones get 503. 0: what the open-file limit allows, at most 100,000."`
+	MaxConnectionsPerAddress int            `env:"TIDEMARK_MAX_CONNECTIONS_PER_ADDRESS" placeholder:"N" help:"Greatest number of connections per client address; further ones are closed. 0: no limit, which is right behind a proxy."`
+	DrainDelay               *time.Duration `env:"TIDEMARK_DRAIN_DELAY" placeholder:"TIME" help:"How long /readyz is red before an orderly stop begins, so that load balancers notice. Default 1s, with --dev 0s."`
+	DrainSpread              *time.Duration `env:"TIDEMARK_DRAIN_SPREAD" placeholder:"TIME" help:"Longest time in which an orderly stop sends streams to other nodes. Default 10s, but at most half of what the deadline leaves after the delay."`
+	DrainDeadline            time.Duration  `env:"TIDEMARK_DRAIN_DEADLINE" placeholder:"TIME" help:"Longest time for an orderly stop in all. Default 15s."`
 }
 
 // withDefaults returns the flags with defaults for those that are not set, or a usageError.

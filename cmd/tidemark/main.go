@@ -34,14 +34,14 @@ const (
 
 // commands describes the command line.
 type commands struct {
-	Serve   serveCommand   `cmd:""`
-	Migrate migrateCommand `cmd:""`
-	Backup  backupCommand  `cmd:""`
-	Health  healthCommand  `cmd:""`
-	Token   tokenCommand   `cmd:""`
-	APIKey  apiKeyCommand  `cmd:"" name:"api-key"`
-	Bench   benchCommand   `cmd:""`
-	Version versionCommand `cmd:""`
+	Serve   serveCommand   `cmd:"" help:"Run the server."`
+	Migrate migrateCommand `cmd:"" help:"Bring a store's schema up or down, or show its version."`
+	Backup  backupCommand  `cmd:"" help:"Copy the store to a file while the server runs."`
+	Health  healthCommand  `cmd:"" help:"Check whether the server on this machine is ready."`
+	Token   tokenCommand   `cmd:"" help:"Print a bearer token for a user, signed with TIDEMARK_JWT_SECRET."`
+	APIKey  apiKeyCommand  `cmd:"" name:"api-key" help:"Print a new API key for a backend, and on standard error its line for --api-keys-file."`
+	Bench   benchCommand   `cmd:"" help:"Put a running server under load, and check what arrives."`
+	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
 // streams are the outputs of a command.
@@ -81,11 +81,10 @@ func stopSignals() []os.Signal {
 func newParser(cli *commands, std streams, exit func(int)) (*kong.Kong, error) {
 	return kong.New(cli,
 		kong.Name("tidemark"),
-		kong.Description("Tidemark delivers messages, and says of each whether it is stored, "+
-			"delivered and read."),
+		kong.Description(
+			"Tidemark delivers messages, and says of each whether it is stored, delivered and read."),
 		kong.Writers(std.out, std.err),
 		kong.Exit(exit),
-		kong.PostBuild(describe),
 		kong.WithBeforeResolve(useConfig),
 	)
 }

@@ -10,12 +10,12 @@ import (
 )
 
 type migrateCommand struct {
-	Up     migrateUp     `cmd:""`
-	Down   migrateDown   `cmd:""`
-	Status migrateStatus `cmd:""`
+	Up     migrateUp     `cmd:"" help:"Run every migration that the store lacks."`
+	Down   migrateDown   `cmd:"" help:"Revert the latest migration. It destroys what only the newer schema contains."`
+	Status migrateStatus `cmd:"" help:"Show the schema version of the store, and the one that this program needs."`
 
-	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL"`
-	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE"`
+	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH, postgres://… or dynamodb://…"`
+	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store is used."`
 }
 
 type (

@@ -14,10 +14,10 @@ import (
 
 // observeFlags configure logs, metrics and profiles (docs/observability.md).
 type observeFlags struct {
-	LogFormat     string `default:"text" env:"TIDEMARK_LOG_FORMAT" placeholder:"FORMAT"`
-	LogLevel      string `default:"info" env:"TIDEMARK_LOG_LEVEL" placeholder:"LEVEL"`
-	DebugListen   string `env:"TIDEMARK_DEBUG_LISTEN" placeholder:"HOST:PORT"`
-	PublicMetrics bool   `env:"TIDEMARK_PUBLIC_METRICS"`
+	LogFormat     string `default:"text" env:"TIDEMARK_LOG_FORMAT" placeholder:"FORMAT" help:"Format of the logs on standard error: text or json. Default ${default}."`
+	LogLevel      string `default:"info" env:"TIDEMARK_LOG_LEVEL" placeholder:"LEVEL" help:"Lowest level that is logged: debug, info, warn or error. debug logs each request. Default ${default}."`
+	DebugListen   string `env:"TIDEMARK_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Loopback address that serves /debug/pprof/ and /metrics."`
+	PublicMetrics bool   `env:"TIDEMARK_PUBLIC_METRICS" help:"Also serve /metrics on --listen, without authentication. --dev implies it."`
 }
 
 func (f *observeFlags) log(to io.Writer) (*slog.Logger, error) {

@@ -25,8 +25,8 @@ import (
 
 // peerFlags configure a node of a cluster.
 type peerFlags struct {
-	Redis string `env:"TIDEMARK_REDIS" placeholder:"URL"`
-	Node  string `env:"TIDEMARK_NODE" placeholder:"NAME"`
+	Redis string `env:"TIDEMARK_REDIS" placeholder:"URL" help:"Redis of a cluster: redis://[USER:PASSWORD@]HOST:PORT[/DB], redis+sentinel://HOST:PORT,…/MASTER, or redis+cluster://HOST:PORT,…; with TLS rediss://, rediss+sentinel://, rediss+cluster://. The nodes share a store, Postgres or DynamoDB. Without it, this node is alone."`
+	Node  string `env:"TIDEMARK_NODE" placeholder:"NAME" help:"Name of this node, unique in the cluster. Default: the host name and random letters."`
 }
 
 // check returns a usageError if the name or the URL is malformed, or if nodes cannot share store.

@@ -29,17 +29,16 @@ import (
 
 // serveCommand is the configuration of the server, from flags, variables and the file.
 type serveCommand struct {
-	Listen  string `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT"`
-	Store   string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL"`
-	Dev     bool   `env:"TIDEMARK_DEV"`
-	Migrate bool   `env:"TIDEMARK_MIGRATE"`
-
+	Listen      string          `default:"127.0.0.1:8080" env:"TIDEMARK_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; port 0 chooses a free one, which is logged. Default ${default}."`
+	Store       string          `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH (sqlite: is ./tidemark.db), postgres://USER:PASSWORD@HOST:PORT/DATABASE, dynamodb://REGION/PREFIX, or memory: for a trial."`
+	Dev         bool            `env:"TIDEMARK_DEV" help:"Development: authentication and rate limits are off, so any user name works (Bearer dev:NAME). Loopback addresses only."`
+	Migrate     bool            `env:"TIDEMARK_MIGRATE" help:"First bring the schema of Postgres or DynamoDB up to date. Without it, an older schema is refused. SQLite is always brought up to date."`
 	Peers       peerFlags       `embed:""`
 	Credentials credentialFlags `embed:""`
 	Observe     observeFlags    `embed:""`
-	AllowOrigin []string        `env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN"`
+	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Origin of web pages that may call, such as https://app.example.com, or * for all; repeatable. Pages of the server's own host always may."`
 	Limits      limitFlags      `embed:""`
-	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE"`
+	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables override it."`
 }
 
 // Help returns the rest of the text of `serve --help`.
