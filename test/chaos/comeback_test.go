@@ -13,31 +13,32 @@ import (
 
 func only() string { return os.Getenv("TIDEMARK_CHAOS_FAULTS") }
 
-// comeBack lets every user open a session that gives no cursors, on some node: it brings everything that he has not acknowledged, whether a row says so or a comparison finds it.
-func (w *world) comeBack() {
-	w.t.Helper()
-	truth, err := checker.ReadTruth(w.ctx, w.url)
-	must(w.t, err)
-	ctx, cancel := context.WithCancel(w.ctx)
+// comeBack opens a session for every user, without cursors, on some node. The session must deliver
+// everything that its user has not acknowledged, whether a pending row or a comparison finds it.
+func (b *testbed) comeBack() {
+	b.t.Helper()
+	truth, err := checker.ReadTruth(b.ctx, b.url)
+	must(b.t, err)
+	ctx, cancel := context.WithCancel(b.ctx)
 	var running sync.WaitGroup
 	var logs []*checker.Log
 	for user := range users {
-		log := w.ledger.NewLog(name(user)+"/back", name(user))
+		log := b.ledger.NewLog(name(user)+"/back", name(user))
 		log.Only = true
 		log.Assume(truth.Acked(name(user)))
 		d := &client.Device{
 			Log:    log,
-			Ledger: w.ledger,
-			Base:   w.base(),
-			Random: rand.New(rand.NewPCG(w.seed, uint64(2000+user))),
+			Ledger: b.ledger,
+			Base:   b.base(),
+			Random: rand.New(rand.NewPCG(b.seed, uint64(2000+user))),
 			Mute:   true,
 		}
 		running.Go(func() { d.Run(ctx) })
 		logs = append(logs, log)
 	}
-	w.await("everybody who comes back gets what he has not acknowledged", func() string {
+	b.await("each user who comes back gets what they have not acknowledged", func() string {
 		for _, log := range logs {
-			if lack := log.Lacks(truth.Owed(log.User)); lack != "" {
+			if lack := log.Missing(truth.Expected(log.User)); lack != "" {
 				return lack
 			}
 		}
@@ -49,5 +50,5 @@ func (w *world) comeBack() {
 	for _, log := range logs {
 		n += log.Counts().Messages
 	}
-	w.t.Log(fmt.Sprint(n, " messages were pending for those who came back"))
+	b.t.Log(fmt.Sprint(n, " messages were pending for those who came back"))
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/redis"
 )
 
-// late listens to what the nodes publish to each other, and publishes a part of it once more, later: in another order, up to some seconds, in a long run up to half a minute.
-func late(w *world, r *rand.Rand, s *redis.Server) (string, error) {
+// replayLate subscribes to what the nodes publish, and publishes a part of it again, later and in
+// another order. The delay is up to some seconds, in a long run up to half a minute.
+func replayLate(b *testbed, r *rand.Rand, s *redis.Server) (string, error) {
 	most := 4 * time.Second
-	if w.long() {
+	if b.long() {
 		most = 30 * time.Second
 	}
 	options, err := goredis.ParseURL(s.URL())
@@ -24,7 +25,7 @@ func late(w *world, r *rand.Rand, s *redis.Server) (string, error) {
 	}
 	c := goredis.NewClient(options)
 	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(w.ctx, between(r, 2, 4))
+	ctx, cancel := context.WithTimeout(b.ctx, between(r, 2, 4))
 	defer cancel()
 	heard := c.PSubscribe(ctx, "gateway:*:deliver")
 	defer func() { _ = heard.Close() }()
@@ -40,8 +41,8 @@ func late(w *world, r *rand.Rand, s *redis.Server) (string, error) {
 			continue
 		}
 		again.Go(func() {
-			pause(w.ctx, later)
-			if n, err := c.Publish(w.ctx, m.Channel, m.Payload).Result(); err == nil && n > 0 {
+			pause(b.ctx, later)
+			if n, err := c.Publish(b.ctx, m.Channel, m.Payload).Result(); err == nil && n > 0 {
 				received.Add(1)
 			}
 		})

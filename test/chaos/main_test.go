@@ -11,13 +11,14 @@ import (
 	"github.com/tidemark-im/tidemark/test/chaos/cluster"
 )
 
-// They name the program, once it is built, and the directory that it is in.
+// Variables that name the program, once it is built, and its directory.
 const (
 	binaryVariable = "CHAOS_BINARY"
 	dirVariable    = "CHAOS_DIR"
 )
 
-// TestMain builds the program, and goes on in a network of its own, if that is possible: there packets can be lost without anybody else losing any.
+// TestMain builds the program. If possible, it goes on in a network namespace of its own, where it
+// can drop packets without an effect on the machine.
 func TestMain(m *testing.M) { os.Exit(inNetwork(m)) }
 
 func inNetwork(m *testing.M) int {
@@ -36,13 +37,15 @@ func inNetwork(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, "tidemark")
-	if given := os.Getenv(binaryVariable); given != "" { // one that is to be looked into
+	if given := os.Getenv(binaryVariable); given != "" { // a binary to examine
 		binary = given
-	} else if out, err := exec.Command("go", "build", "-o", binary, "github.com/tidemark-im/tidemark/cmd/tidemark").CombinedOutput(); err != nil {
+	} else if out, err := exec.Command("go", "build", "-o", binary,
+		"github.com/tidemark-im/tidemark/cmd/tidemark").CombinedOutput(); err != nil {
 		fmt.Printf("chaos: go build: %v\n%s", err, out)
 		return 1
 	}
-	if err := errors.Join(os.Setenv(binaryVariable, binary), os.Setenv(dirVariable, dir)); err != nil {
+	err = errors.Join(os.Setenv(binaryVariable, binary), os.Setenv(dirVariable, dir))
+	if err != nil {
 		fmt.Println("chaos:", err)
 		return 1
 	}

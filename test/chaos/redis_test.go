@@ -15,11 +15,12 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/redis"
 )
 
-// redisService is the Redis of the nodes, and what can happen to it.
+// redisService is the Redis of the nodes, and its faults.
 type redisService interface {
-	// way is how one node comes to it: the ports that it has to reach, what --redis says, and a link if it leads over one.
-	way() (link *cluster.Link, reach []int, flag string, err error)
-	// server is the one that answers.
+	// route returns how one node reaches Redis: the ports, the value of --redis, and the link, nil
+	// if the connection is direct.
+	route() (link *cluster.Link, reach []int, flag string, err error)
+	// server returns the server that answers.
 	server() *redis.Server
 	faults() []fault
 }
@@ -29,7 +30,7 @@ type single struct{ *redis.Server }
 
 func (s single) server() *redis.Server { return s.Server }
 
-func (s single) way() (*cluster.Link, []int, string, error) {
+func (s single) route() (*cluster.Link, []int, string, error) {
 	u, err := url.Parse(s.URL())
 	if err != nil {
 		return nil, nil, "", err
@@ -47,34 +48,34 @@ func (s single) faults() []fault {
 		{"Redis killed, back empty", s.killed},
 		{
 			"Redis frozen",
-			func(w *world, r *rand.Rand) (string, error) {
-				return freezeRedis(w, s.Server, between(r, 2, 6))
+			func(b *testbed, r *rand.Rand) (string, error) {
+				return freezeRedis(b, s.Server, between(r, 2, 6))
 			},
 		},
 		{
 			"Redis emptied",
-			func(w *world, _ *rand.Rand) (string, error) { return flush(w, s.Server) },
+			func(b *testbed, _ *rand.Rand) (string, error) { return flush(b, s.Server) },
 		},
-		{"Redis slow", func(w *world, r *rand.Rand) (string, error) {
-			return slow(w, r, func(m *machine) *cluster.Link { return m.toRedis }, "PING\r\n",
-				w.delay(r))
+		{"Redis slow", func(b *testbed, r *rand.Rand) (string, error) {
+			return slow(b, r, func(m *machine) *cluster.Link { return m.toRedis }, "PING\r\n",
+				b.delay(r))
 		}},
 		{
 			"publications come late, and twice",
-			func(w *world, r *rand.Rand) (string, error) { return late(w, r, s.Server) },
+			func(b *testbed, r *rand.Rand) (string, error) { return replayLate(b, r, s.Server) },
 		},
-		{"connections to Redis reset", func(w *world, r *rand.Rand) (string, error) {
-			return reset(w, r, func(m *machine) *cluster.Link { return m.toRedis }, "PING\r\n")
+		{"connections to Redis reset", func(b *testbed, r *rand.Rand) (string, error) {
+			return reset(b, r, func(m *machine) *cluster.Link { return m.toRedis }, "PING\r\n")
 		}},
 	}
 }
 
-// killed kills it, and starts it again without what it knew.
-func (s single) killed(w *world, r *rand.Rand) (string, error) {
-	before, keys := field(s.Server, "server", "run_id"), fmt.Sprint(s.Do(w.t, "DBSIZE"))
-	s.Kill(w.t)
-	pause(w.ctx, between(r, 0, 4))
-	s.RunEmpty(w.t)
+// killed kills the server, and starts it again without its data.
+func (s single) killed(b *testbed, r *rand.Rand) (string, error) {
+	before, keys := field(s.Server, "server", "run_id"), fmt.Sprint(s.Do(b.t, "DBSIZE"))
+	s.Kill(b.t)
+	pause(b.ctx, between(r, 0, 4))
+	s.RunEmpty(b.t)
 	if after := field(s.Server, "server", "run_id"); before == after || keys == "0" {
 		return "", nil
 	}
@@ -86,7 +87,8 @@ type watched struct{ *redis.Watched }
 
 func (s watched) server() *redis.Server { return s.Master }
 
-// open lets them serve others than this machine, as Sentinel does: the nodes are on hosts of their own.
+// open makes the servers listen for other hosts too, as Sentinel does: the nodes are on hosts of
+// their own.
 func (s watched) open(t testing.TB) {
 	t.Helper()
 	for _, server := range []*redis.Server{s.Master, s.Replica} {
@@ -94,7 +96,7 @@ func (s watched) open(t testing.TB) {
 	}
 }
 
-func (s watched) way() (*cluster.Link, []int, string, error) {
+func (s watched) route() (*cluster.Link, []int, string, error) {
 	return nil, []int{s.Sentinel.Port(), s.Master.Port(), s.Replica.Port()}, s.URL(), nil
 }
 
@@ -102,35 +104,35 @@ func (s watched) faults() []fault {
 	return []fault{
 		{
 			"Redis failed over",
-			func(w *world, r *rand.Rand) (string, error) { return s.failOver(w, r, false) },
+			func(b *testbed, r *rand.Rand) (string, error) { return s.failOver(b, r, false) },
 		},
 		{
 			"Redis failed over to a stale replica",
-			func(w *world, r *rand.Rand) (string, error) { return s.failOver(w, r, true) },
+			func(b *testbed, r *rand.Rand) (string, error) { return s.failOver(b, r, true) },
 		},
 		{
 			"Redis frozen",
-			func(w *world, r *rand.Rand) (string, error) {
-				return freezeRedis(w, s.Master, between(r, 0.3, 0.8))
+			func(b *testbed, r *rand.Rand) (string, error) {
+				return freezeRedis(b, s.Master, between(r, 0.3, 0.8))
 			},
 		},
 		{
 			"Redis emptied",
-			func(w *world, _ *rand.Rand) (string, error) { return flush(w, s.Master) },
+			func(b *testbed, _ *rand.Rand) (string, error) { return flush(b, s.Master) },
 		},
 		{
 			"publications come late, and twice",
-			func(w *world, r *rand.Rand) (string, error) { return late(w, r, s.Master) },
+			func(b *testbed, r *rand.Rand) (string, error) { return replayLate(b, r, s.Master) },
 		},
 	}
 }
 
-func (s watched) failOver(w *world, r *rand.Rand, stale bool) (string, error) {
+func (s watched) failOver(b *testbed, r *rand.Rand, stale bool) (string, error) {
 	old := s.Master
 	missed := ""
 	if stale {
-		s.Detach(w.t)
-		pause(w.ctx, between(r, 1, 4))
+		s.Detach(b.t)
+		pause(b.ctx, between(r, 1, 4))
 		there, here := field(s.Replica, "replication",
 			"slave_repl_offset"), field(s.Master, "replication", "master_repl_offset")
 		if there == here {
@@ -138,41 +140,43 @@ func (s watched) failOver(w *world, r *rand.Rand, stale bool) (string, error) {
 		}
 		missed = fmt.Sprintf(", and has %s of %s bytes", there, here)
 	}
-	s.FailOver(w.t)
-	s.open(w.t)
+	s.FailOver(b.t)
+	s.open(b.t)
 	if s.Master == old {
 		return "", nil
 	}
 	return "another server is master" + missed, nil
 }
 
-// freezeRedis stops it with SIGSTOP for a while.
-func freezeRedis(w *world, s *redis.Server, d time.Duration) (string, error) {
-	s.Freeze(w.t)
+// freezeRedis stops Redis with SIGSTOP for a while.
+func freezeRedis(b *testbed, s *redis.Server, d time.Duration) (string, error) {
+	s.Freeze(b.t)
 	silent := ""
 	if _, err := exchange(s.Address(), "PING\r\n", 200*time.Millisecond); err != nil {
 		silent = "it did not answer for " + d.String()
 	}
-	pause(w.ctx, d)
-	s.Thaw(w.t)
+	pause(b.ctx, d)
+	s.Thaw(b.t)
 	return silent, nil
 }
 
-// flush lets it forget everything while it runs.
-func flush(w *world, s *redis.Server) (string, error) {
-	before := fmt.Sprint(s.Do(w.t, "DBSIZE"))
-	epoch := s.Do(w.t, "HGETALL", "epoch:{tidemark}")
-	s.Do(w.t, "FLUSHALL")
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); pause(w.ctx, 50*time.Millisecond) {
+// flush deletes all data of Redis while it runs.
+func flush(b *testbed, s *redis.Server) (string, error) {
+	before := fmt.Sprint(s.Do(b.t, "DBSIZE"))
+	epoch := s.Do(b.t, "HGETALL", "epoch:{tidemark}")
+	s.Do(b.t, "FLUSHALL")
+	deadline := time.Now().Add(20 * time.Second)
+	for ; time.Now().Before(deadline); pause(b.ctx, 50*time.Millisecond) {
 		reply, err := s.Ask("HGETALL", "epoch:{tidemark}")
-		if after := fmt.Sprint(reply); err == nil && after != "[]" && after != fmt.Sprint(epoch) && before != "0" {
+		after := fmt.Sprint(reply)
+		if err == nil && after != "[]" && after != fmt.Sprint(epoch) && before != "0" {
 			return "it forgot " + before + " keys, and the nodes made another epoch", nil
 		}
 	}
 	return "", nil
 }
 
-// field is one of INFO.
+// field returns a field of INFO.
 func field(s *redis.Server, section, name string) string {
 	reply, _ := s.Ask("INFO", section)
 	for line := range strings.Lines(fmt.Sprint(reply)) {
@@ -183,7 +187,7 @@ func field(s *redis.Server, section, name string) string {
 	return ""
 }
 
-// exchange says something at an address, and returns how long it took until something was answered.
+// exchange sends a request to an address, and returns how long the first byte of the answer took.
 func exchange(address, say string, atMost time.Duration) (time.Duration, error) {
 	began := time.Now()
 	conn, err := net.DialTimeout("tcp", address, atMost)
@@ -203,7 +207,7 @@ func write(to io.Writer, text string) error {
 	return err
 }
 
-// between is a time of some seconds.
+// between returns a random duration between two numbers of seconds.
 func between(r *rand.Rand, least, most float64) time.Duration {
 	return time.Duration((least +
 		r.Float64()*(most-least)) * float64(time.Second)).Round(time.Millisecond)

@@ -1,4 +1,5 @@
-// Package cost measures what the stores cost, against what others do on the same server.
+// Package cost measures the cost of the stores, and compares it with a naive design on the same
+// server.
 package cost
 
 import (
@@ -25,13 +26,14 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// senders is how many send at once in the measurements, each of them waiting for his answer.
+// senders is how many goroutines send at once in the measurements. Each waits for its answer.
 const senders = 64
 
-// A load is what senders do for some time, and what that costs.
+// A load is what senders achieve in some seconds, and its cost.
 type load struct {
 	perSecond float64
-	// micro is the user and system time of this process and of Postgres for each operation, in microseconds; server is the part of Postgres.
+	// micro is the user and system time of this process and of Postgres, in microseconds per
+	// operation. server is the part of Postgres.
 	micro, server float64
 }
 
@@ -39,15 +41,16 @@ func (l load) String() string {
 	return fmt.Sprintf("%.0f/s, %.1f µs each (Postgres %.1f)", l.perSecond, l.micro, l.server)
 }
 
-// TestAppend_costs_a_fraction_of_a_naive_writer alternates the store with what a service does that writes each message in a transaction of its own,
-// on the same server. TIDEMARK_COST_SECONDS is how long each of the runs takes, TIDEMARK_COST_ROUNDS how many there are of each.
+// TestAppend_costs_a_fraction_of_a_naive_writer alternates the store and a service that writes each
+// message in a transaction of its own, on the same server. TIDEMARK_COST_SECONDS is the duration of
+// each run, TIDEMARK_COST_ROUNDS the number of runs of each.
 func TestAppend_costs_a_fraction_of_a_naive_writer(t *testing.T) {
 	seconds, rounds := number(t, "TIDEMARK_COST_SECONDS", 1), number(t, "TIDEMARK_COST_ROUNDS", 2)
 	for _, test := range []struct {
 		name  string
 		chats int
-		// How many times less CPU and how many times the messages in a second it is at least. What is shown is more; other programs on the machine
-		// take the rest.
+		// The store must need less CPU by the factor cpu, and send more messages a second by the
+		// factor rate. Documented factors are larger: other programs on the machine take the rest.
 		cpu, rate float64
 	}{{"1000 chats", 1_000, 4, 1}, {"one hot chat", 1, 10, 2}} {
 		t.Run(test.name, func(t *testing.T) {
@@ -82,7 +85,7 @@ func TestAppend_costs_a_fraction_of_a_naive_writer(t *testing.T) {
 	}
 }
 
-// TestAdvance_costs_little is about acknowledgements of many users at once.
+// TestAdvance_costs_little measures acknowledgements of many users at once.
 func TestAdvance_costs_little(t *testing.T) {
 	server := service.Shared(t)
 	s := openStore(t, server.Database(t))
@@ -125,7 +128,9 @@ func TestAdvance_costs_little(t *testing.T) {
 		_, err := s.Advance(t.Context(), raises)
 		return err
 	})
-	calls.perSecond, calls.micro, calls.server = calls.perSecond*together, calls.micro/together, calls.server/together
+	calls.perSecond *= together
+	calls.micro /= together
+	calls.server /= together
 	t.Logf("acknowledgements of %d at once: %v; in calls of %d: %v",
 		senders, alone, together, calls)
 	if alone.micro > 100 || calls.micro > 60 {
@@ -194,7 +199,8 @@ func openedChats(t *testing.T, s *postgres.Store, n int) []tidemark.ChatID {
 	return chats
 }
 
-// naive writes each message in a transaction: it locks the chat and looks whether the sender is a member, counts, stores, and commits.
+// naive writes each message in a transaction. It locks the chat and checks that the sender is a
+// member, counts, stores, and commits.
 type naive struct{ pool *pgxpool.Pool }
 
 func openNaive(t *testing.T, url string) naive {
@@ -203,7 +209,7 @@ func openNaive(t *testing.T, url string) naive {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.MaxConns = 16 // It is slower with 64.
+	config.MaxConns = 16 // 64 are slower
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -216,21 +222,29 @@ func (n naive) send(ctx context.Context, chat tidemark.ChatID, sender tidemark.U
 	return pgx.BeginFunc(ctx, n.pool, func(tx pgx.Tx) error {
 		d := draftFor(chat, sender)
 		var key, head int64
-		err := tx.QueryRow(ctx, `SELECT c.key, c.head FROM chats AS c JOIN members AS m ON m.chat = c.key AND m.user_id = $2 AND m.current WHERE c.id = $1 FOR UPDATE OF c`,
+		err := tx.QueryRow(ctx, `SELECT c.key, c.head FROM chats AS c
+			JOIN members AS m ON m.chat = c.key AND m.user_id = $2 AND m.current
+			WHERE c.id = $1 FOR UPDATE OF c`,
 			string(chat), string(sender)).Scan(&key, &head)
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE chats SET head = head + 1, activity_at = $2 WHERE key = $1`, key, d.CreatedAt.UnixMilli()); err != nil {
+		_, err = tx.Exec(ctx,
+			`UPDATE chats SET head = head + 1, activity_at = $2 WHERE key = $1`,
+			key, d.CreatedAt.UnixMilli())
+		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id, message_id, content_type, content)
-			VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8)`, key, head+1, d.CreatedAt.UnixMilli(), string(sender), d.ClientMessageID, string(d.MessageID), d.ContentType, d.Content)
+		_, err = tx.Exec(ctx, `INSERT INTO messages (chat, sequence, created_at, members_version,
+				sender_id, client_message_id, message_id, content_type, content)
+				VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8)`,
+			key, head+1, d.CreatedAt.UnixMilli(), string(sender), d.ClientMessageID,
+			string(d.MessageID), d.ContentType, d.Content)
 		return err
 	})
 }
 
-// measure lets the senders do something for some seconds.
+// measure lets the senders call do for some seconds.
 func measure(t *testing.T, postmaster, seconds int, do func(i int) error) load {
 	t.Helper()
 	var next atomic.Int64
@@ -257,7 +271,7 @@ func measure(t *testing.T, postmaster, seconds int, do func(i int) error) load {
 	}
 }
 
-// ownTime is the CPU time of this process.
+// ownTime returns the CPU time of this process.
 func ownTime(t *testing.T) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
@@ -267,7 +281,7 @@ func ownTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// treeTime is the CPU time of a process and of its children, those that have ended included.
+// treeTime returns the CPU time of a process and its children, including those that have ended.
 func treeTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	total := processTime(pid)
@@ -289,7 +303,8 @@ func treeTime(t *testing.T, pid int) time.Duration {
 	return total
 }
 
-// processTime is the CPU time of a process and of those children that it has waited for; 0 if it has just ended.
+// processTime returns the CPU time of a process and of the children that it has waited for. It is 0
+// if the process has just ended.
 func processTime(pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// TestStatements_for_each_write counts what 64 senders at once cost, each waiting for his answer: by pg_stat_statements, everything included.
+// TestStatements_for_each_write counts, by pg_stat_statements, all statements of 64 concurrent
+// senders. Each sender waits for its answer.
 func TestStatements_for_each_write(t *testing.T) {
 	const chats, each = 50, 100
 	server := service.Shared(t)
@@ -71,7 +72,7 @@ func TestStatements_for_each_write(t *testing.T) {
 	}
 }
 
-// statementsOf is how many statements the server has run in the store's database.
+// statementsOf returns how many statements the server has run in the store's database.
 func statementsOf(t *testing.T, meter *pgx.Conn, url string) (calls int) {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)

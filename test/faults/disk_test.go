@@ -21,12 +21,13 @@ import (
 // disk is a small file system.
 type disk struct {
 	t *testing.T
-	// dir is its root, which everybody may use.
+	// dir is its root, which every user may write to.
 	dir string
 }
 
-// small mounts a file system of a size as mount wants it, which goes with the test or with the process of the test. It is mounted in a namespace of
-// its own, and reached through the process that holds that, who is the user of the server.
+// small mounts a file system of a size in mount's notation. It disappears with the test or its
+// process. It is mounted in a namespace of its own, whose holder is a process of the server's user.
+// It is reached through that process.
 func small(t *testing.T, s *service.Server, size string) *disk {
 	t.Helper()
 	info, err := os.Stat(s.Data())
@@ -35,7 +36,8 @@ func small(t *testing.T, s *service.Server, size string) *disk {
 	mount := "mount -t tmpfs -o mode=0777,size=" + size + " tmpfs /mnt && echo mounted && exec "
 	line := []string{"unshare", "-rm", "sh", "-c", mount + "cat"}
 	if os.Getuid() == 0 {
-		line = []string{"unshare", "-m", "sh", "-c", mount + fmt.Sprintf("setpriv --reuid=%d --regid=%d --clear-groups cat", owner.Uid, owner.Gid)}
+		line = []string{"unshare", "-m", "sh", "-c", mount +
+			fmt.Sprintf("setpriv --reuid=%d --regid=%d --clear-groups cat", owner.Uid, owner.Gid)}
 	}
 	holder := exec.Command(line[0], line[1:]...)
 	holder.Dir = "/"
@@ -58,7 +60,7 @@ func small(t *testing.T, s *service.Server, size string) *disk {
 	return d
 }
 
-// fill takes all of the space, and returns what frees it again.
+// fill takes all of the space. free releases it.
 func (d *disk) fill() (free func()) {
 	d.t.Helper()
 	path := filepath.Join(d.dir, "ballast")
@@ -71,7 +73,7 @@ func (d *disk) fill() (free func()) {
 	return func() { must(d.t, os.Remove(path)) }
 }
 
-// zeros are as many zeros as one wants.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 // Read implements io.Reader.
@@ -88,15 +90,17 @@ func TestFault_disk_of_the_tables_full(t *testing.T) {
 	stores := nodes(t, at)
 	h := newHistory(t, stores...)
 	red := 0
-	h.under(func() {
+	h.runAndReport(func() {
 		free := d.fill()
-		for deadline := time.Now().Add(20 * time.Second); h.refusals("disk of the database is full") == 0 && time.Now().Before(deadline); {
+		deadline := time.Now().Add(20 * time.Second)
+		for h.refusals("disk of the database is full") == 0 && time.Now().Before(deadline) {
 			<-time.After(5 * time.Millisecond)
 		}
 		<-time.After(time.Duration(number(t, "TIDEMARK_FAULT_SECONDS", 2)) * time.Second)
-		// What fits is still written, but that does not make it ready.
+		// Small writes still succeed, but that does not make the node ready.
 		for range 50 {
-			if err := stores[0].Check(t.Context()); err != nil && strings.Contains(err.Error(), "full") {
+			err := stores[0].Check(t.Context())
+			if err != nil && strings.Contains(err.Error(), "full") {
 				red++
 			}
 			<-time.After(10 * time.Millisecond)
@@ -113,7 +117,9 @@ func TestFault_disk_of_the_log_full(t *testing.T) {
 	s := service.Start(t, "wal_recycle = off", "max_wal_size = 64MB", "min_wal_size = 32MB")
 	d := small(t, s, "200m")
 	s.Stop(t, "fast")
-	if out, err := s.Shell(fmt.Sprintf("cp -r %[1]s/pg_wal %[2]s/ && rm -r %[1]s/pg_wal && ln -s %[2]s/pg_wal %[1]s/pg_wal", s.Data(), d.dir)).CombinedOutput(); err != nil {
+	move := fmt.Sprintf("cp -r %[1]s/pg_wal %[2]s/ && rm -r %[1]s/pg_wal && "+
+		"ln -s %[2]s/pg_wal %[1]s/pg_wal", s.Data(), d.dir)
+	if out, err := s.Shell(move).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	s.Run(t)
@@ -121,9 +127,10 @@ func TestFault_disk_of_the_log_full(t *testing.T) {
 	h := newHistory(t, nodes(t, at)...)
 	conn := admin(t, s, at)
 	ended := false
-	h.under(func() {
+	h.runAndReport(func() {
 		free := d.fill()
-		_, _ = conn.Exec(t.Context(), "SELECT pg_switch_wal()") // the next write needs a new segment
+		// the next write needs a new segment
+		_, _ = conn.Exec(t.Context(), "SELECT pg_switch_wal()")
 		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.Log(), "PANIC"); {
 			if time.Now().After(deadline) {
 				t.Error("the server did not panic")
@@ -133,7 +140,7 @@ func TestFault_disk_of_the_log_full(t *testing.T) {
 		}
 		<-time.After(time.Duration(number(t, "TIDEMARK_FAULT_SECONDS", 2)) * time.Second)
 		free()
-		// Either it comes back by itself, or it has given up, and somebody has to start it.
+		// The server either restarts by itself, or it has given up and must be started.
 		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
 			if s.Ended() {
 				ended = true

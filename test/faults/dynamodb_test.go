@@ -19,20 +19,22 @@ import (
 )
 
 const (
-	// storeTime is how long a store on DynamoDB tries at least, if its caller's deadline is not
-	// over before.
+	// storeTime is how long a store on DynamoDB tries at least, unless the deadline of the caller
+	// is earlier.
 	storeTime = 5 * time.Second
-	// longest is how long a call takes at most, whatever its caller's deadline is.
+	// longest bounds how long a call takes, whatever the deadline of its caller.
 	longest = storeTime + grace
 )
 
-// tables is a history over two stores on the same tables, and the networks between them and DynamoDB.
+// tables is a history over two stores on the same tables, and the networks between the stores and
+// DynamoDB.
 type tables struct {
 	*history
 	networks []*dynamo.Network
 }
 
-// onDynamoDB makes tables, opens two stores, and creates the chats, besides three hot ones as many others as said.
+// onDynamoDB makes tables, opens two stores and creates the chats: three that all workers use, and
+// others more.
 func onDynamoDB(t *testing.T, s *dynamoservice.Server, others int) *tables {
 	t.Helper()
 	at := s.Store(t)
@@ -57,12 +59,12 @@ func onDynamoDB(t *testing.T, s *dynamoservice.Server, others int) *tables {
 	ts.pace = newPace()
 	// Some callers set a deadline that is later than the store's own.
 	ts.limits, ts.bound = append(ts.limits, time.Minute), longest
-	ts.founders = []*founder{{history: ts.history, name: "founder", crowd: crowd}}
+	ts.creators = []*groupCreator{{history: ts.history, name: "creator", perStep: perStep}}
 	return ts
 }
 
-// inject lets faults happen to both nodes for TIDEMARK_FAULT_SECONDS (1 if it is not set), and until they have happened as they have to. Afterwards no
-// call is under way of which nobody waits for the answer.
+// inject injects faults on both nodes for TIDEMARK_FAULT_SECONDS (1 if it is not set), and until
+// fired returns nil. Afterwards no call runs whose caller has given up.
 func (ts *tables) inject(fired func() error, faults ...dynamo.Fault) {
 	ts.t.Helper()
 	for _, n := range ts.networks {
@@ -72,13 +74,13 @@ func (ts *tables) inject(fired func() error, faults ...dynamo.Fault) {
 	var missing error
 	wait.Poll(func() (int, bool) {
 		_, kinds := ts.counts()
-		happened, befell := 0, 0
+		happened, reached := 0, 0
 		for _, of := range kinds {
-			happened, befell = happened+total(of), befell+len(of)
+			happened, reached = happened+total(of), reached+len(of)
 		}
 		missing = fired()
 		// As many as are enough for every case, and then another kind of call.
-		return min(happened, 100) + befell, missing == nil || ts.over() || ts.hasty()
+		return min(happened, 100) + reached, missing == nil || ts.over() || ts.hasty()
 	})
 	for _, n := range ts.networks {
 		n.Inject()
@@ -93,7 +95,7 @@ func (ts *tables) inject(fired func() error, faults ...dynamo.Fault) {
 	ts.t.Log(ts.report())
 }
 
-// hasty reports whether the stores refuse many calls that they could make again.
+// hasty reports whether the stores refuse many calls that they could repeat.
 func (ts *tables) hasty() bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -101,7 +103,8 @@ func (ts *tables) hasty() bool {
 	return n > 120 && ts.early > n/6
 }
 
-// counts returns how many calls of each kind there were, and how often each fault has happened to each kind, over both networks.
+// counts returns how many calls of each kind there were, and how often each fault has happened to
+// each kind, over both networks.
 func (ts *tables) counts() (calls map[string]int, fired map[string]map[string]int) {
 	calls, fired = map[string]int{}, map[string]map[string]int{}
 	for _, n := range ts.networks {
@@ -129,7 +132,8 @@ func (ts *tables) report() string {
 	return strings.Join(lines, "\n")
 }
 
-// writes are the kinds of writes that the stores make while they serve the load: each has to meet what may happen to a write.
+// writes returns the kinds of writes that the stores make under the load. Each fault of writes has
+// to happen to each of them.
 func writes() []string {
 	return []string{
 		"TransactWriteItems chat_counters idempotency_keys messages",
@@ -144,8 +148,9 @@ func writes() []string {
 	}
 }
 
-// befell demands that a fault has happened so often, and to each of the kinds of calls.
-func (ts *tables) befell(name string, least int, kinds ...string) func() error {
+// requireFired returns an error unless a fault has happened so often, and to each of the kinds of
+// calls.
+func (ts *tables) requireFired(name string, least int, kinds ...string) func() error {
 	return func() error {
 		_, fired := ts.counts()
 		if n := total(fired[name]); n < least {
@@ -160,32 +165,35 @@ func (ts *tables) befell(name string, least int, kinds ...string) func() error {
 	}
 }
 
-// danger is a fault of DynamoDB, or of the way to it, and what is demanded of a case about it.
-type danger struct {
+// faultCase is a fault of DynamoDB, or of the network to it, and the requirements of a case about
+// it.
+type faultCase struct {
 	fault dynamo.Fault
-	// writes says that it has to befall every kind of write, transactions that it is those that are
-	// transactions.
+	// writes requires that the fault happens to every kind of write. transactions limits that to
+	// the transactions.
 	writes, transactions bool
-	// large says that it has to befall the writes of Large chats.
+	// large requires that the fault happens to the writes of Large chats.
 	large bool
-	// felt says that callers with little time are refused often. Of other faults they notice next to nothing.
+	// felt reports that callers with little time are often refused. They hardly notice other
+	// faults.
 	felt bool
-	// reads says that it befalls certain reads only, of which there have to be more.
+	// reads reports that the fault happens only to certain reads, so that more reads are needed.
 	reads bool
-	// late says that a call may have its effect after it was confirmed.
+	// late reports that a call may take effect after it was confirmed.
 	late bool
 }
 
-// least is how often it has to happen: more than a few times, unless the calls that it befalls are rare, or it takes long.
-func (d danger) least() int {
+// least returns how often the fault has to happen. It is more than a few times, unless the selected
+// calls are rare or slow.
+func (d faultCase) least() int {
 	if d.felt || d.reads || d.fault.Percent <= 30 && d.fault.Of != nil {
 		return 5
 	}
 	return 30
 }
 
-func dangers() []danger {
-	return []danger{
+func faultCases() []faultCase {
+	return []faultCase{
 		{fault: dynamo.ReplyLost().For(dynamo.Writes), writes: true, large: true},
 		{fault: dynamo.Forgotten(), transactions: true},
 		{fault: dynamo.RequestLost(), writes: true},
@@ -215,7 +223,7 @@ func dangers() []danger {
 
 func TestFault_DynamoDB_each_alone(t *testing.T) {
 	t.Parallel()
-	for _, tc := range dangers() {
+	for _, tc := range faultCases() {
 		t.Run(tc.fault.Name, func(t *testing.T) {
 			t.Parallel()
 			ts := onDynamoDB(t, dynamoservice.Shared(t), 0)
@@ -232,10 +240,11 @@ func TestFault_DynamoDB_each_alone(t *testing.T) {
 					})
 			}
 			if tc.large {
-				ts.founders[0].crowd = largeCrowd
+				ts.creators[0].perStep = perStepLarge
 				kinds = append(kinds, "BatchWriteItem pending_deliveries")
 			}
-			ts.under(func() { ts.inject(ts.befell(tc.fault.Name, tc.least(), kinds...), tc.fault) })
+			enough := ts.requireFired(tc.fault.Name, tc.least(), kinds...)
+			ts.runAndReport(func() { ts.inject(enough, tc.fault) })
 			if n := total(ts.calls); !tc.felt && ts.early > n/12 {
 				t.Errorf("%d of %d calls were refused, though there was time to make them again",
 					ts.early, n)
@@ -244,19 +253,20 @@ func TestFault_DynamoDB_each_alone(t *testing.T) {
 	}
 }
 
-// TestFault_DynamoDB_all_at_once: a call in three or so meets one of them.
+// TestFault_DynamoDB_all_at_once injects all faults together: about every third call meets one of
+// them.
 func TestFault_DynamoDB_all_at_once(t *testing.T) {
 	t.Parallel()
 	ts := onDynamoDB(t, dynamoservice.Shared(t), 30)
 	ts.late = true
 	var faults []dynamo.Fault
-	for _, d := range dangers() {
+	for _, d := range faultCases() {
 		faults = append(faults, d.fault.At(max(0.5, d.fault.Percent/10)))
 	}
-	ts.under(func() {
+	ts.runAndReport(func() {
 		ts.inject(func() error {
 			for _, f := range faults {
-				if err := ts.befell(f.Name, 1)(); err != nil {
+				if err := ts.requireFired(f.Name, 1)(); err != nil {
 					return err
 				}
 			}
@@ -270,7 +280,7 @@ func TestFault_DynamoDB_killed_and_restarted(t *testing.T) {
 	s := dynamoservice.Start(t)
 	ts := onDynamoDB(t, s, 10)
 	ends := 0
-	ts.under(func() {
+	ts.runAndReport(func() {
 		ends = ts.repeat(func(random *rand.Rand) {
 			s.Kill(t)
 			// Callers wait for a service that is back soon, and are refused by one that is not.
@@ -289,7 +299,7 @@ func TestFault_DynamoDB_killed_and_restarted(t *testing.T) {
 	})
 	t.Logf("killed %d times", ends)
 	if ts.refusals("cannot be reached") == 0 {
-		t.Error("nobody was told that DynamoDB cannot be reached")
+		t.Error("no caller was told that DynamoDB cannot be reached")
 	}
 }
 
@@ -297,13 +307,14 @@ func TestFault_DynamoDB_that_hangs(t *testing.T) {
 	t.Parallel()
 	s := dynamoservice.Start(t)
 	ts := onDynamoDB(t, s, 0)
-	ts.aftermath = 2 * longest
+	ts.repeatWindow = 2 * longest
 	hangs := longest + 500*time.Millisecond // the first time longer than any call
-	ts.under(func() {
+	ts.runAndReport(func() {
 		ts.repeat(func(*rand.Rand) {
 			s.Freeze(t)
-			// A stall of the machine is no time that a caller had.
-			for began, stood := time.Now(), ts.stalls.total(); time.Since(began)-ts.stalls.since(stood) < hangs; {
+			// A stall of the machine does not count as time that a caller had.
+			began, stood := time.Now(), ts.stalls.total()
+			for time.Since(began)-ts.stalls.since(stood) < hangs {
 			}
 			ts.red()
 			s.Thaw(t)

@@ -18,10 +18,11 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// role is the user of the nodes. He is no superuser, for whom Postgres makes exceptions.
+// role is the database user of the nodes. It is no superuser, for whom Postgres makes exceptions.
 const role = "node"
 
-// database makes a database with the schema, which belongs to the role, and returns its URL for the role.
+// database makes a database with the schema, which belongs to the role, and returns its URL for the
+// role.
 func database(t *testing.T, s *service.Server) string {
 	t.Helper()
 	at := s.Database(t)
@@ -67,7 +68,7 @@ func nodes(t *testing.T, at string) []storage.Store {
 	return stores
 }
 
-// admin is a connection of the superuser.
+// admin returns a connection of the superuser.
 func admin(t *testing.T, s *service.Server, at string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.URL(nameOf(t, at)))
@@ -76,23 +77,24 @@ func admin(t *testing.T, s *service.Server, at string) *pgx.Conn {
 	return conn
 }
 
-// seconds is TIDEMARK_FAULT_SECONDS, or what a case takes if it is not set.
+// seconds returns TIDEMARK_FAULT_SECONDS, or the default of a case if it is not set.
 func (h *history) seconds(otherwise int) time.Duration {
 	h.t.Helper()
 	return time.Duration(number(h.t, "TIDEMARK_FAULT_SECONDS", otherwise)) * time.Second
 }
 
-// hang is how long a test waits for what comes on any machine, however busy.
+// hang bounds how long a test waits for what happens on any machine, however busy.
 const hang = 30 * time.Second
 
-// repeat does something again and again for TIDEMARK_FAULT_SECONDS (2 if it is not set), with pauses,
-// and at least once. It returns how often.
+// repeat calls do repeatedly for TIDEMARK_FAULT_SECONDS (2 if it is not set), with pauses, and at
+// least once. It returns how often.
 func (h *history) repeat(do func(random *rand.Rand), least, most time.Duration) (n int) {
 	h.t.Helper()
 	return h.repeatUntil(func() bool { return true }, do, least, most)
 }
 
-// repeatUntil is repeat, and goes on until enough has happened. A slow machine needs longer for that.
+// repeatUntil is like repeat, and goes on until enough returns true. A slow machine needs longer
+// for that.
 func (h *history) repeatUntil(
 	enough func() bool, do func(random *rand.Rand), least, most time.Duration,
 ) (n int) {
@@ -110,7 +112,7 @@ func (h *history) repeatUntil(
 	return n
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func (h *history) eventually(what string, is func() bool) {
 	h.t.Helper()
 	for began := time.Now(); !is(); <-time.After(10 * time.Millisecond) {
@@ -133,7 +135,7 @@ func (h *history) confirms(n int) {
 	h.eventually("the store confirms messages again", func() bool { return confirmed() >= until })
 }
 
-// says reports whether a node is not ready, and says why in these words.
+// says reports whether a node is not ready, and its reason contains these words.
 func (h *history) says(words string) bool {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Second)
@@ -143,12 +145,13 @@ func (h *history) says(words string) bool {
 		strings.Contains(tidemark.DetailOf(err), words)
 }
 
-// red shows that a node is not ready, as /readyz asks it.
+// red checks that a node is not ready, as /readyz does.
 func (h *history) red() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Second)
 	defer cancel()
-	if err := h.stores[0].Check(ctx); tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "" {
+	err := h.stores[0].Check(ctx)
+	if tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "" {
 		h.t.Errorf("Check says %v during the fault, want Unavailable with a reason", err)
 	}
 }
@@ -160,7 +163,7 @@ func TestFault_backends_terminated_in_mid_statement(t *testing.T) {
 	h := newHistory(t, nodes(t, at)...)
 	conn := admin(t, s, at)
 	all, busy := 0, 0
-	h.under(func() {
+	h.runAndReport(func() {
 		h.repeatUntil(func() bool { return busy >= 5 }, func(*rand.Rand) {
 			var ended, active int
 			must(t,
@@ -188,11 +191,12 @@ func TestFault_server_that_ends_at_once(t *testing.T) {
 			s := service.Start(t)
 			h := newHistory(t, nodes(t, database(t, s))...)
 			var ends int
-			h.under(func() {
+			h.runAndReport(func() {
 				ends = h.repeat(func(random *rand.Rand) {
 					end(s, t)
 					h.red()
-					// Callers wait for a server that is back soon, and are refused by one that is not.
+					// Callers wait for a server that is back soon, and are refused by one that is
+					// not.
 					<-time.After(time.Duration(random.IntN(1000)) * time.Millisecond)
 					s.Run(t)
 				}, 200*time.Millisecond, 700*time.Millisecond)
@@ -210,7 +214,7 @@ func TestFault_server_that_hangs(t *testing.T) {
 	t.Parallel()
 	s := service.Start(t)
 	h := newHistory(t, nodes(t, database(t, s))...)
-	h.under(func() {
+	h.runAndReport(func() {
 		h.repeat(func(*rand.Rand) {
 			refused := h.refusals("")
 			s.Freeze(t)
@@ -233,7 +237,7 @@ func TestFault_no_connection_left(t *testing.T) {
 	conn := admin(t, s, at)
 	s.Exec(t, "postgres", "CREATE ROLE hog LOGIN PASSWORD 'secret'")
 	hogs := strings.Replace(at, role+":", "hog:", 1)
-	h.under(func() {
+	h.runAndReport(func() {
 		h.repeat(func(*rand.Rand) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var others sync.WaitGroup
@@ -242,7 +246,7 @@ func TestFault_no_connection_left(t *testing.T) {
 			}
 			refused := h.refusals("max_connections")
 			h.eventually("callers are told that there is no connection left", func() bool {
-				// What the nodes have, the others take.
+				// Other clients take the connections that the nodes do not hold.
 				_, err := conn.Exec(t.Context(),
 					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1",
 					role)
@@ -274,7 +278,7 @@ func TestFault_every_connection_of_the_pools_held(t *testing.T) {
 	h := newHistory(t, nodes(t, at)...)
 	conn := admin(t, s, at)
 	waiting := 0
-	h.under(func() {
+	h.runAndReport(func() {
 		h.repeat(func(*rand.Rand) {
 			tx, err := conn.Begin(t.Context())
 			must(t, err)
@@ -301,12 +305,14 @@ func TestFault_deadlocks(t *testing.T) {
 	h := newHistory(t, nodes(t, at)...)
 	conn := admin(t, s, at)
 	ours := func() int { return strings.Count(s.Log(), role+" ERROR:  deadlock detected") }
-	h.under(func() {
+	h.runAndReport(func() {
 		h.repeatUntil(func() bool { return ours() > 0 }, func(*rand.Rand) {
-			// Who looks for the deadlock first loses: the nodes do so after 0.1 s, when this session waits for them already.
+			// The session that looks for the deadlock first loses. The nodes look after 0.1 s, when
+			// this session already waits for them.
 			_, _ = conn.Exec(t.Context(),
 				"BEGIN; SET LOCAL deadlock_timeout = '1s'; SELECT FROM chats WHERE id = 'c' FOR "+
-					"UPDATE; SELECT pg_sleep(0.03); SELECT FROM chats WHERE id IN ('a', 'B') ORDER "+
+					"UPDATE; SELECT pg_sleep(0.03); SELECT FROM chats WHERE id IN ('a', 'B') "+
+					"ORDER "+
 					"BY id COLLATE \"C\" DESC FOR UPDATE; COMMIT")
 			_, err := conn.Exec(t.Context(), "ROLLBACK")
 			must(t, err)
@@ -326,7 +332,7 @@ func TestFault_serialization_errors(t *testing.T) {
 			failed := func() int {
 				return strings.Count(s.Log(), role+" ERROR:  could not serialize access")
 			}
-			h.under(func() {
+			h.runAndReport(func() {
 				h.repeatUntil(func() bool { return failed() > 0 }, func(*rand.Rand) {},
 					time.Millisecond, 10*time.Millisecond)
 			})
@@ -342,15 +348,18 @@ func TestFault_database_set_read_only(t *testing.T) {
 	stores := nodes(t, at)
 	h := newHistory(t, stores...)
 	conn := admin(t, s, at)
-	h.under(func() {
+	h.runAndReport(func() {
 		h.repeat(func(*rand.Rand) {
 			refused := h.refusals("read-only")
 			set := func(value string) {
-				_, err := conn.Exec(t.Context(), fmt.Sprintf("ALTER ROLE %s SET default_transaction_read_only = %s; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%s'", role, value, role))
+				_, err := conn.Exec(t.Context(), fmt.Sprintf(
+					"ALTER ROLE %s SET default_transaction_read_only = %s; "+
+						"SELECT pg_terminate_backend(pid) FROM pg_stat_activity "+
+						"WHERE usename = '%s'", role, value, role))
 				must(t, err)
 			}
 			set("on")
-			h.eventually("everybody is told that the database is read-only", func() bool {
+			h.eventually("callers are told that the database is read-only", func() bool {
 				return h.refusals("read-only") > refused && h.says("read-only")
 			})
 			set("off")

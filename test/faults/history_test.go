@@ -1,5 +1,5 @@
-// Package faults breaks Postgres under the stores of two nodes, in every way that the project knows of, and compares what is stored afterwards with
-// what callers were told.
+// Package faults breaks the databases under the stores of two nodes, in every way that the project
+// knows. It compares what is stored afterwards with the answers that callers got.
 package faults
 
 import (
@@ -23,58 +23,63 @@ import (
 )
 
 const (
-	// grace is how long after its deadline a call has to return at the latest, not counting how
-	// long the process stood still meanwhile (stalls).
+	// grace bounds how long after its deadline a call returns, without the time in which the
+	// process did not run (stalls).
 	grace = 2 * time.Second
-	// patience is how long after a fault the last chat takes a message at the latest.
+	// patience bounds how long after a fault the last chat accepts a message.
 	patience = wait.Hang
 )
 
-// history is what goroutines do to the stores of several nodes on one database, and what they are told.
+// history is what goroutines do to the stores of several nodes on one database, and the answers
+// they get.
 type history struct {
-	t      *testing.T
-	seed   uint64
-	stores []storage.Store
-	chats  []tidemark.ChatID
-	users  []tidemark.UserID
-	owners []*owner
-	guests []*guest
-	// readers are how many more than one read from each node.
+	t             *testing.T
+	seed          uint64
+	stores        []storage.Store
+	chats         []tidemark.ChatID
+	users         []tidemark.UserID
+	soleWriters   []*soleWriter
+	intermittents []*intermittentMember
+	// readers counts the readers at each node beyond the first.
 	readers int
-	// founders are none, unless the case is about chats of many members.
-	founders []*founder
+	// creators is empty, unless the case is about chats with many members.
+	creators []*groupCreator
 	ending   atomic.Bool
 	// patience is the constant, except for stores that are stuck on purpose.
 	patience time.Duration
-	// limits are the deadlines that callers set. bound is how long a call takes at most, whatever its deadline; 0: as long as that.
+	// limits are the deadlines that callers set. bound bounds the duration of a call, whatever its
+	// deadline; 0 means the deadline.
 	limits []time.Duration
 	bound  time.Duration
-	// aftermath is for how long a call that was confirmed may have its effect once more, since it was made more than once.
-	// If late, it may until calm, when no call is under way that nobody waits for (0: it is not yet).
-	aftermath time.Duration
-	late      bool
-	calm      atomic.Int64
+	// repeatWindow is for how long a confirmed call may take effect again, because the store made
+	// it more than once. If late is set, it may do so until calm, when no call runs whose caller
+	// has given up (0: not yet).
+	repeatWindow time.Duration
+	late         bool
+	calm         atomic.Int64
 
-	mu         sync.Mutex
-	sends      map[string]*send                        // by chat and key
-	heads      map[tidemark.ChatID]tidemark.Sequence   // the greatest that anybody was told
-	raised     map[storage.StateKey]tidemark.Watermark // the greatest acknowledged watermark that anybody was told
-	attempted  map[storage.StateKey]tidemark.Watermark // the greatest that anybody wanted
+	mu    sync.Mutex
+	sends map[string]*send                      // by chat and key
+	heads map[tidemark.ChatID]tidemark.Sequence // the greatest that was returned
+	// the greatest acknowledged watermark that was returned
+	raised     map[storage.StateKey]tidemark.Watermark
+	attempted  map[storage.StateKey]tidemark.Watermark // the greatest that was requested
 	seen       []map[storage.StateKey]tidemark.Watermark
 	reasons    map[string]int // of refused calls
 	violations []string
-	// unmended are the chats that have not taken a message since the fault ended, nil before.
-	unmended map[nodeChat]bool
+	// unrecovered are the chats that have not accepted a message since the fault ended, nil before
+	// that.
+	unrecovered map[nodeChat]bool
 
 	calls              map[string]int // by method
 	refused, confirmed int
 	// early counts the refused calls that had time left.
 	early int
-	// pace bounds the calls that are under way; nil: it does not.
+	// pace bounds the concurrent calls. nil does not.
 	pace *pace
-	// stalls are those of the machine.
+	// stalls are the stalls of the machine.
 	stalls stalls
-	// ambiguous counts the messages that were stored although the caller had been told Unavailable.
+	// ambiguous counts the messages that were stored although the caller got Unavailable.
 	ambiguous int
 	slowest   time.Duration
 	recovered time.Duration
@@ -86,10 +91,11 @@ type nodeChat struct {
 	chat tidemark.ChatID
 }
 
-// send is a message that somebody wants stored.
+// send is a message that a worker wants stored.
 type send struct {
 	draft tidemark.Draft
-	// tried are the message ids of the calls, one for each. Of those that were refused nobody knows what became.
+	// tried are the message ids of the calls, one for each. The outcome of refused calls is
+	// unknown.
 	tried []tidemark.MessageID
 	// sequence is the confirmed one, 0 while there is none.
 	sequence tidemark.Sequence
@@ -100,7 +106,7 @@ func newHistory(t *testing.T, stores ...storage.Store) *history {
 	return newHistoryIn(t, []tidemark.ChatID{"a", "B", "c"}, stores...)
 }
 
-// newHistoryIn is newHistory in other chats.
+// newHistoryIn is newHistory with other chats.
 func newHistoryIn(t *testing.T, shared []tidemark.ChatID, stores ...storage.Store) *history {
 	t.Helper()
 	h := &history{
@@ -117,22 +123,22 @@ func newHistoryIn(t *testing.T, shared []tidemark.ChatID, stores ...storage.Stor
 		h.seen = append(h.seen, map[storage.StateKey]tidemark.Watermark{})
 	}
 	for i := range 2 * len(stores) {
-		h.owners = append(h.owners, &owner{
+		h.soleWriters = append(h.soleWriters, &soleWriter{
 			history:  h,
 			chat:     tidemark.ChatID(fmt.Sprint("own-", i)),
 			possible: map[tidemark.Sequence]bool{0: true},
 		})
 	}
 	for i := range stores {
-		h.guests = append(h.guests, &guest{
+		h.intermittents = append(h.intermittents, &intermittentMember{
 			history: h,
 			chat:    h.chats[i%len(h.chats)],
-			name:    fmt.Sprint("guest", i),
+			name:    fmt.Sprint("intermittent", i),
 			out:     true,
 		})
 	}
 	chats := slices.Clone(h.chats)
-	for _, o := range h.owners {
+	for _, o := range h.soleWriters {
 		chats = append(chats, o.chat)
 	}
 	for _, id := range chats {
@@ -148,22 +154,25 @@ func newHistoryIn(t *testing.T, shared []tidemark.ChatID, stores ...storage.Stor
 	return h
 }
 
-// under lets everybody work while inject breaks things, and shows afterwards that all rules hold and nothing is stuck. Inject ends with everything
-// mended.
-func (h *history) under(inject func()) {
+// runAndReport lets all goroutines work while inject injects faults. Then it checks that all rules
+// hold and nothing is stuck. inject must end with all faults removed.
+func (h *history) runAndReport(inject func()) {
 	h.t.Helper()
 	h.run(inject)
 	for _, v := range h.violations[:min(len(h.violations), enough)] {
 		h.t.Error(v)
 	}
-	h.t.Logf("TIDEMARK_SEED=%d: %d calls (%v), %d refused, %d of them early; %d messages confirmed, %d of them stored by a call that was refused; slowest call %v; the last chat was well %v after the fault; reasons: %s",
-		h.seed, total(h.calls), h.calls, h.refused, h.early, h.confirmed, h.ambiguous, h.slowest.Round(time.Millisecond), h.recovered.Round(time.Millisecond), h.why())
+	h.t.Logf("TIDEMARK_SEED=%d: %d calls (%v), %d refused, %d of them early; "+
+		"%d messages confirmed, %d of them stored by a call that was refused; slowest call %v; "+
+		"the last chat was well %v after the fault; reasons: %s",
+		h.seed, total(h.calls), h.calls, h.refused, h.early, h.confirmed, h.ambiguous,
+		h.slowest.Round(time.Millisecond), h.recovered.Round(time.Millisecond), h.why())
 	if len(h.violations) > enough {
 		h.t.Errorf("%d rules were broken in all", len(h.violations))
 	}
 }
 
-// run is under without the report.
+// run is runAndReport without the report.
 func (h *history) run(inject func()) {
 	h.t.Helper()
 	h.work(inject)
@@ -201,34 +210,34 @@ func (h *history) work(inject func()) {
 			start(func(w *worker) { w.node = node; w.read(ctx) })
 		}
 	}
-	for _, o := range h.owners {
+	for _, o := range h.soleWriters {
 		start(func(w *worker) { o.step(ctx, w) })
 	}
-	for _, g := range h.guests {
+	for _, g := range h.intermittents {
 		start(func(w *worker) { g.step(ctx, w) })
 	}
-	for _, f := range h.founders {
+	for _, f := range h.creators {
 		start(func(w *worker) { f.step(ctx, w) })
 	}
 	h.await(h.patience, "some messages are confirmed", func() bool { return h.confirmed >= 20 })
 	inject()
 	mended := time.Now()
 	h.mu.Lock()
-	h.unmended = map[nodeChat]bool{}
+	h.unrecovered = map[nodeChat]bool{}
 	for node := range h.stores {
 		for _, chat := range h.chats {
-			h.unmended[nodeChat{node, chat}] = true
+			h.unrecovered[nodeChat{node, chat}] = true
 		}
 	}
 	h.mu.Unlock()
 	h.await(h.patience, "every chat takes messages again, over every node",
-		func() bool { return len(h.unmended) == 0 })
+		func() bool { return len(h.unrecovered) == 0 })
 	h.recovered = time.Since(mended)
 	h.ending.Store(true)
 	running.Wait()
 }
 
-// await waits until the condition holds, which is asked under the lock.
+// await waits until the condition holds. It calls condition under the lock.
 func (h *history) await(atMost time.Duration, what string, condition func() bool) {
 	h.t.Helper()
 	for deadline := time.Now().Add(atMost); ; {
@@ -246,7 +255,7 @@ func (h *history) await(atMost time.Duration, what string, condition func() bool
 	}
 }
 
-// enough violations are shown; with so many of them nothing more is waited for.
+// enough is how many violations are shown. With so many, the test waits for nothing more.
 const enough = 10
 
 // over reports whether there are enough violations.
@@ -262,7 +271,7 @@ func (h *history) broken(format string, arguments ...any) {
 	h.violations = append(h.violations, fmt.Sprintf(format, arguments...))
 }
 
-// why lists the reasons that callers were given.
+// why lists the reasons of refused calls.
 func (h *history) why() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -273,7 +282,7 @@ func (h *history) why() string {
 	return strings.Join(lines, ", ")
 }
 
-// refusals is how many calls were refused with a reason that contains the words.
+// refusals returns how many calls were refused with a reason that contains the words.
 func (h *history) refusals(words string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -293,7 +302,8 @@ type worker struct {
 	sent         int
 }
 
-// call calls the store, with a deadline, and reports whether it succeeded. An error has to be Unavailable with a reason, in time.
+// call calls the store with a deadline, and reports whether it succeeded. An error must be
+// Unavailable with a reason, in time.
 func (w *worker) call(
 	ctx context.Context, method string, do func(ctx context.Context, store storage.Store) error,
 ) bool {
@@ -305,7 +315,7 @@ func (w *worker) call(
 	return w.callWithin(ctx, limit, most, method, do)
 }
 
-// callWithin is call with a deadline and the longest time that the call may take.
+// callWithin is call with a deadline and a bound for the duration of the call.
 func (w *worker) callWithin(
 	ctx context.Context, limit, most time.Duration, method string,
 	do func(ctx context.Context, store storage.Store) error,
@@ -331,7 +341,7 @@ func (w *worker) callWithin(
 	w.slowest = max(w.slowest, took)
 	if err != nil {
 		w.refused++
-		if timely && method != "Check" { // which tells of calls before
+		if timely && method != "Check" { // Check reports earlier calls
 			w.early++
 		}
 		w.reasons[tidemark.DetailOf(err)]++
@@ -339,7 +349,8 @@ func (w *worker) callWithin(
 	return err == nil
 }
 
-// send sends one to four messages, and sends them again once if they were refused, perhaps over another node.
+// send sends one to four messages. If they are refused, it sends them once more, perhaps over
+// another node.
 func (w *worker) send(ctx context.Context) {
 	sends := make([]*send, 1+w.random.IntN(4))
 	for i := range sends {
@@ -374,8 +385,8 @@ func (w *worker) compose(chat tidemark.ChatID, key string) *send {
 	return s
 }
 
-// append makes a call for messages of which none is tried by somebody else at the time, and notes what came of it. It reports whether all are stored
-// now.
+// append makes a call for messages that no other worker sends at the time, and notes the outcome.
+// It reports whether all are stored now.
 func (w *worker) append(ctx context.Context, sends []*send) bool {
 	drafts := make([]tidemark.Draft, len(sends))
 	w.mu.Lock()
@@ -412,7 +423,7 @@ func (w *worker) append(ctx context.Context, sends []*send) bool {
 	return all
 }
 
-// confirm takes in that a message is stored. Before is a head that somebody was told before the call.
+// confirm notes that a message is stored. before is a head that was returned before the call.
 func (w *worker) confirm(s *send, a storage.Appended, before tidemark.Sequence) {
 	m, d := &a.Message, &s.draft
 	if m.ChatID != d.ChatID || m.ClientMessageID != d.ClientMessageID || !m.SameAs(d) {
@@ -430,7 +441,7 @@ func (w *worker) confirm(s *send, a storage.Appended, before tidemark.Sequence) 
 		w.ambiguous++
 	case which == 0 && len(s.tried) == 1 && m.Sequence <= before:
 		w.violations = append(w.violations,
-			fmt.Sprintf("%s is confirmed at %d of %s, where %d was told before it was sent",
+			fmt.Sprintf("%s is confirmed at %d of %s, where the head was %d before it was sent",
 				d.ClientMessageID, m.Sequence, d.ChatID, before))
 	}
 	if s.sequence != 0 && s.sequence != m.Sequence {
@@ -442,11 +453,12 @@ func (w *worker) confirm(s *send, a storage.Appended, before tidemark.Sequence) 
 		w.confirmed++
 	}
 	s.sequence = m.Sequence
-	delete(w.unmended, nodeChat{w.node, d.ChatID})
+	delete(w.unrecovered, nodeChat{w.node, d.ChatID})
 	w.heads[d.ChatID] = max(w.heads[d.ChatID], m.Sequence)
 }
 
-// advance raises watermarks of users who are shared with other workers, to heads that were told.
+// advance raises watermarks of users who are shared with other workers, to heads that were
+// returned.
 func (w *worker) advance(ctx context.Context) {
 	advances := make([]storage.Advance, 0, 3)
 	floors := make([]tidemark.Watermark, 0, 3)
@@ -485,15 +497,15 @@ func (w *worker) advance(ctx context.Context) {
 			continue
 		}
 		if a.State.Acked < floors[i] {
-			w.broken("the watermark of %s in %s is told as %d, after %d",
+			w.broken("the watermark of %s in %s is read as %d, after %d",
 				a.State.UserID, a.State.ChatID, a.State.Acked, floors[i])
 		}
-		w.tell(a.State)
+		w.noteState(a.State)
 	}
 }
 
-// tell notes a state that a node told.
-func (w *worker) tell(s tidemark.DeliveryState) {
+// noteState notes a state that a node returned.
+func (w *worker) noteState(s tidemark.DeliveryState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := storage.StateKey{User: s.UserID, Chat: s.ChatID}
@@ -501,7 +513,7 @@ func (w *worker) tell(s tidemark.DeliveryState) {
 	w.seen[w.node][key] = max(w.seen[w.node][key], s.Acked)
 }
 
-// read reads in one of the ways that servers read, and compares it with what was told before.
+// read reads in one of the ways in which servers read, and compares it with earlier answers.
 func (w *worker) read(ctx context.Context) {
 	chat, user := w.chats[w.random.IntN(len(w.chats))], w.users[w.random.IntN(len(w.users))]
 	key := storage.StateKey{User: user, Chat: chat}
@@ -515,7 +527,7 @@ func (w *worker) read(ctx context.Context) {
 			heads, err = s.Heads(ctx, []tidemark.ChatID{chat})
 			return err
 		}) && heads[0] < head {
-			w.broken("the head of %s is told as %d, after %d", chat, heads[0], head)
+			w.broken("the head of %s is read as %d, after %d", chat, heads[0], head)
 		}
 	case 1:
 		w.page(ctx, chat, head)
@@ -529,7 +541,7 @@ func (w *worker) read(ctx context.Context) {
 				w.broken("the state of %s in %s is read as %d, after %d over the same node",
 					user, chat, states[0].Acked, acked)
 			}
-			w.tell(states[0])
+			w.noteState(states[0])
 		}
 	case 3:
 		w.call(ctx, "ChatsOf", func(ctx context.Context, s storage.Store) error {
@@ -551,7 +563,8 @@ func (w *worker) read(ctx context.Context) {
 	}
 }
 
-// behind lists where a user is behind: every chat in which a message was confirmed that nobody wanted acknowledged for him.
+// behind lists the chats in which a user is behind. The list must have every chat with a confirmed
+// message that no worker has acknowledged for the user.
 func (w *worker) behind(ctx context.Context, user tidemark.UserID) {
 	w.mu.Lock()
 	heads := maps.Clone(w.heads)
@@ -575,13 +588,17 @@ func (w *worker) behind(ctx context.Context, user tidemark.UserID) {
 	defer w.mu.Unlock()
 	for _, chat := range w.chats {
 		head := heads[chat]
-		if attempted := w.attempted[storage.StateKey{User: user, Chat: chat}]; head > attempted && listed[chat] < head {
-			w.violations = append(w.violations, fmt.Sprintf("%s is behind in %s: %d was confirmed, nobody wanted more than %d acknowledged; he is told %d (0: not behind)", user, chat, head, attempted, listed[chat]))
+		attempted := w.attempted[storage.StateKey{User: user, Chat: chat}]
+		if head > attempted && listed[chat] < head {
+			w.violations = append(w.violations, fmt.Sprintf("%s is behind in %s: %d was "+
+				"confirmed, nobody wanted more than %d acknowledged; the list says %d "+
+				"(0: not behind)", user, chat, head, attempted, listed[chat]))
 		}
 	}
 }
 
-// members reads the states of a chat's members, which are not beyond what anybody wanted. They may be old.
+// members reads the states of a chat's members, which may be old. They must not be beyond what was
+// requested.
 func (w *worker) members(ctx context.Context, chat tidemark.ChatID) {
 	var states []tidemark.DeliveryState
 	if !w.call(ctx, "StatesIn", func(ctx context.Context, s storage.Store) (err error) {
@@ -595,8 +612,11 @@ func (w *worker) members(ctx context.Context, chat tidemark.ChatID) {
 	found := map[tidemark.UserID]bool{}
 	for _, s := range states {
 		found[s.UserID] = true
-		if wanted := w.attempted[storage.StateKey{User: s.UserID, Chat: chat}]; s.Acked > wanted || s.Read > s.Acked {
-			w.violations = append(w.violations, fmt.Sprintf("the watermarks of %s in %s are read as %d and %d, and nobody wanted more than %d", s.UserID, chat, s.Acked, s.Read, wanted))
+		wanted := w.attempted[storage.StateKey{User: s.UserID, Chat: chat}]
+		if s.Acked > wanted || s.Read > s.Acked {
+			w.violations = append(w.violations, fmt.Sprintf("the watermarks of %s in %s are "+
+				"read as %d and %d, and nobody wanted more than %d",
+				s.UserID, chat, s.Acked, s.Read, wanted))
 		}
 	}
 	for _, user := range w.users {
@@ -608,7 +628,8 @@ func (w *worker) members(ctx context.Context, chat tidemark.ChatID) {
 	}
 }
 
-// page reads up to 50 messages, which begin behind the position, have no hole, and go as far as the head that was told.
+// page reads up to 50 messages. They must begin behind the position, have no hole, and reach the
+// head that was returned.
 func (w *worker) page(ctx context.Context, chat tidemark.ChatID, head tidemark.Sequence) {
 	after := tidemark.Sequence(w.random.Int64N(int64(head) + 1))
 	var pages [][]tidemark.Message
@@ -624,11 +645,11 @@ func (w *worker) page(ctx context.Context, chat tidemark.ChatID, head tidemark.S
 		}
 	}
 	if n := tidemark.Sequence(len(pages[0])); n < min(50, head-after) {
-		w.broken("%s after %d has %d messages, and its head was told as %d", chat, after, n, head)
+		w.broken("%s after %d has %d messages, and its head was read as %d", chat, after, n, head)
 	}
 }
 
-// seed is TIDEMARK_SEED, or another one for each run.
+// seed returns TIDEMARK_SEED, or another number for each run.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	return uint64(number(t, "TIDEMARK_SEED", int(time.Now().UnixNano())))
@@ -648,7 +669,7 @@ func number(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// least is how often the method was called that was called least, of all but one.
+// least returns the smallest number of calls of a method, of all methods but one.
 func (h *history) least(but string) int {
 	least := total(h.calls)
 	for method, count := range h.calls {

@@ -22,7 +22,7 @@ type network struct {
 	added int
 }
 
-// through puts a network between, and returns it with the URL that leads through it.
+// through starts a proxy, and returns it with the URL that leads through it.
 func through(t *testing.T, at string) (*network, string) {
 	t.Helper()
 	u, err := url.Parse(at)
@@ -37,12 +37,15 @@ func through(t *testing.T, at string) (*network, string) {
 	return &network{t: t, proxy: proxy}, u.String()
 }
 
-// toxic adds a fault for what flows to Postgres (upstream) or from it (downstream), and returns what takes it away again.
+// toxic adds a fault for what flows to Postgres (upstream) or from it (downstream). remove removes
+// it.
 func (n *network) toxic(kind, stream, attributes string) (remove func()) {
 	n.t.Helper()
 	n.added++
 	name := fmt.Sprint(kind, n.added)
-	_, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"name":%q,"type":%q,"stream":%q,"attributes":{%s}}`, name, kind, stream, attributes)))
+	toxic := fmt.Sprintf(`{"name":%q,"type":%q,"stream":%q,"attributes":{%s}}`,
+		name, kind, stream, attributes)
+	_, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
 	must(n.t, err)
 	return func() { must(n.t, n.proxy.Toxics.RemoveToxic(n.t.Context(), name)) }
 }
@@ -55,7 +58,7 @@ func TestFault_network(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		// during adds faults, and takes them away.
+		// during adds faults, and removes them.
 		during func(n *network, random *rand.Rand)
 		// fired reports whether callers have met the fault.
 		fired func(h *history) bool
@@ -63,11 +66,12 @@ func TestFault_network(t *testing.T) {
 		{"connections reset in mid-statement", func(n *network, random *rand.Rand) {
 			remove := n.toxic("reset_peer",
 				[]string{"upstream", "downstream"}[random.IntN(2)], `"timeout":0`)
-			<-time.After(time.Duration(1500+random.IntN(1000)) * time.Millisecond) // longer than the store tries again
+			// The fault lasts longer than the store repeats a call.
+			<-time.After(time.Duration(1500+random.IntN(1000)) * time.Millisecond)
 			remove()
 		}, func(h *history) bool { return h.refused > 0 }},
 		{"replies of committed statements lost", func(n *network, random *rand.Rand) {
-			// The request gets through, and of the reply nothing, or its beginning.
+			// The request gets through. Of the reply, nothing or only the beginning does.
 			remove := n.toxic("limit_data", "downstream",
 				fmt.Sprintf(`"bytes":%d`, random.IntN(2)*random.IntN(2000)))
 			<-time.After(2500 * time.Millisecond)
@@ -96,7 +100,7 @@ func TestFault_network(t *testing.T) {
 			network, at := through(t, database(t, service.Start(t)))
 			h := newHistory(t, nodes(t, at)...)
 			times := 0
-			h.under(func() {
+			h.runAndReport(func() {
 				met := func() bool {
 					h.mu.Lock()
 					defer h.mu.Unlock()

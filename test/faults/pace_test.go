@@ -6,22 +6,21 @@ import (
 )
 
 const (
-	// quick is how long a call takes if the service is not overloaded; slow, if it is, or if a
-	// fault has befallen the call.
+	// quick is how long a call takes if the service is not overloaded. slow is how long it takes if
+	// it is, or if a fault has happened to the call.
 	quick, slow = 200 * time.Millisecond, time.Second
-	// leastCalls and mostCalls bound how many calls are under way at a time.
+	// leastCalls and mostCalls bound the number of concurrent calls.
 	leastCalls, mostCalls = 4, 32
 )
 
-// pace makes the load what the machine serves. The stores give a call up after a while, and the
-// service works on it all the same: callers who are more than it serves are never served. A quick
-// call lets one more be under way at a time, and a slow one half as many. A nil pace bounds
-// nothing.
+// pace adapts the load to what the machine serves. The stores give a call up after a while, and the
+// service still works on it. So if there are more callers than it serves, none is served. A quick
+// call allows one more concurrent call, a slow one half as many. A nil pace bounds nothing.
 type pace struct {
-	mu    sync.Mutex
-	free  sync.Cond
-	most  int
-	under int
+	mu      sync.Mutex
+	free    sync.Cond
+	most    int
+	running int
 }
 
 func newPace() *pace {
@@ -30,27 +29,27 @@ func newPace() *pace {
 	return p
 }
 
-// enter waits for a place.
+// enter waits until a call is allowed.
 func (p *pace) enter() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.under >= p.most {
+	for p.running >= p.most {
 		p.free.Wait()
 	}
-	p.under++
+	p.running++
 }
 
-// leave gives the place back after a call that took so long.
+// leave ends a call that took so long.
 func (p *pace) leave(took time.Duration) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.under--
+	p.running--
 	switch {
 	case took < quick:
 		p.most = min(p.most+1, mostCalls)

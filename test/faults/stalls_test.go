@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// stalls adds up for how long the goroutines of this process did not run although they could. A
-// call is not to blame for that.
+// stalls adds up for how long the goroutines of this process did not run although they could. That
+// time does not count against a call.
 type stalls struct{ sum atomic.Int64 }
 
-// beat is how often that is measured.
-const beat = 20 * time.Millisecond
+// interval is the interval of the measurement.
+const interval = 20 * time.Millisecond
 
 // watch measures until the test ends.
 func (s *stalls) watch(t *testing.T) {
@@ -22,11 +22,11 @@ func (s *stalls) watch(t *testing.T) {
 		for {
 			began := time.Now()
 			select {
-			case <-time.After(beat):
+			case <-time.After(interval):
 			case <-ended:
 				return
 			}
-			if late := time.Since(began) - beat; late > beat {
+			if late := time.Since(began) - interval; late > interval {
 				s.sum.Add(int64(late))
 			}
 		}
@@ -41,6 +41,6 @@ func (s *stalls) total() time.Duration { return time.Duration(s.sum.Load()) }
 
 // since returns what was added since a total. A stall that ends just now counts.
 func (s *stalls) since(total time.Duration) time.Duration {
-	<-time.After(2 * beat)
+	<-time.After(2 * interval)
 	return s.total() - total
 }

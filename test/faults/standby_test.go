@@ -12,8 +12,9 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// The URL names both servers. While there is only the standby, writes are refused, and Check says why; when it is promoted the nodes go on by
-// themselves. The primary confirms nothing that the standby has not on its disk, so nothing confirmed is lost.
+// The URL names both servers. While only the standby runs, writes are refused, and Check reports
+// why. After its promotion the nodes go on by themselves. The primary confirms a write only when
+// the standby has it on disk, so nothing confirmed is lost.
 func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 	t.Parallel()
 	primary := service.Start(t)
@@ -29,7 +30,8 @@ func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 	primary.Exec(t, "postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'")
 	primary.Exec(t, "postgres", "SELECT pg_reload_conf()")
 	conn := admin(t, primary, at)
-	for state, deadline := "", time.Now().Add(30*time.Second); state != "sync"; <-time.After(10 * time.Millisecond) {
+	deadline := time.Now().Add(30 * time.Second)
+	for state := ""; state != "sync"; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the standby is %q, and not synchronous", state)
 		}
@@ -41,19 +43,21 @@ func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 	u, err := url.Parse(at)
 	must(t, err)
 	u.Host = fmt.Sprintf("127.0.0.1:%d", standby.Port())
-	if _, err := postgres.Open(t.Context(), postgres.Config{URL: u.String()}); tidemark.CodeOf(err) != tidemark.Unavailable || !strings.Contains(err.Error(), "read-only") {
+	_, err = postgres.Open(t.Context(), postgres.Config{URL: u.String()})
+	if tidemark.CodeOf(err) != tidemark.Unavailable ||
+		!strings.Contains(err.Error(), "read-only") {
 		t.Errorf("opening a standby: %v, want Unavailable because it is read-only", err)
 	}
 	u.Host = fmt.Sprintf("127.0.0.1:%d,127.0.0.1:%d", standby.Port(), primary.Port())
 	h := newHistory(t, nodes(t, u.String())...)
 	before := 0
-	h.under(func() {
+	h.runAndReport(func() {
 		<-time.After(500 * time.Millisecond)
 		h.mu.Lock()
 		before = h.confirmed
 		h.mu.Unlock()
 		primary.Kill(t)
-		h.eventually("everybody is told that there is only a standby", func() bool {
+		h.eventually("callers are told that there is only a standby", func() bool {
 			return h.refusals("read-only") > 0 && h.says("read-only")
 		})
 		standby.Exec(t, "postgres", "SELECT pg_promote()")

@@ -15,7 +15,8 @@ import (
 
 func getenv(variable string) string { return os.Getenv(variable) }
 
-// settle sends a message to every chat over every node, and what was refused once more: then it is confirmed.
+// settle sends a message to every chat over every node, and repeats what was refused until it is
+// confirmed.
 func (h *history) settle() {
 	h.t.Helper()
 	ctx := h.t.Context()
@@ -43,9 +44,9 @@ func (h *history) settle() {
 		}
 		h.resend(ctx, w)
 	}
-	// Everybody has come and gone once more.
+	// Each intermittent member has joined and left once more.
 	w := &worker{history: h, number: 2000, random: rand.New(rand.NewPCG(h.seed, 2000))}
-	for _, g := range h.guests {
+	for _, g := range h.intermittents {
 		steps := 0
 		if _, ok := wait.Poll(func() (int, bool) {
 			g.step(ctx, w)
@@ -55,17 +56,17 @@ func (h *history) settle() {
 			h.broken("the members of %s cannot be changed after the fault", g.chat)
 		}
 	}
-	for _, f := range h.founders {
+	for _, f := range h.creators {
 		f.finish(ctx, w)
 	}
-	for _, o := range h.owners {
+	for _, o := range h.soleWriters {
 		o.head = h.heads[o.chat]
 		o.widen()
 	}
 }
 
-// resend sends what was refused once more, until all of it is confirmed: many messages a call, and
-// fewer if that is too much for the deadline of a caller.
+// resend repeats what was refused until all of it is confirmed. It sends many messages in a call,
+// and fewer if that exceeds a caller's deadline.
 func (h *history) resend(ctx context.Context, w *worker) {
 	many, all := 100, h.unsettled()
 	if _, ok := wait.Poll(func() (int, bool) {
@@ -93,13 +94,13 @@ func (h *history) unsettled() (sends []*send) {
 
 func (h *history) allChats() []tidemark.ChatID {
 	chats := append([]tidemark.ChatID{}, h.chats...)
-	for _, o := range h.owners {
+	for _, o := range h.soleWriters {
 		chats = append(chats, o.chat)
 	}
 	return chats
 }
 
-// verify compares what is stored, as each node reads it, with what was told.
+// verify compares what is stored, as each node reads it, with the answers.
 func (h *history) verify() {
 	h.t.Helper()
 	ctx := h.t.Context()
@@ -154,7 +155,7 @@ func (h *history) verify() {
 				return err
 			})
 			if s := states[0]; s.Acked < told || s.Acked > h.heads[key.Chat] || s.Read > s.Acked {
-				h.broken("%s's watermarks in %s are %d and %d; somebody was told %d, the head is "+
+				h.broken("%s's watermarks in %s are %d and %d; a caller got %d, the head is "+
 					"%d", key.User, key.Chat, s.Acked, s.Read, told, h.heads[key.Chat])
 			}
 		}
@@ -163,12 +164,12 @@ func (h *history) verify() {
 			node:    node,
 			random:  rand.New(rand.NewPCG(h.seed, uint64(2000+node))),
 		}
-		for _, o := range h.owners {
+		for _, o := range h.soleWriters {
 			if _, ok := wait.Poll(func() (int, bool) { return 0, o.look(ctx, w) }); !ok {
 				h.broken("the pending rows cannot be read over node %d", node)
 			}
 		}
-		for _, g := range h.guests {
+		for _, g := range h.intermittents {
 			if _, ok := wait.Poll(func() (int, bool) { return 0, g.look(ctx, w) }); !ok {
 				h.broken("the members cannot be read over node %d", node)
 			}
@@ -176,8 +177,8 @@ func (h *history) verify() {
 	}
 }
 
-// insist makes a call again for as long as it is refused as Unavailable: the fault is over, and the
-// machine may be busy.
+// insist repeats a call while it is refused as Unavailable: the fault is over, and the machine may
+// be busy.
 func (h *history) insist(call func() error) {
 	h.t.Helper()
 	var err error

@@ -1,5 +1,6 @@
-// Package checker holds the rules of delivery.md §5 against what happened to clients: what they were told and gave (Log, one for each device), what all of them did
-// (Ledger), and what is in the database in the end (Truth).
+// Package checker holds the rules of delivery.md §5 against what happened to clients. A Log records
+// what one device sent and received, the Ledger what all of them did, and Truth what the database
+// contains in the end.
 package checker
 
 import (
@@ -10,25 +11,28 @@ import (
 	"time"
 )
 
-// Kind is a kind of fault of the server's.
+// Kind names a rule that the server broke.
 type Kind string
 
-// What may not be.
+// The kinds of faults.
 const (
-	Lost    Kind = "lost"         // confirmed, and not stored, or at another sequence
-	Twice   Kind = "twice"        // one send is stored twice
-	Gap     Kind = "gap"          // a sequence is missing in the database or in a stream
-	Order   Kind = "out of order" // a stream went back without a reason, or numbered its events wrongly
-	Back    Kind = "tick back"    // a watermark fell, or was never stored
-	Beyond  Kind = "beyond"       // a watermark is beyond the head, or beyond what its user acknowledged
-	Foreign Kind = "foreign"      // a message or status to somebody who was no member, or one that was never sent
-	Unwhole Kind = "never whole"  // a device lacks what it is owed
-	Late    Kind = "late"         // it came, but too late
-	Unowed  Kind = "pending"      // a user is behind in a chat, and nothing says so
-	Refused Kind = "refused"      // an answer that no fault explains
+	Lost  Kind = "lost"  // confirmed, and not stored, or stored at another sequence
+	Twice Kind = "twice" // one send is stored twice
+	Gap   Kind = "gap"   // a sequence is missing in the database or in a stream
+	// a stream went back without a reason, or numbered its events wrongly
+	Order Kind = "out of order"
+	Back  Kind = "tick back" // a watermark fell, or was never stored
+	// a watermark is beyond the head, or beyond what its user acknowledged
+	Beyond Kind = "beyond"
+	// an event for a user who was no member, or a message that nobody sent
+	Foreign    Kind = "foreign"
+	Incomplete Kind = "never whole" // a device lacks a message that it must have
+	Late       Kind = "late"        // it came, but too late
+	Unmarked   Kind = "pending"     // a user is behind in a chat, and has no pending row
+	Refused    Kind = "refused"     // an answer that no fault explains
 )
 
-// maxTold bounds the complaints that are kept: the first ones say what is wrong.
+// maxTold bounds the complaints that are kept. The first ones show what is wrong.
 const maxTold = 200
 
 // Fault is one complaint.
@@ -37,77 +41,82 @@ type Fault struct {
 	Text string
 }
 
-// Send is one message that somebody wanted to send, be it several times.
+// Send is one message that a user tried to send, once or several times.
 type Send struct {
-	// Sequence is what was confirmed, 0 if nothing was.
+	// Sequence is the confirmed sequence, 0 if the send was not confirmed.
 	Sequence int64
-	// Confirmed is when, and Ended when the last attempt ended, with or without an answer.
+	// Confirmed is the time of the confirmation. Ended is the end of the last attempt, with or
+	// without an answer.
 	Confirmed, Ended time.Time
-	// Abandoned says that it is not tried again, whatever became of it.
+	// Abandoned reports that the sender stopped trying, whatever the outcome.
 	Abandoned bool
-	// Unknown counts the attempts that ended without an answer, and Found says that one of them had stored it.
+	// Unknown counts the attempts that ended without an answer. Found reports that one of them had
+	// stored the message.
 	Unknown int
 	Found   bool
 }
 
-// Boundary is what somebody has acknowledged and read of a chat.
+// Boundary is how far a user has acknowledged and read a chat.
 type Boundary struct{ Acked, Read int64 }
 
 func (b Boundary) merge(o Boundary) Boundary {
 	return Boundary{max(b.Acked, o.Acked), max(b.Read, o.Read)}
 }
 
-// most is what is acknowledged: to read implies it.
+// most returns how far the chat is acknowledged: reading implies it.
 func (b Boundary) most() int64 { return max(b.Acked, b.Read) }
 
-// key names a message by who sent it, or a member of a chat.
+// key names a message of a sender, or a member of a chat.
 type key struct{ chat, user, id string }
 
-// Ledger is what all clients did and were told. It is safe for concurrent use.
+// Ledger records what all clients sent and received. It is safe for concurrent use.
 type Ledger struct {
-	// stormy says that something has gone wrong.
-	stormy atomic.Bool
-	// Dark is when nobody can be expected to be served.
-	Dark Stretches
+	// disturbed reports that faults have begun.
+	disturbed atomic.Bool
+	// Outages are the times when no client can expect to be served.
+	Outages Periods
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	sends map[key]*Send
-	// heads are the highest confirmed sequence of each chat.
+	// heads are the highest confirmed sequences, by chat.
 	heads map[string]int64
-	// chats are those of each user, in which he stays.
+	// chats are the chats of each user, in which they stay.
 	chats map[string][]string
-	// visits are the members who come and go.
+	// visits are the members who join and leave.
 	visits map[key]bool
-	// said is what the devices of a user have said of a chat, and told what anybody was told of him.
-	said, told map[key]Boundary
-	// unsaid are boundaries that were told when nobody had said so much: his own messages explain them, or nothing does.
-	unsaid map[key][]claim
-	faults []Fault
-	counts map[Kind]int
+	// acknowledged is what the devices of a user have sent of a chat. reported is what the server
+	// has sent to anyone about that user.
+	acknowledged, reported map[key]Boundary
+	// unexplained are boundaries that the server reported before the user's devices had
+	// acknowledged as much. Only the user's own messages, or messages hidden from the user, explain
+	// them.
+	unexplained map[key][]claim
+	faults      []Fault
+	counts      map[Kind]int
 }
 
-// claim is a boundary that was told, and what had been said by then.
-type claim struct{ told, said Boundary }
+// claim is a reported boundary, and what the devices had acknowledged by then.
+type claim struct{ reported, acknowledged Boundary }
 
-// NewLedger returns an empty one.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		sends:  map[key]*Send{},
-		heads:  map[string]int64{},
-		chats:  map[string][]string{},
-		counts: map[Kind]int{},
-		visits: map[key]bool{},
-		said:   map[key]Boundary{},
-		told:   map[key]Boundary{},
-		unsaid: map[key][]claim{},
+		sends:        map[key]*Send{},
+		heads:        map[string]int64{},
+		chats:        map[string][]string{},
+		counts:       map[Kind]int{},
+		visits:       map[key]bool{},
+		acknowledged: map[key]Boundary{},
+		reported:     map[key]Boundary{},
+		unexplained:  map[key][]claim{},
 	}
 }
 
-// Calm reports whether nothing has gone wrong yet.
-func (l *Ledger) Calm() bool { return !l.stormy.Load() }
+// Undisturbed reports whether no fault has begun yet.
+func (l *Ledger) Undisturbed() bool { return !l.disturbed.Load() }
 
-// Storm says that things go wrong from now on.
-func (l *Ledger) Storm() { l.stormy.Store(true) }
+// Disturb notes that faults begin now.
+func (l *Ledger) Disturb() { l.disturbed.Store(true) }
 
 // Join notes that users are members of a chat from now on.
 func (l *Ledger) Join(chat string, users ...string) {
@@ -120,7 +129,7 @@ func (l *Ledger) Join(chat string, users ...string) {
 	}
 }
 
-// Visit notes that a user may be a member of a chat at times.
+// Visit notes that a user joins a chat and leaves it, again and again.
 func (l *Ledger) Visit(chat, user string) {
 	l.Join(chat, user)
 	l.mu.Lock()
@@ -128,7 +137,7 @@ func (l *Ledger) Visit(chat, user string) {
 	l.visits[key{chat: chat, user: user}] = true
 }
 
-// Visits reports whether a user comes to a chat and goes.
+// Visits reports whether a user joins a chat and leaves it, again and again.
 func (l *Ledger) Visits(chat, user string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,14 +151,14 @@ func (l *Ledger) Chats(user string) []string {
 	return slices.Clone(l.chats[user])
 }
 
-// Begin notes that a message is going to be sent.
+// Begin notes that a message is about to be sent.
 func (l *Ledger) Begin(chat, user, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sends[key{chat, user, id}] = &Send{}
 }
 
-// Unanswered notes that an attempt ended without an answer that says what became of it.
+// Unanswered notes that an attempt ended without an answer, so that its outcome is unknown.
 func (l *Ledger) Unanswered(chat, user, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +167,7 @@ func (l *Ledger) Unanswered(chat, user, id string) {
 	s.Ended = time.Now()
 }
 
-// Abandon notes that it is not tried any more.
+// Abandon notes that the sender stops trying.
 func (l *Ledger) Abandon(chat, user, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +175,8 @@ func (l *Ledger) Abandon(chat, user, id string) {
 	s.Abandoned, s.Ended = true, time.Now()
 }
 
-// Confirm notes the answer to a send. duplicate says that the server found it stored.
+// Confirm notes the answer to a send. duplicate is what the answer says: the message was stored
+// already.
 func (l *Ledger) Confirm(chat, user, id string, sequence int64, duplicate bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,7 +196,8 @@ func (l *Ledger) Confirm(chat, user, id string, sequence int64, duplicate bool) 
 	l.heads[chat] = max(l.heads[chat], sequence)
 }
 
-// since is from when a receiver may expect a message, zero if its sender still tries, or the receiver comes and goes.
+// since returns the time from which a receiver may expect a message. It is zero while the sender
+// still tries, and for a receiver who joins and leaves.
 func (l *Ledger) since(chat, user, id, receiver string) (when time.Time, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,37 +215,38 @@ func (l *Ledger) since(chat, user, id, receiver string) (when time.Time, known b
 	return time.Time{}, true
 }
 
-// Say notes that a device of the user is about to say what it has, before it does.
-func (l *Ledger) Say(chat, user string, b Boundary) {
+// Acknowledge notes what a device of the user is about to acknowledge.
+func (l *Ledger) Acknowledge(chat, user string, b Boundary) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := key{chat: chat, user: user}
-	l.said[k] = l.said[k].merge(b)
+	l.acknowledged[k] = l.acknowledged[k].merge(b)
 }
 
-// Tell notes that somebody was told the boundaries of a user.
-func (l *Ledger) Tell(chat, user string, b Boundary) {
+// Report notes that the server sent the boundary of a user to a client.
+func (l *Ledger) Report(chat, user string, b Boundary) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := key{chat: chat, user: user}
-	l.told[k] = l.told[k].merge(b)
-	said := l.said[k]
-	if c := (claim{b, said}); (b.Acked > said.most() || b.Read > said.Read) && !slices.Contains(l.unsaid[k], c) {
-		l.unsaid[k] = append(l.unsaid[k], c)
+	l.reported[k] = l.reported[k].merge(b)
+	acknowledged := l.acknowledged[k]
+	beyond := b.Acked > acknowledged.most() || b.Read > acknowledged.Read
+	if c := (claim{b, acknowledged}); beyond && !slices.Contains(l.unexplained[k], c) {
+		l.unexplained[k] = append(l.unexplained[k], c)
 	}
 }
 
-// Owed returns, for each chat in which the user stays, the highest sequence that was confirmed.
-func (l *Ledger) Owed(user string) map[string]int64 {
+// Expected returns the highest confirmed sequence of each chat in which the user stays.
+func (l *Ledger) Expected(user string) map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	owed := map[string]int64{}
+	expected := map[string]int64{}
 	for _, chat := range l.chats[user] {
 		if head := l.heads[chat]; head > 0 && !l.visits[key{chat: chat, user: user}] {
-			owed[chat] = head
+			expected[chat] = head
 		}
 	}
-	return owed
+	return expected
 }
 
 // Complain notes a fault.
@@ -251,7 +263,7 @@ func (l *Ledger) complainLocked(kind Kind, format string, args ...any) {
 	}
 }
 
-// Faults returns the first complaints, and how many of each kind there are.
+// Faults returns the first complaints, and the number of complaints of each kind.
 func (l *Ledger) Faults() ([]Fault, map[Kind]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,11 +274,11 @@ func (l *Ledger) Faults() ([]Fault, map[Kind]int) {
 	return slices.Clone(l.faults), counts
 }
 
-// Tally counts sends: all, those confirmed, those with an attempt without an answer, those of them that were found stored when they were sent again, and those that were
-// never confirmed.
+// Tally counts sends. Unanswered sends have an attempt without an answer; those Found were stored
+// when they were sent again. Unconfirmed sends were never confirmed.
 type Tally struct{ Sends, Confirmed, Unanswered, Found, Unconfirmed int }
 
-// Tally counts.
+// Tally counts the sends so far.
 func (l *Ledger) Tally() (t Tally) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

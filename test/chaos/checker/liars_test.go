@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// play is what happens in a chat of ann, who sends, and bob, who has one device; each case changes something of it.
+// play is the events of one chat: ann sends, and bob has one device. Each case changes them.
 type play struct {
 	ledger *Ledger
 	bob    *Log
 	truth  Truth
 }
 
-// newPlay is honest: three messages, all of them confirmed, received in order, acknowledged and told.
+// newPlay returns correct events: three messages, all confirmed, received in order, acknowledged
+// and reported.
 func newPlay() *play {
 	p := &play{
 		ledger: NewLedger(),
@@ -38,7 +39,7 @@ func newPlay() *play {
 		p.send(n + 1)
 		p.bob.Message("c", n+1, "ann", id(n+1), 10+n)
 	}
-	p.ledger.Say("c", "bob", Boundary{3, 2})
+	p.ledger.Acknowledge("c", "bob", Boundary{3, 2})
 	p.truth.States[Member{"c", "bob"}] = Boundary{3, 2}
 	p.truth.States[Member{"c", "ann"}] = Boundary{3, 0}
 	p.bob.Status("c", "bob", Boundary{3, 2}, 20)
@@ -48,7 +49,7 @@ func newPlay() *play {
 
 func id(n int64) string { return string(rune('a' + n)) }
 
-// send is a message that is sent, stored and confirmed.
+// send sends a message, stores and confirms it.
 func (p *play) send(n int64) {
 	p.ledger.Begin("c", "ann", id(n))
 	p.store(n, id(n))
@@ -61,18 +62,20 @@ func (p *play) store(n int64, id string) {
 	c.Head = n
 }
 
-// again opens another connection of bob's, which resumes.
+// again opens another connection of bob's device, which resumes.
 func (p *play) again() {
 	p.bob.Disconnect()
 	p.bob.Connect("sse")
 	p.bob.Open("s", true, 0)
 }
 
-// TestChecker_notices_every_lie shows what the checker is worth: an honest play, also one with resumptions, lost sessions and unknown outcomes, has no complaint, and each lie has its own.
+// TestChecker_notices_every_lie shows that the checker finds each breach. Correct events have no
+// complaint, also with resumptions, lost sessions and unknown outcomes. Each breach has its own
+// complaint.
 func TestChecker_notices_every_lie(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lie  func(p *play)
-		want Kind // "" if it is none
+		want Kind // "" if no complaint is expected
 	}{
 		"honest": {func(*play) {}, ""},
 		"honest: resumed, with some of it again": {func(p *play) {
@@ -106,7 +109,7 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.ledger.Begin("c", "ann", id(4))
 			p.ledger.Abandon("c", "ann", id(4))
 		}, ""},
-		"honest: a gap where he was no member": {func(p *play) {
+		"honest: a gap where the user was no member": {func(p *play) {
 			p.send(4)
 			p.send(5)
 			p.truth.Chats["c"].Members["bob"] = Membership{
@@ -118,7 +121,7 @@ func TestChecker_notices_every_lie(t *testing.T) {
 		}, ""},
 		"honest: a connection begins too late when something went wrong, and goes " +
 			"back": {func(p *play) {
-			p.ledger.Storm()
+			p.ledger.Disturb()
 			p.send(4)
 			p.send(5)
 			p.again()
@@ -131,12 +134,18 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.bob.Status("c", "ann", Boundary{3, 0}, 30)
 		}, ""},
 
-		"a confirmed send is not stored":                 {func(p *play) { p.ledger.Begin("c", "ann", "x"); p.ledger.Confirm("c", "ann", "x", 4, false) }, Lost},
-		"a confirmed send is stored at another sequence": {func(p *play) { p.ledger.Begin("c", "ann", "x"); p.ledger.Confirm("c", "ann", "x", 3, false) }, Lost},
+		"a confirmed send is not stored": {func(p *play) {
+			p.ledger.Begin("c", "ann", "x")
+			p.ledger.Confirm("c", "ann", "x", 4, false)
+		}, Lost},
+		"a confirmed send is stored at another sequence": {func(p *play) {
+			p.ledger.Begin("c", "ann", "x")
+			p.ledger.Confirm("c", "ann", "x", 3, false)
+		}, Lost},
 		"the end of a chat is lost after it was delivered": {
 			func(p *play) { c := p.truth.Chats["c"]; c.Messages, c.Head = c.Messages[:2], 2 }, Lost,
 		},
-		"a device is told that it is ahead": {
+		"the server says that a device is ahead": {
 			func(p *play) { p.bob.Reset("ahead", "c", 30) }, Lost,
 		},
 		"a send is stored twice": {func(p *play) {
@@ -161,16 +170,21 @@ func TestChecker_notices_every_lie(t *testing.T) {
 		"a stream leaves a message out": {
 			func(p *play) { p.send(4); p.send(5); p.bob.Message("c", 5, "ann", id(5), 30) }, Gap,
 		},
-		"a resumed stream leaves a message out": {func(p *play) { p.send(4); p.send(5); p.again(); p.bob.Message("c", 5, "ann", id(5), 30) }, Gap},
-		"a connection begins too late, and never goes back": {func(p *play) {
-			p.ledger.Storm()
+		"a resumed stream leaves a message out": {func(p *play) {
 			p.send(4)
 			p.send(5)
 			p.again()
 			p.bob.Message("c", 5, "ann", id(5), 30)
-		}, Unwhole},
+		}, Gap},
+		"a connection begins too late, and never goes back": {func(p *play) {
+			p.ledger.Disturb()
+			p.send(4)
+			p.send(5)
+			p.again()
+			p.bob.Message("c", 5, "ann", id(5), 30)
+		}, Incomplete},
 		"a stream leaves a message out when something went wrong": {func(p *play) {
-			p.ledger.Storm()
+			p.ledger.Disturb()
 			p.send(4)
 			p.send(5)
 			p.bob.Message("c", 5, "ann", id(5), 30)
@@ -190,7 +204,11 @@ func TestChecker_notices_every_lie(t *testing.T) {
 		"events have one number": {
 			func(p *play) { p.send(4); p.bob.Message("c", 4, "ann", id(4), 21) }, Order,
 		},
-		"a resumed session is another one": {func(p *play) { p.bob.Disconnect(); p.bob.Connect("sse"); p.bob.Open("other", true, 0) }, Order},
+		"a resumed session is another one": {func(p *play) {
+			p.bob.Disconnect()
+			p.bob.Connect("sse")
+			p.bob.Open("other", true, 0)
+		}, Order},
 		"a tick goes back": {
 			func(p *play) { p.bob.Status("c", "bob", Boundary{2, 2}, 30) }, Back,
 		},
@@ -218,12 +236,12 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.send(4)
 			p.bob.Message("c", 4, "ann", id(4), 30)
 			p.bob.Status("c", "bob", Boundary{4, 2}, 31)
-			p.ledger.Say("c", "bob", Boundary{4, 2}) // he does so only now
+			p.ledger.Acknowledge("c", "bob", Boundary{4, 2}) // bob acknowledges it only now
 			p.truth.States[Member{"c", "bob"}] = Boundary{4, 2}
 		}, Beyond},
-		"delivered is told as read": {func(p *play) {
+		"delivered is reported as read": {func(p *play) {
 			p.bob.Status("c", "bob", Boundary{3, 3}, 30)
-			p.ledger.Say("c", "bob", Boundary{3, 3})
+			p.ledger.Acknowledge("c", "bob", Boundary{3, 3})
 			p.truth.States[Member{"c", "bob"}] = Boundary{3, 3}
 		}, Beyond},
 		"a message that nobody has sent": {
@@ -235,21 +253,21 @@ func TestChecker_notices_every_lie(t *testing.T) {
 		"a message is another one when it comes again": {
 			func(p *play) { p.again(); p.bob.Message("c", 3, "ann", id(2), 30) }, Foreign,
 		},
-		"a message from before he was a member": {func(p *play) {
+		"a message from before the user was a member": {func(p *play) {
 			p.truth.Chats["c"].Members["bob"] = Membership{
 				Current: true,
 				Ranges:  []Range{{From: 2}},
 			}
 		}, Foreign},
-		"a message from after he was removed": {func(p *play) {
+		"a message from after the user was removed": {func(p *play) {
 			p.truth.Chats["c"].Members["bob"] = Membership{Ranges: []Range{{1, 2}}}
 		}, Foreign},
-		"a message never comes": {func(p *play) { p.send(4) }, Unwhole},
+		"a message never comes": {func(p *play) { p.send(4) }, Incomplete},
 		"a message is in no stream, and was never confirmed": {func(p *play) {
 			p.ledger.Begin("c", "ann", id(4))
 			p.ledger.Abandon("c", "ann", id(4))
 			p.store(4, id(4))
-		}, Unwhole},
+		}, Incomplete},
 		"a chat never comes": {func(p *play) {
 			p.truth.Chats["d"] = &Chat{
 				Head:     1,
@@ -257,7 +275,7 @@ func TestChecker_notices_every_lie(t *testing.T) {
 				Members:  map[string]Membership{"bob": {Current: true, Ranges: []Range{{From: 1}}}},
 			}
 			p.ledger.Begin("d", "ann", "x")
-		}, Unwhole},
+		}, Incomplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlay()
@@ -277,7 +295,8 @@ func TestChecker_notices_every_lie(t *testing.T) {
 func TestTruth_Behind_names_who_has_no_row(t *testing.T) {
 	p := newPlay()
 	p.send(4)
-	if behind, unmarked := p.truth.Behind(); len(behind) != 1 || len(unmarked) != 1 || behind[0] != (Member{"c", "bob"}) {
+	behind, unmarked := p.truth.Behind()
+	if len(behind) != 1 || len(unmarked) != 1 || behind[0] != (Member{"c", "bob"}) {
 		t.Errorf("got %v and %v, want bob in both: ann wrote what she is behind by",
 			behind, unmarked)
 	}
@@ -291,17 +310,18 @@ func TestTruth_Behind_names_who_has_no_row(t *testing.T) {
 	}
 }
 
-// TestWaits_only_what_could_be_served: a message waits while the device is connected, and not in the dark.
+// TestWaits_only_what_could_be_served: waiting time counts while the device is connected, except in
+// an outage.
 func TestWaits_only_what_could_be_served(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlay()
 		p.send(4)
 		time.Sleep(time.Second)
 		p.bob.Disconnect()
-		time.Sleep(10 * time.Second) // away
+		time.Sleep(10 * time.Second) // disconnected
 		p.again()
 		time.Sleep(time.Second)
-		bright := p.ledger.Dark.Begin(2 * time.Second)
+		bright := p.ledger.Outages.Begin(2 * time.Second)
 		time.Sleep(5 * time.Second)
 		bright()
 		time.Sleep(3 * time.Second)
@@ -316,7 +336,8 @@ func TestWaits_only_what_could_be_served(t *testing.T) {
 	})
 }
 
-// TestAwait_is_whole_once: a goal is reached when everything that was confirmed before it has come, whatever is confirmed after it.
+// TestAwait_is_whole_once: a goal is reached once, when the device has every message confirmed
+// before Await. Messages confirmed later do not count.
 func TestAwait_is_whole_once(t *testing.T) {
 	p := newPlay()
 	reached := 0

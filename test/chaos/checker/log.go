@@ -8,56 +8,66 @@ import (
 	"time"
 )
 
-// maxSpans is how many connections a log remembers, to tell for how long a message has waited.
+// maxSpans bounds how many connections a log keeps. They show how long a message has waited.
 const maxSpans = 64
 
-// Log is one device: what it has stored, and whether what it is given keeps the rules. A device gives its cursors to every session that does not know it. Safe for concurrent use.
+// Log records one device: what it has stored, and whether what it receives keeps the rules. A
+// device gives its cursors to every session that does not know its position. Log is safe for
+// concurrent use.
 type Log struct {
 	Name, User string
-	// Only says that it is the only device of its user.
+	// Only reports that the user has no other device.
 	Only   bool
 	ledger *Ledger
 
-	mu sync.Mutex // guards what follows
-	// session is that of the device, position the number of the last event that it has of it.
+	mu sync.Mutex // guards the fields below
+	// session is the device's session, position the number of the last event from it.
 	session  string
 	position int64
-	// lost says that the session does not know the device: it has to be given the cursors.
-	lost bool
+	// needsCursors reports that the session does not know the device's position.
+	needsCursors bool
 	// over is the transport of the present connection.
 	over  string
 	chats map[string]*chat
 	ticks map[key]Boundary
 	spans []span
 	goals []*goal
-	// connected says that an `open` came on the present connection, and caughtUp that it said so.
+	// connected reports that `open` came on the present connection. caughtUp reports that the
+	// `caught_up` event came.
 	connected, caughtUp bool
 	counts              Counts
 	waits               Waits
 }
 
-// Counts is what happened to a device.
-type Counts struct{ Opens, Resumed, Resets, Messages, Again, Late, Back, Gaps, Statuses, Stale, Memberships int }
+// Counts counts what happened to a device.
+type Counts struct {
+	Opens, Resumed, Resets, Messages, Again, Late, Back int
+	Gaps, Statuses, Stale, Memberships                  int
+}
 
-// chat is what a device has of a chat.
+// chat is what a device has stored of a chat.
 type chat struct {
-	// digests are those of the messages that it has stored, from the first on: a contiguous prefix. 0 stands for one that it may not see.
+	// digests are the digests of the stored messages, from the first one without a gap. 0 stands
+	// for a message that the user may not see.
 	digests []uint32
-	// next is what the present connection has to send next, 0 if it has sent nothing yet. rewinds is how often it may go elsewhere.
+	// next is the next sequence that the present connection must send, 0 before its first message.
+	// rewinds is how often the connection may jump elsewhere.
 	next    int64
 	rewinds int
-	// astray says that the session does not start where the device stands, until it does.
-	astray bool
+	// displaced reports that the session starts elsewhere than the device's position.
+	displaced bool
 }
 
 func (c *chat) stored() int64 { return int64(len(c.digests)) }
 
-// NewLog returns the log of a device that has nothing.
+// NewLog returns the log of a device that has stored nothing.
 func (l *Ledger) NewLog(name, user string) *Log {
-	return &Log{Name: name, User: user, ledger: l, chats: map[string]*chat{}, ticks: map[key]Boundary{}}
+	return &Log{
+		Name: name, User: user, ledger: l, chats: map[string]*chat{}, ticks: map[key]Boundary{},
+	}
 }
 
-// Assume says that the device has what its user has acknowledged.
+// Assume notes that the device has stored what its user has acknowledged.
 func (d *Log) Assume(stored map[string]int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,7 +76,7 @@ func (d *Log) Assume(stored map[string]int64) {
 	}
 }
 
-// Place is where to resume: "" means a new session.
+// Place returns where to resume. An empty session means a new one.
 func (d *Log) Place() (session string, position int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +94,8 @@ func (d *Log) Connect(over string) {
 	}
 }
 
-// Continue says that another answer of long-poll begins: it goes on behind the position, and repeats what the session has sent and the device has not got.
+// Continue begins another answer of long-poll. It goes on behind the position, and repeats events
+// that the device did not receive.
 func (d *Log) Continue() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +114,9 @@ func (d *Log) Disconnect() {
 	d.connected = false
 }
 
-// Open takes the first event of a connection. It reports whether the cursors have to be given; if the session was asked for and is unknown, a reset follows and asks for them. On long-poll a resumed session has no such event: Resumed stands for it.
+// Open takes the first event of a connection. It reports whether the device must give its cursors.
+// If the session is unknown, a reset follows that requests them, and Open returns false. A resumed
+// session on long-poll has no such event; use Resumed for it.
 func (d *Log) Open(session string, resumed bool, id int64) (giveCursors bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,17 +128,17 @@ func (d *Log) Open(session string, resumed bool, id int64) (giveCursors bool) {
 		d.counts.Resumed++
 	default:
 		if unknown = d.session != ""; unknown {
-			d.strayLocked()
+			d.displaceLocked()
 		}
 		d.session, d.position = session, 0
 	}
 	d.counts.Opens++
 	d.numberLocked(id)
 	d.connectedLocked()
-	return d.lost && !unknown
+	return d.needsCursors && !unknown
 }
 
-// Resumed is Open for an answer of long-poll without that event.
+// Resumed stands for Open on long-poll, where a resumed session sends no `open`.
 func (d *Log) Resumed() (giveCursors bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +147,7 @@ func (d *Log) Resumed() (giveCursors bool) {
 		d.counts.Resumed++
 		d.connectedLocked()
 	}
-	return d.lost
+	return d.needsCursors
 }
 
 func (d *Log) connectedLocked() {
@@ -148,47 +161,50 @@ func (d *Log) connectedLocked() {
 	d.spans = append(d.spans, span{from: time.Now()})
 }
 
-// strayLocked: the session does not know where the device stands.
-func (d *Log) strayLocked() {
-	d.lost = true
+// displaceLocked notes that the session does not know the device's position.
+func (d *Log) displaceLocked() {
+	d.needsCursors = true
 	for _, c := range d.chats {
-		c.astray, c.next = true, 0
+		c.displaced, c.next = true, 0
 	}
 }
 
-// Leave says that the device has ended the session in good order. It has acknowledged what it has or says nothing: the next session begins where its user
-// is, which is not beyond it, as long as this is his only device.
+// Leave notes that the device has ended the session. It has acknowledged what it stored, or
+// acknowledges nothing. The next session begins at the user's watermark, which is not beyond the
+// device if the user has no other one.
 func (d *Log) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.session, d.position = "", 0
 	if !d.Only {
-		d.strayLocked()
+		d.displaceLocked()
 	}
 }
 
-// Gone says that the session has ended.
+// Gone notes that the session has ended.
 func (d *Log) Gone() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.session, d.position = "", 0
-	d.strayLocked()
+	d.displaceLocked()
 }
 
-// Reset says that the session does not know the position.
+// Reset notes that the session does not know the position.
 func (d *Log) Reset(reason, chat string, id int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.numberLocked(id)
 	d.counts.Resets++
 	if reason == "ahead" {
-		d.ledger.Complain(Lost, "%s has %d of %s, and is told that it is ahead", d.Name, d.chatLocked(chat).stored(), chat)
+		d.ledger.Complain(Lost, "%s has %d of %s, and the server says that it is ahead",
+			d.Name, d.chatLocked(chat).stored(), chat)
 		return
 	}
-	d.strayLocked()
+	d.displaceLocked()
 }
 
-// Cursors are what the device has of each chat of the user's, for him to give: his session may go back to them, now or when it is told.
+// Cursors returns what the device has stored of each of the user's chats. Once the device gives
+// them, the session may go back to them at any moment.
 func (d *Log) Cursors() map[string]int64 {
 	cursors := map[string]int64{}
 	chats := d.ledger.Chats(d.User)
@@ -202,18 +218,19 @@ func (d *Log) Cursors() map[string]int64 {
 	return cursors
 }
 
-// Given says that a session has taken the cursors; messages that were under way may still come.
+// Given notes that a session has taken the cursors. Messages sent before may still arrive.
 func (d *Log) Given(session string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lost = d.lost && session != d.session
+	d.needsCursors = d.needsCursors && session != d.session
 }
 
-// Message takes a message. It reports whether it was new, and so has to be acknowledged.
+// Message takes a message. It reports whether the message is new and must be acknowledged.
 func (d *Log) Message(chat string, sequence int64, sender, id string, number int64) (fresh bool) {
 	since, known := d.ledger.since(chat, sender, id, d.User)
 	if !known {
-		d.ledger.Complain(Foreign, "%s got %d of %s: %s of %s, which nobody has sent", d.Name, sequence, chat, id, sender)
+		d.ledger.Complain(Foreign, "%s got %d of %s: %s of %s, which nobody has sent",
+			d.Name, sequence, chat, id, sender)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,14 +243,17 @@ func (d *Log) Message(chat string, sequence int64, sender, id string, number int
 	if sequence <= c.stored() {
 		d.counts.Again++
 		if was := c.digests[sequence-1]; was != digest && was != 0 {
-			d.ledger.Complain(Foreign, "%s: message %d of %s is %s of %s, and was another one", d.Name, sequence, chat, id, sender)
+			d.ledger.Complain(Foreign, "%s: message %d of %s is %s of %s, and was another one",
+				d.Name, sequence, chat, id, sender)
 		}
 		return false
 	}
 	c.digests = append(c.digests, digest)
 	d.counts.Messages++
 	if now := time.Now(); !since.IsZero() {
-		d.waits.add(d.ledger.served(since, now, d.spans), Wait{Device: d.Name, Over: d.over, Chat: chat, Sequence: sequence, Since: since, Now: now})
+		d.waits.add(d.ledger.served(since, now, d.spans), Wait{
+			Device: d.Name, Over: d.over, Chat: chat, Sequence: sequence, Since: since, Now: now,
+		})
 	}
 	d.reachLocked(chat, c.stored())
 	return true
@@ -259,29 +279,37 @@ func (d *Log) Gap(chat string, from, to, number int64) {
 	d.reachLocked(chat, c.stored())
 }
 
-// inOrderLocked checks that what comes joins what came before on this connection. It reports whether it can be stored. A connection may begin a chat too late: another device, or a message
-// of the user's own, has moved his watermark beyond what this session was not woken for. Then it has to go back once it knows, as every device is whole in the end; while nothing goes wrong it
-// must not happen at all. The same holds for one that goes back by itself, since it compares with what the user has acknowledged (R_MIN): what the device has comes again.
+// inOrderLocked checks that the range follows what came before on this connection. It reports
+// whether the range can be stored.
+//
+// A connection may begin a chat too late. Then another device, or a message of the user, has moved
+// the watermark beyond messages that this session was not notified of. The session must go back
+// once it notices, as every device is complete in the end. Before the first fault this must not
+// happen.
+//
+// A session may also go back by itself, as it compares with what the user has acknowledged (R_MIN).
+// Then messages that the device has come again.
 func (d *Log) inOrderLocked(name string, c *chat, from, to int64) bool {
 	late := from > c.stored()+1
 	switch {
-	case late && c.astray:
+	case late && c.displaced:
 		return false // before the cursors have taken effect
-	case late && c.next == 0 && !d.ledger.Calm():
+	case late && c.next == 0 && !d.ledger.Undisturbed():
 		d.counts.Late++
-		c.astray = true
+		c.displaced = true
 		return false
 	case late:
-		d.ledger.Complain(Gap, "%s got %d of %s, and has the first %d", d.Name, from, name, c.stored())
+		d.ledger.Complain(Gap, "%s got %d of %s, and has the first %d",
+			d.Name, from, name, c.stored())
 		return false
 	case c.next != 0 && from != c.next && c.rewinds > 0:
 		c.rewinds--
-	case c.next != 0 && from != c.next && !c.astray && d.ledger.Calm():
+	case c.next != 0 && from != c.next && !c.displaced && d.ledger.Undisturbed():
 		d.ledger.Complain(Order, "%s got %d of %s where %d was due", d.Name, from, name, c.next)
 	case c.next != 0 && from != c.next:
 		d.counts.Back++
 	}
-	c.astray, c.next = false, to+1
+	c.displaced, c.next = false, to+1
 	return true
 }
 
@@ -291,13 +319,14 @@ func (d *Log) numberLocked(number int64) {
 		return
 	}
 	if number <= d.position {
-		d.ledger.Complain(Order, "%s got event %d of %s after %d", d.Name, number, d.session, d.position)
+		d.ledger.Complain(Order, "%s got event %d of %s after %d",
+			d.Name, number, d.session, d.position)
 	}
 	d.position = max(d.position, number)
 }
 
-// Status takes the boundaries of a member, and merges them by maximum, as every client does (delivery.md §5, tick_monotone). One that is below what was said before is a fault
-// all the same.
+// Status takes the boundary of a member, and merges it by maximum, as every client does
+// (delivery.md §5, tick_monotone). A boundary below an earlier one is still a fault.
 func (d *Log) Status(chat, user string, b Boundary, number int64) {
 	d.mu.Lock()
 	d.numberLocked(number)
@@ -311,12 +340,15 @@ func (d *Log) Status(chat, user string, b Boundary, number int64) {
 	}
 	d.mu.Unlock()
 	if stale {
-		d.ledger.Complain(Back, "%s was told that %s has %v of %s, after %v", d.Name, user, b, chat, was)
+		d.ledger.Complain(Back, "%s received that %s has %v of %s, after %v",
+			d.Name, user, b, chat, was)
 	}
-	d.ledger.Tell(chat, user, b)
+	d.ledger.Report(chat, user, b)
 }
 
-// Membership takes a change of members. Who is added again is sent again what he has not acknowledged; and he has to give his cursors, because that of the chat was refused while he was no member.
+// Membership takes a change of members. Users who are added again receive again what they have not
+// acknowledged. Their devices must give their cursors again, because the server refused that of the
+// chat in the meantime.
 func (d *Log) Membership(chat, user string, number int64) (giveCursors bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -327,10 +359,10 @@ func (d *Log) Membership(chat, user string, number int64) (giveCursors bool) {
 	}
 	c := d.chatLocked(chat)
 	c.rewinds++
-	return c.astray
+	return c.displaced
 }
 
-// Other takes an event that changes nothing here. caughtUp says that it was that one.
+// Other takes an event that changes nothing here. caughtUp reports that it was `caught_up`.
 func (d *Log) Other(number int64, caughtUp bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -338,7 +370,7 @@ func (d *Log) Other(number int64, caughtUp bool) {
 	d.caughtUp = d.caughtUp || caughtUp
 }
 
-// CaughtUp reports whether the present connection said so.
+// CaughtUp reports whether the present connection sent `caught_up`.
 func (d *Log) CaughtUp() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -352,17 +384,19 @@ type goal struct {
 	reached func(took time.Duration)
 }
 
-// Await calls reached once, when the device has everything that was confirmed up to this moment.
+// Await calls reached once, when the device has every message that is confirmed now.
 func (d *Log) Await(reached func(took time.Duration)) {
-	owed := d.ledger.Owed(d.User)
+	expected := d.ledger.Expected(d.User)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(owed, func(chat string, head int64) bool { return d.chatLocked(chat).stored() >= head })
-	if len(owed) == 0 {
+	maps.DeleteFunc(expected, func(chat string, head int64) bool {
+		return d.chatLocked(chat).stored() >= head
+	})
+	if len(expected) == 0 {
 		reached(0)
 		return
 	}
-	d.goals = append(d.goals, &goal{missing: owed, since: time.Now(), reached: reached})
+	d.goals = append(d.goals, &goal{missing: expected, since: time.Now(), reached: reached})
 }
 
 func (d *Log) reachLocked(chat string, stored int64) {
@@ -380,19 +414,21 @@ func (d *Log) reachLocked(chat string, stored int64) {
 	d.goals = left
 }
 
-// Lacks returns what the device lacks of what is owed to its user, "" if nothing.
-func (d *Log) Lacks(owed map[string]int64) string {
+// Missing describes the first chat of which the device has less than expected, "" if there is none.
+func (d *Log) Missing(expected map[string]int64) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for chat, head := range owed {
+	for chat, head := range expected {
 		if c := d.chatLocked(chat); c.stored() < head {
-			return fmt.Sprintf("%s has %d of %d of %s (session %s at %d, connected %v, lost %v, astray %v)", d.Name, c.stored(), head, chat, d.session, d.position, d.connected, d.lost, c.astray)
+			return fmt.Sprintf("%s has %d of %d of %s (session %s at %d, connected %v, "+
+				"needs cursors %v, displaced %v)", d.Name, c.stored(), head, chat,
+				d.session, d.position, d.connected, d.needsCursors, c.displaced)
 		}
 	}
 	return ""
 }
 
-// Counts returns what happened so far.
+// Counts returns the counts so far.
 func (d *Log) Counts() Counts {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -409,22 +445,23 @@ func (d *Log) Waits() Waits {
 func (d *Log) chatLocked(name string) *chat {
 	c := d.chats[name]
 	if c == nil {
-		c = &chat{astray: d.lost}
+		c = &chat{displaced: d.needsCursors}
 		d.chats[name] = c
 	}
 	return c
 }
 
-// digestOf is never 0.
+// digestOf returns a digest of a message. It is never 0.
 func digestOf(sender, id string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(sender + "/" + id))
 	return max(1, h.Sum32())
 }
 
-// Lost reports whether the device is connected to a session that has to be given the cursors.
-func (d *Log) Lost() bool {
+// NeedsCursors reports whether the device is connected to a session that does not know its
+// position.
+func (d *Log) NeedsCursors() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.connected && d.lost && d.session != ""
+	return d.connected && d.needsCursors && d.session != ""
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Truth is what is in the database.
+// Truth is what the database contains.
 type Truth struct {
 	Chats  map[string]*Chat
 	States map[Member]Boundary
@@ -25,11 +25,12 @@ type Chat struct {
 	Head int64
 	// Messages are in the order of their sequences.
 	Messages []Message
-	// Members has the ranges that each user who is or was a member may see, and whether he is one.
+	// Members are the users who are or were members: what they may see, and whether they are
+	// members now.
 	Members map[string]Membership
 }
 
-// Message is one as it is stored.
+// Message is a message as it is stored.
 type Message struct {
 	Sequence   int64
 	Sender, ID string
@@ -41,7 +42,7 @@ type Membership struct {
 	Ranges  []Range
 }
 
-// Range has both ends; To is 0 while it is open.
+// Range includes both ends. To is 0 while the range is open.
 type Range struct{ From, To int64 }
 
 func (m Membership) sees(sequence int64) bool {
@@ -53,7 +54,7 @@ func (m Membership) sees(sequence int64) bool {
 	return false
 }
 
-// ReadTruth reads a database of Postgres, all of it in one snapshot.
+// ReadTruth reads a Postgres database in one snapshot.
 func ReadTruth(ctx context.Context, url string) (Truth, error) {
 	t := Truth{
 		Chats:   map[string]*Chat{},
@@ -121,7 +122,7 @@ func ReadTruth(ctx context.Context, url string) (Truth, error) {
 	return t, nil
 }
 
-// parseRanges reads "1-5,9-".
+// parseRanges parses ranges such as "1-5,9-".
 func parseRanges(text string) (ranges []Range, err error) {
 	if text == "" {
 		return nil, nil
@@ -140,15 +141,15 @@ func parseRanges(text string) (ranges []Range, err error) {
 	return ranges, nil
 }
 
-// Owed returns the head of each chat that a user is a member of and that has one.
-func (t Truth) Owed(user string) map[string]int64 {
-	owed := map[string]int64{}
+// Expected returns the head of each chat that has messages and that the user is a member of.
+func (t Truth) Expected(user string) map[string]int64 {
+	expected := map[string]int64{}
 	for name, chat := range t.Chats {
 		if chat.Members[user].Current && chat.Head > 0 {
-			owed[name] = chat.Head
+			expected[name] = chat.Head
 		}
 	}
-	return owed
+	return expected
 }
 
 // Acked returns what a user has acknowledged of each chat.

@@ -2,7 +2,8 @@ package checker
 
 import "slices"
 
-// Verify compares what clients did, were told and have with what is stored. Nothing may be under way meanwhile.
+// Verify compares what clients sent, received and stored with the database. No request may be
+// running meanwhile.
 func (l *Ledger) Verify(t Truth, logs []*Log) {
 	at := l.verifySequences(t)
 	l.verifySends(at)
@@ -12,7 +13,8 @@ func (l *Ledger) Verify(t Truth, logs []*Log) {
 	}
 }
 
-// verifySequences: the messages of a chat are exactly 1..head (sequence_gapless), and each send is stored once (send_idempotent). It returns where each is.
+// verifySequences checks that the messages of a chat are exactly 1..head (sequence_gapless), and
+// that each send is stored once (send_idempotent). It returns where each send is stored.
 func (l *Ledger) verifySequences(t Truth) map[key]int64 {
 	at := map[key]int64{}
 	for name, chat := range t.Chats {
@@ -36,7 +38,8 @@ func (l *Ledger) verifySequences(t Truth) map[key]int64 {
 	return at
 }
 
-// verifySends: what was confirmed is stored where it was confirmed (confirmed_is_durable), and what is stored was sent.
+// verifySends checks that each confirmed send is stored at its sequence (confirmed_is_durable), and
+// that each stored message was sent.
 func (l *Ledger) verifySends(at map[key]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,32 +72,36 @@ func (l *Ledger) Unconfirmed(t Truth) (stored int) {
 	return stored
 }
 
-// verifyBoundaries: what anybody was told of a user is stored, is not beyond the head, and not beyond what he said or wrote.
+// verifyBoundaries checks each boundary that the server reported of a user. It is stored, not
+// beyond the head, and not beyond what the user acknowledged or wrote.
 func (l *Ledger) verifyBoundaries(t Truth) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for m, state := range t.States {
-		if chat := t.Chats[m.Chat]; chat == nil || state.Acked > chat.Head || state.Read > chat.Head {
+		chat := t.Chats[m.Chat]
+		if chat == nil || state.Acked > chat.Head || state.Read > chat.Head {
 			l.complainLocked(Beyond, "%s has %v of %s, beyond the head", m.User, state, m.Chat)
 		}
 		k := key{chat: m.Chat, user: m.User}
-		l.explainLocked(t, k, claim{state, l.said[k]}, "is stored")
+		l.explainLocked(t, k, claim{state, l.acknowledged[k]}, "is stored")
 	}
-	for k, told := range l.told {
+	for k, reported := range l.reported {
 		state := t.States[Member{k.chat, k.user}]
-		if told.Acked > max(state.Acked, state.Read) || told.Read > state.Read {
-			l.complainLocked(Back, "somebody was told that %s has %v of %s, and %v is stored",
-				k.user, told, k.chat, state)
+		if reported.Acked > max(state.Acked, state.Read) || reported.Read > state.Read {
+			l.complainLocked(Back, "the server reported that %s has %v of %s, and %v is stored",
+				k.user, reported, k.chat, state)
 		}
 	}
-	for k, claims := range l.unsaid {
+	for k, claims := range l.unexplained {
 		for _, c := range claims {
-			l.explainLocked(t, k, c, "was told")
+			l.explainLocked(t, k, c, "was reported")
 		}
 	}
 }
 
-// explainLocked: between what the devices of a user had said and his boundary there is nothing but messages of his own, and messages that he may not see. To reply is to read what was delivered.
+// explainLocked checks a boundary beyond what the user's devices had acknowledged. Between the two
+// there must be only messages of that user, and messages that they may not see. A reply implies
+// that its sender has read what was delivered.
 func (l *Ledger) explainLocked(t Truth, k key, c claim, what string) {
 	chat := t.Chats[k.chat]
 	if chat == nil {
@@ -103,7 +110,7 @@ func (l *Ledger) explainLocked(t Truth, k key, c claim, what string) {
 		return
 	}
 	explained := func(to int64) bool {
-		for n := c.said.most() + 1; n <= min(to, int64(len(chat.Messages))); n++ {
+		for n := c.acknowledged.most() + 1; n <= min(to, int64(len(chat.Messages))); n++ {
 			if chat.Messages[n-1].Sender != k.user && chat.Members[k.user].sees(n) {
 				return false
 			}
@@ -111,15 +118,17 @@ func (l *Ledger) explainLocked(t Truth, k key, c claim, what string) {
 		return true
 	}
 	replied := slices.ContainsFunc(chat.Messages,
-		func(m Message) bool { return m.Sequence > c.told.Read && m.Sender == k.user })
-	if !explained(c.told.Acked) || !explained(c.told.Read) ||
-		c.told.Read > c.said.Read && !replied {
-		l.complainLocked(Beyond, "the boundary %v of %s in %s %s, and his devices had said %v",
-			c.told, k.user, k.chat, what, c.said)
+		func(m Message) bool { return m.Sequence > c.reported.Read && m.Sender == k.user })
+	if !explained(c.reported.Acked) || !explained(c.reported.Read) ||
+		c.reported.Read > c.acknowledged.Read && !replied {
+		l.complainLocked(Beyond, "the boundary %v of %s in %s %s, and the devices had "+
+			"acknowledged %v",
+			c.reported, k.user, k.chat, what, c.acknowledged)
 	}
 }
 
-// verify: a device has exactly the messages that are stored, everything that its user may see (resume_lossless), and nothing else (nothing_outside_membership).
+// verify checks that a device has exactly the stored messages that its user may see
+// (resume_lossless), and nothing else (nothing_outside_membership).
 func (d *Log) verify(t Truth) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,7 +148,7 @@ func (d *Log) verify(t Truth) {
 				d.ledger.Complain(Lost, "%s has %d of %s, whose head is %d",
 					d.Name, sequence, name, chat.Head)
 			case digest == 0 && member.sees(sequence):
-				d.ledger.Complain(Gap, "%s was told that it may not see %d of %s, and it may",
+				d.ledger.Complain(Gap, "%s received that it may not see %d of %s, and it may",
 					d.Name, sequence, name)
 			case digest == 0:
 			case !member.sees(sequence):
@@ -152,14 +161,16 @@ func (d *Log) verify(t Truth) {
 		}
 	}
 	for name, chat := range t.Chats {
-		if member := chat.Members[d.User]; member.Current && d.chatLocked(name).stored() < chat.Head {
-			d.ledger.Complain(Unwhole, "%s has %d of %d of %s",
+		member, stored := chat.Members[d.User], d.chatLocked(name).stored()
+		if member.Current && stored < chat.Head {
+			d.ledger.Complain(Incomplete, "%s has %d of %d of %s",
 				d.Name, d.chatLocked(name).stored(), chat.Head, name)
 		}
 	}
 }
 
-// Behind returns the members who have not acknowledged the head of a chat, and of those the ones that no row names: the next open of such a user has to compare.
+// Behind returns the members who have not acknowledged the head of a chat. unmarked are those of
+// them without a pending row: their next open has to compare.
 func (t Truth) Behind() (behind, unmarked []Member) {
 	for name, chat := range t.Chats {
 		for user, member := range chat.Members {
@@ -177,7 +188,7 @@ func (t Truth) Behind() (behind, unmarked []Member) {
 	return behind, unmarked
 }
 
-// own reports whether everything after a sequence is the user's own, or not for him.
+// own reports whether every message after a sequence is from the user, or hidden from the user.
 func own(chat *Chat, user string, after int64) bool {
 	for _, m := range chat.Messages[after:] {
 		if m.Sender != user && chat.Members[user].sees(m.Sequence) {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Wait is how long one message waited for one device: from its confirmation, or from when its sender gave up, while the device was connected and could be served.
+// Wait is how long one message waited for one device, from its confirmation, or from when its
+// sender gave up. Only time in which the device was connected and could be served counts.
 type Wait struct {
 	Device, Over, Chat string
 	Sequence           int64
@@ -22,14 +23,14 @@ func (w Wait) String() string {
 
 // Waits is a histogram. The zero value is empty.
 type Waits struct {
-	// counts are by the logarithm: 8 for each doubling from a millisecond.
+	// counts are by the logarithm: 8 for each doubling, from a millisecond.
 	counts [160]int
 	total  int
-	// Worst is the longest one.
+	// Worst is the longest wait.
 	Worst Wait
 }
 
-// Add adds a time about nothing in particular.
+// Add adds a duration that belongs to no message.
 func (w *Waits) Add(took time.Duration) { w.add(took, Wait{}) }
 
 func (w *Waits) add(took time.Duration, about Wait) {
@@ -40,7 +41,7 @@ func (w *Waits) add(took time.Duration, about Wait) {
 	}
 }
 
-// Merge adds another one.
+// Merge adds the waits of another histogram.
 func (w *Waits) Merge(o Waits) {
 	for i, n := range o.counts {
 		w.counts[i] += n
@@ -51,10 +52,10 @@ func (w *Waits) Merge(o Waits) {
 	}
 }
 
-// Count is how many there are.
+// Count returns the number of waits.
 func (w *Waits) Count() int { return w.total }
 
-// Quantile is a time that a share of them did not exceed, at most 10 % too long.
+// Quantile returns a duration that this share of the waits did not exceed, at most 10 % too long.
 func (w *Waits) Quantile(share float64) time.Duration {
 	left := int(math.Ceil(share * float64(w.total)))
 	for i, n := range w.counts {

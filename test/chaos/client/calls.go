@@ -15,7 +15,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/chaos/checker"
 )
 
-// refused is how a call ended. Only what says "come back" is expected of a server.
+// refused returns the error of a call. It complains unless the status tells the client to try
+// again.
 func (d *Device) refused(what string, status int) error {
 	switch status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusConflict:
@@ -26,14 +27,14 @@ func (d *Device) refused(what string, status int) error {
 	return fmt.Errorf("%s: %d", what, status)
 }
 
-// call makes a request as the device's user; status 0 means that there was no answer.
+// call makes a request as the device's user. Status 0 means that there was no answer.
 func (d *Device) call(
 	ctx context.Context, method, path string, body any,
 ) (status int, answer []byte) {
 	return Call(ctx, d.http, d.Base, d.Log.User, method, path, body)
 }
 
-// Call makes a request for a user; status 0 means that there was no answer, or not all of it.
+// Call makes a request for a user. Status 0 means that there was no complete answer.
 func Call(
 	ctx context.Context, client *http.Client, base, user, method, path string, body any,
 ) (status int, answer []byte) {
@@ -43,7 +44,7 @@ func Call(
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			panic(err) // our own
+			panic(err) // the body is our own
 		}
 		content = bytes.NewReader(text)
 	}
@@ -64,19 +65,20 @@ func Call(
 	return response.StatusCode, answer
 }
 
-// owe notes that a message has to be acknowledged.
-func (d *Device) owe(chat string, sequence int64) {
+// acknowledgeLater notes that a message has to be acknowledged.
+func (d *Device) acknowledgeLater(chat string, sequence int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dirty[chat] = max(d.dirty[chat], sequence)
 }
 
-// acknowledge says every now and then what is new, over the socket if there is one, and repeats all of it now and then: what was said on a stream may be lost.
+// acknowledge repeatedly acknowledges what is new, over the socket if there is one. From time to
+// time it repeats all of it, because an acknowledgement on a stream may be lost.
 func (d *Device) acknowledge(ctx context.Context, random *rand.Rand) {
 	for round := 1; ctx.Err() == nil; round++ {
 		wait(ctx, 300*time.Millisecond+time.Duration(random.Int64N(int64(2*time.Second))))
-		if d.Log.Lost() {
-			d.giveCursors(ctx) // it was not answered when it was asked for
+		if d.Log.NeedsCursors() {
+			d.giveCursors(ctx) // the session's request for cursors got no answer
 		}
 		if d.Mute {
 			continue
@@ -94,9 +96,9 @@ func (d *Device) acknowledge(ctx context.Context, random *rand.Rand) {
 		}
 		socket := d.socket
 		d.mu.Unlock()
-		if len(chats) > 0 && !d.say(ctx, socket, chats, random) {
+		if len(chats) > 0 && !d.sendAcknowledgements(ctx, socket, chats, random) {
 			for chat, sequence := range chats {
-				d.owe(chat, sequence)
+				d.acknowledgeLater(chat, sequence)
 			}
 		}
 	}
@@ -110,8 +112,9 @@ type state struct {
 	Code   string `json:"code,omitempty"`
 }
 
-// say acknowledges, and reads a part of it. It reports whether nobody refused.
-func (d *Device) say(
+// sendAcknowledgements acknowledges the chats, and marks a part of them as read. It reports whether
+// the server took all of it.
+func (d *Device) sendAcknowledgements(
 	ctx context.Context, socket *websocket.Conn, chats map[string]int64, random *rand.Rand,
 ) bool {
 	var states []state
@@ -120,7 +123,7 @@ func (d *Device) say(
 		if random.IntN(4) == 0 {
 			s.Read = max(1, sequence-random.Int64N(3))
 		}
-		d.Ledger.Say(chat, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
+		d.Ledger.Acknowledge(chat, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
 		states = append(states, s)
 	}
 	if socket != nil && random.IntN(4) > 0 {
@@ -134,7 +137,9 @@ func (d *Device) say(
 		}
 		for _, s := range states {
 			if s.Read > 0 {
-				read, _ := json.Marshal(map[string]any{"type": "read", "payload": map[string]any{"chat_id": s.ChatID, "last_read_sequence": s.Read}}) // of strings and numbers
+				read, _ := json.Marshal(map[string]any{"type": "read", "payload": map[string]any{
+					"chat_id": s.ChatID, "last_read_sequence": s.Read,
+				}}) // strings and numbers only
 				if socket.Write(ctx, websocket.MessageText, read) != nil {
 					return false
 				}
@@ -154,7 +159,7 @@ func (d *Device) say(
 	}
 	for _, s := range answered.Chats {
 		if s.Code == "" {
-			d.Ledger.Tell(s.ChatID, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
+			d.Ledger.Report(s.ChatID, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
 			if s.Acked < chats[s.ChatID] {
 				d.Ledger.Complain(checker.Back, "%s acknowledged %d of %s, and was answered %d",
 					d.Log.Name, chats[s.ChatID], s.ChatID, s.Acked)

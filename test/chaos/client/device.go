@@ -1,4 +1,5 @@
-// Package client is the devices of the chaos: each is one Log of the checker, kept up to date as docs/client-guide.md tells clients to, over transports that it changes at will.
+// Package client contains the devices of the chaos test. Each keeps one Log of the checker up to
+// date, as docs/client-guide.md requires, and changes between transports.
 package client
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/chaos/checker"
 )
 
-// Transport is one of the ways to receive.
+// Transport is a way to receive events.
 type Transport int
 
 // The transports.
@@ -29,13 +30,13 @@ const (
 
 func (t Transport) String() string { return [...]string{"websocket", "sse", "longpoll"}[t] }
 
-// The patience of a device.
+// How long a device waits.
 const (
-	// openWithin is how long it waits for `open`.
+	// openWithin bounds the wait for `open`.
 	openWithin = 4 * time.Second
-	// silence is how long it waits for anything: somewhat more than a heartbeat.
+	// silence bounds the wait for any data. It is somewhat longer than a heartbeat.
 	silence = 25 * time.Second
-	// callWithin is how long it waits for an answer.
+	// callWithin bounds the wait for an answer.
 	callWithin = 8 * time.Second
 )
 
@@ -45,24 +46,26 @@ type Device struct {
 	Ledger *checker.Ledger
 	// Base is the URL of the balancer, without a path. Name is the device id, "" for none.
 	Base, Name string
-	// Stays says how long a connection is kept at most, each time another part of it; 0 means until it breaks.
+	// Stays bounds how long a connection is kept; each connection draws its own time. 0 means until
+	// it breaks.
 	Stays time.Duration
-	// Mute says that it never acknowledges, but with its cursors.
+	// Mute reports that the device acknowledges only by its cursors.
 	Mute bool
-	// Leaves says that it ends a session in good order now and then, and is away for at most that long. Else it is away now and then without a word.
+	// Leaves bounds how long the device is away after it has ended its session, which it does now
+	// and then. Away is the same for a device that disconnects without ending it.
 	Leaves, Away time.Duration
-	// Home is closed when nobody may be away any more.
-	Home <-chan struct{}
-	// Random is its own.
+	// StayConnected is closed when no device may be away any longer.
+	StayConnected <-chan struct{}
+	// Random belongs to this device.
 	Random *rand.Rand
 	// OnOpen is called when a connection is open. It must not block.
 	OnOpen func()
 
 	http *http.Client
-	// moves lets the present connection end some time after now.
+	// moves ends the present connection some time after the call.
 	moves func()
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	socket *websocket.Conn
 	dirty  map[string]int64
 	acked  map[string]int64
@@ -92,22 +95,23 @@ func (d *Device) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-d.Home:
+		case <-d.StayConnected:
 			wait(ctx, time.Duration(d.Random.Int64N(int64(100*time.Millisecond))))
 		case <-time.After(time.Duration(d.Random.Int64N(int64(pause)))):
 		}
 	}
 }
 
-// errMoved is why a connection ends that nothing has broken.
+// errMoved is the cause of a connection that the device ends by itself.
 var errMoved = errors.New("moved")
 
-// connect keeps one connection.
+// connect opens one connection and keeps it until it ends.
 func (d *Device) connect(ctx context.Context, over Transport) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if d.Stays > 0 {
-		// It begins when the connection is open: one that is given up before may be served after the next one, which is replaced then.
+		// The time begins when the connection is open. The server may serve an abandoned connection
+		// after its successor, and then replace the latter.
 		stays := time.AfterFunc(openWithin+time.Second, func() { cancel(errMoved) })
 		defer stays.Stop()
 		after := time.Duration(d.Random.Int64N(int64(d.Stays)))
@@ -118,7 +122,8 @@ func (d *Device) connect(ctx context.Context, over Transport) error {
 	heard := func() { patience.Reset(silence) }
 	d.Log.Connect(over.String())
 	defer d.Log.Disconnect()
-	err := [...]func(context.Context, func()) error{d.readSocket, d.readEvents, d.readPolls}[over](ctx, heard)
+	read := [...]func(context.Context, func()) error{d.readSocket, d.readEvents, d.readPolls}[over]
+	err := read(ctx, heard)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -131,7 +136,7 @@ func (d *Device) note(err error) {
 	d.ends[fmt.Sprint(err)]++
 }
 
-// Ends counts why its connections have ended.
+// Ends counts why the device's connections have ended.
 func (d *Device) Ends() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +179,7 @@ type payload struct {
 	Detail          string `json:"detail"`
 }
 
-// take takes an event. It fails if the stream is over.
+// take takes an event. It returns an error if the stream is over.
 func (d *Device) take(ctx context.Context, over Transport, e event) error {
 	var p payload
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -195,7 +200,7 @@ func (d *Device) take(ctx context.Context, over Transport, e event) error {
 		}
 	case "message":
 		if d.Log.Message(p.ChatID, p.Sequence, p.SenderID, p.ClientMessageID, e.ID) {
-			d.owe(p.ChatID, p.Sequence)
+			d.acknowledgeLater(p.ChatID, p.Sequence)
 		}
 	case "gap":
 		d.Log.Gap(p.ChatID, p.From, p.To, e.ID)
@@ -228,7 +233,7 @@ func (d *Device) open(over Transport) {
 	}
 }
 
-// Local is our address of the present connection, or of the last one.
+// Local returns the local address of the present connection, or of the last one.
 func (d *Device) Local() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -241,7 +246,8 @@ func (d *Device) at(local string) {
 	d.local = local
 }
 
-// giveCursors tells the session what the device has. If that fails, it is done when the next connection is open.
+// giveCursors sends the device's cursors to the session. If that fails, it is repeated when the
+// next connection is open.
 func (d *Device) giveCursors(ctx context.Context) {
 	session, _ := d.Log.Place()
 	status, _ := d.call(ctx, http.MethodPost, "/sync", map[string]any{
@@ -252,23 +258,23 @@ func (d *Device) giveCursors(ctx context.Context) {
 	}
 }
 
-// cursor is an entry of a sync.
+// cursor is an entry of a sync request.
 type cursor struct {
 	ChatID string `json:"chat_id"`
 	Acked  int64  `json:"last_acked_sequence"`
 }
 
-// cursors are what the device has, and is about to say so.
+// cursors returns what the device has stored, for the request that follows.
 func (d *Device) cursors() []cursor {
 	cursors := []cursor{}
 	for chat, stored := range d.Log.Cursors() {
-		d.Ledger.Say(chat, d.Log.User, checker.Boundary{Acked: stored})
+		d.Ledger.Acknowledge(chat, d.Log.User, checker.Boundary{Acked: stored})
 		cursors = append(cursors, cursor{chat, stored})
 	}
 	return cursors
 }
 
-// wait waits, at most until ctx ends.
+// wait waits for the duration, or until ctx ends.
 func wait(ctx context.Context, atMost time.Duration) {
 	select {
 	case <-ctx.Done():

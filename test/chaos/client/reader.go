@@ -9,7 +9,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/chaos/checker"
 )
 
-// Read keeps a device without a stream up to date until ctx ends: it asks what comes after its cursors, and acknowledges chat by chat, by PATCH.
+// Read keeps a device without a stream up to date until ctx ends. It syncs from its cursors, and
+// acknowledges each chat by PATCH.
 func (d *Device) Read(ctx context.Context) {
 	d.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for ctx.Err() == nil {
@@ -18,7 +19,7 @@ func (d *Device) Read(ctx context.Context) {
 	}
 }
 
-// sync asks once.
+// sync makes one sync request.
 func (d *Device) sync(ctx context.Context) {
 	status, answer := d.call(ctx, http.MethodPost, "/sync", map[string]any{
 		"chats": d.cursors(), "limit": 200,
@@ -48,7 +49,8 @@ func (d *Device) sync(ctx context.Context) {
 	}
 }
 
-// store stores a page, and returns how far the chat is stored then; 0 if nothing came.
+// store stores a page, and returns how far the chat is stored then. It returns 0 if the page is
+// empty.
 func (d *Device) store(chat string, messages, gaps []payload) (stored int64) {
 	d.Log.Continue()
 	for len(messages)+len(gaps) > 0 {
@@ -71,7 +73,7 @@ func (d *Device) patch(ctx context.Context, chat string, stored int64) {
 	if d.Random.IntN(3) == 0 {
 		body["last_read_sequence"], said.Read = stored, stored
 	}
-	d.Ledger.Say(chat, d.Log.User, said)
+	d.Ledger.Acknowledge(chat, d.Log.User, said)
 	status, answer := d.call(ctx, http.MethodPatch, "/chats/"+chat+"/delivery-state", body)
 	var s state
 	switch {
@@ -79,7 +81,7 @@ func (d *Device) patch(ctx context.Context, chat string, stored int64) {
 	case status != http.StatusOK || json.Unmarshal(answer, &s) != nil:
 		_ = d.refused("acknowledging "+chat, status)
 	default:
-		d.Ledger.Tell(chat, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
+		d.Ledger.Report(chat, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
 		if s.Acked < said.Acked || s.Read < said.Read {
 			d.Ledger.Complain(checker.Back, "%s said %v of %s, and was answered %v",
 				d.Log.Name, said, chat, s)

@@ -15,14 +15,15 @@ import (
 	"github.com/tidemark-im/tidemark/test/chaos/checker"
 )
 
-// Sender is somebody who only sends: over HTTP, or over a socket of his own whose events he does not read.
+// Sender is a client that only sends. It uses HTTP, or a socket of its own whose events it ignores.
 type Sender struct {
 	Ledger *checker.Ledger
-	// Base is the URL of the balancer, First that of the first attempt of each send, if it is another one.
+	// Base is the URL of the balancer. First is the URL of the first attempt of each send, if it
+	// differs.
 	Base, First string
-	// Name makes the ids of his sends his own.
+	// Name is a prefix that makes the ids of the sends unique.
 	Name, User string
-	// Socket says that he sends over a WebSocket.
+	// Socket reports that the sender uses a WebSocket.
 	Socket bool
 	Random *rand.Rand
 	HTTP   *http.Client
@@ -32,10 +33,11 @@ type Sender struct {
 	refused atomic.Int64
 }
 
-// Refused counts the sends that were refused because he was no member at the moment.
+// Refused counts the sends that the server refused because the user was no member then.
 func (s *Sender) Refused() int64 { return s.refused.Load() }
 
-// Send sends one message to a chat, again and again until it is confirmed, or until ctx ends: then it is abandoned. tries bounds the attempts, 0 does not.
+// Send sends one message to a chat, and repeats it until it is confirmed. When ctx ends, Send
+// abandons the message. tries bounds the attempts; 0 means no bound.
 func (s *Sender) Send(ctx context.Context, chat string, tries int) {
 	s.sent++
 	id := fmt.Sprintf("%s-%d", s.Name, s.sent)
@@ -85,7 +87,7 @@ func (s *Sender) attempt(ctx context.Context, base, chat, id string) (known bool
 	return s.refusal(chat, id, c.Code, status, answer)
 }
 
-// refusal is an answer that is no confirmation.
+// refusal takes an answer that is no confirmation.
 func (s *Sender) refusal(chat, id, code string, status int, answer []byte) (known bool) {
 	switch code {
 	case "UNAVAILABLE", "RATE_LIMITED":
@@ -103,7 +105,8 @@ func (s *Sender) overSocket(ctx context.Context, chat, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	if s.conn == nil {
-		conn, _, err := websocket.Dial(ctx, s.Base+"/api/v1/ws?statuses=0", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+		//nolint:bodyclose // the library closes it
+		conn, _, err := websocket.Dial(ctx, s.Base+"/api/v1/ws?statuses=0", &websocket.DialOptions{
 			HTTPClient:   s.HTTP,
 			HTTPHeader:   http.Header{"Authorization": {"Bearer dev:" + s.User}},
 			Subprotocols: []string{"tidemark.v1"},
@@ -124,7 +127,8 @@ func (s *Sender) overSocket(ctx context.Context, chat, id string) bool {
 // exchange sends a frame and waits for its answer.
 func (s *Sender) exchange(ctx context.Context, chat, id string) bool {
 	payload := map[string]any{"chat_id": chat, "client_message_id": id, "content": id}
-	if wsjson.Write(ctx, s.conn, map[string]any{"type": "send_message", "request_id": id, "payload": payload}) != nil {
+	frame := map[string]any{"type": "send_message", "request_id": id, "payload": payload}
+	if wsjson.Write(ctx, s.conn, frame) != nil {
 		return false
 	}
 	for {
@@ -148,7 +152,7 @@ func (s *Sender) exchange(ctx context.Context, chat, id string) bool {
 	}
 }
 
-// Close ends the sender's connection, if he has one.
+// Close closes the sender's connection, if there is one.
 func (s *Sender) Close() {
 	if s.conn != nil {
 		_ = s.conn.CloseNow()

@@ -15,7 +15,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// request is one of the device's user. That of a stream tells where its connection is.
+// request builds a request of the device's user. A stream's request records the local address of
+// its connection.
 func (d *Device) request(
 	ctx context.Context, path string, query url.Values,
 ) (*http.Request, error) {
@@ -31,7 +32,7 @@ func (d *Device) request(
 	return r, nil
 }
 
-// query is the place of the device, and its name.
+// query returns the device's place and name as parameters.
 func (d *Device) query() url.Values {
 	q := url.Values{}
 	if d.Name != "" {
@@ -49,7 +50,8 @@ func (d *Device) readSocket(ctx context.Context, heard func()) error {
 	if err != nil {
 		return err
 	}
-	conn, _, err := websocket.Dial(r.Context(), r.URL.String(), &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+	//nolint:bodyclose // the library closes it
+	conn, _, err := websocket.Dial(r.Context(), r.URL.String(), &websocket.DialOptions{
 		HTTPClient:     d.http,
 		HTTPHeader:     r.Header,
 		Subprotocols:   []string{"tidemark.v1"},
@@ -138,7 +140,8 @@ func (d *Device) readEvents(ctx context.Context, heard func()) error {
 		value = strings.TrimPrefix(value, " ")
 		switch {
 		case name == "id":
-			if e.ID, err = strconv.ParseInt(value[strings.LastIndexByte(value, '.')+1:], 10, 64); err != nil {
+			number := value[strings.LastIndexByte(value, '.')+1:]
+			if e.ID, err = strconv.ParseInt(number, 10, 64); err != nil {
 				return err
 			}
 		case name == "event":

@@ -12,8 +12,11 @@ import (
 	"time"
 )
 
-// setClock sets the time of day of one process apart from everybody's, by whole seconds. A program of Go asks the kernel's vDSO for the time, so that no preloaded library
-// can lie to it; this writes another function there, which makes the system call and adds to its answer. The clock that measures periods is left alone.
+// setClock shifts the time of day of one process, by whole seconds.
+//
+// A Go program reads the time from the kernel's vDSO, which a preloaded library cannot replace.
+// setClock overwrites the function there with one that makes the system call and adds the seconds.
+// The monotonic clock is unchanged.
 func setClock(pid int, apart time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return errors.New("clocks can be set apart on amd64 only")
@@ -49,14 +52,16 @@ func setClock(pid int, apart time.Duration) error {
 	}
 	for _, symbol := range symbols {
 		if symbol.Name == "__vdso_clock_gettime" {
-			_, err := memory.WriteAt(gettime(int32(apart/time.Second)), low+int64(symbol.Value)) //nolint:gosec // an offset within a few pages
+			code := gettime(int32(apart / time.Second))
+			//nolint:gosec // an offset within a few pages
+			_, err := memory.WriteAt(code, low+int64(symbol.Value))
 			return err
 		}
 	}
 	return errors.New("the vDSO has no clock_gettime")
 }
 
-// gettime is clock_gettime(2) with so many seconds added to the time of day.
+// gettime returns the machine code of clock_gettime(2) with the seconds added to the time of day.
 func gettime(seconds int32) []byte {
 	code := []byte{
 		0xb8, 0xe4, 0x00, 0x00, 0x00, // mov eax, 228 (clock_gettime)
@@ -66,6 +71,7 @@ func gettime(seconds int32) []byte {
 		0x48, 0x81, 0x06, 0, 0, 0, 0, // add qword [rsi], seconds
 		0xc3, // ret
 	}
-	binary.LittleEndian.PutUint32(code[14:], uint32(seconds)) //nolint:gosec // the bits are meant
+	//nolint:gosec // the bits are meant
+	binary.LittleEndian.PutUint32(code[14:], uint32(seconds))
 	return code
 }

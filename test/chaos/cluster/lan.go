@@ -1,4 +1,5 @@
-// Package cluster is several servers as processes, each on a machine of its own as far as the network and the clock can tell, and what can happen to them.
+// Package cluster runs several servers as processes. Each has a network and a clock of its own, as
+// if it ran on its own machine. Links and hosts inject faults.
 package cluster
 
 import (
@@ -15,10 +16,10 @@ import (
 	"time"
 )
 
-// Direction is which packets are lost, as the node sees it.
+// Direction says which packets are lost, as the node sees it.
 type Direction int
 
-// What a node sends, what it is sent, or both.
+// The directions: what a node sends, what it receives, or both.
 const (
 	Both Direction = iota
 	Out
@@ -29,17 +30,19 @@ func (d Direction) String() string {
 	return [...]string{"both ways", "from the node", "to the node"}[d]
 }
 
-// chains are the names of the chains of a direction.
+// chains returns the nftables chains of a direction.
 func (d Direction) chains() []string { return [...][]string{{"up", "down"}, {"up"}, {"down"}}[d] }
 
-// Isolated reports whether this process has a network of its own (Enter), in which nodes get networks of theirs.
+// Isolated reports whether Enter has given this process its own network, in which nodes get
+// networks of their own.
 func Isolated() bool { return os.Getenv(entered) != "" }
 
 // entered is set in the process that Enter has made.
 const entered = "CHAOS_NETWORK"
 
-// Enter runs this program again in a network namespace of its own, in place of this process; nothing of it is left when it ends. It returns only if that is
-// not possible, with the reason: it needs root, ip, nsenter and nft.
+// Enter replaces this process by the same program in a new network namespace, which disappears when
+// the program ends. It returns only if that fails, with the reason. It needs root, ip, nsenter and
+// nft.
 func Enter() error {
 	if os.Getuid() != 0 {
 		return errors.New("not root")
@@ -72,20 +75,21 @@ func Prepare() error {
 	return os.WriteFile("/proc/sys/net/ipv4/conf/all/route_localnet", []byte("1"), 0)
 }
 
-// Host is the machine of a node: a network namespace with one cable. What listens on 127.0.0.1 at one of the ports here is reached there at the same address, and what
-// the node listens to on 127.0.0.1:8080 is reached at Address.
+// Host is the machine of a node: a network namespace with one cable. A process on it reaches the
+// services' ports of 127.0.0.1 at the same addresses. What it listens to on 127.0.0.1:8080 is
+// reached from here at Address.
 type Host struct {
 	number int
 	holder *exec.Cmd
 	hold   io.Closer
-	// ports are those of each service.
+	// ports are the ports of each service.
 	ports map[string][]int
 }
 
 // port is where a node listens on its host.
 const port = 8080
 
-// NewHost makes a host, number is 1 to 200, which reaches the ports of the services.
+// NewHost makes a host that reaches the ports of the services. number is 1 to 200.
 func NewHost(number int, services map[string][]int) (*Host, error) {
 	h := &Host{number: number, ports: services}
 	h.holder = exec.Command("unshare", "--net", "sh", "-c", "echo; exec cat")
@@ -110,7 +114,7 @@ func NewHost(number int, services map[string][]int) (*Host, error) {
 	return h, nil
 }
 
-// wire lays the cable.
+// wire connects the host and sets up its packet filter.
 func (h *Host) wire() error {
 	here, pid := fmt.Sprint("node", h.number), fmt.Sprint(h.holder.Process.Pid)
 	var all []string
@@ -123,8 +127,12 @@ func (h *Host) wire() error {
 	}
 	reach := strings.Join(all, ",")
 	inside := fmt.Sprintf(`table ip nat {
-  chain prerouting { type nat hook prerouting priority dstnat; iifname "lan" tcp dport %d dnat to 127.0.0.1; }
-  chain output { type nat hook output priority -100; ip daddr 127.0.0.1 tcp dport { %s } dnat to %s; }
+    chain prerouting {
+      type nat hook prerouting priority dstnat; iifname "lan" tcp dport %d dnat to 127.0.0.1;
+    }
+    chain output {
+      type nat hook output priority -100; ip daddr 127.0.0.1 tcp dport { %s } dnat to %s;
+    }
   chain postrouting { type nat hook postrouting priority srcnat; oifname "lan" masquerade; }
 }
 table ip cut {
@@ -133,7 +141,10 @@ table ip cut {
   chain down { type filter hook prerouting priority -300; }
 }`, port, reach, h.address(1), cuts)
 	outside := fmt.Sprintf(`table ip %[1]s {
-  chain prerouting { type nat hook prerouting priority dstnat; iifname "%[1]s" tcp dport { %[2]s } dnat to 127.0.0.1; }
+    chain prerouting {
+      type nat hook prerouting priority dstnat;
+      iifname "%[1]s" tcp dport { %[2]s } dnat to 127.0.0.1;
+    }
 }`, here, reach)
 	for _, step := range []func() error{
 		func() error {
@@ -158,23 +169,25 @@ table ip cut {
 	return nil
 }
 
-// address is that of our end of the cable (1) or of the host's (2).
+// address returns the address of our end of the cable (1) or of the host's (2).
 func (h *Host) address(end int) string { return fmt.Sprintf("10.77.%d.%d", h.number, end) }
 
-// Address is where what the node listens to is reached.
+// Address returns where the node on the host is reached.
 func (h *Host) Address() string { return fmt.Sprintf("%s:%d", h.address(2), port) }
 
-// Command is a command on the host.
+// Command returns a command that runs on the host.
 func (h *Host) Command(line ...string) *exec.Cmd {
 	return exec.Command("nsenter",
 		append([]string{"--target", fmt.Sprint(h.holder.Process.Pid), "--net"}, line...)...)
 }
 
-// Cut loses every packet between the host and a service, until Heal.
+// Cut drops every packet between the host and a service, until Heal.
 func (h *Host) Cut(service string, d Direction) error {
 	rules := ""
 	for _, chain := range d.chains() {
-		match := map[string]string{"up": `oifname "lan" tcp dport`, "down": `iifname "lan" tcp sport`}[chain]
+		match := map[string]string{
+			"up": `oifname "lan" tcp dport`, "down": `iifname "lan" tcp sport`,
+		}[chain]
 		for _, p := range h.ports[service] {
 			rules += fmt.Sprintf("add rule ip cut %[1]s %[2]s %[3]d counter name %[4]s_%[1]s "+
 				"drop\n", chain, match, p, service)
@@ -188,7 +201,8 @@ func (h *Host) Heal() error {
 	return h.run("flush chain ip cut up\nflush chain ip cut down", "nft", "-f", "-")
 }
 
-// Lost counts the packets that Cut has lost between the host and a service so far, from and to the host.
+// Lost counts the packets that Cut has dropped between the host and a service so far: out from the
+// host, and in to it.
 func (h *Host) Lost(service string) (out, in int, err error) {
 	answer, err := h.Command("nft", "-j", "list", "counters").Output()
 	if err != nil {
@@ -216,7 +230,7 @@ func (h *Host) Lost(service string) (out, in int, err error) {
 	return out, in, nil
 }
 
-// Close removes the host, when no process is left on it.
+// Close removes the host. No process may be left on it.
 func (h *Host) Close() error {
 	err := h.hold.Close()
 	return errors.Join(err, h.holder.Wait())
@@ -239,7 +253,7 @@ func finish(command *exec.Cmd, input string) error {
 	return nil
 }
 
-// pause waits a moment of a poll, and reports whether ctx goes on.
+// pause waits for one interval of a poll, and reports whether ctx goes on.
 func pause(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():

@@ -12,20 +12,21 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Link is the way of one node to a service, with toxiproxy on it.
+// Link is a node's connection to a service, through toxiproxy.
 //
-// A toxic is never taken from connections that stand: where one end is gone, toxiproxy waits five seconds for each of up to a thousand pieces that it holds, and nobody
-// comes through meanwhile. So the delay is there from the beginning, and is changed; what cuts or resets goes with all connections.
+// A toxic is never removed from open connections. If one end is gone, toxiproxy waits five seconds
+// for each of up to a thousand buffered pieces, and blocks all other connections meanwhile. So the
+// delay exists from the beginning and only changes. Cuts and resets end with all connections.
 type Link struct {
 	service string
 	held    sync.Mutex // by Hold
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	proxy *toxiproxy.Proxy
 	added int
 }
 
-// NewLink leads from a free port of the loopback interface to a service, until Close.
+// NewLink forwards a free port of the loopback interface to a service, until Close.
 func NewLink(service string) (*Link, error) {
 	l := &Link{service: service}
 	if err := l.open("127.0.0.1:0"); err != nil {
@@ -34,38 +35,41 @@ func NewLink(service string) (*Link, error) {
 	return l, nil
 }
 
-// open begins anew, with no delay and nothing added.
+// open starts a proxy without delay and without other toxics.
 func (l *Link) open(listen string) error {
 	l.proxy = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil),
 		zerolog.Nop()), "link", listen, l.service)
 	l.added = 0
-	if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(`{"name":"delay","type":"latency","stream":"downstream","attributes":{"latency":0}}`)); err != nil {
+	const delay = `{"name":"delay","type":"latency","stream":"downstream",` +
+		`"attributes":{"latency":0}}`
+	if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(delay)); err != nil {
 		return err
 	}
 	return l.proxy.Start()
 }
 
-// Address is where it begins, and Port the port of it.
+// Address returns where the link listens.
 func (l *Link) Address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.proxy.Listen
 }
 
-// Port is the port of Address.
+// Port returns the port of Address.
 func (l *Link) Port() int {
 	_, text, _ := net.SplitHostPort(l.Address())
 	port, _ := strconv.Atoi(text)
 	return port
 }
 
-// Hold waits until no other fault of the link is under way, which is the caller's then until release.
+// Hold waits until no other fault uses the link, and reserves it for the caller until release.
 func (l *Link) Hold() (release func()) {
 	l.held.Lock()
 	return l.held.Unlock
 }
 
-// Delay delays what flows from the service, by a quarter more or less each time, until it is called again. Connections stand.
+// Delay delays what flows from the service, by a quarter more or less each time, until the next
+// call. Connections stay open.
 func (l *Link) Delay(by time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,13 +79,14 @@ func (l *Link) Delay(by time.Duration) error {
 	return err
 }
 
-// Reset resets all connections as soon as anything flows from the service, until Heal.
+// Reset resets all connections as soon as the service sends anything, until Heal.
 func (l *Link) Reset() error { return l.add("reset_peer", "downstream") }
 
-// Cut lets nothing through, without a word, until Heal.
+// Cut silently blocks all data, until Heal.
 func (l *Link) Cut(d Direction) error {
 	for _, chain := range d.chains() {
-		if err := l.add("timeout", map[string]string{"up": "upstream", "down": "downstream"}[chain]); err != nil {
+		stream := map[string]string{"up": "upstream", "down": "downstream"}[chain]
+		if err := l.add("timeout", stream); err != nil {
 			return err
 		}
 	}
@@ -92,11 +97,13 @@ func (l *Link) add(kind, stream string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.added++
-	_, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"name":"%s%d","type":%q,"stream":%q,"attributes":{"timeout":0}}`, kind, l.added, kind, stream)))
+	toxic := fmt.Sprintf(`{"name":"%s%d","type":%q,"stream":%q,"attributes":{"timeout":0}}`,
+		kind, l.added, kind, stream)
+	_, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
 	return err
 }
 
-// Heal ends a cut or resets. All connections are closed.
+// Heal ends a cut or resets. It closes all connections.
 func (l *Link) Heal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +111,7 @@ func (l *Link) Heal() error {
 	return l.open(l.proxy.Listen)
 }
 
-// Close ends it and cuts its connections.
+// Close ends the link and cuts its connections.
 func (l *Link) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

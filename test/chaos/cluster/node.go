@@ -16,11 +16,12 @@ import (
 	"time"
 )
 
-// Node is one server, which is started, killed and started again on its host. Its methods are called by one goroutine at a time.
+// Node is one server process, which can be started, killed and started again on its host. Its
+// methods must not be called concurrently.
 type Node struct {
-	// Name is what --node says.
+	// Name is the value of --node.
 	Name string
-	// Apart is how far the time of day of the process is from ours.
+	// Apart is how far the process's time of day is from ours.
 	Apart time.Duration
 
 	host   *Host
@@ -34,7 +35,8 @@ type Node struct {
 	ended   chan error
 }
 
-// NewNode returns a node that does not run yet. Without a host it listens on an address of its own. Its log is a file in dir.
+// NewNode returns a node that does not run yet. Without a host it listens on an address of its own.
+// Its log is a file in dir.
 func NewNode(host *Host, name, address, binary, dir string, flags ...string) *Node {
 	n := &Node{
 		Name:   name,
@@ -52,13 +54,13 @@ func NewNode(host *Host, name, address, binary, dir string, flags ...string) *No
 	return n
 }
 
-// Host is where it runs, nil if that is here.
+// Host returns the node's host, nil if it runs on this machine.
 func (n *Node) Host() *Host { return n.host }
 
-// Address is where it is reached.
+// Address returns where the node is reached.
 func (n *Node) Address() string { return n.at }
 
-// Start starts it and waits until it is ready.
+// Start starts the node and waits until it is ready.
 func (n *Node) Start(ctx context.Context) error {
 	if err := n.launch(); err != nil {
 		return err
@@ -105,7 +107,8 @@ func (n *Node) launch() error {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ended := make(chan error, 1)
 	started := make(chan error)
-	// The thread that starts it has to live as long: the signal at the death of the parent is at that of the thread.
+	// The thread that starts the process must live as long as it. The kernel sends the parent-death
+	// signal when that thread ends.
 	go startLocked(command, started, ended)
 	if err := <-started; err != nil {
 		return err
@@ -114,7 +117,7 @@ func (n *Node) launch() error {
 	return nil
 }
 
-// get asks the node, with nothing in between, within a second. It returns the status, and the Date.
+// get makes a direct request to the node, within a second. It returns the status and the Date.
 func (n *Node) get(ctx context.Context, path string) (status int, date string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -130,11 +133,11 @@ func (n *Node) do(ctx context.Context, path string) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	request.Host = n.listen // in development it answers to the names of loopback addresses only
+	request.Host = n.listen // in development it accepts only names of loopback addresses
 	return (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
 }
 
-// Answers reports whether the node answers within a second, be it that it is not ready.
+// Answers reports whether the node answers within a second, even if it is not ready.
 func (n *Node) Answers(ctx context.Context) bool {
 	_, _, err := n.get(ctx, "/healthz")
 	return err == nil
@@ -152,14 +155,16 @@ func (n *Node) Metrics(ctx context.Context) map[string]float64 {
 	defer func() { _ = response.Body.Close() }()
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		name, text, _ := strings.Cut(lines.Text(), " ")
-		if value, err := strconv.ParseFloat(text, 64); err == nil && !strings.ContainsAny(name, "#{") {
+		value, err := strconv.ParseFloat(text, 64)
+		if err == nil && !strings.ContainsAny(name, "#{") {
 			values[name] = value
 		}
 	}
 	return values
 }
 
-// Clock says how far the node's time of day is from ours, by the Date of its answers, which has whole seconds.
+// Clock returns how far the node's time of day is from ours, by the Date of its answers, which has
+// whole seconds.
 func (n *Node) Clock(ctx context.Context) (time.Duration, error) {
 	_, text, err := n.get(ctx, "/healthz")
 	if err != nil {
@@ -169,13 +174,13 @@ func (n *Node) Clock(ctx context.Context) (time.Duration, error) {
 	return time.Until(date), err
 }
 
-// SetClock sets its time of day apart from now on: a clock that jumps.
+// SetClock shifts the node's time of day from now on: a clock that jumps.
 func (n *Node) SetClock(apart time.Duration) error {
 	n.Apart = apart
 	return setClock(n.process.Pid, apart)
 }
 
-// Kill ends it with SIGKILL and waits.
+// Kill ends the node with SIGKILL and waits.
 func (n *Node) Kill() error {
 	if n.process == nil {
 		return fmt.Errorf("%s does not run", n.Name)
@@ -194,7 +199,7 @@ func (n *Node) Kill() error {
 	return fmt.Errorf("%s was killed and ended by itself: %w: %s", n.Name, end, n.Log(4000))
 }
 
-// Freeze stops it with SIGSTOP, and waits until it stands still.
+// Freeze stops the node with SIGSTOP, and waits until it stands still.
 func (n *Node) Freeze(ctx context.Context) error {
 	if err := n.process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -213,13 +218,15 @@ func (n *Node) Freeze(ctx context.Context) error {
 	}
 }
 
-// Thaw lets it go on.
+// Thaw continues a frozen node.
 func (n *Node) Thaw() error { return n.process.Signal(syscall.SIGCONT) }
 
-// unreachable is what a node says that could not end all of it in good order, because a service was away: its leases end by themselves.
+// unreachable is what a node prints if it could not end all of its work, because a service was
+// away. Its leases expire.
 const unreachable = "tidemark: stop: UNAVAILABLE"
 
-// Stop ends it in good order and waits, for at most 40 s. It does nothing if the node does not run.
+// Stop ends the node with SIGTERM and waits for at most 40 s. It does nothing if the node does not
+// run.
 func (n *Node) Stop() error {
 	if n.process == nil {
 		return nil
@@ -240,10 +247,11 @@ func (n *Node) Stop() error {
 	}
 }
 
-// Runs reports whether it was started and has not been ended by us. Died says that it ended by itself.
+// Runs reports whether the node was started and the test has not ended it. Died returns whether it
+// ended by itself.
 func (n *Node) Runs() bool { return n.process != nil }
 
-// Died returns how it ended by itself, nil if it did not.
+// Died returns how the node ended by itself, nil if it did not.
 func (n *Node) Died() error {
 	if n.process == nil {
 		return nil
@@ -257,7 +265,7 @@ func (n *Node) Died() error {
 	}
 }
 
-// Log returns the end of its log.
+// Log returns the end of the node's log, at most this many bytes.
 func (n *Node) Log(most int) string {
 	text, err := os.ReadFile(n.log)
 	if err != nil {
@@ -266,5 +274,5 @@ func (n *Node) Log(most int) string {
 	return string(text[max(0, len(text)-most):])
 }
 
-// Logged counts the lines of its log with a text.
+// Logged counts the lines of the node's log that contain a text.
 func (n *Node) Logged(text string) int { return strings.Count(n.Log(1<<30), text) }

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Proxy is a balancer as simple as can be: each connection goes to the next node in turn, whoever the client is and whatever he had before. It learns that a node is gone by
-// a refused connection only, and then tries the next one.
+// Proxy is a simple balancer: each connection goes to the next node in turn, for every client. It
+// notices only by a refused connection that a node is gone, and then tries the next one.
 type Proxy struct {
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	backends []string
 	next     int
 	// where is the backend of each client's address.
@@ -42,10 +42,10 @@ func NewProxy(backends ...string) (*Proxy, error) {
 	return p, nil
 }
 
-// Address is where it listens.
+// Address returns where the proxy listens.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// Where returns the backend that a connection went to, by the client's address of it.
+// Where returns the backend of a connection, by the client's address.
 func (p *Proxy) Where(client string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *Proxy) Taken() map[string]int {
 	return taken
 }
 
-// Close cuts everything and waits.
+// Close cuts all connections and waits.
 func (p *Proxy) Close() error {
 	err := p.listener.Close()
 	p.mu.Lock()
@@ -107,7 +107,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 }
 
-// flow copies one direction. Its end is passed on: a connection may be closed on one side only.
+// flow copies one direction and passes on its end: a connection may be closed on one side only.
 func flow(to, from net.Conn) {
 	_, err := io.Copy(to, from)
 	if tcp, ok := to.(*net.TCPConn); ok && err == nil && tcp.CloseWrite() == nil {
@@ -123,7 +123,7 @@ func (p *Proxy) turn() string {
 	return p.backends[p.next%len(p.backends)]
 }
 
-// keep notes a connection, and where it goes.
+// keep notes a connection and its backend.
 func (p *Proxy) keep(conn net.Conn, backend string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

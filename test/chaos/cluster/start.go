@@ -5,7 +5,8 @@ import (
 	"runtime"
 )
 
-// startLocked starts a command from a thread that lives until the command has ended, and tells both.
+// startLocked starts a command from a thread that lives until the command has ended. It sends both
+// results.
 func startLocked(command *exec.Cmd, started, ended chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

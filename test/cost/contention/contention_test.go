@@ -1,4 +1,4 @@
-// Package contention measures what it costs that several processes write to one chat.
+// Package contention measures the cost of several processes that write to one chat.
 package contention
 
 import (
@@ -29,31 +29,31 @@ const (
 	chat    = tidemark.ChatID("busy")
 )
 
-// An order is what a process of senders is told, as JSON in the environment.
-type order struct {
+// task is what a process of senders has to do, as JSON in an environment variable.
+type task struct {
 	URL         string
 	First, Last int // the numbers of its senders
 	// For is how long they send.
 	For time.Duration
-	// Away is how long a call is under way to DynamoDB, and its answer back.
+	// Away is how long a call takes to DynamoDB, and its answer back.
 	Away time.Duration
 }
 
-// A distance carries calls over a network that takes its time.
-type distance struct {
+// latency is an HTTP transport that delays calls and answers, as a distant network does.
+type latency struct {
 	away time.Duration
 	next http.RoundTripper
 }
 
-func (d distance) RoundTrip(request *http.Request) (*http.Response, error) {
+func (d latency) RoundTrip(request *http.Request) (*http.Response, error) {
 	<-time.After(d.away)
 	response, err := d.next.RoundTrip(request)
 	<-time.After(d.away)
 	return response, err
 }
 
-// A bill is what it answers.
-type bill struct {
+// outcome is the answer of a process to its task.
+type outcome struct {
 	Reads, Writes float64
 	Sent          int
 	Slowest       time.Duration
@@ -64,7 +64,8 @@ const orderVariable = "TIDEMARK_CONTENTION_ORDER"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(orderVariable); text != "" {
-		if err := json.NewEncoder(os.Stdout).Encode(obey(text, os.Stdin, os.Stdout)); err != nil {
+		result := perform(text, os.Stdin, os.Stdout)
+		if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 			panic(err)
 		}
 		return
@@ -74,18 +75,18 @@ func TestMain(m *testing.M) {
 
 func sender(i int) tidemark.UserID { return tidemark.UserID("sender-" + strconv.Itoa(i)) }
 
-// obey is a process of senders: it opens the store, says so, waits for a line, and has each sender send
-// messages, one behind the other, until the time is over.
-func obey(text string, in io.Reader, out io.Writer) (b bill) {
-	fail := func(err error) bill { b.Err = err.Error(); return b }
-	var o order
+// perform runs a process of senders. It opens the store, prints a line and waits for one. Then each
+// sender sends one message at a time, until the time is over.
+func perform(text string, in io.Reader, out io.Writer) (b outcome) {
+	fail := func(err error) outcome { b.Err = err.Error(); return b }
+	var o task
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return fail(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var mu sync.Mutex
-	network := distance{o.Away, &http.Transport{MaxIdleConnsPerHost: senders}}
+	network := latency{o.Away, &http.Transport{MaxIdleConnsPerHost: senders}}
 	s, err := dynamodb.Open(ctx,
 		dynamodb.Config{URL: o.URL, Transport: network,
 			Consumed: func(_ string, reads, writes float64) {
@@ -138,7 +139,8 @@ func send(ctx context.Context, s *dynamodb.Store, i, n int) error {
 	return err
 }
 
-// TestContention_three_processes_cost_at_most_twice_as_much_as_one: 32 senders on one chat, each waiting for his answer; everything is stored once, without a gap.
+// TestContention_three_processes_cost_at_most_twice_as_much_as_one: 32 senders write to one chat,
+// and each waits for its answer. Every message is stored once, without a gap.
 func TestContention_three_processes_cost_at_most_twice_as_much_as_one(t *testing.T) {
 	rounds := 3
 	if n, err := strconv.Atoi(os.Getenv("TIDEMARK_COST_ROUNDS")); err == nil {
@@ -162,8 +164,9 @@ func TestContention_three_processes_cost_at_most_twice_as_much_as_one(t *testing
 	}
 }
 
-// TestContention_nobody_starves: DynamoDB is as far away as it is in a Region, so that who has just written knows the head before the others do. They are
-// answered all the same, long before their calls end.
+// TestContention_nobody_starves: DynamoDB is as far away as in a Region. So the process that has
+// just written knows the head before the others. The others are answered too, long before their
+// deadlines.
 func TestContention_nobody_starves(t *testing.T) {
 	const away, most = 4 * time.Millisecond, 4 * time.Second
 	alone, _ := measure(t, 1, time.Second, away)
@@ -176,8 +179,8 @@ func TestContention_nobody_starves(t *testing.T) {
 	}
 }
 
-// measure has so many processes send for a time, and returns the write units of a message, where a read unit counts a fifth, as it does in dollars; and how
-// long the slowest message took.
+// measure lets the processes send for a time. It returns the write units of a message and the
+// duration of the slowest message. A read unit counts as a fifth of a write unit, as in dollars.
 func measure(
 	t *testing.T, processes int, length, away time.Duration,
 ) (units float64, slowest time.Duration) {
@@ -199,12 +202,19 @@ func measure(
 	for i := range members {
 		members[i] = sender(i)
 	}
-	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.Now(), Creator: members[0], Members: members}); err != nil {
+	if _, _, err := s.CreateChat(t.Context(), storage.NewChat{
+		ID:        chat,
+		Type:      tidemark.Group,
+		History:   tidemark.HistoryFull,
+		CreatedAt: time.Now(),
+		Creator:   members[0],
+		Members:   members,
+	}); err != nil {
 		t.Fatal(err)
 	}
-	bills := run(t, url, processes, length, away)
-	var sum bill
-	for _, b := range bills {
+	outcomes := run(t, url, processes, length, away)
+	var sum outcome
+	for _, b := range outcomes {
 		sum.Reads += b.Reads
 		sum.Writes += b.Writes
 		sum.Sent += b.Sent
@@ -213,12 +223,13 @@ func measure(
 	wantAll(t, s, sum.Sent)
 	t.Logf("%d processes: %d messages, %.2f write and %.2f read units a message, slowest %v",
 		processes, sum.Sent,
-		sum.Writes/float64(sum.Sent), sum.Reads/float64(sum.Sent), sum.Slowest.Round(time.Millisecond))
+		sum.Writes/float64(sum.Sent), sum.Reads/float64(sum.Sent),
+		sum.Slowest.Round(time.Millisecond))
 	return (sum.Writes + sum.Reads/5) / float64(sum.Sent), sum.Slowest
 }
 
-// run starts the processes, lets them begin at once, and collects their bills.
-func run(t *testing.T, url string, processes int, length, away time.Duration) (bills []bill) {
+// run starts the processes, lets them begin at the same time, and collects their outcomes.
+func run(t *testing.T, url string, processes int, length, away time.Duration) (outcomes []outcome) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -231,7 +242,7 @@ func run(t *testing.T, url string, processes int, length, away time.Duration) (b
 	}
 	var all []process
 	for p := range processes {
-		text, err := json.Marshal(order{
+		text, err := json.Marshal(task{
 			url, p * senders / processes, (p + 1) * senders / processes, length, away,
 		})
 		if err != nil {
@@ -264,19 +275,19 @@ func run(t *testing.T, url string, processes int, length, away time.Duration) (b
 		}
 	}
 	for _, p := range all {
-		var b bill
+		var b outcome
 		if err := json.NewDecoder(p.out).Decode(&b); err != nil || b.Err != "" {
 			t.Fatalf("a process failed: %v %s", err, b.Err)
 		}
 		if err := p.cmd.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		bills = append(bills, b)
+		outcomes = append(outcomes, b)
 	}
-	return bills
+	return outcomes
 }
 
-// wantAll: the chat has every message once, the messages of a sender in their order, and no gap.
+// wantAll checks that the chat has every message once, in the order of each sender, without a gap.
 func wantAll(t *testing.T, s *dynamodb.Store, sent int) {
 	t.Helper()
 	next, got := map[tidemark.UserID]int{}, 0
@@ -293,7 +304,7 @@ func wantAll(t *testing.T, s *dynamodb.Store, sent int) {
 			}
 			_, number, _ := strings.Cut(m.ClientMessageID, "-")
 			if n := next[m.SenderID]; number != strconv.Itoa(n) {
-				t.Fatalf("message %s of %s comes where his number %d should be",
+				t.Fatalf("message %s of %s comes where number %d should be",
 					m.ClientMessageID, m.SenderID, n)
 			}
 			next[m.SenderID]++

@@ -9,9 +9,11 @@ import (
 	"testing"
 )
 
-// What DynamoDB costs, in dollars: docs/cost.md, computed from the units that each operation takes (storage/dynamodb/README.md) and from these prices.
+// These tests compute docs/cost.md: what DynamoDB costs, in dollars. They use the units that each
+// operation takes (storage/dynamodb/README.md), and the prices below.
 
-// Prices of us-east-1, in dollars, without tax, free tier, reservations or discounts. Change them, and TIDEMARK_UPDATE=1 writes docs/cost.md anew.
+// Prices of us-east-1, in dollars, without tax, free tier, reservations or discounts. After a
+// change, TIDEMARK_UPDATE=1 rewrites docs/cost.md.
 const (
 	perMillionWrites = 0.625 // on demand, standard tables, since November 2024
 	perMillionReads  = 0.125
@@ -34,12 +36,16 @@ const (
 // units are read and write request units.
 type units struct{ reads, writes float64 }
 
-func (u units) plus(v units) units           { return units{u.reads + v.reads, u.writes + v.writes} }
+func (u units) plus(v units) units {
+	return units{u.reads + v.reads, u.writes + v.writes}
+}
 func (u units) times(n float64) units        { return units{u.reads * n, u.writes * n} }
 func (u units) dollars(times float64) string { return money(u.price() * times) }
-func (u units) price() float64               { return (u.reads*perMillionReads + u.writes*perMillionWrites) / 1e6 }
+func (u units) price() float64 {
+	return (u.reads*perMillionReads + u.writes*perMillionWrites) / 1e6
+}
 
-// tables are those of storage/dynamodb/README.md.
+// tables are the tables of storage/dynamodb/README.md.
 type tables struct {
 	t     *testing.T
 	costs map[string]units
@@ -57,7 +63,9 @@ func readTables(t *testing.T) *tables {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		name := strings.TrimSpace(cells[0])
 		if strings.HasPrefix(name, "`") && len(cells) == 5 {
-			read.costs[strings.ReplaceAll(name, "`", "")] = units{number(cells[2]), number(cells[3])}
+			read.costs[strings.ReplaceAll(name, "`", "")] = units{
+				number(cells[2]), number(cells[3]),
+			}
 		}
 		if strings.HasPrefix(name, "`") && len(cells) == 2 {
 			read.sizes[strings.Trim(name, "`")] = number(cells[1])
@@ -66,7 +74,7 @@ func readTables(t *testing.T) *tables {
 	return read
 }
 
-// number reads a cell; a cell that is none is NaN, which no table is equal to.
+// number reads a cell. A cell that is no number is NaN, which equals nothing.
 func number(cell string) float64 {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSpace(cell), ",", ""), 64)
 	if err != nil {
@@ -84,7 +92,7 @@ func (read *tables) cost(operation string) units {
 	return u
 }
 
-// stored is what DynamoDB bills for an item: a hundred bytes beside its own.
+// stored returns the bytes that DynamoDB bills for an item: its own and a hundred more.
 func (read *tables) stored(table string) float64 {
 	read.t.Helper()
 	size, found := read.sizes[table]
@@ -94,19 +102,23 @@ func (read *tables) stored(table string) float64 {
 	return size + 100
 }
 
-// receipt is the item that a naive design writes for each message and recipient: two ids, two times, and their names.
+// receipt is the size of the item that a naive design writes for each message and recipient: two
+// ids, two times, and their names.
 const receipt = 36 + 36 + 2*13 + 40
 
 // A traffic is how a chat is used.
 type traffic struct {
 	name string
-	// members of the chat, the author included; offline of them are away while the messages come, and return once.
+	// members counts the chat's members, the author included. offline counts those who are away
+	// while the messages arrive, and return once.
 	members, offline float64
-	// batch is how many messages share a transaction, covered how many share an acknowledgement, and so a reading.
+	// batch is how many messages share a transaction. covered is how many share an acknowledgement,
+	// and so a read.
 	batch, covered float64
 }
 
-// message is what one message costs of a traffic: stored, acknowledged and read by everybody.
+// message returns the cost of one message of a traffic: stored, acknowledged and read by all
+// members.
 func (read *tables) message(c traffic) units {
 	append1, append10 := read.cost("Append"), read.cost("Append of 10 to one chat").times(0.1)
 	sent := append1
@@ -121,18 +133,23 @@ func (read *tables) message(c traffic) units {
 	if c.offline == 0 {
 		return sum
 	}
-	if c.members <= largeAbove { // else there are no pending rows, and the head is compared
-		marked := read.cost("Mark of one that stands").plus(read.cost("Mark").plus(read.cost("Clear, through the head")).times(1 / c.covered))
+	// A larger chat has no pending rows; the head is compared.
+	if c.members <= largeAbove {
+		marked := read.cost("Mark of one that stands").plus(read.cost("Mark").
+			plus(read.cost("Clear, through the head")).times(1 / c.covered))
 		sum = sum.plus(marked.times(c.offline))
 	}
-	back := watermarks.plus(read.cost("Ranges, 50 messages").times(math.Max(c.covered/50, 1.0/6))).plus(units{reads: 2}) // the user's row of the list, and the state or head
+	// The two reads are the user's row of the list, and the state or head.
+	back := watermarks.plus(read.cost("Ranges, 50 messages").
+		times(math.Max(c.covered/50, 1.0/6))).plus(units{reads: 2})
 	return sum.plus(back.times(c.offline / c.covered))
 }
 
 // largeAbove is tidemark.PendingFanoutLimit.
 const largeAbove = 500
 
-// naive is the same with a receipt for each message and recipient, written when it is delivered and again when it is read.
+// naive returns the cost of the same message with a receipt for each recipient, written on delivery
+// and again on reading.
 func (read *tables) naive(c traffic) units {
 	sent := read.cost("Append")
 	if c.batch > 1 {
@@ -143,7 +160,10 @@ func (read *tables) naive(c traffic) units {
 
 func TestDollars_of_messages(t *testing.T) {
 	read := readTables(t)
-	lines := []string{"| a million messages | write units of one | read units | dollars | with receipts | |", "|---|---|---|---|---|---|"}
+	lines := []string{
+		"| a million messages | write units of one | read units | dollars | with receipts | |",
+		"|---|---|---|---|---|---|",
+	}
 	for _, c := range []traffic{
 		{"1:1, one by one", 2, 0, 1, 1},
 		{"1:1, in tens", 2, 0, 10, 10},
@@ -158,18 +178,24 @@ func TestDollars_of_messages(t *testing.T) {
 		{"group of 1,000, nine tenths of them return to 50", 1000, 900, 10, 50},
 	} {
 		ours, theirs := read.message(c), read.naive(c)
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s | %s times |", c.name, digits(ours.writes), digits(ours.reads), ours.dollars(1e6), theirs.dollars(1e6), digits(theirs.price()/ours.price())))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s | %s times |",
+			c.name, digits(ours.writes), digits(ours.reads), ours.dollars(1e6),
+			theirs.dollars(1e6), digits(theirs.price()/ours.price())))
 	}
 	compare(t, "messages", lines)
 }
 
-// A day of a user, by which the table of users is computed.
+// A day of a user, from which the table of users is computed.
 const (
-	direct, small, middling = 20.0, 5.0, 1.0 // messages that a user sends: 1:1, to a group of 10, to a group of 100
-	sessions                = 8.0            // how often they open the application
-	pendingChats            = 3.0            // chats that are pending then
-	onlineShare             = 0.2            // of what is sent to them comes while they are connected, in tens
-	days                    = 30.0
+	// Messages that a user sends: 1:1, to a group of 10, to a group of 100.
+	direct, small, middling = 20.0, 5.0, 1.0
+	// How often they open the application.
+	sessions = 8.0
+	// Chats that are pending then.
+	pendingChats = 3.0
+	// The share of messages to them that arrives while they are connected, in tens.
+	onlineShare = 0.2
+	days        = 30.0
 )
 
 func received() float64 { return direct + small*9 + middling*99 }
@@ -178,45 +204,65 @@ func TestDollars_of_users(t *testing.T) {
 	read := readTables(t)
 	sent, got := direct+small+middling, received()
 	away := got * (1 - onlineShare)
+	advances := read.cost("Advance").plus(read.cost("Advance, read as well"))
 	parts := []struct {
 		name string
 		units
 	}{
-		{"sending, and the own watermark", read.cost("Append").plus(read.cost("Advance, of the author")).times(sent)},
-		{"receiving while connected: acknowledged, and read", read.cost("Advance").plus(read.cost("Advance, read as well")).times(got * onlineShare / 10)},
-		{"receiving while away: a look at the pending row", read.cost("Mark of one that stands").times(away)},
-		{"… written once for each chat and absence, and cleared", read.cost("Mark").plus(read.cost("Clear, through the head")).times(sessions * pendingChats)},
-		{"coming back: pending rows, members, messages", read.cost("PendingOf, none").plus(units{reads: 1 + 2 + 1}.times(pendingChats)).times(sessions)},
-		{"… acknowledged, and read", read.cost("Advance").plus(read.cost("Advance, read as well")).times(sessions * pendingChats)},
-		{"the list of 50 chats, each time the app opens", read.cost("ChatsOf, 20 of 50").times(sessions)},
+		{"sending, and the own watermark",
+			read.cost("Append").plus(read.cost("Advance, of the author")).times(sent)},
+		{"receiving while connected: acknowledged, and read",
+			advances.times(got * onlineShare / 10)},
+		{"receiving while away: a look at the pending row",
+			read.cost("Mark of one that stands").times(away)},
+		{"… written once for each chat and absence, and cleared",
+			read.cost("Mark").plus(read.cost("Clear, through the head")).
+				times(sessions * pendingChats)},
+		{"coming back: pending rows, members, messages",
+			read.cost("PendingOf, none").plus(units{reads: 1 + 2 + 1}.times(pendingChats)).
+				times(sessions)},
+		{"… acknowledged, and read", advances.times(sessions * pendingChats)},
+		{"the list of 50 chats, each time the app opens",
+			read.cost("ChatsOf, 20 of 50").times(sessions)},
 	}
-	lines := []string{"| a day of one user | write units | read units | dollars a month for 1,000 users |", "|---|---|---|---|"}
+	lines := []string{
+		"| a day of one user | write units | read units | dollars a month for 1,000 users |",
+		"|---|---|---|---|",
+	}
 	var sum units
 	row := func(name string, u units) {
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", name, digits(u.writes), digits(u.reads), u.dollars(1000*days)))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |",
+			name, digits(u.writes), digits(u.reads), u.dollars(1000*days)))
 	}
 	for _, part := range parts {
 		row(part.name, part.units)
 		sum = sum.plus(part.units)
 	}
 	row("**all of it**", sum)
-	row("the same with a receipt for each message and recipient", read.cost("Append").times(sent).plus(units{writes: 2 * got}).plus(parts[6].units))
+	row("the same with a receipt for each message and recipient",
+		read.cost("Append").times(sent).plus(units{writes: 2 * got}).plus(parts[6].units))
 	stored := func(each float64) string { return money(each * 1000 * days / 1e9 * perGBMonth) }
 	lines = append(lines,
-		fmt.Sprintf("| storage of a month's messages, each month | | | %s |", stored(sent*read.stored("messages"))),
+		fmt.Sprintf("| storage of a month's messages, each month | | | %s |",
+			stored(sent*read.stored("messages"))),
 		fmt.Sprintf("| … of a month's receipts | | | %s |", stored(got*(receipt+100))))
 	compare(t, "users", lines)
 }
 
 func TestDollars_of_storage(t *testing.T) {
 	read := readTables(t)
-	lines := []string{"| what is kept | GB | dollars a month | with recovery |", "|---|---|---|---|"}
+	lines := []string{
+		"| what is kept | GB | dollars a month | with recovery |", "|---|---|---|---|",
+	}
 	row := func(name string, bytes float64) {
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", name, digits(bytes/1e9), money(bytes/1e9*perGBMonth), money(bytes/1e9*(perGBMonth+perGBRecovery))))
+		gb := bytes / 1e9
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |",
+			name, digits(gb), money(gb*perGBMonth), money(gb*(perGBMonth+perGBRecovery))))
 	}
 	row("a million messages of 200 bytes", 1e6*read.stored("messages"))
 	row("their idempotency keys, for 8 days", 1e6*read.stored("idempotency_keys"))
-	row("a million memberships, with their watermarks", 1e6*(read.stored("chat_memberships")+read.stored("delivery_state")))
+	row("a million memberships, with their watermarks",
+		1e6*(read.stored("chat_memberships")+read.stored("delivery_state")))
 	row("a million chats", 1e6*read.stored("chat_counters"))
 	row("receipts of a million messages in groups of 10", 9e6*(receipt+100))
 	row("… in groups of 100", 99e6*(receipt+100))
@@ -233,9 +279,12 @@ func TestDollars_of_machines(t *testing.T) {
 	machine := hours*smallMachine + 100*diskGBMonth
 	managed := hours*managedPostgres + 100*managedGBMonth
 	chat := read.message(traffic{"", 2, 0, 1, 1})
-	lines := []string{"| part | dollars a month | 1:1 messages for the same money |", "|---|---|---|"}
+	lines := []string{
+		"| part | dollars a month | 1:1 messages for the same money |", "|---|---|---|",
+	}
 	row := func(name string, dollars float64) {
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s million |", name, money(dollars), digits(dollars/chat.price()/1e6)))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s million |",
+			name, money(dollars), digits(dollars/chat.price()/1e6)))
 	}
 	row("the task: one core and 2 GiB on Fargate", fargate)
 	row("the load balancer, with one unit of capacity", balancer)
@@ -253,25 +302,34 @@ func TestDollars_prices(t *testing.T) {
 	}
 	compare(t, "prices", []string{
 		"| us-east-1, on demand | dollars |", "|---|---|",
-		row("a million write request units", perMillionWrites), row("a million read request units", perMillionReads),
-		row("storage, a GB and month, beyond the first 25", perGBMonth), row("point-in-time recovery, a GB and month", perGBRecovery),
+		row("a million write request units", perMillionWrites),
+		row("a million read request units", perMillionReads),
+		row("storage, a GB and month, beyond the first 25", perGBMonth),
+		row("point-in-time recovery, a GB and month", perGBRecovery),
 		row("Fargate, a core and hour", fargateCPU), row("… a GiB and hour", fargateGB),
-		row("Application Load Balancer, an hour", balancerHour), row("… a unit of its capacity and hour", unitLCU),
-		row("a public address, an hour", addressHour), row("an alarm's metric, a month", alarmMetric), row("a secret, a month", secretMonth),
-		row("EC2 t4g.medium, an hour", smallMachine), row("its disk (gp3), a GB and month", diskGBMonth),
-		row("RDS for Postgres, db.t4g.medium in two zones, an hour", managedPostgres), row("its disk (gp3), a GB and month", managedGBMonth),
+		row("Application Load Balancer, an hour", balancerHour),
+		row("… a unit of its capacity and hour", unitLCU),
+		row("a public address, an hour", addressHour),
+		row("an alarm's metric, a month", alarmMetric), row("a secret, a month", secretMonth),
+		row("EC2 t4g.medium, an hour", smallMachine),
+		row("its disk (gp3), a GB and month", diskGBMonth),
+		row("RDS for Postgres, db.t4g.medium in two zones, an hour", managedPostgres),
+		row("its disk (gp3), a GB and month", managedGBMonth),
 	})
 }
 
 func TestDollars_assumptions(t *testing.T) {
-	text := fmt.Sprintf("A user sends %s messages a day to one other, %s to a group of 10 and %s to a group of 100. So they\n"+
-		"receive %s. A part of %s arrives while they are connected. They open the application %s times a\n"+
+	text := fmt.Sprintf("A user sends %s messages a day to one other, %s to a group of 10 and "+
+		"%s to a group of 100. So they\n"+
+		"receive %s. A part of %s arrives while they are connected. They open the "+
+		"application %s times a\n"+
 		"day, and find %s chats pending. Nobody sends in batches.",
-		digits(direct), digits(small), digits(middling), digits(received()), digits(onlineShare), digits(sessions), digits(pendingChats))
+		digits(direct), digits(small), digits(middling), digits(received()),
+		digits(onlineShare), digits(sessions), digits(pendingChats))
 	compare(t, "assumptions", strings.Split(text, "\n"))
 }
 
-// money writes dollars with three significant digits, and not less than cents.
+// money formats dollars with three significant digits, and at least with cents.
 func money(dollars float64) string {
 	if dollars >= 100 {
 		return grouped(math.Round(dollars))
@@ -282,7 +340,7 @@ func money(dollars float64) string {
 	return strconv.FormatFloat(dollars, 'f', 2, 64)
 }
 
-// digits writes a number with about three digits.
+// digits formats a number with about three digits.
 func digits(n float64) string {
 	if n >= 100 {
 		return grouped(math.Round(n))
@@ -303,7 +361,8 @@ func grouped(n float64) string {
 	return text
 }
 
-// compare compares a part of docs/cost.md with what it should be, or writes it.
+// compare compares a part of docs/cost.md with the computed lines. With TIDEMARK_UPDATE it writes
+// the part instead.
 func compare(t *testing.T, name string, lines []string) {
 	t.Helper()
 	const page = "../../../docs/cost.md"
@@ -311,7 +370,8 @@ func compare(t *testing.T, name string, lines []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, end := fmt.Sprintf("<!-- %s: TIDEMARK_UPDATE=1 go test ./test/cost/dollars -->\n", name), fmt.Sprintf("<!-- the end of %s -->\n", name)
+	begin := fmt.Sprintf("<!-- %s: TIDEMARK_UPDATE=1 go test ./test/cost/dollars -->\n", name)
+	end := fmt.Sprintf("<!-- the end of %s -->\n", name)
 	before, rest, begins := strings.Cut(string(text), begin)
 	written, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
@@ -322,7 +382,8 @@ func compare(t *testing.T, name string, lines []string) {
 		return
 	}
 	if os.Getenv("TIDEMARK_UPDATE") == "" {
-		t.Errorf("%s says\n%s\nbut computed are\n%s\nTIDEMARK_UPDATE=1 writes that", page, written, want)
+		t.Errorf("%s says\n%s\nbut computed are\n%s\nTIDEMARK_UPDATE=1 writes that",
+			page, written, want)
 		return
 	}
 	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o600); err != nil {

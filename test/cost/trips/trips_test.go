@@ -1,5 +1,6 @@
-// Package trips counts what a message costs that crosses nodes, in round trips to Redis: the figure that does not depend on the machine. The nodes are in one
-// process, on one store in memory; what they have together is a real Redis.
+// Package trips counts the round trips to Redis of a message that crosses nodes: the cost that does
+// not depend on the machine. The nodes are in one process, share one store in memory, and use a
+// real Redis.
 package trips
 
 import (
@@ -31,11 +32,12 @@ type node struct {
 type cluster struct {
 	t     *testing.T
 	nodes []node
-	// started is when the first node was.
+	// started is the start time of the first node.
 	started time.Time
 }
 
-// ttl is the life of a node's lease: long, so that beats are few beside what is counted.
+// ttl is the life of a node's lease. It is long, so that heartbeats are few compared with what is
+// counted.
 const ttl = 3 * time.Minute
 
 func start(t *testing.T, nodes int) *cluster {
@@ -96,7 +98,8 @@ func (c *cluster) chat(
 	kind tidemark.ChatType, id tidemark.ChatID, creator tidemark.UserID, others ...tidemark.UserID,
 ) {
 	c.t.Helper()
-	if _, _, err := c.nodes[0].CreateChat(c.t.Context(), server.Caller{User: creator}, server.CreateChatRequest{ChatID: id, Type: kind, MemberIDs: others}); err != nil {
+	if _, _, err := c.nodes[0].CreateChat(c.t.Context(), server.Caller{User: creator},
+		server.CreateChatRequest{ChatID: id, Type: kind, MemberIDs: others}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -128,22 +131,23 @@ func (c *cluster) count() (sum count) {
 	return sum
 }
 
-// beats is the greatest number of round trips that the nodes make beside what they are asked for between two counts: each publishes to itself every second, and
-// prolongs its leases every third of ttl, in a few.
-func (c *cluster) beats(from, to time.Time) int64 {
+// heartbeats bounds the round trips that the nodes make between two counts without a request. Each
+// node publishes to itself every second, and extends its leases every third of ttl, in a few round
+// trips.
+func (c *cluster) heartbeats(from, to time.Time) int64 {
 	third := func(at time.Time) int64 { return int64(at.Sub(c.started) / (ttl / 3)) }
 	perNode := int64(to.Sub(from)/time.Second) + 1 +
 		4*(third(to.Add(time.Second))-third(from.Add(-time.Second)))
 	return perNode * int64(len(c.nodes))
 }
 
-// spent is what was counted while do ran, beats left out.
+// spent returns what was counted while do ran, without heartbeats.
 func (c *cluster) spent(do func()) count {
 	before := c.count()
 	do()
 	after := c.count()
 	return count{
-		trips:        after.trips - before.trips - c.beats(before.at, after.at),
+		trips:        after.trips - before.trips - c.heartbeats(before.at, after.at),
 		publications: after.publications - before.publications,
 		events:       after.events - before.events,
 		received:     after.received - before.received,
@@ -160,8 +164,10 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestTrips_of_a_message_to_another_node: where all members are is one round trip, and the publication is another; those of what is sent meanwhile are the same. The same
-// goes for the update, at most ten a second in a chat, that tells the other how far its author has come by writing.
+// TestTrips_of_a_message_to_another_node: one round trip finds the nodes of all members, and
+// another one publishes. Messages sent meanwhile share both. The same holds for the update that
+// shows the other user how far the author has acknowledged by writing: at most ten a second in a
+// chat.
 func TestTrips_of_a_message_to_another_node(t *testing.T) {
 	const pairs, messages = 64, 640
 	c := start(t, 2)
@@ -172,7 +178,7 @@ func TestTrips_of_a_message_to_another_node(t *testing.T) {
 		c.online(0, anna)
 		c.online(1, ben)
 	}
-	settle := func() { // what the nodes owe is done
+	settle := func() { // waits until the nodes are idle
 		before := c.count()
 		eventually(t, "the bus is quiet", func() bool {
 			last := before
@@ -192,7 +198,10 @@ func TestTrips_of_a_message_to_another_node(t *testing.T) {
 				senders.Go(func() {
 					for i := next.Add(1) - 1; i < messages; i = next.Add(1) - 1 {
 						pair := i % pairs
-						if err := c.send(0, tidemark.UserID(fmt.Sprintf("anna%d", pair)), tidemark.ChatID(fmt.Sprintf("c%d", pair)), fmt.Sprintf("%d-%d", tt.outstanding, i)); err != nil {
+						err := c.send(0, tidemark.UserID(fmt.Sprintf("anna%d", pair)),
+							tidemark.ChatID(fmt.Sprintf("c%d", pair)),
+							fmt.Sprintf("%d-%d", tt.outstanding, i))
+						if err != nil {
 							t.Error(err)
 						}
 					}
@@ -214,7 +223,8 @@ func TestTrips_of_a_message_to_another_node(t *testing.T) {
 	}
 }
 
-// TestTrips_of_messages_sent_together: what a client sends without waiting for answers is handed over together, whichever chats it goes to.
+// TestTrips_of_messages_sent_together: messages that a client sends without waiting for answers
+// share round trips, even to different chats.
 func TestTrips_of_messages_sent_together(t *testing.T) {
 	const chats, each, calls = 4, 8, 20
 	c := start(t, 2)
@@ -251,7 +261,8 @@ func TestTrips_of_messages_sent_together(t *testing.T) {
 	}
 }
 
-// TestTrips_of_a_group_message_do_not_grow_with_its_members: one publication for each other node, not for each member, in the two round trips.
+// TestTrips_of_a_group_message_do_not_grow_with_its_members: one publication for each other node,
+// not for each member, in the two round trips.
 func TestTrips_of_a_group_message_do_not_grow_with_its_members(t *testing.T) {
 	const members, nodes, messages = 100, 3, 50
 	c := start(t, nodes)
@@ -272,7 +283,7 @@ func TestTrips_of_a_group_message_do_not_grow_with_its_members(t *testing.T) {
 	})
 	t.Logf("%d messages: %d round trips, %d events, %d publications",
 		messages, spent.trips, spent.events, spent.publications)
-	// What is sent to all other nodes is in one round trip.
+	// The messages to all other nodes share one round trip.
 	sent := spent.events / (nodes - 1)
 	if spent.trips > 2*sent {
 		t.Errorf("%d round trips for %d messages and updates, want at most 2 for each",
@@ -284,8 +295,9 @@ func TestTrips_of_a_group_message_do_not_grow_with_its_members(t *testing.T) {
 	}
 }
 
-// TestTrips_of_a_tick_to_another_node: an acknowledgement that a sender on another node is told of is two round trips more: where he is, and the update. So is
-// what the recipient is told of the author.
+// TestTrips_of_a_tick_to_another_node: an acknowledgement costs two more round trips if the sender
+// is on another node. One finds the sender's nodes, the other publishes the update. The update of
+// the author to the recipient costs the same.
 func TestTrips_of_a_tick_to_another_node(t *testing.T) {
 	const messages = 10
 	c := start(t, 2)

@@ -11,15 +11,16 @@ import (
 	"strings"
 )
 
-// Call is a call to DynamoDB, as its protocol (AWS JSON 1.0) has it.
+// Call is a call to DynamoDB in its protocol, AWS JSON 1.0.
 type Call struct {
 	// Operation is the name of the API: "PutItem".
 	Operation string
-	// Tables are those that it names, without the prefix of the store, in ascending order.
+	// Tables are the tables that the call names, without the prefix of the store, in ascending
+	// order.
 	Tables []string
-	// Writes says that it may change something.
+	// Writes reports that the call may change something.
 	Writes bool
-	// Strong says that a read asks for what is newest.
+	// Strong reports that a read asks for the newest state.
 	Strong bool
 
 	request *http.Request
@@ -27,19 +28,23 @@ type Call struct {
 	fields  map[string]any
 }
 
-// Kind is what the calls of one purpose have in common: "PutItem pending_deliveries".
-func (c *Call) Kind() string { return strings.Join(append([]string{c.Operation}, c.Tables...), " ") }
+// Kind names the operation and its tables, such as "PutItem pending_deliveries".
+func (c *Call) Kind() string {
+	return strings.Join(append([]string{c.Operation}, c.Tables...), " ")
+}
 
-// On reports whether it is one of an operation, on a table beside others. An empty table is every one.
+// On reports whether the call is of this operation and names the table, perhaps beside others. An
+// empty table matches every call.
 func (c *Call) On(operation, table string) bool {
 	return c.Operation == operation && (table == "" || slices.Contains(c.Tables, table))
 }
 
-// parse takes a request apart, and closes its body.
+// parse parses a request, and closes its body.
 func parse(request *http.Request, prefix string) (*Call, error) {
 	_, operation, found := strings.Cut(request.Header.Get("X-Amz-Target"), ".")
 	if !found || request.Body == nil {
-		return nil, fmt.Errorf("dynamo: the request is no call to DynamoDB: X-Amz-Target is %q", request.Header.Get("X-Amz-Target"))
+		return nil, fmt.Errorf("dynamo: the request is no call to DynamoDB: X-Amz-Target is %q",
+			request.Header.Get("X-Amz-Target"))
 	}
 	defer request.Body.Close()
 	body, err := io.ReadAll(request.Body)
@@ -50,7 +55,9 @@ func parse(request *http.Request, prefix string) (*Call, error) {
 	if err := decode(body, &c.fields); err != nil {
 		return nil, fmt.Errorf("dynamo: %w", err)
 	}
-	c.Writes = slices.Contains([]string{"TransactWriteItems", "UpdateItem", "PutItem", "DeleteItem", "BatchWriteItem"}, operation)
+	c.Writes = slices.Contains([]string{
+		"TransactWriteItems", "UpdateItem", "PutItem", "DeleteItem", "BatchWriteItem",
+	}, operation)
 	c.Strong = operation == "TransactGetItems" || c.fields["ConsistentRead"] == true
 	c.name(c.fields["TableName"], prefix)
 	for table, of := range object(c.fields["RequestItems"]) {
@@ -67,7 +74,7 @@ func parse(request *http.Request, prefix string) (*Call, error) {
 	return c, nil
 }
 
-// name takes in the name of a table.
+// name records the name of a table.
 func (c *Call) name(table any, prefix string) {
 	if text, ok := table.(string); ok {
 		if text = strings.TrimPrefix(text, prefix); !slices.Contains(c.Tables, text) {
@@ -76,42 +83,42 @@ func (c *Call) name(table any, prefix string) {
 	}
 }
 
-// actions is how many a transaction has.
+// actions returns how many actions a transaction has.
 func (c *Call) actions() int {
 	actions, _ := c.fields["TransactItems"].([]any)
 	return len(actions)
 }
 
-// object returns a JSON object's fields, nil if it is none.
+// object returns a JSON object's fields, nil if the value is no object.
 func object(value any) map[string]any {
 	fields, _ := value.(map[string]any)
 	return fields
 }
 
-// decode reads JSON, and keeps its numbers as they are written.
+// decode parses JSON, and keeps its numbers as they are written.
 func decode(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	return decoder.Decode(into)
 }
 
-// encode writes what decode has read.
+// encode formats what decode has parsed.
 func encode(fields map[string]any) []byte {
 	text, err := json.Marshal(fields)
 	if err != nil {
-		panic(err) // what was JSON can be
+		panic(err) // what was JSON can be encoded
 	}
 	return text
 }
 
-// answer is what DynamoDB says to a call.
+// answer is DynamoDB's answer to a call.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// fields takes a body apart, nil if it is none of JSON.
+// fields parses a body, and returns nil if it is no JSON object.
 func (a *answer) fields() (fields map[string]any) {
 	if decode(a.body, &fields) != nil {
 		return nil
@@ -119,19 +126,21 @@ func (a *answer) fields() (fields map[string]any) {
 	return fields
 }
 
-// with is the answer with another body, and its checksum.
+// with returns the answer with another body, and its checksum.
 func (a *answer) with(body []byte) *answer {
 	header := a.header.Clone()
 	header.Set("X-Amz-Crc32", fmt.Sprint(crc32.ChecksumIEEE(body)))
 	return &answer{status: a.status, header: header, body: body}
 }
 
-// response is the answer as a client reads it.
+// response returns the answer as a client reads it.
 func (a *answer) response(request *http.Request) *http.Response {
 	header := a.header.Clone()
 	header.Set("Content-Length", fmt.Sprint(len(a.body)))
 	return &http.Response{
-		Status: fmt.Sprint(a.status, " ", http.StatusText(a.status)), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: request,
+		Status:     fmt.Sprint(a.status, " ", http.StatusText(a.status)),
+		StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: io.NopCloser(bytes.NewReader(a.body)),
+		ContentLength: int64(len(a.body)), Request: request,
 	}
 }

@@ -12,40 +12,41 @@ import (
 	"time"
 )
 
-// Fault is something that befalls calls.
+// Fault is a fault that happens to calls.
 type Fault struct {
 	Name string
-	// Of says which calls it may befall; nil: all.
+	// Of selects the calls that the fault may happen to. nil selects all.
 	Of func(*Call) bool
-	// Percent is how many of them it befalls.
+	// Percent is the share of them that it happens to.
 	Percent float64
-	// do makes the call, or not, and reports whether the fault has happened: some need an answer of a certain kind.
+	// do makes the call, or not, and reports whether the fault has happened. Some faults need an
+	// answer of a certain kind.
 	do func(*Network, *Call) (response *http.Response, fired bool, err error)
 }
 
-// For is the fault for some calls only.
+// For returns the fault for selected calls only.
 func (f Fault) For(of func(*Call) bool) Fault {
 	before := f.Of
 	f.Of = func(c *Call) bool { return (before == nil || before(c)) && of(c) }
 	return f
 }
 
-// At is the fault with another probability.
+// At returns the fault with another probability.
 func (f Fault) At(percent float64) Fault {
 	f.Percent = percent
 	return f
 }
 
-// Named is the fault under another name.
+// Named returns the fault under another name.
 func (f Fault) Named(name string) Fault {
 	f.Name = name
 	return f
 }
 
-// Writes selects what may change something.
+// Writes selects calls that may change something.
 func Writes(c *Call) bool { return c.Writes }
 
-// reset is what a client sees of a connection that broke.
+// reset returns the error that a client sees when a connection breaks.
 func reset() error { return &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET} }
 
 // ReplyLost performs the call, and breaks the connection before the answer.
@@ -60,8 +61,8 @@ func ReplyLost() Fault {
 	}}
 }
 
-// Forgotten performs a transaction, breaks the connection before the answer, and forgets the transaction's token, as DynamoDB does after ten minutes: whoever repeats it
-// is not told that it was performed.
+// Forgotten performs a transaction, breaks the connection before the answer, and forgets the
+// transaction's token, as DynamoDB does after ten minutes. A repetition is then performed again.
 func Forgotten() Fault {
 	return Fault{
 		Name:    "reply of a transaction lost, and its token forgotten",
@@ -87,7 +88,7 @@ func RequestLost() Fault {
 	}}
 }
 
-// Delayed breaks the connection, and performs the call a while later, when it may have been repeated.
+// Delayed breaks the connection, and performs the call a while later, perhaps after a repetition.
 func Delayed() Fault {
 	return Fault{Name: "call performed after its connection " +
 		"broke", Percent: 10, do: func(n *Network, c *Call) (*http.Response, bool, error) {
@@ -96,9 +97,11 @@ func Delayed() Fault {
 	}}
 }
 
-// Doubled performs the call, and a while later once more.
+// Doubled performs the call, and performs it again a while later.
 func Doubled() Fault {
-	return Fault{Name: "call performed again later", Percent: 10, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	return Fault{Name: "call performed again later", Percent: 10, do: func(
+		n *Network, c *Call,
+	) (*http.Response, bool, error) {
 		given, err := n.perform(c.request.Context(), c.body, c)
 		if err != nil {
 			return nil, false, err
@@ -108,14 +111,18 @@ func Doubled() Fault {
 	}}
 }
 
-// Slow takes a while that every caller has patience for.
+// Slow delays the answer, within the patience of every caller.
 func Slow(least, most time.Duration) Fault {
-	return Fault{Name: fmt.Sprintf("answers slow by %v to %v", least, most), Percent: 50, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	name := fmt.Sprintf("answers slow by %v to %v", least, most)
+	return Fault{Name: name, Percent: 50, do: func(
+		n *Network, c *Call,
+	) (*http.Response, bool, error) {
 		given, err := n.perform(c.request.Context(), c.body, c)
 		if err != nil {
 			return nil, false, err
 		}
-		if err := wait(c.request.Context(), least+time.Duration(n.below(int((most-least)/time.Millisecond)+1))*time.Millisecond); err != nil {
+		more := time.Duration(n.below(int((most-least)/time.Millisecond)+1)) * time.Millisecond
+		if err := wait(c.request.Context(), least+more); err != nil {
 			return nil, true, err
 		}
 		return given.response(c.request), true, nil
@@ -124,7 +131,9 @@ func Slow(least, most time.Duration) Fault {
 
 // Silent performs the call or not, by chance, and never answers.
 func Silent() Fault {
-	return Fault{Name: "no answer at all", Percent: 3, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	return Fault{Name: "no answer at all", Percent: 3, do: func(
+		n *Network, c *Call,
+	) (*http.Response, bool, error) {
 		if n.below(2) == 0 {
 			if _, err := n.perform(c.request.Context(), c.body, c); err != nil {
 				return nil, false, err
@@ -134,7 +143,7 @@ func Silent() Fault {
 	}}
 }
 
-// wait returns nil after a while, or why nobody waits any more.
+// wait returns nil after the duration, or the error of ctx if that ends first.
 func wait(ctx context.Context, most time.Duration) error {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -150,17 +159,18 @@ func wait(ctx context.Context, most time.Duration) error {
 func Cut() Fault {
 	return mangled("answer cut in its middle", func(n *Network, given *answer) *http.Response {
 		response := given.response(nil)
-		response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(given.body[:n.below(len(given.body))]), broken{}))
+		begin := bytes.NewReader(given.body[:n.below(len(given.body))])
+		response.Body = io.NopCloser(io.MultiReader(begin, broken{}))
 		return response
 	})
 }
 
-// broken is the end of a connection that broke.
+// broken is a reader that fails like a broken connection.
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// Truncated leaves out the end of the answer, as if it were whole.
+// Truncated leaves out the end of the answer, and reports the shorter length.
 func Truncated() Fault {
 	return mangled("end of the answer missing", func(n *Network, given *answer) *http.Response {
 		return given.with(given.body[:n.below(len(given.body))]).response(nil)
@@ -174,13 +184,13 @@ func Corrupted() Fault {
 		for range 3 {
 			changed[n.below(len(changed))] ^= byte(1 + n.below(255))
 		}
-		wrong := given.with(given.body) // whatever the service says of checksums
+		wrong := given.with(given.body) // with a checksum, even if the service sends none
 		wrong.body = changed
 		return wrong.response(nil)
 	})
 }
 
-// Garbage answers something that is not DynamoDB's.
+// Garbage answers with a page that DynamoDB does not send.
 func Garbage() Fault {
 	return mangled("garbage instead of the answer", func(n *Network, given *answer) *http.Response {
 		text := []string{"", "null", "<html><body>Welcome to the hotel. Please accept our " +
@@ -191,9 +201,11 @@ func Garbage() Fault {
 	})
 }
 
-// mangled is a fault of answers of calls that were performed.
+// mangled returns a fault that changes the answers of performed calls.
 func mangled(name string, mangle func(*Network, *answer) *http.Response) Fault {
-	return Fault{Name: name, Percent: 15, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	return Fault{Name: name, Percent: 15, do: func(
+		n *Network, c *Call,
+	) (*http.Response, bool, error) {
 		given, err := n.perform(c.request.Context(), c.body, c)
 		if err != nil {
 			return nil, false, err

@@ -1,6 +1,7 @@
-// Package dynamo is a network between a client of DynamoDB and the service, which fails when and how a test wants it to. It reads the calls, so that
-// it can choose among them, and knows what DynamoDB may do: throttle, leave out a part of a batch, show what was true a while ago. The service behind it must
-// not check signatures, as no emulator does: some faults change the call.
+// Package dynamo is a network between a DynamoDB client and the service, which fails when and how a
+// test chooses. It parses the calls, so that it can select among them. It fails as DynamoDB may: it
+// throttles, leaves out a part of a batch, and returns older states. The service behind it must not
+// check signatures, as no emulator does: some faults change the call.
 package dynamo
 
 import (
@@ -14,13 +15,13 @@ import (
 	"time"
 )
 
-// Network is an http.RoundTripper. It may be used by several clients at once.
+// Network is an http.RoundTripper. It is safe for concurrent use by several clients.
 type Network struct {
 	under  http.RoundTripper
 	prefix string
-	// late is mostLate, but for the tests of this package.
+	// late is mostLate, except in the tests of this package.
 	late time.Duration
-	// delayed are the calls that are performed when nobody waits for them any more.
+	// delayed are calls that are performed after their callers have stopped waiting.
 	delayed sync.WaitGroup
 
 	mu     sync.Mutex
@@ -28,21 +29,21 @@ type Network struct {
 	faults []Fault
 	calls  map[string]int
 	fired  map[string]map[string]int
-	// remembered are answers to eventual reads, by what was asked, the oldest first.
+	// remembered are answers to eventual reads by request, the oldest first.
 	remembered map[string][]answer
 }
 
 const (
-	// staleness is how many answers old an eventual read may be. DynamoDB says that it is less than
-	// a second as a rule; what that is in answers depends on the machine.
+	// staleness bounds how many answers old an eventual read may be. DynamoDB says that it is
+	// usually less than a second; how many answers that is depends on the machine.
 	staleness = 20
-	// mostLate is how long after its caller has given up a call is performed at the latest.
+	// mostLate bounds how long after its caller has given up a call is performed.
 	mostLate = time.Second
 	// lateTime bounds such a call.
 	lateTime = 10 * time.Second
 )
 
-// New makes a network that does not fail, for tables whose names begin with the prefix.
+// New makes a network without faults, for tables whose names begin with the prefix.
 func New(seed uint64, prefix string) *Network {
 	return &Network{
 		under:      &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 10 * time.Second},
@@ -55,14 +56,14 @@ func New(seed uint64, prefix string) *Network {
 	}
 }
 
-// Inject makes the faults happen from now on, instead of others. None: the network is mended.
+// Inject replaces the faults that happen from now on. Without arguments the network has none.
 func (n *Network) Inject(faults ...Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.faults = faults
 }
 
-// Wait waits until no call is under way that nobody waits for. The network has to be mended before.
+// Wait waits until no call runs whose caller has given up. Call Inject() before.
 func (n *Network) Wait() { n.delayed.Wait() }
 
 // Close waits, and closes the idle connections.
@@ -84,7 +85,7 @@ func (n *Network) Fired() map[string]map[string]int {
 	return fired
 }
 
-// Calls returns how many calls of each kind were made, those that a fault befell included.
+// Calls returns how many calls of each kind were made, including those with a fault.
 func (n *Network) Calls() map[string]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,7 +113,8 @@ func (n *Network) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// choose returns the fault that befalls a call, nil for none. A fault befalls the first call of each kind, and then as many as it says.
+// choose returns the fault for a call, nil for none. A fault happens to the first call of each
+// kind, and then to its share of the calls.
 func (n *Network) choose(call *Call) *Fault {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,14 +139,14 @@ func (n *Network) count(fault string, call *Call) {
 	n.fired[fault][call.Kind()]++
 }
 
-// below is a random number from 0.
+// below returns a random number from 0 to most-1.
 func (n *Network) below(most int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.random.IntN(most)
 }
 
-// perform makes the call, with a body that may be another one, and reads the whole answer.
+// perform makes the call, perhaps with another body, and reads the whole answer.
 func (n *Network) perform(ctx context.Context, body []byte, call *Call) (*answer, error) {
 	request := call.request.Clone(ctx)
 	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -165,7 +167,7 @@ func (n *Network) perform(ctx context.Context, body []byte, call *Call) (*answer
 	return given, nil
 }
 
-// later performs the call after a while, for nobody.
+// later performs the call after a while, for no caller.
 func (n *Network) later(call *Call) {
 	wait := time.Duration(1+n.below(int(n.late/time.Millisecond))) * time.Millisecond
 	n.delayed.Go(func() {
@@ -187,7 +189,7 @@ func (n *Network) remember(asked string, given *answer) {
 	n.remembered[asked] = kept[max(0, len(kept)-staleness):]
 }
 
-// older returns an answer to an eventual read that was true a while ago, and differs; nil if there is none.
+// older returns an earlier answer to an eventual read that differs, nil if there is none.
 func (n *Network) older(asked string, now *answer) *answer {
 	n.mu.Lock()
 	defer n.mu.Unlock()

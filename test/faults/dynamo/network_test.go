@@ -20,17 +20,21 @@ import (
 
 // The calls of the tests.
 const (
-	appends   = `{"ClientRequestToken":"x","TransactItems":[{"Update":{"TableName":"p-chat_counters"}},{"Put":{"TableName":"p-messages"}},{"Put":{"TableName":"p-idempotency_keys"}}]}`
+	appends = `{"ClientRequestToken":"x","TransactItems":[` +
+		`{"Update":{"TableName":"p-chat_counters"}},{"Put":{"TableName":"p-messages"}},` +
+		`{"Put":{"TableName":"p-idempotency_keys"}}]}`
 	put       = `{"TableName":"p-pending_deliveries","Item":{}}`
 	get       = `{"TableName":"p-delivery_state","Key":{}}`
 	strongGet = `{"TableName":"p-delivery_state","Key":{},"ConsistentRead":true}`
 	query     = `{"TableName":"p-messages","Limit":100}`
 	backwards = `{"TableName":"p-messages","ScanIndexForward":false,"ConsistentRead":true}`
-	batch     = `{"RequestItems":{"p-chat_counters":{"ConsistentRead":true,"Keys":[{"k":1},{"k":2},{"k":3},{"k":4},{"k":5},{"k":6},{"k":7},{"k":8}]}}}`
-	writes    = `{"RequestItems":{"p-chat_memberships":[{"k":1},{"k":2},{"k":3},{"k":4},{"k":5},{"k":6},{"k":7},{"k":8}]}}`
+	batch     = `{"RequestItems":{"p-chat_counters":{"ConsistentRead":true,"Keys":[` +
+		`{"k":1},{"k":2},{"k":3},{"k":4},{"k":5},{"k":6},{"k":7},{"k":8}]}}}`
+	writes = `{"RequestItems":{"p-chat_memberships":[` +
+		`{"k":1},{"k":2},{"k":3},{"k":4},{"k":5},{"k":6},{"k":7},{"k":8}]}}`
 )
 
-// service is what is behind the network: it answers each call with how often it was called.
+// service is behind the network. It answers each call with the number of calls so far.
 type service struct {
 	*httptest.Server
 	performed atomic.Int64
@@ -75,7 +79,7 @@ func ask(
 	defer response.Body.Close()
 	read, err := io.ReadAll(response.Body)
 	switch crc := response.Header.Get("X-Amz-Crc32"); crc {
-	case "7": // as the service said it
+	case "7": // as the service sent it
 		read = append(read, " crc 7"...)
 	case fmt.Sprint(crc32.ChecksumIEEE(read)), "":
 	default:
@@ -93,15 +97,16 @@ func network(t *testing.T) (*Network, *service) {
 
 const whole = `{"Call":1,"Count":3,"Items":[{"n":1},{"n":2},{"n":3}]} crc 7`
 
-// TestFault_does_what_it_says: each fault happens, to the calls that it is for and to no other, and the call is performed as often as it says.
+// TestFault_does_what_it_says: each fault happens to the calls that it selects and to no other. The
+// call is performed as often as the fault says.
 func TestFault_does_what_it_says(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		fault           Fault
 		operation, body string
-		performed       []int64 // those that may be
+		performed       []int64 // allowed numbers of performed calls
 		status          int     // 0: an error
-		says            string  // is in the body, or in the error
+		says            string  // a part of the body, or of the error
 		err             error
 	}{
 		{ReplyLost(), "PutItem", put, []int64{1}, 0, "", syscall.ECONNRESET},
@@ -161,7 +166,8 @@ func TestFault_does_what_it_says(t *testing.T) {
 				status, text, err := ask(t, n, s, tc.operation, tc.body, limit)
 				n.Inject()
 				n.Close()
-				if fired := n.Fired()[tc.fault.Name]; len(fired) != 1 || n.Calls()[slices.Collect(maps.Keys(fired))[0]] != 1 {
+				fired := n.Fired()[tc.fault.Name]
+				if len(fired) != 1 || n.Calls()[slices.Collect(maps.Keys(fired))[0]] != 1 {
 					if tc.operation != "BatchGetItem" && tc.operation != "BatchWriteItem" {
 						t.Fatalf("seed %d: it has happened %v, of calls %v", seed, fired, n.Calls())
 					}
@@ -188,9 +194,14 @@ func TestFault_only_of_what_it_is_for(t *testing.T) {
 	n, s := network(t)
 	n.Inject(TransactionConflict().At(100), InProgress().At(100), PartialBatch().At(100),
 		Hole("messages", false).At(100), Hole("chat_memberships", true).At(100),
-		Stale().At(100), RequestLost().At(100).For(func(c *Call) bool { return c.On("PutItem", "messages") }), ReplyLost().At(0))
-	for _, call := range [][2]string{{"PutItem", put}, {"GetItem", strongGet}, {"Query", backwards}, {"UpdateItem", put}} {
-		if status, text, err := ask(t, n, s, call[0], call[1], 10*time.Second); status != 200 || !strings.HasSuffix(text, " crc 7") || err != nil {
+		Stale().At(100), RequestLost().At(100).For(func(c *Call) bool {
+			return c.On("PutItem", "messages")
+		}), ReplyLost().At(0))
+	for _, call := range [][2]string{
+		{"PutItem", put}, {"GetItem", strongGet}, {"Query", backwards}, {"UpdateItem", put},
+	} {
+		status, text, err := ask(t, n, s, call[0], call[1], 10*time.Second)
+		if status != 200 || !strings.HasSuffix(text, " crc 7") || err != nil {
 			t.Errorf("%s: %d %q, %v", call[0], status, text, err)
 		}
 	}
@@ -199,13 +210,15 @@ func TestFault_only_of_what_it_is_for(t *testing.T) {
 	}
 }
 
-// TestStale_only_what_was_true: an eventual read says what an earlier one said, and not for longer than a second.
+// TestStale_only_what_was_true: an eventual read returns what an earlier one returned, for at most
+// a second.
 func TestStale_only_what_was_true(t *testing.T) {
 	t.Parallel()
 	n, s := network(t)
 	n.Inject(Stale().At(100))
 	for i := range 3 {
-		if _, text, err := ask(t, n, s, "GetItem", get, 10*time.Second); err != nil || text != whole {
+		_, text, err := ask(t, n, s, "GetItem", get, 10*time.Second)
+		if err != nil || text != whole {
 			t.Errorf("read %d: %q, %v; want that of the first", i, text, err)
 		}
 	}
@@ -215,12 +228,13 @@ func TestStale_only_what_was_true(t *testing.T) {
 	for call := 4; call <= staleness; call++ {
 		_, _, _ = ask(t, n, s, "GetItem", get, 10*time.Second)
 	}
-	if _, text, err := ask(t, n, s, "GetItem", get, 10*time.Second); err != nil || !strings.Contains(text, `"Call":2`) {
+	_, text, err := ask(t, n, s, "GetItem", get, 10*time.Second)
+	if err != nil || !strings.Contains(text, `"Call":2`) {
 		t.Errorf("read %d: %q, %v; want that of the second", staleness+1, text, err)
 	}
 }
 
-// TestPartialBatch_asks_for_the_rest: what is asked for and what is left out is the batch.
+// TestPartialBatch_asks_for_the_rest: performed and left-out items together are the batch.
 func TestPartialBatch_asks_for_the_rest(t *testing.T) {
 	t.Parallel()
 	for _, call := range [][2]string{{"BatchGetItem", batch}, {"BatchWriteItem", writes}} {
@@ -233,7 +247,8 @@ func TestPartialBatch_asks_for_the_rest(t *testing.T) {
 			asked, _ := s.last.Load().(string)
 			for k := 1; k <= 8; k++ {
 				key := fmt.Sprintf(`{"k":%d}`, k)
-				if in, left := strings.Contains(asked, key), strings.Contains(text, key); in == left {
+				in, left := strings.Contains(asked, key), strings.Contains(text, key)
+				if in == left {
 					t.Errorf("seed %d: %s is asked for: %v, left out: %v (%v)",
 						seed, key, in, left, err)
 				}
@@ -242,13 +257,14 @@ func TestPartialBatch_asks_for_the_rest(t *testing.T) {
 	}
 }
 
-// TestForgotten_takes_the_token_away: the same transaction, made again, is another one.
+// TestForgotten_takes_the_token_away: the same transaction, made again, counts as a new one.
 func TestForgotten_takes_the_token_away(t *testing.T) {
 	t.Parallel()
 	n, s := network(t)
 	n.Inject(Forgotten().At(100))
 	_, _, _ = ask(t, n, s, "TransactWriteItems", appends, time.Second)
-	if asked, _ := s.last.Load().(string); strings.Contains(asked, "ClientRequestToken") || !strings.Contains(asked, "p-messages") {
+	asked, _ := s.last.Load().(string)
+	if strings.Contains(asked, "ClientRequestToken") || !strings.Contains(asked, "p-messages") {
 		t.Errorf("the service was asked for %s", asked)
 	}
 }
@@ -256,12 +272,17 @@ func TestForgotten_takes_the_token_away(t *testing.T) {
 func TestCall_kind(t *testing.T) {
 	t.Parallel()
 	n, s := network(t)
-	for _, call := range [][2]string{{"TransactWriteItems", appends}, {"PutItem", put}, {"BatchGetItem", batch}} {
+	for _, call := range [][2]string{
+		{"TransactWriteItems", appends}, {"PutItem", put}, {"BatchGetItem", batch},
+	} {
 		if _, _, err := ask(t, n, s, call[0], call[1], 10*time.Second); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, kind := range []string{"TransactWriteItems chat_counters idempotency_keys messages", "PutItem pending_deliveries", "BatchGetItem chat_counters"} {
+	for _, kind := range []string{
+		"TransactWriteItems chat_counters idempotency_keys messages",
+		"PutItem pending_deliveries", "BatchGetItem chat_counters",
+	} {
 		if n.Calls()[kind] != 1 {
 			t.Errorf("%q is not among %v", kind, n.Calls())
 		}

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// The namespaces of the errors: DynamoDB's own, and those of the service's front.
+// The namespaces of the errors: DynamoDB's own, and those of the service's front end.
 const (
 	own   = "com.amazonaws.dynamodb.v20120810#"
 	front = "com.amazon.coral.availability#"
 )
 
-// refusal is an error as DynamoDB words it.
+// refusal returns an error as DynamoDB words it.
 func refusal(status int, kind, message string, more map[string]any) *answer {
 	fields := map[string]any{"__type": kind, "message": message}
 	maps.Copy(fields, more)
@@ -28,9 +28,12 @@ func refusal(status int, kind, message string, more map[string]any) *answer {
 	}
 }
 
-// refused is a fault that answers with an error of the service. With performed, the call is made all the same.
+// refused returns a fault that answers with an error of the service. If performed is set, the call
+// is made first.
 func refused(name string, performed bool, say func(*Network, *Call) *answer) Fault {
-	return Fault{Name: name, Percent: 20, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	return Fault{Name: name, Percent: 20, do: func(
+		n *Network, c *Call,
+	) (*http.Response, bool, error) {
 		if performed {
 			if _, err := n.perform(c.request.Context(), c.body, c); err != nil {
 				return nil, false, err
@@ -40,7 +43,7 @@ func refused(name string, performed bool, say func(*Network, *Call) *answer) Fau
 	}}
 }
 
-// Throttled refuses the call in one of the ways that DynamoDB has for it.
+// Throttled refuses the call with one of DynamoDB's throttling errors.
 func Throttled() Fault {
 	return refused("throttled", false, func(n *Network, c *Call) *answer {
 		kinds := []string{
@@ -76,7 +79,9 @@ func cancelled(name, code, message string, others ...string) Fault {
 		}
 		reasons[which], words[which] = map[string]any{"Code": code, "Message": message}, code
 		return refusal(http.StatusBadRequest, own+"TransactionCanceledException",
-			fmt.Sprintf("Transaction cancelled, please refer cancellation reasons for specific reasons [%s]", strings.Join(words, ", ")), map[string]any{"CancellationReasons": reasons})
+			fmt.Sprintf("Transaction cancelled, please refer cancellation reasons for specific "+
+				"reasons [%s]", strings.Join(words, ", ")),
+			map[string]any{"CancellationReasons": reasons})
 	}).For(func(c *Call) bool { return c.Operation == "TransactWriteItems" && c.actions() > 0 })
 }
 
@@ -91,7 +96,7 @@ func Conflict() Fault {
 	})
 }
 
-// InProgress says of a transaction that the same one is under way. It has been performed then.
+// InProgress answers that the same transaction is running. It has been performed then.
 func InProgress() Fault {
 	return refused("transaction in progress", true, func(*Network, *Call) *answer {
 		return refusal(http.StatusBadRequest, own+"TransactionInProgressException",
@@ -99,12 +104,12 @@ func InProgress() Fault {
 	}).For(func(c *Call) bool { return c.Operation == "TransactWriteItems" })
 }
 
-// InternalError is 500, before the call is performed.
+// InternalError answers 500 before the call is performed.
 func InternalError() Fault {
 	return refused("500 before the call was performed", false, internal)
 }
 
-// InternalErrorAfter is 500, and the call has been performed.
+// InternalErrorAfter performs the call and answers 500.
 func InternalErrorAfter() Fault {
 	return refused("500 after the call was performed", true, internal)
 }
@@ -114,21 +119,25 @@ func internal(*Network, *Call) *answer {
 		"The request processing has failed because of an unknown error, exception or failure.", nil)
 }
 
-// Unavailable is 503: of the service, or of something before it, which does not speak its protocol.
+// Unavailable answers 503, either from the service or from a proxy that does not speak its
+// protocol.
 func Unavailable() Fault {
 	return refused("503", false, func(n *Network, _ *Call) *answer {
 		if n.below(2) == 0 {
 			return refusal(http.StatusServiceUnavailable, front+"ServiceUnavailableException",
 				"Service is unable to handle request.", nil)
 		}
-		page := refusal([]int{http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout}[n.below(3)], "", "", nil)
+		page := refusal([]int{
+			http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout,
+		}[n.below(3)], "", "", nil)
 		page.header.Set("Content-Type", "text/html")
 		page.body = []byte("<html><body><h1>503 Service Temporarily Unavailable</h1></body></html>")
 		return page
 	})
 }
 
-// PartialBatch performs some of the items of a batch, at least one, and says which it has left out.
+// PartialBatch performs some of the items of a batch, at least one, and returns those that it has
+// left out.
 func PartialBatch() Fault {
 	return Fault{
 		Name:    "part of a batch left out",
@@ -155,13 +164,16 @@ func PartialBatch() Fault {
 			if given.status != http.StatusOK || found == nil {
 				return given.response(c.request), false, nil
 			}
-			found[map[string]string{"BatchGetItem": "UnprocessedKeys", "BatchWriteItem": "UnprocessedItems"}[c.Operation]] = left
+			rest := map[string]string{
+				"BatchGetItem": "UnprocessedKeys", "BatchWriteItem": "UnprocessedItems",
+			}[c.Operation]
+			found[rest] = left
 			return given.with(encode(found)).response(c.request), true, nil
 		},
 	}
 }
 
-// split divides the items of a batch; left is nil if there is only one.
+// split divides the items of a batch. left is nil if there is only one item.
 func (n *Network) split(c *Call) (asked, left map[string]any) {
 	asked, left = map[string]any{}, map[string]any{}
 	for table, of := range object(c.fields["RequestItems"]) {
@@ -191,9 +203,12 @@ func (n *Network) split(c *Call) (asked, left map[string]any) {
 	return asked, left
 }
 
-// ShortPage ends a page of a query early, and says where the next one begins.
+// ShortPage ends a page of a query early, and returns where the next one begins.
 func ShortPage() Fault {
-	return Fault{Name: "page of a query cut short", Percent: 40, Of: func(c *Call) bool { return c.Operation == "Query" }, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	of := func(c *Call) bool { return c.Operation == "Query" }
+	return Fault{Name: "page of a query cut short", Percent: 40, Of: of, do: func(
+		n *Network, c *Call,
+	) (*http.Response, bool, error) {
 		fields := maps.Clone(c.fields)
 		limit := 1 + n.below(5)
 		if asked, ok := c.fields["Limit"].(json.Number); ok {
@@ -210,9 +225,12 @@ func ShortPage() Fault {
 	}}
 }
 
-// Stale answers an eventual read with what was true up to a second ago, and is not any more.
+// Stale answers an eventual read with an outdated state, up to a second old.
 func Stale() Fault {
-	return Fault{Name: "older answer to an eventual read", Percent: 80, Of: func(c *Call) bool { return !c.Writes && !c.Strong }, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	of := func(c *Call) bool { return !c.Writes && !c.Strong }
+	return Fault{Name: "older answer to an eventual read", Percent: 80, Of: of, do: func(
+		n *Network, c *Call,
+	) (*http.Response, bool, error) {
 		given, err := n.perform(c.request.Context(), c.body, c)
 		if err != nil {
 			return nil, false, err
@@ -224,11 +242,18 @@ func Stale() Fault {
 	}}
 }
 
-// Hole leaves an item out of the answer to a query of a table, and shows a later one. An eventual read may look so; a strong one may not, and does if an item is
-// lost, or if somebody is wrong about what a strong read sees.
+// Hole leaves an item out of the answer to a query of a table, and shows a later one. An eventual
+// read may do so, a strong one may not. A strong read shows a hole if an item is lost, or if an
+// assumption about strong reads is wrong.
 func Hole(table string, strong bool) Fault {
-	name := map[bool]string{false: "n+1 without n in an eventual read", true: "n+1 without n in a strong read"}[strong]
-	return Fault{Name: name, Percent: 30, Of: func(c *Call) bool { return c.On("Query", table) && c.Strong == strong }, do: func(n *Network, c *Call) (*http.Response, bool, error) {
+	name := "n+1 without n in an eventual read"
+	if strong {
+		name = "n+1 without n in a strong read"
+	}
+	of := func(c *Call) bool { return c.On("Query", table) && c.Strong == strong }
+	return Fault{Name: name, Percent: 30, Of: of, do: func(
+		n *Network, c *Call,
+	) (*http.Response, bool, error) {
 		given, err := n.perform(c.request.Context(), c.body, c)
 		if err != nil {
 			return nil, false, err

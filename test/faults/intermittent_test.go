@@ -9,23 +9,26 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// guest comes to a chat and leaves it, over all nodes, one call after the other. Joining and leaving are transactions of several statements, so a cut
-// may leave them open for a while.
-type guest struct {
+// intermittentMember joins a chat and leaves it, over all nodes, one call at a time. Joining and
+// leaving are transactions of several statements, so a cut may leave them open for a while.
+type intermittentMember struct {
 	*history
 	chat tidemark.ChatID
 	name string
-	// visits counts the joins: after some of them he comes under another name, since nobody may join without end.
+	// visits counts the joins. After some of them the member changes the name, since a user may
+	// join only so often.
 	visits int
-	// in and out say what may be: both, after a call that was refused. What is refused does not happen later: whoever changes the members next waits
-	// for it.
+	// in and out are the possible states: both, after a refused call. A refused call does not take
+	// effect later: the next change of the members waits for it.
 	in, out bool
 }
 
-func (g *guest) user() tidemark.UserID { return tidemark.UserID(fmt.Sprint(g.name, "-", g.visits/50)) }
+func (g *intermittentMember) user() tidemark.UserID {
+	return tidemark.UserID(fmt.Sprint(g.name, "-", g.visits/50))
+}
 
-// step joins or leaves, or looks.
-func (g *guest) step(ctx context.Context, w *worker) {
+// step joins, leaves or looks.
+func (g *intermittentMember) step(ctx context.Context, w *worker) {
 	w.node = w.random.IntN(len(w.stores))
 	switch {
 	case w.random.IntN(3) == 0:
@@ -35,13 +38,13 @@ func (g *guest) step(ctx context.Context, w *worker) {
 			g.out = true
 		} else {
 			if stranger && !g.out {
-				w.broken("%s left %s, and is told that he was no member", g.user(), g.chat)
+				w.broken("%s left %s, and is refused as no member", g.user(), g.chat)
 			}
 			g.in, g.out = false, true
 		}
 	default:
 		if g.visits++; g.visits%50 == 0 {
-			g.in, g.out = false, true // another one
+			g.in, g.out = false, true // another user
 		}
 		if w.call(ctx, "AddMembers", func(ctx context.Context, s storage.Store) error {
 			_, err := s.AddMembers(ctx, g.chat, []tidemark.UserID{g.user()}, time.Now())
@@ -55,8 +58,8 @@ func (g *guest) step(ctx context.Context, w *worker) {
 	<-time.After(time.Duration(10+w.random.IntN(30)) * time.Millisecond)
 }
 
-// leave leaves, and reports whether he was no member.
-func (g *guest) leave(ctx context.Context, w *worker) (stranger, ok bool) {
+// leave leaves the chat. stranger reports that the user was no member.
+func (g *intermittentMember) leave(ctx context.Context, w *worker) (stranger, ok bool) {
 	ok = w.call(ctx, "RemoveMember", func(ctx context.Context, s storage.Store) error {
 		_, err := s.RemoveMember(ctx, g.chat, g.user(), time.Now())
 		if stranger = tidemark.CodeOf(err) == tidemark.NotMember; stranger {
@@ -67,8 +70,8 @@ func (g *guest) leave(ctx context.Context, w *worker) (stranger, ok bool) {
 	return stranger, ok
 }
 
-// look reads who is there, and reports whether it could.
-func (g *guest) look(ctx context.Context, w *worker) bool {
+// look reads the members, and reports whether the call succeeded.
+func (g *intermittentMember) look(ctx context.Context, w *worker) bool {
 	var rosters []*tidemark.Roster
 	if !w.call(ctx, "Rosters", func(ctx context.Context, s storage.Store) (err error) {
 		rosters, err = s.Rosters(ctx, []tidemark.ChatID{g.chat})
@@ -77,12 +80,13 @@ func (g *guest) look(ctx context.Context, w *worker) bool {
 		return false
 	}
 	if rosters[0] == nil {
-		w.broken("%s is told as if it did not exist", g.chat)
+		w.broken("%s is answered as if it did not exist", g.chat)
 		return true
 	}
 	_, in := rosters[0].Member(g.user())
 	if in && !g.in || !in && !g.out {
-		w.broken("%s is a member of %s: %v, and it can be so: %v, or not: %v", g.user(), g.chat, in, g.in, g.out)
+		w.broken("%s is a member of %s: %v, and it can be so: %v, or not: %v",
+			g.user(), g.chat, in, g.in, g.out)
 	}
 	return true
 }

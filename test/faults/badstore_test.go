@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
-// liar is a store that breaks a rule now and then.
-type liar struct {
+// faultyStore is a store that breaks a rule now and then.
+type badStore struct {
 	storage.Store
 	calls   atomic.Int64
 	append  func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error)
@@ -24,16 +24,20 @@ type liar struct {
 	ranges  func(n int64, pages [][]tidemark.Message)
 	rows    func(rows []storage.PendingRow) []storage.PendingRow
 	behind  func(n int64, chats []storage.Lag) []storage.Lag
-	add     func(s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error)
-	create  func(s storage.Store, new storage.NewChat) storage.NewChat
-	// stay says that who leaves stays.
+	add     func(
+		s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	) (storage.Added, error)
+	create func(s storage.Store, new storage.NewChat) storage.NewChat
+	// stay reports that members who leave stay.
 	stay bool
 	// hang is how long the fifth call of Heads takes, whatever its deadline.
 	hang time.Duration
 }
 
 // Append implements storage.Messages.
-func (l *liar) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
+func (l *badStore) Append(
+	ctx context.Context, drafts []tidemark.Draft,
+) ([]storage.Appended, error) {
 	if l.append != nil {
 		return l.append(l.Store, l.calls.Add(1), drafts)
 	}
@@ -41,7 +45,7 @@ func (l *liar) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.A
 }
 
 // Advance implements storage.Deliveries.
-func (l *liar) Advance(
+func (l *badStore) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {
 	advanced, err := l.Store.Advance(ctx, advances)
@@ -52,7 +56,7 @@ func (l *liar) Advance(
 }
 
 // Clear implements storage.Pending.
-func (l *liar) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
+func (l *badStore) Clear(ctx context.Context, items []storage.Clear) ([]bool, error) {
 	if l.clear != nil {
 		l.clear(items)
 	}
@@ -60,7 +64,7 @@ func (l *liar) Clear(ctx context.Context, items []storage.Clear) ([]bool, error)
 }
 
 // Behind implements storage.Pending.
-func (l *liar) Behind(
+func (l *badStore) Behind(
 	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
 ) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	chats, next, more, err := l.Store.Behind(ctx, user, q)
@@ -71,7 +75,7 @@ func (l *liar) Behind(
 }
 
 // PendingOf implements storage.Pending.
-func (l *liar) PendingOf(
+func (l *badStore) PendingOf(
 	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
 ) ([]storage.PendingRow, bool, error) {
 	rows, more, err := l.Store.PendingOf(ctx, user, after, limit)
@@ -82,7 +86,9 @@ func (l *liar) PendingOf(
 }
 
 // CreateChat implements storage.Chats.
-func (l *liar) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Chat, bool, error) {
+func (l *badStore) CreateChat(
+	ctx context.Context, new storage.NewChat,
+) (tidemark.Chat, bool, error) {
 	if l.create != nil {
 		new = l.create(l.Store, new)
 	}
@@ -90,7 +96,7 @@ func (l *liar) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.Ch
 }
 
 // AddMembers implements storage.Members.
-func (l *liar) AddMembers(
+func (l *badStore) AddMembers(
 	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
 ) (storage.Added, error) {
 	if l.add != nil {
@@ -100,7 +106,9 @@ func (l *liar) AddMembers(
 }
 
 // Ranges implements storage.Messages.
-func (l *liar) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+func (l *badStore) Ranges(
+	ctx context.Context, ranges []storage.Range,
+) ([][]tidemark.Message, error) {
 	pages, err := l.Store.Ranges(ctx, ranges)
 	if l.ranges != nil && err == nil {
 		l.ranges(l.calls.Add(1), pages)
@@ -109,7 +117,7 @@ func (l *liar) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark
 }
 
 // RemoveMember implements storage.Members.
-func (l *liar) RemoveMember(
+func (l *badStore) RemoveMember(
 	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
 ) (storage.Removed, error) {
 	removed, err := l.Store.RemoveMember(ctx, chat, user, now)
@@ -120,23 +128,27 @@ func (l *liar) RemoveMember(
 }
 
 // Heads implements storage.Chats.
-func (l *liar) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error) {
+func (l *badStore) Heads(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Sequence, error) {
 	if l.hang > 0 && l.calls.Add(1) == 5 {
 		<-time.After(l.hang)
 	}
 	return l.Store.Heads(ctx, chats)
 }
 
-// TestHistory_notices_stores_that_lie shows what the comparison is worth: on an honest store, also one that loses replies and is slow, it finds
-// nothing, and it finds each lie.
+// TestHistory_notices_stores_that_lie shows that the comparison finds each breach. On a correct
+// store it finds nothing, even if the store loses replies and is slow.
 func TestHistory_notices_stores_that_lie(t *testing.T) {
 	ctx := context.Background()
 	for name, tc := range map[string]struct {
-		liar *liar
-		want string // in one of the violations; none if it is empty
+		store *badStore
+		want  string // a part of one of the violations; "" if there must be none
 	}{
-		"honest": {&liar{}, ""},
-		"loses replies and requests": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+		"honest": {&badStore{}, ""},
+		"loses replies and requests": {&badStore{append: func(
+			s storage.Store, n int64, drafts []tidemark.Draft,
+		) ([]storage.Appended, error) {
 			if n%5 == 1 {
 				return nil, tidemark.Errorf(tidemark.Unavailable, "not reached")
 			}
@@ -146,7 +158,9 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			}
 			return appended, err
 		}}, ""},
-		"loses a confirmed message": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+		"loses a confirmed message": {&badStore{append: func(
+			s storage.Store, n int64, drafts []tidemark.Draft,
+		) ([]storage.Appended, error) {
 			if n != 30 {
 				return s.Append(ctx, drafts)
 			}
@@ -162,56 +176,72 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			}
 			return appended, nil
 		}}, "stored at 0"},
-		"stores one twice": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+		"stores one twice": {&badStore{append: func(
+			s storage.Store, n int64, drafts []tidemark.Draft,
+		) ([]storage.Appended, error) {
 			if n == 30 {
 				again := drafts[0]
-				again.SenderID = map[bool]tidemark.UserID{true: "ann", false: "Ben"}[again.SenderID == "Ben"]
+				if again.SenderID == "Ben" {
+					again.SenderID = "ann"
+				} else {
+					again.SenderID = "Ben"
+				}
 				if _, err := s.Append(ctx, []tidemark.Draft{again}); err != nil {
 					return nil, err
 				}
 			}
 			return s.Append(ctx, drafts)
 		}}, "is stored at"},
-		"answers Internal": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+		"answers Internal": {&badStore{append: func(
+			s storage.Store, n int64, drafts []tidemark.Draft,
+		) ([]storage.Appended, error) {
 			if n == 30 {
 				return nil, tidemark.Wrap(tidemark.Internal, errors.New("x"), "a bug")
 			}
 			return s.Append(ctx, drafts)
 		}}, "want Unavailable"},
-		"a watermark goes back": {&liar{advance: func(n int64, advanced []storage.Advanced) {
+		"a watermark goes back": {&badStore{advance: func(n int64, advanced []storage.Advanced) {
 			if n > 20 {
 				advanced[0].State.Acked = 1
 			}
-		}}, "is told as 1, after"},
-		"a watermark is told and not stored": {&liar{advance: func(n int64, advanced []storage.Advanced) {
+		}}, "is read as 1, after"},
+		"a watermark is answered and not stored": {&badStore{advance: func(
+			n int64, advanced []storage.Advanced,
+		) {
 			if n == 20 {
 				advanced[0].State.Acked += 1_000_000
 			}
-		}}, "somebody was told 1000"},
+		}}, "a caller got 1000"},
 		"clears too much": {
-			&liar{clear: func(items []storage.Clear) { items[0].Through = tidemark.MaxSequence }},
+			&badStore{clear: func(items []storage.Clear) {
+				items[0].Through = tidemark.MaxSequence
+			}},
 			"can only be one of",
 		},
 		"clears nothing": {
-			&liar{clear: func(items []storage.Clear) { items[0].User = "nobody" }},
+			&badStore{clear: func(items []storage.Clear) { items[0].User = "nobody" }},
 			"can only be one of",
 		},
-		"a hole in a page": {&liar{ranges: func(_ int64, pages [][]tidemark.Message) {
+		"a hole in a page": {&badStore{ranges: func(_ int64, pages [][]tidemark.Message) {
 			if len(pages[0]) > 5 {
 				pages[0] = slices.Concat(pages[0][:2], pages[0][3:])
 			}
 		}}, "is that of sequence"},
-		"a page that ends before the head": {&liar{ranges: func(n int64, pages [][]tidemark.Message) {
+		"a page that ends before the head": {&badStore{ranges: func(
+			n int64, pages [][]tidemark.Message,
+		) {
 			if n < 1000 {
 				pages[0] = nil
 			}
-		}}, "its head was told as"},
-		"who leaves stays": {&liar{stay: true}, "is a member of"},
-		"one who is behind is told that he is " +
-			"not": {&liar{behind: func(_ int64, chats []storage.Lag) []storage.Lag {
+		}}, "its head was read as"},
+		"who leaves stays": {&badStore{stay: true}, "is a member of"},
+		"a user who is behind is listed as not " +
+			"behind": {&badStore{behind: func(_ int64, chats []storage.Lag) []storage.Lag {
 			return chats[len(chats)/2:]
 		}}, "is behind in"},
-		"a crowd is added one by one": {&liar{add: func(s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (added storage.Added, err error) {
+		"the members are added in two calls": {&badStore{add: func(
+			s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+		) (added storage.Added, err error) {
 			for half := range slices.Chunk(users, max(1, len(users)/2)) {
 				if added, err = s.AddMembers(ctx, chat, half, now); err != nil {
 					return added, err
@@ -219,27 +249,37 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			}
 			return added, nil
 		}}, "has version"},
-		"one of a crowd is forgotten": {&liar{add: func(s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time) (storage.Added, error) {
+		"one new member is forgotten": {&badStore{add: func(
+			s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+		) (storage.Added, error) {
 			return s.AddMembers(ctx, chat, users[:max(1, len(users)-1)], now)
 		}}, "who came"},
-		"a chat begins without its last member": {&liar{create: func(_ storage.Store, new storage.NewChat) storage.NewChat {
+		"a chat begins without its last member": {&badStore{create: func(
+			_ storage.Store, new storage.NewChat,
+		) storage.NewChat {
 			if len(new.Members) > 4 {
 				new.Members = new.Members[:len(new.Members)-1]
 			}
 			return new
 		}}, "was created"},
-		"the rows of a Large chat are not there": {&liar{rows: func(rows []storage.PendingRow) []storage.PendingRow {
+		"the rows of a Large chat are not there": {&badStore{rows: func(
+			rows []storage.PendingRow,
+		) []storage.PendingRow {
 			return slices.DeleteFunc(rows,
 				func(r storage.PendingRow) bool { return r.FirstUndelivered == 0 })
 		}}, "for the Large chat"},
-		"two people have two direct chats": {&liar{create: func(_ storage.Store, new storage.NewChat) storage.NewChat {
+		"two people have two direct chats": {&badStore{create: func(
+			_ storage.Store, new storage.NewChat,
+		) storage.NewChat {
 			if new.Type == tidemark.Direct {
 				new.Type = tidemark.Group
 			}
 			return new
 		}}, "have two direct chats"},
-		"hangs": {&liar{hang: 7 * time.Second}, "with a deadline of"},
-		"stuck": {&liar{append: func(s storage.Store, n int64, drafts []tidemark.Draft) ([]storage.Appended, error) {
+		"hangs": {&badStore{hang: 7 * time.Second}, "with a deadline of"},
+		"stuck": {&badStore{append: func(
+			s storage.Store, n int64, drafts []tidemark.Draft,
+		) ([]storage.Appended, error) {
 			if n > 100 && drafts[0].ChatID == "B" {
 				return nil, tidemark.Errorf(tidemark.Unavailable, "for ever")
 			}
@@ -248,15 +288,15 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tc.liar.Store = memory.New()
-			h := newHistory(t, tc.liar, tc.liar)
+			tc.store.Store = memory.New()
+			h := newHistory(t, tc.store, tc.store)
 			if name == "stuck" {
 				h.patience = time.Second
 			}
-			h.founders = append(h.founders, &founder{
+			h.creators = append(h.creators, &groupCreator{
 				history: h,
-				name:    "founder",
-				crowd:   largeCrowd,
+				name:    "creator",
+				perStep: perStepLarge,
 			})
 			h.run(func() {
 				h.await(30*time.Second, "enough is done", func() bool {

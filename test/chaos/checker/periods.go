@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// span is a stretch of time; it goes on while to is zero.
+// span is a period of time. It goes on while to is zero.
 type span struct{ from, to time.Time }
 
-// Stretches are stretches of time that may overlap. The zero value has none. They are safe for concurrent use.
-type Stretches struct {
-	mu    sync.Mutex // guards what follows
+// Periods are periods of time that may overlap. The zero value has none. Periods is safe for
+// concurrent use.
+type Periods struct {
+	mu    sync.Mutex // guards the fields below
 	spans []span
 }
 
-// Begin begins a stretch, which goes on until some time after the end that it returns is called.
-func (s *Stretches) Begin(after time.Duration) (end func()) {
+// Begin begins a period. It goes on until the given time after the call of end.
+func (s *Periods) Begin(after time.Duration) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := len(s.spans)
@@ -28,8 +29,8 @@ func (s *Stretches) Begin(after time.Duration) (end func()) {
 	}
 }
 
-// Outside is how much of the time between two moments is in none of them.
-func (s *Stretches) Outside(from, to time.Time) time.Duration {
+// Outside returns how much of the time between two moments is in none of the periods.
+func (s *Periods) Outside(from, to time.Time) time.Duration {
 	s.mu.Lock()
 	spans := slices.Clone(s.spans)
 	s.mu.Unlock()
@@ -51,7 +52,8 @@ func (s *Stretches) Outside(from, to time.Time) time.Duration {
 	return sum + max(0, to.Sub(at))
 }
 
-// served is how much of the time from since to now is in one of the spans of a device's connections, and not dark.
+// served returns how much of the time from since to now the device was connected, outside of
+// outages.
 func (l *Ledger) served(since, now time.Time, connected []span) (sum time.Duration) {
 	for _, s := range connected {
 		from, to := s.from, now
@@ -62,7 +64,7 @@ func (l *Ledger) served(since, now time.Time, connected []span) (sum time.Durati
 			to = s.to
 		}
 		if to.After(from) {
-			sum += l.Dark.Outside(from, to)
+			sum += l.Outages.Outside(from, to)
 		}
 	}
 	return sum

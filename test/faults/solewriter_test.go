@@ -11,21 +11,22 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// receiver is whose pending rows the owners write.
+// receiver is the user whose pending rows the sole writers write.
 const receiver tidemark.UserID = "cleo"
 
-// owner is the only one who writes to a chat and to the pending row of one user in it, over all nodes, one call after the other. So he knows what the
-// row can be.
-type owner struct {
+// soleWriter is the only writer of a chat and of one user's pending row in it, over all nodes, one
+// call at a time. So it knows the possible values of the row.
+type soleWriter struct {
 	*history
 	chat tidemark.ChatID
 	sent int
-	// head is exact: he sends until he is answered.
+	// head is exact: the writer sends until it is answered.
 	head tidemark.Sequence
-	// possible are the first sequences that the row can have, 0 for no row. What was refused may have happened, or may happen later.
+	// possible are the possible first sequences of the row, 0 for no row. A refused call may have
+	// happened, or may happen later.
 	possible map[tidemark.Sequence]bool
 	late     []change
-	// again are changes that were confirmed, and may happen once more until a time.
+	// again are confirmed changes that may happen once more until a time.
 	again []repetition
 }
 
@@ -35,19 +36,19 @@ type repetition struct {
 	confirmed time.Time
 }
 
-// passed reports whether it cannot happen again any more.
-func (o *owner) passed(r repetition) bool {
+// passed reports whether the change cannot happen again any more.
+func (o *soleWriter) passed(r repetition) bool {
 	if o.history.late {
 		return r.confirmed.UnixNano() < o.calm.Load()
 	}
-	return time.Since(r.confirmed) > o.aftermath
+	return time.Since(r.confirmed) > o.repeatWindow
 }
 
-// change is what a Mark or Clear makes of a row: the values that it can have afterwards.
+// change returns the possible values of a row after a Mark or Clear, from its value before.
 type change func(first tidemark.Sequence) []tidemark.Sequence
 
-// step does one thing.
-func (o *owner) step(ctx context.Context, w *worker) {
+// step makes one call.
+func (o *soleWriter) step(ctx context.Context, w *worker) {
 	w.node = w.random.IntN(len(w.stores))
 	switch what := w.random.IntN(5); {
 	case what < 2 || o.head == 0:
@@ -56,7 +57,7 @@ func (o *owner) step(ctx context.Context, w *worker) {
 		for !w.append(ctx, []*send{s}) && ctx.Err() == nil && !o.ending.Load() {
 			<-time.After(10 * time.Millisecond)
 		}
-		o.head++ // it is there, or will be when everything has been settled
+		o.head++ // it is stored, or will be when everything has settled
 		if s.sequence != 0 && s.sequence != o.head {
 			w.broken("%s: message %d of its only sender is confirmed at %d",
 				o.chat, o.head, s.sequence)
@@ -99,8 +100,8 @@ func (o *owner) step(ctx context.Context, w *worker) {
 	}
 }
 
-// did takes in a change.
-func (o *owner) did(confirmed bool, c change) {
+// did notes a change.
+func (o *soleWriter) did(confirmed bool, c change) {
 	if !confirmed {
 		o.late = append(o.late, c)
 	} else {
@@ -111,15 +112,15 @@ func (o *owner) did(confirmed bool, c change) {
 			}
 		}
 		o.possible = after
-		if o.aftermath > 0 || o.history.late {
+		if o.repeatWindow > 0 || o.history.late {
 			o.again = append(o.again, repetition{c, time.Now()})
 		}
 	}
 	o.widen()
 }
 
-// widen adds what the changes that may still happen make of what is possible.
-func (o *owner) widen() {
+// widen adds the possible results of changes that may still happen.
+func (o *soleWriter) widen() {
 	for len(o.again) > 0 && o.passed(o.again[0]) {
 		o.again = o.again[1:]
 	}
@@ -139,8 +140,8 @@ func (o *owner) widen() {
 	}
 }
 
-// look reads the row, and reports whether it could.
-func (o *owner) look(ctx context.Context, w *worker) bool {
+// look reads the row, and reports whether the call succeeded.
+func (o *soleWriter) look(ctx context.Context, w *worker) bool {
 	var rows []storage.PendingRow
 	if !w.call(ctx, "PendingOf", func(ctx context.Context, s storage.Store) (err error) {
 		rows, _, err = s.PendingOf(ctx, receiver, "", 1000)
