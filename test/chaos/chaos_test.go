@@ -89,7 +89,8 @@ func chaos(t *testing.T, service redisService, seconds int) {
 			t.Error(err)
 		}
 	}
-	t.Logf("the last sends were confirmed %v after the last fault, all devices were complete %v after it",
+	t.Logf("the last sends were confirmed %v after the last fault, all devices were complete "+
+		"%v after it",
 		sent.Round(time.Millisecond), whole.Round(time.Millisecond))
 	b.report(truth)
 }
@@ -205,8 +206,8 @@ func (b *testbed) waitUntilComplete(healed time.Time) time.Duration {
 		took := time.Since(healed)
 		if lack == "" {
 			if took > completeWithin {
-				b.ledger.Complain(checker.Late, "all devices were complete only %v after the last fault",
-					took)
+				b.ledger.Complain(checker.Late, "all devices were complete only "+
+					"%v after the last fault", took)
 			}
 			return took
 		}

@@ -239,7 +239,8 @@ func baselines(ctx context.Context, breaks []broken, dir string, parallel int) m
 func ran(output, pattern string) bool {
 	depth := strings.Count(pattern, "/")
 	for line := range strings.SplitSeq(output, "\n") {
-		if name, found := strings.CutPrefix(line, "=== RUN "); found && strings.Count(name, "/") >= depth {
+		name, found := strings.CutPrefix(line, "=== RUN ")
+		if found && strings.Count(name, "/") >= depth {
 			return true
 		}
 	}

@@ -1,5 +1,5 @@
 // Package wait bounds what tests wait for. A test waits for a condition, never for a time, so that
-// it shows the same on a slow machine as on a fast one. The bound only tells a hang from slowness.
+// it shows the same on slow and fast machines. The bound only separates a hang from slowness.
 package wait
 
 import (
@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Hang is after how long without progress a test takes it that nothing happens any more. It is
-// the same everywhere, and below the time that a run of a recorded break has (test/mutate).
+// Hang is how long a test waits without progress before it fails. It is the same everywhere, and
+// below the time limit of a recorded break (test/mutate).
 const Hang = 30 * time.Second
 
-// tick is how often a condition is looked at.
+// tick is the interval at which a condition is checked.
 const tick = 2 * time.Millisecond
 
 // Until waits until the condition holds. It fails the test, at once, after Hang.
@@ -21,8 +21,8 @@ func Until(t testing.TB, what string, condition func() bool) {
 	For(t, what, func() (int, bool) { return 0, condition() })
 }
 
-// For is Until for what takes its time: condition also counts the progress, and each step of it
-// starts Hang anew.
+// For is Until for slow conditions: condition also counts the progress, and each step of it
+// restarts Hang.
 func For(t testing.TB, what string, condition func() (progress int, holds bool)) {
 	t.Helper()
 	if last, ok := Poll(condition); !ok {

@@ -8,8 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// TestPoll_gives_up_without_progress: what goes on slowly is waited for, and what stands still is
-// not.
+// TestPoll_gives_up_without_progress: Poll waits for slow progress, and gives up without progress.
 func TestPoll_gives_up_without_progress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -1,9 +1,11 @@
-// Helm lints and renders a chart as `helm lint` and `helm template` do, with Helm's own packages, and reads what comes out with the types of Kubernetes:
+// Helm lints and renders a chart as `helm lint` and `helm template` do, with Helm's own packages.
+// It decodes the result with the types of Kubernetes:
 //
 //	helm CHART [VALUES.yaml…]
 //
-// It prints the manifests. Every message of the linter above an information is an error, and so is a field that Kubernetes does not know, or one of
-// another type. A ServiceMonitor, which Kubernetes itself does not have, is printed as it is. The whole of Helm would take much longer to compile.
+// It prints the manifests. Every message of the linter above an information is an error. So is a
+// field that Kubernetes does not know, or one of another type. A ServiceMonitor, which Kubernetes
+// itself does not have, is printed as it is. The whole of Helm would take much longer to compile.
 package main
 
 import (
@@ -31,7 +33,8 @@ import (
 
 const (
 	release, namespace = "tidemark", "chat"
-	// foreign is the group of the kinds that the chart may have and Kubernetes does not: those of the Prometheus operator.
+	// foreign is the group of the kinds that the chart may have and Kubernetes does not: those of
+	// the Prometheus operator.
 	foreign = "monitoring.coreos.com"
 )
 
@@ -48,7 +51,8 @@ func main() {
 	fmt.Print(manifests)
 }
 
-// check returns the manifests of the chart with the files of values, a later one winning over an earlier.
+// check returns the manifests of the chart with the files of values. A later file overrides an
+// earlier one.
 func check(dir string, files []string) (manifests string, err error) {
 	values := chartutil.Values{}
 	for _, file := range files {
@@ -86,7 +90,7 @@ func check(dir string, files []string) (manifests string, err error) {
 	return whole.String(), errors.Join(problems...)
 }
 
-// render is what `helm template` does.
+// render does what `helm template` does.
 func render(dir string, values chartutil.Values) (map[string]string, error) {
 	chart, err := loader.LoadDir(dir)
 	if err != nil {
@@ -124,7 +128,8 @@ func decode(text string) error {
 		}
 		known := !bytes.Contains(document, []byte("\napiVersion: "+foreign+"/")) &&
 			!bytes.HasPrefix(document, []byte("apiVersion: "+foreign+"/"))
-		if _, _, err := decoder.Decode(document, nil, nil); err != nil && (known || !runtime.IsNotRegisteredError(err)) {
+		_, _, err = decoder.Decode(document, nil, nil)
+		if err != nil && (known || !runtime.IsNotRegisteredError(err)) {
 			problems = append(problems, err)
 		}
 	}

@@ -88,15 +88,16 @@ func TestJudge_names_what_failed_and_what_was_slow(t *testing.T) {
 	for _, s := range slowest("race", execution, map[string]bool{}) {
 		tests = append(tests, s.Test)
 	}
-	if got, want := strings.Join(tests, ", "), "./p TestA/two, ./p TestB, ./p TestA/one"; got != want {
-		t.Errorf("slowest are %s, want %s", got, want)
+	ordered, want := strings.Join(tests, ", "), "./p TestA/two, ./p TestB, ./p TestA/one"
+	if ordered != want {
+		t.Errorf("slowest are %s, want %s", ordered, want)
 	}
 	if got := slowest("race", execution, map[string]bool{"p": true}); len(got) != 0 {
 		t.Errorf("of a package that Go kept from before, slowest are %v", got)
 	}
 }
 
-// TestJudge_a_timeout_is_one_failure: tests that were under way, or waited, are not to blame.
+// TestJudge_a_timeout_is_one_failure: running and waiting tests do not count as failures.
 func TestJudge_a_timeout_is_one_failure(t *testing.T) {
 	events := `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"run","Package":"p","Test":"TestB"}
@@ -182,7 +183,6 @@ func TestFinish_counts_what_was_left_behind(t *testing.T) {
 	}
 }
 
-// TestRunStages_goes_on_after_a_failure_and_stops_at_the_third.
 func TestRunStages_goes_on_after_a_failure_and_stops_at_the_third(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makefile := "red-1 red-2 red-3:\n\t@echo $@ >>log; false\ngreen late:\n\t@echo $@ >>log\n"

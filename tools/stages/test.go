@@ -207,7 +207,8 @@ func (w *watcher) Event(event testjson.TestEvent, execution *testjson.Execution)
 		note = "  (cached)"
 	}
 	_, err := fmt.Printf("  %-4s %7.1f s %5d tests  %s%s\n",
-		word(event.Action == testjson.ActionPass), event.Elapsed, p.Total, place(event.Package), note)
+		word(event.Action == testjson.ActionPass), event.Elapsed, p.Total,
+		place(event.Package), note)
 	return err
 }
 

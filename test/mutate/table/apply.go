@@ -382,7 +382,8 @@ func (p piece) setTo(old ast.Expr, argument string) ([]edit, error) {
 		}
 	}
 	text := change(argument, edits)
-	if expression, err := parser.ParseExpr(argument); single && err == nil && !isSimple(expression) {
+	expression, err := parser.ParseExpr(argument)
+	if single && err == nil && !isSimple(expression) {
 		text = p.bracketed(old, text)
 	}
 	return p.replace(old, text), nil

@@ -11,11 +11,12 @@ import (
 // keptIn is the line in a rule's section that the places of its anchors follow.
 const keptIn = "Kept in:"
 
-// Page returns docs/internals/invariants.md with the places of the anchors below each rule. A section begins
-// with ### and the rule's name. Between the lines "Kept in:" and "Shown by:" stands what Page
-// writes: the files, each with the functions or declarations that hold an anchor. An anchor
-// belongs to the rule in its name, and to the rules of its breaks. A rule without an anchor, and
-// an anchor without a rule, is an error.
+// Page returns docs/internals/invariants.md with the places of the anchors below each rule. A
+// section begins with ### and the rule's name. Page writes the text between the lines "Kept in:"
+// and "Shown by:". It lists the files, each with the functions or declarations that hold an anchor.
+//
+// An anchor belongs to the rule in its name, and to the rules of its breaks. A rule without an
+// anchor, and an anchor without a rule, is an error.
 func Page(page string, anchors map[string]Anchor, breaks []Break) (string, error) {
 	rules := make(map[string][]Anchor)
 	for _, a := range anchors {

@@ -217,7 +217,9 @@ func TestPage_lists_the_places(t *testing.T) {
 
 func TestMatches(t *testing.T) {
 	b := table.Break{Name: "send-again", Shows: []string{"R_MIN", "x"}, At: "R_MIN.lower-start"}
-	for word, want := range map[string]bool{"again": true, "R_MI": true, "lower": true, "tests": false} {
+	for word, want := range map[string]bool{
+		"again": true, "R_MI": true, "lower": true, "tests": false,
+	} {
 		if got := b.Matches(func(s string) bool { return strings.Contains(s, word) }); got != want {
 			t.Errorf("%s: got %v, want %v", word, got, want)
 		}

@@ -13,11 +13,16 @@ import (
 
 type item = map[string]types.AttributeValue
 
-// TestShared_bills_as_AWS_says: request units are what its manual says ("DynamoDB read and write operations"), so that a cost that was measured on the
-// emulator is one of DynamoDB. An item is as large as its names and values; in write units each KB begun counts, of the larger one if an item replaces
-// another, in a transaction twice; in read units every 4 KB begun, half if the read is eventual; in a batch each item by itself, in a query their sum; what is not there counts as one.
+// TestShared_bills_as_AWS_says: the emulator counts request units as AWS's manual says ("DynamoDB
+// read and write operations"). So a cost that was measured on the emulator is valid for DynamoDB.
+//
+// The size of an item is that of its names and values. A write takes a unit for each started KB, of
+// the larger item if one replaces another, and twice as much in a transaction. A read takes a unit
+// for each 4 KB started, half if it is eventual. A batch counts each item by itself, a query their
+// sum. A missing item counts as one.
 func TestShared_bills_as_AWS_says(t *testing.T) {
-	table, client, total := aws.String("capacity"), Shared(t).Client(), types.ReturnConsumedCapacityTotal
+	table, client := aws.String("capacity"), Shared(t).Client()
+	total := types.ReturnConsumedCapacityTotal
 	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName:   table,
 		BillingMode: types.BillingModePayPerRequest,
@@ -41,7 +46,7 @@ func TestShared_bills_as_AWS_says(t *testing.T) {
 	})
 	text := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 	named := func(q string) item { return item{"p": text("p"), "q": text(q)} }
-	// of is an item of so many bytes in all.
+	// of returns an item of so many bytes in all.
 	of := func(q string, size int) item {
 		it := named(q)
 		it["x"] = text(strings.Repeat("x", size-len("p"+"p"+"q"+"x")-len(q)))
@@ -118,7 +123,10 @@ func TestShared_bills_as_AWS_says(t *testing.T) {
 			&dynamodb.QueryInput{TableName: table,
 				KeyConditionExpression:    aws.String("p = :p AND q >= :q"),
 				ProjectionExpression:      aws.String("q"),
-				ExpressionAttributeValues: item{":p": text("p"), ":q": text(from)}, ConsistentRead: &strong, ReturnConsumedCapacity: total})
+				ExpressionAttributeValues: item{":p": text("p"), ":q": text(from)},
+				ConsistentRead:            &strong,
+				ReturnConsumedCapacity:    total,
+			})
 		must(t, err)
 		return one(out.ConsumedCapacity)
 	}
@@ -149,7 +157,7 @@ func TestShared_bills_as_AWS_says(t *testing.T) {
 		},
 	}
 	txDelete := types.TransactWriteItem{Delete: &types.Delete{TableName: table, Key: named("t1")}}
-	// In this order: each finds what those before it left.
+	// The order matters: each case finds what those before it left.
 	for i, tt := range []struct {
 		what      string
 		got, want float64

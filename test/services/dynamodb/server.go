@@ -1,7 +1,8 @@
-// Package dynamodb starts DynamoDB's emulator dynoxide for tests, on a free port of the loopback interface. `make dynamodb-deps` installs it; without
-// it tests fail and say so.
+// Package dynamodb starts DynamoDB's emulator dynoxide for tests, on a free port of the loopback
+// interface. `make dynamodb-deps` installs it; tests that lack it fail and say so.
 //
-// An emulator and its directory do not outlive the process of the tests, however that ends (test/services/process).
+// However the process of the tests ends, the emulator ends and its directory is removed
+// (test/services/process).
 package dynamodb
 
 import (
@@ -13,13 +14,16 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-// Variable names the environment variable with the address of another DynamoDB (http://HOST:PORT), which Shared returns instead of an emulator.
+// Variable names the environment variable with the address of another DynamoDB (http://HOST:PORT).
+// If it is set, Shared returns that DynamoDB instead of an emulator.
 const Variable = "TEST_DYNAMODB_ENDPOINT"
 
-// Server is an emulator, or the DynamoDB that Variable names. Its methods may be called by several goroutines, except that Kill, Freeze, Thaw and Run
-// are one after the other, and are not for the one that Variable names.
+// Server is an emulator, or the DynamoDB that Variable names. Its methods are safe for concurrent
+// use, except that Kill, Freeze, Thaw and Run must not run concurrently. These four need an
+// emulator.
 type Server struct {
-	// file is where the data is; if empty, it is in memory, and is gone when the emulator ends.
+	// file is the file with the data. If it is empty, the data is in memory and disappears with the
+	// emulator.
 	file     string
 	port     int
 	endpoint string
@@ -28,7 +32,7 @@ type Server struct {
 	emulator *process.Program
 }
 
-// shared is the server of the process. A process has one of them, which is why it is the package's.
+// shared is the server of the process. A process has only one, so it is a variable of the package.
 var shared = sync.OnceValues(func() (*Server, error) {
 	if endpoint := os.Getenv(Variable); endpoint != "" {
 		return &Server{endpoint: endpoint}, nil
@@ -36,8 +40,9 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	return start("")
 })
 
-// Shared returns the emulator of this process, with its data in memory, and starts it at the first call. It ends with the process. It is for tests that
-// mind only their own tables. With Variable set it is that DynamoDB instead.
+// Shared returns the emulator of this process, with its data in memory. The first call starts it,
+// and it ends with the process. It is for tests that use only their own tables. If Variable is set,
+// Shared returns that DynamoDB.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := shared()
@@ -68,10 +73,12 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Endpoint returns the address, as in http://127.0.0.1:PORT. It is the same for all of the server's life.
+// Endpoint returns the address, such as http://127.0.0.1:PORT. It stays the same for the life of
+// the server.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// PID returns the process id of the emulator, 0 while it does not run, or is not ours.
+// PID returns the process id of the emulator. It is 0 while the emulator does not run, and for the
+// DynamoDB that Variable names.
 func (s *Server) PID() int {
 	if s.emulator == nil {
 		return 0
@@ -79,7 +86,7 @@ func (s *Server) PID() int {
 	return s.emulator.PID()
 }
 
-// Kill kills the emulator with SIGKILL, and waits until it is gone.
+// Kill kills the emulator with SIGKILL, and waits until it has ended.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	s.ours(t).Kill(t)
@@ -91,13 +98,13 @@ func (s *Server) Run(t testing.TB) {
 	s.ours(t).Run(t)
 }
 
-// Freeze stops the emulator with SIGSTOP: connections stand, and nobody answers.
+// Freeze stops the emulator with SIGSTOP: connections stay open, and no call is answered.
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
 	s.ours(t).Signal(t, syscall.SIGSTOP)
 }
 
-// Thaw ends what Freeze began.
+// Thaw continues an emulator that Freeze has stopped.
 func (s *Server) Thaw(t testing.TB) {
 	t.Helper()
 	s.ours(t).Signal(t, syscall.SIGCONT)

@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.EndAsTold(func() (int, string, error) {
+	process.EndIfAsked(func() (int, string, error) {
 		s, err := start("")
 		if err != nil {
 			return 0, "", err
@@ -99,7 +99,8 @@ func prefixOf(t *testing.T, store string) string {
 	return strings.TrimPrefix(address.Path, "/")
 }
 
-// TestKill_and_Run_keep_what_is_confirmed: what the emulator has confirmed is there after SIGKILL. The last confirmed write is as recent as can be.
+// TestKill_and_Run_keep_what_is_confirmed: after SIGKILL the emulator still has what it has
+// confirmed, even the write just before.
 func TestKill_and_Run_keep_what_is_confirmed(t *testing.T) {
 	s := Start(t)
 	create(t, s, "table")

@@ -50,7 +50,8 @@ func start(file string) (_ *Server, err error) {
 	return s, nil
 }
 
-// find returns the program: that of the PATH, or the one that scripts/dynamodb-deps has put into .build.
+// find returns the program: the one in PATH, or the one that scripts/dynamodb-deps has put into
+// .build.
 func find() (string, error) {
 	if path, err := exec.LookPath("dynoxide"); err == nil {
 		return filepath.Abs(path)
@@ -69,7 +70,7 @@ func find() (string, error) {
 		"dynamodb-deps (or name another DynamoDB in %s)", Variable)
 }
 
-// serves reports whether our emulator answers, and nobody else.
+// serves reports whether our emulator answers, and no other process.
 func (s *Server) serves(said string) bool {
 	if !strings.Contains(said, "listening on "+s.endpoint) {
 		return false

@@ -14,13 +14,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// Store returns the URL of a store whose tables nobody has made yet: storage/dynamodb.Migrate makes them. They are dropped with the test.
+// Store returns the URL of a store without tables: storage/dynamodb.Migrate makes them. They are
+// dropped with the test.
 func (s *Server) Store(t testing.TB) string {
 	t.Helper()
 	prefix := "t" + strings.ToLower(rand.Text()[:16]) + "-"
 	t.Cleanup(func() {
 		if s.endpoint != os.Getenv(Variable) && s.PID() == 0 {
-			return // it goes with the directory
+			return // the tables disappear with the directory
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
@@ -53,7 +54,7 @@ func (s *Server) Client() *dynamodb.Client {
 	return dynamodb.New(options)
 }
 
-// region is where tables are; for an emulator it is only a part of their names.
+// region returns the region of the tables. For an emulator it is only a part of their names.
 func region() string {
 	if name := os.Getenv("AWS_REGION"); name != "" {
 		return name
@@ -61,10 +62,11 @@ func region() string {
 	return "us-east-1"
 }
 
-// Drop deletes the tables with a prefix, of which there are at most a hundred.
+// Drop deletes the tables with a prefix, of which there may be at most a hundred.
 func (s *Server) Drop(ctx context.Context, prefix string) error {
 	client := s.Client()
-	// Names come in order, those after "PREFIX" first; the table that has just this name is none of ours.
+	// Names are sorted, and those after "PREFIX" come first. A table with exactly this name is not
+	// ours.
 	tables, err := client.ListTables(ctx, &dynamodb.ListTablesInput{
 		ExclusiveStartTableName: aws.String(prefix),
 	})
@@ -75,7 +77,8 @@ func (s *Server) Drop(ctx context.Context, prefix string) error {
 		if !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		if _, err := client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: aws.String(name)}); err != nil {
+		_, err := client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: aws.String(name)})
+		if err != nil {
 			return err
 		}
 	}

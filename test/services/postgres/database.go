@@ -10,14 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Database makes an empty database, which is dropped with the test, whoever is connected then, and returns its URL.
+// Database makes an empty database and returns its URL. It is dropped with the test, even while
+// clients are connected.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	name := "t" + strings.ToLower(rand.Text()[:16])
 	s.Exec(t, "postgres", "CREATE DATABASE "+name+" TEMPLATE template0")
 	t.Cleanup(func() {
 		if s.PID() == 0 {
-			return // it goes with the directory
+			return // the database disappears with the directory
 		}
 		s.Exec(t, "postgres", "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
 	})

@@ -14,8 +14,8 @@ import (
 //go:embed testdata/disk.c
 var disk string
 
-// Disk is the disk of one server. It can stall: no fsync returns then, so no commit does. What
-// needs no fsync goes on.
+// Disk is the disk of one server. While it is stalled, no fsync returns, so no commit does.
+// Everything else goes on.
 type Disk struct{ stalled string }
 
 // StartOnDisk is Start for a server whose disk can stall. It needs gcc.
@@ -38,7 +38,7 @@ func StartOnDisk(t testing.TB, settings ...string) (*Server, *Disk) {
 	return s, d
 }
 
-// Stall lets no fsync return that begins now, until Resume.
+// Stall blocks every fsync that begins now, until Resume.
 func (d *Disk) Stall(t testing.TB) {
 	t.Helper()
 	if err := os.WriteFile(d.stalled, nil, 0o600); err != nil {

@@ -1,7 +1,10 @@
-// Package postgres starts real Postgres servers for tests: a private initdb in a directory of its own, on a free port of the loopback interface, by a
-// user who is not root, with durability as in production. `make postgres-deps` installs what it needs; without it tests fail and say so.
+// Package postgres starts real Postgres servers for tests. Each has its own data directory made by
+// initdb, and a free port of the loopback interface. It runs as a user other than root, with
+// durability as in production. `make postgres-deps` installs Postgres; tests that lack it fail and
+// say so.
 //
-// A server and its directory do not outlive the process of the tests, however that ends (test/services/process, farewell.sh).
+// However the process of the tests ends, the servers end and their directories are removed
+// (test/services/process, farewell.sh).
 package postgres
 
 import (
@@ -18,14 +21,15 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-// Server is a Postgres server. Its methods may be called by several goroutines, except that Stop, Kill, Freeze, Thaw and Run are one after the other.
+// Server is a Postgres server. Its methods are safe for concurrent use, except that Stop, Kill,
+// Freeze, Thaw and Run must not run concurrently.
 type Server struct {
 	bin      string
 	port     int
 	password string
 	// credential is the user that it runs as, nil for our own.
 	credential *syscall.Credential
-	// environment is what the postmaster finds in its environment besides ours.
+	// environment is what the postmaster's environment has besides ours.
 	environment []string
 	home        *process.Home
 	postmaster  *process.Program
@@ -34,11 +38,11 @@ type Server struct {
 // user is the superuser, as whom tests connect.
 const user = "tidemark"
 
-// shared is the server of the process. A process has one of them, which is why it is the package's.
+// shared is the server of the process. A process has only one, so it is a variable of the package.
 var shared = sync.OnceValues(func() (*Server, error) { return start((*Server).initdb) })
 
-// Shared returns the server of this process, and starts it at the first call. It ends with the process. It is for tests that mind only their own
-// database.
+// Shared returns the server of this process. The first call starts it, and it ends with the
+// process. It is for tests that use only their own database.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := shared()
@@ -51,14 +55,16 @@ func Shared(t testing.TB) *Server {
 // SharedByMain is Shared for a TestMain, which has no test.
 func SharedByMain() (*Server, error) { return shared() }
 
-// Start starts a server for one test, and ends it with the test. Settings are lines of postgresql.conf, which win over the usual ones.
+// Start starts a server for one test, and ends it with the test. Settings are lines of
+// postgresql.conf, which override the usual ones.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return started(t, (*Server).initdb, settings)
 }
 
-// StartCopy starts a server on a copy of another one's data, which fill puts into the directory copied.Data(), by pg_basebackup or out of a backup.
-// It has the same superuser and password, and ends with the test. Settings are those of Start.
+// StartCopy starts a server on a copy of another server's data. fill puts the copy into the
+// directory copied.Data(), by pg_basebackup or from a backup. The server has the same superuser and
+// password, and ends with the test. Settings are those of Start.
 func StartCopy(
 	t testing.TB, of *Server, fill func(copied *Server) error, settings ...string,
 ) *Server {
@@ -94,8 +100,8 @@ func started(t testing.TB, fill func(*Server) error, settings []string) *Server 
 	return s
 }
 
-// Shell returns a script of bash that runs as the server's user, who is not root, with Postgres's programs on its PATH and the superuser's password
-// in PGPASSWORD.
+// Shell returns a script of bash that runs as the server's user, who is not root. Postgres's
+// programs are on its PATH, and PGPASSWORD is the superuser's password.
 func (s *Server) Shell(script string, env ...string) *exec.Cmd {
 	command := s.command("/bin/bash", "-euo", "pipefail", "-c", script)
 	command.Env = append(append(command.Env, "PATH="+s.bin+":"+os.Getenv("PATH"),
@@ -109,7 +115,7 @@ func (s *Server) PID() int { return s.postmaster.PID() }
 // Data returns the data directory, as the server sees it.
 func (s *Server) Data() string { return filepath.Join(s.home.Dir(), "data") }
 
-// Port returns the port on 127.0.0.1. It is the same for all of the server's life.
+// Port returns the port on 127.0.0.1. It stays the same for the life of the server.
 func (s *Server) Port() int { return s.port }
 
 // Log returns what the server has written to its log.
@@ -121,11 +127,13 @@ func (s *Server) URL(database string) string {
 		user, s.password, s.port, database)
 }
 
-// Stop ends the server in one of Postgres's modes, and waits: "smart" when the last client has left, "fast" after rolling back what is open,
-// "immediate" without a checkpoint, as in a crash.
+// Stop ends the server in one of Postgres's modes, and waits. "smart" waits for the last client,
+// "fast" rolls back open transactions, "immediate" makes no checkpoint, as in a crash.
 func (s *Server) Stop(t testing.TB, mode string) {
 	t.Helper()
-	signal, known := map[string]syscall.Signal{"smart": syscall.SIGTERM, "fast": syscall.SIGINT, "immediate": syscall.SIGQUIT}[mode]
+	signal, known := map[string]syscall.Signal{
+		"smart": syscall.SIGTERM, "fast": syscall.SIGINT, "immediate": syscall.SIGQUIT,
+	}[mode]
 	if !known {
 		t.Fatalf("there is no mode %q", mode)
 	}
@@ -135,10 +143,11 @@ func (s *Server) Stop(t testing.TB, mode string) {
 	}
 }
 
-// Kill kills the postmaster and all of its children with SIGKILL at one moment, as when the machine fails. It waits until they are gone.
+// Kill kills the postmaster and all of its children with SIGKILL at one moment, as when the machine
+// fails. It waits until they have ended.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
-	s.Freeze(t) // so that none is born meanwhile
+	s.Freeze(t) // so that no child starts meanwhile
 	family := process.Family(s.PID())
 	for _, pid := range family {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -156,10 +165,11 @@ func (s *Server) Kill(t testing.TB) {
 	}
 }
 
-// Freeze stops the postmaster and its children with SIGSTOP: they answer nobody, and their connections stand. Thaw lets them go on.
+// Freeze stops the postmaster and its children with SIGSTOP: they answer no client, and their
+// connections stay open. Thaw continues them.
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
-	// The postmaster first: then it has no more children.
+	// The postmaster comes first, so that it starts no more children.
 	s.postmaster.Signal(t, syscall.SIGSTOP)
 	for !strings.Contains("TtZ", process.State(s.PID())) {
 		process.Pause()
@@ -180,7 +190,8 @@ func (s *Server) Thaw(t testing.TB) {
 	}
 }
 
-// Ended reports whether the postmaster has ended, also by itself: if it could not recover from a crash.
+// Ended reports whether the postmaster has ended, also by itself: if it could not recover from a
+// crash.
 func (s *Server) Ended() bool { return s.postmaster.Ended() }
 
 // Run starts the server again, after Stop or Kill, and waits until it serves.

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.EndAsTold(func() (int, string, error) {
+	process.EndIfAsked(func() (int, string, error) {
 		s, err := shared()
 		if err != nil {
 			return 0, "", err
@@ -63,16 +63,18 @@ func TestServer_is_durable_guarded_and_not_root(t *testing.T) {
 	var before bool
 	must(t,
 		conn.QueryRow(t.Context(),
-			"SELECT 'b' < 'A' COLLATE \"C\" OR 'a' < 'B' COLLATE \"default\" AND 'b' > 'A' COLLATE "+
+			"SELECT 'b' < 'A' COLLATE \"C\" OR 'a' < 'B' COLLATE \"default\" AND "+
+				"'b' > 'A' COLLATE "+
 				"\"default\"").Scan(&before))
 	if !before {
 		t.Error("the default collation is that of bytes: a statement that forgets to name its " +
 			"own is not found out")
 	}
-	if info, err := os.Stat(fmt.Sprintf("/proc/%d", s.PID())); err != nil || info.Sys().(*syscall.Stat_t).Uid == 0 {
+	info, err := os.Stat(fmt.Sprintf("/proc/%d", s.PID()))
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid == 0 {
 		t.Errorf("the server runs as root: %v", err)
 	}
-	_, err := pgx.Connect(t.Context(), strings.Replace(s.URL("postgres"), s.password, "guess", 1))
+	_, err = pgx.Connect(t.Context(), strings.Replace(s.URL("postgres"), s.password, "guess", 1))
 	if err == nil || !strings.Contains(err.Error(), "password authentication failed") {
 		t.Errorf("connecting with another password: %v", err)
 	}
@@ -95,7 +97,7 @@ func TestDatabase_is_empty_and_dropped_with_the_test(t *testing.T) {
 		if url == s.Database(t) || count() != before+2 {
 			t.Errorf("two databases are one, or the server has %d after %d", count(), before)
 		}
-		conn := connect(t, url) // still there when the database is dropped
+		conn := connect(t, url) // stays open when the database is dropped
 		_, err := conn.Exec(t.Context(), "CREATE TABLE t (n int)")
 		must(t, err)
 	})
@@ -186,13 +188,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestStartCopy_follows: a standby has what the server has, and ends with its test as any other.
+// TestStartCopy_follows: a standby replicates the server, and ends with its test as any other.
 func TestStartCopy_follows(t *testing.T) {
 	s := Shared(t)
 	var dir string
 	t.Run("standby", func(t *testing.T) {
 		copied := StartCopy(t, s, func(copied *Server) error {
-			script := `pg_basebackup --pgdata="$TO" --dbname="$FROM" --write-recovery-conf --checkpoint=fast`
+			script := `pg_basebackup --pgdata="$TO" --dbname="$FROM" ` +
+				`--write-recovery-conf --checkpoint=fast`
 			out, err := copied.Shell(script, "TO="+copied.Data(),
 				"FROM="+s.URL("postgres")).CombinedOutput()
 			if err != nil {
@@ -214,7 +217,7 @@ func TestStartCopy_follows(t *testing.T) {
 	}
 }
 
-// A commit waits for the disk as long as that stalls. A read does not.
+// A commit waits while the disk stalls. A read does not.
 func TestDisk_no_commit_while_it_stalls(t *testing.T) {
 	s, disk := StartOnDisk(t)
 	conn, other := connect(t, s.URL("postgres")), connect(t, s.URL("postgres"))

@@ -22,7 +22,7 @@ import (
 //go:embed farewell.sh
 var farewell string
 
-// usual are the settings of every server. Durability is as in production; memory is small.
+// usual returns the settings of every server. Durability is as in production; memory is small.
 func usual(dir string) []string {
 	return []string{
 		"listen_addresses = '127.0.0.1'",
@@ -39,7 +39,7 @@ func usual(dir string) []string {
 	}
 }
 
-// start makes a server, whose data directory fill makes, and starts it.
+// start makes and starts a server. fill makes its data directory.
 func start(fill func(*Server) error, settings ...string) (_ *Server, err error) {
 	s, err := prepare()
 	if err != nil {
@@ -64,7 +64,7 @@ func start(fill func(*Server) error, settings ...string) (_ *Server, err error) 
 	})
 }
 
-// prepare makes the directory.
+// prepare makes the server's directory.
 func prepare() (*Server, error) {
 	bin, err := programs()
 	if err != nil {
@@ -74,7 +74,9 @@ func prepare() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	home, err := process.NewHome(process.Settings{Service: "postgres", Credential: credential, Farewell: farewell})
+	home, err := process.NewHome(process.Settings{
+		Service: "postgres", Credential: credential, Farewell: farewell,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +84,8 @@ func prepare() (*Server, error) {
 	s.postmaster = &process.Program{
 		Home: home, Name: "Postgres", File: "log", Taken: "could not create any TCP/IP sockets",
 		Command: func() *exec.Cmd {
-			command := s.command(filepath.Join(s.bin, "postgres"), "-D", s.Data(), "-p", strconv.Itoa(s.port))
+			command := s.command(filepath.Join(s.bin, "postgres"),
+				"-D", s.Data(), "-p", strconv.Itoa(s.port))
 			command.Env = append(command.Env, s.environment...)
 			return command
 		},
@@ -91,7 +94,7 @@ func prepare() (*Server, error) {
 	return s, nil
 }
 
-// programs returns the directory of initdb and postgres: that of the PATH, or the newest of Debian's.
+// programs returns the directory of initdb and postgres: the one in PATH, or Debian's newest.
 func programs() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
@@ -100,7 +103,9 @@ func programs() (string, error) {
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(found) == 0 {
-		return "", errors.New("no Postgres is installed; run: make postgres-deps (or: apt-get install postgresql, with create_main_cluster = false in /etc/postgresql-common/createcluster.conf)")
+		return "", errors.New("no Postgres is installed; run: make postgres-deps " +
+			"(or: apt-get install postgresql, with create_main_cluster = false " +
+			"in /etc/postgresql-common/createcluster.conf)")
 	}
 	version := func(path string) int {
 		n, _ := strconv.Atoi(strings.Split(path, "/")[4]) // 0 for what is no number
@@ -110,7 +115,8 @@ func programs() (string, error) {
 	return filepath.Dir(newest), nil
 }
 
-// unprivileged returns the user that Postgres runs as if we are root, which it refuses to be; nil if we are not.
+// unprivileged returns the user to run Postgres as, because it refuses to run as root. It returns
+// nil if we are not root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil //nolint:nilnil // nil is our own user, as in exec.Cmd
@@ -133,14 +139,18 @@ func unprivileged() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// command is one that runs as the server's user.
+// command returns a command that runs as the server's user.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	command := s.home.Command(name, args...)
-	command.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") }), "HOME="+s.home.Dir(), "LC_ALL=C")
+	ours := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "PG")
+	})
+	command.Env = append(ours, "HOME="+s.home.Dir(), "LC_ALL=C")
 	return command
 }
 
-// initdb makes the data directory. The default collation is not that of bytes, so that a statement which forgets to name its own is found out.
+// initdb makes the data directory. The default collation is not that of bytes, so that tests notice
+// a statement that forgets to name its own.
 func (s *Server) initdb() error {
 	secret := filepath.Join(s.home.Dir(), "password")
 	if err := os.WriteFile(secret, []byte(s.password+"\n"), 0o600); err != nil {
@@ -151,9 +161,11 @@ func (s *Server) initdb() error {
 			return err
 		}
 	}
-	// What is lost before the server has started is not missed: no sync.
-	out, err := s.command(filepath.Join(s.bin, "initdb"), "--pgdata="+s.Data(), "--no-sync", "--username="+user, "--auth=scram-sha-256", "--pwfile="+secret,
-		"--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en").CombinedOutput()
+	// No sync: the data is not needed before the server has started.
+	out, err := s.command(filepath.Join(s.bin, "initdb"), "--pgdata="+s.Data(), "--no-sync",
+		"--username="+user, "--auth=scram-sha-256", "--pwfile="+secret,
+		"--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en",
+	).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
@@ -166,11 +178,13 @@ func (s *Server) configure(settings []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString("\n" + strings.Join(slices.Concat(usual(s.home.Dir()), settings), "\n") + "\n")
+	lines := strings.Join(slices.Concat(usual(s.home.Dir()), settings), "\n")
+	_, err = file.WriteString("\n" + lines + "\n")
 	return errors.Join(err, file.Close())
 }
 
-// serves reports whether the postmaster says so: in the eighth line of its file, which begins with its process id.
+// serves reports whether the postmaster is ready, by the eighth line of its pid file. The first
+// line is its process id.
 func (s *Server) serves() bool {
 	text, err := os.ReadFile(filepath.Join(s.Data(), "postmaster.pid"))
 	lines := strings.Split(string(text), "\n")
@@ -181,6 +195,8 @@ func (s *Server) serves() bool {
 	return status == "ready" || status == "standby"
 }
 
-// end ends the server and removes its directory. A process that was killed is gone when what it asked
-// of the disk is done.
-func (s *Server) end() error { return errors.Join(s.home.Close(), s.postmaster.Wait(20*time.Second)) }
+// end ends the server and removes its directory. A killed process disappears only when its disk
+// requests are done.
+func (s *Server) end() error {
+	return errors.Join(s.home.Close(), s.postmaster.Wait(20*time.Second))
+}

@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// endVariable says how a program of tests, instead of running them, ends after it has started its service.
+// endVariable says how a test program ends after it has started its service, instead of running its
+// tests.
 const endVariable = "TEST_END"
 
-// EndAsTold is for the TestMain of a service, before anything else: a process that Ends has started ends here.
-func EndAsTold(start func() (pid int, dir string, err error)) {
+// EndIfAsked ends a process that Ends has started. Call it first in the TestMain of a service.
+func EndIfAsked(start func() (pid int, dir string, err error)) {
 	how := os.Getenv(endVariable)
 	if how == "" {
 		return
@@ -34,8 +35,9 @@ func EndAsTold(start func() (pid int, dir string, err error)) {
 	os.Exit(0)
 }
 
-// Ends is the test of a service: no process of it, of which there are so many at least, and no directory is left when the process of the tests has
-// ended, however it did. The package's TestMain uses EndAsTold.
+// Ends tests that a service ends with its test program. However that program ends, no process of
+// the service is left, of which there must be at least so many, and no directory. The package's
+// TestMain must call EndIfAsked.
 func Ends(t *testing.T, least int) {
 	t.Helper()
 	for _, tc := range []struct {
@@ -79,7 +81,8 @@ func Ends(t *testing.T, least int) {
 			must(t, tc.end(command.Process, input, pid))
 			_ = command.Wait() // how it ended is the case
 			left := Left(dir, family...)
-			for deadline := time.Now().Add(30 * time.Second); len(left) > 0; left = Left(dir, family...) {
+			deadline := time.Now().Add(30 * time.Second)
+			for ; len(left) > 0; left = Left(dir, family...) {
 				if time.Now().After(deadline) {
 					t.Fatalf("there is left: %q", left)
 				}

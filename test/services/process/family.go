@@ -22,7 +22,7 @@ func Family(parent int) []int {
 	return pids
 }
 
-// State returns the state of a process, as proc(5) names it: "Z" if there is none any more.
+// State returns the state of a process, as proc(5) names it: "Z" if the process does not exist.
 func State(pid int) string {
 	if fields := stat(fmt.Sprintf("/proc/%d/stat", pid)); fields != nil {
 		return fields[0]
@@ -33,7 +33,8 @@ func State(pid int) string {
 // Runs reports whether a process lives.
 func Runs(pid int) bool { return State(pid) != "Z" && State(pid) != "X" }
 
-// stat returns the fields of /proc/PID/stat after the program's name: state, parent, and so on; nil if there is no such process.
+// stat returns the fields of /proc/PID/stat after the program's name: state, parent, and so on. It
+// returns nil if there is no such process.
 func stat(path string) []string {
 	text, err := os.ReadFile(path)
 	if err != nil {

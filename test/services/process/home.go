@@ -1,5 +1,6 @@
-// Package process runs the programs of test services: each service has a directory of its own, and neither that nor what works there outlives the
-// process of the tests, however that ends: a small shell watches it (supervise.sh).
+// Package process runs the programs of test services. Each service has a directory of its own.
+// However the test process ends, a small shell (supervise.sh) ends the programs in it and removes
+// it.
 package process
 
 import (
@@ -17,22 +18,24 @@ import (
 //go:embed supervise.sh
 var supervise string
 
-// Home is the directory of a service. Its methods may be called by several goroutines.
+// Home is the directory of a service. Its methods are safe for concurrent use.
 type Home struct {
 	dir        string
 	credential *syscall.Credential
-	// supervisor ends the programs and removes the directory when hold, its input, is closed: by us, or with our process.
+	// supervisor ends the programs and removes the directory when its input, hold, is closed: by
+	// Close, or with our process.
 	supervisor *exec.Cmd
 	hold       *os.File
 }
 
-// Settings of a home.
+// Settings are the settings of a Home.
 type Settings struct {
 	// Service is in the directory's name.
 	Service string
 	// Credential is the user that programs run as and that owns the directory; nil is our own.
 	Credential *syscall.Credential
-	// Farewell is a script of sh that ends the programs, whose first argument is the directory. What it leaves is killed with SIGKILL.
+	// Farewell is a shell script that ends the programs. Its first argument is the directory.
+	// Programs that it leaves are killed with SIGKILL.
 	Farewell string
 }
 
@@ -42,7 +45,8 @@ func NewHome(settings Settings) (*Home, error) {
 	if err != nil {
 		return nil, err
 	}
-	resolved, err := filepath.EvalSymlinks(dir) // the supervisor compares it with what the system says
+	// The supervisor compares it with the path that the system returns.
+	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(dir))
 	}
@@ -70,7 +74,8 @@ func NewHome(settings Settings) (*Home, error) {
 // Dir returns the directory, without symbolic links.
 func (h *Home) Dir() string { return h.dir }
 
-// Command is one that works in the directory, as the home's user, out of the reach of signals to our terminal and to our process group.
+// Command returns a command that works in the directory, as the home's user. Signals to our
+// terminal and to our process group do not reach it.
 func (h *Home) Command(name string, args ...string) *exec.Cmd {
 	command := exec.Command(name, args...)
 	command.Dir = h.dir
@@ -78,10 +83,12 @@ func (h *Home) Command(name string, args ...string) *exec.Cmd {
 	return command
 }
 
-// Close ends what works in the directory, and removes it. Programs that are children of ours are still to be waited for.
+// Close ends what works in the directory, and removes it. The caller must still wait for programs
+// that are its children.
 func (h *Home) Close() error { return errors.Join(h.hold.Close(), h.supervisor.Wait()) }
 
-// OnFreePort starts something on a port of 127.0.0.1 where nothing listens at this moment, and on another one if start says that the port is taken.
+// OnFreePort calls start with a port of 127.0.0.1 on which no program listens. It tries another
+// port if start returns ErrPortTaken.
 func OnFreePort(start func(port int) error) (err error) {
 	for range 20 {
 		port, free := FreePort()
@@ -95,8 +102,8 @@ func OnFreePort(start func(port int) error) (err error) {
 	return err
 }
 
-// FreePort returns a port of 127.0.0.1 where nothing listens at this moment. It is below those that the system gives to connections, lest one of them
-// takes it while the program is down.
+// FreePort returns a port of 127.0.0.1 on which no program listens. It is below the ports that the
+// system gives to connections, so that none takes it while the program is down.
 func FreePort() (int, error) {
 	var err error
 	for range 100 {

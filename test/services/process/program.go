@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// ErrPortTaken is how a program ends if somebody else listens on its port.
+// ErrPortTaken is returned if another program listens on the port.
 var ErrPortTaken = errors.New("the port is taken")
 
-// Program is one that a service starts, kills, and starts again. Its methods are called one after the other, except for PID and Log, which may be called
-// by anybody while the others are not.
+// Program is a program that a service starts, kills and starts again. Its methods must not be
+// called concurrently. Only PID and Log may run concurrently with each other.
 type Program struct {
-	// Home is where it works.
+	// Home is where the program works.
 	Home *Home
-	// Name is what messages call it.
+	// Name is its name in messages.
 	Name string
 	// File is the name of its log in Home.
 	File string
-	// Command returns how its next life is started; its output goes to the log.
+	// Command returns the command for its next life. The output goes to the log.
 	Command func() *exec.Cmd
-	// Taken is in what it says when its port is taken.
+	// Taken is a part of its output when its port is taken.
 	Taken string
-	// Serves reports whether it serves, given what it has said in this life.
+	// Serves reports whether the program serves. said is its output of this life.
 	Serves func(said string) bool
 
-	// pid is that of the process, a child of ours; 0 while it does not run.
+	// pid is the id of the process, a child of ours; 0 while it does not run.
 	pid int
 }
 
@@ -48,7 +48,8 @@ func (p *Program) Log() string {
 	return string(text)
 }
 
-// Start starts it, and waits until it serves. The error is ErrPortTaken if that is why it does not.
+// Start starts the program, and waits until it serves. It returns ErrPortTaken if the port is
+// taken.
 func (p *Program) Start(ctx context.Context) error {
 	log, err := os.OpenFile(filepath.Join(p.Home.dir, p.File), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
 		0o600)
@@ -79,7 +80,8 @@ func (p *Program) Start(ctx context.Context) error {
 	return nil
 }
 
-// Run starts it again within a minute, and waits until it serves. Somebody may hold its port for a moment.
+// Run starts the program again within a minute, and waits until it serves. Another program may use
+// its port for a moment.
 func (p *Program) Run(t testing.TB) {
 	t.Helper()
 	if p.pid != 0 {
@@ -107,7 +109,7 @@ func (p *Program) Signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// Kill kills the process with SIGKILL, and waits until it is gone.
+// Kill kills the process with SIGKILL, and waits until it has ended.
 func (p *Program) Kill(t testing.TB) {
 	t.Helper()
 	p.Signal(t, syscall.SIGKILL)
@@ -116,7 +118,7 @@ func (p *Program) Kill(t testing.TB) {
 	}
 }
 
-// Wait waits until it has ended.
+// Wait waits until the program has ended.
 func (p *Program) Wait(atMost time.Duration) error {
 	for deadline := time.Now().Add(atMost); !p.Ended(); Pause() {
 		if time.Now().After(deadline) {
@@ -126,7 +128,8 @@ func (p *Program) Wait(atMost time.Duration) error {
 	return nil
 }
 
-// Ended reports whether it does not run. No goroutine waits for it: it may outlive every test of a package that looks for leaks.
+// Ended reports whether the program does not run. No goroutine waits for it, because it may outlive
+// every test of a package that looks for leaks.
 func (p *Program) Ended() bool {
 	if p.pid == 0 {
 		return true
@@ -139,5 +142,5 @@ func (p *Program) Ended() bool {
 	return p.pid == 0
 }
 
-// Pause is how long a poll waits.
+// Pause waits for one interval of a poll.
 func Pause() { <-time.After(3 * time.Millisecond) }

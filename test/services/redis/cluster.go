@@ -9,13 +9,14 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-// slots is how many a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
-// Cluster is a Redis Cluster of three shards, each a master and its replica, which is promoted when the master has not answered for a second.
+// Cluster is a Redis Cluster of three shards. Each shard is a master and its replica, which is
+// promoted when the master has not answered for a second.
 type Cluster struct {
 	Shards [3]*Pair
-	slots  [3]int // the last of each shard
+	slots  [3]int // the last slot of each shard
 }
 
 // StartCluster starts a cluster for one test, and ends it with the test.
@@ -57,7 +58,7 @@ func startMember(home *process.Home, name string) (*Server, error) {
 	return s, nil
 }
 
-// form makes one cluster of the members.
+// form joins the members to one cluster.
 func (c *Cluster) form(t testing.TB) {
 	t.Helper()
 	members := c.members()
@@ -81,7 +82,7 @@ func (c *Cluster) form(t testing.TB) {
 	c.whole(t, members...)
 }
 
-// members returns all of them, masters first.
+// members returns all servers, masters first.
 func (c *Cluster) members() []*Server {
 	var masters, replicas []*Server
 	for _, shard := range c.Shards {
@@ -90,7 +91,8 @@ func (c *Cluster) members() []*Server {
 	return append(masters, replicas...)
 }
 
-// whole waits until members find the cluster whole: all slots served, and all members known and well.
+// whole waits until the members agree on the cluster: all slots are served, and all members are
+// known and healthy.
 func (c *Cluster) whole(t testing.TB, members ...*Server) {
 	t.Helper()
 	for _, s := range members {
@@ -106,7 +108,7 @@ func (c *Cluster) whole(t testing.TB, members ...*Server) {
 	}
 }
 
-// URL returns the URL with the addresses of all masters as they are now.
+// URL returns the URL with the addresses of the present masters.
 func (c *Cluster) URL() string {
 	var addresses []string
 	for _, shard := range c.Shards {
@@ -135,8 +137,9 @@ func (c *Cluster) FailOver(t testing.TB, shard *Pair) {
 	c.Promoted(t, shard)
 }
 
-// Promoted waits, after the master of a shard was killed, until its replica has been promoted, which takes some 2 s. Then it starts the former master, which
-// becomes a replica, and waits until all of them know.
+// Promoted waits until the replica of a shard has been promoted, after its master was killed. That
+// takes about 2 s. Then it starts the former master, which becomes a replica, and waits until all
+// members know.
 func (c *Cluster) Promoted(t testing.TB, shard *Pair) {
 	t.Helper()
 	shard.promoted(t)

@@ -6,14 +6,15 @@ import (
 	"testing"
 )
 
-// numbers are those of the shared server's databases that are lent out.
+// numbers are the free and used databases of the shared server.
 var numbers struct {
 	sync.Mutex
 	lent [databases]bool
 }
 
-// Database returns the URL of an empty database of the server of this process, which is emptied when the test ends. Keys and scripts that are kept by name
-// are the database's; publications, FLUSHALL, and settings concern all of them.
+// Database returns the URL of an empty database of this process's server. It is emptied when the
+// test ends. Keys and scripts belong to the database. Publications, FLUSHALL and settings concern
+// all databases.
 func Database(t testing.TB) string {
 	t.Helper()
 	s, n := Shared(t), take()
@@ -43,7 +44,8 @@ func take() int {
 	return -1
 }
 
-// flush empties a database. A connection begins in the first one, and a transaction keeps what it selects.
+// flush empties a database. A connection begins in the first one, and a transaction keeps the
+// selected one.
 func (s *Server) flush(database int) error {
 	_, err := s.Ask("EVAL", "redis.call('SELECT', ARGV[1]); return redis.call('FLUSHDB')", "0",
 		strconv.Itoa(database))

@@ -15,8 +15,9 @@ type Pair struct {
 	Master, Replica *Server
 }
 
-// Detach ends replication: what the master has been told the replica knows, and what it is told from now on the replica never learns. It is for at most 8 s, after which Sentinel would not promote it
-// any more. It ends when the replica is promoted.
+// Detach ends replication. The replica has everything that the master got before, and receives
+// nothing of what it gets afterwards. Detach lasts at most 8 s, after which Sentinel would not
+// promote the replica. It ends when the replica is promoted.
 func (p *Pair) Detach(t testing.TB) {
 	t.Helper()
 	told := p.Master.info("replication")
@@ -34,7 +35,7 @@ func (p *Pair) Detach(t testing.TB) {
 	})
 }
 
-// promoted waits until the replica has been made master by others, and changes places.
+// promoted waits until the replica has been promoted, and changes the places of the two.
 func (p *Pair) promoted(t testing.TB) {
 	t.Helper()
 	wait(t, "the replica is promoted", func() (string, bool) {
@@ -55,7 +56,7 @@ func (p *Pair) joined(t testing.TB) {
 	})
 }
 
-// info returns a section of INFO; nothing while the server does not answer.
+// info returns a section of INFO. It is empty while the server does not answer.
 func (s *Server) info(section string) map[string]string {
 	reply, err := s.Ask("INFO", section)
 	text, ok := reply.(string)
@@ -65,7 +66,7 @@ func (s *Server) info(section string) map[string]string {
 	return fields(text)
 }
 
-// number returns a number of INFO, -1 if it is none.
+// number parses a number of INFO. It returns -1 if the text is none.
 func number(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -74,7 +75,7 @@ func number(text string) int64 {
 	return n
 }
 
-// fields returns lines of NAME:VALUE.
+// fields parses lines of NAME:VALUE.
 func fields(text string) map[string]string {
 	found := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -85,10 +86,11 @@ func fields(text string) map[string]string {
 	return found
 }
 
-// patience is how long something takes at most: Sentinel does nothing for 30 s when the machine stood still for two (it calls that TILT).
+// patience bounds each wait. If the machine stood still for two seconds, Sentinel does nothing for
+// 30 s (it calls that TILT).
 const patience = time.Minute
 
-// wait waits until something is so, with patience.
+// wait waits until done reports true, for at most patience.
 func wait(t testing.TB, what string, done func() (found string, ok bool)) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; process.Pause() {

@@ -50,7 +50,7 @@ func encode(args []string) string {
 	return b.String()
 }
 
-// read reads a reply in version 2 of the protocol. An error of Redis is an error.
+// read reads a reply in version 2 of the protocol. An error of Redis is returned as an error.
 func read(r *bufio.Reader) (any, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

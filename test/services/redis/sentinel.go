@@ -8,7 +8,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-// Watched is a master and its replica, and the Sentinel that promotes the replica when the master has not answered for a second.
+// Watched is a master, its replica, and the Sentinel that promotes the replica when the master has
+// not answered for a second.
 type Watched struct {
 	Pair
 	Sentinel *Server
@@ -36,17 +37,19 @@ func startWatched(home *process.Home) (w *Watched, err error) {
 	if w.Master, err = start(home, "master"); err != nil {
 		return nil, err
 	}
-	if w.Replica, err = start(home, "replica", fmt.Sprint("replicaof 127.0.0.1 ", w.Master.port)); err != nil {
+	replicaOf := fmt.Sprint("replicaof 127.0.0.1 ", w.Master.port)
+	if w.Replica, err = start(home, "replica", replicaOf); err != nil {
 		return nil, err
 	}
 	w.Sentinel,
 		err = startSentinel(home, "sentinel",
 		fmt.Sprint("sentinel monitor tidemark 127.0.0.1 ", w.Master.port, " 1"),
-		"sentinel down-after-milliseconds tidemark 1000", "sentinel failover-timeout tidemark 3000", "sentinel parallel-syncs tidemark 1")
+		"sentinel down-after-milliseconds tidemark 1000",
+		"sentinel failover-timeout tidemark 3000", "sentinel parallel-syncs tidemark 1")
 	return w, err
 }
 
-// URL returns the URL of the first database of whoever is master.
+// URL returns the URL of the first database of the present master.
 func (w *Watched) URL() string { return "redis+sentinel://" + w.Sentinel.Address() + "/tidemark" }
 
 // FailOver kills the master, and waits until the replica is Promoted.
@@ -56,8 +59,8 @@ func (w *Watched) FailOver(t testing.TB) {
 	w.Promoted(t)
 }
 
-// Promoted waits, after the master was killed, until the replica has been promoted, which takes some 2 s. Then it starts the former master as its replica:
-// empty, so that it gets what the new master has.
+// Promoted waits until the replica has been promoted, after the master was killed. That takes about
+// 2 s. Then it starts the former master empty, as a replica that copies the new master.
 func (w *Watched) Promoted(t testing.TB) {
 	t.Helper()
 	w.promoted(t)
@@ -92,7 +95,7 @@ func (w *Watched) known(t testing.TB) {
 	})
 }
 
-// pairs returns a reply of names and values.
+// pairs parses a reply of names and values.
 func pairs(reply any) map[string]string {
 	list, _ := reply.([]any)
 	found := map[string]string{}

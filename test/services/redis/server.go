@@ -1,7 +1,9 @@
-// Package redis starts Redis for tests, on free ports of the loopback interface: one server, a master with a replica behind Sentinel, or a cluster.
-// `make redis-deps` unpacks it; without it tests fail and say so.
+// Package redis starts Redis for tests, on free ports of the loopback interface: one server, a
+// master with a replica behind Sentinel, or a cluster. `make redis-deps` unpacks Redis; tests that
+// lack it fail and say so.
 //
-// Servers and their directory do not outlive the process of the tests, however that ends (test/services/process).
+// However the process of the tests ends, the servers end and their directory is removed
+// (test/services/process).
 package redis
 
 import (
@@ -18,13 +20,16 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-// Server is a redis-server. Its data is in memory, and is gone when it ends; after Do(t, "SAVE") it is what it was at that moment when it runs again, and
-// with the setting "appendonly yes" all that it has confirmed. Its methods may be called by several goroutines, except that Kill, Run, RunEmpty, Freeze
-// and Thaw are one after the other.
+// Server is a redis-server. Its data is in memory, and disappears when it ends. After Do(t,
+// "SAVE"), the next Run has the data of that moment. With the setting "appendonly yes", it has
+// everything that was confirmed.
+//
+// The methods are safe for concurrent use, except that Kill, Run, RunEmpty, Freeze and Thaw must
+// not run concurrently.
 type Server struct {
 	home    *process.Home
 	program *process.Program
-	// dir has its redis.conf, of the lines settings, and its data.
+	// dir contains its redis.conf, of the lines settings, and its data.
 	dir      string
 	settings []string
 	port     int
@@ -32,11 +37,11 @@ type Server struct {
 	password string
 }
 
-// shared is the server of the process. A process has one of them, which is why it is the package's.
+// shared is the server of the process. A process has only one, so it is a variable of the package.
 var shared = sync.OnceValues(func() (*Server, error) { return Serve() })
 
-// Shared returns the server of this process, and starts it at the first call. It ends with the process. It is for tests that mind only their own
-// Database; publications are not those of a database.
+// Shared returns the server of this process. The first call starts it, and it ends with the
+// process. It is for tests that use only their own Database. Publications reach all databases.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := shared()
@@ -49,7 +54,8 @@ func Shared(t testing.TB) *Server {
 // SharedByMain is Shared for a TestMain, which has no test.
 func SharedByMain() (*Server, error) { return shared() }
 
-// Start starts a server for one test, and ends it with the test. Settings are lines of redis.conf, which win over the usual ones.
+// Start starts a server for one test, and ends it with the test. Settings are lines of redis.conf,
+// which override the usual ones.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := Serve(settings...)
@@ -110,7 +116,7 @@ func (s *Server) url(database int) string {
 	return fmt.Sprintf("redis://%s%s/%d", user, s.Address(), database)
 }
 
-// Address returns 127.0.0.1:PORT. It is the same for all of the server's life.
+// Address returns 127.0.0.1:PORT. It stays the same for the life of the server.
 func (s *Server) Address() string { return fmt.Sprint("127.0.0.1:", s.port) }
 
 // Port returns the port on 127.0.0.1.
@@ -122,13 +128,14 @@ func (s *Server) PID() int { return s.program.PID() }
 // Log returns what the server has written to its log.
 func (s *Server) Log() string { return s.program.Log() }
 
-// Kill kills it with SIGKILL, and waits until it is gone.
+// Kill kills the server with SIGKILL, and waits until it has ended.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	s.program.Kill(t)
 }
 
-// Run starts it again after Kill, on the same port, with the data that was saved, and waits until it serves.
+// Run starts the server again after Kill, on the same port, with the saved data, and waits until it
+// serves.
 func (s *Server) Run(t testing.TB) {
 	t.Helper()
 	s.program.Run(t)
@@ -145,20 +152,21 @@ func (s *Server) RunEmpty(t testing.TB) {
 	s.program.Run(t)
 }
 
-// Freeze stops it with SIGSTOP: connections stand, new ones too, and nobody answers.
+// Freeze stops the server with SIGSTOP: old and new connections stay open, and no command is
+// answered.
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
 	s.program.Signal(t, syscall.SIGSTOP)
 }
 
-// Thaw ends what Freeze began.
+// Thaw continues a server that Freeze has stopped.
 func (s *Server) Thaw(t testing.TB) {
 	t.Helper()
 	s.program.Signal(t, syscall.SIGCONT)
 }
 
-// Do runs a command over a connection of its own, within 10 s, and returns the reply: a string, an int64, nil, or a slice of replies. An error of Redis
-// ends the test.
+// Do runs a command over a connection of its own, within 10 s. It returns the reply: a string, an
+// int64, nil, or a slice of replies. An error of Redis ends the test.
 func (s *Server) Do(t testing.TB, args ...string) any {
 	t.Helper()
 	reply, err := s.Ask(args...)
@@ -168,7 +176,7 @@ func (s *Server) Do(t testing.TB, args ...string) any {
 	return reply
 }
 
-// Ask is Do with an error.
+// Ask is like Do, but returns errors.
 func (s *Server) Ask(args ...string) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.EndAsTold(func() (int, string, error) {
+	process.EndIfAsked(func() (int, string, error) {
 		s, err := shared()
 		if err != nil {
 			return 0, "", err
@@ -94,12 +94,14 @@ func TestDo_returns_what_Redis_says(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", tt.args, diff)
 		}
 	}
-	if reply, err := s.Ask("NONSENSE"); err == nil || !strings.Contains(err.Error(), "unknown command") {
+	reply, err := s.Ask("NONSENSE")
+	if err == nil || !strings.Contains(err.Error(), "unknown command") {
 		t.Errorf("nonsense: %v, %v", reply, err)
 	}
 }
 
-// TestRun_has_what_was_saved: memory is gone with the process, except for what was saved then, or for all that was confirmed to a file of commands.
+// TestRun_has_what_was_saved: data disappears with the process. What was saved then stays, and so
+// does everything confirmed if the server appends commands to a file.
 func TestRun_has_what_was_saved(t *testing.T) {
 	for _, tt := range []struct {
 		name, setting, saved, then string
@@ -168,9 +170,10 @@ func TestRun_names_a_taken_port(t *testing.T) {
 	s.Run(t)
 }
 
-// TestSentinel_promotes_a_replica_that_is_stale: what the master was told after Detach is lost by the fail-over, what it was told before is not.
+// TestSentinel_promotes_a_replica_that_is_stale: the fail-over loses what the master got after
+// Detach, and nothing that it got before.
 func TestSentinel_promotes_a_replica_that_is_stale(t *testing.T) {
-	t.Parallel() // It waits more than it works.
+	t.Parallel() // it waits more than it works
 	w := StartSentinel(t)
 	for range 2 {
 		stale(t, &w.Pair, func() { w.FailOver(t) })
@@ -180,9 +183,10 @@ func TestSentinel_promotes_a_replica_that_is_stale(t *testing.T) {
 	}
 }
 
-// TestCluster_promotes_a_replica_that_is_stale: as with Sentinel, of one shard. The keys of the others stay.
+// TestCluster_promotes_a_replica_that_is_stale: like Sentinel, for one shard. The keys of the
+// others stay.
 func TestCluster_promotes_a_replica_that_is_stale(t *testing.T) {
-	t.Parallel() // It waits more than it works.
+	t.Parallel() // it waits more than it works
 	c := StartCluster(t)
 	shard, other := c.Shard(t, "a"), c.Shard(t, "b")
 	if shard == other {
@@ -192,14 +196,17 @@ func TestCluster_promotes_a_replica_that_is_stale(t *testing.T) {
 		t.Error("x{a} is in another shard than a")
 	}
 	other.Master.Do(t, "SET", "b", "there")
-	if _, err := other.Master.Ask("GET", "a"); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprint("MOVED 15495 ", shard.Master.Address())) {
+	_, err := other.Master.Ask("GET", "a")
+	moved := fmt.Sprint("MOVED 15495 ", shard.Master.Address())
+	if err == nil || !strings.HasPrefix(err.Error(), moved) {
 		t.Errorf("asking another shard: %v", err)
 	}
 	before := c.URL()
 	for range 2 {
 		stale(t, shard, func() { c.FailOver(t, shard) })
 	}
-	if got := other.Master.Do(t, "GET", "b"); got != "there" || c.URL() != before || strings.Count(c.URL(), ",") != 2 {
+	got := other.Master.Do(t, "GET", "b")
+	if got != "there" || c.URL() != before || strings.Count(c.URL(), ",") != 2 {
 		t.Errorf("the other shard's key is %v; the URL is %s, and was %s", got, c.URL(), before)
 	}
 }
@@ -211,7 +218,8 @@ func stale(t *testing.T, pair *Pair, failOver func()) {
 	pair.Detach(t)
 	master.Do(t, "SET", "a", "new")
 	failOver()
-	if got := pair.Master.Do(t, "GET", "a"); got != "old" || pair.Master != replica || pair.Replica != master {
+	got := pair.Master.Do(t, "GET", "a")
+	if got != "old" || pair.Master != replica || pair.Replica != master {
 		t.Errorf("the new master says %v, want old; it is on port %d, want %d",
 			got, pair.Master.port, replica.port)
 	}

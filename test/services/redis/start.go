@@ -14,10 +14,11 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-// databases is how many a server has, and so how many tests can have one of the shared server's at a time.
+// databases is how many databases a server has. It bounds how many tests can use the shared server
+// at a time.
 const databases = 1024
 
-// usual are the settings of every server: nothing is saved unless somebody says SAVE.
+// usual returns the settings of every server. Nothing is saved without the command SAVE.
 func usual() []string {
 	return []string{
 		`save ""`, "appendonly no", fmt.Sprint("databases ", databases),
@@ -27,12 +28,12 @@ func usual() []string {
 
 func newHome() (*process.Home, error) { return process.NewHome(process.Settings{Service: "redis"}) }
 
-// start starts a server in a directory of the home, which has its name.
+// start starts a server in a directory of the home with this name.
 func start(home *process.Home, name string, settings ...string) (*Server, error) {
 	return launch(home, name, "Ready to accept connections", slices.Concat(usual(), settings))
 }
 
-// startSentinel starts a Sentinel; settings are all it has.
+// startSentinel starts a Sentinel. It has only the given settings.
 func startSentinel(home *process.Home, name string, settings ...string) (*Server, error) {
 	return launch(home, name, "Sentinel ID is", settings, "--sentinel")
 }
@@ -81,14 +82,15 @@ func launch(
 
 func (s *Server) conf() string { return filepath.Join(s.dir, "redis.conf") }
 
-// configure writes redis.conf, where the last line wins. Redis may write it anew later on.
+// configure writes redis.conf, where the last line wins. Redis may rewrite it later.
 func (s *Server) configure() error {
 	lines := append([]string{fmt.Sprint("port ", s.port), "bind 127.0.0.1", "dir " + s.dir},
 		s.settings...)
 	return os.WriteFile(s.conf(), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// find returns the program: that of the PATH, or the one that scripts/redis-deps has unpacked below .build.
+// find returns the program: the one in PATH, or the one that scripts/redis-deps has unpacked below
+// .build.
 func find() (string, error) {
 	if path, err := exec.LookPath("redis-server"); err == nil {
 		return filepath.Abs(path)

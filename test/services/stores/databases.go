@@ -12,33 +12,35 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// databases are those of the process, as its server is: hence it is the package's. It is nil unless Main has opened it.
+// databases are the databases of the process, as its server is. So this is a variable of the
+// package. It is nil unless Main has opened it.
 var databases *pool
 
-// pool hands out empty databases, and takes them back: to empty one is much faster than to make one. All of its work is done by one goroutine that is
-// in no bubble of testing/synctest, over connections of its own; tests talk to it by channels.
+// pool lends empty databases: to empty one is much faster than to make one. One goroutine does all
+// of its work, outside of all bubbles of testing/synctest, over its own connections. Tests use
+// channels to it.
 type pool struct {
 	server *service.Server
 	free   chan loan
 	back   chan string
 	ended  chan struct{}
-	// Of the goroutine: a connection to each database by its name, and the databases that are free.
+	// The goroutine's own: a connection to each database by name, and the free databases.
 	conns map[string]*pgx.Conn
 	idle  []string
 	// failed is why a database could not be emptied.
 	failed error
 }
 
-// loan is the name of an empty database, or why there is none.
+// loan is the name of an empty database, or the error.
 type loan struct {
 	name string
 	err  error
 }
 
 const (
-	// template is the database that has the schema, and that all others are copies of.
+	// template is the database with the schema. All others are copies of it.
 	template = "template_of_stores"
-	// patience bounds each thing that is asked of the server.
+	// patience bounds each call to the server.
 	patience = 30 * time.Second
 )
 
@@ -66,7 +68,7 @@ func openPool() (*pool, error) {
 	return p, nil
 }
 
-// close ends the goroutine. All databases are back.
+// close ends the goroutine. All databases must be back.
 func (p *pool) close() {
 	close(p.back)
 	<-p.ended
@@ -123,10 +125,12 @@ func (p *pool) next() loan {
 	return loan{name: name, err: p.exec(name, "SELECT 1")}
 }
 
-// empty ends what is still under way in a database, and removes all rows.
+// empty ends what still runs in a database, and removes all rows.
 func (p *pool) empty(name string) error {
-	return p.exec(name, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
-		DELETE FROM pending_deliveries; DELETE FROM delivery_state; DELETE FROM messages; DELETE FROM members; DELETE FROM chats`)
+	return p.exec(name, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid();
+		DELETE FROM pending_deliveries; DELETE FROM delivery_state; DELETE FROM messages;
+		DELETE FROM members; DELETE FROM chats`)
 }
 
 // exec runs statements over the pool's own connection to a database.
@@ -147,6 +151,6 @@ func (p *pool) exec(name, statements string) error {
 
 func (p *pool) disconnect() {
 	for _, conn := range p.conns {
-		_ = conn.Close(context.Background()) // the server goes with the process
+		_ = conn.Close(context.Background()) // the server ends with the process
 	}
 }

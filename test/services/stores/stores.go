@@ -1,5 +1,6 @@
-// Package stores opens the store that the suites of the core and of the transports run on. They name no backend: which one it is, is said by
-// TIDEMARK_TEST_STORE when the tests are run (`make backends` runs them once on each).
+// Package stores opens the store for the tests of the core and of the transports. The tests name no
+// backend: the environment variable TIDEMARK_TEST_STORE does. `make backends` runs them once on
+// each.
 package stores
 
 import (
@@ -16,11 +17,13 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite"
 )
 
-// Variable names the environment variable that says on which backend a test runs: memory, which is also the default, sqlite, postgres or dynamodb.
+// Variable names the environment variable with the backend of a test: memory, which is the default,
+// sqlite, postgres or dynamodb.
 const Variable = "TIDEMARK_TEST_STORE"
 
-// Open returns an empty store, which is closed when the test ends: after whatever the test registers with t.Cleanup from now on. In a bubble of
-// testing/synctest it is to be called within that bubble. It may be called concurrently. The package's TestMain has to use Main.
+// Open returns an empty store. It is closed when the test ends, after everything that the test
+// registers with t.Cleanup from now on. A test in a bubble of testing/synctest must call Open
+// within that bubble. Open is safe for concurrent use. The package's TestMain must use Main.
 func Open(t testing.TB) storage.Store {
 	t.Helper()
 	var s storage.Store
@@ -51,7 +54,8 @@ func Open(t testing.TB) storage.Store {
 	return s
 }
 
-// Main is for TestMain: what it returns runs the tests, and before them whatever the stores need that cannot be made within a test.
+// Main is for TestMain. What it returns runs the tests. Before them it makes what the stores need
+// and what cannot be made within a test.
 func Main(m *testing.M) interface{ Run() int } { return runner{m} }
 
 type runner struct{ *testing.M }

@@ -9,14 +9,16 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
-// tables are those of the process, as its emulator of DynamoDB is: hence it is the package's. It is nil unless Main has opened it.
+// tables are the tables of the process, as its emulator of DynamoDB is. So this is a variable of
+// the package. It is nil unless Main has opened it.
 var tables *tablePool
 
-// tablePool hands out empty tables of DynamoDB, and drops them when they come back: to make six takes milliseconds. That and all calls are done outside
-// of the bubbles of testing/synctest; tests talk to it by channels.
+// tablePool lends empty tables of DynamoDB, and drops them when they come back: to make six takes
+// milliseconds. It works outside of the bubbles of testing/synctest, and so do all calls. Tests use
+// channels to it.
 type tablePool struct {
 	server  *service.Server
-	network *beyond
+	network *outside
 	wanted  chan struct{}
 	free    chan loan
 	back    chan string
@@ -30,7 +32,7 @@ func openTables() (*tablePool, error) {
 	}
 	p := &tablePool{
 		server:  server,
-		network: newBeyond(),
+		network: newOutside(),
 		wanted:  make(chan struct{}),
 		free:    make(chan loan),
 		back:    make(chan string),
@@ -41,7 +43,7 @@ func openTables() (*tablePool, error) {
 	return p, nil
 }
 
-// close ends the goroutines. All tables are back.
+// close ends the goroutines. All tables must be back.
 func (p *tablePool) close() {
 	close(p.back)
 	<-p.ended
@@ -63,7 +65,8 @@ func (p *tablePool) take(t testing.TB) dynamodb.Config {
 	return dynamodb.Config{URL: p.server.URL(l.name), Transport: p.network}
 }
 
-// run makes tables when somebody wants them, and not before: what is at work beside a test is seen by those that look at the heap.
+// run makes tables only on request. Tests that measure the heap would notice work in the
+// background.
 func (p *tablePool) run() {
 	defer close(p.ended)
 	var failed error
@@ -78,7 +81,7 @@ func (p *tablePool) run() {
 			made++
 		case name, open := <-p.back:
 			if !open {
-				return // the emulator goes with the process
+				return // the emulator ends with the process
 			}
 			if err := p.drop(name); err != nil {
 				failed = err

@@ -1,9 +1,14 @@
-// With runs a command beside services of its own, which end with it: go run ./test/services/with SERVICE[+SERVICE…] COMMAND ARG…, where a service is
-// postgres, dynamodb or redis.
+// With runs a command beside services of its own, which end with it:
 //
-// For a database the command finds an empty database by STORE_URL, and the process id of its server in STORE_PID. Postgres adds the lines of POSTGRES_SETTINGS, if
-// there are any, to postgresql.conf. DynamoDB is the emulator, with its data in memory; or the one that TEST_DYNAMODB_ENDPOINT names, without a
-// process id, and with tables that are dropped in the end. Redis is in REDIS_URL and REDIS_PID; it keeps nothing on disk.
+//	go run ./test/services/with SERVICE[+SERVICE…] COMMAND ARG…
+//
+// A service is postgres, dynamodb or redis. For a database, STORE_URL is the URL of an empty
+// database and STORE_PID the process id of its server.
+//
+// Postgres appends the lines of POSTGRES_SETTINGS to postgresql.conf. DynamoDB is the emulator,
+// with its data in memory. If TEST_DYNAMODB_ENDPOINT names another DynamoDB, there is no process
+// id, and the tables are dropped in the end. Redis is in REDIS_URL and REDIS_PID; it keeps nothing
+// on disk.
 package main
 
 import (
@@ -25,7 +30,9 @@ func main() {
 	if len(os.Args) < 3 {
 		usage()
 	}
-	known := map[string]func() (*service, error){"postgres": startPostgres, "dynamodb": startDynamoDB, "redis": startRedis}
+	known := map[string]func() (*service, error){
+		"postgres": startPostgres, "dynamodb": startDynamoDB, "redis": startRedis,
+	}
 	var starts []func() (*service, error)
 	for _, name := range strings.Split(os.Args[1], "+") {
 		if known[name] == nil {
@@ -45,11 +52,12 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: with SERVICE[+SERVICE…] COMMAND ARG…, where SERVICE is postgres, dynamodb or redis")
+	fmt.Fprintln(os.Stderr, "usage: with SERVICE[+SERVICE…] COMMAND ARG…, "+
+		"where SERVICE is postgres, dynamodb or redis")
 	os.Exit(2)
 }
 
-// service is one that was started, or found.
+// service is a service that was started, or found.
 type service struct {
 	name string // in the variables
 	url  string
@@ -62,11 +70,13 @@ func startPostgres() (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &service{name: "STORE", url: server.URL("postgres"), pid: server.PID(), stop: server.Close}, nil
+	return &service{
+		name: "STORE", url: server.URL("postgres"), pid: server.PID(), stop: server.Close,
+	}, nil
 }
 
 func startDynamoDB() (*service, error) {
-	server, err := dynamodb.SharedByMain() // it ends with us
+	server, err := dynamodb.SharedByMain() // it ends with this process
 	if err != nil {
 		return nil, err
 	}

@@ -8,23 +8,25 @@ import (
 	"sync"
 )
 
-// beyond makes HTTP calls outside of all bubbles of testing/synctest. A connection that is kept has a goroutine that waits for the network, so within
-// a bubble no time would ever pass. To the bubble a call takes no time.
-type beyond struct {
+// outside makes HTTP calls outside of all bubbles of testing/synctest. A kept connection has a
+// goroutine that waits for the network. Within a bubble, such a goroutine would stop the clock. A
+// call takes no time of the bubble.
+type outside struct {
 	transport *http.Transport
 	tickets   chan *ticket
 	closing   chan struct{}
 	ended     chan struct{}
 }
 
-// ticket is for one call. Its channels are made outside: those that are made in a bubble may be used only there.
+// ticket is for one call. Its channels are made outside, because those made in a bubble may be used
+// only there.
 type ticket struct {
 	call      chan call
 	answer    chan answer
 	cancelled chan struct{}
 }
 
-// call is what a request says, without its context, which belongs to the bubble.
+// call is the content of a request, without its context, which belongs to the bubble.
 type call struct {
 	method, url, host string
 	header            http.Header
@@ -36,11 +38,13 @@ type answer struct {
 	err      error
 }
 
-// newBeyond is to be called outside of all bubbles. Somebody has to call run there.
-func newBeyond() *beyond {
+// newOutside must be called outside of all bubbles. A goroutine outside must call run.
+func newOutside() *outside {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxConnsPerHost = 4 // A service on this machine answers no faster over more, and what the heap holds is looked at by tests.
-	return &beyond{
+	// More connections to a service on this machine are not faster, and some tests measure the
+	// heap.
+	transport.MaxConnsPerHost = 4
+	return &outside{
 		transport: transport,
 		tickets:   make(chan *ticket),
 		closing:   make(chan struct{}),
@@ -48,8 +52,8 @@ func newBeyond() *beyond {
 	}
 }
 
-// run hands out tickets until close is called, and waits for the calls then.
-func (b *beyond) run() {
+// run hands out tickets until close is called. Then it waits for the calls.
+func (b *outside) run() {
 	defer close(b.ended)
 	var calls sync.WaitGroup
 	defer b.transport.CloseIdleConnections()
@@ -69,14 +73,14 @@ func (b *beyond) run() {
 	}
 }
 
-// close ends run. Nobody may make calls any more.
-func (b *beyond) close() {
+// close ends run. No calls may be made any more.
+func (b *outside) close() {
 	close(b.closing)
 	<-b.ended
 }
 
 // RoundTrip implements http.RoundTripper. It may be called within a bubble.
-func (b *beyond) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *outside) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := call{method: r.Method, url: r.URL.String(), host: r.Host, header: r.Header.Clone()}
 	if r.Body != nil {
 		defer r.Body.Close()
@@ -99,7 +103,7 @@ func (b *beyond) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-func (b *beyond) perform(t *ticket) {
+func (b *outside) perform(t *ticket) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c, done := <-t.call, make(chan struct{})
@@ -117,7 +121,7 @@ func (b *beyond) perform(t *ticket) {
 }
 
 // roundTrip makes the call, and reads the answer to its end.
-func (b *beyond) roundTrip(ctx context.Context, c call) (*http.Response, error) {
+func (b *outside) roundTrip(ctx context.Context, c call) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, c.method, c.url, bytes.NewReader(c.body))
 	if err != nil {
 		return nil, err

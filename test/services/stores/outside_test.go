@@ -13,18 +13,19 @@ import (
 	"time"
 )
 
-// TestBeyond_calls_take_no_time_in_a_bubble: in a bubble whose connections are kept open time passes as soon as no call is under way, and not before.
-func TestBeyond_calls_take_no_time_in_a_bubble(t *testing.T) {
+// TestOutside_calls_take_no_time_in_a_bubble: connections of a bubble are kept open. Time passes as
+// soon as no call is running, and not before.
+func TestOutside_calls_take_no_time_in_a_bubble(t *testing.T) {
 	const slow = 50 * time.Millisecond
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // what is missing is missed below
+		body, _ := io.ReadAll(r.Body) // missing bytes are noticed below
 		<-time.After(slow)
 		w.Header().Set("Said", r.Header.Get("Say"))
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, strings.ToUpper(string(body)))
 	}))
 	defer server.Close()
-	b := newBeyond()
+	b := newOutside()
 	go b.run()
 	defer b.close()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,8 +66,9 @@ func TestBeyond_calls_take_no_time_in_a_bubble(t *testing.T) {
 	})
 }
 
-// TestBeyond_a_call_is_given_up_by_its_context: whoever calls goes on at once, and the call ends as well.
-func TestBeyond_a_call_is_given_up_by_its_context(t *testing.T) {
+// TestOutside_a_call_is_given_up_by_its_context: the caller goes on at once, and the call ends as
+// well.
+func TestOutside_a_call_is_given_up_by_its_context(t *testing.T) {
 	asked, left := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(asked)
@@ -74,7 +76,7 @@ func TestBeyond_a_call_is_given_up_by_its_context(t *testing.T) {
 		close(left)
 	}))
 	defer server.Close()
-	b := newBeyond()
+	b := newOutside()
 	go b.run()
 	defer b.close()
 	synctest.Test(t, func(t *testing.T) {
