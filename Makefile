@@ -1,4 +1,4 @@
-# What one does with Tidemark. `make help` lists it.
+# The tasks of development. `make help` lists them.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,8 +11,9 @@ VERSION  ?= $(shell git describe --tags --dirty 2>/dev/null || echo dev)
 LISTEN   ?= 127.0.0.1:8080
 STORE    ?= sqlite:
 LINT     := go tool -modfile=tools/go.mod golangci-lint
-# One set of flags for whatever is compiled, the program, its tests and the linter, so that the standard library and the drivers are compiled once, and once more for the
-# race detector. The SDK of AWS is compiled without copies of its functions in each other, which makes the program small. `go test` vets nothing (VET): the linter does, once.
+# The program, its tests and the linter share one set of flags. So the standard library and the
+# drivers are compiled once, and once more for the race detector. The SDK of AWS is compiled without
+# inlining, which makes the program small. The linter vets the code, so `go test` does not (VET).
 COMPILE := -trimpath -gcflags=github.com/aws/...=-l
 export GOFLAGS := $(strip $(filter-out $(COMPILE),$(shell go env GOFLAGS)) $(COMPILE))
 export CGO_ENABLED = 0
@@ -22,32 +23,34 @@ SHAPE := ^Test(Shape|Arrows|Generate|Invariants|Style|Size)_
 # What runs tests and prints a summary at the end: `$(TEST) STAGE ARGUMENTS-OF-GO-TEST`.
 TEST := .build/stages/stages test
 
-# The suites in test/ run the real binary and a browser; everything else is a package's own tests.
+# The suites in test/ run the real binary and a browser. All others are a package's own tests.
 PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
-# Those whose tests are those of a database that has to be started: minutes under load. They run once in `make test`, with the race detector.
+# Their tests run against a database under load, for minutes. `make test` runs them once, with the
+# race detector.
 DATABASES = $(addprefix github.com/tidemark-im/tidemark/storage/,postgres dynamodb)
 
-# SQLite is C that was translated to Go. Under the race detector it takes four times as long, and it
-# is not ours to search: it is compiled without. Its locks are those of the standard library, which
-# the detector sees, so a race around it is found all the same.
+# SQLite is C that was translated to Go, and not this project's code. Under the race detector it
+# takes four times as long, so it is compiled without. Its locks are those of the standard library,
+# which the detector knows. So the detector still finds a race around it.
 RACE := -race -gcflags=modernc.org/...=-race=false
 
-# Its calls go through the SDK of AWS, which the race detector makes slow. Under the detector run its
-# own tests and the histories of two stores; make backends-dynamodb runs all of them without.
+# Its calls go through the SDK of AWS, which is slow under the race detector. With the detector run
+# its own tests and the histories of two stores; make backends-dynamodb runs all of them without.
 DYNAMODB  = github.com/tidemark-im/tidemark/storage/dynamodb
 SLOW_UNDER_RACE := ^Test(Limits|Cost|Store$$|Store_durable)|^TestStore_shared$$/^(rules|model)$$
 
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
 KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),10)
-# The tests of services wait more than they work: so many packages at a time, where there are two cores.
+# The tests of services wait more than they work, so one more package than cores runs at a time.
 SIDE_BY_SIDE := -p $(shell expr $$(nproc) + 1)
-# On which storages, besides memory, the packages whose tests open the store of the run are tested once more, and how often.
+# The storages besides memory on which the tests of the core and the transports run again, and how
+# often.
 BACKENDS       := sqlite postgres dynamodb
 BACKEND_RUNS   := $(or $(TIDEMARK_BACKEND_RUNS),1)
 BACKEND_LIMIT  := 15m
 STORE_PACKAGES := ./server ./transports ./transports/transporttest
-# What they test is how events are framed and streams are kept up: no store has a part in that.
+# They test how events are framed and streams are kept open, which does not depend on the store.
 # `make race` runs them on memory, and `make soak` on each storage.
 STREAM_PACKAGES := ./transports/websocket ./transports/sse ./transports/longpoll
 # How many seeds the simulation of the core runs.
@@ -55,16 +58,18 @@ SIMULATION_RUNS := $(or $(TIDEMARK_SIMULATION_RUNS),2000)
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-17s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
+		awk -F ':.*## ' '{printf "  %-17s %s\n", $$1, $$2}'
 
-# Its flags make it small: no names for debuggers, and functions that begin at every 16th byte instead of every 32nd.
+# Its flags make it small: no debug information, and functions aligned to 16 bytes instead of 32.
 .PHONY: build
 build: ## build bin/tidemark, without cgo
-	go build -ldflags '-s -w -funcalign=16 -X main.version=$(VERSION)' -o bin/tidemark ./cmd/tidemark
+	go build -ldflags '-s -w -funcalign=16 -X main.version=$(VERSION)' \
+		-o bin/tidemark ./cmd/tidemark
 
 .PHONY: run
 run: export TIDEMARK_STORE = $(STORE)
-run: build ## serve on http://127.0.0.1:8080 for development, with data in ./tidemark.db (STORE=postgres://… for another place)
+run: build ## serve http://127.0.0.1:8080 for development, with data in ./tidemark.db or in STORE
 	exec bin/tidemark serve --dev --migrate --listen $(LISTEN)
 
 .PHONY: fmt
@@ -85,23 +90,25 @@ aws-deps: ## cfn-lint (by pip, below .build), for the test of deploy/aws
 
 .PHONY: static
 static: stages ## stage: format check, lint, build, and the tests of the tree's shape
-	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
+		echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(LINT) run
 	$(MAKE) --no-print-directory build
 	@$(TEST) static $(VET) -count=1 -run '$(SHAPE)' ./test
 	@go test -C tools $(VET) ./stages
 
 .PHONY: check
-check: postgres-deps dynamodb-deps redis-deps static ## format check, lint, build, and the packages' own tests, except those on Postgres and DynamoDB: under a minute once warm
+check: postgres-deps dynamodb-deps redis-deps static
+check: ## static, and the tests of the packages without Postgres and DynamoDB: < 1 minute, warm
 	$(TEST) check $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
 
 # The stages of `make test`, in this order. Each is a target, and can be made on its own.
 # A red stage does not end the run, but three do (tools/stages).
-STAGES := deps static race race-dynamodb verify backends-sqlite backends-postgres backends-dynamodb \
-	resume simulation suites chaos-minute
+STAGES := deps static race race-dynamodb verify \
+	backends-sqlite backends-postgres backends-dynamodb resume simulation suites chaos-minute
 
 .PHONY: test
-test: stages ## everything that has to pass, stage by stage, with a summary at the end (stages: see below)
+test: stages ## everything that has to pass, stage by stage, with a summary at the end
 	@.build/stages/stages run $(STAGES)
 
 .PHONY: stages
@@ -109,25 +116,30 @@ stages:
 	@mkdir -p .build/stages
 	@go build -C tools -o ../.build/stages/stages ./stages
 
-# First, so that a machine without network says so at once, and no test waits for a download.
+# It comes first. So a machine without network fails at once, and no test waits for a download.
 .PHONY: deps
-deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps ## stage: installs what the tests need: programs by apt, npm and pip
+deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps
+deps: ## stage: installs what the tests need: programs by apt, npm and pip
 	@scripts/need gcc gcc libc6-dev
 	@scripts/need spin spin
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 
 .PHONY: race race-dynamodb
-race: stages postgres-deps dynamodb-deps redis-deps ## stage: the packages' own tests under the race detector, on memory
+race: stages postgres-deps dynamodb-deps redis-deps
+race: ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
-	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 $(TEST) race $(VET) $(SIDE_BY_SIDE) -count=1 $(RACE) -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
+	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 $(TEST) race $(VET) $(SIDE_BY_SIDE) -count=1 \
+		$(RACE) -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
 
-race-dynamodb: stages dynamodb-deps ## stage: the tests of storage/dynamodb that know it, under the race detector
+race-dynamodb: stages dynamodb-deps
+race-dynamodb: ## stage: the tests that only storage/dynamodb has, under the race detector
 	@scripts/need gcc gcc libc6-dev
-	@CGO_ENABLED=1 $(TEST) race-dynamodb $(VET) -count=1 $(RACE) -timeout 10m -skip '$(SLOW_UNDER_RACE)' ./storage/dynamodb
+	@CGO_ENABLED=1 $(TEST) race-dynamodb $(VET) -count=1 $(RACE) -timeout 10m \
+		-skip '$(SLOW_UNDER_RACE)' ./storage/dynamodb
 
 .PHONY: verify
-verify: ## stage: the models of docs/internals/verification with Spin, with all rules and without each; kept until a model changes
+verify: ## stage: the models in Spin, with all rules and without each; kept until a model changes
 	scripts/verify
 
 .PHONY: backends $(addprefix backends-,$(BACKENDS))
@@ -138,37 +150,49 @@ backends-sqlite: ## stage: the tests of the core and of the transports on SQLite
 backends-postgres: ## stage: the same on Postgres
 backends-dynamodb: ## stage: the same on DynamoDB's emulator, and the tests of storage/dynamodb
 backends-dynamodb: MORE_PACKAGES += ./storage/dynamodb
-# Who may do what is decided above the store. Its table makes a chat for each cell, which took three
-# quarters of the time of ./transports on a database; memory, SQLite and make soak have it.
+# The core decides who may do what, not the store. The test of its table makes a chat for each cell.
+# On a database that takes three quarters of the time of ./transports. Memory, SQLite and make soak
+# run it.
 backends-postgres backends-dynamodb: LEFT_OUT = -skip '^TestMatrix_membership$$'
 $(addprefix backends-,$(BACKENDS)): stages postgres-deps dynamodb-deps redis-deps
-	@TIDEMARK_TEST_STORE=$(@:backends-%=%) TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) \
-		$(TEST) $@ $(VET) $(LEFT_OUT) -count=$(BACKEND_RUNS) $(SIDE_BY_SIDE) -timeout $(BACKEND_LIMIT) $(STORE_PACKAGES) $(MORE_PACKAGES)
+	@TIDEMARK_TEST_STORE=$(@:backends-%=%) TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) \
+		TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) \
+		$(TEST) $@ $(VET) $(LEFT_OUT) -count=$(BACKEND_RUNS) $(SIDE_BY_SIDE) \
+		-timeout $(BACKEND_LIMIT) $(STORE_PACKAGES) $(MORE_PACKAGES)
 
 .PHONY: resume
 resume: stages ## stage: clients that are cut at random, a thousand times, and lose nothing
-	@TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) $(TEST) resume $(VET) -count=1 -timeout 20m -run random ./transports/transporttest
+	@TIDEMARK_RESUME_RUNS=$(RESUME_RUNS) $(TEST) resume $(VET) -count=1 -timeout 20m \
+		-run random ./transports/transporttest
 
 .PHONY: simulation
-simulation: stages ## stage: the core and its clients in a simulated world, TIDEMARK_SIMULATION_RUNS seeds
-	@TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) $(TEST) simulation $(VET) -count=1 -timeout 20m -run invariants ./server/simulationtest
+simulation: stages ## stage: the core in a simulated world, TIDEMARK_SIMULATION_RUNS seeds
+	@TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) $(TEST) simulation $(VET) -count=1 -timeout 20m \
+		-run invariants ./server/simulationtest
 
 .PHONY: suites
-suites: stages build browser-deps aws-deps proxy-deps postgres-deps dynamodb-deps redis-deps helm-deps ## stage: the real binary under curl, other clients, proxies, faults and Chromium
+suites: stages build browser-deps aws-deps proxy-deps
+suites: postgres-deps dynamodb-deps redis-deps helm-deps
+suites: ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
-	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) -count=1 -parallel 6 -timeout 20m -skip '$(SHAPE)' $(filter-out %/test/chaos,$(shell go list ./test/...))
+	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) -count=1 -parallel 6 -timeout 20m \
+		-skip '$(SHAPE)' $(filter-out %/test/chaos,$(shell go list ./test/...))
 
 .PHONY: chaos-minute
-chaos-minute: stages postgres-deps redis-deps chaos-deps ## stage: the first test of `make chaos`, for a minute
-	@TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),60) $(TEST) chaos-minute $(VET) -count=1 -timeout 10m -run '^TestChaos$$' ./test/chaos
+chaos-minute: stages postgres-deps redis-deps chaos-deps
+chaos-minute: ## stage: the first test of `make chaos`, for a minute
+	@TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),60) $(TEST) chaos-minute $(VET) \
+		-count=1 -timeout 10m -run '^TestChaos$$' ./test/chaos
 
-# For how long anything may happen to several nodes.
+# For how long faults are injected into several nodes.
 CHAOS_SECONDS := $(or $(TIDEMARK_CHAOS_SECONDS),300)
 
 .PHONY: chaos
-chaos: postgres-deps redis-deps chaos-deps ## three nodes, and hundreds of clients, under random faults for TIDEMARK_CHAOS_SECONDS (300); best as root
-	TIDEMARK_CHAOS_SECONDS=$(CHAOS_SECONDS) go test $(VET) -count=1 -v -timeout 24h ./test/chaos | grep -v '^=== '
+chaos: postgres-deps redis-deps chaos-deps
+chaos: ## nodes and clients under random faults for TIDEMARK_CHAOS_SECONDS (300); best as root
+	TIDEMARK_CHAOS_SECONDS=$(CHAOS_SECONDS) go test $(VET) -count=1 -v -timeout 24h ./test/chaos | \
+		grep -v '^=== '
 
 .PHONY: chaos-deps
 chaos-deps: ## nft and ip (by apt), by which packets are lost
@@ -180,7 +204,7 @@ fuzz: ## every fuzz target for TIDEMARK_FUZZ_TIME (10s); their seeds are in ever
 	scripts/fuzz
 
 .PHONY: mutate
-mutate: ## apply each recorded break, and show that its test fails (ARGS="-run Send", ARGS="-changed main")
+mutate: ## apply each recorded break, and show that its test fails (ARGS="-run Send")
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),2500) go run ./test/mutate $(ARGS)
 
 .PHONY: invariants
@@ -188,17 +212,35 @@ invariants: ## write into docs/internals/invariants.md where each rule is kept
 	go run ./test/mutate -write
 
 .PHONY: soak
-soak: stages browser-deps aws-deps proxy-deps postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps ## the suites, and the random histories of every storage, with long counts: hours
+soak: stages browser-deps aws-deps proxy-deps
+soak: postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps
+soak: ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
-	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),3600) go test -count=1 -timeout 24h ./transports/transporttest ./test/...
-	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) go test -count=1 -v -timeout 24h ./server/simulationtest
-	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
-	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000
-	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),2000) TIDEMARK_LIMIT_MESSAGES=100000 go test -count=1 -timeout 24h -run '^Test(Store|Limits)' ./storage/dynamodb -rapid.checks=500
-	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),10600) $(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20) BACKEND_LIMIT=24h LEFT_OUT= STORE_PACKAGES='$(STORE_PACKAGES) $(STREAM_PACKAGES)'
+	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) \
+		TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) \
+		TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) \
+		TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) \
+		TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) \
+		TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),3600) \
+		go test -count=1 -timeout 24h ./transports/transporttest ./test/...
+	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) \
+		go test -count=1 -v -timeout 24h ./server/simulationtest
+	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) \
+		TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) \
+		go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
+	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) \
+		go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000
+	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),2000) \
+		TIDEMARK_LIMIT_MESSAGES=100000 go test -count=1 -timeout 24h \
+		-run '^Test(Store|Limits)' ./storage/dynamodb -rapid.checks=500
+	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) \
+		TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),10600) \
+		$(MAKE) --no-print-directory backends BACKEND_RUNS=$(or $(TIDEMARK_BACKEND_RUNS),20) \
+		BACKEND_LIMIT=24h LEFT_OUT= STORE_PACKAGES='$(STORE_PACKAGES) $(STREAM_PACKAGES)'
 	scripts/verify large
-	TIDEMARK_DRAIN_CLIENTS=$(or $(TIDEMARK_DRAIN_CLIENTS),900) go test -count=1 -v -timeout 10m -run '^TestDrain_clients_go_on_elsewhere$$' ./cmd/tidemark
+	TIDEMARK_DRAIN_CLIENTS=$(or $(TIDEMARK_DRAIN_CLIENTS),900) go test -count=1 -v -timeout 10m \
+		-run '^TestDrain_clients_go_on_elsewhere$$' ./cmd/tidemark
 	$(MAKE) --no-print-directory mutate
 	TIDEMARK_FUZZ_TIME=$(or $(TIDEMARK_FUZZ_TIME),5m) scripts/fuzz
 
@@ -207,27 +249,28 @@ bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p
 	scripts/bench $(ARGS)
 
 .PHONY: cluster
-cluster: build postgres-deps redis-deps ## start three nodes, Redis, Postgres and a proxy on free ports, and print what to try; Ctrl-C stops them
+cluster: build postgres-deps redis-deps
+cluster: ## start three nodes, Redis, Postgres and a proxy on free ports; Ctrl-C stops them
 	@scripts/need curl curl ca-certificates
 	@scripts/unpack nginx nginx
 	@scripts/cluster
 
 .PHONY: helm-deps
-helm-deps: ## the linter and renderer of charts (tools/helm, by the Go module proxy), below .build, for the test of deploy/helm
+helm-deps: ## the linter and renderer of charts (tools/helm), below .build, for deploy/helm
 	@scripts/helm-deps
 
 .PHONY: proxy-deps
-proxy-deps: ## nginx and Caddy, unpacked below .build, and systemd-analyze (by apt), for the tests of deploy/
+proxy-deps: ## nginx and Caddy, below .build, and systemd-analyze (by apt), for deploy/
 	@scripts/need systemd-analyze systemd
 	@scripts/unpack nginx nginx
 	@scripts/unpack caddy caddy
 
 .PHONY: postgres-deps
-postgres-deps: ## Postgres (by apt) and PgBouncer (unpacked below .build), neither as a service, for the tests of storage/postgres
+postgres-deps: ## Postgres (by apt) and PgBouncer (below .build), neither as a service
 	@scripts/postgres-deps
 
 .PHONY: dynamodb-deps
-dynamodb-deps: ## DynamoDB's emulator dynoxide (by npm, below .build), for the tests of storage/dynamodb; not with TEST_DYNAMODB_ENDPOINT
+dynamodb-deps: ## DynamoDB's emulator dynoxide (by npm, below .build)
 	@scripts/dynamodb-deps
 
 .PHONY: redis-deps
@@ -235,7 +278,7 @@ redis-deps: ## Redis (unpacked below .build, not as a service), for the tests of
 	@scripts/redis-deps
 
 .PHONY: browser-deps
-browser-deps: ## Chromium (by apt) and playwright-core (by npm, below .build), for the end-to-end suite
+browser-deps: ## Chromium (by apt) and playwright-core (by npm, below .build), for test/browser
 	@scripts/need chromium chromium
 	@scripts/npm-deps test/browser .build/browser
 

@@ -1,4 +1,4 @@
-// Package test holds what concerns several parts of the project at once, or the real binary.
+// Package test contains the tests that concern several parts of the project, or the real binary.
 package test
 
 import (
@@ -14,16 +14,17 @@ import (
 
 const module = "github.com/tidemark-im/tidemark"
 
-// arrow says what the packages at a place may import, besides the standard library: packages of this module, by
-// their path in it, and modules of others. A path that ends in /... means everything below it as well.
+// arrow says what the packages at a place may import besides the standard library. They are
+// packages of this module, by their path in it, and other modules. A path that ends in /...
+// includes everything below it.
 type arrow struct {
 	place  string
 	own    []string
 	others []string
 }
 
-// arrows is ARCHITECTURE.md's diagram as a table. The first place that fits a package binds it. A
-// package without an arrow is an error.
+// arrows returns ARCHITECTURE.md's diagram as a table. The first place that fits a package binds
+// it. A package without an arrow is an error.
 func arrows() []arrow {
 	shared := []string{"transports/auth", "transports/limit", "transports/origin"}
 	adapter := append(shared, "", "internal/signal", "server", "transports/internal/...")
@@ -84,8 +85,10 @@ func arrows() []arrow {
 			others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"},
 		},
 		{
-			place:  "storage/dynamodb",
-			own:    []string{"", "storage", "storage/internal/...", "storage/dynamodb/internal/..."},
+			place: "storage/dynamodb",
+			own: []string{
+				"", "storage", "storage/internal/...", "storage/dynamodb/internal/...",
+			},
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},
 		{
@@ -94,8 +97,10 @@ func arrows() []arrow {
 			others: []string{"github.com/aws/aws-sdk-go-v2"},
 		},
 		{
-			place:  "storage/dynamodb/internal/schema",
-			own:    []string{"", "internal/signal", "migrations", "storage/dynamodb/internal/endpoint"},
+			place: "storage/dynamodb/internal/schema",
+			own: []string{
+				"", "internal/signal", "migrations", "storage/dynamodb/internal/endpoint",
+			},
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},
 		{
@@ -249,7 +254,8 @@ func arrows() []arrow {
 	}
 }
 
-// exempt reports whether a package may import anything: a conformance suite, or what runs the real binary.
+// exempt reports whether a package may import anything: a conformance suite, or a package that runs
+// the real binary.
 func exempt(path string) bool {
 	return strings.HasSuffix(path, "test") || within("test/...", path)
 }
@@ -275,7 +281,8 @@ func TestArrows_hold(t *testing.T) {
 	}
 }
 
-// TestArrows_core_knows_no_transport binds the core with its inner packages. Its leaves may be clients of something.
+// TestArrows_core_knows_no_transport binds the core and its inner packages. Its leaves may be
+// clients of services.
 func TestArrows_core_knows_no_transport(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, pkg := range packages(t) {
@@ -298,7 +305,7 @@ func TestArrows_core_knows_no_transport(t *testing.T) {
 	}
 }
 
-// TestArrows_drivers_in_leaves_named_after_them binds the whole module, cmd/ included.
+// TestArrows_drivers_in_leaves_named_after_them binds the whole module, including cmd/.
 func TestArrows_drivers_in_leaves_named_after_them(t *testing.T) {
 	leaves := map[string]string{
 		"modernc.org/sqlite":           "sqlite",
@@ -362,7 +369,8 @@ func (a arrow) allows(imported string) bool {
 	return slices.ContainsFunc(a.others, func(other string) bool { return below(other, imported) })
 }
 
-// within reports whether a package's path in the module is the place, or below it if the place ends in /... .
+// within reports whether a package's path in the module is the place, or is below a place that ends
+// in /... .
 func within(place, path string) bool {
 	if parent, ok := strings.CutSuffix(place, "/..."); ok {
 		return below(parent, path)
@@ -374,13 +382,13 @@ func below(parent, path string) bool {
 	return path == parent || strings.HasPrefix(path, parent+"/")
 }
 
-// goPackage is what `go list -json` tells. Imports are those of the files that are not tests.
+// goPackage is an entry of `go list -json`. Imports are those of the files that are not tests.
 type goPackage struct {
 	ImportPath string
 	Imports    []string
 }
 
-// path is the package's place in the module; "" at its top.
+// path returns the package's place in the module; "" at its top.
 func (p goPackage) path() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 }

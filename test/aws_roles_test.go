@@ -24,9 +24,10 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
-// The tables of the stack, and what its roles may do with them.
+// The tables of the stack, and the rights of its roles.
 
-// awsTables are the tables of the template, by their names without the prefix, in the words of migrations/dynamodb.
+// awsTables returns the tables of the template, by their names without the prefix, in the words of
+// migrations/dynamodb.
 func awsTables(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	tables := map[string]map[string]any{}
@@ -37,7 +38,9 @@ func awsTables(t *testing.T) map[string]map[string]any {
 				resource["UpdateReplacePolicy"] != "Retain" {
 				t.Errorf("%s goes with the stack, and its messages with it", name)
 			}
-			for _, option := range []string{"PointInTimeRecoverySpecification", "DeletionProtectionEnabled", "SSESpecification"} {
+			for _, option := range []string{
+				"PointInTimeRecoverySpecification", "DeletionProtectionEnabled", "SSESpecification",
+			} {
 				if p[option] == nil {
 					t.Errorf("%s has no %s", name, option)
 				}
@@ -58,7 +61,8 @@ func awsTables(t *testing.T) map[string]map[string]any {
 	return tables
 }
 
-// TestAWS_tables_are_those_of_the_migration: names, keys, billing and time to live. Each of them has its alarms.
+// TestAWS_tables_are_those_of_the_migration compares names, keys, billing and time to live. Each
+// table must have its alarms.
 func TestAWS_tables_are_those_of_the_migration(t *testing.T) {
 	text, err := migrations.DynamoDB.ReadFile("dynamodb/0001_initial.json")
 	if err != nil {
@@ -88,13 +92,14 @@ func TestAWS_tables_are_those_of_the_migration(t *testing.T) {
 // A right is an action on a table, "" for all six of them.
 type right struct{ action, table string }
 
-// rightsOf are the rights of a role's policy.
+// rightsOf returns the rights of a role's policy.
 func rightsOf(t *testing.T, role string) map[right]bool {
 	t.Helper()
 	rights := map[right]bool{}
-	for _, statement := range at(t, properties(t, template(t), role), "Policies", 0, "PolicyDocument", "Statement").([]any) {
+	policy := at(t, properties(t, template(t), role), "Policies", 0, "PolicyDocument", "Statement")
+	for _, statement := range policy.([]any) {
 		allow, plain := statement.(map[string]any)
-		if !plain { // only if there is a key
+		if !plain { // only with a key
 			continue
 		}
 		resources, several := allow["Resource"].([]any)
@@ -127,7 +132,8 @@ func rightsOf(t *testing.T, role string) map[right]bool {
 	return rights
 }
 
-// asked is a proxy before DynamoDB that notes what it is asked for.
+// asked starts a proxy in front of DynamoDB that notes each request. through is its URL; take
+// returns what it has noted.
 func asked(t *testing.T, store string) (through string, take func() map[right]bool) {
 	t.Helper()
 	raw, err := url.Parse(store)
@@ -168,8 +174,9 @@ func actionsOf(rights map[right]bool) (names []string) {
 	return names
 }
 
-// TestAWS_roles_allow_what_is_called_and_no_more: the tables are made as the stack makes them; then the migration and the start of a server are watched. What
-// a server calls later is in the sources: its client has these methods, and its transactions these actions.
+// TestAWS_roles_allow_what_is_called_and_no_more makes the tables as the stack does. Then it
+// observes the calls of the migration and of a server's start. The later calls of a server are in
+// the sources: the methods of its client and the actions of its transactions.
 func TestAWS_roles_allow_what_is_called_and_no_more(t *testing.T) {
 	server := service.Shared(t)
 	store := server.Store(t)
@@ -186,11 +193,13 @@ func TestAWS_roles_allow_what_is_called_and_no_more(t *testing.T) {
 		t.Errorf("a migration calls %q, and its role allows %q", got, want)
 	}
 	for r := range migrate {
-		if write := r.action == "PutItem" || r.action == "GetItem"; write != (r.table == "chat_counters") {
+		write := r.action == "PutItem" || r.action == "GetItem"
+		if write != (r.table == "chat_counters") {
 			t.Errorf("the role of a migration allows %v", r)
 		}
 	}
-	if schema, err := dynamodb.Status(t.Context(), store); err != nil || schema.Version != schema.Needed {
+	schema, err := dynamodb.Status(t.Context(), store)
+	if err != nil || schema.Version != schema.Needed {
 		t.Errorf("after it, the status is %+v, %v", schema, err)
 	}
 
@@ -205,7 +214,8 @@ func TestAWS_roles_allow_what_is_called_and_no_more(t *testing.T) {
 	for _, name := range storeCalls(t) {
 		called[right{name, ""}] = true
 	}
-	if got, want := actionsOf(called), actionsOf(rightsOf(t, "ServeRole")); !slices.Equal(got, want) {
+	got, want := actionsOf(called), actionsOf(rightsOf(t, "ServeRole"))
+	if !slices.Equal(got, want) {
 		t.Errorf("a server calls %q, and its role allows %q", got, want)
 	}
 }
@@ -242,20 +252,23 @@ func makeTables(t *testing.T, client *sdk.Client, prefix string) {
 	}
 }
 
-// storeCalls are the rights that the calls of the store's sources need.
+// storeCalls returns the rights that the calls of the store's sources need.
 func storeCalls(t *testing.T) (actions []string) {
 	t.Helper()
 	api, err := os.ReadFile("../storage/dynamodb/internal/call/api.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, found := range regexp.MustCompile(`\bclient\.([A-Z]\w+)`).FindAllStringSubmatch(string(api), -1) {
+	methods := regexp.MustCompile(`\bclient\.([A-Z]\w+)`)
+	for _, found := range methods.FindAllStringSubmatch(string(api), -1) {
 		if found[1] != "TransactWriteItems" {
 			actions = append(actions, found[1])
 		}
 	}
 	kinds := regexp.MustCompile(`types\.(Put|Update|Delete|ConditionCheck)\{`)
-	for _, pattern := range []string{"../storage/dynamodb/*.go", "../storage/dynamodb/internal/*/*.go"} {
+	for _, pattern := range []string{
+		"../storage/dynamodb/*.go", "../storage/dynamodb/internal/*/*.go",
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

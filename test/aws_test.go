@@ -14,12 +14,14 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// The stack of deploy/aws. Nothing here has an account of AWS: cfn-lint knows what CloudFormation takes, and these tests what Tidemark needs.
+// The stack of deploy/aws. No test needs an account of AWS. cfn-lint knows what CloudFormation
+// accepts, and these tests know what Tidemark needs.
 
 const awsTemplate = "../deploy/aws/tidemark.yaml"
 
-// TestAWS_linter_passes_the_template_and_notices_mistakes, since a linter that passes everything would be no help. It reads all templates at once: most of its
-// time goes into what CloudFormation has.
+// TestAWS_linter_passes_the_template_and_notices_mistakes also changes the template, because a
+// linter that accepts everything is no check. One run reads all templates: most of its time goes
+// into CloudFormation's own rules.
 func TestAWS_linter_passes_the_template_and_notices_mistakes(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile(awsTemplate)
@@ -55,7 +57,7 @@ func TestAWS_linter_passes_the_template_and_notices_mistakes(t *testing.T) {
 	if err == nil {
 		t.Errorf("lint-aws passes all of them")
 	}
-	// What it says of a place is a paragraph: first what is wrong, then in which file.
+	// A finding is a paragraph: first what is wrong, then in which file.
 	paragraphs := strings.Split(string(out), "\n\n")
 	for i, tt := range mistakes {
 		told := slices.ContainsFunc(paragraphs,
@@ -78,7 +80,7 @@ type intrinsic struct {
 	arg  any
 }
 
-// template is the stack as values: maps, slices, strings, and intrinsics.
+// template returns the stack as values: maps, slices, strings, and intrinsics.
 func template(t *testing.T) map[string]any {
 	t.Helper()
 	source, err := os.ReadFile(awsTemplate)
@@ -118,7 +120,7 @@ func valueOf(t *testing.T, node *yaml.Node) (value any) {
 	return value
 }
 
-// at follows keys of maps, and numbers of slices.
+// at follows keys of maps, and indices of slices.
 func at(t *testing.T, value any, path ...any) any {
 	t.Helper()
 	for i, step := range path {
@@ -140,13 +142,13 @@ func at(t *testing.T, value any, path ...any) any {
 	return value
 }
 
-// properties are those of a resource.
+// properties returns the properties of a resource.
 func properties(t *testing.T, stack map[string]any, resource string) map[string]any {
 	t.Helper()
 	return at(t, stack, "Resources", resource, "Properties").(map[string]any)
 }
 
-// attributes are pairs of Key and Value, or of Name and Value, as a map.
+// attributes returns pairs of Key and Value, or of Name and Value, as a map.
 func attributes(t *testing.T, list any, key string) map[string]any {
 	t.Helper()
 	found := map[string]any{}
@@ -186,13 +188,17 @@ func only(t *testing.T, dir, name string) time.Duration {
 	return 0
 }
 
-// TestAWS_load_balancer_waits_for_streams_and_not_for_closed_connections: its idle timeout is above what Tidemark is silent for, and below the time after
-// which Tidemark closes connections that it might be sent requests on.
+// TestAWS_load_balancer_waits_for_streams_and_not_for_closed_connections compares the load
+// balancer's idle timeout. It must be above the longest silence of Tidemark, and below the time
+// after which Tidemark closes idle connections.
 func TestAWS_load_balancer_waits_for_streams_and_not_for_closed_connections(t *testing.T) {
 	stack := template(t)
 	balancer := attributes(t, properties(t, stack, "LoadBalancer")["LoadBalancerAttributes"], "Key")
 	idle := seconds(t, balancer["idle_timeout.timeout_seconds"])
-	for what, silent := range map[string]time.Duration{"a long-poll": only(t, "transports/longpoll", "maxWait"), "two heartbeats": 2 * only(t, "server", "Heartbeat")} {
+	for what, silent := range map[string]time.Duration{
+		"a long-poll":    only(t, "transports/longpoll", "maxWait"),
+		"two heartbeats": 2 * only(t, "server", "Heartbeat"),
+	} {
 		if idle < silent+10*time.Second {
 			t.Errorf("the idle timeout is %v; %s takes %v", idle, what, silent)
 		}
@@ -210,17 +216,21 @@ func TestAWS_load_balancer_waits_for_streams_and_not_for_closed_connections(t *t
 	if targets := properties(t, stack, "Targets"); targets["HealthCheckPath"] != "/readyz" {
 		t.Errorf("health is asked at %v", targets["HealthCheckPath"])
 	}
-	if got := at(t, properties(t, stack, "Http"), "DefaultActions", 0, "RedirectConfig", "Protocol"); got != "HTTPS" {
+	if got := at(t, properties(t, stack, "Http"),
+		"DefaultActions", 0, "RedirectConfig", "Protocol"); got != "HTTPS" {
 		t.Errorf("HTTP is sent on to %v", got)
 	}
 }
 
-// TestAWS_task_runs_as_the_image_wants: read-only, without rights, with the variables that serve knows, and with more time to stop than it takes.
+// TestAWS_task_runs_as_the_image_wants: the task is read-only and without rights, has variables
+// that serve knows, and has more time to stop than it needs.
 func TestAWS_task_runs_as_the_image_wants(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	stack := template(t)
 	known := serveVariables(t)
-	for task, command := range map[string][]any{"ServeTask": {"serve"}, "MigrateTask": {"migrate", "up"}} {
+	for task, command := range map[string][]any{
+		"ServeTask": {"serve"}, "MigrateTask": {"migrate", "up"},
+	} {
 		container := at(t, properties(t, stack, task), "ContainerDefinitions", 0).(map[string]any)
 		if got := container["Command"].([]any); !slices.Equal(got, command) {
 			t.Errorf("%s runs %q, want %q", task, got, command)
@@ -252,8 +262,9 @@ func TestAWS_task_runs_as_the_image_wants(t *testing.T) {
 	if stop := container["StopTimeout"].(string) + "s"; !longerThanDrain(t, stop) {
 		t.Errorf("the task is killed after %s, which is not longer than a drain", stop)
 	}
-	if got, want := attributes(t, container["Secrets"], "Name")["TIDEMARK_JWT_SECRET"], (intrinsic{"Ref", "JwtSecretArn"}); got != want {
-		t.Errorf("the secret comes from %v", got)
+	secret := attributes(t, container["Secrets"], "Name")["TIDEMARK_JWT_SECRET"]
+	if want := (intrinsic{"Ref", "JwtSecretArn"}); secret != want {
+		t.Errorf("the secret comes from %v", secret)
 	}
 	if attributes(t, container["Environment"], "Name")["TIDEMARK_JWT_SECRET"] != nil {
 		t.Error("the secret stands in the task's definition")
@@ -275,7 +286,8 @@ func TestAWS_readme_names_what_the_stack_has(t *testing.T) {
 		}
 	}
 	named := 0
-	for _, found := range regexp.MustCompile(`\b([A-Z][A-Za-z]+)=[^=\s]`).FindAllStringSubmatch(text, -1) {
+	assigned := regexp.MustCompile(`\b([A-Z][A-Za-z]+)=[^=\s]`)
+	for _, found := range assigned.FindAllStringSubmatch(text, -1) {
 		named++
 		if parameters[found[1]] == nil {
 			t.Errorf("the README sets %s, which is no parameter", found[1])
@@ -290,22 +302,25 @@ func TestAWS_readme_names_what_the_stack_has(t *testing.T) {
 	if named < 15 {
 		t.Errorf("only %d parameters and outputs were found", named)
 	}
-	// Whoever has to be given is given in the commands.
+	// The commands set each parameter without a default.
 	for name, parameter := range parameters {
-		if _, has := parameter.(map[string]any)["Default"]; !has && !strings.Contains(text, name+"=") {
+		_, has := parameter.(map[string]any)["Default"]
+		if !has && !strings.Contains(text, name+"=") {
 			t.Errorf("the README deploys without %s, which has no default", name)
 		}
 	}
 }
 
-// TestAWS_several_tasks_share_a_Valkey: it is reached over TLS, by the tasks only, and refuses writes rather than forget who is online; more than one task is
-// refused without it.
+// TestAWS_several_tasks_share_a_Valkey: only the tasks reach it, and over TLS. It refuses writes
+// rather than evict presence. Without it, more than one task is refused.
 func TestAWS_several_tasks_share_a_Valkey(t *testing.T) {
 	stack := template(t)
 	container := at(t, properties(t, stack, "ServeTask"), "ContainerDefinitions",
 		0).(map[string]any)
 	url, _ := attributes(t, container["Environment"], "Name")["TIDEMARK_REDIS"].(intrinsic)
-	if want := (intrinsic{"Sub", "rediss://${Valkey.PrimaryEndPoint.Address}:${Valkey.PrimaryEndPoint.Port}"}); url != want {
+	if want := (intrinsic{
+		"Sub", "rediss://${Valkey.PrimaryEndPoint.Address}:${Valkey.PrimaryEndPoint.Port}",
+	}); url != want {
 		t.Errorf("TIDEMARK_REDIS is %v, want %v", url, want)
 	}
 	valkey := properties(t, stack, "Valkey")
@@ -313,7 +328,8 @@ func TestAWS_several_tasks_share_a_Valkey(t *testing.T) {
 		valkey["TransitEncryptionMode"] != "required" {
 		t.Error("the Valkey answers without TLS")
 	}
-	if got := at(t, properties(t, stack, "ValkeyParameters"), "Properties", "maxmemory-policy"); got != "noeviction" {
+	if got := at(t, properties(t, stack, "ValkeyParameters"),
+		"Properties", "maxmemory-policy"); got != "noeviction" {
 		t.Errorf("maxmemory-policy is %v", got)
 	}
 	ingress := properties(t, stack, "ValkeyGroup")["SecurityGroupIngress"].([]any)

@@ -13,10 +13,11 @@ import (
 	"testing"
 )
 
-// backupChats are written to while backups are taken.
+// backupChats receive messages while backups are taken.
 var backupChats = []string{"b0", "b1", "b2"}
 
-// ledger is what a server confirmed: sequences by chat and client_message_id, and the highest acknowledgement of each chat.
+// ledger is what a server confirmed: sequences by chat and client_message_id, and the highest
+// acknowledgement of each chat.
 type ledger struct {
 	mu       sync.Mutex
 	messages map[string]int64
@@ -35,8 +36,10 @@ func (l *ledger) size() int {
 	return len(l.messages)
 }
 
-// TestBackup_while_the_server_runs_is_a_gapless_prefix takes backups under load, as docs/sqlite.md says: whatever was confirmed before a backup began is in it, nothing is
-// missing in between, and the server went on. Then the last one takes the place of the database, and a device that has more than that is told so.
+// TestBackup_while_the_server_runs_is_a_gapless_prefix takes backups under load, as docs/sqlite.md
+// says. Each backup has what was confirmed before it began, without a gap, and the server goes on
+// meanwhile. Then the last backup replaces the database. A device that has more than the backup
+// gets a reset.
 func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	s := newSite(t)
@@ -45,16 +48,17 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 		alice.call(t, http.MethodPost, "/chats",
 			map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
 	}
-	told := &ledger{messages: map[string]int64{}, acked: map[string]int64{}}
+	confirmed := &ledger{messages: map[string]int64{}, acked: map[string]int64{}}
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	end := sync.OnceFunc(func() { close(stop); clients.Wait() })
 	t.Cleanup(end)
 	for c := range 3 {
-		clients.Go(func() { writeUntil(t, stop, alice, bob, backupChats[c], told) })
+		clients.Go(func() { writeUntil(t, stop, alice, bob, backupChats[c], confirmed) })
 	}
 
-	// A backup may be too quick for anything to be confirmed meanwhile: then there are more of them.
+	// A backup may be so fast that nothing is confirmed meanwhile. Then the test takes more of
+	// them.
 	const backups, mostBackups = 3, 30
 	type taken struct {
 		file            string
@@ -64,13 +68,13 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 	meanwhile := 0
 	for n := 0; n < backups || meanwhile == 0 && n < mostBackups; n++ {
 		enough := 60 * (n + 1)
-		until(t, "the load runs", func() bool { return t.Failed() || told.size() >= enough },
-			func() string { return fmt.Sprint(told.size(), " confirmed") })
-		messages, acked := told.copy()
+		until(t, "the load runs", func() bool { return t.Failed() || confirmed.size() >= enough },
+			func() string { return fmt.Sprint(confirmed.size(), " confirmed") })
+		messages, acked := confirmed.copy()
 		file := filepath.Join(t.TempDir(), "copy.db")
 		s.run("backup", "--store", "sqlite:"+s.database(), "--to", file)
 		copies = append(copies, taken{file, messages, acked})
-		during := told.size() - len(messages)
+		during := confirmed.size() - len(messages)
 		t.Logf("backup %d: %d confirmed before it, %d while it ran", n+1, len(messages), during)
 		meanwhile += during
 	}
@@ -79,7 +83,7 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 			mostBackups)
 	}
 	end()
-	all, _ := told.copy()
+	all, _ := confirmed.copy()
 
 	live := s.database()
 	for _, c := range copies {
@@ -99,7 +103,8 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 		}
 		for chat, acked := range c.acked {
 			var got state
-			if bob.call(t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &got); got.Acked < acked {
+			path := "/chats/" + chat + "/delivery-state"
+			if bob.call(t, http.MethodGet, path, nil, &got); got.Acked < acked {
 				t.Errorf("%s: the watermark is %d in the backup, and was %d before",
 					chat, got.Acked, acked)
 			}
@@ -111,11 +116,12 @@ func TestBackup_while_the_server_runs_is_a_gapless_prefix(t *testing.T) {
 	s.serveFrom(live)
 	s.start()
 	for _, chat := range backupChats {
-		s.toldOfTheReset(bob, chat, all)
+		s.wantReset(bob, chat, all)
 	}
 }
 
-// restore runs what docs/sqlite.md says, without systemctl and in other places. Files of a log that is not of the copy must not stay.
+// restore runs the commands of docs/sqlite.md, without systemctl and in other places. It checks
+// that no file of the old log stays beside the copy.
 func restore(t *testing.T, database, copied string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/sqlite.md")
@@ -128,7 +134,10 @@ func restore(t *testing.T, database, copied string) {
 		t.Fatalf("the block of the restore is %q", block)
 	}
 	block = strings.ReplaceAll(block, "systemctl ", ": ")
-	for from, to := range map[string]string{"/var/lib/tidemark": filepath.Dir(database), "/var/backups/tidemark-2026-11-20.db": copied} {
+	for from, to := range map[string]string{
+		"/var/lib/tidemark":                   filepath.Dir(database),
+		"/var/backups/tidemark-2026-11-20.db": copied,
+	} {
 		if !strings.Contains(block, from) {
 			t.Fatalf("the block of the restore does not say %s: %s", from, block)
 		}
@@ -140,7 +149,9 @@ func restore(t *testing.T, database, copied string) {
 	if out, err := exec.Command("bash", "-euc", block).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", block, err, out)
 	}
-	for name, want := range map[string]bool{"": true, ".old": true, "-wal": false, "-wal.old": true} {
+	for name, want := range map[string]bool{
+		"": true, ".old": true, "-wal": false, "-wal.old": true,
+	} {
 		if _, err := os.Stat(database + name); (err == nil) != want {
 			t.Errorf("after the restore %s%s is there: %v, want %v",
 				filepath.Base(database), name, err == nil, want)
@@ -150,7 +161,7 @@ func restore(t *testing.T, database, copied string) {
 
 // writeUntil sends to a chat, and acknowledges, until stop is closed.
 func writeUntil(
-	t *testing.T, stop <-chan struct{}, sender, reader user, chat string, told *ledger,
+	t *testing.T, stop <-chan struct{}, sender, reader user, chat string, confirmed *ledger,
 ) {
 	for n := 1; ; n++ {
 		select {
@@ -164,25 +175,26 @@ func writeUntil(
 			t.Errorf("%s was given %d, want %d", id, sent.Sequence, n)
 			return
 		}
-		told.mu.Lock()
-		told.messages[id] = sent.Sequence
-		told.mu.Unlock()
+		confirmed.mu.Lock()
+		confirmed.messages[id] = sent.Sequence
+		confirmed.mu.Unlock()
 		if n%5 == 0 {
 			reader.ack(t, chat, sent.Sequence)
-			told.mu.Lock()
-			told.acked[chat] = sent.Sequence
-			told.mu.Unlock()
+			confirmed.mu.Lock()
+			confirmed.acked[chat] = sent.Sequence
+			confirmed.mu.Unlock()
 		}
 	}
 }
 
-// stored reads every message of the chats: contents to sequences. They must follow each other without a hole.
+// stored reads every message of the chats, and returns sequences by content. The sequences must
+// have no gap.
 func (s *site) stored(u user) map[string]int64 {
 	s.t.Helper()
 	return s.storedIn(u, backupChats...)
 }
 
-// storedIn is stored of some chats.
+// storedIn is stored for some chats.
 func (s *site) storedIn(u user, chats ...string) map[string]int64 {
 	s.t.Helper()
 	found := map[string]int64{}
@@ -211,8 +223,9 @@ func (s *site) storedIn(u user, chats ...string) map[string]int64 {
 	return found
 }
 
-// toldOfTheReset: a device that has more than the restored server is told so, and its chat goes on after what was restored.
-func (s *site) toldOfTheReset(u user, chat string, all map[string]int64) {
+// wantReset checks that a device with more than the restored server gets a reset, and that its chat
+// goes on behind the restored head.
+func (s *site) wantReset(u user, chat string, all map[string]int64) {
 	t := s.t
 	t.Helper()
 	head, has := int64(0), int64(0)
@@ -229,14 +242,14 @@ func (s *site) toldOfTheReset(u user, chat string, all map[string]int64) {
 		Head   int64  `json:"head_sequence"`
 		Reset  struct{ Reason string }
 	}
-	var answer struct{ Chats []synced } // those that are waited for elsewhere are in it too
+	var answer struct{ Chats []synced } // includes chats that other steps wait for
 	u.call(t, http.MethodPost, "/sync",
 		map[string]any{"chats": []map[string]any{{"chat_id": chat, "last_acked_sequence": has}}},
 		&answer)
 	i := slices.IndexFunc(answer.Chats, func(c synced) bool { return c.ChatID == chat })
 	if i < 0 || answer.Chats[i].Reset.Reason != "ahead" || answer.Chats[i].Head != head ||
 		head >= has {
-		t.Errorf("%s: a device with %d messages is told %+v, want the reset of reason ahead, to %d",
+		t.Errorf("%s: a device with %d messages got %+v, want the reset of reason ahead, to %d",
 			chat, has, answer, head)
 		return
 	}
@@ -245,7 +258,7 @@ func (s *site) toldOfTheReset(u user, chat string, all map[string]int64) {
 	}
 }
 
-// TestBackup_without_room_leaves_nothing: half a backup must not look like one.
+// TestBackup_without_room_leaves_nothing: a partial backup must not look like a complete one.
 func TestBackup_without_room_leaves_nothing(t *testing.T) {
 	s := newSite(t)
 	alice := s.user("alice", "http://"+s.address, nil)
@@ -256,7 +269,7 @@ func TestBackup_without_room_leaves_nothing(t *testing.T) {
 			map[string]any{"client_message_id": key, "content": strings.Repeat("x", 10_000)}, nil)
 	}
 	dir := t.TempDir()
-	// A limit of the size of files, in KiB, stands for a disk without room.
+	// A limit of the size of files, in KiB, stands for a full disk.
 	out, err := exec.Command("bash", "-c",
 		`ulimit -f 100; exec "$0" backup --store "sqlite:$1" --to "$2"`, s.binary, s.database(),
 		filepath.Join(dir, "copy.db")).CombinedOutput()

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// TestBalanced_a_node_that_hangs_is_left_out stops one of three nodes with SIGSTOP. The proxy gives a call 1 s here instead of 35 s. The nodes have nothing in
-// common but a chat of the same name: it is about the proxy.
+// TestBalanced_a_node_that_hangs_is_left_out stops one of three nodes with SIGSTOP. The proxy's
+// timeout of a call is 1 s here instead of 35 s. The nodes share only the name of a chat: the test
+// is about the proxy.
 func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	var nodes []*process
@@ -43,7 +44,7 @@ func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
 	t.Run("a send waits once and is confirmed by another node", func(t *testing.T) {
 		alice := user{name: "alice", url: sends.url}
 		for n := range 12 {
-			alice.send(t, "tea", fmt.Sprint("message ", n)) // fails if it is not 200 or 201
+			alice.send(t, "tea", fmt.Sprint("message ", n)) // fails unless it is 200 or 201
 		}
 		if asked := sends.asked(t, hung.address); asked != 1 {
 			t.Errorf("%d sends went to the node that hangs, want 1", asked)
@@ -74,7 +75,8 @@ func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
 		for range 3 {
 			bob.call(t, http.MethodGet, "/chats", nil, nil)
 		}
-		// One node knows the session; the other one says 410 at once, and so would it to a poll that was cut and sent on.
+		// One node knows the session, the other answers 410 at once. It would also answer 410 to a
+		// poll that was cut and sent on.
 		owner := as(addresses[0], "bob")
 		var answer struct {
 			Session string
@@ -110,16 +112,18 @@ func (b balancer) lines(t *testing.T) string {
 	return string(text)
 }
 
-// asked returns how many requests went to a node, or were tried there.
+// asked returns how many requests went to a node, including failed attempts.
 func (b balancer) asked(t *testing.T, address string) int {
 	t.Helper()
-	return len(regexp.MustCompile(`(?m)^.*" \d+ .*`+regexp.QuoteMeta(address)+`.*$`).FindAllString(b.lines(t), -1))
+	line := regexp.MustCompile(`(?m)^.*" \d+ .*` + regexp.QuoteMeta(address) + `.*$`)
+	return len(line.FindAllString(b.lines(t), -1))
 }
 
 // balancer is nginx with deploy/nginx/cluster.conf in front of nodes, until the test ends.
 type balancer struct{ url, log string } // log is the file of its access log
 
-// balanced starts nginx in front of nodes. Words of the configuration are replaced in pairs, so that a test need not wait for as long as people do; each must be there.
+// balanced starts nginx in front of nodes. It replaces words of the configuration in pairs, so that
+// a test need not wait for production timeouts. Each word must occur.
 func balanced(t *testing.T, words []string, nodes ...string) balancer {
 	t.Helper()
 	text, err := os.ReadFile("../deploy/nginx/cluster.conf")

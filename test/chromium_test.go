@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The tests in browser/ are written where the page is: in JavaScript. Each file is one test here.
+// The tests in browser/ are in JavaScript, like the page. Each file is one test here.
 
 func TestChromium_plain_EventSource_resumes_by_itself(t *testing.T) {
 	t.Parallel() // It waits more than it works.
@@ -26,7 +26,8 @@ func TestChromium_the_page_on_a_server_for_others(t *testing.T) {
 	onSite(t, "site.test.mjs")
 }
 
-// onSite runs a file against a server without --dev, which the file can stop, start, and have tokens made for.
+// onSite runs a file against a server without --dev. The file can stop and start the server, and
+// request tokens.
 func onSite(t *testing.T, file string) {
 	t.Helper()
 	s := newSite(t)
@@ -36,7 +37,7 @@ func onSite(t *testing.T, file string) {
 	control.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, s.run("token", "--user", r.FormValue("user"), "--ttl", r.FormValue("ttl")))
 	})
-	// What fails in a handler marks the test as failed, and the file, which gets no answer, ends.
+	// A failure in a handler marks the test as failed. The file gets no answer and ends.
 	calls := httptest.NewServer(control)
 	t.Cleanup(calls.Close)
 	inChromium(t, file, "TIDEMARK_TEST_URL=http://"+s.address, "TIDEMARK_TEST_CONTROL="+calls.URL)

@@ -24,7 +24,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// Clients that nobody made for Tidemark, against the real binary.
+// Clients that were not made for Tidemark, against the real binary.
 
 func TestCurl_reads_the_stream(t *testing.T) {
 	t.Parallel() // It waits more than it works.
@@ -44,7 +44,7 @@ func curlReads(t *testing.T, p *process) {
 		t.Fatalf("curl: %v; on Debian: apt-get install -y curl", err)
 	}
 	defer func() {
-		_ = curl.Process.Kill() // It would read for ever.
+		_ = curl.Process.Kill() // it would read endlessly
 		_ = curl.Wait()
 	}()
 
@@ -65,7 +65,9 @@ func curlReads(t *testing.T, p *process) {
 
 	for block := range strings.SplitSeq(strings.TrimSuffix(stdout.String(), "\n\n"), "\n\n") {
 		for line := range strings.SplitSeq(block, "\n") {
-			if !regexp.MustCompile(`^(:.*|retry: ?\d+|id: ?[^.]{1,22}\.\d+|event: ?[a-z_]+|data: ?\{.*\})?$`).MatchString(line) {
+			form := regexp.MustCompile(
+				`^(:.*|retry: ?\d+|id: ?[^.]{1,22}\.\d+|event: ?[a-z_]+|data: ?\{.*\})?$`)
+			if !form.MatchString(line) {
 				t.Errorf("a line that is not Server-Sent Events as documented: %q", line)
 			}
 		}
@@ -85,7 +87,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.text.Write(b)
 }
 
-// String returns everything written so far.
+// reader is the r3labs client with the wrapper that it needs, and the events it received.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,7 +99,7 @@ type reader struct {
 	client *sse.Client
 	conns  *connections
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	opens    []open
 	messages []message
 }
@@ -121,7 +123,8 @@ func newReader(t *testing.T, u user) *reader {
 			return nil
 		}
 		response.Body.Close()
-		if err := fmt.Errorf("the stream is refused: %s", response.Status); response.StatusCode >= 500 {
+		err := fmt.Errorf("the stream is refused: %s", response.Status)
+		if response.StatusCode >= 500 {
 			return err
 		}
 		return backoff.Permanent(fmt.Errorf("the stream is refused: %s", response.Status))
@@ -129,7 +132,8 @@ func newReader(t *testing.T, u user) *reader {
 	return r
 }
 
-// run reads until ctx ends. A clean end of the stream is no error to the client, and no reason to stop.
+// run reads until ctx ends. For the client, a clean end of the stream is neither an error nor a
+// reason to stop.
 func (r *reader) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		forever := backoff.NewExponentialBackOff()
@@ -168,7 +172,7 @@ func (r *reader) received() (opens []open, contents []string) {
 	return slices.Clone(r.opens), contents
 }
 
-// connections dials, and can cut what it has dialled, as a broken network does.
+// connections dials, and can cut the open connections as a broken network does.
 type connections struct {
 	mu    sync.Mutex // guards conns
 	conns []net.Conn
@@ -250,7 +254,7 @@ func describe(r *reader) func() string {
 	return func() string { return fmt.Sprint(r.received()) }
 }
 
-// frame is a frame of the WebSocket, either way.
+// frame is a frame of the WebSocket, in either direction.
 type frame struct {
 	ID        int64           `json:"id,omitempty"`
 	Type      string          `json:"type"`
@@ -286,7 +290,7 @@ func write(t *testing.T, conn *websocket.Conn, kind, requestID string, payload a
 	}
 }
 
-// next reads frames until one is of the type and want holds for its payload, which it decodes.
+// next reads frames until one has the type, and want returns true for its decoded payload.
 func next[T any](t *testing.T, conn *websocket.Conn, kind string, want func(T) bool) (frame, T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -361,7 +365,8 @@ func coderSends(t *testing.T, p *process) {
 	if want := (state{ChatID: chat, UserID: "bob", Acked: 1, Read: 1}); stored != want {
 		t.Errorf("stored: got %+v, want %+v", stored, want)
 	}
-	if err := a.Close(websocket.StatusNormalClosure, ""); err != nil && !errors.Is(err, net.ErrClosed) {
+	err := a.Close(websocket.StatusNormalClosure, "")
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closing in good order: %v", err)
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"testing"
 )
 
-// TestClock_periods_are_measured_by_the_monotonic_clock: a time from time.Now has the reading of the monotonic clock, which does not jump, as long as nothing is done to it but Add, Sub
-// and comparisons (see the documentation of package time). So leases, deadlines, tickets and limits hold when somebody sets the clock. The exceptions show the time of day.
+// TestClock_periods_are_measured_by_the_monotonic_clock: a time from time.Now contains the
+// monotonic clock, which does not jump. It loses that if anything but Add, Sub and comparisons is
+// done to it (see the documentation of package time). So leases, deadlines, tickets and limits hold
+// when an operator sets the clock. The exceptions show the time of day.
 func TestClock_periods_are_measured_by_the_monotonic_clock(t *testing.T) {
 	strips := []string{
 		"UTC", "Local", "In", "Round", "Truncate", "AddDate", "Unix", "UnixMilli", "UnixNano",
@@ -33,7 +35,7 @@ func TestClock_periods_are_measured_by_the_monotonic_clock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What time.Now gives, directly or by a name, and what is done to it.
+		// Results of time.Now, direct or by a name, and the operations on them.
 		nows := map[string]bool{}
 		isNow := func(e ast.Expr) bool {
 			call, ok := e.(*ast.CallExpr)

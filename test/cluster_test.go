@@ -21,8 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCluster_works_as_written starts `make cluster`, as somebody would in a terminal, and does with it what docs/cluster.md says and what people do.
-// In the end Ctrl-C leaves nothing.
+// TestCluster_works_as_written starts `make cluster` as in a terminal, and follows docs/cluster.md.
+// In the end Ctrl-C leaves no process and no file.
 func TestCluster_works_as_written(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	c := makeCluster(t)
@@ -32,13 +32,14 @@ func TestCluster_works_as_written(t *testing.T) {
 	c.interrupt()
 }
 
-// cluster is what `make cluster` started.
+// cluster is a run of `make cluster`.
 type cluster struct {
 	t       *testing.T
 	command *exec.Cmd
 	out     *output
 	ended   chan error
-	// export is the line that the commands of docs/cluster.md want; variables is what it says.
+	// export is the line that the commands of docs/cluster.md need. variables are the variables it
+	// sets.
 	export    string
 	variables map[string]string
 	dir       string
@@ -54,7 +55,7 @@ func makeCluster(t *testing.T) *cluster {
 		return strings.HasPrefix(variable, "MAKE") || strings.HasPrefix(variable, "MFLAGS")
 	})
 	c.command.Stdout, c.command.Stderr = c.out, c.out
-	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal has it
+	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal does
 	if err := c.command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,13 +86,14 @@ func makeCluster(t *testing.T) *cluster {
 		name, value, _ := strings.Cut(pair, "=")
 		c.variables[name] = value
 	}
-	if logs := regexp.MustCompile(`(?m)^  logs +(\S+)$`).FindStringSubmatch(c.out.String()); logs != nil {
+	printed := regexp.MustCompile(`(?m)^  logs +(\S+)$`)
+	if logs := printed.FindStringSubmatch(c.out.String()); logs != nil {
 		c.dir = logs[1]
 	}
 	return c
 }
 
-// signal is Ctrl-C: it goes to everybody whom the terminal started.
+// signal sends what Ctrl-C sends: SIGINT to every process of the terminal.
 func (c *cluster) signal() { _ = syscall.Kill(-c.command.Process.Pid, syscall.SIGINT) }
 
 func (c *cluster) wait() {
@@ -105,7 +107,7 @@ func (c *cluster) wait() {
 	c.command.Process = nil
 }
 
-// interrupt is Ctrl-C, after which nothing runs and nothing lies about.
+// interrupt sends Ctrl-C, and checks that no process and no file is left.
 func (c *cluster) interrupt() {
 	c.t.Helper()
 	c.signal()
@@ -130,7 +132,7 @@ func (c *cluster) interrupt() {
 	}
 }
 
-// commands runs the commands of the page, which chat through the proxy, kill a node and stop Redis.
+// commands runs the commands of the page. They chat through the proxy, kill a node and stop Redis.
 func (c *cluster) commands(t *testing.T) {
 	page, err := os.ReadFile("../docs/cluster.md")
 	if err != nil {
@@ -140,7 +142,7 @@ func (c *cluster) commands(t *testing.T) {
 	output := runBlocks(t, blocks, readmeAddress)
 	for _, step := range []struct {
 		rule  string
-		block string // a word of the block whose output is looked at
+		block string // a word of the block that prints it
 		want  []string
 	}{
 		{"a chat is made through the proxy", "CHAT=", []string{`the chat is [A-Za-z0-9_.:-]+\n`}},
@@ -149,11 +151,15 @@ func (c *cluster) commands(t *testing.T) {
 			"Tea at five?", []string{`"sequence": ?1\b`, `(?m)^event: ?message$`, `Tea at five\?`},
 		},
 		{"ticks go the other way", "last_read_sequence", []string{
-			`(?s)"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?0\b.*"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?1\b`,
+			`(?s)"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?0\b.*` +
+				`"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?1\b`,
 		}},
-		{"one session is polled at three nodes", "for message in one two three", []string{`(?s)"session": ?"([^"]+)".*one.*"session": ?"([^"]+)".*two.*"session": ?"([^"]+)".*three`}},
+		{"one session is polled at three nodes", "for message in one two three", []string{
+			`(?s)"session": ?"([^"]+)".*one.*"session": ?"([^"]+)".*two.*` +
+				`"session": ?"([^"]+)".*three`,
+		}},
 		{
-			"a message sent while his node is dead waits for him",
+			"a message sent while bob's node is dead waits for bob",
 			"kill -9", []string{`"sequence": ?5\b`, `(?s)event: ?message.*Are you still there`},
 		},
 		{
@@ -174,7 +180,7 @@ func (c *cluster) commands(t *testing.T) {
 	}
 }
 
-// polls reads fifty messages by polls that the proxy sends to each of the nodes, in one session.
+// polls reads fifty messages in one session, by polls that the proxy sends to all of the nodes.
 func (c *cluster) polls(t *testing.T) {
 	alice, bob := c.user("anna"), c.user("ben")
 	chat := alice.direct(t, "ben")
@@ -222,7 +228,8 @@ func (c *cluster) polls(t *testing.T) {
 		t.Fatal(err)
 	}
 	answered := map[string]int{}
-	for _, line := range regexp.MustCompile(`(?m)"GET /api/v1/poll .* (\S+)$`).FindAllStringSubmatch(string(log), -1) {
+	polled := regexp.MustCompile(`(?m)"GET /api/v1/poll .* (\S+)$`)
+	for _, line := range polled.FindAllStringSubmatch(string(log), -1) {
 		answered[line[1]]++
 	}
 	for _, node := range []string{"N1", "N2", "N3"} {
@@ -232,7 +239,8 @@ func (c *cluster) polls(t *testing.T) {
 	}
 }
 
-// browsers opens the page on two nodes, and then behind the proxy while each node is killed, which the script starts again.
+// browsers opens the page on two nodes. Then it opens the page behind the proxy while each node is
+// killed, which the script starts again.
 func (c *cluster) browsers(t *testing.T) {
 	nodes := []string{c.variables["N1"], c.variables["N2"], c.variables["N3"]}
 	control := http.NewServeMux()
@@ -243,7 +251,9 @@ func (c *cluster) browsers(t *testing.T) {
 			return "n1", 0
 		}
 		name = fmt.Sprint("n", n+1)
-		pids := regexp.MustCompile(`(?m)(?:^  `+name+` .*|`+name+` is ready again: )process (\d+)$`).FindAllStringSubmatch(c.out.String(), -1)
+		started := regexp.MustCompile(
+			`(?m)(?:^  ` + name + ` .*|` + name + ` is ready again: )process (\d+)$`)
+		pids := started.FindAllStringSubmatch(c.out.String(), -1)
 		pid, _ = strconv.Atoi(pids[len(pids)-1][1])
 		return name, pid
 	}
@@ -271,7 +281,7 @@ func (c *cluster) browsers(t *testing.T) {
 		"TIDEMARK_TEST_NODES="+strings.Join(nodes, " "), "TIDEMARK_TEST_CONTROL="+calls.URL)
 }
 
-// lastOf returns the last line that the script printed of a node.
+// lastOf returns the last line that the script printed about a node.
 func lastOf(text, name string) (last string) {
 	for scanner := bufio.NewScanner(strings.NewReader(text)); scanner.Scan(); {
 		if strings.HasPrefix(scanner.Text(), "cluster: "+name+" ") {

@@ -16,9 +16,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// What is in deploy/ besides the proxies. There is no container engine among what the tests need, so the Dockerfile is read, and what it runs is run.
+// The files in deploy/ other than the proxies' configurations. The tests need no container engine:
+// they read the Dockerfile, and run its commands.
 
-// TestDocker_image_is_static_small_and_nobody reads the Dockerfile, builds as it says from what it would copy, and starts the result with nothing around it.
+// TestDocker_image_is_static_small_and_nobody reads the Dockerfile and builds from what it would
+// copy. It starts the result in an empty environment.
 func TestDocker_image_is_static_small_and_nobody(t *testing.T) {
 	stages := dockerfile(t)
 	if len(stages) != 2 || stages[0].name != "build" || stages[1].from != "scratch" {
@@ -34,7 +36,8 @@ func TestDocker_image_is_static_small_and_nobody(t *testing.T) {
 			}
 		}
 	}
-	if got, want := strings.TrimSuffix(strings.TrimPrefix(build.from, "golang:"), "-bookworm"), goVersion(t); got != want {
+	got := strings.TrimSuffix(strings.TrimPrefix(build.from, "golang:"), "-bookworm")
+	if want := goVersion(t); got != want {
 		t.Errorf("it is built with Go %s, and go.mod says %s", got, want)
 	}
 	for verb, want := range map[string]string{
@@ -46,14 +49,15 @@ func TestDocker_image_is_static_small_and_nobody(t *testing.T) {
 			t.Errorf("%s: %q, want %q once", verb, got, want)
 		}
 	}
-	if got := image.all("HEALTHCHECK"); len(got) != 1 || !strings.HasSuffix(got[0], `CMD ["/tidemark", "health"]`) {
+	if got := image.all("HEALTHCHECK"); len(got) != 1 ||
+		!strings.HasSuffix(got[0], `CMD ["/tidemark", "health"]`) {
 		t.Errorf("HEALTHCHECK %q: there is no shell to run it", got)
 	}
 	if got := image.all("RUN"); got != nil {
 		t.Errorf("RUN %q: there is nothing to run it", got)
 	}
 
-	// The build, in a directory that has what COPY . . would bring.
+	// The build, in a directory with what COPY . . would copy.
 	want := []string{"go mod download", `make build VERSION="$VERSION"`, "mkdir /data"}
 	if got := build.all("RUN"); !slices.Equal(got, want) {
 		t.Fatalf("RUN %q, want %q, which this test does", got, want)
@@ -71,7 +75,7 @@ func TestDocker_image_is_static_small_and_nobody(t *testing.T) {
 		t.Errorf("the program: %v, %v, want at most 42 MB", info.Size(), err)
 	}
 
-	// As in the image: no environment but its own, a directory for data, and nothing else.
+	// As in the image: an empty environment and a directory for data.
 	s := siteOf(processOf(t, binary))
 	if got := s.run("version"); got != "tidemark of-a-test" {
 		t.Errorf("version: %q", got)
@@ -143,18 +147,22 @@ func goVersion(t *testing.T) string {
 	return string(found[1])
 }
 
-// copyContext copies what git knows, which is what a clean checkout has. What the dockerignore file leaves out is not needed then.
+// copyContext copies the files that git knows, as a clean checkout has them. The test shows that
+// the build needs no file that the dockerignore file leaves out.
 func copyContext(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	cmd := exec.Command("bash", "-c", `cd .. && git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --ignore-failed-read -cf - | tar -xf - -C "$0"`, dir)
+	cmd := exec.Command("bash", "-c", `cd .. &&
+		git ls-files -z --cached --others --exclude-standard |
+		tar --null --files-from=- --ignore-failed-read -cf - | tar -xf - -C "$0"`, dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("copying the tree: %v\n%s", err, out)
 	}
 	return dir
 }
 
-// wantStatic: a program that asks for an interpreter or a library does not start from scratch.
+// wantStatic: a program that needs an interpreter or a library does not start in an image from
+// scratch.
 func wantStatic(t *testing.T, binary string) {
 	t.Helper()
 	file, err := elf.Open(binary)
@@ -173,35 +181,41 @@ func wantStatic(t *testing.T, binary string) {
 	}
 }
 
-// TestSystemd_unit_is_valid_and_hardened asks systemd-analyze, which needs no running systemd.
+// TestSystemd_unit_is_valid_and_hardened runs systemd-analyze, which needs no running systemd.
 func TestSystemd_unit_is_valid_and_hardened(t *testing.T) {
 	analyze := lookPath(t, "systemd-analyze", "systemd")
 	text, err := os.ReadFile("../deploy/systemd/tidemark.service")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wait := regexp.MustCompile(`(?m)^TimeoutStopSec=(\S+)$`).FindSubmatch(text); wait == nil || !longerThanDrain(t, string(wait[1])) {
+	wait := regexp.MustCompile(`(?m)^TimeoutStopSec=(\S+)$`).FindSubmatch(text)
+	if wait == nil || !longerThanDrain(t, string(wait[1])) {
 		t.Errorf("TimeoutStopSec is %q, which must be longer than a drain", wait)
 	}
-	const program, exposure = "ExecStart=/usr/local/bin/tidemark ", "20" // of 100; what is not hardened at all has 96
+	// exposure is at most 20 of 100; a unit without hardening has 96.
+	const program, exposure = "ExecStart=/usr/local/bin/tidemark ", "20"
 	if !bytes.Contains(text, []byte(program)) {
 		t.Fatalf("the unit does not say %q", program)
 	}
 	unit := filepath.Join(t.TempDir(), "tidemark.service")
-	text = bytes.ReplaceAll(text, []byte(program), []byte("ExecStart=/bin/true ")) // it has to be there
+	// The program of the unit must exist.
+	text = bytes.ReplaceAll(text, []byte(program), []byte("ExecStart=/bin/true "))
 	if err := os.WriteFile(unit, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What systemd does not know it ignores, with a word about it.
-	if out, err := exec.Command(analyze, "verify", unit).CombinedOutput(); err != nil || len(out) > 0 {
+	// systemd ignores what it does not know, and prints a warning.
+	out, err := exec.Command(analyze, "verify", unit).CombinedOutput()
+	if err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
-	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold="+exposure, unit).CombinedOutput(); err != nil {
+	if out, err := exec.Command(analyze, "security", "--offline=true",
+		"--threshold="+exposure, unit).CombinedOutput(); err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, out)
 	}
 }
 
-// TestCompose_runs_what_the_image_needs: read-only, without rights, and with more time to stop than the server takes.
+// TestCompose_runs_what_the_image_needs: the container is read-only and without rights, and has
+// more time to stop than the server needs.
 func TestCompose_runs_what_the_image_needs(t *testing.T) {
 	text, err := os.ReadFile("../deploy/compose.yaml")
 	if err != nil {
@@ -227,7 +241,8 @@ func TestCompose_runs_what_the_image_needs(t *testing.T) {
 		!longerThanDrain(t, service.StopGrace) {
 		t.Errorf("the service is %+v", service)
 	}
-	if _, err := os.Stat(filepath.Join("../deploy", service.Build.Context, service.Build.Dockerfile)); err != nil {
+	dockerfile := filepath.Join("../deploy", service.Build.Context, service.Build.Dockerfile)
+	if _, err := os.Stat(dockerfile); err != nil {
 		t.Error(err)
 	}
 	if !slices.Equal(service.Volumes, []string{"data:/data"}) || compose.Volumes == nil {
@@ -245,7 +260,8 @@ func TestCompose_runs_what_the_image_needs(t *testing.T) {
 	}
 }
 
-// TestCompose_with_postgres: what is put on top has Tidemark use, migrate and await a database that nobody else reaches.
+// TestCompose_with_postgres: with the second file, Tidemark uses, migrates and awaits a database
+// that only it reaches.
 func TestCompose_with_postgres(t *testing.T) {
 	text, err := os.ReadFile("../deploy/compose.postgres.yaml")
 	if err != nil {
@@ -275,20 +291,26 @@ func TestCompose_with_postgres(t *testing.T) {
 			t.Errorf("the variable %s is none of the server's", name)
 		}
 	}
-	// As compose.yaml puts in the password.
-	store := regexp.MustCompile(`\$\{POSTGRES_PASSWORD:[^}]*\}`).ReplaceAllString(tidemark.Environment["TIDEMARK_STORE"], "secret")
+	// compose.yaml inserts the password like this.
+	store := regexp.MustCompile(`\$\{POSTGRES_PASSWORD:[^}]*\}`).
+		ReplaceAllString(tidemark.Environment["TIDEMARK_STORE"], "secret")
 	e := database.Environment
-	if want := fmt.Sprintf("postgres://%s:secret@postgres:5432/%s", e["POSTGRES_USER"], e["POSTGRES_DB"]); store != want || tidemark.Environment["TIDEMARK_MIGRATE"] != "true" {
+	want := fmt.Sprintf("postgres://%s:secret@postgres:5432/%s",
+		e["POSTGRES_USER"], e["POSTGRES_DB"])
+	if store != want || tidemark.Environment["TIDEMARK_MIGRATE"] != "true" {
 		t.Errorf("the store is %s, migrated: %s; want %s",
 			store, tidemark.Environment["TIDEMARK_MIGRATE"], want)
 	}
-	if _, named := compose.Volumes["postgres"]; !named || !slices.Equal(database.Volumes, []string{"postgres:/var/lib/postgresql/data"}) || database.Ports != nil {
+	_, named := compose.Volumes["postgres"]
+	volumes := []string{"postgres:/var/lib/postgresql/data"}
+	if !named || !slices.Equal(database.Volumes, volumes) || database.Ports != nil {
 		t.Errorf("the database has the volumes %q of %v, and the ports %q",
 			database.Volumes, compose.Volumes, database.Ports)
 	}
 }
 
-// longerThanDrain reports whether a time lets the server stop as it likes to, by its defaults, with ten seconds to spare.
+// longerThanDrain reports whether the time suffices for the server's stop with its default
+// settings, with ten seconds to spare.
 func longerThanDrain(t *testing.T, wait string) bool {
 	t.Helper()
 	whole, err := time.ParseDuration(wait)
@@ -331,8 +353,8 @@ func serveVariables(t *testing.T) []string {
 	return found
 }
 
-// TestCompose_cluster: three nodes with names of their own share what a cluster shares, nobody from outside reaches anything but the proxy, which knows all of
-// them, and one process migrates before they start.
+// TestCompose_cluster: three nodes with names of their own share the store and Redis. Only the
+// proxy is reachable from outside; it knows all nodes. One process migrates before they start.
 func TestCompose_cluster(t *testing.T) {
 	text, err := os.ReadFile("../deploy/compose.cluster.yaml")
 	if err != nil {
@@ -359,10 +381,12 @@ func TestCompose_cluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As compose puts in the password.
-	store := regexp.MustCompile(`\$\{POSTGRES_PASSWORD(:[^}]*)?\}`).ReplaceAllString(compose.Services["migrate"].Environment["TIDEMARK_STORE"], "secret")
+	// compose inserts the password like this.
+	store := regexp.MustCompile(`\$\{POSTGRES_PASSWORD(:[^}]*)?\}`).
+		ReplaceAllString(compose.Services["migrate"].Environment["TIDEMARK_STORE"], "secret")
 	e := compose.Services["postgres"].Environment
-	if want := fmt.Sprintf("postgres://%s:secret@postgres:5432/%s", e["POSTGRES_USER"], e["POSTGRES_DB"]); store != want {
+	if want := fmt.Sprintf("postgres://%s:secret@postgres:5432/%s",
+		e["POSTGRES_USER"], e["POSTGRES_DB"]); store != want {
 		t.Errorf("the store is %s, want %s", store, want)
 	}
 	nodes, variables := 0, serveVariables(t)
@@ -390,14 +414,17 @@ func TestCompose_cluster(t *testing.T) {
 			!strings.Contains(waits, "service_completed_successfully") {
 			t.Errorf("the node %s is %+v", name, s)
 		}
-		if got := regexp.MustCompile(`(?m)^ +server `+name+`:8080 `).FindAll(nginx, -1); len(got) != 2 {
+		line := regexp.MustCompile(`(?m)^ +server ` + name + `:8080 `)
+		if got := line.FindAll(nginx, -1); len(got) != 2 {
 			t.Errorf("nginx has %d lines for %s, want one for each upstream", len(got), name)
 		}
 	}
-	if all := len(regexp.MustCompile(`(?m)^ +server \w+:8080 `).FindAll(nginx, -1)); nodes != 3 || all != 2*nodes {
+	all := len(regexp.MustCompile(`(?m)^ +server \w+:8080 `).FindAll(nginx, -1))
+	if nodes != 3 || all != 2*nodes {
 		t.Errorf("%d nodes, and %d lines for them in nginx", nodes, all)
 	}
-	if redis := compose.Services["redis"]; len(redis.HealthCheck.Test) == 0 || redis.Volumes != nil {
+	redis := compose.Services["redis"]
+	if len(redis.HealthCheck.Test) == 0 || redis.Volumes != nil {
 		t.Errorf("Redis is %+v; it needs no volume", redis)
 	}
 }

@@ -18,33 +18,36 @@ import (
 	"github.com/coder/websocket/wsjson"
 )
 
-// device is a client as docs/client-guide.md has it: one stream that it resumes, or begins anew with its cursors, for ever; what it has stored of each chat; acknowledgements on its stream.
-// It notes what may not be.
+// device is a client as in docs/client-guide.md. It has one stream that it resumes, or replaces
+// with its cursors, again and again. It keeps what it has stored of each chat, and acknowledges on
+// its stream. It notes breaches of the rules.
 type device struct {
 	user
 	over transport
-	// elsewhere are the nodes that it comes back to when its connection has ended, each in turn; none if it always comes back to the same.
+	// elsewhere are the nodes that it reconnects to in turn, none if it always reconnects to the
+	// same one.
 	elsewhere []string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	hangUp   context.CancelFunc
 	session  string
 	position int64
-	// stored are the messages of each chat, in their order, by their keys: a contiguous prefix, or what follows `from`.
+	// stored are the keys of the messages of each chat in order, without a gap: from the first one,
+	// or from the one behind `from`.
 	stored map[string][]string
 	// from is the sequence before the first of them.
 	from map[string]int64
-	// pushed are the highest acknowledged boundaries that the stream told of each chat and user.
+	// pushed are the highest acknowledged boundaries of each chat and user that the stream sent.
 	pushed map[string]int64
 	caught bool
 	opens  int
-	// resumed are those of opens that went on with the session.
+	// resumed counts the opens that went on with the session.
 	resumed int
 	resets  map[string]int
 	faults  []string
 }
 
-// transport is what carries a device's stream.
+// transport is the transport of a device's stream.
 type transport int
 
 const (
@@ -136,7 +139,7 @@ func (d *device) readFrames(ctx context.Context, session string, position int64)
 func (d *device) readEvents(ctx context.Context, session string, position int64) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/api/v1/events", nil)
 	if err != nil {
-		panic(err) // the test's own words
+		panic(err) // the test's own JSON
 	}
 	request.Header.Set("Authorization", "Bearer "+d.bearer())
 	if session != "" {
@@ -151,7 +154,7 @@ func (d *device) readEvents(ctx context.Context, session string, position int64)
 	if response.StatusCode != http.StatusOK {
 		return
 	}
-	// What is stored while an acknowledgement is under way is in the next one.
+	// The next acknowledgement includes what is stored while one is sent.
 	wanted := make(chan struct{}, 1)
 	var acknowledging sync.WaitGroup
 	acknowledging.Go(func() {
@@ -194,7 +197,8 @@ func (d *device) readEvents(ctx context.Context, session string, position int64)
 	}
 }
 
-// readPolls polls until it is not answered with events. A session that is over is told by the answer, not by an event.
+// readPolls polls until a poll returns no events. The answer, not an event, reports the end of a
+// session.
 func (d *device) readPolls(ctx context.Context, session string, position int64) {
 	for {
 		path := "/poll?wait=5"
@@ -228,7 +232,9 @@ func (d *device) readPolls(ctx context.Context, session string, position int64) 
 		session, position = d.session, d.position
 		d.mu.Unlock()
 		if cursors := d.cursors(); anew && len(cursors) > 0 {
-			if status, _, _ := d.try(ctx, http.MethodPost, "/sync", map[string]any{"session": session, "chats": cursors}); status != http.StatusOK {
+			status, _, _ := d.try(ctx, http.MethodPost, "/sync",
+				map[string]any{"session": session, "chats": cursors})
+			if status != http.StatusOK {
 				d.mu.Lock()
 				d.session, d.position = "", 0
 				d.mu.Unlock()
@@ -238,7 +244,7 @@ func (d *device) readPolls(ctx context.Context, session string, position int64) 
 	}
 }
 
-// take takes an event, and reports whether there is something new to acknowledge.
+// take takes an event, and reports whether there is a new message to acknowledge.
 func (d *device) take(ctx context.Context, kind string, id int64, payload []byte) (stored bool) {
 	d.mu.Lock()
 	if id != 0 {
@@ -263,7 +269,7 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 		session := d.session
 		d.mu.Unlock()
 		if r.Reason != "ahead" {
-			// The answer does not matter: if there is none, the connection is over as well.
+			// The answer does not matter: without one, the connection is over as well.
 			_, _, _ = d.try(ctx, http.MethodPost, "/sync", map[string]any{
 				"session": session, "chats": d.cursors(),
 			})
@@ -287,7 +293,8 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 	return stored
 }
 
-// storeLocked stores the next message of a chat. What it has already must be the same; what comes too early, before its cursors are known to the session, comes again.
+// storeLocked stores the next message of a chat. A message that it already has must be the same. A
+// message that arrives too early, before the session knows the cursors, arrives again.
 func (d *device) storeLocked(m message) bool {
 	messages, known := d.stored[m.ChatID]
 	if !known {
@@ -313,7 +320,7 @@ type cursor struct {
 	Acked  int64  `json:"last_acked_sequence"`
 }
 
-// cursors are what the device has stored.
+// cursors returns what the device has stored.
 func (d *device) cursors() []cursor {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -324,15 +331,19 @@ func (d *device) cursors() []cursor {
 	return all
 }
 
-// how says how the device is connected.
+// how describes how the device is connected.
 func (d *device) how() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	kind := map[transport]string{overWebSocket: "WebSocket", overSSE: "Server-Sent Events", overPoll: "long-poll"}[d.over]
-	return fmt.Sprintf("%s, opened %d times, moving: %v, session %q at %d, caught up: %v, resets: %v", kind, d.opens, len(d.elsewhere) > 0, d.session, d.position, d.caught, d.resets)
+	kind := map[transport]string{
+		overWebSocket: "WebSocket", overSSE: "Server-Sent Events", overPoll: "long-poll",
+	}[d.over]
+	return fmt.Sprintf("%s, opened %d times, moving: %v, session %q at %d, caught up: %v, "+
+		"resets: %v",
+		kind, d.opens, len(d.elsewhere) > 0, d.session, d.position, d.caught, d.resets)
 }
 
-// caughtUp reports whether the stream said so since it was connected.
+// caughtUp reports whether the present connection sent `caught_up`.
 func (d *device) caughtUp() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -348,8 +359,8 @@ func (d *device) heads() map[string]int64 {
 	return heads
 }
 
-// told returns the boundaries that were pushed, and what may not be.
-func (d *device) told() (pushed map[string]int64, faults []string) {
+// observed returns the boundaries that the stream sent, and breaches of the rules.
+func (d *device) observed() (pushed map[string]int64, faults []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.pushed), d.faults

@@ -13,14 +13,16 @@ import (
 )
 
 const (
-	// maxColumns is the width of a line of a document. Rows of tables and what a test writes may be wider.
+	// maxColumns bounds the width of a line. Rows of tables and lines that a test writes may be
+	// wider.
 	maxColumns = 100
-	// maxCellWords is how many words a cell of a table has at most, code left out. Longer text is a section or a list.
+	// maxCellWords bounds the words of a cell of a table, without code. Longer text becomes a
+	// section or a list.
 	maxCellWords = 15
 )
 
 var (
-	// bannedWords are pronouns that a user is not called by: users are "they".
+	// bannedWords are pronouns that do not name a user: users are "they".
 	bannedWords = regexp.MustCompile(`(?i)\b(he|his|him|himself|whoever)\b`)
 	codeSpan    = regexp.MustCompile("`[^`]*`")
 	markdownTo  = regexp.MustCompile(`!?\[([^\]]*)\]\(([^)\s]+)\)`)
@@ -33,7 +35,7 @@ type document struct {
 	lines []documentLine
 }
 
-// documentLine is a line of a document; code says that it is in a block of code.
+// documentLine is a line of a document; code reports that it is in a block of code.
 type documentLine struct {
 	number int
 	text   string
@@ -48,7 +50,8 @@ func documents(t *testing.T) map[string]document {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".."):
+		case entry.IsDir() && (entry.Name() == "node_modules" ||
+			strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".."):
 			return fs.SkipDir
 		case entry.IsDir() || filepath.Ext(path) != ".md":
 			return nil
@@ -119,14 +122,16 @@ func anchorOf(title string) string {
 	return anchor.String()
 }
 
-// problems returns what the lint has against the document.
+// problems returns what breaks the style in the document.
 func (d document) problems() (found []string) {
 	complain := func(line documentLine, format string, args ...any) {
-		found = append(found, fmt.Sprintf("%s:%d: ", d.path, line.number)+fmt.Sprintf(format, args...))
+		found = append(found,
+			fmt.Sprintf("%s:%d: ", d.path, line.number)+fmt.Sprintf(format, args...))
 	}
 	for _, line := range d.lines {
 		row := !line.code && strings.HasPrefix(strings.TrimSpace(line.text), "|")
-		if columns := utf8.RuneCountInString(line.text); columns > maxColumns && !row && !(line.code && writtenByATest(d.path)) {
+		columns, written := utf8.RuneCountInString(line.text), line.code && writtenByATest(d.path)
+		if columns > maxColumns && !row && !written {
 			complain(line, "%d columns, and %d are enough", columns, maxColumns)
 		}
 		if line.code {
@@ -140,19 +145,23 @@ func (d document) problems() (found []string) {
 		}
 		for cell := range strings.SplitSeq(strings.Trim(strings.TrimSpace(line.text), "|"), "|") {
 			text := codeSpan.ReplaceAllString(markdownTo.ReplaceAllString(cell, "$1"), "")
-			words := slices.DeleteFunc(strings.Fields(text), func(word string) bool { return !wordIn.MatchString(word) })
+			words := slices.DeleteFunc(strings.Fields(text), func(word string) bool {
+				return !wordIn.MatchString(word)
+			})
 			if len(words) > maxCellWords {
-				complain(line, "a cell of %d words, and %d are enough: %s", len(words), maxCellWords, strings.TrimSpace(cell))
+				complain(line, "a cell of %d words, and %d are enough: %s",
+					len(words), maxCellWords, strings.TrimSpace(cell))
 			}
 		}
 	}
 	return found
 }
 
-// writtenByATest reports whether the blocks of code in a document are what a test found out.
+// writtenByATest reports whether a test writes the blocks of code in a document.
 func writtenByATest(path string) bool { return path == "../storage/postgres/plans.md" }
 
-// TestStyle_documents_are_narrow_and_plain holds every document to the style: lines, cells of tables, and pronouns.
+// TestStyle_documents_are_narrow_and_plain checks every document: lines, cells of tables, and
+// pronouns.
 func TestStyle_documents_are_narrow_and_plain(t *testing.T) {
 	for _, d := range documents(t) {
 		for _, problem := range d.problems() {
@@ -161,7 +170,7 @@ func TestStyle_documents_are_narrow_and_plain(t *testing.T) {
 	}
 }
 
-// TestStyle_documents_lint_complains shows that the lint sees what it bans.
+// TestStyle_documents_lint_complains shows that the check finds what it bans.
 func TestStyle_documents_lint_complains(t *testing.T) {
 	wide := strings.Repeat("x", maxColumns+1)
 	long := strings.Repeat("word ", maxCellWords+1)
@@ -184,7 +193,7 @@ func TestStyle_documents_lint_complains(t *testing.T) {
 	}
 }
 
-// TestStyle_contract_is_plain holds the descriptions of openapi.yaml to the same style.
+// TestStyle_contract_is_plain checks the descriptions of openapi.yaml for the same style.
 func TestStyle_contract_is_plain(t *testing.T) {
 	text, err := os.ReadFile("../openapi.yaml")
 	must(t, err)
@@ -198,7 +207,8 @@ func TestStyle_contract_is_plain(t *testing.T) {
 	}
 }
 
-// TestStyle_documents_link_to_what_is_there looks at every relative link: the file is there, and so is the heading.
+// TestStyle_documents_link_to_what_is_there checks that the file and the heading of every relative
+// link exist.
 func TestStyle_documents_link_to_what_is_there(t *testing.T) {
 	all := documents(t)
 	checked, anchored := 0, 0

@@ -12,11 +12,15 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// redisFaults are three nodes on one database, whose Redis has faults: clients with streams on all of them, some of which move, and senders who ask each node in turn.
-// In every fault sends are confirmed as ever, /readyz is green, streams stay open, and nothing is lost, stored twice or told back (test of killed).
+// redisFaults is three nodes on one database, whose Redis has faults. Clients have streams on all
+// of the nodes, and some of them move. Senders use each node in turn.
+//
+// During every fault sends are confirmed as usual, /readyz is green and streams stay open. Nothing
+// is lost or stored twice, and no watermark falls (see crashTest).
 type redisFaults struct {
-	*killed
-	// healed is the longest that somebody waited for what he was owed after a fault, prompt after it was over.
+	*crashTest
+	// healed is the longest that a device waited for its messages after a fault. prompt is the
+	// longest for one sent after it.
 	healed, prompt time.Duration
 	during         int // messages confirmed during faults
 }
@@ -31,8 +35,9 @@ func newRedisFaults(t *testing.T, url string) *redisFaults {
 		p.flags = append(p.flags, "--redis", url, "--node", fmt.Sprint("n", n))
 		nodes = append(nodes, p)
 	}
-	f := &redisFaults{killed: newKilled(t, nodes...)}
-	// A look-up that is owed from the fault wakes her for what was stored then (R_RELOOK, R_MIN).
+	f := &redisFaults{crashTest: newCrashTest(t, nodes...)}
+	// A look-up postponed by the fault notifies dora's session of what was stored then (R_RELOOK,
+	// R_MIN).
 	f.again = true
 	f.opened()
 	t.Logf("seed %d", f.seed)
@@ -47,7 +52,8 @@ func (f *redisFaults) opened() {
 	}
 }
 
-// fault sends before the fault that begin makes, and during it, until a moment before end. Some clients move during it. Whoever has a stream then gets all of it, though nobody sends anything more.
+// fault sends before begin starts a fault, and during it, until a moment before end. Some clients
+// move during it. Each device with a stream then gets all messages, without another send.
 func (f *redisFaults) fault(run int, begin, end func()) {
 	f.t.Helper()
 	opens := f.staying()
@@ -94,13 +100,15 @@ func (f *redisFaults) whole() time.Duration {
 	for _, d := range f.devices {
 		until(f.t, d.name+" has everything",
 			func() bool { return maps.Equal(d.heads(), heads) }, func() string {
-				return fmt.Sprintf("%v of %v by %s at %v", d.heads(), heads, d.how(), time.Since(began))
+				return fmt.Sprintf("%v of %v by %s at %v",
+					d.heads(), heads, d.how(), time.Since(began))
 			})
 	}
 	return time.Since(began)
 }
 
-// promptly sends one message in each chat, until what is sent reaches everybody at once again: it does when all nodes have found each other, which they do as soon as they are whole.
+// promptly sends one message in each chat, until messages reach all devices at once again. That is
+// so when all nodes have found each other, which they do as soon as they are connected to Redis.
 func (f *redisFaults) promptly(run int) {
 	f.t.Helper()
 	const bound = 2 * time.Second // a busy machine may need more than one attempt
@@ -123,13 +131,14 @@ func (f *redisFaults) promptly(run int) {
 // green checks /readyz of all nodes.
 func (f *redisFaults) green() {
 	for _, node := range f.nodes {
-		if err := waitReady(f.t.Context(), "http://"+node.address+"/readyz", node.ended); err != nil {
+		ready := "http://" + node.address + "/readyz"
+		if err := waitReady(f.t.Context(), ready, node.ended); err != nil {
 			f.t.Error(err)
 		}
 	}
 }
 
-// staying counts how often the streams of those who stay were opened.
+// staying counts how often the streams of the devices that do not move were opened.
 func (f *redisFaults) staying() (opens int) {
 	for _, d := range f.devices {
 		if len(d.elsewhere) > 0 {
@@ -142,13 +151,14 @@ func (f *redisFaults) staying() (opens int) {
 	return opens
 }
 
-// done ends the nodes, and says what happened.
+// done ends the nodes, and logs what happened.
 func (f *redisFaults) done(what string) {
 	f.t.Helper()
 	f.stop()
 	f.t.Logf("%s: %d messages confirmed, %d of them during faults, %d over a WebSocket; lost %d, "+
 		"twice %d, gaps %d, watermarks back %d; %d sends refused; the slowest answer took %v; "+
-		"everybody was whole %v after a fault, and had a message in %v after that; the offline user got %d messages",
+		"all devices were complete %v after a fault, and had a message in %v after that; "+
+		"the offline user got %d messages",
 		what, len(f.confirmed), f.during, f.overSocket, f.lost, f.twice, f.gaps, f.back,
 		f.unanswered, f.slowest.Round(time.Millisecond),
 		f.healed.Round(time.Millisecond), f.prompt.Round(time.Millisecond), f.caughtUp)
@@ -163,7 +173,8 @@ func (f *redisFaults) done(what string) {
 	}
 }
 
-// TestFault_Redis_killed kills Redis with SIGKILL under load, TIDEMARK_KILL_RUNS times (3 if it is not set). It comes back empty, or with what it knew at a moment before.
+// TestFault_Redis_killed kills Redis with SIGKILL under load, TIDEMARK_KILL_RUNS times (3 if it is
+// not set). It comes back empty, or with the data of an earlier moment.
 func TestFault_Redis_killed(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	server := redis.Start(t)
@@ -172,7 +183,8 @@ func TestFault_Redis_killed(t *testing.T) {
 	for run := range runs {
 		again := server.RunEmpty
 		if run%2 == 1 {
-			// What happens from here on is unknown to the Redis that comes back: sessions begin, end and move in each run.
+			// The Redis that comes back does not know what happens from here on: sessions begin,
+			// end and move in each run.
 			server.Do(t, "SAVE")
 			again = server.Run
 			old++
@@ -192,7 +204,8 @@ func TestFault_Redis_emptied(t *testing.T) {
 	f.done("FLUSHALL")
 }
 
-// TestFault_Redis_hangs stops Redis with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is not set). Connections stand, and nobody answers.
+// TestFault_Redis_hangs stops Redis with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is
+// not set). Connections stay open, and no command is answered.
 func TestFault_Redis_hangs(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	server := redis.Start(t)
@@ -205,7 +218,8 @@ func TestFault_Redis_hangs(t *testing.T) {
 	f.done(fmt.Sprintf("stopped for %d s and more", seconds))
 }
 
-// TestFault_Redis_fails_over_to_a_stale_replica: Sentinel promotes a replica that has missed what the master was told for a second or two: leases taken and released, proofs left and consumed.
+// TestFault_Redis_fails_over_to_a_stale_replica: Sentinel promotes a replica that lacks the
+// master's last second or two: acquired and released leases, stored and used proofs.
 func TestFault_Redis_fails_over_to_a_stale_replica(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	w := redis.StartSentinel(t)
@@ -216,7 +230,8 @@ func TestFault_Redis_fails_over_to_a_stale_replica(t *testing.T) {
 	f.done("2 fail-overs")
 }
 
-// TestFault_Redis_shard_fails_over: the same in a cluster, first for the shard that knows the nodes, then for that of a user.
+// TestFault_Redis_shard_fails_over does the same in a cluster, first for the shard that knows the
+// nodes, then for that of a user.
 func TestFault_Redis_shard_fails_over(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	c := redis.StartCluster(t)
@@ -228,7 +243,7 @@ func TestFault_Redis_shard_fails_over(t *testing.T) {
 	f.done("2 shards failed over")
 }
 
-// stale cuts the replica off, lets things happen, and kills the master.
+// stale detaches the replica, calls during, and kills the master.
 func stale(t *testing.T, f *redisFaults, pair *redis.Pair) {
 	pair.Detach(t)
 	for _, d := range f.moving {

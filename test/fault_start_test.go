@@ -15,7 +15,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/waltest"
 )
 
-// TestFault_at_the_start: the server does not start on what it cannot serve, and says what to do.
+// TestFault_at_the_start: the server does not start on a database that it cannot serve, and says
+// what to do.
 func TestFault_at_the_start(t *testing.T) {
 	p := newProcess(t)
 	for _, test := range []struct {
@@ -84,7 +85,7 @@ func TestFault_at_the_start(t *testing.T) {
 			dir, err := os.MkdirTemp("", "tidemark-fault-")
 			must(t, err)
 			t.Cleanup(func() {
-				must(t, os.Chmod(dir, 0o700)) // damage may have taken the right
+				must(t, os.Chmod(dir, 0o700)) // damage may have removed the permission
 				must(t, os.RemoveAll(dir))
 			})
 			q.store, q.dir = dir, dir
@@ -117,7 +118,7 @@ func TestFault_at_the_start(t *testing.T) {
 	}
 }
 
-// TestFault_read_only_file_system: a file system that went read-only is found at the start.
+// TestFault_read_only_file_system: the server finds a read-only file system at its start.
 func TestFault_read_only_file_system(t *testing.T) {
 	p := newProcess(t)
 	filled(t, p)
@@ -127,12 +128,14 @@ func TestFault_read_only_file_system(t *testing.T) {
 			"small")+"/ && mount -o remount,bind,ro "+filepath.Join(p.dir, "small")+" && ")
 	p.launch()
 	var exit *exec.ExitError
-	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.log.String(), "writable") {
+	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!strings.Contains(p.log.String(), "writable") {
 		t.Errorf("the server ended with %v: %s", err, p.log.String())
 	}
 }
 
-// TestFault_corrupt_page_while_running: what cannot be read is 503 and never something else; nothing is written any more.
+// TestFault_corrupt_page_while_running: a read of a corrupt page is 503 and nothing else, and
+// nothing is written afterwards.
 func TestFault_corrupt_page_while_running(t *testing.T) {
 	p := newProcess(t)
 	filled(t, p)
@@ -149,7 +152,7 @@ func TestFault_corrupt_page_while_running(t *testing.T) {
 	}
 	p.start()
 	alice := as(p.address, "alice")
-	f := &faulty{t: t, server: p}
+	f := &faultyServer{t: t, server: p}
 	alice.call(t, http.MethodGet, "/chats/c/delivery-state", nil, nil) // other pages are whole
 	for _, request := range []struct{ method, path, body string }{
 		{http.MethodGet, "/chats/c/messages", ""},
@@ -158,20 +161,25 @@ func TestFault_corrupt_page_while_running(t *testing.T) {
 		status, body, err := alice.try(t.Context(), request.method, request.path, map[string]any{
 			"client_message_id": request.body, "content": request.body,
 		})
-		if detail := f.problem(status, body); err != nil || !strings.Contains(detail, "corrupt; stop the server and restore a backup") {
+		const want = "corrupt; stop the server and restore a backup"
+		if detail := f.problem(status, body); err != nil || !strings.Contains(detail, want) {
 			t.Errorf("%s %s: %d %s, %v", request.method, request.path, status, body, err)
 		}
 	}
-	if status, detail := f.ready(); status != http.StatusServiceUnavailable || !strings.Contains(detail, "corrupt") {
+	if status, detail := f.ready(); status != http.StatusServiceUnavailable ||
+		!strings.Contains(detail, "corrupt") {
 		t.Errorf("/readyz: %d %s", status, detail)
 	}
-	if status, body, err := alice.try(t.Context(), http.MethodPost, "/chats", map[string]any{"type": "group", "chat_id": "new", "member_ids": []string{"bob"}}); err != nil || status != http.StatusServiceUnavailable {
+	chat := map[string]any{"type": "group", "chat_id": "new", "member_ids": []string{"bob"}}
+	if status, body, err := alice.try(t.Context(), http.MethodPost, "/chats", chat); err != nil ||
+		status != http.StatusServiceUnavailable {
 		t.Errorf("a new chat is written into a corrupt database: %d %s, %v", status, body, err)
 	}
 }
 
-// TestFault_disk_that_lied cuts confirmed commits off the log of a server that was killed, as a disk does that did not do its fsyncs. That cannot be noticed; but what is left is whole, devices that have
-// more are told so, and what is sent from then on is stored once.
+// TestFault_disk_that_lied cuts confirmed commits off the log of a killed server, as a disk does
+// that ignored its fsyncs. The server cannot notice that. But the rest of the data is whole,
+// devices that have more get a reset, and later sends are stored once.
 func TestFault_disk_that_lied(t *testing.T) {
 	p := newProcess(t)
 	p.start()
@@ -198,7 +206,7 @@ func TestFault_disk_that_lied(t *testing.T) {
 	if len(left) == 5 {
 		t.Fatal("nothing was lost: the fault did not fire")
 	}
-	until(t, "bob is told that he is ahead", func() bool {
+	until(t, "bob gets the reset for a device that is ahead", func() bool {
 		f.bob.mu.Lock()
 		defer f.bob.mu.Unlock()
 		return f.bob.resets["ahead"] > 0
@@ -216,7 +224,8 @@ func TestFault_disk_that_lied(t *testing.T) {
 		t.Errorf("sync with a cursor beyond the end: %+v, want reset ahead and the head %d",
 			answer, len(left))
 	}
-	// Whoever still has what he sent sends it again: what is there keeps its number, the rest gets the next ones.
+	// A sender who still has a message sends it again. Messages that are still stored keep their
+	// sequence, others get new ones.
 	f.confirmed = left
 	for n := range 5 {
 		if status, detail := f.send(fmt.Sprint("before", n)); status >= 300 {
@@ -289,7 +298,7 @@ func filled(t *testing.T, p *process) {
 	p.stop()
 }
 
-// TestFault_full_disk_at_the_start: without room for the log there is nothing to serve with, and the server says so.
+// TestFault_full_disk_at_the_start: without room for the log the server cannot serve, and says so.
 func TestFault_full_disk_at_the_start(t *testing.T) {
 	p := newProcess(t)
 	filled(t, p)
@@ -299,7 +308,8 @@ func TestFault_full_disk_at_the_start(t *testing.T) {
 		"cp "+source+"/tidemark.db "+small+"/ && (cat /dev/zero > "+small+"/ballast || true) && ")
 	p.launch()
 	var exit *exec.ExitError
-	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.log.String(), "free some space") {
+	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!strings.Contains(p.log.String(), "free some space") {
 		t.Errorf("the server ended with %v: %s", err, p.log.String())
 	}
 }

@@ -20,10 +20,11 @@ import (
 	_ "modernc.org/sqlite" // the driver of the process that locks
 )
 
-// Faults of the disk and of the files under the real server. docs/faults.md is the table of them.
+// Faults of the disk and of the files under the real server. docs/faults.md lists them.
 
-// faulty is a server with a chat "c" of alice, bob, dora, erin and frank, and what became of alice's sends. Bob's stream is open.
-type faulty struct {
+// faultyServer is a server with a chat "c" of alice, bob, dora, erin and frank, and the outcome of
+// alice's sends. Bob's stream is open.
+type faultyServer struct {
 	t      *testing.T
 	server *process
 	bob    *device
@@ -36,9 +37,9 @@ type faulty struct {
 	acked int
 }
 
-func newFaulty(t *testing.T, server *process) *faulty {
+func newFaulty(t *testing.T, server *process) *faultyServer {
 	t.Helper()
-	f := &faulty{t: t, server: server, confirmed: map[string]int64{}}
+	f := &faultyServer{t: t, server: server, confirmed: map[string]int64{}}
 	f.as("alice").call(t, http.MethodPost, "/chats",
 		map[string]any{"type": "group", "chat_id": "c",
 			"member_ids": []string{"bob", "dora", "erin", "frank"}}, nil)
@@ -51,10 +52,10 @@ func newFaulty(t *testing.T, server *process) *faulty {
 	return f
 }
 
-func (f *faulty) as(name string) user { return as(f.server.address, name) }
+func (f *faultyServer) as(name string) user { return as(f.server.address, name) }
 
-// online lets a device of a user run until the test ends.
-func (f *faulty) online(name string, over transport) *device {
+// online runs a device of a user until the test ends.
+func (f *faultyServer) online(name string, over transport) *device {
 	d := newDevice(f.as(name), over)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -69,8 +70,8 @@ func contentOf(id string) string { return strings.Repeat(id+" ", 4000/(len(id)+1
 // problem is an error as it is on the wire.
 type problem struct{ Code, Detail string }
 
-// send sends a message of 4 KB as alice, and notes what became of it.
-func (f *faulty) send(id string) (status int, detail string) {
+// send sends a message of 4 KB as alice, and notes the outcome.
+func (f *faultyServer) send(id string) (status int, detail string) {
 	f.t.Helper()
 	status, body, err := f.as("alice").try(f.t.Context(), http.MethodPost, "/chats/c/messages",
 		map[string]any{"client_message_id": id, "content": contentOf(id)})
@@ -94,20 +95,21 @@ func (f *faulty) send(id string) (status int, detail string) {
 }
 
 // problem returns the detail of an answer above 400, which has to be 503 UNAVAILABLE.
-func (f *faulty) problem(status int, body []byte) string {
+func (f *faultyServer) problem(status int, body []byte) string {
 	f.t.Helper()
 	if status < 400 {
 		return ""
 	}
 	var p problem
-	if err := json.Unmarshal(body, &p); err != nil || status != http.StatusServiceUnavailable || p.Code != "UNAVAILABLE" {
+	if err := json.Unmarshal(body, &p); err != nil ||
+		status != http.StatusServiceUnavailable || p.Code != "UNAVAILABLE" {
 		f.t.Errorf("got %d %s, want 503 UNAVAILABLE", status, body)
 	}
 	return p.Detail
 }
 
 // ready asks /readyz.
-func (f *faulty) ready() (status int, detail string) {
+func (f *faultyServer) ready() (status int, detail string) {
 	f.t.Helper()
 	response, err := http.Get("http://" + f.server.address + "/readyz")
 	if err != nil {
@@ -121,8 +123,9 @@ func (f *faulty) ready() (status int, detail string) {
 	return response.StatusCode, f.problem(response.StatusCode, body)
 }
 
-// refuses shows that nothing is stored, and that everybody is told why; what is stored is still read, if reads are true.
-func (f *faulty) refuses(reads bool, words ...string) {
+// refuses checks that nothing is stored, and that all callers get the reason. If reads is true,
+// stored messages are still read.
+func (f *faultyServer) refuses(reads bool, words ...string) {
 	f.t.Helper()
 	says := func(detail string) bool {
 		for _, word := range words {
@@ -134,7 +137,7 @@ func (f *faulty) refuses(reads bool, words ...string) {
 	}
 	var detail string
 	n := 0
-	// What fits is still stored.
+	// Small messages may still be stored.
 	until(f.t, "sends are refused", func() bool {
 		var status int
 		n++
@@ -151,7 +154,8 @@ func (f *faulty) refuses(reads bool, words ...string) {
 	f.acked++
 	status, body, err := f.as("frank").try(f.t.Context(), http.MethodPatch,
 		"/chats/c/delivery-state", map[string]any{"last_acked_sequence": f.acked})
-	if detail := f.problem(status, body); err != nil || status >= 400 && !says(detail) { // it may need less than a send, and fit
+	// An acknowledgement may need less space than a send, and succeed.
+	if detail := f.problem(status, body); err != nil || status >= 400 && !says(detail) {
 		f.t.Errorf("an acknowledgement: %d %s, %v", status, body, err)
 	}
 	if reads {
@@ -163,15 +167,17 @@ func (f *faulty) refuses(reads bool, words ...string) {
 			func() bool { return f.erin.heads()["c"] >= int64(len(f.confirmed)) },
 			func() string { return fmt.Sprint(f.erin.heads()) })
 	}
-	if response, err := http.Get("http://" + f.server.address + "/healthz"); err != nil || response.StatusCode != http.StatusOK {
-		f.t.Errorf("/healthz: %v, %v: who restarts the server mends nothing", response, err)
+	response, err := http.Get("http://" + f.server.address + "/healthz")
+	if err != nil || response.StatusCode != http.StatusOK {
+		f.t.Errorf("/healthz: %v, %v: a restart of the server would not help", response, err)
 	} else {
 		response.Body.Close()
 	}
 }
 
-// recovers shows that the server goes on by itself, that what was refused is there once, whoever sends it again, and that everybody gets it.
-func (f *faulty) recovers() {
+// recovers checks that the server goes on by itself. Refused messages, sent again, are stored once,
+// and all devices get them.
+func (f *faultyServer) recovers() {
 	f.t.Helper()
 	var detail string
 	until(f.t, "/readyz is green again",
@@ -193,7 +199,7 @@ func (f *faulty) recovers() {
 	for _, d := range []*device{f.bob, f.online("dora", overSSE)} {
 		until(f.t, d.name+" has everything", func() bool { return d.heads()["c"] == head },
 			func() string { return fmt.Sprint(d.heads(), " of ", head) })
-		if _, faults := d.told(); len(faults) > 0 {
+		if _, faults := d.observed(); len(faults) > 0 {
 			f.t.Error(faults)
 		}
 	}
@@ -205,7 +211,7 @@ func (f *faulty) recovers() {
 }
 
 // check reads the chat, and compares it with what was confirmed. It returns the head.
-func (f *faulty) check(name string) (head int64) {
+func (f *faultyServer) check(name string) (head int64) {
 	f.t.Helper()
 	stored := map[string]int64{}
 	for more := true; more; {
@@ -235,7 +241,7 @@ func (f *faulty) check(name string) (head int64) {
 	return head
 }
 
-// inTmpfs has the server see a file system of its own at its store, of a size as mount wants it.
+// inTmpfs gives the server a file system of its own for its store, of a size in mount's notation.
 func inTmpfs(t *testing.T, p *process, size, then string) {
 	t.Helper()
 	p.store = filepath.Join(p.dir, "small")
@@ -244,7 +250,9 @@ func inTmpfs(t *testing.T, p *process, size, then string) {
 	}
 	for _, flags := range []string{"-rm", "-m"} {
 		if exec.Command("unshare", flags, "mount", "-t", "tmpfs", "tmpfs", p.store).Run() == nil {
-			p.wrap = []string{"unshare", flags, "sh", "-c", "mount -t tmpfs -o size=" + size + " tmpfs " + p.store + " && " + then + `exec "$@"`, "sh"}
+			mount := "mount -t tmpfs -o size=" + size + " tmpfs " + p.store
+			script := mount + " && " + then + `exec "$@"`
+			p.wrap = []string{"unshare", flags, "sh", "-c", script, "sh"}
 			return
 		}
 	}
@@ -279,7 +287,8 @@ func TestFault_full_disk(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.recovers()
-	// Now the server itself fills it: the log cannot grow, and the file can neither. A restart on a full disk says so, or serves what is there.
+	// Now the server itself fills the disk: neither the log nor the file can grow. After a restart
+	// on a full disk it says so, or serves what is stored.
 	f.refused = nil
 	f.refuses(true, "full", "free some space")
 	t.Logf("%d messages of 4 KB in 3 MB", len(f.confirmed))
@@ -289,7 +298,7 @@ func TestFault_full_disk(t *testing.T) {
 	_ = p.wait()
 }
 
-// zeros are as many zeros as one wants.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 // Read implements io.Reader.
@@ -374,7 +383,8 @@ func TestFault_moved_file(t *testing.T) {
 	p.stop()
 }
 
-// A failed fsync says that nobody knows what is on disk: the process ends, and its successor finds out (delivery.md §2).
+// After a failed fsync, the content of the disk is unknown. The process ends, and its successor
+// reads what is stored (delivery.md §2).
 func TestFault_failed_fsync_ends_the_process(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	strace := lookPath(t, "strace", "strace")
@@ -402,8 +412,9 @@ func TestFault_failed_fsync_ends_the_process(t *testing.T) {
 	if err := p.wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("the server ended with %v, want exit code 1", err)
 	}
-	_ = injector.Wait() // it ends with what it is attached to
-	if trace, err := os.ReadFile(log); err != nil || !strings.Contains(string(trace), "(INJECTED)") {
+	_ = injector.Wait() // it ends with the process that it traces
+	trace, err := os.ReadFile(log)
+	if err != nil || !strings.Contains(string(trace), "(INJECTED)") {
 		t.Fatalf("no fault was injected: %s, %v", trace, err)
 	}
 	if !strings.Contains(p.log.String(), "the disk failed in a commit") {

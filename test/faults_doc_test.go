@@ -35,7 +35,8 @@ func declaredTests(t *testing.T) (declared, here map[string]bool) {
 	return declared, here
 }
 
-// TestCluster_table_names_tests_that_exist: each row of what breaks in docs/cluster.md names a test that tries it.
+// TestCluster_table_names_tests_that_exist: each row of the table of faults in docs/cluster.md
+// names a test.
 func TestCluster_table_names_tests_that_exist(t *testing.T) {
 	page, err := os.ReadFile("../docs/cluster.md")
 	must(t, err)
@@ -64,8 +65,9 @@ func TestCluster_table_names_tests_that_exist(t *testing.T) {
 	}
 }
 
-// TestFault_table_names_tests_that_exist holds docs/faults.md and docs/internals/chaos.md to the tests: each row names a
-// test, each named test exists, and each test of a fault under the real server is named.
+// TestFault_table_names_tests_that_exist compares docs/faults.md and docs/internals/chaos.md with
+// the tests. Each row names a test, each named test exists, and each test of a fault under the real
+// server is named.
 func TestFault_table_names_tests_that_exist(t *testing.T) {
 	page := guide(t, "faults.md") + guide(t, "internals/chaos.md")
 	declared, here := declaredTests(t)

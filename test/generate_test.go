@@ -10,7 +10,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/mutate/table"
 )
 
-// TestGenerate_committed_file_is_what_the_contract_gives: transports/rest/api.gen.go is made from openapi.yaml.
+// TestGenerate_committed_file_is_what_the_contract_gives: transports/rest/api.gen.go is generated
+// from openapi.yaml.
 func TestGenerate_committed_file_is_what_the_contract_gives(t *testing.T) {
 	const output = "output: api.gen.go"
 	out, config := filepath.Join(t.TempDir(), "api.gen.go"), filepath.Join(t.TempDir(),
@@ -20,7 +21,8 @@ func TestGenerate_committed_file_is_what_the_contract_gives(t *testing.T) {
 	if err != nil || !bytes.Contains(committed, []byte(output)) {
 		t.Fatalf("oapi-codegen.yaml: %v, or it lacks %q", err, output)
 	}
-	if err := os.WriteFile(config, bytes.Replace(committed, []byte(output), []byte("output: "+out), 1), 0o600); err != nil {
+	text := bytes.Replace(committed, []byte(output), []byte("output: "+out), 1)
+	if err := os.WriteFile(config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "tool", "oapi-codegen", "-config",
@@ -42,8 +44,8 @@ func TestGenerate_committed_file_is_what_the_contract_gives(t *testing.T) {
 	}
 }
 
-// TestGenerate_invariants_page_has_the_places_of_the_anchors: docs/internals/invariants.md says where each
-// rule is kept.
+// TestGenerate_invariants_page_has_the_places_of_the_anchors: docs/internals/invariants.md lists
+// where each rule is kept.
 func TestGenerate_invariants_page_has_the_places_of_the_anchors(t *testing.T) {
 	got, err := os.ReadFile("../docs/internals/invariants.md")
 	if err != nil {

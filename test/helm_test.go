@@ -24,7 +24,7 @@ import (
 
 const helmChart = "../deploy/helm/tidemark"
 
-// TestHelm_a_node_is_replaced_when_its_successor_is_ready is about what the chart makes by itself.
+// TestHelm_a_node_is_replaced_when_its_successor_is_ready checks the chart with its default values.
 func TestHelm_a_node_is_replaced_when_its_successor_is_ready(t *testing.T) {
 	all := manifests(t, "")
 	want := []string{
@@ -37,10 +37,12 @@ func TestHelm_a_node_is_replaced_when_its_successor_is_ready(t *testing.T) {
 	const pod, container = "spec.template.spec.", "spec.template.spec.containers.0."
 	for path, want := range map[string]any{
 		"spec.replicas": 3,
-		"spec.strategy.rollingUpdate.maxUnavailable":           0,
-		container + "lifecycle":                                nil, // the drain delay is what a preStop would be for
-		container + "readinessProbe.httpGet.path":              "/readyz",
-		container + "livenessProbe.httpGet.path":               "/healthz", // a database that is gone is no reason to start anew
+		"spec.strategy.rollingUpdate.maxUnavailable": 0,
+		// The drain delay does what a preStop hook would do.
+		container + "lifecycle":                   nil,
+		container + "readinessProbe.httpGet.path": "/readyz",
+		// A lost database is no reason for a restart.
+		container + "livenessProbe.httpGet.path":               "/healthz",
 		container + "startupProbe.httpGet.path":                "/healthz",
 		container + "securityContext.readOnlyRootFilesystem":   true,
 		container + "securityContext.capabilities.drop.0":      "ALL",
@@ -57,17 +59,22 @@ func TestHelm_a_node_is_replaced_when_its_successor_is_ready(t *testing.T) {
 			"name":      "TIDEMARK_NODE",
 			"valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "metadata.name"}},
 		},
-		container + "envFrom.0.secretRef.name": field(all["Job"], container+"env.0.valueFrom.secretKeyRef.name"),
+		container + "envFrom.0.secretRef.name": field(all["Job"],
+			container+"env.0.valueFrom.secretKeyRef.name"),
 	} {
 		if diff := cmp.Diff(want, field(deployment, path)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 	}
 
-	// Everything that selects selects the nodes, and not the job that migrates.
+	// Every selector selects the nodes, and not the job that migrates.
 	node, job := field(deployment, "spec.template.metadata.labels"), field(all["Job"],
 		"spec.template.metadata.labels")
-	for kind, path := range map[string]string{"Deployment": "spec.selector.matchLabels", "Service": "spec.selector", "PodDisruptionBudget": "spec.selector.matchLabels"} {
+	for kind, path := range map[string]string{
+		"Deployment":          "spec.selector.matchLabels",
+		"Service":             "spec.selector",
+		"PodDisruptionBudget": "spec.selector.matchLabels",
+	} {
 		selector := field(all[kind], path)
 		if !selects(selector, node) || selects(selector, job) {
 			t.Errorf("%s selects %v; the labels of a node are %v, those of the job %v",
@@ -75,14 +82,16 @@ func TestHelm_a_node_is_replaced_when_its_successor_is_ready(t *testing.T) {
 		}
 	}
 	variables := serveVariables(t)
-	for _, variable := range regexp.MustCompile(`TIDEMARK_[A-Z_]+`).FindAllString(fmt.Sprint(deployment, all["Job"]), -1) {
+	named := regexp.MustCompile(`TIDEMARK_[A-Z_]+`)
+	for _, variable := range named.FindAllString(fmt.Sprint(deployment, all["Job"]), -1) {
 		if !slices.Contains(variables, variable) {
 			t.Errorf("the variable %s is none of the server's", variable)
 		}
 	}
 }
 
-// TestHelm_the_rendered_configuration_is_the_servers starts the server with the chart's file and with room for its stop.
+// TestHelm_the_rendered_configuration_is_the_servers starts the server with the chart's file, and
+// with enough time to stop.
 func TestHelm_the_rendered_configuration_is_the_servers(t *testing.T) {
 	all := manifests(t,
 		"metrics: {enabled: true}\n"+
@@ -95,7 +104,8 @@ func TestHelm_the_rendered_configuration_is_the_servers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := siteOf(p, "--config", file)
-	if response, err := http.Get("http://" + s.address + "/metrics"); err != nil || response.StatusCode != 200 {
+	response, err := http.Get("http://" + s.address + "/metrics")
+	if err != nil || response.StatusCode != 200 {
 		t.Errorf("/metrics, which metrics.enabled opens: %v, %v", response, err)
 	}
 
@@ -106,19 +116,24 @@ func TestHelm_the_rendered_configuration_is_the_servers(t *testing.T) {
 	if within == nil {
 		t.Fatalf("no drain-deadline in %s", text)
 	}
-	// A stop that hangs is ended after a third more.
+	// The server ends a stop that hangs after a third more.
 	deadline, _ := strconv.Atoi(within[1])
-	if grace, _ := field(all["Deployment"], "spec.template.spec.terminationGracePeriodSeconds").(int); grace < deadline*4/3+10 {
+	grace, _ := field(all["Deployment"],
+		"spec.template.spec.terminationGracePeriodSeconds").(int)
+	if grace < deadline*4/3+10 {
 		t.Errorf("a node is killed %d s after SIGTERM; its stop may take %d s, and a third more",
 			grace, deadline)
 	}
 }
 
-// TestHelm_values_in_several_shapes renders what can be switched on and off. Kubernetes' own types have read all of it.
+// TestHelm_values_in_several_shapes renders the chart with options on and off. Kubernetes' own
+// types decode the result.
 func TestHelm_values_in_several_shapes(t *testing.T) {
 	t.Run("everything", func(t *testing.T) {
 		all := manifests(t, `
-image: {repository: registry.example.com/tidemark, digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+image:
+  repository: registry.example.com/tidemark
+  digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 imagePullSecrets: [{name: registry}]
 secretName: chat-secret
 config: {jwks-url: "https://id.example.com/keys", jwt-issuer: "https://id.example.com"}
@@ -136,7 +151,10 @@ networkPolicy:
   egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 5432}, {port: 6379}]}]
 nodeSelector: {kubernetes.io/arch: amd64}
 tolerations: [{key: chat, operator: Exists}]
-affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [b]}]}]}}}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [b]}]}]
 priorityClassName: high
 podAnnotations: {note: "1"}
 podLabels: {team: chat}
@@ -145,8 +163,10 @@ podLabels: {team: chat}
 			kind, path string
 			want       any
 		}{
-			{"Deployment", "spec.replicas", nil}, // the autoscaler's
-			{"Deployment", "spec.template.spec.containers.0.image", "registry.example.com/tidemark@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+			{"Deployment", "spec.replicas", nil}, // the autoscaler sets it
+			{"Deployment", "spec.template.spec.containers.0.image",
+				"registry.example.com/tidemark@sha256:" +
+					"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
 			{
 				"Deployment",
 				"spec.template.spec.containers.0.envFrom.0.secretRef.name", "chat-secret",
@@ -157,7 +177,7 @@ podLabels: {team: chat}
 				"Job",
 				"spec.template.spec.containers.0.env.0.valueFrom.secretKeyRef.name", "chat-owner",
 			},
-			{"Job", "spec.template.spec.serviceAccountName", nil}, // it is not there yet
+			{"Job", "spec.template.spec.serviceAccountName", nil}, // it does not exist yet
 			{"HorizontalPodAutoscaler", "spec.minReplicas", 2},
 			{"HorizontalPodAutoscaler", "spec.scaleTargetRef.name", "tidemark"},
 			{"Ingress", "spec.rules.0.http.paths.0.path", "/api/v1"},
@@ -169,11 +189,13 @@ podLabels: {team: chat}
 			{"ServiceMonitor", "spec.endpoints.0.path", "/metrics"},
 			{"ServiceMonitor", "metadata.labels.release", "prometheus"},
 		} {
-			if diff := cmp.Diff(tc.want, field(all[tc.kind], tc.path)); diff != "" || all[tc.kind] == nil {
+			diff := cmp.Diff(tc.want, field(all[tc.kind], tc.path))
+			if diff != "" || all[tc.kind] == nil {
 				t.Errorf("%s %s (-want +got):\n%s", tc.kind, tc.path, diff)
 			}
 		}
-		if !selects(field(all["ServiceMonitor"], "spec.selector.matchLabels"), field(all["Service"], "metadata.labels")) {
+		if !selects(field(all["ServiceMonitor"], "spec.selector.matchLabels"),
+			field(all["Service"], "metadata.labels")) {
 			t.Error("the ServiceMonitor does not select the Service")
 		}
 	})
@@ -182,7 +204,8 @@ podLabels: {team: chat}
 			"replicas: 1\nmigrate: {enabled: false}\npodDisruptionBudget: {enabled: false}\n"+
 				"serviceAccount: {create: false}\nconfig: null\n"+
 				"topologySpreadConstraints: []\ngoMemoryLimit: ''\nresources: {}\n")
-		if diff := cmp.Diff([]string{"ConfigMap", "Deployment", "Service"}, slices.Sorted(maps.Keys(all))); diff != "" {
+		kinds := []string{"ConfigMap", "Deployment", "Service"}
+		if diff := cmp.Diff(kinds, slices.Sorted(maps.Keys(all))); diff != "" {
 			t.Errorf("kinds (-want +got):\n%s", diff)
 		}
 	})
@@ -203,7 +226,7 @@ podLabels: {team: chat}
 	}
 }
 
-// TestHelm_config_has_every_flag holds the chart's schema to `serve --help`.
+// TestHelm_config_has_every_flag compares the chart's schema with `serve --help`.
 func TestHelm_config_has_every_flag(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(helmChart, "values.schema.json"))
 	if err != nil {
@@ -219,9 +242,11 @@ func TestHelm_config_has_every_flag(t *testing.T) {
 	}
 	got := slices.Sorted(maps.Keys(schema.Properties.Config.Properties))
 	var want []string
-	for _, flag := range regexp.MustCompile(`(?m)^ {6}--([a-z-]+)\b`).FindAllStringSubmatch(serveHelp(t), -1) {
-		// These the chart or its Secret sets.
-		if !slices.Contains([]string{"config", "dev", "listen", "node", "redis", "store"}, flag[1]) {
+	flags := regexp.MustCompile(`(?m)^ {6}--([a-z-]+)\b`)
+	ours := []string{"config", "dev", "listen", "node", "redis", "store"}
+	for _, flag := range flags.FindAllStringSubmatch(serveHelp(t), -1) {
+		// The chart or its Secret sets these.
+		if !slices.Contains(ours, flag[1]) {
 			want = append(want, flag[1])
 		}
 	}
@@ -231,7 +256,7 @@ func TestHelm_config_has_every_flag(t *testing.T) {
 	}
 }
 
-// manifests lints and renders the chart with values, and returns what comes out by kind.
+// manifests lints and renders the chart with values, and returns the result by kind.
 func manifests(t *testing.T, values string) map[string]map[string]any {
 	t.Helper()
 	out, err := renderChart(t, values)
@@ -254,7 +279,7 @@ func manifests(t *testing.T, values string) map[string]map[string]any {
 	}
 }
 
-// buildHelm builds tools/helm. That nothing has changed takes a second to see, so it is seen once.
+// buildHelm builds tools/helm. Even a build without changes takes a second, so it runs once.
 var buildHelm = sync.OnceValues(exec.Command("../scripts/helm-deps").CombinedOutput)
 
 // renderChart runs tools/helm.
@@ -274,7 +299,8 @@ func renderChart(t *testing.T, values string) ([]byte, error) {
 	return out, nil
 }
 
-// field returns what is at a path of keys and indices with dots between them, \. being a dot; nil if nothing is.
+// field returns the value at a path of keys and indices with dots between them, nil if there is
+// none. \. is a dot in a key.
 func field(value any, path string) any {
 	for _, key := range strings.Split(strings.ReplaceAll(path, `\.`, "\x00"), ".") {
 		switch in := value.(type) {
@@ -293,7 +319,7 @@ func field(value any, path string) any {
 	return value
 }
 
-// selects reports whether a selector, which names something, is a part of labels.
+// selects reports whether a selector is not empty and is a part of labels.
 func selects(selector, labels any) bool {
 	of, in := selector.(map[string]any), labels.(map[string]any)
 	for key, value := range of {

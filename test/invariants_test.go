@@ -88,7 +88,7 @@ func TestInvariants_broken_code_compiles(t *testing.T) {
 	}
 }
 
-// compiled are the packages that hold anchors, and what they import.
+// compiled are the packages that contain anchors, and their imports.
 type compiled struct {
 	set     *token.FileSet
 	imports types.Importer
@@ -136,7 +136,7 @@ func listed(t *testing.T, dirs []string) *compiled {
 	return c
 }
 
-// declarations parses files, and takes the bodies of functions out.
+// declarations parses files, and removes the bodies of functions.
 func declarations(
 	t *testing.T, set *token.FileSet, dir string, names []string,
 ) map[string]*ast.File {
@@ -201,7 +201,7 @@ func anchors(t *testing.T) map[string]table.Anchor {
 }
 
 // TestInvariants_every_rule_is_mapped: a rule of the documents or of the model has a section in
-// docs/internals/invariants.md and a test that bears its name. Each section has a break.
+// docs/internals/invariants.md and a test with its name. Each section has a break.
 func TestInvariants_every_rule_is_mapped(t *testing.T) {
 	sections, shown := mapped(t), testNames(t)
 	broken := make(map[string]bool)
@@ -277,7 +277,7 @@ func mapped(t *testing.T) map[string][]string {
 	return tests
 }
 
-// rules are the names of delivery.md §§4 and 5, of ADR-008's Appendix E and of the model.
+// rules returns the names of delivery.md §§4 and 5, of ADR-008's Appendix E and of the model.
 func rules(t *testing.T) map[string]bool {
 	t.Helper()
 	all := make(map[string]bool)
@@ -285,7 +285,8 @@ func rules(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`#ifndef (R_\w+)`).FindAllStringSubmatch(string(model), -1) {
+	guards := regexp.MustCompile(`#ifndef (R_\w+)`)
+	for _, m := range guards.FindAllStringSubmatch(string(model), -1) {
 		all[m[1]] = true
 	}
 	name := regexp.MustCompile("^(R_[A-Z]+|`[a-z]+(_[a-z]+)+`)$")
@@ -316,7 +317,7 @@ func tableRows(page string) [][]string {
 	return rows
 }
 
-// testNames are the names of the tests: functions, and those that the suites give to their cases.
+// testNames returns the names of the tests: functions, and the cases of the suites.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
@@ -325,9 +326,11 @@ func testNames(t *testing.T) map[string]bool {
 		switch name := entry.Name(); {
 		case err != nil:
 			return err
-		case entry.IsDir() && (name == "node_modules" || strings.HasPrefix(name, ".") && name != ".."):
+		case entry.IsDir() &&
+			(name == "node_modules" || strings.HasPrefix(name, ".") && name != ".."):
 			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(name, ".go") || !strings.HasSuffix(name, "_test.go") && !suite:
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") ||
+			!strings.HasSuffix(name, "_test.go") && !suite:
 			return nil
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

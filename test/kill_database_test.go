@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// database is what keeps the data of a server, in a process of its own.
+// database is a server's database, in a process of its own.
 type database interface {
 	Kill(t testing.TB)
 	Run(t testing.TB)
@@ -32,16 +32,19 @@ func TestKill_DynamoDB_confirmed_is_durable(t *testing.T) {
 	killDatabase(t, server, server.Store(t))
 }
 
-// killDatabase kills all processes of the database with SIGKILL under load, TIDEMARK_KILL_RUNS times (3 if it is not set), every fourth time the server
-// as well, and starts them again. What holds after TestKill_confirmed_is_durable holds here. Meanwhile callers are answered 503 with a reason in bounded
-// time, /readyz is red, and both end without anybody's help.
+// killDatabase kills all processes of the database with SIGKILL under load, TIDEMARK_KILL_RUNS
+// times (3 if it is not set). Every fourth time it also kills the server. Then it starts them
+// again.
+//
+// The promises of TestKill_confirmed_is_durable hold. Meanwhile callers get 503 with a reason in
+// bounded time, and /readyz is red. Both end by themselves.
 func killDatabase(t *testing.T, database database, url string) {
 	t.Helper()
-	const bound = 12 * time.Second // the 10 s that a request has, on a slow machine
+	const bound = 12 * time.Second // the 10 s of a request, on a slow machine
 	runs := killRuns(t)
 	p := newProcess(t)
 	p.url = url
-	k := newKilled(t, p)
+	k := newCrashTest(t, p)
 	t.Logf("%d runs with TIDEMARK_SEED=%d", runs, k.seed)
 	red, restarts := 0, 0
 	for run := range runs {
@@ -53,7 +56,7 @@ func killDatabase(t *testing.T, database database, url string) {
 				return
 			}
 			if run%10 == 0 {
-				// Long enough that nobody can wait for it.
+				// Longer than any caller waits.
 				until(t, "/readyz is red, and callers are refused", func() bool {
 					return k.ready() == http.StatusServiceUnavailable && k.refusals() > refused
 				}, func() string { return "" })
@@ -82,7 +85,8 @@ func killDatabase(t *testing.T, database database, url string) {
 	t.Logf("%d kills of the database, %d of them with the server: %d messages confirmed, %d of "+
 		"them over a WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without "+
 		"an answer or refused; "+
-		"the slowest answer took %v; %d times red; %d watermarks told; the offline user got %d messages; reasons: %s",
+		"the slowest answer took %v; %d times red; %d watermarks reported; "+
+		"the offline user got %d messages; reasons: %s",
 		runs, restarts, len(k.confirmed), k.overSocket, k.lost, k.twice, k.gaps, k.back,
 		k.unanswered, k.slowest.Round(time.Millisecond), red, k.watermarks, k.caughtUp,
 		strings.Join(slices.Sorted(maps.Keys(k.reasons)), "; "))
@@ -107,14 +111,14 @@ func TestKill_stopped_DynamoDB_goes_on(t *testing.T) {
 	stopDatabase(t, server, server.Store(t))
 }
 
-// stopDatabase stops all processes of the database with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is not set). Connections stand, and nobody
-// answers.
+// stopDatabase stops all processes of the database with SIGSTOP under load for
+// TIDEMARK_HANG_SECONDS (3 if it is not set). Connections stay open, and no call is answered.
 func stopDatabase(t *testing.T, database database, url string) {
 	t.Helper()
 	seconds := hangSeconds(t)
 	p := newProcess(t)
 	p.url = url
-	k := newKilled(t, p)
+	k := newCrashTest(t, p)
 	k.load(0, func() {
 		database.Freeze(t)
 		<-time.After(time.Duration(seconds) * time.Second)
@@ -130,14 +134,17 @@ func stopDatabase(t *testing.T, database database, url string) {
 	k.quiet()
 	k.check()
 	k.stop()
-	t.Logf("stopped for %d s: %d messages confirmed, lost %d, twice %d, gaps %d, watermarks back %d; the slowest answer took %v", seconds, len(k.confirmed), k.lost, k.twice, k.gaps, k.back, k.slowest.Round(time.Millisecond))
+	t.Logf("stopped for %d s: %d messages confirmed, lost %d, twice %d, gaps %d, "+
+		"watermarks back %d; the slowest answer took %v", seconds, len(k.confirmed),
+		k.lost, k.twice, k.gaps, k.back, k.slowest.Round(time.Millisecond))
 	if least := time.Duration(min(seconds, 5)-1) * time.Second; k.slowest < least {
 		t.Errorf("the slowest answer took %v: nothing hung", k.slowest)
 	}
 }
 
-// quiet waits until nothing is stored any more: the server resolves what it had to refuse, whether or not anybody sends it again.
-func (k *killed) quiet() {
+// quiet waits until nothing more is stored. The server resolves what it had to refuse, even if no
+// client sends it again.
+func (k *crashTest) quiet() {
 	k.t.Helper()
 	var heads map[string]int64
 	since := time.Now()
@@ -150,8 +157,8 @@ func (k *killed) quiet() {
 	}, func() string { return "" })
 }
 
-// refusals is how often callers were answered 503.
-func (k *killed) refusals() (n int) {
+// refusals returns how often callers were answered 503.
+func (k *crashTest) refusals() (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, count := range k.reasons {
@@ -161,7 +168,7 @@ func (k *killed) refusals() (n int) {
 }
 
 // ready asks /readyz; 0 means that there was no answer.
-func (k *killed) ready() int {
+func (k *crashTest) ready() int {
 	response, err := http.Get("http://" + k.server.address + "/readyz")
 	if err != nil {
 		return 0

@@ -23,14 +23,19 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/waltest"
 )
 
-// TestKill_confirmed_is_durable kills the server with SIGKILL under load, TIDEMARK_KILL_RUNS times (3 if it is not set), tears the end of the log behind its last commit every other time, and
-// starts it on the same file: every message that was confirmed, over HTTP or a WebSocket, is there once, at the sequence that was confirmed, no sequence is missing, no watermark
-// that anybody was told went back, the devices on both kinds of streams get everything, and somebody who was offline gets exactly what he had not acknowledged
-// (confirmed_is_durable, sequence_gapless, watermark_monotonic, resume_lossless, pending_or_delivered).
+// TestKill_confirmed_is_durable kills the server with SIGKILL under load, TIDEMARK_KILL_RUNS times
+// (3 if it is not set). Every other time it tears the end of the log behind its last commit. Then
+// it starts the server on the same file.
+//
+// Every message that was confirmed, over HTTP or a WebSocket, is stored once, at its sequence, and
+// no sequence is missing. No watermark that a client received has fallen. The devices on both kinds
+// of streams get everything. A user who was offline gets exactly what they had not acknowledged.
+// (Rules: confirmed_is_durable, sequence_gapless, watermark_monotonic, resume_lossless,
+// pending_or_delivered.)
 func TestKill_confirmed_is_durable(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	runs := killRuns(t)
-	k := newKilled(t, newProcess(t))
+	k := newCrashTest(t, newProcess(t))
 	t.Logf("%d runs with TIDEMARK_SEED=%d", runs, k.seed)
 	for run := range runs {
 		k.load(run, func() {
@@ -51,19 +56,23 @@ func TestKill_confirmed_is_durable(t *testing.T) {
 	k.stop()
 	t.Logf("%d kills, %d of them with a torn log: %d messages confirmed, %d of them over a "+
 		"WebSocket; lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer; "+
-		"%d watermarks told; the offline user got %d messages; the streams were opened %d times",
-		runs, k.torn, len(k.confirmed), k.overSocket, k.lost, k.twice, k.gaps, k.back, k.unanswered, k.watermarks, k.caughtUp, k.opens())
+		"%d watermarks reported; the offline user got %d messages; "+
+		"the streams were opened %d times",
+		runs, k.torn, len(k.confirmed), k.overSocket, k.lost, k.twice, k.gaps, k.back,
+		k.unanswered, k.watermarks, k.caughtUp, k.opens())
 	if k.overSocket == 0 || k.overSocket == len(k.confirmed) || k.unanswered == 0 ||
 		k.watermarks == 0 || k.caughtUp == 0 || runs > 1 && k.torn == 0 {
 		t.Error("something of this did not happen: the runs show nothing")
 	}
 }
 
-// TestKill_stopped_process_goes_on stops the server with SIGSTOP under load for TIDEMARK_HANG_SECONDS (3 if it is not set), as a machine that swaps or is moved does. Clients time out and come back; nothing is lost.
+// TestKill_stopped_process_goes_on stops the server with SIGSTOP under load for
+// TIDEMARK_HANG_SECONDS (3 if it is not set), as on a machine that swaps or is moved. Clients time
+// out and come back; nothing is lost.
 func TestKill_stopped_process_goes_on(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	seconds := hangSeconds(t)
-	k := newKilled(t, newProcess(t))
+	k := newCrashTest(t, newProcess(t))
 	k.load(0, func() {
 		for _, signal := range []os.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
 			if err := k.server.process.Signal(signal); err != nil {
@@ -77,11 +86,13 @@ func TestKill_stopped_process_goes_on(t *testing.T) {
 	})
 	k.check()
 	k.stop()
-	t.Logf("stopped for %d s: %d messages confirmed, lost %d, twice %d, gaps %d, watermarks back %d; %d sends without an answer", seconds, len(k.confirmed), k.lost, k.twice, k.gaps, k.back, k.unanswered)
+	t.Logf("stopped for %d s: %d messages confirmed, lost %d, twice %d, gaps %d, "+
+		"watermarks back %d; %d sends without an answer", seconds, len(k.confirmed),
+		k.lost, k.twice, k.gaps, k.back, k.unanswered)
 }
 
-// goesOn ends the load when what hung has been answered, and new sends as well.
-func (k *killed) goesOn() {
+// goesOn ends the load when stopped requests have been answered, and new sends as well.
+func (k *crashTest) goesOn() {
 	k.t.Helper()
 	before := k.confirmations()
 	until(k.t, "sends are confirmed again", func() bool { return k.confirmations() > before+50 },
@@ -89,10 +100,10 @@ func (k *killed) goesOn() {
 	k.ending.Store(true)
 }
 
-// hangSeconds is for how long something hangs.
+// hangSeconds returns for how long a process hangs.
 func hangSeconds(t *testing.T) int { return fromEnvironment(t, "TIDEMARK_HANG_SECONDS", 3) }
 
-// killRuns is how often something is killed.
+// killRuns returns how often a process is killed.
 func killRuns(t *testing.T) int { return fromEnvironment(t, "TIDEMARK_KILL_RUNS", 3) }
 
 func fromEnvironment(t *testing.T, variable string, otherwise int) int {
@@ -110,8 +121,9 @@ func fromEnvironment(t *testing.T, variable string, otherwise int) int {
 
 var killChats = []string{"k0", "k1", "k2"}
 
-// killed is a server that is killed and started again on one file, or several on one database, and what their clients were told.
-type killed struct {
+// crashTest is a server that is killed and started again on one file, and what its clients sent
+// and received. It may also be several servers on one database.
+type crashTest struct {
 	t      *testing.T
 	seed   uint64
 	random *rand.Rand
@@ -120,27 +132,27 @@ type killed struct {
 	nodes   []*process
 	turn    atomic.Uint64 // of the nodes
 	devices []*device
-	moving  []*device // those of devices that come back elsewhere
+	moving  []*device // the devices that reconnect elsewhere
 	running sync.WaitGroup
 	cancel  context.CancelFunc
 	ending  flag
 
 	mu         sync.Mutex
 	confirmed  map[string]int64 // by chat/client_message_id
-	told       map[string]int64 // acknowledged watermarks by chat/user, as somebody was told
+	reported   map[string]int64 // acknowledged watermarks by chat/user that a client received
 	overSocket int
 	unanswered int
 	reasons    map[string]int // of answers 503, by detail
-	why        map[string]int // what else ended without a confirmation
+	why        map[string]int // other outcomes without a confirmation
 	slowest    time.Duration  // of the answers over HTTP
 
 	lost, twice, gaps, back    int
 	torn, watermarks, caughtUp int
-	dora                       map[string]int64 // what she acknowledged
-	again                      bool             // she may get some of that again, too
+	dora                       map[string]int64 // what dora acknowledged
+	again                      bool             // dora may get a part of that again
 }
 
-func newKilled(t *testing.T, nodes ...*process) *killed {
+func newCrashTest(t *testing.T, nodes ...*process) *crashTest {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("TIDEMARK_SEED"); text != "" {
@@ -148,14 +160,14 @@ func newKilled(t *testing.T, nodes ...*process) *killed {
 			t.Fatalf("TIDEMARK_SEED is not a number: %v", err)
 		}
 	}
-	k := &killed{
+	k := &crashTest{
 		t:         t,
 		seed:      seed,
 		random:    rand.New(rand.NewPCG(seed, 1)),
 		server:    nodes[0],
 		nodes:     nodes,
 		confirmed: map[string]int64{},
-		told:      map[string]int64{},
+		reported:  map[string]int64{},
 		dora:      map[string]int64{},
 		reasons:   map[string]int{},
 		why:       map[string]int{},
@@ -178,7 +190,8 @@ func newKilled(t *testing.T, nodes ...*process) *killed {
 	if len(nodes) > 1 {
 		k.devices = append(k.devices, newDevice(k.as("bob"), overPoll),
 			newDevice(k.as("carol"), overPoll))
-		for over, name := range []string{overWebSocket: "carol", overSSE: "alice", overPoll: "bob"} {
+		moving := []string{overWebSocket: "carol", overSSE: "alice", overPoll: "bob"}
+		for over, name := range moving {
 			k.moving = append(k.moving, newDevice(k.as(name), transport(over)))
 		}
 		for _, d := range k.moving {
@@ -195,11 +208,11 @@ func newKilled(t *testing.T, nodes ...*process) *killed {
 }
 
 // as returns a user, of each node in turn.
-func (k *killed) as(name string) user {
+func (k *crashTest) as(name string) user {
 	return as(k.nodes[k.turn.Add(1)%uint64(len(k.nodes))].address, name)
 }
 
-func (k *killed) stop() {
+func (k *crashTest) stop() {
 	k.cancel()
 	k.running.Wait()
 	for _, node := range k.nodes {
@@ -207,7 +220,7 @@ func (k *killed) stop() {
 	}
 }
 
-func (k *killed) opens() (n int) {
+func (k *crashTest) opens() (n int) {
 	for _, d := range k.devices {
 		d.mu.Lock()
 		n += d.opens
@@ -216,14 +229,15 @@ func (k *killed) opens() (n int) {
 	return n
 }
 
-func (k *killed) confirmations() int {
+func (k *crashTest) confirmations() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.confirmed)
 }
 
-// load sends from six clients over HTTP and two over WebSockets, until the server does not answer any more. At a random moment it does what has been planned.
-func (k *killed) load(run int, planned func()) {
+// load sends from six clients over HTTP and two over WebSockets, until the server answers no more.
+// At a random moment it calls planned.
+func (k *crashTest) load(run int, planned func()) {
 	k.ending.Store(false)
 	ctx, cancel := context.WithTimeout(k.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -235,12 +249,15 @@ func (k *killed) load(run int, planned func()) {
 				k.socket(ctx, killChats[c%len(killChats)], name)
 				return
 			}
-			for n := 0; !k.ending.Load() && k.send(ctx, killChats[(c+n)%len(killChats)], name+strconv.Itoa(n)); n++ {
+			next := func(n int) bool {
+				return k.send(ctx, killChats[(c+n)%len(killChats)], name+strconv.Itoa(n))
+			}
+			for n := 0; !k.ending.Load() && next(n); n++ {
 			}
 		})
 	}
 	if run == 0 {
-		// However slow the machine is, something has been confirmed that can be lost.
+		// Even on a slow machine, some messages are confirmed and can be lost.
 		until(k.t, "messages are confirmed over HTTP and over WebSockets", func() bool {
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -252,15 +269,16 @@ func (k *killed) load(run int, planned func()) {
 	clients.Wait()
 }
 
-// send sends one message over HTTP, acknowledges it as carol every other time, and notes what was answered. It reports whether the server answers.
-func (k *killed) send(ctx context.Context, chat, id string) bool {
+// send sends one message over HTTP, acknowledges every other one as carol, and notes the answer. It
+// reports whether the server answers.
+func (k *crashTest) send(ctx context.Context, chat, id string) bool {
 	status, body := k.ask(ctx, "alice", http.MethodPost, "/chats/"+chat+"/messages", map[string]any{
 		"client_message_id": id, "content": id,
 	})
 	var m message
 	confirmed := status == http.StatusCreated && json.Unmarshal(body, &m) == nil
 	if !k.note(confirmed, chat, id, m.Sequence) {
-		return status != 0 // a hung server answers 503 to what took too long
+		return status != 0 // a hung server answers 503 to requests that took too long
 	}
 	if m.Sequence%2 == 0 {
 		return true
@@ -271,12 +289,12 @@ func (k *killed) send(ctx context.Context, chat, id string) bool {
 	if status != http.StatusOK || json.Unmarshal(body, &s) != nil {
 		return status != 0
 	}
-	k.tell(map[string]int64{chat + "/carol": s.Acked})
+	k.noteWatermarks(map[string]int64{chat + "/carol": s.Acked})
 	return true
 }
 
-// ask makes a request. What is refused is refused with 503 and a reason.
-func (k *killed) ask(
+// ask makes a request. A refusal must be 503 with a reason.
+func (k *crashTest) ask(
 	ctx context.Context, name, method, path string, body any,
 ) (status int, answer []byte) {
 	began := time.Now()
@@ -302,7 +320,7 @@ func (k *killed) ask(
 }
 
 // note notes the answer to a send.
-func (k *killed) note(confirmed bool, chat, id string, sequence int64) bool {
+func (k *crashTest) note(confirmed bool, chat, id string, sequence int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !confirmed {
@@ -314,24 +332,24 @@ func (k *killed) note(confirmed bool, chat, id string, sequence int64) bool {
 }
 
 // failed notes that a send over a WebSocket was not confirmed.
-func (k *killed) failed(chat, why string) {
+func (k *crashTest) failed(chat, why string) {
 	k.note(false, chat, "", 0)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.why[why]++
 }
 
-// tell notes watermarks that somebody was told.
-func (k *killed) tell(watermarks map[string]int64) {
+// noteWatermarks notes watermarks that a client received.
+func (k *crashTest) noteWatermarks(watermarks map[string]int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for key, w := range watermarks {
-		k.told[key] = max(k.told[key], w)
+		k.reported[key] = max(k.reported[key], w)
 	}
 }
 
-// socket sends over a WebSocket, twenty at a time before it waits for an answer.
-func (k *killed) socket(ctx context.Context, chat, name string) {
+// socket sends over a WebSocket, twenty messages before it waits for an answer.
+func (k *crashTest) socket(ctx context.Context, chat, name string) {
 	url := strings.Replace(k.as("alice").url, "http://", "ws://", 1) + "/api/v1/ws?ticket=dev:alice"
 	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		Subprotocols: []string{"tidemark.v1"},
@@ -346,7 +364,8 @@ func (k *killed) socket(ctx context.Context, chat, name string) {
 		for ; sent < answered+20 && !k.ending.Load(); sent++ {
 			id := name + strconv.Itoa(sent)
 			payload := map[string]any{"chat_id": chat, "client_message_id": id, "content": id}
-			if err := wsjson.Write(ctx, conn, map[string]any{"type": "send_message", "request_id": id, "payload": payload}); err != nil {
+			frame := map[string]any{"type": "send_message", "request_id": id, "payload": payload}
+			if err := wsjson.Write(ctx, conn, frame); err != nil {
 				k.failed(chat, err.Error())
 				return
 			}
@@ -372,11 +391,12 @@ func (k *killed) socket(ctx context.Context, chat, name string) {
 			k.mu.Unlock()
 		}
 	}
-	_ = conn.Close(websocket.StatusNormalClosure, "") // the session is over, and does not count any more
+	// The session is over, and its result does not count.
+	_ = conn.Close(websocket.StatusNormalClosure, "")
 }
 
 // tear damages the log behind its last commit, as a power cut in the middle of the next one does.
-func (k *killed) tear() {
+func (k *crashTest) tear() {
 	path := k.server.database() + "-wal"
 	commits, err := waltest.Commits(path)
 	if err != nil {
@@ -392,12 +412,12 @@ func (k *killed) tear() {
 	k.torn++
 }
 
-// check compares what is stored with what was answered, and waits until all devices have it.
-func (k *killed) check() {
+// check compares what is stored with the answers, and waits until all devices have it.
+func (k *crashTest) check() {
 	k.t.Helper()
 	for _, d := range k.devices {
-		pushed, faults := d.told()
-		k.tell(pushed)
+		pushed, faults := d.observed()
+		k.noteWatermarks(pushed)
 		for _, fault := range faults {
 			k.t.Error(fault)
 		}
@@ -407,7 +427,7 @@ func (k *killed) check() {
 		until(k.t, d.name+" has everything", func() bool {
 			for chat, head := range d.heads() {
 				if head > heads[chat] {
-					// What was refused may be stored late.
+					// A refused message may be stored late.
 					heads, stored = k.stored()
 				}
 			}
@@ -421,22 +441,22 @@ func (k *killed) check() {
 				id, sequence, stored[id])
 		}
 	}
-	for key, told := range k.told {
+	for key, reported := range k.reported {
 		chat, name, _ := strings.Cut(key, "/")
 		var s state
 		k.as(name).call(k.t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &s)
-		if s.Acked < told {
+		if s.Acked < reported {
 			k.back++
-			k.t.Errorf("%s's watermark in %s is %d, but somebody was told %d",
-				name, chat, s.Acked, told)
+			k.t.Errorf("%s's watermark in %s is %d, but a client received %d",
+				name, chat, s.Acked, reported)
 		}
 	}
-	k.watermarks = len(k.told)
+	k.watermarks = len(k.reported)
 	k.online(heads)
 }
 
 // stored reads all chats: their heads, and the sequences of the messages by chat/client_message_id.
-func (k *killed) stored() (heads, stored map[string]int64) {
+func (k *crashTest) stored() (heads, stored map[string]int64) {
 	k.t.Helper()
 	heads, stored = map[string]int64{}, map[string]int64{}
 	for _, chat := range killChats {
@@ -446,7 +466,7 @@ func (k *killed) stored() (heads, stored map[string]int64) {
 }
 
 // read reads a chat as bob, and returns its head.
-func (k *killed) read(chat string, stored map[string]int64) int64 {
+func (k *crashTest) read(chat string, stored map[string]int64) int64 {
 	k.t.Helper()
 	next := int64(1)
 	for more := true; more; {
@@ -476,8 +496,9 @@ func (k *killed) read(chat string, stored map[string]int64) int64 {
 	return next - 1
 }
 
-// online lets dora, who was offline, come for a moment: she gets what she had not acknowledged, and nothing else.
-func (k *killed) online(heads map[string]int64) {
+// online connects dora, who was offline, for a moment. Dora gets what they had not acknowledged,
+// and nothing else.
+func (k *crashTest) online(heads map[string]int64) {
 	k.t.Helper()
 	d := newDevice(k.as("dora"), transport(k.random.IntN(3)))
 	ctx, cancel := context.WithCancel(k.t.Context())
@@ -505,16 +526,16 @@ func (k *killed) online(heads map[string]int64) {
 		}
 	}
 	if diff := cmp.Diff(want, from); diff != "" {
-		k.t.Errorf("what dora had before the first message she got, for each chat that owed her "+
+		k.t.Errorf("what dora had before the first message they got, for each chat with "+
 			"some (-want +got):\n%s", diff)
 	}
 	for chat, head := range got {
 		if head != heads[chat] {
 			k.t.Errorf("dora got %s up to %d, want %d", chat, head, heads[chat])
 		}
-		// Her acknowledgement on the stream may be lost with it. This one is answered.
+		// An acknowledgement on the stream may be lost with it. This one is answered.
 		k.as("dora").ack(k.t, chat, head)
 		k.dora[chat] = head
-		k.tell(map[string]int64{chat + "/dora": head})
+		k.noteWatermarks(map[string]int64{chat + "/dora": head})
 	}
 }

@@ -13,10 +13,16 @@ import (
 	"time"
 )
 
-// documented is the value and the code of a row of docs/limits.md, from its second and third cell.
-var documented = regexp.MustCompile("^\\| [^|]+ \\| (\\d[\\d,]*)? ?([A-Za-z]*)[^|]* \\| `([^`:]+): (\\w+)` \\|")
+// documented matches a row of docs/limits.md: the value of its second cell, and the code of its
+// third.
+var documented = regexp.MustCompile("^\\| [^|]+ \\| (\\d[\\d,]*)? ?([A-Za-z]*)[^|]* \\| " +
+	"`([^`:]+): (\\w+)` \\|")
 
-// TestLimits_documented_values_are_those_of_the_code compares each row of docs/limits.md that names a constant or a default with it.
+// naming matches a row of docs/limits.md that names a constant or a default.
+var naming = regexp.MustCompile("^\\|.*`[a-z./]+: \\w+` \\|")
+
+// TestLimits_documented_values_are_those_of_the_code compares each row of docs/limits.md that names
+// a constant or a default with its value.
 func TestLimits_documented_values_are_those_of_the_code(t *testing.T) {
 	page, err := os.ReadFile("../docs/limits.md")
 	if err != nil {
@@ -24,7 +30,7 @@ func TestLimits_documented_values_are_those_of_the_code(t *testing.T) {
 	}
 	compared, named := 0, 0
 	for line := range strings.Lines(string(page)) {
-		if strings.HasPrefix(line, "|") && strings.Contains(line, ": ") && regexp.MustCompile("`[a-z./]+: \\w+` \\|").MatchString(line) {
+		if naming.MatchString(line) {
 			named++
 		}
 		row := documented.FindStringSubmatch(line)
@@ -56,7 +62,8 @@ func TestLimits_documented_values_are_those_of_the_code(t *testing.T) {
 			want *= int64(time.Minute)
 		}
 		if len(values) != 1 || !values[want] {
-			t.Errorf("docs/limits.md says that %s: %s is %s %s (%d); the code has %v", row[3], row[4], row[1], row[2], want, values)
+			t.Errorf("docs/limits.md says that %s: %s is %s %s (%d); the code has %v",
+				row[3], row[4], row[1], row[2], want, values)
 		}
 		compared++
 	}
@@ -65,7 +72,8 @@ func TestLimits_documented_values_are_those_of_the_code(t *testing.T) {
 	}
 }
 
-// valuesOf returns the values that are given to a name in the files of a package: of its constant, or of the defaults of a Config.
+// valuesOf returns the values of a name in the files of a package: of its constant, or of the
+// defaults of a Config.
 func valuesOf(t *testing.T, dir, name string) map[int64]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
@@ -84,7 +92,10 @@ func valuesOf(t *testing.T, dir, name string) map[int64]bool {
 		}
 		for _, found := range given.FindAllStringSubmatch(string(source), -1) {
 			expression := found[1]
-			for unit, ns := range map[string]time.Duration{"time.Millisecond": time.Millisecond, "time.Second": time.Second, "time.Minute": time.Minute} {
+			for unit, ns := range map[string]time.Duration{
+				"time.Millisecond": time.Millisecond, "time.Second": time.Second,
+				"time.Minute": time.Minute,
+			} {
 				expression = strings.ReplaceAll(expression, unit, strconv.FormatInt(int64(ns), 10))
 			}
 			value, err := types.Eval(token.NewFileSet(), nil, token.NoPos, expression)
@@ -97,8 +108,11 @@ func valuesOf(t *testing.T, dir, name string) map[int64]bool {
 			}
 			values[n] = true
 		}
-		for unit, ns := range map[string]time.Duration{"time.Second": time.Second, "time.Minute": time.Minute} {
-			if regexp.MustCompile(`\b` + name + `(?:,|\s*=)\s*` + regexp.QuoteMeta(unit) + `\b`).Match(source) {
+		for unit, ns := range map[string]time.Duration{
+			"time.Second": time.Second, "time.Minute": time.Minute,
+		} {
+			one := regexp.MustCompile(`\b` + name + `(?:,|\s*=)\s*` + regexp.QuoteMeta(unit) + `\b`)
+			if one.Match(source) {
 				values[int64(ns)] = true
 			}
 		}

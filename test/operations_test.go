@@ -8,14 +8,16 @@ import (
 	"testing"
 )
 
-// TestOperations_table_has_every_flag holds docs/configuration.md against `serve --help`: the same flags, the defaults that it tells, and for each the variable that the page promises.
+// TestOperations_table_has_every_flag compares docs/configuration.md with `serve --help`: the same
+// flags, the same defaults, and for each flag its variable.
 func TestOperations_table_has_every_flag(t *testing.T) {
 	page, err := os.ReadFile("../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defaults := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\|(.*?)\\| .+ \\|$").FindAllStringSubmatch(string(page), -1) {
+	rows := regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\|(.*?)\\| .+ \\|$")
+	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
 		if _, twice := defaults[row[1]]; twice {
 			t.Errorf("the page has --%s twice", row[1])
 		}
@@ -36,7 +38,8 @@ func TestOperations_table_has_every_flag(t *testing.T) {
 			end = flags[i+1][0]
 		}
 		text := strings.Join(strings.Fields(string(help[at[0]:end])), " ")
-		if want := "($TIDEMARK_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) + ")"; !strings.Contains(text, want) {
+		want := "($TIDEMARK_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) + ")"
+		if !strings.Contains(text, want) {
 			t.Errorf("--%s does not name its variable %s: %s", flag, want, text)
 		}
 		told, ok := defaults[flag]
@@ -44,7 +47,8 @@ func TestOperations_table_has_every_flag(t *testing.T) {
 			t.Errorf("docs/configuration.md has no row for --%s", flag)
 			continue
 		}
-		if found := regexp.MustCompile(`Default ([^\s,]+?)[.,]?(?: |$)`).FindStringSubmatch(text); found != nil && found[1] != told {
+		found := regexp.MustCompile(`Default ([^\s,]+?)[.,]?(?: |$)`).FindStringSubmatch(text)
+		if found != nil && found[1] != told {
 			t.Errorf("--%s: the default is %q, and the page says %q", flag, found[1], told)
 		}
 	}

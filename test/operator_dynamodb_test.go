@@ -16,7 +16,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
-// TestOperations_dynamodb_tables_are_made_by_the_commands: those of docs/dynamodb.md, as they stand there, with the emulator's URL.
+// TestOperations_dynamodb_tables_are_made_by_the_commands runs the commands of docs/dynamodb.md
+// unchanged, with the emulator's URL.
 func TestOperations_dynamodb_tables_are_made_by_the_commands(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, nil)
@@ -44,7 +45,8 @@ func TestOperations_dynamodb_tables_are_made_by_the_commands(t *testing.T) {
 		map[string]any{"type": "group", "chat_id": "c", "member_ids": []string{"bob"}}, nil)
 }
 
-// actions returns those that the policies in the blocks behind some words of docs/dynamodb.md allow, of the next block only.
+// actions returns the actions that a policy of docs/dynamodb.md allows: the next block behind each
+// of the words.
 func actions(t *testing.T, o *operator, words string) []string {
 	t.Helper()
 	var policy struct {
@@ -64,8 +66,9 @@ func actions(t *testing.T, o *operator, words string) []string {
 	return slices.Compact(all)
 }
 
-// TestOperations_dynamodb_policies allow what is called, and nothing else: migrate's is held to the calls in the source of the migration, and serve's
-// to the role in deploy/aws, which a test holds to the calls that the store makes.
+// TestOperations_dynamodb_policies: the policies of docs/dynamodb.md allow exactly the calls that
+// are made. Migrate's is compared with the calls in the source of the migration. Serve's is
+// compared with the role in deploy/aws, which another test compares with the store's calls.
 func TestOperations_dynamodb_policies(t *testing.T) {
 	o := &operator{t: t, guide: guide(t, "dynamodb.md")}
 	called := map[string]bool{}
@@ -74,7 +77,8 @@ func TestOperations_dynamodb_policies(t *testing.T) {
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		must(t, err)
-		for _, call := range regexp.MustCompile(`s\.api\.([A-Z]\w+)`).FindAllStringSubmatch(string(source), -1) {
+		calls := regexp.MustCompile(`s\.api\.([A-Z]\w+)`)
+		for _, call := range calls.FindAllStringSubmatch(string(source), -1) {
 			called["dynamodb:"+call[1]] = true
 		}
 	}
@@ -90,7 +94,8 @@ func TestOperations_dynamodb_policies(t *testing.T) {
 	must(t, err)
 	_, role, _ := strings.Cut(string(stack), "  ServeRole:\n")
 	role, _, _ = strings.Cut(role, "Resource:")
-	if diff := cmp.Diff(regexp.MustCompile(`dynamodb:\w+`).FindAllString(role, -1), actions(t, o, "The one for `serve`")); diff != "" {
+	if diff := cmp.Diff(regexp.MustCompile(`dynamodb:\w+`).FindAllString(role, -1),
+		actions(t, o, "The one for `serve`")); diff != "" {
 		t.Errorf("the policy for serve (-deploy/aws +page):\n%s", diff)
 	}
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// The commands of docs/postgres.md. These tests run them unchanged, except for places and passwords.
+// The commands of docs/postgres.md. These tests run them unchanged, except for places and
+// passwords.
 
 // operator runs the commands of a page on a server of its own, with other places and passwords.
 type operator struct {
@@ -61,7 +62,8 @@ func (o *operator) block(words string) string {
 	for _, word := range strings.Fields(words) {
 		quoted = append(quoted, regexp.QuoteMeta(word))
 	}
-	at := regexp.MustCompile(strings.Join(quoted, `\s+`)).FindStringIndex(o.guide) // a line may end between two words
+	// A line may end between two words.
+	at := regexp.MustCompile(strings.Join(quoted, `\s+`)).FindStringIndex(o.guide)
 	if at == nil {
 		o.t.Fatalf("the page does not say %q", words)
 	}
@@ -74,7 +76,7 @@ func (o *operator) block(words string) string {
 	return o.here(block)
 }
 
-// here puts what is here in the places that the guide speaks of.
+// here replaces the guide's places with those of this test.
 func (o *operator) here(text string) string {
 	if o.server == nil {
 		return strings.ReplaceAll(text, "/var/backups", o.dir)
@@ -92,12 +94,14 @@ func (o *operator) here(text string) string {
 func (o *operator) roles() {
 	o.t.Helper()
 	said := strings.TrimSpace(o.run("## Roles and schema"))
-	if want := fmt.Sprintf("postgres://127.0.0.1:%d/tidemark: schema 1, needed 1", o.server.Port()); !strings.HasSuffix(said, want) {
+	if want := fmt.Sprintf("postgres://127.0.0.1:%d/tidemark: schema 1, needed 1",
+		o.server.Port()); !strings.HasSuffix(said, want) {
 		o.t.Errorf("the commands said %q, want %q at the end", said, want)
 	}
 }
 
-// run runs the block behind some words as the operator, and returns what it wrote to standard output.
+// run runs the block behind some words as the operator, and returns what it wrote to standard
+// output.
 func (o *operator) run(words string, env ...string) string {
 	o.t.Helper()
 	command := exec.Command("bash", "-euo", "pipefail", "-c", o.block(words))
@@ -112,7 +116,7 @@ func (o *operator) run(words string, env ...string) string {
 	return string(out)
 }
 
-// store is the URL in the environment file.
+// store returns the URL in the environment file.
 func (o *operator) store() string {
 	o.t.Helper()
 	env, err := os.ReadFile(filepath.Join(o.dir, "tidemark.env"))
@@ -121,7 +125,7 @@ func (o *operator) store() string {
 	return store
 }
 
-// site serves what the guide has prepared, to others.
+// site serves the database that the guide has prepared.
 func (o *operator) site() *site {
 	o.t.Helper()
 	p := processOf(o.t, o.binary)
@@ -129,15 +133,22 @@ func (o *operator) site() *site {
 	return siteOf(p)
 }
 
-// TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored takes a dump under load: whatever was confirmed before it began is in it, nothing
-// is missing in between, and after going back to it devices that have more are told so. The role that serves may do no more than that.
+// TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored takes a dump under load. The
+// dump has what was confirmed before it began, without a gap. After its restore, devices that have
+// more get a reset. The role that serves has no other rights.
 func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
 	o.roles()
 	s := o.site()
-	for _, statement := range []string{"DROP TABLE messages", "CREATE TABLE mine (n int)", "UPDATE pg_authid SET rolsuper = true", "TRUNCATE messages", "UPDATE schema_migrations SET version = 0; SELECT 1/0"} {
-		if out, err := o.server.Shell(`psql --set=ON_ERROR_STOP=1 "$STORE" --command="$STATEMENT"`, "STORE="+s.url, "STATEMENT="+statement).CombinedOutput(); err == nil {
+	for _, statement := range []string{
+		"DROP TABLE messages", "CREATE TABLE mine (n int)",
+		"UPDATE pg_authid SET rolsuper = true", "TRUNCATE messages",
+		"UPDATE schema_migrations SET version = 0; SELECT 1/0",
+	} {
+		script := `psql --set=ON_ERROR_STOP=1 "$STORE" --command="$STATEMENT"`
+		if out, err := o.server.Shell(script, "STORE="+s.url,
+			"STATEMENT="+statement).CombinedOutput(); err == nil {
 			t.Errorf("the role that serves may do %s: %s", statement, out)
 		}
 	}
@@ -146,24 +157,24 @@ func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing
 		alice.call(t, http.MethodPost, "/chats",
 			map[string]any{"type": "group", "chat_id": chat, "member_ids": []string{"bob"}}, nil)
 	}
-	told := &ledger{messages: map[string]int64{}, acked: map[string]int64{}}
+	confirmed := &ledger{messages: map[string]int64{}, acked: map[string]int64{}}
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	end := sync.OnceFunc(func() { close(stop); clients.Wait() })
 	t.Cleanup(end)
 	for _, chat := range backupChats {
-		clients.Go(func() { writeUntil(t, stop, alice, bob, chat, told) })
+		clients.Go(func() { writeUntil(t, stop, alice, bob, chat, confirmed) })
 	}
 	enough := func(n int) {
-		until(t, "the load runs", func() bool { return t.Failed() || told.size() >= n },
-			func() string { return fmt.Sprint(told.size(), " confirmed") })
+		until(t, "the load runs", func() bool { return t.Failed() || confirmed.size() >= n },
+			func() string { return fmt.Sprint(confirmed.size(), " confirmed") })
 	}
 	enough(60)
-	before, acked := told.copy()
+	before, acked := confirmed.copy()
 	o.run("## Backup of Postgres")
-	enough(told.size() + 30)
+	enough(confirmed.size() + 30)
 	end()
-	all, _ := told.copy()
+	all, _ := confirmed.copy()
 	s.stop()
 	o.run("## Restore of Postgres")
 	s.start()
@@ -181,18 +192,19 @@ func TestOperations_postgres_dump_is_a_gapless_prefix_and_is_restored(t *testing
 	}
 	for chat, sequence := range acked {
 		var got state
-		if bob.call(t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &got); got.Acked < sequence {
+		path := "/chats/" + chat + "/delivery-state"
+		if bob.call(t, http.MethodGet, path, nil, &got); got.Acked < sequence {
 			t.Errorf("%s: the watermark is restored as %d, and was %d before the dump",
 				chat, got.Acked, sequence)
 		}
 	}
 	for _, chat := range backupChats {
-		s.toldOfTheReset(bob, chat, all)
+		s.wantReset(bob, chat, all)
 	}
 }
 
-// TestOperations_postgres_partitions_change_nothing splits the messages as the guide says: what is stored and the idempotency keys stay, and chats go
-// on.
+// TestOperations_postgres_partitions_change_nothing splits the messages as the guide says. Stored
+// messages and idempotency keys stay, and chats go on.
 func TestOperations_postgres_partitions_change_nothing(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
@@ -209,8 +221,13 @@ func TestOperations_postgres_partitions_change_nothing(t *testing.T) {
 		}
 	}
 	s.stop()
-	const shape = `SELECT (SELECT string_agg(regexp_replace(indexdef, ' ON .* USING', ''), '; ' ORDER BY indexname) FROM pg_indexes WHERE tablename = 'messages'),
-		(SELECT string_agg(concat_ws(' ', attname, atttypid::regtype, attnotnull, attcollation), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'messages'::regclass AND attnum > 0)`
+	const shape = `SELECT
+		(SELECT string_agg(regexp_replace(indexdef, ' ON .* USING', ''), '; ' ORDER BY indexname)
+			FROM pg_indexes WHERE tablename = 'messages'),
+		(SELECT string_agg(
+				concat_ws(' ', attname, atttypid::regtype, attnotnull, attcollation), ', '
+				ORDER BY attnum)
+			FROM pg_attribute WHERE attrelid = 'messages'::regclass AND attnum > 0)`
 	whole := o.askIn("tidemark", shape)
 	o.run("### Partitions")
 	if diff := cmp.Diff(whole, o.askIn("tidemark", shape)); diff != "" {
@@ -233,12 +250,14 @@ func TestOperations_postgres_partitions_change_nothing(t *testing.T) {
 	if diff := cmp.Diff(want, s.stored(bob)); diff != "" {
 		t.Errorf("stored (-want +got):\n%s", diff)
 	}
-	if said := o.run("## Watching Postgres"); !strings.Contains(said, "messages_15") || !strings.Contains(said, "tidemark_app") {
+	if said := o.run("## Watching Postgres"); !strings.Contains(said, "messages_15") ||
+		!strings.Contains(said, "tidemark_app") {
 		t.Errorf("what is watched: %s", said)
 	}
 }
 
-// TestOperations_postgres_through_pgbouncer runs the README's first steps through a pooler in transaction mode, configured as the guide says.
+// TestOperations_postgres_through_pgbouncer runs the README's first steps through a pooler in
+// transaction mode, configured as the guide says.
 func TestOperations_postgres_through_pgbouncer(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
@@ -255,7 +274,7 @@ func TestOperations_postgres_through_pgbouncer(t *testing.T) {
 		strings.ReplaceAll(block, "listen_port = 6432", "listen_port = "+port)+"\n")
 	put(t, filepath.Join(o.dir, "userlist.txt"), `"tidemark_app" "another"`+"\n")
 	for _, file := range []string{configuration, filepath.Join(o.dir, "userlist.txt")} {
-		must(t, os.Chmod(file, 0o644)) //nolint:gosec // for the user whom the pooler runs as
+		must(t, os.Chmod(file, 0o644)) //nolint:gosec // for the user that the pooler runs as
 	}
 	pooler := o.server.Shell(`exec "$PGBOUNCER" "$CONFIGURATION"`, "PGBOUNCER="+o.pgbouncer(),
 		"CONFIGURATION="+configuration)
@@ -277,7 +296,8 @@ func TestOperations_postgres_through_pgbouncer(t *testing.T) {
 		"?pgbouncer=true"
 	p.migrated = true
 	readmeLeadsToABlueTick(t, p.serve())
-	if out, err := p.command("bench", "p2p", "--url", "http://"+p.address, "--pairs", "20", "--messages", "2000"); err != nil {
+	if out, err := p.command("bench", "p2p", "--url", "http://"+p.address,
+		"--pairs", "20", "--messages", "2000"); err != nil {
 		t.Errorf("bench: %v\n%s", err, out)
 	}
 	if !strings.Contains(log.String(), "tidemark/tidemark_app") {
@@ -302,7 +322,8 @@ func (o *operator) pgbouncer() string {
 	return copied
 }
 
-// TestOperations_postgres_to_a_moment goes back to a second between two messages, out of a base backup and the archive of the log.
+// TestOperations_postgres_to_a_moment restores a second between two messages, from a base backup
+// and the archive of the log.
 func TestOperations_postgres_to_a_moment(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, nil)
@@ -323,11 +344,15 @@ func TestOperations_postgres_to_a_moment(t *testing.T) {
 	}
 	alice.send(t, "b0", "in the archive")
 	moment := o.ask("SELECT now()")
-	until(t, "a second has passed", func() bool { return o.ask("SELECT now() > '"+moment+"'::timestamptz + interval '1 second'") == "t" }, func() string { return moment })
+	until(t, "a second has passed", func() bool {
+		return o.ask("SELECT now() > '"+moment+"'::timestamptz + interval '1 second'") == "t"
+	}, func() string { return moment })
 	alice.send(t, "b0", "the mistake")
 	o.ask("SELECT pg_switch_wal()")
 	last := o.ask("SELECT pg_walfile_name(pg_current_wal_lsn() - 1)")
-	until(t, "the log is archived", func() bool { return o.ask("SELECT last_archived_wal >= '"+last+"' FROM pg_stat_archiver") == "t" }, func() string { return o.ask("SELECT last_archived_wal FROM pg_stat_archiver") })
+	until(t, "the log is archived", func() bool {
+		return o.ask("SELECT last_archived_wal >= '"+last+"' FROM pg_stat_archiver") == "t"
+	}, func() string { return o.ask("SELECT last_archived_wal FROM pg_stat_archiver") })
 	s.stop()
 	o.server.Stop(t, "fast")
 
@@ -347,7 +372,8 @@ func TestOperations_postgres_to_a_moment(t *testing.T) {
 	s.url = strings.Replace(s.url, fmt.Sprint(":", o.server.Port(), "/"),
 		fmt.Sprint(":", restored.Port(), "/"), 1)
 	s.start()
-	if diff := cmp.Diff(map[string]int64{"in the base": 1, "in the archive": 2}, s.storedIn(alice, "b0")); diff != "" {
+	want := map[string]int64{"in the base": 1, "in the archive": 2}
+	if diff := cmp.Diff(want, s.storedIn(alice, "b0")); diff != "" {
 		t.Errorf("restored (-want +got):\n%s", diff)
 	}
 	if sent := alice.send(t, "b0", "from here on"); sent.Sequence != 3 {
@@ -398,8 +424,9 @@ func (o *operator) both(standby *postgres.Server) string {
 		second).Replace(o.block("Give Tidemark both hosts"))
 }
 
-// TestOperations_postgres_asynchronous_standby_lacks_the_last: what the guide admits of a promotion without synchronous_standby_names. What is left
-// is whole, devices that have more are told so, and the chat goes on.
+// TestOperations_postgres_asynchronous_standby_lacks_the_last shows what the guide admits of a
+// promotion without synchronous_standby_names. The rest of the data is whole, devices that have
+// more get a reset, and the chat goes on.
 func TestOperations_postgres_asynchronous_standby_lacks_the_last(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
@@ -441,11 +468,11 @@ func TestOperations_postgres_asynchronous_standby_lacks_the_last(t *testing.T) {
 			t.Errorf("%s is stored as %d, and was confirmed as %d", id, sequence, all[id])
 		}
 	}
-	s.toldOfTheReset(bob, "b0", all)
+	s.wantReset(bob, "b0", all)
 }
 
-// TestOperations_postgres_standby_is_promoted: with a synchronous standby nothing that was confirmed is lost with the server, and Tidemark goes on by
-// itself at the promoted one.
+// TestOperations_postgres_standby_is_promoted: with a synchronous standby no confirmed message is
+// lost with the server. Tidemark goes on by itself at the promoted one.
 func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
@@ -461,10 +488,11 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	p.migrated = true
 	p.serve()
 	f := newFaulty(t, p)
-	w := writeHard(t, p, 3)
+	w := writePersistently(t, p, 3)
 	until(t, "the load runs", func() bool { return w.size() >= 100 },
 		func() string { return fmt.Sprint(w.size(), " confirmed") })
-	// A standby that says nothing: nothing is confirmed that only one of them has, however often it is sent.
+	// The standby does not answer. So no message that only one server has is confirmed, however
+	// often it is sent.
 	standby.Freeze(t)
 	var acks sync.WaitGroup
 	end := func() {}
@@ -481,7 +509,7 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 			t.Errorf("without the standby a send was answered %d %s", status, detail)
 		}
 		acks.Wait()
-		if round == 0 { // and somebody ends what hangs
+		if round == 0 { // and the operator cancels what hangs
 			end = o.cancelWaits()
 		}
 	}
@@ -504,7 +532,7 @@ func TestOperations_postgres_standby_is_promoted(t *testing.T) {
 	w.check()
 }
 
-// cancelWaits cancels whatever waits for a standby, again and again until the function that it returns is called.
+// cancelWaits repeatedly cancels statements that wait for a standby, until end is called.
 func (o *operator) cancelWaits() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -517,18 +545,19 @@ func (o *operator) cancelWaits() (end func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// hardWriters send to chats of their own until the test ends, each message until it is confirmed.
-type hardWriters struct {
-	t     *testing.T
-	p     *process
-	chats []string
-	told  ledger
-	end   func()
+// persistentWriters send to chats of their own until the test ends, each message until it is
+// confirmed.
+type persistentWriters struct {
+	t         *testing.T
+	p         *process
+	chats     []string
+	confirmed ledger
+	end       func()
 }
 
-func writeHard(t *testing.T, p *process, n int) *hardWriters {
+func writePersistently(t *testing.T, p *process, n int) *persistentWriters {
 	t.Helper()
-	w := &hardWriters{t: t, p: p, told: ledger{messages: map[string]int64{}}}
+	w := &persistentWriters{t: t, p: p, confirmed: ledger{messages: map[string]int64{}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	w.end = sync.OnceFunc(func() { cancel(); running.Wait() })
@@ -543,9 +572,9 @@ func writeHard(t *testing.T, p *process, n int) *hardWriters {
 	return w
 }
 
-func (w *hardWriters) size() int { return w.told.size() }
+func (w *persistentWriters) size() int { return w.confirmed.size() }
 
-func (w *hardWriters) run(ctx context.Context, chat string) {
+func (w *persistentWriters) run(ctx context.Context, chat string) {
 	for n := 1; ctx.Err() == nil; <-time.After(5 * time.Millisecond) {
 		id := fmt.Sprint(chat, "-m", n)
 		status, body, err := as(w.p.address, "alice").try(ctx, http.MethodPost,
@@ -557,9 +586,9 @@ func (w *hardWriters) run(ctx context.Context, chat string) {
 				w.t.Errorf("%s was confirmed with %s, %v; want %d", id, body, err, n)
 				return
 			}
-			w.told.mu.Lock()
-			w.told.messages[id] = m.Sequence
-			w.told.mu.Unlock()
+			w.confirmed.mu.Lock()
+			w.confirmed.messages[id] = m.Sequence
+			w.confirmed.mu.Unlock()
 			n++
 		case err == nil && status != http.StatusServiceUnavailable:
 			w.t.Errorf("%s was answered %d %s", id, status, body)
@@ -568,11 +597,12 @@ func (w *hardWriters) run(ctx context.Context, chat string) {
 	}
 }
 
-// check ends the writers, and looks whether everything that was confirmed is there, once, and nothing else but what was under way.
-func (w *hardWriters) check() {
+// check ends the writers. It checks that each confirmed message is stored once, and nothing else
+// but messages being sent.
+func (w *persistentWriters) check() {
 	w.t.Helper()
 	w.end()
-	messages, _ := w.told.copy()
+	messages, _ := w.confirmed.copy()
 	stored := (&site{w.p}).storedIn(as(w.p.address, "bob"), w.chats...)
 	for id, sequence := range messages {
 		if stored[id] != sequence {

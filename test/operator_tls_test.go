@@ -18,8 +18,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// TestOperations_postgres_over_tls: as docs/postgres.md says, a database is believed whose certificate is for its address and of the authority that
-// is given, and no other.
+// TestOperations_postgres_over_tls: as docs/postgres.md says, Tidemark accepts only a database with
+// a certificate of the given authority for its address.
 func TestOperations_postgres_over_tls(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, postgres.Start(t))
@@ -32,9 +32,12 @@ func TestOperations_postgres_over_tls(t *testing.T) {
 	other, _ := selfSigned(t)
 	put(t, filepath.Join(o.dir, "db-ca.pem"), certificate)
 	put(t, filepath.Join(o.dir, "other.pem"), other)
-	script := `umask 077; printf %s "$KEY" > "$DATA/server.key"; printf %s "$CERTIFICATE" > "$DATA/server.crt"
-		psql --set=ON_ERROR_STOP=1 "$URL" --command="ALTER SYSTEM SET ssl = on" --command="SELECT pg_reload_conf()"`
-	if out, err := o.server.Shell(script, "KEY="+key, "CERTIFICATE="+certificate, "DATA="+o.server.Data(), "URL="+o.server.URL("postgres")).CombinedOutput(); err != nil {
+	script := `umask 077
+		printf %s "$KEY" > "$DATA/server.key"; printf %s "$CERTIFICATE" > "$DATA/server.crt"
+		psql --set=ON_ERROR_STOP=1 "$URL" --command="ALTER SYSTEM SET ssl = on" \
+			--command="SELECT pg_reload_conf()"`
+	if out, err := o.server.Shell(script, "KEY="+key, "CERTIFICATE="+certificate,
+		"DATA="+o.server.Data(), "URL="+o.server.URL("postgres")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	until(t, "the database has TLS",
@@ -47,17 +50,20 @@ func TestOperations_postgres_over_tls(t *testing.T) {
 	}
 	for name, store := range map[string]string{
 		"another authority": o.store() + mode + o.dir + "/other.pem",
-		"another name":      strings.Replace(o.store(), "127.0.0.1", "localhost", 1) + mode + o.dir + "/db-ca.pem",
-		"no authority":      o.store() + mode + o.dir + "/nowhere.pem",
+		"another name": strings.Replace(o.store(), "127.0.0.1", "localhost", 1) +
+			mode + o.dir + "/db-ca.pem",
+		"no authority": o.store() + mode + o.dir + "/nowhere.pem",
 	} {
-		if said, err := p.command("migrate", "status", "--store", store); err == nil || !strings.Contains(said, "x509") && !strings.Contains(said, "nowhere.pem") {
+		said, err := p.command("migrate", "status", "--store", store)
+		if err == nil || !strings.Contains(said, "x509") && !strings.Contains(said, "nowhere.pem") {
 			t.Errorf("%s: %v: %s", name, err, said)
 		}
 	}
 	p.url, p.migrated = o.store()+mode+o.dir+"/db-ca.pem", true
 	p.serve()
 	as(p.address, "alice").direct(t, "bob")
-	if got := o.ask("SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'tidemark_app'"); got != "t" {
+	if got := o.ask("SELECT bool_and(ssl) FROM pg_stat_ssl " +
+		"JOIN pg_stat_activity USING (pid) WHERE usename = 'tidemark_app'"); got != "t" {
 		t.Errorf("all connections of the server have TLS: %q", got)
 	}
 	p.stop()
@@ -82,5 +88,7 @@ func selfSigned(t *testing.T) (certificate, key string) {
 	must(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	must(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
+	certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	key = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
+	return certificate, key
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// The program with Postgres, as somebody runs it. What the database itself may do to it is in the tests of its faults.
+// The program with Postgres, as an operator runs it. The faults of the database have tests of their
+// own.
 
 // command runs the program to its end, and returns all that it wrote.
 func (p *process) command(args ...string) (said string, err error) {
@@ -26,7 +27,8 @@ func (p *process) command(args ...string) (said string, err error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// TestPostgres_older_schema_is_refused_with_the_command: nobody's tables are changed by a start, unless he says so.
+// TestPostgres_older_schema_is_refused_with_the_command: a start changes no tables unless a flag
+// says so.
 func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 	server := postgres.Shared(t)
 	store := server.Database(t)
@@ -81,14 +83,17 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 		}
 		said, err := p.command(step.args...)
 		var exit *exec.ExitError
-		if failed := errors.As(err, &exit); failed != step.fail || failed && exit.ExitCode() != 1 || !strings.Contains(said, step.want) {
+		failed := errors.As(err, &exit)
+		if failed != step.fail || failed && exit.ExitCode() != 1 ||
+			!strings.Contains(said, step.want) {
 			t.Errorf("%s: %v: %s; want failure %v and %q",
 				step.name, err, said, step.fail, step.want)
 		}
 	}
 }
 
-// TestPostgres_many_migrate_at_once: of servers that start together on an empty database one makes the schema, and all of them serve.
+// TestPostgres_many_migrate_at_once: several servers start together on an empty database. One makes
+// the schema, and all of them serve.
 func TestPostgres_many_migrate_at_once(t *testing.T) {
 	store := postgres.Shared(t).Database(t)
 	binary := build(t)
@@ -114,7 +119,8 @@ func TestPostgres_many_migrate_at_once(t *testing.T) {
 	}
 }
 
-// TestPostgres_password_is_nowhere looks for the password in whatever the program shows: its title, log, metrics, profiles, answers and errors.
+// TestPostgres_password_is_nowhere looks for the password in the program's title, log, metrics,
+// profiles, answers and errors.
 func TestPostgres_password_is_nowhere(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	const secret = "tell-nobody"
@@ -172,7 +178,8 @@ func TestPostgres_password_is_nowhere(t *testing.T) {
 		t.Errorf("migrate status: %v: %s", err, said)
 	}
 	title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.process.Pid))
-	if shown["title"] = string(title); err != nil || !strings.Contains(string(title), "--store\x00postgres:") {
+	shown["title"] = string(title)
+	if err != nil || !strings.Contains(string(title), "--store\x00postgres:") {
 		t.Errorf("the title is %q, %v", title, err)
 	}
 	alice := as(p.address, "alice")
@@ -185,7 +192,9 @@ func TestPostgres_password_is_nowhere(t *testing.T) {
 	_, body, err := alice.try(t.Context(), http.MethodGet, "/chats", nil)
 	must(t, err)
 	shown["an answer"] = string(body)
-	for _, path := range []string{"/metrics", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2"} {
+	for _, path := range []string{
+		"/metrics", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2",
+	} {
 		shown[path] = page(t, debug, path)
 	}
 	p.stop()
@@ -199,7 +208,7 @@ func TestPostgres_password_is_nowhere(t *testing.T) {
 	}
 }
 
-// page returns what a server answers.
+// page returns a server's answer to a GET.
 func page(t *testing.T, address, path string) string {
 	t.Helper()
 	response, err := http.Get("http://" + address + path)

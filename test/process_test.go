@@ -14,7 +14,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// serveDev serves in development mode with an empty database on a free port until the test ends, and returns the address.
+// serveDev serves in development mode with an empty database on a free port until the test ends,
+// and returns the address.
 func serveDev(t *testing.T) string {
 	t.Helper()
 	return newProcess(t).serve()
@@ -28,7 +29,7 @@ func (p *process) serve() string {
 	return p.address
 }
 
-// waitReady asks until the server answers 200, for at most 20 s.
+// waitReady polls until the server answers 200, for at most 20 s.
 func waitReady(ctx context.Context, url string, ended chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, wait.Hang)
 	defer cancel()
@@ -59,7 +60,7 @@ func waitReady(ctx context.Context, url string, ended chan error) error {
 	}
 }
 
-// freeAddress returns an address of the loopback interface where nothing listens at this moment.
+// freeAddress returns an address of the loopback interface on which no program listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,7 +71,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// environment is the caller's without TIDEMARK_ variables: those of the suites are unknown to the program, which refuses them.
+// environment returns the caller's environment without TIDEMARK_ variables: the program refuses
+// those of the tests.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(),
 		func(variable string) bool { return strings.HasPrefix(variable, "TIDEMARK_") })

@@ -31,7 +31,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// The configurations in deploy/ for nginx and Caddy, as they are but for names, ports, certificates and the places of logs, in front of the real server.
+// The configurations in deploy/ for nginx and Caddy in front of the real server. Only names, ports,
+// certificates and the places of logs are replaced.
 
 func TestProxy_nginx(t *testing.T) {
 	p := newProxy(t)
@@ -60,10 +61,12 @@ func TestProxy_nginx(t *testing.T) {
 func TestProxy_caddy(t *testing.T) {
 	p := newProxy(t)
 	config := p.derive("../deploy/caddy/Caddyfile", map[string]string{
-		"\n{\n":              "\n{\n\tadmin off\n\tauto_https disable_redirects\n\tdefault_bind 127.0.0.1\n",
-		"chat.example.org {": "https://" + p.address + " {\n\ttls " + p.certificate + " " + p.key + "\n",
-		"127.0.0.1:8080":     p.site.address,
-		"/var/log/caddy/":    p.dir + "/",
+		"\n{\n": "\n{\n\tadmin off\n\tauto_https disable_redirects\n" +
+			"\tdefault_bind 127.0.0.1\n",
+		"chat.example.org {": "https://" + p.address +
+			" {\n\ttls " + p.certificate + " " + p.key + "\n",
+		"127.0.0.1:8080":  p.site.address,
+		"/var/log/caddy/": p.dir + "/",
 	})
 	p.run("caddy", "run", "--adapter", "caddyfile", "--config", config)
 	p.waitsLongerThanTidemark(config, "response_header_timeout")
@@ -137,7 +140,7 @@ func (p *proxy) write(name, content string) (path string) {
 	return path
 }
 
-// derive writes the configuration with other words in places; each place must be there.
+// derive writes the configuration with words replaced; each word must occur.
 func (p *proxy) derive(path string, words map[string]string) (derived string) {
 	p.t.Helper()
 	config, err := os.ReadFile(path)
@@ -189,10 +192,13 @@ func (p *proxy) run(program string, args ...string) {
 	}, p.log.String)
 }
 
-// unpacked returns where a program is that scripts/unpack has seen to.
+// unpacked returns the path of a program that scripts/unpack has found or unpacked.
 func unpacked(t *testing.T, program string) string {
 	t.Helper()
-	for _, place := range []string{program, "/usr/sbin/" + program, "../.build/debian/usr/sbin/" + program, "../.build/debian/usr/bin/" + program} {
+	for _, place := range []string{
+		program, "/usr/sbin/" + program,
+		"../.build/debian/usr/sbin/" + program, "../.build/debian/usr/bin/" + program,
+	} {
 		if path, err := exec.LookPath(place); err == nil {
 			if path, err = filepath.Abs(path); err != nil {
 				t.Fatal(err)
@@ -210,7 +216,7 @@ func (p *proxy) url() string { return "https://" + p.address }
 // waitsLongerThanTidemark reads timeouts in seconds from a configuration.
 func (p *proxy) waitsLongerThanTidemark(config string, names ...string) {
 	p.t.Helper()
-	const longestPoll = 50 // docs/limits.md; a stream's heartbeat is looked at in serves
+	const longestPoll = 50 // docs/limits.md; serves checks a stream's heartbeat
 	text, err := os.ReadFile(config)
 	if err != nil {
 		p.t.Fatal(err)
@@ -228,7 +234,7 @@ func (p *proxy) waitsLongerThanTidemark(config string, names ...string) {
 	}
 }
 
-// serves goes through what the proxy could spoil, and at the end stops the server behind it.
+// serves checks everything that the proxy could break, and at the end stops the server behind it.
 func (p *proxy) serves() {
 	t := p.t
 	alice, bob := p.site.user("alice", p.url(), p.client), p.site.user("bob", p.url(), p.client)
@@ -253,7 +259,8 @@ func (p *proxy) serves() {
 	})
 	t.Run("the page is there and the metrics are not", func(t *testing.T) {
 		for path, want := range map[string]int{"/": 200, "/readyz": 200, "/metrics": 404} {
-			if response, _ := p.ask(t, alice, http.MethodGet, path, "", ""); response.StatusCode != want {
+			response, _ := p.ask(t, alice, http.MethodGet, path, "", "")
+			if response.StatusCode != want {
 				t.Errorf("%s: %d, want %d", path, response.StatusCode, want)
 			}
 		}
@@ -265,10 +272,17 @@ func (p *proxy) serves() {
 				func() string { return ticket(bob) })
 		})
 	t.Run("its own page opens a socket and no other", func(t *testing.T) {
-		// Tidemark compares the Origin with the Host, which therefore has to be passed on, port included.
-		for origin, want := range map[string]websocket.StatusCode{p.url(): -1, "https://evil.example": 4403} {
+		// Tidemark compares the Origin with the Host. So the proxy must pass the Host on, with its
+		// port.
+		for origin, want := range map[string]websocket.StatusCode{
+			p.url(): -1, "https://evil.example": 4403,
+		} {
 			conn, _, err := websocket.Dial(t.Context(), p.url()+"/api/v1/ws?ticket="+ticket(bob),
-				&websocket.DialOptions{HTTPClient: p.client, Subprotocols: []string{"tidemark.v1"}, HTTPHeader: http.Header{"Origin": {origin}}})
+				&websocket.DialOptions{
+					HTTPClient:   p.client,
+					Subprotocols: []string{"tidemark.v1"},
+					HTTPHeader:   http.Header{"Origin": {origin}},
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,7 +302,7 @@ func (p *proxy) serves() {
 	p.logsNoSecret(append(tickets, strayTicket, alice.token, bob.token))
 }
 
-// strayTicket looks like a ticket, and comes while Tidemark is away.
+// strayTicket looks like a ticket, and arrives while Tidemark is down.
 const strayTicket = "a-ticket-that-nobody-takes"
 
 // ask makes one request with an id, if one is given, and returns the answer with its whole body.
@@ -316,7 +330,8 @@ func (p *proxy) ask(t *testing.T, u user, method, path, body, id string) (*http.
 	return response, string(answer)
 }
 
-// refusesLargeBodies: Tidemark refuses what is above its limit, with a code; the proxy what is far above.
+// refusesLargeBodies: Tidemark refuses bodies above its limit, with a code. The proxy refuses those
+// far above.
 func (p *proxy) refusesLargeBodies(t *testing.T, u user, chat string) {
 	for _, tc := range []struct {
 		name string
@@ -324,7 +339,8 @@ func (p *proxy) refusesLargeBodies(t *testing.T, u user, chat string) {
 		want string // in the answer
 	}{{"by Tidemark", 200 << 10, `"code":"`}, {"by the proxy", 4 << 20, ""}} {
 		body := `{"client_message_id":"large","content":"` + strings.Repeat("x", tc.size) + `"}`
-		for range 20 { // a proxy that passes on what Tidemark hangs up on answers 502, now and then
+		// A proxy sometimes answers 502 if Tidemark closes the connection during a request.
+		for range 20 {
 			response, answer := p.ask(t, u, http.MethodPost, "/api/v1/chats/"+chat+"/messages",
 				body, "")
 			if response.StatusCode != http.StatusRequestEntityTooLarge ||
@@ -335,7 +351,8 @@ func (p *proxy) refusesLargeBodies(t *testing.T, u user, chat string) {
 	}
 }
 
-// carriesASession opens a session over a WebSocket, goes on over SSE, then long-poll, and then a WebSocket again; Alice sends meanwhile, and between.
+// carriesASession opens a session over a WebSocket, continues it over SSE, then long-poll, then a
+// WebSocket again. Alice sends during each transport and between them.
 func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, ticket func() string) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
@@ -363,9 +380,10 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	send()
 	after := read(socket)
 	_ = socket.CloseNow()
-	send() // while nobody listens
+	send() // while no transport is open
 
-	// SSE: what waits comes at once, and what is sent comes when it is sent, not when a buffer is full.
+	// SSE: pending messages arrive at once. Later ones arrive when they are sent, not when a buffer
+	// is full.
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		p.url()+"/api/v1/events?ticket="+ticket(), nil)
 	if err != nil {
@@ -391,7 +409,8 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	stream.Body.Close()
 	send()
 
-	// Long-poll: one answer that is there, one that waits for nothing, one that waits for a message.
+	// Long-poll: one answer with pending messages, one that waits in vain, one that waits for a
+	// message.
 	poll := func(seconds int) (took time.Duration) {
 		var answer struct {
 			Events []struct {
@@ -415,7 +434,7 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	for len(got) < len(want) && ctx.Err() == nil {
 		poll(0)
 	}
-	for ctx.Err() == nil { // what is left may be statuses
+	for ctx.Err() == nil { // the remaining events may be statuses
 		if poll(1) >= time.Second {
 			break
 		}
@@ -445,7 +464,7 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	}
 }
 
-// lines hands on the lines of a stream until it ends.
+// lines sends the lines of a stream until it ends.
 func lines(stream io.Reader) <-chan string {
 	to := make(chan string, 1000)
 	go func() { // ends with the stream, which its reader closes
@@ -457,7 +476,8 @@ func lines(stream io.Reader) <-chan string {
 	return to
 }
 
-// eventsUntil reads Server-Sent Events until there are n messages. The heartbeat that the stream announces must be below the limit in seconds.
+// eventsUntil reads Server-Sent Events until there are n messages. The heartbeat that the stream
+// announces must be below the limit in seconds.
 func eventsUntil(
 	t *testing.T, events <-chan string, after *int64, messages *[]string, n, limit int,
 ) {
@@ -495,10 +515,11 @@ func eventsUntil(
 	}
 }
 
-// logsNoSecret: tickets and tokens are nowhere in the logs, which have something of every stream.
+// logsNoSecret checks that no log contains a ticket or token, and that the logs contain every
+// stream.
 func (p *proxy) logsNoSecret(secrets []string) {
 	p.t.Helper()
-	// A stream is logged when it ends, and the proxy takes its time.
+	// The proxy logs a stream some time after it ends.
 	named := func() bool {
 		return strings.Contains(p.logs(), "/api/v1/events") &&
 			strings.Contains(p.logs(), "/api/v1/ws")
@@ -512,7 +533,7 @@ func (p *proxy) logsNoSecret(secrets []string) {
 	}
 }
 
-// logs returns every log that the proxy wrote, and what it wrote to its standard output and error.
+// logs returns every log that the proxy wrote, and its standard output and error.
 func (p *proxy) logs() string {
 	files, err := filepath.Glob(filepath.Join(p.dir, "*.log"))
 	if err != nil {

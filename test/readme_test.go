@@ -18,8 +18,8 @@ import (
 // readmeAddress is where the examples of the README and of the quickstart expect the server.
 const readmeAddress = "127.0.0.1:8080"
 
-// TestReadme_browser_code_works opens the page of the README in two windows of Chromium. With TIDEMARK_UPDATE=1 it
-// takes the README's picture anew.
+// TestReadme_browser_code_works opens the page of the README in two windows of Chromium. With
+// TIDEMARK_UPDATE=1 it replaces the README's picture.
 func TestReadme_browser_code_works(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	readme, err := os.ReadFile("../README.md")
@@ -47,13 +47,15 @@ func TestReadme_browser_code_works(t *testing.T) {
 	inChromium(t, "readme.test.mjs", env...)
 }
 
-// TestReadme_commands_lead_to_a_blue_tick runs the commands of the quickstart against a server of its own.
+// TestReadme_commands_lead_to_a_blue_tick runs the commands of the quickstart against a server of
+// its own.
 func TestReadme_commands_lead_to_a_blue_tick(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	eachStorage(t, func(t *testing.T, p *process) { readmeLeadsToABlueTick(t, p.serve()) })
 }
 
-// readmeLeadsToABlueTick runs the commands against a server in development mode with an empty database.
+// readmeLeadsToABlueTick runs the commands against a server in development mode with an empty
+// database.
 func readmeLeadsToABlueTick(t *testing.T, address string) {
 	t.Helper()
 	blocks := shellBlocks(guide(t, "quickstart.md"))
@@ -61,7 +63,7 @@ func readmeLeadsToABlueTick(t *testing.T, address string) {
 
 	for _, step := range []struct {
 		rule  string
-		block string // a word of the block whose output is looked at
+		block string // a word of the block that prints it
 		want  []string
 	}{
 		{"the chat has an id", "CHAT=", []string{`the chat is [A-Za-z0-9_.:-]+\n`}},
@@ -76,7 +78,8 @@ func readmeLeadsToABlueTick(t *testing.T, address string) {
 			[]string{`"last_acked_sequence": ?1\b`, `"all_delivered": ?true`},
 		},
 		{"alice was told of both, and of the reading last", "status_update alice.sse", []string{
-			`(?s)"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?0\b.*"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?1\b`,
+			`(?s)"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?0\b.*` +
+				`"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?1\b`,
 		}},
 	} {
 		got, ok := outputOf(blocks, output, step.block)
@@ -92,10 +95,12 @@ func readmeLeadsToABlueTick(t *testing.T, address string) {
 	}
 }
 
-// shellBlocks returns the ```sh blocks in order, but for those that call make: they start what this test starts itself.
+// shellBlocks returns the ```sh blocks in order, without those that call make: they start what this
+// test starts itself.
 func shellBlocks(markdown string) []string {
 	var blocks []string
-	for _, match := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(markdown, -1) {
+	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+	for _, match := range block.FindAllStringSubmatch(markdown, -1) {
 		if !strings.HasPrefix(match[1], "make ") {
 			blocks = append(blocks, match[1])
 		}
@@ -103,17 +108,19 @@ func shellBlocks(markdown string) []string {
 	return blocks
 }
 
-// runBlocks runs the blocks as one script, as a reader has one terminal, and returns what each of them printed.
+// runBlocks runs the blocks as one script, like in one terminal, and returns the output of each.
 func runBlocks(t *testing.T, blocks []string, address string) []string {
 	t.Helper()
 	const mark = "=== end of block ===\n"
-	script := strings.ReplaceAll(strings.Join(blocks, "printf '"+strings.TrimSpace(mark)+`\n'`+"\n"), readmeAddress, address)
+	script := strings.Join(blocks, "printf '"+strings.TrimSpace(mark)+`\n'`+"\n")
+	script = strings.ReplaceAll(script, readmeAddress, address)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-u", "-o", "pipefail", "-c", script)
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "NO_PROXY=*", "no_proxy=*")
-	// The script leaves curl in the background if it fails half-way: end its whole process group.
+	// If the script fails half-way, it leaves curl in the background. So end its whole process
+	// group.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -124,12 +131,13 @@ func runBlocks(t *testing.T, blocks []string, address string) []string {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	if err != nil {
-		t.Fatalf("the page's commands: %v\nstdout:\n%s\nstderr:\n%s", err, stdout.String(), stderr.String())
+		t.Fatalf("the page's commands: %v\nstdout:\n%s\nstderr:\n%s",
+			err, stdout.String(), stderr.String())
 	}
 	return strings.Split(stdout.String(), mark)
 }
 
-// outputOf returns what the first block that holds the text printed.
+// outputOf returns the output of the first block that contains the text.
 func outputOf(blocks, output []string, text string) (string, bool) {
 	for i, block := range blocks {
 		if strings.Contains(block, text) {

@@ -22,7 +22,7 @@ type user struct {
 	url  string
 	// token is "" for a server that runs with --dev.
 	token string
-	// client is nil for one that waits as long as deadline says.
+	// client is nil for the default one, whose timeout is deadline.
 	client *http.Client
 }
 
@@ -34,7 +34,7 @@ func (u user) bearer() string {
 	return u.token
 }
 
-// as returns a user of the server at an address, as serveDev gives it.
+// as returns a user of the server at an address, such as serveDev returns.
 func as(address, name string) user { return user{name: name, url: "http://" + address} }
 
 // message is a message as it is on the wire.
@@ -130,7 +130,8 @@ func (u user) ack(t *testing.T, chatID string, sequence int64) {
 		map[string]any{"last_acked_sequence": sequence}, nil)
 }
 
-// until polls until check holds; the test fails if it does not in time. seen says how things stand.
+// until polls until check holds; the test fails if it does not in time. seen describes the present
+// state.
 func until(t *testing.T, what string, check func() bool, seen func() string) {
 	t.Helper()
 	timeout := time.After(deadline)

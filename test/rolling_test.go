@@ -21,11 +21,13 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/redis"
 )
 
-// upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names another.
+// upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names
+// another.
 const upgradeFrom = "5ed23cc10b0e2700941358aa1cf78284c0db9431"
 
-// TestRolling_upgrade_loses_nothing replaces three nodes, one after the other, by another program, under load and behind the proxy: clients of every
-// transport lose nothing, and most of their sessions go on.
+// TestRolling_upgrade_loses_nothing replaces three nodes, one at a time, by another program, under
+// load and behind the proxy. Clients of every transport lose nothing, and most of their sessions go
+// on.
 func TestRolling_upgrade_loses_nothing(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	older, newer := olderProgram(t), build(t)
@@ -43,7 +45,8 @@ func TestRolling_upgrade_loses_nothing(t *testing.T) {
 		r.nodes = append(r.nodes, p)
 		addresses = append(addresses, p.address)
 	}
-	// Nodes know each other by their beats, every three seconds; a proxy that missed a node tries it again after ten, and here after two.
+	// Nodes find each other by heartbeats, every three seconds. A proxy retries a failed node after
+	// ten seconds, and here after two.
 	r.url = balanced(t, []string{"fail_timeout=10s", "fail_timeout=2s"}, addresses...).url
 	settle := 4 * time.Second
 	<-time.After(settle)
@@ -62,7 +65,8 @@ func TestRolling_upgrade_loses_nothing(t *testing.T) {
 	r.check()
 }
 
-// olderProgram builds the program as it was. It is kept below .build, where the next run finds it compiled.
+// olderProgram builds the program of the older commit. It is kept below .build, where the next run
+// finds it compiled.
 func olderProgram(t *testing.T) string {
 	t.Helper()
 	commit := cmp.Or(os.Getenv("TIDEMARK_UPGRADE_FROM"), upgradeFrom)
@@ -71,7 +75,7 @@ func olderProgram(t *testing.T) string {
 		t.Fatal(err)
 	}
 	binary, flags := filepath.Join(t.TempDir(), "tidemark"), []string{}
-	// A shallow clone does not have it.
+	// A shallow clone lacks the commit.
 	fetch := exec.Command("bash", "-euo", "pipefail", "-c",
 		`mkdir -p "$1" && cd .. && git archive "$0" -- . ':!*_test.go' | tar -x -C "$1"`, commit,
 		source)
@@ -101,14 +105,14 @@ type rolling struct {
 	ending  flag
 	logs    []string // of the older program
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	confirmed map[string]int64
 	refused   map[int]int // answers other than 200 and 201, by status; 0 is none
 }
 
 const rollingChat = "rolling"
 
-// begin lets four users with two devices of each transport listen, and six clients send.
+// begin starts four users with two devices of each transport, and six clients that send.
 func (r *rolling) begin() {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.cancel, r.refused = cancel, map[int]int{}
@@ -117,7 +121,9 @@ func (r *rolling) begin() {
 	as("alice").call(r.t, http.MethodPost, "/chats",
 		map[string]any{"type": "group", "chat_id": rollingChat, "member_ids": names[1:]}, nil)
 	for _, name := range names {
-		for _, over := range []transport{overWebSocket, overSSE, overPoll, overWebSocket, overSSE, overPoll} {
+		for _, over := range []transport{
+			overWebSocket, overSSE, overPoll, overWebSocket, overSSE, overPoll,
+		} {
 			d := newDevice(as(name), over)
 			r.devices = append(r.devices, d)
 			r.running.Go(func() { d.run(ctx) })
@@ -184,7 +190,8 @@ func (r *rolling) end() {
 	r.sending.Wait()
 }
 
-// check holds what was stored against what was confirmed, and what every device has against what was stored.
+// check compares what is stored with what was confirmed, and what every device has with what is
+// stored.
 func (r *rolling) check() {
 	t := r.t
 	head, stored := int64(0), map[string]int64{}
@@ -220,13 +227,16 @@ func (r *rolling) check() {
 	for _, d := range r.devices {
 		until(t, d.name+" has everything", func() bool { return d.heads()[rollingChat] == head },
 			func() string { return fmt.Sprint(d.over, d.heads(), " of ", head) })
-		// Ticks: alice's streams are told that everybody has everything.
+		// Ticks: alice's streams report that all members have every message.
 		for _, name := range []string{"alice", "bob", "carol", "dave"} {
 			until(t, "the tick of "+name,
-				func() bool { pushed, _ := d.told(); return pushed[rollingChat+"/"+name] == head },
+				func() bool {
+					pushed, _ := d.observed()
+					return pushed[rollingChat+"/"+name] == head
+				},
 				func() string { return fmt.Sprint(d.over) })
 		}
-		if _, faults := d.told(); len(faults) > 0 {
+		if _, faults := d.observed(); len(faults) > 0 {
 			t.Error(strings.Join(faults, "; "))
 		}
 		d.mu.Lock()
@@ -239,7 +249,10 @@ func (r *rolling) check() {
 	}
 	r.cancel()
 	r.running.Wait()
-	t.Logf("%d messages confirmed, each stored once, and received by all of %d devices; %d times a stream was opened again, %d of them resumed; %d polls were told that their session is gone; answers to sends that were not a confirmation, by status: %v",
+	t.Logf("%d messages confirmed, each stored once, and received by all of %d devices; "+
+		"%d times a stream was opened again, %d of them resumed; "+
+		"%d polls were answered that their session is gone; "+
+		"answers to sends that were not a confirmation, by status: %v",
 		head, len(r.devices), opens, resumed, gone, r.refused)
 	if opens < len(r.nodes) || resumed*10 < opens*8 || gone > 2 {
 		t.Errorf("most sessions should have gone on; the logs of the older program:\n%s",

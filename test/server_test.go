@@ -16,10 +16,10 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// flag is set by one goroutine and seen by others.
+// flag is set by one goroutine and read by others.
 type flag = atomic.Bool
 
-// process is the real server on one address and one database, to be started and ended at will.
+// process is the real server on one address and one database. A test starts and ends it.
 type process struct {
 	t       *testing.T
 	dir     string
@@ -27,11 +27,13 @@ type process struct {
 	address string
 	// store is the directory of the database, name its file there; unless url is the store.
 	store, name, url string
-	// migrated says that the schema is there, or is to be missed.
+	// migrated reports that the schema exists, or is missing on purpose.
 	migrated bool
-	// flags are those of serve, besides where to listen and what to store to; env is the environment besides that of the caller.
+	// flags are those of serve, without its address and its store. env is the environment besides
+	// that of the caller.
 	flags, env []string
-	// wrap is a command that runs the server, before its own; credential the user that it runs as, nil for the same.
+	// wrap is a command that runs the server, before its own. credential is the user that it runs
+	// as, nil for the same.
 	wrap       []string
 	credential *syscall.Credential
 
@@ -44,19 +46,21 @@ type process struct {
 func build(t *testing.T) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "tidemark")
-	if out, err := exec.Command("go", "build", "-o", binary, module+"/cmd/tidemark").CombinedOutput(); err != nil {
+	cmd := exec.Command("go", "build", "-o", binary, module+"/cmd/tidemark")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return binary
 }
 
-// newProcess builds the program, as a server in development mode with an empty database. What was started of it ends with the test.
+// newProcess builds the program, as a server in development mode with an empty database. What it
+// starts ends with the test.
 func newProcess(t *testing.T) *process {
 	t.Helper()
 	return processOf(t, build(t))
 }
 
-// processOf is newProcess with a program that is built.
+// processOf is newProcess with a program that is already built.
 func processOf(t *testing.T, binary string) *process {
 	t.Helper()
 	dir := t.TempDir()
@@ -81,7 +85,8 @@ func processOf(t *testing.T, binary string) *process {
 	return p
 }
 
-// eachStorage runs a test with a server of each storage, one after the other: nobody can tell from outside which it is.
+// eachStorage runs a test with a server of each storage, one at a time: clients cannot see a
+// difference.
 func eachStorage(t *testing.T, run func(t *testing.T, p *process)) {
 	t.Helper()
 	binary := build(t)
@@ -100,7 +105,7 @@ func eachStorage(t *testing.T, run func(t *testing.T, p *process)) {
 
 func (p *process) database() string { return filepath.Join(p.store, p.name) }
 
-// line is the command that starts the server.
+// line returns the command that starts the server.
 func (p *process) line() []string {
 	line := slices.Concat(p.wrap,
 		[]string{p.binary, "serve", "--listen", p.address, "--store",
@@ -155,7 +160,7 @@ func (p *process) wait() error {
 	}
 }
 
-// stop ends the server in good order, if it runs.
+// stop ends the server with SIGTERM, if it runs.
 func (p *process) stop() {
 	p.t.Helper()
 	if p.process == nil {

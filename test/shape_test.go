@@ -20,8 +20,8 @@ var layers = []string{
 	"server/internal/sessions", "server",
 }
 
-// TestShape_layers_of_the_core_call_down_only: a package that is in no layer, or imports a higher one,
-// would let calls run upward.
+// TestShape_layers_of_the_core_call_down_only: a package that is in no layer, or imports a higher
+// one, would let calls run upward.
 func TestShape_layers_of_the_core_call_down_only(t *testing.T) {
 	seen := 0
 	for _, pkg := range packages(t) {
@@ -47,18 +47,20 @@ func TestShape_layers_of_the_core_call_down_only(t *testing.T) {
 	}
 }
 
-// callbacks are the functions that are handed down into the core, each with the reason why the result
-// cannot go back as a value.
+// callbacks are the functions that are passed down into the core. The text is the reason why the
+// result cannot go back as a value.
 var callbacks = map[string]string{
-	"server/config.go:Config.Clock":                        "the clock of tests",
-	"server/internal/session/host.go:Host.Now":             "the same clock",
-	"server/internal/receipts/receipts.go:Config.Now":      "the same clock",
-	"server/internal/sessions/open.go:ResumeRequest.Yield": "whether the client has closed its side is asked at the moment that counts",
-	"server/internal/session/session.go:Raised.may":        "asked under the session's lock, after those who remove members have said so",
+	"server/config.go:Config.Clock":                   "the clock of tests",
+	"server/internal/session/host.go:Host.Now":        "the same clock",
+	"server/internal/receipts/receipts.go:Config.Now": "the same clock",
+	"server/internal/sessions/open.go:ResumeRequest.Yield": "whether the client has closed " +
+		"its side is asked at the moment that counts",
+	"server/internal/session/session.go:Raised.may": "asked under the session's lock, " +
+		"after those who remove members have said so",
 }
 
-// TestShape_few_callbacks counts fields and parameters of a function type in the exported API of the
-// core's packages.
+// TestShape_few_callbacks counts fields and parameters of a function type in the exported API of
+// the core's packages.
 func TestShape_few_callbacks(t *testing.T) {
 	found := make(map[string]bool)
 	for path, file := range coreFiles(t) {
@@ -97,7 +99,8 @@ func TestShape_few_callbacks(t *testing.T) {
 	}
 }
 
-// functionFields are the names in a list whose type is a function: all parameters, exported fields.
+// functionFields returns the names in a list whose type is a function: all parameters, exported
+// fields.
 func functionFields(list *ast.FieldList, of string) map[string]bool {
 	names := make(map[string]bool)
 	if list == nil {
@@ -143,7 +146,7 @@ func TestShape_session_is_values_and_not_flags(t *testing.T) {
 	t.Error("there is no struct Session")
 }
 
-// Bounds of what can be kept in mind, and what is above them, with the reason.
+// Bounds of exported names and of fields, and what exceeds them, with the reason.
 const (
 	maxExported = 25
 	maxFields   = 15
@@ -160,20 +163,21 @@ var (
 		"test/chaos/checker":       "one name for each thing that a log records",
 	}
 	manyFields = map[string]string{
-		"server/config.go:Config":                       "one for each setting of the core",
-		"server/internal/session/snapshot.go:Snapshot":  "a session in writing: all eight values",
-		"transports/websocket/connection.go:connection": "a socket, its session and both directions",
-		"bench/listener.go:listener":                    "what a listener counts",
-		"bench/report.go:Report":                        "one for each figure of the report",
-		"bench/run.go:run":                              "what a run measures",
-		"bench/storm.go:Storm":                          "one for each figure of the report",
-		"bench/survivor.go:survivor":                    "what a client checks while its server is away",
-		"test/chaos/checker/log.go:Log":                 "one for each kind of entry",
-		"test/chaos/client/device.go:Device":            "a device with all its transports",
+		"server/config.go:Config":                      "one for each setting of the core",
+		"server/internal/session/snapshot.go:Snapshot": "a session in writing: all eight values",
+		"transports/websocket/connection.go:connection": "a socket, its session and both " +
+			"directions",
+		"bench/listener.go:listener":         "what a listener counts",
+		"bench/report.go:Report":             "one for each figure of the report",
+		"bench/run.go:run":                   "what a run measures",
+		"bench/storm.go:Storm":               "one for each figure of the report",
+		"bench/survivor.go:survivor":         "what a client checks while its server is away",
+		"test/chaos/checker/log.go:Log":      "one for each kind of entry",
+		"test/chaos/client/device.go:Device": "a device with all its transports",
 	}
 )
 
-// TestShape_few_names_and_few_fields: what is above a bound has a reason here.
+// TestShape_few_names_and_few_fields: whatever exceeds a bound has a reason here.
 func TestShape_few_names_and_few_fields(t *testing.T) {
 	exported, fields := make(map[string]map[string]bool), make(map[string]int)
 	for path, source := range goFiles(t) {
@@ -211,7 +215,7 @@ func TestShape_few_names_and_few_fields(t *testing.T) {
 	}
 }
 
-// coreFiles are the product files of the core, by path.
+// coreFiles returns the product files of the core, by path.
 func coreFiles(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	files := make(map[string]*ast.File)
@@ -237,7 +241,7 @@ func coreFiles(t *testing.T) map[string]*ast.File {
 	return files
 }
 
-// declared are the names of a file's functions, types, constants and variables.
+// declared returns the names of a file's functions, types, constants and variables.
 func declared(file *ast.File) (names []string) {
 	for _, decl := range file.Decls {
 		switch d := decl.(type) {
@@ -261,7 +265,7 @@ func declared(file *ast.File) (names []string) {
 	return names
 }
 
-// structs are the struct types of a file, by name.
+// structs returns the struct types of a file, by name.
 func structs(file *ast.File) map[string]*ast.StructType {
 	all := make(map[string]*ast.StructType)
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestStop_a_lost_terminal_is_an_orderly_stop: SIGHUP, which a shell sends when its window is closed, does not cut the clients; a server under nohup does not heed it.
+// TestStop_a_lost_terminal_is_an_orderly_stop: a shell sends SIGHUP when its window is closed. The
+// server then drains its clients. A server under nohup ignores SIGHUP.
 func TestStop_a_lost_terminal_is_an_orderly_stop(t *testing.T) {
 	p := newProcess(t)
 	p.wrap = []string{"env", "--default-signal=HUP"}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A site is a server as somebody runs it for others: without --dev, and with a secret.
+// A site is a server as an operator runs it for others: without --dev, and with a secret.
 type site struct{ *process }
 
 // siteSecret signs the tokens of a site.
@@ -54,7 +54,7 @@ func stderrOf(err error) string {
 	return ""
 }
 
-// serveFrom has the next start serve another database.
+// serveFrom makes the next start serve another database.
 func (s *site) serveFrom(database string) {
 	s.store, s.name = filepath.Split(database)
 }

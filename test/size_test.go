@@ -19,8 +19,8 @@ const (
 	maxFuncLines = 80
 )
 
-// TestSize_what_can_be_read_in_one_go holds the lengths of files and functions. Tests and generated
-// code are left out. Of the conformance suites only the length of files is held.
+// TestSize_what_can_be_read_in_one_go bounds the lengths of files and functions. Tests and
+// generated code are left out. Of the conformance suites only the length of files is bounded.
 func TestSize_what_can_be_read_in_one_go(t *testing.T) {
 	files := 0
 	for path, source := range goFiles(t) {
@@ -45,7 +45,7 @@ func TestSize_what_can_be_read_in_one_go(t *testing.T) {
 	}
 }
 
-// TestSize_of_what_is_kept: nothing is in the repository that was built.
+// TestSize_of_what_is_kept: the repository contains no build results.
 func TestSize_of_what_is_kept(t *testing.T) {
 	const most = 256 << 10
 	kept, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "-z").Output()
@@ -67,16 +67,17 @@ func TestSize_of_what_is_kept(t *testing.T) {
 	}
 }
 
-// TestSize_counting is about how functions are measured.
+// TestSize_counting checks how functions are measured.
 func TestSize_counting(t *testing.T) {
 	source := "package p\n\nfunc (r *R[T]) F() {\n\t// nothing\n}\n\nfunc g() {}\n"
 	got := functions(t, "p.go", []byte(source))
-	if want := map[string]int{"F": 3, "g": 1}; len(got) != len(want) || got["F"] != want["F"] || got["g"] != want["g"] {
+	want := map[string]int{"F": 3, "g": 1}
+	if len(got) != len(want) || got["F"] != want["F"] || got["g"] != want["g"] {
 		t.Errorf("functions = %v, want %v", got, want)
 	}
 }
 
-// goFiles returns the Go files of the repository that people write and that are no tests.
+// goFiles returns the repository's Go files that are neither generated nor tests.
 func goFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := make(map[string][]byte)
@@ -111,7 +112,8 @@ func goFiles(t *testing.T) map[string][]byte {
 	return files
 }
 
-// functions returns the lengths of the declared functions, from `func` to the closing brace, by name; of those that share one, the greatest.
+// functions returns the lengths of the declared functions by name, from `func` to the closing
+// brace. Of several with one name it returns the greatest length.
 func functions(t *testing.T, path string, source []byte) map[string]int {
 	t.Helper()
 	set := token.NewFileSet()

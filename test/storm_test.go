@@ -11,9 +11,13 @@ import (
 	"time"
 )
 
-// TestStorm_drain_loses_nothing_and_spreads_clients stops the server by SIGTERM under load with TIDEMARK_STORM_CONNECTIONS connections (300 if it is
-// not set) of all transports, and starts it on the same storage: the stop keeps its deadline, every client comes back and is whole, nothing is lost,
-// doubled or out of order, no tick goes back, and clients come back spread. It prints what `tidemark bench storm` says.
+// TestStorm_drain_loses_nothing_and_spreads_clients stops the server by SIGTERM under load, and
+// starts it on the same storage. The load has TIDEMARK_STORM_CONNECTIONS connections (300 if it is
+// not set) of all transports.
+//
+// The stop keeps its deadline, and every client comes back and is complete. Nothing is lost,
+// doubled or out of order, and no watermark falls. Clients come back spread over time. The test
+// prints the report of `tidemark bench storm`.
 func TestStorm_drain_loses_nothing_and_spreads_clients(t *testing.T) {
 	eachStorage(t, stormLosesNothing)
 }
@@ -31,7 +35,8 @@ func stormLosesNothing(t *testing.T, p *process) {
 
 	bench := exec.Command(p.binary, "bench", "storm", "--url", "http://"+p.address, "--pid",
 		strconv.Itoa(p.process.Pid), "--json",
-		"--connections", strconv.Itoa(connections), "--duration", "4s", "--drain", "60s", "--restart-command", strings.Join(p.line(), " "))
+		"--connections", strconv.Itoa(connections), "--duration", "4s", "--drain", "60s",
+		"--restart-command", strings.Join(p.line(), " "))
 	bench.Env = environment()
 	var out, stderr bytes.Buffer
 	bench.Stdout, bench.Stderr = &out, &stderr
@@ -71,7 +76,8 @@ func stormLosesNothing(t *testing.T, p *process) {
 		t.Errorf("%g of %d clients came back, %g of them in the same half second",
 			back, connections, most)
 	}
-	if whole := figures["SIGTERM → every client is connected and caught up"]; whole <= 0 || whole > time.Minute.Seconds() {
+	whole := figures["SIGTERM → every client is connected and caught up"]
+	if whole <= 0 || whole > time.Minute.Seconds() {
 		t.Errorf("every client was whole after %g s", whole)
 	}
 }

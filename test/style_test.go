@@ -1,17 +1,112 @@
 package test
 
 import (
+	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// TestStyle_tests_sleep_in_bubbles_only: a test that sleeps by the real clock is slow on a fast machine and fails on a slow one.
+// tabColumns is the width of a tab.
+const tabColumns = 4
+
+// wideLines returns how many lines above maxColumns a folder may have for now, including the folders
+// below it. All other folders may have none. An entry may only shrink.
+func wideLines() map[string]int {
+	return map[string]int{
+		"bench":      1,
+		"cmd":        35,
+		"internal":   42,
+		"server":     376,
+		"storage":    1025,
+		"transports": 2,
+	}
+}
+
+// TestStyle_lines_of_Go_are_narrow: each line of Go that is not generated has at most maxColumns
+// columns. wideLines lists the exceptions.
+func TestStyle_lines_of_Go_are_narrow(t *testing.T) {
+	found := map[string][]string{}
+	for name, source := range trackedGo(t) {
+		place := allowance(name)
+		found[place] = append(found[place], tooWide(name, source)...)
+	}
+	for place, lines := range found {
+		if most := wideLines()[place]; len(lines) > most {
+			t.Errorf("%q may have %d lines above %d columns, and has %d:\n%s",
+				place, most, maxColumns, len(lines), strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// TestStyle_lines_are_measured_in_columns: a tab has four columns, and a character one.
+func TestStyle_lines_are_measured_in_columns(t *testing.T) {
+	source := "\t" + strings.Repeat("é", maxColumns-tabColumns) + "\n\t\t" +
+		strings.Repeat("x", maxColumns-2*tabColumns+1) + "\n"
+	if got := tooWide("p.go", []byte(source)); !slices.Equal(got, []string{"p.go:2: 101 columns"}) {
+		t.Errorf("too wide are %q, want the second line", got)
+	}
+}
+
+// allowance returns the nearest folder of a file, or above it, that wideLines names, "" for none.
+func allowance(name string) string {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if _, named := wideLines()[dir]; named {
+			return dir
+		}
+	}
+	return ""
+}
+
+// tooWide returns the lines above maxColumns, each with its place and its width.
+func tooWide(name string, source []byte) (lines []string) {
+	for i, line := range strings.Split(string(source), "\n") {
+		columns := utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
+		if columns > maxColumns {
+			lines = append(lines, fmt.Sprintf("%s:%d: %d columns", name, i+1, columns))
+		}
+	}
+	return lines
+}
+
+// trackedGo returns the Go files that git tracks and that are not generated, by their paths from
+// the repository's root.
+func trackedGo(t *testing.T) map[string][]byte {
+	t.Helper()
+	names, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "-z",
+		"*.go").Output()
+	must(t, err)
+	files := map[string][]byte{}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		source, err := os.ReadFile(filepath.Join("..", name))
+		if os.IsNotExist(err) {
+			continue // about to be removed
+		}
+		must(t, err)
+		file, err := parser.ParseFile(token.NewFileSet(), name, source,
+			parser.ParseComments|parser.PackageClauseOnly)
+		must(t, err)
+		if !ast.IsGenerated(file) {
+			files[name] = source
+		}
+	}
+	if len(files) < 300 {
+		t.Fatalf("git tracks only %d files of Go", len(files))
+	}
+	return files
+}
+
+// TestStyle_tests_sleep_in_bubbles_only: a test that sleeps by the real clock is slow on a fast
+// machine and fails on a slow one.
 func TestStyle_tests_sleep_in_bubbles_only(t *testing.T) {
 	const sleep = "time." + "Sleep("
 	checked := 0

@@ -1,5 +1,6 @@
-// Stages runs the stages of `make test` and prints a summary: the result, the seconds and the
-// tests of each stage, the ten slowest tests, and for each failure a command that repeats it.
+// Stages runs the stages of `make test` and prints a summary. It has the result,
+// the seconds and the tests of each stage, the ten slowest tests, and for each failure a command
+// that repeats it.
 //
 //	stages run STAGE...      makes each stage in turn; `make test` calls it
 //	stages test NAME ARGS... runs `go test ARGS...`; each stage with Go tests calls it

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/chaos/checker"
 )
 
-// refused returns the error of a call. It complains unless the status tells the client to try
+// refused returns the error of a call. It complains unless the status means that the client may try
 // again.
 func (d *Device) refused(what string, status int) error {
 	switch status {

@@ -165,9 +165,9 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // TestTrips_of_a_message_to_another_node: one round trip finds the nodes of all members, and
-// another one publishes. Messages sent meanwhile share both. The same holds for the update that
-// shows the other user how far the author has acknowledged by writing: at most ten a second in a
-// chat.
+// another one publishes. Messages sent meanwhile share both. The same holds for the
+// update that shows the other user how far the author has acknowledged by writing. A chat has at
+// most ten such updates a second.
 func TestTrips_of_a_message_to_another_node(t *testing.T) {
 	const pairs, messages = 64, 640
 	c := start(t, 2)

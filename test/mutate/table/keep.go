@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// keepCompiling uses variables that are declared and not used, and drops the names of imports
-// that are not used any more, so that the file still compiles. The lines keep their numbers.
+// keepCompiling adds uses of unused variables, and drops the names of unused imports. So the file
+// still compiles. The lines keep their numbers.
 func keepCompiling(sound, broken string) (string, error) {
 	before, err := parser.ParseFile(token.NewFileSet(), "", sound, 0)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package table reads and applies the recorded breaks: small changes of the product that take a
-// rule away, each with the test that must notice it. The command test/mutate runs them.
+// Package table reads and applies the recorded breaks. A break is a small change of the product
+// that removes a rule, with the test that must notice it. The command test/mutate runs them.
 // docs/internals/invariants.md lists the rules and explains how to add a break.
 //
 // A table is a text file. A break is a paragraph:

@@ -1,9 +1,11 @@
-# How the server of a directory ends (`sh -c SCRIPT sh DIRECTORY`): as in a crash, but with its children, and without leaving memory.
+# Ends the server of a directory (`sh -c SCRIPT sh DIRECTORY`): as in a crash, but with its
+# children, and without leaving shared memory.
 dir=$1
-# Postgres writes its process id there first. It works in its data directory, so that an id that somebody else has by now is not taken for it.
+# The first line of the file is Postgres's process id. Postgres works in its data directory. So a
+# process that has the same id by now is not taken for it.
 pid=$(head -n 1 "$dir/data/postmaster.pid" 2>/dev/null)
 runs() { [ -n "$pid" ] && [ "$(readlink "/proc/$pid/cwd")" = "$dir/data" ]; }
-# One that was killed leaves its segment of shared memory: the second number of line 7.
+# A killed server leaves its segment of shared memory: the second number of line 7.
 memory=$(sed -n '7s/.* //p' "$dir/data/postmaster.pid" 2>/dev/null)
 runs && kill -QUIT "$pid" && kill -CONT "$pid"
 tries=0
