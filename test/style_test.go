@@ -19,7 +19,7 @@ import (
 // tabColumns is the width of a tab.
 const tabColumns = 4
 
-// wideLines returns how many lines above maxColumns a folder may have for now, including the folders
+// wideLines returns how many lines above maxColumns a folder may have for now, with the folders
 // below it. All other folders may have none. An entry may only shrink.
 func wideLines() map[string]int {
 	return map[string]int{
