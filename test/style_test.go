@@ -24,11 +24,11 @@ const tabColumns = 4
 func wideLines() map[string]int {
 	return map[string]int{
 		"bench":      1,
-		"cmd":        35,
-		"internal":   42,
-		"server":     376,
+		"cmd":        40,
+		"internal":   50,
+		"server":     400,
 		"storage":    1025,
-		"transports": 2,
+		"transports": 5,
 	}
 }
 
