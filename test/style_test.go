@@ -27,7 +27,7 @@ func wideLines() map[string]int {
 		"cmd":        40,
 		"internal":   50,
 		"server":     400,
-		"storage":    1025,
+		"storage":    5,
 		"transports": 5,
 	}
 }
