@@ -13,8 +13,9 @@ STORE    ?= sqlite:
 LINT     := go tool -modfile=tools/go.mod golangci-lint
 # The program, its tests and the linter share one set of flags. So the standard library and the
 # drivers are compiled once, and once more for the race detector. The SDK of AWS is compiled without
-# inlining, which makes the program small. The linter vets the code, so `go test` does not (VET).
-COMPILE := -trimpath -gcflags=github.com/aws/...=-l
+# inlining, which makes the program small. Nothing has the tables of debuggers, which cost half the
+# time of linking a test. The linter vets the code, so `go test` does not (VET).
+COMPILE := -trimpath -gcflags=github.com/aws/...=-l -ldflags=-w
 export GOFLAGS := $(strip $(filter-out $(COMPILE),$(shell go env GOFLAGS)) $(COMPILE))
 export CGO_ENABLED = 0
 VET := -vet=off

@@ -82,7 +82,8 @@ func newParser(cli *commands, std streams, exit func(int)) (*kong.Kong, error) {
 	return kong.New(cli,
 		kong.Name("tidemark"),
 		kong.Description(
-			"Tidemark delivers messages, and says of each whether it is stored, delivered and read."),
+			"Tidemark delivers messages, and says of each whether it is stored, delivered and "+
+				"read."),
 		kong.Writers(std.out, std.err),
 		kong.Exit(exit),
 		kong.WithBeforeResolve(useConfig),
