@@ -86,8 +86,7 @@ func TestStore_durable_when_the_emulator_is_killed(t *testing.T) {
 		}
 		return durable{openTest(t, s.(durable).url), s.(durable).url}
 	})
-	// In a short test rapid makes few runs, and not all of them reopen the data.
-	if kills < 2 {
-		t.Errorf("the emulator was killed %d times, want at least 2", kills)
+	if kills < 3 {
+		t.Errorf("the emulator was killed %d times, want at least 3", kills)
 	}
 }

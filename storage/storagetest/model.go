@@ -16,7 +16,7 @@ import (
 
 // testModel makes random sequences of operations on the store under test and on storage/memory.
 // After each step it compares the results and everything that can be read. If reopen is not nil,
-// one of the steps closes the store and opens it again.
+// one of the steps closes the store and opens it again, and so does the end of each sequence.
 func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store) storage.Store) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := s.fixture(rt)
@@ -46,14 +46,19 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"lists":       m.readLists,
 			"statuses":    m.readStatuses,
 		}
+		openAgain := func(*rapid.T) {
+			s.store = reopen(t, s.store)
+			m.store = s.store
+		}
 		if reopen != nil {
-			actions["reopen"] = func(*rapid.T) {
-				s.store = reopen(t, s.store)
-				m.store = s.store
-			}
+			actions["reopen"] = openAgain
 		}
 		m.createChat(rt)
 		rt.Repeat(actions)
+		if reopen != nil {
+			openAgain(rt)
+			m.compareStates()
+		}
 		m.compareMessages()
 	})
 }

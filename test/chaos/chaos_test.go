@@ -65,8 +65,13 @@ func chaos(t *testing.T, service redisService, seconds int) {
 		}
 		return ""
 	})
+	before := b.disturbances()
 	stop := b.send()
 	pause(b.ctx, warmUp)
+	if now := b.disturbances(); now != before {
+		t.Logf("the machine has disturbed the nodes %v times before the first fault", now-before)
+		b.ledger.Excuse()
+	}
 	b.ledger.Disturb()
 	began := time.Now()
 	if b.wanted(killed) {
@@ -339,6 +344,24 @@ func (b *testbed) metrics() map[string]float64 {
 		}
 	}
 	return sums
+}
+
+// disturbances counts what lets sessions go back: leases that ran out, and publications that may be
+// missed.
+func (b *testbed) disturbances() (n float64) {
+	for _, m := range b.nodes {
+		metrics := m.Metrics(b.ctx)
+		for _, name := range []string{
+			"tidemark_leases_lost_total", "tidemark_publications_missed_total",
+		} {
+			value, exported := metrics[name]
+			if !exported {
+				b.t.Fatalf("a node does not export %s", name)
+			}
+			n += value
+		}
+	}
+	return n
 }
 
 // await polls for at most a minute, until missing returns "".

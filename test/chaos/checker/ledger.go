@@ -93,6 +93,8 @@ type Ledger struct {
 	unexplained map[key][]claim
 	faults      []Fault
 	counts      map[Kind]int
+	// early are faults that count unless the nodes were disturbed before the first fault.
+	early []Fault
 }
 
 // claim is a reported boundary, and what the devices had acknowledged by then.
@@ -116,7 +118,37 @@ func NewLedger() *Ledger {
 func (l *Ledger) Undisturbed() bool { return !l.disturbed.Load() }
 
 // Disturb notes that faults begin now.
-func (l *Ledger) Disturb() { l.disturbed.Store(true) }
+func (l *Ledger) Disturb() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.disturbed.Store(true)
+	l.judgeEarlyLocked()
+}
+
+// Excuse notes that something has disturbed the nodes before the first fault, as a machine does that
+// stands still for longer than a lease. Sessions then may go back by themselves.
+func (l *Ledger) Excuse() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.early = nil
+}
+
+// complainEarly records a fault that only a disturbance explains. No fault has begun yet.
+func (l *Ledger) complainEarly(kind Kind, format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.early) < maxTold {
+		l.early = append(l.early, Fault{kind, fmt.Sprintf(format, args...)})
+	}
+}
+
+// judgeEarlyLocked makes the early faults count. The caller holds mu.
+func (l *Ledger) judgeEarlyLocked() {
+	for _, f := range l.early {
+		l.complainLocked(f.Kind, "%s", f.Text)
+	}
+	l.early = nil
+}
 
 // Join notes that users are members of a chat from now on.
 func (l *Ledger) Join(chat string, users ...string) {
@@ -267,6 +299,7 @@ func (l *Ledger) complainLocked(kind Kind, format string, args ...any) {
 func (l *Ledger) Faults() ([]Fault, map[Kind]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.judgeEarlyLocked()
 	counts := map[Kind]int{}
 	for kind, n := range l.counts {
 		counts[kind] = n

@@ -130,6 +130,12 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.bob.Message("c", 4, "ann", id(4), 31)
 			p.bob.Message("c", 5, "ann", id(5), 32)
 		}, ""},
+		"honest: a stream goes back when the machine stood still": {func(p *play) {
+			p.bob.Message("c", 2, "ann", id(2), 30)
+			p.bob.Message("c", 3, "ann", id(3), 31)
+			p.ledger.Excuse()
+			p.ledger.Disturb()
+		}, ""},
 		"honest: an author's own message is acknowledged by itself": {func(p *play) {
 			p.bob.Status("c", "ann", Boundary{3, 0}, 30)
 		}, ""},
@@ -198,6 +204,11 @@ func TestChecker_notices_every_lie(t *testing.T) {
 		"a stream goes back by itself": {
 			func(p *play) { p.bob.Message("c", 2, "ann", id(2), 30) }, Order,
 		},
+		"a stream goes back before the first fault": {func(p *play) {
+			p.bob.Message("c", 2, "ann", id(2), 30)
+			p.bob.Message("c", 3, "ann", id(3), 31)
+			p.ledger.Disturb()
+		}, Order},
 		"a stream sends a message twice": {
 			func(p *play) { p.bob.Message("c", 3, "ann", id(3), 30) }, Order,
 		},

@@ -285,7 +285,7 @@ func (d *Log) Gap(chat string, from, to, number int64) {
 // A connection may begin a chat too late. Then another device, or a message of the user, has moved
 // the watermark beyond messages that this session was not notified of. The session must go back
 // once it notices, as every device is complete in the end. Before the first fault this must not
-// happen.
+// happen, unless the machine itself has disturbed the nodes (Ledger.Excuse).
 //
 // A session may also go back by itself, as it compares with what the user has acknowledged (R_MIN).
 // Then messages that the device has come again.
@@ -298,6 +298,10 @@ func (d *Log) inOrderLocked(name string, c *chat, from, to int64) bool {
 		d.counts.Late++
 		c.displaced = true
 		return false
+	case late && c.next == 0:
+		d.ledger.complainEarly(Gap, "%s began %s at %d, and has the first %d",
+			d.Name, name, from, c.stored())
+		return false
 	case late:
 		d.ledger.Complain(Gap, "%s got %d of %s, and has the first %d",
 			d.Name, from, name, c.stored())
@@ -305,7 +309,8 @@ func (d *Log) inOrderLocked(name string, c *chat, from, to int64) bool {
 	case c.next != 0 && from != c.next && c.rewinds > 0:
 		c.rewinds--
 	case c.next != 0 && from != c.next && !c.displaced && d.ledger.Undisturbed():
-		d.ledger.Complain(Order, "%s got %d of %s where %d was due", d.Name, from, name, c.next)
+		d.ledger.complainEarly(Order, "%s got %d of %s where %d was due",
+			d.Name, from, name, c.next)
 	case c.next != 0 && from != c.next:
 		d.counts.Back++
 	}
