@@ -90,7 +90,7 @@ func (c *Connection) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
 func (c *Connection) Detach() { c.reader.Detach() }
 
 // Ack takes acknowledgements and reads. It does not wait for storage: they are buffered, and
-// written within Config.AckInterval. One that is refused is counted and dropped (ADR-008 §3.1,
+// written as soon as Config.AckInterval has passed since the last write. One that is refused is counted and dropped (ADR-008 §3.1,
 // fire-and-forget).
 func (c *Connection) Ack(acks ...Ack) {
 	for _, a := range acks {

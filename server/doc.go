@@ -11,7 +11,7 @@
 //	internal/sessions   opens, resumes, closes, moves; owns the loops
 //	internal/receipts   writes acknowledgements, publishes statuses
 //	internal/delivery   appends, notifies, marks, retries
-//	internal/leases     leases of the node and its sessions; look-ups; how long rosters are trusted
+//	internal/leases     leases of the node and its sessions; look-ups; trust in rosters
 //	internal/session    one device's stream: eight values behind one lock; what it has missed
 //	internal/ackbuffer  raises of watermarks until they are written; no I/O
 //	internal/retry      failed work until it is retried; no I/O
@@ -66,7 +66,7 @@
 // Start starts the loops, and Stop waits for them. They serve acknowledgements, statuses and
 // retries. In package sessions they serve heartbeats, repair of leases, requests to reconcile,
 // grace periods, resume windows, arrivals and Requests. A lock guards the fields below it and is
-// not held across I/O. First come Session.mu, the lock of ackbuffer.Buffer and that of the statuses in
-// receipts. Under one of them a leaf may be taken: Deadlines, watermark.Cache, or chat.Cache and
+// not held across I/O. First come Session.mu, the lock of ackbuffer.Buffer and that of the statuses
+// in receipts. Under one of them a leaf may be taken: Deadlines, watermark.Cache, or chat.Cache and
 // then one of its entries.
 package server

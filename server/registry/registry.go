@@ -59,7 +59,7 @@ type Opened struct {
 	// Others reports whether the user had a lease of another session, possibly of the same device.
 	Others bool
 	// Previous is the node whose unexpired lease of the same session was replaced, or zero. If it
-	// is set, the session had a lease at any time.
+	// is set, the session has held a lease without a gap.
 	Previous Node
 	// Leases is the number of the user's leases, including this one.
 	Leases int
@@ -116,9 +116,9 @@ const Remembered = 7 * 24 * time.Hour
 // Nodes holds the leases of the server processes.
 type Nodes interface {
 	// Join takes the node's lease for ttl. It raises Epoch.Crashes if the node had a lease before
-	// without calling Leave, in this or an earlier life. It does so even if that lease had expired,
-	// and had raised it then. Since then the node may have stored messages that it could not
-	// publish. A registry remembers this for Remembered.
+	// without calling Leave, in this or an earlier life. It does so also if that lease has expired,
+	// which raised Crashes already: after the expiry the node may have stored messages that it could
+	// not publish. A registry remembers this for Remembered.
 	Join(ctx context.Context, node Node, ttl time.Duration) error
 	// Leave ends the node's lease without raising the epoch. If leases of its sessions are left,
 	// Leave drops them and raises the epoch.

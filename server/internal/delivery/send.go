@@ -12,11 +12,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// An append whose outcome is unknown is attempted appendAttempts times. The pause doubles from
-// twice appendPause.
+// An append whose outcome is unknown is attempted appendAttempts times. The first pause is
+// appendPause, and each is twice as long as the one before.
 const (
 	appendAttempts = 4
-	appendPause    = 50 * time.Millisecond
+	appendPause    = 100 * time.Millisecond
 )
 
 // lookupUsers is how many users one look-up covers. The messages of one batch may exceed it by one
@@ -99,7 +99,7 @@ func (d *Delivery) append(
 			return appended, err
 		}
 		d.Count.StorageErrors.Add(1)
-		if !signal.Pause(ctx, appendPause<<attempt) {
+		if !signal.Pause(ctx, appendPause<<(attempt-1)) {
 			return appended, err
 		}
 	}

@@ -332,7 +332,8 @@ func (e Ending) End() (left Left, ended bool) {
 		return left, false
 	}
 	for _, p := range s.chats.byID {
-		// If everything known is acknowledged and more may exist, a row exists already.
+		// A chat that is open-ended and otherwise acknowledged needs no row here: a row that still
+		// stands has made it so.
 		//rule:R_WAKESET.mark-unacknowledged
 		if p.behind() {
 			left.Rows = append(left.Rows, p.pending(s.User()))

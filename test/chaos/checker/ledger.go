@@ -125,8 +125,8 @@ func (l *Ledger) Disturb() {
 	l.judgeEarlyLocked()
 }
 
-// Excuse notes that something has disturbed the nodes before the first fault, as a machine does that
-// stands still for longer than a lease. Sessions then may go back by themselves.
+// Excuse notes that something has disturbed the nodes before the first fault, as a machine does
+// that stands still for longer than a lease. Sessions then may go back by themselves.
 func (l *Ledger) Excuse() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
