@@ -90,8 +90,8 @@ func (c *Connection) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
 func (c *Connection) Detach() { c.reader.Detach() }
 
 // Ack takes acknowledgements and reads. It does not wait for storage: they are buffered, and
-// written as soon as Config.AckInterval has passed since the last write. One that is refused is counted and dropped (ADR-008 §3.1,
-// fire-and-forget).
+// written as soon as Config.AckInterval has passed since the last write. One that is refused is
+// counted and dropped (ADR-008 §3.1, fire-and-forget).
 func (c *Connection) Ack(acks ...Ack) {
 	for _, a := range acks {
 		c.server.receipts.Add(c.user(), a.Chat, a.Acked, a.Read)

@@ -117,8 +117,8 @@ const Remembered = 7 * 24 * time.Hour
 type Nodes interface {
 	// Join takes the node's lease for ttl. It raises Epoch.Crashes if the node had a lease before
 	// without calling Leave, in this or an earlier life. It does so also if that lease has expired,
-	// which raised Crashes already: after the expiry the node may have stored messages that it could
-	// not publish. A registry remembers this for Remembered.
+	// which raised Crashes already: after the expiry the node may have stored messages that it
+	// could not publish. A registry remembers this for Remembered.
 	Join(ctx context.Context, node Node, ttl time.Duration) error
 	// Leave ends the node's lease without raising the epoch. If leases of its sessions are left,
 	// Leave drops them and raises the epoch.
