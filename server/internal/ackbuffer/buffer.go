@@ -310,8 +310,8 @@ func (b *Buffer) foldLocked(
 
 // fold makes one raise, at most to head, from the acknowledgement and the runs that join it or each
 // other. If there is no acknowledgement, the first run becomes a raise with AckedFrom: it counts
-// only if the stored watermark has reached the message before the run. left has the runs that remain
-// for the next batch.
+// only if the stored watermark has reached the message before the run. left has the runs that
+// remain for the next batch.
 func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left []run) {
 	raise.Acked, raise.Read = r.acked.within(head), r.read.within(head)
 	for _, run := range r.runs {
