@@ -44,9 +44,9 @@ type Shared interface {
 
 // Run shares what users took here, and takes from the buckets here what users took on other nodes.
 // It does so every second until ctx ends. A user who calls several nodes at once can take at most a
-// burst and one second's share from each. After that the user has to wait until the excess is paid
-// back. While the shared buckets cannot be reached, each node limits alone, and what users took
-// meanwhile is not counted later.
+// burst and one second's share from each. After that all nodes deduct the excess, so the user has
+// to wait for it. While the shared buckets cannot be reached, each node limits alone, and what
+// users took meanwhile is not counted later.
 func (l *Limiter) Run(ctx context.Context) {
 	if l == nil || l.shared == nil {
 		return
