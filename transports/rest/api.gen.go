@@ -855,7 +855,7 @@ type ServerInterface interface {
 	// UpdateDeliveryState Acknowledge and read
 	// (PATCH /chats/{chat_id}/delivery-state)
 	UpdateDeliveryState(ctx echo.Context, chatId ChatId) error
-	// GetDeliveryStatus How far the members of a chat have got
+	// GetDeliveryStatus What the members of a chat have received and read
 	// (GET /chats/{chat_id}/delivery-status)
 	GetDeliveryStatus(ctx echo.Context, chatId ChatId, params GetDeliveryStatusParams) error
 	// ListMembers The members of a chat, by user id
