@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Caller names the user of a call, and the right in which they call.
+// Caller names the user of a call, and says whether a backend calls for them.
 type Caller struct {
 	User tidemark.UserID
 	// Backend reports that the caller showed an API key and acts for User. A backend may do what an

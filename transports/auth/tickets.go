@@ -13,7 +13,7 @@ const MaxUserTickets = 128
 // Ticket is what a ticket stands for: a user in a browser. It never allows what needs a backend.
 type Ticket struct {
 	User tidemark.UserID
-	// Expires is when the credentials end that the ticket was made with. Zero means never.
+	// Expires is the end of the credentials with which the ticket was made. Zero means never.
 	Expires time.Time
 	// Key is the id of the API key that the ticket was made with, or "" if there is none.
 	Key string
@@ -64,5 +64,5 @@ func (t Ticket) Ends(now time.Time, ttl time.Duration) time.Time {
 	return ends
 }
 
-// over reports whether the credentials have ended that the ticket was made with.
+// over reports whether the credentials with which the ticket was made have ended.
 func (t Ticket) over(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }

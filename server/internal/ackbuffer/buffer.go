@@ -101,7 +101,7 @@ func (c *candidates) within(head tidemark.Sequence) tidemark.Sequence {
 //	retried   removed              a row, if covered             a row, if covered
 type run struct {
 	from, to tidemark.Sequence
-	// seen is the highest sequence that the author says to have been shown, or 0.
+	// seen is the highest sequence that the author's client reports as shown, or 0.
 	seen tidemark.Sequence
 	// covered says that the run was expected to raise the author's watermark, so no row was marked
 	// for the author.
@@ -167,9 +167,9 @@ func (b *Buffer) Add(key storage.StateKey, acked, read tidemark.Sequence) bool {
 	return true
 }
 
-// Authored adds the raise that a user's own message implies. seen is the sequence that the user
-// says to have been shown, or 0. covered reports whether the message will join the watermark, as
-// far as is known; its author then needs no row.
+// Authored adds the raise that a user's own message implies. seen is the highest sequence that the
+// user's client reports as shown, or 0. covered reports whether the message will join the
+// watermark, as far as is known; its author then needs no row.
 func (b *Buffer) Authored(
 	user tidemark.UserID, chat tidemark.ChatID, sequence, seen tidemark.Sequence,
 ) (covered bool) {
@@ -195,8 +195,9 @@ func (b *Buffer) Authored(
 	return covered
 }
 
-// Requeue makes author runs wait again whose retry is due. next is when the next retry is due, or
-// zero. The caller marks rows, which are of runs that have no room.
+// Requeue moves the author runs whose retry is due back to waiting. It returns when the next retry
+// is due, or zero, and the rows of the runs for which there is no room. The caller marks these
+// rows.
 func (b *Buffer) Requeue(now time.Time) (next time.Time, rows []tidemark.PendingDelivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
