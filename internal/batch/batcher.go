@@ -185,7 +185,7 @@ func (b *Batcher[Q, A]) unanswered(ctx context.Context, outcome string) error {
 		return tidemark.Wrap(tidemark.Unavailable, err, "the call ran out of time"+outcome)
 	}
 	return tidemark.Errorf(tidemark.Unavailable,
-		"the server is stopping: the call was broken off%s", outcome)
+		"the server is stopping: the call was aborted%s", outcome)
 }
 
 // next returns a queued call, or nil.

@@ -113,7 +113,7 @@ func several(t *testing.T, b *batch.Batcher[int, int], n int, want error) {
 }
 
 // late is the detail of the error of a call after the Batcher has stopped.
-const late = "the server is stopping: the call was broken off before the database took it"
+const late = "the server is stopping: the call was aborted before the database took it"
 
 func wantUnavailable(t *testing.T, err error, detail string) {
 	t.Helper()
@@ -448,7 +448,7 @@ func abortLetsNobodyWait(t *testing.T) {
 		group.Go(func() {
 			_, err := b.DoOne(t.Context(), i)
 			if i > 0 {
-				wantUnavailable(t, err, "the server is stopping: the call was broken off;"+
+				wantUnavailable(t, err, "the server is stopping: the call was aborted;"+
 					" the database may still do it")
 			} else if err == nil {
 				t.Error("the call that was under way succeeded")

@@ -87,7 +87,8 @@ func (sentinels) DialHook(dial goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		connection, err := dial(ctx, network, addr)
 		if errors.Is(err, goredis.Nil) {
-			return nil, errors.New("the sentinels do not know the master")
+			return nil, errors.New(
+				"the sentinels do not know the master; check its name in the URL")
 		}
 		return connection, err
 	}
@@ -179,8 +180,8 @@ func (c *Client) Check(ctx context.Context) error {
 	info, _ := reply.Value.(string)
 	if mode := field(info, "redis_mode"); (mode == "cluster") != c.Cluster() || mode == "sentinel" {
 		return tidemark.Errorf(tidemark.Invalid,
-			"%s: the server runs in %s mode, which the form of the URL does not say", c.target,
-			mode)
+			"%s: the server runs in %s mode; give a URL of that mode (redis://, redis+sentinel:// "+
+				"or redis+cluster://)", c.target, mode)
 	}
 	version := field(info, "redis_version")
 	major, _, _ := strings.Cut(version, ".")
@@ -199,7 +200,8 @@ func (c *Client) refused(err error) error {
 		"DB index is out of range", "cluster support disabled", "no such host", "x509",
 	} {
 		if strings.Contains(said, sign) {
-			return tidemark.Wrap(tidemark.Invalid, err, c.target.String()+": refused")
+			return tidemark.Wrap(tidemark.Invalid, err, c.target.String()+
+				": refused; check the host, the login, the database and the certificate")
 		}
 	}
 	return err

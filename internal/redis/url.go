@@ -61,8 +61,8 @@ func ParseURL(raw string) (Target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
 		return Target{}, tidemark.Errorf(tidemark.Invalid,
-			"a URL of Redis begins with redis://, redis+sentinel:// or redis+cluster://, or with "+
-				"rediss for TLS")
+			"the URL of Redis has no scheme; it begins with redis://, redis+sentinel:// or "+
+				"redis+cluster://, or with rediss for TLS")
 	}
 	t := Target{Kind: -1}
 	for _, s := range schemes {
@@ -72,8 +72,8 @@ func ParseURL(raw string) (Target, error) {
 	}
 	if t.Kind < 0 {
 		return Target{}, tidemark.Errorf(tidemark.Invalid,
-			"%q is no scheme of Redis: redis, redis+sentinel or redis+cluster, or with rediss "+
-				"for TLS", scheme)
+			"%q is no scheme of Redis; use redis, redis+sentinel or redis+cluster, with rediss in "+
+				"place of redis for TLS", scheme)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	if !t.options(query) || strings.Contains(raw, "#") {
@@ -122,8 +122,8 @@ func (t *Target) login(login string) error {
 	t.password, broken = url.PathUnescape(password)
 	if !ok || err != nil || broken != nil {
 		return tidemark.Errorf(tidemark.Invalid,
-			"what stands before the @ of the URL of Redis is not user:password, with what is no "+
-				"letter or digit as %%XX")
+			"the part before the @ in the URL of Redis is not user:password; write characters "+
+				"other than letters and digits as %%XX")
 	}
 	return nil
 }
@@ -148,7 +148,8 @@ func (t *Target) hosts(list string) error {
 	}
 	if t.Kind == Single && len(t.Addrs) > 1 {
 		return tidemark.Errorf(tidemark.Invalid,
-			"several hosts are redis+sentinel://…/MASTER or redis+cluster://…")
+			"several hosts need a URL of the form redis+sentinel://…/MASTER or "+
+				"redis+cluster://…")
 	}
 	return nil
 }
@@ -168,9 +169,11 @@ func (t *Target) path(path string) error {
 	db, err := strconv.Atoi(path)
 	switch {
 	case err != nil || db < 0:
-		return tidemark.Errorf(tidemark.Invalid, "%q is no number of a database of Redis", path)
+		return tidemark.Errorf(tidemark.Invalid,
+			"%q in the URL of Redis is no number of a database, such as 0", path)
 	case t.Kind == Cluster && db != 0:
-		return tidemark.Errorf(tidemark.Invalid, "a Redis Cluster has no numbered databases")
+		return tidemark.Errorf(tidemark.Invalid,
+			"a Redis Cluster has no numbered databases; leave the number out of the URL")
 	}
 	t.DB = db
 	return nil

@@ -48,7 +48,7 @@ func (r *Rates) Take(ctx context.Context, rate limit.Rate, taken []limit.Taken) 
 	}
 	if known == 0 {
 		return nil, tidemark.Wrap(tidemark.Unavailable, failure,
-			"the rates of all nodes cannot be reached")
+			"the shared rates cannot be reached in Redis; this node limits alone")
 	}
 	return left, nil
 }

@@ -91,7 +91,8 @@ func (b *Bus) Check(context.Context) error {
 	for node, s := range b.subscriptions {
 		if !s.up.Load() {
 			return tidemark.Errorf(tidemark.Unavailable,
-				"node %s receives nothing from the other nodes",
+				"node %s receives nothing from the other nodes: its subscription in Redis is "+
+					"interrupted, and it subscribes again",
 				node.ID)
 		}
 	}
@@ -192,7 +193,8 @@ func outcome(reply redis.Reply, node registry.Node) error {
 	case reply.Err != nil:
 		return reply.Err
 	case !ok:
-		return tidemark.Errorf(tidemark.Unavailable, "Redis answered %T", reply.Value)
+		return tidemark.Errorf(tidemark.Unavailable,
+			"Redis gave an answer of an unexpected type, %T", reply.Value)
 	//rule:R_NOBODY.report-no-receiver
 	case n == 0:
 		return tidemark.Errorf(tidemark.NotFound, "node %s is not subscribed", node.ID)

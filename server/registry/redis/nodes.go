@@ -77,7 +77,8 @@ func (r *Registry) look(ctx context.Context) {
 // Join implements registry.Nodes.
 func (r *Registry) Join(ctx context.Context, node registry.Node, ttl time.Duration) error {
 	if strings.Contains(node.Boot, separator) {
-		return tidemark.Errorf(tidemark.Invalid, "%q is not the name of a node's life", node.Boot)
+		return tidemark.Errorf(tidemark.Invalid,
+			"the boot id %q of a node contains %q, which is not allowed", node.Boot, separator)
 	}
 	r.look(ctx)
 	again := 0
@@ -246,7 +247,8 @@ func (r *Registry) prolong(
 		}
 	}
 	if len(failed) > 0 {
-		return tidemark.Wrap(tidemark.Unavailable, failed[0], "not all leases could be prolonged")
+		return tidemark.Wrap(tidemark.Unavailable, failed[0],
+			"some leases were not prolonged; the next heartbeat tries again")
 	}
 	return nil
 }

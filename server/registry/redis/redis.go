@@ -153,7 +153,8 @@ func asAnswer(value any, err error) (answer, error) {
 	}
 	parts, ok := value.([]any)
 	if !ok {
-		return nil, tidemark.Errorf(tidemark.Unavailable, "Redis answered %T", value)
+		return nil, tidemark.Errorf(tidemark.Unavailable,
+			"Redis gave an answer of an unexpected type, %T", value)
 	}
 	return parts, nil
 }
