@@ -137,15 +137,17 @@ func public(err error) error {
 				"pool_writers and pool_readers")
 	case readOnly(err):
 		return tidemark.Wrap(unavailable, err,
-			"the database is read-only: it is a standby, or set so")
+			"the database is read-only: it is a standby, or default_transaction_read_only is on")
 	case said == lockNotAvailable:
 		return tidemark.Wrap(unavailable, err,
 			"something holds a lock in the database: another program, or a commit that waits for "+
 				"the disk; try again")
 	case said == idleInTransaction:
-		return tidemark.Wrap(unavailable, err, "the server stood still in a transaction; try again")
+		return tidemark.Wrap(unavailable, err,
+			"the database ended a transaction in which the server was silent; try again")
 	case said == queryCanceled:
-		return tidemark.Wrap(unavailable, err, "the database took too long")
+		return tidemark.Wrap(unavailable, err,
+			"the database cancelled a statement that took too long; try again")
 	case said == noPrivilege:
 		return tidemark.Wrap(unavailable, err,
 			"the role may not use the tables of the database; grant it SELECT, INSERT, UPDATE "+
@@ -165,12 +167,13 @@ func public(err error) error {
 	case said != "":
 		return tidemark.Wrap(tidemark.Internal, err, "the database refused a statement")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return tidemark.Wrap(unavailable, err, "the database did not answer in time")
+		return tidemark.Wrap(unavailable, err, "the database did not answer in time; try again")
 	case errors.As(err, &never):
-		return tidemark.Wrap(unavailable, err, "the database cannot be reached")
+		return tidemark.Wrap(unavailable, err,
+			"the database cannot be reached; check that it runs, and the network")
 	default:
 		//rule:confirmed_is_durable.broken-connection-is-temporary
-		return tidemark.Wrap(unavailable, err, "the connection to the database broke")
+		return tidemark.Wrap(unavailable, err, "the connection to the database broke; try again")
 	}
 }
 

@@ -153,7 +153,7 @@ func promises(ctx context.Context, c *conn) error {
 		return err
 	case readOnly == "on":
 		return tidemark.Errorf(tidemark.Unavailable,
-			"the database is read-only: it is a standby, or set so")
+			"the database is read-only: it is a standby, or default_transaction_read_only is on")
 	//rule:confirmed_is_durable.refuse-fsync-off
 	case fsync == "off":
 		return tidemark.Errorf(tidemark.Conflict,

@@ -76,7 +76,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, tidemark.Wrap(tidemark.Unavailable, err,
-			"the time to open the database is over")
+			"the time for opening the database was over before it began; try again")
 	}
 	path, err := resolve(config.Path)
 	if err != nil {

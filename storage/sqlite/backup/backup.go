@@ -53,7 +53,7 @@ func Write(path, to string) (bytes int64, err error) {
 	info, err := publish(draft, to)
 	if err != nil {
 		return 0, tidemark.Wrap(tidemark.Unavailable, err,
-			"the backup cannot be brought to the disk as "+to)
+			"the backup cannot be stored as "+to+"; check the disk and its space")
 	}
 	return info.Size(), nil
 }

@@ -64,7 +64,7 @@ func Parse(raw string) (*Endpoint, error) {
 	case !matches(regionShape, u.Host):
 		return nil, tidemark.Errorf(tidemark.Invalid,
 			"the URL of DynamoDB begins with a Region, such as dynamodb://eu-central-1/tidemark-; "+
-				"an address belongs into ?endpoint=http://HOST:PORT")
+				"give an address as ?endpoint=http://HOST:PORT")
 	}
 	t := &Endpoint{Region: u.Host, Prefix: strings.TrimPrefix(u.Path, "/")}
 	if !matches(prefixShape, t.Prefix) || len(t.Prefix) > maxPrefix {
@@ -99,7 +99,7 @@ func (t *Endpoint) configure(query url.Values) error {
 		switch {
 		case !slices.Contains(known, name):
 			return tidemark.Errorf(tidemark.Invalid,
-				"the URL of DynamoDB has an unknown parameter; those that there are: %s",
+				"the URL of DynamoDB has an unknown parameter; known are: %s",
 				strings.Join(known, ", "))
 		case len(values) > 1:
 			return tidemark.Errorf(tidemark.Invalid, "%s is twice in the URL of DynamoDB", name)

@@ -100,13 +100,13 @@ func TestParse_says_what_to_write_and_shows_nothing(t *testing.T) {
 		"dynamodb://HIDDEN@r/p":       "holds no credentials",
 		"dynamodb://ABCD:HIDDEN@r/p":  "holds no credentials",
 		"dynamodb://ABCD:HIDDEN/p":    "dynamodb://REGION/PREFIX",
-		"dynamodb://127.0.0.1:8000/p": "an address belongs into ?endpoint=",
+		"dynamodb://127.0.0.1:8000/p": "give an address as ?endpoint=",
 		"dynamodb://Eu_HIDDEN/p":      "begins with a Region",
 		"dynamodb://-r/p":             "begins with a Region",
 		"dynamodb://r/HIDDEN/x":       "no second slash",
 		"dynamodb://r/pHIDDENö":       "A-Z a-z 0-9",
 		"dynamodb://r/a%20HIDDEN":     "A-Z a-z 0-9",
-		"dynamodb://r/?HIDDEN=1": "unknown parameter; those that there are: endpoint, " +
+		"dynamodb://r/?HIDDEN=1": "unknown parameter; known are: endpoint, " +
 			"point_in_time_recovery, deletion_protection, kms_key",
 		"dynamodb://r/?Endpoint=http://":                         "unknown parameter",
 		"dynamodb://r/?endpoint=http://a&endpoint=http://HIDDEN": "endpoint is twice",

@@ -86,8 +86,8 @@ func home(ctx context.Context, config pgx.ConnConfig) (name string, err error) {
 		WHERE t.oid = to_regclass('schema_migrations')), current_schema(), ''))`
 	if err = c.QueryRow(ctx, text).Scan(&name); err == nil && name == `""` {
 		err = tidemark.Errorf(tidemark.Conflict,
-			"the search_path names no schema that is there, or that the role may use; create "+
-				"one, or grant it")
+			"the search_path names no schema that exists and that the role may use; create "+
+				"the schema, or grant the role its use")
 	}
 	return name, err
 }
@@ -109,8 +109,8 @@ func cause(err error) error {
 // HalfWay returns a Conflict: a migration to a version has begun, and has not ended.
 func HalfWay(version uint) error {
 	return tidemark.Errorf(tidemark.Conflict,
-		"a migration to version %d failed half-way, or has not ended yet; if it failed, mend the "+
-			"schema by hand, or restore a backup", version)
+		"a migration to version %d failed half-way, or has not ended yet; if it failed, repair "+
+			"the schema by hand, or restore a backup", version)
 }
 
 // Querier is a connection to the database.

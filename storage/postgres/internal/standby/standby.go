@@ -28,6 +28,6 @@ func Confirmed(conn *pgconn.PgConn) error {
 	}
 	delete(conn.CustomData(), alone)
 	return tidemark.Errorf(tidemark.Unavailable,
-		"somebody ended the wait for a synchronous standby; what was written may be lost with "+
-			"the server")
+		"somebody ended the wait for a synchronous standby, so the write may be on one server "+
+			"only; try again")
 }

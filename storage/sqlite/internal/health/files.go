@@ -18,11 +18,12 @@ type Files struct {
 func Watch(path string) (f *Files, err error) {
 	f = &Files{path: path}
 	if f.main, err = os.Stat(path); err != nil {
-		return nil, tidemark.Wrap(tidemark.Unavailable, err, "the database file has gone")
+		return nil, tidemark.Wrap(tidemark.Unavailable, err,
+			"the database file is gone; put it back, or restore a backup")
 	}
 	if f.log, err = os.Stat(path + "-wal"); err != nil {
 		return nil, tidemark.Wrap(tidemark.Unavailable, err,
-			"the log of the database cannot be found")
+			"the log of the database (-wal) cannot be found; look into its directory")
 	}
 	return f, nil
 }
@@ -36,7 +37,8 @@ func (f *Files) Intact() error {
 		if now, err := os.Stat(file.name); err != nil || !os.SameFile(now, file.open) {
 			return tidemark.Errorf(tidemark.Unavailable,
 				"the file %s was moved, deleted or replaced under the server: nothing is stored "+
-					"until it is back; else stop the server before you restore", file.name)
+					"until it is back; put it back, or stop the server and restore a backup",
+				file.name)
 		}
 	}
 	return nil

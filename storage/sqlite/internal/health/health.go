@@ -163,7 +163,8 @@ func (h *Health) Trouble(now time.Time) error {
 		return Public(h.commit)
 	case !h.began.IsZero() && now.Sub(h.began) >= StuckAfter:
 		return tidemark.Errorf(tidemark.Unavailable,
-			"the disk of the database has not finished a write for %d seconds",
+			"the disk of the database has not finished a write for %d seconds; look into the "+
+				"system's log",
 			int(now.Sub(h.began).Seconds()))
 	case h.unreadable != nil && now.Sub(h.unreadableAt) < unreadableFor:
 		return Public(h.unreadable)
@@ -184,5 +185,5 @@ func (h *Health) Late(err error) error {
 
 func errBroken(err error) error {
 	return tidemark.Wrap(tidemark.Unavailable, err,
-		"the disk of the database failed; the server has to be started again")
+		"the disk of the database failed; check it, and start the server again")
 }
