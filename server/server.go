@@ -149,8 +149,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	if !s.delivery.TryAgain(ctx) {
 		// Without a clean leave the node counts as crashed when its lease expires, and every
 		// session reconciles.
-		s.log.Warn("the node stops and has not done everything: it does not leave the registry " +
-			"cleanly")
+		s.log.Warn("the node stops with work left in its retry queue: all nodes reconcile when " +
+			"its lease expires")
 		return err
 	}
 	return errors.Join(err, s.leases.Leave(ctx))

@@ -85,7 +85,8 @@ func (d *drain) run() error {
 	streams, cut := context.WithTimeout(ctx, (d.within-time.Since(began))*2/3)
 	defer cut()
 	if err := d.endConnections(streams); err != nil {
-		d.log.Warn("connections were cut", "error", err)
+		d.log.Warn("connections were cut, because they did not close in time; their clients "+
+			"connect again", "error", err)
 	}
 
 	// 4. Waiting acknowledgements are written. Sessions are closed and marked, leases released.

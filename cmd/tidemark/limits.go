@@ -119,7 +119,8 @@ func progress(committing func() time.Duration) func() error {
 	return func() error {
 		if d := committing(); d > stuckAfter {
 			return tidemark.Errorf(tidemark.Unavailable, "a commit has taken %v: "+
-				"the disk or the process hangs", d.Round(time.Second))
+				"the disk or the process hangs; look into the system's log, and restart the server",
+				d.Round(time.Second))
 		}
 		return nil
 	}

@@ -220,7 +220,8 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 // find returns the key with a secret. It returns Unauthenticated if there is none.
 func (a *APIKeys) find(secret string) (*apiKey, error) {
 	if a == nil {
-		return nil, tidemark.Errorf(tidemark.Unauthenticated, "this server accepts no API keys")
+		return nil, tidemark.Errorf(tidemark.Unauthenticated,
+			"this server accepts no API keys; send a user's token")
 	}
 	hash := sha256.Sum256([]byte(secret))
 	a.mu.Lock()
@@ -229,7 +230,7 @@ func (a *APIKeys) find(secret string) (*apiKey, error) {
 		return k, nil
 	}
 	return nil, tidemark.Errorf(tidemark.Unauthenticated,
-		"the API key is unknown, or was withdrawn")
+		"the API key is unknown, or was withdrawn; ask the operator for a new one")
 }
 
 // named returns the key with an id, or nil if there is none.

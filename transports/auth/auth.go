@@ -59,7 +59,8 @@ func (id Identity) Ended() error {
 		return tidemark.Errorf(tidemark.Unauthenticated,
 			"the token has expired; connect again with a new one")
 	case id.key != nil && id.key.withdrawn.Load():
-		return tidemark.Errorf(tidemark.Unauthenticated, "the API key was withdrawn")
+		return tidemark.Errorf(tidemark.Unauthenticated,
+			"the API key was withdrawn; ask the operator for a new one")
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 	//rule:caller_may_only_what_he_may.one-credential-header
 	case len(headers) > 1: // a proxy in front may have checked another one
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
-			"there is more than one Authorization header")
+			"there is more than one Authorization header; send one")
 	}
 	scheme, token, _ := strings.Cut(headers[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -44,7 +44,7 @@ type Tickets interface {
 // ErrTicket returns the error for a ticket that is not accepted.
 func ErrTicket() error {
 	return tidemark.Errorf(tidemark.Unauthenticated,
-		"the ticket is unknown, used or has ended; get a new one from POST /api/v1/tickets")
+		"the ticket is unknown, used or expired; get a new one from POST /api/v1/tickets")
 }
 
 // ErrTickets returns the error for a user or a server with too many tickets. ttl is how long an

@@ -169,7 +169,8 @@ func (c *connection) finish(err error) {
 		if closedByClient(err) && !c.isClosing() {
 			ctx, cancel := context.WithTimeout(c.adapter.requests, c.adapter.cfg.RequestTimeout)
 			if err := c.session.Close(ctx); err != nil {
-				c.adapter.cfg.Logger.Warn("a session did not close cleanly; its lease will expire",
+				c.adapter.cfg.Logger.Warn("a session was closed, but writing its pending "+
+					"rows failed; the node tries again",
 					"session", c.session.Session(), "error", err)
 			}
 			cancel()

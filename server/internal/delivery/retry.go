@@ -30,8 +30,8 @@ func (d *Delivery) TryAgain(ctx context.Context) (done bool) {
 	//rule:R_EPOCH.tell-registry-of-lost-retries
 	if due.Overflow {
 		if err := d.Leases.RaiseEpoch(ctx); err != nil {
-			d.Log.Warn("the retry queue overflowed, and the node cannot join the registry again",
-				"error", err)
+			d.Log.Warn("the retry queue overflowed, and the node cannot join the registry; it "+
+				"tries again", "error", err)
 			d.Retry.Overflow()
 		}
 	}
@@ -56,8 +56,8 @@ func (d *Delivery) markAgain(ctx context.Context, rows []tidemark.PendingDeliver
 		b.Took(d.markBatch(ctx, part))
 	}
 	if refused, err := d.Retry.Requeue(b); err != nil {
-		d.Log.Warn("pending rows wait to be marked; those that storage refuses are dropped, and "+
-			"all sessions reconcile instead",
+		d.Log.Warn("pending rows were not written; they are tried again, except those that "+
+			"storage refused: for these, all sessions reconcile",
 			"rows", len(rows), "refused", refused, "error", err)
 	}
 }
@@ -75,7 +75,8 @@ func (d *Delivery) sendAgain(ctx context.Context, draft tidemark.Draft) {
 	}
 	if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {
 		//rule:logs_hold_no_secret.log-names-only
-		d.Log.Warn("a send waits to be resolved", "chat", draft.ChatID, "error", err)
+		d.Log.Warn("the outcome of a send is still unknown; the node asks again", "chat",
+			draft.ChatID, "error", err)
 		//rule:pending_or_delivered.retry-failed-send
 		d.Retry.Send(draft)
 	}

@@ -173,8 +173,8 @@ func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile boo
 	//rule:R_EPOCH.compare-after-epoch-change
 	if before != r.Epoch && before != (registry.Epoch{}) {
 		l.Count.Epochs.Add(1)
-		l.cfg.Log.Info("a node died, or the registry forgot: all sessions reconcile", "crashes",
-			r.Epoch.Crashes)
+		l.cfg.Log.Info("a node died, or the registry lost its data: all sessions reconcile",
+			"crashes", r.Epoch.Crashes)
 		//rule:nothing_outside_membership.forget-cache-after-epoch-change
 		l.cfg.Chats.ForgetRosters()
 		//rule:R_EPOCH.signal-comparison
@@ -216,9 +216,9 @@ func (l *Leases) notRefreshed(err error) Report {
 	l.everySession = true
 	l.mu.Unlock()
 	if tidemark.CodeOf(err) == tidemark.NotFound {
-		l.cfg.Log.Warn("the registry has no lease of this node: it was away for too long, the "+
-			"registry was "+
-			"emptied, or another process has the same name", "node", l.cfg.Node.ID)
+		l.cfg.Log.Warn("the registry has no lease of this node, so the node joins again: it did "+
+			"not reach the registry for too long, the registry was emptied, or another process "+
+			"has the same --node", "node", l.cfg.Node.ID)
 		//rule:R_EPOCH.rejoin-without-lease
 		l.Rejoin()
 	}
@@ -228,7 +228,7 @@ func (l *Leases) notRefreshed(err error) Report {
 // unanswered records that the registry did not answer. Other nodes then cannot find this node's
 // sessions, so all of these reconcile.
 func (l *Leases) unanswered(err error) Report {
-	l.Failed("the leases were not refreshed", err)
+	l.Failed("the leases were not refreshed; the next heartbeat tries again", err)
 	l.mu.Lock()
 	l.silent = true
 	l.mu.Unlock()

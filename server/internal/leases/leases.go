@@ -135,7 +135,7 @@ func (l *Leases) Degraded() error {
 		return tidemark.Errorf(tidemark.Unavailable, "the registry cannot be reached")
 	case node == outdated:
 		return tidemark.Errorf(tidemark.Unavailable,
-			"the node has lost its lease in the registry, or missed something, and joins anew")
+			"the node has lost its lease in the registry, or missed publications; it joins again")
 	}
 	return l.reached()
 }

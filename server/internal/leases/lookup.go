@@ -85,7 +85,7 @@ func (l *Leases) open(
 		taken.Opened, err = l.cfg.Registry.Open(ctx, q)
 	}
 	if err != nil {
-		l.Failed("a session has no lease", err)
+		l.Failed("the lease of a session was not acquired; the next heartbeat tries again", err)
 		l.CheckAll()
 	}
 	answer := session.LeaseAnswer{Granted: taken.Leases > 0, Epoch: epoch}
@@ -114,7 +114,7 @@ func (l *Leases) Release(ctx context.Context, s *session.Session, marked bool) (
 		proof = nil
 	}
 	if err := l.cfg.Registry.Close(ctx, s.Lease, proof); err != nil {
-		l.Failed("a lease was not released", err)
+		l.Failed("a lease was not released; it expires by itself", err)
 	}
 	return true
 }

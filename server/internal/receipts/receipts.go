@@ -172,7 +172,8 @@ func (r *Receipts) write(ctx context.Context, items []ackbuffer.Item) {
 	if err != nil {
 		// Clients repeat lost acknowledgements (ADR-008 §3.3). Author runs have no client that
 		// repeats them.
-		r.Log.Warn("acknowledgements were not written", "count", len(items), "error", err)
+		r.Log.Warn("acknowledgements were not written; clients repeat them", "count", len(items),
+			"error", err)
 		r.failed(items...)
 		return
 	}
@@ -300,7 +301,8 @@ func (r *Receipts) Clear(ctx context.Context, clears []storage.Clear) {
 	cleared, err := r.Storage.Clear(ctx, clears)
 	if err != nil {
 		r.Count.StorageErrors.Add(1)
-		r.Log.Warn("pending rows were not cleared", "count", len(clears), "error", err)
+		r.Log.Warn("pending rows were not cleared, which costs a later session a read", "count",
+			len(clears), "error", err)
 		return
 	}
 	r.Count.Clears.Add(int64(len(clears)))

@@ -169,7 +169,8 @@ func (r *Receipts) publish(
 	for _, chat := range slices.Sorted(maps.Keys(due)) {
 		a, updates, err := r.announce(ctx, chat, due[chat])
 		if err != nil && ctx.Err() == nil {
-			r.Log.Warn("status updates were not published", "chat", chat, "error", err)
+			r.Log.Warn("status updates were not published; clients get the state when they ask "+
+				"for it", "chat", chat, "error", err)
 		}
 		if updates > 0 {
 			r.Count.Updates.Add(int64(updates))

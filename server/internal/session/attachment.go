@@ -65,7 +65,7 @@ func (a *attachment) owns(generation uint32) error {
 	//rule:session_in_order.refuse-older-connection
 	if generation != a.generation {
 		return tidemark.Errorf(tidemark.Replaced,
-			"a newer connection owns the session; do not reconnect by yourself")
+			"a newer connection owns the session; do not reconnect automatically")
 	}
 	return nil
 }

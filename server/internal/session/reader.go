@@ -112,7 +112,8 @@ func (r *Reader) pause(ctx context.Context, cause error, wait bool) error {
 		return cause
 	}
 	r.session.host.Count.ReadErrors.Add(1)
-	r.session.host.Log.Warn("a session could not read", "session", r.session.ID(), "error", cause)
+	r.session.host.Log.Warn("a session could not read from storage; it tries again", "session",
+		r.session.ID(), "error", cause)
 	if wait && !signal.Pause(ctx, readPause) {
 		return ctx.Err()
 	}

@@ -117,17 +117,19 @@ func (r *residence) readable() error {
 		return nil
 	case r.state == transferred:
 		return tidemark.Errorf(tidemark.Replaced,
-			"the session went on at another server; do not reconnect by yourself")
+			"the session continues on another server; do not reconnect automatically")
 	//rule:resume_lossless.report-replaced-session
 	case r.state == ended && r.reason == Superseded:
 		return tidemark.Errorf(tidemark.Replaced,
-			"the device has a newer session; do not reconnect by yourself")
+			"the device has a newer session; do not reconnect automatically")
 	case r.state == ended && r.reason == Closed:
 		return tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
 	case r.arrives():
-		return tidemark.Errorf(tidemark.Unavailable, "the session is not here yet; connect again")
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the session is still moving to this server; connect again")
 	case r.state == unlanded:
-		return tidemark.Errorf(tidemark.Unavailable, "the session did not arrive; connect again")
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the session did not arrive from another server; connect again")
 	}
 	return tidemark.Errorf(tidemark.Unavailable, "the server is stopping; connect again")
 }

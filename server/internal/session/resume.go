@@ -43,7 +43,8 @@ func (s *Session) Resume(at At) (*Reader, error) {
 	}
 	//rule:resume_lossless.departed-client-takes-nothing
 	if at.Yield && s.attachment.state == attached {
-		return nil, tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")
+		return nil, tidemark.Errorf(tidemark.Replaced,
+			"a newer connection owns the session; do not reconnect automatically")
 	}
 	s.host.Count.Resumes.Add(1)
 	if !s.log.continues(at.After) {

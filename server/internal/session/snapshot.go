@@ -129,7 +129,8 @@ func (s *Session) Freeze() (f Frozen, ok bool) {
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
-		s.host.Log.Error("a session cannot be written down", "session", s.ID(), "error", err)
+		s.host.Log.Error("a session stays on this node, because its state cannot be encoded",
+			"session", s.ID(), "error", err)
 		return f, false
 	}
 	s.residence.freeze()

@@ -115,8 +115,8 @@ func (s *Sessions) ask(ctx context.Context, sess *session.Session) error {
 func (s *Sessions) endArrival(ctx context.Context, late ...*session.Session) {
 	closed, err := s.Close(ctx, session.Endings(late, session.Closed)...)
 	if err != nil {
-		s.Log.Warn("sessions did not arrive, and their rows wait to be marked", "sessions",
-			closed, "error", err)
+		s.Log.Warn("sessions did not arrive from another node, and writing their pending rows "+
+			"failed; the node tries again", "sessions", closed, "error", err)
 	}
 }
 

@@ -62,8 +62,8 @@ func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed
 // closeSuperseded closes sessions whose devices have newer ones.
 func (s *Sessions) closeSuperseded(ctx context.Context, superseded []*session.Session) {
 	if _, err := s.Close(ctx, session.Endings(superseded, session.Superseded)...); err != nil {
-		s.Log.Warn("sessions whose devices have newer ones were not closed cleanly",
-			"sessions", len(superseded), "error", err)
+		s.Log.Warn("sessions were replaced by newer ones, and writing their pending rows failed; "+
+			"the node tries again", "sessions", len(superseded), "error", err)
 	}
 }
 
@@ -72,8 +72,8 @@ func (s *Sessions) expire(ctx context.Context, due []session.Deadline) {
 	closed, err := s.Close(ctx, session.Expired(due)...)
 	s.Count.Expired.Add(int64(closed))
 	if err != nil {
-		s.Log.Warn("sessions expired, and their rows wait to be marked", "sessions",
-			closed, "error", err)
+		s.Log.Warn("sessions expired, and writing their pending rows failed; the node tries again",
+			"sessions", closed, "error", err)
 	}
 }
 

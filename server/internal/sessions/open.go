@@ -51,7 +51,7 @@ var ErrUncertain = tidemark.Errorf(tidemark.Unavailable,
 //
 //rule:resume_lossless.overtaken-client-comes-back
 var errOvertaken = tidemark.Errorf(tidemark.Unavailable,
-	"the session has just been asked for by another connection; come back with the position")
+	"another connection has just requested the session; connect again with the position")
 
 var errGone = tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
 
@@ -75,8 +75,8 @@ func (s *Sessions) Open(ctx context.Context, r OpenRequest) (*session.Reader, er
 		// The older session is marked and released first. The device's next session then needs no
 		// reconciliation.
 		if _, err := s.Close(ctx, older.Ending(session.Superseded)); err != nil {
-			s.Log.Warn("an older session of a device was not closed cleanly", "session",
-				older.ID(), "error", err)
+			s.Log.Warn("an older session of a device was closed, but writing its pending rows "+
+				"failed; the node tries again", "session", older.ID(), "error", err)
 		}
 	}
 	lease := registry.Lease{

@@ -110,7 +110,8 @@ func (s *Sessions) pass(ctx context.Context, r bus.Request, asked registry.Node)
 func (s *Sessions) land(t *bus.Transfer) {
 	snapshot, err := session.ReadSnapshot(t.Snapshot)
 	if err != nil {
-		s.Log.Error("a session that moved cannot be read; its next open compares", "error", err)
+		s.Log.Error("the state of a session from another node cannot be decoded; the client gets "+
+			"a new session, which reconciles", "error", err)
 		return
 	}
 	var left session.Landing
