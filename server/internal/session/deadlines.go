@@ -106,8 +106,8 @@ func Overstayed(due []Deadline) []*Session {
 	return late
 }
 
-// Unacknowledged returns the chats of grace periods in which the client, as far as the session
-// knows, has not acknowledged.
+// Unacknowledged returns the chats of those grace periods in which the client has not acknowledged,
+// as far as the session knows.
 func Unacknowledged(due []Deadline) []storage.StateKey {
 	var keys []storage.StateKey
 	for _, e := range due {

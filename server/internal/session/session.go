@@ -151,9 +151,9 @@ func (s *Session) Cleared(chat tidemark.ChatID) {
 	}
 }
 
-// Raised queues boundaries that rose. Of each member at most one boundary is queued. It calls may
-// under the session's lock, and drops the updates if the user is no longer a member. The caller
-// that removes a member changes what may returns before it calls MembersChanged.
+// Raised queues boundaries that rose. At most one boundary of each member is queued. Raised calls
+// may under the session's lock. If may returns false, the user is no longer a member, and the
+// updates are dropped. When a member is removed, may returns false before MembersChanged is called.
 func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
