@@ -261,10 +261,10 @@ func (s *Server) mayManage(
 		return m, err
 	}
 	switch {
-	//rule:caller_may_only_what_he_may.direct-chats-have-no-manager
+	//rule:caller_does_only_what_they_may.direct-chats-have-no-manager
 	case roster.Type == tidemark.Direct:
 		return m, tidemark.Errorf(tidemark.Denied, "a direct chat cannot be changed")
-	//rule:caller_may_only_what_he_may.owner-manages-group
+	//rule:caller_does_only_what_they_may.owner-manages-group
 	case m.Role != tidemark.Owner && !c.Backend:
 		return m, tidemark.Errorf(tidemark.Denied, "only an owner of the chat may do that")
 	}

@@ -88,6 +88,44 @@ func TestInvariants_broken_code_compiles(t *testing.T) {
 	}
 }
 
+// TestInvariants_breaks_name_tests_that_exist: a break whose test was renamed would be reported as
+// not noticed, and only when all breaks run.
+func TestInvariants_breaks_name_tests_that_exist(t *testing.T) {
+	names := make(map[string][]string)
+	for _, b := range breaks(t) {
+		if _, read := names[b.Package]; !read {
+			names[b.Package] = testsOf(t, filepath.Join("..", b.Package))
+		}
+		top, _, _ := strings.Cut(b.Test, "/") // what follows selects subtests
+		selected, err := regexp.Compile(top)
+		if err != nil {
+			t.Errorf("the test of the break %s: %v", b.Name, err)
+			continue
+		}
+		if !slices.ContainsFunc(names[b.Package], selected.MatchString) {
+			t.Errorf("the break %s names the test %s, and %s has none", b.Name, top, b.Package)
+		}
+	}
+}
+
+// testsOf returns the names of the test functions of the package in a folder.
+func testsOf(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	must(t, err)
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		must(t, err)
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil &&
+				(strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	return names
+}
+
 // compiled are the packages that contain anchors, and their imports.
 type compiled struct {
 	set     *token.FileSet

@@ -42,7 +42,7 @@ func checkEnvironment(command *kong.Context) error {
 				name, strings.Join(known, ", ")))
 		}
 	}
-	//rule:caller_may_only_what_he_may.refuse-unknown-variable
+	//rule:caller_does_only_what_they_may.refuse-unknown-variable
 	if unknown == nil {
 		return nil
 	}

@@ -146,7 +146,7 @@ func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 	case len(headers) == 0 || len(headers) == 1 && headers[0] == "":
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
 			"credentials are missing; send Authorization: Bearer <token>")
-	//rule:caller_may_only_what_he_may.one-credential-header
+	//rule:caller_does_only_what_they_may.one-credential-header
 	case len(headers) > 1: // a proxy in front may have checked another one
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
 			"there is more than one Authorization header; send one")
@@ -183,7 +183,7 @@ func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error
 	if err != nil {
 		return Identity{}, err
 	}
-	//rule:caller_may_only_what_he_may.backend-names-user
+	//rule:caller_does_only_what_they_may.backend-names-user
 	if user == "" {
 		return Identity{}, tidemark.Errorf(tidemark.Invalid,
 			"%s is missing; with an API key it must name the user for whom you call",
@@ -199,7 +199,7 @@ func checkOwnUser(r *http.Request, id Identity) error {
 	if err != nil {
 		return err
 	}
-	//rule:caller_may_only_what_he_may.own-user-header-only
+	//rule:caller_does_only_what_they_may.own-user-header-only
 	if user != "" && user != id.User {
 		return tidemark.Errorf(tidemark.Denied,
 			"%s names another user than the credentials do; only an API key may act for others",
@@ -263,7 +263,7 @@ func (a *Authenticator) byTicket(
 // holder returns the identity of an accepted ticket. It returns Unauthenticated if the credentials
 // that the ticket was made with have ended.
 func (a *Authenticator) holder(name string, t Ticket) (Identity, error) {
-	//rule:caller_may_only_what_he_may.ticket-is-for-user
+	//rule:caller_does_only_what_they_may.ticket-is-for-user
 	id := Identity{Caller: server.Caller{User: t.User}, Expires: t.Expires, ticket: name}
 	if t.Key != "" {
 		if id.key = a.keys.named(t.Key); id.key == nil {
@@ -312,7 +312,7 @@ func (a *Authenticator) Leave(id Identity, session tidemark.SessionID) {
 }
 
 func (a *Authenticator) devUser(user string) (Identity, error) {
-	//rule:caller_may_only_what_he_may.development-only
+	//rule:caller_does_only_what_they_may.development-only
 	if !a.dev {
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
 			"credentials that begin with dev: are accepted by serve --dev only")

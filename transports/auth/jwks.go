@@ -98,7 +98,7 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 func mayFetch(u *url.URL) bool {
 	host := u.Hostname()
 	ip := net.ParseIP(host)
-	//rule:caller_may_only_what_he_may.https-or-loopback
+	//rule:caller_does_only_what_they_may.https-or-loopback
 	return u.Scheme == "https" && host != "" || u.Scheme == "http" &&
 		(host == "localhost" || ip != nil && ip.IsLoopback())
 }
@@ -154,7 +154,7 @@ func (j *JWKS) refresh(ctx context.Context) (ok bool) {
 	j.failed = err != nil
 	loaded := j.set != nil
 	changed := err == nil && (!loaded || !bytes.Equal(raw, j.raw))
-	//rule:caller_may_only_what_he_may.keep-old-keys-after-failure
+	//rule:caller_does_only_what_they_may.keep-old-keys-after-failure
 	if changed {
 		j.set, j.raw = set, raw
 	}
@@ -212,7 +212,7 @@ func (j *JWKS) current() *keySet {
 // ready returns Unavailable until the keys have been fetched.
 func (j *JWKS) ready() error {
 	if j.current() == nil {
-		//rule:caller_may_only_what_he_may.missing-keys-are-temporary
+		//rule:caller_does_only_what_they_may.missing-keys-are-temporary
 		return tidemark.Errorf(tidemark.Unavailable,
 			"the keys of the token issuer could not be fetched yet; try again")
 	}
@@ -282,7 +282,7 @@ func (j *JWKS) ask(ctx context.Context) {
 		j.asked.Set()
 	}
 	select {
-	//rule:caller_may_only_what_he_may.wait-for-fetch
+	//rule:caller_does_only_what_they_may.wait-for-fetch
 	case <-fetching:
 	case <-ctx.Done():
 	}

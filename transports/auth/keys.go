@@ -32,7 +32,7 @@ type keySet struct{ keys []key }
 // this id, for any algorithm. A token without a kid matches only if the set has a single key.
 func (s *keySet) find(alg, kid string) (public any, known bool) {
 	if kid == "" {
-		//rule:caller_may_only_what_he_may.only-key-of-its-algorithm
+		//rule:caller_does_only_what_they_may.only-key-of-its-algorithm
 		if len(s.keys) == 1 && s.keys[0].alg == alg {
 			public = s.keys[0].public
 		}
@@ -87,7 +87,7 @@ func parseKey(raw []byte) (key, error) {
 		return key{}, err
 	}
 	switch {
-	//rule:caller_may_only_what_he_may.signing-keys-only
+	//rule:caller_does_only_what_they_may.signing-keys-only
 	case parsed.Use != "" && parsed.Use != "sig":
 		return key{}, fmt.Errorf("%.40q: its use is %.40q, not sig", parsed.KeyID, parsed.Use)
 	case more.Operations != nil && !slices.Contains(more.Operations, "verify"):
@@ -96,7 +96,7 @@ func parseKey(raw []byte) (key, error) {
 	k := key{id: parsed.KeyID, public: parsed.Key}
 	switch public := parsed.Key.(type) {
 	case *rsa.PublicKey:
-		//rule:caller_may_only_what_he_may.minimum-key-length
+		//rule:caller_does_only_what_they_may.minimum-key-length
 		if public.N.BitLen() < minRSABits {
 			return key{}, fmt.Errorf("%.40q: an RSA key of %d bits; it needs at least %d",
 				parsed.KeyID, public.N.BitLen(), minRSABits)
@@ -113,7 +113,7 @@ func parseKey(raw []byte) (key, error) {
 	default: // a symmetric or private key, which an issuer must not publish
 		return key{}, fmt.Errorf("%.40q: not a public key of RSA, P-256 or Ed25519", parsed.KeyID)
 	}
-	//rule:caller_may_only_what_he_may.algorithm-of-key
+	//rule:caller_does_only_what_they_may.algorithm-of-key
 	if parsed.Algorithm != "" && parsed.Algorithm != k.alg {
 		return key{}, fmt.Errorf("%.40q: it is for %.40q, which is not accepted",
 			parsed.KeyID, parsed.Algorithm)

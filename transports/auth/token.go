@@ -49,7 +49,7 @@ func newTokens(cfg Config) *tokens {
 	}
 	var methods []string
 	if len(t.secret) > 0 {
-		//rule:caller_may_only_what_he_may.algorithm-of-secret
+		//rule:caller_does_only_what_they_may.algorithm-of-secret
 		methods = append(methods, jwt.SigningMethodHS256.Alg())
 	}
 	if t.keys != nil {
@@ -97,7 +97,7 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 	var keys *keySet
 	_, err := t.parser.ParseWithClaims(token, claims,
 		func(token *jwt.Token) (public any, err error) {
-			//rule:caller_may_only_what_he_may.refuse-critical-header
+			//rule:caller_does_only_what_they_may.refuse-critical-header
 			if _, ok := token.Header["crit"]; ok { // RFC 7515 §4.1.11: none is supported
 				return nil, tidemark.Errorf(tidemark.Unauthenticated,
 					"the token has critical header fields (crit), which this server does not know")
@@ -122,7 +122,7 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 		return verified{}, refusal(jwt.ErrTokenExpired)
 	}
 	subject, _ := claims["sub"].(string)
-	//rule:caller_may_only_what_he_may.exact-claim-names
+	//rule:caller_does_only_what_they_may.exact-claim-names
 	if !tidemark.ValidID(subject) {
 		return verified{}, tidemark.Errorf(tidemark.Unauthenticated,
 			"the token's sub is not a user id: 1 to %d characters of A-Z a-z 0-9 _ . : -",

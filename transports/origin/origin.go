@@ -79,14 +79,14 @@ func neverInOrigin(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r ==
 // Check returns nil if the request's page may call, or if no page makes the request. It returns
 // Denied otherwise.
 func (p *Policy) Check(r *http.Request) error {
-	//rule:caller_may_only_what_he_may.loopback-host-in-development
+	//rule:caller_does_only_what_they_may.loopback-host-in-development
 	if p != nil && p.loopback && !loopbackName(r.Host) {
 		return tidemark.Errorf(tidemark.Denied,
 			"in development mode the server answers to names of this machine only, such as "+
 				"localhost; the Host of this request is another")
 	}
 	origin := r.Header.Get("Origin")
-	//rule:caller_may_only_what_he_may.known-origin-only
+	//rule:caller_does_only_what_they_may.known-origin-only
 	if origin == "" || p.allows(origin) ||
 		hostOf(origin) != "" && strings.EqualFold(hostOf(origin), r.Host) {
 		return nil
@@ -116,7 +116,7 @@ func (p *Policy) Middleware(next echo.HandlerFunc) echo.HandlerFunc {
 				origin = "*"
 			}
 			h.Set("Access-Control-Allow-Origin", origin)
-			//rule:caller_may_only_what_he_may.no-browser-credentials
+			//rule:caller_does_only_what_they_may.no-browser-credentials
 			h.Set("Access-Control-Expose-Headers", exposedHeaders)
 		}
 		preflight := r.Method == http.MethodOptions && origin != "" &&

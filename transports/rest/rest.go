@@ -61,7 +61,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"listDeliveryStates": limit.LargeCall, "getDeliveryStatus": limit.LargeCall,
 		"acknowledge": limit.Call, "sync": limit.LargeCall, "createTicket": limit.Call,
 	} {
-		//rule:caller_may_only_what_he_may.header-credentials-for-calls
+		//rule:caller_does_only_what_they_may.header-credentials-for-calls
 		check := h.auth.Header
 		if operation == "acknowledge" {
 			check = h.auth.Beacon

@@ -36,7 +36,7 @@ func AppendHead(b []byte, status int, h http.Header) []byte {
 	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
 	b = append(b, "\r\nConnection: close\r\n"...)
 	for name, values := range h {
-		//rule:caller_may_only_what_he_may.copy-all-headers
+		//rule:caller_does_only_what_they_may.copy-all-headers
 		for _, v := range values {
 			b = append(b, name...)
 			b = append(b, ": "...)
