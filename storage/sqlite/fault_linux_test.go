@@ -75,8 +75,8 @@ func TestCommit_failed_fsync_ends_the_store(t *testing.T) {
 		t.Fatal("Failed is not closed after a failed fsync")
 	}
 	_, err = storage.AppendOne(t.Context(), s, draft("3", "hello"))
-	wantCode(t, err, tidemark.Unavailable, "started again")
-	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "started again")
+	wantCode(t, err, tidemark.Unavailable, "start the server again")
+	wantCode(t, s.Check(t.Context()), tidemark.Unavailable, "start the server again")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
