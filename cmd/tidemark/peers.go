@@ -99,11 +99,11 @@ func openPeers(
 	switch err := client.Check(ctx); {
 	case tidemark.CodeOf(err) == tidemark.Unavailable:
 		log.Error("Redis cannot be reached: this node starts alone, and joins the others later",
-			"redis", client.Target().String(), "error", err)
+			"redis", client.Address().String(), "error", err)
 	case err != nil:
 		return nil, errors.Join(err, client.Close())
 	default:
-		log.Info("connected to Redis", "redis", client.Target().String(), "node", string(node))
+		log.Info("connected to Redis", "redis", client.Address().String(), "node", string(node))
 	}
 	leases, events := redisregistry.New(client), redisbus.New(client)
 	leases.Start()

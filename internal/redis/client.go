@@ -44,7 +44,7 @@ type Config struct {
 // Client has the connections to one Redis. It is safe for concurrent use. Its errors are
 // Unavailable, unless a method says otherwise, and contain no secret.
 type Client struct {
-	target  Target
+	address Address
 	timeout time.Duration
 	// Exactly one of the two is set. Methods of go-redis that build commands are not used, so that
 	// the linker drops them.
@@ -57,7 +57,7 @@ type Client struct {
 // Open returns a client for a URL. It does no I/O: the first call, or Check, finds out whether
 // Redis is reachable. The error is Invalid if the URL is. The caller must close the client.
 func Open(cfg Config) (*Client, error) {
-	target, err := ParseURL(cfg.URL)
+	address, err := ParseURL(cfg.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +65,16 @@ func Open(cfg Config) (*Client, error) {
 		cfg.Timeout = DefaultTimeout
 	}
 	goredis.SetLogger(silent{})
-	c := &Client{target: target, timeout: cfg.Timeout}
-	switch target.Kind {
+	c := &Client{address: address, timeout: cfg.Timeout}
+	switch address.Kind {
 	case Cluster:
-		c.cluster = goredis.NewClusterClient(clusterOptions(target, cfg))
+		c.cluster = goredis.NewClusterClient(clusterOptions(address, cfg))
 	case Sentinel:
-		c.one = goredis.NewFailoverClient(sentinelOptions(target, cfg))
+		c.one = goredis.NewFailoverClient(sentinelOptions(address, cfg))
 		//rule:R_NOBODY.fail-without-a-master
 		c.one.AddHook(sentinels{})
 	default:
-		c.one = goredis.NewClient(options(target, cfg))
+		c.one = goredis.NewClient(options(address, cfg))
 	}
 	return c, nil
 }
@@ -108,7 +108,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 // The driver must not retry. Callers have limited time, know whether their scripts may run twice,
 // and can do without an answer. Protocol version 2 has no push messages, which are not used here.
 
-func options(t Target, cfg Config) *goredis.Options {
+func options(t Address, cfg Config) *goredis.Options {
 	return &goredis.Options{
 		Addr: t.Addrs[0], Username: t.User, Password: t.password, DB: t.DB, TLSConfig: t.tls(),
 		ClientName: cfg.Name, Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1,
@@ -118,7 +118,7 @@ func options(t Target, cfg Config) *goredis.Options {
 	}
 }
 
-func sentinelOptions(t Target, cfg Config) *goredis.FailoverOptions {
+func sentinelOptions(t Address, cfg Config) *goredis.FailoverOptions {
 	return &goredis.FailoverOptions{
 		MasterName: t.Master, SentinelAddrs: t.Addrs, SentinelUsername: t.sentinelUser,
 		SentinelPassword: t.sentinelPassword, Username: t.User, Password: t.password, DB: t.DB,
@@ -132,7 +132,7 @@ func sentinelOptions(t Target, cfg Config) *goredis.FailoverOptions {
 // There may be two redirects: one for a slot that has moved, and one for a slot map that was old by
 // then. The timeout includes them. A redirect after a broken connection repeats the call; every
 // script here may run twice.
-func clusterOptions(t Target, cfg Config) *goredis.ClusterOptions {
+func clusterOptions(t Address, cfg Config) *goredis.ClusterOptions {
 	return &goredis.ClusterOptions{
 		Addrs: t.Addrs, MaxRedirects: 2, ClusterStateReloadInterval: 10 * time.Second,
 		DisableRoutingPolicies: true, Username: t.User, Password: t.password, TLSConfig: t.tls(),
@@ -158,8 +158,8 @@ func (c *Client) Cluster() bool { return c.cluster != nil }
 // Timeout returns the bound of a round trip.
 func (c *Client) Timeout() time.Duration { return c.timeout }
 
-// Target returns the address of the Redis, for logs.
-func (c *Client) Target() Target { return c.target }
+// Address returns the address of the Redis, for logs.
+func (c *Client) Address() Address { return c.address }
 
 // Counters returns the client's counters by name. A round trip with an unknown script counts twice.
 // A failure is a round trip that failed as a whole.
@@ -181,13 +181,13 @@ func (c *Client) Check(ctx context.Context) error {
 	if mode := field(info, "redis_mode"); (mode == "cluster") != c.Cluster() || mode == "sentinel" {
 		return tidemark.Errorf(tidemark.Invalid,
 			"%s: the server runs in %s mode; give a URL of that mode (redis://, redis+sentinel:// "+
-				"or redis+cluster://)", c.target, mode)
+				"or redis+cluster://)", c.address, mode)
 	}
 	version := field(info, "redis_version")
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < MinVersion {
 		return tidemark.Errorf(tidemark.Invalid, "%s: version %q is too old, at least %d is needed",
-			c.target, version, MinVersion)
+			c.address, version, MinVersion)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (c *Client) refused(err error) error {
 		"DB index is out of range", "cluster support disabled", "no such host", "x509",
 	} {
 		if strings.Contains(said, sign) {
-			return tidemark.Wrap(tidemark.Invalid, err, c.target.String()+
+			return tidemark.Wrap(tidemark.Invalid, err, c.address.String()+
 				": refused; check the host, the login, the database and the certificate")
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // Kind says what a URL names.
 type Kind int
 
-// Kinds of targets.
+// Kinds of addresses.
 const (
 	// Single is one server, or a proxy that acts like one.
 	Single Kind = iota
@@ -23,8 +23,8 @@ const (
 	Cluster
 )
 
-// Target is the parsed form of a URL. String returns it without its secrets.
-type Target struct {
+// Address is the parsed form of a URL. String returns it without its secrets.
+type Address struct {
 	Kind Kind
 	// Addrs has the host:port of the server, of the sentinels, or of some nodes of the cluster.
 	Addrs []string
@@ -57,47 +57,47 @@ var schemes = [...]struct {
 // and of the same forms with rediss for TLS. The options of sentinels are sentinel_user and
 // sentinel_password; user and password are always those of Redis. The default port is 6379, for
 // sentinels 26379. The error is Invalid and contains no password.
-func ParseURL(raw string) (Target, error) {
+func ParseURL(raw string) (Address, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return Target{}, tidemark.Errorf(tidemark.Invalid,
+		return Address{}, tidemark.Errorf(tidemark.Invalid,
 			"the URL of Redis has no scheme; it begins with redis://, redis+sentinel:// or "+
 				"redis+cluster://, or with rediss for TLS")
 	}
-	t := Target{Kind: -1}
+	t := Address{Kind: -1}
 	for _, s := range schemes {
 		if scheme == s.plain || scheme == s.secret {
 			t.Kind, t.TLS = s.kind, scheme == s.secret
 		}
 	}
 	if t.Kind < 0 {
-		return Target{}, tidemark.Errorf(tidemark.Invalid,
+		return Address{}, tidemark.Errorf(tidemark.Invalid,
 			"%q is no scheme of Redis; use redis, redis+sentinel or redis+cluster, with rediss in "+
 				"place of redis for TLS", scheme)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	if !t.options(query) || strings.Contains(raw, "#") {
-		return Target{}, tidemark.Errorf(tidemark.Invalid,
+		return Address{}, tidemark.Errorf(tidemark.Invalid,
 			"the URL of Redis takes no options but sentinel_user and sentinel_password, those of "+
 				"sentinels; write ? and # in a password as %%3F and %%23")
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		if err := t.login(rest[:at]); err != nil {
-			return Target{}, err
+			return Address{}, err
 		}
 		rest = rest[at+1:]
 	}
 	hosts, path, _ := strings.Cut(rest, "/")
 	if err := t.hosts(hosts); err != nil {
-		return Target{}, err
+		return Address{}, err
 	}
 	return t, t.path(path)
 }
 
 // options parses the query of a URL. It reports whether the query is valid.
-func (t *Target) options(query string) bool {
+func (a *Address) options(query string) bool {
 	options, err := url.ParseQuery(query)
-	if err != nil || t.Kind != Sentinel && query != "" {
+	if err != nil || a.Kind != Sentinel && query != "" {
 		return false
 	}
 	for name, values := range options {
@@ -105,9 +105,9 @@ func (t *Target) options(query string) bool {
 		case len(values) > 1:
 			return false
 		case name == "sentinel_user":
-			t.sentinelUser = values[0]
+			a.sentinelUser = values[0]
 		case name == "sentinel_password":
-			t.sentinelPassword = values[0]
+			a.sentinelPassword = values[0]
 		default:
 			return false
 		}
@@ -115,11 +115,11 @@ func (t *Target) options(query string) bool {
 	return true
 }
 
-func (t *Target) login(login string) error {
+func (a *Address) login(login string) error {
 	user, password, ok := strings.Cut(login, ":")
 	var err, broken error
-	t.User, err = url.PathUnescape(user)
-	t.password, broken = url.PathUnescape(password)
+	a.User, err = url.PathUnescape(user)
+	a.password, broken = url.PathUnescape(password)
 	if !ok || err != nil || broken != nil {
 		return tidemark.Errorf(tidemark.Invalid,
 			"the part before the @ in the URL of Redis is not user:password; write characters "+
@@ -128,9 +128,9 @@ func (t *Target) login(login string) error {
 	return nil
 }
 
-func (t *Target) hosts(list string) error {
+func (a *Address) hosts(list string) error {
 	port := "6379"
-	if t.Kind == Sentinel {
+	if a.Kind == Sentinel {
 		port = "26379"
 	}
 	for _, host := range strings.Split(list, ",") {
@@ -144,9 +144,9 @@ func (t *Target) hosts(list string) error {
 			return tidemark.Errorf(tidemark.Invalid, "%q in the URL of Redis is not host:port",
 				host)
 		}
-		t.Addrs = append(t.Addrs, addr)
+		a.Addrs = append(a.Addrs, addr)
 	}
-	if t.Kind == Single && len(t.Addrs) > 1 {
+	if a.Kind == Single && len(a.Addrs) > 1 {
 		return tidemark.Errorf(tidemark.Invalid,
 			"several hosts need a URL of the form redis+sentinel://…/MASTER or "+
 				"redis+cluster://…")
@@ -154,10 +154,10 @@ func (t *Target) hosts(list string) error {
 	return nil
 }
 
-func (t *Target) path(path string) error {
-	if t.Kind == Sentinel {
-		t.Master, path, _ = strings.Cut(path, "/")
-		if t.Master == "" {
+func (a *Address) path(path string) error {
+	if a.Kind == Sentinel {
+		a.Master, path, _ = strings.Cut(path, "/")
+		if a.Master == "" {
 			return tidemark.Errorf(tidemark.Invalid,
 				"the URL of sentinels ends with the name of their master: "+
 					"redis+sentinel://host:port/MASTER")
@@ -171,45 +171,45 @@ func (t *Target) path(path string) error {
 	case err != nil || db < 0:
 		return tidemark.Errorf(tidemark.Invalid,
 			"%q in the URL of Redis is no number of a database, such as 0", path)
-	case t.Kind == Cluster && db != 0:
+	case a.Kind == Cluster && db != 0:
 		return tidemark.Errorf(tidemark.Invalid,
 			"a Redis Cluster has no numbered databases; leave the number out of the URL")
 	}
-	t.DB = db
+	a.DB = db
 	return nil
 }
 
 // tls returns the TLS configuration, or nil without TLS. For other kinds than Single, the driver
 // fills in the server name.
-func (t *Target) tls() *tls.Config {
-	if !t.TLS {
+func (a *Address) tls() *tls.Config {
+	if !a.TLS {
 		return nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.Kind == Single {
-		cfg.ServerName, _, _ = net.SplitHostPort(t.Addrs[0])
+	if a.Kind == Single {
+		cfg.ServerName, _, _ = net.SplitHostPort(a.Addrs[0])
 	}
 	return cfg
 }
 
 // String returns the URL without user and password.
-func (t Target) String() string {
+func (a Address) String() string {
 	var b strings.Builder
 	for _, s := range schemes {
 		switch {
-		case s.kind == t.Kind && t.TLS:
+		case s.kind == a.Kind && a.TLS:
 			b.WriteString(s.secret)
-		case s.kind == t.Kind:
+		case s.kind == a.Kind:
 			b.WriteString(s.plain)
 		}
 	}
 	b.WriteString("://")
-	b.WriteString(strings.Join(t.Addrs, ","))
-	if t.Kind == Sentinel {
-		b.WriteString("/" + t.Master)
+	b.WriteString(strings.Join(a.Addrs, ","))
+	if a.Kind == Sentinel {
+		b.WriteString("/" + a.Master)
 	}
-	if t.Kind != Cluster && t.DB != 0 {
-		b.WriteString("/" + strconv.Itoa(t.DB))
+	if a.Kind != Cluster && a.DB != 0 {
+		b.WriteString("/" + strconv.Itoa(a.DB))
 	}
 	return b.String()
 }

@@ -15,31 +15,34 @@ import (
 func TestParseURL(t *testing.T) {
 	for _, tc := range []struct {
 		url    string
-		want   redis.Target
+		want   redis.Address
 		prints string
 	}{
-		{"redis://h", redis.Target{Addrs: []string{"h:6379"}}, "redis://h:6379"},
-		{"redis://h:1/2", redis.Target{Addrs: []string{"h:1"}, DB: 2}, "redis://h:1/2"},
-		{"redis://h:1/", redis.Target{Addrs: []string{"h:1"}}, "redis://h:1"},
-		{"rediss://:pa55@h", redis.Target{Addrs: []string{"h:6379"}, TLS: true}, "rediss://h:6379"},
+		{"redis://h", redis.Address{Addrs: []string{"h:6379"}}, "redis://h:6379"},
+		{"redis://h:1/2", redis.Address{Addrs: []string{"h:1"}, DB: 2}, "redis://h:1/2"},
+		{"redis://h:1/", redis.Address{Addrs: []string{"h:1"}}, "redis://h:1"},
+		{
+			"rediss://:pa55@h",
+			redis.Address{Addrs: []string{"h:6379"}, TLS: true}, "rediss://h:6379",
+		},
 		{
 			"redis://u:pa55%40%2F%3F@h:1",
-			redis.Target{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1",
+			redis.Address{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1",
 		},
 		{
 			"redis://u:pa55@pa55/pa55@h:1",
-			redis.Target{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1",
+			redis.Address{Addrs: []string{"h:1"}, User: "u"}, "redis://h:1",
 		},
-		{"redis://[::1]:1", redis.Target{Addrs: []string{"[::1]:1"}}, "redis://[::1]:1"},
-		{"redis://[::1]", redis.Target{Addrs: []string{"[::1]:6379"}}, "redis://[::1]:6379"},
+		{"redis://[::1]:1", redis.Address{Addrs: []string{"[::1]:1"}}, "redis://[::1]:1"},
+		{"redis://[::1]", redis.Address{Addrs: []string{"[::1]:6379"}}, "redis://[::1]:6379"},
 		{
 			"redis+sentinel://a,b:1/main",
-			redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379", "b:1"}, Master: "main"},
+			redis.Address{Kind: redis.Sentinel, Addrs: []string{"a:26379", "b:1"}, Master: "main"},
 			"redis+sentinel://a:26379,b:1/main",
 		},
 		{
 			"rediss+sentinel://u:pa55@a/main/3",
-			redis.Target{
+			redis.Address{
 				Kind:   redis.Sentinel,
 				Addrs:  []string{"a:26379"},
 				Master: "main",
@@ -51,22 +54,22 @@ func TestParseURL(t *testing.T) {
 		},
 		{
 			"redis+sentinel://:pa55@a/main/3?sentinel_user=w&sentinel_password=pa55%26",
-			redis.Target{Kind: redis.Sentinel, Addrs: []string{"a:26379"}, Master: "main", DB: 3},
+			redis.Address{Kind: redis.Sentinel, Addrs: []string{"a:26379"}, Master: "main", DB: 3},
 			"redis+sentinel://a:26379/main/3",
 		},
 		{
 			"redis+cluster://a:1,b:2,c:3",
-			redis.Target{Kind: redis.Cluster, Addrs: []string{"a:1", "b:2", "c:3"}},
+			redis.Address{Kind: redis.Cluster, Addrs: []string{"a:1", "b:2", "c:3"}},
 			"redis+cluster://a:1,b:2,c:3",
 		},
 		{
 			"rediss+cluster://u:pa55@a/0",
-			redis.Target{Kind: redis.Cluster, Addrs: []string{"a:6379"}, User: "u", TLS: true},
+			redis.Address{Kind: redis.Cluster, Addrs: []string{"a:6379"}, User: "u", TLS: true},
 			"rediss+cluster://a:6379",
 		},
 	} {
 		got, err := redis.ParseURL(tc.url)
-		if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(redis.Target{})); err != nil ||
+		if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(redis.Address{})); err != nil ||
 			diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", tc.url, err, diff)
 		}
@@ -112,7 +115,7 @@ func TestParseURL_refuses_without_the_password(t *testing.T) {
 	}
 }
 
-// What precedes the @ is shown nowhere, and a printed target parses as the same.
+// What precedes the @ is shown nowhere, and a printed address parses as the same.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{
 		"redis://u:SECRET@h:1/2", "redis+sentinel://u:SECRET@a,b/m/1",
@@ -122,8 +125,8 @@ func FuzzParseURL(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		target, err := redis.ParseURL(raw)
-		shown := target.String()
+		address, err := redis.ParseURL(raw)
+		shown := address.String()
 		if err != nil {
 			shown = err.Error()
 		}
@@ -137,8 +140,8 @@ func FuzzParseURL(f *testing.F) {
 			return
 		}
 		again, err := redis.ParseURL(shown)
-		if err != nil || again.String() != shown || again.Kind != target.Kind ||
-			again.DB != target.DB || again.TLS != target.TLS {
+		if err != nil || again.String() != shown || again.Kind != address.Kind ||
+			again.DB != address.DB || again.TLS != address.TLS {
 			t.Errorf("%q prints as %s, which is %+v, %v", raw, shown, again, err)
 		}
 	})
