@@ -36,17 +36,19 @@
 //
 // An acknowledgement on a stream waits in ackbuffer until the writer is free; there are at least
 // 50 ms between two writes. One by REST is written at once. Receipts raises the watermark, and
-// clears the pending row if one may exist. It publishes the new boundary to the members as a status
-// update, at most every 100 ms for a member and chat.
+// clears the pending row: after a call of REST always, else if a session knows that one may exist.
+// It publishes the new boundary to the members as a status update, at most every 100 ms for a
+// member and chat.
 //
 // # Opening and closing a session
 //
-// A session takes a lease and reconciles. A user's last session that closes cleanly leaves a proof:
-// the pending rows name every chat with unacknowledged messages. A session that gets a proof reads
-// only those rows. Otherwise it compares the heads of the user's chats with the watermarks
-// (R_PROOF). It does so in its reader's Next: session/reconcile.go has the order, session/pages.go
-// the reads. Closing detaches the session, marks what is not acknowledged, and releases
-// the lease with a new proof, in this order (R_ORDER).
+// A session takes a lease and reconciles. A user's last session that closes cleanly leaves a
+// proof: the pending rows name every chat with unacknowledged messages. A session that gets a
+// proof reads only those rows. Otherwise it compares the heads of the user's chats with the
+// watermarks (R_PROOF). It does so in its reader's Next: session/reconcile.go has the order,
+// session/pages.go the reads. Session.LeaseAnswered chooses the first phase. Closing detaches the
+// session, marks what is not acknowledged, and releases the lease with a new proof, in this order
+// (R_ORDER).
 //
 // # Many nodes
 //
@@ -57,9 +59,10 @@
 // A client may resume on another node. That node enters an arriving session, takes over the lease
 // of the first node, and sends that node a Request. The first node freezes the session and sends it
 // in a Transfer. The arriving session lands, and continues with what was published in the meantime.
-// Without a Transfer it ends after a second. Files: session/arrival.go; sessions/arrive.go at the
-// new node, sessions/transfer.go at the first. A session with too many unacknowledged chats does
-// not move (session.Freeze).
+// Without a Transfer it ends after a second. Files: session/arrival.go, session/snapshot.go (what
+// moves); sessions/arrive.go at the new node; sessions/transfer.go at the first, and the landing.
+// A session with too many unacknowledged chats does not move (session.Freeze). A sync for a session
+// on another node sends a Seek (sessions/seek.go).
 //
 // # Goroutines and locks
 //
