@@ -227,13 +227,17 @@ func (s *Server) unread(
 
 // RenameChat names a group. Owners and backends may do so.
 //
-// Errors: those of CheckChatName, NotFound, NotMember, Denied.
+// Errors: those of CheckChatName, NotFound, NotMember, Denied, Unavailable.
 func (s *Server) RenameChat(
 	ctx context.Context, c Caller, chat tidemark.ChatID, name string,
 ) (ChatView, error) {
 	if err := tidemark.CheckChatName(name); err != nil {
 		return ChatView{}, err
 	}
+	if err := s.calls.begin(); err != nil {
+		return ChatView{}, err
+	}
+	defer s.calls.end()
 	m, err := s.mayManage(ctx, c, chat)
 	if err != nil {
 		return ChatView{}, err

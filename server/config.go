@@ -62,10 +62,11 @@ type Config struct {
 	// Default 1 s.
 	AuthorRetry time.Duration
 
-	// SessionsPerUser bounds the sessions of one user on this node. Default 32.
+	// SessionsPerUser bounds the sessions of one user, on all nodes as far as the registry knows.
+	// Default 32.
 	SessionsPerUser int
-	// SessionChats bounds the ready chats of one session. Beyond it the session reconciles with
-	// storage once there is room. Default 16,384.
+	// SessionChats bounds the chats that one session remembers. Beyond it the session reconciles
+	// with storage once there is room. Default 16,384.
 	SessionChats int
 	// HotChats bounds the chats whose roster and last messages are kept in memory. Default 50,000.
 	HotChats int

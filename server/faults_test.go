@@ -181,6 +181,54 @@ func TestBus_a_lost_publication_is_repaired_by_the_next(t *testing.T) {
 	})
 }
 
+// TestSync_of_a_session_elsewhere_while_the_registry_is_silent: a node that cannot ask where a
+// session is does not say that it has gone.
+func TestSync_of_a_session_elsewhere_while_the_registry_is_silent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		down := new(atomic.Bool)
+		a, b := w.node("a"), w.node("b", w.cutOffBy(down))
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		bob := a.open("bob")
+		bob.drain()
+		request := server.SyncRequest{
+			Session: bob.Session(),
+			Cursors: []server.Cursor{{Chat: chat, Acked: 0}},
+			Limit:   10,
+		}
+		down.Store(true)
+		_, err := b.Sync(b.ctx, "bob", request)
+		wantCode(t, "while the registry is silent", err, tidemark.Unavailable)
+		down.Store(false)
+		if _, err := b.Sync(b.ctx, "bob", request); err != nil {
+			t.Errorf("when it answers again: %v", err)
+		}
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
+// TestAck_while_rosters_cannot_be_read_is_not_written: an acknowledgement of somebody who may be no
+// member is not stored. The client repeats it.
+func TestAck_while_rosters_cannot_be_read_is_not_written(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.HotChats = 1 })
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		eve := a.open("eve")
+		eve.drain()
+		a.chat("other", "alice", "carol") // takes the only place in the cache
+		a.send("alice", "other")
+		settle()
+		w.failing("Advance")
+		eve.Ack(server.Ack{Chat: chat, Acked: 1})
+		settle()
+		w.before.clear()
+		w.wantState("eve, who is no member", "eve", chat, 0, 0)
+	})
+}
+
 // unreachable is a registry that cannot be reached while down is true.
 type unreachable struct {
 	*registrymemory.Registry

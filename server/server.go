@@ -123,10 +123,11 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the server cleanly. Later calls return Unavailable, and Stop waits for calls under
-// way. It writes buffered acknowledgements, and closes every session, which marks what is not
-// acknowledged and leaves a proof. When it returns, every goroutine has ended. If ctx ends first,
-// the rest is left as after a crash: the next opens reconcile.
+// Stop stops the server cleanly. Later sends, acknowledgements, opens, syncs and changes of chats
+// return Unavailable; reads do not. Stop waits for calls under way, also beyond the end of ctx. A
+// second Stop returns at once. It writes buffered acknowledgements, and closes every session, which
+// marks what is not acknowledged and leaves a proof. When it returns, every goroutine has ended. If
+// ctx ends first, the rest is left as after a crash: the next opens reconcile.
 func (s *Server) Stop(ctx context.Context) error {
 	if !s.calls.stop() {
 		return nil

@@ -61,8 +61,8 @@ const (
 // that the request did not name and in which the user is behind, and statuses if asked. With a
 // session, Sync sets the session's positions instead, and all of this follows on its stream.
 //
-// Errors: Gone (the user has no such session), Invalid, Unavailable. An error of one chat is in its
-// SyncChat.
+// Errors: Gone (the user has no such session), ErrUncertain (another node may have it, but does not
+// answer), Invalid, Unavailable. An error of one chat is in its SyncChat.
 func (s *Server) Sync(
 	ctx context.Context, user tidemark.UserID, r SyncRequest,
 ) (SyncResponse, error) {
@@ -74,8 +74,14 @@ func (s *Server) Sync(
 		return SyncResponse{}, err
 	}
 	defer s.calls.end()
-	if r.Session != "" && !s.leases.Has(ctx, user, r.Session) {
-		return SyncResponse{}, errNoSession()
+	if r.Session != "" {
+		switch has, err := s.leases.Has(ctx, user, r.Session); {
+		//rule:resume_lossless.silent-registry-ends-no-session
+		case err != nil:
+			return SyncResponse{}, ErrUncertain
+		case !has:
+			return SyncResponse{}, errNoSession()
+		}
 	}
 	chats, err := s.takeCursors(ctx, user, r.Cursors)
 	if err != nil {
@@ -185,8 +191,11 @@ func (s *Server) syncSession(
 			to.Refused = append(to.Refused, tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat})
 		}
 	}
-	if !s.sessions.Seek(ctx, user, r.Session, to) {
+	switch err := s.sessions.Seek(ctx, user, r.Session, to); {
+	case tidemark.CodeOf(err) == tidemark.Gone:
 		return response, errNoSession()
+	case err != nil:
+		return response, err
 	}
 	return response, nil
 }

@@ -41,9 +41,9 @@ type Page struct {
 	Gone bool
 }
 
-// Pages reads a page for each request. It reads storage at most once for the messages of all pages,
-// and once for each roster that is not cached. A page ends at its limits, before a second gap, or
-// before a message that has not arrived. The result uses buf if it has room.
+// Pages reads a page for each request. It reads storage once for the messages of all pages, and
+// once more for each page that a newer roster decides. A page ends at its limits, before a second
+// gap, or before a message that has not arrived. The result uses buf if it has room.
 func (c *Cache) Pages(ctx context.Context, requests []Request, buf []Page) ([]Page, error) {
 	pages := append(buf[:0], make([]Page, len(requests))...)
 	var few [1]reading

@@ -209,7 +209,7 @@ func (e *Entry) remember(r *Roster) *Roster {
 	}
 }
 
-// Invalidate drops the roster if it is older than a membership version.
+// Invalidate records that a membership version exists, and drops an older roster.
 func (e *Entry) Invalidate(version uint64) {
 	for {
 		old := e.floor.Load()

@@ -18,8 +18,8 @@ const earlyPause = time.Second
 
 // Report is the result of a heartbeat. The caller acts on it.
 type Report struct {
-	// Lost has sessions whose lease the registry does not have. Their leases are to be acquired
-	// again.
+	// Lost has sessions whose lease the registry does not have, or did not confirm. Their leases
+	// are to be acquired again.
 	Lost []*session.Session
 	// Superseded has sessions whose device has a newer session. They are to be closed.
 	Superseded []*session.Session

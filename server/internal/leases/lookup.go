@@ -41,15 +41,18 @@ func (l *Leases) Lease(
 	return registry.Lease{}, nil
 }
 
-// Has reports whether the session belongs to the user and is on this or another node.
-func (l *Leases) Has(ctx context.Context, user tidemark.UserID, id tidemark.SessionID) bool {
+// Has reports whether the session belongs to the user and is on this or another node. It returns
+// an error if the registry does not answer.
+func (l *Leases) Has(
+	ctx context.Context, user tidemark.UserID, id tidemark.SessionID,
+) (bool, error) {
 	if s := l.cfg.Sessions.Get(id); s != nil {
 		//rule:nothing_outside_membership.session-of-this-user
-		return s.User() == user
+		return s.User() == user, nil
 	}
-	lease, _ := l.Lease(ctx, user, id)
+	lease, err := l.Lease(ctx, user, id)
 	//rule:resume_lossless.find-session-on-other-nodes
-	return lease.Session == id && lease.Holder() != l.cfg.Node
+	return lease.Session == id && lease.Holder() != l.cfg.Node, err
 }
 
 // Taken is the registry's answer to a request for a session's lease.

@@ -136,7 +136,8 @@ func (r *Receipts) Flush(ctx context.Context) {
 // Close gives up what is buffered, because the node is stopping. Author runs become rows to mark.
 func (r *Receipts) Close() { r.Retry.Mark(r.Acks.Close()) }
 
-// ofMembers drops the acknowledgements of users who are not members (ADR-008 §3.1).
+// ofMembers drops the acknowledgements of users who are not members (ADR-008 §3.1). If it cannot
+// know the members, it keeps only author runs.
 func (r *Receipts) ofMembers(ctx context.Context, items []ackbuffer.Item) []ackbuffer.Item {
 	keys := make([]storage.StateKey, len(items))
 	for i, it := range items {
@@ -144,15 +145,19 @@ func (r *Receipts) ofMembers(ctx context.Context, items []ackbuffer.Item) []ackb
 	}
 	verdicts, err := r.Chats.Memberships(ctx, keys)
 	if err != nil {
-		return items // the write returns the error
+		r.Log.Warn("acknowledgements were not written, because rosters could not be read; "+
+			"clients repeat them", "count", len(items), "error", err)
 	}
 	kept := items[:0]
 	for i, it := range items {
+		switch {
 		// Authors were members when they sent.
 		//rule:nothing_outside_membership.acknowledgement-by-members
-		if verdicts[i] == nil || it.ByAuthor() {
+		case it.ByAuthor(), err == nil && verdicts[i] == nil:
 			kept = append(kept, it)
-		} else {
+		case err != nil:
+			r.Count.StorageErrors.Add(1)
+		default:
 			r.Count.Strangers.Add(1)
 		}
 	}

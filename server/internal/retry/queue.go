@@ -24,7 +24,8 @@ const (
 
 // Due is the content of a Queue.
 type Due struct {
-	// Marks has rows to write. Notify has written rows whose users' sessions were not notified.
+	// Marks has rows to write. Notify has rows whose users' sessions have to be notified; a row of
+	// a Large chat is never written.
 	Marks, Notify []tidemark.PendingDelivery
 	// Follow has notifications for sessions that may have moved from this node.
 	Follow []Follow
@@ -35,7 +36,8 @@ type Due struct {
 	Overflow bool
 }
 
-// Follow is a notification for a lease that had no session here. Its message has a row (R_FOLLOW).
+// Follow is a notification for a lease that had no session here. Its message has a row, or its chat
+// is Large (R_FOLLOW).
 type Follow struct {
 	Lease    registry.Lease
 	Chat     tidemark.ChatID
@@ -80,7 +82,8 @@ func (q *Queue) Flag() signal.Flag { return q.flag }
 // Mark queues rows to write.
 func (q *Queue) Mark(rows []tidemark.PendingDelivery) { q.addRows(q.marks, rows) }
 
-// Notify queues rows that are written, whose users' sessions have to be notified.
+// Notify queues rows whose users' sessions have to be notified. Rows of Large chats are never
+// written.
 func (q *Queue) Notify(rows []tidemark.PendingDelivery) { q.addRows(q.notify, rows) }
 
 func (q *Queue) addRows(

@@ -14,10 +14,12 @@ import (
 //
 // A chat is ready exactly if next ≤ head or openEnded. The grace period is a state of its own:
 //
-//	grace       notified   acknowledged   time is over         moved to another node
-//	graceOff    graceOn    -              -                    -
-//	graceOn     -          graceOff       graceOff, and a row  graceMoved
-//	graceMoved  -          graceOff       graceOff, and a row  graceOff, and a row
+//	            notified  time is over:                                      moved
+//	                      all           first not           only later not
+//	grace                 acknowledged  acknowledged        acknowledged
+//	graceOff    graceOn   -             -                   -               -
+//	graceOn     -         graceOff      graceOff and a row  graceOn         graceMoved
+//	graceMoved  -         graceOff      graceOff and a row  graceMoved      graceOff and a row
 //
 // Invariants: start ≤ next. A page that was read before a rewind is discarded (rewinds).
 type progress struct {

@@ -52,9 +52,9 @@ func (r *Reader) Session() *Session { return r.session }
 // payloads, which are shared. A failed read is repeated until ctx ends; with wait false, Next
 // returns its failure as no events.
 //
-// Errors: Replaced if a newer connection owns the session or it has moved. Gone if it has ended.
-// Unavailable if the node is stopping. ctx.Err() if ctx ends. With an error, buf is returned as it
-// was given.
+// Errors: Replaced if a newer connection owns the session, the device has a newer session, or the
+// session has moved. Gone if it was closed or expired. Unavailable if the node is stopping.
+// ctx.Err() if ctx ends. With an error, buf is returned as it was given.
 func (r *Reader) Next(
 	ctx context.Context, buf []tidemark.Event, wait bool,
 ) ([]tidemark.Event, error) {

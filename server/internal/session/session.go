@@ -182,7 +182,7 @@ func (s *Session) RefreshStatuses(chat tidemark.ChatID) {
 	}
 }
 
-// LeaseLost records that the registry no longer has the session's lease, and is being asked again.
+// LeaseLost records that the lease is being requested again, because it may be lost.
 func (s *Session) LeaseLost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,12 +20,15 @@ const (
 	seekPause = 50 * time.Millisecond
 )
 
-// Seek sets a session's positions, and reports whether it did. The caller has checked that the
-// session is the user's. Seek follows a session that moves. It may set the positions twice, which
-// is harmless, because it rewinds to the same cursors.
+// Seek sets a session's positions. The caller has checked that the session is the user's. Seek
+// follows a session that moves. It may set the positions twice, which is harmless, because it
+// rewinds to the same cursors.
+//
+// Errors: Gone if there is no such session. ErrUncertain if it may exist, but the registry or its
+// node has not answered within a second.
 func (s *Sessions) Seek(
 	ctx context.Context, user tidemark.UserID, id tidemark.SessionID, to session.Positions,
-) bool {
+) error {
 	text, _ := json.Marshal(to) // Positions always marshals
 	ctx, cancel := context.WithTimeout(ctx, seekWithin)
 	defer cancel()
@@ -33,22 +36,28 @@ func (s *Sessions) Seek(
 	done := s.seeks.ask(q.ID)
 	defer s.seeks.forget(q.ID)
 	for {
+		missing := ErrUncertain
 		if sess := s.Table.Get(id); sess != nil {
 			if sess.Arrived(ctx) == session.Landed && sess.Seek(to) {
-				return true
+				return nil
 			}
-		} else if lease, err := s.Leases.Lease(ctx, user, id); err == nil && lease.Session == "" {
-			return false
-		} else if err == nil && lease.Holder() != s.Node {
-			_ = bus.PublishOne(ctx, s.Bus, lease.Holder(), bus.Event{Seek: &q})
+		} else if lease, err := s.Leases.Lease(ctx, user, id); err == nil {
+			switch {
+			case lease.Session == "":
+				return errGone
+			case lease.Holder() == s.Node: // its session has ended, or is about to arrive
+				missing = errGone
+			default:
+				_ = bus.PublishOne(ctx, s.Bus, lease.Holder(), bus.Event{Seek: &q})
+			}
 		}
 		sought, ok := done.WaitUntil(ctx, time.Now().Add(seekPause))
 		if sought {
-			return true
+			return nil
 		}
 		//rule:resume_lossless.follow-moving-session
 		if !ok {
-			return false
+			return missing
 		}
 	}
 }

@@ -20,7 +20,7 @@ type Cache struct {
 	announced map[storage.StateKey]tidemark.Boundary
 }
 
-// New returns an empty Cache of at most most states.
+// New returns an empty Cache of at most most watermarks and as many announced boundaries.
 func New(most int) *Cache {
 	return &Cache{
 		most: most, states: make(map[storage.StateKey]tidemark.Boundary),
