@@ -227,10 +227,8 @@ func (r *Receipts) Receive(to []registry.Lease, e *bus.Status) {
 			member, certain := chat.MayKnow(s.User(), e.Version)
 			return member && certain
 		}
-		switch member, certain := chat.MayKnow(s.User(), e.Version); {
-		case member && certain:
-			s.Raised(e.Updates, mayKnow)
-		case member:
+		member, _ := chat.MayKnow(s.User(), e.Version)
+		if member && !s.Raised(e.Updates, mayKnow) {
 			s.RefreshStatuses(chat.ID) // the session reads them only for a member
 		}
 	}

@@ -152,13 +152,17 @@ func (s *Session) Cleared(chat tidemark.ChatID) {
 }
 
 // Raised queues boundaries that rose. At most one boundary of each member is queued. Raised calls
-// may under the session's lock. If may returns false, the user is no longer a member, and the
-// updates are dropped. When a member is removed, may returns false before MembersChanged is called.
-func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) {
+// may under the session's lock, and returns its result. If that is false, nothing is queued: the
+// user has left the chat, or the roster is outdated. The caller then calls RefreshStatuses. When a
+// member is removed, may returns false before MembersChanged is called.
+func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.residence.final() || !may() {
-		return
+	if !may() {
+		return false
+	}
+	if s.residence.final() {
+		return true
 	}
 	for _, u := range updates {
 		if u.UserID != "" {
@@ -169,6 +173,7 @@ func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) {
 		s.statuses.raise(statusKey{u.ChatID, u.UserID}, u.Boundary)
 	}
 	s.attachment.flag.Set()
+	return true
 }
 
 // RefreshStatuses makes the session read and send the statuses of a chat, if the user is a member
