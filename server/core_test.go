@@ -257,6 +257,10 @@ func settle() {
 	synctest.Wait()
 }
 
+// nodesTrust waits until nodes trust their caches: for the life of their first lease, other nodes
+// may not know them yet.
+func nodesTrust() { time.Sleep(10 * time.Second) }
+
 // since returns the calls to the store, and their effects, since a snapshot.
 func (c *core) since(before storagetest.Counts) storagetest.Counts {
 	now := c.store.Snapshot()

@@ -112,6 +112,7 @@ func TestAck_of_a_member_whom_this_node_does_not_know_yet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
+		nodesTrust()
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
 		b.ack("bob", chat, 1, 0) // b caches the roster

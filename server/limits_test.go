@@ -44,6 +44,22 @@ func TestOpen_sessions_per_user_are_bounded(t *testing.T) {
 	})
 }
 
+// TestOpen_sessions_per_user_are_bounded_without_a_registry: a node that cannot count the sessions
+// of other nodes still counts its own.
+func TestOpen_sessions_per_user_are_bounded_without_a_registry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		down := new(atomic.Bool)
+		a := w.node("a", w.cutOffBy(down))
+		down.Store(true)
+		for range 32 {
+			a.open("bob")
+		}
+		_, err := a.Open(a.ctx, openRequest{User: "bob"})
+		wantCode(t, "the 33rd session", err, tidemark.Exhausted)
+	})
+}
+
 func TestOpen_the_same_device_again_ends_the_older_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

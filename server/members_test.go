@@ -63,6 +63,7 @@ func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
+		nodesTrust()
 		chat := a.chat("abc", "alice", "bob", "carol")
 		bob, carol := b.open("bob"), b.open("carol")
 		bob.drain()
@@ -562,6 +563,7 @@ func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
+		nodesTrust()
 		chat := a.chat("abc", "alice", "bob", "carol")
 		b.send("bob", chat)
 		w.dropping(isMembership)
@@ -594,6 +596,7 @@ func TestMembership_nothing_outside_it_in_the_history_on_a_node_with_an_old_rost
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
+		nodesTrust()
 		chat := a.chat("abc", "alice", "bob", "carol")
 		b.send("bob", chat)
 		w.dropping(isMembership)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -119,5 +120,55 @@ func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) 
 		t.Errorf("%d transactions began, and Postgres says %q; want one transaction",
 			begins, notices)
 	}
+	wantMessages(t, s, "1")
+}
+
+// TestAppend_beside_changes_without_end_gets_its_turn: each change of the members holds the chat
+// while the append waits for it, and the next change waits behind the append. So each round of the
+// append meets another version, until it locks the chat first.
+func TestAppend_beside_changes_without_end_gets_its_turn(t *testing.T) {
+	s, holder := withRival(t, patient)
+	conn, err := pgx.ConnectConfig(t.Context(), holder.conn.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	next := &rival{t, conn}
+	const change = "UPDATE chats SET members_version = members_version + 1 WHERE id = 'c'"
+	waiting := func(n int) bool {
+		got := 0
+		err := holder.conn.QueryRow(t.Context(), "SELECT count(DISTINCT pid) FROM pg_locks WHERE "+
+			"NOT granted AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = "+
+			"current_database())").Scan(&got)
+		return err == nil && got == n
+	}
+	holder.do(change)
+	result := sent(s, message("c", "anna", "1", "hello"))
+	const most = 3 * roundsUntilLock
+	for n := 1; ; n++ {
+		wantSoon(t, func() bool { return len(result) == 1 || waiting(1) })
+		if len(result) == 1 {
+			break
+		}
+		if n > most {
+			t.Fatalf("the append has had no turn in %d changes", most)
+		}
+		next.do("BEGIN")
+		changed := make(chan error, 1)
+		go func() {
+			_, err := next.conn.Exec(context.Background(), change)
+			changed <- err
+		}()
+		wantSoon(t, func() bool { return waiting(2) })
+		holder.do("COMMIT")
+		if err := <-changed; err != nil {
+			t.Fatal(err)
+		}
+		holder, next = next, holder
+	}
+	if r := <-result; r.err != nil || r.Err != nil {
+		t.Errorf("got %v, %v", r.err, r.Err)
+	}
+	holder.do("COMMIT")
 	wantMessages(t, s, "1")
 }
