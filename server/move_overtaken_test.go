@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// resume resumes bob's session at a node, from his phone.
+// resume resumes the session of bob's phone at a node.
 func (m *moving) resume(at *core) (*server.Connection, error) {
 	return at.Open(m.ctx, openRequest{
 		User:    "bob",

@@ -29,6 +29,92 @@ func TestStyle_lines_of_Go_are_narrow(t *testing.T) {
 	}
 }
 
+// TestStyle_lines_of_other_files_are_narrow: the same holds for files of other languages, without
+// an exception. Users are "they" in these files, too.
+func TestStyle_lines_of_other_files_are_narrow(t *testing.T) {
+	files := tracked(t, isNarrow)
+	if len(files) < 20 {
+		t.Fatalf("git tracks only %d files of other languages", len(files))
+	}
+	for name, source := range files {
+		for _, line := range tooWide(name, source) {
+			t.Errorf("%s, at most %d are allowed", line, maxColumns)
+		}
+		for _, problem := range pronouns(name, 1, string(source)) {
+			t.Error(problem)
+		}
+	}
+}
+
+// TestStyle_other_files_are_found shows which files have narrow lines.
+func TestStyle_other_files_are_found(t *testing.T) {
+	for name, want := range map[string]bool{
+		"openapi.yaml": true, "docs/model.pml": true, ".golangci.yml": true, "Makefile": true,
+		"tools/Makefile": true, "scripts/need": true, ".ci/run": true,
+		"LICENSE": false, "cmd/run": false, "go.sum": false, "package-lock.json": false,
+	} {
+		if got := isNarrow(name); got != want {
+			t.Errorf("isNarrow(%q) = %t, want %t", name, got, want)
+		}
+	}
+}
+
+// narrow are the extensions of files, besides those of Go, whose lines are bounded.
+var narrow = []string{
+	".mjs", ".yaml", ".yml", ".pml", ".sh", ".sql", ".conf", ".service",
+}
+
+// isNarrow reports whether a file of another language than Go has lines of at most maxColumns.
+func isNarrow(name string) bool {
+	extension := filepath.Ext(name)
+	if strings.HasPrefix(name, "scripts/") || strings.HasPrefix(name, ".ci/") {
+		return extension == "" || slices.Contains(narrow, extension)
+	}
+	return filepath.Base(name) == "Makefile" || slices.Contains(narrow, extension)
+}
+
+// TestStyle_comments_of_tests_are_plain: users are "they" in the comments of Go's tests.
+func TestStyle_comments_of_tests_are_plain(t *testing.T) {
+	for name, source := range trackedGo(t) {
+		if !strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		positions := token.NewFileSet()
+		file, err := parser.ParseFile(positions, name, source, parser.ParseComments)
+		must(t, err)
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				first := positions.Position(comment.Pos()).Line
+				for _, problem := range pronouns(name, first, comment.Text) {
+					t.Error(problem)
+				}
+			}
+		}
+	}
+}
+
+// TestStyle_pronouns_are_found shows that the check finds what it bans.
+func TestStyle_pronouns_are_found(t *testing.T) {
+	got := pronouns("run", 7, "# A user\n# and his chats.\n# The hero.\ngrep -hE x # Whoever.\n")
+	want := []string{`run:8: "his": users are they`, `run:10: "Whoever": users are they`}
+	if !slices.Equal(got, want) {
+		t.Errorf("pronouns are %q, want %q", got, want)
+	}
+}
+
+// option matches an option of a command, such as that of grep -hE, which is no pronoun.
+var option = regexp.MustCompile(`\s-\w+`)
+
+// pronouns returns the banned words of a text that begins at a line, each with its place.
+func pronouns(name string, first int, text string) (found []string) {
+	for i, line := range strings.Split(text, "\n") {
+		if word := bannedWords.FindString(option.ReplaceAllString(line, "")); word != "" {
+			found = append(found, fmt.Sprintf("%s:%d: %q: users are they", name, first+i, word))
+		}
+	}
+	return found
+}
+
 // TestStyle_lines_are_measured_in_columns: a tab has four columns, and a character one.
 func TestStyle_lines_are_measured_in_columns(t *testing.T) {
 	source := "\t" + strings.Repeat("é", maxColumns-tabColumns) + "\n\t\t" +
@@ -46,7 +132,8 @@ var tagged = regexp.MustCompile("`\\w+:\".*\"`$")
 func tooWide(name string, source []byte) (lines []string) {
 	for i, line := range strings.Split(string(source), "\n") {
 		columns := utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
-		if columns > maxColumns && !tagged.MatchString(line) {
+		field := filepath.Ext(name) == ".go" && tagged.MatchString(line)
+		if columns > maxColumns && !field {
 			lines = append(lines, fmt.Sprintf("%s:%d: %d columns", name, i+1, columns))
 		}
 	}
@@ -57,25 +144,38 @@ func tooWide(name string, source []byte) (lines []string) {
 // the repository's root.
 func trackedGo(t *testing.T) map[string][]byte {
 	t.Helper()
-	names, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "-z",
-		"*.go").Output()
+	files := tracked(t, func(name string) bool { return strings.HasSuffix(name, ".go") })
+	for name, source := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, source,
+			parser.ParseComments|parser.PackageClauseOnly)
+		must(t, err)
+		if ast.IsGenerated(file) {
+			delete(files, name)
+		}
+	}
+	if len(files) < 300 {
+		t.Fatalf("git tracks only %d files of Go", len(files))
+	}
+	return files
+}
+
+// tracked returns the files that git tracks and that are chosen, by their paths from the
+// repository's root.
+func tracked(t *testing.T, chosen func(name string) bool) map[string][]byte {
+	t.Helper()
+	names, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "-z").Output()
 	must(t, err)
 	files := map[string][]byte{}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		if !chosen(name) {
+			continue
+		}
 		source, err := os.ReadFile(filepath.Join("..", name))
 		if os.IsNotExist(err) {
 			continue // about to be removed
 		}
 		must(t, err)
-		file, err := parser.ParseFile(token.NewFileSet(), name, source,
-			parser.ParseComments|parser.PackageClauseOnly)
-		must(t, err)
-		if !ast.IsGenerated(file) {
-			files[name] = source
-		}
-	}
-	if len(files) < 300 {
-		t.Fatalf("git tracks only %d files of Go", len(files))
+		files[name] = source
 	}
 	return files
 }

@@ -348,7 +348,7 @@ func (d *device) takeStatus(p payload) {
 	b := tidemark.Boundary{Acked: p.Acked, Read: p.Read}
 	st := d.w.state(p.UserID, p.ChatID)
 	if b.Read > st.Read || b.Acked > max(st.Acked, st.Read) || b.Acked < b.Read {
-		d.w.failf("a tick above the truth: %s is told that %s has %d/%d of %s, and he has %d/%d",
+		d.w.failf("a tick above the truth: %s is told that %s has %d/%d of %s, the truth is %d/%d",
 			d.name(), p.UserID, b.Acked, b.Read, p.ChatID, st.Acked, st.Read)
 	}
 	key := storage.StateKey{User: p.UserID, Chat: p.ChatID}

@@ -2,7 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { BASE, caughtUp, comeIn, goOffline, messages, openChat, openWindow, rest, shows, until, write } from './browser.mjs';
+import {
+  BASE, caughtUp, comeIn, goOffline, messages, openChat, openWindow, rest, shows, until, write,
+} from './browser.mjs';
 import { startCutter } from './cutter.mjs';
 
 let alice, bob;
@@ -91,7 +93,11 @@ test('a send that is refused shows ✗ and is retried under the same id', async 
     if (route.request().method() !== 'POST') return route.continue();
     ids.push(route.request().postDataJSON().client_message_id);
     if (!refuse) return route.continue();
-    return route.fulfill({ status: 400, contentType: 'application/problem+json', body: '{"code":"INVALID","detail":"not today"}' });
+    return route.fulfill({
+      status: 400,
+      contentType: 'application/problem+json',
+      body: '{"code":"INVALID","detail":"not today"}',
+    });
   });
   await write(alice.page, 'try me');
   await shows(alice.page, [{ text: 'try me', tick: 'failed' }]);
@@ -135,14 +141,22 @@ test('in a group ✓✓ waits for every other member', async () => {
   await openChat(bob.page, 'Harbour');
   await shows(bob.page, [{ text: 'all aboard', tick: null }]);
   const tick = alice.page.getByTestId('tick');
-  await until('one of two has read it', async () => (await tick.getAttribute('title')) === 'Sent: reached 1 of 2, read by 1',
-    () => tick.getAttribute('title'));
+  const title = () => tick.getAttribute('title');
+  await until(
+    'one of two has read it',
+    async () => (await title()) === 'Sent: reached 1 of 2, read by 1',
+    title,
+  );
   assert.deepEqual(await messages(alice.page), [{ text: 'all aboard', tick: 'sent' }]);
 
   const [chat] = (await rest(absent, 'GET', '/chats')).chats;
-  await rest(absent, 'POST', '/acks', { chats: [{ chat_id: chat.chat_id, last_acked_sequence: 1 }] });
+  await rest(absent, 'POST', '/acks', {
+    chats: [{ chat_id: chat.chat_id, last_acked_sequence: 1 }],
+  });
   await shows(alice.page, [{ text: 'all aboard', tick: 'delivered' }]);
-  await rest(absent, 'POST', '/acks', { chats: [{ chat_id: chat.chat_id, last_read_sequence: 1 }] });
+  await rest(absent, 'POST', '/acks', {
+    chats: [{ chat_id: chat.chat_id, last_read_sequence: 1 }],
+  });
   await shows(alice.page, [{ text: 'all aboard', tick: 'read' }]);
   noErrors();
 });
@@ -151,11 +165,16 @@ test('older messages come page by page, without a hole', async () => {
   const [a, b] = await pair();
   const chat = (await rest(a, 'GET', '/chats')).chats[0].chat_id;
   for (let i = 1; i <= 120; i++) {
-    await rest(b, 'POST', `/chats/${chat}/messages`, { client_message_id: `old-${i}`, content: `old ${i}` });
+    await rest(b, 'POST', `/chats/${chat}/messages`, {
+      client_message_id: `old-${i}`,
+      content: `old ${i}`,
+    });
   }
   await openChat(alice.page, b);
   const texts = Array.from({ length: 120 }, (_, i) => ({ text: `old ${i + 1}` }));
-  await until('the newest page', async () => (await messages(alice.page)).at(-1)?.text === 'old 120');
+  await until('the newest page', async () => {
+    return (await messages(alice.page)).at(-1)?.text === 'old 120';
+  });
   // Reaching the top asks for the page before.
   await until('all pages', async () => {
     await alice.page.getByTestId('log').evaluate((log) => { log.scrollTop = 0; });
@@ -180,16 +199,23 @@ test('what the device cannot store is not acknowledged', async () => {
   const [a, b] = await pair();
   await openChat(alice.page, b);
   const acks = [];
-  bob.page.on('request', (request) => request.url().includes('/api/v1/acks') && acks.push(request.postData()));
+  bob.page.on('request', (request) => {
+    if (request.url().includes('/api/v1/acks')) acks.push(request.postData());
+  });
   await bob.page.evaluate(() => {
-    IDBObjectStore.prototype.put = () => { throw new DOMException('no room', 'QuotaExceededError'); };
+    IDBObjectStore.prototype.put = () => {
+      throw new DOMException('no room', 'QuotaExceededError');
+    };
   });
   await write(alice.page, 'too much');
   await bob.page.locator('#connection[data-state="closed"]', { hasText: 'cannot store' }).waitFor();
   await bob.page.goto('about:blank'); // What it wants to acknowledge, it does now at the latest.
   assert.deepEqual(acks, []);
   const chat = (await rest(b, 'GET', '/chats')).chats[0];
-  assert.deepEqual({ head: chat.head_sequence, acked: chat.last_acked_sequence }, { head: 1, acked: 0 });
+  assert.deepEqual(
+    { head: chat.head_sequence, acked: chat.last_acked_sequence },
+    { head: 1, acked: 0 },
+  );
   assert.deepEqual(await messages(alice.page), [{ text: 'too much', tick: 'sent' }]);
 
   await bob.page.goBack();
@@ -211,7 +237,11 @@ test('a stream that is refused is opened anew and goes on in the same session', 
       opened.push(new URL(route.request().url()).searchParams.get('last_event_id'));
       if (!refuse) return route.continue();
       refuse = false;
-      return route.fulfill({ status: 503, contentType: 'application/problem+json', body: '{"code":"UNAVAILABLE"}' });
+      return route.fulfill({
+        status: 503,
+        contentType: 'application/problem+json',
+        body: '{"code":"UNAVAILABLE"}',
+      });
     });
     await comeIn(bob.page, names[1], cutter.url);
     await openChat(bob.page, names[0]);
@@ -222,7 +252,10 @@ test('a stream that is refused is opened anew and goes on in the same session', 
     cutter.cut();
     await write(alice.page, 'meanwhile');
     await shows(bob.page, [{ text: 'before' }, { text: 'meanwhile' }]);
-    await shows(alice.page, [{ text: 'before', tick: 'read' }, { text: 'meanwhile', tick: 'read' }]);
+    await shows(alice.page, [
+      { text: 'before', tick: 'read' },
+      { text: 'meanwhile', tick: 'read' },
+    ]);
     assert.equal(refuse, false);
     assert.match(opened.at(-1), /^[^.]+\.\d+$/);
     noErrors();
@@ -244,7 +277,10 @@ test('two devices of one user show the same, and reading on one reads on both', 
 
   const chat = (await rest(b, 'GET', '/chats')).chats[0].chat_id;
   await goOffline(alice.page);
-  await rest(b, 'POST', `/chats/${chat}/messages`, { client_message_id: 'answer', content: 'to both' });
+  await rest(b, 'POST', `/chats/${chat}/messages`, {
+    client_message_id: 'answer',
+    content: 'to both',
+  });
   await bob.page.locator('[data-testid="unread"]', { hasText: '1' }).waitFor();
   await alice.page.getByTestId('online-switch').click();
   await shows(alice.page, [{ text: 'from my phone' }, { text: 'to both' }]);
@@ -265,7 +301,9 @@ test('a device whose store belongs to another past begins the chat again', async
       const db = request.result;
       const tx = db.transaction('chats', 'readwrite');
       const chats = tx.objectStore('chats');
-      chats.getAll().onsuccess = (e) => e.target.result.forEach((chat) => chats.put({ ...chat, prefix: 999 }));
+      chats.getAll().onsuccess = (e) => {
+        for (const chat of e.target.result) chats.put({ ...chat, prefix: 999 });
+      };
       tx.oncomplete = () => resolve(db.close());
     };
   }), b);

@@ -17,20 +17,27 @@ const FLAGS = [
 /** How long anything may take that is a matter of milliseconds on an idle machine. */
 export const DEADLINE_MS = 20_000;
 
-/** The server under test. It runs with --dev, or there is a TIDEMARK_TEST_CONTROL, which makes tokens for it and starts it anew; TIDEMARK_TEST_NODES are several, with --dev. */
+/**
+ * The server under test. It runs with --dev, or there is a TIDEMARK_TEST_CONTROL, which makes
+ * tokens for it and starts it anew. TIDEMARK_TEST_NODES are several servers, with --dev.
+ */
 export const BASE = required('TIDEMARK_TEST_URL');
 const CONTROL = process.env.TIDEMARK_TEST_CONTROL;
 const SIGN_IN = CONTROL && !process.env.TIDEMARK_TEST_NODES;
 
 function required(name) {
   const value = process.env[name];
-  if (!value) throw new Error(`${name} is not set: start these tests with go test ./test -run TestChromium`);
+  if (!value) {
+    const how = 'start these tests with go test ./test -run TestChromium';
+    throw new Error(`${name} is not set: ${how}`);
+  }
   return value;
 }
 
 /**
- * A window of its own: a Chromium process with a new, empty profile, so that two windows share nothing but the server.
- * Whatever the page reports as an error (a refused script, an exception) is kept in `errors`.
+ * A window of its own: a Chromium process with a new, empty profile, so that two windows share
+ * nothing but the server. Whatever the page reports as an error (a refused script, an exception) is
+ * kept in `errors`.
  */
 export async function openWindow(options = {}) {
   const profile = await mkdtemp(path.join(tmpdir(), 'tidemark-chromium-'));
@@ -52,8 +59,11 @@ export async function openWindow(options = {}) {
       window.errors.length = 0;
       window.page.on('pageerror', (error) => window.errors.push(String(error)));
       window.page.on('console', (message) => {
-        // A stream that is cut or a request that is refused is an error to the console, and what these tests do.
-        if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) window.errors.push(message.text());
+        if (message.type() !== 'error') return;
+        // A stream that is cut or a request that is refused is an error to the console, and what
+        // these tests do.
+        if (message.text().startsWith('Failed to load resource')) return;
+        window.errors.push(message.text());
       });
     },
     async close() {
@@ -71,7 +81,10 @@ export async function until(what, check, seen = () => '') {
   for (;;) {
     const result = await check();
     if (result) return result;
-    if (Date.now() > end) throw new Error(`not within ${DEADLINE_MS} ms: ${what} ${JSON.stringify(await seen())}`);
+    if (Date.now() > end) {
+      const last = JSON.stringify(await seen());
+      throw new Error(`not within ${DEADLINE_MS} ms: ${what} ${last}`);
+    }
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
 }
@@ -101,7 +114,9 @@ export async function rest(user, method, route, body) {
     body: body && JSON.stringify(body),
   });
   const answer = await response.json();
-  if (!response.ok) throw new Error(`${method} ${route}: ${response.status} ${JSON.stringify(answer)}`);
+  if (!response.ok) {
+    throw new Error(`${method} ${route}: ${response.status} ${JSON.stringify(answer)}`);
+  }
   return answer;
 }
 
@@ -144,11 +159,11 @@ export function messages(page) {
     })));
 }
 
-/** Waits until the log shows exactly these messages, and for each the tick given (undefined: any). */
+/** Waits until the log shows exactly these messages, each with the tick given (undefined: any). */
 export function shows(page, expected) {
   return until(`the log shows ${JSON.stringify(expected).slice(0, 300)}`, async () => {
     const got = await messages(page);
-    return got.length === expected.length
-      && expected.every((e, i) => e.text === got[i].text && (e.tick === undefined || e.tick === got[i].tick));
+    const same = (e, m) => e.text === m.text && (e.tick === undefined || e.tick === m.tick);
+    return got.length === expected.length && expected.every((e, i) => same(e, got[i]));
   }, () => messages(page));
 }

@@ -1,8 +1,11 @@
-// Two people on different nodes of a cluster, and behind its proxy while nodes die. BASE is the proxy.
+// Two people on different nodes of a cluster, and behind its proxy while nodes die.
+// BASE is the proxy.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { BASE, caughtUp, comeIn, control, goOffline, openChat, openWindow, rest, shows, write } from './browser.mjs';
+import {
+  BASE, caughtUp, comeIn, control, goOffline, openChat, openWindow, rest, shows, write,
+} from './browser.mjs';
 
 const NODES = process.env.TIDEMARK_TEST_NODES.split(' ');
 

@@ -10,7 +10,8 @@ const BETWEEN = 20;
 
 const PLAIN = `<!doctype html><title>plain</title><script>
   window.opens = []; window.got = [];
-  const source = new EventSource('/api/v1/events?ticket=' + new URL(location).searchParams.get('ticket'));
+  const ticket = new URL(location).searchParams.get('ticket');
+  const source = new EventSource('/api/v1/events?ticket=' + ticket);
   source.addEventListener('open', (e) => { if (e.data) opens.push(JSON.parse(e.data)); });
   window.state = () => source.readyState;
   source.addEventListener('message', (e) => got.push({ ...JSON.parse(e.data), id: e.lastEventId }));
@@ -20,21 +21,34 @@ test('EventSource reconnects by itself with Last-Event-ID and gets everything on
   const cutter = await startCutter(BASE);
   const window = await openWindow();
   try {
-    const { chat_id: chat } = await rest('writer', 'POST', '/chats', { type: 'direct', member_ids: ['reader'] });
+    const { chat_id: chat } = await rest('writer', 'POST', '/chats', {
+      type: 'direct',
+      member_ids: ['reader'],
+    });
     const { ticket } = await rest('reader', 'POST', '/tickets', {});
-    await window.page.route('**/plain.html*', (route) => route.fulfill({ contentType: 'text/html', body: PLAIN }));
+    await window.page.route('**/plain.html*', (route) => {
+      return route.fulfill({ contentType: 'text/html', body: PLAIN });
+    });
     await window.page.goto(`${cutter.url}/plain.html?ticket=${ticket}`);
 
     const want = [];
     const send = async (text) => {
       want.push(text);
-      await rest('writer', 'POST', `/chats/${chat}/messages`, { client_message_id: `c-${want.length}`, content: text });
+      await rest('writer', 'POST', `/chats/${chat}/messages`, {
+        client_message_id: `c-${want.length}`,
+        content: text,
+      });
     };
     const page = (name) => window.page.evaluate((n) => globalThis[n], name);
+    const received = async () => (await page('got')).length;
     for (let n = 0; n <= CUTS; n++) {
-      await until(`connection ${n + 1}`, async () => (await page('opens')).length === n + 1, () => page('opens'));
+      await until(
+        `connection ${n + 1}`,
+        async () => (await page('opens')).length === n + 1,
+        () => page('opens'),
+      );
       for (let i = 0; i < BETWEEN; i++) await send(`message ${want.length + 1}`);
-      await until('everything has come', async () => (await page('got')).length >= want.length, async () => (await page('got')).length);
+      await until('everything has come', async () => (await received()) >= want.length, received);
       if (n === CUTS) break;
       cutter.cut();
       await send(`message ${want.length + 1}, during the cut`);
@@ -50,12 +64,17 @@ test('EventSource reconnects by itself with Last-Event-ID and gets everything on
     assert.equal(sent.length, CUTS);
     for (const id of sent) assert.ok(id.startsWith(`${opens[0].session}.`), id);
 
-    // A server that was started anew knows neither ticket nor session, and EventSource does not try twice after a 401.
+    // A server that was started anew knows neither ticket nor session, and EventSource does not try
+    // twice after a 401.
     const answers = [];
     window.page.on('response', (response) => answers.push(response.status()));
     await control('stop');
     await control('start');
-    await until('EventSource gives up', () => window.page.evaluate(() => globalThis.state() === EventSource.CLOSED), () => answers);
+    await until(
+      'EventSource gives up',
+      () => window.page.evaluate(() => globalThis.state() === EventSource.CLOSED),
+      () => answers,
+    );
     assert.equal(answers.at(-1), 401);
   } finally {
     await window.close();

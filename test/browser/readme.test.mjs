@@ -14,7 +14,11 @@ test('the code of the README shows messages and their ticks', async () => {
   const lines = ({ page }) => page.locator('li').evaluateAll((items) =>
     items.map((item) => `${item.textContent} ${item.className}`.trim()));
   const has = (window, want) =>
-    until(`a window shows ${want}`, async () => String(await lines(window)) === String(want), () => lines(window));
+    until(
+      `a window shows ${want}`,
+      async () => String(await lines(window)) === String(want),
+      () => lines(window),
+    );
   const say = async ({ page }, text) => {
     await page.locator('#text').fill(text);
     await page.locator('#text').press('Enter');
@@ -31,11 +35,16 @@ test('the code of the README shows messages and their ticks', async () => {
     await has(bob, ['alice: Tea at five?', 'bob: With cake read']);
     await has(alice, ['alice: Tea at five? read', 'bob: With cake']);
 
-    const { chat_id: chat } = await rest('alice', 'POST', '/chats', { type: 'direct', member_ids: ['bob'] });
+    const { chat_id: chat } = await rest('alice', 'POST', '/chats', {
+      type: 'direct',
+      member_ids: ['bob'],
+    });
     await bob.close();
     await say(alice, 'Which cake?');
     await rest('bob', 'PATCH', `/chats/${chat}/delivery-state`, { last_acked_sequence: 3 });
-    await has(alice, ['alice: Tea at five? read', 'bob: With cake', 'alice: Which cake? delivered']);
+    await has(alice, [
+      'alice: Tea at five? read', 'bob: With cake', 'alice: Which cake? delivered',
+    ]);
     assert.deepEqual(alice.errors, []);
   } finally {
     await alice.close();
@@ -44,7 +53,11 @@ test('the code of the README shows messages and their ticks', async () => {
 });
 
 test('the page shows what the picture shows', async () => {
-  const options = { viewport: { width: 400, height: 500 }, colorScheme: 'light', deviceScaleFactor: 1.5 };
+  const options = {
+    viewport: { width: 400, height: 500 },
+    colorScheme: 'light',
+    deviceScaleFactor: 1.5,
+  };
   const alice = await openWindow(options);
   const bob = await openWindow(options);
   try {
@@ -60,7 +73,10 @@ test('the page shows what the picture shows', async () => {
     await shows(alice.page, [{ text: 'Tea at five?' }, { text: 'With cake!' }]);
     await bob.page.getByTestId('back').click();
     await write(alice.page, 'Which cake?');
-    await shows(alice.page, [{ text: 'Tea at five?' }, { text: 'With cake!' }, { text: 'Which cake?', tick: 'delivered' }]);
+    await shows(alice.page, [
+      { text: 'Tea at five?' }, { text: 'With cake!' },
+      { text: 'Which cake?', tick: 'delivered' },
+    ]);
     await goOffline(bob.page);
     await write(alice.page, 'Bob?');
     await shows(alice.page, [
@@ -77,12 +93,18 @@ test('the page shows what the picture shows', async () => {
 /** One picture of two windows, on no background. */
 async function sideBySide(...windows) {
   const shots = [];
-  for (const { page } of windows) shots.push((await page.screenshot({ animations: 'disabled' })).toString('base64'));
+  for (const { page } of windows) {
+    const shot = await page.screenshot({ animations: 'disabled' });
+    shots.push(shot.toString('base64'));
+  }
   const sheet = await openWindow({ viewport: { width: 860, height: 532 }, deviceScaleFactor: 1.5 });
   try {
     await sheet.page.setContent(`<style>
       body { margin: 16px; display: flex; gap: 28px; background: transparent }
-      img { width: 400px; height: 500px; border-radius: 10px; box-shadow: 0 0 0 1px #8888, 0 2px 10px #0004 }
+      img {
+        width: 400px; height: 500px; border-radius: 10px;
+        box-shadow: 0 0 0 1px #8888, 0 2px 10px #0004
+      }
     </style>${shots.map((shot) => `<img src="data:image/png;base64,${shot}">`).join('')}`);
     return await sheet.page.screenshot({ omitBackground: true });
   } finally {

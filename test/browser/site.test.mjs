@@ -1,8 +1,12 @@
-// The page on a server for others: without --dev, with tokens and tickets, started anew, and behind networks that fail.
+// The page on a server for others: without --dev, with tokens and tickets, started anew, and behind
+// networks that fail.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { BASE, caughtUp, comeIn, control, messages, openChat, openWindow, rest, shows, tokenOf, until, write } from './browser.mjs';
+import {
+  BASE, caughtUp, comeIn, control, messages, openChat, openWindow, rest, shows, tokenOf, until,
+  write,
+} from './browser.mjs';
 import { startCutter } from './cutter.mjs';
 
 let alice, bob;
@@ -10,10 +14,13 @@ const urls = [];
 
 before(async () => {
   [alice, bob] = await Promise.all([openWindow(), openWindow()]);
-  for (const window of [alice, bob]) window.page.context().on('request', (request) => urls.push(request.url()));
+  for (const window of [alice, bob]) {
+    window.page.context().on('request', (request) => urls.push(request.url()));
+  }
 });
 
-// Everything that happens below is looked at for this: a token is good for long, and URLs end up in logs.
+// Everything that happens below is looked at for this: a token is good for long, and URLs end up
+// in logs.
 after(async () => {
   await Promise.all([alice?.close(), bob?.close()]);
   assert.ok(urls.some((url) => url.includes('ticket=')));
@@ -68,8 +75,14 @@ test('one signs in with a token, is told why not, and again when it has expired'
   await caughtUp(page);
   await problem.filter({ hasText: 'Sign in again' }).waitFor();
 
-  const { chat_id: chat } = await rest(name, 'POST', '/chats', { type: 'direct', member_ids: ['dave'] });
-  await rest('dave', 'POST', `/chats/${chat}/messages`, { client_message_id: 'm', content: 'are you back?' });
+  const { chat_id: chat } = await rest(name, 'POST', '/chats', {
+    type: 'direct',
+    member_ids: ['dave'],
+  });
+  await rest('dave', 'POST', `/chats/${chat}/messages`, {
+    client_message_id: 'm',
+    content: 'are you back?',
+  });
   await signIn(await tokenOf(name));
   await caughtUp(page);
   await openChat(page, 'dave');
@@ -77,13 +90,17 @@ test('one signs in with a token, is told why not, and again when it has expired'
   noErrors();
 });
 
-test('after a restart the page asks for a new ticket by itself, and nothing is lost or doubled', async () => {
+test('after a restart the page asks for a new ticket, and nothing is lost or doubled', async () => {
   const [a, b] = await pair();
   const chat = (await rest(a, 'GET', '/chats')).chats[0].chat_id;
   let tickets = 0;
   const answers = [];
-  bob.page.on('request', (request) => { if (request.url().endsWith('/api/v1/tickets')) tickets++; });
-  bob.page.on('response', (response) => { if (response.url().includes('/api/v1/events')) answers.push(response.status()); });
+  bob.page.on('request', (request) => {
+    if (request.url().endsWith('/api/v1/tickets')) tickets++;
+  });
+  bob.page.on('response', (response) => {
+    if (response.url().includes('/api/v1/events')) answers.push(response.status());
+  });
   const texts = numbered('message', 30);
   for (const text of texts.slice(0, 10)) await write(alice.page, text);
   await shows(bob.page, texts.slice(0, 10).map((text) => ({ text })));
@@ -91,7 +108,10 @@ test('after a restart the page asks for a new ticket by itself, and nothing is l
   await control('stop');
   await banner(bob.page).filter({ hasText: 'The connection is lost' }).waitFor();
   for (const text of texts.slice(10, 20)) await write(alice.page, text);
-  await shows(alice.page, texts.slice(0, 20).map((text, i) => ({ text, tick: i < 10 ? undefined : 'sending' })));
+  await shows(alice.page, texts.slice(0, 20).map((text, i) => ({
+    text,
+    tick: i < 10 ? undefined : 'sending',
+  })));
   await control('start');
   await caughtUp(bob.page);
   await banner(bob.page).waitFor({ state: 'hidden' });
@@ -100,17 +120,19 @@ test('after a restart the page asks for a new ticket by itself, and nothing is l
 
   await shows(bob.page, texts.map((text) => ({ text, tick: null })));
   await shows(alice.page, texts.map((text) => ({ text, tick: 'read' })));
-  const stored = (await rest(b, 'GET', `/chats/${chat}/messages?after_sequence=0&limit=100`)).messages;
-  assert.deepEqual(stored.map((m) => m.content), texts);
+  const stored = await rest(b, 'GET', `/chats/${chat}/messages?after_sequence=0&limit=100`);
+  assert.deepEqual(stored.messages.map((m) => m.content), texts);
   assert.ok(tickets >= 1, `${tickets} tickets`);
   assert.equal(answers.at(-1), 200);
   noErrors();
 });
 
-test('the same without a pause that one could see: the old ticket is refused, and a new one is fetched', async () => {
+test('the same without a visible pause: a refused ticket is replaced by a new one', async () => {
   const [, b] = await pair();
   const answers = [];
-  bob.page.on('response', (response) => { if (response.url().includes('/api/v1/events')) answers.push(response.status()); });
+  bob.page.on('response', (response) => {
+    if (response.url().includes('/api/v1/events')) answers.push(response.status());
+  });
   await control('stop');
   await control('start');
   await write(alice.page, 'still there?');
@@ -121,7 +143,8 @@ test('the same without a pause that one could see: the old ticket is refused, an
   noErrors();
 });
 
-// Fifty messages while Bob's network is gone, and some that he writes meanwhile. `gone` and `back` take it and give it.
+// Alice writes fifty messages while Bob's network is gone. Bob writes some meanwhile, too. `gone`
+// takes the network away, and `back` gives it back.
 async function tunnel(gone, back) {
   await write(alice.page, 'before');
   await shows(bob.page, [{ text: 'before' }]);
@@ -130,10 +153,16 @@ async function tunnel(gone, back) {
   await banner(bob.page).filter({ hasText: 'The connection is lost' }).waitFor();
   const texts = numbered('message', 50);
   for (const text of texts) await write(alice.page, text);
-  await shows(alice.page, ['before', ...texts].map((text, i) => ({ text, tick: i === 0 ? 'read' : 'sent' })));
+  await shows(alice.page, ['before', ...texts].map((text, i) => ({
+    text,
+    tick: i === 0 ? 'read' : 'sent',
+  })));
   const replies = numbered('from the tunnel', 5);
   for (const text of replies) await write(bob.page, text);
-  await shows(bob.page, ['before', ...replies].map((text, i) => ({ text, tick: i === 0 ? null : 'sending' })));
+  await shows(bob.page, ['before', ...replies].map((text, i) => ({
+    text,
+    tick: i === 0 ? null : 'sending',
+  })));
 
   await back();
   await caughtUp(bob.page);
@@ -165,8 +194,15 @@ test('in a group of more than fifty the ticks follow the aggregates', async () =
   await Promise.all([alice.newTab(), bob.newTab()]);
   const [a, b] = [`anna-${process.pid}`, `ben-${process.pid}`];
   const others = Array.from({ length: 58 }, (_, i) => `member${i}-${process.pid}`);
-  const { chat_id: chat } = await rest(a, 'POST', '/chats', { type: 'group', name: 'Fleet', member_ids: [b, ...others] });
-  const say = (users, boundary) => Promise.all(users.map((user) => rest(user, 'POST', '/acks', { chats: [{ chat_id: chat, ...boundary }] })));
+  const { chat_id: chat } = await rest(a, 'POST', '/chats', {
+    type: 'group',
+    name: 'Fleet',
+    member_ids: [b, ...others],
+  });
+  const say = (users, boundary) => {
+    const chats = [{ chat_id: chat, ...boundary }];
+    return Promise.all(users.map((user) => rest(user, 'POST', '/acks', { chats })));
+  };
   await comeIn(alice.page, a);
   await openChat(alice.page, 'Fleet');
   await alice.page.locator('#chat-members', { hasText: '60 members' }).waitFor();
@@ -196,18 +232,26 @@ test('what the device has is shown without a network, and the rest when there is
   const [a, b] = await pair();
   const chat = (await rest(a, 'GET', '/chats')).chats[0].chat_id;
   const texts = numbered('old', 120);
-  for (const [i, text] of texts.entries()) await rest(b, 'POST', `/chats/${chat}/messages`, { client_message_id: `old-${i}`, content: text });
+  for (const [i, text] of texts.entries()) {
+    await rest(b, 'POST', `/chats/${chat}/messages`, {
+      client_message_id: `old-${i}`,
+      content: text,
+    });
+  }
   await shows(alice.page, texts.map((text) => ({ text })));
 
   await alice.newTab();
   await comeIn(alice.page, a);
-  await alice.page.evaluate((user) => new Promise((resolve, reject) => { // A device that has only the last sixty.
+  // A device that has only the last sixty.
+  await alice.page.evaluate((user) => new Promise((resolve, reject) => {
     const request = indexedDB.open(`tidemark:${user}`);
     request.onerror = reject;
     request.onsuccess = () => {
       const tx = request.result.transaction('entries', 'readwrite');
       const entries = tx.objectStore('entries');
-      entries.getAllKeys().onsuccess = (e) => e.target.result.filter(([, from]) => from <= 60).forEach((key) => entries.delete(key));
+      entries.getAllKeys().onsuccess = (e) => {
+        for (const key of e.target.result.filter(([, from]) => from <= 60)) entries.delete(key);
+      };
       tx.oncomplete = () => resolve(request.result.close());
     };
   }), a);

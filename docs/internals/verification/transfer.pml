@@ -263,7 +263,8 @@ byte ncrash = NCRASH, scrash = SCRASH;
 
 inline max(v, n) { if :: (n > v) -> v = n :: else -> skip fi }
 inline mark(n) { if :: (first == 0 || first > n) -> first = n :: else -> skip fi }
-inline notify(bits) {       /* whoever holds the lease; who cannot be notified is marked */
+/* The holder of the lease is notified. If that is not possible, the messages are marked. */
+inline notify(bits) {
   if
   :: (lease == NONE || down[lease]) -> marks = marks | (bits & ~MARKED)
   :: else ->

@@ -196,8 +196,7 @@ func TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard(t *testin
 	e := w.visit()
 	shard := cluster.Shard(t, "ws:bob")
 	if shard == cluster.Shard(t, "epoch:{tidemark}") {
-		t.Fatal("bob is on the shard of the nodes, which the test is not about: call him " +
-			"something else")
+		t.Fatal("bob is on the shard of the nodes, which the test is not about: use another name")
 	}
 	shard.Detach(t)
 	if opened := w.open(w.a, lease(node("a"), "bob", "s3")); opened.Proof == nil ||
@@ -446,7 +445,7 @@ func TestRefresh_on_a_cluster_with_a_shard_that_hangs(t *testing.T) {
 	w := newNodePair(t, cluster.URL())
 	down := cluster.Shard(t, "ws:bob")
 	if cluster.Shard(t, "epoch:{tidemark}") == down {
-		t.Fatal("bob is on the shard of the nodes: call him something else")
+		t.Fatal("bob is on the shard of the nodes: use another name")
 	}
 	leases := make([]registry.Lease, 5_000)
 	for i := range leases {
